@@ -48,7 +48,7 @@ def test_the_exact_error_is_that_of_the_weighted_rows(name):
     second = np.average(
         answer.variance(people.values) + np.square(mean - hard), weights=people.weights
     )
-    (row,) = oneway.OneWayExactCell(PANEL, name).rows()
+    (row,) = oneway.exact(PANEL, name)
     assert row.error == pytest.approx(bias**2 + (second - bias**2) / 20_000, rel=1e-9)
     assert row.squared_bias == pytest.approx(bias**2, rel=1e-9)
     unweighted = np.mean(mean - hard)
@@ -63,10 +63,9 @@ def test_drawn_errors_have_the_exact_mean_and_variance(name):
     Control: without the noise the variance must be refuted.
     """
     repetitions, n = 150, 20_000
-    cell = oneway.OneWayMonteCarloCell(PANEL, name, n, repetitions, seed=5)
-    errors = np.array([cell.error(r) for r in range(repetitions)])
+    errors = np.array([oneway.drawn_once(PANEL, name, n, r, 5) for r in range(repetitions)])
     answer = ONE_WAY[name].build(PANEL.setting)
-    squared_bias, noise, spread = oneway.OneWayExactCell(PANEL, name)._moments(answer)
+    squared_bias, noise, spread = oneway.moments(PANEL, answer)
     x, shares = distinct_values(AS_PUBLISHED)
     bias = np.sum(shares * (answer.mean(x) - (x > PANEL.threshold)))
     assert bias**2 == pytest.approx(squared_bias)

@@ -3,7 +3,7 @@
 import csv
 import json
 import math
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -11,7 +11,10 @@ import pytest
 
 from geoveil.gp import ParameterError
 from geoveil.gp.version import __version__
-from geoveil.simulation.experiments import oneway, runs
+from geoveil.simulation import experiment as engine
+from geoveil.simulation.computing import Processes
+from geoveil.simulation.experiment import Cell, Run
+from geoveil.simulation.experiments import oneway
 from geoveil.simulation.experiments.rows import (
     LOCAL,
     OURS,
@@ -21,10 +24,9 @@ from geoveil.simulation.experiments.rows import (
     ErrorRow,
     compare,
 )
-from geoveil.simulation.experiments.runs import ErrorCell, Run
 from geoveil.simulation.experiments.settings import ONE_WAY_PANELS
 from geoveil.simulation.result_tables import PROVENANCE, read_csv, write_tables
-from geoveil.simulation.selection import Options, cells
+from geoveil.simulation.selection import Options, experiment
 
 ROW = ErrorRow(
     experiment="oneway",
@@ -38,37 +40,27 @@ ROW = ErrorRow(
 )
 
 
-@dataclass(frozen=True)
-class Counted(ErrorCell):
-    """A cell that leaves a mark each time it is computed."""
+def counted(name: str, marks: Path) -> list[ErrorRow]:
+    """Leave a mark each time it is computed."""
+    with marks.open("a") as stream:
+        stream.write(name)
+    if name == "bad":
+        raise RuntimeError("interrupted")
+    return [replace(ROW, mechanism=name)]
 
-    name: str
-    marks: Path
 
-    @property
-    def cost(self):
-        return 1.0
-
-    @property
-    def key(self):
-        return f"counted {self.name}"
-
-    def rows(self):
-        with self.marks.open("a") as stream:
-            stream.write(self.name)
-        if self.name == "bad":
-            raise RuntimeError("interrupted")
-        return [replace(ROW, mechanism=self.name)]
+def cell_of(name: str, marks: Path) -> Cell[ErrorRow]:
+    return Cell(counted, (name, marks))
 
 
 def test_what_is_finished_is_not_computed_again(tmp_path):
     marks = tmp_path / "marks"
-    cells = [Counted(name, marks) for name in "abc"]
+    cells = [cell_of(name, marks) for name in "abc"]
     done = []
     first = Run(tmp_path / "cells").rows(cells, done.append)
     assert [row.mechanism for row in first] == ["a", "b", "c"]
     assert done == cells
-    again = Run(tmp_path / "cells").rows([*cells, Counted("d", marks)])
+    again = Run(tmp_path / "cells").rows([*cells, cell_of("d", marks)])
     assert again[:3] == first
     assert marks.read_text() == "abcd"
 
@@ -77,18 +69,18 @@ def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path):
     marks = tmp_path / "marks"
     run = Run(tmp_path / "cells")
     with pytest.raises(RuntimeError, match="interrupted"):
-        run.rows([Counted("a", marks), Counted("bad", marks), Counted("c", marks)])
+        run.rows([cell_of("a", marks), cell_of("bad", marks), cell_of("c", marks)])
     for part in (tmp_path / "cells").glob("*.json"):
         part.with_suffix(".1.part").write_text("{")  # as a write that was cut short leaves it
-    run.rows([Counted("a", marks), Counted("c", marks)])
+    run.rows([cell_of("a", marks), cell_of("c", marks)])
     assert marks.read_text() == "abadc"
 
 
 def test_another_version_of_the_code_computes_again(tmp_path, monkeypatch):
     marks = tmp_path / "marks"
-    run, cells = Run(tmp_path / "cells"), [Counted("a", marks)]
+    run, cells = Run(tmp_path / "cells"), [cell_of("a", marks)]
     run.rows(cells)
-    monkeypatch.setattr(runs, "code_fingerprint", lambda: "another")
+    monkeypatch.setattr(engine, "code_fingerprint", lambda: "another")
     run.rows(cells)
     run.rows(cells)
     assert marks.read_text() == "aa"
@@ -97,7 +89,7 @@ def test_another_version_of_the_code_computes_again(tmp_path, monkeypatch):
 def test_nothing_is_kept_without_a_directory(tmp_path):
     marks = tmp_path / "marks"
     for _ in range(2):
-        Run().rows([Counted("a", marks)])
+        Run().rows([cell_of("a", marks)])
     assert marks.read_text() == "aa"
 
 
@@ -106,7 +98,7 @@ def test_two_processes_give_the_rows_of_one(tmp_path):
     cells = oneway.cells(
         mode="monte-carlo", repetitions=2, panels=[panel], contestants=["GP_Lip", "GP_loc"]
     )
-    assert Run(tmp_path, processes=2).rows(cells) == Run().rows(cells)
+    assert Run(tmp_path, Processes(2)).rows(cells) == Run().rows(cells)
 
 
 def test_another_seed_is_another_cell(tmp_path):
@@ -126,13 +118,13 @@ def test_another_seed_is_another_cell(tmp_path):
 
 def test_cells_need_different_keys(tmp_path):
     with pytest.raises(ParameterError, match="different keys"):
-        Run().rows([Counted("a", tmp_path / "marks")] * 2)
+        Run().rows([cell_of("a", tmp_path / "marks")] * 2)
 
 
 @pytest.mark.parametrize("processes", [0, -1, True, 1.5, "2"])
 def test_unsound_numbers_of_processes_are_refused(processes):
     with pytest.raises(ParameterError, match="processes"):
-        Run(processes=processes)
+        Processes(processes)
 
 
 def test_tables_keep_every_digit(tmp_path):
@@ -166,8 +158,8 @@ def test_a_parquet_table_says_where_its_numbers_come_from(tmp_path):
 @pytest.mark.deep(keep=0)
 def test_a_selection_goes_on_where_it_stopped(tmp_path):
     options = Options(quick=True)
-    asked = cells("tdt", options)
-    assert [cell.part for cell in asked] == ["metopic", "m=5", "m=20"]
+    asked = experiment("tdt", options).cells
+    assert [cell.parameters[1] for cell in asked] == ["metopic", "m=5", "m=20"]
     first = Run(tmp_path).rows(asked[:1])
     file = next(tmp_path.glob("*.json"))
     file.write_text(file.read_text(encoding="utf-8").replace(first[0].dataset, "kept"))
@@ -175,7 +167,7 @@ def test_a_selection_goes_on_where_it_stopped(tmp_path):
     assert {row.dataset for row in again} == {"kept"}
     assert [replace(row, dataset=first[0].dataset) for row in again] == first
     # The control: another seed is another cell.
-    other = cells("tdt", Options(quick=True, seed=2))
+    other = experiment("tdt", Options(quick=True, seed=2)).cells
     assert Run(tmp_path).rows(other[:1]) == first
     assert len(list(tmp_path.glob("*.json"))) == 2
 

@@ -31,7 +31,7 @@ def test_tables_hold_the_moments_of_the_mechanisms(name):
     """Bins of 3,000 people times the table, against the mechanism at each person."""
     at = (70_000.0, 160_000.0)
     x = incomes_and_debts().sample(3_000, np.random.default_rng(1))
-    mechanism = twoway.SCALAR[name](twoway.setting(PANEL, at))
+    mechanism = twoway.SCALAR[name].build(twoway.setting(PANEL, at))
     table = twoway_exact._MomentTable(PANEL, PANEL.width(at))
     above = (x > at).all(axis=1)
     everyone, hard = table.bins(np.asarray(mechanism.query.signed_distance(x)), above)
@@ -48,8 +48,8 @@ def test_the_lattice_stands_for_the_population():
 
     Sixteen shifts of 8,192 points: a share has an error of 1e-3 even if they were random.
     """
-    cell = twoway_exact.TwoWayExactCell(PANEL)
-    lattices = [cell._lattice(i) for i in range(twoway_exact.SHIFTS)]
+    lattices = twoway_exact.lattices(twoway_exact.POINTS, seed=1)
+    assert len(lattices) == 16
     people = incomes_and_debts()
     law = stats.multivariate_normal([0, 0], [[1, 0.4], [0.4, 1]])
     for at in [(10_000.0, 70_000.0), (100_000.0, 160_000.0), (400_000.0, 100_000.0)]:
@@ -64,7 +64,7 @@ def test_the_lattice_stands_for_the_population():
 
 
 @pytest.mark.deep(keep=2)
-@pytest.mark.parametrize("name", list(twoway.ORIGIN))
+@pytest.mark.parametrize("name", list(twoway.origins()))
 def test_drawn_errors_have_the_exact_mean_and_variance(name, moments):
     """80 repetitions of 20,000 people at 4 thresholds; z and chi-square at α = 1e-6 for each.
 
@@ -72,8 +72,9 @@ def test_drawn_errors_have_the_exact_mean_and_variance(name, moments):
     Control: a third of the variance must be refuted.
     """
     repetitions, n = 80, 20_000
-    cell = twoway_draws.TwoWayMonteCarloCell(PANEL, name, n, repetitions, seed=2)
-    errors = np.array([cell.errors(r).ravel() for r in range(repetitions)])
+    errors = np.array(
+        [twoway_draws.drawn_once(PANEL, name, n, r, seed=2).ravel() for r in range(repetitions)]
+    )
     own = moments[name]
     bias = own.bias.mean(axis=0)
     unsure = own.bias.std(axis=0, ddof=1) / math.sqrt(len(own.bias))
@@ -89,7 +90,7 @@ def test_drawn_errors_have_the_exact_mean_and_variance(name, moments):
 
 @pytest.fixture(scope="module")
 def moments():
-    return twoway_exact.TwoWayExactCell(PANEL, points=1 << 12).moments()
+    return twoway_exact.moments(PANEL, points=1 << 12)
 
 
 def test_the_square_of_the_bias_is_not_inflated_by_the_lattice():
@@ -114,7 +115,7 @@ def test_the_standard_error_is_how_much_runs_differ():
     upwards; downwards below 2e-3, so the seeds are fixed.
     """
     panel = TwoWayPanel(8_000.0, axis=(70_000.0,), people=(400_000,))
-    rows = [twoway_exact.TwoWayExactCell(panel, 1 << 9, seed).rows() for seed in range(12)]
+    rows = [twoway_exact.exact(panel, seed, 1 << 9) for seed in range(12)]
     plugged = [next(r for r in own if r.mechanism == "GP_loc") for own in rows]
     spread = np.std([r.error for r in plugged], ddof=1)
     claimed = np.mean([r.standard_error for r in plugged])
@@ -138,8 +139,8 @@ def test_planar_noise_of_the_lattice_is_that_of_the_mechanism():
     A lattice is more even than random draws, so the limit for those at α = 1e-6 is ample.
     Control: 10 % wider.
     """
-    cell = twoway_exact.TwoWayExactCell(PANEL, points=1 << 12)
-    radius = np.linalg.norm(cell._lattice(0).planar, axis=1) * PANEL.per
+    lattice = twoway_exact.lattices(1 << 12, seed=1)[0]
+    radius = np.linalg.norm(lattice.planar, axis=1) * PANEL.per
     cdf = np.vectorize(PlanarLaplace(PANEL.privacy, 2).radius_cdf)
     limit = math.sqrt(math.log(2 / ALPHA) / 2 / len(radius))
     assert stats.kstest(radius, cdf).statistic < limit
@@ -148,7 +149,7 @@ def test_planar_noise_of_the_lattice_is_that_of_the_mechanism():
 
 def test_the_local_answer_has_the_variance_of_its_epsilon():
     """2/ε_L² with ε_L = 12,000 ε, at every threshold."""
-    rows = {r.mechanism: r for r in twoway_exact.TwoWayExactCell(PANEL, points=64).rows()}
+    rows = {r.mechanism: r for r in twoway_exact.exact(PANEL, points=64)}
     assert rows[LOCAL].error == pytest.approx(4 * 2 / 20_000)
 
 

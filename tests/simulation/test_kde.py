@@ -10,7 +10,7 @@ from scipy import stats
 
 from geoveil.analyst.planner.prediction import mean_reciprocal
 from geoveil.gp import GaussianKernel, ParameterError
-from geoveil.simulation.experiments.kde import IN_ALL, KernelExactCell, KernelMonteCarloCell, cells
+from geoveil.simulation.experiments.kde import cells, drawn, exact, squared_error
 from geoveil.simulation.experiments.kde_draws import Sample, density_maps, estimates, kernel_means
 from geoveil.simulation.experiments.kde_errors import centre_errors
 from geoveil.simulation.experiments.kde_moments import (
@@ -22,6 +22,7 @@ from geoveil.simulation.experiments.kde_moments import (
 )
 from geoveil.simulation.experiments.kde_settings import (
     DEFAULT,
+    IN_ALL,
     SETTINGS,
     KernelGrid,
     KernelSetting,
@@ -265,12 +266,12 @@ def test_the_settings_are_the_papers():
 
 def test_geoveil_beats_the_paper_on_collisions():
     """On 8 × 8 of the centres: about 30 times for each centre, and thousands at ε in all."""
-    rows = KernelExactCell(SETTINGS[:5], ("Student-t", "DebiasedLaplace"), subgrid=8).rows()
+    rows = exact(SETTINGS[:5], ("Student-t", "DebiasedLaplace"), subgrid=8)
     part = ", 8×8 of 61×61 centres"
     for setting in SETTINGS[:5]:
         student, debiased = (r.error for r in rows if r.panel == setting.label + part)
         assert 20 < student / debiased < 40
-    (points,) = KernelExactCell((DEFAULT,), ("deconvolved",), subgrid=8).rows()[1:]
+    (points,) = exact((DEFAULT,), ("deconvolved",), subgrid=8)[1:]
     (student,) = (r for r in rows if r.panel == points.panel and r.mechanism == "Student-t")
     assert points.panel == f"{DEFAULT.label}{part}, {IN_ALL}"
     assert student.error / points.error > 10_000
@@ -282,14 +283,17 @@ def test_monte_carlo_cells_give_the_same_rows_in_any_process():
         mode="monte-carlo", repetitions=2, settings=[setting], contestants=["GP_Lip"], subgrid=2
     )
     (cell,) = chosen
-    assert cell == KernelMonteCarloCell(setting, "GP_Lip", 2, 1, subgrid=2)
     (row,) = cell.rows()
+    assert [row] == drawn(setting, "GP_Lip", 2, 1, subgrid=2)
     assert pickle.loads(pickle.dumps(cell)).rows() == [row]
     assert row.panel == "1/ε=1000, h=1 cell diagonals, 2×2 of 61×61 centres"
-    other = KernelMonteCarloCell(setting, "GP_Lip", 2, 2, subgrid=2)
+    (other,) = cells(
+        mode="monte-carlo", repetitions=2, seed=2, settings=[setting], contestants=["GP_Lip"],
+        subgrid=2,
+    )  # fmt: skip
     assert other.key != cell.key
     assert other.rows()[0].error != row.error
-    squares = [cell.squared_error(number) for number in range(2)]
+    squares = [squared_error(setting, "GP_Lip", number, 1, subgrid=2) for number in range(2)]
     assert row.error == pytest.approx(np.mean(squares))
     assert row.standard_error == pytest.approx(abs(squares[0] - squares[1]) / 2)
 
@@ -353,7 +357,7 @@ def test_maps_show_each_centre_where_it_is(tmp_path):
 
 @pytest.mark.deep
 def test_errors_are_drawn_if_rows_are_missing(tmp_path):
-    rows = KernelExactCell(SETTINGS[:1], ("GP_Lip", "DebiasedLaplace"), size=4, subgrid=4).rows()
+    rows = exact(SETTINGS[:1], ("GP_Lip", "DebiasedLaplace"), size=4, subgrid=4)
     assert [IN_ALL in row.panel for row in rows] == [False, True, False, True]
     file = tmp_path / "bars.png"
     draw_kernel_errors(rows[1:], file)  # of GP_Lip, the pale bar alone

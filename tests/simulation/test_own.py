@@ -177,11 +177,11 @@ def test_an_experiment_has_mechanisms_and_people_of_ones_own(module, tmp_path):
 
 
 def test_a_changed_file_is_computed_again(module):
-    before, after = OwnInput(module).fingerprint, None
+    before, after = OwnInput(module).key, None
     module.write_text(WIDE.replace("1.1", "1.2"))
-    after = OwnInput(module).fingerprint
+    after = OwnInput(module).key
     assert before != after
-    assert {OwnInput(module).fingerprint, OwnInput().fingerprint} == {after, ""}
+    assert {OwnInput(module).key, OwnInput().key} == {after, "as published"}
 
 
 def test_half_of_an_input_is_refused(tmp_path):

@@ -15,13 +15,12 @@ from scipy import stats
 from geoveil.campaign import Allocation, Attribute, Question, StatisticCampaign
 from geoveil.gp import GeoPrivacy, ParameterError, TwoWayThreshold
 from geoveil.gp.estimation import Accumulator, estimate
-from geoveil.simulation import collisions, household_incomes, incomes_and_debts
+from geoveil.simulation import collisions, computing, household_incomes, incomes_and_debts
 from geoveil.simulation.demo import experiments
 from geoveil.simulation.scale import (
     BlockedWork,
     ClusterError,
     FinishedFileError,
-    cluster,
     computer,
     in_this_process,
     simulated,
@@ -60,7 +59,7 @@ def test_one_worker_two_workers_and_a_loop_give_the_same_bits(workers):
 @pytest.mark.deep
 @pytest.mark.parametrize("workers", [2], indirect=True)
 def test_more_groups_than_are_under_way_at_a_time(workers, monkeypatch):
-    monkeypatch.setattr(cluster, "_WINDOW", 3)
+    monkeypatch.setattr(computing, "_WINDOW", 3)
     assert total(incomes(), workers, group_size=2) == total(incomes())
 
 
@@ -325,7 +324,7 @@ def test_bad_ways_to_compute_are_refused():
 
 
 def test_a_scheduler_that_is_not_there_is_reported(monkeypatch):
-    monkeypatch.setattr(cluster, "_CONNECT_S", 0.3)
+    monkeypatch.setattr(computing, "_CONNECT_S", 0.3)
     with (
         pytest.raises(ClusterError, match="no Dask scheduler answers"),
         computer("tcp://127.0.0.1:9", None),

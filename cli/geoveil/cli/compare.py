@@ -11,7 +11,7 @@ from rich.text import Text
 
 from geoveil.audit import mechanisms_in
 from geoveil.cli.console import err, out, print_json, table_80
-from geoveil.cli.simulate_run import Quick, Seed
+from geoveil.cli.simulate_experiments import Quick, Seed
 from geoveil.gp.version import __version__
 from geoveil.simulation.peers.comparison import PeerRow, compare_peers, peers_page
 from geoveil.simulation.peers.contestants import PACKAGES, version_of

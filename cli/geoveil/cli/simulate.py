@@ -3,13 +3,10 @@
 import typer
 
 from geoveil.cli import (
-    simulate_distribution,
-    simulate_epochs,
     simulate_experiments,
     simulate_fleet,
     simulate_ledger,
     simulate_scale,
-    simulate_selection,
 )
 
 app = typer.Typer(
@@ -19,9 +16,9 @@ app = typer.Typer(
 app.command("oneway")(simulate_experiments.oneway)
 app.command("twoway")(simulate_experiments.twoway)
 app.command("kde")(simulate_experiments.kde)
-app.command("distribution")(simulate_distribution.distribution)
-app.command("epochs")(simulate_epochs.epochs)
-app.command("selection")(simulate_selection.selection)
+app.command("distribution")(simulate_experiments.distribution)
+app.command("epochs")(simulate_experiments.epochs)
+app.command("selection")(simulate_experiments.selection)
 app.command("ledger")(simulate_ledger.ledger)
 app.command("results")(simulate_experiments.results)
 app.command("scale")(simulate_scale.scale)

@@ -1,35 +1,56 @@
-"""geoveil simulate oneway, twoway, kde: the experiments of Liang and Yi (CCS 2024)."""
+"""geoveil simulate oneway, twoway, kde, distribution, epochs, selection: the experiments."""
 
-from collections.abc import Sequence
+import os
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
 
-from geoveil.cli.console import err, out, table_80
-from geoveil.cli.simulate_distribution import distribution
-from geoveil.cli.simulate_epochs import epochs
-from geoveil.cli.simulate_run import RESULTS, Out, Processes, Quick, Seed, computed
+from geoveil.cli.console import bars, err, out, table_80
 from geoveil.gp import ParameterError, validation
+from geoveil.simulation import selection as selections
+from geoveil.simulation.computing import Computer, Processes, computer
+from geoveil.simulation.distribution import experiment as distributions
+from geoveil.simulation.distribution.attributes import ATTRIBUTES
+from geoveil.simulation.epochs import experiment as over_time
+from geoveil.simulation.experiment import Experiment
+from geoveil.simulation.experiments import kde as kernels
+from geoveil.simulation.experiments import oneway as one_way
+from geoveil.simulation.experiments import twoway_draws as two_way
+from geoveil.simulation.experiments.kde_draws import MAPS, density_maps
 from geoveil.simulation.experiments.own import OwnInput
-from geoveil.simulation.experiments.published import (
-    MAPS,
-    PublishedExperiment,
-    draw_map,
-    kernels,
-    one_way,
-    two_way,
-    write_page,
-)
-from geoveil.simulation.experiments.rows import LOCAL, ErrorRow, compare
+from geoveil.simulation.experiments.page import write_page
 from geoveil.simulation.experiments.settings import OneWayPanel
+from geoveil.simulation.figures.kernels import draw_density_maps
 
+Row = TypeVar("Row")
+RESULTS = Path("results")
+Out = Annotated[
+    Path, typer.Option("--out", help="Directory for tables, figures and finished parts.")
+]
+Seed = Annotated[int, typer.Option(help="The same seed gives the same table.")]
+Quick = Annotated[bool, typer.Option("--quick", help="A small part of it, to see what it does.")]
+ProcessCount = Annotated[
+    int | None,
+    typer.Option(
+        "--processes", help="Processes that compute at once; one for each processor by default."
+    ),
+]
+Scheduler = Annotated[
+    str | None,
+    typer.Option(help="Address of a Dask scheduler, e.g. tcp://10.0.0.5:8786, to use instead."),
+]
 Mode = Annotated[
     str,
     typer.Option(help="exact: from moments. monte-carlo: people and noise are drawn."),
 ]
 Repetitions = Annotated[
     int | None, typer.Option(help="Repetitions in monte-carlo mode; the paper's number by default.")
+]
+Module = Annotated[
+    Path | None,
+    typer.Option(help="Python file of further mechanisms, as geoveil audit takes it; it is run."),
 ]
 
 
@@ -39,13 +60,9 @@ def oneway(
     directory: Out = RESULTS,
     seed: Seed = 1,
     quick: Quick = False,
-    processes: Processes = None,
-    module: Annotated[
-        Path | None,
-        typer.Option(
-            help="Python file of further mechanisms, as geoveil audit takes it; it is run."
-        ),
-    ] = None,
+    processes: ProcessCount = None,
+    scheduler: Scheduler = None,
+    module: Module = None,
     data: Annotated[
         Path | None, typer.Option(help="Table of other people, CSV or Parquet; with --column.")
     ] = None,
@@ -74,7 +91,8 @@ def oneway(
     panel = None
     if threshold is not None and per is not None:
         panel = OneWayPanel(threshold, per, footing=per)
-    _run(one_way(mode, repetitions, seed, quick, given, panel), directory, processes)
+    asked = one_way.experiment(mode, repetitions, seed, quick, given, panel)
+    _run(asked, directory, processes, scheduler)
 
 
 def twoway(
@@ -83,13 +101,16 @@ def twoway(
     directory: Out = RESULTS,
     seed: Seed = 1,
     quick: Quick = False,
-    processes: Processes = None,
+    processes: ProcessCount = None,
+    scheduler: Scheduler = None,
+    module: Module = None,
 ) -> None:
     """Pairs of thresholds on incomes and debts: the error over a grid of 34 × 34.
 
     Figure 4 of the paper. Its grid takes days in monte-carlo mode; --quick has 5 × 5.
     """
-    _run(two_way(mode, repetitions, seed, quick), directory, processes)
+    asked = two_way.experiment(mode, repetitions, seed, quick, OwnInput(module))
+    _run(asked, directory, processes, scheduler)
 
 
 def kde(
@@ -98,7 +119,9 @@ def kde(
     directory: Out = RESULTS,
     seed: Seed = 1,
     quick: Quick = False,
-    processes: Processes = None,
+    processes: ProcessCount = None,
+    scheduler: Scheduler = None,
+    module: Module = None,
     maps: Annotated[
         str, typer.Option(help=f"Contour maps of one run: {', '.join(MAPS)}; minutes for each.")
     ] = "none",
@@ -109,10 +132,109 @@ def kde(
     monte-carlo mode every report is drawn at 8 × 8 of the centres; --quick has 5 × 5 in any mode.
     """
     settings = MAPS[validation.choice("maps", maps, MAPS)]
-    _run(kernels(mode, repetitions, seed, quick), directory, processes)
+    asked = kernels.experiment(mode, repetitions, seed, quick, OwnInput(module))
+    _run(asked, directory, processes, scheduler)
     for setting in settings:
         with err.status(f"drawing the map of {setting.label}, n = {setting.n:,}"):
-            draw_map(setting, seed, directory)
+            name = f"kde-map-n{setting.n}-per{setting.per_m:g}-h{setting.factor:g}.png"
+            draw_density_maps(density_maps(setting, seed=seed), setting, directory / name)
+
+
+def distribution(
+    population: Annotated[
+        list[str] | None,
+        typer.Option(help=f"One of {', '.join(ATTRIBUTES)}; may be repeated. All by default."),
+    ] = None,
+    participants: Annotated[
+        list[int] | None, typer.Option(help="Number of people, n; may be repeated.")
+    ] = None,
+    epsilon: Annotated[
+        list[float] | None,
+        typer.Option(help="ε for values $8,000 or 500 m apart; may be repeated."),
+    ] = None,
+    repetitions: Annotated[
+        int, typer.Option(help="How often people and noise are drawn anew, 2 or more.")
+    ] = distributions.REPETITIONS,
+    directory: Out = RESULTS,
+    seed: Seed = 1,
+    quick: Quick = False,
+    processes: ProcessCount = None,
+    scheduler: Scheduler = None,
+) -> None:
+    """Mean, quartiles, distribution function and histogram: geo-privacy beside ε-LDP.
+
+    geoveil's one perturbed number of each person, against square wave, hierarchical histograms and
+    the piecewise and hybrid mechanisms, each at three stated footings: distances at which ε-LDP
+    promises as much. Minutes; an interrupted run goes on where it stopped.
+
+    Example: geoveil simulate distribution --population incomes --participants 50000 --epsilon 1
+    """
+    asked = distributions.experiment(
+        population or (), epsilon or (), participants or (), repetitions, seed, quick
+    )
+    _run(asked, directory, processes, scheduler)
+
+
+def epochs(
+    threshold: Annotated[
+        list[float] | None,
+        typer.Option(help="In dollars; may be repeated. By default 55,500, 100,000 and 212,500."),
+    ] = None,
+    participants: Annotated[int, typer.Option(help="Number of people, n.")] = over_time.PEOPLE,
+    repetitions: Annotated[
+        int,
+        typer.Option(
+            help="Runs of each strategy without a shock, 2 or more;"
+            f" with one at most {over_time.SHOCKED}."
+        ),
+    ] = over_time.REPETITIONS,
+    directory: Out = RESULTS,
+    seed: Seed = 1,
+    quick: Quick = False,
+    processes: ProcessCount = None,
+    scheduler: Scheduler = None,
+) -> None:
+    """A question asked every week for a year: one perturbed number an epoch, beside fresh noise.
+
+    Californian incomes, a raise of 3 % ± 8 % a year in a week of each household's own. Devices that
+    read their value once an epoch answer every week from the same point, carried on or
+    extrapolated. In other runs one household in twenty loses half of its income at once.
+
+    A quarter of an hour, or minutes with --repetitions 200.
+
+    Example: geoveil simulate epochs --threshold 100000
+    """
+    asked = tuple(threshold or (over_time.THRESHOLDS[:1] if quick else over_time.THRESHOLDS))
+    n, runs = (20_000, min(repetitions, 4)) if quick else (participants, repetitions)
+    _run(over_time.experiment(asked, n, runs, seed), directory, processes, scheduler)
+
+
+def selection(
+    application: Annotated[str, typer.Option(help=f"One of {', '.join(selections.EXPERIMENTS)}.")],
+    data: Annotated[
+        list[Path] | None,
+        typer.Option(help="A data set of the application's kind; may be repeated."),
+    ] = None,
+    directory: Out = RESULTS,
+    seed: Seed = 1,
+    quick: Quick = False,
+    processes: ProcessCount = None,
+    scheduler: Scheduler = None,
+) -> None:
+    """Private selection: all mechanisms at one ε, which they keep, beside the papers' nominal ones.
+
+    percentile: counts (.npz, .npy); without data, household incomes.
+
+    nodes: graphs (text as the Stanford collection has it, or .npz); without data, a generated one.
+
+    tree, forest: tables (CSV, Parquet), the class last; without data, those that ship.
+
+    tdt: takes no data.
+
+    An interrupted run goes on where it stopped.
+    """
+    options = selections.Options(data=tuple(data or ()), seed=seed, quick=quick)
+    _run(selections.experiment(application, options), directory, processes, scheduler)
 
 
 def results(
@@ -120,7 +242,8 @@ def results(
         Path, typer.Option("--out", help="Directory for results.md and, below it, images/.")
     ] = RESULTS,
     seed: Annotated[int, typer.Option(help="The same seed gives the same page.")] = 1,
-    processes: Processes = None,
+    processes: ProcessCount = None,
+    scheduler: Scheduler = None,
 ) -> None:
     """All experiments, the paper's in exact mode, on one page with figures.
 
@@ -128,45 +251,42 @@ def results(
     directory beside the page.
     """
     work = directory / "results"
-    oneway(directory=work, seed=seed, processes=processes)
-    twoway(directory=work, seed=seed, processes=processes)
-    kde(directory=work, seed=seed, processes=processes, maps="default")
-    distribution(directory=work, seed=seed, processes=processes)
-    epochs(directory=work, seed=seed)
+    for compute in (oneway, twoway, distribution, epochs):
+        compute(directory=work, seed=seed, processes=processes, scheduler=scheduler)
+    kde(directory=work, seed=seed, processes=processes, scheduler=scheduler, maps="default")
     err.print(f"written: {write_page(work, directory)}")
 
 
-def _run(experiment: PublishedExperiment, directory: Path, processes: int | None) -> None:
-    """Compute the cells under a progress bar, write what came out, and print the comparison."""
-    label = f"{experiment.name}, {experiment.mode}"
-    rows = computed(label, experiment.cells, directory, processes)
-    stem = experiment.write(rows, directory)
-    _print_comparison(rows)
-    err.print(f"tables and figures: {stem}*")
-
-
-def _print_comparison(rows: Sequence[ErrorRow]) -> None:
-    found = compare(rows)
-    own = any(c.own for c in found)
-    headers = ("setting", "n", "paper's best", "geoveil's best", "ratio", "prior")
-    table = table_80(*headers, *(["yours", "ratio"] if own else []), wrapped=[0])
-    for c in found:
-        table.add_row(
-            c.panel,
-            _count(c.n),
-            c.seed.mechanism,
-            c.ours.mechanism,
-            out.styled((f"{c.ratio:.3g}", "bold")),
-            "" if c.aided is None else f"{c.ratio_with_prior:.3g}",
-            *([c.own.mechanism, f"{c.own_ratio:.3g}"] if c.own else []),
+def _run(
+    experiment: Experiment[Row], directory: Path, processes: int | None, scheduler: str | None
+) -> None:
+    """Compute the cells under a progress bar, write what came out, and print its tables."""
+    with _computer(processes, scheduler) as compute, bars() as progress:
+        task = progress.add_task(experiment.name, total=sum(c.cost for c in experiment.cells))
+        rows = experiment.run(directory, compute, lambda c: progress.advance(task, c.cost))
+    files = experiment.write(rows, directory)
+    for told in experiment.tables(rows):
+        table = table_80(
+            *told.headers,
+            wrapped=told.wrapped,
+            right=told.right,
+            title=told.title or None,
+            title_justify="left",
         )
-    out.print(table)
-    out.print(
-        f"ratio: {rows[0].measure} of the paper's best mechanism over that of geoveil's best."
-        f" {LOCAL} has another guarantee, equal at one distance only, and is left out. prior: the"
-        " ratio if both may let a public survey choose the query."
-    )
+        table.columns[0].overflow = "fold"
+        for row in told.rows:
+            if row:
+                table.add_row(*row)
+            else:
+                table.add_section()
+        out.print(table)
+    if note := experiment.note(rows):
+        out.print(note)
+    for file in files:
+        err.print(f"written: {file}")
 
 
-def _count(n: int) -> str:
-    return f"{n / 1e6:g}M" if n >= 1_000_000 else f"{n / 1e3:g}k"
+def _computer(processes: int | None, scheduler: str | None) -> AbstractContextManager[Computer]:
+    if scheduler is not None:
+        return computer(scheduler, processes)
+    return nullcontext(Processes(os.cpu_count() or 1 if processes is None else processes))

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from geoveil.cli.console import err, out, table_80
-from geoveil.cli.simulate_run import Quick, Seed
+from geoveil.cli.simulate_experiments import Quick, Seed
 from geoveil.gp import ParameterError, validation
 from geoveil.simulation.ledger import AGREES, DIFFERS, LEDGER, MISSING, Reproduced, ledger_page
 from geoveil.simulation.selection.experiment import Options

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from geoveil.cli.app import app
 from geoveil.gp import GeoPrivacy, ParameterError
 from geoveil.simulation.distribution.attributes import ATTRIBUTES, BARS, MEASURES, Distribution
-from geoveil.simulation.distribution.experiment import DistributionCell, cells, settings
+from geoveil.simulation.distribution.experiment import cells, drawn, settings
 from geoveil.simulation.distribution.means import HybridMechanism
 from geoveil.simulation.distribution.page import distribution_section
 from geoveil.simulation.distribution.protocols import (
@@ -29,7 +29,7 @@ BELOW = INCOMES.truth.below
 
 @pytest.fixture(scope="module")
 def rows():
-    return DistributionCell("incomes", 1.0, n=2_000, repetitions=2, seed=2).rows()
+    return drawn("incomes", 1.0, n=2_000, repetitions=2, seed=2)
 
 
 def error(setting, mechanism, footing, measure):
@@ -96,10 +96,7 @@ def test_the_page_has_every_factor_and_marks_where_it_is_behind(rows):
 
 
 def test_the_seed_makes_the_rows(rows):
-    same, other = (
-        DistributionCell("incomes", 1.0, n=2_000, repetitions=2, seed=seed).rows()
-        for seed in (2, 3)
-    )
+    same, other = (drawn("incomes", 1.0, n=2_000, repetitions=2, seed=seed) for seed in (2, 3))
     assert same == rows
     assert [row.error for row in other] != [row.error for row in rows]
 
@@ -112,7 +109,7 @@ def test_means_have_the_errors_that_variances_say(name):
     The control, 3 times the error, is refused.
     """
     attribute, n, repetitions = ATTRIBUTES[name](), 5_000, 40
-    rows = DistributionCell(name, 1.0, n, repetitions, seed=5).rows()
+    rows = drawn(name, 1.0, n, repetitions, seed=5)
     (setting,) = settings(rows)
     values, weights = attribute.people.values, attribute.people.weights
     capped = np.clip(values, attribute.cells.low, attribute.cells.high)
@@ -130,22 +127,21 @@ def test_means_have_the_errors_that_variances_say(name):
 @pytest.mark.parametrize(
     ("changes", "name"),
     [
-        ({"attribute": "shoes"}, "attribute"),
-        ({"epsilon": 0.0}, "epsilon"),
-        ({"n": 0}, "n"),
+        ({"attributes": ["shoes"]}, "attribute"),
+        ({"epsilons": [0.0]}, "epsilon"),
+        ({"people": [0]}, "n"),
         ({"repetitions": 1}, "repetitions"),
         ({"seed": -1}, "seed"),
     ],
 )
 def test_bad_settings_are_refused(changes, name):
-    fields = {"attribute": "incomes", "epsilon": 1.0, "n": 10, "repetitions": 2, "seed": 1}
     with pytest.raises(ParameterError, match=f"{name} must be"):
-        DistributionCell(**(fields | changes))
+        cells(**changes)
 
 
 @pytest.mark.parametrize("epsilon", [1e-3, 1e4])
 def test_noise_may_be_wider_than_the_range_or_finer_than_a_cell(epsilon):
-    (setting,) = settings(DistributionCell("collisions", epsilon, 50, 2, seed=1).rows())
+    (setting,) = settings(drawn("collisions", epsilon, 50, 2, seed=1))
     assert all(math.isfinite(row.error) for row in setting.rows)
     ours, clear = (error(setting, name, None, "median") for name in (DEBIASED, CLEAR))
     assert (ours > 100 * clear) if epsilon < 1 else (ours == pytest.approx(clear, rel=0.05))

@@ -20,11 +20,18 @@ from geoveil.simulation.epochs.experiment import (
     FRESH,
     SPLIT,
     YEARS,
+    EpochRow,
+    experiment,
     mechanism,
-    rows,
     run,
     shocked,
 )
+from geoveil.simulation.experiment import Run
+
+
+def rows(*asked: Any, **more: Any) -> list[EpochRow]:
+    return Run().rows(experiment(*asked, **more).cells)
+
 
 QUERY = Threshold(100_000.0, 32_000.0, "smoothstep")
 STILL = Drift(household_incomes(), 0.0, 0.0)

@@ -6,100 +6,76 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from geoveil.gp import GeoPrivacy, ParameterError, validation
-from geoveil.simulation.distribution.attributes import ATTRIBUTES, Distribution
-from geoveil.simulation.distribution.protocols import CLEAR, LOCAL_PROTOCOLS, perturbed
+from geoveil.gp import GeoPrivacy, validation
+from geoveil.simulation.distribution.attributes import ATTRIBUTES, MEASURES, Distribution
+from geoveil.simulation.distribution.protocols import CLEAR, DEBIASED, LOCAL_PROTOCOLS, perturbed
+from geoveil.simulation.experiment import Cell, Experiment, Table
 from geoveil.simulation.experiments.draws import drawn_error
 from geoveil.simulation.experiments.rows import BASELINE, OURS, ErrorRow
-from geoveil.simulation.experiments.runs import ErrorCell
 
 PEOPLE = (10_000, 50_000, 200_000)
 EPSILONS = (0.25, 1.0)
 REPETITIONS = 100
 
 
-@dataclass(frozen=True, slots=True)
-class DistributionCell(ErrorCell):
-    """One attribute, one ε and one n: every protocol on the same people, drawn anew each time.
+def drawn(name: str, epsilon: float, n: int, repetitions: int, seed: int) -> list[ErrorRow]:
+    """Return the errors of every protocol on the same people, drawn anew each time.
+
+    An error is the mean square, over repetitions, of the distance from the population's truth; one
+    for each protocol, footing and measure.
 
     Args:
-        attribute: one of `ATTRIBUTES`.
+        name: one of `ATTRIBUTES`.
         epsilon: for two values a distance of the attribute's `per` apart, > 0.
         n: people, ≥ 1.
         repetitions: ≥ 2.
         seed: ≥ 0; the same seed gives the same rows.
     """
+    attribute = ATTRIBUTES[name]()
+    squares: dict[tuple[str, float | None, str], list[float]] = {}
+    for repetition in range(repetitions):
+        for (protocol, footing), told in _told(name, epsilon, n, repetition, seed).items():
+            for measure, error in attribute.errors(told).items():
+                squares.setdefault((protocol, footing, measure), []).append(error**2)
+    unit = attribute.people.unit
+    return [
+        ErrorRow(
+            experiment="distribution",
+            panel=f"{attribute.name}, ε = {epsilon:g} per {attribute.per:,g} {unit}",
+            n=n,
+            per=attribute.per / epsilon,
+            mechanism=protocol,
+            origin=OURS if footing is None else BASELINE,
+            measure=measure,
+            footing=footing,
+            **drawn_error(found, seed),
+        )
+        for (protocol, footing, measure), found in squares.items()
+    ]
 
-    attribute: str
-    epsilon: float
-    n: int
-    repetitions: int
-    seed: int
 
-    def __post_init__(self) -> None:
-        validation.choice("attribute", self.attribute, ATTRIBUTES)
-        validation.positive("epsilon", self.epsilon)
-        validation.between("n", self.n, 1, 10_000_000)
-        if validation.require_count("repetitions", self.repetitions) < 2:
-            raise ParameterError("repetitions", self.repetitions, "an integer >= 2")
-        validation.between("seed", self.seed, 0, 2**63)
+def _told(
+    name: str, epsilon: float, n: int, repetition: int, seed: int
+) -> dict[tuple[str, float | None], Distribution]:
+    """Return what each protocol tells at each footing; None for those that have none."""
 
-    @property
-    def key(self) -> str:
-        return (
-            f"distribution {self.attribute} ε={self.epsilon!r} n={self.n}"
-            f" repetitions={self.repetitions} seed={self.seed}"
+    def rng(draws: str) -> np.random.Generator:
+        names = (zlib.crc32(f"{name} {part}".encode()) for part in ("", draws))
+        return np.random.default_rng(
+            np.random.SeedSequence(seed, spawn_key=(*names, n, repetition))
         )
 
-    @property
-    def cost(self) -> float:
-        return float((self.n + 100_000) * self.repetitions)
-
-    def rows(self) -> list[ErrorRow]:
-        """Return a row for each protocol, footing and measure.
-
-        The error is the mean square, over repetitions, of the distance from the population's truth.
-        """
-        attribute = ATTRIBUTES[self.attribute]()
-        squares: dict[tuple[str, float | None, str], list[float]] = {}
-        for repetition in range(self.repetitions):
-            for (name, footing), told in self._told(repetition).items():
-                for measure, error in attribute.errors(told).items():
-                    squares.setdefault((name, footing, measure), []).append(error**2)
-        unit = attribute.people.unit
-        return [
-            ErrorRow(
-                experiment="distribution",
-                panel=f"{attribute.name}, ε = {self.epsilon:g} per {attribute.per:,g} {unit}",
-                n=self.n,
-                per=attribute.per / self.epsilon,
-                mechanism=name,
-                origin=OURS if footing is None else BASELINE,
-                measure=measure,
-                footing=footing,
-                **drawn_error(found, self.seed),
-            )
-            for (name, footing, measure), found in squares.items()
-        ]
-
-    def _told(self, repetition: int) -> dict[tuple[str, float | None], Distribution]:
-        """Return what each protocol tells at each footing; None for those that have none."""
-        attribute = ATTRIBUTES[self.attribute]()
-        privacy = GeoPrivacy(self.epsilon, attribute.per, attribute.people.unit)
-        values = attribute.people.sample(self.n, self._rng(repetition, "people"))
-        told: dict[tuple[str, float | None], Distribution] = {(CLEAR, None): attribute.of(values)}
-        ours = perturbed(attribute, privacy, values, self._rng(repetition, "perturbed"))
-        told |= {(name, None): found for name, found in ours.items()}
-        for footing in attribute.footings:
-            for name, protocol in LOCAL_PROTOCOLS.items():
-                rng = self._rng(repetition, f"{name} {footing}")
-                told[name, footing] = protocol(attribute, privacy.local(footing), values, rng)
-        return told
-
-    def _rng(self, repetition: int, draws: str) -> np.random.Generator:
-        names = (zlib.crc32(f"{self.attribute} {name}".encode()) for name in ("", draws))
-        key = (*names, self.n, repetition)
-        return np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=key))
+    attribute = ATTRIBUTES[name]()
+    privacy = GeoPrivacy(epsilon, attribute.per, attribute.people.unit)
+    values = attribute.people.sample(n, rng("people"))
+    told: dict[tuple[str, float | None], Distribution] = {(CLEAR, None): attribute.of(values)}
+    ours = perturbed(attribute, privacy, values, rng("perturbed"))
+    told |= {(of, None): found for of, found in ours.items()}
+    for footing in attribute.footings:
+        for of, protocol in LOCAL_PROTOCOLS.items():
+            local = privacy.local(footing)
+            told[of, footing] = protocol(attribute, local, values, rng(f"{of} {footing}"))
+    return told
 
 
 def cells(
@@ -108,10 +84,33 @@ def cells(
     people: Sequence[int] = PEOPLE,
     repetitions: int = REPETITIONS,
     seed: int = 1,
-) -> list[DistributionCell]:
-    """Return the cells of the experiment: every attribute with every ε and number of people."""
+) -> list[Cell[ErrorRow]]:
+    """Return the cells of the experiment: every attribute with every ε and number of people.
+
+    Args:
+        attributes: names in `ATTRIBUTES`.
+        epsilons: > 0.
+        people: numbers of them, ≥ 1.
+        repetitions: ≥ 2.
+        seed: ≥ 0.
+
+    Raises:
+        ParameterError: naming what is out of range.
+    """
+    validation.require_count("repetitions", repetitions, 2)
+    validation.between("seed", seed, 0, 2**63)
     return [
-        DistributionCell(attribute, epsilon, n, repetitions, seed)
+        Cell(
+            drawn,
+            (
+                validation.choice("attribute", attribute, ATTRIBUTES),
+                validation.positive("epsilon", epsilon),
+                validation.require_count("n", n, 1, 10_000_000),
+                repetitions,
+                seed,
+            ),
+            cost=float((n + 100_000) * repetitions),
+        )
         for attribute in dict.fromkeys(attributes)
         for epsilon in dict.fromkeys(epsilons)
         for n in dict.fromkeys(people)
@@ -171,3 +170,90 @@ def settings(rows: Sequence[ErrorRow]) -> list[MeasuredSetting]:
     return [
         MeasuredSetting(tuple(row for row in rows if (row.panel, row.n) == name)) for name in names
     ]
+
+
+_SHORT = ("mean", "lower", "median", "upper", "gap", "area", "bars")
+"""How the table heads `MEASURES`, in their order."""
+
+
+def experiment(
+    attributes: Sequence[str] = (),
+    epsilons: Sequence[float] = (),
+    people: Sequence[int] = (),
+    repetitions: int = REPETITIONS,
+    seed: int = 1,
+    quick: bool = False,
+) -> Experiment[ErrorRow]:
+    """Return the experiment.
+
+    Args:
+        attributes: names in `ATTRIBUTES`; all by default.
+        epsilons: > 0; `EPSILONS` by default.
+        people: numbers of them, ≥ 1; `PEOPLE` by default.
+        repetitions: ≥ 2.
+        seed: the same seed gives the same rows.
+        quick: whether to compute a small part, of what is not given.
+    """
+    asked = cells(
+        attributes or tuple(ATTRIBUTES),
+        epsilons or (EPSILONS[-1:] if quick else EPSILONS),
+        people or (PEOPLE[:1] if quick else PEOPLE),
+        min(repetitions, 5) if quick else repetitions,
+        seed,
+    )
+    return Experiment(
+        name="distribution",
+        cells=asked,
+        seed=seed,
+        draw=lambda rows, stem: (),
+        tables=lambda rows: [_table(setting) for setting in settings(rows)],
+        note=_note,
+    )
+
+
+def _table(setting: MeasuredSetting) -> Table:
+    rows = [(name, *_errors(setting, name, None)) for name in setting.mechanisms(None)]
+    for footing in setting.footings:
+        rows += [(), (f"ε-LDP ε={setting.epsilon(footing):.3g} at {footing:,g}",)]
+        rows += [(name, *_errors(setting, name, footing)) for name in setting.mechanisms(footing)]
+        ahead = (setting.ahead(DEBIASED, footing, measure) for measure in MEASURES)
+        rows.append(("the best ÷ debiased", *(f"{factor:.2g}×" for factor in ahead)))
+    return Table(
+        headers=("error, root mean square", *_SHORT),
+        rows=rows,
+        title=setting.title,
+        wrapped=(),
+        right=range(1, 1 + len(_SHORT)),
+    )
+
+
+def _errors(setting: MeasuredSetting, mechanism: str, footing: float | None) -> list[str]:
+    """Return the errors of a mechanism, marked where geo-privacy's is larger."""
+    told = []
+    for measure in MEASURES:
+        row, ours = (setting.row(*key, measure) for key in ((mechanism, footing), (DEBIASED, None)))
+        assert ours is not None
+        if row is None:
+            told.append("–")
+        else:
+            told.append(
+                _digits(row.error**0.5) + "*" * (footing is not None and row.error < ours.error)
+            )
+    return told
+
+
+def _digits(error: float) -> str:
+    """Return an error to two digits; a share in percent."""
+    return f"{float(f'{error:.2g}'):,g}" if error >= 1 else f"{100 * error:.2g}%"
+
+
+def _note(rows: Sequence[ErrorRow]) -> str:
+    return (
+        "lower, upper: quartiles. gap, area: between the distribution functions. bars: what the"
+        " shares of 32 bars differ by, added up and halved. Mean, quartiles and area are in the"
+        " unit of the numbers. 'ε-LDP ε=5 at 40,000' promises as much as geo-privacy to two numbers"
+        " so far apart, less to nearer ones, more to farther ones. 'the best ÷ debiased' is above 1"
+        f" where '{DEBIASED}' is ahead of the best of them, and below 1 where it is not; an error"
+        " with * is smaller than its. Monte Carlo standard error: up to"
+        f" {max(s.uncertainty for s in settings(rows)):.0%} of an error."
+    )

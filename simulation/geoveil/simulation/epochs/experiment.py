@@ -1,16 +1,19 @@
 """The experiment: one income, asked every week for a year, by strategies of equal or less ε."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
 
-from geoveil.analyst.statistics.over_time import delay
-from geoveil.gp import GeoPrivacy, ParameterError, PlanarLaplace, Threshold, validation
+from geoveil.analyst.statistics.over_time import FALSE_ALARMS, delay
+from geoveil.gp import GeoPrivacy, PlanarLaplace, Threshold, validation
 from geoveil.simulation.epochs.curves import Curves, follow
 from geoveil.simulation.epochs.drift import WEEKS, Drift
+from geoveil.simulation.experiment import Cell, Experiment, Table
+from geoveil.simulation.figures.epochs import draw_curves
 from geoveil.simulation.populations import household_incomes
 from geoveil.simulation.populations.base import Array
 
@@ -72,38 +75,49 @@ class EpochRow:
     """Share of years without a shock in which something was flagged."""
 
 
-def rows(
+def experiment(
     thresholds: Sequence[float] = THRESHOLDS,
     n: int = PEOPLE,
     repetitions: int = REPETITIONS,
     seed: int = 1,
-    done: Callable[[], object] = lambda: None,
-) -> list[EpochRow]:
-    """Return the table: for each threshold, every strategy.
+) -> Experiment[EpochRow]:
+    """Return the experiment: for each threshold, every strategy.
 
     Args:
-        thresholds: in dollars, each asked as a smoothstep of four noise scales.
+        thresholds: in dollars, each asked as a smoothstep of four noise scales; the first is drawn.
         n: people.
         repetitions: runs of each strategy without a shock, 2 or more; with one at most 200.
         seed: the same seed gives the same rows.
-        done: called after each threshold and ε a year.
 
     Raises:
         ParameterError: if a number is out of range.
     """
     validation.between("seed", seed, 0, 2**63)
     validation.between("n", n, 20 * WEEKS, 10_000_000)
-    if validation.require_count("repetitions", repetitions) < 2:
-        raise ParameterError("repetitions", repetitions, "an integer >= 2")
+    validation.require_count("repetitions", repetitions, 2)
     for threshold in thresholds:
         validation.between("threshold", threshold, WIDTH, 1e7)
-    found: list[EpochRow] = []
+    cells: list[Cell[EpochRow]] = []
     for threshold in dict.fromkeys(thresholds):
-        found += _computed(threshold, n, repetitions)
-        for epsilon, epoch in EPOCHS.items():
-            found += _drawn(threshold, n, epsilon, epoch, repetitions, seed)
-            done()
-    return found
+        cells.append(Cell(computed, (threshold, n, repetitions), cost=1e-3))
+        cells += [
+            Cell(drawn, (threshold, n, epsilon, epoch, repetitions, seed))
+            for epsilon, epoch in EPOCHS.items()
+        ]
+
+    def draw(rows: Sequence[EpochRow], stem: Path) -> list[Path]:
+        runs = {
+            f"{epsilon} ε a year: each device reads every {epoch} weeks": run(
+                thresholds[0], n, epoch, 0, seed, shock=True
+            )
+            for epsilon, epoch in EPOCHS.items()
+        }
+        file = stem.with_suffix(".png")
+        question = f"share above ${thresholds[0]:,.0f}"
+        draw_curves(runs, file, question=question, shock=(YEARS - 1) * WEEKS)
+        return [file]
+
+    return Experiment(name="epochs", cells=cells, seed=seed, draw=draw, tables=_tables, note=_note)
 
 
 def mechanism(epsilon: float = 1.0) -> PlanarLaplace:
@@ -129,8 +143,8 @@ def run(
     )
 
 
-def _computed(threshold: float, n: int, repetitions: int) -> Iterator[EpochRow]:
-    """Yield what needs no drawing: independent noise every week, and none."""
+def computed(threshold: float, n: int, repetitions: int) -> list[EpochRow]:
+    """Return what needs no drawing: independent noise every week, and none."""
     query = Threshold(threshold, WIDTH, "smoothstep")
     drift = Drift(household_incomes())
     share = float(drift.means(query, YEARS * WEEKS)[-WEEKS:].mean())
@@ -141,22 +155,23 @@ def _computed(threshold: float, n: int, repetitions: int) -> Iterator[EpochRow]:
         SPLIT: people.mean(mechanism(1 / WEEKS).estimator(query, debias=True).variance),
         ALONE: people.mean(lambda x: np.square(query.value(x) - share)),
     }
-    for strategy, epsilon in ((ALONE, 0.0), (FRESH, float(WEEKS)), (SPLIT, 1.0)):
-        error = math.sqrt(variances[strategy] / n)
-        yield EpochRow(
+    return [
+        EpochRow(
             threshold=threshold,
             n=n,
             strategy=strategy,
             epsilon=epsilon,
             repetitions=repetitions,
-            error=error,
+            error=math.sqrt(variances[strategy] / n),
         )
+        for strategy, epsilon in ((ALONE, 0.0), (FRESH, float(WEEKS)), (SPLIT, 1.0))
+    ]
 
 
-def _drawn(
+def drawn(
     threshold: float, n: int, epsilon: int, epoch: int, repetitions: int, seed: int
-) -> Iterator[EpochRow]:
-    """Yield what devices answer that read once an epoch."""
+) -> list[EpochRow]:
+    """Return what devices answer that read once an epoch."""
     query = Threshold(threshold, WIDTH, "smoothstep")
     calm, struck = (
         [run(threshold, n, epoch, repetition, seed, shock) for repetition in range(runs)]
@@ -170,28 +185,33 @@ def _drawn(
     alarms = [np.nanmax(c.flags[c.week >= first]) for c in calm]
     weeks = [_first_flag(c, first) for c in struck]
     held = np.array([_coverage(c, means[0], first) for c in calm])
+    seen = float(np.mean([w <= (stated or 0) for w in weeks]))
+    rows = []
     for strategy, curve in _CURVES.items():
         squares = np.array([_square(c, curve(c), first, WEEKS) for c in calm])
         error = math.sqrt(squares.mean())
         after = np.array([_square(c, curve(c), first, AFTER) for c in struck])
         extrapolated = strategy == EXTRAPOLATED
-        yield EpochRow(
-            threshold=threshold,
-            n=n,
-            strategy=strategy,
-            epsilon=float(epsilon),
-            repetitions=repetitions,
-            error=error,
-            standard_error=float(squares.std(ddof=1)) / math.sqrt(repetitions) / (2 * error),
-            coverage=float(held.mean()) if extrapolated else None,
-            coverage_error=(
-                float(held.std(ddof=1)) / math.sqrt(repetitions) if extrapolated else None
-            ),
-            after_shock=math.sqrt(after.mean()),
-            delay=stated if extrapolated else None,
-            flagged=float(np.mean([w <= (stated or 0) for w in weeks])) if extrapolated else None,
-            false_alarms=float(np.mean(alarms)) if extrapolated else None,
+        rows.append(
+            EpochRow(
+                threshold=threshold,
+                n=n,
+                strategy=strategy,
+                epsilon=float(epsilon),
+                repetitions=repetitions,
+                error=error,
+                standard_error=float(squares.std(ddof=1)) / math.sqrt(repetitions) / (2 * error),
+                coverage=float(held.mean()) if extrapolated else None,
+                coverage_error=(
+                    float(held.std(ddof=1)) / math.sqrt(repetitions) if extrapolated else None
+                ),
+                after_shock=math.sqrt(after.mean()),
+                delay=stated if extrapolated else None,
+                flagged=seen if extrapolated else None,
+                false_alarms=float(np.mean(alarms)) if extrapolated else None,
+            )
         )
+    return rows
 
 
 def _square(curves: Curves, estimates: Array, first: int, count: int) -> float:
@@ -213,3 +233,67 @@ def _first_flag(curves: Curves, first: int) -> float:
     """Return within how many weeks of a shock it was flagged; infinite if it was not."""
     later = np.flatnonzero((curves.week >= first) & (curves.flags == 1))
     return float(curves.week[later[0]] - first + 1) if len(later) else math.inf
+
+
+def _tables(rows: Sequence[EpochRow]) -> list[Table]:
+    return [
+        table(
+            [row for row in rows if row.threshold == threshold],
+            f"share above ${threshold:,.0f}, n = {rows[0].n:,}",
+        )
+        for threshold in dict.fromkeys(row.threshold for row in rows)
+    ]
+
+
+def table(rows: Sequence[EpochRow], title: str = "") -> Table:
+    """Return the table of one threshold."""
+    (fresh,) = (row.error for row in rows if row.strategy == FRESH)
+    return Table(
+        headers=(
+            *("strategy", "ε a year", "error", "÷ fresh", "coverage", "after a shock"),
+            "flagged within",
+        ),
+        rows=[
+            (
+                row.strategy,
+                f"{row.epsilon:g}",
+                f"{row.error:.5f}",
+                "" if row.strategy == ALONE else f"{row.error / fresh:,.3g}",
+                _coverage_of(row),
+                "" if row.after_shock is None else f"{row.after_shock:.4f}",
+                _flag(row),
+            )
+            for row in rows
+        ],
+        title=title,
+        wrapped=(0, 5, 6),
+        right=range(1, 7),
+    )
+
+
+def _coverage_of(row: EpochRow) -> str:
+    if row.coverage is None:
+        return ""
+    error = "" if row.coverage_error is None else f" ± {100 * row.coverage_error:.1f}"
+    return f"{row.coverage:.1%}{error}"
+
+
+def _flag(row: EpochRow) -> str:
+    if row.flagged is None:
+        return ""
+    return "–" if row.delay is None else f"{row.delay} weeks, {row.flagged:.0%}"
+
+
+def _note(rows: Sequence[EpochRow]) -> str:
+    alarms = [row.false_alarms for row in rows if row.false_alarms is not None]
+    return (
+        "ε a year: per $8,000. error: root mean square over the weeks of a year of slow drift,"
+        " against the participants' own mean; sampling is not in it, and is the error of their mean"
+        f" alone in the first line. {SPLIT}: each week at 1/52 of the ε. coverage: of the"
+        " population's mean by 95 % intervals of extrapolated answers, ± its standard error between"
+        " runs, in hundredths. after a shock: the error in the eight weeks after one in twenty lost"
+        " half. flagged within: the weeks in which that is seen with probability 0.9, by a week's"
+        " cohort beside those before it, and how often"
+        f" it was; years with a false alarm, of which {FALSE_ALARMS:.0%} are permitted:"
+        f" {sum(alarms) / len(alarms):.1%}."
+    )

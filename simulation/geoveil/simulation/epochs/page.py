@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from geoveil.simulation.epochs.experiment import ALONE, FRESH, SHOCKED, EpochRow
+from geoveil.simulation.epochs.experiment import FRESH, SHOCKED, EpochRow, table
+from geoveil.simulation.experiment import Table
 
 _HEAD = """## Over time: one perturbed number an epoch
 
@@ -24,8 +25,6 @@ so that sampling is in the first line only. Coverage: of the population's mean, 
 extrapolated answers, ± its standard error, which is that between runs: the weeks of a run hang
 together. After a shock: the eight weeks after one household in twenty lost half, of {struck} runs.
 
-| above | strategy | ε a year | error | ÷ fresh | coverage | after a shock | flagged |
-|---|---|---|---|---|---|---|---|
 """
 
 _NOTES = """
@@ -46,7 +45,13 @@ def epochs_section(rows: Sequence[EpochRow]) -> str:
     Args:
         rows: of the experiment, thresholds in their order.
     """
-    lines = [_line(row, rows) for row in rows]
+    parts = {
+        t: table([row for row in rows if row.threshold == t]) for t in (r.threshold for r in rows)
+    }
+    shown = Table(
+        headers=("above", *next(iter(parts.values())).headers),
+        rows=[(f"${t:,.0f}", *row) for t, part in parts.items() for row in part.rows],
+    )
     fresh = {row.threshold: row.error for row in rows if row.strategy == FRESH}
     best = [row for row in rows if row.coverage is not None]
     yearly = [row for row in best if row.epsilon == 1]
@@ -61,30 +66,4 @@ def epochs_section(rows: Sequence[EpochRow]) -> str:
     notes = _NOTES.format(
         least=min(factors), most=max(factors), split=min(worst), alarms=sum(alarms) / len(alarms)
     )
-    return head + "\n".join(lines) + "\n" + notes
-
-
-def _line(row: EpochRow, rows: Sequence[EpochRow]) -> str:
-    (fresh,) = (r for r in rows if r.strategy == FRESH and r.threshold == row.threshold)
-    flagged = ""
-    if row.flagged is not None:
-        flagged = "–" if row.delay is None else f"{row.delay} weeks, {row.flagged:.0%}"
-    cells = (
-        f"${row.threshold:,.0f}",
-        row.strategy,
-        f"{row.epsilon:g}",
-        f"{row.error:.5f}",
-        "" if row.strategy == ALONE else f"{row.error / fresh.error:,.3g}",
-        coverage_of(row),
-        "" if row.after_shock is None else f"{row.after_shock:.4f}",
-        flagged,
-    )
-    return "| " + " | ".join(cells) + " |"
-
-
-def coverage_of(row: EpochRow) -> str:
-    """Return the coverage of a row and its standard error, as text; "" for none."""
-    if row.coverage is None:
-        return ""
-    error = "" if row.coverage_error is None else f" ± {100 * row.coverage_error:.1f}"
-    return f"{row.coverage:.1%}{error}"
+    return head + shown.markdown() + "\n" + notes

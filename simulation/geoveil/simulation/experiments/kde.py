@@ -7,128 +7,137 @@ which everyone spends ε in all: `kde_errors` has the formulas.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
-from geoveil.gp import ParameterError, validation
+from geoveil.simulation.experiment import Cell, Experiment
 from geoveil.simulation.experiments.draws import drawn_error
 from geoveil.simulation.experiments.kde_draws import Sample, estimates, kernel_means
-from geoveil.simulation.experiments.kde_errors import CentreErrors, centre_errors
+from geoveil.simulation.experiments.kde_errors import centre_errors
 from geoveil.simulation.experiments.kde_moments import KERNEL
 from geoveil.simulation.experiments.kde_settings import (
+    DEFAULT,
     GRID_SIZE,
+    IN_ALL,
     REPETITIONS,
     SETTINGS,
     KernelGrid,
     KernelSetting,
     collision_places,
 )
-from geoveil.simulation.experiments.rows import MODES, ErrorRow
-from geoveil.simulation.experiments.runs import ErrorCell
+from geoveil.simulation.experiments.own import AS_PUBLISHED, OwnInput, with_own
+from geoveil.simulation.experiments.published import drawn_mode, published
+from geoveil.simulation.experiments.rows import ErrorRow
+from geoveil.simulation.figures.kernels import draw_kernel_errors
 
-IN_ALL = "ε in all"
-"""Marks a panel in which ε pays for the whole grid, and not for each centre."""
 SUBGRID = 8
 """Centres along each side at which reports are drawn, in monte-carlo mode."""
 
 
-@dataclass(frozen=True, slots=True)
-class KernelExactCell(ErrorCell):
-    """All settings and contestants, by the formulas of `kde_errors`: they share one pass.
+_row = partial(ErrorRow, experiment="kde", measure="ASE")
+
+
+def exact(
+    settings: tuple[KernelSetting, ...],
+    names: tuple[str, ...],
+    size: int = GRID_SIZE,
+    subgrid: int = GRID_SIZE,
+    given: OwnInput = AS_PUBLISHED,
+) -> list[ErrorRow]:
+    """Return all errors by the formulas of `kde_errors`: settings and mechanisms share one pass.
 
     Args:
         settings: the panels.
-        contestants: names in `KERNEL`.
+        names: of mechanisms.
         size: centres along each side of the grid.
         subgrid: centres along each side of the part of it whose errors are summed.
+        given: mechanisms of one's own.
     """
-
-    settings: tuple[KernelSetting, ...]
-    contestants: tuple[str, ...]
-    size: int = GRID_SIZE
-    subgrid: int = GRID_SIZE
-
-    @property
-    def key(self) -> str:
-        return f"kde exact {self}"
-
-    @property
-    def cost(self) -> float:
-        return float(self.subgrid**2)
-
-    def rows(self) -> list[ErrorRow]:
-        places = collision_places()
-        grid = KernelGrid.over(places, self.size)
-        found = centre_errors(
-            self.settings,
-            places,
-            grid,
-            chosen=grid.thinned(self.subgrid),
-            contestants={name: KERNEL[name] for name in self.contestants},
+    places, known = collision_places(), with_own(KERNEL, given)
+    grid = KernelGrid.over(places, size)
+    found = centre_errors(
+        settings,
+        places,
+        grid,
+        chosen=grid.thinned(subgrid),
+        contestants={name: known[name] for name in names},
+    )
+    part = _part(size, subgrid)
+    return [
+        _row(
+            panel=panel,
+            n=setting.n,
+            per=setting.per_m,
+            mechanism=name,
+            origin=known[name].origin,
+            error=law.ase,
+            squared_bias=law.squared_bias,
+            noise=float(law.noise.sum()),
         )
-        rows = []
-        part = _part(self.size, self.subgrid)
-        for setting, by_name in zip(self.settings, found, strict=True):
-            for name, errors in by_name.items():
-                for panel, law in (
-                    (setting.label + part, errors.per_centre),
-                    (f"{setting.label}{part}, {IN_ALL}", errors.whole_grid),
-                ):
-                    rows.append(_exact_row(setting, name, panel, law))
-        return rows
+        for setting, by_name in zip(settings, found, strict=True)
+        for name, errors in by_name.items()
+        for panel, law in (
+            (setting.label + part, errors.per_centre),
+            (f"{setting.label}{part}, {IN_ALL}", errors.whole_grid),
+        )
+    ]
 
 
-@dataclass(frozen=True, slots=True)
-class KernelMonteCarloCell(ErrorCell):
-    """One setting and one contestant, by drawing people and every report at a sub-grid.
+def drawn(
+    setting: KernelSetting,
+    name: str,
+    repetitions: int,
+    seed: int,
+    size: int = GRID_SIZE,
+    subgrid: int = SUBGRID,
+    given: OwnInput = AS_PUBLISHED,
+) -> list[ErrorRow]:
+    """Return the error of one mechanism, by drawing people and every report at a sub-grid.
 
     Args:
         setting: how many people, ε and h.
-        contestant: a name in `KERNEL`.
+        name: of the mechanism.
         repetitions: ≥ 2.
-        seed: ≥ 0. The people of a repetition are the same for all contestants.
+        seed: ≥ 0. The people of a repetition are the same for all mechanisms.
         size: centres along each side of the grid.
         subgrid: centres along each side of the part of it that is asked about.
+        given: mechanisms of one's own.
     """
+    squares = [
+        squared_error(setting, name, number, seed, size, subgrid, given)
+        for number in range(repetitions)
+    ]
+    return [
+        _row(
+            panel=setting.label + _part(size, subgrid),
+            n=setting.n,
+            per=setting.per_m,
+            mechanism=name,
+            origin=with_own(KERNEL, given)[name].origin,
+            **drawn_error(squares, seed),
+        )
+    ]
 
-    setting: KernelSetting
-    contestant: str
-    repetitions: int
-    seed: int
-    size: int = GRID_SIZE
-    subgrid: int = SUBGRID
 
-    @property
-    def key(self) -> str:
-        return f"kde monte-carlo {self}"
-
-    @property
-    def cost(self) -> float:
-        centres = 4 if KERNEL[self.contestant].answers_every_query else self.subgrid**2
-        return float(self.setting.n * self.repetitions * centres)
-
-    def rows(self) -> list[ErrorRow]:
-        ase = [self.squared_error(number) for number in range(self.repetitions)]
-        return [
-            _row(
-                self.setting,
-                self.contestant,
-                self.setting.label + _part(self.size, self.subgrid),
-                **drawn_error(ase, self.seed),
-            )
-        ]
-
-    def squared_error(self, number: int) -> float:
-        """Return Σ_t e_t² over the sub-grid in one repetition."""
-        places = collision_places()
-        grid = KernelGrid.over(places, self.size)
-        chosen = grid.thinned(self.subgrid)
-        sample = Sample.draw(self.setting, places, seed=self.seed, number=number)
-        bandwidth = grid.bandwidth(self.setting.factor)
-        truth = kernel_means(sample.people, grid.centres[chosen], bandwidth)
-        error = estimates(self.contestant, sample, grid, chosen.tolist()) - truth
-        return float(np.sum(np.square(error)))
+def squared_error(
+    setting: KernelSetting,
+    name: str,
+    number: int,
+    seed: int,
+    size: int = GRID_SIZE,
+    subgrid: int = SUBGRID,
+    given: OwnInput = AS_PUBLISHED,
+) -> float:
+    """Return Σ_t e_t² over the sub-grid in one repetition."""
+    places = collision_places()
+    grid = KernelGrid.over(places, size)
+    chosen = grid.thinned(subgrid)
+    sample = Sample.draw(setting, places, seed=seed, number=number)
+    truth = kernel_means(sample.people, grid.centres[chosen], grid.bandwidth(setting.factor))
+    found = estimates(name, sample, grid, chosen.tolist(), with_own(KERNEL, given))
+    return float(np.sum(np.square(found - truth)))
 
 
 def cells(
@@ -137,9 +146,10 @@ def cells(
     repetitions: int = REPETITIONS,
     seed: int = 1,
     settings: Sequence[KernelSetting] = SETTINGS,
-    contestants: Sequence[str] = tuple(KERNEL),
+    contestants: Sequence[str] | None = None,
     subgrid: int | None = None,
-) -> list[ErrorCell]:
+    given: OwnInput = AS_PUBLISHED,
+) -> list[Cell[ErrorRow]]:
     """Return the cells of the experiment.
 
     Args:
@@ -147,41 +157,59 @@ def cells(
         repetitions: ≥ 2; of each cell, in monte-carlo mode.
         seed: ≥ 0; the same seed gives the same rows.
         settings: the paper's seven by default.
-        contestants: names in `KERNEL`.
+        contestants: their names; all by default.
         subgrid: centres along each side at which errors are summed; by default all in exact mode
             and `SUBGRID` in monte-carlo mode, where each centre costs one report per person.
+        given: mechanisms of one's own.
+
+    Raises:
+        ParameterError: if a number is out of range, or a file has no mechanisms.
     """
-    if validation.choice("mode", mode, MODES) == "exact":
-        return [KernelExactCell(tuple(settings), tuple(contestants), subgrid=subgrid or GRID_SIZE)]
-    if repetitions < 2:
-        raise ParameterError("repetitions", repetitions, "an integer >= 2")
+    known = with_own(KERNEL, given)
+    names = tuple(known if contestants is None else contestants)
+    if not drawn_mode(mode, repetitions, seed):
+        return [Cell(exact, (tuple(settings), names, GRID_SIZE, subgrid or GRID_SIZE, given))]
+    side = subgrid or SUBGRID
+    centres = {name: 4 if known[name].answers_every_query else side**2 for name in names}
     return [
-        KernelMonteCarloCell(s, c, repetitions, seed, subgrid=subgrid or SUBGRID)
+        Cell(
+            drawn,
+            (s, name, repetitions, seed, GRID_SIZE, side, given),
+            cost=float(s.n * repetitions * centres[name]),
+        )
         for s in settings
-        for c in contestants
+        for name in names
     ]
+
+
+def experiment(
+    mode: str = "exact",
+    repetitions: int | None = None,
+    seed: int = 1,
+    quick: bool = False,
+    given: OwnInput = AS_PUBLISHED,
+) -> Experiment[ErrorRow]:
+    """Return densities of collisions in New York, a grid of 61 × 61: figure 6 of the paper.
+
+    Args:
+        mode: "exact" or "monte-carlo".
+        repetitions: in the latter; the paper's number by default.
+        seed: the same seed gives the same rows.
+        quick: whether to compute a grid of 5 × 5.
+        given: mechanisms of one's own.
+    """
+    if repetitions is None:
+        repetitions = 2 if quick else REPETITIONS
+    asked = cells(
+        mode=mode,
+        repetitions=repetitions,
+        seed=seed,
+        settings=(replace(DEFAULT, n=20_000),) if quick else SETTINGS,
+        subgrid=5 if quick else None,
+        given=given,
+    )
+    return published("kde", mode, asked, seed, draw_kernel_errors)
 
 
 def _part(size: int, subgrid: int) -> str:
     return "" if subgrid == size else f", {subgrid}×{subgrid} of {size}×{size} centres"
-
-
-def _exact_row(setting: KernelSetting, name: str, panel: str, law: CentreErrors) -> ErrorRow:
-    noise = float(law.noise.sum())
-    return _row(setting, name, panel, error=law.ase, squared_bias=law.squared_bias, noise=noise)
-
-
-def _row(
-    setting: KernelSetting, name: str, panel: str, *, error: float, **rest: object
-) -> ErrorRow:
-    return ErrorRow(
-        experiment="kde",
-        panel=panel,
-        n=setting.n,
-        per=setting.per_m,
-        mechanism=name,
-        origin=KERNEL[name].origin,
-        measure="ASE",
-        error=error,
-        **rest,  # type: ignore[arg-type]  # of two types
-    )

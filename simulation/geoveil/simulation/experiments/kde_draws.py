@@ -17,6 +17,7 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import singledispatch
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +33,13 @@ from geoveil.simulation.experiments.kde_moments import (
     question,
     radial_means,
 )
-from geoveil.simulation.experiments.kde_settings import KernelGrid, KernelSetting, collision_places
+from geoveil.simulation.experiments.kde_settings import (
+    DEFAULT,
+    SETTINGS,
+    KernelGrid,
+    KernelSetting,
+    collision_places,
+)
 
 Array = NDArray[np.float64]
 
@@ -171,6 +178,10 @@ MAPPED = (
     "deconvolved",
 )
 """The paper's four, and geoveil's."""
+MAPS: Mapping[str, tuple[KernelSetting, ...]] = MappingProxyType(
+    {"none": (), "default": (DEFAULT,), "all": SETTINGS}
+)
+"""What to map → the settings."""
 FINE = 31
 """Centres along each side for mechanisms that answer one at a time: every second of the grid."""
 

@@ -26,6 +26,8 @@ PLANE = SphericalMercator(Area(-73.95, 40.7, radius_m=80_000))
 """The paper's plane. A rate ε in its metres is κε in true ones, κ ≈ 1.33 (`PLANE.distortion`)."""
 GRID_SIZE = 61
 REPETITIONS = 10
+IN_ALL = "ε in all"
+"""Marks a panel in which ε pays for the whole grid, and not for each centre."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,8 @@ blurred.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 
 import numpy as np
@@ -39,6 +40,7 @@ from geoveil.gp import (
     SmoothMechanism,
 )
 from geoveil.simulation.comparison import Setting
+from geoveil.simulation.experiment import Cell, Experiment
 from geoveil.simulation.experiments.aimed import SURVEYS, aimed, aimed_seed
 from geoveil.simulation.experiments.contestants import (
     GENERALIZED_CAUCHY,
@@ -51,15 +53,16 @@ from geoveil.simulation.experiments.own import (
     AS_PUBLISHED,
     OwnInput,
     distinct_values,
-    own_contestants,
+    with_own,
 )
+from geoveil.simulation.experiments.published import drawn_mode, published
 from geoveil.simulation.experiments.rows import LOCAL, OURS, PRIOR, SEED, SEED_PRIOR, ErrorRow
-from geoveil.simulation.experiments.runs import ErrorCell
 from geoveil.simulation.experiments.settings import (
     ONE_WAY_PANELS,
     ONE_WAY_REPETITIONS,
     OneWayPanel,
 )
+from geoveil.simulation.figures.thresholds import draw_lines
 
 
 def _aimed(survey: int) -> Callable[[Setting], Reports]:
@@ -102,115 +105,102 @@ that a public survey chose, "aimed Student-t" the paper's with the same help."""
 
 BLOCK = 1 << 17
 """People who are drawn together, from a seed of their own."""
+_row = partial(ErrorRow, experiment="oneway", measure="MSE")
 
 
 def all_contestants(given: OwnInput) -> Mapping[str, Contestant]:
     """Return all who take part, by name: those of a file too, and no survey of other people."""
-    known = {
-        name: contestant
-        for name, contestant in ONE_WAY.items()
-        if given.data is None or contestant.origin not in (SEED_PRIOR, PRIOR)
-    }
-    own = own_contestants(given)
-    if known.keys() & own.keys():
-        raise ParameterError("module", sorted(known.keys() & own.keys())[0], "another name")
-    return {**known, **own}
+    surveyed = (SEED_PRIOR, PRIOR) if given.data is not None else ()
+    known = {name: c for name, c in ONE_WAY.items() if c.origin not in surveyed}
+    return with_own(known, given)
 
 
-def _suffix(given: OwnInput) -> str:
-    return f" own={given.fingerprint}" if given.fingerprint else ""
+def exact(panel: OneWayPanel, name: str, given: OwnInput = AS_PUBLISHED) -> list[ErrorRow]:
+    """Return the errors of one mechanism in one panel for every n, by the formula of this module.
 
-
-@dataclass(frozen=True, slots=True)
-class OneWayExactCell(ErrorCell):
-    """One panel and one mechanism, by the formula of this module, for every n."""
-
-    panel: OneWayPanel
-    contestant: str
-    given: OwnInput = AS_PUBLISHED
-
-    @property
-    def key(self) -> str:
-        return f"oneway exact {self.contestant} {self.panel}{_suffix(self.given)}"
-
-    @property
-    def cost(self) -> float:
-        return 1.0
-
-    def rows(self) -> list[ErrorRow]:
-        contestant = all_contestants(self.given)[self.contestant]
-        versions = [self._moments(build(self.panel.setting)) for build in contestant.versions]
-        squared_bias, noise, spread = np.array(versions).T
-        rows = []
-        for n in self.panel.people:
-            errors = squared_bias + (noise + spread) / n
-            scatter = float(errors.std(ddof=1)) if len(errors) > 1 else 0.0
-            rows.append(
-                _row(
-                    self.panel,
-                    (self.contestant, contestant.origin),
-                    n,
-                    error=float(errors.mean()),
-                    standard_error=scatter / math.sqrt(len(errors)),
-                    squared_bias=float(squared_bias.mean()),
-                    noise=float(noise.mean()) / n,
-                )
+    Args:
+        panel: the setting.
+        name: of the mechanism.
+        given: mechanisms and people of one's own.
+    """
+    contestant = all_contestants(given)[name]
+    versions = [moments(panel, build(panel.setting), given) for build in contestant.versions]
+    squared_bias, noise, spread = np.array(versions).T
+    rows = []
+    for n in panel.people:
+        errors = squared_bias + (noise + spread) / n
+        scatter = float(errors.std(ddof=1)) if len(errors) > 1 else 0.0
+        rows.append(
+            _row(
+                panel=panel.label,
+                n=n,
+                per=panel.per,
+                mechanism=name,
+                origin=contestant.origin,
+                error=float(errors.mean()),
+                standard_error=scatter / math.sqrt(len(errors)),
+                squared_bias=float(squared_bias.mean()),
+                noise=float(noise.mean()) / n,
             )
-        return rows
-
-    def _moments(self, answer: Reports) -> tuple[float, float, float]:
-        """Return μ², E[v] and Var[m − h]."""
-        x, shares = distinct_values(self.given)
-        misjudged = answer.mean(x) - (x > self.panel.threshold)
-        # Not matrix products: for vectors this short, starting threads takes longer than adding.
-        bias = float(np.sum(shares * misjudged))
-        noise = float(np.sum(shares * answer.variance(x)))
-        return bias**2, noise, float(np.sum(shares * np.square(misjudged - bias)))
-
-
-@dataclass(frozen=True, slots=True)
-class OneWayMonteCarloCell(ErrorCell):
-    """One panel, one mechanism and one n, by drawing people and noise."""
-
-    panel: OneWayPanel
-    contestant: str
-    n: int
-    repetitions: int
-    seed: int
-    given: OwnInput = AS_PUBLISHED
-
-    @property
-    def key(self) -> str:
-        return (
-            f"oneway monte-carlo {self.contestant} n={self.n} repetitions={self.repetitions}"
-            f" seed={self.seed} {self.panel}{_suffix(self.given)}"
         )
+    return rows
 
-    @property
-    def cost(self) -> float:
-        return float(self.n * self.repetitions)
 
-    def rows(self) -> list[ErrorRow]:
-        squares = [self.error(r) ** 2 for r in range(self.repetitions)]
-        drawn = drawn_error(squares, self.seed)
-        origin = all_contestants(self.given)[self.contestant].origin
-        return [_row(self.panel, (self.contestant, origin), self.n, **drawn)]
+def moments(
+    panel: OneWayPanel, answer: Reports, given: OwnInput = AS_PUBLISHED
+) -> tuple[float, float, float]:
+    """Return μ², E[v] and Var[m − h] of a mechanism."""
+    x, shares = distinct_values(given)
+    misjudged = answer.mean(x) - (x > panel.threshold)
+    # Not matrix products: for vectors this short, starting threads takes longer than adding.
+    bias = float(np.sum(shares * misjudged))
+    noise = float(np.sum(shares * answer.variance(x)))
+    return bias**2, noise, float(np.sum(shares * np.square(misjudged - bias)))
 
-    def error(self, repetition: int) -> float:
-        """Return estimate less truth in one repetition."""
-        x, shares = distinct_values(self.given)
-        above = x > self.panel.threshold
-        versions = all_contestants(self.given)[self.contestant].versions
-        draws = Draws(versions[repetition % len(versions)](self.panel.setting), x)
-        name = f"oneway {self.panel.label} {self.contestant}"
-        total = 0.0
-        for people, rng in drawn_blocks(
-            name, self.n, size=BLOCK, seed=self.seed, repetition=repetition
-        ):
-            # How many of the block have each income: all that order could tell is who is who.
-            counts = rng.multinomial(people, shares)
-            total += draws.total(counts, rng) - float(counts @ above)
-        return total / self.n
+
+def drawn(
+    panel: OneWayPanel,
+    name: str,
+    n: int,
+    repetitions: int,
+    seed: int,
+    given: OwnInput = AS_PUBLISHED,
+) -> list[ErrorRow]:
+    """Return the error of one mechanism in one panel for one n, by drawing people and noise."""
+    squares = [drawn_once(panel, name, n, r, seed, given) ** 2 for r in range(repetitions)]
+    return [
+        _row(
+            panel=panel.label,
+            n=n,
+            per=panel.per,
+            mechanism=name,
+            origin=all_contestants(given)[name].origin,
+            **drawn_error(squares, seed),
+        )
+    ]
+
+
+def drawn_once(
+    panel: OneWayPanel,
+    name: str,
+    n: int,
+    repetition: int,
+    seed: int,
+    given: OwnInput = AS_PUBLISHED,
+) -> float:
+    """Return estimate less truth in one repetition."""
+    x, shares = distinct_values(given)
+    above = x > panel.threshold
+    versions = all_contestants(given)[name].versions
+    draws = Draws(versions[repetition % len(versions)](panel.setting), x)
+    total = 0.0
+    for people, rng in drawn_blocks(
+        f"oneway {panel.label} {name}", n, size=BLOCK, seed=seed, repetition=repetition
+    ):
+        # How many of the block have each income: all that order could tell is who is who.
+        counts = rng.multinomial(people, shares)
+        total += draws.total(counts, rng) - float(counts @ above)
+    return total / n
 
 
 def cells(
@@ -221,7 +211,7 @@ def cells(
     panels: Sequence[OneWayPanel] = ONE_WAY_PANELS,
     contestants: Sequence[str] | None = None,
     given: OwnInput = AS_PUBLISHED,
-) -> list[ErrorCell]:
+) -> list[Cell[ErrorRow]]:
     """Return the cells of the experiment.
 
     Args:
@@ -233,33 +223,47 @@ def cells(
         given: mechanisms and people of one's own.
 
     Raises:
-        ParameterError: if there are fewer than two repetitions, or a file has no mechanisms.
+        ParameterError: if a number is out of range, or a file has no mechanisms.
     """
     chosen = tuple(all_contestants(given)) if contestants is None else contestants
-    if mode == "exact":
-        return [OneWayExactCell(p, c, given) for p in panels for c in chosen]
-    if repetitions < 2:
-        raise ParameterError("repetitions", repetitions, "an integer >= 2")
+    if not drawn_mode(mode, repetitions, seed):
+        return [Cell(exact, (p, c, given)) for p in panels for c in chosen]
     return [
-        OneWayMonteCarloCell(p, c, n, repetitions, seed, given)
+        Cell(drawn, (p, c, n, repetitions, seed, given), cost=float(n * repetitions))
         for p in panels
         for n in p.people
         for c in chosen
     ]
 
 
-def _row(
-    panel: OneWayPanel, contestant: tuple[str, str], n: int, *, error: float, **rest: object
-) -> ErrorRow:
-    mechanism, origin = contestant
-    return ErrorRow(
-        experiment="oneway",
-        panel=panel.label,
-        n=n,
-        per=panel.per,
-        mechanism=mechanism,
-        origin=origin,
-        measure="MSE",
-        error=error,
-        **rest,  # type: ignore[arg-type]  # of two types
-    )
+def experiment(
+    mode: str = "exact",
+    repetitions: int | None = None,
+    seed: int = 1,
+    quick: bool = False,
+    given: OwnInput = AS_PUBLISHED,
+    panel: OneWayPanel | None = None,
+) -> Experiment[ErrorRow]:
+    """Return one threshold on incomes: twelve settings, figures 3 and 8 of the paper.
+
+    Args:
+        mode: "exact" or "monte-carlo".
+        repetitions: in the latter; the paper's number by default.
+        seed: the same seed gives the same rows.
+        quick: whether to compute a small part.
+        given: mechanisms and people of one's own.
+        panel: the only setting; the paper's twelve by default.
+
+    Raises:
+        ParameterError: if there is a table of people without a setting of its own.
+    """
+    if panel is None and given.data is not None:
+        raise ParameterError("threshold", None, "given together with a table, as is per")
+    panels = ONE_WAY_PANELS if panel is None else (panel,)
+    if quick:
+        chosen = panels[1::3] if panel is None else panels
+        panels = tuple(replace(p, people=(100_000,)) for p in chosen)
+    if repetitions is None:
+        repetitions = 10 if quick else ONE_WAY_REPETITIONS
+    asked = cells(mode=mode, repetitions=repetitions, seed=seed, panels=panels, given=given)
+    return published("oneway", mode, asked, seed, draw_lines)

@@ -42,11 +42,11 @@ class OwnInput:
             raise ParameterError("column", self.column, "given together with a table")
 
     @property
-    def fingerprint(self) -> str:
-        """A hash of the files, in hexadecimal; empty without any."""
+    def key(self) -> str:
+        """Names the files' contents and columns; "as published" without any."""
         files = [file for file in (self.module, self.data) if file is not None]
         if not files:
-            return ""
+            return "as published"
         digest = hashlib.sha256(f"{self.column} {self.weight}".encode())
         for file in files:
             digest.update(hashlib.sha256(file.read_bytes()).digest())
@@ -57,14 +57,25 @@ AS_PUBLISHED = OwnInput()
 """Nothing of one's own."""
 
 
-@lru_cache(maxsize=4)
-def own_contestants(given: OwnInput) -> Mapping[str, Contestant]:
-    """Return the mechanisms of the file, asked the question that geoveil's are asked.
+def with_own(known: Mapping[str, Contestant], given: OwnInput) -> Mapping[str, Contestant]:
+    """Return contestants and those of a file, which are asked the question that geoveil's are.
+
+    Args:
+        known: by name.
+        given: with a file, or none.
 
     Raises:
-        ParameterError: if the file can't be run, or has none.
+        ParameterError: if the file can't be run, has no mechanism, or takes a name that is known.
     """
-    if given.module is None:
+    own = _own(given.module)
+    if taken := sorted(known.keys() & own.keys()):
+        raise ParameterError("module", taken[0], "another name")
+    return {**known, **own}
+
+
+@lru_cache(maxsize=4)
+def _own(module: Path | None) -> Mapping[str, Contestant]:
+    if module is None:
         return {}
 
     def build(setting: Setting, name: str) -> Reports:
@@ -73,7 +84,7 @@ def own_contestants(given: OwnInput) -> Mapping[str, Contestant]:
             raise ParameterError("module", name, "a mechanism with mean, variance and simulate")
         return cast(Reports, mechanism)
 
-    mechanisms = mechanisms_in(given.module)
+    mechanisms = mechanisms_in(module)
     return {name: Contestant(OWN, partial(build, name=name)) for name in mechanisms}
 
 
@@ -85,17 +96,13 @@ def distinct_values(given: OwnInput) -> tuple[Array, Array]:
     are published rounded.
 
     Raises:
-        PopulationFileError: if the table can't be read.
+        TableFileError: if the table can't be read.
     """
-    people = household_incomes() if given.data is None else _read(given)
+    people = household_incomes()
+    if given.data is not None and given.column is not None:
+        parquet = given.data.suffix == ".parquet"
+        read = Population.from_parquet if parquet else Population.from_csv
+        people = read(given.data, values=[given.column], weights=given.weight)
     values, row = np.unique(people.values, return_inverse=True)
     shares = np.bincount(row, people.weights)
     return values, shares / shares.sum()
-
-
-def _read(given: OwnInput) -> Population:
-    assert given.data is not None
-    assert given.column is not None
-    parquet = given.data.suffix == ".parquet"
-    read = Population.from_parquet if parquet else Population.from_csv
-    return read(given.data, values=[given.column], weights=given.weight)

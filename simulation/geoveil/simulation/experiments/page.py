@@ -1,13 +1,17 @@
 """docs/results.md: the tables of all experiments, each with the command that makes it."""
 
 import math
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from geoveil.simulation.distribution.page import distribution_section
 from geoveil.simulation.epochs.experiment import EpochRow
 from geoveil.simulation.epochs.page import epochs_section
-from geoveil.simulation.experiments.rows import LOCAL, ORIGINS, ErrorRow, compare
+from geoveil.simulation.experiments.published import ratio_table
+from geoveil.simulation.experiments.rows import LOCAL, ORIGINS, ErrorRow
+from geoveil.simulation.result_tables import read_csv
 
 _HEAD = """# Results
 
@@ -80,6 +84,10 @@ seconds for 10¹¹, without the network; `python -m benchmarks scale` measures i
 """
 
 
+_PEOPLE = 1_600_000
+"""The n that the page's tables of thresholds show; the figures and the CSV files have all."""
+
+
 @dataclass(frozen=True, slots=True)
 class Section:
     """One experiment on the page."""
@@ -118,7 +126,9 @@ def _section(section: Section) -> str:
     for path, text in section.figures.items():
         lines += [f"![{text}]({path})", ""]
     shown = [row for row in section.rows if section.keep(row)]
-    return "\n".join([*lines, *_errors(shown), "", *_ratios(shown), ""])
+    ratios = ratio_table(shown, prior="with a prior").markdown()
+    said = f"The best of the paper's mechanisms over the best of geoveil's ({LOCAL} left out):"
+    return "\n".join([*lines, *_errors(shown), "", said, "", ratios, ""])
 
 
 def _errors(rows: Sequence[ErrorRow]) -> list[str]:
@@ -143,20 +153,43 @@ def _errors(rows: Sequence[ErrorRow]) -> list[str]:
     return lines
 
 
-def _ratios(rows: Sequence[ErrorRow]) -> list[str]:
-    """Return how much better the best of geoveil's is than the best of the seed paper's."""
-    prior = any(c.prior is not None for c in compare(rows))
-    lines = [
-        f"The best of the paper's mechanisms over the best of geoveil's ({LOCAL} left out):",
-        "",
-        "| setting | n | paper's best | geoveil's best | ratio |"
-        + (" with a prior |" if prior else ""),
-        "|---|---|---|---|---|" + ("---|" if prior else ""),
+def write_page(work: Path, directory: Path) -> Path:
+    """Put the experiments on one page with figures.
+
+    Args:
+        work: where all three have been written, in exact mode, and the tables of distributions
+            and of answers over time.
+        directory: for results.md and, below it, images/.
+    """
+    images = directory / "images"
+    images.mkdir(parents=True, exist_ok=True)
+    sections = [
+        _read(work, "oneway", "One threshold on incomes", images, _PEOPLE),
+        _read(work, "twoway", "Pairs of thresholds on incomes and debts", images, _PEOPLE),
+        _read(work, "kde", "Densities of collisions in New York", images, None),
     ]
-    for c in compare(rows):
-        last = f" {c.ratio_with_prior:.3g} |" if prior else ""
-        lines.append(
-            f"| {c.panel} | {c.n:,} | {c.seed.mechanism} | {c.ours.mechanism} | {c.ratio:.3g} |"
-            + last
-        )
-    return lines
+    page = directory / "results.md"
+    distributions = read_csv(work / "distribution.csv", ErrorRow)
+    epochs = read_csv(work / "epochs.csv", EpochRow)
+    shutil.copyfile(work / "epochs.png", images / "epochs.png")
+    page.write_text(results_page(sections, distributions, epochs), encoding="utf-8")
+    return page
+
+
+def _read(work: Path, name: str, title: str, images: Path, people: int | None) -> Section:
+    figures = {}
+    for suffix, text in (("", "error of every mechanism"), ("-ratios", "error ratios")):
+        file = f"{name}-exact{suffix}.png"
+        shutil.copyfile(work / file, images / file)
+        figures[f"images/{file}"] = f"{title}: {text}"
+    maps = sorted(work.glob(f"{name}-map-*.png"))
+    for drawn in maps:
+        shutil.copyfile(drawn, images / drawn.name)
+        figures[f"images/{drawn.name}"] = f"{title}: one run of each mechanism, every report drawn"
+    return Section(
+        title=title,
+        command=f"geoveil simulate {name}" + (" --maps default" if maps else ""),
+        figures=figures,
+        rows=read_csv(work / f"{name}-exact.csv", ErrorRow),
+        keep=lambda row: people is None or row.n == people,
+    )

@@ -1,198 +1,93 @@
-"""The seed paper's experiments as a whole: what is computed, drawn and written, and the page."""
+"""What the experiments of the paper have in common: their modes, their figures and their table."""
 
-import shutil
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import MappingProxyType
 
 from geoveil.gp import ParameterError, validation
-from geoveil.simulation.epochs.experiment import EpochRow
-from geoveil.simulation.experiments import kde, oneway, twoway_draws
-from geoveil.simulation.experiments.kde_draws import density_maps
-from geoveil.simulation.experiments.kde_settings import DEFAULT, SETTINGS, KernelSetting
-from geoveil.simulation.experiments.kde_settings import REPETITIONS as KERNEL_REPETITIONS
-from geoveil.simulation.experiments.own import AS_PUBLISHED, OwnInput
-from geoveil.simulation.experiments.page import Section, results_page
-from geoveil.simulation.experiments.rows import MODES, ErrorRow, compare
-from geoveil.simulation.experiments.runs import ErrorCell
-from geoveil.simulation.experiments.settings import (
-    ONE_WAY_PANELS,
-    ONE_WAY_REPETITIONS,
-    TWO_WAY_AXIS,
-    TWO_WAY_PANELS,
-    TWO_WAY_REPETITIONS,
-    OneWayPanel,
-)
-from geoveil.simulation.result_tables import read_csv, write_tables
-
-MAPS: Mapping[str, tuple[KernelSetting, ...]] = MappingProxyType(
-    {"none": (), "default": (DEFAULT,), "all": SETTINGS}
-)
-"""What to map → the settings."""
-_PEOPLE = 1_600_000
-"""The n that the page's tables of thresholds show; the figures and the CSV files have all."""
+from geoveil.simulation.experiment import Cell, Experiment, Table
+from geoveil.simulation.experiments.rows import LOCAL, MODES, ErrorRow, compare
+from geoveil.simulation.figures.style import count
+from geoveil.simulation.figures.thresholds import draw_ratios
 
 
-@dataclass(frozen=True, slots=True)
-class PublishedExperiment:
-    """One experiment of the paper, in one mode: see `one_way`, `two_way` and `kernels`."""
-
-    name: str
-    mode: str
-    cells: Sequence[ErrorCell]
-    draw: Callable[[Sequence[ErrorRow], Path], None]
-    """Draws the errors."""
-
-    def write(self, rows: Sequence[ErrorRow], directory: Path) -> Path:
-        """Write tables and figures, and return how the names of all of them begin."""
-        from geoveil.simulation.figures.thresholds import draw_ratios
-
-        stem = directory / f"{self.name}-{self.mode}"
-        write_tables(rows, stem, rows[0].seed)
-        self.draw(rows, stem.with_suffix(".png"))
-        draw_ratios(rows, compare(rows), directory / f"{stem.name}-ratios.png")
-        return stem
-
-
-def one_way(
-    mode: str,
-    repetitions: int | None,
-    seed: int,
-    quick: bool,
-    given: OwnInput = AS_PUBLISHED,
-    panel: OneWayPanel | None = None,
-) -> PublishedExperiment:
-    """Return one threshold on incomes: twelve settings, figures 3 and 8 of the paper.
+def drawn_mode(mode: str, repetitions: int, seed: int) -> bool:
+    """Return whether people and noise are drawn.
 
     Args:
-        mode: "exact" or "monte-carlo".
-        repetitions: in the latter; the paper's number by default.
-        seed: the same seed gives the same rows.
-        quick: whether to compute a small part.
-        given: mechanisms and people of one's own.
-        panel: the only setting; the paper's twelve by default.
+        mode: one of `MODES`.
+        repetitions: ≥ 2 where they are.
+        seed: ≥ 0.
 
     Raises:
-        ParameterError: if there is a table of people without a setting of its own.
+        ParameterError: naming what is out of range.
     """
-    from geoveil.simulation.figures.thresholds import draw_lines
-
-    if panel is None and given.data is not None:
-        raise ParameterError("threshold", None, "given together with a table, as is per")
-    panels = ONE_WAY_PANELS if panel is None else (panel,)
-    if quick:
-        panels = tuple(
-            replace(p, people=(100_000,)) for p in panels[1 if panel is None else 0 :: 3]
-        )
-    cells = oneway.cells(
-        mode=_checked(mode, seed),
-        repetitions=_repetitions(repetitions, 10 if quick else ONE_WAY_REPETITIONS),
-        seed=seed,
-        panels=panels,
-        given=given,
-    )
-    return PublishedExperiment("oneway", mode, cells, draw_lines)
-
-
-def two_way(mode: str, repetitions: int | None, seed: int, quick: bool) -> PublishedExperiment:
-    """Return pairs of thresholds on incomes and debts, a grid of 34 × 34: figure 4 of the paper.
-
-    Args:
-        mode: "exact" or "monte-carlo".
-        repetitions: in the latter; the paper's number by default.
-        seed: the same seed gives the same rows.
-        quick: whether to compute a grid of 5 × 5.
-    """
-    from geoveil.simulation.figures.thresholds import draw_bars
-
-    panels = TWO_WAY_PANELS
-    if quick:
-        panels = tuple(replace(p, axis=TWO_WAY_AXIS[1::7], people=(20_000,)) for p in panels)
-    cells = twoway_draws.cells(
-        mode=_checked(mode, seed),
-        repetitions=_repetitions(repetitions, 10 if quick else TWO_WAY_REPETITIONS),
-        seed=seed,
-        panels=panels,
-    )
-    return PublishedExperiment("twoway", mode, cells, draw_bars)
-
-
-def kernels(mode: str, repetitions: int | None, seed: int, quick: bool) -> PublishedExperiment:
-    """Return densities of collisions in New York, a grid of 61 × 61: figure 6 of the paper.
-
-    Args:
-        mode: "exact" or "monte-carlo".
-        repetitions: in the latter; the paper's number by default.
-        seed: the same seed gives the same rows.
-        quick: whether to compute a grid of 5 × 5.
-    """
-    from geoveil.simulation.figures.kernels import draw_kernel_errors
-
-    cells = kde.cells(
-        mode=_checked(mode, seed),
-        repetitions=_repetitions(repetitions, 2 if quick else KERNEL_REPETITIONS),
-        seed=seed,
-        settings=(replace(DEFAULT, n=20_000),) if quick else SETTINGS,
-        subgrid=5 if quick else None,
-    )
-    return PublishedExperiment("kde", mode, cells, draw_kernel_errors)
-
-
-def draw_map(setting: KernelSetting, seed: int, directory: Path) -> None:
-    """Draw what densities one run of each mechanism finds: figures 5 and 9 to 11 of the paper."""
-    from geoveil.simulation.figures.kernels import draw_density_maps
-
-    name = f"kde-map-n{setting.n}-per{setting.per_m:g}-h{setting.factor:g}.png"
-    draw_density_maps(density_maps(setting, seed=seed), setting, directory / name)
-
-
-def write_page(work: Path, directory: Path) -> Path:
-    """Put the experiments on one page with figures.
-
-    Args:
-        work: where all three have been written, in exact mode, and the tables of distributions
-            and of answers over time.
-        directory: for results.md and, below it, images/.
-    """
-    images = directory / "images"
-    images.mkdir(parents=True, exist_ok=True)
-    sections = [
-        _section(work, "oneway", "One threshold on incomes", images, _PEOPLE),
-        _section(work, "twoway", "Pairs of thresholds on incomes and debts", images, _PEOPLE),
-        _section(work, "kde", "Densities of collisions in New York", images, None),
-    ]
-    page = directory / "results.md"
-    distributions = read_csv(work / "distribution.csv", ErrorRow)
-    epochs = read_csv(work / "epochs.csv", EpochRow)
-    shutil.copyfile(work / "epochs.png", images / "epochs.png")
-    page.write_text(results_page(sections, distributions, epochs), encoding="utf-8")
-    return page
-
-
-def _section(work: Path, name: str, title: str, images: Path, people: int | None) -> Section:
-    figures = {}
-    for suffix, text in (("", "error of every mechanism"), ("-ratios", "error ratios")):
-        file = f"{name}-exact{suffix}.png"
-        shutil.copyfile(work / file, images / file)
-        figures[f"images/{file}"] = f"{title}: {text}"
-    maps = sorted(work.glob(f"{name}-map-*.png"))
-    for drawn in maps:
-        shutil.copyfile(drawn, images / drawn.name)
-        figures[f"images/{drawn.name}"] = f"{title}: one run of each mechanism, every report drawn"
-    return Section(
-        title=title,
-        command=f"geoveil simulate {name}" + (" --maps default" if maps else ""),
-        figures=figures,
-        rows=read_csv(work / f"{name}-exact.csv", ErrorRow),
-        keep=lambda row: people is None or row.n == people,
-    )
-
-
-def _checked(mode: str, seed: int) -> str:
     validation.between("seed", seed, 0, 2**63)
-    return validation.choice("mode", mode, MODES)
+    if validation.choice("mode", mode, MODES) == "exact":
+        return False
+    if repetitions < 2:
+        raise ParameterError("repetitions", repetitions, "an integer >= 2")
+    return True
 
 
-def _repetitions(asked: int | None, default: int) -> int:
-    return default if asked is None else asked
+def published(
+    name: str,
+    mode: str,
+    cells: Sequence[Cell[ErrorRow]],
+    seed: int,
+    draw: Callable[[Sequence[ErrorRow], Path], None],
+) -> Experiment[ErrorRow]:
+    """Return an experiment of the paper in one mode, with the comparison of both sides.
+
+    Args:
+        name: for the command line.
+        mode: one of `MODES`.
+        cells: of it.
+        seed: of what they draw.
+        draw: draws the errors.
+    """
+
+    def drawn(rows: Sequence[ErrorRow], stem: Path) -> list[Path]:
+        errors, ratios = (stem.with_name(f"{stem.name}{end}.png") for end in ("", "-ratios"))
+        draw(rows, errors)
+        draw_ratios(rows, compare(rows), ratios)
+        return [errors, ratios]
+
+    return Experiment(
+        name=f"{name}-{mode}",
+        cells=cells,
+        seed=seed,
+        draw=drawn,
+        tables=lambda rows: [ratio_table(rows, count)],
+        note=lambda rows: (
+            f"ratio: {rows[0].measure} of the paper's best mechanism over that of geoveil's best."
+            f" {LOCAL} has another guarantee, equal at one distance only, and is left out. prior:"
+            " the ratio if both may let a public survey choose the query."
+        ),
+    )
+
+
+def ratio_table(
+    rows: Sequence[ErrorRow], people: Callable[[int], str] = "{:,}".format, prior: str = "prior"
+) -> Table:
+    """Return how much better the best of geoveil's is than the best of the seed paper's.
+
+    Args:
+        rows: of one experiment.
+        people: how a number of people is told.
+        prior: how the ratio is headed if both sides may use a public prior; left out where no row
+            does.
+    """
+    found = compare(rows)
+    aided, own = any(c.prior for c in found), any(c.own for c in found)
+    headers = ["setting", "n", "paper's best", "geoveil's best", "ratio"]
+    return Table(
+        headers=[*headers, *([prior] if aided else []), *(["yours", "ratio"] if own else [])],
+        rows=[
+            [
+                *(c.panel, people(c.n), c.seed.mechanism, c.ours.mechanism, f"{c.ratio:.3g}"),
+                *([f"{c.ratio_with_prior:.3g}"] if aided else []),
+                *([c.own.mechanism, f"{c.own_ratio:.3g}"] if c.own else []),
+            ]
+            for c in found
+        ],
+    )

@@ -19,52 +19,55 @@ smoothstep [MATH §5.1], has the mean φ(x₁−T₁) φ(x₂−T₂): the noise
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 
 from geoveil.gp import (
     DebiasedLaplace,
     GeoPrivacy,
     LipschitzMechanism,
-    QueryMechanism,
     SmoothMechanism,
     Threshold,
     TwoWayThreshold,
 )
 from geoveil.simulation.comparison import Setting
-from geoveil.simulation.experiments.contestants import GENERALIZED_CAUCHY, STUDENT_T
+from geoveil.simulation.experiments.contestants import (
+    GENERALIZED_CAUCHY,
+    STUDENT_T,
+    Contestant,
+)
+from geoveil.simulation.experiments.own import AS_PUBLISHED, OwnInput, with_own
 from geoveil.simulation.experiments.rows import LOCAL, OURS, SEED
 from geoveil.simulation.experiments.settings import TWO_WAY_FOOTING, TwoWayPanel
 
 POINT_BAND = 1.5
 """Width of the band of deconvolved points, in noise scales of a coordinate."""
 
-SCALAR: Mapping[str, Callable[[Setting], QueryMechanism]] = MappingProxyType(
+SCALAR: Mapping[str, Contestant] = MappingProxyType(
     {
-        "GP_Lip": lambda s: LipschitzMechanism(s.seed, s.privacy),
-        "Student-t": STUDENT_T,
-        "generalized Cauchy": GENERALIZED_CAUCHY,
-        "LaplacePareto": lambda s: SmoothMechanism(s.seed, s.privacy),
-        "PowerLaw": lambda s: SmoothMechanism(s.soft, s.privacy),
-        "DebiasedLaplace": lambda s: DebiasedLaplace(s.soft, s.privacy),
+        "GP_Lip": Contestant(SEED, lambda s: LipschitzMechanism(s.seed, s.privacy)),
+        "Student-t": Contestant(SEED, STUDENT_T),
+        "generalized Cauchy": Contestant(SEED, GENERALIZED_CAUCHY),
+        "LaplacePareto": Contestant(OURS, lambda s: SmoothMechanism(s.seed, s.privacy)),
+        "PowerLaw": Contestant(OURS, lambda s: SmoothMechanism(s.soft, s.privacy)),
+        "DebiasedLaplace": Contestant(OURS, lambda s: DebiasedLaplace(s.soft, s.privacy)),
     }
 )
 """Name → mechanism whose report depends on the signed distance to the boundary alone."""
 
-ORIGIN: Mapping[str, str] = MappingProxyType(
-    {
-        "GP_loc": SEED,
-        "GP_Lip": SEED,
-        "Student-t": SEED,
-        "generalized Cauchy": SEED,
-        LOCAL: SEED,
-        "LaplacePareto": OURS,
-        "PowerLaw": OURS,
-        "DebiasedLaplace": OURS,
-        "deconvolved": OURS,
-    }
-)
-"""Name → where it comes from, for every contestant."""
+
+def scalar(given: OwnInput = AS_PUBLISHED) -> Mapping[str, Contestant]:
+    """Return those of `SCALAR` and of a file, which are taken to depend on that alone too."""
+    return with_own(SCALAR, given)
+
+
+def origins(given: OwnInput = AS_PUBLISHED) -> Mapping[str, str]:
+    """Return name → where it comes from, for every contestant."""
+    of = {name: contestant.origin for name, contestant in scalar(given).items()}
+    first = ("GP_Lip", "Student-t", "generalized Cauchy")
+    paper = {"GP_loc": SEED, **{name: of.pop(name) for name in first}, LOCAL: SEED}
+    ours = {name: of.pop(name) for name in [*of] if of[name] == OURS}
+    return {**paper, **ours, "deconvolved": OURS, **of}
 
 
 def setting(panel: TwoWayPanel, at: tuple[float, float]) -> Setting:

@@ -1,24 +1,28 @@
 """The two-way experiment as the paper runs it: people and noise are drawn."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
 
-from geoveil.gp import ParameterError, PlanarLaplace
+from geoveil.gp import PlanarLaplace
+from geoveil.simulation.experiment import Cell, Experiment
 from geoveil.simulation.experiments.contestants import Array
 from geoveil.simulation.experiments.draws import drawn_blocks, drawn_error, total
+from geoveil.simulation.experiments.own import AS_PUBLISHED, OwnInput
+from geoveil.simulation.experiments.published import drawn_mode, published
 from geoveil.simulation.experiments.rows import LOCAL, ErrorRow
-from geoveil.simulation.experiments.runs import ErrorCell
 from geoveil.simulation.experiments.settings import (
+    TWO_WAY_AXIS,
     TWO_WAY_FOOTING,
     TWO_WAY_PANELS,
     TWO_WAY_REPETITIONS,
     TwoWayPanel,
 )
-from geoveil.simulation.experiments.twoway import ORIGIN, SCALAR, coordinate_reports, setting
-from geoveil.simulation.experiments.twoway_exact import TwoWayExactCell
+from geoveil.simulation.experiments.twoway import coordinate_reports, origins, scalar, setting
+from geoveil.simulation.experiments.twoway_exact import POINTS, exact
+from geoveil.simulation.figures.thresholds import draw_bars
 from geoveil.simulation.populations import incomes_and_debts
 
 BLOCK = 1 << 14
@@ -28,55 +32,49 @@ Sums = Callable[[Array, np.random.Generator], Array]
 """Points (n, 2) and a generator → sum of the reports at each threshold, (m, m)."""
 
 
-@dataclass(frozen=True, slots=True)
-class TwoWayMonteCarloCell(ErrorCell):
-    """One ε, one mechanism and one n."""
-
-    panel: TwoWayPanel
-    contestant: str
-    n: int
-    repetitions: int
-    seed: int
-
-    @property
-    def key(self) -> str:
-        return (
-            f"twoway monte-carlo {self.contestant} n={self.n} repetitions={self.repetitions}"
-            f" seed={self.seed} {self.panel}"
+def drawn(
+    panel: TwoWayPanel,
+    name: str,
+    n: int,
+    repetitions: int,
+    seed: int,
+    given: OwnInput = AS_PUBLISHED,
+) -> list[ErrorRow]:
+    """Return the error at one ε of one mechanism, for one n."""
+    errors = (drawn_once(panel, name, n, r, seed, given) for r in range(repetitions))
+    return [
+        ErrorRow(
+            experiment="twoway",
+            panel=panel.label,
+            n=n,
+            per=panel.per,
+            mechanism=name,
+            origin=origins(given)[name],
+            measure="ASE",
+            **drawn_error([float(np.sum(np.square(each))) for each in errors], seed),
         )
+    ]
 
-    @property
-    def cost(self) -> float:
-        return float(self.n * self.repetitions * len(self.panel.axis) ** 2)
 
-    def rows(self) -> list[ErrorRow]:
-        ases = [float(np.sum(np.square(self.errors(r)))) for r in range(self.repetitions)]
-        return [
-            ErrorRow(
-                experiment="twoway",
-                panel=self.panel.label,
-                n=self.n,
-                per=self.panel.per,
-                mechanism=self.contestant,
-                origin=ORIGIN[self.contestant],
-                measure="ASE",
-                **drawn_error(ases, self.seed),
-            )
-        ]
-
-    def errors(self, repetition: int) -> Array:
-        """Return estimate less truth at each pair of thresholds in one repetition."""
-        sums = _sums(self.panel, self.contestant)
-        population = incomes_and_debts()
-        name = f"twoway {self.panel.label} {self.contestant}"
-        axis = np.array(self.panel.axis)
-        off = np.zeros((len(axis), len(axis)))
-        for people, rng in drawn_blocks(
-            name, self.n, size=BLOCK, seed=self.seed, repetition=repetition
-        ):
-            x = population.sample(people, rng)
-            off += sums(x, rng) - _above(x, axis)
-        return off / self.n
+def drawn_once(
+    panel: TwoWayPanel,
+    name: str,
+    n: int,
+    repetition: int,
+    seed: int,
+    given: OwnInput = AS_PUBLISHED,
+) -> Array:
+    """Return estimate less truth at each pair of thresholds in one repetition."""
+    sums = _sums(panel, name, given)
+    population = incomes_and_debts()
+    axis = np.array(panel.axis)
+    off = np.zeros((len(axis), len(axis)))
+    for people, rng in drawn_blocks(
+        f"twoway {panel.label} {name}", n, size=BLOCK, seed=seed, repetition=repetition
+    ):
+        x = population.sample(people, rng)
+        off += sums(x, rng) - _above(x, axis)
+    return off / n
 
 
 def cells(
@@ -85,8 +83,8 @@ def cells(
     repetitions: int = TWO_WAY_REPETITIONS,
     seed: int = 1,
     panels: Sequence[TwoWayPanel] = TWO_WAY_PANELS,
-    contestants: Sequence[str] = tuple(ORIGIN),
-) -> list[ErrorCell]:
+    given: OwnInput = AS_PUBLISHED,
+) -> list[Cell[ErrorRow]]:
     """Return the cells of the experiment.
 
     Args:
@@ -95,22 +93,53 @@ def cells(
         repetitions: ≥ 2; of each cell, in monte-carlo mode.
         seed: ≥ 0; the same seed gives the same rows.
         panels: the paper's three by default.
-        contestants: names in `ORIGIN`, in monte-carlo mode; exact mode does all at once.
+        given: mechanisms of one's own.
+
+    Raises:
+        ParameterError: if a number is out of range, or a file has no mechanisms.
     """
-    if mode == "exact":
-        return [TwoWayExactCell(panel, seed=seed) for panel in panels]
-    if repetitions < 2:
-        raise ParameterError("repetitions", repetitions, "an integer >= 2")
+    names = origins(given)
+    if not drawn_mode(mode, repetitions, seed):
+        return [Cell(exact, (p, seed, POINTS, given)) for p in panels]
     return [
-        TwoWayMonteCarloCell(p, c, n, repetitions, seed)
+        Cell(
+            drawn,
+            (p, name, n, repetitions, seed, given),
+            cost=float(n * repetitions * len(p.axis) ** 2),
+        )
         for p in panels
         for n in p.people
-        for c in contestants
+        for name in names
     ]
 
 
+def experiment(
+    mode: str = "exact",
+    repetitions: int | None = None,
+    seed: int = 1,
+    quick: bool = False,
+    given: OwnInput = AS_PUBLISHED,
+) -> Experiment[ErrorRow]:
+    """Return pairs of thresholds on incomes and debts, a grid of 34 × 34: figure 4 of the paper.
+
+    Args:
+        mode: "exact" or "monte-carlo".
+        repetitions: in the latter; the paper's number by default.
+        seed: the same seed gives the same rows.
+        quick: whether to compute a grid of 5 × 5.
+        given: mechanisms of one's own.
+    """
+    panels = TWO_WAY_PANELS
+    if quick:
+        panels = tuple(replace(p, axis=TWO_WAY_AXIS[1::7], people=(20_000,)) for p in panels)
+    if repetitions is None:
+        repetitions = 10 if quick else TWO_WAY_REPETITIONS
+    asked = cells(mode=mode, repetitions=repetitions, seed=seed, panels=panels, given=given)
+    return published("twoway", mode, asked, seed, draw_bars)
+
+
 @lru_cache(maxsize=2)
-def _sums(panel: TwoWayPanel, contestant: str) -> Sums:
+def _sums(panel: TwoWayPanel, contestant: str, given: OwnInput) -> Sums:
     """Return how the reports of a contestant are drawn and summed."""
     axis = np.array(panel.axis)
     if contestant == "GP_loc":
@@ -137,15 +166,14 @@ def _sums(panel: TwoWayPanel, contestant: str) -> Sums:
             return np.asarray(first @ second.T)
 
         return deconvolved
-    mechanisms = [
-        SCALAR[contestant](setting(panel, (a, b))) for a in panel.axis for b in panel.axis
-    ]
+    build = scalar(given)[contestant].build
+    mechanisms = [build(setting(panel, (a, b))) for a in panel.axis for b in panel.axis]
 
-    def scalar(x: Array, rng: np.random.Generator) -> Array:
+    def by_threshold(x: Array, rng: np.random.Generator) -> Array:
         totals = [total(mechanism, x, rng) for mechanism in mechanisms]
         return np.reshape(totals, (len(axis), len(axis)))
 
-    return scalar
+    return by_threshold
 
 
 def _above(points: Array, axis: Array) -> Array:

@@ -10,21 +10,21 @@ that depends on s alone is summed from the bins, interpolated linearly between t
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
+from geoveil.simulation.experiments.own import AS_PUBLISHED, OwnInput
 from geoveil.simulation.experiments.rows import LOCAL, ErrorRow
-from geoveil.simulation.experiments.runs import ErrorCell
 from geoveil.simulation.experiments.settings import TWO_WAY_FOOTING, TwoWayPanel
 from geoveil.simulation.experiments.twoway import (
-    ORIGIN,
-    SCALAR,
     coordinate_reports,
     on_the_line,
+    origins,
+    scalar,
     setting,
 )
 from geoveil.simulation.populations import incomes_and_debts
@@ -32,6 +32,8 @@ from geoveil.simulation.populations import incomes_and_debts
 Array = NDArray[np.float64]
 
 SHIFTS = 16
+POINTS = 1 << 13
+"""Points of a lattice, for each shift."""
 _BAND_CELLS, _CELLS_PER_LOG, _FARTHEST = 256, 200.0, 1e9
 
 
@@ -77,132 +79,125 @@ class Moments:
         return Moments(drop(self.bias), drop(self.square), noise)
 
 
-@dataclass(frozen=True, slots=True)
-class TwoWayExactCell(ErrorCell):
-    """One ε: all mechanisms and every n.
+def exact(
+    panel: TwoWayPanel, seed: int = 1, points: int = POINTS, given: OwnInput = AS_PUBLISHED
+) -> list[ErrorRow]:
+    """Return the errors at one ε: of all mechanisms, for every n.
 
     Args:
         panel: the setting.
-        points: of the lattice, for each shift.
         seed: of the shifts.
+        points: of the lattice, for each shift.
+        given: mechanisms of one's own.
     """
-
-    panel: TwoWayPanel
-    points: int = 1 << 13
-    seed: int = 1
-
-    @property
-    def key(self) -> str:
-        return f"twoway exact seed={self.seed} points={self.points} {self.panel}"
-
-    @property
-    def cost(self) -> float:
-        return float(len(self.panel.axis) ** 2 * self.points)
-
-    def rows(self) -> list[ErrorRow]:
-        moments = self.moments()
-        rows = []
-        for n in self.panel.people:
-            for name, origin in ORIGIN.items():
-                ase, standard_error, squared_bias, noise = moments[name].ase(n)
-                rows.append(
-                    ErrorRow(
-                        experiment="twoway",
-                        panel=self.panel.label,
-                        n=n,
-                        per=self.panel.per,
-                        mechanism=name,
-                        origin=origin,
-                        measure="ASE",
-                        error=ase,
-                        standard_error=standard_error,
-                        squared_bias=squared_bias,
-                        noise=None if math.isnan(noise) else noise,
-                        seed=self.seed,
-                    )
+    found = moments(panel, seed, points, given)
+    rows = []
+    for n in panel.people:
+        for name, origin in origins(given).items():
+            ase, standard_error, squared_bias, noise = found[name].ase(n)
+            rows.append(
+                ErrorRow(
+                    experiment="twoway",
+                    panel=panel.label,
+                    n=n,
+                    per=panel.per,
+                    mechanism=name,
+                    origin=origin,
+                    measure="ASE",
+                    error=ase,
+                    standard_error=standard_error,
+                    squared_bias=squared_bias,
+                    noise=None if math.isnan(noise) else noise,
+                    seed=seed,
                 )
-        return rows
-
-    def moments(self) -> dict[str, Moments]:
-        """Return name → moments at each threshold, T₂ the inner loop."""
-        lattices = [self._lattice(i) for i in range(SHIFTS)]
-        moments = self._scalar_moments(lattices)
-        moments["GP_loc"] = self._plug_in(lattices)
-        moments["deconvolved"] = self._deconvolved(lattices)
-        nothing = np.zeros((SHIFTS, len(self.panel.axis) ** 2))
-        rate = TWO_WAY_FOOTING / self.panel.per
-        moments[LOCAL] = Moments(nothing, nothing, nothing + 2 / rate**2)
-        return moments
-
-    def _lattice(self, shift: int) -> "_Lattice":
-        rng = np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(shift,)))
-        return _Lattice(_lattice(self.points, 4, rng))
-
-    def _thresholds(self) -> Iterator[tuple[float, float]]:
-        return ((a, b) for a in self.panel.axis for b in self.panel.axis)
-
-    def _scalar_moments(self, lattices: "list[_Lattice]") -> dict[str, Moments]:
-        """Return the moments of what depends on the signed distance alone."""
-        m = len(self.panel.axis) ** 2
-        result = {name: Moments(*(np.empty((SHIFTS, m)) for _ in range(3))) for name in SCALAR}
-        for j, at in enumerate(self._thresholds()):
-            asked = setting(self.panel, at)
-            table = _table(self.panel, self.panel.width(at))
-            for i, lattice in enumerate(lattices):
-                x = lattice.pairs
-                above = (x[:, 0] > at[0]) & (x[:, 1] > at[1])
-                share = above.mean()
-                everyone, hard = table.bins(np.asarray(asked.seed.signed_distance(x)), above)
-                for name, (mean, variance) in table.columns.items():
-                    own = result[name]
-                    own.bias[i, j] = everyone @ mean - share
-                    own.square[i, j] = everyone @ mean**2 - 2 * (hard @ mean) + share
-                    noise = own.noise
-                    assert noise is not None
-                    noise[i, j] = everyone @ variance
-        return result
-
-    def _plug_in(self, lattices: "list[_Lattice]") -> Moments:
-        """Return the moments of h(x + N): D = h(x + N) − h(x), and D² = 1 where they differ."""
-        bias, square = [], []
-        for lattice in lattices:
-            x = lattice.pairs
-            noisy = x + self.panel.per * lattice.planar
-            before, after, both = (
-                _shares_above(points, self.panel.axis)
-                for points in (x, noisy, np.minimum(x, noisy))
             )
-            bias.append((after - before).ravel())
-            square.append((after + before - 2 * both).ravel())
-        return Moments(np.stack(bias), np.stack(square), None)
+    return rows
 
-    def _deconvolved(self, lattices: "list[_Lattice]") -> Moments:
-        """Return the moments of g(x̃₁−T₁) g(x̃₂−T₂), whose factors are independent given x."""
-        reports = coordinate_reports(self.panel)
-        axis = np.array(self.panel.axis)
-        nodes = reports.query.breakpoints[1] * np.linspace(-1, 1, 513)
-        nodes = np.concatenate([nodes, nodes[-1] + reports.scale * np.linspace(0, 60, 4001)[1:]])
-        nodes = np.concatenate([-nodes[:512:-1], nodes])
-        variance = reports.variance(nodes)
-        bias, square, noise = [], [], []
-        for lattice in lattices:
+
+def moments(
+    panel: TwoWayPanel, seed: int = 1, points: int = POINTS, given: OwnInput = AS_PUBLISHED
+) -> dict[str, Moments]:
+    """Return name → moments at each threshold, T₂ the inner loop."""
+    drawn = lattices(points, seed)
+    found = _scalar_moments(panel, drawn, given)
+    found["GP_loc"] = _plug_in(panel, drawn)
+    found["deconvolved"] = _deconvolved(panel, drawn)
+    nothing = np.zeros((SHIFTS, len(panel.axis) ** 2))
+    rate = TWO_WAY_FOOTING / panel.per
+    found[LOCAL] = Moments(nothing, nothing, nothing + 2 / rate**2)
+    return found
+
+
+def lattices(points: int, seed: int) -> "list[_Lattice]":
+    """Return a lattice for each of the shifts."""
+    seeds = (np.random.SeedSequence(seed, spawn_key=(shift,)) for shift in range(SHIFTS))
+    return [_Lattice(_lattice(points, 4, np.random.default_rng(each))) for each in seeds]
+
+
+def _scalar_moments(
+    panel: TwoWayPanel, lattices: "list[_Lattice]", given: OwnInput
+) -> dict[str, Moments]:
+    """Return the moments of what depends on the signed distance alone."""
+    m = len(panel.axis) ** 2
+    result = {name: Moments(*(np.empty((SHIFTS, m)) for _ in range(3))) for name in scalar(given)}
+    for j, at in enumerate((a, b) for a in panel.axis for b in panel.axis):
+        asked = setting(panel, at)
+        table = _table(panel, panel.width(at), given)
+        for i, lattice in enumerate(lattices):
             x = lattice.pairs
-            n = len(x)
-            mean, second, hard = [], [], []
-            for coordinate in x.T:
-                s = coordinate - axis[:, None]
-                f = reports.query.value(s)
-                mean.append(f)
-                second.append(f * f + np.interp(s, nodes, variance))
-                hard.append((s > 0).astype(np.float64))
-            f1, f2 = mean
-            h1, h2 = hard
-            value, value2 = f1 @ f2.T / n, np.square(f1) @ np.square(f2).T / n
-            share, joint = h1 @ h2.T / n, (f1 * h1) @ (f2 * h2).T / n
-            bias.append((value - share).ravel())
-            square.append((value2 - 2 * joint + share).ravel())
-            noise.append((second[0] @ second[1].T / n - value2).ravel())
-        return Moments(np.stack(bias), np.stack(square), np.stack(noise))
+            above = (x[:, 0] > at[0]) & (x[:, 1] > at[1])
+            share = above.mean()
+            everyone, hard = table.bins(np.asarray(asked.seed.signed_distance(x)), above)
+            for name, (mean, variance) in table.columns.items():
+                own = result[name]
+                own.bias[i, j] = everyone @ mean - share
+                own.square[i, j] = everyone @ mean**2 - 2 * (hard @ mean) + share
+                assert own.noise is not None
+                own.noise[i, j] = everyone @ variance
+    return result
+
+
+def _plug_in(panel: TwoWayPanel, lattices: "list[_Lattice]") -> Moments:
+    """Return the moments of h(x + N): D = h(x + N) − h(x), and D² = 1 where they differ."""
+    bias, square = [], []
+    for lattice in lattices:
+        x = lattice.pairs
+        noisy = x + panel.per * lattice.planar
+        before, after, both = (
+            _shares_above(points, panel.axis) for points in (x, noisy, np.minimum(x, noisy))
+        )
+        bias.append((after - before).ravel())
+        square.append((after + before - 2 * both).ravel())
+    return Moments(np.stack(bias), np.stack(square), None)
+
+
+def _deconvolved(panel: TwoWayPanel, lattices: "list[_Lattice]") -> Moments:
+    """Return the moments of g(x̃₁−T₁) g(x̃₂−T₂), whose factors are independent given x."""
+    reports = coordinate_reports(panel)
+    axis = np.array(panel.axis)
+    nodes = reports.query.breakpoints[1] * np.linspace(-1, 1, 513)
+    nodes = np.concatenate([nodes, nodes[-1] + reports.scale * np.linspace(0, 60, 4001)[1:]])
+    nodes = np.concatenate([-nodes[:512:-1], nodes])
+    variance = reports.variance(nodes)
+    bias, square, noise = [], [], []
+    for lattice in lattices:
+        x = lattice.pairs
+        n = len(x)
+        mean, second, hard = [], [], []
+        for coordinate in x.T:
+            s = coordinate - axis[:, None]
+            f = reports.query.value(s)
+            mean.append(f)
+            second.append(f * f + np.interp(s, nodes, variance))
+            hard.append((s > 0).astype(np.float64))
+        f1, f2 = mean
+        h1, h2 = hard
+        value, value2 = f1 @ f2.T / n, np.square(f1) @ np.square(f2).T / n
+        share, joint = h1 @ h2.T / n, (f1 * h1) @ (f2 * h2).T / n
+        bias.append((value - share).ravel())
+        square.append((value2 - 2 * joint + share).ravel())
+        noise.append((second[0] @ second[1].T / n - value2).ravel())
+    return Moments(np.stack(bias), np.stack(square), np.stack(noise))
 
 
 class _Lattice:
@@ -260,9 +255,10 @@ class _MomentTable:
     Args:
         panel: the setting.
         width: of the band, in dollars.
+        given: mechanisms of one's own.
     """
 
-    def __init__(self, panel: TwoWayPanel, width: float) -> None:
+    def __init__(self, panel: TwoWayPanel, width: float, given: OwnInput = AS_PUBLISHED) -> None:
         self._half, self._scale = width / 2, min(panel.per, width)
         far = int(_CELLS_PER_LOG * math.log1p(_FARTHEST / self._scale)) + 1
         beyond = self._half + self._scale * np.expm1(np.arange(1, far + 1) / _CELLS_PER_LOG)
@@ -271,8 +267,8 @@ class _MomentTable:
         self._first = far
         question = on_the_line(panel, width)
         self.columns: Mapping[str, tuple[Array, Array]] = {
-            name: (answer.query.value(self._nodes), answer.variance(self._nodes))
-            for name, answer in ((name, build(question)) for name, build in SCALAR.items())
+            name: (answer.mean(self._nodes), answer.variance(self._nodes))
+            for name, answer in ((n, c.build(question)) for n, c in scalar(given).items())
         }
 
     def bins(self, s: Array, above: NDArray[np.bool_]) -> tuple[Array, Array]:
@@ -294,6 +290,4 @@ class _MomentTable:
         return weights[0], weights[1]
 
 
-@lru_cache(maxsize=64)
-def _table(panel: TwoWayPanel, width: float) -> _MomentTable:
-    return _MomentTable(panel, width)
+_table = lru_cache(maxsize=64)(_MomentTable)

@@ -15,6 +15,7 @@ from geoveil.simulation.demo import (
     DemoRow,
     Experiment,
 )
+from geoveil.simulation.figures.style import pyplot
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -35,10 +36,7 @@ def draw_demo(incomes: Experiment, places: Experiment, rows: Sequence[DemoRow], 
         rows: the incomes' row, then one per place.
         file: where to.
     """
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
+    plt = pyplot()
 
     figure, axes = plt.subplots(2, 2, figsize=(12.5, 9.5), constrained_layout=True)
     _draw_incomes(axes[0, 0], incomes)

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from geoveil.simulation.epochs.curves import Curves
+from geoveil.simulation.figures.style import pyplot
 
 
 def draw_curves(runs: Mapping[str, Curves], file: Path, *, question: str, shock: int) -> None:
@@ -17,13 +18,10 @@ def draw_curves(runs: Mapping[str, Curves], file: Path, *, question: str, shock:
         question: what the shares are of.
         shock: its week.
     """
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
+    plt = pyplot()
     from matplotlib.ticker import PercentFormatter
 
-    figure, axes = pyplot.subplots(
+    figure, axes = plt.subplots(
         1, len(runs), figsize=(5.6 * len(runs), 4.6), sharey=True, squeeze=False
     )
     for place, (title, curves) in zip(axes.flat, runs.items(), strict=True):
@@ -59,4 +57,4 @@ def draw_curves(runs: Mapping[str, Curves], file: Path, *, question: str, shock:
     handles, labels = axes[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="lower center", ncol=4, frameon=False)
     figure.savefig(file, dpi=130)
-    pyplot.close(figure)
+    plt.close(figure)

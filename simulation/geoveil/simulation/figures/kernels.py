@@ -6,11 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from geoveil.simulation.experiments.kde import IN_ALL
 from geoveil.simulation.experiments.kde_draws import Map
-from geoveil.simulation.experiments.kde_settings import DEFAULT, SETTINGS, KernelSetting
+from geoveil.simulation.experiments.kde_settings import (
+    DEFAULT,
+    IN_ALL,
+    SETTINGS,
+    KernelSetting,
+)
 from geoveil.simulation.experiments.rows import ErrorRow
-from geoveil.simulation.figures.thresholds import STYLES
+from geoveil.simulation.figures.style import colour_of, pyplot
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,7 +33,7 @@ def draw_kernel_errors(rows: Sequence[ErrorRow], file: Path) -> None:
         rows: of `kde.cells`, in either mode.
         file: where to (PNG, PDF or SVG, by its ending).
     """
-    plt = _pyplot()
+    plt = pyplot()
     lines = _panels()
     figure, axes = plt.subplots(
         len(lines), 3, figsize=(13, 11), sharey=True, constrained_layout=True
@@ -54,7 +58,7 @@ def draw_density_maps(maps: Mapping[str, Map], setting: KernelSetting, file: Pat
         setting: what was drawn, for the title.
         file: where to (PNG, PDF or SVG, by its ending).
     """
-    plt = _pyplot()
+    plt = pyplot()
     columns = (len(maps) + 1) // 2
     figure, axes = plt.subplots(
         2, columns, figsize=(3.7 * columns, 7.6), squeeze=False, constrained_layout=True
@@ -105,7 +109,7 @@ def _draw_bars(place: "Axes", setting: KernelSetting, rows: Sequence[ErrorRow]) 
     each = [row for row in here if IN_ALL not in row.panel]
     in_all = {row.mechanism: row.error for row in here if IN_ALL in row.panel}
     for position, row in enumerate(each):
-        colour = STYLES[row.mechanism]["color"]
+        colour = colour_of(row.mechanism)
         if row.mechanism in in_all:
             place.bar(position, in_all[row.mechanism], color=colour, alpha=0.25, width=0.8)
         bar = place.bar(position, row.error, color=colour, width=0.8, yerr=row.standard_error)
@@ -115,12 +119,3 @@ def _draw_bars(place: "Axes", setting: KernelSetting, rows: Sequence[ErrorRow]) 
     place.tick_params(axis="x", labelsize=8)
     title = f"1/ε = {setting.per_m:g} m, h = {setting.factor:g} diagonals, n = {setting.n:,}"
     place.set_title(title, fontsize=10)
-
-
-def _pyplot() -> Any:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    return pyplot

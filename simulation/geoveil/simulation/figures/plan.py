@@ -2,12 +2,13 @@
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from geoveil.analyst.planner import ALLOCATIONS, Allocated, Comparison, Plan
 from geoveil.gp import Query
+from geoveil.simulation.figures.style import pyplot
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,7 +33,7 @@ def draw_plan(found: Plan, file: Path, *, title: str, unit: str) -> None:
         title: the question.
         unit: of the values.
     """
-    plt = _pyplot()
+    plt = pyplot()
     figure, (left, right) = plt.subplots(1, 2, figsize=(12.5, 5.2), constrained_layout=True)
     if found.question.dimension == 1:
         _draw_values(left, found, unit)
@@ -52,7 +53,7 @@ def draw_comparison(found: Comparison, file: Path) -> None:
         found: a comparison for several questions.
         file: where to (PNG, PDF or SVG, by its ending).
     """
-    plt = _pyplot()
+    plt = pyplot()
     figure, (left, right) = plt.subplots(1, 2, figsize=(12.5, 5.2), constrained_layout=True)
     people = _around(found.n)
     for index, row in enumerate(found.rows):
@@ -235,12 +236,3 @@ def _window(found: Plan) -> tuple[float, float]:
 def _around(n: int) -> list[float]:
     people = np.geomspace(max(n / 10**_DECADES, 1), n * 10**_DECADES, 61)
     return [float(number) for number in people]
-
-
-def _pyplot() -> Any:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    return pyplot

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from geoveil.simulation.figures.style import pyplot
 from geoveil.simulation.selection.experiment import NOMINAL, OPEN, SelectionRow, mechanisms, panels
 
 if TYPE_CHECKING:
@@ -29,15 +30,12 @@ def draw_accuracies(
         title: above all panels.
         notes: by mechanism, what its label adds.
     """
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
+    plt = pyplot()
 
     places = panels(rows)
     columns = min(3, len(places) + 1)
     lines = -(-(len(places) + 1) // columns)
-    figure, axes = pyplot.subplots(
+    figure, axes = plt.subplots(
         lines, columns, figsize=(5.2 * columns, 4.6 * lines), squeeze=False, layout="constrained"
     )
     every = list(axes.ravel())
@@ -55,7 +53,7 @@ def draw_accuracies(
     every[len(places)].legend(handles, labels, loc="center", frameon=False, fontsize=8)
     figure.suptitle(title, fontsize=13)
     figure.savefig(file, dpi=130)
-    pyplot.close(figure)
+    plt.close(figure)
 
 
 def _label(name: str, rows: Sequence[SelectionRow]) -> str:
@@ -120,15 +118,12 @@ def draw_curves(
         unit: of the value, for its axis.
         linear_below: where the value's axis turns from logarithmic to linear; all of it without.
     """
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
+    plt = pyplot()
 
     places = panels(rows)
     columns = min(columns, len(places))
     lines = math.ceil(len(places) / columns)
-    figure, axes = pyplot.subplots(
+    figure, axes = plt.subplots(
         lines, columns, figsize=(4.3 * columns, 3.2 * lines + 1.3), squeeze=False
     )
     styles = _styles(mechanisms(rows))
@@ -161,7 +156,7 @@ def draw_curves(
         fontsize=8,
     )  # fmt: skip
     figure.savefig(file, dpi=130)
-    pyplot.close(figure)
+    plt.close(figure)
 
 
 def _styles(keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], dict[str, Any]]:

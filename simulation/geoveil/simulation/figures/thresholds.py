@@ -1,35 +1,15 @@
 """The paper's figures of the threshold experiments, and one that sums them up."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from geoveil.simulation.experiments.rows import LOCAL, OURS, PRIOR, ErrorComparison, ErrorRow
+from geoveil.simulation.experiments.rows import OURS, PRIOR, ErrorComparison, ErrorRow
+from geoveil.simulation.figures.style import STYLES, colour_of, count, pyplot, style_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-STYLES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
-    {
-        "GP_loc": {"color": "#c08a3e", "marker": "s"},
-        "GP_rad": {"color": "#8c6d46", "marker": "h"},
-        "GP_Lip": {"color": "#4477aa", "marker": "v"},
-        "Student-t": {"color": "#aa3377", "marker": "o"},
-        "generalized Cauchy": {"color": "#cc79a7", "marker": "d"},
-        LOCAL: {"color": "#9a9a9a", "marker": "x", "linestyle": ":"},
-        "LaplacePareto": {"color": "#117733", "marker": "^"},
-        "PowerLaw": {"color": "#66a61e", "marker": "P"},
-        "DebiasedLaplace": {"color": "#0b6e4f", "marker": "*"},
-        "deconvolved": {"color": "#44aa99", "marker": ">"},
-        "aimed Student-t": {"color": "#e377c2", "marker": "D", "linestyle": "--"},
-        "aimed": {"color": "#cc6633", "marker": "D"},
-    }
-)
-"""Mechanism → how it is drawn in every figure."""
-_UNKNOWN: Mapping[str, Any] = MappingProxyType({"marker": "X"})
-"""How mechanisms are drawn that are not geoveil's: colours follow one another."""
 
 
 def draw_lines(rows: Sequence[ErrorRow], file: Path, *, columns: int = 3) -> None:
@@ -40,7 +20,7 @@ def draw_lines(rows: Sequence[ErrorRow], file: Path, *, columns: int = 3) -> Non
         file: where to (PNG, PDF or SVG, by its ending).
         columns: panels in a row.
     """
-    plt = _pyplot()
+    plt = pyplot()
     panels = list(dict.fromkeys(row.panel for row in rows))
     columns = min(columns, len(panels))
     lines = math.ceil(len(panels) / columns)
@@ -69,7 +49,6 @@ def draw_lines(rows: Sequence[ErrorRow], file: Path, *, columns: int = 3) -> Non
 def _draw_panel(axes: "Axes", rows: Sequence[ErrorRow]) -> None:
     for name in _mechanisms(rows):
         own = sorted((row for row in rows if row.mechanism == name), key=lambda row: row.n)
-        style = {"linestyle": "-", **STYLES.get(name, _UNKNOWN)}
         axes.errorbar(
             [row.n for row in own],
             [row.error for row in own],
@@ -77,12 +56,12 @@ def _draw_panel(axes: "Axes", rows: Sequence[ErrorRow]) -> None:
             label=name,
             linewidth=2.0 if own[0].origin in (OURS, PRIOR) else 1.3,
             markersize=6,
-            **style,
+            **style_of(name),
         )
     axes.set_xscale("log")
     axes.set_yscale("log")
     people = sorted({row.n for row in rows})
-    axes.set_xticks(people, [_count(n) for n in people])
+    axes.set_xticks(people, [count(n) for n in people])
     axes.minorticks_off()
     axes.grid(alpha=0.25)
 
@@ -94,7 +73,7 @@ def draw_bars(rows: Sequence[ErrorRow], file: Path) -> None:
         rows: of one experiment, for several n and ε.
         file: where to.
     """
-    plt = _pyplot()
+    plt = pyplot()
     people, pers = sorted({row.n for row in rows}), sorted({row.per for row in rows})
     middle_n, middle_per = people[len(people) // 2], pers[len(pers) // 2]
     settings = [
@@ -116,7 +95,7 @@ def draw_bars(rows: Sequence[ErrorRow], file: Path) -> None:
         for (n, per), place in zip(line, places, strict=False):
             own = [row for row in rows if row.n == n and row.per == per]
             _draw_bars(place, own)
-            place.set_title(f"n = {_count(n)}, 1/ε = {per:,.0f}", fontsize=10)
+            place.set_title(f"n = {count(n)}, 1/ε = {per:,.0f}", fontsize=10)
         places[0].set_ylabel(f"{rows[0].measure} (log)")
     figure.suptitle(f"{rows[0].measure} over the grid, against the hard threshold", fontsize=12)
     figure.tight_layout()
@@ -132,7 +111,7 @@ def _draw_bars(axes: "Axes", rows: Sequence[ErrorRow]) -> None:
         range(len(own)),
         [row.error for row in own],
         yerr=[row.standard_error for row in own],
-        color=[STYLES.get(name, {}).get("color", "#777777") for name in names],
+        color=[colour_of(name) for name in names],
         width=0.75,
         capsize=2,
     )
@@ -154,7 +133,7 @@ def draw_ratios(
     """
     from matplotlib.ticker import LogLocator, NullFormatter
 
-    plt = _pyplot()
+    plt = pyplot()
     panels = list(dict.fromkeys(c.panel for c in comparisons))
     figure, axes = plt.subplots(figsize=(9.5, 0.42 * len(panels) + 2.2))
     noise = _noise_ratios(rows)
@@ -224,16 +203,3 @@ def _mechanisms(rows: Sequence[ErrorRow]) -> list[str]:
     order = list(STYLES)
     names = dict.fromkeys(row.mechanism for row in rows)
     return sorted(names, key=lambda name: order.index(name) if name in order else len(order))
-
-
-def _count(n: int) -> str:
-    return f"{n / 1e6:g}M" if n >= 1_000_000 else f"{n / 1e3:g}k"
-
-
-def _pyplot() -> Any:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    return pyplot

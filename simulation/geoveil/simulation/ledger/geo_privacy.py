@@ -7,9 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from geoveil.gp import GaussianKernel, Threshold, TwoWayThreshold
-from geoveil.simulation.experiments.kde import KernelExactCell
+from geoveil.simulation.experiments import kde, oneway, twoway_exact
 from geoveil.simulation.experiments.kde_settings import GRID_SIZE, SETTINGS
-from geoveil.simulation.experiments.oneway import OneWayExactCell
 from geoveil.simulation.experiments.own import AS_PUBLISHED, distinct_values
 from geoveil.simulation.experiments.rows import LOCAL
 from geoveil.simulation.experiments.settings import (
@@ -18,7 +17,6 @@ from geoveil.simulation.experiments.settings import (
     TWO_WAY_PANELS,
     OneWayPanel,
 )
-from geoveil.simulation.experiments.twoway_exact import TwoWayExactCell
 from geoveil.simulation.ledger.reproduction import Key, Own, Reproduction
 from geoveil.simulation.selection.experiment import Options
 
@@ -71,7 +69,7 @@ def _steepest(options: Options) -> Mapping[Key, Own]:
 def _errors(panel: OneWayPanel) -> dict[str, tuple[float, float]]:
     """Return the error and the part of it that is noise, by mechanism."""
     asked = replace(panel, people=(_PEOPLE,))
-    rows = [OneWayExactCell(asked, c).rows()[0] for c in ("Student-t", "GP_Lip", LOCAL)]
+    rows = [oneway.exact(asked, c)[0] for c in ("Student-t", "GP_Lip", LOCAL)]
     return {row.mechanism: (row.error, row.noise or 0.0) for row in rows}
 
 
@@ -119,7 +117,7 @@ def _pairs(options: Options) -> Mapping[Key, Own]:
     found: dict[Key, Own] = {}
     for whole in TWO_WAY_PANELS:
         panel = replace(whole, axis=TWO_WAY_AXIS[::4]) if options.quick else whole
-        rows = {(row.mechanism, row.n): row.error for row in TwoWayExactCell(panel).rows()}
+        rows = {(row.mechanism, row.n): row.error for row in twoway_exact.exact(panel)}
         for other in ("GP_loc", "GP_Lip", LOCAL):
             quantity = f"ASE of Student-t over that of {other}, n = 1,600,000"
             ratio = rows["Student-t", _PEOPLE] / rows[other, _PEOPLE]
@@ -139,10 +137,10 @@ def _kernels(options: Options) -> Mapping[Key, Own]:
             key = f"h = 1,400 m, 1/ε={per:.0f}", f"B at {radius:g} h, 1/km"
             found[key] = (float(bound), 0.0)
     side = 13 if options.quick else GRID_SIZE
-    cell = KernelExactCell(SETTINGS, ("Student-t", *_OTHERS), subgrid=side)
+    errors = kde.exact(SETTINGS, ("Student-t", *_OTHERS), subgrid=side)
     rows = {
         (row.panel.split(" cell diagonals")[0], row.n, row.mechanism): row.error
-        for row in cell.rows()
+        for row in errors
         if "in all" not in row.panel
     }
     for setting in SETTINGS:

@@ -1,7 +1,7 @@
 """Campaigns of a billion devices and bulk estimates, on Dask or without, to the same bits."""
 
+from geoveil.simulation.computing import ClusterError, Computer, computer, in_this_process
 from geoveil.simulation.scale.asking import estimate_record, threshold_asked
-from geoveil.simulation.scale.cluster import ClusterError, Computer, computer, in_this_process
 from geoveil.simulation.scale.export import ExportError, export_reports, write_reports
 from geoveil.simulation.scale.exported import ExportedReports, exported
 from geoveil.simulation.scale.finished import FinishedFileError

@@ -13,12 +13,13 @@ default size keep a scheduler busy from about 250 workers on; larger ones raise 
 """
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from geoveil.gp import ParameterError
-from geoveil.simulation.scale.cluster import Computer, in_this_process
+from geoveil.simulation.computing import Computer, in_this_process
 from geoveil.simulation.scale.finished import finished
-from geoveil.simulation.scale.work import BlockedWork, Sums, groups
+from geoveil.simulation.scale.work import BlockedWork, Sums, groups, of_blocks
 
 GROUP = 32
 """Blocks per group at most, by default: 0.65 s of work, against 2 or 3 ms to hand it out."""
@@ -60,7 +61,7 @@ def total(
         raise ParameterError("group_size", group_size, "an integer >= 1")
     with finished(work, path) as done:
         on_progress(done.count, work.blocks)
-        for blocks, sums in compute(work, groups(done.missing(), group_size)):
+        for blocks, sums in compute(partial(of_blocks, work), groups(done.missing(), group_size)):
             done.add(blocks, sums)
             on_progress(done.count, work.blocks)
         return done.sums

@@ -5,15 +5,16 @@ the ε that is proved of them. A further application is one import and one line 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 
-from geoveil.simulation.experiments.runs import ExperimentCell
+from geoveil.gp import validation
+from geoveil.simulation.experiment import Cell, Experiment, Table
 from geoveil.simulation.selection import forest, influence, percentile, transmission, tree
 from geoveil.simulation.selection.experiment import (
     Options,
     SelectionExperiment,
     SelectionRow,
+    mechanisms,
 )
 
 _MODULES = (percentile, influence, tree, forest, transmission)
@@ -24,51 +25,80 @@ EXPERIMENTS: Mapping[str, SelectionExperiment] = MappingProxyType(
 """Name of the application → its experiment."""
 
 
-@dataclass(frozen=True, slots=True)
-class SelectionCell(ExperimentCell[SelectionRow]):
-    """A part of an application.
+def part_rows(application: str, part: str, options: Options) -> list[SelectionRow]:
+    """Return the rows of a part of an application.
 
     Args:
         application: a name in `EXPERIMENTS`.
         part: one of its parts.
         options: what it runs on.
     """
-
-    application: str
-    part: str
-    options: Options
-
-    @property
-    def row_type(self) -> type[SelectionRow]:
-        return SelectionRow
-
-    @property
-    def key(self) -> str:
-        return f"selection {self.application} {self.part} {self.options.key}"
-
-    @property
-    def cost(self) -> float:
-        return 1.0
-
-    def rows(self) -> list[SelectionRow]:
-        return EXPERIMENTS[self.application].parts(self.options)[self.part]()
+    return EXPERIMENTS[application].parts(options)[part]()
 
 
-def cells(application: str, options: Options) -> Sequence[SelectionCell]:
-    """Return the cells of an application.
+def experiment(application: str, options: Options) -> Experiment[SelectionRow]:
+    """Return the experiment of an application.
+
+    Args:
+        application: a name in `EXPERIMENTS`.
+        options: what it runs on.
 
     Raises:
-        ParameterError: if data can't be read, or is none that the application takes.
+        ParameterError: if there is no such application, data can't be read, or are none that it
+            takes.
     """
-    parts = EXPERIMENTS[application].parts(options)
-    return [SelectionCell(application, part, options) for part in parts]
+    described = EXPERIMENTS[validation.choice("application", application, EXPERIMENTS)]
+    return Experiment(
+        name=f"selection-{application}",
+        cells=[Cell(part_rows, (application, part, options)) for part in described.parts(options)],
+        seed=options.seed,
+        draw=lambda rows, stem: described.draw(rows, stem.parent),
+        tables=_tables,
+    )
+
+
+_SHOWN = 4
+"""Values of ε in a table; the files have all."""
+
+
+def _tables(rows: Sequence[SelectionRow]) -> list[Table]:
+    """Return a table for each measure and setting: mechanisms by a few values of ε."""
+    tables = []
+    for place in dict.fromkeys((row.measure, row.dataset, row.setting) for row in rows):
+        own = [row for row in rows if (row.measure, row.dataset, row.setting) == place]
+        epsilons = _some(sorted({row.epsilon for row in own}))
+        lines = []
+        for key in mechanisms(own):
+            line = [row for row in own if (row.mechanism, row.standing) == key]
+            value = {row.epsilon: row.value for row in line}
+            proved = max(row.proved_epsilon / row.epsilon for row in line)
+            values = (f"{value[e]:.4g}" if e in value else "–" for e in epsilons)
+            lines.append((*key, f"{proved:.3g} ε", *values))
+        headers = ("mechanism", "ε", "proved", *(f"ε = {epsilon:.3g}" for epsilon in epsilons))
+        tables.append(
+            Table(
+                headers=headers,
+                rows=lines,
+                title=f"{place[0]}: {place[1]}, {place[2]}",
+                wrapped=range(len(headers)),
+                right=range(3, len(headers)),
+            )
+        )
+    return tables
+
+
+def _some(epsilons: Sequence[float]) -> list[float]:
+    """Return a few values, evenly spaced, the first and the last among them."""
+    if len(epsilons) <= _SHOWN:
+        return list(epsilons)
+    step = (len(epsilons) - 1) / (_SHOWN - 1)
+    return [epsilons[round(place * step)] for place in range(_SHOWN)]
 
 
 __all__ = [
     "EXPERIMENTS",
     "Options",
-    "SelectionCell",
     "SelectionExperiment",
     "SelectionRow",
-    "cells",
+    "experiment",
 ]

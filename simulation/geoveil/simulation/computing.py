@@ -1,24 +1,42 @@
-"""Where blocks are computed: in this process, or on Dask, here or at any scheduler's address."""
+"""Where parts of a work are computed: in this process, in several, or on Dask, here or anywhere."""
 
 import logging
+import multiprocessing
 import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from geoveil.gp import GeoVeilError, ParameterError, UnsupportedError
-from geoveil.simulation.processes import unreached_by_ctrl_c
-from geoveil.simulation.scale.work import BlockedWork, Sums, of_blocks
+from geoveil.simulation.processes import killed_on_error, unreached_by_ctrl_c
 
-Computer = Callable[[BlockedWork, Sequence[range]], Iterator[tuple[range, Sums]]]
-"""Yields the sums of groups of blocks, in any order."""
+Part = TypeVar("Part")
+Result = TypeVar("Result")
+
+
+class Computer(Protocol):
+    """What applies a function to parts of a work."""
+
+    def __call__(
+        self, function: Callable[[Part], Result], parts: Sequence[Part], /
+    ) -> Iterator[tuple[Part, Result]]:
+        """Yield each part with its result, in any order.
+
+        Args:
+            function: what another process can be sent: of a module, or a `partial` of one.
+            parts: what it is given, one at a time.
+        """
+        ...
+
 
 _WINDOW = 1_000
-"""Groups under way at a time: enough for hundreds of workers, little for a scheduler to hold."""
+"""Parts under way at a time: enough for hundreds of workers, little for a scheduler to hold."""
 _RETRIES = 3
-"""How often a group is tried again whose worker died."""
+"""How often a part is tried again whose worker died."""
 _WORKER_BYTES = 3 << 29
 """Memory of a local worker, 1.5 GiB: a multiple of what it needs."""
 _CONNECT_S = 10
@@ -28,10 +46,41 @@ class ClusterError(GeoVeilError):
     """The Dask cluster can't be reached, or failed."""
 
 
-def in_this_process(work: BlockedWork, groups: Sequence[range]) -> Iterator[tuple[range, Sums]]:
-    """Compute the groups one after the other, without Dask."""
-    for group in groups:
-        yield group, of_blocks(work, group)
+def in_this_process(
+    function: Callable[[Part], Result], parts: Sequence[Part], /
+) -> Iterator[tuple[Part, Result]]:
+    """Compute the parts one after the other."""
+    for part in parts:
+        yield part, function(part)
+
+
+@dataclass(frozen=True, slots=True)
+class Processes:
+    """A `Computer` of processes on this machine, which end with the last part.
+
+    Args:
+        count: ≥ 1; with 1, parts are computed in this one.
+    """
+
+    count: int
+
+    def __post_init__(self) -> None:
+        if isinstance(self.count, bool) or not isinstance(self.count, int) or self.count < 1:
+            raise ParameterError("processes", self.count, "an integer >= 1")
+
+    def __call__(
+        self, function: Callable[[Part], Result], parts: Sequence[Part], /
+    ) -> Iterator[tuple[Part, Result]]:
+        if self.count == 1 or len(parts) < 2:
+            yield from in_this_process(function, parts)
+            return
+        # Not a fork: the parent may hold threads.
+        context = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(self.count, mp_context=context) as pool, killed_on_error():
+            with unreached_by_ctrl_c():
+                futures = {pool.submit(function, part): part for part in parts}
+            for future in as_completed(futures):
+                yield futures[future], future.result()
 
 
 def computer(scheduler: str | None, workers: int | None) -> AbstractContextManager[Computer]:
@@ -115,17 +164,19 @@ def _connect(distributed: Any, scheduler: Any) -> Any:
 
 
 def _on(client: Any) -> Computer:
-    """Return what computes groups on a client's workers."""
+    """Return what computes parts on a client's workers."""
     from distributed import CancelledError, KilledWorker, as_completed
     from distributed.comm.core import CommClosedError
 
-    def compute(work: BlockedWork, groups: Sequence[range]) -> Iterator[tuple[range, Sums]]:
-        # One copy per worker of what every group needs: the population, for example.
-        shared = client.scatter(work, broadcast=True, hash=False)
-        waiting = iter(groups)
+    def compute(
+        function: Callable[[Part], Result], parts: Sequence[Part]
+    ) -> Iterator[tuple[Part, Result]]:
+        # One copy per worker of what every part needs: the population, for example.
+        shared = client.scatter(function, broadcast=True, hash=False)
+        waiting = iter(parts)
 
-        def submit(group: range) -> Any:
-            return client.submit(_compute, shared, group, pure=False, retries=_RETRIES)
+        def submit(part: Part) -> Any:
+            return client.submit(_applied, shared, part, pure=False, retries=_RETRIES)
 
         # The loop of this client, as another one may have become the default meanwhile.
         first = map(submit, islice(waiting, _WINDOW))
@@ -135,14 +186,16 @@ def _on(client: Any) -> Computer:
                 under_way.add(submit(following))
             yield result
 
-    def mapped(work: BlockedWork, groups: Sequence[range]) -> Iterator[tuple[range, Sums]]:
+    def mapped(
+        function: Callable[[Part], Result], parts: Sequence[Part], /
+    ) -> Iterator[tuple[Part, Result]]:
         try:
-            yield from compute(work, groups)
+            yield from compute(function, parts)
         except (CancelledError, CommClosedError, KilledWorker, TimeoutError) as error:
             raise ClusterError(f"the workers failed: {error}") from error
 
     return mapped
 
 
-def _compute(work: BlockedWork, group: range) -> tuple[range, Sums]:
-    return group, of_blocks(work, group)
+def _applied(function: Callable[[Part], Result], part: Part) -> tuple[Part, Result]:
+    return part, function(part)

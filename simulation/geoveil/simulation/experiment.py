@@ -1,0 +1,219 @@
+"""One experiment: a description of its cells, and the engine that computes, keeps and writes them.
+
+A cell is a part of an experiment that is computed in one go: a law, which is a function from
+parameters to rows, at its parameters. When it is finished its rows are written to a file of its
+own, named after the cell's key; a run into the same directory reads it instead of computing the
+cell again. The key holds all that the rows depend on, but for the code and the data; the file holds
+a fingerprint of those, and is not read by another version of them.
+"""
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Generic, TypeVar, get_args, get_type_hints
+
+from geoveil.gp import ParameterError
+from geoveil.simulation.computing import Computer, in_this_process
+from geoveil.simulation.result_tables import write_tables
+
+Row = TypeVar("Row")
+"""A frozen dataclass of plain values: one row."""
+
+
+@dataclass(frozen=True)
+class Cell(Generic[Row]):
+    """A law at its parameters.
+
+    Args:
+        law: a function of a module, which other processes know by its name; its annotation says
+            which rows it returns.
+        parameters: its arguments: plain values and frozen dataclasses of them. All that rows depend
+            on is in their `repr`, or in their `key` where they have one.
+        cost: how long it takes, in any unit; for the time left.
+    """
+
+    law: Callable[..., list[Row]]
+    parameters: tuple[Any, ...] = ()
+    cost: float = 1.0
+
+    @property
+    def key(self) -> str:
+        """Names the cell and everything its rows depend on."""
+        named = [getattr(value, "key", None) or repr(value) for value in self.parameters]
+        module = self.law.__module__.removeprefix("geoveil.simulation.")
+        return f"{module}.{self.law.__qualname__}({', '.join(named)})"
+
+    @property
+    def row_type(self) -> type[Row]:
+        """The kind of its rows."""
+        kind: type[Row]
+        (kind,) = get_args(get_type_hints(self.law)["return"])
+        return kind
+
+    def rows(self) -> list[Row]:
+        """Compute the cell."""
+        return self.law(*self.parameters)
+
+
+def _rows(cell: Cell[Row]) -> list[Row]:
+    return cell.rows()
+
+
+@lru_cache(maxsize=1)
+def code_fingerprint() -> str:
+    """Return a hash, in hexadecimal, of the mathematics, the experiments and their data."""
+    digest = hashlib.sha256()
+    for package in ("geoveil.gp", "geoveil.selection", "geoveil.audit", "geoveil.simulation"):
+        root = Path(str(files(package)))
+        for file in sorted(root.rglob("*")):
+            if file.suffix in (".py", ".npz", ".gz"):
+                digest.update(str(file.relative_to(root)).encode() + b"\0")
+                digest.update(hashlib.sha256(file.read_bytes()).digest())
+    return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class Run:
+    """Where finished cells are kept, and what computes the others.
+
+    Args:
+        directory: for the files of the cells, made if it is not there; None keeps nothing.
+        compute: in this process, in several, or on a cluster.
+    """
+
+    directory: Path | None = None
+    compute: Computer = in_this_process
+
+    def rows(
+        self, cells: Sequence[Cell[Row]], on_done: Callable[[Cell[Row]], None] = lambda _: None
+    ) -> list[Row]:
+        """Return the rows of all cells, in their order, computing those without a file.
+
+        Args:
+            cells: with different keys.
+            on_done: called with each cell when its rows are there.
+        """
+        if len({cell.key for cell in cells}) != len(cells):
+            raise ParameterError("cells", "some", "cells with different keys")
+        found = {cell.key: rows for cell in cells if (rows := self._read(cell)) is not None}
+        for cell in cells:
+            if cell.key in found:
+                on_done(cell)
+        missing = [cell for cell in cells if cell.key not in found]
+        # The long ones first, so that no process is left alone with one at the end.
+        for cell, rows in self.compute(_rows, sorted(missing, key=lambda cell: -cell.cost)):
+            self._write(cell, rows)
+            found[cell.key] = rows
+            on_done(cell)
+        return [row for cell in cells for row in found[cell.key]]
+
+    def _file(self, cell: Cell[Any]) -> Path | None:
+        if self.directory is None:
+            return None
+        readable = re.sub(r"[^\w.=-]+", "-", cell.key).strip("-")[:100]
+        digest = hashlib.sha256(cell.key.encode()).hexdigest()[:12]
+        return self.directory / f"{readable}-{digest}.json"
+
+    def _read(self, cell: Cell[Row]) -> list[Row] | None:
+        file = self._file(cell)
+        if file is None or not file.exists():
+            return None
+        content: Mapping[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        if (content.get("key"), content.get("code")) != (cell.key, code_fingerprint()):
+            return None
+        return [cell.row_type(**row) for row in content["rows"]]
+
+    def _write(self, cell: Cell[Any], rows: Sequence[Any]) -> None:
+        file = self._file(cell)
+        if file is None:
+            return
+        file.parent.mkdir(parents=True, exist_ok=True)
+        content = {
+            "key": cell.key,
+            "code": code_fingerprint(),
+            "rows": [asdict(row) for row in rows],
+        }
+        # Complete or not there: an interrupted write leaves the old name alone.
+        part = file.with_suffix(f".{os.getpid()}.part")
+        part.write_text(json.dumps(content, indent=1, ensure_ascii=False), encoding="utf-8")
+        part.replace(file)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """A table of text, as a command prints it and a page shows it.
+
+    Args:
+        headers: of the columns.
+        rows: a cell for each column; none at all is a line between sections.
+        title: above it.
+        wrapped: columns that may be folded, from 0.
+        right: columns whose cells stand at the right.
+    """
+
+    headers: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    title: str = ""
+    wrapped: Sequence[int] = (0,)
+    right: Sequence[int] = ()
+
+    def markdown(self) -> str:
+        """Return it as Markdown, without its title.
+
+        Example:
+            >>> print(Table(headers=("n", "error"), rows=[("10", "0.5")]).markdown())
+            | n | error |
+            |---|---|
+            | 10 | 0.5 |
+        """
+        lines = [self.headers, *(row for row in self.rows if row)]
+        head, *body = (f"| {' | '.join(cells)} |" for cells in lines)
+        return "\n".join([head, "|" + "---|" * len(self.headers), *body])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment(Generic[Row]):
+    """What is computed, drawn and shown: all that tells one experiment from another.
+
+    Args:
+        name: how the names of its files begin.
+        cells: every law at every parameter that is asked for.
+        seed: of what they draw.
+        draw: draws figures of the rows, and returns their files; it is given how their names
+            begin.
+        tables: what of the rows is shown.
+        note: how to read the tables.
+    """
+
+    name: str
+    cells: Sequence[Cell[Row]]
+    seed: int
+    draw: Callable[[Sequence[Row], Path], Sequence[Path]]
+    tables: Callable[[Sequence[Row]], Sequence[Table]]
+    note: Callable[[Sequence[Row]], str] = lambda rows: ""
+
+    def run(
+        self,
+        directory: Path,
+        compute: Computer = in_this_process,
+        on_done: Callable[[Cell[Row]], None] = lambda _: None,
+    ) -> list[Row]:
+        """Return the rows; cells that are finished in the directory are not computed again.
+
+        Args:
+            directory: where cells are kept; made if it is not there.
+            compute: in this process, in several, or on a cluster.
+            on_done: called with each cell when its rows are there.
+        """
+        return Run(directory / "cells", compute).rows(self.cells, on_done)
+
+    def write(self, rows: Sequence[Row], directory: Path) -> list[Path]:
+        """Write tables and figures of the rows, and return the files."""
+        stem = directory / self.name
+        return [*write_tables(rows, stem, self.seed), *self.draw(rows, stem)]
