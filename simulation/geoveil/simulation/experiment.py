@@ -174,7 +174,19 @@ class Table:
         """
         lines = [self.headers, *(row for row in self.rows if row)]
         head, *body = (f"| {' | '.join(cells)} |" for cells in lines)
-        return "\n".join([head, "|" + "---|" * len(self.headers), *body])
+        sides = ("--:" if place in self.right else "---" for place in range(len(self.headers)))
+        return "\n".join([head, f"|{'|'.join(sides)}|", *body])
+
+
+def page_text(name: str, **values: object) -> str:
+    """Return a page of the documents, or a section of one.
+
+    Args:
+        name: of its template, which ships.
+        values: what stands in for the template's fields.
+    """
+    file = files("geoveil.simulation").joinpath("data", "pages", f"{name}.md")
+    return file.read_text(encoding="utf-8").format(**values)
 
 
 @dataclass(frozen=True, kw_only=True)

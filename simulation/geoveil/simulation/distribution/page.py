@@ -6,54 +6,11 @@ from textwrap import wrap
 from geoveil.simulation.distribution.attributes import MEASURES
 from geoveil.simulation.distribution.experiment import MeasuredSetting, settings
 from geoveil.simulation.distribution.protocols import DEBIASED
+from geoveil.simulation.experiment import page_text
 from geoveil.simulation.experiments.rows import ErrorRow
 
 _SHOWN = ("incomes", 50_000)
 """The setting that is shown in full, at its largest ε."""
-
-_HEAD = """## Distributions, beside ε-LDP at equal footings
-
-```sh
-geoveil simulate distribution
-```
-
-What one report of each person tells of a whole distribution: its mean, quartiles, distribution
-function and a histogram of 32 bars. geoveil's report is the number plus Laplace noise, nothing
-else. "Debiased" is what an analyst is told by default, soft thresholds of three noise scales;
-"adapted" has thresholds of order 4 whose widths are chosen from the same reports; "EMS" is smoothed
-expectation-maximisation. Beside it are the published protocols of ε-LDP: square wave with EMS,
-hierarchical histograms asked by optimised unary encoding (OUE) or optimised local hashing (OLH),
-and for means the piecewise and hybrid mechanisms. Incomes are Californian households', of interest
-up to $524,288; "collisions" is how far north of the centre collisions happened in New York, within
-49,152 m.
-
-Each is at three [equal footings](guarantees.md#against-ε-ldp-an-equal-footing): it promises as much
-as geo-privacy to two numbers that far apart, less to nearer ones, more to farther ones; the last is
-the width of the whole range. Everything is drawn, people and noise, {repetitions} times; errors
-are root mean squares against the truth of the whole population, so that sampling is in them, and ±
-is their Monte Carlo standard error.
-
-{measures}
-"""
-
-_FACTORS = """How far ahead "{debiased}" is: the error of the best protocol of ε-LDP for that
-measure, divided by its error. Below 1, **bold**, ε-LDP is ahead. Monte Carlo standard errors of an
-error are up to {uncertainty:.0%} of it.
-"""
-
-_NOTES = """* **The same within reach** (equal at $8,000 or 500 m): ε-LDP hides all pairs as well as
-  geo-privacy hides near ones, and pays for it: factors from {reach}.
-* **The same ability to tell** numbers $40,000 or 2,500 m apart: factors from {apart}.
-* **The same worst case** (equal at the whole range): ε-LDP hides next to nothing, as its ε is
-  {least:.3g} or more, and what is left is sampling: factors from {worst}.
-* Some quartiles of incomes are nearer the truth from noisy reports than in the clear: incomes are
-  heaped at round numbers, and a sample's quartile jumps from heap to heap.
-* Protocols of ε-LDP need the range to be known before anybody answers, and cap what is beyond: 2.6
-  % of incomes. The square wave's smoothing spreads that pile, which is most of its largest gap
-  there.
-* Square wave and EMS are biased, and so are thresholds by their softness. Three noise scales are
-  too wide a band where ε is small: adapted thresholds are nearer the truth there.
-"""
 
 
 def distribution_section(rows: Sequence[ErrorRow]) -> str:
@@ -65,17 +22,21 @@ def distribution_section(rows: Sequence[ErrorRow]) -> str:
     found = settings(rows)
     name, people = _SHOWN
     shown = [s for s in found if s.rows[0].panel.startswith(name) and s.rows[0].n == people]
-    measures = "\n".join(f"* {name}: {what}" for name, what in MEASURES.items())
-    parts = [_HEAD.format(repetitions=rows[0].repetitions, measures=measures)]
-    if shown:
-        best = min(shown, key=lambda s: s.rows[0].per)
-        parts += [*_errors(best), "", *_median(best), ""]
-    uncertainty = max(setting.uncertainty for setting in found)
-    parts += [_FACTORS.format(debiased=DEBIASED, uncertainty=uncertainty), *_factors(found), ""]
+    best = min(shown, key=lambda s: s.rows[0].per, default=None)
     reach, apart, worst = (_from_to(found, place) for place in range(3))
-    least = min(setting.epsilon(setting.footings[-1]) for setting in found)
-    notes = _NOTES.format(least=least, reach=reach, apart=apart, worst=worst)
-    return "\n".join([*parts, notes])
+    return page_text(
+        "distribution",
+        repetitions=rows[0].repetitions,
+        measures="\n".join(f"* {name}: {what}" for name, what in MEASURES.items()),
+        shown="\n".join([*_errors(best), "", *_median(best), "", ""]) if best else "",
+        debiased=DEBIASED,
+        uncertainty=max(setting.uncertainty for setting in found),
+        factors="\n".join(_factors(found)),
+        least=min(setting.epsilon(setting.footings[-1]) for setting in found),
+        reach=reach,
+        apart=apart,
+        worst=worst,
+    )
 
 
 def _from_to(found: Sequence[MeasuredSetting], place: int) -> str:

@@ -1,6 +1,8 @@
 """The ledger of reproductions: each figure and table of five papers, beside what geoveil gets."""
 
+import tomllib
 from collections.abc import Mapping
+from importlib.resources import files
 from types import MappingProxyType
 
 from geoveil.simulation.ledger import (
@@ -17,13 +19,20 @@ from geoveil.simulation.ledger.reproduction import (
     MISSING,
     Reproduced,
     Reproduction,
+    nothing,
 )
 
 _PAPERS = (geo_privacy, permute_and_flip, dampening, noisy_max, transmission)
+_NUMBERS = {name: numbers for paper in _PAPERS for name, numbers in paper.NUMBERS.items()}
+_TEXTS = files("geoveil.simulation").joinpath("data", "reproductions.toml")
 LEDGER: Mapping[str, Reproduction] = MappingProxyType(
-    {row.name: row for paper in _PAPERS for row in paper.ROWS}
+    {
+        name: Reproduction(name=name, compute=_NUMBERS.get(name, nothing), **told)
+        for name, told in tomllib.loads(_TEXTS.read_text(encoding="utf-8")).items()
+    }
 )
-"""Name → figure or table."""
+"""Name → figure or table: its texts are data, its numbers are computed by the module of its
+paper."""
 
 __all__ = [
     "AGREES",

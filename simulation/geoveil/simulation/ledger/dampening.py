@@ -10,7 +10,7 @@ from geoveil.selection import ExponentialMechanism, LocalDampening, LocalUtiliti
 from geoveil.selection.contrib.criteria import gain_sensitivity
 from geoveil.selection.contrib.graphs import Graph, egocentric_betweenness
 from geoveil.selection.contrib.influence import Influence, global_sensitivity
-from geoveil.simulation.ledger.reproduction import Key, Own, Reproduction
+from geoveil.simulation.ledger.reproduction import Key, Numbers, Own
 from geoveil.simulation.selection import tree
 from geoveil.simulation.selection.experiment import Options
 from geoveil.simulation.selection.influence import NOISY, given_graphs, noisy_top_k
@@ -216,85 +216,13 @@ def _trees(options: Options) -> Mapping[Key, Own]:
     return found
 
 
-_EXAMPLE = "A drawing with an example in the text, whose numbers are compared."
-
-ROWS = (
-    Reproduction(
-        name="ld-figure-1",
-        paper="LD",
-        item="Figure 1",
-        what="Two nodes that share six neighbours",
-        compute=_betweenness,
-        reason=_EXAMPLE,
-    ),
-    Reproduction(
-        name="ld-figure-2",
-        paper="LD",
-        item="Figure 2",
-        what="Example 3.9: local dampening against the exponential mechanism",
-        compute=_local,
-        reason=_EXAMPLE,
-    ),
-    Reproduction(
-        name="ld-figure-3",
-        paper="LD",
-        item="Figure 3",
-        what="Example 4.2: shifted utilities",
-        compute=_shifted,
-        reason="The printed probabilities, 0.472 twice and 0.0046 six times, don't add up to 1. By"
-        " the paper's definition a utility of −0.5 and sensitivity 3 is dampened to −1/6, and not"
-        " to 0.1; then the probabilities are 0.338 and 0.054.",
-    ),
-    Reproduction(
-        name="ld-figure-4",
-        paper="LD",
-        item="Figure 4",
-        what="The dampening function; Example 4.1",
-        compute=_inverted,
-        reason="A drawing; the example of the section about it is compared.",
-    ),
-    Reproduction(
-        name="ld-figure-5",
-        paper="LD",
-        item="Figure 5",
-        what="Accuracy of the most influential nodes",
-        compute=_nodes,
-        command="geoveil simulate selection --application nodes --data email-Enron.txt",
-        needs="graphs of the Stanford collection, as published: email-Enron, musae_git",
-        reason="The paper gives DBLP the sensitivity of Enron, and Enron that of DBLP: by its own"
-        " formula and degrees they are the other way round. Its lines print no numbers; the budget"
-        " is that with which half of ten nodes are found: 2.8 powers of ten at Enron, not 3 to 4."
-        " The graphs' terms don't allow them to ship, and DBLP is left out for its size.",
-    ),
-    Reproduction(
-        name="ld-table-2",
-        paper="LD",
-        item="Table 2",
-        what="Accuracy in samples of 50 nodes, column PTK",
-        compute=_samples,
-        command="geoveil simulate ledger --row ld-table-2 --data email-Enron.txt",
-        needs="graphs of the Stanford collection, as published: email-Enron, musae_git, com-dblp",
-        reason="Ten samples from random nodes, as in the paper; which nodes is not said, nor which"
-        " bound of the degree: geoveil takes the sample's own, which is no guarantee. Column PSQL"
-        " is PrivateSQL, another system, which geoveil does not have.",
-    ),
-    Reproduction(
-        name="ld-table-1",
-        paper="LD",
-        item="Table 1",
-        what="Notation",
-        reason="A table of symbols.",
-    ),
-    Reproduction(
-        name="ld-figure-6",
-        paper="LD",
-        item="Figure 6",
-        what="Accuracy of private decision trees",
-        compute=_trees,
-        command="geoveil simulate selection --application tree",
-        reason="Lines without numbers: what the paper says of them is compared, on Adult; NLTCS and"
-        " ACS don't ship. The paper states gains of up to so much over all tables. A choice by the"
-        " exponential mechanism is here as printed. --quick has two of ten folds, and depth 2.",
-    ),
-)
-"""All of them, in the paper's order."""
+NUMBERS: Mapping[str, Numbers] = {
+    "ld-figure-1": _betweenness,
+    "ld-figure-2": _local,
+    "ld-figure-3": _shifted,
+    "ld-figure-4": _inverted,
+    "ld-figure-5": _nodes,
+    "ld-table-2": _samples,
+    "ld-figure-6": _trees,
+}
+"""Row of the ledger → what computes its numbers."""

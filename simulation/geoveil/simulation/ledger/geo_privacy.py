@@ -17,7 +17,7 @@ from geoveil.simulation.experiments.settings import (
     TWO_WAY_PANELS,
     OneWayPanel,
 )
-from geoveil.simulation.ledger.reproduction import Key, Own, Reproduction
+from geoveil.simulation.ledger.reproduction import Key, Numbers, Own
 from geoveil.simulation.selection.experiment import Options
 
 _PEOPLE = 1_600_000
@@ -157,111 +157,19 @@ def _kernels(options: Options) -> Mapping[Key, Own]:
     return found
 
 
-_INCOMES = (
-    "The authors' functions, given the incomes that ship, give the same errors to all digits. The"
-    " paper's incomes are an extract of IPUMS of 2022, which may not be redistributed, and its"
-    " plots print no numbers."
-)
 _MAP = (
     "A map of one run: no number is printed, and the noise of another run differs. The command"
     " draws it; the errors of the same settings are Figure 6."
 )
 
-ROWS = (
-    Reproduction(
-        name="sgp-table-1",
-        paper="SGP",
-        item="Table 1",
-        what="Where the noise of each approach comes from",
-        compute=_steepest,
-        reason="A table of words. Its one statement in numbers is that the smooth bound never"
-        " exceeds the Lipschitz constant. The noise itself can: at B = K Student-t noise at the"
-        " paper's parameters has 4.5 times the variance of Laplace noise.",
-    ),
-    Reproduction(
-        name="sgp-figure-1",
-        paper="SGP",
-        item="Figure 1",
-        what="A soft threshold and its smooth bound B",
-        compute=_bounds,
-        reason="A drawing. B is compared with the authors' function at six points of it.",
-    ),
-    Reproduction(
-        name="sgp-figure-2",
-        paper="SGP",
-        item="Figure 2",
-        what="The regions of a two-way threshold",
-        compute=_two_way_bounds,
-        reason="A drawing. geoveil computes a signed distance instead of ten cases; B is compared"
-        " with the authors' function at eight points.",
-    ),
-    Reproduction(
-        name="sgp-figure-3",
-        paper="SGP",
-        item="Figure 3",
-        what="Error of one threshold far above most incomes",
-        compute=_far_thresholds,
-        command="geoveil simulate oneway",
-        reason=_INCOMES + " Its gain of an order of magnitude between the least and the greatest"
-        " ε is taken as 10 ± 1 for the noise of Student-t: it holds at T = 1,000,000, and is 5.3 at"
-        " 500,000. Of the whole error it is 9.7 and 4.7.",
-    ),
-    Reproduction(
-        name="sgp-figure-4",
-        paper="SGP",
-        item="Figure 4",
-        what="Error of pairs of thresholds",
-        compute=_pairs,
-        command="geoveil simulate twoway",
-        reason="Bars without numbers: what the paper says of them is compared. Incomes and debts"
-        " are the paper's log-normal model; --quick has 9 × 9 of the 34 × 34 thresholds.",
-    ),
-    Reproduction(
-        name="sgp-figure-5",
-        paper="SGP",
-        item="Figure 5",
-        what="Maps of densities of collisions, default parameters",
-        command="geoveil simulate kde --maps default",
-        reason=_MAP,
-    ),
-    Reproduction(
-        name="sgp-figure-6",
-        paper="SGP",
-        item="Figure 6",
-        what="Error of densities of collisions",
-        compute=_kernels,
-        command="geoveil simulate kde",
-        reason="Bars without numbers: what the paper says of them is compared. The authors' B is"
-        " up to 9 % below the correct one at the points shown, since its list of candidates misses"
-        " the maximum; geoveil's noise is larger in proportion, as the guarantee needs. Of the"
-        " collisions 200,000 ship; --quick has 13 × 13 of the 61 × 61 centres.",
-    ),
-    Reproduction(
-        name="sgp-figure-7",
-        paper="SGP",
-        item="Figure 7",
-        what="A construction in a proof",
-        reason="A drawing without numbers. What it proves is a test of two-way thresholds.",
-    ),
-    Reproduction(
-        name="sgp-figure-8",
-        paper="SGP",
-        item="Figure 8",
-        what="Error of one threshold among most incomes",
-        compute=_near_thresholds,
-        command="geoveil simulate oneway",
-        reason=_INCOMES,
-    ),
-    *(
-        Reproduction(
-            name=f"sgp-figure-{number}",
-            paper="SGP",
-            item=f"Figure {number}",
-            what=f"Maps of densities of collisions, by {what}",
-            command="geoveil simulate kde --maps all",
-            reason=_MAP,
-        )
-        for number, what in ((9, "ε"), (10, "bandwidth"), (11, "number of people"))
-    ),
-)
-"""All of them, in the paper's order."""
+
+NUMBERS: Mapping[str, Numbers] = {
+    "sgp-table-1": _steepest,
+    "sgp-figure-1": _bounds,
+    "sgp-figure-2": _two_way_bounds,
+    "sgp-figure-3": _far_thresholds,
+    "sgp-figure-4": _pairs,
+    "sgp-figure-6": _kernels,
+    "sgp-figure-8": _near_thresholds,
+}
+"""Row of the ledger → what computes its numbers."""

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.selection import SmoothUtilities
-from geoveil.simulation.ledger.reproduction import Key, Own, Reproduction
+from geoveil.simulation.ledger.reproduction import Key, Numbers, Own
 from geoveil.simulation.selection import forest, tree
 from geoveil.simulation.selection.experiment import OPEN, Options, SelectionRow
 from geoveil.simulation.selection.published import (
@@ -154,67 +154,9 @@ def _forests(options: Options) -> Mapping[Key, Own]:
     return found
 
 
-ROWS = (
-    Reproduction(
-        name="snm-figure-1",
-        paper="SNM",
-        item="Figure 1",
-        what="An example of the utility of a percentile",
-        reason="A drawing without numbers.",
-    ),
-    Reproduction(
-        name="snm-figure-2",
-        paper="SNM",
-        item="Figure 2",
-        what="Error of private percentiles",
-        compute=_percentiles,
-        command="geoveil simulate selection --application percentile --data HEPTH.npy",
-        reason="As in the paper the candidates are the 4,096 entries themselves, so that the"
-        " choice betrays which there are; `simulate selection` takes a public grid instead, where"
-        " the error at ε = 0.1 is 459 and not 43.8. Twelve numbers are stored with the authors'"
-        " code, which takes β = ε and S of at least 0.01: geoveil's follow it. Their quadrature is"
-        " off by up to 0.02. The savings are stated for errors at most 5 apart, without saying at"
-        " which error: geoveil takes an error of 5, and local dampening as printed. The authors'"
-        " code of it ends its loop at once, and is the exponential mechanism: against that SNM-T"
-        " saves 0.91 instead of 0.46 at HEPTH, p = 50, and with β and S as printed 0.73.",
-    ),
-    Reproduction(
-        name="snm-figure-3",
-        paper="SNM",
-        item="Figure 3",
-        what="Probabilities of LD2",
-        reason="LD2 takes its utility from [LD], which has no percentiles, and neither the paper"
-        " nor its code says what it is; its results are read from files that are not there.",
-    ),
-    Reproduction(
-        name="snm-figure-4",
-        paper="SNM",
-        item="Figure 4",
-        what="Accuracy of greedy decision trees",
-        compute=_trees,
-        command="geoveil simulate selection --application tree",
-        needs="NLTCS and ACS as CSV or Parquet, the class last",
-        reason="The authors' numbers are stored with their code, of 5 runs of 10 folds. Their trees"
-        " are others: siblings share the attributes that are left, so that one is used once in a"
-        " whole level; numbers are cut into 20 parts, where geoveil has public intervals;"
-        " noisy counts label a leaf; and S comes from the whole table and all of ε, instead of a"
-        " node and its share. On average the two are up to 1 % apart at depth 2 and 3 % at depth 5,"
-        " and up to 10 % at small ε. --quick has two of ten folds.",
-    ),
-    Reproduction(
-        name="snm-figure-5",
-        paper="SNM",
-        item="Figure 5",
-        what="Accuracy of random forests",
-        compute=_forests,
-        command="geoveil simulate selection --application forest",
-        needs="Compas as CSV or Parquet, the class last",
-        reason="The authors' numbers are stored with their code, of ten runs. Here, as in their"
-        " code, one margin of the whole table sets S = e^{−jε} for every leaf, which is no bound of"
-        " a leaf's sensitivity: nothing is proved of it. `simulate selection` has margins of"
-        " leaves. Forests without privacy (WDP) differ already, most on Mushroom, Pen-digits and"
-        " Wall-sensor: their random trees are others, and in what is not traced. --quick has"
-        " two tables and two executions, of smaller trees.",
-    ),
-)
-"""All of them, in the paper's order."""
+NUMBERS: Mapping[str, Numbers] = {
+    "snm-figure-2": _percentiles,
+    "snm-figure-4": _trees,
+    "snm-figure-5": _forests,
+}
+"""Row of the ledger → what computes its numbers."""

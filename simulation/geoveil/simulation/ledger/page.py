@@ -4,6 +4,7 @@ import math
 import textwrap
 from collections.abc import Sequence
 
+from geoveil.simulation.experiment import page_text
 from geoveil.simulation.ledger.reproduction import (
     AGREES,
     ALLOWED,
@@ -15,26 +16,6 @@ from geoveil.simulation.ledger.reproduction import (
     Reproduced,
 )
 
-_HEAD = f"""# Reproductions
-
-Every figure and table of the five papers that geoveil rests on: what is published, what geoveil
-gets, and why they differ where they do. Sources are in the [bibliography](bibliography.md). This
-page is written by
-
-```sh
-geoveil simulate ledger --out docs
-```
-
-in four minutes of one processor, from a clone as it is, and `geoveil simulate ledger --row NAME`
-computes one row; with `--quick` a part of it in seconds. Where data may not be redistributed,
-`--data FILE` takes yours, and the numbers that need it are left out without.
-
-Figures print no numbers. "Code" is what their authors' code gave: stored in their repository, or
-their functions given the same input as geoveil's. Ours is compared with the paper's number, or
-with the code's where the paper prints none; two numbers agree if they are at most {ALLOWED:g}
-standard errors of both together apart, or as far as rounding allows. "≤" and "≥" mark what a paper
-states as a bound. An error of ours is one of sampling; without one the number is exact.
-"""
 _LINES = 12
 """Numbers of a row that the page shows; the command prints all."""
 
@@ -50,9 +31,14 @@ def ledger_page(rows: Sequence[Reproduced], data: Sequence[str] = ()) -> str:
     for done in rows:
         counts = " | ".join(str(done.count(v) or "–") for v in (AGREES, DIFFERS, MISSING))
         lines.append(f"| [{done.row.name}](#{done.row.name}) | {done.row.what} | {counts} |")
-    summary = "\n".join(lines)
     given = f"This page was made with {', '.join(data)}, which don't ship." if data else ""
-    return "\n".join([_HEAD, _wrapped(given), "", summary, "", *(_section(row) for row in rows)])
+    return page_text(
+        "reproductions",
+        allowed=ALLOWED,
+        given=_wrapped(given),
+        summary="\n".join(lines),
+        rows="\n".join(_section(row) for row in rows),
+    )
 
 
 def _section(done: Reproduced) -> str:

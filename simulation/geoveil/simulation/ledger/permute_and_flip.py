@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.selection import ExponentialMechanism, PermuteAndFlip, ReportNoisyMax, Utilities
-from geoveil.simulation.ledger.reproduction import Key, Own, Reproduction
+from geoveil.simulation.ledger.reproduction import Key, Numbers, Own
 from geoveil.simulation.selection.experiment import Options
 
 _OUTCOMES, _SCORES, _QUICK = 6, 100, 10
@@ -78,23 +78,8 @@ def _compared(options: Options) -> Mapping[Key, Own]:
     }
 
 
-ROWS = (
-    Reproduction(
-        name="pf-theorem-5",
-        paper="PF",
-        item="Theorem 5",
-        what="Algorithms 1 and 2 have the same law",
-        compute=_equal_laws,
-        reason="The paper has no figures: its statements are compared. Both algorithms are followed"
-        " as printed, one through all orders of the outcomes, the other by quadrature.",
-    ),
-    Reproduction(
-        name="pf-section-4",
-        paper="PF",
-        item="Section 4",
-        what="Never worse than the exponential mechanism, and the lead is free",
-        compute=_compared,
-        reason="The paper prints no numbers; these are its statements.",
-    ),
-)
-"""All of them, in the paper's order."""
+NUMBERS: Mapping[str, Numbers] = {
+    "pf-theorem-5": _equal_laws,
+    "pf-section-4": _compared,
+}
+"""Row of the ledger → what computes its numbers."""

@@ -27,6 +27,8 @@ Key = tuple[str, str]
 """A setting and a quantity."""
 Own = tuple[float, float]
 """A number of geoveil's, and its standard error."""
+Numbers = Callable[[Options], Mapping[Key, Own]]
+"""Computes geoveil's numbers of a figure or table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +152,7 @@ class Reproduction:
     item: str
     what: str
     reason: str
-    compute: Callable[[Options], Mapping[Key, Own]] = nothing
+    compute: Numbers = nothing
     command: str = ""
     needs: str = ""
 

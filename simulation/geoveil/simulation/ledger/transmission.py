@@ -13,7 +13,7 @@ from geoveil.selection.contrib.transmission import (
     Transmission,
     largest,
 )
-from geoveil.simulation.ledger.reproduction import Key, Own, Reproduction
+from geoveil.simulation.ledger.reproduction import Key, Numbers, Own
 from geoveil.simulation.selection.experiment import Options
 from geoveil.simulation.selection.published import published_one_sided
 from geoveil.simulation.selection.transmission import (
@@ -125,62 +125,10 @@ def _seconds(options: Options) -> Mapping[Key, Own]:
     return found
 
 
-_DRAWN = (
-    "The authors' numbers, stored in their notebooks, are shares of 200 runs, each with a study of"
-    " its own; geoveil's are exact over the noise, and means over 100 studies (10 with --quick),"
-    " the same for all ε. The stored numbers of one-sided noise with γ = 4, and a little with 6,"
-    " are higher, by up to 0.2, than what their functions give: run again over 400 studies with"
-    " their table of noise, for example m = 20 and ε = 9, they find 0.545 ± 0.012 and store 0.66"
-    " and 0.745, where geoveil has 0.55. What else the notebooks did is not in them."
-)
-
-ROWS = (
-    Reproduction(
-        name="sps-figure-1",
-        paper="SPS",
-        item="Figure 1",
-        what="Probability of the most significant variant, by mechanism",
-        compute=partial(_over_studies, _CASES),
-        command="geoveil simulate selection --application tdt",
-        reason=_DRAWN
-        + " Case (II) is affected as (IV); EM, PF, (I) and (III) agree. As in the code"
-        " lβ is at most β/(m − 1) in one-sided cases.",
-    ),
-    Reproduction(
-        name="sps-figure-2",
-        paper="SPS",
-        item="Figure 2",
-        what="The same of case (IV), by γ",
-        compute=partial(_over_studies, _GAMMAS),
-        command="geoveil simulate selection --application tdt",
-        reason=_DRAWN + " γ = 2 and 10 agree.",
-    ),
-    Reproduction(
-        name="sps-table-1",
-        paper="SPS",
-        item="Table I",
-        what="Seconds for one choice",
-        compute=_seconds,
-        command="python -m benchmarks selection",
-        reason="Seconds of a processor, the least of three, on whatever computes them. geoveil's"
-        " choice is exact on a real computer, the paper's is drawn in floats. The bounds of both"
-        " theorems are found by one closed form; the paper goes through all tables for each. To"
-        " calibrate the noise takes 3 ms once, more than all else where m is small.",
-    ),
-    Reproduction(
-        name="sps-table-2",
-        paper="SPS",
-        item="Table II",
-        what="The same of six variants of a real study",
-        compute=_real,
-        command="geoveil simulate selection --application tdt",
-        reason="The paper prints no tables (b, c), and its repository has no code for this one."
-        " geoveil takes the only integers that fit the P-values and odds ratios of the study's"
-        " abstract. On them the exponential mechanism, whose probabilities are a formula, has 0.24"
-        " to 0.61 where the paper has 0.30 to 0.83 in 40 runs: all seven together differ by more"
-        " than three standard errors. So the paper's input is another. The authors' functions on"
-        " geoveil's input (code) give 0.25 to 0.68 for (IV): their lβ is worked out for N = 150 and"
-        " their noise is drawn from a table.",
-    ),
-)
-"""All of them, in the paper's order."""
+NUMBERS: Mapping[str, Numbers] = {
+    "sps-figure-1": partial(_over_studies, _CASES),
+    "sps-figure-2": partial(_over_studies, _GAMMAS),
+    "sps-table-1": _seconds,
+    "sps-table-2": _real,
+}
+"""Row of the ledger → what computes its numbers."""

@@ -19,6 +19,7 @@ from geoveil.audit.black_box import black_box_bound
 from geoveil.audit.own import MakeMechanism
 from geoveil.gp import LocalPrivacy, validation
 from geoveil.simulation import household_incomes
+from geoveil.simulation.experiment import Table, page_text
 from geoveil.simulation.peers.contestants import PRIVACY, Peer, contestants, version_of
 
 Array = NDArray[np.float64]
@@ -145,34 +146,6 @@ def _proven(peer: Peer, low: float, high: float, samples: int) -> float:
     return max(bound.epsilon, 0.0) / promised
 
 
-_HEAD = f"""# Beside other packages
-
-The share of households whose income is above ${AT:,.0f}, and the shares above ten thresholds from
-${MANY[0]:,.0f} to ${MANY[-1]:,.0f}, from one report of each person. How to add a mechanism of your
-own is in [comparing.md](comparing.md). This page is written by
-
-```sh
-pip install 'geoveil[peers]'
-geoveil compare --out docs
-```
-
-A contestant that answers one question at a time asks a tenth of the people each of the ten; one
-perturbed income answers all of them. Whoever promises ε-LDP does so at two
-[footings](guarantees.md#against-ε-ldp-an-equal-footing): the distance at which it permits the same
-odds as ε = 1 per $8,000. It hides nearer pairs less well, and farther ones better. Errors are root
-mean squares against the hard share of those who took part, bias and noise together. Many people
-report an income of exactly ${AT:,.0f}, and a soft question counts half of them: that threshold is
-hard for geoveil, and for all that perturb incomes. For one threshold that is known beforehand,
-randomised response with the same odds at $40,000 is far ahead; for ten it is not.
-
-Time is that of a processor for a report, called for one person at a time as a device would, or over
-an array where "array" is written; formulas over arrays draw floats, and are not to be released. The
-last column is the part of the promised ε that a black box proves to be used, from outputs alone
-(the chance that it says too much is one in a million); above 1 the promise would be broken, and
-below 1 nothing is said of what was not found. "Exact" is what the authors say of their draws.
-"""
-
-
 def peers_page(rows: Sequence[PeerRow], about: str) -> str:
     """Return docs/peers.md.
 
@@ -181,17 +154,29 @@ def peers_page(rows: Sequence[PeerRow], about: str) -> str:
         about: a sentence that says when, and with how much, they were made.
     """
     lines = [
-        "| contestant | promise | error, one threshold | bias | error, ten | µs a report | drawn "
-        "| proven part of ε |",
-        "|---|---|--:|--:|--:|--:|---|--:|",
-    ]
-    for row in rows:
-        time_told = f"{row.micros:,.1f}" + (", array" if row.called == "array" else "")
-        lines.append(
-            f"| {row.name} | {row.promise} | {row.rmse:.4f} ± {row.rmse_error:.4f}"
-            f" | {row.bias:+.4f} | {row.rmse_many:.4f} | {time_told} | {row.drawn}"
-            f" | {row.proven:.2f} |"
+        (
+            row.name,
+            row.promise,
+            f"{row.rmse:.4f} ± {row.rmse_error:.4f}",
+            f"{row.bias:+.4f}",
+            f"{row.rmse_many:.4f}",
+            f"{row.micros:,.1f}" + (", array" if row.called == "array" else ""),
+            row.drawn,
+            f"{row.proven:.2f}",
         )
+        for row in rows
+    ]
+    headers = (
+        *("contestant", "promise", "error, one threshold", "bias", "error, ten", "µs a report"),
+        *("drawn", "proven part of ε"),
+    )
     versions = sorted({row.version for row in rows if row.version})
     packages = f"Packages: {', '.join(versions)}." if versions else ""
-    return "\n".join([_HEAD, "\n".join(lines), "", fill(f"{about} {packages}".strip(), 100), ""])
+    return page_text(
+        "peers",
+        at=AT,
+        many=MANY,
+        last=MANY[-1],
+        table=Table(headers=headers, rows=lines, right=(2, 3, 4, 5, 7)).markdown(),
+        about=fill(f"{about} {packages}".strip(), 100),
+    )
