@@ -189,6 +189,11 @@ def page_text(name: str, **values: object) -> str:
     return file.read_text(encoding="utf-8").format(**values)
 
 
+def without_note(rows: Sequence[Any]) -> str:
+    """Return nothing, for tables that say it all."""
+    return ""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Experiment(Generic[Row]):
     """What is computed, drawn and shown: all that tells one experiment from another.
@@ -208,7 +213,7 @@ class Experiment(Generic[Row]):
     seed: int
     draw: Callable[[Sequence[Row], Path], Sequence[Path]]
     tables: Callable[[Sequence[Row]], Sequence[Table]]
-    note: Callable[[Sequence[Row]], str] = lambda rows: ""
+    note: Callable[[Sequence[Row]], str] = without_note
 
     def run(
         self,

@@ -62,7 +62,7 @@ from geoveil.simulation.experiments.settings import (
     ONE_WAY_REPETITIONS,
     OneWayPanel,
 )
-from geoveil.simulation.figures.thresholds import draw_lines
+from geoveil.simulation.figures.thresholds import draw_errors
 
 
 def _aimed(survey: int) -> Callable[[Setting], Reports]:
@@ -266,4 +266,4 @@ def experiment(
     if repetitions is None:
         repetitions = 10 if quick else ONE_WAY_REPETITIONS
     asked = cells(mode=mode, repetitions=repetitions, seed=seed, panels=panels, given=given)
-    return published("oneway", mode, asked, seed, draw_lines)
+    return published("oneway", mode, asked, seed, draw_errors)

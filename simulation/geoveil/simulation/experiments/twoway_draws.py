@@ -22,7 +22,7 @@ from geoveil.simulation.experiments.settings import (
 )
 from geoveil.simulation.experiments.twoway import coordinate_reports, origins, scalar, setting
 from geoveil.simulation.experiments.twoway_exact import POINTS, exact
-from geoveil.simulation.figures.thresholds import draw_bars
+from geoveil.simulation.figures.thresholds import draw_settings
 from geoveil.simulation.populations import incomes_and_debts
 
 BLOCK = 1 << 14
@@ -135,7 +135,7 @@ def experiment(
     if repetitions is None:
         repetitions = 10 if quick else TWO_WAY_REPETITIONS
     asked = cells(mode=mode, repetitions=repetitions, seed=seed, panels=panels, given=given)
-    return published("twoway", mode, asked, seed, draw_bars)
+    return published("twoway", mode, asked, seed, draw_settings)
 
 
 @lru_cache(maxsize=2)

@@ -15,12 +15,11 @@ from geoveil.simulation.demo import (
     DemoRow,
     Experiment,
 )
-from geoveil.simulation.figures.style import pyplot
+from geoveil.simulation.figures.style import GREY, OTHERS, OURS, ROSE, TRUTH, WINE, pyplot, save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-OURS, TRUTH, OTHERS = "#0b6e4f", "#222222", "#b0b7bd"
 _MOST_INCOME = 300
 """Thousand dollars: incomes from there on are counted beside the histogram, not drawn."""
 _LOCAL_DRAWN = 2
@@ -46,8 +45,7 @@ def draw_demo(incomes: Experiment, places: Experiment, rows: Sequence[DemoRow], 
     figure.suptitle(
         "Statistics from values that never left the device in the clear", fontsize=14, weight="bold"
     )
-    figure.savefig(file, dpi=130)
-    plt.close(figure)
+    save(figure, file)
 
 
 def _draw_incomes(axes: "Axes", experiment: Experiment) -> None:
@@ -154,7 +152,7 @@ def _draw_competitors(axes: "Axes", rows: Sequence[DemoRow]) -> None:
         "ε-LDP, equal at\n" + " or ".join(f"{scales * p.per:,g} {p.unit}" for p in privacies)
         for scales in FOOTINGS[:_LOCAL_DRAWN]
     ]
-    colours = [OURS, "#7f8c8d", "#b0b7bd", "#c98a2b", "#e6c48c"]
+    colours = [OURS, WINE, ROSE, GREY, OTHERS]
     height = 0.8 / len(names)
     ratios = np.array([_noise_ratios(row) for row in rows])
     for i, (name, colour) in enumerate(zip(names, colours, strict=True)):

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from geoveil.simulation.epochs.curves import Curves
-from geoveil.simulation.figures.style import pyplot
+from geoveil.simulation.figures.style import GREEN, GREY, ROSE, TRUTH, WINE, pyplot, save
 
 
 def draw_curves(runs: Mapping[str, Curves], file: Path, *, question: str, shock: int) -> None:
@@ -30,22 +30,20 @@ def draw_curves(runs: Mapping[str, Curves], file: Path, *, question: str, shock:
         spread = 1.96 * np.sqrt(curves.variance[shown] / curves.n)
         estimate = curves.extrapolated[shown]
         place.plot(
-            week, curves.cohort[shown], ".", color="#8c8c8c", ms=4, label="cohort of the week alone"
+            week, curves.cohort[shown], ".", color=GREY, ms=4, label="cohort of the week alone"
         )
-        place.fill_between(
-            week, estimate - spread, estimate + spread, color="#0b6e4f", alpha=0.2, lw=0
-        )
-        place.plot(week, estimate, color="#0b6e4f", lw=1.8, label="extrapolated, 95 % interval")
-        place.plot(week, curves.carried[shown], color="#d95f02", lw=1.4, label="carried")
-        place.plot(week, curves.truth[shown], color="#222222", lw=1.4, label="truth")
+        place.fill_between(week, estimate - spread, estimate + spread, color=GREEN, alpha=0.2, lw=0)
+        place.plot(week, estimate, color=GREEN, lw=1.8, label="extrapolated, 95 % interval")
+        place.plot(week, curves.carried[shown], color=ROSE, lw=1.4, label="carried")
+        place.plot(week, curves.truth[shown], color=TRUTH, lw=1.4, label="truth")
         alarms = curves.week[(curves.week >= shock) & (curves.flags == 1)] - shock
         if len(alarms):
-            place.axvline(alarms[0], color="#c0392b", ls="--", lw=1.2)
+            place.axvline(alarms[0], color=WINE, ls="--", lw=1.2)
             place.text(
                 alarms[0] + 0.8,
                 0.03,
                 f"flagged: week {alarms[0] + 1:.0f}",
-                color="#c0392b",
+                color=WINE,
                 transform=place.get_xaxis_transform(),
             )
         place.set_title(title, loc="left", fontsize=10)
@@ -56,5 +54,4 @@ def draw_curves(runs: Mapping[str, Curves], file: Path, *, question: str, shock:
     figure.tight_layout(rect=(0, 0.08, 1, 1))
     handles, labels = axes[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="lower center", ncol=4, frameon=False)
-    figure.savefig(file, dpi=130)
-    plt.close(figure)
+    save(figure, file)

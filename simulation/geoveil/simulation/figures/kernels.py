@@ -2,52 +2,36 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from geoveil.simulation.experiments.kde_draws import Map
-from geoveil.simulation.experiments.kde_settings import (
-    DEFAULT,
-    IN_ALL,
-    SETTINGS,
-    KernelSetting,
-)
+from geoveil.simulation.experiments.kde_settings import IN_ALL, KernelSetting
 from geoveil.simulation.experiments.rows import ErrorRow
-from geoveil.simulation.figures.style import colour_of, pyplot
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from geoveil.simulation.figures.style import pyplot, save
+from geoveil.simulation.figures.thresholds import draw_settings
 
 _LEVELS = 12
 
 
 def draw_kernel_errors(rows: Sequence[ErrorRow], file: Path) -> None:
-    """Draw the ASE as bars: a row of panels for ε, one for h and one for n, as the paper's fig. 6.
+    """Draw the ASE as dots, a panel for each setting of the paper's figure 6.
 
-    A full bar is at ε for each centre, as in the paper; the pale one behind it, of rows at ε in
-    all, is the error if each person spends ε on the whole grid. Panels that no row belongs to stay
-    empty.
+    A full dot is at ε for each centre, as in the paper; the hollow one, of rows at ε in all, is the
+    error if each person spends ε on the whole grid.
 
     Args:
         rows: of `kde.cells`, in either mode.
         file: where to (PNG, PDF or SVG, by its ending).
     """
-    plt = pyplot()
-    lines = _panels()
-    figure, axes = plt.subplots(
-        len(lines), 3, figsize=(13, 11), sharey=True, constrained_layout=True
+    draw_settings(
+        rows,
+        file,
+        title="Kernel density of collisions: squared error summed over the grid",
+        note="full: ε for each centre, as in the paper; hollow: ε for the whole grid",
+        hollow=IN_ALL,
     )
-    for places, settings in zip(axes, lines, strict=True):
-        for place, setting in zip(places, settings, strict=True):
-            _draw_bars(place, setting, rows)
-        places[0].set_ylabel("ASE (log)")
-    figure.suptitle(
-        "Kernel density of collisions: squared error summed over the grid\n"
-        "full bar: ε for each centre, as in the paper; pale: ε for the whole grid"
-    )
-    figure.savefig(file, dpi=130)
-    plt.close(figure)
 
 
 def draw_density_maps(maps: Mapping[str, Map], setting: KernelSetting, file: Path) -> None:
@@ -87,35 +71,4 @@ def draw_density_maps(maps: Mapping[str, Map], setting: KernelSetting, file: Pat
         f"One run: n = {setting.n:,}, 1/ε = {setting.per_m:g} m for each centre,"
         f" h = {setting.factor:g} cell diagonals (metres of the Mercator plane)"
     )
-    figure.savefig(file, dpi=110)
-    plt.close(figure)
-
-
-def _panels() -> list[list[KernelSetting]]:
-    """Return the paper's three rows: ε varies in the first, h in the second, n in the third."""
-    d = DEFAULT
-    by_epsilon = [s for s in SETTINGS if (s.n, s.factor) == (d.n, d.factor)]
-    by_bandwidth = [s for s in SETTINGS if (s.n, s.per_m) == (d.n, d.per_m)]
-    by_people = [s for s in SETTINGS if (s.per_m, s.factor) == (d.per_m, d.factor)]
-    return [
-        sorted(by_epsilon, key=lambda s: -s.per_m),
-        sorted(by_bandwidth, key=lambda s: s.factor),
-        sorted(by_people, key=lambda s: s.n),
-    ]
-
-
-def _draw_bars(place: "Axes", setting: KernelSetting, rows: Sequence[ErrorRow]) -> None:
-    here = [row for row in rows if row.n == setting.n and row.panel.startswith(setting.label)]
-    each = [row for row in here if IN_ALL not in row.panel]
-    in_all = {row.mechanism: row.error for row in here if IN_ALL in row.panel}
-    for position, row in enumerate(each):
-        colour = colour_of(row.mechanism)
-        if row.mechanism in in_all:
-            place.bar(position, in_all[row.mechanism], color=colour, alpha=0.25, width=0.8)
-        bar = place.bar(position, row.error, color=colour, width=0.8, yerr=row.standard_error)
-        place.bar_label(bar, [f"{row.error:.1e}"], fontsize=6.5, padding=1)
-    place.set_yscale("log")
-    place.set_xticks(range(len(each)), [row.mechanism for row in each], rotation=40, ha="right")
-    place.tick_params(axis="x", labelsize=8)
-    title = f"1/ε = {setting.per_m:g} m, h = {setting.factor:g} diagonals, n = {setting.n:,}"
-    place.set_title(title, fontsize=10)
+    save(figure, file)

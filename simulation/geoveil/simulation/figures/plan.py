@@ -8,13 +8,24 @@ import numpy as np
 
 from geoveil.analyst.planner import ALLOCATIONS, Allocated, Comparison, Plan
 from geoveil.gp import Query
-from geoveil.simulation.figures.style import pyplot
+from geoveil.simulation.figures.style import (
+    INDIGO,
+    OLIVE,
+    OTHERS,
+    OURS,
+    PURPLE,
+    ROSE,
+    TEAL,
+    TRUTH,
+    WINE,
+    pyplot,
+    save,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-OURS, TRUTH, OTHERS = "#0b6e4f", "#222222", "#b0b7bd"
-_COLOURS = ("#4477aa", "#cc6633", "#aa3377", "#c08a3e", "#66a61e", "#8c6d46")
+_COLOURS = (INDIGO, ROSE, TEAL, WINE, OLIVE, PURPLE)
 _NORMAL_95 = 1.959963984540054
 _SHOWN = 6
 """Alternatives with a name; those that follow are grey."""
@@ -42,8 +53,7 @@ def draw_plan(found: Plan, file: Path, *, title: str, unit: str) -> None:
     left.set_title(f"(a) What is asked: {title}", loc="left")
     _draw_errors(right, found)
     right.set_title("(b) What to expect", loc="left")
-    figure.savefig(file, dpi=130)
-    plt.close(figure)
+    save(figure, file)
 
 
 def draw_comparison(found: Comparison, file: Path) -> None:
@@ -69,8 +79,7 @@ def draw_comparison(found: Comparison, file: Path) -> None:
     _finish_errors(left, found.n)
     left.set_title(f"(a) {found.questions} questions", loc="left")
     _draw_crossover(right, found)
-    figure.savefig(file, dpi=130)
-    plt.close(figure)
+    save(figure, file)
 
 
 def _draw_values(axes: "Axes", found: Plan, unit: str) -> None:
@@ -131,7 +140,7 @@ def _draw_places(axes: "Axes", found: Plan) -> None:
     axes.clabel(drawn, fmt=lambda v: f"{v:g}", fontsize=8)
     scale = 1 / found.privacy.rate / 1000
     left, bottom = x0 / 1000 + 0.08 * reach / 1000, y0 / 1000 + 0.1 * reach / 1000
-    axes.plot([left, left + scale], [bottom] * 2, color="#aa3377", lw=3, solid_capstyle="butt")
+    axes.plot([left, left + scale], [bottom] * 2, color=WINE, lw=3, solid_capstyle="butt")
     axes.annotate(
         f"{1000 * scale:,.4g} m: ε = 1",
         (left, bottom),
@@ -193,14 +202,14 @@ def _draw_crossover(axes: "Axes", found: Comparison) -> None:
             axes.plot(counts, errors, color=colour, marker=".", lw=2, label=name)
     axes.axvline(found.questions, color=TRUTH, lw=0.8, ls=":")
     if found.crossover is not None:
-        axes.axvline(found.crossover, color="#cc6633", lw=1.2)
+        axes.axvline(found.crossover, color=ROSE, lw=1.2)
         axes.annotate(
             f"crossover: {found.crossover}",
             (found.crossover, 0.04),
             xycoords=("data", "axes fraction"),
             xytext=(5, 0),
             textcoords="offset points",
-            color="#cc6633",
+            color=ROSE,
         )
     axes.set_xscale("log")
     axes.set_yscale("log")

@@ -1,39 +1,77 @@
-"""How all figures look: one colour and one marker for each mechanism, wherever it is drawn."""
+"""How all figures look: one colour for each mechanism, lines that bear their names, rows of dots.
 
-from collections.abc import Mapping
+Colours are the nine "muted" ones of Paul Tol, which the colour-blind can tell apart: warm ones for
+the papers' mechanisms, whose lines are dashed, cold ones for geoveil's. What has more kinds than
+that has markers and names besides, which grey prints keep.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from geoveil.simulation.experiments.rows import LOCAL
+import numpy as np
 
-STYLES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+INDIGO, CYAN, TEAL, GREEN, OLIVE = "#332288", "#88ccee", "#44aa99", "#117733", "#999933"
+SAND, ROSE, WINE, PURPLE = "#ddcc77", "#cc6677", "#882255", "#aa4499"
+OURS, TRUTH, OTHERS = GREEN, "#222222", "#b0b7bd"
+GREY = "#777777"
+_COLOURS: Mapping[str, str] = MappingProxyType(
     {
-        "GP_loc": {"color": "#c08a3e", "marker": "s"},
-        "GP_rad": {"color": "#8c6d46", "marker": "h"},
-        "GP_Lip": {"color": "#4477aa", "marker": "v"},
-        "Student-t": {"color": "#aa3377", "marker": "o"},
-        "generalized Cauchy": {"color": "#cc79a7", "marker": "d"},
-        LOCAL: {"color": "#9a9a9a", "marker": "x", "linestyle": ":"},
-        "LaplacePareto": {"color": "#117733", "marker": "^"},
-        "PowerLaw": {"color": "#66a61e", "marker": "P"},
-        "DebiasedLaplace": {"color": "#0b6e4f", "marker": "*"},
-        "deconvolved": {"color": "#44aa99", "marker": ">"},
-        "aimed Student-t": {"color": "#e377c2", "marker": "D", "linestyle": "--"},
-        "aimed": {"color": "#cc6633", "marker": "D"},
+        "GP_loc": OLIVE,
+        "GP_rad": SAND,
+        "GP_Lip": ROSE,
+        "Student-t": WINE,
+        "generalized Cauchy": PURPLE,
+        "ε-LDP": GREY,
+        "LaplacePareto": CYAN,
+        "PowerLaw": TEAL,
+        "DebiasedLaplace": GREEN,
+        "deconvolved": INDIGO,
+        "aimed Student-t": WINE,
+        "aimed": GREEN,
+        "permute-and-flip": GREEN,
+        "exponential": OLIVE,
+        "degree": CYAN,
+        "stability": TEAL,
+        "smooth noisy max": INDIGO,
+        "local dampening": PURPLE,
+        "shifted": SAND,
+        "smooth private": ROSE,
+        "two-sided": ROSE,
+        "one-sided": CYAN,
+        "SNM": WINE,
+        "SPS": WINE,
+        "LD": PURPLE,
+        "no privacy": TRUTH,
     }
 )
-"""Mechanism → how it is drawn in every figure."""
-
-
-def style_of(mechanism: str) -> dict[str, Any]:
-    """Return how a mechanism's line is drawn; one that is not known has the next colour."""
-    return {"linestyle": "-", **STYLES.get(mechanism, {"marker": "X"})}
+"""How the name of a mechanism begins → its colour, wherever it is drawn; in the order in which they
+are listed."""
+_PAPERS = ("GP_", "Student-t", "generalized Cauchy", "aimed Student-t", "SNM", "SPS", "LD")
+_MARKERS = "osvD^P*X<>dh"
+_FONT = 7.5
+"""Points: of the names of lines."""
 
 
 def colour_of(mechanism: str) -> str:
     """Return a mechanism's colour; grey for one that is not known."""
-    colour: str = STYLES.get(mechanism, {}).get("color", "#777777")
-    return colour
+    return next((c for name, c in _COLOURS.items() if mechanism.startswith(name)), GREY)
+
+
+def ordered(mechanisms: Sequence[str]) -> list[str]:
+    """Return names in the order of the colours, those that are not known last, each once."""
+    known = list(_COLOURS)
+
+    def place(name: str) -> int:
+        return next((i for i, of in enumerate(known) if name.startswith(of)), len(known))
+
+    return sorted(dict.fromkeys(mechanisms), key=place)
 
 
 def count(n: int) -> str:
@@ -49,3 +87,251 @@ def pyplot() -> Any:
     from matplotlib import pyplot as plt
 
     return plt
+
+
+def save(figure: Any, file: Path) -> None:
+    """Write a figure and forget it.
+
+    Args:
+        figure: of Matplotlib.
+        file: where to (PNG, PDF or SVG, by its ending).
+    """
+    figure.savefig(file, dpi=130)
+    pyplot().close(figure)
+
+
+@dataclass(frozen=True)
+class Line:
+    """What one mechanism does in one panel.
+
+    Args:
+        name: of the mechanism.
+        x: along the axis; one point is drawn as a dot.
+        y: as many.
+        error: standard errors of y.
+        printed: whether it is as a paper prints it, whatever that keeps.
+        level: whether it is a level to compare with.
+    """
+
+    name: str
+    x: Sequence[float]
+    y: Sequence[float]
+    error: Sequence[float] | None = None
+    printed: bool = False
+    level: bool = False
+
+
+def draw_lines(
+    panels: Mapping[str, Sequence[Line]],
+    file: Path,
+    *,
+    x_label: str,
+    y_label: str,
+    title: str = "",
+    note: str = "",
+    people: bool = False,
+    linear_below: float | None = None,
+    log: bool = True,
+) -> None:
+    """Draw small multiples of lines, each of which has its name at its end.
+
+    Args:
+        panels: title → lines.
+        file: where to (PNG, PDF or SVG, by its ending).
+        x_label: what is along all axes, with its unit.
+        y_label: what the lines show, with its unit.
+        title: above all panels.
+        note: below them.
+        people: whether x are numbers of people.
+        linear_below: where the axis of y turns from logarithmic to linear.
+        log: whether the axis of y is logarithmic.
+    """
+    plt = pyplot()
+    columns = min(3, len(panels))
+    lines = math.ceil(len(panels) / columns)
+    most = max(len({line.name for line in own}) for own in panels.values())
+    height = max(2.6, 0.17 * most + 0.5)
+    figure, axes = plt.subplots(
+        lines,
+        columns,
+        figsize=(max(5.4 * columns, 8.0), height * lines + 0.8 + 0.2 * note.count("\n")),
+        squeeze=False,
+        layout="constrained",
+    )
+    names = ordered([line.name for own in panels.values() for line in own])
+    for place in axes.flat[len(panels) :]:
+        place.set_visible(False)
+    for (text, own), place in zip(panels.items(), axes.flat, strict=False):
+        for line in own:
+            _draw(place, line, names.index(line.name))
+        x = sorted({value for line in own for value in line.x})
+        if people or x[-1] >= 10 * x[0]:
+            place.set_xscale("log")
+        if people:
+            place.set_xticks(x, [count(int(n)) for n in x])
+            place.minorticks_off()
+        if linear_below is not None:
+            place.set_yscale("symlog", linthresh=linear_below)
+            place.set_ylim(bottom=0, top=2.5 * max(max(line.y) for line in own))
+        elif log:
+            place.set_yscale("log")
+        place.set_title(text, loc="left", fontsize=10)
+        place.grid(alpha=0.25)
+        place.spines[["top", "right"]].set_visible(False)
+        _name_lines(place, own, height)
+    for place in axes[:, 0]:
+        place.set_ylabel(y_label)
+    figure.supxlabel(x_label + (f"\n{note}" if note else ""), fontsize=9)
+    figure.suptitle(title, fontsize=12)
+    save(figure, file)
+
+
+def _draw(axes: "Axes", line: Line, place: int) -> None:
+    colour = colour_of(line.name)
+    if line.level:
+        axes.axhline(line.y[0], color=colour, lw=1, ls=":")
+        return
+    paper = line.printed or line.name.startswith(_PAPERS)
+    axes.errorbar(
+        line.x,
+        line.y,
+        yerr=line.error,
+        color=colour,
+        linestyle=":" if line.name == "ε-LDP" else "--" if paper else "-",
+        linewidth=1.2 if paper else 1.8,
+        marker="x" if line.printed else _MARKERS[place % len(_MARKERS)],
+        markersize=4.5,
+        capsize=2,
+    )
+
+
+def _name_lines(axes: "Axes", lines: Sequence[Line], height: float) -> None:
+    """Write each line's name beside its end, in its colour, none above another."""
+    ends = [(line, line.y[-1]) for line in lines if np.isfinite(line.y[-1])]
+    # Where the ends are in the panel, from 0 to 1: the layout changes its size, but not that.
+    right = axes.get_xlim()[1]
+    inside = axes.transData - axes.transAxes
+    at = [inside.transform((right if line.level else line.x[-1], y)) for line, y in ends]
+    order = sorted(range(len(at)), key=lambda i: float(at[i][1]))
+    gap = 1.25 * _FONT / (72 * (height - 0.7))
+    told = spread([float(at[i][1]) for i in order], gap)
+    for i, y in zip(order, told, strict=True):
+        name = ends[i][0].name
+        # Sand and cyan are too pale for letters on white.
+        colour = {SAND: "#8a7a1f", CYAN: "#2b7fa8"}.get(colour_of(name), colour_of(name))
+        axes.annotate(
+            name,
+            xy=(float(at[i][0]), float(at[i][1])),
+            xytext=(1.08, y),
+            xycoords="axes fraction",
+            textcoords="axes fraction",
+            fontsize=_FONT,
+            color=colour,
+            va="center",
+            arrowprops={
+                "arrowstyle": "-", "color": colour, "lw": 0.5, "alpha": 0.6, "relpos": (0, 0.5),
+                "shrinkA": 1, "shrinkB": 3,
+            },
+        )  # fmt: skip
+
+
+def spread(places: Sequence[float], gap: float) -> list[float]:
+    """Return places from 0 to 1, at least `gap` apart where there is room, near those given.
+
+    Args:
+        places: rising.
+        gap: > 0.
+
+    Example:
+        >>> [round(place, 2) for place in spread([0.5, 0.5, 0.9], 0.1)]
+        [0.45, 0.55, 0.9]
+    """
+    gap = min(gap, 1 / max(len(places) - 1, 1))
+    # Blocks of names that touch: each is centred on what it is of, within the panel.
+    blocks: list[tuple[float, list[float]]] = []
+    for place in places:
+        own = [place]
+        while True:
+            middle = sum(own) / len(own) - gap * (len(own) - 1) / 2
+            first = min(max(middle, 0.0), 1 - gap * (len(own) - 1))
+            if not blocks or blocks[-1][0] + gap * len(blocks[-1][1]) <= first + 1e-12:
+                blocks.append((first, own))
+                break
+            own = blocks.pop()[1] + own
+    return [first + gap * i for first, own in blocks for i in range(len(own))]
+
+
+@dataclass(frozen=True)
+class Dot:
+    """An error of one mechanism in one panel.
+
+    Args:
+        name: of the mechanism.
+        x: the error, > 0.
+        error: its standard error.
+        hollow: whether it is of the other kind of the two that the note explains.
+    """
+
+    name: str
+    x: float
+    error: float = 0.0
+    hollow: bool = False
+
+
+def draw_dots(
+    panels: Mapping[str, Sequence[Dot]], file: Path, *, x_label: str, title: str, note: str = ""
+) -> None:
+    """Draw small multiples of dots on a logarithmic axis, a line for each mechanism.
+
+    Args:
+        panels: title → dots; no setting twice.
+        file: where to (PNG, PDF or SVG, by its ending).
+        x_label: what they show, with its unit.
+        title: above all panels.
+        note: below it.
+    """
+    plt = pyplot()
+    columns = min(3, len(panels))
+    lines = math.ceil(len(panels) / columns)
+    names = ordered([dot.name for own in panels.values() for dot in own])
+    figure, axes = plt.subplots(
+        lines,
+        columns,
+        figsize=(max(3.9 * columns + 1.2, 7.5), (0.24 * len(names) + 0.75) * lines + 0.9),
+        squeeze=False,
+        sharex=True,
+        sharey=True,
+        layout="constrained",
+    )
+    for place in axes.flat[len(panels) :]:
+        place.set_visible(False)
+    for number, ((text, own), place) in enumerate(zip(panels.items(), axes.flat, strict=False)):
+        for dot in own:
+            colour, at = colour_of(dot.name), names.index(dot.name)
+            place.errorbar(
+                dot.x,
+                at,
+                xerr=dot.error or None,
+                color=colour,
+                marker="s" if dot.name.startswith(_PAPERS) else "o",
+                markersize=9 if dot.hollow else 6,
+                markerfacecolor="white" if dot.hollow else colour,
+                zorder=2 if dot.hollow else 3,
+                capsize=2,
+            )
+            if not dot.hollow:
+                place.annotate(
+                    f"{dot.x:.1e}", (dot.x, at), xytext=(0, 5), textcoords="offset points",
+                    ha="center", fontsize=6.5,
+                )  # fmt: skip
+        place.set_xscale("log")
+        place.set_title(text, loc="left", fontsize=10)
+        place.grid(alpha=0.25)
+        place.margins(x=0.08)
+        place.spines[["top", "right"]].set_visible(False)
+        place.tick_params(labelbottom=number + columns >= len(panels))
+    axes[0, 0].set_yticks(range(len(names)), names)
+    axes[0, 0].set_ylim(len(names) - 0.5, -0.7)
+    figure.supxlabel(x_label, fontsize=10)
+    figure.suptitle(f"{title}\n{note}" if note else title, fontsize=12)
+    save(figure, file)

@@ -1,124 +1,96 @@
 """The paper's figures of the threshold experiments, and one that sums them up."""
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from geoveil.simulation.experiments.rows import OURS, PRIOR, ErrorComparison, ErrorRow
-from geoveil.simulation.figures.style import STYLES, colour_of, count, pyplot, style_of
+from geoveil.simulation.experiments.rows import OURS, ErrorComparison, ErrorRow
+from geoveil.simulation.figures.style import (
+    GREEN,
+    INDIGO,
+    WINE,
+    Dot,
+    Line,
+    count,
+    draw_dots,
+    draw_lines,
+    pyplot,
+    save,
+)
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+    pass
 
 
-def draw_lines(rows: Sequence[ErrorRow], file: Path, *, columns: int = 3) -> None:
-    """Draw the error against n, one panel for each setting, on logarithmic axes.
+def draw_errors(rows: Sequence[ErrorRow], file: Path) -> None:
+    """Draw the error against n, a panel for each setting; of one n alone as dots.
 
     Args:
-        rows: of one experiment; a row of panels holds `columns` of them.
+        rows: of one experiment.
         file: where to (PNG, PDF or SVG, by its ending).
-        columns: panels in a row.
     """
-    plt = pyplot()
+    measure = rows[0].measure
+    title = f"{measure} against the hard threshold"
     panels = list(dict.fromkeys(row.panel for row in rows))
-    columns = min(columns, len(panels))
-    lines = math.ceil(len(panels) / columns)
-    # Two names below each column of panels.
-    legend = max(0.3 + 0.3 * math.ceil(len(_mechanisms(rows)) / (2 * columns)), 0.9)
-    figure, axes = plt.subplots(
-        lines, columns, figsize=(4.1 * columns, 3.1 * lines + legend), squeeze=False, sharex=True
-    )
-    for panel, place in zip(panels, axes.flat, strict=False):
-        _draw_panel(place, [row for row in rows if row.panel == panel])
-        place.set_title(panel, fontsize=10)
-    for place in axes.flat[len(panels) :]:
-        place.set_visible(False)
-    for place in axes[-1]:
-        place.set_xlabel("people")
-    for place in axes[:, 0]:
-        place.set_ylabel(f"{rows[0].measure} (log)")
-    handles, labels = axes[0, 0].get_legend_handles_labels()
-    figure.suptitle(f"{rows[0].measure} against the hard threshold", fontsize=12)
-    figure.tight_layout(rect=(0, (legend - 0.15) / figure.get_figheight(), 1, 0.99))
-    figure.legend(handles, labels, loc="lower center", ncol=2 * columns, frameon=False)
-    figure.savefig(file, dpi=130)
-    plt.close(figure)
+    if len({row.n for row in rows}) == 1:
+        draw_settings(rows, file, title=title)
+        return
+    lines = {
+        panel: [
+            Line(
+                name,
+                *([float(row.n) for row in own], [row.error for row in own]),
+                [row.standard_error for row in own],
+            )
+            for name in dict.fromkeys(row.mechanism for row in rows)
+            for own in [
+                sorted(
+                    (row for row in rows if (row.panel, row.mechanism) == (panel, name)),
+                    key=lambda row: row.n,
+                )
+            ]
+        ]
+        for panel in panels
+    }
+    draw_lines(lines, file, x_label="people", y_label=f"{measure} (log)", title=title, people=True)
 
 
-def _draw_panel(axes: "Axes", rows: Sequence[ErrorRow]) -> None:
-    for name in _mechanisms(rows):
-        own = sorted((row for row in rows if row.mechanism == name), key=lambda row: row.n)
-        axes.errorbar(
-            [row.n for row in own],
-            [row.error for row in own],
-            yerr=[row.standard_error for row in own],
-            label=name,
-            linewidth=2.0 if own[0].origin in (OURS, PRIOR) else 1.3,
-            markersize=6,
-            **style_of(name),
-        )
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    people = sorted({row.n for row in rows})
-    axes.set_xticks(people, [count(n) for n in people])
-    axes.minorticks_off()
-    axes.grid(alpha=0.25)
+def draw_settings(
+    rows: Sequence[ErrorRow],
+    file: Path,
+    *,
+    title: str = "",
+    note: str = "",
+    hollow: str | None = None,
+) -> None:
+    """Draw errors as dots, a panel for each setting: none twice.
 
-
-def draw_bars(rows: Sequence[ErrorRow], file: Path) -> None:
-    """Draw the error as bars, one row of panels over ε at the middle n, one over n at the middle ε.
+    Of a grid of settings those are drawn that differ from the middle one in n, or in all else.
 
     Args:
-        rows: of one experiment, for several n and ε.
-        file: where to.
+        rows: of one experiment.
+        file: where to (PNG, PDF or SVG, by its ending).
+        title: above all panels.
+        note: below it.
+        hollow: what the panel of a row ends with that stands as a hollow dot in the panel without.
     """
-    plt = pyplot()
-    people, pers = sorted({row.n for row in rows}), sorted({row.per for row in rows})
-    middle_n, middle_per = people[len(people) // 2], pers[len(pers) // 2]
-    settings = [
-        [(middle_n, per) for per in reversed(pers)],
-        [(n, middle_per) for n in people],
-    ]
-    settings = [line for line in settings if len(line) > 1] or settings[:1]
-    columns = max(map(len, settings))
-    figure, axes = plt.subplots(
-        len(settings),
-        columns,
-        figsize=(4.1 * columns, 3.2 * len(settings) + 0.6),
-        squeeze=False,
-        sharey=True,
-    )
-    for line, places in zip(settings, axes, strict=True):
-        for place in places[len(line) :]:
-            place.set_visible(False)
-        for (n, per), place in zip(line, places, strict=False):
-            own = [row for row in rows if row.n == n and row.per == per]
-            _draw_bars(place, own)
-            place.set_title(f"n = {count(n)}, 1/ε = {per:,.0f}", fontsize=10)
-        places[0].set_ylabel(f"{rows[0].measure} (log)")
-    figure.suptitle(f"{rows[0].measure} over the grid, against the hard threshold", fontsize=12)
-    figure.tight_layout()
-    figure.savefig(file, dpi=130)
-    plt.close(figure)
-
-
-def _draw_bars(axes: "Axes", rows: Sequence[ErrorRow]) -> None:
-    names = _mechanisms(rows)
-    by_name = {row.mechanism: row for row in rows}
-    own = [by_name[name] for name in names]
-    axes.bar(
-        range(len(own)),
-        [row.error for row in own],
-        yerr=[row.standard_error for row in own],
-        color=[colour_of(name) for name in names],
-        width=0.75,
-        capsize=2,
-    )
-    axes.set_yscale("log")
-    axes.set_xticks(range(len(names)), names, rotation=40, ha="right", fontsize=8)
-    axes.minorticks_off()
-    axes.grid(axis="y", alpha=0.25)
+    end = f", {hollow}"
+    plain = list(dict.fromkeys(row.panel.removesuffix(end) for row in rows))
+    people = sorted({row.n for row in rows})
+    middle_n, middle_panel = people[len(people) // 2], plain[len(plain) // 2]
+    settings = dict.fromkeys((row.panel.removesuffix(end), row.n) for row in rows)
+    panels = {
+        f"{panel}, n = {count(n)}": [
+            Dot(row.mechanism, row.error, row.standard_error, hollow=row.panel != panel)
+            for row in rows
+            if (row.panel.removesuffix(end), row.n) == (panel, n)
+        ]
+        for panel, n in settings
+        if n == middle_n or panel == middle_panel
+    }
+    measure = rows[0].measure
+    title = title or f"{measure} over the grid, against the hard threshold"
+    draw_dots(panels, file, x_label=f"{measure} (log)", title=title, note=note)
 
 
 def draw_ratios(
@@ -135,7 +107,7 @@ def draw_ratios(
 
     plt = pyplot()
     panels = list(dict.fromkeys(c.panel for c in comparisons))
-    figure, axes = plt.subplots(figsize=(9.5, 0.42 * len(panels) + 2.2))
+    figure, axes = plt.subplots(figsize=(9.5, 0.42 * len(panels) + 2.0), layout="constrained")
     noise = _noise_ratios(rows)
     for at, panel in enumerate(panels):
         own = [c for c in comparisons if c.panel == panel]
@@ -165,22 +137,15 @@ def draw_ratios(
     axes.set_xlabel(
         f"{rows[0].measure} of the seed paper's best ÷ geoveil's (log); one dot for each n"
     )
-    axes.legend(
-        loc="upper center",
-        bbox_to_anchor=(0.5, -0.55 / figure.get_figheight() * 1.6),
-        ncol=3,
-        frameon=False,
-        fontsize=9,
-    )
+    figure.legend(loc="outside lower center", ncol=3, frameon=False, fontsize=9)
     axes.set_title(f"The seed paper's {rows[0].measure} in multiples of geoveil's", loc="left")
-    figure.savefig(file, dpi=130, bbox_inches="tight")
-    plt.close(figure)
+    save(figure, file)
 
 
 _KINDS = {
-    "ours": ("#0b6e4f", "o", "error", -0.2),
-    "prior": ("#cc6633", "D", "error, both with a public prior", 0.0),
-    "noise": ("#4477aa", "x", "noise alone: Student-t ÷ geoveil's least", 0.2),
+    "ours": (GREEN, "o", "error", -0.2),
+    "prior": (WINE, "D", "error, both with a public prior", 0.0),
+    "noise": (INDIGO, "x", "noise alone: Student-t ÷ geoveil's least", 0.2),
 }
 """What is compared → colour, marker, label, and place within its line."""
 
@@ -196,10 +161,3 @@ def _noise_ratios(rows: Sequence[ErrorRow]) -> dict[str, float]:
         if seed and ours:
             ratios[panel] = seed[0] / min(ours)
     return ratios
-
-
-def _mechanisms(rows: Sequence[ErrorRow]) -> list[str]:
-    """Return the mechanisms in the order of `STYLES`, unknown ones last."""
-    order = list(STYLES)
-    names = dict.fromkeys(row.mechanism for row in rows)
-    return sorted(names, key=lambda name: order.index(name) if name in order else len(order))

@@ -337,16 +337,13 @@ def rows_of(
 
 def draw(rows: Sequence[SelectionRow], directory: Path) -> list[Path]:
     """Draw the figure."""
-    from geoveil.simulation.figures.selection import draw_accuracies
+    from geoveil.simulation.figures.selection import draw_selection
 
     file = directory / "selection-forest.png"
-    draw_accuracies(
+    draw_selection(
         rows,
         file,
         title="Private random forests: which label a leaf has",
-        notes={
-            "SNM-T": ",\ncosts over 3 times its ε",
-        },
     )
     return [file]
 

@@ -287,10 +287,10 @@ def _row(
 
 def draw(rows: Sequence[SelectionRow], directory: Path) -> list[Path]:
     """Draw the shares."""
-    from geoveil.simulation.figures.selection import draw_curves
+    from geoveil.simulation.figures.selection import draw_selection
 
     file = directory / "selection-nodes.png"
-    draw_curves(rows, file)
+    draw_selection(rows, file)
     return [file]
 
 

@@ -131,10 +131,10 @@ def _row(
 
 def draw(rows: Sequence[SelectionRow], directory: Path) -> list[Path]:
     """Draw the probabilities."""
-    from geoveil.simulation.figures.selection import draw_curves
+    from geoveil.simulation.figures.selection import draw_selection
 
     file = directory / "selection-tdt.png"
-    draw_curves(rows, file, columns=3)
+    draw_selection(rows, file)
     return [file]
 
 

@@ -246,17 +246,13 @@ def rows_of(
 
 def draw(rows: Sequence[SelectionRow], directory: Path) -> list[Path]:
     """Draw the figure."""
-    from geoveil.simulation.figures.selection import draw_accuracies
+    from geoveil.simulation.figures.selection import draw_selection
 
     file = directory / "selection-tree.png"
-    draw_accuracies(
+    draw_selection(
         rows,
         file,
         title="Private ID3: which attribute to split by",
-        notes={
-            "exponential, information gain": ",\na choice costs half of what it is given",
-            "SNM-T": ",\na choice costs over 3 times what it is given",
-        },
     )
     return [file]
 
