@@ -316,7 +316,7 @@ EXCUSED = {
     **dict.fromkeys(("Aggregator", "Service", "AnalystServicer", "CollectorServicer"), _LIVE),
     **dict.fromkeys(("Settings",), "its paths and passwords come from files"),
     **dict.fromkeys(("FloatPath", "GridPath", "TimedMechanism", "Kind", "AllocationRule"), _CODE),
-    **dict.fromkeys(("Timing", "SelectionExperiment", "SelectionCell", "Options"), _CODE),
+    **dict.fromkeys(("Timing", "SelectionExperiment", "Options"), _CODE),
     **dict.fromkeys(("NoisyAnswer", "Reproduction", "Reproduced"), _CODE),
     **dict.fromkeys(("PlanRequest", "PublicPrior", "PlannedQuestion", "PlannedQuestions"), _CODE),
     **dict.fromkeys(("Forecast",), _CODE),
