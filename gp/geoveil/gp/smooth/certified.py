@@ -11,6 +11,7 @@ end, if at all, it is at most the larger of its values at the two ends.
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from types import MappingProxyType
 from typing import ClassVar
 
@@ -71,15 +72,11 @@ class ExponentialBound(CertifiedBound):
 
     def _prepare(self) -> None:
         # The cells −1 and n lie beyond the ends, where φ is constant.
-        inside = np.concatenate([[-math.inf], _logs_up(self.steepest), [-math.inf]])
+        logs = np.frombuffer(_logs_up(self.steepest.tobytes()))
+        inside = np.concatenate([[-math.inf], logs, [-math.inf]])
         node = np.maximum(inside[:-1], inside[1:]).tolist()
         fall = np.nextafter(self.beta * np.diff(self.edges) * (1 - 1e-15), 0).tolist()
-        for i in range(1, len(node)):
-            if node[i - 1] > node[i]:  # else it is no more once it has fallen
-                node[i] = max(node[i], _less(node[i - 1], fall[i - 1]))
-        for i in range(len(node) - 2, -1, -1):
-            if node[i + 1] > node[i]:
-                node[i] = max(node[i], _less(node[i + 1], fall[i]))
+        node = _fallen(_fallen(node, fall)[::-1], fall[::-1])[::-1]
         self._node, self._cells = np.array(node), inside
 
     def __call__(self, u: Real, ops: Arithmetic = FLOAT) -> Real:
@@ -121,17 +118,25 @@ class ExponentialBound(CertifiedBound):
         return best if inside == -math.inf else ops.maximum(best, ops.constant(inside))
 
 
-def _logs_up(numbers: Array) -> Array:
+@lru_cache(maxsize=64)
+def _logs_up(numbers: bytes) -> bytes:
     """Return doubles that are at least the logarithms of numbers ≥ 0."""
     with working_precision(_LOG_BITS):
-        logs = [arb(number).log().upper() if number else None for number in numbers.tolist()]
+        logs = [arb(x).log().upper() if x else None for x in np.frombuffer(numbers).tolist()]
     # Conversion rounds to the nearest double.
-    return np.array([-math.inf if x is None else math.nextafter(float(x), math.inf) for x in logs])
+    found = [-math.inf if x is None else math.nextafter(float(x), math.inf) for x in logs]
+    return np.array(found).tobytes()
 
 
-def _less(value: float, fall: float) -> float:
-    """Return value − fall, rounded up but not above value."""
-    return min(math.nextafter(value - fall, math.inf), value)
+def _fallen(node: list[float], fall: list[float]) -> list[float]:
+    """Return numbers none of which is below the one before less its fall, rounded up."""
+    found, before = node[:1], node[0]
+    for own, by in zip(node[1:], fall, strict=True):
+        if before > own:  # else it is no more once it has fallen
+            own = max(own, min(math.nextafter(before - by, math.inf), before))
+        found.append(own)
+        before = own
+    return found
 
 
 class LinearBound(CertifiedBound):
