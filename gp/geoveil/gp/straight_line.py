@@ -4,9 +4,9 @@ Of a release in balls a tenth is what balls compute; the rest is Python, which f
 a formula and looks up what it knows. A formula does the same whatever the point. So it is called
 once with symbols in place of the point and of the uniform numbers: what it does to constants is
 done then, and what it does to symbols becomes a line of a function that does nothing else. Each
-line is the operation that `BALL` would make, on the same constants (but for quotients by them,
-which become products), so that the function encloses what the formula does [MATH §10]. A formula
-that looks at its numbers can't be taken down.
+line is an operation that `BALL` would make, but for constant factors, divisors and signs, which are
+drawn together; so the function encloses what the formula does [MATH §10]. A formula that looks at
+its numbers can't be taken down.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,6 +23,9 @@ StraightLine: TypeAlias = Callable[..., tuple[arb, ...]]
 """Balls in, in the order of the symbols, and balls out; at the precision it was taken down for."""
 
 
+_OUTER = "    "
+
+
 class _Code:
     """The lines of one function, and the constants in them."""
 
@@ -30,15 +33,18 @@ class _Code:
         self.lines: list[str] = []
         self.names: dict[str, Any] = {"power": BALL.power, "sqrt": BALL.sqrt, "turn": BALL.turn}
         self.names["piecewise"] = BALL.piecewise
-        self._indent = "    "
+        self._indent = _OUTER
 
     def written(self, value: Any) -> str:
         """Return how a number is written: a symbol by its name, a constant by a new one."""
-        if isinstance(value, Symbol):
+        if not isinstance(value, Symbol):
+            return self.named(_number(value))
+        if value.factor is None:
             return value.name
-        if not isinstance(value, (arb, int, float)):
-            raise Undecided
-        return self.named(value)
+        scaled = self.line(f"{value.name} * {self.named(value.factor)}")
+        if self._indent == _OUTER:  # what a piece computes is known in it alone
+            value.name, value.factor = scaled.name, None
+        return scaled.name
 
     def named(self, value: Any) -> str:
         name = f"c{len(self.names)}"
@@ -47,8 +53,8 @@ class _Code:
 
     def line(self, operation: str, *operands: Any) -> "Symbol":
         """Add a line, and return the symbol of its result."""
-        name = f"t{len(self.lines)}"
         written = operation.format(*map(self.written, operands))
+        name = f"t{len(self.lines)}"
         self.lines.append(f"{self._indent}{name} = {written}")
         return Symbol(name, self)
 
@@ -62,18 +68,37 @@ class _Code:
         return name
 
 
-class Symbol:
-    """A number that is not known yet; every operation on it is taken down."""
+def _number(value: Any) -> arb:
+    """Return a constant as a ball."""
+    if not isinstance(value, (arb, int, float)):
+        raise Undecided
+    return value if isinstance(value, arb) else arb(value)
 
-    __slots__ = ("code", "name")
+
+class Symbol:
+    """A number that is not known yet; every operation on it is taken down.
+
+    Args:
+        name: in the code.
+        code: where operations are taken down.
+        factor: what the number is the product of, beside what has that name; None for 1. So a
+            chain of constant factors becomes one, when the product is used for something else.
+    """
+
+    __slots__ = ("code", "factor", "name")
     __array_ufunc__ = None  # NumPy leaves mixed operations to this class
 
-    def __init__(self, name: str, code: _Code) -> None:
+    def __init__(self, name: str, code: _Code, factor: arb | None = None) -> None:
         self.name = name
         self.code = code
+        self.factor = factor
+
+    def _times(self, factor: arb | None) -> "Symbol":
+        both = factor if self.factor is None or factor is None else self.factor * factor
+        return Symbol(self.name, self.code, self.factor if factor is None else both)
 
     def __neg__(self) -> "Symbol":
-        return self.code.line("-{}", self)
+        return self._times(arb(-1))
 
     def __abs__(self) -> "Symbol":
         return self.code.line("abs({})", self)
@@ -91,15 +116,17 @@ class Symbol:
         return self.code.line("{} - {}", other, self)
 
     def __mul__(self, other: Real) -> "Symbol":
-        return self.code.line("{} * {}", self, other)
+        if not isinstance(other, Symbol):
+            return self._times(_number(other))
+        product = self.code.line(f"{self.name} * {other.name}")
+        return product._times(self.factor)._times(other.factor)
 
-    def __rmul__(self, other: Real) -> "Symbol":
-        return self.code.line("{} * {}", other, self)
+    __rmul__ = __mul__
 
     def __truediv__(self, other: Real) -> "Symbol":
-        if isinstance(other, Symbol):
-            return self.code.line("{} / {}", self, other)
-        return self.code.line("{} * {}", self, arb(1) / other)
+        if not isinstance(other, Symbol):
+            return self._times(1 / _number(other))
+        return self.code.line(f"{self.name} / {{}}", other)._times(self.factor)
 
     def __rtruediv__(self, other: Real) -> "Symbol":
         return self.code.line("{} / {}", other, self)
