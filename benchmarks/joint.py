@@ -619,9 +619,7 @@ def rows() -> Iterator[Row]:
         n = 2_000 if epsilon is None else 10_000
         yield Row("4 groups", told, n, groups(n, epsilon, compared=False))
         yield Row("6 differences", told, n, groups(n, epsilon, compared=True))
-    yield Row(
-        "medians of 3 groups", "open labels", 6_000, quartiles_by_group(6_000), campaigns=0.25
-    )
+    yield Row("medians of 3 groups", "open labels", 6_000, quartiles_by_group(6_000))
     yield Row("13 thresholds, weighted", "open labels", 4_000, weighted_band(4_000))
     for n in (500, 3_000):
         yield Row("6 districts", "homes", n, districts(n), few_there if n < 1_000 else "")
@@ -629,10 +627,7 @@ def rows() -> Iterator[Row]:
         yield Row(f"top 3 of 8 places: {which}", "ties", 3_000, top_places(3_000, 3, TIES, which))
     yield Row("top 1 of 8 places: set", "all equal", 3_000, top_places(3_000, 1, (0.1,) * 8, "set"))
     yield Row("greatest of 3 parts: set", "incomes", 20_000, greatest_share(20_000))
-    yield Row(
-        "a map of 15 × 15", "homes", 3_000, density_map(3_000, 15),
-        "how the errors of places go together is not asked for: Šidák's inequality", 0.25,
-    )  # fmt: skip
+    yield Row("a map of 15 × 15", "homes", 3_000, density_map(3_000, 15))
 
 
 # Errors

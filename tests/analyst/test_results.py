@@ -42,6 +42,23 @@ def test_a_notebook_shows_text_and_not_markup():
     assert "standard error" in shown
 
 
+def test_text_is_a_table_with_its_title_and_notes():
+    assert str(Shares()).splitlines() == [
+        "Shares <of> two",
+        "name   estimate  standard error",
+        "a & b    0.1235               –",
+        "none          –               ∞",
+        "Both are of the population.",
+    ]
+    assert str(Nothing()).splitlines() == ["Shares <of> two", "Both are of the population."]
+
+    class Many(Shares):
+        def rows(self):
+            return [{"n": n} for n in range(1_050)]
+
+    assert str(Many()).splitlines()[-2] == "… and 1,020 rows more"
+
+
 def test_numbers_have_the_decimals_that_their_error_calls_for():
     row = {"name": "x", "estimate": 0.000212, "standard_error": 0.0000311, "ci_low": None}
     assert cells(row | {"ci_high": None}) == {

@@ -23,6 +23,8 @@ __all__ = ["GeoResult", "Result", "cells", "rows_of", "shown"]
 
 _INTERVALS = {"ci": "interval", "cohort": "cohort_interval"}
 """Of which columns "…_low" and "…_high" are the ends → the name of the cell that has both."""
+_MOST_ROWS = 30
+"""Rows that are printed."""
 _MEASURED = ("estimate", "standard_error", "cohort")
 """Columns whose decimals are those that the standard error calls for, as an interval's are."""
 
@@ -83,6 +85,25 @@ class Result(ABC):
         if not rows or not {"estimate", "ci_low", "ci_high"} <= rows[0].keys():
             raise UnsupportedError(f"{self.title} has no picture: its rows say all of it")
         return draw_intervals(ax, self.title, rows)
+
+    def __str__(self) -> str:
+        """Return title, table and notes as text, of many rows the first."""
+        rows = self.rows()
+        table = [cells(row) for row in rows[:_MOST_ROWS]]
+        heads = {key: key.replace("_", " ") for key in (table[0] if table else ())}
+        lines = []
+        for row in (heads, *table) if table else ():
+            padded = [
+                # The first column is what a row is of, and the others are numbers.
+                text.rjust(width) if k else text.ljust(width)
+                for k, (text, width) in enumerate(
+                    (row[key], max(len(one[key]) for one in (heads, *table))) for key in heads
+                )
+            ]
+            lines.append("  ".join(padded).rstrip())
+        if len(rows) > _MOST_ROWS:
+            lines.append(f"… and {len(rows) - _MOST_ROWS:,} rows more")
+        return "\n".join([self.title, *lines, *self.notes])
 
     def _repr_html_(self) -> str:
         rows = [cells(row) for row in self.rows()]

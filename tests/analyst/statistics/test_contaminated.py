@@ -57,6 +57,15 @@ def test_every_interval_is_wider_and_says_why(lying, statistic):
     assert not any("say anything" in note for note in plain.notes)
 
 
+def test_the_interquartile_range_is_widened_by_what_both_quartiles_are(lying):
+    plain, wide = (lying.ask(one) for one in (Quantiles(), Contaminated(Quantiles(), FRACTION)))
+    thin, thick = plain.interquartile_range, wide.interquartile_range
+    moved = (plain.low - wide.low)[[0, 2]], (wide.high - plain.high)[[0, 2]]
+    assert min(map(min, moved)) > 500
+    assert thin.ci_low - thick.ci_low == pytest.approx(moved[0][1] + moved[1][0], rel=0.05)
+    assert thick.ci_high - thin.ci_high == pytest.approx(moved[1][1] + moved[0][0], rel=0.05)
+
+
 @pytest.mark.parametrize("statistic", [MeanValue(), Gini()])
 def test_what_nothing_bounds_is_refused(lying, statistic):
     with pytest.raises(ParameterError, match="nothing bounds"):

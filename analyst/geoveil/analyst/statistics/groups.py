@@ -146,7 +146,7 @@ class GroupEstimates(Result):
             "Each row is of the people of that group, of whom those who took part are a random"
             f" sample; each {self.confidence:.0%} interval holds by itself, and all bands hold at"
             " once. `differences` compares them.",
-            *_of_liars(self.contamination),
+            *notes_of_liars_among(self.contamination),
         )
 
     def rows(self) -> list[dict[str, Any]]:
@@ -296,7 +296,7 @@ class GroupEstimates(Result):
             confidence=self.confidence,
             n=0 if self.n is None else sum(self.n),
             privacy=self.privacy,
-            about=(WEIGHTED, *_of_liars(self.contamination)),
+            about=(WEIGHTED, *notes_of_liars_among(self.contamination)),
         )
 
     def _moved(self, contrasts: Array) -> tuple[Array, Array]:
@@ -509,12 +509,14 @@ class Differences(Result):
 
     @property
     def notes(self) -> Sequence[str]:
+        many = len(self.pairs)
+        counted = f"count all {many} differences" if many > 1 else "are of the one difference"
         return (
             f"Each {self.confidence:.0%} interval holds by itself: of many, some miss."
             if self.rule == "single"
-            else f"All {self.confidence:.0%} intervals hold at once, and the p values count all"
-            f" {len(self.pairs)} differences ({self.rule}).",
-            *_of_liars(self.contamination),
+            else f"All {self.confidence:.0%} intervals hold at once, and the p values {counted}"
+            f" ({self.rule}).",
+            *notes_of_liars_among(self.contamination),
         )
 
     def rows(self) -> list[dict[str, Any]]:
@@ -604,13 +606,13 @@ def _recovered(groups: GroupEstimates, contrasts: Array, confidence: float) -> t
     return reach(positive * down + negative * up), reach(positive * up + negative * down)
 
 
-def _of_liars(fraction: float) -> Sequence[str]:
+def notes_of_liars_among(fraction: float) -> Sequence[str]:
     """Return what to say of intervals that hold with false reports."""
     if not fraction:
         return ()
     return (
         f"Intervals hold also if {100 * fraction:.4g} % of the reports of all groups say anything,"
-        " and that they are of any group.",
+        " also that they are of any group.",
     )
 
 

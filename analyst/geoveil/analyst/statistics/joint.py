@@ -30,6 +30,10 @@ POPULATION = (
 )
 
 
+LIARS = "Intervals hold also if"
+"""How a note on false reports begins."""
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Quantity(Result):
     """One number with its error and interval."""
@@ -350,13 +354,13 @@ def notes_of_liars(contamination: float, weights: Weights = ALIKE) -> Sequence[s
     """Return what to say of intervals that hold with a fraction of false reports."""
     if not contamination:
         return ()
-    told = f"Intervals hold also if {100 * contamination:.4g} % of the reports say anything"
+    told = f"{LIARS} {100 * contamination:.4g} % of the reports say anything"
     if weights == ALIKE:
         return (f"{told}.",)
     most = 100 * at_most(contamination, weights)
     return (
-        f"{told}, and all that they are of the group whose reports count most: then they can count"
-        f" for {most:.3g} % here.",
+        f"{told}, also that they are of the group whose reports count most: they can then count for"
+        f" {most:.3g} % here.",
     )
 
 

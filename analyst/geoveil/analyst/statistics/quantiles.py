@@ -58,6 +58,8 @@ class QuantileEstimates(Result):
     """People."""
     privacy: GeoPrivacy
     """What a whole report promises."""
+    moved: Array
+    """(2, m): how far false reports can move each, down and up; 0 unless it was asked for."""
     about: tuple[str, ...] = ()
     """Further sentences."""
     population: str = POPULATION
@@ -109,12 +111,13 @@ class QuantileEstimates(Result):
         value = float(self.values[j] - self.values[i])
         error = math.sqrt(max(a * a + b * b - 2 * a * b * float(self.correlations[i, j]), 0.0))
         half = float(ndtri((1 + self.confidence) / 2)) * error
+        (down_i, up_i), (down_j, up_j) = self.moved[:, i].tolist(), self.moved[:, j].tolist()
         return Quantity(
             label=f"quantile {high:g} − quantile {low:g}",
             value=value,
             standard_error=error,
-            ci_low=value - half,
-            ci_high=value + half,
+            ci_low=value - half - down_j - up_i,
+            ci_high=value + half + up_j + down_i,
             confidence=self.confidence,
             n=self.n,
             privacy=self.privacy,
@@ -178,6 +181,12 @@ def _estimates(at: Array, above: JointEstimates, levels: Array, width: float) ->
         / (2 * float(ndtri((1 + above.confidence) / 2))),
         low=low,
         high=high,
+        moved=np.stack(
+            [
+                np.subtract(a, b, out=np.zeros_like(a), where=a != b)
+                for a, b in ((of_honest[0], low), (high, of_honest[1]))
+            ]
+        ),
         correlations=above.correlations[np.ix_(nearest, nearest)],
         width=width,
         confidence=above.confidence,

@@ -24,9 +24,10 @@ from geoveil.analyst.statistics.groups import (
     Differences,
     GroupEstimates,
     heaviest,
+    notes_of_liars_among,
     shares_of,
 )
-from geoveil.analyst.statistics.joint import JointEstimates, Quantity
+from geoveil.analyst.statistics.joint import LIARS, JointEstimates, Quantity
 from geoveil.analyst.statistics.quantiles import QuantileEstimates
 from geoveil.analyst.statistics.separate import SeparateEstimates
 from geoveil.analyst.statistics.statistic import (
@@ -90,6 +91,10 @@ class ByGroup(Result):
     @property
     def notes(self) -> Sequence[str]:
         told = dict.fromkeys(chain.from_iterable(one.notes for one in self.groups.values()))
+        if self.contamination:  # what each says of liars is of its own weight
+            liars = [note for note in told if note.startswith(LIARS)]
+            told = {note: None for note in told if note not in liars}
+            told |= dict.fromkeys(notes_of_liars_among(self.contamination))
         return (
             "Each row is of the people of its group, of whom those who took part are a random"
             " sample.",
