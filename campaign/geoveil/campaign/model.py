@@ -104,7 +104,9 @@ class Attribute:
         array = None if isinstance(value, (bool, str, bytes)) else exact_array(value)
         if array is None:
             raise PrivateValueError(f"{expected}, {HELD}")
-        if array.size != dimension or array.ndim > 1 or not np.isfinite(array).all():
+        if array.size != dimension or array.ndim > 1:
+            raise PrivateValueError(expected)
+        if not all(map(math.isfinite, array.ravel().tolist())):
             raise PrivateValueError(expected)
         if self.coordinates is not None:
             return self.coordinates.project(array)
