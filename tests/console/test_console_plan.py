@@ -17,12 +17,12 @@ import pytest
 from geoveil.aggregator.ops.tokens import Scope, TokenFile
 from geoveil.analyst import PlanRequest, plan_for, questions_in
 from geoveil.campaign import decode, encode, open_envelope, seal, signer
+from geoveil.console import process
 from geoveil.console.http import RefusedError
-from geoveil.console.planning import process
 from geoveil.console.planning.answers import Planner
 from geoveil.console.planning.pages import Kept
-from geoveil.console.planning.process import PlanningProcess, SupersededError
 from geoveil.console.planning.wish import Wish
+from geoveil.console.process import ChildProcess, SupersededError
 from geoveil.gp import ParameterError
 from geoveil.simulation.priors import public_prior
 
@@ -242,7 +242,7 @@ async def test_a_pilot_on_this_server_is_what_a_plan_goes_by(console: Served) ->
 
 @pytest.mark.deep
 def test_only_the_last_of_somebodys_questions_counts() -> None:
-    running = PlanningProcess()
+    running = ChildProcess("geoveil.console.planning")
     try:
         running.ask("anybody", message("forecast"))  # begun
         with ThreadPoolExecutor(20) as threads:
@@ -264,14 +264,14 @@ def test_only_the_last_of_somebodys_questions_counts() -> None:
         running.ask("alice", message("forecast"))
 
 
-def _plan_for_ever(running: PlanningProcess) -> None:
+def _plan_for_ever(running: ChildProcess) -> None:
     for step in range(200):
         running.ask("alice", message("plan", ask="range", epsilon=1 + step / 1_000))
 
 
 @pytest.mark.deep
 def test_a_process_that_ends_or_hangs_is_begun_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    running = PlanningProcess()
+    running = ChildProcess("geoveil.console.planning")
     try:
         running.ask("alice", message("forecast"))
         first = running._process

@@ -5,6 +5,7 @@ import csv
 import io
 import json
 import re
+import time
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from html import unescape
@@ -14,6 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
+from geoveil.aggregator.ops.tokens import Scope, TokenFile
 from geoveil.analyst import Districts, new_york_boroughs
 from geoveil.campaign import Attribute, Question, Strata
 from geoveil.console.layer import layer_in
@@ -321,3 +323,52 @@ async def test_parts_of_estimates_are_saved_and_made_by_their_python(console: Se
         for wrong in ("parts/none.csv", "parts/group0.exe", "parts/group0.csv?people=all"):
             answer = await client.get(f"/console/surveys/income/{wrong}")
             assert answer.status_code in (400, 404)
+
+
+@pytest.mark.deep
+async def test_statistics_take_no_time_of_the_server(console: Served) -> None:
+    """While they are made, the process of the server works little, and its loop is not away."""
+    campaign = numbers()
+    await console.publish(campaign)
+    await console.report(campaign, 4_000)
+    async with console.signed_in() as client:
+        await ask(client, "incomes", what="curve")  # begins the process
+        began, last, longest = time.process_time(), time.process_time(), 0.0
+        whats = ("curve", "density", "gini", "quantile", "smoothed")
+        asked = [asyncio.create_task(ask(client, "incomes", what=one)) for one in whats]
+        while not all(one.done() for one in asked):
+            await asyncio.sleep(0.005)
+            now = time.process_time()  # of this process alone, however busy the machine is
+            longest, last = max(longest, now - last), now
+        assert all("<table>" in page for page in await asyncio.gather(*asked))
+        used = time.process_time() - began
+        assert longest < 0.1
+        assert used < 2.0
+
+
+@pytest.mark.deep
+async def test_the_process_of_statistics_knows_no_token_and_is_begun_again(tmp_path: Path) -> None:
+    async with served(tmp_path, tokens=True) as console:
+        campaign = numbers()
+        await console.publish(campaign)
+        await console.report(campaign, 100)
+        async with console.signed_in() as client:
+            page = await ask(client, "incomes", what="mean")
+            assert "token=TOKEN" in page
+            running = console.console._asking._process
+            first = running._process
+            assert first is not None
+            with open(f"/proc/{first.pid}/environ", "rb") as environment:  # noqa: ASYNC230
+                told = environment.read()
+            assert (console.token or "").encode() not in told
+            first.kill()
+            first.wait()
+            assert "<table>" in await ask(client, "incomes", what="mean")
+            assert running._process is not first
+        only = TokenFile(tmp_path / "tokens.json").create("reader", [Scope.LIST], None)
+        async with console.signed_in(only) as client:
+            answer = await client.get("/console/surveys/incomes/ask", params={"what": "mean"})
+            assert answer.status_code == 403
+            assert "permit" in answer.text
+            answer = await client.get("/console/surveys/none/ask")
+            assert answer.status_code == 404

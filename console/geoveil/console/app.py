@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from http.cookies import CookieError, SimpleCookie
-from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -15,10 +14,12 @@ from geoveil.aggregator.ops.rates import Rate, TokenBuckets, peer_address
 from geoveil.aggregator.web.calls import Receive, Scope, Send, peer_of
 from geoveil.aggregator.web.mounts import Inside
 from geoveil.aggregator.web.page_files import Files
-from geoveil.analyst import PublishedCampaign, ServerError
-from geoveil.console import points, survey, surveys
+from geoveil.analyst import PublishedCampaign
+from geoveil.console import survey, surveys
+from geoveil.console.asking import Asking
 from geoveil.console.http import (
     PREFIX,
+    STATUS,
     Headers,
     RefusedError,
     Request,
@@ -26,12 +27,13 @@ from geoveil.console.http import (
     Route,
     form_of,
     query_of,
+    refusal_of,
 )
 from geoveil.console.live import Live
 from geoveil.console.local_analyst import LocalAnalyst
 from geoveil.console.operators import Operators
 from geoveil.console.planning.pages import Planning
-from geoveil.console.rendering import templates
+from geoveil.console.rendering import page
 from geoveil.console.sessions import COOKIE, Session, Sessions, same
 from geoveil.console.workers import Workers
 from geoveil.gp import GeoVeilError
@@ -46,20 +48,6 @@ _SIGN_IN_RATE = Rate(per_second=0.2, burst=10.0)
 _WATCH = "/geoveil.proto.v1.Analyst/WatchEstimate"
 _FORM_TOKEN = "form_token"  # noqa: S105 - the name of a field
 _ANYONE = "anyone on this machine"
-_STATUS = MappingProxyType(
-    {
-        "NOT_FOUND": 404,
-        "INVALID_ARGUMENT": 400,
-        "FAILED_PRECONDITION": 409,
-        "ALREADY_EXISTS": 409,
-        "PERMISSION_DENIED": 403,
-        "UNAUTHENTICATED": 401,
-        "RESOURCE_EXHAUSTED": 429,
-    }
-)
-"""Codes of the server and the status of the page that tells them; 503 for all others."""
-NAVIGATION = (("/", "Surveys"), ("/plan", "Plan"), ("/operators", "Operators"))
-"""Where the head of every page leads: paths and their names."""
 GUARDS: Headers = (
     (
         b"content-security-policy",
@@ -90,14 +78,14 @@ class Console:
         self._tries = TokenBuckets(_SIGN_IN_RATE)
         self._files = Files("geoveil.console", "files")
         self._live = Live(inside, self._workers)
-        self._templates = templates()
         self._loop = asyncio.get_running_loop()
         self._operators = Operators()
         self._planning = Planning()
+        self._asking = Asking(_refusal)
         self._routes: Sequence[Route] = (
             *surveys.ROUTES,
             *survey.ROUTES,
-            *points.ROUTES,
+            *self._asking.routes,
             *self._operators.routes,
             *self._planning.routes,
         )
@@ -105,6 +93,7 @@ class Console:
     async def aclose(self) -> None:
         """End what is open."""
         self._planning.close()
+        self._asking.close()
         await self._live.aclose()
         self._workers.close()
 
@@ -172,7 +161,7 @@ class Console:
         if scope["method"] != "POST":
             query = query_of(scope["query_string"].decode("latin-1"))
             wanted = query.get("next", ["/"])[-1]
-            return self._render("sign_in.html", None, open_to_all=open_to_all, next=wanted)
+            return page("sign_in.html", None, open_to_all=open_to_all, next=wanted)
         if wait_s := self._tries.take(peer_address(peer_of(scope)), 1):
             raise RefusedError(429, f"too many tries: wait {wait_s:.0f} seconds")
         fields, _ = form_of(headers.get(b"content-type", ""), await _body(receive))
@@ -187,7 +176,7 @@ class Console:
             if not who:
                 self._note("", "sign in refused")
                 said = "This token is not known, or it has expired."
-                return self._render(
+                return page(
                     "sign_in.html", None, status=403, open_to_all=False, next=wanted, problem=said
                 )
             kept = token
@@ -248,11 +237,13 @@ class Console:
             fields, files = await self._form(session, headers, receive)
 
         def render(template: str, /, **shown: Any) -> Response:
-            return self._render(template, session, **shown)
+            return page(template, session, **shown)
 
         def note(action: str, **about: object) -> None:
             self._note(session.who, action, **about)
 
+        settings = self._inside.settings
+        host = "localhost" if settings.on_loopback else "COLLECTOR"
         request = Request(
             method=method,
             path=path,
@@ -264,8 +255,11 @@ class Console:
             analyst=self._analyst(session, scope),
             render=render,
             note=note,
+            now=self._inside.clock(),
+            address=f"{host}:{settings.port}",
             inside=self._inside,
             standing=lambda campaign_id: self._standing(session, campaign_id),
+            begin_asking=self._asking.begin,
             loop=self._loop,
         )
         return await self._workers.run(route.lane, lambda: route.answer(request))
@@ -327,32 +321,23 @@ class Console:
 
     # What is around them
 
-    def _render(
-        self, template: str, session: Session | None, /, *, status: int = 200, **shown: Any
-    ) -> Response:
-        told = {
-            "who": None if session is None else session.who,
-            "form_token": None if session is None else session.form_token,
-            "prefix": PREFIX,
-            "navigation": NAVIGATION,
-        }
-        text = self._templates.get_template(template).render(told | shown)
-        return Response(text.encode(), status=status)
-
     def _refused(self, error: Exception, session: Session | None) -> Response:
-        status, text = 400, str(error)
-        if isinstance(error, RefusedError):
-            status = error.status
-        elif isinstance(error, ServerError):
-            status, text = _STATUS.get(error.code, 503), error.detail or error.code
-        elif isinstance(error, DeniedError):
-            status = _STATUS.get(error.denial.value.status, 503)
-        return self._render("refused.html", session, status=status, code=status, text=text)
+        status, text = _refusal(error)
+        return page("refused.html", session, status=status, code=status, text=text)
 
     def _note(self, who: str, action: str, **about: object) -> None:
         """Write into the audit log who did what; nothing private is ever told."""
         _LOG.info("console", extra={"who": who, "action": action, **about})
         self._operators.remember(who, action, about)
+
+
+def _refusal(error: Exception) -> tuple[int, str]:
+    """Return the status and the words of the page that tells an error."""
+    if isinstance(error, DeniedError):
+        return STATUS.get(error.denial.value.status, 503), str(error)
+    if isinstance(error, GeoVeilError):
+        return refusal_of(error)
+    raise error  # a defect, which the door tells and logs
 
 
 def _check_origin(method: str, headers: Mapping[bytes, str]) -> None:

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from markupsafe import Markup, escape
@@ -18,7 +18,9 @@ from geoveil.analyst import Curve, DensityMap, DistrictShares, PartitionShares, 
 from geoveil.analyst.outlines import lines_of, outlines_of
 from geoveil.analyst.pictures import COLOR
 from geoveil.console.layer import Part
-from geoveil.console.progress import ReportsOverTime
+
+if TYPE_CHECKING:
+    from geoveil.console.progress import ReportsOverTime
 
 Array = NDArray[np.float64]
 
@@ -225,7 +227,7 @@ def over_time(title: str, rows: Sequence[Mapping[str, Any]], names: Sequence[str
     return _svg(title, height, parts)
 
 
-def filling(result: ReportsOverTime) -> Markup | None:
+def filling(result: "ReportsOverTime") -> Markup | None:
     """Return the reports over time, and the plan as a dashed line; None if there is nothing yet."""
     line = [*result.line()]
     if len(line) < 2 and result.planned is None:

@@ -4,22 +4,38 @@ import asyncio
 import re
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from email.parser import BytesParser
 from email.policy import HTTP
 from enum import Enum
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from urllib.parse import parse_qs
 
+from geoveil.analyst import ServerError
 from geoveil.gp import GeoVeilError, ParameterError
 from geoveil.gp.shown import member
 
 if TYPE_CHECKING:
     from geoveil.aggregator.web.mounts import Inside
     from geoveil.analyst import Analyst, PublishedCampaign
+    from geoveil.console.local_analyst import LocalAnalyst
     from geoveil.console.sessions import Session
 
 PREFIX = "/console"
 """Under which all pages of the console are."""
+STATUS = MappingProxyType(
+    {
+        "NOT_FOUND": 404,
+        "INVALID_ARGUMENT": 400,
+        "FAILED_PRECONDITION": 409,
+        "ALREADY_EXISTS": 409,
+        "PERMISSION_DENIED": 403,
+        "UNAUTHENTICATED": 401,
+        "RESOURCE_EXHAUSTED": 429,
+    }
+)
+"""Codes of the server and the status of the page that tells them; 503 for all others."""
 _MOST_FIELDS = 2_000
 _Result = TypeVar("_Result")
 Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
@@ -67,8 +83,8 @@ class Response:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """What a page is asked with, by somebody who is signed in."""
+class Asked:
+    """What a page is asked with, by somebody who is signed in; in whatever process it is made."""
 
     method: str
     path: str
@@ -83,20 +99,16 @@ class Request:
     session: "Session"
     analyst: "Analyst"
     """Asks the server in the name of who is signed in. It blocks: for the lanes only."""
-    inside: "Inside" = field(repr=False)
-    """Of the server; what is read there is for those whose token permits it."""
+    now: datetime
+    """When it is asked."""
+    address: str
+    """Of the server, as Python that asks it names it."""
     standing: "Callable[[str], PublishedCampaign]" = field(repr=False)
     """Tells how a survey stands whose estimates the reader may see; its argument is the id."""
-    loop: asyncio.AbstractEventLoop = field(repr=False)
-    """Of the server."""
     render: Callable[..., Response] = field(repr=False)
     """Makes a page of the name of a template and what stands in it."""
     note: Callable[..., None] = field(repr=False)
     """Writes an action into the audit log: its name, and words about it."""
-
-    def awaited(self, asking: Coroutine[Any, Any, _Result]) -> _Result:
-        """Run something of the server on its event loop, and return what it returns."""
-        return asyncio.run_coroutine_threadsafe(asking, self.loop).result()
 
     def text(self, name: str, default: str = "") -> str:
         """Return what was sent for a name, by a form or else in the address, without blanks."""
@@ -131,6 +143,24 @@ class Request:
         return int(found)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request(Asked):
+    """What a page is asked with that is made in the process of the server."""
+
+    inside: "Inside" = field(repr=False)
+    """Of the server; what is read there is for those whose token permits it."""
+    analyst: "LocalAnalyst"
+    """As of every page."""
+    begin_asking: Callable[[], None] = field(repr=False)
+    """Begins the process that asks points, if there is none: its first page comes sooner."""
+    loop: asyncio.AbstractEventLoop = field(repr=False)
+    """Of the server."""
+
+    def awaited(self, asking: Coroutine[Any, Any, _Result]) -> _Result:
+        """Run something of the server on its event loop, and return what it returns."""
+        return asyncio.run_coroutine_threadsafe(asking, self.loop).result()
+
+
 @dataclass(frozen=True, slots=True)
 class Route:
     """A page: how it is asked for, and what makes it.
@@ -156,6 +186,15 @@ class Route:
     @property
     def _pattern(self) -> re.Pattern[str]:
         return re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/.]{1,200})", self.path))
+
+
+def refusal_of(error: GeoVeilError) -> tuple[int, str]:
+    """Return the status and the words of the page that tells an error."""
+    if isinstance(error, RefusedError):
+        return error.status, error.text
+    if isinstance(error, ServerError):
+        return STATUS.get(error.code, 503), error.detail or error.code
+    return 400, str(error)
 
 
 def seen_at(path: str) -> Response:

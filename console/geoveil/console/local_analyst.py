@@ -6,7 +6,7 @@ errors are those of every other caller, and the numbers are read by the code tha
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -51,15 +51,28 @@ class LocalAnalyst(Analyst):
     def close(self) -> None:
         """Do nothing: there is no connection."""
 
+    def ask_in_bytes(self, method: str, request: bytes, timeout_s: float | None) -> bytes:
+        """Return the answer to a call that somebody else has put into words."""
+        asking = self._answered(method, request, timeout_s)
+        answered: Future[bytes] = asyncio.run_coroutine_threadsafe(asking, self._loop)
+        return answered.result()
+
     def _unary(self, call: Call[_Result]) -> _Result:
-        answered: Future[bytes] = asyncio.run_coroutine_threadsafe(self._answered(call), self._loop)
-        method, content = _described(call), answered.result()
-        return call.read(method.FromString(content))
+        content = self.ask_in_bytes(call.method, call.request.SerializeToString(), call.timeout_s)
+        return call.read(described(call.method).FromString(content))
 
     def _stream(self, call: Call[_Result]) -> Iterator[_Result]:
+        request = call.request.SerializeToString()
+        for content in self.stream_in_bytes(call.method, request, call.timeout_s):
+            yield call.read(described(call.method).FromString(content))
+
+    def stream_in_bytes(
+        self, method: str, request: bytes, timeout_s: float | None
+    ) -> Generator[bytes, None, None]:
+        """Yield the answers to a call that somebody else has put into words."""
         frames: asyncio.Queue[bytes | ServerError | None] = asyncio.Queue(2)
-        reading = asyncio.run_coroutine_threadsafe(self._fill(call, frames), self._loop)
-        method = _described(call)
+        filling = self._fill(method, request, timeout_s, frames)
+        reading = asyncio.run_coroutine_threadsafe(filling, self._loop)
         try:
             while True:
                 got = asyncio.run_coroutine_threadsafe(frames.get(), self._loop).result()
@@ -67,19 +80,23 @@ class LocalAnalyst(Analyst):
                     return
                 if isinstance(got, ServerError):
                     raise got
-                yield call.read(method.FromString(got))
+                yield got
         finally:
             reading.cancel()
 
-    async def _answered(self, call: Call[Any]) -> bytes:
-        parts = [part async for part in self._asked(call, b"application/proto")]
+    async def _answered(self, method: str, request: bytes, timeout_s: float | None) -> bytes:
+        asked = self._asked(method, request, timeout_s, b"application/proto")
+        parts = [part async for part in asked]
         return b"".join(parts)
 
-    async def _fill(self, call: Call[Any], frames: "asyncio.Queue[Any]") -> None:
+    async def _fill(
+        self, method: str, request: bytes, timeout_s: float | None, frames: "asyncio.Queue[Any]"
+    ) -> None:
         """Put what a stream of answers brings into a queue, then None or the error."""
         held = bytearray()
         try:
-            async for part in self._asked(call, b"application/connect+proto"):
+            kind = b"application/connect+proto"
+            async for part in self._asked(method, request, timeout_s, kind):
                 held += part
                 while len(held) >= FRAME_HEADER.size:
                     flags, length = FRAME_HEADER.unpack(held[: FRAME_HEADER.size])
@@ -96,19 +113,20 @@ class LocalAnalyst(Analyst):
         except ServerError as error:
             await frames.put(error)
 
-    async def _asked(self, call: Call[Any], kind: bytes) -> AsyncIterator[bytes]:
+    async def _asked(
+        self, method: str, content: bytes, timeout_s: float | None, kind: bytes
+    ) -> AsyncIterator[bytes]:
         """Yield the body of the answer to a call."""
-        content: bytes = call.request.SerializeToString()
         if kind != b"application/proto":
             content = FRAME_HEADER.pack(0, len(content)) + content
-        service = _ANALYST if call.method in _ANALYST.methods_by_name else _COLLECTOR
+        service = _ANALYST if method in _ANALYST.methods_by_name else _COLLECTOR
         headers = [(b"content-type", kind), *self._headers]
-        if call.timeout_s is not None:
-            headers.append((b"connect-timeout-ms", b"%d" % min(1e3 * call.timeout_s, 9e9)))
+        if timeout_s is not None:
+            headers.append((b"connect-timeout-ms", b"%d" % min(1e3 * timeout_s, 9e9)))
         scope = {
             "type": "http",
             "method": "POST",
-            "path": f"/{service.full_name}/{call.method}",
+            "path": f"/{service.full_name}/{method}",
             "headers": headers,
             "client": self._client,
         }
@@ -152,11 +170,11 @@ class LocalAnalyst(Analyst):
             raise _failed(told)
 
 
-def _described(call: Call[Any]) -> Any:
-    """Return the class of the answers to a call."""
-    of_analysts = call.method in _ANALYST.methods_by_name
+def described(method: str) -> Any:
+    """Return the class of the answers to a method."""
+    of_analysts = method in _ANALYST.methods_by_name
     module, service = (analyst_pb2, _ANALYST) if of_analysts else (collector_pb2, _COLLECTOR)
-    return getattr(module, service.methods_by_name[call.method].output_type.name)
+    return getattr(module, service.methods_by_name[method].output_type.name)
 
 
 def _failed(told: dict[str, Any]) -> ServerError:

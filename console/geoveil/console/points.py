@@ -45,10 +45,10 @@ from geoveil.analyst.results import shown
 from geoveil.analyst.vocabulary import numbers_in, place_in
 from geoveil.campaign import Campaign, ValueCampaign
 from geoveil.console.charts import density_map, round_numbers
-from geoveil.console.http import Lane, RefusedError, Request, Response, Route
+from geoveil.console.http import Asked, RefusedError, Response
 from geoveil.console.layer import layer_in
 from geoveil.console.results import code_of, file_of, shown_result
-from geoveil.console.survey import code_for, standing_of, told_of
+from geoveil.console.survey_head import code_for, standing_of, told_of
 from geoveil.gp import GeoVeilError, ParameterError
 
 _LEVELS = np.arange(1, 100) / 100
@@ -113,7 +113,7 @@ CHANGES_OF_PLACES = (
 )
 
 
-def asked(request: Request) -> Response:
+def asked(request: Asked) -> Response:
     """Return the page on which points are asked, with what they say; or that as a file."""
     campaign_id = request.named["campaign_id"]
     campaign = request.analyst.campaign(campaign_id)
@@ -190,7 +190,7 @@ def _complete(choice: Choice, said: str, geojson: str) -> bool:
 
 
 def _found(
-    request: Request, campaign: ValueCampaign, choice: Choice, said: str, geojson: str
+    request: Asked, campaign: ValueCampaign, choice: Choice, said: str, geojson: str
 ) -> Iterator[tuple[Result, str]]:
     """Yield what the points say, with the Python that asks it."""
     campaign_id, analyst = campaign.campaign_id, request.analyst
@@ -237,7 +237,7 @@ def _found(
 
 
 def _statistic(
-    request: Request,
+    request: Asked,
     campaign: ValueCampaign,
     choice: Choice,
     said: str,
@@ -348,7 +348,7 @@ def _compared(
 
 
 def _changed(
-    request: Request, campaign: ValueCampaign, choice: Choice, said: str, geojson: str
+    request: Asked, campaign: ValueCampaign, choice: Choice, said: str, geojson: str
 ) -> tuple[Result, str]:
     """Return how shares changed from each period to the next."""
     questions, told = _compared(campaign, choice, said, geojson)
@@ -392,9 +392,9 @@ def _code_of(statistic: Statistic[Any], choice: Choice, said: str) -> str:
     return code_of(statistic)
 
 
-def _begun(request: Request, campaign: Campaign) -> int:
+def _begun(request: Asked, campaign: Campaign) -> int:
     """Return how many periods have begun."""
-    return campaign.period_at(request.inside.clock()) + 1
+    return campaign.period_at(request.now) + 1
 
 
 def _with_layer(results: Sequence[tuple[Result, str]], content: Any) -> Markup | None:
@@ -423,7 +423,7 @@ def _dragged(results: Sequence[tuple[Result, str]]) -> Sequence[Sequence[Any]]:
 
 
 def _saved(
-    request: Request,
+    request: Asked,
     campaign_id: str,
     choice: Choice,
     results: Sequence[tuple[Result, str]],
@@ -439,7 +439,3 @@ def _saved(
         raise RefusedError(404, "there is no such result")
     request.note("download", campaign=campaign_id, form=kind[:20], what=choice.word)
     return file_of(results[int(number)][0], kind, f"{campaign_id}-{choice.word}", drawn)
-
-
-_PATH = "/surveys/{campaign_id}/ask"
-ROUTES = (Route("GET", _PATH, asked, Lane.WORK), Route("POST", _PATH, asked, Lane.WORK))

@@ -145,7 +145,7 @@ def progress_of(request: Request, ids: Sequence[str]) -> Mapping[str, Progress]:
 def over_time(request: Request, one: PublishedCampaign) -> ReportsOverTime:
     """Return how a survey fills that its reader may see."""
     known = progress_of(request, [one.campaign.campaign_id])[one.campaign.campaign_id]
-    return ReportsOverTime.of(one, known, request.inside.clock())
+    return ReportsOverTime.of(one, known, request.now)
 
 
 def plan_participants(request: Request, campaign_id: str, participants: int | None) -> None:

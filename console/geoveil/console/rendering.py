@@ -3,11 +3,17 @@
 import math
 from datetime import UTC, datetime, timedelta
 from functools import cache
+from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from geoveil.analyst.results import shown
+from geoveil.console.http import PREFIX, Response
+from geoveil.console.sessions import Session
 from geoveil.gp import GeoPrivacy
+
+NAVIGATION = (("/", "Surveys"), ("/plan", "Plan"), ("/operators", "Operators"))
+"""Where the head of every page leads: paths and their names."""
 
 
 @cache
@@ -28,6 +34,25 @@ def templates() -> Environment:
         "heading": lambda key: key.replace("_", " "),
     }
     return made
+
+
+def page(template: str, session: Session | None, /, *, status: int = 200, **shown: Any) -> Response:
+    """Return a page.
+
+    Args:
+        template: its name.
+        session: of who asks; None if nobody is signed in.
+        status: of HTTP.
+        shown: what stands in it.
+    """
+    told = {
+        "who": None if session is None else session.who,
+        "form_token": None if session is None else session.form_token,
+        "prefix": PREFIX,
+        "navigation": NAVIGATION,
+    }
+    text = templates().get_template(template).render(told | shown)
+    return Response(text.encode(), status=status)
 
 
 def date_text(date: datetime) -> str:

@@ -1,6 +1,5 @@
 """One survey: what it asks, how it fills, and what its reports say so far."""
 
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -8,7 +7,6 @@ from typing import Any
 
 from markupsafe import Markup
 
-import geoveil.analyst
 from geoveil.analyst import CampaignEstimates, Result, ServerError, compare
 from geoveil.analyst.labelled_estimate import LabelledEstimate
 from geoveil.analyst.results import cells, shown
@@ -17,9 +15,9 @@ from geoveil.console.charts import filling, intervals, over_time
 from geoveil.console.http import RefusedError, Request, Response, Route, seen_at
 from geoveil.console.progress import over_time as reports_over_time
 from geoveil.console.progress import plan_participants
-from geoveil.console.rendering import date_text, privacy_words
+from geoveil.console.rendering import date_text
 from geoveil.console.results import file_of, json_text, shown_result
-from geoveil.console.surveys import asks_of, pace_words, signer_words
+from geoveil.console.survey_head import code_for, standing_of, told_of
 from geoveil.gp import GeoVeilError, UnsupportedError
 
 _MOST_CARDS = 12
@@ -68,6 +66,8 @@ def survey(request: Request) -> Response:
     """Return the page of a survey."""
     campaign_id = request.named["campaign_id"]
     campaign = request.analyst.campaign(campaign_id)
+    if isinstance(campaign, ValueCampaign):
+        request.begin_asking()
     filled = reports_over_time(request, request.standing(campaign_id))
     found = _estimates(request, campaign_id)
     doubt = request.number("contamination", 0.01) or 0.0
@@ -91,34 +91,6 @@ def survey(request: Request) -> Response:
     )
 
 
-def told_of(request: Request, campaign: Campaign) -> dict[str, Any]:
-    """Return what every page of a survey says of it."""
-    return {
-        "campaign_id": campaign.campaign_id,
-        "title": campaign.title,
-        "campaign": campaign,
-        "asks": asks_of(campaign),
-        "privacy": privacy_words(campaign.report_privacy),
-        "in_all": str(campaign.total_privacy) if campaign.period is not None else "",
-        "dates": f"{date_text(campaign.opens)} to {date_text(campaign.closes)}",
-        "of_points": isinstance(campaign, ValueCampaign),
-        "least": campaign.minimum_participants,
-        "take_part": f"/take-part/{campaign.campaign_id}",
-    }
-
-
-def standing_of(request: Request, campaign_id: str) -> dict[str, Any]:
-    """Return how a survey fills, and who signed it."""
-    one = request.standing(campaign_id)
-    campaign, now = one.campaign, request.inside.clock()
-    return {
-        "state": one.state,
-        "reports": one.reports,
-        "signer": signer_words(one),
-        "pace": pace_words(one.reports, campaign.opens, campaign.closes, now, one.state),
-    }
-
-
 def saved(request: Request) -> Response:
     """Return the estimates of a survey as a file."""
     campaign_id = request.named["campaign_id"]
@@ -140,29 +112,6 @@ def planned(request: Request) -> Response:
     campaign_id = request.named["campaign_id"]
     plan_participants(request, campaign_id, request.integer("planned"))
     return seen_at(f"/surveys/{campaign_id}")
-
-
-def code_for(request: Request, *lines: str) -> str:
-    """Return Python that makes the same.
-
-    Args:
-        request: of the page.
-        lines: that ask an `analyst`, and leave what they find in `found`.
-    """
-    settings = request.inside.settings
-    host = "localhost" if settings.on_loopback else "COLLECTOR"
-    token = "" if request.session.token is None else ", tls=TLS(), token=TOKEN"
-    opened = f'with Analyst("{host}:{settings.port}"{token}) as analyst:'
-    said = "\n".join([opened, *(f"    {line}" for line in lines)])
-    names = ", ".join(
-        name
-        for name in sorted(geoveil.analyst.__all__)
-        if re.search(rf"(?<![.\w']){name}\b(?![=\w'])", said)
-    )
-    imports = f"from geoveil.analyst import {names}\n"
-    if "json.load" in said:
-        imports = f"import json\n\n{imports}"
-    return f"{imports}\n{said}\nfound.to_pandas()"
 
 
 def _estimates(request: Request, campaign_id: str) -> CampaignEstimates | None:

@@ -7,16 +7,16 @@ from types import MappingProxyType
 
 from geoveil.aggregator.store import Progress
 from geoveil.analyst import PublishedCampaign
-from geoveil.campaign import Campaign, SignatureInvalid, StatisticCampaign, signer
+from geoveil.campaign import SignatureInvalid, signer
 from geoveil.console.http import Request, Response, Route
 from geoveil.console.progress import ReportsOverTime, progress_of
 from geoveil.console.rendering import date_text, privacy_words, span_text
+from geoveil.console.survey_head import asks_of, pace_words, signer_words
 from geoveil.gp import GeoVeilError
 from geoveil.proto.v1 import campaign_pb2
 
 STATES = ("open", "pending", "closed")
 ON_PAGE = 50
-_SHOWN_OF_KEY = len("ed25519:") + 12
 _SOON = timedelta(days=2)
 _UNKNOWN = Progress(None, ())
 _WORDS = MappingProxyType({"open": "open", "pending": "not open yet", "closed": "closed"})
@@ -69,7 +69,7 @@ def listed(request: Request) -> Response:
             found.append(one)
     pages = max(-(-len(found) // ON_PAGE), 1)
     page = min(max(request.integer("page", 1) or 1, 1), pages)
-    now = request.inside.clock()
+    now = request.now
     some = found[(page - 1) * ON_PAGE : page * ON_PAGE]
     known = progress_of(request, [_id_of(one) for one in some])
     rows = [row_of(one, known.get(_id_of(one), _UNKNOWN), now) for one in some]
@@ -84,17 +84,6 @@ def listed(request: Request) -> Response:
         page=page,
         pages=pages,
     )
-
-
-def asks_of(campaign: Campaign) -> Sequence[str]:
-    """Return what is asked, question by question."""
-    name = campaign.attribute.name
-    if isinstance(campaign, StatisticCampaign):
-        return [f"{name}: {label}" for label in campaign.labels]
-    return [
-        f"{name}: everybody sends one perturbed point; what is asked of all of them is chosen"
-        " later, and costs nobody any more privacy"
-    ]
 
 
 def row_of(one: PublishedCampaign, progress: Progress, now: datetime) -> Row:
@@ -151,39 +140,6 @@ def health_of(one: PublishedCampaign, filling: ReportsOverTime, now: datetime) -
         if left < _SOON:
             return Health(f"closes in {span_text(left)}", "look")
     return Health("", "good") if signed else Health("nobody signed it", "look")
-
-
-def pace_words(reports: int, opens: datetime, closes: datetime, now: datetime, state: str) -> str:
-    """Return how fast reports come, and how many that makes by the end.
-
-    Example:
-        >>> from datetime import UTC
-        >>> begin = datetime(2026, 5, 1, tzinfo=UTC)
-        >>> later = begin + timedelta(days=2)
-        >>> pace_words(2_000, begin, begin + timedelta(days=10), later, "open")
-        '1,000 a day, about 10,000 by the end'
-    """
-    if state == "pending":
-        return f"opens in {span_text(opens - now)}"
-    lasted = (min(now, closes) - opens).total_seconds()
-    if lasted <= 0 or not reports:
-        return ""
-    a_day = reports / lasted * 86_400
-    if state == "closed":
-        return ""
-    in_all = reports * (closes - opens).total_seconds() / lasted
-    if lasted < 600:
-        return f"about {reports / lasted:,.2g} a second so far"
-    return f"{a_day:,.0f} a day, about {in_all:,.0f} by the end"
-
-
-def signer_words(one: PublishedCampaign) -> str:
-    """Return the beginning of the key that signed, enough to tell keys apart."""
-    try:
-        key = signer(one.envelope)
-    except SignatureInvalid:
-        return "a signature that is not valid"
-    return "nobody" if key is None else f"{str(key)[:_SHOWN_OF_KEY]}…"
 
 
 def _id_of(one: PublishedCampaign) -> str:

@@ -1,6 +1,6 @@
 """What a wish is answered with: forecasts, plans and campaigns, from messages that JSON can hold.
 
-It runs in a process of its own: see `process`.
+It runs in a process of its own: see `geoveil.console.process`.
 """
 
 import base64
@@ -28,8 +28,9 @@ from geoveil.analyst.nearest import UnmetWishError
 from geoveil.analyst.pilot import pilot_cells, prior_of_counts
 from geoveil.analyst.statistics.cells import CellCounts
 from geoveil.campaign import decode, encode, seal
-from geoveil.console.planning.process import Message, refused
+from geoveil.console.child import Ask
 from geoveil.console.planning.wish import Wish
+from geoveil.console.process import Message, refused
 from geoveil.gp import GeoVeilError, ParameterError, UnsupportedError
 from geoveil.simulation.priors import public_prior
 
@@ -46,12 +47,13 @@ class Planner:
     def __init__(self) -> None:
         self._sessions: OrderedDict[str, PlanningSession] = OrderedDict()
 
-    def answer(self, message: Message) -> Message:
+    def answer(self, message: Message, ask: Ask | None = None) -> Message:
         """Return the answer to a message; what is wrong with a wish is said in it.
 
         Args:
             message: with a "task", a "wish", and what is known of "people" where that is not to be
                 found by its name.
+            ask: not needed: all is in the message.
         """
         try:
             wish = Wish(**message["wish"])

@@ -18,8 +18,8 @@ from geoveil.analyst.pilot import pilot_cells
 from geoveil.analyst.statistics.reports import ReportRows, counter_for, points_in
 from geoveil.campaign import Campaign, ValueCampaign, decode, open_envelope, signer
 from geoveil.console.http import Lane, RefusedError, Request, Response, Route, download, seen_at
-from geoveil.console.planning.process import Message, PlanningProcess, refused
 from geoveil.console.planning.wish import PEOPLE, PLACES, QUESTIONS, Wish
+from geoveil.console.process import ChildProcess, Message, refused
 from geoveil.console.progress import plan_participants
 from geoveil.console.rendering import date_text, privacy_words
 from geoveil.gp import GeoPrivacy, GeoVeilError, ParameterError, UnsupportedError
@@ -75,7 +75,7 @@ class Planning:
     """The pages, the process that plans for them, and what people have made on them."""
 
     def __init__(self) -> None:
-        self._process = PlanningProcess()
+        self._process = ChildProcess("geoveil.console.planning")
         self._kept = Kept()
         self._expected: OrderedDict[bytes, str] = OrderedDict()
         """SHA-256 of a campaign that was made here → how many participants are planned."""
@@ -130,7 +130,7 @@ class Planning:
             return refused(error.name, error.expected)
         message = {"task": task, "wish": wish.record(), "people": people, **more}
         page = f"{request.session.form_token} {request.text('tab')[:16]}"
-        return self._process.ask(page, message)
+        return self._process.ask(page, message, "at once" if task == "forecast" else "whole")
 
     def _people(self, request: Request, wish: Wish) -> Mapping[str, Any] | None:
         """Return what the process has to be told of the people, besides the wish."""
@@ -191,7 +191,7 @@ class Planning:
             request,
             "campaign",
             campaign_id=_free(request, wanted),
-            now=request.inside.clock().timestamp(),
+            now=request.now.timestamp(),
         )
         if "refused" in answer:
             return self._page(request, answer)

@@ -1,8 +1,9 @@
-"""Planning in a process of its own, so that no plan takes the server's time or memory.
+"""Processes beside the server, so that no plan or statistic takes its time or memory.
 
-Whoever moves a slider asks again and again: only the last question counts. One that has not begun
-is dropped when the same person asks another; one that has begun goes on to its end, since it takes
-a second or two, and is thrown away. A process that takes too long is ended, and another begun.
+What such a process does: see `child`. Whoever moves a slider asks again and again: only the last
+question counts. One that has not begun is dropped when the same person asks another; one that has
+begun goes on to its end, since it takes a second or two, and is thrown away. A process that takes
+too long is ended, and another begun.
 """
 
 import json
@@ -10,11 +11,13 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
 from typing import IO, Any
 
 from geoveil.console.http import RefusedError
@@ -24,8 +27,8 @@ Message = dict[str, Any]
 LONGEST_S = 60.0
 """Seconds for one answer; then the process is ended."""
 _MOST_WAITING = 32
-FORECAST = "forecast"
-"""The task that is answered at once, beside all others."""
+Answering = Callable[[Message], Message]
+"""Answers what the process asks back while it works."""
 
 
 def refused(name: str, expected: str, nearest: Mapping[str, float] | None = None) -> Message:
@@ -35,6 +38,10 @@ def refused(name: str, expected: str, nearest: Mapping[str, float] | None = None
         name: of what is out of range; nothing if it is no field.
         expected: what is permitted; or all that there is to say.
         nearest: name → a number that would do.
+
+    Example:
+        >>> refused("epsilon", "above 0")
+        {'refused': {'name': 'epsilon', 'expected': 'above 0', 'nearest': {}}}
     """
     return {"refused": {"name": name, "expected": expected, "nearest": dict(nearest or {})}}
 
@@ -49,24 +56,25 @@ class SupersededError(RefusedError):
 @dataclass(slots=True)
 class _Waiting:
     message: Message
+    answering: Answering | None
     answer: "Future[Message]" = field(default_factory=Future)
 
 
 class _Lane:
     """What waits for one thread of the process: at most one message of each person."""
 
-    def __init__(self, send: Callable[[Message], Message]) -> None:
+    def __init__(self, send: Callable[[Message, Answering | None], Message]) -> None:
         self._send = send
         self._lock = threading.Lock()
         self._waiting: OrderedDict[str, _Waiting] = OrderedDict()
         self._busy = False
 
-    def ask(self, owner: str, message: Message) -> Message:
-        one = _Waiting(message)
+    def ask(self, owner: str, message: Message, answering: Answering | None) -> Message:
+        one = _Waiting(message, answering)
         with self._lock:
             older = self._waiting.pop(owner, None)
             if len(self._waiting) >= _MOST_WAITING:
-                raise RefusedError(503, "many plans are being made: try again in a moment")
+                raise RefusedError(503, "many wait already: try again in a moment")
             self._waiting[owner] = one
             begins = not self._busy
             self._busy = True
@@ -78,7 +86,7 @@ class _Lane:
 
     def _work(self) -> None:
         """Have what waits answered, by the thread that found nobody at it."""
-        threading.Thread(target=self._work_on, name="console-planning", daemon=True).start()
+        threading.Thread(target=self._work_on, name="console-process", daemon=True).start()
 
     def _work_on(self) -> None:
         while True:
@@ -88,37 +96,49 @@ class _Lane:
                     return
                 _, one = self._waiting.popitem(last=False)
             try:
-                one.answer.set_result(self._send(one.message))
+                one.answer.set_result(self._send(one.message, one.answering))
             except Exception as error:  # noqa: BLE001 - it is raised where the answer is awaited
                 one.answer.set_exception(error)
 
 
-class PlanningProcess:
-    """A process that plans: begun when it is first asked, and again where it ended.
+class ChildProcess:
+    """A process that works: begun when it is first asked, and again where it ended.
 
-    Forecasts and plans are made beside each other, so that a slider does not wait for a plan.
+    What is asked in several lanes is worked at side by side, so that a slider does not wait for a
+    plan.
+
+    Args:
+        module: that it runs.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, module: str) -> None:
+        self._module = module
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
-        self._answers: dict[int, Future[Message]] = {}
+        self._answers: dict[int, SimpleQueue[Message | None]] = {}
+        """What the process says to each message; None where it has ended."""
         self._number = 0
         self._closed = False
-        self._lanes = {quick: _Lane(self._send) for quick in (True, False)}
+        self._lanes: dict[str, _Lane] = {}
 
-    def ask(self, owner: str, message: Message) -> Message:
-        """Return the answer to a message: see `Planner`; for threads, which it blocks.
+    def ask(
+        self, owner: str, message: Message, lane: str = "", answering: Answering | None = None
+    ) -> Message:
+        """Return the answer to a message; for threads, which it blocks.
 
         Args:
-            owner: who asks; what they asked before and has not begun is dropped.
+            owner: who asks; what they asked before in this lane and has not begun is dropped.
             message: what is asked.
+            lane: one of a few; what is asked in one is worked at one after the other.
+            answering: answers what the process asks meanwhile.
 
         Raises:
             SupersededError: if they have asked something else meanwhile.
             RefusedError: if too many wait, or it took too long.
         """
-        return self._lanes[message["task"] == FORECAST].ask(owner, message)
+        with self._lock:
+            found = self._lanes.setdefault(lane, _Lane(self._send))
+        return found.ask(owner, {"lane": lane, **message}, answering)
 
     def begin(self) -> None:
         """Begin the process, if there is none, so that the first answer comes sooner."""
@@ -131,20 +151,36 @@ class PlanningProcess:
             self._closed = True
             self._end()
 
-    def _send(self, message: Message) -> Message:
+    def _send(self, message: Message, answering: Answering | None) -> Message:
+        said = SimpleQueue[Message | None]()
         with self._lock:
-            process = self._running()
+            self._running()
             self._number += 1
-            number, answer = self._number, Future[Message]()
-            self._answers[number] = answer
-            with suppress(OSError):  # it has ended: its reader says so
-                write(process.stdin, {"number": number, **message})
-        try:
-            return answer.result(LONGEST_S)
-        except TimeoutError:
+            number = self._number
+            self._answers[number] = said
+            self._write({"number": number, **message})
+        ends = time.monotonic() + LONGEST_S
+        while True:
+            try:
+                told = said.get(timeout=max(ends - time.monotonic(), 0.0))
+            except Empty:
+                with self._lock:
+                    self._end()
+                raise RefusedError(503, "this takes too long, and was given up") from None
+            if told is None:
+                raise RefusedError(503, "this was interrupted: try again")
+            if "call" not in told:
+                return told
+            assert answering is not None  # else nothing is asked back
+            reply = answering(told["call"])
             with self._lock:
-                self._end()
-            raise RefusedError(503, "this plan takes too long, and was given up") from None
+                if self._answers.get(number) is said:
+                    self._write({"number": number, "reply": reply})
+
+    def _write(self, message: Message) -> None:
+        assert self._process is not None  # it runs
+        with suppress(OSError):  # it has ended: its reader says so
+            write(self._process.stdin, message)
 
     def _running(self) -> "subprocess.Popen[bytes]":
         if self._closed:
@@ -152,13 +188,13 @@ class PlanningProcess:
         if self._process is None or self._process.poll() is not None:
             self._end()
             self._process = subprocess.Popen(  # noqa: S603 - this very Python, this very module
-                [sys.executable, "-m", __name__.rpartition(".")[0]],
+                [sys.executable, "-m", self._module],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
             )
             reading = threading.Thread(
-                target=self._read, args=(self._process,), name="console-planning-read", daemon=True
+                target=self._read, args=(self._process,), name="console-process-read", daemon=True
             )
             reading.start()
         return self._process
@@ -168,10 +204,12 @@ class PlanningProcess:
         with process.stdout as stream:
             for line in stream:
                 told = json.loads(line)
+                number = told.pop("number")
                 with self._lock:
-                    answer = self._answers.pop(told.pop("number"), None)
+                    kept = self._answers
+                    answer = kept.get(number) if "call" in told else kept.pop(number, None)
                 if answer is not None:
-                    answer.set_result(told)
+                    answer.put(told)
         process.wait()
         with self._lock:
             if process is self._process:
@@ -186,7 +224,7 @@ class PlanningProcess:
                     process.stdin.close()
         answers, self._answers = self._answers, {}
         for answer in answers.values():
-            answer.set_exception(RefusedError(503, "planning was interrupted: try again"))
+            answer.put(None)
 
 
 def write(stream: IO[bytes] | None, message: Message) -> None:

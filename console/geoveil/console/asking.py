@@ -1,0 +1,222 @@
+"""Statistics of points in a process of their own, which asks the server by its parent.
+
+The process makes the page, so that neither numbers nor tables and pictures take time of the process
+that takes reports. It has no token and no connection: what it asks of the server is asked by its
+parent, in the name of the reader, through the layers that every caller meets.
+"""
+
+import base64
+import itertools
+from collections.abc import Callable, Generator, Iterator, Sequence
+from datetime import datetime
+from typing import Any, TypeVar
+
+from geoveil.analyst import Analyst, PublishedCampaign, ServerError
+from geoveil.analyst.calls import Call
+from geoveil.console import points
+from geoveil.console.child import Ask, main
+from geoveil.console.http import (
+    Asked,
+    Lane,
+    RefusedError,
+    Request,
+    Response,
+    Route,
+    refusal_of,
+)
+from geoveil.console.local_analyst import described
+from geoveil.console.process import ChildProcess, Message
+from geoveil.console.rendering import page
+from geoveil.console.sessions import Session
+from geoveil.gp import GeoVeilError
+from geoveil.proto.v1.campaign_pb2 import CampaignEnvelope
+
+_Result = TypeVar("_Result")
+_PATH = "/surveys/{campaign_id}/ask"
+_SECRET = "not known here"  # noqa: S105 - in place of a token
+
+
+class Asking:
+    """The pages on which points are asked, and the process that makes them.
+
+    Args:
+        refusal: tells the status and the words of an error.
+    """
+
+    def __init__(self, refusal: Callable[[Exception], tuple[int, str]]) -> None:
+        self._process = ChildProcess("geoveil.console.asking")
+        self._numbers = itertools.count()
+        self._refusal = refusal
+        self.routes: Sequence[Route] = (
+            Route("GET", _PATH, self.answered, Lane.WORK),
+            Route("POST", _PATH, self.answered, Lane.WORK),
+        )
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.close()
+
+    def begin(self) -> None:
+        """Begin the process, if there is none, so that the first answer comes sooner."""
+        self._process.begin()
+
+    def answered(self, request: Request) -> Response:
+        """Return what the process makes of a request."""
+        streams: list[Generator[bytes, None, None]] = []
+
+        def answering(call: Message) -> Message:
+            try:
+                content = _asked(request, call, streams)
+                return {"content": None if content is None else _text(content)}
+            except Exception as error:  # noqa: BLE001 - the process is told what its page says
+                if isinstance(error, ServerError):
+                    return {"error": [error.code, error.detail]}
+                status, text = self._refusal(error)
+                return {"status": status, "text": text}
+
+        try:
+            owner = str(next(self._numbers))
+            told = self._process.ask(owner, _message(request), answering=answering)
+        finally:
+            for stream in streams:
+                stream.close()
+        if "refused" in told:
+            raise RefusedError(told.get("status", 500), told["refused"]["expected"])
+        for action, about in told["notes"]:
+            request.note(action, **about)
+        headers = [(name.encode("latin-1"), text.encode("latin-1")) for name, text in told["heads"]]
+        return Response(_bytes(told["content"]), told["kind"], told["status"], headers)
+
+
+def _asked(
+    request: Request, call: Message, streams: list[Generator[bytes, None, None]]
+) -> bytes | None:
+    """Return what the server answers to a call of the process; None where a stream has ended."""
+    if "next" in call:
+        return next(streams[call["next"]], None)
+    if "standing" in call:
+        one = request.standing(call["standing"])
+        told = [one.envelope.SerializeToString(), one.state.encode(), b"%d" % one.reports]
+        return b"\n".join(base64.b64encode(part) for part in told)
+    method, content = call["method"], _bytes(call["content"])
+    if call["stream"]:
+        streams.append(request.analyst.stream_in_bytes(method, content, call["timeout_s"]))
+        return b"%d" % (len(streams) - 1)
+    return request.analyst.ask_in_bytes(method, content, call["timeout_s"])
+
+
+def _message(request: Asked) -> Message:
+    return {
+        "method": request.method,
+        "path": request.path,
+        "query": {name: [*values] for name, values in request.query.items()},
+        "fields": {name: [*values] for name, values in request.fields.items()},
+        "files": {name: _text(content) for name, content in request.files.items()},
+        "named": dict(request.named),
+        "who": request.session.who,
+        "form_token": request.session.form_token,
+        "open": request.session.token is None,
+        "now": request.now.isoformat(),
+        "address": request.address,
+    }
+
+
+def _text(content: bytes) -> str:
+    return base64.b64encode(content).decode()
+
+
+def _bytes(text: str) -> bytes:
+    return base64.b64decode(text)
+
+
+# In the process
+
+
+class _ParentsAnalyst(Analyst):
+    """`Analyst` whose calls the parent makes."""
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+        self._timeout_s = 60.0
+
+    def close(self) -> None:
+        """Do nothing: there is no connection."""
+
+    def _unary(self, call: Call[_Result]) -> _Result:
+        return call.read(described(call.method).FromString(self._begun(call, stream=False)))
+
+    def _stream(self, call: Call[_Result]) -> Iterator[_Result]:
+        number = int(self._begun(call, stream=True))
+        while (told := self._ask({"next": number})).get("content", "") is not None:
+            yield call.read(described(call.method).FromString(_replied(told)))
+
+    def _begun(self, call: Call[Any], *, stream: bool) -> bytes:
+        content = _text(call.request.SerializeToString())
+        told = {"method": call.method, "content": content, "timeout_s": call.timeout_s}
+        return _replied(self._ask({**told, "stream": stream}))
+
+
+def _replied(told: Message) -> bytes:
+    """Return what the server answered, or raise what it raised."""
+    if "error" in told:
+        raise ServerError(*told["error"])
+    if "text" in told:
+        raise RefusedError(told["status"], told["text"])
+    return _bytes(told["content"])
+
+
+def answer(message: Message, ask: Ask) -> Message:
+    """Return the page on which points are asked, and what it notes, as JSON can hold them.
+
+    Args:
+        message: as the parent sends it.
+        ask: asks the server.
+    """
+    token = None if message["open"] else _SECRET
+    session = Session(message["who"], token, message["form_token"], 0.0, 0.0)
+    notes: list[tuple[str, dict[str, object]]] = []
+
+    def standing(campaign_id: str) -> PublishedCampaign:
+        parts = _replied(ask({"standing": campaign_id})).split(b"\n")
+        envelope, state, reports = (base64.b64decode(part) for part in parts)
+        return PublishedCampaign(
+            CampaignEnvelope.FromString(envelope), state.decode(), int(reports)
+        )
+
+    def render(template: str, /, **shown: Any) -> Response:
+        return page(template, session, **shown)
+
+    def note(action: str, **about: object) -> None:
+        notes.append((action, about))
+
+    request = Asked(
+        method=message["method"],
+        path=message["path"],
+        query=message["query"],
+        fields=message["fields"],
+        files={name: _bytes(text) for name, text in message["files"].items()},
+        named=message["named"],
+        session=session,
+        analyst=_ParentsAnalyst(ask),
+        now=datetime.fromisoformat(message["now"]),
+        address=message["address"],
+        standing=standing,
+        render=render,
+        note=note,
+    )
+    try:
+        made = points.asked(request)
+    except GeoVeilError as error:
+        status, text = refusal_of(error)
+        return {"refused": {"expected": text}, "status": status}
+    return {
+        "status": made.status,
+        "kind": made.kind,
+        "heads": [(name.decode("latin-1"), text.decode("latin-1")) for name, text in made.headers],
+        "content": _text(made.content),
+        "notes": notes,
+    }
+
+
+if __name__ == "__main__":
+    main(lambda: answer)

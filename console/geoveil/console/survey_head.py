@@ -1,0 +1,107 @@
+"""What every page of a survey says of it, and the Python that asks the same."""
+
+import re
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import geoveil.analyst
+from geoveil.analyst import PublishedCampaign
+from geoveil.campaign import Campaign, SignatureInvalid, StatisticCampaign, ValueCampaign, signer
+from geoveil.console.http import Asked
+from geoveil.console.rendering import date_text, privacy_words, span_text
+
+_SHOWN_OF_KEY = len("ed25519:") + 12
+
+
+def told_of(request: Asked, campaign: Campaign) -> dict[str, Any]:
+    """Return what every page of a survey says of it."""
+    return {
+        "campaign_id": campaign.campaign_id,
+        "title": campaign.title,
+        "campaign": campaign,
+        "asks": asks_of(campaign),
+        "privacy": privacy_words(campaign.report_privacy),
+        "in_all": str(campaign.total_privacy) if campaign.period is not None else "",
+        "dates": f"{date_text(campaign.opens)} to {date_text(campaign.closes)}",
+        "of_points": isinstance(campaign, ValueCampaign),
+        "least": campaign.minimum_participants,
+        "take_part": f"/take-part/{campaign.campaign_id}",
+    }
+
+
+def standing_of(request: Asked, campaign_id: str) -> dict[str, Any]:
+    """Return how a survey fills, and who signed it."""
+    one = request.standing(campaign_id)
+    campaign, now = one.campaign, request.now
+    return {
+        "state": one.state,
+        "reports": one.reports,
+        "signer": signer_words(one),
+        "pace": pace_words(one.reports, campaign.opens, campaign.closes, now, one.state),
+    }
+
+
+def asks_of(campaign: Campaign) -> Sequence[str]:
+    """Return what is asked, question by question."""
+    name = campaign.attribute.name
+    if isinstance(campaign, StatisticCampaign):
+        return [f"{name}: {label}" for label in campaign.labels]
+    return [
+        f"{name}: everybody sends one perturbed point; what is asked of all of them is chosen"
+        " later, and costs nobody any more privacy"
+    ]
+
+
+def pace_words(reports: int, opens: datetime, closes: datetime, now: datetime, state: str) -> str:
+    """Return how fast reports come, and how many that makes by the end.
+
+    Example:
+        >>> from datetime import UTC
+        >>> begin = datetime(2026, 5, 1, tzinfo=UTC)
+        >>> later = begin + timedelta(days=2)
+        >>> pace_words(2_000, begin, begin + timedelta(days=10), later, "open")
+        '1,000 a day, about 10,000 by the end'
+    """
+    if state == "pending":
+        return f"opens in {span_text(opens - now)}"
+    lasted = (min(now, closes) - opens).total_seconds()
+    if lasted <= 0 or not reports:
+        return ""
+    a_day = reports / lasted * 86_400
+    if state == "closed":
+        return ""
+    in_all = reports * (closes - opens).total_seconds() / lasted
+    if lasted < 600:
+        return f"about {reports / lasted:,.2g} a second so far"
+    return f"{a_day:,.0f} a day, about {in_all:,.0f} by the end"
+
+
+def signer_words(one: PublishedCampaign) -> str:
+    """Return the beginning of the key that signed, enough to tell keys apart."""
+    try:
+        key = signer(one.envelope)
+    except SignatureInvalid:
+        return "a signature that is not valid"
+    return "nobody" if key is None else f"{str(key)[:_SHOWN_OF_KEY]}…"
+
+
+def code_for(request: Asked, *lines: str) -> str:
+    """Return Python that makes the same.
+
+    Args:
+        request: of the page.
+        lines: that ask an `analyst`, and leave what they find in `found`.
+    """
+    token = "" if request.session.token is None else ", tls=TLS(), token=TOKEN"
+    opened = f'with Analyst("{request.address}"{token}) as analyst:'
+    said = "\n".join([opened, *(f"    {line}" for line in lines)])
+    names = ", ".join(
+        name
+        for name in sorted(geoveil.analyst.__all__)
+        if re.search(rf"(?<![.\w']){name}\b(?![=\w'])", said)
+    )
+    imports = f"from geoveil.analyst import {names}\n"
+    if "json.load" in said:
+        imports = f"import json\n\n{imports}"
+    return f"{imports}\n{said}\nfound.to_pandas()"
