@@ -29,6 +29,11 @@ INTERVAL_S = 1.0
 """Between two looks at a survey."""
 _MOST_PAGES = 1_000
 """Pages that listen at once."""
+_SPREAD_S = 0.5
+"""Seconds over which pages are told the same, one after the other: between two of them the event
+loop takes reports. The first page is told at once."""
+_GOLDEN = (5**0.5 - 1) / 2
+"""Multiples of it lie evenly between whole numbers, however many there are."""
 _BEAT_S = 15.0
 """Seconds until a page that nothing is told is told that it still listens."""
 
@@ -38,6 +43,8 @@ class _Feed:
 
     def __init__(self) -> None:
         self.listeners = 0
+        self.joined = 0
+        """How many have ever listened."""
         self.latest: bytes | None = None
         self.ended = False
         self.told = 0
@@ -106,10 +113,12 @@ class Live:
             feed = self._feeds[campaign_id] = _Feed()
             feed.task = asyncio.create_task(self._follow(campaign_id, feed), name="console feed")
         feed.listeners += 1
+        delay = _SPREAD_S * (feed.joined * _GOLDEN % 1)
+        feed.joined += 1
         gone = asyncio.create_task(_gone(receive), name="console listener")
         try:
             await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
-            await self._send_all(feed, permitted, gone, send)
+            await self._send_all(feed, delay, permitted, gone, send)
         finally:
             gone.cancel()
             feed.listeners -= 1
@@ -120,13 +129,19 @@ class Live:
                     feed.task.cancel()
 
     async def _send_all(
-        self, feed: _Feed, permitted: Callable[[], bool], gone: "asyncio.Task[None]", send: Send
+        self,
+        feed: _Feed,
+        delay: float,
+        permitted: Callable[[], bool],
+        gone: "asyncio.Task[None]",
+        send: Send,
     ) -> None:
         told = 0
         while not gone.done():
             changed = feed.changed
             event = b": still here\n\n"
             if feed.latest is not None and told != feed.told:
+                await asyncio.sleep(delay)
                 event, told = feed.latest, feed.told
             elif feed.ended:
                 break

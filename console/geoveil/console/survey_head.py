@@ -57,7 +57,7 @@ def pace_words(reports: int, opens: datetime, closes: datetime, now: datetime, s
     """Return how fast reports come, and how many that makes by the end.
 
     Example:
-        >>> from datetime import UTC
+        >>> from datetime import UTC, timedelta
         >>> begin = datetime(2026, 5, 1, tzinfo=UTC)
         >>> later = begin + timedelta(days=2)
         >>> pace_words(2_000, begin, begin + timedelta(days=10), later, "open")

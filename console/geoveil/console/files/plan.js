@@ -14,7 +14,7 @@ export function slide(slider) {
     event.stopPropagation();
     field.value = Number((10 ** Number(slider.value)).toPrecision(2));
     slider.setAttribute("aria-valuetext", Number(field.value).toLocaleString("en"));
-    field.dispatchEvent(new Event("input", { bubbles: true }));
+    field.dispatchEvent(new CustomEvent("input", { bubbles: true, detail: "slid" }));
   });
   field.addEventListener("change", follow);
   follow();

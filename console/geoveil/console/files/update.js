@@ -1,44 +1,62 @@
 // A form that is changed shows its result at once: <form data-updates="ID">, where ID is that of an
-// element of this page, outside of the form, and of the one that the form leads to. Only the last
-// change counts. If that element says data-then="WORD", the form is asked again with then=WORD;
-// at first with that of its own data-first, if it has one.
+// element of this page, outside of the form, and of the one that the form leads to. If that element
+// says data-then="WORD", the form is asked again with then=WORD; at first with that of its own
+// data-first, if it has one. What is typed is asked for after a pause; what is slid at once, and
+// again as soon as the answer is there, so that a picture follows a slider as fast as it can.
 
-const PAUSE_MS = 150;
+const PAUSE_MS = 120;
 
 export function keepUpdated(form) {
   let timer = 0;
   let asking = null;
+  let sliding = false;
+  let movedOn = false;
 
   async function ask(then = form.dataset.first) {
     asking?.abort();
-    asking = new AbortController();
+    const own = (asking = new AbortController());
     const fields = new URLSearchParams(new FormData(form));
     if (then) fields.set("then", then);
     const post = form.method === "post";
     const address = post ? form.action : `${form.action}?${fields}`;
     const place = () => document.getElementById(form.dataset.updates);
     place()?.setAttribute("aria-busy", "true");
+    let next = "";
     try {
       const answer = await fetch(address, {
         method: post ? "POST" : "GET",
         body: post ? fields : undefined,
-        signal: asking.signal,
+        signal: own.signal,
       });
       const made = new DOMParser().parseFromString(await answer.text(), "text/html");
       const fresh = made.getElementById(form.dataset.updates);
-      if (fresh === null) return;
-      place().replaceWith(fresh);
-      if (fresh.dataset.then) ask(fresh.dataset.then);
+      if (fresh !== null) {
+        place().replaceWith(fresh);
+        next = fresh.dataset.then ?? "";
+      }
     } catch (error) {
-      if (error.name !== "AbortError") throw error;
+      if (error.name === "AbortError") return;
+      sliding = movedOn = false;
+      throw error;
     } finally {
-      place()?.removeAttribute("aria-busy");
+      if (asking === own) place()?.removeAttribute("aria-busy");
     }
+    sliding = false;
+    if (movedOn) slide();
+    else if (next) ask(next);
   }
 
-  form.addEventListener("input", () => {
+  function slide() {
+    movedOn = sliding;
+    if (sliding) return;
+    sliding = true;
+    ask();
+  }
+
+  form.addEventListener("input", (event) => {
     clearTimeout(timer);
-    timer = setTimeout(() => ask(), PAUSE_MS);
+    if (event.target.type === "range" || event.detail === "slid") return slide();
+    timer = setTimeout(() => { sliding = movedOn = false; ask(); }, PAUSE_MS);
   });
   const first = document.getElementById(form.dataset.updates)?.dataset.then;
   if (first) ask(first);

@@ -174,7 +174,8 @@ class Planning:
             questions=QUESTIONS,
             people=PEOPLE,
             places=PLACES,
-            pilots=[*_pilots(request)],
+            # A script that asks again replaces the forecast alone.
+            pilots=[] if request.text("then") else [*_pilots(request)],
             told=told,
             refused=None if refused is None else _in_words(refused),
             then=then,
