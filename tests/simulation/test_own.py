@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,10 +20,14 @@ from geoveil.gp import (
     StudentT,
     Threshold,
 )
+from geoveil.simulation.computing import computer
+from geoveil.simulation.experiment import Run
+from geoveil.simulation.experiments import kde, twoway, twoway_exact
+from geoveil.simulation.experiments.kde_settings import KernelSetting, collision_places
 from geoveil.simulation.experiments.oneway import all_contestants, cells
-from geoveil.simulation.experiments.own import OwnInput, distinct_values
+from geoveil.simulation.experiments.own import OwnInput, distinct_values, with_own
 from geoveil.simulation.experiments.rows import OWN, ErrorRow, compare
-from geoveil.simulation.experiments.settings import OneWayPanel
+from geoveil.simulation.experiments.settings import ONE_WAY_PANELS, OneWayPanel, TwoWayPanel
 from geoveil.simulation.result_tables import read_csv
 
 runner = CliRunner()
@@ -154,7 +159,7 @@ def test_noisy_answers_have_the_moments_and_the_density_of_their_formula(scale):
 def test_an_experiment_has_mechanisms_and_people_of_ones_own(module, tmp_path):
     table = tmp_path / "people.csv"
     table.write_text("cm,many\n170,3\n185,1\n181,1\n")
-    given = OwnInput(module, table, "cm", "many")
+    given = OwnInput(module, table, ("cm",), "many")
     values, shares = distinct_values(given)
     assert values.tolist() == [170.0, 181.0, 185.0]
     assert shares == pytest.approx([0.6, 0.2, 0.2])
@@ -186,7 +191,7 @@ def test_a_changed_file_is_computed_again(module):
 
 def test_half_of_an_input_is_refused(tmp_path):
     with pytest.raises(ParameterError, match="column"):
-        OwnInput(data=tmp_path / "people.csv")
+        OwnInput(columns=("cm",))
     for arguments in (["--per", "2"], ["--data", "a.csv", "--column", "b"]):
         result = runner.invoke(app, ["simulate", "oneway", *arguments, "--out", str(tmp_path)])
         assert result.exit_code != 0
@@ -197,3 +202,53 @@ def test_a_name_that_is_taken_is_refused(tmp_path):
     file.write_text(WIDE.replace("def wide", "def PowerLaw"))
     with pytest.raises(ParameterError, match="PowerLaw"):
         all_contestants(OwnInput(file))
+
+
+def test_a_mechanism_of_ones_own_is_asked_pairs_and_densities_too(module):
+    """The variance of Laplace noise grows with the square of its scale; GP_Lip's is known."""
+    given = OwnInput(module)
+    panel = TwoWayPanel(12_000.0, axis=(100_000.0,), people=(1_000,))
+    pairs = {row.mechanism: row for row in twoway_exact.exact(panel, points=64, given=given)}
+    assert {pairs[name].origin for name in ("wide", "narrow", "exact")} == {OWN}
+    assert pairs["wide"].noise == pytest.approx(pairs["narrow"].noise * (1.1 / 0.7) ** 2)
+    assert pairs["exact"].error == pytest.approx(pairs["DebiasedLaplace"].error)
+    setting = KernelSetting(n=1_000)
+    names = ("wide", "narrow", "GP_Lip")
+    rows = kde.exact((setting,), names, subgrid=2, given=given)
+    noise = {row.mechanism: row.noise for row in rows if not row.panel.endswith("in all")}
+    # 1.1 × the Lipschitz constant, over the rate: GP_Lip has that constant itself.
+    assert noise["wide"] == pytest.approx(1.1**2 * noise["GP_Lip"])
+    assert noise["narrow"] == pytest.approx(0.7**2 * noise["GP_Lip"])
+    (drawn,) = kde.drawn(setting, "wide", 2, 1, subgrid=2, given=given)
+    assert drawn.origin == OWN
+    with pytest.raises(ParameterError, match="wide"):
+        with_own({"wide": twoway.scalar()["GP_Lip"]}, given)
+
+
+def test_places_of_ones_own_are_in_a_plane_of_their_own(tmp_path):
+    """Oracle: a degree of latitude is 111 km, one of longitude half of that at 60 degrees."""
+    file = tmp_path / "places.csv"
+    file.write_text("lon,lat,many\n10,60,1\n10.1,60,2\n10,60.1,1\n10,60,1\n")
+    given = OwnInput(data=file, columns=("lon", "lat"), weight="many")
+    places = collision_places(given)
+    assert sorted(places.counts.tolist()) == [1, 2, 2]
+    apart = np.linalg.norm(places.points[:, None] - places.points, axis=-1)
+    assert sorted(apart[np.triu_indices(3, 1)]) == pytest.approx([5_580, 11_140, 12_460], rel=5e-3)
+    rows = kde.exact((KernelSetting(n=100),), ("GP_Lip",), size=3, subgrid=3, given=given)
+    assert all(row.error > 0 for row in rows)
+    with pytest.raises(ParameterError, match="column"):
+        collision_places(OwnInput(data=file, columns=("lon",)))
+
+
+def test_cells_are_computed_on_a_cluster():
+    distributed = pytest.importorskip("distributed")
+    panel = replace(ONE_WAY_PANELS[0], people=(1_000,))
+    asked = cells(
+        mode="monte-carlo", repetitions=2, panels=[panel], contestants=["GP_Lip", "aimed"]
+    )
+    options = {"n_workers": 1, "processes": False, "dashboard_address": "127.0.0.1:0"}
+    with (
+        distributed.LocalCluster(**options) as cluster,
+        computer(cluster.scheduler_address, None) as compute,
+    ):
+        assert Run(compute=compute).rows(asked) == Run().rows(asked)

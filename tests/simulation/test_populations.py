@@ -197,11 +197,11 @@ def test_csv_files_become_populations(tmp_path):
     """Columns by name; rows of weight 0 left out; empty lines and a byte order mark passed over."""
     path = tmp_path / "people.csv"
     path.write_text("\ufeff" + HEADER + ROWS + "\n", encoding="utf-8")
-    one = Population.from_csv(path, values=["income"], weights="weight", unit="dollar")
+    one = Population.from_file(path, values=["income"], weights="weight", unit="dollar")
     assert one.values.tolist() == [50_000, -3_000]
     assert one.weights.tolist() == [2, 1.5]
     assert (one.name, one.unit, one.source) == ("people", "dollar", "people.csv")
-    two = Population.from_csv(str(path), values=["debt", "income"], name="they")
+    two = Population.from_file(str(path), values=["debt", "income"], name="they")
     assert two.values.tolist() == [[10, 50_000], [20, 70_000.5], [30, -3_000]]
     assert two.weights.tolist() == [1, 1, 1]
     assert two.name == "they"
@@ -211,7 +211,7 @@ def test_parquet_files_become_the_same_populations(tmp_path):
     path = tmp_path / "people.parquet"
     columns = {"income": [50_000, 70_000, -3_000], "debt": [1.0, 2.0, 3.0], "weight": [2, 0, 1]}
     parquet.write_table(arrow.table(columns), path)
-    read = Population.from_parquet(path, values=["income", "debt"], weights="weight")
+    read = Population.from_file(path, values=["income", "debt"], weights="weight")
     assert read.values.tolist() == [[50_000, 1], [-3_000, 3]]
     assert read.weights.tolist() == [2, 1]
 
@@ -242,7 +242,7 @@ def test_faults_of_csv_files_are_named_without_any_value(tmp_path, text, where):
     if text is not None:
         path.write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(TableFileError, match=where) as caught:
-        Population.from_csv(path, values=["income"])
+        Population.from_file(path, values=["income"])
     assert str(path) in str(caught.value)
     assert_nothing_shown(caught.value)
 
@@ -269,7 +269,7 @@ def test_faults_of_parquet_files_are_named_without_any_value(tmp_path, columns, 
     path = tmp_path / "people.parquet"
     parquet.write_table(arrow.table(columns), path)
     with pytest.raises(TableFileError, match=where) as caught:
-        Population.from_parquet(path, values=["income"])
+        Population.from_file(path, values=["income"])
     assert_nothing_shown(caught.value)
 
 
@@ -279,7 +279,7 @@ def test_what_is_no_parquet_file_is_refused(tmp_path):
         if text is not None:
             path.write_text(text)
         with pytest.raises(TableFileError, match="can be read") as caught:
-            Population.from_parquet(path, values=["income"])
+            Population.from_file(path, values=["income"])
         assert_nothing_shown(caught.value)
 
 
@@ -287,11 +287,47 @@ def test_weights_and_columns_of_files_are_checked(tmp_path):
     path = tmp_path / "people.csv"
     path.write_text(f"income,weight\n1,2\n2,-{SECRET}\n")
     with pytest.raises(TableFileError, match="row 2, column 'weight'") as caught:
-        Population.from_csv(path, values=["income"], weights="weight")
+        Population.from_file(path, values=["income"], weights="weight")
     assert_nothing_shown(caught.value)
     path.write_text("income,weight\n1,0\n")
     with pytest.raises(TableFileError, match="at least one row"):
-        Population.from_csv(path, values=["income"], weights="weight")
+        Population.from_file(path, values=["income"], weights="weight")
     for columns in ([], "income"):
         with pytest.raises(ParameterError, match="values"):
-            Population.from_csv(path, values=columns)
+            Population.from_file(path, values=columns)
+
+
+def geopackage(path, columns, points):
+    geopandas = pytest.importorskip("geopandas")
+    frame = geopandas.GeoDataFrame(columns, geometry=points, crs="EPSG:4326")
+    frame.to_crs("EPSG:3857").to_file(path, driver="GPKG")
+
+
+def test_points_of_a_map_become_places_in_degrees(tmp_path):
+    """Stored in another system of coordinates, they come back within a millimetre."""
+    shapely = pytest.importorskip("shapely")
+    path = tmp_path / "trees.gpkg"
+    places = [[-73.9, 40.7], [-74.0, 40.8], [13.4, 52.5]]
+    points = shapely.points(places)
+    geopackage(path, {"many": [2, 0, 3], "kind": ["a", "b", "c"]}, points)
+    read = Population.from_file(path, weights="many")
+    assert read.values == pytest.approx(np.array([places[0], places[2]]), abs=1e-8)
+    assert (read.weights.tolist(), read.unit, read.name) == ([2, 3], "degree", "trees")
+    for column in ("kind", SECRET):
+        with pytest.raises(TableFileError, match="column"):
+            Population.from_file(path, weights=column)
+    geopackage(path, {"many": [1.0, None, 1.0]}, points)
+    with pytest.raises(TableFileError, match="row 2, column 'many'"):
+        Population.from_file(path, weights="many")
+    geopackage(path, {"many": [1]}, [shapely.Point(*places[0]).buffer(0.1)])
+    with pytest.raises(TableFileError, match="points"):
+        Population.from_file(path)
+    path.write_text(SECRET)
+    with pytest.raises(TableFileError, match="can be read") as caught:
+        Population.from_file(path)
+    assert_nothing_shown(caught.value)
+
+
+def test_what_a_file_is_its_ending_says(tmp_path):
+    with pytest.raises(ParameterError, match=r"\.gpkg"):
+        Population.from_file(tmp_path / "people.xlsx", values=["income"])

@@ -39,7 +39,8 @@ from geoveil.cli.plan_text import (
 )
 from geoveil.gp import GeoPrivacy, ParameterError
 from geoveil.gp.hard_question import Heap
-from geoveil.simulation.priors import FILES, KNOWN, public_prior
+from geoveil.simulation.populations.table import FORMATS
+from geoveil.simulation.priors import KNOWN, public_prior
 
 _EXAMPLES = (
     "What do you want to know? For example: threshold 100000; range 50000,100000;"
@@ -338,7 +339,7 @@ def _prior(
 ) -> PublicPrior:
     """Return what is publicly known, or what the reports of a campaign at a server say."""
     kind, _, pilot = text.partition(":")
-    if kind == "pilot" and pilot and Path(pilot).suffix not in FILES:
+    if kind == "pilot" and pilot and Path(pilot).suffix not in FORMATS:
         with analyst_at(connection) as analyst:
             return pilot_prior(reports_of(analyst.export(pilot)), heaps=heaps)
     return public_prior(text, columns, weights, heaps)
@@ -350,7 +351,7 @@ def _scenario(text: str, known: Callable[[str, bool], PublicPrior]) -> tuple[str
     if not name.strip() or not told:
         raise ParameterError("scenario", text, "NAME=PRIOR, for example 2019=incomes2019.csv")
     try:
-        return name.strip(), known(told, Path(told).suffix in FILES and ":" not in told)
+        return name.strip(), known(told, Path(told).suffix in FORMATS and ":" not in told)
     except ParameterError as error:
         raise ParameterError("scenario", text, f"NAME=PRIOR, the prior {error.expected}") from error
 

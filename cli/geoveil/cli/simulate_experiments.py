@@ -52,6 +52,15 @@ Module = Annotated[
     Path | None,
     typer.Option(help="Python file of further mechanisms, as geoveil audit takes it; it is run."),
 ]
+People = Annotated[
+    Path | None,
+    typer.Option(help="Other people: CSV or Parquet, with --column, or GeoPackage (.gpkg)."),
+]
+Columns = Annotated[
+    list[str] | None,
+    typer.Option(help="Of --data: what people hold; twice for longitude and latitude."),
+]
+Weight = Annotated[str | None, typer.Option(help="Of --data: how many people a row stands for.")]
 
 
 def oneway(
@@ -63,13 +72,9 @@ def oneway(
     processes: ProcessCount = None,
     scheduler: Scheduler = None,
     module: Module = None,
-    data: Annotated[
-        Path | None, typer.Option(help="Table of other people, CSV or Parquet; with --column.")
-    ] = None,
-    column: Annotated[str | None, typer.Option(help="Of --data: what people hold.")] = None,
-    weight: Annotated[
-        str | None, typer.Option(help="Of --data: how many people a row stands for.")
-    ] = None,
+    data: People = None,
+    column: Columns = None,
+    weight: Weight = None,
     threshold: Annotated[
         float | None, typer.Option(help="The only threshold, > 0; with --per.")
     ] = None,
@@ -85,7 +90,7 @@ def oneway(
 
     geoveil simulate oneway --module wide.py --data heights.csv --column cm --threshold 180 --per 2
     """
-    given = OwnInput(module, data, column, weight)
+    given = OwnInput(module, data, tuple(column or ()), weight)
     if (threshold is None) != (per is None):
         raise ParameterError("--per", per, "given together with --threshold")
     panel = None
@@ -122,6 +127,9 @@ def kde(
     processes: ProcessCount = None,
     scheduler: Scheduler = None,
     module: Module = None,
+    data: People = None,
+    column: Columns = None,
+    weight: Weight = None,
     maps: Annotated[
         str, typer.Option(help=f"Contour maps of one run: {', '.join(MAPS)}; minutes for each.")
     ] = "none",
@@ -132,12 +140,15 @@ def kde(
     monte-carlo mode every report is drawn at 8 × 8 of the centres; --quick has 5 × 5 in any mode.
     """
     settings = MAPS[validation.choice("maps", maps, MAPS)]
-    asked = kernels.experiment(mode, repetitions, seed, quick, OwnInput(module))
+    given = OwnInput(module, data, tuple(column or ()), weight)
+    asked = kernels.experiment(mode, repetitions, seed, quick, given)
     _run(asked, directory, processes, scheduler)
     for setting in settings:
         with err.status(f"drawing the map of {setting.label}, n = {setting.n:,}"):
             name = f"kde-map-n{setting.n}-per{setting.per_m:g}-h{setting.factor:g}.png"
-            draw_density_maps(density_maps(setting, seed=seed), setting, directory / name)
+            draw_density_maps(
+                density_maps(setting, seed=seed, given=given), setting, directory / name
+            )
 
 
 def distribution(

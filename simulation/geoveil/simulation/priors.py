@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import cast
@@ -17,10 +16,11 @@ from geoveil.gp.coordinates import AzimuthalEquidistant
 from geoveil.gp.hard_question import Heap
 from geoveil.simulation.populations import Population, collisions, household_incomes
 from geoveil.simulation.populations.files import read_csv
+from geoveil.simulation.populations.table import FORMATS, GEOPACKAGE
 
 KNOWN = (
     "incomes, collisions, lognormal:MEDIAN,SIGMA, histogram:FILE.csv, pilot:FILE.parquet, FILE.csv"
-    " or FILE.parquet"
+    ", FILE.parquet or FILE.gpkg"
 )
 _ALIKE = 1e-9
 _GROUP = "geoveil.priors"
@@ -58,7 +58,7 @@ def public_prior(
         found = _MADE[kind](text, rest)
     elif kind == _PILOT and rest:
         return pilot_prior(reports_of(rest), heaps=heaps)
-    elif Path(text).suffix in FILES:
+    elif Path(text).suffix in FORMATS:
         return _of_rows(text, columns, weights).with_heaps(heaps)
     elif text in added(_GROUP, _TAKEN):
         found = _added(text)
@@ -88,11 +88,12 @@ def _collisions() -> PublicPrior:
 
 
 def _of_rows(text: str, columns: Sequence[str], weights: str | None) -> PublicPrior:
-    if not 1 <= len(columns) <= 2:
+    places = Path(text).suffix == GEOPACKAGE
+    if not places and not 1 <= len(columns) <= 2:
         raise ParameterError(
             "columns", [*columns], "one column of values, or a longitude and a latitude"
         )
-    people = FILES[Path(text).suffix](text, values=columns, weights=weights)
+    people = Population.from_file(text, values=columns, weights=weights)
     return _of_population(people, text, columns[0] if len(columns) == 1 else "location")
 
 
@@ -135,9 +136,5 @@ _SHIPPED: Mapping[str, Callable[[], PublicPrior]] = MappingProxyType(
 _MADE: Mapping[str, Callable[[str, str], PublicPrior]] = MappingProxyType(
     {"lognormal": _lognormal, "histogram": _histogram}
 )
-FILES: Mapping[str, Callable[..., Population]] = MappingProxyType(
-    {".csv": partial(Population.from_csv), ".parquet": partial(Population.from_parquet)}
-)
-"""Ending of a file of rows → what reads it."""
 _PILOT = "pilot"
 _TAKEN = frozenset({*_SHIPPED, *_MADE, _PILOT})

@@ -53,9 +53,9 @@ def exact(
         names: of mechanisms.
         size: centres along each side of the grid.
         subgrid: centres along each side of the part of it whose errors are summed.
-        given: mechanisms of one's own.
+        given: mechanisms and places of one's own.
     """
-    places, known = collision_places(), with_own(KERNEL, given)
+    places, known = collision_places(given), with_own(KERNEL, given)
     grid = KernelGrid.over(places, size)
     found = centre_errors(
         settings,
@@ -103,7 +103,7 @@ def drawn(
         seed: ≥ 0. The people of a repetition are the same for all mechanisms.
         size: centres along each side of the grid.
         subgrid: centres along each side of the part of it that is asked about.
-        given: mechanisms of one's own.
+        given: mechanisms and places of one's own.
     """
     squares = [
         squared_error(setting, name, number, seed, size, subgrid, given)
@@ -131,7 +131,7 @@ def squared_error(
     given: OwnInput = AS_PUBLISHED,
 ) -> float:
     """Return Σ_t e_t² over the sub-grid in one repetition."""
-    places = collision_places()
+    places = collision_places(given)
     grid = KernelGrid.over(places, size)
     chosen = grid.thinned(subgrid)
     sample = Sample.draw(setting, places, seed=seed, number=number)
@@ -160,7 +160,7 @@ def cells(
         contestants: their names; all by default.
         subgrid: centres along each side at which errors are summed; by default all in exact mode
             and `SUBGRID` in monte-carlo mode, where each centre costs one report per person.
-        given: mechanisms of one's own.
+        given: mechanisms and places of one's own.
 
     Raises:
         ParameterError: if a number is out of range, or a file has no mechanisms.
@@ -196,7 +196,7 @@ def experiment(
         repetitions: in the latter; the paper's number by default.
         seed: the same seed gives the same rows.
         quick: whether to compute a grid of 5 × 5.
-        given: mechanisms of one's own.
+        given: mechanisms and places of one's own.
     """
     if repetitions is None:
         repetitions = 2 if quick else REPETITIONS

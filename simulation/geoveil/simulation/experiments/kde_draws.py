@@ -40,6 +40,7 @@ from geoveil.simulation.experiments.kde_settings import (
     KernelSetting,
     collision_places,
 )
+from geoveil.simulation.experiments.own import AS_PUBLISHED, OwnInput
 
 Array = NDArray[np.float64]
 
@@ -204,6 +205,7 @@ def density_maps(
     seed: int = 1,
     names: Sequence[str] = MAPPED,
     fine: int = FINE,
+    given: OwnInput = AS_PUBLISHED,
 ) -> Mapping[str, Map]:
     """Draw the reports of one sample of people, every one of them, and map the estimates.
 
@@ -216,11 +218,12 @@ def density_maps(
         seed: ≥ 0; the same seed gives the same maps.
         names: of contestants in `KERNEL`.
         fine: centres along each side for those that answer one at a time.
+        given: places of one's own.
 
     Returns:
         "without privacy" and each name → its map.
     """
-    places = collision_places()
+    places = collision_places(given)
     grid = KernelGrid.over(places)
     sample = Sample.draw(setting, places, seed=seed, number=0)
     everywhere = grid.thinned(grid.size)

@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.gp import GeoPrivacy, ParameterError
-from geoveil.gp.coordinates import Area, SphericalMercator
+from geoveil.gp.coordinates import Area, AzimuthalEquidistant, SphericalMercator
 from geoveil.gp.validation import positive
 from geoveil.simulation.experiments.kde_moments import Places
+from geoveil.simulation.experiments.own import AS_PUBLISHED, OwnInput
 from geoveil.simulation.populations import collisions
 
 Array = NDArray[np.float64]
@@ -124,11 +125,23 @@ class KernelGrid:
         return float(math.floor(factor * diagonal))
 
 
-@lru_cache(maxsize=1)
-def collision_places() -> Places:
-    """Return the collisions inside the paper's window, in the paper's plane."""
-    points = PLANE.project(collisions().values)
-    inside = np.ones(len(points), dtype=bool)
-    for coordinate, (low, high) in zip(points.T, WINDOW_M, strict=True):
-        inside &= (coordinate >= low) & (coordinate <= high)
-    return Places.of(points[inside])
+@lru_cache(maxsize=2)
+def collision_places(given: OwnInput = AS_PUBLISHED) -> Places:
+    """Return the collisions inside the paper's window, in the paper's plane.
+
+    Args:
+        given: other places instead, of which the plane is true to distances from their middle.
+    """
+    people = given.people(2)
+    if people is None:
+        points = PLANE.project(collisions().values)
+        inside = np.ones(len(points), dtype=bool)
+        for coordinate, (low, high) in zip(points.T, WINDOW_M, strict=True):
+            inside &= (coordinate >= low) & (coordinate <= high)
+        return Places.of(points[inside])
+    low, high = people.values.min(axis=0), people.values.max(axis=0)
+    east, north = (float(x) for x in (low + high) / 2)
+    reach = 1.5 * float(np.hypot(*(111_200.0 * (high - low) / 2)))
+    points = AzimuthalEquidistant(east, north, max(reach, 1_000.0)).project(people.values)
+    distinct, row = np.unique(points, axis=0, return_inverse=True)
+    return Places(distinct, np.bincount(row.ravel(), people.weights).astype(np.float64))

@@ -24,22 +24,22 @@ class OwnInput:
 
     Args:
         module: a Python file of mechanisms, as `geoveil audit --module` takes it; it is run.
-        data: a table of people, CSV or Parquet.
-        column: of it, what they hold.
+        data: a file of people, as `Population.from_file` takes it.
+        columns: of it, what they hold; none of a GeoPackage.
         weight: of it, how many people a row stands for; 1 each if None.
 
     Raises:
-        ParameterError: if there is a table without a column, or a column without a table.
+        ParameterError: if there is a column without a file.
     """
 
     module: Path | None = None
     data: Path | None = None
-    column: str | None = None
+    columns: tuple[str, ...] = ()
     weight: str | None = None
 
     def __post_init__(self) -> None:
-        if (self.data is None) != (self.column is None):
-            raise ParameterError("column", self.column, "given together with a table")
+        if self.data is None and self.columns:
+            raise ParameterError("column", self.columns[0], "given together with a table")
 
     @property
     def key(self) -> str:
@@ -47,10 +47,27 @@ class OwnInput:
         files = [file for file in (self.module, self.data) if file is not None]
         if not files:
             return "as published"
-        digest = hashlib.sha256(f"{self.column} {self.weight}".encode())
+        digest = hashlib.sha256(f"{self.columns} {self.weight}".encode())
         for file in files:
             digest.update(hashlib.sha256(file.read_bytes()).digest())
         return digest.hexdigest()[:16]
+
+    def people(self, dimension: int) -> Population | None:
+        """Return the people of the file; None without one.
+
+        Args:
+            dimension: how many numbers each of them has to hold.
+
+        Raises:
+            ParameterError: if they hold more or fewer.
+            TableFileError: if the file can't be read.
+        """
+        if self.data is None:
+            return None
+        people = Population.from_file(self.data, values=self.columns, weights=self.weight)
+        if people.dimension != dimension:
+            raise ParameterError("column", self.columns, f"so many columns: {dimension}")
+        return people
 
 
 AS_PUBLISHED = OwnInput()
@@ -98,11 +115,7 @@ def distinct_values(given: OwnInput) -> tuple[Array, Array]:
     Raises:
         TableFileError: if the table can't be read.
     """
-    people = household_incomes()
-    if given.data is not None and given.column is not None:
-        parquet = given.data.suffix == ".parquet"
-        read = Population.from_parquet if parquet else Population.from_csv
-        people = read(given.data, values=[given.column], weights=given.weight)
+    people = given.people(1) or household_incomes()
     values, row = np.unique(people.values, return_inverse=True)
     shares = np.bincount(row, people.weights)
     return values, shares / shares.sum()

@@ -105,3 +105,42 @@ def _column(path: Path, name: str, column: Any) -> Array:
         row = int(np.argmax(bad)) + 1
         raise TableFileError(path, f"row {row}, column {name!r}", _NUMBER)
     return numbers
+
+
+COORDINATES = ("longitude", "latitude")
+"""What the two numbers of a point are called, as columns of a file of points."""
+
+
+def read_geopackage(path: Path, columns: Sequence[str]) -> list[Array]:
+    """Return columns of a GeoPackage of points, each of shape (n,); two are `COORDINATES`.
+
+    Raises:
+        UnsupportedError: if GeoPandas is not installed.
+    """
+    try:
+        import geopandas
+    except ImportError:
+        raise UnsupportedError("GeoPackages need GeoPandas: pip install geopandas") from None
+    try:
+        table = geopandas.read_file(path)
+    except (OSError, ValueError, RuntimeError):  # pyogrio's errors are these
+        table = None
+    if table is None:
+        raise TableFileError(path, "it", "a GeoPackage that can be read")
+    if table.crs is None or not len(table) or not (table.geom_type == "Point").all():
+        raise TableFileError(path, "it", "points, each with its place, in a known system")
+    if missing := [c for c in columns if c not in COORDINATES and c not in table.columns]:
+        raise TableFileError(path, f"column {missing[0]!r}", "there, once")
+    degrees = table.geometry.to_crs("EPSG:4326")
+    place = dict(zip(COORDINATES, (degrees.x, degrees.y), strict=True))
+    found = []
+    for column in columns:
+        numbers = place.get(column, table.get(column))
+        if numbers.dtype.kind not in "iuf":
+            raise TableFileError(path, f"column {column!r}", "of numbers")
+        values = numbers.to_numpy(dtype=np.float64, na_value=np.nan)
+        if not np.isfinite(values).all():
+            row = int(np.argmin(np.isfinite(values))) + 1
+            raise TableFileError(path, f"row {row}, column {column!r}", _NUMBER)
+        found.append(values)
+    return found

@@ -4,10 +4,11 @@ Rows are drawn by weight in constant time, however many there are, by Walker's a
 """
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +17,12 @@ from numpy.typing import NDArray
 from geoveil.gp import ParameterError, TableFileError
 from geoveil.simulation.populations import files
 from geoveil.simulation.populations.base import Array, People
+
+GEOPACKAGE = ".gpkg"
+FORMATS: Mapping[str, Callable[[Path, Sequence[str]], list[Array]]] = MappingProxyType(
+    {".csv": files.read_csv, ".parquet": files.read_parquet, GEOPACKAGE: files.read_geopackage}
+)
+"""Ending of a file of people → what reads columns of it."""
 
 
 class AliasTable(NamedTuple):
@@ -99,59 +106,43 @@ class Population(People):
             raise ParameterError("weights, values", "some", "positive weights and finite values")
 
     @classmethod
-    def from_csv(
+    def from_file(
         cls,
         path: str | Path,
         *,
-        values: Sequence[str],
+        values: Sequence[str] = (),
         weights: str | None = None,
         name: str | None = None,
-        unit: str = "unit",
+        unit: str | None = None,
     ) -> "Population":
-        """Read rows from a CSV file with a header.
+        """Read rows from a file: a table, or points of a map.
 
         Args:
-            path: of the file, in UTF-8.
-            values: columns that hold what a member holds: one, or one per coordinate.
+            path: of the file; its ending says what it is: a CSV file (.csv, in UTF-8, with a
+                header), Parquet (.parquet) or a GeoPackage of points (.gpkg).
+            values: columns that hold what a member holds: one, or one per coordinate. None for a
+                GeoPackage, whose points become (longitude, latitude).
             weights: column that says how many people a row stands for; 1 each if None. Rows of
                 weight 0 stand for nobody and are left out.
             name: what the members are, in the plural; the file's name by default.
-            unit: of the values; "degree" for (longitude, latitude).
+            unit: of the values; "degree" for (longitude, latitude), and of a GeoPackage.
 
         Raises:
+            ParameterError: if the ending is another one, or no column is named.
             TableFileError: naming the file, the row and the column. Never a row's value, as
                 the people in the file may be real.
+            UnsupportedError: if what reads such files is not installed.
         """
-        return cls._of(path, files.read_csv, values, weights, name, unit)
-
-    @classmethod
-    def from_parquet(
-        cls,
-        path: str | Path,
-        *,
-        values: Sequence[str],
-        weights: str | None = None,
-        name: str | None = None,
-        unit: str = "unit",
-    ) -> "Population":
-        """Read rows from a Parquet file, with the arguments of `from_csv`."""
-        return cls._of(path, files.read_parquet, values, weights, name, unit)
-
-    @classmethod
-    def _of(
-        cls,
-        path: str | Path,
-        read: Callable[[Path, Sequence[str]], list[Array]],
-        values: Sequence[str],
-        weights: str | None,
-        name: str | None,
-        unit: str,
-    ) -> "Population":
         file = Path(path)
+        if file.suffix not in FORMATS:
+            raise ParameterError("population", str(path), f"a file: {', '.join(FORMATS)}")
+        places = file.suffix == GEOPACKAGE
+        if places and not values:
+            values = files.COORDINATES
         if isinstance(values, str) or not values:
             raise ParameterError("values", values, "a list of at least one column name")
         columns = [*values] if weights is None else [*values, weights]
-        found = read(file, columns)
+        found = FORMATS[file.suffix](file, columns)
         points = np.stack(found[: len(values)], axis=-1) if len(values) > 1 else found[0]
         people = np.ones(len(points)) if weights is None else found[-1]
         if (people < 0).any():
@@ -160,6 +151,7 @@ class Population(People):
         counted = people > 0
         if not counted.any():
             raise TableFileError(file, "it", "at least one row that stands for somebody")
+        unit = unit or ("degree" if places else "unit")
         return cls(name or file.stem, unit, points[counted], people[counted], file.name)
 
     @property

@@ -39,6 +39,7 @@ def threshold_asked(
     """
     from geoveil.simulation.demo import experiments
     from geoveil.simulation.populations import Population, household_incomes, incomes_and_debts
+    from geoveil.simulation.populations.table import FORMATS
 
     if population in _SHIPPED and (values or weights):
         raise ParameterError("population", population, "a file if columns of one are named")
@@ -52,13 +53,12 @@ def threshold_asked(
         people = incomes_and_debts()
     else:
         path = Path(population)
-        readers = {".csv": Population.from_csv, ".parquet": Population.from_parquet}
-        if path.suffix not in readers:
-            known = ", ".join(_SHIPPED)
-            raise ParameterError("population", population, f"{known}, or a .csv or .parquet file")
+        if path.suffix not in FORMATS:
+            known = ", ".join((*_SHIPPED, *FORMATS))
+            raise ParameterError("population", population, f"one of {known}, the last of files")
         if not 1 <= len(values) <= 2:
             raise ParameterError("value", [*values], "the name of one or two columns of the file")
-        people = readers[path.suffix](path, values=values, weights=weights)
+        people = Population.from_file(path, values=values, weights=weights)
     privacy = GeoPrivacy(epsilon, per, people.unit)
     width = 3 / privacy.rate
     query: Query = (
