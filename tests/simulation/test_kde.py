@@ -2,6 +2,7 @@
 
 import pickle
 from fractions import Fraction
+from functools import partial
 from math import comb
 
 import numpy as np
@@ -28,7 +29,10 @@ from geoveil.simulation.experiments.kde_settings import (
     KernelSetting,
     collision_places,
 )
+from geoveil.simulation.experiments.rows import SEED, ErrorRow
+from geoveil.simulation.figures import thresholds
 from geoveil.simulation.figures.kernels import draw_density_maps, draw_kernel_errors
+from geoveil.simulation.figures.style import spread
 
 ALPHA = 1e-6
 PER_CENTRE = [name for name, c in KERNEL.items() if not c.answers_every_query]
@@ -362,3 +366,28 @@ def test_errors_are_drawn_if_rows_are_missing(tmp_path):
     file = tmp_path / "bars.png"
     draw_kernel_errors(rows[1:], file)  # of GP_Lip, the pale bar alone
     assert file.read_bytes().startswith(b"\x89PNG")
+
+
+def test_no_setting_is_drawn_twice_and_none_of_the_papers_is_left_out(monkeypatch, tmp_path):
+    found = {}
+    monkeypatch.setattr(thresholds, "draw_dots", lambda panels, file, **more: found.update(panels))
+    row = partial(ErrorRow, experiment="kde", measure="ASE", mechanism="GP_Lip", origin=SEED)
+    rows = [
+        row(panel=panel, n=s.n, per=s.per_m, error=1.0)
+        for s in SETTINGS
+        for panel in (s.label, f"{s.label}, {IN_ALL}")
+    ]
+    draw_kernel_errors(rows, tmp_path / "none.png")
+    assert len(found) == len(SETTINGS)
+    assert all([dot.hollow for dot in dots] == [False, True] for dots in found.values())
+
+
+def test_names_of_lines_stand_apart_and_stay_in_the_panel():
+    rng = np.random.default_rng(6)
+    for _ in range(200):
+        places = sorted(rng.random(rng.integers(1, 12)).tolist())
+        told = spread(places, 0.07)
+        assert min(np.diff(told), default=1.0) > 0.07 - 1e-9
+        assert told[0] > -1e-9
+        assert told[-1] < 1 + 1e-9
+    assert spread([0.2, 0.6], 0.07) == [0.2, 0.6]

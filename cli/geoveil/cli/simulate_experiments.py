@@ -300,4 +300,9 @@ def _run(
 def _computer(processes: int | None, scheduler: str | None) -> AbstractContextManager[Computer]:
     if scheduler is not None:
         return computer(scheduler, processes)
-    return nullcontext(Processes(os.cpu_count() or 1 if processes is None else processes))
+    return nullcontext(processes_of(processes))
+
+
+def processes_of(count: int | None) -> Processes:
+    """Return so many processes of this machine; one for each processor if None."""
+    return Processes(os.cpu_count() or 1 if count is None else count)

@@ -3,15 +3,24 @@
 import json
 import math
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from geoveil.cli.console import err, out, table_80
-from geoveil.cli.simulate_experiments import Quick, Seed
+from geoveil.cli.console import bars, err, out, table_80
+from geoveil.cli.simulate_experiments import ProcessCount, Quick, Seed, processes_of
 from geoveil.gp import ParameterError, validation
-from geoveil.simulation.ledger import AGREES, DIFFERS, LEDGER, MISSING, Reproduced, ledger_page
+from geoveil.simulation.ledger import (
+    AGREES,
+    DIFFERS,
+    LEDGER,
+    MISSING,
+    Reproduced,
+    ledger_page,
+    own_numbers,
+)
 from geoveil.simulation.selection.experiment import Options
 
 
@@ -29,6 +38,7 @@ def ledger(
     ] = None,
     seed: Seed = 1,
     quick: Quick = False,
+    processes: ProcessCount = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
 ) -> None:
     """Every figure and table of the papers: the published number, geoveil's, the ratio, the reason.
@@ -43,10 +53,14 @@ def ledger(
         if not file.is_file():
             raise ParameterError("data", str(file), "a file")
     options = Options(data=tuple(data or ()), seed=seed, quick=quick)
-    done = []
-    for name in row or LEDGER:
-        with err.status(f"computing {name}"):
-            done.append(LEDGER[name].run(options))
+    names = tuple(dict.fromkeys(row or LEDGER))
+    numbers = {}
+    with bars() as progress:
+        task = progress.add_task("ledger", total=len(names))
+        for name, own in processes_of(processes)(partial(own_numbers, options=options), names):
+            numbers[name] = own
+            progress.advance(task)
+    done = [LEDGER[name].compared(numbers[name]) for name in names]
     if directory is not None:
         directory.mkdir(parents=True, exist_ok=True)
         page = directory / "reproductions.md"

@@ -34,7 +34,7 @@ def draw_curves(runs: Mapping[str, Curves], file: Path, *, question: str, shock:
         )
         place.fill_between(week, estimate - spread, estimate + spread, color=GREEN, alpha=0.2, lw=0)
         place.plot(week, estimate, color=GREEN, lw=1.8, label="extrapolated, 95 % interval")
-        place.plot(week, curves.carried[shown], color=ROSE, lw=1.4, label="carried")
+        place.plot(week, curves.carried[shown], color=ROSE, lw=1.4, ls="--", label="carried")
         place.plot(week, curves.truth[shown], color=TRUTH, lw=1.4, label="truth")
         alarms = curves.week[(curves.week >= shock) & (curves.flags == 1)] - shock
         if len(alarms):

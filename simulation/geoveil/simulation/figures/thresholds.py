@@ -1,5 +1,6 @@
 """The paper's figures of the threshold experiments, and one that sums them up."""
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -77,8 +78,11 @@ def draw_settings(
     end = f", {hollow}"
     plain = list(dict.fromkeys(row.panel.removesuffix(end) for row in rows))
     people = sorted({row.n for row in rows})
-    middle_n, middle_panel = people[len(people) // 2], plain[len(plain) // 2]
     settings = dict.fromkeys((row.panel.removesuffix(end), row.n) for row in rows)
+    middle_n = people[len(people) // 2]
+    # The panel with the most n; of several the middle one.
+    often = Counter(panel for panel, _ in settings)
+    middle_panel = max(plain, key=lambda panel: (often[panel], panel == plain[len(plain) // 2]))
     panels = {
         f"{panel}, n = {count(n)}": [
             Dot(row.mechanism, row.error, row.standard_error, hollow=row.panel != panel)

@@ -17,10 +17,12 @@ from geoveil.simulation.ledger.reproduction import (
     AGREES,
     DIFFERS,
     MISSING,
+    OwnNumber,
     Reproduced,
     Reproduction,
     nothing,
 )
+from geoveil.simulation.selection.experiment import Options
 
 _PAPERS = (geo_privacy, permute_and_flip, dampening, noisy_max, transmission)
 _NUMBERS = {name: numbers for paper in _PAPERS for name, numbers in paper.NUMBERS.items()}
@@ -34,6 +36,17 @@ LEDGER: Mapping[str, Reproduction] = MappingProxyType(
 """Name → figure or table: its texts are data, its numbers are computed by the module of its
 paper."""
 
+
+def own_numbers(name: str, options: Options) -> list[OwnNumber]:
+    """Return geoveil's numbers of a figure or table: the law of its cell.
+
+    Args:
+        name: one of `LEDGER`.
+        options: what they are computed from.
+    """
+    return LEDGER[name].own_numbers(options)
+
+
 __all__ = [
     "AGREES",
     "DIFFERS",
@@ -42,4 +55,5 @@ __all__ = [
     "Reproduced",
     "Reproduction",
     "ledger_page",
+    "own_numbers",
 ]

@@ -158,14 +158,41 @@ class Reproduction:
 
     def run(self, options: Options) -> "Reproduced":
         """Compute it, all of its published numbers or with `quick` a part of them."""
+        return self.compared(self.own_numbers(options))
+
+    def own_numbers(self, options: Options) -> "list[OwnNumber]":
+        """Return geoveil's numbers, with what they took."""
         started = time.process_time()
         found = self.compute(options)
+        seconds = time.process_time() - started
+        return [OwnNumber(*key, *own, seconds) for key, own in found.items()]
+
+    def compared(self, numbers: "Sequence[OwnNumber]") -> "Reproduced":
+        """Return geoveil's numbers beside the published ones.
+
+        Raises:
+            ParameterError: if one is of nothing that is published.
+        """
+        found = {(own.setting, own.quantity): (own.value, own.error) for own in numbers}
         published = published_numbers().get(self.name, ())
         unknown = found.keys() - {number.key for number in published}
         if unknown:
             raise ParameterError("compute", sorted(unknown)[0], "a published number")
         compared = tuple(Compared(number, found.get(number.key)) for number in published)
-        return Reproduced(self, compared, time.process_time() - started)
+        return Reproduced(self, compared, max((own.seconds for own in numbers), default=0.0))
+
+
+@dataclass(frozen=True, slots=True)
+class OwnNumber:
+    """A number of geoveil's, as a process sends it."""
+
+    setting: str
+    quantity: str
+    value: float
+    error: float
+    """Its standard error; 0 if it is exact."""
+    seconds: float
+    """Seconds of the processor that its figure or table took."""
 
 
 @dataclass(frozen=True, slots=True)
