@@ -132,7 +132,7 @@ def read_geopackage(path: Path, columns: Sequence[str]) -> list[Array]:
     if missing := [c for c in columns if c not in COORDINATES and c not in table.columns]:
         raise TableFileError(path, f"column {missing[0]!r}", "there, once")
     degrees = table.geometry.to_crs("EPSG:4326")
-    place = dict(zip(COORDINATES, (degrees.x, degrees.y), strict=True))
+    place: dict[str, Any] = dict(zip(COORDINATES, (degrees.x, degrees.y), strict=True))
     found = []
     for column in columns:
         numbers = place.get(column, table.get(column))
