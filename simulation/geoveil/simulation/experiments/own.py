@@ -56,7 +56,7 @@ class OwnInput:
         """Return the people of the file; None without one.
 
         Args:
-            dimension: how many numbers each of them has to hold.
+            dimension: how many numbers each of them has to hold, 1 or 2.
 
         Raises:
             ParameterError: if they hold more or fewer.
@@ -66,7 +66,8 @@ class OwnInput:
             return None
         people = Population.from_file(self.data, values=self.columns, weights=self.weight)
         if people.dimension != dimension:
-            raise ParameterError("column", self.columns, f"so many columns: {dimension}")
+            expected = ("one column", "two columns, or none of a GeoPackage")[dimension - 1]
+            raise ParameterError("column", [*self.columns], expected)
         return people
 
 
