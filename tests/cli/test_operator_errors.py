@@ -250,7 +250,7 @@ CAMPAIGNS = {
     "days that are none": ([*INCOME, "--threshold", "1", "--days", "nan"], "days"),
     "a wrong period": ([*INCOME, "--threshold", "1", "--every", "often"], "every"),
     "a period without end": ([*INCOME, "--threshold", "1", "--every", 30 * "9" + "d"], "every"),
-    "an id that is none": ([*INCOME, "--threshold", "1", "--id", "a b/c"], "--campaign-id"),
+    "an id that is none": ([*INCOME, "--threshold", "1", "--id", "a b/c"], "--id"),
     "a negative crowd": (
         [*INCOME, "--threshold", "1", "--minimum-participants", "-1"], "--minimum-participants",
     ),

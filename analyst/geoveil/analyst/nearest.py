@@ -145,7 +145,8 @@ def check_prior(request: PlanRequest, searches: Searches) -> None:
         raise ParameterError(
             "question",
             label,
-            f"one with an open answer: to {request.source.name} it is {who}. {nearest}",
+            f"one to which some say yes and some no: of {request.source.name}, {who} says yes."
+            f" {nearest}",
         )
 
 

@@ -229,7 +229,7 @@ class PlanRequest:
 
         Args:
             asked: at least one question, all about numbers or all about places.
-            epsilon: ε; two values `per` apart are ε-alike.
+            epsilon: ε of the promise to two values that are `per` apart.
             per: a distance, in the unit.
             source: the public prior.
             participants: how many people will report.

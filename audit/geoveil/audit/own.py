@@ -127,7 +127,7 @@ def mechanisms_in(file: Path) -> Mapping[str, MakeMechanism]:
         and list(inspect.signature(made).parameters)[:2] == _ARGUMENTS
     }
     if not found:
-        raise ParameterError("module", str(file), "a file with a function of (query, privacy)")
+        raise ParameterError("module", str(file), "a file with a function f(query, privacy)")
     return cast(Mapping[str, MakeMechanism], found)
 
 

@@ -152,11 +152,12 @@ def tls_for(
         missing: raised if the target is not on this machine and `tls` is None.
 
     Raises:
-        ParameterError: if the target is not a string with at least a character.
+        ParameterError: if the target is no gRPC address.
         TLSRequiredError: or what is raised in its place.
     """
-    if not isinstance(target, str) or not target:
-        raise ParameterError("target", target, 'an address, for example "collector.example:443"')
+    if not isinstance(target, str) or not target or target.startswith(("http://", "https://")):
+        expected = 'HOST:PORT, for example "collector.example:443", without http://'
+        raise ParameterError("target", target, expected)
     if tls is not None:
         return tls
     if not is_local(target):
@@ -204,7 +205,7 @@ def open_channel(
         options: further channel arguments of gRPC.
 
     Raises:
-        ParameterError: if the target is not a string with at least a character.
+        ParameterError: if the target is no gRPC address.
         TLSRequiredError: if the target is elsewhere and `tls` is None.
 
     Example:

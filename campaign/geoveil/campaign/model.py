@@ -101,7 +101,9 @@ class Attribute:
         if self.coordinates is None:
             many = "a finite number" if dimension == 1 else f"{dimension} finite numbers"
             expected = f"{many}, in {self.unit}"
-        array = None if isinstance(value, (bool, str, bytes)) else exact_array(value)
+        if isinstance(value, (bool, str, bytes)):
+            raise PrivateValueError(f"{expected}, and neither a text nor a truth value")
+        array = exact_array(value)
         if array is None:
             raise PrivateValueError(f"{expected}, {HELD}")
         if array.size != dimension or array.ndim > 1:

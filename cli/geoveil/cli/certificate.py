@@ -39,6 +39,7 @@ def authority(
     """
     from geoveil.aggregator.ops.authority import Authority
 
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     _write(folder, _AUTHORITY, Authority.create(name, lasting(expires)))
     err.print(
         "geoveil ... --tls-roots ca.pem; of a server that asks for certificates, --tls-client-ca"

@@ -40,9 +40,9 @@ def compare(
 ) -> None:
     """Compare geoveil with other packages: the error, the time and the audited ε of each.
 
-    OpenDP, diffprivlib and pure-LDP take part if they are installed: pip install 'geoveil[peers]'.
-    All learn the share of incomes above $100,000, and the shares above ten thresholds, from one
-    report of each person. It takes about two minutes of one processor, and seconds with --quick.
+    OpenDP, diffprivlib and pure-LDP take part if they are installed, as geoveil's extra "peers"
+    does. All learn the share of incomes above $100,000, and the shares above ten thresholds, from
+    one report of each person. Two minutes of one processor; seconds with --quick.
     """
     own = {} if module is None else mechanisms_in(module)
     sizes = _QUICK if quick else {"n": n, "repetitions": repetitions, "samples": samples}

@@ -59,8 +59,8 @@ def contribute(
     read_every: Annotated[
         str | None,
         typer.Option(
-            help="Read the value once in so long, as 365d, and answer every campaign about it, for"
-            " which this is said as well, from that one perturbed value."
+            help="Read the value once in so long, as 365d, and answer from that one perturbed value"
+            " every campaign about it that is given this option, too."
         ),
     ] = None,
     reading_epsilon: Annotated[
@@ -124,8 +124,8 @@ def _take_part(
     err.tell(f"Signed by: {'nobody' if shown.signer is None else shown.signer}")
     err.tell(f"Privacy: {privacy_text(campaign)}")
     err.tell(
-        f"So far apart, values are at most e^{campaign.report_privacy.epsilon:g} times as likely to"
-        " give the same report."
+        "So far apart, one value makes a report at most"
+        f" e^{campaign.report_privacy.epsilon:g} times as likely as another."
     )
     if epoch is not None:
         err.tell(f"Of your {campaign.attribute.name}, {epoch}.")

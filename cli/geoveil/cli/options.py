@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import typer
+from typer.models import ArgumentInfo, ParameterInfo
 
 from geoveil.analyst.calls import LAST_PERIOD
 from geoveil.analyst.questions import AnalystQuestion
@@ -90,7 +91,10 @@ Radius = Annotated[
     float | None, typer.Option(help="Radius of the area, in metres; 60000 by default.")
 ]
 CampaignId = Annotated[str, typer.Argument(help="The id of the campaign.")]
-Epsilon = Annotated[float | None, typer.Option(help="ε: two values PER apart are ε-alike.")]
+EPSILON_HELP = (
+    "Of two values PER apart, one makes any report at most e^ε times as likely as the other."
+)
+Epsilon = Annotated[float | None, typer.Option(help=EPSILON_HELP)]
 Per = Annotated[
     float | None,
     typer.Option(help="The distance, in UNIT, within which nobody should tell two values apart."),
@@ -198,10 +202,7 @@ def named_as_typed(**options: str) -> Callable[[Callable[..., None]], Callable[.
 
     def wrapped(command: Callable[..., None]) -> Callable[..., None]:
         flags = {
-            name.rstrip("_"): next(
-                (said.split("/")[0] for said in hint.__metadata__[0].param_decls or ()),
-                "--" + name.replace("_", "-"),
-            )
+            name.rstrip("_"): _flag(name, hint.__metadata__[0])
             for name, hint in get_type_hints(command, include_extras=True).items()
             if hasattr(hint, "__metadata__")
         }
@@ -224,6 +225,16 @@ def named_as_typed(**options: str) -> Callable[[Callable[..., None]], Callable[.
         return run
 
     return wrapped
+
+
+def _flag(name: str, its: ParameterInfo) -> str:
+    """Return how a parameter of a command is typed; an argument has only its name."""
+    if isinstance(its, ArgumentInfo):
+        return name
+    # Typer has the first name of an annotated option as its default.
+    said = (its.default, *(its.param_decls or ()))
+    flags = (one.split("/")[0] for one in said if isinstance(one, str) and one.startswith("--"))
+    return next(flags, "--" + name.replace("_", "-"))
 
 
 def heaps(texts: Sequence[str] | None) -> tuple[Heap, ...]:

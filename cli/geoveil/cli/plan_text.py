@@ -38,9 +38,9 @@ def print_plan(report: Record, console: PlainConsole) -> None:
     console.print(table)
     console.print(
         "95 % ±: of the interval for what was asked. bias: part of the squared error that more"
-        " people do not remove. ×: squared error in multiples of the first, who takes part being no"
-        " source of it. (A wider band may err less, since it takes more of the answer from the"
-        " prior: that is no reason to choose it.)",
+        " people do not remove. ×: squared error in multiples of the first row's, without what"
+        " sampling people adds. (A wider band may err less, since it takes more of the answer from"
+        " the prior: that is no reason to choose it.)",
         style="dim",
     )
     console.print(report["reason"])

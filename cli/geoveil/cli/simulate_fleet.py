@@ -183,5 +183,5 @@ def _show(load: Any, counted: int, missing: int, batch_size: int | None) -> None
     lost = load.lost or missing
     out.tell(
         ("reports were lost", "bold red") if lost else "nothing was lost",
-        f": {load.devices:,} to deliver, {counted:,} more in the aggregator's count",
+        f": of {load.devices:,} reports the aggregator counted {counted:,}",
     )

@@ -46,7 +46,7 @@ def scale(
     threshold: Annotated[
         float, typer.Option(help="Ask for the share above it (of both, for pairs).")
     ] = 100_000.0,
-    epsilon: Annotated[float, typer.Option(help="ε: two values PER apart are ε-alike.")] = 1.0,
+    epsilon: Annotated[float, typer.Option(help=options.EPSILON_HELP)] = 1.0,
     per: Annotated[float, typer.Option(help="A distance, in the unit of the values.")] = 8_000.0,
     seed: Annotated[int, typer.Option(help="The same seed gives the same bits.")] = 1,
     workers: Workers = None,

@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import Protocol, TypeAlias
 
 from geoveil.client.errors import BudgetExceeded
-from geoveil.client.policy import Limit
+from geoveil.client.policy import Limit, in_days
 from geoveil.gp import GeoPrivacy, compose
 
 
@@ -55,7 +55,7 @@ class Budget:
     attribute: str
     """Name of the attribute."""
     scope: str
-    """ "lifetime", or "any 365 days, 0:00:00" for a window."""
+    """ "lifetime", or "any 365 days" for a window."""
     limit: GeoPrivacy
     """The most that may be spent."""
     spent: float
@@ -155,7 +155,7 @@ def _scopes(limit: Limit, campaign_id: str | None, now: datetime) -> Iterator[_S
         yield _Scope("lifetime", limit.lifetime)
     for window in limit.windows:
         yield _Scope(
-            f"any {window.length}",
+            f"any {in_days(window.length)}",
             window.limit,
             length=window.length,
             after=_shifted(now, -window.length),

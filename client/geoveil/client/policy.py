@@ -130,9 +130,7 @@ class Epoch:
         return self.privacy if self.finest is None else self.finest
 
     def __str__(self) -> str:
-        days = self.length / timedelta(days=1)
-        length = f"{days:g} days" if days >= 1 else str(self.length)
-        return f"everything asked within {length} costs at most {self.privacy}"
+        return f"everything asked within {in_days(self.length)} costs at most {self.privacy}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -452,6 +450,12 @@ def _all_of(kind: type[_Item], name: str, items: object) -> tuple[_Item, ...]:
     if not isinstance(items, Iterable) or not all(isinstance(item, kind) for item in found):
         raise ParameterError(name, items, f"a collection of {kind.__name__} objects")
     return found
+
+
+def in_days(length: timedelta) -> str:
+    """Return how long something is, in days if it is at least one, for people."""
+    days = length / timedelta(days=1)
+    return f"{days:g} days" if days >= 1 else str(length)
 
 
 def _check_pure(name: str, limit: object) -> GeoPrivacy:

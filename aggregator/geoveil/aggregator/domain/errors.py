@@ -58,7 +58,7 @@ CATALOGUE: Mapping[Code, Row] = MappingProxyType(
         Code.CAMPAIGN_NOT_FOUND: Row("NOT_FOUND", "there is no such campaign"),
         Code.CAMPAIGN_ID_TAKEN: Row(
             "ALREADY_EXISTS",
-            "the campaign_id is taken by other content or another signature: choose another",
+            "another campaign, or this with another signature, has the campaign_id: choose another",
         ),
         Code.DATABASE_UNUSABLE: Row("FAILED_PRECONDITION", "the database can't be used"),
         Code.DIGEST_MISMATCH: Row(

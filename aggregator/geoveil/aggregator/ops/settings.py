@@ -132,8 +132,9 @@ class Settings:
             if path is not None:
                 _file(name, path, "a Path to a file, or None")
         if (self.tls_certificate is None) != (self.tls_key is None):
-            missing = "tls_certificate" if self.tls_certificate is None else "tls_key"
-            raise ParameterError(missing, None, "given together with the other of the two")
+            both = ("tls_key", "tls_certificate")
+            given, missing = both if self.tls_certificate is None else both[::-1]
+            raise ParameterError(missing, None, f"given, as {given} is")
         if self.tls_client_ca is not None and self.tls_certificate is None:
             raise ParameterError("tls_certificate", None, "given, as tls_client_ca is")
         for name in ("insecure_open_analyst", "reflection", "console"):

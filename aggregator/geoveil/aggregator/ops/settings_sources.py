@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from pathlib import Path
+from re import search
 from types import MappingProxyType, NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
@@ -110,8 +111,8 @@ def load(
         8000
         >>> load(None, {"GEOVEIL_PROT": "7000"})
         Traceback (most recent call last):
-        geoveil.gp.errors.ParameterError: name of a setting must be known, perhaps GEOVEIL_PORT, \
-got name of a setting='GEOVEIL_PROT'
+        geoveil.gp.errors.ParameterError: setting must be a known name, perhaps GEOVEIL_PORT, \
+got setting='GEOVEIL_PROT'
     """
     values: dict[str, object] = {}
     origins = dict.fromkeys(TYPES, "default")
@@ -142,10 +143,9 @@ def _from_file(file: Path | None) -> _Layer:
         raise ParameterError("config", str(file), f"a file to read ({error.strerror})") from error
     except ValueError as error:  # also of an integer of thousands of digits
         # Without what is there: it may be a password.
-        where = getattr(error, "lineno", None)
-        raise ParameterError(
-            "config", str(file), f"TOML{f' (line {where})' if where else ''}"
-        ) from None
+        where = search(r"\(at (line \d+)", str(error))
+        wrong = f"TOML ({where[1]} is not)" if where else "TOML"
+        raise ParameterError("config", str(file), wrong) from None
     for name in table:
         _known(name, KNOWN)
     return {name: (_of_toml(name, value, file.parent), str(file)) for name, value in table.items()}
@@ -241,8 +241,8 @@ def _of_text(name: str, kind: Any, text: str, origin: str) -> object:
 def _known(name: str, known: Collection[str]) -> None:
     if name not in known:
         near = get_close_matches(name, known, n=1, cutoff=0.5)
-        hint = f"known, perhaps {near[0]}" if near else f"one of {', '.join(known)}"
-        raise ParameterError("name of a setting", name, hint)
+        hint = f"a known name, perhaps {near[0]}" if near else f"one of {', '.join(known)}"
+        raise ParameterError("setting", name, hint)
 
 
 def _read_url(path: object) -> DatabaseURL:

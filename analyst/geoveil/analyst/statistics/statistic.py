@@ -165,7 +165,9 @@ def noise_scale(campaign: Campaign, dimension: int = 1) -> float:
     """
     if not isinstance(campaign, ValueCampaign) or campaign.dimension != dimension:
         kind = "numbers" if dimension == 1 else f"points of {dimension} coordinates"
-        raise ParameterError("campaign", campaign.campaign_id, f"a value campaign of {kind}")
+        raise ParameterError(
+            "campaign", campaign.campaign_id, f"a value campaign of {kind} (--points)"
+        )
     return 1 / campaign.point_mechanism.privacy.rate
 
 

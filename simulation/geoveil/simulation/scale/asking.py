@@ -29,7 +29,7 @@ def threshold_asked(
         population: "incomes"; "income-and-debt", where both are to be above; a file (.csv or
             .parquet); or "places", which ask the questions of the demonstration instead.
         threshold: in the unit of the values.
-        epsilon: ε; two values `per` apart are ε-alike.
+        epsilon: ε of the promise to two values that are `per` apart.
         per: a distance, in the unit of the values.
         values: of a file: one or two columns that members hold.
         weights: of a file: column that says how many a row stands for.
