@@ -38,6 +38,9 @@ TIGHT = [
     "PlanarLaplace  the place",
     "History answers at ε, ε/2 and ε/2 two epochs",
     "History answers at ε/2 and ε/4 two epochs",
+    "History extrapolated two epochs",
+    "History extrapolated, by who came later two epochs",
+    "History questions to the point two epochs",
     "LocalLaplace  Threshold, linear",
     "RandomizedResponse  Threshold, linear",
 ]
@@ -180,6 +183,10 @@ def test_all_faults_are_caught_from_samples_alone(faulty):
         "the largest asked",
         "read when it is above",
         "atom at a moved value",
+        "a reading for each question",
+        "answered from a finer point",
+        "moved on by the true change",
+        "moved on from a point drawn anew",
     }
     assert all(verdict.caught and not verdict.keeps for verdict in faulty.values())
 
@@ -195,6 +202,10 @@ def test_all_faults_are_caught_from_samples_alone(faulty):
         ("the largest asked", 2.0),  # the point is seen, which is twice as fine
         ("read when it is above", math.inf),
         ("atom at a moved value", math.inf),
+        ("a reading for each question", 3.0),  # of three questions
+        ("answered from a finer point", 2.0),  # twice as fine as is charged
+        ("moved on by the true change", 2.0),  # at age 1 the second value counts twice
+        ("moved on from a point drawn anew", 1.5),  # half of a reading, at age 1
     ],
 )
 def test_faults_are_as_bad_as_theory_says(faulty, fault, truth):

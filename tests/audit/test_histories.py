@@ -9,11 +9,24 @@ from numpy.typing import NDArray
 from scipy import integrate
 
 from geoveil.audit import NestedHistory, worst_history
-from geoveil.audit.faults import MovedAtom, ReadOnceAbove, Redrawn
-from geoveil.gp import GeoPrivacy, ParameterError
+from geoveil.audit.derived_histories import AnsweredHistory, ExtrapolatedHistory, _key
+from geoveil.audit.faults import (
+    AnsweredApart,
+    MovedAtom,
+    ReadOnceAbove,
+    Redrawn,
+    WronglyExtrapolated,
+)
+from geoveil.gp import GaussianKernel, GeoPrivacy, ParameterError, Range, Threshold
 
 Array = NDArray[np.float64]
 CAP, HALF, THIRD = (GeoPrivacy(rate, per=1.0) for rate in (1.0, 0.5, 1 / 3))
+
+ASKED = (
+    Threshold(0.5, 3.0, "smoothstep"),
+    Range(-2.0, 3.0, 3.0, "smoothstep"),
+    GaussianKernel(1.0, 1.5),
+)
 
 
 def laplace(t: float, rate: float) -> float:
@@ -119,9 +132,76 @@ def test_charging_less_than_the_point_is_found(answers: tuple[GeoPrivacy, ...]) 
     assert found > 0.99
 
 
+@pytest.mark.parametrize("y", [(0.3, -1.2), (9.0, 2.0), (-20.0, 0.0)])
+@pytest.mark.parametrize("x", [(0.0, 0.0, 0.0), (3.0, -2.0, 5.0)])
+def test_the_density_of_extrapolated_answers_is_that_of_quadrature(
+    y: tuple[float, ...], x: tuple[float, ...]
+) -> None:
+    """Three epochs, the first point unseen: every other is what it and the reports say."""
+
+    def given(first: float) -> float:
+        second = (y[0] + 0.25 * first) / 1.25
+        third = (y[1] + 0.8 * second) / 1.8
+        told = math.prod(
+            laplace(z - v, 1.0) for z, v in zip((first, second, third), x, strict=True)
+        )
+        return told / 1.25 / 1.8
+
+    breaks = [x[0], 5 * x[1] - 4 * y[0], ((1.8 * x[2] - y[1]) / 0.8 * 1.25 - y[0]) / 0.25]
+    expected = integrate.quad(given, -300, 300, points=sorted(breaks), limit=400, epsabs=0)[0]
+    found = ExtrapolatedHistory(CAP, (0.25, 0.8)).log_density(y, x)
+    assert float(found) == pytest.approx(math.log(expected), abs=1e-7)
+    seen = ExtrapolatedHistory(CAP, (0.25, 0.8), from_the_first=True).log_density((1.0, *y), x)
+    assert float(seen) == pytest.approx(math.log(given(1.0)))
+
+
+def test_simulated_extrapolations_have_that_density() -> None:
+    """How often a report is below 0.5: counted, and integrated. n = 100,000, α = 1e-6."""
+    history, x = ExtrapolatedHistory(CAP, (0.5,)), (0.2, 1.0)
+    drawn = history.simulate(np.full((100_000, 2), x), np.random.default_rng(4))
+    expected = integrate.quad(
+        lambda y: math.exp(float(history.log_density([y], x))), -60, 0.5, limit=200
+    )[0]
+    assert float((drawn < 0.5).mean()) == pytest.approx(expected, abs=4.9 * 0.5 / 100_000**0.5)
+
+
+def test_answers_to_questions_have_their_probability() -> None:
+    """All answers together have 1; the commonest is counted: n = 100,000, α = 1e-6. What no point
+    answers has none."""
+    history = AnsweredHistory(CAP, ASKED)
+    distinct = history._answers[np.unique(_key(history._answers), axis=0, return_index=True)[1]]
+    logs = history.log_density(distinct, np.full((len(distinct), 1), 0.7))
+    assert float(np.exp(logs).sum()) == pytest.approx(1.0)
+    drawn = history.simulate(np.full((100_000, 1), 0.7), np.random.default_rng(4))
+    common = distinct[logs.argmax()]
+    share = float((np.abs(drawn - common) < 1e-9).all(axis=1).mean())
+    assert share == pytest.approx(math.exp(logs.max()), abs=4.9 * 0.5 / 100_000**0.5)
+    assert history.log_density([0.2, 0.2, 0.2], [0.7]) == -math.inf
+
+
+@pytest.mark.parametrize(
+    "history",
+    [
+        ExtrapolatedHistory(CAP, (0.3, 1.0, 0.7)),
+        ExtrapolatedHistory(CAP, (0.3, 1.0, 0.7), from_the_first=True),
+        AnsweredHistory(CAP, ASKED[:1], epochs=4),
+        AnsweredHistory(CAP, ASKED, epochs=4),
+    ],
+)
+def test_what_is_made_of_the_points_shows_no_more_than_they_do(
+    history: ExtrapolatedHistory | AnsweredHistory,
+) -> None:
+    """10,000 random pairs of trajectories and histories of four epochs."""
+    worst = worst_history(history, 4)
+    assert 0.9 < worst.rate <= 1 + 1e-9
+
+
 @pytest.mark.parametrize(
     ("fault", "epochs", "truth"),
     [
+        (AnsweredApart(CAP, ASKED[::2]), 1, 2.0),
+        (WronglyExtrapolated(CAP, 0.5, redrawn=False), 2, 1.5),
+        (WronglyExtrapolated(CAP, 1.0, redrawn=True), 2, 1.5),
         (Redrawn(CAP, (1.0, 1.0)), 1, 2.0),
         (Redrawn(CAP, (1.0, 0.5)), 1, 1.5),
         (ReadOnceAbove(CAP, 0.5), 2, math.inf),
@@ -129,7 +209,9 @@ def test_charging_less_than_the_point_is_found(answers: tuple[GeoPrivacy, ...]) 
     ],
 )
 def test_faulty_histories_are_found_among_random_pairs(
-    fault: Redrawn | ReadOnceAbove | MovedAtom, epochs: int, truth: float
+    fault: Redrawn | ReadOnceAbove | MovedAtom | AnsweredApart | WronglyExtrapolated,
+    epochs: int,
+    truth: float,
 ) -> None:
     found = worst_history(fault, epochs).rate
     assert 0.95 * truth < found <= truth * (1 + 1e-9) or found == truth
@@ -141,6 +223,10 @@ def test_faulty_histories_are_found_among_random_pairs(
         (lambda: NestedHistory(CAP, ()), "answers"),
         (lambda: NestedHistory(HALF, (CAP,)), "coarser.privacy"),
         (lambda: NestedHistory(CAP, (HALF,), 0), "epochs"),
+        (lambda: ExtrapolatedHistory(CAP, ()), "ages"),
+        (lambda: ExtrapolatedHistory(CAP, (0.0,)), "ages"),
+        (lambda: AnsweredHistory(CAP, ()), "queries"),
+        (lambda: AnsweredHistory(CAP, ASKED, 0), "epochs"),
         (lambda: worst_history(NestedHistory(CAP, (HALF,)), 0), "epochs"),
         (lambda: worst_history(NestedHistory(CAP, (HALF,)), 1, 0), "count"),
         (lambda: worst_history(NestedHistory(CAP, (HALF,)), 1, 10, -1), "seed"),

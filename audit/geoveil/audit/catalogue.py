@@ -17,12 +17,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from geoveil.audit.case import (
+    Audited,
     Case,
     Scene,
     additive_outputs,
     all_numbers_added,
     bounded_outputs,
 )
+from geoveil.audit.derived_histories import AnsweredHistory, ExtrapolatedHistory
 from geoveil.audit.histories import NestedHistory
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import Arithmetic, Real
@@ -78,6 +80,12 @@ _OTHERS = (
         RAMP, name="Threshold, sixth-order", query=Threshold(100_000.0, 48_000.0, "sixth-order")
     ),
 )
+ASKED = (
+    STEP.query,
+    Range(92_000.0, 140_000.0, 24_000.0, "smoothstep"),
+    GaussianKernel(96_000.0, 12_000.0),
+)
+"""Questions that one perturbed number answers."""
 _SEEDS: tuple[tuple[Noise, float], ...] = ((StudentT(3.0), 1 / 9), (GeneralizedCauchy(4.0), 1 / 15))
 """The seed paper's noises with the β/ε that it runs them at [SGP §5]."""
 
@@ -268,19 +276,21 @@ def _history() -> Iterator[Case]:
         for axis in np.eye(2)
     )
     rng = np.random.default_rng(1)
-    for variant, answers in (
-        ("answers at ε, ε/2 and ε/2", (INCOME, half, half)),
-        ("answers at ε/2 and ε/4", (half, quarter)),
-    ):
-        history = NestedHistory(INCOME, answers, epochs=2)
-        outputs = history.simulate(np.broadcast_to(start, (400, 2)), rng)
+    histories: dict[str, Audited] = {
+        "answers at ε, ε/2 and ε/2": NestedHistory(INCOME, (INCOME, half, half), epochs=2),
+        "answers at ε/2 and ε/4": NestedHistory(INCOME, (half, quarter), epochs=2),
+        "extrapolated": ExtrapolatedHistory(INCOME, (0.5,), from_the_first=True),
+        "extrapolated, by who came later": ExtrapolatedHistory(INCOME, (0.5,)),
+        "questions to the point": AnsweredHistory(INCOME, ASKED, epochs=2),
+    }
+    for variant, history in histories.items():
         yield Case(
             name="History",
             variant=variant,
             query="two epochs",
             mechanism=history,
             path=path,
-            outputs=outputs,
+            outputs=history.simulate(np.broadcast_to(start, (400, 2)), rng),
             pairs=pairs,
             statistic=all_numbers_added,
         )

@@ -1,6 +1,6 @@
 """Faults that careless code makes: the auditor's controls, which exist to be caught.
 
-Four are wrappers of sound mechanisms, four make histories of several answers about one value. None
+Four are wrappers of sound mechanisms, nine make histories of several answers about one value. None
 of them can be seen in the reports by eye, and each breaks the promise that it states.
 """
 
@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from geoveil.audit.case import Audited, Case, additive_outputs, all_numbers_added
-from geoveil.audit.catalogue import BELL, INCOME, RAMP
+from geoveil.audit.case import Audited, Case, additive_outputs, all_numbers_added, first_number
+from geoveil.audit.catalogue import ASKED, BELL, INCOME, RAMP
+from geoveil.audit.derived_histories import AnsweredHistory, ExtrapolatedHistory
 from geoveil.audit.histories import NestedHistory
 from geoveil.gp.arithmetic import FLOAT
 from geoveil.gp.mechanisms.additive import AdditiveMechanism, LipschitzMechanism
@@ -208,6 +209,74 @@ class MovedAtom:
         return np.asarray(first + second)
 
 
+@dataclass(frozen=True, slots=True)
+class AnsweredApart:
+    """Questions that are each answered from a reading of its own, all charged as if it were one.
+
+    Args:
+        privacy: what is charged, the rate of one reading.
+        queries: of one number.
+    """
+
+    privacy: GeoPrivacy
+    queries: tuple[Query, ...]
+
+    @property
+    def alone(self) -> list[AnsweredHistory]:
+        """The history of each question."""
+        return [AnsweredHistory(self.privacy, (query,)) for query in self.queries]
+
+    def simulate(self, x: ArrayLike, rng: np.random.Generator) -> Array:
+        """Return the answers of each value, (n, questions), for values (n, 1)."""
+        return np.concatenate([one.simulate(x, rng) for one in self.alone], axis=-1)
+
+    def log_density(self, y: ArrayLike, x: ArrayLike) -> Array:
+        """Return the log-probability of the answers given the value."""
+        answers = np.asarray(y)
+        parts = [one.log_density(answers[..., [i]], x) for i, one in enumerate(self.alone)]
+        return np.asarray(sum(parts))
+
+
+@dataclass(frozen=True, slots=True)
+class WronglyExtrapolated:
+    """The answers of two epochs, the second moved on by what should not be used for it.
+
+    Points are the values in both epochs, (n, 2). A report has the first point, and the second with
+    `age` times what was added to it.
+
+    Args:
+        privacy: of one reading.
+        age: in (0, 1].
+        redrawn: whether it is moved on from a first point that is drawn anew; else by how much the
+            value itself moved.
+    """
+
+    privacy: GeoPrivacy
+    age: float
+    redrawn: bool
+
+    def simulate(self, x: ArrayLike, rng: np.random.Generator) -> Array:
+        """Return the first point and the second answer, (n, 2)."""
+        points = np.asarray(x, dtype=np.float64)
+        seen = points + rng.laplace(scale=1 / self.privacy.rate, size=points.shape)
+        if not self.redrawn:
+            moved = np.diff(points, axis=-1)[..., 0]
+        else:
+            noise = rng.laplace(scale=1 / self.privacy.rate, size=points.shape[:-1])
+            moved = seen[..., 1] - points[..., 0] - noise
+        return np.stack([seen[..., 0], seen[..., 1] + self.age * moved], axis=-1)
+
+    def log_density(self, y: ArrayLike, x: ArrayLike) -> Array:
+        """Return the log-density of both answers given both values."""
+        report, points, rate = np.asarray(y), np.asarray(x), self.privacy.rate
+        first = np.log(rate / 2) - rate * np.abs(report[..., 0] - points[..., 0])
+        if self.redrawn:
+            moved_on = ExtrapolatedHistory(self.privacy, (self.age,))
+            return np.asarray(first + moved_on.log_density(report[..., 1:], points))
+        there = points[..., 1] + self.age * (points[..., 1] - points[..., 0])
+        return np.asarray(first + np.log(rate / 2) - rate * np.abs(report[..., 1] - there))
+
+
 def _history(mechanism: Audited, variant: str, statistic: Callable[[Array], Array]) -> Case:
     """Return the row of a faulty history of two answers about one value."""
     sound = RAMP.case(mechanism, [])
@@ -224,7 +293,9 @@ def _history(mechanism: Audited, variant: str, statistic: Callable[[Array], Arra
     )
 
 
-def _two_times(mechanism: Audited, outputs: Array, variant: str, seen: int) -> Case:
+def _two_times(
+    mechanism: Audited, outputs: Array, variant: str, statistic: Callable[[Array], Array]
+) -> Case:
     """Return the row of a faulty history about a value at two times."""
     start = np.array([100_000.0, 104_000.0])
     steps = INCOME.per * np.array([-0.25, 0.25, 0.75, 1.75])
@@ -237,8 +308,25 @@ def _two_times(mechanism: Audited, outputs: Array, variant: str, seen: int) -> C
         path=np.concatenate([first, second]),
         outputs=outputs,
         pairs=tuple((line[0], point) for line in (first, second) for point in line[1:]),
-        statistic=lambda reports: reports[:, seen],
+        statistic=statistic,
     )
+
+
+def _second(reports: Array) -> Array:
+    return np.asarray(reports[:, 1])
+
+
+def _apart(reports: Array) -> Array:
+    """Return the first number less half of the second: each counts as it tells of the value."""
+    return np.asarray(reports[:, 0] - reports[:, 1] / 2)
+
+
+def _answered(mechanism: Audited, variant: str) -> Case:
+    """Return the row of a faulty history of answers to the questions of the catalogue."""
+    near = RAMP.points(np.arange(-12, 13, 0.5))
+    outputs = mechanism.simulate(near[:, None], np.random.default_rng(1))
+    row = _history(mechanism, variant, all_numbers_added)
+    return replace(row, query=f"{len(ASKED)} questions", outputs=outputs)
 
 
 def _shown_twice(reports: Array) -> Array:
@@ -256,12 +344,19 @@ def _of_histories() -> tuple[Case, ...]:
     moved = MovedAtom(INCOME, half, atoms=(2_000.0, 6_000.0))
     moves = np.array([[100_000.0, atom] for atom in moved.atoms])
     times = np.array([[0.0, 100_000.0], [1.0, 100_000.0]])
+    asked_finer = Misstated(AnsweredHistory(INCOME, ASKED), half)
+    true_move, drawn_anew = (WronglyExtrapolated(INCOME, 1.0, one) for one in (False, True))
+    seen = RAMP.points([[a, b] for a in range(-12, 13, 2) for b in range(-12, 13, 2)])
     return (
         _history(redrawn, "redrawn in an epoch", all_numbers_added),
         _history(summed, "the largest for the sum", lambda reports: reports @ weights),
         _history(asked, "the largest asked", _shown_twice),
-        _two_times(ReadOnceAbove(INCOME, 100_000.0), times, "read when it is above", 0),
-        _two_times(moved, moves, "atom at a moved value", 1),
+        _two_times(ReadOnceAbove(INCOME, 100_000.0), times, "read when it is above", first_number),
+        _two_times(moved, moves, "atom at a moved value", _second),
+        _answered(AnsweredApart(INCOME, ASKED), "a reading for each question"),
+        _answered(asked_finer, "answered from a finer point"),
+        _two_times(true_move, seen, "moved on by the true change", _second),
+        _two_times(drawn_anew, seen, "moved on from a point drawn anew", _apart),
     )
 
 

@@ -101,17 +101,27 @@ class NestedHistory:
             return np.full(shape, -np.inf)
         answers = np.broadcast_to(y, (*shape, y.shape[-1]))
         centers = np.concatenate([np.broadcast_to(x, shape)[..., None], answers], axis=-1)
-        breaks = np.sort(centers, axis=-1)
-        heights = -(rates * np.abs(breaks[..., :, None] - centers[..., None, :])).sum(axis=-1)
-        rise = np.abs(np.diff(heights, axis=-1))
-        # The mean of an exponential between its ends, over the greater of the two.
-        mean = np.where(rise > 0, -np.expm1(-rise) / np.where(rise > 0, rise, 1.0), 1.0)
-        with np.errstate(divide="ignore"):
-            parts = np.log(mean * np.diff(breaks, axis=-1))
-        parts += np.maximum(heights[..., 1:], heights[..., :-1])
-        tails = heights[..., [0, -1]] - np.log(rates.sum())
-        integral = np.logaddexp.reduce(np.concatenate([parts, tails], axis=-1), axis=-1)
+        integral = log_integral(centers, rates)
         return np.asarray(integral + np.log(rates / 2).sum() + np.log1p(-share).sum())
+
+
+def log_integral(centers: Array, rates: Array) -> Array:
+    """Return log ∫ e^{−Σ rates·|t − centers|} dt: of exponentials between breakpoints.
+
+    Args:
+        centers: (..., m)
+        rates: (m,)
+    """
+    breaks = np.sort(centers, axis=-1)
+    heights = -(rates * np.abs(breaks[..., :, None] - centers[..., None, :])).sum(axis=-1)
+    rise = np.abs(np.diff(heights, axis=-1))
+    # The mean of an exponential between its ends, over the greater of the two.
+    mean = np.where(rise > 0, -np.expm1(-rise) / np.where(rise > 0, rise, 1.0), 1.0)
+    with np.errstate(divide="ignore"):
+        parts = np.log(mean * np.diff(breaks, axis=-1))
+    parts += np.maximum(heights[..., 1:], heights[..., :-1])
+    tails = heights[..., [0, -1]] - np.log(rates.sum())
+    return np.asarray(np.logaddexp.reduce(np.concatenate([parts, tails], axis=-1), axis=-1))
 
 
 class History(Protocol):
