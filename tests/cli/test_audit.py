@@ -55,10 +55,10 @@ def test_json_holds_every_row_and_how_it_was_made(run):
 def test_faults_are_caught_and_that_is_status_0(run):
     result = run("--faults")
     assert result.exit_code == 0
-    assert len(re.findall(r" caught +\n", result.output)) == 9
+    assert len(re.findall(r" caught +\n", result.output)) == 13
     for fault in ("noise × 0.7", "β doubled", "|∇f| for B", "feet for metres"):
         assert fault in result.output
-    assert "9 of 9 faulty mechanisms were caught" in result.output
+    assert "13 of 13 faulty mechanisms were caught" in result.output
     assert all(row["caught"] for row in json.loads(run("--faults", "--json").output)["rows"])
 
 
