@@ -27,22 +27,23 @@ def test_the_device_in_typescript(device: Path) -> None:
     done = npm(device, "run", "unit")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "# fail 0" in done.stdout
-    tuples = subprocess.run(
-        [sys.executable, "-m", "tools.vectors", "--stream", "150", "5"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    compared = subprocess.run(
-        ["node", str(device / "build" / "test" / "tuples.js")],
-        input=tuples,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-    )
-    assert compared.returncode == 0, compared.stderr
-    assert '"count":150,"unequal":0' in compared.stdout
+    for kind in ((), ("--epochs",)):
+        tuples = subprocess.run(
+            [sys.executable, "-m", "tools.vectors", "--stream", "150", "5", *kind],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        compared = subprocess.run(
+            ["node", str(device / "build" / "test" / "tuples.js")],
+            input=tuples,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+        )
+        assert compared.returncode == 0, compared.stderr
+        assert '"count":150,"unequal":0' in compared.stdout
 
 
 @pytest.mark.deep

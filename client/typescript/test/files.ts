@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
+import type { BitSource } from "../src/exact/bits.js";
 
 // Of the compiled test: build/test in client/typescript.
 const folder = new URL("../../../../proto/vectors/", import.meta.url);
@@ -9,4 +10,22 @@ export function vectors<T>(name: string, field: string): T[] {
   const found = JSON.parse(readFileSync(new URL(name, folder), "utf8")) as Record<string, unknown>;
   assert.equal(found.version, 2);
   return found[field] as T[];
+}
+
+/** Bits that were written down; to ask for more than there are is an error. */
+export class Tape implements BitSource {
+  #bits: string;
+  constructor(hexadecimal: string) {
+    this.#bits = [...hexadecimal].map((c) => parseInt(c, 16).toString(2).padStart(4, "0")).join("");
+  }
+  bits(count: number): bigint {
+    if (count > this.#bits.length) throw new Error("more bits are asked for than there are");
+    const drawn = this.#bits.slice(0, count);
+    this.#bits = this.#bits.slice(count);
+    return count ? BigInt(`0b${drawn}`) : 0n;
+  }
+  /** What is left, but for the zeros that fill up a byte. */
+  get left(): number {
+    return this.#bits.length < 8 && !this.#bits.includes("1") ? 0 : this.#bits.length;
+  }
 }

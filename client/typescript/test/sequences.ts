@@ -3,7 +3,6 @@ import assert from "node:assert/strict";
 import { create, toBinary } from "@bufbuild/protobuf";
 import { Client } from "../src/client.js";
 import { GeoveilError } from "../src/errors.js";
-import { type BitSource, systemSource } from "../src/exact/bits.js";
 import {
   Allocation,
   CampaignEnvelopeSchema,
@@ -14,6 +13,7 @@ import { BudgetExceeded } from "../src/ledger.js";
 import { type GeoPrivacy, type Limit, Policy } from "../src/policy.js";
 import { MemoryStorage, type Storage } from "../src/storage.js";
 import type { Transport } from "../src/transport.js";
+import { Tape } from "./files.js";
 
 interface Pair {
   epsilon: number;
@@ -23,6 +23,7 @@ interface Pair {
 interface Asked {
   rate: Pair;
   nests: boolean;
+  step_exponent: number;
   every_us: number | null;
   extrapolated: boolean;
 }
@@ -46,6 +47,8 @@ export interface Sequence {
     fresh?: boolean;
     read?: boolean;
     begins_us?: number | null;
+    bits?: string;
+    answers?: [number, string][];
     scope?: string;
     frees_us?: number | null;
     spent: number;
@@ -64,7 +67,7 @@ export function incomes(campaignId: string, asked: Asked, opensUs: number, perio
     queries: [{ label: "above", kind: { case: "threshold", value: { at: 50_000, width: 40_000, profile: Profile.SMOOTHSTEP } } }],
     mechanism: { kind: { case: asked.nests ? "debiasedLaplace" : "lipschitzLaplace", value: {} } },
     allocation: Allocation.PARTITION,
-    grid: { stepExponent: -26 },
+    grid: { stepExponent: asked.step_exponent },
     opens: seconds(opensUs),
     closes: seconds(opensUs + 3_000 * 86_400e6),
     period: seconds(periodUs),
@@ -101,37 +104,12 @@ export async function replayed(sequence: Sequence, storage: Storage = new Memory
   const server = publishing(
     Object.fromEntries(entries.map(([id, asked]) => [id, incomes(id, asked, sequence.opens_us, sequence.period_us)])),
   );
-  // When an epoch begins is drawn where none goes on: these bits, which have a length of their own.
-  let planned: bigint | undefined;
-  const lengths = new Set<number>();
-  const source: BitSource = {
-    bits: (count) => {
-      if (!lengths.has(count)) return systemSource.bits(count);
-      assert.ok(planned !== undefined, "the beginning of an epoch is drawn that goes on");
-      return planned;
-    },
-  };
-  const ends: [end: number, space: string][] = [];
   for (const [i, told] of sequence.operations.entries()) {
     const where = `${sequence.name}, ${i}`;
     const limit = limitOf(sequence.limits[told.limit]!);
-    const asked = sequence.campaigns[told.campaign]!;
+    const source = new Tape(told.bits ?? "");
     const policy = new Policy({ limits: { "household income": limit } });
     const client = new Client({ server, policy, storage, source, background: false, releaseFloorMs: 0, now: () => told.at_us / 1000 });
-    const space = limit.epoch ? "all" : told.campaign;
-    const length = limit.epoch ? limit.epoch.lengthMs * 1000 : (asked.every_us ?? 0);
-    lengths.clear();
-    if (length) lengths.add((BigInt(length) - 1n).toString(2).length);
-    if (told.read) {
-      const begins = told.begins_us!;
-      const last = ends.filter(([, of]) => of === space).at(-1)?.[0];
-      const goesOn = last !== undefined && begins >= last && (begins - last) % length === 0;
-      planned = goesOn ? undefined : BigInt(told.at_us - begins);
-      ends.push([begins + length, space]);
-      ends.sort(([a], [b]) => a - b);
-    } else {
-      planned = undefined;
-    }
     const before = await readings(storage);
     try {
       const receipt = await client.contribute(told.campaign, 50_000);
@@ -139,6 +117,9 @@ export async function replayed(sequence: Sequence, storage: Storage = new Memory
       assert.equal("kept", told.verdict, where);
       assert.equal(receipt.fresh, told.fresh, where);
       assert.equal((await readings(storage)) > before, told.read, where);
+      const answers = receipt.answers.map(({ queryIndex, value }) => [queryIndex, value.toString()]);
+      if (receipt.fresh) assert.deepEqual(answers, told.answers, where);
+      assert.equal(source.left, 0, where);
       assert.equal(epoch?.getTime(), told.begins_us === null ? undefined : Math.floor(told.begins_us! / 1000), where);
     } catch (error) {
       if (!(error instanceof GeoveilError)) throw error;

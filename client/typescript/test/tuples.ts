@@ -2,26 +2,8 @@
 import { createInterface } from "node:readline";
 import { Campaign, type Drawn } from "../src/campaign.js";
 import { answered, type CampaignPoint, coarser, type Reading } from "../src/epoch.js";
-import type { BitSource } from "../src/exact/bits.js";
+import { Tape } from "./files.js";
 import { replayed, type Sequence } from "./sequences.js";
-
-/** Bits that were written down; to ask for more than there are is an error. */
-export class Tape implements BitSource {
-  #bits: string;
-  constructor(hexadecimal: string) {
-    this.#bits = [...hexadecimal].map((c) => parseInt(c, 16).toString(2).padStart(4, "0")).join("");
-  }
-  bits(count: number): bigint {
-    if (count > this.#bits.length) throw new Error("more bits are asked for than there are");
-    const drawn = this.#bits.slice(0, count);
-    this.#bits = this.#bits.slice(count);
-    return count ? BigInt(`0b${drawn}`) : 0n;
-  }
-  /** What is left, but for the zeros that fill up a byte. */
-  get left(): number {
-    return this.#bits.length < 8 && !this.#bits.includes("1") ? 0 : this.#bits.length;
-  }
-}
 
 export interface Tuple {
   campaign?: string;
