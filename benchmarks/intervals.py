@@ -51,7 +51,7 @@ SIZES = (10, 100, 1_000, 10_000, 20_000)
 AGAIN = 20_000
 LEAST = {0.95: 0.94, 0.99: 0.985}
 WIDEST, MANY = 1.02, 10_000
-FARTHEST = 1.3
+FARTHEST = 1.12
 """Standard errors by which one person may move the mean. Farther away, no interval that covers 94 %
 of the time, whoever the people are, is as narrow as `WIDEST` [MATH §8]."""
 _CHANCE = 2.0

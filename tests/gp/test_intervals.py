@@ -297,3 +297,28 @@ def mid_p(count, probability):
         return below - probability
 
     return optimize.brentq(excess, 1.0, 4.0 * count)
+
+
+def narrowest(jump: float, missed: float = 0.06) -> float:
+    """Return how wide an interval must be that covers all but so much, over Student's [MATH §8]."""
+    ends = np.linspace(-1, 6, 141)
+    nothing, once = np.zeros(141), np.ones(141)
+    rates = np.linspace(0, -math.log(missed), 60)[1:]
+    above = [np.concatenate([stats.norm.cdf(rate * jump - ends), nothing]) for rate in rates]
+    found = optimize.linprog(
+        np.concatenate([ends, ends]),
+        A_ub=[*above, np.tile(stats.norm.cdf(-ends), 2)],
+        b_ub=[*(missed * np.exp(rates)), missed],
+        A_eq=[np.concatenate([once, nothing]), np.concatenate([nothing, once])],
+        b_eq=[1, 1],
+    )
+    return float(found.fun / (2 * stats.norm.ppf(0.975)))
+
+
+def test_no_interval_is_narrow_where_one_person_may_move_the_mean_far():
+    """Where nobody can, the bound is what 94 % takes of 95; the best fixed end is above it."""
+    assert narrowest(0.01) == pytest.approx(stats.norm.ppf(0.97) / stats.norm.ppf(0.975), abs=2e-3)
+    assert narrowest(1.0) < intervals.WIDEST < narrowest(intervals.FARTHEST) < 1.03
+    rates = np.linspace(0, 2.8, 200)
+    fixed = np.max(2 * rates - stats.norm.ppf(np.minimum(0.06 * np.exp(rates), 1 - 1e-9)))
+    assert 1.4 < narrowest(2.0) < (fixed + stats.norm.ppf(0.975)) / (2 * stats.norm.ppf(0.975))

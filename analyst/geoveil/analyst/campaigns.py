@@ -199,8 +199,9 @@ def expected_text(campaign: Campaign, participants: int) -> str:
     error, label = max(_errors(campaign, participants))
     of = "" if len(campaign.questions) == 1 else f" ({label!r}, the largest)"
     return (
-        f"expect a standard error of at most {error:.2g}{of} with {participants:,} participants,"
-        " and half of it with four times as many"
+        f"expect a standard error for the population of at most {error:.2g}{of} with"
+        f" {participants:,} participants, noise and sampling together, and half of it with four"
+        " times as many"
     )
 
 

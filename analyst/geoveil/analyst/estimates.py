@@ -102,6 +102,13 @@ class CampaignEstimates(Result):
     def notes(self) -> tuple[str, ...]:
         return tuple(self._notes())
 
+    @property
+    def axis_label(self) -> str:
+        methods = dict.fromkeys(row.method for row in self.estimates if row.method is not None)
+        found = f", {' and '.join(methods)}" if methods else ""
+        percent = 100 * self.estimates[0].confidence
+        return f"estimate and {percent:g} % interval, of the population{found}"
+
     def with_interval(self, method: IntervalMethod) -> "CampaignEstimates":
         """Return the same with other intervals, from the same reports.
 

@@ -46,30 +46,36 @@ def axes_of(ax: "Axes | None", title: str, height_cm: float = 11.0) -> "Axes":
     return ax
 
 
-def draw_intervals(ax: "Axes | None", title: str, rows: Sequence[Mapping[str, Any]]) -> "Axes":
+def draw_intervals(
+    ax: "Axes | None", title: str, rows: Sequence[Mapping[str, Any]], drawn: str
+) -> "Axes":
     """Draw one line a row: a dot at its estimate, and its interval.
 
     Args:
         ax: where to; None for new axes.
         title: of the picture.
         rows: with "estimate", "ci_low" and "ci_high"; what stands before the estimate is its
-            label. What has no interval, or one without an end, is drawn as its dot alone.
+            label. What has no interval, or one without an end, is a dot with these words.
+        drawn: what the dots and lines are, below the axis.
     """
     ax = axes_of(ax, title, 3 + _LINE_CM * len(rows))
     for place, row in enumerate(rows):
         value, low, high = (row[key] for key in ("estimate", "ci_low", "ci_high"))
         if value is None or not math.isfinite(value):
+            ax.text(0.5, place, "no estimate", va="center", transform=ax.get_yaxis_transform())
             continue
+        ax.plot(value, place, "o", color=COLOR, ms=5)
         if None not in (low, high) and math.isfinite(high - low):
             ax.plot([low, high], [place, place], color=COLOR, lw=2, solid_capstyle="butt")
-        ax.plot(value, place, "o", color=COLOR, ms=5)
+        else:
+            ax.annotate("  no interval", (value, place), va="center")
     labels = [
         ", ".join(f"{v:g}" if isinstance(v, float) else str(v) for v in _before(row))
         for row in rows
     ]
     ax.set_yticks(range(len(rows)), labels)
     ax.set_ylim(len(rows) - 0.5, -0.5)
-    ax.set_xlabel("estimate and interval")
+    ax.set_xlabel(drawn)
     _plain_numbers(ax.xaxis)
     return ax
 

@@ -21,14 +21,20 @@ from geoveil.analyst.plan_files import (
 )
 from geoveil.analyst.planner import KINDS, Alternative, Comparison, Plan, compare_allocations
 from geoveil.analyst.planner.allocation import Searches
-from geoveil.analyst.planner.channels import bands_like, channels, next_to_optimal, saves_noise
+from geoveil.analyst.planner.channels import (
+    WORTH_SOLVING,
+    bands_like,
+    channels,
+    next_to_optimal,
+    saves_noise,
+)
 from geoveil.analyst.planner.kinds import POINTS, fits_campaigns
 from geoveil.analyst.planner.plan import planned, ranked
 from geoveil.analyst.report import Record, comparison_report, plan_report
 from geoveil.analyst.request import PlanRequest
 from geoveil.analyst.rounds import TwoRounds, two_rounds
 from geoveil.campaign import Campaign
-from geoveil.gp import DebiasedLaplace, ParameterError, Query, UnsupportedError
+from geoveil.gp import ParameterError, Query, UnsupportedError
 
 _NODES = 16
 """Distances for a quick bound; more where a band is wide."""
@@ -186,8 +192,8 @@ def planned_alone(
     on_line = found.question.dimension == 1
     settled = without_channel(request, found)
     least = None if settled and not (bound and on_line) else _least(found)
-    if not settled and saves_noise(found.choice.prediction, least):
-        better = _with_channel(found)
+    if not settled and least is not None and saves_noise(found.choice.prediction, least):
+        better = _with_channel(found, least)
         if better.choice.query != found.choice.query and bound and on_line:
             least = _least(better)
         found = better
@@ -207,25 +213,36 @@ def _least(found: Plan) -> float | None:
     return least if 0 < least <= found.choice.prediction.noise else None
 
 
-def _with_channel(found: Plan) -> Plan:
+def _with_channel(found: Plan, least: float) -> Plan:
     """Return the plan with the best channel among the alternatives.
 
-    Only those that save a twentieth of the noise for their query: devices check their tables.
+    Only one that saves a twentieth of the noise, as devices check its table. A narrower band than
+    that which was chosen has more noise, and the gain is what the prior need not know: it is tried
+    where a channel could save a twentieth of the whole squared error, and has to.
+
+    Args:
+        found: without channels.
+        least: lower bound of the noise for the query that was chosen.
     """
-    assert isinstance(found.choice.query, Query)
+    plain, n = found.choice, found.n
+    assert isinstance(plain.query, Query)
 
     def error(alternative: Alternative) -> float:
-        return alternative.prediction.expected_error(found.n)
+        return alternative.prediction.expected_error(n)
 
-    def saves(channel: Alternative) -> bool:
-        assert isinstance(channel.query, Query)
-        plain = DebiasedLaplace(channel.query, found.privacy)
-        return saves_noise(found.problem.predict(plain), channel.prediction.noise)
-
-    bands = bands_like(found.search, found.choice.query)
-    solved = sorted(filter(saves, channels(found.search, bands)), key=error)
+    enough = WORTH_SOLVING * error(plain)
+    bands = bands_like(found.search, plain.query)
+    if (plain.prediction.noise - least) / n < enough:
+        bands = bands[-1:]
+    solved = sorted(channels(found.search, bands), key=error)
+    worth = [
+        channel
+        for channel in solved
+        if saves_noise(plain.prediction, channel.prediction.noise)
+        or error(channel) <= error(plain) - enough
+    ]
     alternatives = sorted(
-        (*found.alternatives, *solved[:1]),
+        (*found.alternatives, *worth[:1]),
         key=lambda a: (not a.satisfies_guarantee, ranked(a, error(a))),
     )
     return replace(found, alternatives=tuple(alternatives))

@@ -56,6 +56,11 @@ class Result(ABC):
     def rows(self) -> list[dict[str, Any]]:
         """Return one dictionary a row, all with the same keys, of text, numbers, bools and None."""
 
+    @property
+    def axis_label(self) -> str:
+        """What stands below its picture: what dots and lines are, and of whom."""
+        return "estimate and interval, of the population"
+
     def to_dict(self) -> dict[str, Any]:
         """Return what JSON can hold: title, rows and notes; numbers without a value are None."""
         rows = [{key: _finite(value) for key, value in row.items()} for row in self.rows()]
@@ -84,7 +89,7 @@ class Result(ABC):
         rows = self.rows()
         if not rows or not {"estimate", "ci_low", "ci_high"} <= rows[0].keys():
             raise UnsupportedError(f"{self.title} has no picture: its rows say all of it")
-        return draw_intervals(ax, self.title, rows)
+        return draw_intervals(ax, self.title, rows, self.axis_label)
 
     def __str__(self) -> str:
         """Return title, table and notes as text, of many rows the first."""

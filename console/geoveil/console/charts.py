@@ -108,15 +108,18 @@ def picture_of(result: Result) -> Markup | None:
         return None
     if isinstance(result, PartitionShares):
         return bars(result.title, rows)
-    return intervals(result.title, rows)
+    return intervals(result.title, rows, result.axis_label)
 
 
-def intervals(title: str, rows: Sequence[Mapping[str, Any]], span: Sequence[float] = ()) -> Markup:
+def intervals(
+    title: str, rows: Sequence[Mapping[str, Any]], drawn: str, span: Sequence[float] = ()
+) -> Markup:
     """Return one line a row: a dot at its estimate, and its interval.
 
     Args:
         title: of the picture.
         rows: with "estimate", "ci_low" and "ci_high".
+        drawn: what the dots and lines are, below the axis.
         span: numbers that the axis reaches in any case.
     """
     labels = [_cut(label_of(row)) for row in rows]
@@ -137,7 +140,7 @@ def intervals(title: str, rows: Sequence[Mapping[str, Any]], span: Sequence[floa
                 ' stroke-width="3" fill="none"/>'
             )
         parts.append(f'<circle class="one" cx="{x.at(value):.1f}" cy="{y}" r="5" fill="{COLOR}"/>')
-    parts.append(_text(x.begin, height - 10, "estimate and interval", "start", soft=True))
+    parts.append(_text(x.begin, height - 10, drawn, "start", soft=True))
     return _svg(title, height, parts)
 
 

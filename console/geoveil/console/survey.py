@@ -290,7 +290,9 @@ def _picture(found: CampaignEstimates) -> Markup | None:
     if found.campaign.period is None or len(found.estimates) < 2:
         means = {row.limits.means for row in found.estimates}
         few = len(found.estimates) <= _MOST_DRAWN
-        return intervals(found.title, found.rows(), (0.0, 1.0)) if few and means == _SHARE else None
+        if not few or means != _SHARE:
+            return None
+        return intervals(found.title, found.rows(), found.axis_label, (0.0, 1.0))
     label = found.estimates[0].label
     rows = [row for row in found.estimates if row.label == label]
     names = [_begins(found.campaign, row.period) for row in rows]

@@ -70,7 +70,7 @@ def next_to_optimal(question: Estimand, found: Alternative) -> bool:
     )
 
 
-def saves_noise(plain: Prediction, noise: float | None) -> bool:
+def saves_noise(plain: Prediction, noise: float) -> bool:
     """Return whether so much noise is less than that of a prediction by a twentieth.
 
     The noise counts, and not the whole squared error: of a large campaign most of that is what the
@@ -78,9 +78,9 @@ def saves_noise(plain: Prediction, noise: float | None) -> bool:
 
     Args:
         plain: without a channel.
-        noise: variance of a report of a channel, or its lower bound; None if it is not known.
+        noise: variance of a report of a channel, or its lower bound.
     """
-    return noise is not None and noise <= (1 - WORTH_SOLVING) * plain.noise
+    return noise <= (1 - WORTH_SOLVING) * plain.noise
 
 
 def may_save(search: Search, found: Alternative) -> bool:
