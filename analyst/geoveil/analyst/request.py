@@ -250,6 +250,8 @@ class PlanRequest:
             ParameterError: naming the parameter, its value and what is permitted.
         """
         dimension = _dimension(asked)
+        if not isinstance(source, PublicPrior):
+            raise ParameterError("source", source, "a PublicPrior")
         if dimension != source.dimension:
             raise ParameterError("source", source.name, f"a prior of {_HELD[dimension]}")
         if unit is not None and source.unit not in (None, unit):

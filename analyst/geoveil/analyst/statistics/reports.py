@@ -461,7 +461,8 @@ def _parquet(file: Path) -> Any:
     try:
         return parquet.ParquetFile(file)
     except (OSError, ArrowException) as error:
-        raise ParameterError("file", str(file), f"a Parquet file to read ({error})") from error
+        why = getattr(error, "strerror", None) or error
+        raise ParameterError("file", str(file), f"a Parquet file to read ({why})") from error
 
 
 def _campaign_in(file: Path) -> Campaign:
