@@ -295,14 +295,23 @@ def _critical(found: SeparateEstimates, centers: Array, bandwidth: float, noise:
     """
     rows, columns = (np.linalg.norm(np.diff(centers, axis=k), axis=-1) for k in (0, 1))
     lengths = float(rows.sum(axis=0).max()), float(columns.sum(axis=1).max())
-    # Terms of (1 + b²t²)³, the square of what undoes the noise, in the correlations' λ.
-    terms = [math.comb(3, k) * math.factorial(k) * (noise / bandwidth) ** (2 * k) for k in range(4)]
-    more = sum(k * term for k, term in enumerate(terms)) / sum(terms)
-    bending = (1 + more) / (2 * bandwidth**2)
     return min(
         critical_value_of_many(len(found.labels), found.confidence),
-        critical_value_of_field(lengths, bending, found.confidence),
+        critical_value_of_field(lengths, bending(bandwidth, noise), found.confidence),
     )
+
+
+def bending(bandwidth: float, noise: float) -> float:
+    """Return λ: errors of places d apart, near each other, have the correlation 1 − λd²/2.
+
+    Args:
+        bandwidth: h of the bells, in metres.
+        noise: its scale b, in metres.
+    """
+    # Terms of (1 + b²t²)³, the square of what undoes the noise.
+    terms = [math.comb(3, k) * math.factorial(k) * (noise / bandwidth) ** (2 * k) for k in range(4)]
+    more = sum(k * term for k, term in enumerate(terms)) / sum(terms)
+    return (1 + more) / (2 * bandwidth**2)
 
 
 def _middles(low: float, high: float, count: int) -> Array:
