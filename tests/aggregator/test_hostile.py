@@ -21,7 +21,7 @@ def hostile(monkeypatch: pytest.MonkeyPatch) -> Any:
     return importlib.import_module("benchmarks.hostile")
 
 
-@pytest.mark.parametrize("messages", [600, pytest.param(3000, marks=pytest.mark.deep)])
+@pytest.mark.parametrize("messages", [200, pytest.param(3000, marks=pytest.mark.deep)])
 def test_hostile_messages_leave_no_trace(hostile: Any, messages: int) -> None:
     found = hostile.attack(messages, seed=1)
     assert found.faults == []

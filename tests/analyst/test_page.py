@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from geoveil.analyst import ReportRows, campaign_for_points
 from geoveil.campaign import PointQuestion, encode
@@ -33,6 +34,7 @@ def written(file):
     write_reports(iter([encode(asked), rows]), file)
 
 
+@pytest.mark.deep
 def test_the_page_runs(tmp_path, monkeypatch, capsys):
     blocks = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     assert len(blocks) >= 8

@@ -52,6 +52,7 @@ def test_json_holds_every_row_and_how_it_was_made(run):
         assert row["exact"]["y"]
 
 
+@pytest.mark.deep
 def test_faults_are_caught_and_that_is_status_0(run):
     result = run("--faults")
     assert result.exit_code == 0

@@ -48,6 +48,7 @@ def test_points_are_counted_in_the_cells_that_hold_them() -> None:
     assert found.tolist() == expected.tolist()
 
 
+@pytest.mark.deep
 def test_it_errs_less_where_people_are_spread_smoothly_and_more_at_a_heap() -> None:
     """Mean squared error of the curve, 12 campaigns of 2,000: less than half of the unbiased one's;
     the control is a heap, before which it is off by more than its band."""
