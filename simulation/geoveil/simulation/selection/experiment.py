@@ -124,12 +124,16 @@ class SelectionExperiment:
     Attributes:
         name: for the command line.
         parts: by name, what is computed in one go.
-        draw: draws figures of rows into a directory, and returns their files.
+        title: of its figures.
+        unit: of what is measured, for their axes.
+        linear_below: where these turn from logarithmic to linear; all of them without.
     """
 
     name: str
     parts: Callable[[Options], Mapping[str, Compute]]
-    draw: Callable[[Sequence[SelectionRow], Path], list[Path]]
+    title: str = ""
+    unit: str = ""
+    linear_below: float | None = None
 
     def run(self, options: Options) -> list[SelectionRow]:
         """Return the rows of all parts.
@@ -138,6 +142,24 @@ class SelectionExperiment:
             ParameterError: if data can't be read, or is none that the application takes.
         """
         return [row for compute in self.parts(options).values() for row in compute()]
+
+    def draw(self, rows: Sequence[SelectionRow], directory: Path) -> list[Path]:
+        """Draw a figure for each measure, and return the files."""
+        from geoveil.simulation.figures.selection import draw_selection
+
+        files = []
+        measures = list(dict.fromkeys(row.measure for row in rows))
+        for measure in measures:
+            end = f"-{measure.replace(' ', '-')}" if len(measures) > 1 else ""
+            files.append(directory / f"selection-{self.name}{end}.png")
+            draw_selection(
+                [row for row in rows if row.measure == measure],
+                files[-1],
+                title=self.title,
+                unit=self.unit,
+                linear_below=self.linear_below,
+            )
+        return files
 
 
 Array = NDArray[np.float64]

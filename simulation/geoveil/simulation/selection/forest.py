@@ -11,7 +11,6 @@ a majority vote is its expectation over the labels of the leaves.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -335,19 +334,6 @@ def rows_of(
         yield _row(data, depth, _NO_PRIVACY, epsilon, accuracies[-1])
 
 
-def draw(rows: Sequence[SelectionRow], directory: Path) -> list[Path]:
-    """Draw the figure."""
-    from geoveil.simulation.figures.selection import draw_selection
-
-    file = directory / "selection-forest.png"
-    draw_selection(
-        rows,
-        file,
-        title="Private random forests: which label a leaf has",
-    )
-    return [file]
-
-
 def _commonest(counts: NDArray[np.int64]) -> NDArray[np.float64]:
     return np.asarray(np.eye(counts.shape[1])[counts.argmax(axis=1)])
 
@@ -414,4 +400,4 @@ def _row(
     )
 
 
-EXPERIMENT = SelectionExperiment("forest", parts, draw)
+EXPERIMENT = SelectionExperiment("forest", parts, "Private random forests: which label a leaf has")

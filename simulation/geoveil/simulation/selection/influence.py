@@ -285,13 +285,4 @@ def _row(
     )
 
 
-def draw(rows: Sequence[SelectionRow], directory: Path) -> list[Path]:
-    """Draw the shares."""
-    from geoveil.simulation.figures.selection import draw_selection
-
-    file = directory / "selection-nodes.png"
-    draw_selection(rows, file)
-    return [file]
-
-
-EXPERIMENT = SelectionExperiment("nodes", parts, draw)
+EXPERIMENT = SelectionExperiment("nodes", parts)

@@ -164,18 +164,4 @@ def _rows(
         )
 
 
-def draw(rows: Sequence[SelectionRow], directory: Path) -> list[Path]:
-    """Draw a figure for each measure."""
-    from geoveil.simulation.figures.selection import draw_selection
-
-    files = []
-    for measure in _MEASURES:
-        file = directory / f"selection-percentile-{measure.replace(' ', '-')}.png"
-        draw_selection(
-            [row for row in rows if row.measure == measure], file, linear_below=1.0, unit="counts"
-        )
-        files.append(file)
-    return files
-
-
-EXPERIMENT = SelectionExperiment("percentile", parts, draw)
+EXPERIMENT = SelectionExperiment("percentile", parts, unit="counts", linear_below=1.0)

@@ -6,7 +6,6 @@ a real one. Exact over the noise; over simulated studies a mean with its standar
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
@@ -129,13 +128,4 @@ def _row(
     )
 
 
-def draw(rows: Sequence[SelectionRow], directory: Path) -> list[Path]:
-    """Draw the probabilities."""
-    from geoveil.simulation.figures.selection import draw_selection
-
-    file = directory / "selection-tdt.png"
-    draw_selection(rows, file)
-    return [file]
-
-
-EXPERIMENT = SelectionExperiment("tdt", parts, draw)
+EXPERIMENT = SelectionExperiment("tdt", parts)

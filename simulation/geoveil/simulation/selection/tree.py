@@ -244,19 +244,6 @@ def rows_of(
         yield _row(data, *cell, values)
 
 
-def draw(rows: Sequence[SelectionRow], directory: Path) -> list[Path]:
-    """Draw the figure."""
-    from geoveil.simulation.figures.selection import draw_selection
-
-    file = directory / "selection-tree.png"
-    draw_selection(
-        rows,
-        file,
-        title="Private ID3: which attribute to split by",
-    )
-    return [file]
-
-
 def _best(utilities: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(np.eye(len(utilities))[utilities.argmax()])
 
@@ -343,4 +330,4 @@ def _row(
     )
 
 
-EXPERIMENT = SelectionExperiment("tree", parts, draw)
+EXPERIMENT = SelectionExperiment("tree", parts, "Private ID3: which attribute to split by")
