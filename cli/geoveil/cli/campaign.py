@@ -93,7 +93,8 @@ def create(
         ),
     ] = False,
     dimension: Annotated[
-        int | None, typer.Option(help="Numbers of a point that is no place, 1 to 3; 1 by default.")
+        int | None,
+        typer.Option(help="How many numbers a point has that is no place: 1, the default, to 3."),
     ] = None,
     mechanism: Annotated[
         str | None,

@@ -91,7 +91,8 @@ _STATISTICS: dict[str, tuple[Any, Any]] = {
             typer.Option(
                 exists=True,
                 dir_okay=False,
-                help="Shares in the polygons of a GeoJSON file, which are apart, and elsewhere.",
+                help="Share in each polygon of a GeoJSON file, which must not overlap, and"
+                " elsewhere.",
             ),
         ],
         None,
@@ -177,14 +178,15 @@ def estimate(
         int | None,
         typer.Option(
             min=1,
-            help="Which so many of the questions have the greatest answers, and how surely.",
+            help="Which of the questions have the greatest answers, so many of them, and how"
+            " surely.",
         ),
     ] = None,
     by: Annotated[
         str | None,
         typer.Option(
-            help="Name of the campaign's groups: what is asked for each, and differences of what"
-            " has a standard error."
+            help="Name of the campaign's groups: the answers for each, and the differences between"
+            " groups of those that have a standard error."
         ),
     ] = None,
     weights: Annotated[
@@ -192,8 +194,8 @@ def estimate(
         typer.Option(
             exists=True,
             dir_okay=False,
-            help="CSV file 'group,people' with the sizes of the groups of --by: what is asked, also"
-            " of all people together, weighted to these.",
+            help="CSV file 'group,people' with the sizes of the groups of --by: adds the answers"
+            " for all people together, weighted to these.",
         ),
     ] = None,
     contamination: options.Contamination = None,

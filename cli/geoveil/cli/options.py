@@ -105,8 +105,8 @@ Confidence = Annotated[
 Contamination = Annotated[
     float | None,
     typer.Option(
-        help="Fraction of false reports, as 0.01: also say what they can do, at most, to the"
-        " numbers."
+        help="Also say how far this fraction of false reports, as 0.01, can move the numbers at"
+        " most."
     ),
 ]
 Period = Annotated[

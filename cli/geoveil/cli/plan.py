@@ -82,7 +82,8 @@ def plan(
     prior: Annotated[
         str | None,
         typer.Option(
-            help="What is publicly known of them: incomes, collisions, lognormal:MEDIAN,SIGMA,"
+            help="What is publicly known of the people: incomes, collisions,"
+            " lognormal:MEDIAN,SIGMA,"
             " histogram:FILE.csv (columns low, high, count), FILE.csv or FILE.parquet; or what a"
             " value campaign's reports say, pilot:CAMPAIGN_ID, or pilot:FILE.parquet that 'geoveil"
             " campaign export' wrote."
@@ -118,7 +119,10 @@ def plan(
         ),
     ] = None,
     soft: Annotated[
-        bool, typer.Option("--soft", help="What is wanted is the soft share, as it is.")
+        bool,
+        typer.Option(
+            "--soft", help="Plan for the soft share itself, not for the one with a sharp edge."
+        ),
     ] = False,
     width: Annotated[
         float | None, typer.Option(help="Width of the band, with --soft; 3·PER/ε by default.")
@@ -163,14 +167,16 @@ def plan(
     ] = None,
     bound: Annotated[
         bool,
-        typer.Option("--bound/--no-bound", help="How good could any unbiased mechanism be?"),
+        typer.Option(
+            "--bound/--no-bound", help="Also say how good any unbiased mechanism could be."
+        ),
     ] = True,
     contamination: options.Contamination = None,
     top: Annotated[
         int | None,
         typer.Option(
-            help="Of several questions: how many people it takes so that the estimates name the"
-            " true top so many, with 95 %."
+            help="Also say how many people it takes for the estimates to name so many of the"
+            " questions with the greatest answers rightly, in 95 % of campaigns."
         ),
     ] = None,
     strata: Annotated[
@@ -186,7 +192,9 @@ def plan(
     ] = None,
     two_rounds: Annotated[
         bool,
-        typer.Option("--two-rounds", help="Would a pilot help? For one share of numbers."),
+        typer.Option(
+            "--two-rounds", help="Also say whether a pilot would help; for one share of numbers."
+        ),
     ] = False,
     attribute: Annotated[
         str | None, typer.Option(help="What participants hold, for --out.")

@@ -41,8 +41,8 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
             typer.Option(
                 "--quiet",
                 "-q",
-                help="Print numbers without what they mean, and none that --plot or --parquet"
-                " write.",
+                help="Print numbers without notes, and none of those that --plot or --parquet"
+                " writes.",
             ),
         ],
         False,
