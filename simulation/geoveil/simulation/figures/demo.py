@@ -158,11 +158,12 @@ def _draw_competitors(axes: "Axes", rows: Sequence[DemoRow]) -> None:
     for i, (name, colour) in enumerate(zip(names, colours, strict=True)):
         ratio = ratios[:, i]
         where = np.arange(len(rows)) + (i - (len(names) - 1) / 2) * height
-        bars = axes.barh(where, ratio, height * 0.92, color=colour, label=name)
+        # From 1, where a mechanism adds as much: a logarithmic axis has no other foot.
+        bars = axes.barh(where, ratio - 1, height * 0.92, left=1.0, color=colour, label=name)
         axes.bar_label(bars, [f"{r:.3g}×" for r in ratio], padding=3, fontsize=8)
     axes.set_xscale("log")
     axes.axvline(1.0, color=TRUTH, lw=0.8)
-    axes.set_xlim(0.5 * ratios.min(), 2.5 * ratios.max())
+    axes.set_xlim(0.3 * ratios.min(), 2.5 * ratios.max())
     axes.set_yticks(range(len(rows)), [row.estimate.label for row in rows])
     axes.invert_yaxis()
     axes.set_xlabel("variance of the noise ÷ that of DebiasedLaplace (log)")
