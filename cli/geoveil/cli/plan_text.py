@@ -38,9 +38,7 @@ def print_plan(report: Record, console: PlainConsole) -> None:
     console.print(table)
     console.print(
         "95 % ±: of the interval for what was asked. bias: part of the squared error that more"
-        " people do not remove. ×: squared error in multiples of the first row's, without what"
-        " sampling people adds. (A wider band may err less, since it takes more of the answer from"
-        " the prior: that is no reason to choose it.)",
+        f" people do not remove. ×: {_TIMES_MEAN}",
         style="dim",
     )
     console.print(report["reason"])
@@ -77,6 +75,11 @@ def print_comparison(report: Record, console: PlainConsole) -> None:
             style="bold" if row["allocation"] == report["choice"] else None,
         )
     console.print(table)
+    console.print(
+        "95 % error: half the interval for what was asked, typical of the questions, and the worst."
+        f" × error²: {_TIMES_MEAN}",
+        style="dim",
+    )
     why = (
         "is what was asked for"
         if report["asked_for"]
@@ -227,11 +230,17 @@ def _print_heading(report: Record, console: PlainConsole, what: str) -> None:
         console.print(report["prior"]["caution"])
 
 
+_TIMES_MEAN = (
+    "squared error in multiples of the first row's, without what sampling people adds. (A wider"
+    " band may err less, since it takes more of the answer from the prior: that is no reason to"
+    " choose it.)"
+)
 _TARGETS = ("participants", "population", "hard_question")
 _TARGETS_MEAN = (
     "Participants: their own mean of the soft query. Population: that of all of whom they are a"
     " random sample. Hard question: what was asked, in the population; the interval is longer by"
-    " what the bias of asking softly may be. An estimate prints the last two."
+    " what the bias of asking softly may be. ±: half of a normal interval at 95 %, or of the"
+    " bias-aware one for the hard question. An estimate prints the last two."
 )
 
 
@@ -313,7 +322,7 @@ def _print_bound(report: Record, console: PlainConsole) -> None:
 
 
 def _print_errors(report: Record, console: PlainConsole) -> None:
-    table = table_80("participants", "95 % error", right=(0, 1))
+    table = table_80("participants", "95 % error of what is asked", right=(0, 1))
     for row in report["errors"]:
         bold = row["participants"] == report["participants"]
         table.add_row(

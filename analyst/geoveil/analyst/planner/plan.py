@@ -67,8 +67,9 @@ class Plan:
         least = "the least expected error" if ratio >= 1 else "next to the least expected error"
         parts = [
             f"{best.kind} has {least} at n = {n:,}:"
-            f" ±{found.margin(n):.3g} with 95 % confidence. {found.share_of_bias(n):.0%} of the"
-            " squared error is bias that more people do not remove."
+            f" ±{found.margin(n):.3g} for what is asked of the population, with 95 % confidence."
+            f" {found.share_of_bias(n):.0%} of the squared error is bias that more people do not"
+            " remove."
         ]
         if others:
             price = ", and a bias of which only the prior tells" if ratio < 1 else ""
