@@ -85,6 +85,10 @@ def test_who_wants_to_be_surer_needs_more_people() -> None:
     surer = participants_to_name_the_top(found, confidence=0.99)
     assert surer is not None
     assert surer > first
+    doubted = participants_to_name_the_top(found, contamination=0.001)
+    assert doubted is not None
+    assert doubted > first
+    assert participants_to_name_the_top(found, contamination=0.1) is None
     for count in (0, 4):
         with pytest.raises(ParameterError, match="count"):
             participants_to_name_the_top(found, count)

@@ -11,6 +11,7 @@ from geoveil.analyst import (
     PublicPrior,
     ShareAbove,
     plan_for,
+    planned_contamination,
     planned_groups,
 )
 from geoveil.gp import ParameterError
@@ -101,3 +102,28 @@ def test_who_answers_one_question_of_two_counts_for_it_alone() -> None:
 def test_what_are_no_groups_is_refused(found: Any, sizes: dict[str, float]) -> None:
     with pytest.raises(ParameterError):
         planned_groups(found, sizes)
+
+
+def test_liars_are_where_they_move_most(found: Any) -> None:
+    """Of open labels all are in the group, or in the smaller of two; of others, in the label that
+    counts most, and in the next when there are no more of these."""
+    (alone,) = planned_contamination(found, 0.01)
+    width = alone["moved"] / 0.01
+    (row,) = planned_groups(found, SIZES, contamination=0.01)
+    assert [one["moved"] for one in row["groups"]] == pytest.approx(0.01 * width / SHARES)
+    pairs = {(one["group"], one["other"]): one["moved"] for one in row["differences"]}
+    assert pairs["middle", "north"] == pytest.approx(0.01 * width / 0.3)
+    assert pairs["south", "middle"] == pytest.approx(0.01 * width / 0.2)
+    truth = float(RandomizedLabels(3, 1.0).truth)
+    other = (1 - truth) / 2
+    sent = other + (truth - other) * SHARES
+    (row,) = planned_groups(found, SIZES, 1.0, contamination=0.01)
+    own = (1 - other) / (truth - other)
+    assert [one["moved"] for one in row["groups"]] == pytest.approx(0.01 * width * own / SHARES)
+    many = planned_groups(found, SIZES, 1.0, contamination=0.9)[0]["groups"][2]["moved"]
+    others = (0.9 - sent[2]) * other / (truth - other)
+    assert many == pytest.approx(width * (sent[2] * own + others) / 0.2)
+    (row,) = planned_groups(found, SIZES)
+    assert {one["moved"] for one in row["groups"] + row["differences"]} == {0.0}
+    with pytest.raises(ParameterError, match="contamination"):
+        planned_groups(found, SIZES, contamination=1.0)

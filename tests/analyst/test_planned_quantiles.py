@@ -25,6 +25,19 @@ def test_of_people_spread_evenly_it_is_the_closed_form() -> None:
         assert row["error_95"] == pytest.approx(1.96e6 * np.sqrt(variance / 10_000), rel=1e-3)
 
 
+def test_liars_move_a_quantile_to_where_the_prior_has_what_they_add() -> None:
+    """Uniform in [0, 10^6], hi − lo = 1 + 12b²/w²; beyond the last person it is anywhere."""
+    source = PublicPrior.of_numbers(SamplePrior((np.arange(2_000) + 0.5) * 500.0), "dollar")
+    width = 40_000.0
+    most = 0.01 * (1 + 12 * (8_000.0 / width) ** 2)
+    rows = planned_quantiles(source, PRIVACY, 1_000, (0.01, 0.5), width, contamination=0.01)
+    assert rows[0]["moved"] is None
+    assert rows[1]["moved"] == pytest.approx(most * 1e6, rel=0.01)
+    assert planned_quantiles(source, PRIVACY, 1_000, [0.5], width)[0]["moved"] == 0
+    with pytest.raises(ParameterError, match="contamination"):
+        planned_quantiles(source, PRIVACY, 1_000, [0.5], contamination=-0.1)
+
+
 def test_more_people_and_less_privacy_know_more() -> None:
     few, many = (planned_quantiles(INCOMES, PRIVACY, n)[1]["error_95"] for n in (10_000, 40_000))
     assert few == pytest.approx(2 * many)

@@ -130,11 +130,13 @@ def print_top(report: Record, console: PlainConsole) -> None:
     found = report.get("top")
     if found is None:
         return
-    people = found["participants"]
+    people, doubted = found["participants"], report.get("contamination")
     needs = (
-        "no number of people: asked softly, the questions have another order"
+        f"no number of people: asked softly{', or moved by liars' if doubted else ''}, the"
+        " questions have another order"
         if people is None
         else f"{people:,} participants, if people are as the prior says"
+        + (", whatever the liars among them send" if doubted else "")
     )
     console.print(
         f"To name the true top {found['count']} with {100 * found['confidence']:g} % takes {needs}."
