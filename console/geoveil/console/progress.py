@@ -20,6 +20,8 @@ from geoveil.gp import validation
 _FIRST = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY = timedelta(days=1)
 _MOST_PEOPLE = 10**10
+_TOO_EARLY = 0.01
+"""The part of its plan before which a survey is not compared with it."""
 _BEHIND, _EARLY = 0.8, 0.1
 """Below which part of its plan a survey is behind, and in which part of its time that is not yet
 said."""
@@ -107,8 +109,10 @@ class ReportsOverTime(Result):
     def words(self) -> str:
         """How it stands against the plan."""
         expected = self.planned_by(self.now)
-        if expected is None or not expected:
+        if expected is None or self.planned is None:
             return ""
+        if expected < max(_TOO_EARLY * self.planned, 1.0):
+            return f"{self.planned:,} are planned by the end"
         part = 100 * self.reports / expected
         return f"{part:.0f} % of the {expected:,.0f} that the plan has by now"
 

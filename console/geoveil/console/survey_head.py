@@ -12,6 +12,8 @@ from geoveil.console.http import Asked
 from geoveil.console.rendering import date_text, privacy_words, span_text
 
 _SHOWN_OF_KEY = len("ed25519:") + 12
+_FEW = 10
+"""Reports of the first minutes that say nothing of how fast they come."""
 
 
 def told_of(request: Asked, campaign: Campaign) -> dict[str, Any]:
@@ -73,6 +75,8 @@ def pace_words(reports: int, opens: datetime, closes: datetime, now: datetime, s
         return ""
     in_all = reports * (closes - opens).total_seconds() / lasted
     if lasted < 600:
+        if reports < _FEW:
+            return ""
         return f"about {reports / lasted:,.2g} a second so far"
     return f"{a_day:,.0f} a day, about {in_all:,.0f} by the end"
 

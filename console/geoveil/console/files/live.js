@@ -15,6 +15,9 @@ export function follow(place) {
       place.replaceChildren(...made.body.childNodes);
       place.querySelectorAll("details").forEach((one, index) => { one.open = opened[index] ?? one.open; });
       document.querySelectorAll("[data-reports]").forEach((one) => { one.textContent = reports; });
+      document.querySelectorAll("[data-reports-word]").forEach((one) => {
+        one.textContent = reports === "1" ? "report" : "reports";
+      });
       document.querySelectorAll("[data-state]").forEach((one) => { one.textContent = state; });
       told.textContent = `Live: as of ${reports} reports.`;
       // The page has more to say now than this part of it.

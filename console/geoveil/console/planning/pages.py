@@ -130,6 +130,8 @@ class Planning:
             return refused(error.name, error.expected)
         message = {"task": task, "wish": wish.record(), "people": people, **more}
         page = f"{request.session.form_token} {request.text('tab')[:16]}"
+        if task == "campaign":
+            page += " campaign"  # the page may still ask for a plan, which does not replace this
         return self._process.ask(page, message, "at once" if task == "forecast" else "whole")
 
     def _people(self, request: Request, wish: Wish) -> Mapping[str, Any] | None:
