@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 
+import numpy as np
 import pytest
 
 from geoveil.campaign import (
@@ -32,6 +33,7 @@ from geoveil.gp import (
     UnsupportedError,
 )
 from geoveil.gp.coordinates import AzimuthalEquidistant
+from geoveil.gp.estimation import Accumulator, estimate
 from geoveil.proto.v1 import campaign_pb2 as pb
 from tests.campaigns import campaign_of
 
@@ -66,6 +68,17 @@ def test_bytes_bring_it_back(dimension):
     assert again.labels == ("x", "y", "z")[:dimension]
     assert again.point_mechanism == PlanarLaplace(asked.privacy, dimension)
     assert again.grid_exponent == -12  # 2^-20 of 500, rounded down to a power of two
+
+
+def test_the_interval_of_a_mean_number_is_as_wide_as_its_error_says():
+    """Numbers have no ends; one imagined at the end of 64 bits made it 10^14 wide."""
+    asked = campaign(1)
+    sent = asked.point_mechanism.simulate(np.zeros(2_000), np.random.default_rng(1))
+    integers = np.rint(sent / asked.point_mechanism.step).astype(np.int64)
+    sums = Accumulator.of(integers.ravel().tolist())
+    found = estimate(sums, asked.grid_exponent, 0.95, asked.limits[0])
+    assert found.ci_low < 0 < found.ci_high
+    assert found.ci_high - found.ci_low == pytest.approx(2 * 1.96 * found.standard_error, rel=1e-3)
 
 
 def test_places_are_calibrated_in_true_metres_with_all_of_the_privacy():

@@ -30,6 +30,7 @@ from geoveil.gp import (
     RandomSource,
 )
 from geoveil.gp.coordinates import AzimuthalEquidistant
+from geoveil.gp.exact import INT64_MAX, INT64_MIN
 from geoveil.gp.intervals import UNLIMITED, FindsMoments, Limits
 from geoveil.gp.lazy import lazy
 from geoveil.gp.shown import member
@@ -344,11 +345,13 @@ class Campaign(ABC):
         Reports with noise that knows no bound have no limits, though only some of them count.
         """
         step = ldexp(1.0, self.grid_exponent)
+        found = []
         of_columns = zip(self.ranges, self.clamps, self._means, self._moments, strict=True)
-        return tuple(
-            Limits(UNLIMITED.reports if clamps else (low * step, high * step), means, moments)
-            for (low, high), clamps, means, moments in of_columns
-        )
+        for (low, high), clamps, means, moments in of_columns:
+            endless = clamps or (low, high) == (INT64_MIN, INT64_MAX)
+            reports = UNLIMITED.reports if endless else (low * step, high * step)
+            found.append(Limits(reports, means, moments))
+        return tuple(found)
 
     @property
     def _means(self) -> tuple[tuple[float, float], ...]:
