@@ -305,7 +305,10 @@ def estimate(
     if campaign_id.endswith(_EXPORTED):
         reports = reports_of(Path(campaign_id))
         if not asked and not wanted:
-            raise ParameterError("questions", "none", "at least one, of what a file's reports say")
+            expected = (
+                "at least one, as --threshold, --quantile or --curve, for the reports of a file"
+            )
+            raise ParameterError("questions", "none", expected)
         if by is not None:
             _check_strata(reports.campaign, by)
             questions = _questions(reports.campaign, asked, width, bandwidth)
