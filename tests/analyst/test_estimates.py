@@ -83,6 +83,21 @@ def test_the_price_and_the_error_of_the_participants_are_bounded(incomes):
     assert row.noise_variance.high <= plain.noise_variance.high
 
 
+@pytest.mark.parametrize("n", [2, 5, 20])
+def test_a_few_equal_answers_do_not_say_that_there_is_no_noise(n):
+    """300 campaigns of people beside the band; control: the spread of answers as it is."""
+    people = np.full(n, MECHANISM.query.at + MECHANISM.query.width / 2 + 8_000.0)
+    error = math.sqrt(float(MECHANISM.variance(people).mean()) / n)
+    held = believed = 0
+    for seed in range(300):
+        sums = reports_of(people, seed)
+        row = labelled(sums, MECHANISM.step_exponent, mechanism=MECHANISM)
+        held += error <= row.to_dict()["targets"]["participants"]["standard_error_at_most"]
+        believed += error**2 <= row.standard_error**2 * (n - 1) / n
+    assert held >= 0.97 * 300
+    assert believed < 0.5 * 300
+
+
 def test_the_law_of_the_mechanism_tells_more_than_its_range():
     """A million people far from the question: what a report is tells that nobody is near it."""
     rng = np.random.default_rng(3)

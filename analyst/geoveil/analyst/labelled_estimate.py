@@ -7,7 +7,7 @@ from geoveil.analyst.contamination import Contamination
 from geoveil.gp import GeoPrivacy, QueryMechanism
 from geoveil.gp.estimation import Accumulator, estimate
 from geoveil.gp.hard_question import Difference, HardShare, Heap, hard_share
-from geoveil.gp.intervals import IntervalMethod, Limits
+from geoveil.gp.intervals import IntervalMethod, Limits, interval_of_mean
 from geoveil.gp.price import Basis, NoiseVariance, Price, bounded_noise_variance
 
 
@@ -137,7 +137,8 @@ class LabelledEstimate:
 
         Bounds are those of the mechanism, and of answers in the clear: with the mean m and the
         ends a, b these have a variance of at most (m − a)(b − m), for the m in the interval where
-        that is greatest. What answers vary more than that is noise.
+        that is greatest. What answers vary more than that is noise, and noise is no more than they
+        vary: as much as a few equal answers leave open.
         """
         if self.standard_error is None or self.ci_low is None or self.ci_high is None:
             return None
@@ -153,7 +154,8 @@ class LabelledEstimate:
         low, high = self.limits.means
         middle = min(max((low + high) / 2, self.ci_low), self.ci_high)
         clear = (middle - low) * (high - middle) if math.isfinite(high - low) else math.inf
-        return found.within(max(variance - clear, 0.0), variance)
+        least, most = self._variances
+        return found.within(max(least - clear, 0.0), most)
 
     @property
     def price(self) -> Price | None:
@@ -165,6 +167,17 @@ class LabelledEstimate:
     def _variance(self) -> float:
         """The mean square deviation of the answers from their mean."""
         return 0.0 if self.standard_error is None else self.standard_error**2 * (self.n - 1)
+
+    @property
+    def _variances(self) -> tuple[float, float]:
+        """An interval for the variance of answers, the mean of squares that have two ends."""
+        variance, (low, high) = self._variance, self.limits.reports
+        if self.value is None or not math.isfinite(high - low):
+            return variance, variance
+        ends = 0.0, max(high - self.value, self.value - low) ** 2
+        spread = variance * max(ends[1] - variance, 0.0)  # they vary at most so much [BD00]
+        found = interval_of_mean(self.n, variance, spread, self.confidence, Limits(ends, ends))
+        return found.low, found.high
 
     def _targets(self) -> dict[str, object]:
         """Return what is known of the three targets, in the words of a plan."""
