@@ -285,10 +285,11 @@ class OverTime(Result):
             ax, self.title, ("days", "mean"), at, self.values, (self.low, self.high)
         )
         if self.cohorts is not None:
+            ends = np.array([self.cohort - self.cohort_low, self.cohort_high - self.cohort])
             ax.errorbar(
                 at,
                 self.cohort,
-                yerr=(self.cohort - self.cohort_low, self.cohort_high - self.cohort),
+                yerr=np.maximum(ends, 0),  # an unbiased mean may lie beyond what a mean can be
                 fmt="o",
                 ms=3,
                 lw=0.8,
