@@ -46,9 +46,11 @@ from geoveil.client import (
 )
 from geoveil.client.journal import FILE_NAME
 from geoveil.gp import (
+    Coarsening,
     DebiasedLaplace,
     GaussianKernel,
     GeoPrivacy,
+    PlanarLaplace,
     Range,
     Threshold,
     TwoWayThreshold,
@@ -521,14 +523,25 @@ def test_two_processes_with_eight_threads_each_read_once(tmp_path: Path, times: 
 
 
 @pytest.mark.deep
-def test_neither_value_nor_noise_is_on_disk(fake_time: FakeTime, tmp_path: Path) -> None:
-    """All that the directory has of a value is one point, which the best guess is made from.
+def test_neither_a_directory_nor_a_million_reports_tell_more_than_a_reading(
+    fake_time: FakeTime, tmp_path: Path
+) -> None:
+    """80 devices, half at $50,000 and half at $58,000, 1/ε apart: any guess which of the two is
+    right in a share of at most 1/(1 + e⁻¹) = 73.1 %; 75 of 80 have a probability below 1e-5.
 
-    80 devices, half at $50,000 and half at $58,000, 1/ε apart: from the directory, all its reports
-    with it, the likelier of the two is right in a share of at most 1/(1 + e⁻¹) = 73.1 % of guesses;
-    75 of 80 have a probability below 1e-5. And no file has a value's bytes.
+    The attacker has the device's directory, and 12,500 reports of campaigns at other rates, 10⁶ in
+    all. It guesses by the reading, by all reports weighted as they are precise, by their median and
+    by the number that is told most often. The control: the same reports with noise of their own,
+    whose mean is right for all 80. And no file has a value's bytes.
     """
-    right = 0
+    rng = np.random.default_rng(8)
+    rates = rng.uniform(0.25, 1.0, 12_500)
+    right = dict.fromkeys(["reading", "mean", "median", "mode", "own noise"], 0)
+    fine = PlanarLaplace(dollars(1.0), 1)
+    coarsenings = [
+        Coarsening(fine, PlanarLaplace(dollars(rate), 1)) for rate in np.linspace(0.25, 0.95, 8)
+    ]
+    scales = 8_000.0 / np.array([c.coarser.privacy.epsilon for c in coarsenings])
     for i in range(80):
         truth = 50_000.0 + 8_000.0 * (i % 2)
         state = tmp_path / str(i)
@@ -543,16 +556,59 @@ def test_neither_value_nor_noise_is_on_disk(fake_time: FakeTime, tmp_path: Path)
         for c in asked:
             client.fetch(c.campaign_id)
             client.contribute(c.campaign_id, truth)
-        (reading,) = readings(client)
-        point = reading.point[0] * asked[0].point_mechanism.step
         client.close(0)
-        right += (point > 54_000.0) == (i % 2 == 1)
+        with sqlite3.connect(state / FILE_NAME) as stolen:
+            ((kept,),) = stolen.execute("SELECT point FROM reading").fetchall()
+        stolen.close()
+        point = int(kept) * asked[0].point_mechanism.step
+        told = np.array([c.simulate(np.full(len(rates) // 8, point), rng) for c in coarsenings])
+        told = told.reshape(len(coarsenings), -1)
+        values, counts = np.unique(told, return_counts=True)
+        own = truth + scales[:, None] * rng.laplace(size=told.shape)
+        weights = np.repeat(scales**-2.0, told.shape[1])
+        guesses = {
+            "reading": point,
+            "mean": np.average(told.ravel(), weights=weights),
+            "median": np.median(told),
+            "mode": values[counts.argmax()],
+            "own noise": np.average(own.ravel(), weights=weights),
+        }
+        for name, guess in guesses.items():
+            right[name] += (guess > 54_000.0) == (i % 2 == 1)
         for file in state.iterdir():
             content = file.read_bytes()
             assert struct.pack(">d", truth) not in content
             assert struct.pack("<d", truth) not in content
             assert repr(truth).encode() not in content
-    assert right < 75
+    assert right.pop("own noise") == 80
+    assert max(right.values()) < 75, right
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["read before", "not read before"])
+def test_a_process_that_forks_reads_once(tmp_path: Path, before: bool) -> None:
+    """The parent and its child answer others' campaigns at once, from one reading."""
+    asked = [open_now(name) for name in NAMES]
+    with Client(
+        policy=MORTAL,
+        state_dir=tmp_path / "state",
+        transport=InMemoryTransport(InMemoryCollector(asked)),
+        release_floor_s=0,
+        background=False,
+    ) as client:
+        for name in NAMES:
+            client.fetch(name)
+        if before:
+            client.contribute(NAMES[1], 50_000.0)
+        child = os.fork()
+        for name in NAMES[:4] if child else NAMES[2:]:
+            client.contribute(name, 50_000.0 if child else 70_000.0)
+        if not child:
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        fine = {number(r) for r in client.history() if int(r.campaign_id[-1]) % 2}
+        assert len(client.history()) == len(NAMES)
+        assert len(fine) == len(readings(client)) == 1
+        assert spent(client) == 1.0
 
 
 @pytest.mark.parametrize(
