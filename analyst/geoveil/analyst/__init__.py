@@ -28,6 +28,7 @@ from geoveil.analyst.outlines import coastline, new_york_boroughs
 from geoveil.analyst.pilot import pilot_prior
 from geoveil.analyst.plan_files import campaign_of, planned_participants
 from geoveil.analyst.planned_groups import planned_groups
+from geoveil.analyst.planned_periods import planned_periods
 from geoveil.analyst.planned_quantiles import planned_quantiles
 from geoveil.analyst.planner import (
     DoubtedPrior,
@@ -190,6 +191,7 @@ __all__ = [
     "planned_contamination",
     "planned_groups",
     "planned_participants",
+    "planned_periods",
     "planned_quantiles",
     "questions_in",
     "raking_weights",

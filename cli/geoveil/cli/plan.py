@@ -17,6 +17,7 @@ from geoveil.analyst import (
     plan_for,
     planned_contamination,
     planned_groups,
+    planned_periods,
     planned_quantiles,
     questions_in,
     reports_of,
@@ -33,6 +34,7 @@ from geoveil.cli.plan_text import (
     print_groups,
     print_liars,
     print_note,
+    print_periods,
     print_plan,
     print_quantiles,
     print_top,
@@ -190,6 +192,17 @@ def plan(
         float | None,
         typer.Option(help="ε between any two labels of --strata, which are then sent with lies."),
     ] = None,
+    periods: Annotated[
+        int | None,
+        typer.Option(
+            help="Of one question about numbers, asked in so many periods: what noise of its own"
+            " each time would cost, beside one reading that answers all of them."
+        ),
+    ] = None,
+    drift: Annotated[
+        float,
+        typer.Option(help="With --periods: by how much the share moves in a period, as 0.001."),
+    ] = 0.0,
     two_rounds: Annotated[
         bool,
         typer.Option(
@@ -282,6 +295,10 @@ def plan(
             report["contamination"] = planned_contamination(planned, contamination)
         if sizes is not None:
             report["groups"] = planned_groups(planned, sizes, strata_epsilon, doubt)
+        if periods is not None:
+            report["periods"] = planned_periods(planned, periods, drift)
+        elif drift:
+            raise ParameterError("drift", drift, "left out where there is no --periods")
         if top is not None:
             if isinstance(planned, PlannedQuestion):
                 raise ParameterError("top", top, "left out unless there are several questions")
@@ -307,6 +324,7 @@ def plan(
     print_quantiles(report, out)
     print_top(report, out)
     print_groups(report, out)
+    print_periods(report, out)
     print_liars(report, out)
     print_note(report, out)
 

@@ -179,6 +179,26 @@ def print_groups(report: Record, console: PlainConsole) -> None:
         )
 
 
+def print_periods(report: Record, console: PlainConsole) -> None:
+    """Say how a question is best asked in many periods, if it was asked."""
+    told = report.get("periods")
+    if told is None:
+        return
+    count = told["periods"]
+    ways = "; ".join(
+        f"{one['way']} ±{1.96 * one['error']:.3g} for ε = {one['epsilon']:g}"
+        for one in told["ways"]
+    )
+    console.tell(
+        f"In {count:,} periods, each answer for the participants themselves and the ε of all of"
+        f" them: {ways}. While the share moves by less than {told['drift_split']:.2g} a period, a"
+        " reading that is carried errs less than noise split over the periods; by less than"
+        f" {told['drift_carried']:.2g}, also less than one that goes on as the last two did"
+        " (geoveil campaign create --read-every, --extrapolated). A reading's ε is for any so many"
+        " periods on end; a campaign of just these may meet two, as devices draw when they begin."
+    )
+
+
 def print_note(report: Record, console: PlainConsole) -> None:
     """Say so if the best is nothing that a campaign can hold."""
     rows = report.get("alternatives", [])
