@@ -27,7 +27,7 @@ def found() -> Any:
 def planned(*at: float) -> Any:
     source = PublicPrior.of_numbers(LogNormalPrior(11.0, 0.8), "dollar", "income")
     asked = [ShareAbove(one) for one in at]
-    people = {"source": source, "participants": N, "unit": "dollar"}
+    people: dict[str, Any] = {"source": source, "participants": N, "unit": "dollar"}
     request = PlanRequest.of(asked, epsilon=1.0, per=8_000.0, **people)
     return plan_for(request, for_campaign=True, bound=False)
 
