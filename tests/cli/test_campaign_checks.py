@@ -105,7 +105,9 @@ def test_the_error_to_expect_is_the_one_that_comes(geoveil):
         "campaign", "create", "Expected", *INCOME, "--epsilon", "1", "--per", "8000",
         "--threshold", "100000", "--threshold", "50000", "--participants", "400",
     )  # fmt: skip
-    found = re.search(r"standard error for the population of at most ([0-9.]+) \('above", created.output)
+    found = re.search(
+        r"standard error for the population of at most ([0-9.]+) \('above", created.output
+    )
     assert found is not None
     mechanism = DebiasedLaplace(
         Threshold(100_000, 24_000, "smoothstep"), GeoPrivacy(1, 8_000, "dollar")
