@@ -1,7 +1,10 @@
 """The table of `geoveil audit`: complete, right, and able to fail what is not private."""
 
+import fcntl
 import inspect
 import math
+import os
+import pickle
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -55,15 +58,36 @@ def cases():
 
 
 @pytest.fixture(scope="module")
-def verdicts(cases):
+def verdicts(request, tmp_path_factory):
     """n = 5,000 a point; all bounds hold together with probability 1 − 1e-6."""
-    return dict(zip(cases, audit(tuple(cases.values()), samples=5_000, seed=3), strict=True))
+
+    def found():
+        cases = request.getfixturevalue("cases")
+        return dict(zip(cases, audit(tuple(cases.values()), samples=5_000, seed=3), strict=True))
+
+    return once(tmp_path_factory, "verdicts", found)
 
 
 @pytest.fixture(scope="module")
-def faulty():
+def faulty(tmp_path_factory):
     """n = 100,000 a point, the default."""
-    return {verdict.variant: verdict for verdict in audit(faults())}
+    return once(
+        tmp_path_factory,
+        "faulty",
+        lambda: {verdict.variant: verdict for verdict in audit(faults())},
+    )
+
+
+def once(tmp_path_factory, name, find):
+    """Return what `find` returns, which one of the processes of this run finds for all of them."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        return find()
+    file = tmp_path_factory.getbasetemp().parent / f"{name}.pickle"  # a folder of this run
+    with open(f"{file}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not file.exists():
+            file.write_bytes(pickle.dumps(find()))
+    return pickle.loads(file.read_bytes())
 
 
 def test_every_public_mechanism_has_a_row(cases):
