@@ -210,6 +210,7 @@ def test_a_table_has_its_class_last(tmp_path):
             read_table(file)
 
 
+@pytest.mark.deep
 def test_the_command_prints_json_and_writes_the_page(tmp_path):
     arguments = ["simulate", "ledger", "--quick", "--row", "ld-figure-2", "--row", "snm-figure-3"]
     result = runner.invoke(app, [*arguments, "--json", "--out", str(tmp_path)])
