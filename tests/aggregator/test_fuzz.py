@@ -43,10 +43,10 @@ def mutated(message: bytes, rng: Random) -> bytes:
 
 
 def contents(database: Path) -> dict[str, list[tuple[Any, ...]]]:
-    """Return every row of every table."""
+    """Return every row of every table but that of the day's counts, which follow the clock."""
     with closing(sqlite3.connect(database)) as connection:
         find = "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"
-        tables = [name for (name,) in connection.execute(find).fetchall()]
+        tables = [name for (name,) in connection.execute(find) if name != "report_day"]
         assert "campaign" in tables
         return {t: connection.execute(f"SELECT * FROM {t}").fetchall() for t in tables}
 

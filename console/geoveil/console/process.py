@@ -26,6 +26,7 @@ Message = dict[str, Any]
 
 LONGEST_S = 60.0
 """Seconds for one answer; then the process is ended."""
+_TOO_LONG = "this takes too long, and was given up"
 _MOST_WAITING = 32
 Answering = Callable[[Message], Message]
 """Answers what the process asks back while it works."""
@@ -82,7 +83,10 @@ class _Lane:
             older.answer.set_exception(SupersededError())
         if begins:
             self._work()
-        return one.answer.result(3 * LONGEST_S)
+        try:
+            return one.answer.result(3 * LONGEST_S)
+        except TimeoutError:
+            raise RefusedError(503, _TOO_LONG) from None
 
     def _work(self) -> None:
         """Have what waits answered, by the thread that found nobody at it."""
@@ -166,7 +170,7 @@ class ChildProcess:
             except Empty:
                 with self._lock:
                     self._end()
-                raise RefusedError(503, "this takes too long, and was given up") from None
+                raise RefusedError(503, _TOO_LONG) from None
             if told is None:
                 raise RefusedError(503, "this was interrupted: try again")
             if "call" not in told:
