@@ -128,9 +128,14 @@ def test_an_estimated_noise_variance_is_shown_as_one():
     assert price["variance_ratio_at_most"] == pytest.approx(variance / (variance - 0.10))
     people = round(400 * (variance - 0.09) / variance)
     assert price["participants_in_the_clear"] == people
-    none = replace(row, noise=NoiseVariance(1.0, 0.9, 1.1, Basis.ESTIMATED)).to_dict()
-    assert none["price_of_privacy"]["variance_ratio"] is None  # all may be noise
-    assert none["price_of_privacy"]["participants_in_the_clear"] == 0
+    all_noise = replace(row, noise=NoiseVariance(1.0, 0.9, 1.1, Basis.ESTIMATED))
+    none = all_noise.to_dict()["price_of_privacy"]
+    assert none["variance_ratio"] is None
+    assert none["participants_in_the_clear"] == 0
+    asked = found_of(Allocation.SPLIT, [(400, 0.0), (400, 0.0)])
+    told = " ".join(replace(asked, estimates=(all_noise,)).notes)
+    assert "Price of privacy: not known, as all of the variance of these answers may be" in told
+    assert "inf" not in told
 
 
 def test_without_what_a_mean_can_be_nothing_is_guessed():

@@ -87,7 +87,7 @@ def test_places_split_over_all_queries(geoveil, tmp_path):
          ParameterError, "per must be"),
         (["campaign", "create", "x", "--attribute", "location", "--epsilon", "1", "--per", "500",
           "--place", "somewhere"], ParameterError, "longitude,latitude"),
-        (["estimate", "unknown"], ServerError, "no such campaign"),
+        (["estimate", "unknown"], ServerError, "no such campaign: 'unknown'"),
         (["campaign", "close", "unknown"], ServerError, "no such campaign"),
         (["contribute", "unknown", "--yes"], Exception, "NOT_FOUND"),
     ],

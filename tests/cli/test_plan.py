@@ -101,7 +101,7 @@ def test_a_plan_for_stated_scenarios_is_for_the_worst(plan, planned, tmp_path, d
     names = ["as the prior says", "values 10 % lower", "values 10 % higher", "2015"]
     assert [row["scenario"] for row in found["rows"]] == names
     errors = {row["scenario"]: row["hard_question"]["error_95"] for row in found["rows"]}
-    assert errors[found["worst"]] == max(errors[name] for name in names[1:])
+    assert errors[found["worst"]] == max(errors.values())
     assert max(errors.values()) <= 1.02 * report["targets"]["hard_question"]["error_95"]
     campaign = campaign_of(file, campaign_id="a", title="A", **dates)
     assert isinstance(campaign, StatisticCampaign)
@@ -311,7 +311,9 @@ def test_what_a_plan_says_is_not_said_twice(contradiction, geoveil, plan, tmp_pa
 
 
 def test_a_campaign_without_a_plan_needs_its_privacy(geoveil):
-    with pytest.raises(ParameterError, match="--per must be given, unless there is a --plan"):
+    with pytest.raises(
+        ParameterError, match="--per must be given, and so must --attribute, unless"
+    ):
         geoveil("campaign", "create", "Not published", "--epsilon", "1", "--threshold", "5")
 
 
@@ -334,6 +336,19 @@ def test_what_is_missing_is_named(missing, plan):
     with pytest.raises(ParameterError) as caught:
         plan("--threshold", 98_000, *flags)
     assert caught.value.name == f"--{missing}"
+
+
+def test_all_that_is_missing_is_named_at_once(plan):
+    with pytest.raises(ParameterError) as caught:
+        plan("--threshold", 98_000, "--prior", "incomes")
+    assert str(caught.value).startswith(
+        "--participants must be given, and so must --epsilon, --per"
+    )
+    with pytest.raises(ParameterError) as caught:
+        plan("--per", 8_000)
+    for flag in ("--threshold", "--quantile", "--participants", "--prior", "--epsilon"):
+        assert flag in caught.value.expected
+    assert "--per" not in caught.value.expected
 
 
 @pytest.mark.deep(keep=1)

@@ -318,10 +318,15 @@ def _of_privacy(rows: Iterable[LabelledEstimate]) -> Iterator[str]:
         cost, same = _between(ratios, ".3g"), _between(people, ",")
         if max(ratios) == math.inf:
             cost, same = f"at least {min(ratios):.3g}", f"at most {max(people):,}"
+        paid = (
+            f"{cost} × the variance that the same people would give in the clear, as good as"
+            f" {same} participants in the clear"
+        )
+        if min(ratios) == math.inf:
+            paid = "not known, as all of the variance of these answers may be noise"
         yield (
             f"Of the participants themselves the standard error is {_between(errors, '.3g')}. Price"
-            f" of privacy: {cost} × the variance that the same people would give in the clear, as"
-            f" good as {same} participants in the clear ({basis.words})."
+            f" of privacy: {paid} ({basis.words})."
         )
 
 

@@ -283,6 +283,8 @@ def campaign_of(file: Path, *, attribute: str | None = None, **later: Any) -> Ca
         told = tomllib.loads(file.read_text(encoding="utf-8"))
         told.pop(_PLANNED, None)
         message = json_format.ParseDict(told, pb.Campaign())
+    except FileNotFoundError:
+        raise ParameterError("file", str(file), f"{expected}: there is no such file") from None
     except (OSError, ValueError, json_format.ParseError):
         raise ParameterError("file", str(file), expected) from None
     message.campaign_id, message.title = _UNSAID["campaign_id"], _UNSAID["title"]

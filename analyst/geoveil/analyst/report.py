@@ -234,7 +234,7 @@ def _scenarios_of(request: PlanRequest, found: Plan) -> Record | None:
         doubted = DoubtedPrior(request.prior, scaled(request.prior, UNSTATED_SCALE))
         problem = PlanningProblem.of(found.question, found.privacy, doubted)
         prediction, names = problem.predict(found.choice.reports), list(doubted.scenarios)
-    shown = _scenarios(names, prediction, found.n)
+    shown = _scenarios(names, prediction, found.n, stated=stated)
     return None if shown is None else {**shown, "stated": stated}
 
 
@@ -243,6 +243,8 @@ def _scenarios(
     prediction: Prediction,
     n: int,
     error: Callable[[Prediction], float] | None = None,
+    *,
+    stated: bool = True,
 ) -> Record | None:
     """Return the errors in each scenario, and which is the worst; None if there are none.
 
@@ -251,6 +253,7 @@ def _scenarios(
         prediction: with as many scenarios, or none.
         n: number of people.
         error: see `Prediction.targets`.
+        stated: whether the plan is for all of them; else the worst is one that it is not for.
     """
     if not prediction.scenarios:
         return None
@@ -271,7 +274,8 @@ def _scenarios(
                 "participants": math.ceil(people),
             }
         )
-    worst = max(rows[1:], key=lambda row: row["hard_question"]["error_95"] or math.inf)
+    doubted = rows if stated else rows[1:]
+    worst = max(doubted, key=lambda row: row["hard_question"]["error_95"] or math.inf)
     return {"worst": worst["scenario"], "rows": rows}
 
 

@@ -280,9 +280,10 @@ def _asking(
     later: dict[str, Any],
 ) -> Campaign:
     """Return the campaign that options describe, and no plan."""
-    for name, value in {**said, "attribute": attribute}.items():
-        if name in ("epsilon", "per", "attribute") and value is None:
-            raise ParameterError(name, None, "given, unless there is a --plan")
+    options.all_given(
+        {"epsilon": said["epsilon"], "per": said["per"], "attribute": attribute},
+        unless=", unless there is a --plan",
+    )
     radius = RADIUS_M if said["radius"] is None else said["radius"]
     center = None if said["center"] is None else place_in("center", said["center"])
     plane = area_of(asked, center, radius)

@@ -185,6 +185,25 @@ def takes(
     return wrapped
 
 
+def all_given(needed: Mapping[str, object], unless: str = "") -> None:
+    """Raise an error that names all of the needed options that were not given.
+
+    Args:
+        needed: name of an option → what was given, or None.
+        unless: when they are not needed, as a part of a sentence.
+
+    Example:
+        >>> all_given({"per": None, "epsilon": 1.0, "prior": None})
+        Traceback (most recent call last):
+        geoveil.gp.errors.ParameterError: per must be given, and so must --prior, got per=None
+    """
+    missing = [name for name, given in needed.items() if given is None]
+    if missing:
+        others = ", ".join(f"--{name}" for name in missing[1:])
+        also = f", and so must {others}" if others else ""
+        raise ParameterError(missing[0], None, f"given{also}{unless}")
+
+
 def named_as_typed(**options: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Let an error about a parameter name the option of a command that set it.
 

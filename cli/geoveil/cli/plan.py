@@ -235,10 +235,15 @@ def plan(
     """
     ask = _ask if at_terminal() else None
     asked = options.asked(threshold, range_, place, circle, region, query, question)
-    if not (asked or quantile):
-        if ask is None:
-            names = ", ".join(f"--{word}" for word in VOCABULARY)
-            raise ParameterError("question", "none", f"given: at least one of {names}")
+    if ask is None:
+        needed = {"participants": participants, "prior": prior, "epsilon": epsilon, "per": per}
+        if not (asked or quantile):
+            names = ", ".join(f"--{word}" for word in (*VOCABULARY, "quantile"))
+            also = ", ".join(f"--{name}" for name, given in needed.items() if given is None)
+            more = f"; and {also}" if also else ""
+            raise ParameterError("question", "none", f"given: at least one of {names}{more}")
+        options.all_given(needed)
+    if ask is not None and not (asked or quantile):
         word, _, text = ask(_EXAMPLES).strip().partition(" ")
         asked = questions_in({word: [text.strip()]})
     people = _answer("participants", participants, ask)

@@ -23,7 +23,7 @@ def print_plan(report: Record, console: PlainConsole) -> None:
     """Print what `plan_report` found."""
     _print_heading(report, console, report["question"])
     headers = ("mechanism", "profile", "centre", "width", "95 % ±", "bias", "×")
-    table = table_80(*headers, right=range(2, 7))
+    table = table_80(*headers, wrapped=[0], right=range(2, 7))
     for index, row in enumerate(report["alternatives"]):
         cells = (
             f"{row['mechanism']}{'' if row['keeps_promise'] else ' *'}",
@@ -262,7 +262,8 @@ _TARGETS_MEAN = (
     "Participants: their own mean of the soft query. Population: that of all of whom they are a"
     " random sample. Hard question: what was asked, in the population; the interval is longer by"
     " what the bias of asking softly may be. ±: half of a normal interval at 95 %, or of the"
-    " bias-aware one for the hard question. An estimate prints the last two."
+    " bias-aware one for the hard question. An estimate prints the intervals of the last two, and"
+    " of the first the standard error, ± over 1.96."
 )
 
 
@@ -306,7 +307,7 @@ def _print_scenarios(report: Record, console: PlainConsole) -> None:
     for row in found["rows"]:
         table.add_row(
             row["scenario"],
-            f"{row['bias']:.4f}",
+            f"{row['bias']:z.4f}",
             _error_of(row["population"]),
             _error_of(row["hard_question"]),
             f"{row['participants']:,}",
@@ -314,9 +315,10 @@ def _print_scenarios(report: Record, console: PlainConsole) -> None:
         )
     console.print(table)
     console.print(
-        f"The worst scenario is {worst['scenario']}, {_error_of(worst['hard_question'])}: the"
-        " choice is best for the worst, and the interval for the hard question holds in each."
-        " Participants: so many have the same error of the population."
+        "Hard question: how far its interval has to reach there, once the middle of the differences"
+        f" is taken from the estimate. The worst scenario is {worst['scenario']},"
+        f" {_error_of(worst['hard_question'])}: it is planned for, so that one interval holds in"
+        " each. Participants: so many have the same error of the population."
     )
 
 

@@ -182,6 +182,12 @@ def test_shares_are_the_nearest_in_standard_errors(seed: int) -> None:
     assert distance(found) <= distance(near).min() + 1e-9
 
 
+def test_a_part_without_people_has_no_share_at_all() -> None:
+    """Not the 10⁻²⁶ by which a multiple that is found by halving is off."""
+    values = np.array([0.3, 0.7000000001, 0.0, 0.0])
+    assert on_simplex(values, np.array([1.0, 1.0, 0.0, 0.0]))[2:].tolist() == [0.0, 0.0]
+
+
 def test_intervals_of_a_partition_know_that_all_shares_are_one() -> None:
     """Of two parts, one is known as well as the other."""
     joint = JointEstimates(

@@ -115,7 +115,7 @@ class SQLStore(Store):
         query = select(*_RECORD).where(_is_named(campaign_id))
         row = self.run(lambda connection: connection.execute(query).one_or_none())
         if row is None:
-            raise ServiceError(Code.CAMPAIGN_NOT_FOUND)
+            raise ServiceError(Code.CAMPAIGN_NOT_FOUND, told=repr(campaign_id))
         return _record(row)
 
     def campaign_page(
@@ -333,7 +333,7 @@ def _find(connection: Connection, campaign_id: str) -> Any:
     columns = (CAMPAIGN.c.campaign_key, CAMPAIGN.c.queries, CAMPAIGN.c.closed)
     row = connection.execute(select(*columns).where(_is_named(campaign_id))).one_or_none()
     if row is None:
-        raise ServiceError(Code.CAMPAIGN_NOT_FOUND)
+        raise ServiceError(Code.CAMPAIGN_NOT_FOUND, told=repr(campaign_id))
     return row
 
 

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["Histogram", "PartitionShares", "partition_shares"]
 
 Array = NDArray[np.float64]
+_ROUNDING = 1e-14
+"""A share that is less is 0: what a sum of shares is off by."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -189,4 +191,5 @@ def on_simplex(values: Array, variances: Array) -> Array:
         else:
             high = middle
     shares = np.maximum(values - high * d, 0.0)
+    shares[shares < _ROUNDING] = 0.0
     return np.asarray(shares / shares.sum() if shares.sum() > 0 else np.full(len(d), 1 / len(d)))
