@@ -3,10 +3,13 @@
 import re
 import subprocess
 import sys
+import xml.etree.ElementTree as ET
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
@@ -20,15 +23,22 @@ from geoveil.gp import (
     StudentT,
     Threshold,
 )
+from geoveil.simulation import household_incomes
+from geoveil.simulation import selection as selections
 from geoveil.simulation.computing import computer
+from geoveil.simulation.distribution import experiment as distributions
+from geoveil.simulation.distribution.attributes import MEASURES
+from geoveil.simulation.epochs import experiment as over_time
 from geoveil.simulation.experiment import Run
-from geoveil.simulation.experiments import kde, twoway, twoway_exact
+from geoveil.simulation.experiments import kde, own, twoway, twoway_draws, twoway_exact
+from geoveil.simulation.experiments import oneway as one_way
 from geoveil.simulation.experiments.kde_settings import KernelSetting, collision_places
 from geoveil.simulation.experiments.oneway import all_contestants, cells
 from geoveil.simulation.experiments.own import OwnInput, distinct_values, with_own
 from geoveil.simulation.experiments.rows import OWN, ErrorRow, compare
 from geoveil.simulation.experiments.settings import ONE_WAY_PANELS, OneWayPanel, TwoWayPanel
 from geoveil.simulation.result_tables import read_csv
+from geoveil.simulation.selection import Options, influence
 
 runner = CliRunner()
 PAGE = Path(__file__).parents[2] / "docs" / "comparing.md"
@@ -67,7 +77,7 @@ def page_files() -> dict[str, str]:
 
 def page_commands() -> list[str]:
     blocks = re.findall(r"^```sh\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
-    return [line for block in blocks for line in block.splitlines()]
+    return [line for block in blocks for line in block.replace("\\\n", "").splitlines()]
 
 
 @pytest.fixture
@@ -84,7 +94,7 @@ def test_the_page_is_followed_in_ten_lines_each(tmp_path, monkeypatch):
         assert len(text.splitlines()) <= MOST_LINES, name
         Path(name).write_text(text)
     commands = page_commands()
-    assert len(commands) == 5
+    assert len(commands) == 9
     for command in commands:
         tool, *arguments = command.split()
         if tool == "python":
@@ -94,10 +104,15 @@ def test_the_page_is_followed_in_ten_lines_each(tmp_path, monkeypatch):
         quick = ["--samples", "20000"] if arguments[0] == "audit" else one
         result = runner.invoke(app, [*arguments, *quick])
         assert result.exit_code == 0, result.output
-        assert "wide" in result.output
-    rows = read_csv(tmp_path / "results" / "oneway-exact.csv", ErrorRow)
-    assert {row.mechanism for row in rows if row.origin == OWN} == {"wide"}
-    assert (tmp_path / "results" / "oneway-exact.parquet").exists()
+        for option, name in (("wide.py", "wide"), ("mine.py", "mine 1 (keeps)")):
+            assert option not in arguments or name in result.output
+    for file in ("results/oneway-exact.csv", "results/distribution.csv"):
+        rows = read_csv(tmp_path / file, ErrorRow)
+        assert {row.mechanism for row in rows if row.origin == OWN} == {"wide"}
+        assert (tmp_path / file).with_suffix(".parquet").exists()
+    assert (tmp_path / "results" / "epochs.csv").exists()
+    drawn = (tmp_path / "pairs.svg").read_text()
+    assert ">wide</text>" in drawn  # letters, not their outlines
 
 
 def test_the_functions_of_a_file_are_found_and_others_left_out(module):
@@ -252,3 +267,147 @@ def test_cells_are_computed_on_a_cluster():
         computer(cluster.scheduler_address, None) as compute,
     ):
         assert Run(compute=compute).rows(asked) == Run().rows(asked)
+
+
+def test_pairs_of_a_table_have_the_moments_of_its_rows(tmp_path):
+    """Oracle: the formula of the module over all rows; the lattice has 5 standard errors to it."""
+    table = tmp_path / "pairs.csv"
+    rng = np.random.default_rng(1)
+    held = np.stack([rng.normal(170, 10, 400), rng.normal(75, 8, 400)], axis=1).round(1)
+    weight = rng.integers(1, 4, 400)
+    lines = (f"{a},{b},{w}\n" for (a, b), w in zip(held.tolist(), weight.tolist(), strict=True))
+    table.write_text("cm,kg,many\n" + "".join(lines))
+    given = OwnInput(
+        data=table, columns=("cm", "kg"), weight="many", thresholds=(175.0, 80.0), per=2.0
+    )
+    experiment = twoway_draws.experiment(given=given)
+    rows = {row.mechanism: row for row in Run().rows(experiment.cells) if row.n == 400_000}
+    assert rows["GP_Lip"].panel == "T=(175, 80), 1/ε=2"
+    panel = TwoWayPanel(2.0, (175.0,), other=(80.0,), footing=2.0)
+    answer = twoway.SCALAR["GP_Lip"].build(twoway.setting(panel, (175.0, 80.0)))
+    shares = weight / weight.sum()
+    off = answer.mean(held) - (held > (175.0, 80.0)).all(axis=1)
+    bias = shares @ off
+    error = bias**2 + (shares @ answer.variance(held) + shares @ (off - bias) ** 2) / 400_000
+    found = rows["GP_Lip"]
+    assert 0 < found.standard_error < 0.2 * error
+    assert abs(found.error - error) < 5 * found.standard_error
+    drawn = twoway_draws.drawn(panel, "GP_Lip", 2_000, 40, 1, given)[0]
+    error = bias**2 + (shares @ answer.variance(held) + shares @ (off - bias) ** 2) / 2_000
+    assert abs(drawn.error - error) < 5 * drawn.standard_error
+    for wrong in ({"thresholds": (175.0,)}, {"per": None}, {"columns": ("cm",)}):
+        with pytest.raises(ParameterError, match=r"threshold|per|column"):
+            Run().rows(twoway_draws.experiment(given=replace(given, **wrong)).cells)
+
+
+@pytest.mark.deep
+def test_a_distribution_is_told_by_a_mechanism_that_answers_one_question(tmp_path):
+    """With next to no noise the bars' shares are those of the sample; a name is not taken twice."""
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "from geoveil.gp import DebiasedLaplace\n"
+        "def sharp(query, privacy):\n    return DebiasedLaplace(query, privacy)\n"
+    )
+    table = tmp_path / "people.csv"
+    values = np.random.default_rng(2).uniform(0, 100, 500).round(3)
+    table.write_text("x\n" + "".join(f"{v}\n" for v in values))
+    given = OwnInput(file, table, ("x",), per=1.0, ends=(0.0, 100.0))
+    asked = distributions.cells(epsilons=[50.0], people=[20_000], repetitions=2, given=given)
+    rows = {row.measure: row for row in Run().rows(asked) if row.origin == OWN}
+    assert set(rows) == set(MEASURES)
+    # 20,000 people at 31 edges: 0.5/√645 of a share is 0.02, of which the largest of 31 is 0.05.
+    assert rows["largest"].error ** 0.5 < 0.08
+    assert rows["median"].error ** 0.5 < 8
+    for lacking in ({"per": None}, {"ends": None}):
+        with pytest.raises(ParameterError, match="range"):
+            distributions.cells(given=replace(given, **lacking))
+    file.write_text(file.read_text().replace("sharp", "hybrid"))
+    own.in_file.cache_clear()
+    with pytest.raises(ParameterError, match="hybrid"):
+        distributions.cells(given=OwnInput(file))
+
+
+@pytest.mark.deep
+def test_answers_over_time_are_of_a_table_too(tmp_path):
+    """Incomes as a table give what shipped incomes give; and half of an input is refused."""
+    people = household_incomes()
+    kept = people.values >= 0
+    table = tmp_path / "incomes.parquet"
+    pq.write_table(pa.table({"x": people.values[kept], "w": people.weights[kept]}), table)
+    given = OwnInput(data=table, columns=("x",), weight="w", thresholds=(100_000.0,), per=8_000.0)
+    rows = over_time.computed(100_000.0, 1_000, 2, replace(given, thresholds=()))
+    shipped = over_time.computed(100_000.0, 1_000, 2)
+    for row, known in zip(rows, shipped, strict=True):
+        assert row.error == pytest.approx(known.error, rel=2e-3)
+    for wrong in ({"per": None}, {"thresholds": ()}, {"columns": ()}):
+        with pytest.raises(ParameterError, match=r"per|threshold|values"):
+            over_time.experiment(given=replace(given, **wrong))
+    table.with_suffix(".csv").write_text("x\n-1\n5\n")
+    with pytest.raises(ParameterError, match="column"):
+        over_time.experiment(
+            given=OwnInput(data=table.with_suffix(".csv"), columns=("x",), per=1.0)
+        )
+
+
+SELECTING = """
+from geoveil.selection import ExponentialMechanism, PermuteAndFlip
+
+def mine(epsilon, sensitivity):
+    return PermuteAndFlip(epsilon, sensitivity)
+
+def greedy(epsilon, sensitivity):
+    return ExponentialMechanism(3 * epsilon, sensitivity)
+"""
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize(
+    ("application", "same"),
+    [
+        ("tdt", "permute-and-flip, nearness"),
+        ("percentile", "permute-and-flip, nearness"),
+        ("tree", None),
+        ("forest", None),
+        ("nodes", None),
+    ],
+)
+def test_a_mechanism_that_selects_is_beside_all_others(application, same, tmp_path, monkeypatch):
+    """The same mechanism by another name has the same values; what exceeds its ε is told."""
+    monkeypatch.setattr(influence, "_GENERATED_NODES", 50)
+    file = tmp_path / "mine.py"
+    file.write_text(SELECTING)
+    asked = selections.experiment(application, Options(quick=True, module=file))
+    rows = Run().rows(asked.cells[:1])
+    value = {(r.measure, r.setting, r.epsilon, r.mechanism): r.value for r in rows}
+    own = [r for r in rows if r.standing == "yours"]
+    assert {row.mechanism for row in own} == {"mine", "greedy"}
+    for row in own:
+        if same is not None and row.mechanism == "mine":
+            place = row.measure, row.setting, row.epsilon
+            assert row.value == pytest.approx(value[*place, same], rel=1e-9)
+    if application != "tdt":
+        return
+    note = asked.note(rows)
+    assert "mine 1 (keeps)" in note
+    assert "greedy 3 (exceeds)" in note
+
+
+@pytest.mark.deep(keep=1)
+@pytest.mark.parametrize("ending", [".svg", ".pdf"])
+def test_figures_are_vectors_whose_text_is_text(ending, tmp_path):
+    panel = replace(ONE_WAY_PANELS[0], people=(1_000, 2_000))
+    rows = Run().rows(cells(panels=[panel], contestants=["GP_Lip", "DebiasedLaplace"]))
+    asked = one_way.experiment()
+    files = asked.write(rows, tmp_path / f"figure{ending}")
+    assert [file.name for file in files] == [
+        "figure.csv", "figure.parquet", f"figure{ending}", f"figure-ratios{ending}"
+    ]  # fmt: skip
+    content = files[2].read_bytes()
+    if ending == ".svg":
+        assert ET.fromstring(content).tag.endswith("svg")
+        assert b">DebiasedLaplace</text>" in content
+    else:
+        assert content.startswith(b"%PDF")
+        assert b"/FontFile2" in content  # TrueType, letter by letter, and no Type 3 outlines
+        assert b"/Type3" not in content.replace(b" ", b"")
+    assert asked.write(rows, tmp_path)[2] == tmp_path / "oneway-exact.png"

@@ -215,5 +215,5 @@ def test_the_quick_experiment_runs_and_draws(tmp_path: Path) -> None:
     assert value["no privacy, information gain", 1.0] > 0.82
     assert all(majority - 0.03 < v < value["no privacy, information gain", 1.0] + 0.005
                for v in value.values())  # fmt: skip
-    for file in EXPERIMENT.draw(rows, tmp_path):
+    for file in EXPERIMENT.draw(rows, tmp_path / "all.png"):
         assert file.read_bytes()[:4] == b"\x89PNG"

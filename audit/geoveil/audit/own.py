@@ -6,7 +6,7 @@ to be compared needs a function that makes it for a query and a guarantee.
 
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -93,17 +93,18 @@ class NoisyAnswer:
 
 MakeMechanism: TypeAlias = Callable[[Query, GeoPrivacy], Audited]
 """A function of a query and a guarantee that makes a mechanism."""
-_ARGUMENTS = ["query", "privacy"]
+_ARGUMENTS = ("query", "privacy")
 _SCENES = (RAMP, STEP, BELL)
 
 
-def mechanisms_in(file: Path) -> Mapping[str, MakeMechanism]:
-    """Return the functions of a Python file whose arguments are `query` and `privacy`, by name.
+def mechanisms_in(file: Path, arguments: Sequence[str] = _ARGUMENTS) -> Mapping[str, MakeMechanism]:
+    """Return the functions of a Python file whose first two arguments are those named, by name.
 
     The file is run.
 
     Args:
         file: of mechanisms; names that begin with an underscore are left out.
+        arguments: "query" and "privacy"; of mechanisms that select "epsilon" and "sensitivity".
 
     Raises:
         ParameterError: if it can't be run, or has none.
@@ -124,10 +125,12 @@ def mechanisms_in(file: Path) -> Mapping[str, MakeMechanism]:
         if not name.startswith("_")
         and callable(made)
         and getattr(made, "__module__", None) == spec.name
-        and list(inspect.signature(made).parameters)[:2] == _ARGUMENTS
+        and list(inspect.signature(made).parameters)[:2] == [*arguments]
     }
     if not found:
-        raise ParameterError("module", str(file), "a file with a function f(query, privacy)")
+        raise ParameterError(
+            "module", str(file), f"a file with a function f({', '.join(arguments)})"
+        )
     return cast(Mapping[str, MakeMechanism], found)
 
 

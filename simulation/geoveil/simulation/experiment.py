@@ -22,6 +22,8 @@ from geoveil.gp import ParameterError
 from geoveil.simulation.computing import Computer, in_this_process
 from geoveil.simulation.result_tables import write_tables
 
+FIGURES = (".png", ".pdf", ".svg")
+"""Endings of files of figures."""
 Row = TypeVar("Row")
 """A frozen dataclass of plain values: one row."""
 
@@ -202,8 +204,7 @@ class Experiment(Generic[Row]):
         name: how the names of its files begin.
         cells: every law at every parameter that is asked for.
         seed: of what they draw.
-        draw: draws figures of the rows, and returns their files; it is given how their names
-            begin.
+        draw: draws figures of the rows, and returns their files; it is given that of the first.
         tables: what of the rows is shown.
         note: how to read the tables.
     """
@@ -217,20 +218,30 @@ class Experiment(Generic[Row]):
 
     def run(
         self,
-        directory: Path,
+        out: Path,
         compute: Computer = in_this_process,
         on_done: Callable[[Cell[Row]], None] = lambda _: None,
     ) -> list[Row]:
         """Return the rows; cells that are finished in the directory are not computed again.
 
         Args:
-            directory: where cells are kept; made if it is not there.
+            out: as `write` takes it; its directory is made if it is not there.
             compute: in this process, in several, or on a cluster.
             on_done: called with each cell when its rows are there.
         """
-        return Run(directory / "cells", compute).rows(self.cells, on_done)
+        cells = self._figure(out).parent / "cells"
+        return Run(cells, compute).rows(self.cells, on_done)
 
-    def write(self, rows: Sequence[Row], directory: Path) -> list[Path]:
-        """Write tables and figures of the rows, and return the files."""
-        stem = directory / self.name
-        return [*write_tables(rows, stem, self.seed), *self.draw(rows, stem)]
+    def write(self, rows: Sequence[Row], out: Path) -> list[Path]:
+        """Write tables and figures of the rows, and return the files.
+
+        Args:
+            rows: that `run` has returned.
+            out: a directory; or the first figure's file (.png, .pdf or .svg), and all others beside
+                it, with names that begin as its.
+        """
+        file = self._figure(out)
+        return [*write_tables(rows, file, self.seed), *self.draw(rows, file)]
+
+    def _figure(self, out: Path) -> Path:
+        return out if out.suffix.lower() in FIGURES else out / f"{self.name}.png"

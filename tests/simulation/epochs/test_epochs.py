@@ -27,10 +27,11 @@ from geoveil.simulation.epochs.experiment import (
     shocked,
 )
 from geoveil.simulation.experiment import Run
+from geoveil.simulation.experiments.own import OwnInput
 
 
-def rows(*asked: Any, **more: Any) -> list[EpochRow]:
-    return Run().rows(experiment(*asked, **more).cells)
+def rows(*thresholds: float, **more: Any) -> list[EpochRow]:
+    return Run().rows(experiment(given=OwnInput(thresholds=thresholds), **more).cells)
 
 
 QUERY = Threshold(100_000.0, 32_000.0, "smoothstep")
@@ -204,7 +205,7 @@ def test_the_table_says_what_one_reading_an_epoch_is_worth() -> None:
     12 runs, whose weeks hang together: an error is known to some 15 %. Of 200 runs the factors are
     1.7 and 1.5, 5.9, and 377.
     """
-    table = rows((100_000.0,), repetitions=12, seed=2)
+    table = rows(100_000.0, repetitions=12, seed=2)
     error = {(row.strategy, row.epsilon): row.error for row in table}
     fresh = error[FRESH, 52.0]
     assert 1.0 <= error[EXTRAPOLATED, 1.0] / fresh <= 2.5
@@ -215,9 +216,9 @@ def test_the_table_says_what_one_reading_an_epoch_is_worth() -> None:
 
 @pytest.mark.deep
 def test_the_same_seed_gives_the_same_table() -> None:
-    again = rows((100_000.0,), n=2_000, repetitions=2, seed=2)
-    assert again == rows((100_000.0,), n=2_000, repetitions=2, seed=2)
-    assert again != rows((100_000.0,), n=2_000, repetitions=2, seed=3)
+    again = rows(100_000.0, n=2_000, repetitions=2, seed=2)
+    assert again == rows(100_000.0, n=2_000, repetitions=2, seed=2)
+    assert again != rows(100_000.0, n=2_000, repetitions=2, seed=3)
 
 
 @pytest.mark.deep
@@ -238,7 +239,7 @@ def test_the_command_writes_a_table_and_a_figure(tmp_path: Path) -> None:
     [
         (lambda: rows(n=100), "n"),
         (lambda: rows(repetitions=1), "repetitions"),
-        (lambda: rows((0.0,)), "threshold"),
+        (lambda: rows(0.0), "threshold"),
         (lambda: rows(seed=-1), "seed"),
         (lambda: run(100_000.0, 20_000, 7, 0, 1), "epoch"),
         (lambda: run(100_000.0, 200, 13, 0, 1), "n"),

@@ -1,4 +1,4 @@
-"""The numbers whose distribution is asked for: incomes, and how far north collisions were."""
+"""Numbers whose distribution is asked for: incomes, how far north collisions were, a table's."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -8,8 +8,10 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
+from geoveil.gp import ParameterError
 from geoveil.simulation.demo import CITY
 from geoveil.simulation.distribution.cells import Cells
+from geoveil.simulation.experiments.own import OwnInput
 from geoveil.simulation.populations import Population, collisions, household_incomes
 
 Array = NDArray[np.float64]
@@ -131,3 +133,18 @@ ATTRIBUTES: Mapping[str, Callable[[], NumericAttribute]] = MappingProxyType(
 )
 """Name → Californian household incomes up to 2¹⁹ dollars, which is the range of [LWLSS20]; metres
 north of the centre at which collisions happened in New York."""
+
+
+@lru_cache(maxsize=2)
+def attribute_of(name: str, given: OwnInput) -> NumericAttribute:
+    """Return one of `ATTRIBUTES`, or the column of a table, whose name it then is.
+
+    Raises:
+        ParameterError: if a table has no range, or no distance that ε is stated over.
+    """
+    people = given.people(1)
+    if people is None:
+        return ATTRIBUTES[name]()
+    if given.ends is None or given.per is None:
+        raise ParameterError("range", given.ends, "given together with a table, as is per")
+    return NumericAttribute(name, people, Cells(*given.ends, CELLS), given.per)

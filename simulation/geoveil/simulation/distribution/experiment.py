@@ -1,40 +1,71 @@
 """geoveil simulate distribution: the errors of all protocols, drawn, at stated footings."""
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from geoveil.gp import GeoPrivacy, validation
-from geoveil.simulation.distribution.attributes import ATTRIBUTES, MEASURES, Distribution
-from geoveil.simulation.distribution.protocols import CLEAR, DEBIASED, LOCAL_PROTOCOLS, perturbed
+from geoveil.simulation.distribution.attributes import (
+    ATTRIBUTES,
+    MEASURES,
+    Distribution,
+    NumericAttribute,
+    attribute_of,
+)
+from geoveil.simulation.distribution.protocols import (
+    ADAPTED,
+    CLEAR,
+    DEBIASED,
+    LOCAL_PROTOCOLS,
+    SMOOTHED,
+    asked_once,
+    perturbed,
+)
 from geoveil.simulation.experiment import Cell, Experiment, Table
 from geoveil.simulation.experiments.draws import drawn_error
-from geoveil.simulation.experiments.rows import BASELINE, OURS, ErrorRow
+from geoveil.simulation.experiments.own import (
+    AS_PUBLISHED,
+    MakeReports,
+    OwnInput,
+    own_mechanisms,
+)
+from geoveil.simulation.experiments.rows import BASELINE, OURS, OWN, ErrorRow
+from geoveil.simulation.figures.thresholds import draw_distributions
 
 PEOPLE = (10_000, 50_000, 200_000)
 EPSILONS = (0.25, 1.0)
 REPETITIONS = 100
 
 
-def drawn(name: str, epsilon: float, n: int, repetitions: int, seed: int) -> list[ErrorRow]:
+def drawn(
+    name: str,
+    epsilon: float,
+    n: int,
+    repetitions: int,
+    seed: int,
+    given: OwnInput = AS_PUBLISHED,
+) -> list[ErrorRow]:
     """Return the errors of every protocol on the same people, drawn anew each time.
 
     An error is the mean square, over repetitions, of the distance from the population's truth; one
     for each protocol, footing and measure.
 
     Args:
-        name: one of `ATTRIBUTES`.
+        name: one of `ATTRIBUTES`, or a table's.
         epsilon: for two values a distance of the attribute's `per` apart, > 0.
         n: people, ≥ 1.
         repetitions: ≥ 2.
         seed: ≥ 0; the same seed gives the same rows.
+        given: mechanisms and people of one's own.
     """
-    attribute = ATTRIBUTES[name]()
+    attribute, own = attribute_of(name, given), _own(given)
     squares: dict[tuple[str, float | None, str], list[float]] = {}
     for repetition in range(repetitions):
-        for (protocol, footing), told in _told(name, epsilon, n, repetition, seed).items():
+        for (protocol, footing), told in _told(
+            attribute, own, epsilon, n, repetition, seed
+        ).items():
             for measure, error in attribute.errors(told).items():
                 squares.setdefault((protocol, footing, measure), []).append(error**2)
     unit = attribute.people.unit
@@ -45,7 +76,7 @@ def drawn(name: str, epsilon: float, n: int, repetitions: int, seed: int) -> lis
             n=n,
             per=attribute.per / epsilon,
             mechanism=protocol,
-            origin=OURS if footing is None else BASELINE,
+            origin=OWN if protocol in own else OURS if footing is None else BASELINE,
             measure=measure,
             footing=footing,
             **drawn_error(found, seed),
@@ -55,27 +86,37 @@ def drawn(name: str, epsilon: float, n: int, repetitions: int, seed: int) -> lis
 
 
 def _told(
-    name: str, epsilon: float, n: int, repetition: int, seed: int
+    attribute: NumericAttribute,
+    own: Mapping[str, MakeReports],
+    epsilon: float,
+    n: int,
+    repetition: int,
+    seed: int,
 ) -> dict[tuple[str, float | None], Distribution]:
     """Return what each protocol tells at each footing; None for those that have none."""
 
     def rng(draws: str) -> np.random.Generator:
-        names = (zlib.crc32(f"{name} {part}".encode()) for part in ("", draws))
+        names = (zlib.crc32(f"{attribute.name} {part}".encode()) for part in ("", draws))
         return np.random.default_rng(
             np.random.SeedSequence(seed, spawn_key=(*names, n, repetition))
         )
 
-    attribute = ATTRIBUTES[name]()
     privacy = GeoPrivacy(epsilon, attribute.per, attribute.people.unit)
     values = attribute.people.sample(n, rng("people"))
     told: dict[tuple[str, float | None], Distribution] = {(CLEAR, None): attribute.of(values)}
     ours = perturbed(attribute, privacy, values, rng("perturbed"))
     told |= {(of, None): found for of, found in ours.items()}
+    for of, make in own.items():
+        told[of, None] = asked_once(attribute, privacy, make, values, rng(of))
     for footing in attribute.footings:
         for of, protocol in LOCAL_PROTOCOLS.items():
             local = privacy.local(footing)
             told[of, footing] = protocol(attribute, local, values, rng(f"{of} {footing}"))
     return told
+
+
+def _own(given: OwnInput) -> Mapping[str, MakeReports]:
+    return own_mechanisms(given.module, {CLEAR, DEBIASED, ADAPTED, SMOOTHED, *LOCAL_PROTOCOLS})
 
 
 def cells(
@@ -84,6 +125,7 @@ def cells(
     people: Sequence[int] = PEOPLE,
     repetitions: int = REPETITIONS,
     seed: int = 1,
+    given: OwnInput = AS_PUBLISHED,
 ) -> list[Cell[ErrorRow]]:
     """Return the cells of the experiment: every attribute with every ε and number of people.
 
@@ -93,21 +135,30 @@ def cells(
         people: numbers of them, ≥ 1.
         repetitions: ≥ 2.
         seed: ≥ 0.
+        given: mechanisms and people of one's own; the latter are the only attribute.
 
     Raises:
-        ParameterError: naming what is out of range.
+        ParameterError: naming what is out of range, or of a file what it lacks.
     """
+    _own(given)
+    if given.data is not None:
+        attributes = [given.columns[0] if given.columns else given.data.stem]
+        attribute_of(attributes[0], given)
+    else:
+        for attribute in attributes:
+            validation.choice("attribute", attribute, ATTRIBUTES)
     validation.require_count("repetitions", repetitions, 2)
     validation.between("seed", seed, 0, 2**63)
     return [
         Cell(
             drawn,
             (
-                validation.choice("attribute", attribute, ATTRIBUTES),
+                attribute,
                 validation.positive("epsilon", epsilon),
                 validation.require_count("n", n, 1, 10_000_000),
                 repetitions,
                 seed,
+                given,
             ),
             cost=float((n + 100_000) * repetitions),
         )
@@ -183,6 +234,7 @@ def experiment(
     repetitions: int = REPETITIONS,
     seed: int = 1,
     quick: bool = False,
+    given: OwnInput = AS_PUBLISHED,
 ) -> Experiment[ErrorRow]:
     """Return the experiment.
 
@@ -193,6 +245,7 @@ def experiment(
         repetitions: ≥ 2.
         seed: the same seed gives the same rows.
         quick: whether to compute a small part, of what is not given.
+        given: mechanisms and people of one's own.
     """
     asked = cells(
         attributes or tuple(ATTRIBUTES),
@@ -200,12 +253,13 @@ def experiment(
         people or (PEOPLE[:1] if quick else PEOPLE),
         min(repetitions, 5) if quick else repetitions,
         seed,
+        given,
     )
     return Experiment(
         name="distribution",
         cells=asked,
         seed=seed,
-        draw=lambda rows, stem: (),
+        draw=draw_distributions,
         tables=lambda rows: [_table(setting) for setting in settings(rows)],
         note=_note,
     )
@@ -237,14 +291,17 @@ def _errors(setting: MeasuredSetting, mechanism: str, footing: float | None) -> 
             told.append("–")
         else:
             told.append(
-                _digits(row.error**0.5) + "*" * (footing is not None and row.error < ours.error)
+                _digits(row.error**0.5, measure)
+                + "*" * (footing is not None and row.error < ours.error)
             )
     return told
 
 
-def _digits(error: float) -> str:
+def _digits(error: float, measure: str) -> str:
     """Return an error to two digits; a share in percent."""
-    return f"{float(f'{error:.2g}'):,g}" if error >= 1 else f"{100 * error:.2g}%"
+    if measure in ("largest", "histogram"):
+        return f"{100 * error:.2g}%"
+    return f"{float(f'{error:.2g}'):,g}"
 
 
 def _note(rows: Sequence[ErrorRow]) -> str:

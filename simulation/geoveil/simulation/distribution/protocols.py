@@ -6,13 +6,15 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.gp import GeoPrivacy, LocalPrivacy
-from geoveil.simulation.distribution.attributes import CELLS, Distribution, NumericAttribute
+from geoveil.analyst.questions import Softness
+from geoveil.gp import GeoPrivacy, LocalPrivacy, Threshold
+from geoveil.simulation.distribution.attributes import BARS, CELLS, Distribution, NumericAttribute
 from geoveil.simulation.distribution.cells import Cells
 from geoveil.simulation.distribution.hierarchy import FrequencyOracle, HierarchicalHistogram
 from geoveil.simulation.distribution.means import HybridMechanism, LocalMean, PiecewiseMechanism
 from geoveil.simulation.distribution.perturbed import PerturbedNumbers
 from geoveil.simulation.distribution.square_wave import SquareWave
+from geoveil.simulation.experiments.own import MakeReports
 
 Array = NDArray[np.float64]
 LocalProtocol = Callable[[NumericAttribute, LocalPrivacy, Array, np.random.Generator], Distribution]
@@ -47,6 +49,36 @@ def perturbed(
         SMOOTHED: smoothed,
     }
     return {name: _from_shares(attribute, below) for name, below in told.items()}
+
+
+def asked_once(
+    attribute: NumericAttribute,
+    privacy: GeoPrivacy,
+    make: MakeReports,
+    values: Array,
+    rng: np.random.Generator,
+) -> Distribution:
+    """Return what a mechanism tells that answers one question of each person.
+
+    Everybody is asked the smoothstep about one edge between two bars, drawn at random; between
+    edges the distribution function is straight.
+
+    Args:
+        attribute: what people hold.
+        privacy: the guarantee, in its unit.
+        make: makes the mechanism for a query and a guarantee.
+        values: what participants hold.
+        rng: a NumPy generator.
+    """
+    edges = attribute.cells.edges[:: CELLS // BARS]
+    asked = rng.integers(1, BARS, len(values))
+    below = np.linspace(0.0, 1.0, BARS + 1)  # stands where nobody was asked
+    band = Softness(1 / privacy.rate).band()
+    for edge in np.unique(asked).tolist():
+        mechanism = make(Threshold(float(edges[edge]), band, "smoothstep"), privacy)
+        below[edge] = 1 - mechanism.simulate(values[asked == edge], rng).mean()
+    shares = np.concatenate([[0.0], np.clip(below[1:-1], 0, 1), [1.0]])
+    return _from_shares(attribute, np.interp(attribute.cells.edges, edges, np.sort(shares)))
 
 
 def _from_shares(attribute: NumericAttribute, below: Array) -> Distribution:

@@ -1,26 +1,28 @@
-"""The experiment: one income, asked every week for a year, by strategies of equal or less ε."""
+"""The experiment: one number, asked every week for a year, by strategies of equal or less ε."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
 
 from geoveil.analyst.statistics.over_time import FALSE_ALARMS, delay
-from geoveil.gp import GeoPrivacy, PlanarLaplace, Threshold, validation
+from geoveil.gp import GeoPrivacy, ParameterError, PlanarLaplace, Threshold, validation
 from geoveil.simulation.epochs.curves import Curves, follow
 from geoveil.simulation.epochs.drift import WEEKS, Drift
 from geoveil.simulation.experiment import Cell, Experiment, Table
+from geoveil.simulation.experiments.own import AS_PUBLISHED, OwnInput
 from geoveil.simulation.figures.epochs import draw_curves
-from geoveil.simulation.populations import household_incomes
+from geoveil.simulation.populations import Population, household_incomes
 from geoveil.simulation.populations.base import Array
 
 THRESHOLDS = (55_500.0, 100_000.0, 212_500.0)
 PER = 8_000.0
-"""Dollars: every reading of an income is ε = 1 per $8,000."""
-WIDTH = 4 * PER
+"""Dollars: every reading of an income is ε = 1 per $8,000. A threshold's band is four times as
+wide."""
 PEOPLE, REPETITIONS, SHOCKED = 100_000, 1_000, 200
 """SHOCKED: the most runs with a shock. Coverage is known to 0.7 %, of runs without one, whose weeks
 hang together: from 200 of them it would be known to 1.5 %."""
@@ -76,53 +78,98 @@ class EpochRow:
 
 
 def experiment(
-    thresholds: Sequence[float] = THRESHOLDS,
     n: int = PEOPLE,
     repetitions: int = REPETITIONS,
     seed: int = 1,
+    quick: bool = False,
+    given: OwnInput = AS_PUBLISHED,
 ) -> Experiment[EpochRow]:
     """Return the experiment: for each threshold, every strategy.
 
     Args:
-        thresholds: in dollars, each asked as a smoothstep of four noise scales; the first is drawn.
         n: people.
         repetitions: runs of each strategy without a shock, 2 or more; with one at most 200.
         seed: the same seed gives the same rows.
+        quick: whether to compute a small part, of one threshold.
+        given: people of one's own, the distance for which ε is 1, and thresholds, of which the
+            first is drawn; `THRESHOLDS` of incomes by default. Each is asked as a smoothstep of
+            four noise scales.
 
     Raises:
-        ParameterError: if a number is out of range.
+        ParameterError: if a number is out of range, or a table lacks that distance.
     """
+    sign = "$" if given.data is None else ""
+    per = _per(given)
+    people_of(given)
+    thresholds, given = given.thresholds, replace(given, thresholds=())
+    if given.data is not None and not thresholds:
+        raise ParameterError("threshold", None, "given together with a table")
+    thresholds = thresholds or (THRESHOLDS[:1] if quick else THRESHOLDS)
+    if quick:
+        n, repetitions = 20_000, min(repetitions, 4)
     validation.between("seed", seed, 0, 2**63)
     validation.between("n", n, 20 * WEEKS, 10_000_000)
     validation.require_count("repetitions", repetitions, 2)
     for threshold in thresholds:
-        validation.between("threshold", threshold, WIDTH, 1e7)
+        validation.between("threshold", threshold, 4 * per, 1e12)
     cells: list[Cell[EpochRow]] = []
     for threshold in dict.fromkeys(thresholds):
-        cells.append(Cell(computed, (threshold, n, repetitions), cost=1e-3))
+        cells.append(Cell(computed, (threshold, n, repetitions, given), cost=1e-3))
         cells += [
-            Cell(drawn, (threshold, n, epsilon, epoch, repetitions, seed))
+            Cell(drawn, (threshold, n, epsilon, epoch, repetitions, seed, given))
             for epsilon, epoch in EPOCHS.items()
         ]
 
-    def draw(rows: Sequence[EpochRow], stem: Path) -> list[Path]:
+    def draw(rows: Sequence[EpochRow], file: Path) -> list[Path]:
         runs = {
             f"{epsilon} ε a year: each device reads every {epoch} weeks": run(
-                thresholds[0], n, epoch, 0, seed, shock=True
+                thresholds[0], n, epoch, 0, seed, shock=True, given=given
             )
             for epsilon, epoch in EPOCHS.items()
         }
-        file = stem.with_suffix(".png")
-        question = f"share above ${thresholds[0]:,.0f}"
+        question = f"share above {sign}{thresholds[0]:,.15g}"
         draw_curves(runs, file, question=question, shock=(YEARS - 1) * WEEKS)
         return [file]
 
-    return Experiment(name="epochs", cells=cells, seed=seed, draw=draw, tables=_tables, note=_note)
+    return Experiment(
+        name="epochs",
+        cells=cells,
+        seed=seed,
+        draw=draw,
+        tables=partial(_tables, sign=sign),
+        note=partial(_note, per=f"{sign}{per:,.15g}"),
+    )
 
 
-def mechanism(epsilon: float = 1.0) -> PlanarLaplace:
-    """Return what a device does when it reads an income: one perturbed number."""
-    return PlanarLaplace(GeoPrivacy(epsilon, per=PER, unit="dollar"), dimension=1)
+@lru_cache(maxsize=2)
+def people_of(given: OwnInput) -> Population:
+    """Return household incomes, or the people of a table.
+
+    Raises:
+        ParameterError: if somebody's number is below 0: raises are shares of it.
+    """
+    people = given.people(1)
+    if people is None:
+        return household_incomes()
+    if people.values.min() < 0:
+        raise ParameterError("column", given.columns[0], "of numbers >= 0")
+    return people
+
+
+def _per(given: OwnInput) -> float:
+    if given.data is not None and given.per is None:
+        raise ParameterError("per", None, "given together with a table")
+    return given.per or PER
+
+
+def asked(threshold: float, given: OwnInput = AS_PUBLISHED) -> Threshold:
+    """Return the question about a threshold, as it is asked every week."""
+    return Threshold(threshold, 4 * _per(given), "smoothstep")
+
+
+def mechanism(epsilon: float = 1.0, given: OwnInput = AS_PUBLISHED) -> PlanarLaplace:
+    """Return what a device does when it reads its value: one perturbed number."""
+    return PlanarLaplace(GeoPrivacy(epsilon, per=_per(given), unit="dollar"), dimension=1)
 
 
 def shocked(drift: Drift) -> Drift:
@@ -131,28 +178,34 @@ def shocked(drift: Drift) -> Drift:
 
 
 def run(
-    threshold: float, n: int, epoch: int, repetition: int, seed: int, shock: bool = False
+    threshold: float,
+    n: int,
+    epoch: int,
+    repetition: int,
+    seed: int,
+    shock: bool = False,
+    given: OwnInput = AS_PUBLISHED,
 ) -> Curves:
     """Return the curves of one repetition."""
-    calm = Drift(household_incomes())
+    calm = Drift(people_of(given))
     key = (int(threshold), n, epoch, repetition, int(shock))
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
     drift = shocked(calm) if shock else calm
-    return follow(
-        drift, Threshold(threshold, WIDTH, "smoothstep"), mechanism(), epoch, n, YEARS, rng
-    )
+    query, reads = asked(threshold, given), mechanism(given=given)
+    return follow(drift, query, reads, epoch, n, YEARS, rng)
 
 
-def computed(threshold: float, n: int, repetitions: int) -> list[EpochRow]:
+def computed(
+    threshold: float, n: int, repetitions: int, given: OwnInput = AS_PUBLISHED
+) -> list[EpochRow]:
     """Return what needs no drawing: independent noise every week, and none."""
-    query = Threshold(threshold, WIDTH, "smoothstep")
-    drift = Drift(household_incomes())
+    query, drift = asked(threshold, given), Drift(people_of(given))
     share = float(drift.means(query, YEARS * WEEKS)[-WEEKS:].mean())
     people = drift.people
     # The variance of noise hardly moves with the incomes: that of the first year.
     variances = {
-        FRESH: people.mean(mechanism().estimator(query, debias=True).variance),
-        SPLIT: people.mean(mechanism(1 / WEEKS).estimator(query, debias=True).variance),
+        FRESH: people.mean(mechanism(1.0, given).estimator(query, debias=True).variance),
+        SPLIT: people.mean(mechanism(1 / WEEKS, given).estimator(query, debias=True).variance),
         ALONE: people.mean(lambda x: np.square(query.value(x) - share)),
     }
     return [
@@ -169,15 +222,21 @@ def computed(threshold: float, n: int, repetitions: int) -> list[EpochRow]:
 
 
 def drawn(
-    threshold: float, n: int, epsilon: int, epoch: int, repetitions: int, seed: int
+    threshold: float,
+    n: int,
+    epsilon: int,
+    epoch: int,
+    repetitions: int,
+    seed: int,
+    given: OwnInput = AS_PUBLISHED,
 ) -> list[EpochRow]:
     """Return what devices answer that read once an epoch."""
-    query = Threshold(threshold, WIDTH, "smoothstep")
+    query = asked(threshold, given)
     calm, struck = (
-        [run(threshold, n, epoch, repetition, seed, shock) for repetition in range(runs)]
+        [run(threshold, n, epoch, repetition, seed, shock, given) for repetition in range(runs)]
         for shock, runs in ((False, repetitions), (True, min(repetitions, SHOCKED)))
     )
-    drift = Drift(household_incomes())
+    drift = Drift(people_of(given))
     means = [d.means(query, YEARS * WEEKS) for d in (drift, shocked(drift))]
     first = (YEARS - 1) * WEEKS
     scatter = float(np.mean([c.change_variance[c.week < first].mean() for c in struck]))
@@ -235,11 +294,11 @@ def _first_flag(curves: Curves, first: int) -> float:
     return float(curves.week[later[0]] - first + 1) if len(later) else math.inf
 
 
-def _tables(rows: Sequence[EpochRow]) -> list[Table]:
+def _tables(rows: Sequence[EpochRow], sign: str) -> list[Table]:
     return [
         table(
             [row for row in rows if row.threshold == threshold],
-            f"share above ${threshold:,.0f}, n = {rows[0].n:,}",
+            f"share above {sign}{threshold:,.15g}, n = {rows[0].n:,}",
         )
         for threshold in dict.fromkeys(row.threshold for row in rows)
     ]
@@ -284,10 +343,10 @@ def _flag(row: EpochRow) -> str:
     return "–" if row.delay is None else f"{row.delay} weeks, {row.flagged:.0%}"
 
 
-def _note(rows: Sequence[EpochRow]) -> str:
+def _note(rows: Sequence[EpochRow], per: str) -> str:
     alarms = [row.false_alarms for row in rows if row.false_alarms is not None]
     return (
-        "ε a year: per $8,000. error: root mean square over the weeks of a year of slow drift,"
+        f"ε a year: per {per}. error: root mean square over the weeks of a year of slow drift,"
         " against the participants' own mean; sampling is not in it, and is the error of their mean"
         f" alone in the first line. {SPLIT}: each week at 1/52 of the ε. coverage: of the"
         " population's mean by 95 % intervals of extrapolated answers, ± its standard error between"

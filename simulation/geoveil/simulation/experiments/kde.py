@@ -9,12 +9,20 @@ which everyone spends ε in all: `kde_errors` has the formulas.
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 
+from geoveil.gp import validation
 from geoveil.simulation.experiment import Cell, Experiment
 from geoveil.simulation.experiments.draws import drawn_error
-from geoveil.simulation.experiments.kde_draws import Sample, estimates, kernel_means
+from geoveil.simulation.experiments.kde_draws import (
+    MAPS,
+    Sample,
+    density_maps,
+    estimates,
+    kernel_means,
+)
 from geoveil.simulation.experiments.kde_errors import centre_errors
 from geoveil.simulation.experiments.kde_moments import KERNEL
 from geoveil.simulation.experiments.kde_settings import (
@@ -30,7 +38,7 @@ from geoveil.simulation.experiments.kde_settings import (
 from geoveil.simulation.experiments.own import AS_PUBLISHED, OwnInput, with_own
 from geoveil.simulation.experiments.published import drawn_mode, published
 from geoveil.simulation.experiments.rows import ErrorRow
-from geoveil.simulation.figures.kernels import draw_kernel_errors
+from geoveil.simulation.figures.kernels import draw_density_maps, draw_kernel_errors
 
 SUBGRID = 8
 """Centres along each side at which reports are drawn, in monte-carlo mode."""
@@ -188,6 +196,7 @@ def experiment(
     seed: int = 1,
     quick: bool = False,
     given: OwnInput = AS_PUBLISHED,
+    maps: str = "none",
 ) -> Experiment[ErrorRow]:
     """Return densities of collisions in New York, a grid of 61 × 61: figure 6 of the paper.
 
@@ -197,7 +206,19 @@ def experiment(
         seed: the same seed gives the same rows.
         quick: whether to compute a grid of 5 × 5.
         given: mechanisms and places of one's own.
+        maps: which of `MAPS` are drawn besides.
     """
+    chosen = MAPS[validation.choice("maps", maps, MAPS)]
+
+    def drawn_maps(file: Path) -> list[Path]:
+        begins = file.stem.removesuffix(f"-{mode}")
+        files = []
+        for s in chosen:
+            name = f"{begins}-map-n{s.n}-per{s.per_m:g}-h{s.factor:g}{file.suffix}"
+            files.append(file.with_name(name))
+            draw_density_maps(density_maps(s, seed=seed, given=given), s, files[-1])
+        return files
+
     if repetitions is None:
         repetitions = 2 if quick else REPETITIONS
     asked = cells(
@@ -208,7 +229,7 @@ def experiment(
         subgrid=5 if quick else None,
         given=given,
     )
-    return published("kde", mode, asked, seed, draw_kernel_errors)
+    return published("kde", mode, asked, seed, draw_kernel_errors, drawn_maps)
 
 
 def _part(size: int, subgrid: int) -> str:

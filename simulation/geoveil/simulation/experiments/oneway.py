@@ -36,7 +36,6 @@ from geoveil.gp import (
     DebiasedLaplace,
     LipschitzMechanism,
     LocalLaplace,
-    ParameterError,
     SmoothMechanism,
 )
 from geoveil.simulation.comparison import Setting
@@ -242,7 +241,6 @@ def experiment(
     seed: int = 1,
     quick: bool = False,
     given: OwnInput = AS_PUBLISHED,
-    panel: OneWayPanel | None = None,
 ) -> Experiment[ErrorRow]:
     """Return one threshold on incomes: twelve settings, figures 3 and 8 of the paper.
 
@@ -251,19 +249,18 @@ def experiment(
         repetitions: in the latter; the paper's number by default.
         seed: the same seed gives the same rows.
         quick: whether to compute a small part.
-        given: mechanisms and people of one's own.
-        panel: the only setting; the paper's twelve by default.
+        given: mechanisms and people of one's own; its question is the only setting.
 
     Raises:
-        ParameterError: if there is a table of people without a setting of its own.
+        ParameterError: if there is a table of people without a question.
     """
-    if panel is None and given.data is not None:
-        raise ParameterError("threshold", None, "given together with a table, as is per")
-    panels = ONE_WAY_PANELS if panel is None else (panel,)
+    panels = ONE_WAY_PANELS[1::3] if quick else ONE_WAY_PANELS
+    if asked := given.question(1):
+        (threshold,), per = asked
+        panels = (OneWayPanel(threshold, per, footing=per),)
     if quick:
-        chosen = panels[1::3] if panel is None else panels
-        panels = tuple(replace(p, people=(100_000,)) for p in chosen)
+        panels = tuple(replace(p, people=(100_000,)) for p in panels)
     if repetitions is None:
         repetitions = 10 if quick else ONE_WAY_REPETITIONS
-    asked = cells(mode=mode, repetitions=repetitions, seed=seed, panels=panels, given=given)
-    return published("oneway", mode, asked, seed, draw_errors)
+    found = cells(mode=mode, repetitions=repetitions, seed=seed, panels=panels, given=given)
+    return published("oneway", mode, found, seed, draw_errors)

@@ -1,7 +1,7 @@
-"""What somebody brings to an experiment: mechanisms in a file, people in a table, or both."""
+"""What somebody brings to an experiment: mechanisms in a file, people in a table, a question."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
@@ -11,11 +11,15 @@ import numpy as np
 
 from geoveil.analyst.planner import Reports
 from geoveil.audit import mechanisms_in
-from geoveil.gp import ParameterError
+from geoveil.audit.own import MakeMechanism
+from geoveil.gp import GeoPrivacy, ParameterError, Query, validation
 from geoveil.simulation.comparison import Setting
 from geoveil.simulation.experiments.contestants import Array, Contestant
 from geoveil.simulation.experiments.rows import OWN
 from geoveil.simulation.populations import Population, household_incomes
+
+MakeReports = Callable[[Query, GeoPrivacy], Reports]
+"""A function of a query and a guarantee that makes a mechanism."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,29 +31,57 @@ class OwnInput:
         data: a file of people, as `Population.from_file` takes it.
         columns: of it, what they hold; none of a GeoPackage.
         weight: of it, how many people a row stands for; 1 each if None.
+        thresholds: that are asked about, in the unit of the values.
+        per: 1/ε, in the same unit.
+        ends: the range of interest, publicly known, in the same unit.
 
     Raises:
-        ParameterError: if there is a column without a file.
+        ParameterError: if there is a column without a file, or a number is out of range.
     """
 
     module: Path | None = None
     data: Path | None = None
     columns: tuple[str, ...] = ()
     weight: str | None = None
+    thresholds: tuple[float, ...] = ()
+    per: float | None = None
+    ends: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         if self.data is None and self.columns:
             raise ParameterError("column", self.columns[0], "given together with a table")
+        for threshold in self.thresholds:
+            validation.real("threshold", threshold)
+        if self.per is not None:
+            validation.positive("per", self.per)
+
+    def question(self, count: int) -> tuple[tuple[float, ...], float] | None:
+        """Return thresholds and 1/ε; None if they are the experiment's own.
+
+        Args:
+            count: how many thresholds there are to be.
+
+        Raises:
+            ParameterError: if there is a table without both, or one of the two alone.
+        """
+        if not self.thresholds and self.per is None and self.data is None:
+            return None
+        if len(self.thresholds) != count:
+            expected = ("once", "twice")[count - 1]
+            raise ParameterError("threshold", [*self.thresholds], f"given {expected}, with per")
+        if self.per is None:
+            raise ParameterError("per", None, "given together with threshold")
+        return self.thresholds, self.per
 
     @property
     def key(self) -> str:
-        """Names the files' contents and columns; "as published" without any."""
-        files = [file for file in (self.module, self.data) if file is not None]
-        if not files:
+        """Names the files' contents and the question; "as published" without any."""
+        if self == OwnInput():
             return "as published"
-        digest = hashlib.sha256(f"{self.columns} {self.weight}".encode())
-        for file in files:
-            digest.update(hashlib.sha256(file.read_bytes()).digest())
+        asked = (self.columns, self.weight, self.thresholds, self.per, self.ends)
+        digest = hashlib.sha256(repr(asked).encode())
+        for file in (self.module, self.data):
+            digest.update(hashlib.sha256(b"" if file is None else file.read_bytes()).digest())
         return digest.hexdigest()[:16]
 
     def people(self, dimension: int) -> Population | None:
@@ -85,25 +117,41 @@ def with_own(known: Mapping[str, Contestant], given: OwnInput) -> Mapping[str, C
     Raises:
         ParameterError: if the file can't be run, has no mechanism, or takes a name that is known.
     """
-    own = _own(given.module)
-    if taken := sorted(known.keys() & own.keys()):
+    made = own_mechanisms(given.module, known)
+    return {
+        **known,
+        **{name: Contestant(OWN, partial(_asked, make=make)) for name, make in made.items()},
+    }
+
+
+def _asked(setting: Setting, make: MakeReports) -> Reports:
+    return make(setting.soft, setting.privacy)
+
+
+def own_mechanisms(module: Path | None, known: Collection[str]) -> Mapping[str, MakeReports]:
+    """Return the functions of a file, by name; none without a file.
+
+    Args:
+        module: the file.
+        known: names that are taken.
+
+    Raises:
+        ParameterError: if the file can't be run, has no mechanism, or takes a name that is known.
+    """
+    found = {} if module is None else in_file(module)
+    if taken := sorted(set(known) & found.keys()):
         raise ParameterError("module", taken[0], "another name")
-    return {**known, **own}
+    return {name: partial(_made, name=name, make=make) for name, make in found.items()}
 
 
-@lru_cache(maxsize=4)
-def _own(module: Path | None) -> Mapping[str, Contestant]:
-    if module is None:
-        return {}
+in_file = lru_cache(maxsize=4)(mechanisms_in)
 
-    def build(setting: Setting, name: str) -> Reports:
-        mechanism = mechanisms[name](setting.soft, setting.privacy)
-        if not all(hasattr(mechanism, part) for part in ("mean", "variance", "simulate")):
-            raise ParameterError("module", name, "a mechanism with mean, variance and simulate")
-        return cast(Reports, mechanism)
 
-    mechanisms = mechanisms_in(module)
-    return {name: Contestant(OWN, partial(build, name=name)) for name in mechanisms}
+def _made(query: Query, privacy: GeoPrivacy, *, name: str, make: MakeMechanism) -> Reports:
+    mechanism = make(query, privacy)
+    if not all(hasattr(mechanism, part) for part in ("mean", "variance", "simulate")):
+        raise ParameterError("module", name, "a mechanism with mean, variance and simulate")
+    return cast(Reports, mechanism)
 
 
 @lru_cache(maxsize=4)

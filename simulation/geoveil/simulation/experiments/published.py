@@ -35,6 +35,7 @@ def published(
     cells: Sequence[Cell[ErrorRow]],
     seed: int,
     draw: Callable[[Sequence[ErrorRow], Path], None],
+    more: Callable[[Path], Sequence[Path]] = lambda _: (),
 ) -> Experiment[ErrorRow]:
     """Return an experiment of the paper in one mode, with the comparison of both sides.
 
@@ -44,13 +45,14 @@ def published(
         cells: of it.
         seed: of what they draw.
         draw: draws the errors.
+        more: draws further figures beside a file, and returns theirs.
     """
 
-    def drawn(rows: Sequence[ErrorRow], stem: Path) -> list[Path]:
-        errors, ratios = (stem.with_name(f"{stem.name}{end}.png") for end in ("", "-ratios"))
-        draw(rows, errors)
+    def drawn(rows: Sequence[ErrorRow], file: Path) -> list[Path]:
+        ratios = file.with_stem(f"{file.stem}-ratios")
+        draw(rows, file)
         draw_ratios(rows, compare(rows), ratios)
-        return [errors, ratios]
+        return [file, ratios, *more(file)]
 
     return Experiment(
         name=f"{name}-{mode}",

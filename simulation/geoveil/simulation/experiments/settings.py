@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from geoveil.gp import GeoPrivacy, Threshold, validation
 from geoveil.simulation.comparison import Setting
@@ -46,7 +47,7 @@ class OneWayPanel:
     @property
     def label(self) -> str:
         """Names the panel."""
-        return f"T={self.threshold:.0f}, 1/ε={self.per:.0f}"
+        return f"T={self.threshold:.15g}, 1/ε={self.per:.15g}"
 
     @property
     def setting(self) -> Setting:
@@ -77,17 +78,21 @@ TWO_WAY_AXIS = tuple(10_000.0 + 30_000.0 * j for j in range(34))
 
 @dataclass(frozen=True, slots=True)
 class TwoWayPanel:
-    """The paper's figure 4 at one ε: all thresholds of a grid.
+    """The paper's figure 4 at one ε: all pairs of thresholds of a grid.
 
     Args:
         per: 1/ε, in dollars.
-        axis: thresholds along each axis, increasing, in dollars.
+        axis: thresholds of the first number, increasing, in dollars.
         people: numbers of people.
+        other: thresholds of the second number; those of the first if None.
+        footing: distance at which the paper puts ε-LDP on an equal footing, in dollars.
     """
 
     per: float
     axis: tuple[float, ...] = TWO_WAY_AXIS
     people: tuple[int, ...] = TWO_WAY_PEOPLE
+    other: tuple[float, ...] | None = None
+    footing: float = TWO_WAY_FOOTING
 
     def __post_init__(self) -> None:
         validation.positive("per", self.per)
@@ -95,8 +100,21 @@ class TwoWayPanel:
     @property
     def label(self) -> str:
         """Names the panel."""
-        grid = "" if self.axis == TWO_WAY_AXIS else f", {len(self.axis)}×{len(self.axis)}"
-        return f"1/ε={self.per:.0f}{grid}"
+        if self.other is None:
+            grid = "" if self.axis == TWO_WAY_AXIS else f", {len(self.axis)}×{len(self.axis)}"
+            return f"1/ε={self.per:.0f}{grid}"
+        told = ("/".join(f"{at:g}" for at in axis) for axis in self.axes)
+        return f"T=({', '.join(told)}), 1/ε={self.per:g}"
+
+    @property
+    def axes(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Thresholds of the first number, and of the second."""
+        return self.axis, self.axis if self.other is None else self.other
+
+    @property
+    def pairs(self) -> list[tuple[float, float]]:
+        """All pairs of thresholds, the second in the inner loop."""
+        return list(product(*self.axes))
 
     @property
     def privacy(self) -> GeoPrivacy:

@@ -38,7 +38,7 @@ from geoveil.simulation.experiments.contestants import (
 )
 from geoveil.simulation.experiments.own import AS_PUBLISHED, OwnInput, with_own
 from geoveil.simulation.experiments.rows import LOCAL, OURS, SEED
-from geoveil.simulation.experiments.settings import TWO_WAY_FOOTING, TwoWayPanel
+from geoveil.simulation.experiments.settings import TwoWayPanel
 
 POINT_BAND = 1.5
 """Width of the band of deconvolved points, in noise scales of a coordinate."""
@@ -77,7 +77,7 @@ def setting(panel: TwoWayPanel, at: tuple[float, float]) -> Setting:
         soft=TwoWayThreshold(at, width, profile="smoothstep"),
         seed=TwoWayThreshold(at, width, profile="linear"),
         privacy=panel.privacy,
-        footing=TWO_WAY_FOOTING,
+        footing=panel.footing,
     )
 
 
@@ -91,7 +91,7 @@ def on_the_line(panel: TwoWayPanel, width: float) -> Setting:
         soft=Threshold(0.0, width, profile="smoothstep"),
         seed=Threshold(0.0, width, profile="linear"),
         privacy=panel.privacy,
-        footing=TWO_WAY_FOOTING,
+        footing=panel.footing,
     )
 
 

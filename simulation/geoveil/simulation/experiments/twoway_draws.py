@@ -15,7 +15,6 @@ from geoveil.simulation.experiments.published import drawn_mode, published
 from geoveil.simulation.experiments.rows import LOCAL, ErrorRow
 from geoveil.simulation.experiments.settings import (
     TWO_WAY_AXIS,
-    TWO_WAY_FOOTING,
     TWO_WAY_PANELS,
     TWO_WAY_REPETITIONS,
     TwoWayPanel,
@@ -66,14 +65,13 @@ def drawn_once(
 ) -> Array:
     """Return estimate less truth at each pair of thresholds in one repetition."""
     sums = _sums(panel, name, given)
-    population = incomes_and_debts()
-    axis = np.array(panel.axis)
-    off = np.zeros((len(axis), len(axis)))
+    population = given.people(2) or incomes_and_debts()
+    off = np.zeros(tuple(map(len, panel.axes)))
     for people, rng in drawn_blocks(
         f"twoway {panel.label} {name}", n, size=BLOCK, seed=seed, repetition=repetition
     ):
         x = population.sample(people, rng)
-        off += sums(x, rng) - _above(x, axis)
+        off += sums(x, rng) - _above(x, panel)
     return off / n
 
 
@@ -105,7 +103,7 @@ def cells(
         Cell(
             drawn,
             (p, name, n, repetitions, seed, given),
-            cost=float(n * repetitions * len(p.axis) ** 2),
+            cost=float(n * repetitions * len(p.pairs)),
         )
         for p in panels
         for n in p.people
@@ -127,30 +125,34 @@ def experiment(
         repetitions: in the latter; the paper's number by default.
         seed: the same seed gives the same rows.
         quick: whether to compute a grid of 5 × 5.
-        given: mechanisms of one's own.
+        given: mechanisms and people of one's own; its question is the only setting.
     """
     panels = TWO_WAY_PANELS
     if quick:
         panels = tuple(replace(p, axis=TWO_WAY_AXIS[1::7], people=(20_000,)) for p in panels)
+    if asked := given.question(2):
+        (first, second), per = asked
+        people = panels[0].people
+        panels = (TwoWayPanel(per, (first,), people, other=(second,), footing=per),)
     if repetitions is None:
         repetitions = 10 if quick else TWO_WAY_REPETITIONS
-    asked = cells(mode=mode, repetitions=repetitions, seed=seed, panels=panels, given=given)
-    return published("twoway", mode, asked, seed, draw_settings)
+    found = cells(mode=mode, repetitions=repetitions, seed=seed, panels=panels, given=given)
+    return published("twoway", mode, found, seed, draw_settings)
 
 
 @lru_cache(maxsize=2)
 def _sums(panel: TwoWayPanel, contestant: str, given: OwnInput) -> Sums:
     """Return how the reports of a contestant are drawn and summed."""
-    axis = np.array(panel.axis)
+    shape = tuple(map(len, panel.axes))
     if contestant == "GP_loc":
         points = PlanarLaplace(panel.privacy, dimension=2)
-        return lambda x, rng: _above(points.simulate(x, rng), axis)
+        return lambda x, rng: _above(points.simulate(x, rng), panel)
     if contestant == LOCAL:
-        scale = panel.per / TWO_WAY_FOOTING
+        scale = panel.per / panel.footing
 
         def local(x: Array, rng: np.random.Generator) -> Array:
-            noise = [rng.laplace(scale=scale, size=len(x)).sum() for _ in range(len(axis) ** 2)]
-            return np.asarray(_above(x, axis) + np.reshape(noise, (len(axis), len(axis))))
+            noise = [rng.laplace(scale=scale, size=len(x)).sum() for _ in panel.pairs]
+            return np.asarray(_above(x, panel) + np.reshape(noise, shape))
 
         return local
     if contestant == "deconvolved":
@@ -160,23 +162,26 @@ def _sums(panel: TwoWayPanel, contestant: str, given: OwnInput) -> Sums:
             noisy = x + rng.laplace(scale=reports.scale, size=x.shape)
             scale = reports.scale
             first, second = (
-                np.asarray(reports.query.profile.debiased(c - axis[:, None], scale))
-                for c in noisy.T
+                np.asarray(reports.query.profile.debiased(c - np.array(axis)[:, None], scale))
+                for c, axis in zip(noisy.T, panel.axes, strict=True)
             )
             return np.asarray(first @ second.T)
 
         return deconvolved
     build = scalar(given)[contestant].build
-    mechanisms = [build(setting(panel, (a, b))) for a in panel.axis for b in panel.axis]
+    mechanisms = [build(setting(panel, at)) for at in panel.pairs]
 
     def by_threshold(x: Array, rng: np.random.Generator) -> Array:
         totals = [total(mechanism, x, rng) for mechanism in mechanisms]
-        return np.reshape(totals, (len(axis), len(axis)))
+        return np.reshape(totals, shape)
 
     return by_threshold
 
 
-def _above(points: Array, axis: Array) -> Array:
+def _above(points: Array, panel: TwoWayPanel) -> Array:
     """Return the number of points with both coordinates above each pair of thresholds."""
-    first, second = ((c > axis[:, None]).astype(np.float64) for c in points.T)
+    first, second = (
+        (c > np.array(axis)[:, None]).astype(np.float64)
+        for c, axis in zip(points.T, panel.axes, strict=True)
+    )
     return np.asarray(first @ second.T)

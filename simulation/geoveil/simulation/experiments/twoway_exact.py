@@ -2,15 +2,16 @@
 
 The noise is integrated exactly. What remains is an expectation over a log-normal pair, by a lattice
 rule: u_j = frac(shift + jα), α from the generalised golden ratio, mapped through the normal
-quantile. `SHIFTS` random shifts give as many independent estimates, each unbiased; what they
-disagree by is the standard error of the result. It is a small fraction of it: see the tests.
+quantile, or to the rows of a table. `SHIFTS` random shifts give as many independent estimates, each
+unbiased; what they disagree by is the standard error of the result. It is a small fraction of it:
+see the tests.
 
 At each threshold people are binned once by the signed distance s to the boundary, and everything
 that depends on s alone is summed from the bins, interpolated linearly between their edges.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 
 from geoveil.simulation.experiments.own import AS_PUBLISHED, OwnInput
 from geoveil.simulation.experiments.rows import LOCAL, ErrorRow
-from geoveil.simulation.experiments.settings import TWO_WAY_FOOTING, TwoWayPanel
+from geoveil.simulation.experiments.settings import TwoWayPanel
 from geoveil.simulation.experiments.twoway import (
     coordinate_reports,
     on_the_line,
@@ -27,7 +28,7 @@ from geoveil.simulation.experiments.twoway import (
     scalar,
     setting,
 )
-from geoveil.simulation.populations import incomes_and_debts
+from geoveil.simulation.populations import Population, incomes_and_debts
 
 Array = NDArray[np.float64]
 
@@ -118,29 +119,30 @@ def moments(
     panel: TwoWayPanel, seed: int = 1, points: int = POINTS, given: OwnInput = AS_PUBLISHED
 ) -> dict[str, Moments]:
     """Return name → moments at each threshold, T₂ the inner loop."""
-    drawn = lattices(points, seed)
+    drawn = lattices(points, seed, given)
     found = _scalar_moments(panel, drawn, given)
     found["GP_loc"] = _plug_in(panel, drawn)
     found["deconvolved"] = _deconvolved(panel, drawn)
-    nothing = np.zeros((SHIFTS, len(panel.axis) ** 2))
-    rate = TWO_WAY_FOOTING / panel.per
+    nothing = np.zeros((SHIFTS, len(panel.pairs)))
+    rate = panel.footing / panel.per
     found[LOCAL] = Moments(nothing, nothing, nothing + 2 / rate**2)
     return found
 
 
-def lattices(points: int, seed: int) -> "list[_Lattice]":
+def lattices(points: int, seed: int, given: OwnInput = AS_PUBLISHED) -> "list[_Lattice]":
     """Return a lattice for each of the shifts."""
     seeds = (np.random.SeedSequence(seed, spawn_key=(shift,)) for shift in range(SHIFTS))
-    return [_Lattice(_lattice(points, 4, np.random.default_rng(each))) for each in seeds]
+    people = given.people(2)
+    return [_Lattice(_lattice(points, 4, np.random.default_rng(s)), people) for s in seeds]
 
 
 def _scalar_moments(
     panel: TwoWayPanel, lattices: "list[_Lattice]", given: OwnInput
 ) -> dict[str, Moments]:
     """Return the moments of what depends on the signed distance alone."""
-    m = len(panel.axis) ** 2
-    result = {name: Moments(*(np.empty((SHIFTS, m)) for _ in range(3))) for name in scalar(given)}
-    for j, at in enumerate((a, b) for a in panel.axis for b in panel.axis):
+    empty = (SHIFTS, len(panel.pairs))
+    result = {name: Moments(*(np.empty(empty) for _ in range(3))) for name in scalar(given)}
+    for j, at in enumerate(panel.pairs):
         asked = setting(panel, at)
         table = _table(panel, panel.width(at), given)
         for i, lattice in enumerate(lattices):
@@ -164,7 +166,7 @@ def _plug_in(panel: TwoWayPanel, lattices: "list[_Lattice]") -> Moments:
         x = lattice.pairs
         noisy = x + panel.per * lattice.planar
         before, after, both = (
-            _shares_above(points, panel.axis) for points in (x, noisy, np.minimum(x, noisy))
+            _shares_above(points, panel.axes) for points in (x, noisy, np.minimum(x, noisy))
         )
         bias.append((after - before).ravel())
         square.append((after + before - 2 * both).ravel())
@@ -174,7 +176,6 @@ def _plug_in(panel: TwoWayPanel, lattices: "list[_Lattice]") -> Moments:
 def _deconvolved(panel: TwoWayPanel, lattices: "list[_Lattice]") -> Moments:
     """Return the moments of g(x̃₁−T₁) g(x̃₂−T₂), whose factors are independent given x."""
     reports = coordinate_reports(panel)
-    axis = np.array(panel.axis)
     nodes = reports.query.breakpoints[1] * np.linspace(-1, 1, 513)
     nodes = np.concatenate([nodes, nodes[-1] + reports.scale * np.linspace(0, 60, 4001)[1:]])
     nodes = np.concatenate([-nodes[:512:-1], nodes])
@@ -184,8 +185,8 @@ def _deconvolved(panel: TwoWayPanel, lattices: "list[_Lattice]") -> Moments:
         x = lattice.pairs
         n = len(x)
         mean, second, hard = [], [], []
-        for coordinate in x.T:
-            s = coordinate - axis[:, None]
+        for coordinate, axis in zip(x.T, panel.axes, strict=True):
+            s = coordinate - np.array(axis)[:, None]
             f = reports.query.value(s)
             mean.append(f)
             second.append(f * f + np.interp(s, nodes, variance))
@@ -201,16 +202,23 @@ def _deconvolved(panel: TwoWayPanel, lattices: "list[_Lattice]") -> Moments:
 
 
 class _Lattice:
-    """People and noise at the points of a lattice in the unit cube, shape (n, 4)."""
+    """People and noise at the points of a lattice in the unit cube, shape (n, 4).
 
-    def __init__(self, uniform: Array) -> None:
-        self._uniform = uniform
+    People are a row of a table for the first coordinate, by weight; or incomes and debts for two.
+    """
+
+    def __init__(self, uniform: Array, table: Population | None) -> None:
+        self._uniform, self._table = uniform, table
 
     @cached_property
     def pairs(self) -> Array:
-        """Incomes and debts, shape (n, 2)."""
+        """What people hold, shape (n, 2)."""
         from scipy.special import ndtri
 
+        if self._table is not None:
+            below = np.cumsum(self._table.weights)
+            row = np.searchsorted(below, self._uniform[:, 0] * below[-1], side="right")
+            return np.asarray(self._table.values[np.minimum(row, len(below) - 1)])
         people = incomes_and_debts()
         first, second = ndtri(self._uniform[:, :2]).T
         rho = people.correlation
@@ -238,11 +246,13 @@ def _lattice(n: int, dimension: int, rng: np.random.Generator) -> Array:
     return np.asarray(np.clip(points, 1e-16, 1 - 1e-16))
 
 
-def _shares_above(points: Array, axis: tuple[float, ...]) -> Array:
+def _shares_above(points: Array, axes: Sequence[Sequence[float]]) -> Array:
     """Return the share of points with both coordinates above each pair of thresholds."""
-    m = len(axis)
-    first, second = (np.searchsorted(axis, c, side="left") for c in points.T)
-    counts = np.bincount(first * (m + 1) + second, minlength=(m + 1) ** 2).reshape(m + 1, m + 1)
+    shape = len(axes[0]) + 1, len(axes[1]) + 1
+    first, second = (
+        np.searchsorted(a, c, side="left") for a, c in zip(axes, points.T, strict=True)
+    )
+    counts = np.bincount(first * shape[1] + second, minlength=shape[0] * shape[1]).reshape(shape)
     above = counts[::-1, ::-1].cumsum(axis=0).cumsum(axis=1)[::-1, ::-1]
     return np.asarray(above[1:, 1:] / len(points))
 

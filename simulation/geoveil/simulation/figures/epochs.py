@@ -47,7 +47,7 @@ def draw_curves(runs: Mapping[str, Curves], file: Path, *, question: str, shock:
                 transform=place.get_xaxis_transform(),
             )
         place.set_title(title, loc="left", fontsize=10)
-        place.set_xlabel("weeks since one in twenty lost half of their income")
+        place.set_xlabel("weeks since one in twenty lost half of what they hold")
         place.grid(alpha=0.25)
     axes[0, 0].set_ylabel(question)
     axes[0, 0].yaxis.set_major_formatter(PercentFormatter(1, decimals=0))

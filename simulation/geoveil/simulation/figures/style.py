@@ -49,11 +49,21 @@ _COLOURS: Mapping[str, str] = MappingProxyType(
         "SPS": WINE,
         "LD": PURPLE,
         "no privacy": TRUTH,
+        "values in the clear": TRUTH,
+        "Laplace, debiased": GREEN,
+        "Laplace, adapted": TEAL,
+        "Laplace, EMS": INDIGO,
+        "square wave": ROSE,
+        "hierarchy, OUE": PURPLE,
+        "hierarchy, OLH": OLIVE,
     }
 )
 """How the name of a mechanism begins → its colour, wherever it is drawn; in the order in which they
 are listed."""
-_PAPERS = ("GP_", "Student-t", "generalized Cauchy", "aimed Student-t", "SNM", "SPS", "LD")
+_PAPERS = (
+    *("GP_", "Student-t", "generalized Cauchy", "aimed Student-t", "SNM", "SPS", "LD"),
+    *("square wave", "hierarchy"),
+)
 _MARKERS = "osvD^P*X<>dh"
 _FONT = 7.5
 """Points: of the names of lines."""
@@ -96,8 +106,11 @@ def save(figure: Any, file: Path) -> None:
         figure: of Matplotlib.
         file: where to (PNG, PDF or SVG, by its ending).
     """
-    figure.savefig(file, dpi=130)
-    pyplot().close(figure)
+    plt = pyplot()
+    # Letters stay letters, to be searched, copied and set in a paper's own type.
+    with plt.rc_context({"svg.fonttype": "none", "pdf.fonttype": 42}):
+        figure.savefig(file, dpi=130)
+    plt.close(figure)
 
 
 @dataclass(frozen=True)

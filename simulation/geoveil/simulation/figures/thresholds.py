@@ -1,9 +1,10 @@
 """The paper's figures of the threshold experiments, and one that sums them up."""
 
+import math
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from geoveil.simulation.experiments.rows import OURS, ErrorComparison, ErrorRow
 from geoveil.simulation.figures.style import (
@@ -18,9 +19,6 @@ from geoveil.simulation.figures.style import (
     pyplot,
     save,
 )
-
-if TYPE_CHECKING:
-    pass
 
 
 def draw_errors(rows: Sequence[ErrorRow], file: Path) -> None:
@@ -95,6 +93,37 @@ def draw_settings(
     measure = rows[0].measure
     title = title or f"{measure} over the grid, against the hard threshold"
     draw_dots(panels, file, x_label=f"{measure} (log)", title=title, note=note)
+
+
+def draw_distributions(rows: Sequence[ErrorRow], file: Path) -> list[Path]:
+    """Draw how far distributions are from the truth, a figure for each attribute.
+
+    Args:
+        rows: of `distribution.experiment`.
+        file: where to (PNG, PDF or SVG, by its ending); the attribute is put in.
+
+    Returns:
+        The files.
+    """
+    files = []
+    areas = [row for row in rows if row.measure == "area"]
+    for attribute in dict.fromkeys(row.panel.split(",")[0] for row in areas):
+        own = [
+            replace(
+                row,
+                mechanism=row.mechanism + ("" if row.footing is None else f", at {row.footing:,g}"),
+                error=math.sqrt(row.error),
+                standard_error=row.standard_error / (2 * math.sqrt(row.error)),
+                measure="root mean square",
+            )
+            for row in areas
+            if row.panel.split(",")[0] == attribute
+        ]
+        files.append(file.with_stem(f"{file.stem}-{attribute}"))
+        title = f"Distribution of {attribute}: area between it and the truth, in the unit of values"
+        note = "at …: ε-LDP that hides two values so far apart as well as the others do"
+        draw_settings(own, files[-1], title=title, note=note)
+    return files
 
 
 def draw_ratios(

@@ -7,6 +7,7 @@ the ε that is proved of them. A further application is one import and one line 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
+from geoveil.audit import worst_utilities
 from geoveil.gp import validation
 from geoveil.simulation.experiment import Cell, Experiment, Table
 from geoveil.simulation.selection import forest, influence, percentile, transmission, tree
@@ -52,8 +53,24 @@ def experiment(application: str, options: Options) -> Experiment[SelectionRow]:
         name=f"selection-{application}",
         cells=[Cell(part_rows, (application, part, options)) for part in described.parts(options)],
         seed=options.seed,
-        draw=lambda rows, stem: described.draw(rows, stem.parent),
+        draw=described.draw,
         tables=_tables,
+        note=lambda _: _audited(options),
+    )
+
+
+def _audited(options: Options) -> str:
+    """Return what an audit finds of mechanisms that were given."""
+    worst = {name: worst_utilities(own, 3, 1.0).epsilon for name, own in options.own.items()}
+    found = [
+        f"{name} {epsilon:.4g} ({'keeps' if epsilon < 1 + 1e-6 else 'exceeds'})"
+        for name, epsilon in worst.items()
+    ]
+    return (
+        "yours: the largest log-ratio between neighbours that was found at ε = 1, of three"
+        f" outcomes whose scores move by the sensitivity: {'; '.join(found)}."
+        if found
+        else ""
     )
 
 

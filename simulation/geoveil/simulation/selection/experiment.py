@@ -3,14 +3,16 @@
 import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from geoveil.audit import Selects, mechanisms_in
 from geoveil.gp import ParameterError, validation
+from geoveil.selection import ScoresLike, Utilities
 
 KEPT = "equal ε"
 """The mechanism keeps the ε of its row, by proof."""
@@ -18,7 +20,9 @@ NOMINAL = "paper, nominal"
 """The mechanism as a paper prints it: its ε is what the paper says, whatever it keeps."""
 OPEN = "no privacy"
 """What there is without a mechanism, as a level to compare with."""
-STANDINGS = (KEPT, NOMINAL, OPEN)
+OWN = "yours"
+"""A mechanism that was given, at the ε that it was made for."""
+STANDINGS = (KEPT, NOMINAL, OPEN, OWN)
 MODES = ("exact", "monte-carlo")
 
 
@@ -94,6 +98,7 @@ class Options:
         data: files of the application's own kind; what ships, or is generated, without any.
         seed: of what is drawn, ≥ 0.
         quick: a small part of it.
+        module: a Python file of mechanisms, functions of `epsilon` and `sensitivity`; it is run.
 
     Raises:
         ParameterError: if the seed is out of range.
@@ -102,6 +107,7 @@ class Options:
     data: tuple[Path, ...] = ()
     seed: int = 1
     quick: bool = False
+    module: Path | None = None
 
     def __post_init__(self) -> None:
         validation.between("seed", self.seed, 0, 2**63)
@@ -109,8 +115,21 @@ class Options:
     @property
     def key(self) -> str:
         """Names all that rows depend on; of files their contents."""
-        files = [hashlib.sha256(file.read_bytes()).hexdigest()[:12] for file in self.data]
+        given = self.data if self.module is None else (*self.data, self.module)
+        files = [hashlib.sha256(file.read_bytes()).hexdigest()[:12] for file in given]
         return " ".join([f"seed={self.seed} quick={self.quick}", *files])
+
+    @property
+    def own(self) -> "Mapping[str, OwnSelection]":
+        """The functions of the file, by name; none without one.
+
+        Raises:
+            ParameterError: if it can't be run, or has none.
+        """
+        if self.module is None:
+            return {}
+        found = mechanisms_in(self.module, ("epsilon", "sensitivity"))
+        return {name: OwnSelection(name, make) for name, make in found.items()}  # type: ignore[arg-type]  # of ε and Δ
 
 
 Compute = Callable[[], list[SelectionRow]]
@@ -143,15 +162,15 @@ class SelectionExperiment:
         """
         return [row for compute in self.parts(options).values() for row in compute()]
 
-    def draw(self, rows: Sequence[SelectionRow], directory: Path) -> list[Path]:
-        """Draw a figure for each measure, and return the files."""
+    def draw(self, rows: Sequence[SelectionRow], file: Path) -> list[Path]:
+        """Draw a figure for each measure, beside a file, and return the files."""
         from geoveil.simulation.figures.selection import draw_selection
 
         files = []
         measures = list(dict.fromkeys(row.measure for row in rows))
         for measure in measures:
             end = f"-{measure.replace(' ', '-')}" if len(measures) > 1 else ""
-            files.append(directory / f"selection-{self.name}{end}.png")
+            files.append(file.with_stem(f"{file.stem}{end}"))
             draw_selection(
                 [row for row in rows if row.measure == measure],
                 files[-1],
@@ -165,6 +184,33 @@ class SelectionExperiment:
 Array = NDArray[np.float64]
 Choice = Callable[[NDArray[Any]], Array]
 """Probabilities of outcomes, by what an experiment knows of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnSelection:
+    """A mechanism that was given: a function of ε and of the sensitivity of scores makes it."""
+
+    name: str
+    make: Callable[[float, float], Selects]
+    epsilon: float = 1.0
+    sensitivity: float = 1.0
+
+    def at(self, epsilon: float, sensitivity: float = 1.0) -> "OwnSelection":
+        """Return the same at another ε and sensitivity."""
+        return replace(self, epsilon=epsilon, sensitivity=sensitivity)
+
+    def probabilities(self, scores: ScoresLike) -> Array:
+        """Return the probability of each outcome.
+
+        Raises:
+            ParameterError: if they are not as many as scores, or do not add up to 1.
+        """
+        values = scores.values if isinstance(scores, Utilities) else np.asarray(scores, np.float64)
+        made = self.make(self.epsilon, self.sensitivity)
+        found = np.asarray(made.probabilities(values), dtype=np.float64)
+        if found.shape != values.shape or not abs(found.sum() - 1) < 1e-6 or (found < 0).any():
+            raise ParameterError("module", self.name, "a mechanism whose probabilities add up to 1")
+        return found
 
 
 @dataclass(frozen=True, slots=True)

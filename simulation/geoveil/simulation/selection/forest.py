@@ -8,6 +8,7 @@ paper's mechanisms run at the ε that they claim, with a utility of 0 or 1.
 a majority vote is its expectation over the labels of the leaves.
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -34,9 +35,11 @@ from geoveil.selection.stability import (
 from geoveil.simulation.selection.experiment import (
     NOMINAL,
     OPEN,
+    OWN,
     Choice,
     Compute,
     Options,
+    OwnSelection,
     SelectionContestant,
     SelectionExperiment,
     SelectionRow,
@@ -277,12 +280,25 @@ def parts(options: Options) -> Mapping[str, Compute]:
     """
     setting = QUICK if options.quick else ForestSetting()
     given = [(read_table(file), _DEPTH) for file in options.data]
+    own = [
+        SelectionContestant(
+            name, partial(_by_row, mechanism), lambda epsilon, _: math.inf, standing=OWN
+        )
+        for name, mechanism in options.own.items()
+    ]
     tables = given or [(table(name), depth) for name, depth in setting.tables]
 
     def rows(data: Dataset, depth: int) -> list[SelectionRow]:
-        return list(rows_of(data, depth, setting, options.seed))
+        return list(rows_of(data, depth, setting, options.seed, (*LEAF_CONTESTANTS, *own)))
 
     return {data.name: partial(rows, data, depth) for data, depth in tables}
+
+
+def _by_row(given: OwnSelection, epsilon: float, classes: int) -> Choice:
+    def probabilities(counts: NDArray[np.int64]) -> Array:
+        return np.array([given.at(epsilon).probabilities(row) for row in counts])
+
+    return probabilities
 
 
 _DEPTH = 5

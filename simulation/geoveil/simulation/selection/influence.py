@@ -36,8 +36,10 @@ from geoveil.selection.smooth import SmoothNoisyMax
 from geoveil.simulation.selection.experiment import (
     KEPT,
     NOMINAL,
+    OWN,
     Compute,
     Options,
+    OwnSelection,
     SelectionExperiment,
     SelectionRow,
 )
@@ -229,7 +231,7 @@ def parts(options: Options) -> Mapping[str, Compute]:
     def rows(name: str, file: Path | None) -> list[SelectionRow]:
         rng = np.random.default_rng(options.seed)
         graph = generated_graph(_GENERATED_NODES, rng) if file is None else read_graph(file)
-        return list(rows_of(name, graph, budgets, runs, rng))
+        return list(rows_of(name, graph, budgets, runs, rng, options.own))
 
     if not options.data:
         return {"generated": partial(rows, "generated", None)}
@@ -238,9 +240,14 @@ def parts(options: Options) -> Mapping[str, Compute]:
 
 
 def rows_of(
-    name: str, graph: Graph, budgets: Sequence[float], runs: int, rng: np.random.Generator
+    name: str,
+    graph: Graph,
+    budgets: Sequence[float],
+    runs: int,
+    rng: np.random.Generator,
+    brought: Mapping[str, OwnSelection] = MappingProxyType({}),
 ) -> Iterator[SelectionRow]:
-    """Yield the rows of one graph."""
+    """Yield the rows of one graph; one's own mechanisms choose by the betweenness."""
     known = Influence(graph, public_bound(graph))
     own = Influence(graph, max(int(graph.degrees.max()), 1))
     order = np.argsort(-known.betweenness, kind="stable")
@@ -255,6 +262,23 @@ def rows_of(
                 shares = found(NOISY[mechanism](own, budget / k))
                 label = f"{mechanism}, own degree"
                 yield _row(name, k, label, NOMINAL, budget, math.inf, shares)
+            for mechanism, given in brought.items():
+                chosen = (_chosen(known, given, budget / k, k, rng) for _ in range(runs))
+                shares = np.array([np.isin(nodes, order[:k]).mean() for nodes in chosen])
+                yield _row(name, k, mechanism, OWN, budget, math.inf, shares)
+
+
+def _chosen(
+    known: Influence, given: OwnSelection, epsilon: float, k: int, rng: np.random.Generator
+) -> list[int]:
+    """Return k nodes, each drawn among those that are left."""
+    left, nodes = np.arange(known.outcomes), []
+    mechanism = given.at(epsilon, _covered(known))
+    for _ in range(k):
+        p = mechanism.probabilities(known.betweenness[left])
+        nodes.append(int(rng.choice(left, p=p / p.sum())))
+        left = left[left != nodes[-1]]
+    return nodes
 
 
 def _proved(mechanism: str, known: Influence, budget: float, k: int) -> float:

@@ -20,8 +20,10 @@ from geoveil.simulation.populations.shipped import household_incomes
 from geoveil.simulation.selection.experiment import (
     KEPT,
     NOMINAL,
+    OWN,
     Compute,
     Options,
+    OwnSelection,
     SelectionExperiment,
     SelectionRow,
 )
@@ -109,7 +111,7 @@ def parts(options: Options) -> Mapping[str, Compute]:
     epsilons = _QUICK if options.quick else EPSILONS
 
     def rows(name: str, counts: Array, p: int) -> list[SelectionRow]:
-        return list(rows_of(name, counts, p, epsilons))
+        return list(rows_of(name, counts, p, epsilons, options.own))
 
     return {
         f"{name} p={p}": partial(rows, name, counts, p)
@@ -118,8 +120,14 @@ def parts(options: Options) -> Mapping[str, Compute]:
     }
 
 
-def rows_of(name: str, counts: Array, p: int, epsilons: Sequence[float]) -> Iterator[SelectionRow]:
-    """Yield the rows of one percentile of one dataset."""
+def rows_of(
+    name: str,
+    counts: Array,
+    p: int,
+    epsilons: Sequence[float],
+    own: Mapping[str, OwnSelection] = MappingProxyType({}),
+) -> Iterator[SelectionRow]:
+    """Yield the rows of one percentile of one dataset; one's own mechanisms choose by nearness."""
     known = Percentile(counts, p, candidates_for(name, counts))
     truth = float(known.candidates[known.winner])
     make = partial(_rows, name, f"p={p}", known.candidates, truth)
@@ -129,6 +137,9 @@ def rows_of(name: str, counts: Array, p: int, epsilons: Sequence[float]) -> Iter
             p_of = selection.probabilities(recipe.score(known, selection))
             kept = selection.guarantee
             yield from make(mechanism, KEPT, epsilon, kept.epsilon, kept.delta, p_of)
+        for mechanism, given in own.items():
+            p_of = given.at(epsilon).probabilities(known.as_nearness())
+            yield from make(mechanism, OWN, epsilon, math.inf, 0.0, p_of)
         indicator, j = known.as_indicator().values, repeats(counts, p)
         p_of, proved = published_dampening(epsilon, indicator, j)
         yield from make("LD", NOMINAL, epsilon, proved, 0.0, p_of)

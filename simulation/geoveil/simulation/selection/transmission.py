@@ -4,6 +4,7 @@ Simulated studies of N = 150 families as in the paper, with 5 to 1,000 variants,
 a real one. Exact over the noise; over simulated studies a mean with its standard error.
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
@@ -22,8 +23,10 @@ from geoveil.selection.contrib.transmission import (
 from geoveil.simulation.selection.experiment import (
     KEPT,
     NOMINAL,
+    OWN,
     Compute,
     Options,
+    OwnSelection,
     SelectionExperiment,
     SelectionRow,
 )
@@ -73,21 +76,24 @@ def parts(options: Options) -> Mapping[str, Compute]:
 
     def real() -> list[SelectionRow]:
         known = Transmission(METOPIC_B, METOPIC_C, METOPIC_FAMILIES)
-        return list(rows_of("metopic craniosynostosis", [known], epsilons))
+        return list(rows_of("metopic craniosynostosis", [known], epsilons, options.own))
 
     def drawn(asked: int) -> list[SelectionRow]:
         rng = np.random.default_rng(options.seed)
         # One generator draws all studies, those of the others too.
         every = {m: [simulated(m, rng) for _ in range(studies)] for m in variants}
-        return list(rows_of("simulated", every[asked], epsilons))
+        return list(rows_of("simulated", every[asked], epsilons, options.own))
 
     return {"metopic": real, **{f"m={m}": partial(drawn, m) for m in variants}}
 
 
 def rows_of(
-    dataset: str, studies: Sequence[Transmission], epsilons: Sequence[float]
+    dataset: str,
+    studies: Sequence[Transmission],
+    epsilons: Sequence[float],
+    own: Mapping[str, OwnSelection] = MappingProxyType({}),
 ) -> Iterator[SelectionRow]:
-    """Yield the rows of studies of one size, averaged."""
+    """Yield the rows of studies of one size, averaged; one's own mechanisms choose by nearness."""
     first = studies[0]
     setting = StudySetting(first.outcomes, first.families)
     for epsilon in epsilons:
@@ -99,6 +105,12 @@ def rows_of(
             ]
             proved = mechanism.guarantee.epsilon
             yield _row(dataset, setting, name, KEPT, epsilon, proved, found)
+        for name, given in own.items():
+            found = [
+                float(given.at(epsilon).probabilities(known.as_nearness())[known.winner])
+                for known in studies
+            ]
+            yield _row(dataset, setting, name, OWN, epsilon, math.inf, found)
         for name, threshold in _PUBLISHED.items():
             at = threshold(first.families)
             printed = [published_one_sided(epsilon, known, at) for known in studies]

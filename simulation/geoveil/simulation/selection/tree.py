@@ -32,6 +32,7 @@ from geoveil.selection.stability import count_margin, indicator_utilities
 from geoveil.simulation.selection.experiment import (
     NOMINAL,
     OPEN,
+    OWN,
     Choice,
     Compute,
     Options,
@@ -200,9 +201,19 @@ def parts(options: Options) -> Mapping[str, Compute]:
     setting = QUICK if options.quick else TreeSetting()
     tables = [_of_two_classes(file) for file in options.data]
     tables = tables or [table("adult").discretised(ADULT_EDGES)]
+    own = [
+        TreeContestant(
+            name,
+            lambda epsilon, _, of=given: of.at(epsilon).probabilities,  # type: ignore[misc]  # bound here
+            proved=lambda epsilon, _: math.inf,
+            standing=OWN,
+            utilities="max operator",
+        )
+        for name, given in options.own.items()
+    ]
 
     def rows(data: Dataset) -> list[SelectionRow]:
-        return list(rows_of(data, setting, options.seed))
+        return list(rows_of(data, setting, options.seed, (*CONTESTANTS, *own)))
 
     return {data.name: partial(rows, data) for data in tables}
 
