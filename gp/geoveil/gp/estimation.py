@@ -84,9 +84,18 @@ def sums_of(integers: NDArray[np.int64], starts: NDArray[np.intp]) -> Iterator[A
     # Products of two limbs are below 2^44 in size, and 2^18 of them stay below 2^62.
     for i, j in combinations_with_replacement(range(count), 2):
         shift = _LIMB_BITS * (i + j) + (i != j)
-        for part, found in enumerate(np.add.reduceat(limbs[i] * limbs[j], starts).tolist()):
+        for part, found in enumerate(_sums_of_products(limbs[i], limbs[j], starts)):
             squares[part] += found << shift
     yield from map(Accumulator, sizes, totals, squares)
+
+
+def _sums_of_products(
+    left: NDArray[np.int64], right: NDArray[np.int64], starts: NDArray[np.intp]
+) -> list[int]:
+    """Return the sum of products of each part; of a single one without an array of products."""
+    if len(starts) == 1:
+        return [int(np.einsum("i,i->", left, right))]
+    return [int(found) for found in np.add.reduceat(left * right, starts)]
 
 
 @dataclass(frozen=True, slots=True)
