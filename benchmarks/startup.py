@@ -1,8 +1,9 @@
 """What an app waits for: importing the SDK and making a first report, in a fresh interpreter.
 
 Processor time and largest memory of whole processes, with bytecode that was written before, as an
-installation has it. The references, in the same run, are NumPy and what else a report can't do
-without: python-flint, which draws, and protobuf, which sends.
+installation has it. The reference, in the same run, is what a report can't do without:
+python-flint, which draws, SQLite, which remembers, and protobuf, which sends. NumPy, which it does
+without, stands beside it.
 """
 
 import json
@@ -38,11 +39,11 @@ from geoveil.cli import main
 sys.argv = ["geoveil", "--version"]
 main()
 """
-_NEEDED = "import numpy, flint, sqlite3, protobuf"
+_NEEDED = "import flint, sqlite3, protobuf"
 SCRIPTS = {
     "python, nothing imported": "pass",
     "import numpy": "import numpy",
-    _NEEDED: "import numpy, flint, sqlite3, geoveil.proto.v1.collector_pb2",
+    _NEEDED: "import flint, sqlite3, geoveil.proto.v1.collector_pb2",
     "import geoveil.client": "import geoveil.client",
     "... and a first report": FIRST_REPORT,
     "geoveil --version": VERSION,

@@ -18,7 +18,7 @@ from geoveil.gp import GeoPrivacy, LinearProgramMechanism
 
 HEAVY = (
     *("scipy", "sqlalchemy", "pandas", "matplotlib", "shapely", "dask"),
-    *("grpc", "pyproj", "sqlite3", "asyncio"),
+    *("grpc", "numpy", "pyproj", "sqlite3", "asyncio"),
 )
 SCRIPT = """
 import json, sys
@@ -62,12 +62,12 @@ def test_a_channel_is_checked_and_drawn_by_without_a_solver(
     asked = make_campaign().questions[0].query
     planned = LinearProgramMechanism(asked, GeoPrivacy(1, 8000, "dollar"), quick=True)
     campaign = make_campaign("channel", mechanism=ChannelSpec.of(planned))
-    assert first_report(campaign)["heavy"] == {"sqlite3"}
+    assert first_report(campaign)["heavy"] == {"numpy", "sqlite3"}
 
 
 def test_places_load_pyproj(places: Campaign, tmp_path: Path) -> None:
     heavy = first_report(places, str(tmp_path / "state"))["heavy"]
-    assert heavy == {"pyproj", "sqlite3"}
+    assert heavy == {"numpy", "pyproj", "sqlite3"}
 
 
 def test_public_names_are_sorted_and_exist() -> None:

@@ -19,6 +19,7 @@ from geoveil.gp import (
     Smoothstep,
     Threshold,
 )
+from geoveil.gp.arrays import np as its_np
 from geoveil.gp.exact import BALL, working_precision
 from geoveil.gp.mechanisms.additive import ROUND_UP
 from geoveil.gp.mechanisms.approximate import paper_cost
@@ -96,7 +97,7 @@ def test_a_certified_bound_does_not_rest_on_the_logarithm_of_float64(
 ) -> None:
     steepest = RNG.uniform(0, 2, 200) ** 9
     log = np.log
-    monkeypatch.setattr(np, "log", lambda x: log(x) - 1e-9)
+    monkeypatch.setattr(its_np, "log", lambda x: log(x) - 1e-9)
     bound = ExponentialBound(np.linspace(-1, 1, 201), steepest, 0.3)
     with mp.workdps(DIGITS):
         for level, slope in zip(bound._cells[1:-1], steepest, strict=True):

@@ -28,10 +28,11 @@ from geoveil.audit.derived_histories import AnsweredHistory, ExtrapolatedHistory
 from geoveil.audit.histories import NestedHistory
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import Arithmetic, Real
+from geoveil.gp.arrays import Array
 from geoveil.gp.errors import UnsupportedError
 from geoveil.gp.mechanisms.additive import AdditiveMechanism, LipschitzMechanism
 from geoveil.gp.mechanisms.approximate import ApproximateLaplace
-from geoveil.gp.mechanisms.base import Array, QueryMechanism
+from geoveil.gp.mechanisms.base import QueryMechanism
 from geoveil.gp.mechanisms.channel_mechanism import ChannelMechanism
 from geoveil.gp.mechanisms.distance import DebiasedLaplace, DistanceLaplace, RadialLaplace
 from geoveil.gp.mechanisms.linear_program_mechanism import LinearProgramMechanism

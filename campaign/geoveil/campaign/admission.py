@@ -1,15 +1,16 @@
 """What a report to a campaign must look like, apart from when it comes and whether it is new."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from enum import Enum
 from typing import Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from geoveil.campaign.model import Campaign
 from geoveil.gp import ParameterError
+from geoveil.gp.arrays import NDArray, np
 from geoveil.gp.exact import INT64_MAX, INT64_MIN
+from geoveil.gp.lazy import lazy
 from geoveil.gp.shown import member
 
 REPORT_ID_BYTES = 16
@@ -63,12 +64,18 @@ class Admission:
             (INT64_MIN, INT64_MAX) if clamps else (max(low, INT64_MIN), min(high, INT64_MAX))
             for (low, high), clamps in zip(campaign.ranges, campaign.clamps, strict=True)
         ] * campaign.groups
-        self._lows, self._highs = np.array(self._ranges, np.int64).T
         # Nor is a value between the outputs of a channel one that it can produce.
         self._outputs = {
             i: o for i, o in enumerate(campaign.outputs * campaign.groups) if o is not None
         }
-        self._tables = {i: np.array(sorted(o), np.int64) for i, o in self._outputs.items()}
+
+    @lazy
+    def _bounds(self) -> NDArray[np.int64]:
+        return np.array(self._ranges, np.int64).T
+
+    @lazy
+    def _tables(self) -> dict[int, NDArray[np.int64]]:
+        return {i: np.array(sorted(o), np.int64) for i, o in self._outputs.items()}
 
     def fault(
         self, report_id: bytes, answers: Sequence[tuple[int, int]], period: int
@@ -122,7 +129,8 @@ class Admission:
         """
         if not self._one_answer or (indices >= len(self._ranges)).any():
             return False
-        in_range = (self._lows[indices] <= values) & (values <= self._highs[indices])
+        lows, highs = self._bounds
+        in_range = (lows[indices] <= values) & (values <= highs[indices])
         if not in_range.all() or (periods >= self._periods).any():
             return False
         return all(

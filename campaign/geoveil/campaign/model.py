@@ -6,6 +6,8 @@ is a few integers on a public grid, each of one *column*: a question, or a coord
 are in groups, every group has its own columns: see `Strata`.
 """
 
+from __future__ import annotations
+
 import math
 import re
 from abc import ABC, abstractmethod
@@ -14,9 +16,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from math import ldexp
-
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from typing import TypeAlias
 
 from geoveil.campaign.readings import COHORT, Readings
 from geoveil.campaign.strata import Strata
@@ -29,12 +29,13 @@ from geoveil.gp import (
     QueryMechanism,
     RandomSource,
 )
+from geoveil.gp.arrays import Array, ArrayLike
 from geoveil.gp.coordinates import AzimuthalEquidistant
 from geoveil.gp.exact import INT64_MAX, INT64_MIN
 from geoveil.gp.intervals import UNLIMITED, FindsMoments, Limits
 from geoveil.gp.lazy import lazy
 from geoveil.gp.shown import member
-from geoveil.gp.validation import HELD, exact_array
+from geoveil.gp.validation import HELD, exact_array, is_plain
 
 MOST_SLOTS = 100_000
 """The most columns times periods: as many sums does a server keep for one campaign."""
@@ -58,7 +59,7 @@ def check_campaign_id(campaign_id: object) -> None:
         )
 
 
-Value = float | int | Sequence[float] | NDArray[np.float64]
+Value: TypeAlias = "float | int | Sequence[float] | Array"
 """A number, a list of numbers, or (longitude, latitude) in degrees."""
 
 
@@ -88,7 +89,7 @@ class Attribute:
         """κ: how much longer a distance may be in the queries' coordinates than in truth."""
         return 1.0 if self.coordinates is None else self.coordinates.distortion
 
-    def point(self, value: Value, dimension: int) -> NDArray[np.float64]:
+    def point(self, value: Value, dimension: int) -> float | Array:
         """Return one participant's value in the coordinates of the queries.
 
         Args:
@@ -104,6 +105,10 @@ class Attribute:
             expected = f"{many}, in {self.unit}"
         if isinstance(value, (bool, str, bytes)):
             raise PrivateValueError(f"{expected}, and neither a text nor a truth value")
+        if dimension == 1 and self.coordinates is None and is_plain(value):
+            if not math.isfinite(value):
+                raise PrivateValueError(expected)
+            return float(value)  # what most devices hold, for which no array is needed
         array = exact_array(value)
         if array is None:
             raise PrivateValueError(f"{expected}, {HELD}")

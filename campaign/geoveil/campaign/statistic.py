@@ -1,12 +1,12 @@
 """Statistic campaigns: devices answer questions, and perturb their answers [MATH §7]."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from fractions import Fraction
 from typing import TypeVar
-
-from numpy.typing import ArrayLike
 
 from geoveil.campaign.entry_points import foreign
 from geoveil.campaign.families import MechanismSpec
@@ -23,6 +23,7 @@ from geoveil.gp import (
     RandomSource,
     UnsupportedError,
 )
+from geoveil.gp.arrays import ArrayLike
 from geoveil.gp.intervals import FindsMoments
 from geoveil.gp.lazy import lazy
 from geoveil.gp.shown import member

@@ -1,15 +1,16 @@
 """Value campaigns: devices perturb their point, of which any query is asked later."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from numpy.typing import ArrayLike
-
 from geoveil.campaign.mechanisms import PlanarLaplaceSpec
 from geoveil.campaign.model import LIKELY_BEYOND, Campaign
 from geoveil.gp import GeoPrivacy, ParameterError, PlanarLaplace, QueryMechanism, RandomSource
+from geoveil.gp.arrays import ArrayLike
 from geoveil.gp.exact import INT64_MAX, INT64_MIN, step_exponent_of
 from geoveil.gp.lazy import lazy
 

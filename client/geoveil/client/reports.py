@@ -1,5 +1,7 @@
 """Reports: how one is made of a private value, without any I/O, sent, and what became of it."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -8,9 +10,7 @@ from functools import partial
 from math import ldexp
 from typing import Self
 
-import numpy as np
 from google.protobuf.message import DecodeError
-from numpy.typing import NDArray
 
 from geoveil.campaign import (
     Campaign,
@@ -44,6 +44,7 @@ from geoveil.gp import (
     RandomSource,
     SystemSource,
 )
+from geoveil.gp.arrays import Array
 from geoveil.gp.shown import member
 from geoveil.proto.v1 import collector_pb2, report_pb2
 
@@ -384,7 +385,7 @@ class ReportBuilder:
             campaign, digest(message.campaign), signed_by, self.policy, limit, demand.work
         )
 
-    def point(self, accepted: AcceptedCampaign, value: Value) -> NDArray[np.float64]:
+    def point(self, accepted: AcceptedCampaign, value: Value) -> float | Array:
         """Return a value in the coordinates of the campaign's queries.
 
         Args:
@@ -424,7 +425,7 @@ class ReportBuilder:
     def draw(
         self,
         accepted: AcceptedCampaign,
-        point: NDArray[np.float64],
+        point: float | Array,
         period: int = 0,
         group: int | None = None,
     ) -> Contribution:

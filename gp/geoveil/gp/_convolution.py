@@ -6,16 +6,14 @@ then adds Gauss-Legendre quadrature over the two parts of its own panel. Accurat
 relative to sup |G|.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import pairwise
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
-
+from geoveil.gp.arrays import Array, ArrayLike, NDArray, np
 from geoveil.gp.noise.base import Laplace
-
-Array = NDArray[np.float64]
 
 _BLOCK = 8192
 _NARROW = 1e-3

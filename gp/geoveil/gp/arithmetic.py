@@ -9,13 +9,14 @@ Parameters enter a formula through `constant`, never as a Python float that has 
 float arithmetic on parameters would be rounded before the ball arithmetic sees it.
 """
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any, TypeAlias
 
-import numpy as np
-
+from geoveil.gp.arrays import np
 from geoveil.gp.errors import UnsupportedError
 
 Real: TypeAlias = Any
@@ -97,7 +98,7 @@ class Arithmetic(ABC):
             branches: functions that may disagree at the edges; not in a formula of one's own.
         """
 
-    def known(self, find: "Callable[[Arithmetic], Sequence[Real]]") -> Sequence[Real]:
+    def known(self, find: Callable[[Arithmetic], Sequence[Real]]) -> Sequence[Real]:
         """Return what a formula finds of public numbers alone, perhaps more precisely than here."""
         return find(self)
 
@@ -193,5 +194,17 @@ class FloatArithmetic(Arithmetic):
         return result
 
 
+class _NumberArithmetic(FloatArithmetic):
+    """Float64 for one number: a formula without exponentials takes no array, nor NumPy."""
+
+    def piecewise(
+        self, x: Real, edges: Sequence[Real], branches: Sequence[Callable[[Real], Real]]
+    ) -> Real:
+        below = (branch for edge, branch in zip(edges, branches, strict=False) if x < edge)
+        return next(below, branches[-1])(x)
+
+
 FLOAT = FloatArithmetic()
 """The float64 arithmetic."""
+NUMBER = _NumberArithmetic()
+"""The float64 arithmetic of a single number."""

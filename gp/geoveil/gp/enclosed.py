@@ -7,17 +7,15 @@ number can't tell (a formula that looks at its balls, or has none of these opera
 `Undecided`, and balls decide.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 
-import numpy as np
-from numpy.typing import NDArray
-
 from geoveil.gp.arithmetic import Arithmetic, Exact, Real
+from geoveil.gp.arrays import Array, NDArray, np
 from geoveil.gp.exact import BALL, BITS, round_up, upper, working_precision
-
-Array = NDArray[np.float64]
 
 _UNIT = 2.0**-53
 """A correctly rounded operation is off by at most this part of its result."""
@@ -58,40 +56,40 @@ class Enclosed:
         self.middle = middle
         self.radius = radius
 
-    def __neg__(self) -> "Enclosed":
+    def __neg__(self) -> Enclosed:
         return Enclosed(-self.middle, self.radius)
 
-    def __abs__(self) -> "Enclosed":
+    def __abs__(self) -> Enclosed:
         return Enclosed(np.abs(self.middle), self.radius)
 
-    def __add__(self, other: "Enclosed | int | float") -> "Enclosed":
+    def __add__(self, other: Enclosed | int | float) -> Enclosed:
         b = _enclosed(other)
         middle = self.middle + b.middle
         return _rounded(middle, self.radius + b.radius)
 
     __radd__ = __add__
 
-    def __sub__(self, other: "Enclosed | int | float") -> "Enclosed":
+    def __sub__(self, other: Enclosed | int | float) -> Enclosed:
         return self + -_enclosed(other)
 
-    def __rsub__(self, other: int | float) -> "Enclosed":
+    def __rsub__(self, other: int | float) -> Enclosed:
         return _enclosed(other) + -self
 
-    def __mul__(self, other: "Enclosed | int | float") -> "Enclosed":
+    def __mul__(self, other: Enclosed | int | float) -> Enclosed:
         b = _enclosed(other)
         spread = np.abs(self.middle) * b.radius + (np.abs(b.middle) + b.radius) * self.radius
         return _rounded(self.middle * b.middle, spread)
 
     __rmul__ = __mul__
 
-    def __truediv__(self, other: "Enclosed | int | float") -> "Enclosed":
+    def __truediv__(self, other: Enclosed | int | float) -> Enclosed:
         b = _enclosed(other)
         middle = self.middle / b.middle
         least = np.abs(b.middle) - b.radius
         spread = (self.radius + np.abs(middle) * b.radius) / least
         return _rounded(middle, np.where(least > 0, spread, math.inf))
 
-    def __rtruediv__(self, other: int | float) -> "Enclosed":
+    def __rtruediv__(self, other: int | float) -> Enclosed:
         return _enclosed(other) / self
 
     def __getattr__(self, name: str) -> object:

@@ -1,15 +1,15 @@
 """From reports to estimates: exact integer sums, then one division [MATH §8]."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations_with_replacement
 from math import ldexp, sqrt
 
-import numpy as np
-from numpy.typing import NDArray
-
 from geoveil.gp import validation
+from geoveil.gp.arrays import NDArray, np
 from geoveil.gp.errors import ParameterError
 from geoveil.gp.intervals import UNLIMITED, IntervalMethod, Limits, interval_of_mean
 
@@ -43,7 +43,7 @@ class Accumulator:
             )
 
     @classmethod
-    def of(cls, values: Iterable[int]) -> "Accumulator":
+    def of(cls, values: Iterable[int]) -> Accumulator:
         """Return the sums of integers."""
         n = total = squares = 0
         for value in values:
@@ -52,7 +52,7 @@ class Accumulator:
             squares += value * value
         return cls(n, total, squares)
 
-    def __add__(self, other: "Accumulator") -> "Accumulator":
+    def __add__(self, other: Accumulator) -> Accumulator:
         return Accumulator(
             self.n + other.n,
             self.total + other.total,

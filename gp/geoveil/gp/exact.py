@@ -11,6 +11,8 @@ another user of python-flint changes it meanwhile, balls become wider or narrowe
 the loop goes on until one integer remains.
 """
 
+from __future__ import annotations
+
 import hashlib
 import math
 import os
@@ -26,12 +28,11 @@ from functools import lru_cache
 from numbers import Rational
 from typing import ClassVar, TypeVar
 
-import numpy as np
 from flint import arb, ctx, fmpq
-from numpy.typing import NDArray
 
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import Arithmetic, Exact, Real
+from geoveil.gp.arrays import NDArray, is_array, np
 from geoveil.gp.errors import GeoVeilError, ParameterError
 from geoveil.gp.not_private import warn_caller
 
@@ -342,7 +343,7 @@ def as_given(value: object, checked: float) -> Fraction:
     """Return a number as it was given; `checked` is the double that its validation returned."""
     if isinstance(value, Rational):
         return Fraction(int(value.numerator), int(value.denominator))
-    if isinstance(value, (Decimal, np.floating)):
+    if isinstance(value, Decimal) or (is_array(value) and isinstance(value, np.floating)):
         return Fraction(*map(int, value.as_integer_ratio()))
     return Fraction(checked)
 

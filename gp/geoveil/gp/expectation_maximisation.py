@@ -6,15 +6,13 @@ smoothing after each step removes them, and with them whatever is narrower than 
 heap is spread, a jump is rounded. So the result is biased, and no interval comes with it.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
-
 from geoveil.gp import validation
+from geoveil.gp.arrays import Array, ArrayLike, np
 from geoveil.gp.errors import ParameterError
-
-Array = NDArray[np.float64]
 
 BINOMIAL = (0.25, 0.5, 0.25)
 """The smoothing of [LWLSS20]: a quarter of each cell goes to either neighbour."""

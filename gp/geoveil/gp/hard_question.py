@@ -6,14 +6,15 @@ density by a bound on its slope. An interval for the hard share then has the len
 whatever is left unknown [AK20].
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
-import numpy as np
-
 from geoveil.gp import validation
+from geoveil.gp.arrays import np
 from geoveil.gp.errors import ParameterError, UnsupportedError
 from geoveil.gp.queries.base import Query
 from geoveil.gp.queries.indicator import Range, SoftIndicator, Threshold

@@ -6,6 +6,8 @@ truth and q that of each other label, a report that came with label r counts (1{
 towards group s, in the mean 1 if its sender is in s, and else 0.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,10 +15,8 @@ from fractions import Fraction
 from functools import lru_cache
 from math import ldexp
 
-import numpy as np
-from numpy.typing import NDArray
-
 from geoveil.gp import validation
+from geoveil.gp.arrays import Array, np
 from geoveil.gp.errors import ParameterError
 from geoveil.gp.estimation import Accumulator, Estimate
 from geoveil.gp.exact import BALL, RandomSource, lower, working_precision
@@ -30,8 +30,6 @@ MOST_EPSILON = 16.0
 _ONE = 1 << 32
 """The weight of each label that is a lie."""
 _BITS = 128
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,18 +6,19 @@ coarser campaign, and all the answers together cost the finest rate. `Coarsening
 `Refinement`, in one dimension, draws N₂ given N₁ instead.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from types import MappingProxyType
 
-import numpy as np
 from flint import arb, fmpz
-from numpy.typing import ArrayLike, NDArray
 
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import Real
+from geoveil.gp.arrays import ArrayLike, np
 from geoveil.gp.errors import ParameterError, UnsupportedError
 from geoveil.gp.exact import (
     BALL,
@@ -30,8 +31,6 @@ from geoveil.gp.exact import (
 )
 from geoveil.gp.mechanisms.planar import DIMENSIONS, DIRECTIONS, PlanarLaplace
 from geoveil.gp.not_private import Simulated, warn_beside_holder
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -100,7 +99,7 @@ class Coarsening:
             uniforms, lambda u: self._moved(start, u), self.coarser.step_exponent
         )
 
-    def simulate(self, points: ArrayLike, rng: "np.random.Generator") -> Simulated:
+    def simulate(self, points: ArrayLike, rng: np.random.Generator) -> Simulated:
         """Return coarser points from finer ones, in float64. NOT private: for experiments.
 
         Args:

@@ -3,16 +3,16 @@
 Who holds people's values, and who experiments on purpose, is not known here: both declare it.
 """
 
+from __future__ import annotations
+
 import sys
 import warnings
 from typing import NewType
 
-import numpy as np
-from numpy.typing import NDArray
-
+from geoveil.gp.arrays import Array
 from geoveil.gp.errors import NotPrivateWarning
 
-Simulated = NewType("Simulated", NDArray[np.float64])
+Simulated = NewType("Simulated", Array)
 """Float64 reports or points for experiments: an array, whose type says that it is NOT private."""
 
 _holders: set[str] = set()

@@ -6,21 +6,19 @@ the price of privacy. From perturbed points the noise variance is estimated with
 answers to fixed queries it can't be told in general: the law of the mechanism bounds it.
 """
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 from statistics import NormalDist
 
-import numpy as np
-from numpy.typing import NDArray
-
+from geoveil.gp.arrays import Array, np
 from geoveil.gp.errors import ParameterError
 from geoveil.gp.intervals import Limits, interval_of_mean
 from geoveil.gp.mechanisms.base import QueryMechanism
 from geoveil.gp.shown import member
-
-Array = NDArray[np.float64]
 
 _PLACES = 401
 _DOUBLINGS = 12
@@ -69,14 +67,14 @@ class NoiseVariance:
         if not 0 <= self.low <= self.high:
             raise ParameterError("noise variance", (self.low, self.high), "0 <= low <= high")
 
-    def within(self, low: float, high: float) -> "NoiseVariance":
+    def within(self, low: float, high: float) -> NoiseVariance:
         """Return what is left of a bound where another holds too; an estimate stays as it is."""
         if self.basis is not Basis.BOUNDED:
             return self
         low = max(self.low, low)
         return NoiseVariance(self.value, low, max(low, min(self.high, high)), self.basis)
 
-    def price(self, variance: float) -> "Price":
+    def price(self, variance: float) -> Price:
         """Return the price of privacy.
 
         Args:

@@ -6,20 +6,19 @@ all x. So the mean and the variance of reports leave little room for their third
 nobody has summed up their cubes.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-import numpy as np
-from numpy.typing import NDArray
-
 from geoveil.gp._convolution import laplace_expectation
+from geoveil.gp.arrays import Array, np
 from geoveil.gp.lazy import lazy
 from geoveil.gp.queries.profiles import Profile
 
 __all__ = ["ReportMoments", "moments_of_profile", "moments_of_range"]
 
-Array = NDArray[np.float64]
 _SIMPLEX = 4
 """Points that a hull takes at least; fewer are repeated."""
 _STEEP = 1e-9

@@ -1,21 +1,24 @@
 """Checks that every constructor shares: return the checked value, or raise `ParameterError`."""
 
+from __future__ import annotations
+
 import math
 import operator
 from collections.abc import Collection, Iterable
 from numbers import Integral
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
-
+from geoveil.gp.arrays import ArrayLike, NDArray, is_array, np
 from geoveil.gp.errors import ParameterError, PrivateValueError
 
 _Choice = TypeVar("_Choice", bound=str)
 
 
-_NO_NUMBERS = (bool, np.bool_, str, bytes, np.complexfloating, np.ndarray)
-"""Types that float() would take for a number, or for the part of one."""
+def _is_no_number(value: object) -> bool:
+    """Return whether float() would take for a number what is none, or has another part."""
+    if isinstance(value, (bool, str, bytes)):
+        return True
+    return is_array(value) and isinstance(value, (np.bool_, np.complexfloating, np.ndarray))
 
 
 def real(name: str, value: object, expected: str = "a finite number") -> float:
@@ -31,7 +34,7 @@ def real(name: str, value: object, expected: str = "a finite number") -> float:
 
 
 def _nearest(name: str, value: object, expected: str) -> float:
-    if isinstance(value, _NO_NUMBERS):
+    if _is_no_number(value):
         raise ParameterError(name, value, expected)
     try:
         number = float(value)  # type: ignore[arg-type]  # what is no number raises, below
@@ -145,6 +148,11 @@ _EXACT = 2**53
 """Up to here every integer is a double."""
 
 
+def is_plain(x: object) -> TypeGuard[float]:
+    """Return whether x is one of Python's own numbers, finite or not, that a double holds."""
+    return type(x) is float or (type(x) is int and abs(x) <= _EXACT)
+
+
 def exact_array(x: ArrayLike) -> NDArray[np.float64] | None:
     """Return x as float64, or None if it is no array of numbers that doubles hold exactly.
 
@@ -152,7 +160,7 @@ def exact_array(x: ArrayLike) -> NDArray[np.float64] | None:
     for the distance. Elements of a list are looked at one by one: NumPy would round 2^53 + 1 next
     to 0.5.
     """
-    if type(x) is float or (type(x) is int and abs(x) <= _EXACT):
+    if is_plain(x):
         return np.array(x, dtype=np.float64)  # what most devices hold, in a tenth of the time
     try:
         given = np.asarray(x, dtype=None if hasattr(x, "__array__") else object)
@@ -202,7 +210,7 @@ def point(x: ArrayLike, dimension: int) -> list[float]:
         PrivateValueError: if it is not one finite point of that dimension.
     """
     given: tuple[Any, ...] = x if isinstance(x, tuple) else (x,)
-    if type(x) is np.ndarray and x.dtype == np.float64 and x.ndim <= 1:
+    if is_array(x) and type(x) is np.ndarray and x.dtype == np.float64 and x.ndim <= 1:
         given = tuple(x.ravel().tolist())
     if len(given) == dimension:
         for c in given:

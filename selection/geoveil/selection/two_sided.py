@@ -14,10 +14,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
+from geoveil.gp.arrays import Array
 from geoveil.gp.errors import UnsupportedError
 from geoveil.gp.exact import BALL, BITS, LazyUniform, round_up, upper, working_precision
 from geoveil.gp.noise.algebraic import GeneralizedCauchy, StudentT
-from geoveil.gp.noise.base import Array, Laplace, Noise
+from geoveil.gp.noise.base import Laplace, Noise
 
 
 @dataclass(frozen=True, slots=True)

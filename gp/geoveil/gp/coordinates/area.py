@@ -1,12 +1,12 @@
 """Where a projection is asked to be good: a disc, onto which all other places are moved."""
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
-
 from geoveil.gp import validation
+from geoveil.gp.arrays import ArrayLike, NDArray, np
 from geoveil.gp.coordinates import earth, outline
 
 _STEPS = 32
@@ -60,7 +60,7 @@ class Area:
             object.__setattr__(self, name, value)
 
     @classmethod
-    def of_box(cls, west_deg: float, south_deg: float, east_deg: float, north_deg: float) -> "Area":
+    def of_box(cls, west_deg: float, south_deg: float, east_deg: float, north_deg: float) -> Area:
         """Return a disc that contains a box of longitudes and latitudes.
 
         Args:
@@ -82,7 +82,7 @@ class Area:
         return cls(*outline.disc_around([outline.box(west_deg, south_deg, east_deg, north_deg)]))
 
     @classmethod
-    def of_polygon(cls, polygon: object) -> "Area":
+    def of_polygon(cls, polygon: object) -> Area:
         """Return a disc that contains a polygon or multipolygon of longitudes and latitudes.
 
         Its edges are straight in longitude and latitude [RFC 7946 §3.1.1].
@@ -118,7 +118,7 @@ class Area:
             latitude += math.degrees(step / earth.meridional_radius(latitude))
         return latitude
 
-    def contains(self, other: "Area") -> bool:
+    def contains(self, other: Area) -> bool:
         """Return whether every place of another area is in this one.
 
         Raises:

@@ -1,13 +1,13 @@
 """The contract of a projection: how much it stretches, and what ε means on either side of it."""
 
+from __future__ import annotations
+
 import math
 from abc import ABC, abstractmethod
 from dataclasses import replace
 from fractions import Fraction
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
-
+from geoveil.gp.arrays import ArrayLike, NDArray, np
 from geoveil.gp.exact import round_down, round_up
 from geoveil.gp.privacy import GeoPrivacy
 

@@ -1,15 +1,15 @@
 """The ellipsoid WGS 84: its radii, its geodesics, and places on it as people give them."""
 
+from __future__ import annotations
+
 import math
 from functools import lru_cache
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
-
 from geoveil.gp import validation
+from geoveil.gp.arrays import ArrayLike, NDArray, np
 from geoveil.gp.errors import PrivateValueError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def pyproj() -> ModuleType:
 
 
 @lru_cache(maxsize=1)
-def geodesics() -> "Geod":
+def geodesics() -> Geod:
     """Return the solver of geodesics on WGS 84.
 
     Raises:

@@ -5,18 +5,18 @@ wide, so the antipode of the centre is not enclosed. An enclosed place outside t
 joined to that antipode outside the disc, without crossing an outline; so there is none.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any, TypeAlias
 
 from geoveil.gp import validation
+from geoveil.gp.arrays import NDArray, np
 from geoveil.gp.coordinates import earth
 from geoveil.gp.errors import ParameterError
 
-Ring = NDArray[np.float64]
+Ring: TypeAlias = "NDArray[np.float64]"
 """Vertices (longitude, latitude) in degrees, shape (n, 2); the last is joined to the first."""
 
 _TOO_WIDE = "less than 180° of longitude wide (around a pole, give a centre and a radius instead)"

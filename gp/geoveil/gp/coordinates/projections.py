@@ -4,16 +4,16 @@ The first is the one of choice, all but free of distortion over a city; the seco
 [SGP §5], in which a metre is shorter than a metre; the third is the grid of topographic maps.
 """
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
-
 from geoveil.gp import validation
+from geoveil.gp.arrays import ArrayLike, NDArray, np
 from geoveil.gp.coordinates import earth
 from geoveil.gp.coordinates.area import Area
 from geoveil.gp.coordinates.base import Projection
@@ -66,7 +66,7 @@ class AzimuthalEquidistant(Projection):
             object.__setattr__(self, name, getattr(area, name))
 
     @classmethod
-    def of_area(cls, area: Area) -> "AzimuthalEquidistant":
+    def of_area(cls, area: Area) -> AzimuthalEquidistant:
         """Return the projection about the centre of an area.
 
         Example:
@@ -343,7 +343,7 @@ def _definition(zone: int, south: bool) -> str:
 
 
 @lru_cache(maxsize=120)
-def _transformer(zone: int, south: bool) -> "Transformer":
+def _transformer(zone: int, south: bool) -> Transformer:
     """Return PROJ's transformation; unlike its `Proj`, it may be shared between threads."""
     found: Transformer = earth.pyproj().Transformer.from_pipeline(_definition(zone, south))
     return found

@@ -9,13 +9,13 @@ whatever the number of bands. On which side of an edge a point of the grid lies 
 comparison of the estimator, so that ties fall alike.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ldexp
 
-import numpy as np
-from numpy.typing import NDArray
-
+from geoveil.gp.arrays import Array, NDArray, np
 from geoveil.gp.deconvolution.base import PointEstimator
 from geoveil.gp.deconvolution.line import ProfileEstimator, RangeEstimator
 from geoveil.gp.deconvolution.products import covariance_of
@@ -32,15 +32,13 @@ from geoveil.gp.deconvolution.totals import (
     sums_of_parts,
 )
 from geoveil.gp.estimation import Accumulator
+from geoveil.gp.exact import INT64_MAX, INT64_MIN
 from geoveil.gp.queries.profiles.soft_step import Smoothstep
-
-Array = NDArray[np.float64]
 
 _POWERS = 6
 _BITS = 44
 """Powers are rounded to 2⁻⁴⁴: the sums of 2¹⁷ stay below 2⁶¹."""
 _ROUNDER, _ROUNDER_BITS = rounder(_BITS)
-_ENDS = np.iinfo(np.int64)
 _CELLS_AT_ONCE = 1 << 8
 """Cells whose cubics are held at once for all queries."""
 _PAIRS_AT_ONCE = 1 << 15
@@ -102,7 +100,7 @@ def _band(estimator: PointEstimator, step: float) -> Band | None:
 
 def _first(reached: Callable[[int], bool], guess: float) -> int:
     """Return the first integer of 64 bits for which a monotone property holds; else 2⁶³."""
-    low, high = int(_ENDS.min), int(_ENDS.max) + 1
+    low, high = INT64_MIN, INT64_MAX + 1
     if low / 2 < guess < high / 2:
         near, far = int(guess) - 4, int(guess) + 4
         low, high = low if reached(near) else near, far if reached(far) else high
@@ -134,8 +132,8 @@ class BandTotals(Totals):
         self._cuts = sorted(ends)
         self._index = {cut: i for i, cut in enumerate(self._cuts)}
         # No point is at 2⁶³: what begins there is empty.
-        self._edges = np.array([min(cut, int(_ENDS.max)) for cut in self._cuts], np.int64)
-        self._never = len(self._cuts) - (self._cuts[-1] > _ENDS.max)
+        self._edges = np.array([min(cut, INT64_MAX) for cut in self._cuts], np.int64)
+        self._never = len(self._cuts) - (self._cuts[-1] > INT64_MAX)
         self._starts = np.array(self._cuts[:-1], np.float64)
         self._widths = np.diff(np.array(self._cuts, dtype=object)).astype(np.float64)
         self._counts: dict[int, Integers] = {}

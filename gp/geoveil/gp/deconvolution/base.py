@@ -6,19 +6,17 @@ points there are. The debiased function g = (1 − b²Δ)^{(k+1)/2} f has E[g(x 
 the characteristic function of N is (1 + b²|t|²)^{−(k+1)/2} [MATH §5.2].
 """
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
 from functools import singledispatch
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
-
 from geoveil.gp import validation
+from geoveil.gp.arrays import Array, ArrayLike
 from geoveil.gp.errors import ParameterError, UnsupportedError
 from geoveil.gp.intervals import Limits
 from geoveil.gp.queries.base import Query
 from geoveil.gp.shown import ValueObject
-
-Array = NDArray[np.float64]
 
 
 class PointEstimator(ValueObject, ABC):

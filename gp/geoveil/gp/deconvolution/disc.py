@@ -4,20 +4,18 @@ With P_a(x) the probability that x + N lands within a of the centre and F(ρ) = 
 value at the distance ρ, E[F^p] = ∫ p φ^{p−1} φ'(R − a) P_a(x) da over the band.
 """
 
+from __future__ import annotations
+
 import math
 
-import numpy as np
-from numpy.typing import NDArray
-
 from geoveil.gp._convolution import gauss_legendre
+from geoveil.gp.arrays import Array, np
 from geoveil.gp.deconvolution.base import PlugIn, PointEstimator, any_query, point_estimator
 from geoveil.gp.queries.indicator import Disc
 from geoveil.gp.queries.profiles.soft_step import SoftStep
 
-Array = NDArray[np.float64]
-
-_EDGES = math.pi * np.array([0, 2**-7, 2**-6, 2**-5, 2**-4, 2**-3, 2**-2, 2**-1, 1])
-_AROUND = np.array([-40.0, -12.0, -4.0, -1.0, 0.0, 1.0, 4.0, 12.0, 40.0])
+_EDGES = (0, *(math.pi * 2.0**-k for k in range(7, -1, -1)))
+_AROUND = (-40.0, -12.0, -4.0, -1.0, 0.0, 1.0, 4.0, 12.0, 40.0)
 _BLOCK = 64
 
 
@@ -43,7 +41,7 @@ class DiscEstimator(PlugIn):
         flat = np.maximum(r.reshape(-1, 1), 0.0)
         # P_a varies at the scale b around a = r, and is less smooth there.
         low, high = query.radius - query.width / 2, query.radius + query.width / 2
-        edges = np.clip(flat + b * _AROUND, low, high)
+        edges = np.clip(flat + b * np.array(_AROUND), low, high)
         edges[:, 0], edges[:, -1] = low, high
         band, band_weights = gauss_legendre(20)
         result = np.zeros(flat.shape[0])
@@ -73,9 +71,10 @@ def landing_within(a: Array, r: Array, dimension: int) -> Array:
     """
     a, r = np.broadcast_arrays(a, r)
     inside = _gamma_cdf(np.maximum(a - r, 0.0), dimension)
-    half = np.diff(_EDGES)[:, None] / 2
+    edges = np.array(_EDGES)[:, None]
+    half = np.diff(edges, axis=0) / 2
     arc, arc_weights = gauss_legendre(12)
-    psi = (_EDGES[:-1, None] + half * (1 + arc)).ravel()
+    psi = (edges[:-1] + half * (1 + arc)).ravel()
     weight = (half * arc_weights).ravel()
     near, far = np.minimum(a, r)[..., None], np.maximum(a, r)[..., None]
     s = (far - near) + 2 * near * np.sin(psi / 2) ** 2

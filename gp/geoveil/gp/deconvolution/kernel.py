@@ -22,14 +22,14 @@ Everything is smooth there. All integrands are positive, so that the result is a
 itself, far away too.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable
 from functools import lru_cache
 
-import numpy as np
-from numpy.typing import NDArray
-
 from geoveil.gp._convolution import gauss_legendre
+from geoveil.gp.arrays import Array, np
 from geoveil.gp.deconvolution.base import PointEstimator, any_query, point_estimator
 from geoveil.gp.deconvolution.line import ProfileEstimator, radial_on_the_line
 from geoveil.gp.errors import UnsupportedError
@@ -37,8 +37,6 @@ from geoveil.gp.intervals import Limits
 from geoveil.gp.queries.profiles import Gaussian
 from geoveil.gp.queries.projected import GaussianKernel, Radial
 from geoveil.gp.report_moments import ReportMoments
-
-Array = NDArray[np.float64]
 
 _GHOSTS = 2
 _BLOCK = 2**15

@@ -10,6 +10,8 @@ Interpolating a function whose spectrum is that of g moves it by less than 10⁻
 point, and the mean over points that noise has spread by less than 10⁻¹² g(0).
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,9 +19,7 @@ from itertools import product
 from math import ceil, ldexp, prod
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from geoveil.gp.arrays import Array, NDArray, np
 from geoveil.gp.deconvolution.base import PointEstimator
 from geoveil.gp.deconvolution.kernel import KernelEstimator, reach
 from geoveil.gp.deconvolution.line import ProfileEstimator
@@ -37,8 +37,6 @@ from geoveil.gp.deconvolution.totals import (
 )
 from geoveil.gp.estimation import Accumulator
 from geoveil.gp.queries.profiles import Gaussian
-
-Array = NDArray[np.float64]
 
 ORDER = 10
 """Nodes of the interpolation in each coordinate."""
@@ -69,7 +67,7 @@ class Kernel:
     center: tuple[float, ...]
 
     @classmethod
-    def of(cls, estimator: PointEstimator) -> "Kernel | None":
+    def of(cls, estimator: PointEstimator) -> Kernel | None:
         """Return the kernel that an estimator is of; None for anything else."""
         if not estimator.debias or estimator.dimension > 2:
             return None

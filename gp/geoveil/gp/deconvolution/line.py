@@ -6,14 +6,14 @@ f(x) = φ(x − low) + φ(high − x) − 1, and where one of the two varies the
 sum of two estimators, less 1, and (g_low − 1)(g_high − 1) = 0 everywhere.
 """
 
+from __future__ import annotations
+
 from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
 
-import numpy as np
-from numpy.typing import NDArray
-
 from geoveil.gp._convolution import laplace_expectation, laplace_variance
+from geoveil.gp.arrays import Array, np
 from geoveil.gp.deconvolution.base import PlugIn, PointEstimator, any_query, point_estimator
 from geoveil.gp.errors import UnsupportedError
 from geoveil.gp.intervals import Limits
@@ -21,8 +21,6 @@ from geoveil.gp.queries.indicator import Range, Threshold
 from geoveil.gp.queries.profiles import Profile
 from geoveil.gp.queries.projected import Linear, Radial
 from geoveil.gp.report_moments import ReportMoments, moments_of_profile, moments_of_range
-
-Array = NDArray[np.float64]
 
 _MESH = 8_193
 """Places in each piece of a profile at which the greatest estimated variance is looked for."""

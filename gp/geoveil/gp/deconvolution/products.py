@@ -6,14 +6,14 @@ bits, whatever library multiplies the matrices. The rounding moves a standard de
 10⁻⁶ of that greatest value.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping
 from math import frexp, isfinite, ldexp
 
-import numpy as np
-from numpy.typing import NDArray
-
+from geoveil.gp.arrays import Array, NDArray, np
 from geoveil.gp.deconvolution.base import PointEstimator
-from geoveil.gp.deconvolution.totals import Array, Groups, Integers, Sums, Totals
+from geoveil.gp.deconvolution.totals import Groups, Integers, Sums, Totals
 from geoveil.gp.errors import UnsupportedError
 
 _BITS = 20

@@ -7,17 +7,16 @@ aliased: the full cells form a function that is constant on cells, and the parts
 grid by cubic B-splines, whose transform is divided out.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
-
+from geoveil.gp.arrays import Array, NDArray, np
 from geoveil.gp.errors import UnsupportedError
 
-Array = NDArray[np.float64]
-Spectrum = NDArray[np.complex128]
+Spectrum: TypeAlias = "NDArray[np.complex128]"
 
 _PARTS = 8
 _MOST_CELLS = 2**24
@@ -42,7 +41,7 @@ class RasterGrid:
     @classmethod
     def around(
         cls, bounds: tuple[float, float, float, float], cell: float, margin: float
-    ) -> "RasterGrid":
+    ) -> RasterGrid:
         """Return a grid that covers (x₀, y₀, x₁, y₁) and a margin around it.
 
         Raises:

@@ -1,14 +1,14 @@
 """Regions of the plane with an edge smooth enough for the noise to be undone [MATH §5.2]."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
-
 from geoveil.gp import validation
+from geoveil.gp.arrays import Array, ArrayLike, np
 from geoveil.gp.deconvolution.base import PointEstimator, point_estimator
 from geoveil.gp.deconvolution.raster import Field, RasterGrid, Spectrum, region_spectrum
 from geoveil.gp.errors import ParameterError
@@ -18,7 +18,6 @@ from geoveil.gp.queries.indicator import Disc, SoftIndicator
 from geoveil.gp.queries.polygon import Polygon
 from geoveil.gp.report_moments import ReportMoments
 
-Array = NDArray[np.float64]
 Bounds = tuple[float, float, float, float]
 
 _CELLS_PER_BANDWIDTH = 8

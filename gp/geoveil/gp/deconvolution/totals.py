@@ -5,20 +5,19 @@ order of the points and any blocks give the same bits. Where many estimators hav
 do this faster than one by one: `BandTotals`, `LatticeTotals`; `ways` chooses.
 """
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from math import frexp, ldexp
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
-
+from geoveil.gp.arrays import Array, NDArray, np
 from geoveil.gp.deconvolution.base import PointEstimator
 from geoveil.gp.errors import UnsupportedError
 from geoveil.gp.estimation import Accumulator, sums_of
 
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
+Integers: TypeAlias = "NDArray[np.int64]"
 Groups = Sequence[tuple[int, slice]]
 """Numbers of groups, and where their points stand in a block: one after the other, none empty."""
 

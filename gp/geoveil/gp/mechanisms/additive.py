@@ -4,17 +4,18 @@
 MATH §6]; `geoveil.gp.mechanisms.smooth` takes that of the slope nearby.
 """
 
+from __future__ import annotations
+
 import math
 from abc import abstractmethod
 from fractions import Fraction
 
-import numpy as np
-
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
+from geoveil.gp.arrays import Array, np
 from geoveil.gp.exact import BALL, grid_around, working_precision
 from geoveil.gp.lazy import lazy
-from geoveil.gp.mechanisms.base import Array, QueryMechanism, exponent_below
+from geoveil.gp.mechanisms.base import QueryMechanism, exponent_below
 from geoveil.gp.noise.base import Laplace, Noise
 from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.queries.base import Query
@@ -84,7 +85,7 @@ class AdditiveMechanism(QueryMechanism):
     def _scale(self, s: Real, ops: Arithmetic) -> Real:
         """Return scale(x) for the distance s."""
 
-    def _simulate(self, s: Array, rng: "np.random.Generator") -> Array:
+    def _simulate(self, s: Array, rng: np.random.Generator) -> Array:
         value = self.query.profile.value(s, FLOAT)
         return np.asarray(value + self._scale(s, FLOAT) * self.noise.sample(rng, s.shape))
 

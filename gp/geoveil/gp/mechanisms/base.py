@@ -5,16 +5,16 @@ exact report for a person; `simulate` is vectorised float64 for experiments. Bot
 formulas, in two arithmetics. Moments and densities are those of the ideal mechanism, per point.
 """
 
+from __future__ import annotations
+
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import ClassVar, Generic, TypeAlias, TypeVar
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
-
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
+from geoveil.gp.arrays import Array, ArrayLike, NDArray, np
 from geoveil.gp.enclosed import ENCLOSED, Undecided, round_where_decided
 from geoveil.gp.errors import ParameterError
 from geoveil.gp.exact import (
@@ -41,7 +41,6 @@ from geoveil.gp.report_moments import ReportMoments
 from geoveil.gp.shown import ValueObject
 from geoveil.gp.straight_line import Often, StraightLine, straight_line
 
-Array = NDArray[np.float64]
 Report = TypeVar("Report")
 """The type that one release returns: an integer, or a tuple of them."""
 Ideal: TypeAlias = Callable[[Sequence[Real]], Sequence[Real]]
@@ -165,7 +164,7 @@ class Mechanism(ValueObject, ABC, Generic[Report]):
             reports[block] = self._released(points[block], source)
         return reports
 
-    def simulate(self, x: ArrayLike, rng: "np.random.Generator") -> Simulated:
+    def simulate(self, x: ArrayLike, rng: np.random.Generator) -> Simulated:
         """Return one float64 report per point. NOT private on a computer: for experiments.
 
         Float noise has gaps and spacings that betray x [MATH §10]; `geoveil audit --attack` shows
@@ -299,7 +298,7 @@ class Mechanism(ValueObject, ABC, Generic[Report]):
         """Return the integers as what `release` returns."""
 
     @abstractmethod
-    def _draw(self, points: Array, rng: "np.random.Generator") -> Array:
+    def _draw(self, points: Array, rng: np.random.Generator) -> Array:
         """Return float64 reports for points of shape (n,) or (n, k)."""
 
 
@@ -456,7 +455,7 @@ class QueryMechanism(Mechanism[int]):
     def _report(self, integers: tuple[int, ...]) -> int:
         return integers[0]
 
-    def _draw(self, points: Array, rng: "np.random.Generator") -> Array:
+    def _draw(self, points: Array, rng: np.random.Generator) -> Array:
         reports = np.empty(len(points))
         for start in range(0, len(points), _BLOCK):
             block = slice(start, start + _BLOCK)
@@ -465,7 +464,7 @@ class QueryMechanism(Mechanism[int]):
         return reports
 
     @abstractmethod
-    def _simulate(self, s: Array, rng: "np.random.Generator") -> Array:
+    def _simulate(self, s: Array, rng: np.random.Generator) -> Array:
         """Return reports for the distances s."""
 
     @abstractmethod

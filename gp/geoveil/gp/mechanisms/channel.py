@@ -6,18 +6,16 @@ of the uniform row in every row, is rounded to integers; then rows and means are
 every condition is decided in integers.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 
-import numpy as np
-from numpy.typing import NDArray
-
+from geoveil.gp.arrays import Array, np
 from geoveil.gp.errors import ParameterError
 from geoveil.gp.mechanisms.channel_spline import SplineGrid
-
-Array = NDArray[np.float64]
 
 BITS = 60
 """Probabilities are multiples of 2^-60."""

@@ -1,20 +1,20 @@
 """Reports drawn from a channel that is given as data, once it has been checked [MATH §8]."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import partial
 from itertools import accumulate
 
-import numpy as np
-from numpy.typing import ArrayLike
-
 from geoveil.gp.arithmetic import Arithmetic, Real
+from geoveil.gp.arrays import Array, ArrayLike, np
 from geoveil.gp.enclosed import Undecided
 from geoveil.gp.errors import ParameterError
 from geoveil.gp.exact import BALL, INT64_MAX, INT64_MIN, LazyUniform, working_precision
 from geoveil.gp.lazy import lazy
-from geoveil.gp.mechanisms.base import Array, PrivatePoint, QueryMechanism
+from geoveil.gp.mechanisms.base import PrivatePoint, QueryMechanism
 from geoveil.gp.mechanisms.channel import BITS, TOTAL, Channel
 from geoveil.gp.mechanisms.channel_spline import SplineCell, bias_bound
 from geoveil.gp.mechanisms.distance_prior import is_even
@@ -128,7 +128,7 @@ class ChannelMechanism(QueryMechanism):
     def _mean(self, s: Array) -> Array:
         return self.channel.grid.mix(self._means, self._folded(s))
 
-    def _simulate(self, s: Array, rng: "np.random.Generator") -> Array:
+    def _simulate(self, s: Array, rng: np.random.Generator) -> Array:
         """Return reports: a row by its share, then an output of that row."""
         first, shares = self.channel.grid.locate(self._folded(s))
         pick = rng.random(s.shape)

@@ -26,6 +26,8 @@ interpolated linearly would have to satisfy ρ − 1 ≤ εΔ, which wastes half
 this wastes (εΔ)²/24.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -33,15 +35,11 @@ from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
 
-import numpy as np
-from numpy.typing import NDArray
-
 from geoveil.gp.arithmetic import Real
+from geoveil.gp.arrays import Array, NDArray, np
 from geoveil.gp.errors import ParameterError, UnsupportedError
 from geoveil.gp.queries.profiles.base import Profile
 from geoveil.gp.validation import FARTHEST
-
-Array = NDArray[np.float64]
 
 _BITS = 40
 """Ratios are multiples of 2^-40: what is lost is below 10^-12."""

@@ -6,16 +6,16 @@ g = φ − b²φ'', which leaves none (`DebiasedLaplace`): the operator 1 − b�
 smoothing, so E[g(s + Laplace(b))] = φ(s).
 """
 
+from __future__ import annotations
+
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from fractions import Fraction
 
-import numpy as np
-from numpy.typing import ArrayLike
-
 from geoveil.gp._convolution import laplace_expectation, laplace_variance
-from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
+from geoveil.gp.arithmetic import FLOAT, NUMBER, Arithmetic, Real
+from geoveil.gp.arrays import Array, ArrayLike, np
 from geoveil.gp.errors import ParameterError, UnsupportedError
 from geoveil.gp.exact import (
     BALL,
@@ -26,7 +26,7 @@ from geoveil.gp.exact import (
     chosen_source,
     release_integers,
 )
-from geoveil.gp.mechanisms.base import Array, QueryMechanism, exponent_below
+from geoveil.gp.mechanisms.base import QueryMechanism, exponent_below
 from geoveil.gp.noise.base import Laplace
 from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.queries.base import Query
@@ -82,7 +82,7 @@ class DistanceLaplace(QueryMechanism):
             inside = low + away
         else:
             inside = (low + high) / 2
-        return float(self._g(np.asarray(inside)))
+        return float(self.query.profile.debiased(inside, self._undo, NUMBER))
 
     def _limits(self) -> tuple[float, float]:
         """Return g before the first knot and after the last."""
@@ -91,7 +91,7 @@ class DistanceLaplace(QueryMechanism):
         left, right = self._g(np.array([breakpoints[0] - width, breakpoints[-1] + width])).tolist()
         return left, right
 
-    def _simulate(self, s: Array, rng: "np.random.Generator") -> Array:
+    def _simulate(self, s: Array, rng: np.random.Generator) -> Array:
         return self._g(s + self.scale * rng.laplace(size=s.shape))
 
     def _ideal(self, s: Real, u: Real, ops: Arithmetic) -> Real:

@@ -1,19 +1,17 @@
 """Where the distances of people are expected to lie: what an optimal channel is optimal for."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
-
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import FLOAT
+from geoveil.gp.arrays import Array, ArrayLike, np
 from geoveil.gp.errors import ParameterError, UnsupportedError
 from geoveil.gp.queries.base import Query
 from geoveil.gp.queries.profiles.base import Profile
-
-Array = NDArray[np.float64]
 
 SETTLED = 2.0**-12
 """A profile this close to its limit, relative to its range, has settled there."""
@@ -63,7 +61,7 @@ class DistancePrior:
         object.__setattr__(self, "weights", tuple((np.asarray(shares)[order] / total).tolist()))
 
     @classmethod
-    def uniform(cls, low: float, high: float) -> "DistancePrior":
+    def uniform(cls, low: float, high: float) -> DistancePrior:
         """Return the uniform prior on [low, high], as the middles of 512 equal parts.
 
         Raises:
@@ -77,7 +75,7 @@ class DistancePrior:
     @classmethod
     def of_points(
         cls, query: Query, points: ArrayLike, weights: Iterable[float] | None = None
-    ) -> "DistancePrior":
+    ) -> DistancePrior:
         """Return the prior of public or synthetic points, (n,) or (n, k), for a query.
 
         Args:

@@ -19,13 +19,12 @@ step of P solves with the factors of H, not with its inverse, which is not accur
 stiff. Matrices are multiplied in tiles, for which no BLAS starts threads.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-Array = NDArray[np.float64]
+from geoveil.gp.arrays import Array, np
 
 _ENOUGH, _GOOD = 1e-10, 1e-4
 """Relative gap and residuals at which the method ends, and with which its best point will do: what

@@ -20,15 +20,13 @@ either end: that Σ c'_j(y) p_j ≥ 0 at the upper end, and ≤ 0 at the lower o
 pass decides.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
+from geoveil.gp.arrays import Array, np
 from geoveil.gp.errors import UnsupportedError
 from geoveil.gp.mechanisms.interior_point import least_cost
-
-Array = NDArray[np.float64]
 
 _FIRST = 40
 _MESH = 6000

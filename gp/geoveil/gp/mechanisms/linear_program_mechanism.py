@@ -1,14 +1,14 @@
 """The best unbiased channel on the distance, found by a linear programme [MATH §8]."""
 
+from __future__ import annotations
+
 import math
 from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
 
-import numpy as np
-from numpy.typing import NDArray
-
 from geoveil.gp import validation
+from geoveil.gp.arrays import Array, np
 from geoveil.gp.errors import ParameterError, UnsupportedError
 from geoveil.gp.mechanisms.base import exponent_below, grid_exponent
 from geoveil.gp.mechanisms.channel import Channel, ProbabilityTable, rounded
@@ -25,8 +25,6 @@ from geoveil.gp.mechanisms.linear_program import LinearProgram, solve
 from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.queries.base import Query
 from geoveil.gp.queries.profiles.base import Profile
-
-Array = NDArray[np.float64]
 
 _PER_NOISE, _COARSEST = 4.0, 2.0
 """Cells per 1/rate where φ varies, and where there would be too many of them."""

@@ -1,15 +1,16 @@
 """Local differential privacy, geo-privacy in the discrete metric: two baselines [MATH §1, §6]."""
 
+from __future__ import annotations
+
 import math
 from fractions import Fraction
 from typing import ClassVar
 
-import numpy as np
-
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
+from geoveil.gp.arrays import Array, np
 from geoveil.gp.exact import BALL, BITS, upper, working_precision
 from geoveil.gp.mechanisms.additive import AdditiveMechanism
-from geoveil.gp.mechanisms.base import Array, QueryMechanism, exponent_below
+from geoveil.gp.mechanisms.base import QueryMechanism, exponent_below
 from geoveil.gp.noise.base import Laplace
 from geoveil.gp.privacy import LocalPrivacy
 from geoveil.gp.queries.base import Query
@@ -121,7 +122,7 @@ class RandomizedResponse(QueryMechanism):
         above = (value - float(least)) + float(least - self._low)
         return below / span, above / span
 
-    def _simulate(self, s: Array, rng: "np.random.Generator") -> Array:
+    def _simulate(self, s: Array, rng: np.random.Generator) -> Array:
         low, high = self.atoms
         below, _ = self._shares(s)
         return np.where(rng.random(s.shape) < below, low, high)

@@ -4,21 +4,21 @@ The radius of the noise is Gamma(k, 1), the sum of k exponentials −log U; the 
 a sign, an angle, or by Archimedes a height and an angle. All uniform numbers are refined together.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from types import MappingProxyType
 
-import numpy as np
-from numpy.typing import ArrayLike
-
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import Arithmetic, Real
+from geoveil.gp.arrays import Array, ArrayLike, np
 from geoveil.gp.deconvolution import PointEstimator, SmoothedRegion, point_estimator
 from geoveil.gp.errors import ParameterError, UnsupportedError
 from geoveil.gp.exact import BALL, step_exponent_of, working_precision
-from geoveil.gp.mechanisms.base import Array, Mechanism, exponent_below
+from geoveil.gp.mechanisms.base import Mechanism, exponent_below
 from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.queries.base import Query
 
@@ -137,7 +137,7 @@ class PlanarLaplace(Mechanism[tuple[int, ...]]):
     def _report(self, integers: tuple[int, ...]) -> tuple[int, ...]:
         return integers
 
-    def _draw(self, points: Array, rng: "np.random.Generator") -> Array:
+    def _draw(self, points: Array, rng: np.random.Generator) -> Array:
         scale = 1 / self.privacy.rate
         if self.dimension == 1:
             return points + rng.laplace(scale=scale, size=points.shape)

@@ -4,23 +4,23 @@ The seed adds independent noise to every coordinate, scaled to one smooth bound 
 Questions that vary in different places need no more of it than one of them.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import partial, reduce
 from itertools import pairwise
 
-import numpy as np
 from flint import ctx
-from numpy.typing import ArrayLike
 
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
+from geoveil.gp.arrays import Array, ArrayLike, np
 from geoveil.gp.errors import ParameterError
 from geoveil.gp.exact import BALL, round_up
 from geoveil.gp.mechanisms.additive import ROUND_UP, LipschitzMechanism
 from geoveil.gp.mechanisms.base import (
-    Array,
     Ideal,
     Mechanism,
     PrivatePoint,
@@ -206,7 +206,7 @@ class VectorSmoothMechanism(SmoothlyScaled, Mechanism[tuple[int, ...]]):
     def _report(self, integers: tuple[int, ...]) -> tuple[int, ...]:
         return integers
 
-    def _draw(self, points: Array, rng: "np.random.Generator") -> Array:
+    def _draw(self, points: Array, rng: np.random.Generator) -> Array:
         distances = self._distances(points)
         value = self._value(distances)
         noise = self.noise.sample(rng, value.shape)

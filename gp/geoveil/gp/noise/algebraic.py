@@ -12,6 +12,8 @@ and the quotient there is its infimum: n^q (n + km)^p/(c·p^p·q^q). With n = 1 
 `StudentT` and `GeneralizedCauchy` are of this kind.
 """
 
+from __future__ import annotations
+
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
@@ -20,14 +22,13 @@ from functools import lru_cache
 from statistics import NormalDist
 from typing import ClassVar
 
-import numpy as np
 from flint import arb
-from numpy.typing import ArrayLike
 
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import TINY
+from geoveil.gp.arrays import Array, ArrayLike, np
 from geoveil.gp.exact import BALL, BITS, lower, round_up, upper, working_precision
-from geoveil.gp.noise.base import FAR_TAIL, Array
+from geoveil.gp.noise.base import FAR_TAIL
 from geoveil.gp.noise.inversion import InvertedNoise
 
 _NORMAL = NormalDist()
@@ -138,9 +139,7 @@ class StudentT(AlgebraicNoise):
         middle = special.stdtrit(self.nu, np.clip(p, FAR_TAIL, 1 - FAR_TAIL))
         return self._with_far_tail(p, np.abs(middle))
 
-    def sample(
-        self, rng: "np.random.Generator", size: int | tuple[int, ...] | None = None
-    ) -> Array:
+    def sample(self, rng: np.random.Generator, size: int | tuple[int, ...] | None = None) -> Array:
         return np.asarray(rng.standard_t(self.nu, size))
 
     @property

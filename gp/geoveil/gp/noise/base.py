@@ -4,20 +4,18 @@ A family with a closed-form quantile writes it once, as its inverse survival fun
 `Arithmetic`: the same formula samples in float64 and releases in balls.
 """
 
+from __future__ import annotations
+
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
-
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
+from geoveil.gp.arrays import Array, ArrayLike, np
 from geoveil.gp.exact import round_up
-
-Array = NDArray[np.float64]
 
 FAR_TAIL = 1e-12
 """Tail probability below which quantiles are refined from their first order."""
@@ -143,9 +141,7 @@ class Noise(ABC):
         edge = np.where(p == 0, -math.inf, np.where(p == 1, math.inf, math.nan))
         return np.where(inside, z, edge)
 
-    def sample(
-        self, rng: "np.random.Generator", size: int | tuple[int, ...] | None = None
-    ) -> Array:
+    def sample(self, rng: np.random.Generator, size: int | tuple[int, ...] | None = None) -> Array:
         """Return float64 draws. Not private on a computer: for simulation only [MATH §10]."""
         return np.asarray(self._ppf(1 - rng.random(size)))
 

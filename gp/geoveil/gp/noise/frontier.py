@@ -4,18 +4,18 @@
 ψ = ε, and then rising with the slope 1/(1+a), a = ε/β.
 """
 
+from __future__ import annotations
+
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
-import numpy as np
-from numpy.typing import ArrayLike
-
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
-from geoveil.gp.noise.base import Array, Noise
+from geoveil.gp.arrays import Array, ArrayLike, np
+from geoveil.gp.noise.base import Noise
 
 
 @dataclass(frozen=True, slots=True)

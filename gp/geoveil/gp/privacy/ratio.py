@@ -1,11 +1,11 @@
 """Values that people compare by ratio: "twice the income" rather than "8000 dollars more"."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
-
 from geoveil.gp import validation
+from geoveil.gp.arrays import ArrayLike, NDArray, np
 from geoveil.gp.errors import ParameterError
 
 

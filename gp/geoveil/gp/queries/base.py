@@ -5,14 +5,14 @@ the distance to a centre and a bell. The distance knows the geometry, the profil
 mathematics of one dimension, and neither knows of the other.
 """
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
 from fractions import Fraction
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
-
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Exact, Real
+from geoveil.gp.arrays import ArrayLike, NDArray, np
 from geoveil.gp.queries.profiles.base import Profile
 from geoveil.gp.smooth.growth import DECAYS
 

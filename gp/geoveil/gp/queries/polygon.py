@@ -4,13 +4,14 @@ Regions as people write them are read into plain tuples and checked; the signed 
 boundary is fast for many points, and exact for one.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import numpy as np
-
 from geoveil.gp import validation
+from geoveil.gp.arrays import Array, NDArray, np
 from geoveil.gp.errors import ParameterError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -19,9 +20,8 @@ import math
 from dataclasses import dataclass
 
 from flint import arb, fmpq
-from numpy.typing import NDArray
 
-from geoveil.gp.arithmetic import FLOAT, TINY, Arithmetic, Real
+from geoveil.gp.arithmetic import FLOAT, TINY, Arithmetic, FloatArithmetic, Real
 from geoveil.gp.queries.indicator import SoftIndicator, _band, _set
 from geoveil.gp.queries.profiles.soft_step import SoftStep
 
@@ -62,7 +62,7 @@ def read_parts(region: object) -> Parts:
 
 
 @lru_cache(maxsize=64)
-def geometry(parts: Parts) -> "MultiPolygon":
+def geometry(parts: Parts) -> MultiPolygon:
     """Return the region as a prepared shapely geometry.
 
     Raises:
@@ -139,7 +139,6 @@ def _is_sequence(node: Any) -> bool:
     return isinstance(node, Sequence) and not isinstance(node, (str, bytes))
 
 
-Array: TypeAlias = NDArray[np.float64]
 Dyadic: TypeAlias = tuple[int, int]
 """(m, e) for m·2^e."""
 
@@ -207,7 +206,7 @@ def _by_runs(parts: Parts, flat: Array) -> Array:
     return np.where(inside, distance, -distance)
 
 
-def _by_raster(parts: Parts, raster: "_Raster", flat: Array) -> Array:
+def _by_raster(parts: Parts, raster: _Raster, flat: Array) -> Array:
     """Return the signed distance of points (n, 2); those beyond the raster by runs."""
     from shapely import contains_xy
 
@@ -482,6 +481,6 @@ class Polygon(SoftIndicator):
         It is 1-Lipschitz: the distance to a set is, and where the way from x to x' meets the
         boundary, at z say, |s(x) − s(x')| ≤ |x − z| + |z − x'| = |x − x'|.
         """
-        if ops is FLOAT:
+        if isinstance(ops, FloatArithmetic):
             return signed_distances(self.region, x)
         return signed_distance_ball(self.region, ops.coordinate(x, 0), ops.coordinate(x, 1))

@@ -3,13 +3,14 @@
 Both reduce any dimension to one [SGP Lemma 4.8], so that every profile will do, one's own included.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
+from geoveil.gp.arrays import np
 from geoveil.gp.errors import ParameterError
 from geoveil.gp.queries.base import Query
 from geoveil.gp.queries.profiles import Gaussian, Profile, TabulatedProfile
@@ -45,7 +46,7 @@ class Radial(Query):
     def dimension(self) -> int:
         return len(self.center)
 
-    def tabulated(self, tolerance: float = 1e-4) -> "Radial":
+    def tabulated(self, tolerance: float = 1e-4) -> Radial:
         """Return the same query with a table for its profile, so that a campaign can carry it.
 
         Args:
@@ -100,7 +101,7 @@ class Linear(Query):
     def dimension(self) -> int:
         return len(self.direction)
 
-    def tabulated(self, tolerance: float = 1e-4) -> "Linear":
+    def tabulated(self, tolerance: float = 1e-4) -> Linear:
         """Return the same query with a table for its profile, so that a campaign can carry it.
 
         Args:

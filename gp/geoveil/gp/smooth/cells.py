@@ -5,21 +5,20 @@ ball arithmetic encloses value, slope and curvature, so what the cells say holds
 them, not for those tried.
 """
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-import numpy as np
 from flint import arb
-from numpy.typing import NDArray
 
 from geoveil.gp.arithmetic import Real
+from geoveil.gp.arrays import Array, np
 from geoveil.gp.errors import ParameterError
 from geoveil.gp.exact import working_precision
 from geoveil.gp.smooth.jet import FORMULA, Jet, enclosure
 from geoveil.gp.smooth.tape import Formula, recorded
-
-Array = NDArray[np.float64]
 
 _PRECISION = 64
 _TIGHT = 1.005

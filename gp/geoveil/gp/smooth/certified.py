@@ -8,6 +8,8 @@ finite or no end. The slope rises to one peak and falls again, so on a cell that
 end, if at all, it is at most the larger of its values at the two ends.
 """
 
+from __future__ import annotations
+
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -15,15 +17,12 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import ClassVar
 
-import numpy as np
 from flint import arb
-from numpy.typing import NDArray
 
-from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
+from geoveil.gp.arithmetic import FLOAT, Arithmetic, FloatArithmetic, Real
+from geoveil.gp.arrays import Array, np
 from geoveil.gp.exact import working_precision
 from geoveil.gp.smooth.growth import EXPONENTIAL, LINEAR
-
-Array = NDArray[np.float64]
 
 _BLOCK = 256
 _LOG_BITS = 256
@@ -80,7 +79,9 @@ class ExponentialBound(CertifiedBound):
         self._node, self._cells = np.array(node), inside
 
     def __call__(self, u: Real, ops: Arithmetic = FLOAT) -> Real:
-        return self._floats(np.asarray(u)) if ops is FLOAT else self._ball(u, ops)
+        return (
+            self._floats(np.asarray(u)) if isinstance(ops, FloatArithmetic) else self._ball(u, ops)
+        )
 
     def _floats(self, u: Array) -> Array:
         index = np.searchsorted(self.edges, u, side="right")
@@ -163,7 +164,7 @@ class LinearBound(CertifiedBound):
         self._inverse = 1 / best
 
     def __call__(self, u: Real, ops: Arithmetic = FLOAT) -> Real:
-        if ops is FLOAT:
+        if isinstance(ops, FloatArithmetic):
             return np.asarray((1 + 1e-12) / np.interp(u, self.edges, self._inverse))
         return self._ball(u, ops)
 

@@ -1,13 +1,11 @@
 """Steepest chords between cells: an upper bound of L_Λ on each of them."""
 
+from __future__ import annotations
+
 import math
 
-import numpy as np
-from numpy.typing import NDArray
-
+from geoveil.gp.arrays import Array, np
 from geoveil.gp.smooth.cells import SlopeCells
-
-Array = NDArray[np.float64]
 
 _MERGE_RELATIVE, _MERGE_ABSOLUTE = 0.01, 1e-7
 """Neighbours are joined while their slopes together spread by no more than this."""

@@ -7,17 +7,17 @@ each z. Every candidate is a lower bound of the supremum, and one that is off by
 O(δ²); the result is rounded up by more than that, so that it is a bound.
 """
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
+from typing import TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
-
+from geoveil.gp.arrays import Array, np
 from geoveil.gp.smooth.growth import EXPONENTIAL, LINEAR
 
-Array = NDArray[np.float64]
-Slope = Callable[[Array], Array]
+Slope: TypeAlias = Callable[["Array"], "Array"]
 
 _GOLDEN = (5**0.5 - 1) / 2
 _ZERO = 1e-300

@@ -6,16 +6,14 @@ continuous whatever the numbers are. Its slope is a parabola on each piece, its 
 what they do between two points is known from a few numbers.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
-from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
+from geoveil.gp.arithmetic import Arithmetic, FloatArithmetic, Real
+from geoveil.gp.arrays import Array, NDArray, np
 from geoveil.gp.smooth.cells import SlopeCells
 from geoveil.gp.smooth.jet import Jet
-
-Array = NDArray[np.float64]
 
 _ROUNDING = 1e-14
 """Bound on the rounding of a dozen float operations, relative to the largest number among them."""
@@ -42,7 +40,7 @@ class Hermite:
 
     def jet(self, u: Real, ops: Arithmetic) -> Jet:
         """Return value, slope and curvature at a u between the first and the last knot."""
-        if ops is FLOAT:
+        if isinstance(ops, FloatArithmetic):
             piece = np.asarray(np.searchsorted(self.knots[1:-1], u, side="right"))
             return _jet(u, *self._piece(piece))
         # One piece more on either side than the rounded ends of the ball say.

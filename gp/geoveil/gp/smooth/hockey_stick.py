@@ -31,15 +31,16 @@ per cent. Within a cell, B differs from its value in the middle by at most the f
 f by at most B·way, for B bounds the chords.
 """
 
+from __future__ import annotations
+
 import math
 from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
 
-import numpy as np
-
 from geoveil.gp.arithmetic import FLOAT
-from geoveil.gp.queries.profiles.base import Array, Profile
+from geoveil.gp.arrays import Array, np
+from geoveil.gp.queries.profiles.base import Profile
 from geoveil.gp.smooth.frontier import Frontier
 from geoveil.gp.smooth.growth import LINEAR
 

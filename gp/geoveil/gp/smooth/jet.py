@@ -5,16 +5,18 @@ so nobody has to supply a derivative, or can supply a wrong one. Over ball arith
 numbers enclose all that the formula does on an interval, which makes bounds certain.
 """
 
+from __future__ import annotations
+
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from flint import arb
 
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Exact, OneVariable, Real
+from geoveil.gp.arrays import np
 from geoveil.gp.errors import ParameterError
 from geoveil.gp.exact import BALL
 from geoveil.gp.smooth.tape import Formula, recorded
@@ -36,18 +38,18 @@ class Jet:
 
     __array_ufunc__ = None  # NumPy leaves array ∘ jet to the jet
 
-    def __neg__(self) -> "Jet":
+    def __neg__(self) -> Jet:
         return Jet(-self.value, -self.slope, -self.curvature)
 
-    def __add__(self, other: Any) -> "Jet":
+    def __add__(self, other: Any) -> Jet:
         o = jet(other)
         return Jet(self.value + o.value, self.slope + o.slope, self.curvature + o.curvature)
 
-    def __sub__(self, other: Any) -> "Jet":
+    def __sub__(self, other: Any) -> Jet:
         o = jet(other)
         return Jet(self.value - o.value, self.slope - o.slope, self.curvature - o.curvature)
 
-    def __mul__(self, other: Any) -> "Jet":
+    def __mul__(self, other: Any) -> Jet:
         if other is self:  # a square is never negative, which two factors could not know
             return _chain(self, _square(self.value), 2 * self.value, 2)
         o = jet(other)
@@ -57,20 +59,20 @@ class Jet:
             self.curvature * o.value + 2 * (self.slope * o.slope) + self.value * o.curvature,
         )
 
-    def __truediv__(self, other: Any) -> "Jet":
+    def __truediv__(self, other: Any) -> Jet:
         if not isinstance(other, Jet):
             return Jet(self.value / other, self.slope / other, self.curvature / other)
         return self.__mul__(other.__rtruediv__(1))
 
-    def __rtruediv__(self, other: Any) -> "Jet":
+    def __rtruediv__(self, other: Any) -> Jet:
         inverse = 1 / self.value
         square = _square(inverse)
         return _chain(self, inverse, -square, 2 * square * inverse).__mul__(other)
 
-    def __rsub__(self, other: Any) -> "Jet":
+    def __rsub__(self, other: Any) -> Jet:
         return (-self).__add__(other)
 
-    def __pow__(self, exponent: int) -> "Jet":
+    def __pow__(self, exponent: int) -> Jet:
         return math.prod([self] * exponent, start=jet(1))
 
     __radd__ = __add__

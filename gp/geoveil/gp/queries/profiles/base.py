@@ -1,16 +1,14 @@
 """The contract of a profile φ: R → R, what becomes of the signed distance of a query."""
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
 
-import numpy as np
-from numpy.typing import NDArray
-
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Exact, Real
+from geoveil.gp.arrays import Array
 from geoveil.gp.errors import UnsupportedError
 from geoveil.gp.smooth.frontier import Frontier
 from geoveil.gp.smooth.growth import EXPONENTIAL
-
-Array = NDArray[np.float64]
 
 
 class Profile(ABC):
@@ -46,7 +44,7 @@ class Profile(ABC):
         """(low, high, φ) of the intervals on which φ is constant."""
         return ()
 
-    def on_ray(self) -> "Profile":
+    def on_ray(self) -> Profile:
         """Return the profile for distances that are never negative, as those to a centre."""
         return self
 

@@ -11,15 +11,16 @@ be taken without asking whether it is the winner. Where there is no closed form,
 finds the maximizers.
 """
 
+from __future__ import annotations
+
 from abc import abstractmethod
 from fractions import Fraction
 from functools import lru_cache
 
-import numpy as np
-
-from geoveil.gp.arithmetic import FLOAT, Arithmetic, Exact, Real
+from geoveil.gp.arithmetic import FLOAT, Arithmetic, Exact, FloatArithmetic, Real
+from geoveil.gp.arrays import Array, np
 from geoveil.gp.exact import round_down
-from geoveil.gp.queries.profiles.base import Array, Profile
+from geoveil.gp.queries.profiles.base import Profile
 from geoveil.gp.smooth.certified import BOUNDS, CertifiedBound, tabulate
 from geoveil.gp.smooth.envelope import ENVELOPES, Envelope
 from geoveil.gp.smooth.growth import DECAYS, EXPONENTIAL
@@ -63,7 +64,7 @@ class ClosedFormProfile(Profile):
         c = self.maximizer(z, beta, ops, growth=growth, reach=reach)
         if c is None:
             above = _table(self, round_down(Fraction(beta)), growth, reach)(z, ops)
-            if ops is not FLOAT:
+            if not isinstance(ops, FloatArithmetic):
                 return above
             # The maximizers are searched for, and a search can fail; the cells can't.
             tight = _envelope(self, float(beta), growth, reach)(z)

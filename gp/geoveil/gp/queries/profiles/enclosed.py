@@ -4,18 +4,19 @@ Cells say what φ does on every interval of the line. From them follow its slope
 and its debiased form, whatever φ is written as.
 """
 
+from __future__ import annotations
+
 import math
 from abc import abstractmethod
 from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache, partial
 
-import numpy as np
-
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Exact, Real
+from geoveil.gp.arrays import Array, np
 from geoveil.gp.errors import UnsupportedError
 from geoveil.gp.exact import round_down
-from geoveil.gp.queries.profiles.base import Array, Profile
+from geoveil.gp.queries.profiles.base import Profile
 from geoveil.gp.smooth.cells import CORNER, SlopeCells
 from geoveil.gp.smooth.certified import BOUNDS, CertifiedBound
 from geoveil.gp.smooth.chords import reached
@@ -37,7 +38,7 @@ class EnclosedProfile(Profile):
     """Whether s is never negative."""
 
     @abstractmethod
-    def on_ray(self) -> "EnclosedProfile":
+    def on_ray(self) -> EnclosedProfile:
         """Return the profile for distances that are never negative."""
 
     @property

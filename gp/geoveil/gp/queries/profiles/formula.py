@@ -5,14 +5,15 @@ and curvature come from it by the chain rule, its smooth bound from enclosures t
 intervals, and its exact release from the same operations in ball arithmetic.
 """
 
+from __future__ import annotations
+
 from copy import copy
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-import numpy as np
-
 from geoveil.gp import validation
-from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
+from geoveil.gp.arithmetic import FLOAT, Arithmetic, FloatArithmetic, Real
+from geoveil.gp.arrays import np
 from geoveil.gp.errors import GeoVeilError, ParameterError
 from geoveil.gp.exact import BALL, working_precision
 from geoveil.gp.queries.profiles.enclosed import EnclosedProfile
@@ -102,7 +103,7 @@ class FormulaProfile(ReprByArguments, EnclosedProfile):
     def _cells(self) -> SlopeCells:
         return _enclosed(self._tape, self.extent, self.ray)
 
-    def on_ray(self) -> "FormulaProfile":
+    def on_ray(self) -> FormulaProfile:
         profile = copy(self)  # which does not call the formula again
         object.__setattr__(profile, "ray", True)
         profile.__post_init__()
@@ -118,7 +119,7 @@ class FormulaProfile(ReprByArguments, EnclosedProfile):
             return self._tape(u, ops)
 
     def _jet(self, u: Real, ops: Arithmetic) -> Jet:
-        if ops is not FLOAT:
+        if not isinstance(ops, FloatArithmetic):
             return enclosure(self._tape, u)[0]
         with np.errstate(all="ignore"):
             return jet(self._tape(Jet(u, 1.0, 0.0), FLOAT_JETS))

@@ -6,15 +6,15 @@ relative rate |1 − G(z)/L|/|z − w| (envelope theorem), G the slope of the be
 reached from the points where that rate equals β: one below h, one above. Lengths are in units of h.
 """
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
 from functools import lru_cache
 
-import numpy as np
-
 from geoveil.gp import validation
-from geoveil.gp.arithmetic import FLOAT, Arithmetic, Exact, Real
-from geoveil.gp.queries.profiles.base import Array
+from geoveil.gp.arithmetic import FLOAT, Arithmetic, Exact, FloatArithmetic, Real
+from geoveil.gp.arrays import Array, np
 from geoveil.gp.queries.profiles.closed_form import ClosedFormProfile
 from geoveil.gp.smooth.growth import EXPONENTIAL
 
@@ -88,7 +88,9 @@ class Gaussian(ClosedFormProfile):
 
         Reach 0: c∓ = (√(β²h⁴ + 4h²) ∓ βh²)/2, where the bell's log-slope changes at rate ±β.
         """
-        if growth != EXPONENTIAL or 0 < reach < math.inf or (reach > 0 and ops is not FLOAT):
+        if growth != EXPONENTIAL or 0 < reach < math.inf:
+            return None
+        if reach > 0 and not isinstance(ops, FloatArithmetic):
             return None
         if reach == 0:
             h = ops.constant(self.bandwidth)

@@ -8,14 +8,14 @@ polynomials that vanish at both ends of the band as (1 − v²)² does. So φ is
 which overshoots 0 and 1. Being odd about 1/2 alone makes smoothstep a step of order 2.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar
 
-import numpy as np
-
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Exact, Real
-from geoveil.gp.queries.profiles.base import Array
+from geoveil.gp.arrays import Array, np
 from geoveil.gp.queries.profiles.enclosed import EnclosedProfile
 from geoveil.gp.queries.profiles.soft_step import SoftStep
 from geoveil.gp.smooth.cells import SlopeCells
@@ -46,7 +46,7 @@ class HigherOrderStep(SoftStep, EnclosedProfile):
         """Width of a ramp that is as steep at the centre."""
         return self.width * self.divisor / (2 * self.coefficients[0])
 
-    def on_ray(self) -> "HigherOrderStep":
+    def on_ray(self) -> HigherOrderStep:
         return self
 
     def slope(self, s: Array) -> Array:
@@ -154,7 +154,7 @@ def _enclosed(coefficients: tuple[int, ...], divisor: int) -> SlopeCells:
     )
 
 
-def _bounds(polynomial: "np.polynomial.Polynomial") -> Array:
+def _bounds(polynomial: np.polynomial.Polynomial) -> Array:
     """Return bounds of a polynomial on each cell of [−1, 1], (2, n).
 
     Between the ends of a cell it differs from the chord by at most h²/8 of its largest curvature,

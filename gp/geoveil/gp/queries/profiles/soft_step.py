@@ -4,16 +4,17 @@ With t = clip(1/2 + s/w, 0, 1) the ramp is φ(s) = t and the smoothstep φ(s) = 
 is Lipschitz, so that the bias of noise before the function can be undone.
 """
 
+from __future__ import annotations
+
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Exact, Real
-from geoveil.gp.queries.profiles.base import Array, Profile
+from geoveil.gp.arrays import Array, np
+from geoveil.gp.queries.profiles.base import Profile
 from geoveil.gp.queries.profiles.closed_form import ClosedFormProfile
 from geoveil.gp.smooth.frontier import Frontier
 from geoveil.gp.smooth.growth import EXPONENTIAL

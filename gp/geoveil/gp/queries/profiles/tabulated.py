@@ -4,18 +4,19 @@ A formula is code and stays where it was written. A table is a few hundred numbe
 carries, and whoever has them finds out for certain how steep it is: nothing about it is believed.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Self
 
-import numpy as np
-
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
+from geoveil.gp.arrays import Array, np
 from geoveil.gp.errors import ParameterError
-from geoveil.gp.queries.profiles.base import Array, Profile
+from geoveil.gp.queries.profiles.base import Profile
 from geoveil.gp.queries.profiles.enclosed import EnclosedProfile, settled
 from geoveil.gp.queries.profiles.formula import FormulaProfile
 from geoveil.gp.smooth.cells import CORNER, SlopeCells
@@ -142,7 +143,7 @@ class TabulatedProfile(EnclosedProfile):
     def _ends(self) -> tuple[float, float]:
         return self.at[0] / self.scale, self.at[-1] / self.scale
 
-    def on_ray(self) -> "TabulatedProfile":
+    def on_ray(self) -> TabulatedProfile:
         return replace(self, ray=True)
 
     @property

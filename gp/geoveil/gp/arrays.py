@@ -1,0 +1,47 @@
+"""NumPy, imported when it is first used, and the types of arrays.
+
+A device that answers a campaign about a number needs no array, and NumPy would take most of what
+its first report costs. So what a device imports takes `np` from here, and annotates with these
+types under `from __future__ import annotations`.
+"""
+
+import sys
+from types import GenericAlias, ModuleType
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
+
+__all__ = ["Array", "ArrayLike", "NDArray", "is_array", "np"]
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import ArrayLike, NDArray
+
+    Array: TypeAlias = NDArray[np.float64]
+else:
+
+    def _first_use(name: str) -> object:
+        import numpy
+
+        found = getattr(numpy, name)
+        setattr(np, name, found)
+        return found
+
+    np = ModuleType("numpy")
+    np.__getattr__ = _first_use
+
+    class NDArray:
+        """Stands for numpy.typing.NDArray in annotations that somebody evaluates."""
+
+        __class_getitem__ = classmethod(GenericAlias)
+
+    Array = ArrayLike = Any
+
+
+def is_array(value: object) -> TypeGuard["NDArray[Any]"]:
+    """Return whether `value` is an array or a number of NumPy's: none is, unless it is imported.
+
+    Example:
+        >>> import numpy
+        >>> is_array(numpy.array([1.0, 2.0])), is_array(numpy.float32(1)), is_array(1.0)
+        (True, True, False)
+    """
+    return "numpy" in sys.modules and isinstance(value, (np.ndarray, np.generic))
