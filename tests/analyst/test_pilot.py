@@ -175,5 +175,5 @@ def test_where_two_rounds_are_nothing_to_ask_for():
         [ShareWithin(-73.98, 40.75, 2_000.0)], epsilon=1.0, per=500.0,
         source=public_prior("collisions"), participants=20_000,
     )  # fmt: skip
-    with pytest.raises(ParameterError, match="about a share of numbers"):
+    with pytest.raises(ParameterError, match="unless a hard share of numbers is asked"):
         plan_for(place, for_campaign=True, bound=False, rounds=True)

@@ -117,6 +117,19 @@ def test_a_plan_for_stated_scenarios_is_for_the_worst(plan, planned, tmp_path, d
     assert "above 50,000: the worst scenario is values 10 %" in " ".join(several.split())
 
 
+@pytest.mark.deep
+def test_a_scenario_of_rows_stands_beside_a_prior_without_columns(planned, plan, tmp_path):
+    file = tmp_path / "older.csv"
+    file.write_text("income\n" + "\n".join(str(70_000 + 900 * i) for i in range(80)))
+    asked = ("--threshold", 100_000, "--participants", 20_000, *LOG_NORMAL, *QUICK)
+    found = planned(*asked, "--scenario", f"older={file}", "--prior-column", "income")
+    assert [row["scenario"] for row in found["scenarios"]["rows"]][1:] == ["older"]
+    with pytest.raises(ParameterError, match="NAME=PRIOR, --prior-column one column of values"):
+        plan(*asked, "--scenario", f"older={file}")
+    with pytest.raises(ParameterError, match="--prior-column must be left out"):
+        plan(*asked, "--prior-column", "income")
+
+
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [

@@ -48,7 +48,7 @@ def two_rounds(request: PlanRequest, found: Plan) -> TwoRounds:
         ParameterError: if it is another question, or there are fewer people.
     """
     if not isinstance(found.question, HardQuestion) or found.question.dimension != 1:
-        raise ParameterError("two_rounds", request.labels[0], "about a share of numbers")
+        raise ParameterError("two_rounds", True, "left out unless a hard share of numbers is asked")
     if request.prior.assumed is not None:
         told = "left out beside a bound on the slope: a pilot says more of it"
         raise ParameterError("two_rounds", True, told)

@@ -250,11 +250,16 @@ def plan(
     columns = tuple(prior_column or ()), prior_weights
     heaps = options.heaps(heap)
 
-    def known(text: str, of_rows: bool = True) -> PublicPrior:
-        return _prior(text, *(columns if of_rows else ((), None)), heaps, connection)
+    told = _answer("prior", prior, ask)
+    doubts = [_named(text) for text in scenario or ()]
+    any_rows = any(map(_is_of_rows, (told, *(other for _, other in doubts))))
 
-    source = known(_answer("prior", prior, ask))
-    others = dict(_scenario(text, known) for text in scenario or ())
+    def known(text: str) -> PublicPrior:
+        said = columns if _is_of_rows(text) or not any_rows else ((), None)
+        return _prior(text, *said, heaps, connection)
+
+    source = known(told)
+    others = {name: _scenario(name, other, known) for name, other in doubts}
     source = source.doubted(others, scenario_scale).slope_bounded(slope_bound)
     if source.unit is None:
         unit = _answer("unit", unit, ask)
@@ -376,15 +381,27 @@ def _prior(
     return public_prior(text, columns, weights, heaps)
 
 
-def _scenario(text: str, known: Callable[[str, bool], PublicPrior]) -> tuple[str, PublicPrior]:
-    """Return what people may be like instead: NAME=PRIOR; a file of rows has the same columns."""
-    name, _, told = text.partition("=")
-    if not name.strip() or not told:
-        raise ParameterError("scenario", text, "NAME=PRIOR, for example 2019=incomes2019.csv")
+def _is_of_rows(prior: str) -> bool:
+    """Return whether a prior is a file of rows, which has columns."""
+    return Path(prior).suffix in FORMATS and ":" not in prior
+
+
+def _named(scenario: str) -> tuple[str, str]:
+    """Return the two parts of NAME=PRIOR."""
+    name, _, prior = scenario.partition("=")
+    if not name.strip() or not prior:
+        raise ParameterError("scenario", scenario, "NAME=PRIOR, for example 2019=incomes2019.csv")
+    return name.strip(), prior
+
+
+def _scenario(name: str, prior: str, known: Callable[[str], PublicPrior]) -> PublicPrior:
+    """Return what people may be like instead; a file of rows has the columns of the prior."""
     try:
-        return name.strip(), known(told, Path(told).suffix in FORMATS and ":" not in told)
+        return known(prior)
     except ParameterError as error:
-        raise ParameterError("scenario", text, f"NAME=PRIOR, the prior {error.expected}") from error
+        of = "--prior-column" if error.name == "columns" else "the prior"
+        expected = f"NAME=PRIOR, {of} {error.expected}"
+        raise ParameterError("scenario", f"{name}={prior}", expected) from error
 
 
 def _answer(name: str, given: Any, ask: Callable[[str], str] | None) -> Any:
