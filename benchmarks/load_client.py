@@ -52,6 +52,8 @@ class Served:
     """Seconds of processors that the client used."""
     latencies_s: Sequence[float]
     """In ascending order; at a rate, from the time at which a request was due."""
+    due_s: Sequence[float]
+    """When each was due, or sent, in the same order, by `time.perf_counter`."""
 
     def quantile(self, share: float) -> float:
         """Return a quantile of the latencies."""
@@ -80,20 +82,19 @@ async def _send(load: Load) -> Served:
         drawn = [requests.draw() for _ in range(load.requests)] if load.reports == 1 else None
         send = _at_rate if load.rate is not None else _in_turn
         cpu, start = time.process_time(), time.perf_counter()
-        latencies, answers = await send(
-            call, load, drawn.pop if drawn is not None else requests.draw
-        )
+        timed, answers = await send(call, load, drawn.pop if drawn is not None else requests.draw)
         seconds, spent = time.perf_counter() - start, time.process_time() - cpu
     for answer in answers:
         check(answer, load.reports)
-    return Served(seconds, spent, sorted(latencies))
+    latencies, due = zip(*sorted(timed), strict=True)
+    return Served(seconds, spent, latencies, due)
 
 
 async def _in_turn(
     call: Callable[..., Any], load: Load, draw: Callable[[], bytes]
-) -> tuple[list[float], list[bytes]]:
+) -> tuple[list[tuple[float, float]], list[bytes]]:
     left = load.requests
-    latencies: list[float] = []
+    timed: list[tuple[float, float]] = []
     answers: list[bytes] = []
 
     async def client() -> None:
@@ -103,31 +104,31 @@ async def _in_turn(
             request = draw()
             start = time.perf_counter()
             answers.append(await call(request))
-            latencies.append(time.perf_counter() - start)
+            timed.append((time.perf_counter() - start, start))
 
     await asyncio.gather(*(client() for _ in range(load.concurrency)))
-    return latencies, answers
+    return timed, answers
 
 
 async def _at_rate(
     call: Callable[..., Any], load: Load, draw: Callable[[], bytes]
-) -> tuple[list[float], list[bytes]]:
+) -> tuple[list[tuple[float, float]], list[bytes]]:
     assert load.rate is not None
-    latencies: list[float] = []
+    timed: list[tuple[float, float]] = []
     answers: list[bytes] = []
     rng = Random(1)
     due = time.perf_counter()
 
     async def one(due: float, request: bytes) -> None:
         answers.append(await call(request))
-        latencies.append(time.perf_counter() - due)
+        timed.append((time.perf_counter() - due, due))
 
     async with asyncio.TaskGroup() as group:
         for _ in range(load.requests):
             due += rng.expovariate(load.rate)
             await asyncio.sleep(max(0.0, due - time.perf_counter()))
             group.create_task(one(due, draw()))
-    return latencies, answers
+    return timed, answers
 
 
 def _check_submitted(answer: bytes, reports: int) -> None:

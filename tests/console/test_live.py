@@ -65,7 +65,24 @@ async def test_who_signs_out_hears_no_more(tmp_path: Path) -> None:
             token = form_token((await client.get("/console/")).text)
             await client.post("/console/sign-out", data={"form_token": token})
             await made.report(campaign, 20)
-            assert [name async for name, _ in told] == ["signed-out", "ended"]
+            assert [name async for name, _ in told] == ["signed-out"]
+
+
+async def test_only_a_survey_that_is_closed_is_said_to_have_ended(tmp_path: Path) -> None:
+    """Else pages would not ask again after a server began anew."""
+    async with served(tmp_path) as made, made.signed_in() as client:
+        await made.publish(survey())
+        async with aclosing(events(client)) as told:
+            assert (await anext(told))[0] == "estimate"
+            await made.console.aclose()
+            assert [name async for name, _ in told] == []
+    (tmp_path / "other").mkdir()
+    async with served(tmp_path / "other") as made, made.signed_in() as client:
+        await made.publish(survey())
+        async with aclosing(events(client)) as told:
+            assert (await anext(told))[0] == "estimate"
+            await made.analyst(lambda analyst: analyst.close_campaign("income"))
+            assert [name async for name, _ in told] == ["estimate", "ended"]
 
 
 async def test_a_page_that_stands_open_does_not_keep_its_session(tmp_path: Path) -> None:

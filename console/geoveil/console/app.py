@@ -122,7 +122,7 @@ class Console:
                 elif found is None:
                     response = self._to_sign_in(scope, path)
                 elif path == "/events":
-                    await self._events(found[1], headers, scope, receive, send)
+                    await self._events(found[1], headers, scope, send)
                     return
                 elif path == "/sign-out" and scope["method"] == "POST":
                     await self._form(found[1], headers, receive)
@@ -290,7 +290,6 @@ class Console:
         session: Session,
         headers: Mapping[bytes, str],
         scope: Scope,
-        receive: Receive,
         send: Send,
     ) -> None:
         """Send the estimates of a survey as they come, for as long as its reader is signed in."""
@@ -304,7 +303,7 @@ class Console:
             self._permit(session, campaign_id)
             return True
 
-        await self._live.send_events(campaign_id, permitted, receive, send)
+        await self._live.send_events(campaign_id, permitted, send)
 
     def _permit(self, session: Session, campaign_id: str) -> None:
         """Raise unless somebody may see the estimates of a survey now."""

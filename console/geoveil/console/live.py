@@ -8,13 +8,12 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable
-from contextlib import suppress
 
 from geoveil.aggregator.domain.errors import Code, ServiceError
 from geoveil.aggregator.domain.watching import PollTimer, watch
 from geoveil.aggregator.grpc.servicers import AnalystServicer
 from geoveil.aggregator.ops.diagnostics import traceback_without_values
-from geoveil.aggregator.web.calls import Receive, Send
+from geoveil.aggregator.web.calls import Send
 from geoveil.aggregator.web.mounts import Inside
 from geoveil.analyst.messages import estimates_in
 from geoveil.console.http import Lane, RefusedError
@@ -29,34 +28,90 @@ INTERVAL_S = 1.0
 """Between two looks at a survey."""
 _MOST_PAGES = 1_000
 """Pages that listen at once."""
-_SPREAD_S = 0.5
+_SPREAD_S = 0.8
 """Seconds over which pages are told the same, one after the other: between two of them the event
-loop takes reports. The first page is told at once."""
-_GOLDEN = (5**0.5 - 1) / 2
-"""Multiples of it lie evenly between whole numbers, however many there are."""
-_BEAT_S = 15.0
-"""Seconds until a page that nothing is told is told that it still listens."""
+loop takes reports."""
+_BEAT_S, _BEAT = 15.0, b": still here\n\n"
+"""Seconds until a page that nothing is told is told that it still listens, and how."""
+
+
+class _Page:
+    """A page that listens, and the newest of what it was not told yet.
+
+    Args:
+        event: that it is told first; None: nothing was said yet.
+    """
+
+    def __init__(self, event: bytes | None) -> None:
+        self._event = event
+        self._ended = False
+        self._waiting: asyncio.Future[None] | None = None
+
+    def tell(self, event: bytes) -> None:
+        if event is not _BEAT or self._event is None:
+            self._event = event
+        self._wake()
+
+    def end(self) -> None:
+        self._ended = True
+        self._wake()
+
+    async def next(self) -> bytes | None:
+        """Return what it is told next; None once the survey has ended."""
+        if self._event is None and not self._ended:
+            self._waiting = asyncio.get_running_loop().create_future()
+            await self._waiting
+        event, self._event = self._event, None
+        return event
+
+    def _wake(self) -> None:
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
 
 
 class _Feed:
-    """What a survey says, for all who listen to it."""
+    """What a survey says, for all who listen to it: made once, and told to one page at a time."""
 
     def __init__(self) -> None:
-        self.listeners = 0
-        self.joined = 0
-        """How many have ever listened."""
-        self.latest: bytes | None = None
-        self.ended = False
-        self.told = 0
-        """How many times something was told."""
-        self.changed = asyncio.Event()
+        self.pages: dict[_Page, None] = {}
         self.task: asyncio.Task[None] | None = None
+        self.closed = False
+        """Whether the survey takes no reports any more; else who listens may ask again."""
+        self._loop = asyncio.get_running_loop()
+        self._latest: bytes | None = None
+        self._ended = False
+        self._beat = self._loop.call_later(_BEAT_S, self._tell, _BEAT)
+
+    def join(self) -> _Page:
+        """Return a page more, which is told at once what was told last."""
+        page = _Page(self._latest)
+        self.pages[page] = None
+        if self._ended:
+            page.end()
+        return page
 
     def tell(self, event: bytes) -> None:
-        self.latest = event
-        self.told += 1
-        self.changed.set()
-        self.changed = asyncio.Event()
+        """Tell all pages."""
+        self._latest = event
+        self._tell(event)
+
+    def end(self) -> None:
+        """Tell all pages that nothing more comes."""
+        self._ended = True
+        for page in self.pages:
+            page.end()
+
+    def close(self) -> None:
+        """Look no more."""
+        self._beat.cancel()
+        if self.task is not None:
+            self.task.cancel()
+
+    def _tell(self, event: bytes) -> None:
+        self._beat.cancel()
+        self._beat = self._loop.call_later(_BEAT_S, self._tell, _BEAT)
+        for number, page in enumerate(self.pages):
+            self._loop.call_later(_SPREAD_S * number / len(self.pages), page.tell, event)
 
 
 class Live:
@@ -83,21 +138,20 @@ class Live:
 
     async def aclose(self) -> None:
         """End all feeds."""
-        for feed in [*self._feeds.values()]:
-            feed.ended = True
-            feed.changed.set()
-            if feed.task is not None:
-                feed.task.cancel()
+        for feed in self._feeds.values():
+            feed.end()
+            feed.close()
 
     async def send_events(
-        self, campaign_id: str, permitted: Callable[[], bool], receive: Receive, send: Send
+        self, campaign_id: str, permitted: Callable[[], bool], send: Send
     ) -> None:
-        """Send events of a survey until the listener is gone or may not listen any more.
+        """Send events of a survey until it has ended or the listener may not listen any more.
+
+        A listener who is gone is noticed by who called, who then cancels.
 
         Args:
             campaign_id: of the survey.
             permitted: whether the listener still may, asked before each event; raises why not.
-            receive: tells when the listener is gone.
             send: takes the events.
 
         Raises:
@@ -106,66 +160,29 @@ class Live:
         """
         if not permitted():
             raise RefusedError(401, "you are not signed in any more")
-        if sum(feed.listeners for feed in self._feeds.values()) >= _MOST_PAGES:
+        if sum(len(feed.pages) for feed in self._feeds.values()) >= _MOST_PAGES:
             raise RefusedError(503, "too many pages are open")
         feed = self._feeds.get(campaign_id)
         if feed is None:
             feed = self._feeds[campaign_id] = _Feed()
             feed.task = asyncio.create_task(self._follow(campaign_id, feed), name="console feed")
-        feed.listeners += 1
-        delay = _SPREAD_S * (feed.joined * _GOLDEN % 1)
-        feed.joined += 1
-        gone = asyncio.create_task(_gone(receive), name="console listener")
+        page = feed.join()
         try:
             await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
-            await self._send_all(feed, delay, permitted, gone, send)
+            while (event := await page.next()) is not None:
+                may = _still(permitted)
+                event = event if may else _event("signed-out", {})
+                await send({"type": "http.response.body", "body": event, "more_body": may})
+                if not may:
+                    return
+            ended = _event("ended", {}) if feed.closed else b""
+            await send({"type": "http.response.body", "body": ended, "more_body": False})
         finally:
-            gone.cancel()
-            feed.listeners -= 1
-            if not feed.listeners:
+            del feed.pages[page]
+            if not feed.pages:
+                feed.close()
                 if self._feeds.get(campaign_id) is feed:
                     del self._feeds[campaign_id]
-                if feed.task is not None:
-                    feed.task.cancel()
-
-    async def _send_all(
-        self,
-        feed: _Feed,
-        delay: float,
-        permitted: Callable[[], bool],
-        gone: "asyncio.Task[None]",
-        send: Send,
-    ) -> None:
-        told = 0
-        while not gone.done():
-            changed = feed.changed
-            event = b": still here\n\n"
-            if feed.latest is not None and told != feed.told:
-                await asyncio.sleep(delay)
-                event, told = feed.latest, feed.told
-            elif feed.ended:
-                break
-            else:
-                waiting = asyncio.create_task(changed.wait())
-                try:
-                    await asyncio.wait(
-                        (waiting, gone), timeout=_BEAT_S, return_when=asyncio.FIRST_COMPLETED
-                    )
-                finally:
-                    waiting.cancel()
-                if changed.is_set() or gone.done():
-                    continue
-            try:
-                may = permitted()
-            except GeoVeilError:
-                may = False
-            if not may:
-                event = _event("signed-out", {})
-            await send({"type": "http.response.body", "body": event, "more_body": True})
-            if not may:
-                break
-        ended = _event("ended", {})
-        await send({"type": "http.response.body", "body": ended, "more_body": False})
 
     async def _follow(self, campaign_id: str, feed: _Feed) -> None:
         """Look at a survey once a second, and tell what changed, until it is closed."""
@@ -191,12 +208,13 @@ class Live:
             )
             async for event in looking:
                 feed.tell(event)
+            feed.closed = True
         except GeoVeilError:
             pass  # the pages say what they last knew, and ask again
         except Exception as error:  # noqa: BLE001 - logged, without content of requests
             _LOG.error("defect", extra={"exception": traceback_without_values(error)})
-        feed.ended = True
-        feed.changed.set()
+        await asyncio.sleep(_SPREAD_S)  # the last is told to all
+        feed.end()
 
     def _told(
         self, answer: analyst_pb2.GetEstimateResponse | None, reports: int, state: str
@@ -214,10 +232,11 @@ _HEADERS = (
 )
 
 
-async def _gone(receive: Receive) -> None:
-    with suppress(asyncio.CancelledError):
-        while (await receive())["type"] != "http.disconnect":
-            pass
+def _still(permitted: Callable[[], bool]) -> bool:
+    try:
+        return permitted()
+    except GeoVeilError:
+        return False
 
 
 def _event(name: str, told: dict[str, str]) -> bytes:

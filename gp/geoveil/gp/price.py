@@ -171,7 +171,7 @@ def bounded_noise_variance(
         >>> round(found.low, 3), round(found.high, 3)
         (0.029, 0.119)
     """
-    value, noise = mechanism.moments(_places(mechanism))
+    value, noise = _moments(mechanism)
     if not np.isfinite(noise).all():
         return NoiseVariance(None, 0.0, math.inf, Basis.BOUNDED)
     least, greatest = float(noise.min()), float(noise.max())
@@ -205,8 +205,17 @@ def _least(goal: Array, rows: list[Array], ends: list[float]) -> float | None:
         b_ub=ends or None,
         A_eq=np.ones((1, len(goal))),
         b_eq=[1.0],
+        options={
+            "presolve": False
+        },  # nothing to be found in five full rows: it takes as long again
     )
     return float(solved.fun) if solved.success else None
+
+
+@lru_cache(maxsize=256)
+def _moments(mechanism: QueryMechanism) -> tuple[Array, Array]:
+    """Return m and V at all places."""
+    return mechanism.moments(_places(mechanism))
 
 
 def _places(mechanism: QueryMechanism) -> Array:

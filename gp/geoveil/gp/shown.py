@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import fields
 from enum import Enum
+from functools import cache
 from typing import Any
 
 
@@ -30,6 +31,11 @@ def shown(value: object) -> str:
     return repr(value)
 
 
+@cache
+def _parameters(kind: Any) -> Mapping[str, inspect.Parameter]:
+    return inspect.signature(kind).parameters
+
+
 class ReprByArguments:
     """A value that shows the arguments that make it, those apart that are the default.
 
@@ -44,7 +50,8 @@ class ReprByArguments:
 
     def _given(self) -> dict[str, Any]:
         """Return the arguments that are not the default."""
-        known = inspect.signature(type(self)).parameters
+        kind: Any = type(self)
+        known = _parameters(kind)
         return {
             name: value
             for name, value in self._arguments().items()
@@ -68,7 +75,8 @@ class ValueObject(ReprByArguments):
     """
 
     def _arguments(self) -> Mapping[str, Any]:
-        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
+        kind: Any = type(self)
+        return {name: getattr(self, name) for name in _parameters(kind)}
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
