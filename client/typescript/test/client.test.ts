@@ -1,7 +1,6 @@
 import "fake-indexeddb/auto";
 import assert from "node:assert/strict";
-import { mkdtemp, readdir, readFile, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
 import { create, toBinary } from "@bufbuild/protobuf";
@@ -16,7 +15,7 @@ import { Policy } from "../src/policy.js";
 import { FileStorage } from "../src/node.js";
 import { IndexedDbStorage, MemoryStorage, type Storage } from "../src/storage.js";
 import { type Transport, TransportError, transportTo } from "../src/transport.js";
-import { vectors } from "./files.js";
+import { emptyFolder, vectors } from "./files.js";
 
 const OPENS = Date.UTC(2026, 0, 1);
 const DOLLARS = { epsilon: 1, per: 8000, unit: "dollar" };
@@ -92,7 +91,7 @@ async function refused(work: Promise<unknown>, code: string): Promise<GeoveilErr
 
 const storages: Record<string, () => Promise<Storage>> = {
   memory: () => Promise.resolve(new MemoryStorage()),
-  "a file": async () => FileStorage.open(await mkdtemp(join(tmpdir(), "geoveil-"))),
+  "a file": async () => FileStorage.open(emptyFolder()),
   IndexedDB: () => IndexedDbStorage.open(`test ${Math.random()}`),
 };
 
@@ -165,7 +164,7 @@ test("a list of campaigns leaves out, unread, what asks too much of the device",
 });
 
 test("a new client of the storage sends what the one before left", async () => {
-  const folder = await mkdtemp(join(tmpdir(), "geoveil-"));
+  const folder = emptyFolder();
   const server = new Server();
   const before = client(server, { storage: await FileStorage.open(folder) });
   const { reportId } = await before.contribute("plain", 52_000);
@@ -176,7 +175,7 @@ test("a new client of the storage sends what the one before left", async () => {
 });
 
 test("a file of which a byte has changed is not used, and a line that was cut never counted", async () => {
-  const folder = await mkdtemp(join(tmpdir(), "geoveil-"));
+  const folder = emptyFolder();
   const device = client(new Server(), { storage: await FileStorage.open(folder) });
   await device.contribute("plain", 52_000);
   const [path] = (await readdir(folder)).map((name) => join(folder, name));
@@ -225,7 +224,7 @@ test("a campaign that changes after it was seen is refused", async () => {
 });
 
 test("nothing that is kept, shown or thrown holds the value", async () => {
-  const folder = await mkdtemp(join(tmpdir(), "geoveil-"));
+  const folder = emptyFolder();
   const device = client(new Server(), { storage: await FileStorage.open(folder) });
   const secret = 123_456.789;
   const receipt = await device.contribute("plain", secret);

@@ -1,7 +1,6 @@
 import "fake-indexeddb/auto";
 import assert from "node:assert/strict";
-import { mkdtemp, readdir, readFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
 import { Campaign } from "../src/campaign.js";
@@ -13,7 +12,7 @@ import { FileStorage } from "../src/node.js";
 import { describeEpoch, type Epoch, type GeoPrivacy, type Limit, Policy } from "../src/policy.js";
 import { movedOn, Readings } from "../src/readings.js";
 import { IndexedDbStorage, type Journal, MemoryStorage, type Storage } from "../src/storage.js";
-import { vectors } from "./files.js";
+import { emptyFolder, vectors } from "./files.js";
 import { incomes, publishing, replayed, type Sequence } from "./sequences.js";
 import { bytesOf } from "./tuples.js";
 
@@ -56,7 +55,7 @@ test("sequences of contributions over epochs go as the vectors say", async () =>
   const told = vectors<Sequence>("epochs.json", "epochs").filter(({ operations }) => operations);
   assert.ok(told.length >= 6);
   for (const sequence of told) await replayed(sequence);
-  const storage = await FileStorage.open(await mkdtemp(join(tmpdir(), "geoveil-")));
+  const storage = await FileStorage.open(emptyFolder());
   await replayed(told[0]!, storage);
   // Each word that is changed is noticed.
   const first = told.find(({ operations }) => operations.some(({ read }) => read))!;
@@ -73,7 +72,7 @@ const storages: Record<string, () => Promise<Storage[]>> = {
     return Promise.resolve([one, one]);
   },
   "a file": async () => {
-    const folder = await mkdtemp(join(tmpdir(), "geoveil-"));
+    const folder = emptyFolder();
     return [await FileStorage.open(folder), await FileStorage.open(folder)];
   },
   IndexedDB: async () => {
@@ -132,7 +131,7 @@ test("a device that dies between draw and write keeps nothing, and after it ever
 });
 
 test("within an epoch no value is looked at, and none is kept", async () => {
-  const folder = await mkdtemp(join(tmpdir(), "geoveil-"));
+  const folder = emptyFolder();
   const storage = await FileStorage.open(folder);
   const envelopes = { "at-1": asked(1), "at-0_5": asked(0.5) };
   const device = client(envelopes, { storage });

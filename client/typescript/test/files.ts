@@ -1,5 +1,7 @@
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import type { BitSource } from "../src/exact/bits.js";
 
 // Of the compiled test: build/test in client/typescript.
@@ -11,6 +13,12 @@ export function vectors<T>(name: string, field: string): T[] {
   assert.equal(found.version, 2);
   return found[field] as T[];
 }
+
+const scratch = mkdtempSync(join(tmpdir(), "geoveil-"));
+process.on("exit", () => rmSync(scratch, { recursive: true, force: true }));
+
+/** An empty folder, which is gone when the process ends. */
+export const emptyFolder = (): string => mkdtempSync(join(scratch, "device-"));
 
 /** Bits that were written down; to ask for more than there are is an error. */
 export class Tape implements BitSource {
