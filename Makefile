@@ -32,9 +32,9 @@ $(VENV)/.stamp-%: pyproject.toml requirements/%.txt | $(BIN)/python
 demo: $(VENV)/.stamp-all            ## the whole path once: real data, real server, 20,000 devices (< 1 min)
 	$(BIN)/geoveil demo $(DEMO)
 
-# Three workers keep two cores busy while one waits for a server or a disk. What is left out for
-# want of a browser or of Node is said at the end.
-PYTEST := $(BIN)/python -m pytest -n 3 --dist worksteal -q -rs
+# Three workers keep two cores busy while one waits for a server or a disk; what the tests of a file
+# share is made by one of them. What is left out for want of a browser or of Node is said at the end.
+PYTEST := $(BIN)/python -m pytest -n 3 --dist loadfile -q -rs
 test: $(VENV)/.stamp-test            ## the tests that a change is likely to break (5 min on two cores)
 	$(PYTEST) $(TESTS)
 

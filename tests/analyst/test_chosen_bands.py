@@ -137,9 +137,11 @@ HIDDEN = [
 N = (40, 400, 4_000)
 
 
-@pytest.mark.deep(keep=1)
-@pytest.mark.parametrize(("people", "above", "heaps", "at"), HIDDEN)
-def test_intervals_for_hard_shares_cover(people, above, heaps, at):
+@pytest.mark.parametrize(
+    ("people", "above", "heaps", "at", "campaigns"),
+    [(*HIDDEN[0], 60), *(pytest.param(*case, 201, marks=pytest.mark.deep) for case in HIDDEN)],
+)
+def test_intervals_for_hard_shares_cover(people, above, heaps, at, campaigns):
     """2,010 hidden campaigns: 201 of each of these people, of 40, 400 and 4,000 by turns.
 
     At 95 % at least 189 hold, 94 %. By chance alone a tenth of exact intervals have fewer; that
@@ -148,11 +150,11 @@ def test_intervals_for_hard_shares_cover(people, above, heaps, at):
     rng = np.random.default_rng([int(at), len(heaps)])
     bands = ChosenBands(CAMPAIGN, [ShareAbove(at)], heaps=heaps)
     truth, held = above(at), 0
-    for number in range(201):
+    for number in range(campaigns):
         n = N[number % len(N)]
         (found,) = answered(bands, people(n, rng) + rng.laplace(0, B, n)).estimates
         held += found.hard.ci_low - 1e-12 <= truth <= found.hard.ci_high + 1e-12
-    assert held >= 189
+    assert held >= math.ceil(0.94 * campaigns)
 
 
 @pytest.mark.deep(keep=1)

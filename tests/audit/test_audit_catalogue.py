@@ -320,6 +320,10 @@ class Normal:
 GRID = np.linspace(-14.0, 14.0, 20_001)
 
 
+def one_row():
+    return catalogue("LipschitzMechanism")[:1]
+
+
 @pytest.mark.parametrize("distance", [0.1, 1.0, 2.5])
 @pytest.mark.parametrize("delta", [1e-6, 0.01, 0.03])
 def test_epsilon_beside_a_slack_for_normal_noise(distance, delta):
@@ -354,13 +358,13 @@ def test_epsilon_is_nothing_where_the_slack_suffices_and_the_witness_tells_the_d
         (lambda: audit([]), "cases"),
         (lambda: audit([RAMP.case(Uniform(), [1e9, 2e9])]), "outputs"),
         (lambda: audit([RAMP.case(Uniform(), [math.nan])]), "outputs"),
-        (lambda: audit(catalogue()[:1], samples=999), "samples"),
-        (lambda: audit(catalogue()[:1], samples=True), "samples"),
-        (lambda: audit(catalogue()[:1], samples=2000.0), "samples"),
-        (lambda: audit(catalogue()[:1], samples=10**8), "samples"),
-        (lambda: audit(catalogue()[:1], seed=-1), "seed"),
-        (lambda: audit(catalogue()[:1], failure_probability=0.0), "failure_probability"),
-        (lambda: audit(catalogue()[:1], failure_probability=math.nan), "failure_probability"),
+        (lambda: audit(one_row(), samples=999), "samples"),
+        (lambda: audit(one_row(), samples=True), "samples"),
+        (lambda: audit(one_row(), samples=2000.0), "samples"),
+        (lambda: audit(one_row(), samples=10**8), "samples"),
+        (lambda: audit(one_row(), seed=-1), "seed"),
+        (lambda: audit(one_row(), failure_probability=0.0), "failure_probability"),
+        (lambda: audit(one_row(), failure_probability=math.nan), "failure_probability"),
         (lambda: exact_epsilon(Normal(), 0.0, 1.0, GRID, 0.0), "delta"),
         (lambda: exact_epsilon(Normal(), 0.0, 1.0, GRID, math.nan), "delta"),
         (lambda: exact_epsilon(Normal(), 0.0, 1.0, GRID[::-1], 0.1), "outputs"),

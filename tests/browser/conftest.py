@@ -24,10 +24,15 @@ class RunningBrowser:
 
     process: subprocess.Popen[bytes]
     endpoint: str
+    folder: Path
 
     def kill(self) -> None:
+        """End it on the spot; what it then leaves among the temporary files goes too."""
         self.process.kill()
         self.process.wait()
+        socket = self.folder / "SingletonSocket"
+        if socket.is_symlink():
+            shutil.rmtree(socket.readlink().parent, ignore_errors=True)
 
 
 def start_browser(folder: Path) -> RunningBrowser:
@@ -50,7 +55,7 @@ def start_browser(folder: Path) -> RunningBrowser:
         assert process.poll() is None, "Chromium ended"
         assert time.monotonic() < end, "Chromium does not start"
         time.sleep(0.02)
-    return RunningBrowser(process, f"ws://127.0.0.1:{lines[0]}{lines[1]}")
+    return RunningBrowser(process, f"ws://127.0.0.1:{lines[0]}{lines[1]}", folder)
 
 
 @pytest.fixture(scope="session")
@@ -66,6 +71,7 @@ async def browser(running_browser: RunningBrowser) -> AsyncIterator[Browser]:
     async with async_playwright() as playwright:
         connected = await playwright.chromium.connect_over_cdp(running_browser.endpoint)
         yield connected
+        await connected.close()  # which takes its temporary files with it
 
 
 @pytest.fixture

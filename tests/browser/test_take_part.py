@@ -535,6 +535,7 @@ async def test_a_browser_that_is_killed_sends_the_same_bytes_later(
                 await then(page)
                 sent.extend(sent_now)
                 running.kill()
+                await browser.close()
         finally:
             running.kill()
 

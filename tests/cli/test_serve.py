@@ -187,6 +187,7 @@ def test_nothing_but_json_is_written_whatever_goes_wrong(tmp_path):
     assert "4711" not in "".join(line for line in done.stdout.splitlines() if "native" not in line)
 
 
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [

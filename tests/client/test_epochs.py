@@ -765,13 +765,15 @@ def test_a_campaign_that_asks_for_readings_has_its_own(
 
 
 def test_where_links_matter_every_campaign_has_a_coarser_point(device: Devices) -> None:
-    """Epoch(finest=...): the dearest campaign has half the rate of the reading, which is charged.
-
-    Two campaigns then see one point with the probability 1/16; the control, that share of 200.
-    """
+    """Epoch(finest=...): the dearest has half the rate of the reading, which is charged."""
     of = limit(epoch=Epoch(privacy=dollars(1.0), length=YEAR, finest=dollars(0.5)))
     with pytest.raises(PolicyRefused, match="in an epoch"):
         device(campaign("dear", 0.6), of=of)
+
+
+def test_a_coarser_point_is_seldom_another_s() -> None:
+    """Two campaigns see one point with the probability 1/16; the control, that share of 200."""
+    of = limit(epoch=Epoch(privacy=dollars(1.0), length=YEAR, finest=dollars(0.5)))
     alike = 0
     for _ in range(200):
         client = Client(

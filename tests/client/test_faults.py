@@ -30,8 +30,8 @@ from tests.client.mortal import (
 )
 
 NAMES = ("one", "two")
-STRIDES = [41, pytest.param(1, marks=pytest.mark.deep)]
-"""Every forty-first point, others for each server; and every point."""
+STRIDES = [97, pytest.param(1, marks=pytest.mark.deep)]
+"""Every ninety-seventh point, others for each server; and every point."""
 # Where there is memory to write to, flushing costs nothing; no death here depends on it, as what a
 # process has written outlives it. Each flush is a point of its own either way.
 FOLDER = next((str(p) for p in [Path("/dev/shm")] if p.is_dir()), None)

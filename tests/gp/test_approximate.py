@@ -443,7 +443,7 @@ def bump(u: Any, ops: Any) -> Any:
     return ops.maximum(1 - u * u, ops.constant(0))
 
 
-@pytest.mark.deep(keep=1)
+@pytest.mark.deep
 @pytest.mark.parametrize("delta", [1e-6, 0.3])
 def test_a_formula_of_ones_own(delta: float) -> None:
     """Its bound is certified, and so is the guarantee."""

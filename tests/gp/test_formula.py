@@ -660,7 +660,7 @@ def test_what_cannot_be_debiased_says_where() -> None:
         SmoothMechanism(query, privacy)
 
 
-@pytest.mark.deep(keep=5)
+@pytest.mark.deep(keep=3)
 @pytest.mark.parametrize("name", CASES)
 def test_two_arithmetics(name: str) -> None:
     """Float64 and balls agree to 1e-12 of the range, at knots and ends too."""

@@ -242,6 +242,7 @@ def fewest(campaigns, least):
     return stats.binom.ppf(ALPHA, campaigns, least) / campaigns
 
 
+@pytest.mark.deep(keep=7)
 @pytest.mark.parametrize("name", CASES)
 def test_hard_populations_are_covered(name):
     found = coverage(CASES[name], 100, 400)

@@ -82,6 +82,7 @@ def test_on_the_line_the_mean_is_the_variance(query: Any, x: float) -> None:
     assert over_laplace(half, x, marks) < 0.999 * variance
 
 
+@pytest.mark.deep(keep=2)
 @pytest.mark.parametrize(("h", "dimension"), [(2.0, 2), (6.0, 2), (12.0, 2), (6.0, 3)])
 def test_of_kernels_the_mean_is_the_variance(h: float, dimension: int) -> None:
     """To 1e-5 of the greatest. Control: not with the debiased form of another bell for f²."""

@@ -247,7 +247,7 @@ class Smoothstep(ClosedFormStep):
         left, right = np.full(target.shape, -1.0), np.full(target.shape, 1.0)
         for _ in range(60):
             middle = (left + right) / 2
-            short = (3 * middle - middle**3) / 4 + lift * middle < target
+            short = (0.75 + lift - middle * middle / 4) * middle < target
             left, right = np.where(short, middle, left), np.where(short, right, middle)
         tau = np.where((y > low) & (y < high), (left + right) / 2, np.nan)
         slope = (0.75 * (1 - tau * tau) + lift) * 2 / self.width
