@@ -42,6 +42,9 @@ def test_every_id_is_found_with_its_page_and_hardly_another(
     # Others by chance only: 13.5 of 57.6e9 + 0.5e9 pairs of 240,000 reports, and less of fewer.
     assert len(found) - len(expected) < 50
     assert sum(len(run) for run in index._runs()) == len(pages)
+    for asked in (known[:200], strangers[:200]):  # one at a time as together
+        alone = [(i, page) for i, one in enumerate(asked) for _, page in index.find(one)]
+        assert alone == sorted(index.find(joined(asked)))
 
 
 def test_runs_stay_few() -> None:

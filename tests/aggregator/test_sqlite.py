@@ -85,8 +85,9 @@ def test_no_column_could_tell_who_sent_a_report_or_when(store: SQLiteStore, data
     with closing(sqlite3.connect(database)) as other:
         with pytest.raises(sqlite3.OperationalError, match="no such column: rowid"):
             other.execute("SELECT rowid FROM report_page")
-        ((ids,),) = other.execute("SELECT ids FROM report_page").fetchall()
+        ((ids, answers),) = other.execute("SELECT ids, answers FROM report_page").fetchall()
     assert ids == b"".join(sorted(r.report_id for r in submission.reports))
+    assert answers == b"".join(r.answers for r in sorted(submission.reports))
     assert ids != b"".join(r.report_id for r in submission.reports)
 
 

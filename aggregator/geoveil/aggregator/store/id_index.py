@@ -8,6 +8,8 @@ what is not found here is not stored.
 
 import secrets
 from collections.abc import Iterable, Iterator
+from operator import mul
+from struct import Struct
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +17,8 @@ from numpy.typing import NDArray
 from geoveil.campaign.admission import REPORT_ID_BYTES
 
 _WORDS = REPORT_ID_BYTES // 4
+_ONE = Struct(f"={_WORDS}I")
+_UPPER = 0xFFFFFFFF00000000
 _RUNS = 8
 """The number of runs of one level that become one run of the next."""
 _LARGEST = 1 << 21
@@ -35,6 +39,7 @@ class IdIndex:
         """Indexed so far: those with smaller numbers are all here."""
         salt = secrets.token_bytes(8 * (_WORDS + 1))
         self._salt = np.frombuffer(salt, np.uint64)
+        self._salt_of_one = self._salt.tolist()
         self._levels: list[list[NDArray[np.uint64]]] = []
         self._filter = _Filter(_LEAST_BITS)
         self._entries = 0
@@ -49,8 +54,12 @@ class IdIndex:
     def add_new(self, pages: Iterable[tuple[int, bytes]]) -> None:
         """Add ids that are not here, each with the first report of its page."""
         firsts, ids = zip(*pages, strict=True)
-        counts = [len(of_page) // REPORT_ID_BYTES for of_page in ids]
-        run = self._fingerprints(b"".join(ids)) | np.repeat(np.array(firsts, np.uint64), counts)
+        run = self._fingerprints(b"".join(ids))
+        if len(run) == 1:
+            run |= np.uint64(firsts[0])
+        else:
+            counts = [len(of_page) // REPORT_ID_BYTES for of_page in ids]
+            run |= np.repeat(np.array(firsts, np.uint64), counts)
         self._entries += len(run)
         bits = self._filter.bits
         while bits < _MOST_BITS and self._entries * _BITS_PER_ENTRY > 1 << bits:
@@ -63,13 +72,16 @@ class IdIndex:
                 self._filter.add(entries)
         youngest = self._levels[0] if self._levels else []
         if youngest and len(youngest[-1]) < _YOUNG:
-            run = np.concatenate([youngest.pop(), run])
-        run.sort()
+            run = _merged(youngest.pop(), run)
+        else:
+            run.sort()
         self._append(run, 0)
 
     def find(self, ids: bytes) -> list[tuple[int, int]]:
         """Return (position, page) for each page that may hold the id at a position of `ids`."""
         wanted = self._fingerprints(ids)
+        if len(wanted) == 1 and not self._filter.may_hold_one(int(wanted[0])):
+            return []
         order = np.flatnonzero(self._filter.may_hold(wanted))
         if not len(order):
             return []
@@ -105,9 +117,13 @@ class IdIndex:
 
         Strongly universal [D. Lemire, O. Kaser, "Strongly Universal String Hashing is Fast", 2014].
         """
+        if len(ids) == REPORT_ID_BYTES:  # the same by hand: NumPy takes as long for a hundred
+            first, *others = self._salt_of_one
+            one = sum(map(mul, _ONE.unpack(ids), others), first)
+            return np.array([one & _UPPER], np.uint64)
         words = np.frombuffer(ids, np.uint32).reshape(-1, _WORDS).astype(np.uint64)
         mixed: NDArray[np.uint64] = words @ self._salt[1:] + self._salt[0]
-        return mixed & np.uint64(0xFFFFFFFF00000000)
+        return mixed & np.uint64(_UPPER)
 
     def _append(self, run: NDArray[np.uint64], level: int) -> None:
         if level == len(self._levels):
@@ -121,15 +137,30 @@ class IdIndex:
             self._append(merged, level + 1)
 
 
+def _merged(old: NDArray[np.uint64], new: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return a sorted run with new entries in their places."""
+    if len(new) == 1:
+        at = int(old.searchsorted(new[0]))
+        return np.concatenate([old[:at], new, old[at:]])
+    both = np.concatenate([old, new])
+    both.sort()
+    return both
+
+
 class _Filter:
     """A bit for every value of the first bits of a fingerprint: most new ids need no search."""
 
     def __init__(self, bits: int) -> None:
         self.bits = bits
         self._shift = np.uint64(64 - bits)
-        self._set = np.zeros(1 << bits >> 3, np.uint8)
+        self._bytes = bytearray(1 << bits >> 3)
+        self._set = np.frombuffer(self._bytes, np.uint8)  # the same memory
 
     def add(self, fingerprints: NDArray[np.uint64]) -> None:
+        if len(fingerprints) == 1:
+            one = int(fingerprints[0]) >> 64 - self.bits
+            self._bytes[one >> 3] |= 1 << (one & 7)
+            return
         at = fingerprints >> self._shift
         np.bitwise_or.at(self._set, at >> np.uint64(3), self._mask(at))
 
@@ -137,6 +168,10 @@ class _Filter:
         at = fingerprints >> self._shift
         held: NDArray[np.bool_] = (self._set[at >> np.uint64(3)] & self._mask(at)) != 0
         return held
+
+    def may_hold_one(self, fingerprint: int) -> bool:
+        at = fingerprint >> 64 - self.bits
+        return bool(self._bytes[at >> 3] >> (at & 7) & 1)
 
     @staticmethod
     def _mask(at: NDArray[np.uint64]) -> NDArray[np.uint8]:

@@ -95,10 +95,8 @@ shown), got database='...'
         event.listen(engine, "connect", lambda c, _: _configure(c, busy_timeout_s))
         super().__init__(engine, create=create)
 
-    def _count(
-        self, connection: Connection, by_campaign: Mapping[str, Sequence[Submission]]
-    ) -> dict[str, list[Outcome]]:
-        return count(connection, by_campaign)
+    def _count(self, by_campaign: Mapping[str, Sequence[Submission]]) -> dict[str, list[Outcome]]:
+        return self.run(lambda connection: count(connection, by_campaign), write=True)
 
     def _exclude_commits(self, connection: Connection, key: int) -> None:
         # Not a lock of the row: commits that follow each other would share it for ever.

@@ -3,7 +3,6 @@
 import logging
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from functools import partial
 from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any, TypeVar
@@ -207,7 +206,7 @@ class SQLStore(Store):
         by_campaign: dict[str, list[Submission]] = {}
         for submission in batch:
             by_campaign.setdefault(submission.campaign_id, []).append(submission)
-        counted = self.run(partial(self._count, by_campaign=by_campaign), write=True)
+        counted = self._count(by_campaign)
         following = dict(zip(counted, map(iter, counted.values()), strict=True))
         return [list(islice(following[s.campaign_id], len(s.reports))) for s in batch]
 
@@ -232,10 +231,8 @@ class SQLStore(Store):
         self._engine.dispose()
 
     @abstractmethod
-    def _count(
-        self, connection: Connection, by_campaign: Mapping[str, Sequence[Submission]]
-    ) -> dict[str, list[Outcome]]:
-        """Count the reports to each campaign; return their outcomes in order."""
+    def _count(self, by_campaign: Mapping[str, Sequence[Submission]]) -> dict[str, list[Outcome]]:
+        """Count the reports to each campaign, in one transaction; return outcomes in order."""
 
     def read_sums(self, connection: Connection, key: int) -> dict[int, Accumulator]:
         """Return the sums of a campaign by query index, in one statement."""
@@ -307,12 +304,22 @@ class SQLStore(Store):
         failure: Code = Code.STORE_UNAVAILABLE,
     ) -> _Result:
         """Return work(connection), in one transaction that is committed, or rolled back."""
+
+        def transaction() -> _Result:
+            with self._engine.connect() as connection:
+                connection = connection.execution_options(geoveil_write=write)
+                with connection.begin():
+                    return work(connection)
+
+        return self.attempt(transaction, failure)
+
+    def attempt(
+        self, transaction: Callable[[], _Result], failure: Code = Code.STORE_UNAVAILABLE
+    ) -> _Result:
+        """Return what a transaction returns; its errors are logged, and told in our words."""
         for last in (*[False] * (_ATTEMPTS - 1), True):
             try:
-                with self._engine.connect() as connection:
-                    connection = connection.execution_options(geoveil_write=write)
-                    with connection.begin():
-                        return work(connection)
+                return transaction()
             except SQLAlchemyError as error:
                 if not last and self._is_transient(error):
                     continue

@@ -11,6 +11,7 @@ from typing import Any
 from sqlalchemy import URL, Connection, create_engine, event, select
 from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.pool import StaticPool
 
 from geoveil.aggregator.domain.errors import Code, ServiceError
 from geoveil.aggregator.domain.reports import PackedReport, in_columns, joined
@@ -22,6 +23,7 @@ from geoveil.aggregator.store.base import (
     admitted,
     judge,
 )
+from geoveil.aggregator.store.driver import Driver
 from geoveil.aggregator.store.id_index import IdIndex
 from geoveil.aggregator.store.private_file import make_private_database, protect_database
 from geoveil.aggregator.store.schema import REPORT_PAGE
@@ -69,12 +71,12 @@ _READ_STANDING = f"""
             SELECT max(first) FROM report_page WHERE campaign_key = campaign.campaign_key)
     WHERE campaign_id = :campaign_id
 """  # noqa: S608 - no input in it
-_WRITE_SUMS = f"""
+_WRITE_SUMS = """
     INSERT OR REPLACE INTO query_sum
-        (campaign_key, shard, query_index, n, total, total_of_squares)
-    SELECT :key, {_SHARD}, json_extract(value, '$[0]'), json_extract(value, '$[1]'),
-        json_extract(value, '$[2]'), json_extract(value, '$[3]') FROM json_each(:sums)
-"""  # noqa: S608 - no input in it
+        (campaign_key, shard, query_index, n, total, total_of_squares) VALUES
+"""
+_SUMS_WRITTEN = 256
+"""Sums written at once."""
 _WRITE_COUNT = f"""
     INSERT OR REPLACE INTO report_count (campaign_key, shard, reports)
     VALUES (:key, {_SHARD}, :reports)
@@ -112,14 +114,14 @@ class SQLiteStore(SQLStore):
                 "check_same_thread": True,
                 "timeout": busy_timeout_s,
             },
-            pool_size=1,
-            max_overflow=0,
+            poolclass=StaticPool,  # one connection, whatever sends statements
             hide_parameters=True,  # they are reports; no error may show them
         )
         event.listen(engine, "connect", _configure)
         event.listen(engine, "begin", _begin)
         self._indices: dict[int, IdIndex] = {}
         self._written: list[tuple[int, list[Page], int]] = []
+        self._driver: Driver | None = None
         super().__init__(engine, create=create)
 
     def commit(self, batch: Sequence[Submission]) -> list[list[Outcome]]:
@@ -130,17 +132,22 @@ class SQLiteStore(SQLStore):
             self._indices[key].reports = reports
         return outcomes
 
-    def _count(
-        self, connection: Connection, by_campaign: Mapping[str, Sequence[Submission]]
+    def _count(self, by_campaign: Mapping[str, Sequence[Submission]]) -> dict[str, list[Outcome]]:
+        return self.attempt(lambda: self._count_all(by_campaign))
+
+    def _count_all(
+        self, by_campaign: Mapping[str, Sequence[Submission]]
     ) -> dict[str, list[Outcome]]:
         self._written = []
-        return {
-            campaign_id: self._count_one(connection, campaign_id, submissions)
-            for campaign_id, submissions in by_campaign.items()
-        }
+        driver = self._driver = self._driver or Driver(self._engine.connect())
+        with driver.transaction():
+            return {
+                campaign_id: self._count_one(driver, campaign_id, submissions)
+                for campaign_id, submissions in by_campaign.items()
+            }
 
     def _count_one(
-        self, connection: Connection, campaign_id: str, submissions: Sequence[Submission]
+        self, driver: Driver, campaign_id: str, submissions: Sequence[Submission]
     ) -> list[Outcome]:
         """Count the reports to one campaign: all they need in one statement, all added in three.
 
@@ -151,25 +158,25 @@ class SQLiteStore(SQLStore):
         ids, answers = in_columns(reports)
         sums = tally(answers)
         parameters = {"campaign_id": campaign_id, "indices": json.dumps(list(sums))}
-        row = connection.exec_driver_sql(_READ_STANDING, parameters).one_or_none()
+        row = driver.execute(_READ_STANDING, parameters).fetchone()
         if row is None:
             raise ServiceError(Code.CAMPAIGN_NOT_FOUND)
         key, closed, before, sums_before, *last = row
-        candidates = self._current_index(connection, key, before).find(ids)
-        stored = _stored(connection, key, candidates, reports) if candidates else {}
+        candidates = self._current_index(driver, key, before).find(ids)
+        stored = _stored(driver, key, candidates, reports) if candidates else {}
         outcomes, fresh = judge(reports, admitted(submissions, closed=closed), stored)
         if fresh:
             if len(fresh) < len(reports):
                 sums = tally(in_columns(fresh)[1])
             page = None if last[0] is None else Last(*last)
-            pages = append(connection, key, before, fresh, page)
-            _write_sums(connection, key, _sums(sums_before), sums)
+            pages = append(driver, key, before, fresh, page)
+            _write_sums(driver, key, _sums(sums_before), sums)
             after = before + len(fresh)
-            connection.exec_driver_sql(_WRITE_COUNT, {"key": key, "reports": after})
+            driver.execute(_WRITE_COUNT, {"key": key, "reports": after})
             self._written.append((key, pages, after))
         return outcomes
 
-    def _current_index(self, connection: Connection, key: int, reports: int) -> IdIndex:
+    def _current_index(self, driver: Driver, key: int, reports: int) -> IdIndex:
         """Return the index of a campaign with all that is stored in it, by whatever process.
 
         The pages that are written belong in it once the transaction is durable.
@@ -178,7 +185,7 @@ class SQLiteStore(SQLStore):
         if index is None or index.reports > reports:
             index = self._indices[key] = IdIndex()
         if index.reports < reports:
-            pages = read_ids(connection, key, index.reports)
+            pages = read_ids(driver, key, index.reports)
             while some := list(islice(pages, _PAGES_INDEXED)):
                 index.add(some)
             index.reports = reports
@@ -204,6 +211,11 @@ class SQLiteStore(SQLStore):
         name = self._path.name
         files = [self._path.with_name(name + end) for end in ("", "-wal", "-shm")]
         return Extent(sum(file.stat().st_size for file in files if file.exists()), 1)
+
+    def close(self) -> None:
+        if self._driver is not None:
+            self._driver.close()
+        super().close()
 
     def protect(self) -> None:
         protect_database(self._path)
@@ -235,7 +247,7 @@ def _begin(connection: Connection) -> None:
 
 
 def _stored(
-    connection: Connection,
+    driver: Driver,
     key: int,
     candidates: Sequence[tuple[int, int]],
     reports: Sequence[PackedReport],
@@ -243,12 +255,12 @@ def _stored(
     """Return the positions of stored ids, each with whether its answers are the same.
 
     Args:
-        connection: to read with.
+        driver: to read with.
         key: of the campaign.
         candidates: positions, and pages that may hold the ids there.
         reports: whose ids to look for.
     """
-    pages = read_pages(connection, key, (page for _, page in candidates))
+    pages = read_pages(driver, key, (page for _, page in candidates))
     stored = {}
     for position, page in candidates:
         report_id, answers = reports[position]
@@ -259,16 +271,20 @@ def _stored(
 
 
 def _write_sums(
-    connection: Connection,
+    driver: Driver,
     key: int,
     before: Mapping[int, Accumulator],
     added: Mapping[int, Accumulator],
 ) -> None:
-    rows = []
-    for index, sums in added.items():
-        after = before.get(index, Accumulator()) + sums
-        rows.append((index, after.n, str(after.total), str(after.total_of_squares)))
-    connection.exec_driver_sql(_WRITE_SUMS, {"key": key, "sums": json.dumps(rows)})
+    after = [(i, before[i] + sums if i in before else sums) for i, sums in added.items()]
+    for at in range(0, len(after), _SUMS_WRITTEN):
+        rows = after[at : at + _SUMS_WRITTEN]
+        parameters = [
+            value
+            for i, sums in rows
+            for value in (key, _SHARD, i, sums.n, str(sums.total), str(sums.total_of_squares))
+        ]
+        driver.execute(_WRITE_SUMS + ", ".join(["(?, ?, ?, ?, ?, ?)"] * len(rows)), parameters)
 
 
 def _sums(stored: str) -> dict[int, Accumulator]:

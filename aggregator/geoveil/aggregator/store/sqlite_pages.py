@@ -9,6 +9,7 @@ it back: with a step per report, that would bound the server to a thousand repor
 """
 
 import json
+from bisect import bisect
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -21,6 +22,7 @@ from geoveil.aggregator.domain.reports import (
     PackedReport,
     in_columns,
 )
+from geoveil.aggregator.store.driver import Driver
 from geoveil.campaign.admission import REPORT_ID_BYTES
 
 _MOST_REPORTS = 256
@@ -73,10 +75,10 @@ class Last(NamedTuple):
         return f"Last({self.first}, not shown)"
 
 
-def read_ids(connection: Connection, key: int, number: int) -> Iterator[tuple[int, bytes]]:
+def read_ids(driver: Driver, key: int, number: int) -> Iterator[tuple[int, bytes]]:
     """Yield the pages, first report and ids, from the one that holds report `number` on."""
-    first = connection.exec_driver_sql(_CONTAINING, {"key": key, "number": number}).scalar_one()
-    while found := connection.exec_driver_sql(_READ_IDS, {"key": key, "first": first}).scalar():
+    (first,) = driver.execute(_CONTAINING, {"key": key, "number": number}).fetchone()
+    while found := driver.execute(_READ_IDS, {"key": key, "first": first}).fetchone()[0]:
         for page in found.split(","):
             start, ids = page.split(" ")
             first = int(start)
@@ -84,15 +86,13 @@ def read_ids(connection: Connection, key: int, number: int) -> Iterator[tuple[in
         first += 1
 
 
-def read_pages(
-    connection: Connection, key: int, firsts: Iterable[int]
-) -> dict[int, tuple[bytes, bytes]]:
+def read_pages(driver: Driver, key: int, firsts: Iterable[int]) -> dict[int, tuple[bytes, bytes]]:
     """Return ids and answers of pages."""
     pages = {}
     wanted = sorted(set(firsts))
     for start in range(0, len(wanted), _PAGES_READ):
         parameters = {"key": key, "firsts": json.dumps(wanted[start : start + _PAGES_READ])}
-        found = connection.exec_driver_sql(_READ_PAGES, parameters).scalar_one()
+        (found,) = driver.execute(_READ_PAGES, parameters).fetchone()
         for page in found.split(","):
             first, ids, answers = page.split(" ")
             pages[int(first)] = bytes.fromhex(ids), bytes.fromhex(answers)
@@ -135,7 +135,7 @@ def answers_of(page: tuple[bytes, bytes], report_id: bytes) -> bytes | None:
 
 
 def append(
-    connection: Connection,
+    driver: Driver,
     key: int,
     first: int,
     reports: Sequence[PackedReport],
@@ -144,7 +144,7 @@ def append(
     """Write reports; return the pages that hold them.
 
     Args:
-        connection: to write with.
+        driver: to write with.
         key: of the campaign.
         first: number of the first of the reports.
         reports: new to the campaign.
@@ -172,7 +172,7 @@ def append(
         some = pages[at : at + _PAGES_WRITTEN]
         statement = _WRITE + ", ".join(["(?, ?, ?, ?)"] * len(some))
         parameters = [value for p in some for value in (key, p.first, p.ids, p.answers)]
-        connection.exec_driver_sql(statement, tuple(parameters))
+        driver.execute(statement, parameters)
     return pages
 
 
@@ -185,7 +185,18 @@ def _by_width(reports: Sequence[PackedReport]) -> Iterator[tuple[int, bytes, byt
 
 
 def _page(first: int, ids: bytes, answers: bytes, fresh: bytes) -> Page:
+    """Return a page of reports, of which only those at the end may be out of order."""
+    if len(fresh) == REPORT_ID_BYTES:  # for one of them NumPy takes several times as long
+        size, others = REPORT_ID_BYTES, len(ids) // REPORT_ID_BYTES - 1
+        at = bisect(range(others), fresh, key=lambda i: ids[size * i : size * (i + 1)])
+        width = len(answers) // (others + 1)
+        return Page(first, _inserted(ids, size, at), _inserted(answers, width, at), fresh)
     halves = np.frombuffer(ids, ">u8").reshape(-1, 2)
     order = np.lexsort((halves[:, 1], halves[:, 0]))
     rows = np.frombuffer(answers, np.uint8).reshape(len(order), -1)
     return Page(first, halves[order].tobytes(), rows[order].tobytes(), fresh)
+
+
+def _inserted(joined: bytes, size: int, at: int) -> bytes:
+    """Return elements of one size, of which the last one is moved forward to a position."""
+    return joined[: at * size] + joined[-size:] + joined[at * size : -size]
