@@ -338,7 +338,7 @@ EXCUSED = {
     **dict.fromkeys(("GroupEstimates", "Differences", "SmallAreaEstimates"), _TABLES),
     **dict.fromkeys(("WeightedSample",), _PEOPLE),
     **dict.fromkeys(("ByGroup", "QuantileEstimates"), _TABLES),
-    **dict.fromkeys(("Curve", "DistributionCurve", "SmoothedCurve"), _TABLES),
+    **dict.fromkeys(("Curve", "CurveChange", "DistributionCurve", "SmoothedCurve"), _TABLES),
     **dict.fromkeys(
         ("PartitionShares", "Changes", "Trends", "Change", "Cohorts", "OverTime"), _TABLES
     ),

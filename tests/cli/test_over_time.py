@@ -20,7 +20,7 @@ from geoveil.campaign import (
 )
 from geoveil.campaign.connection import TLS
 from geoveil.client import Client, Limit, Policy, Timing
-from geoveil.gp import GeoPrivacy, ParameterError, Threshold
+from geoveil.gp import GeoPrivacy, ParameterError, Threshold, UnsupportedError
 
 DAY = timedelta(days=1)
 DAYS, EPOCH, DEVICES = 14, 4, 24
@@ -143,4 +143,6 @@ def test_what_can_not_be_said_is_named(geoveil, server):
     with pytest.raises(ParameterError, match="period by period"):
         geoveil("estimate", "x.parquet", "--over-time", to_server=False)
     with pytest.raises(ParameterError, match="beside --over-time"):
+        geoveil("estimate", "no-curve-yet", "--label", "above 50000")
+    with pytest.raises(UnsupportedError, match="two answers"):
         geoveil("estimate", "no-curve-yet", "--change", "0,1")

@@ -56,8 +56,10 @@ from geoveil.analyst.request import PlanRequest, PublicPrior
 from geoveil.analyst.results import Result
 from geoveil.analyst.statistics.comparison import (
     Changes,
+    CurveChange,
     People,
     Trends,
+    ask_changes,
     compare,
     holm,
     trend,
@@ -111,6 +113,7 @@ __all__ = [
     "ContaminatedEstimate",
     "Contamination",
     "Curve",
+    "CurveChange",
     "Density",
     "DensityAt",
     "DensityMap",
@@ -172,6 +175,7 @@ __all__ = [
     "Trends",
     "WeightedSample",
     "area_of",
+    "ask_changes",
     "asked_of_points",
     "campaign_asking",
     "campaign_for_points",

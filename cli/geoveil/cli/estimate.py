@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypeGuard
@@ -16,6 +17,8 @@ from geoveil.analyst import (
     Contaminated,
     DensityMap,
     GroupEstimates,
+    People,
+    Softness,
     Statistic,
     Top,
     asked_of_points,
@@ -30,6 +33,7 @@ from geoveil.campaign import Campaign, PointQuestion, ValueCampaign
 from geoveil.cli import options
 from geoveil.cli.connection import Connection, analyst_at, connects
 from geoveil.cli.console import err
+from geoveil.cli.estimate_changes import changes, compared
 from geoveil.cli.results import Form, formed
 from geoveil.gp import ParameterError
 from geoveil.gp.intervals import IntervalMethod
@@ -220,8 +224,22 @@ def estimate(
     change: Annotated[
         str | None,
         typer.Option(
-            help="With --over-time: also how far the mean moved between two periods: 'FIRST,LAST',"
-            " from 0."
+            help="How what is asked changed between two periods: 'FIRST,LAST', from 0; with"
+            " --over-time beside the curve."
+        ),
+    ] = None,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            help="Id of another campaign, or a file: how much greater what is asked is here than"
+            " there."
+        ),
+    ] = None,
+    people: Annotated[
+        People | None,
+        typer.Option(
+            help="Of --change and --against: whether the people behind both are different, or may"
+            " be the same, by default: the error of a difference is then at most the sum of both."
         ),
     ] = None,
     *,
@@ -243,6 +261,8 @@ def estimate(
     Example: geoveil estimate incomes --quantile 0.5 --by region --weights census.csv
 
     Example: geoveil estimate weekly --over-time --change 0,51 --label "above 100k"
+
+    Example: geoveil estimate incomes --quantile 0.5 --against incomes-2025 --people different
     """
 
     def as_wanted(found: CampaignEstimates) -> Result:
@@ -280,12 +300,21 @@ def estimate(
             "by": by,
             "top": top,
             "watch": watch,
+            "against": against,
         }
         _alone_over_time(named, [*statistics], campaign_id)
+    elif label is not None:
+        raise ParameterError("label", label, "given beside --over-time, whose curve it is of")
+    if over_time or (change is None and against is None):
+        if people is not None:
+            expected = "given beside --change of what is asked, or --against"
+            raise ParameterError("people", people.value, expected)
     else:
-        for name, said in (("label", label), ("change", change)):
-            if said is not None:
-                raise ParameterError(name, said, "given beside --over-time, whose curve it is of")
+        beside: Mapping[str, object] = {"interval": interval, "watch": watch, "by": by, "top": top}
+        for name, said in beside.items():
+            if said:
+                raise ParameterError(name, said, "left out beside --change and --against")
+        _refused(slope_bound, heap)
     if watch and (asked or wanted):
         raise ParameterError("watch", watch, "left out: an estimate from points is read once")
     if not asked:
@@ -301,6 +330,23 @@ def estimate(
         _refused(slope_bound, heap)
         return as_wanted(answer(_questions(campaign, asked, width, bandwidth)))
 
+    if not over_time and (change is not None or against is not None):
+        with ExitStack() as open_:
+            sets = compared(
+                lambda: open_.enter_context(analyst_at(connection)),
+                campaign_id,
+                against,
+                None if change is None else _two_periods(change),
+                period,
+                confidence,
+                timeout,
+            )
+
+            def softness(of: ValueCampaign) -> Softness:
+                return softness_of_points(of, width, bandwidth)
+
+            show([*changes(sets, asked, softness, wanted, contamination, people or People.SAME)])
+        return
     sizes = None if by is None or weights is None else _sizes(weights, by)
     if campaign_id.endswith(_EXPORTED):
         reports = reports_of(Path(campaign_id))

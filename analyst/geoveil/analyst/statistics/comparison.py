@@ -6,23 +6,45 @@ at most the sum of both, which is what is stated.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeAlias, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from geoveil.analyst.results import Result, rows_of
-from geoveil.analyst.statistics.joint import POPULATION, JointEstimates, notes_of_liars
+from geoveil.analyst.statistics.distribution import Curve, DistributionCurve, DistributionFunction
+from geoveil.analyst.statistics.joint import (
+    LIARS,
+    POPULATION,
+    JointEstimates,
+    Quantity,
+    notes_of_liars,
+)
+from geoveil.analyst.statistics.quantiles import QuantileEstimates
 from geoveil.analyst.statistics.simultaneous import critical_value
-from geoveil.gp import GeoPrivacy, ParameterError
+from geoveil.analyst.statistics.statistic import Contaminated, Statistic
+from geoveil.analyst.statistics.thresholds import band_width
+from geoveil.campaign import Campaign
+from geoveil.gp import GeoPrivacy, ParameterError, UnsupportedError
 from geoveil.gp.shown import member
 
-__all__ = ["Changes", "People", "Trends", "compare", "holm", "trend"]
+__all__ = [
+    "Changes",
+    "CurveChange",
+    "People",
+    "Trends",
+    "ask_changes",
+    "compare",
+    "holm",
+    "trend",
+]
 
 Array = NDArray[np.float64]
+Numbers: TypeAlias = JointEstimates | Quantity | QuantileEstimates
+"""Estimates whose differences are `Changes`."""
 
 
 class People(StrEnum):
@@ -61,25 +83,21 @@ class Changes(Result):
     """The confidence that all intervals hold at once, in (0, 1)."""
     n: tuple[int, ...]
     """People, in each of what is compared."""
-    privacy: GeoPrivacy
-    """What a whole report promises."""
+    privacy: GeoPrivacy | None
+    """What a whole report promises; None if that is not known."""
     about: tuple[str, ...] = ()
     """Further sentences."""
 
     @property
     def title(self) -> str:
-        return f"{len(self.labels)} differences, between {len(self.n)} sets of reports"
+        count = "1 difference" if len(self.labels) == 1 else f"{len(self.labels)} differences"
+        return f"{count}, between {len(self.n)} sets of reports"
 
     @property
     def notes(self) -> Sequence[str]:
-        said = {
-            People.DIFFERENT: "The people are taken as different ones: their variances add up.",
-            People.SAME: "The people may be the same: reports can't be linked, so that each"
-            " standard error is at most what is stated.",
-        }
         return (
             POPULATION,
-            said[self.people],
+            _SAID[self.people],
             f"The intervals hold all differences at once at {self.confidence:.4g}; adjusted p is by"
             " Holm's rule.",
             *self.about,
@@ -99,72 +117,321 @@ class Changes(Result):
         )
 
 
+_SAID = {
+    People.DIFFERENT: "The people are taken as different ones: their variances add up.",
+    People.SAME: "The people may be the same: reports can't be linked, so that each"
+    " standard error is at most what is stated.",
+}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CurveChange(Curve):
+    """How much more, or less, of the people are up to each threshold, with a band."""
+
+    adjusted: Array
+    """(m,), p of no change at each threshold, by Holm's rule: the smallest is that of no change at
+    any."""
+    changes: Changes
+    """The same as differences of shares."""
+
+    @property
+    def title(self) -> str:
+        return f"{self.name}, from {' and '.join(f'{n:,}' for n in self.changes.n)} reports"
+
+    def rows(self) -> list[dict[str, Any]]:
+        adjusted = self.adjusted.tolist()
+        return [row | {"p_adjusted": p} for row, p in zip(super().rows(), adjusted, strict=True)]
+
+
+@overload
 def compare(
-    *estimates: JointEstimates,
+    *estimates: Numbers,
     people: People | str,
     names: Sequence[str] = (),
     to_first: bool = False,
-) -> Changes:
+) -> Changes: ...
+
+
+@overload
+def compare(
+    *estimates: DistributionCurve, people: People | str, names: Sequence[str] = ()
+) -> CurveChange: ...
+
+
+def compare(
+    *estimates: Numbers | DistributionCurve,
+    people: People | str,
+    names: Sequence[str] = (),
+    to_first: bool = False,
+) -> Changes | CurveChange:
     """Return how estimates of the same questions differ: each from the one before it.
 
+    Intervals of quantiles, and of means of values, are widened to hold at once as those of a normal
+    error would be.
+
     Args:
-        estimates: two or more, of the same labels and confidence: periods, campaigns or groups.
+        estimates: two or more of a kind, of the same labels and confidence: periods, campaigns or
+            groups. Two, where they are distribution functions: of the same thresholds.
         people: whether those behind them are different, or may be the same.
         names: of what is compared; "1", "2", … by default.
         to_first: whether all are compared to the first, not to the one before.
 
     Raises:
-        ParameterError: if they are of different questions or confidences, or an argument is none.
+        ParameterError: if they are of different kinds, questions, softness or confidences, or an
+            argument is none.
+        UnsupportedError: if the reports show no value so far out as one of the quantiles.
+
+    Example:
+        >>> mean = {"confidence": 0.95, "n": 1_000}
+        >>> may = Quantity(label="mean", value=40.0, standard_error=3.0, ci_low=34.1, ci_high=45.9,
+        ...     **mean)
+        >>> june = Quantity(label="mean", value=50.0, standard_error=4.0, ci_low=42.2, ci_high=57.8,
+        ...     **mean)
+        >>> made = compare(may, june, people="different")
+        >>> made.values.tolist(), made.standard_errors.tolist(), made.p_values.round(3).tolist()
+        ([10.0], [5.0], [0.045])
     """
-    _check(estimates, names)
     kind = _people(people)
-    names = tuple(names) or tuple(str(i + 1) for i in range(len(estimates)))
-    pairs = [(0 if to_first else i - 1, i) for i in range(1, len(estimates))]
-    m = len(estimates[0].labels)
-    errors = np.array([one.standard_errors for one in estimates])
-    values = np.concatenate([estimates[b].values - estimates[a].values for a, b in pairs])
+    curves = [one for one in estimates if isinstance(one, DistributionCurve)]
+    if curves:
+        if len(curves) != len(estimates) or len(curves) != 2 or to_first:
+            raise ParameterError("estimates", len(estimates), "two distribution functions")
+        _check_names(curves, names)
+        return _curve_change(curves[0], curves[1], kind, names or ("1", "2"))
+    told = [_sample(one) for one in estimates]
+    _check(told, names)
+    names = tuple(names) or tuple(str(i + 1) for i in range(len(told)))
+    pairs = [(0 if to_first else i - 1, i) for i in range(1, len(told))]
+    m = len(told[0].labels)
+    errors = np.array([one.errors for one in told])
+    values = np.concatenate([told[b].values - told[a].values for a, b in pairs])
     if kind is People.SAME:
         spread = np.concatenate([errors[a] + errors[b] for a, b in pairs])
-        critical = _bonferroni(len(values), estimates[0].confidence)
+        critical = _bonferroni(len(values), told[0].confidence)
     else:
         spread = np.concatenate([np.hypot(errors[a], errors[b]) for a, b in pairs])
-        critical = critical_value(_correlations(estimates, pairs, spread), estimates[0].confidence)
+        critical = critical_value(_correlations(told, pairs, spread), told[0].confidence)
     level = math.erf(critical / math.sqrt(2))
-    ends = [_honest(one).intervals(level) for one in estimates]
-    moved = np.concatenate([estimates[a].moved + estimates[b].moved for a, b in pairs])
+    ends = [one.ends(level) for one in told]
+    down, up = (
+        np.concatenate([told[b].moved[side] + told[a].moved[1 - side] for a, b in pairs])
+        for side in (0, 1)
+    )
     below, above = (
         np.concatenate(
             [
                 _together(
                     kind,
-                    np.abs(estimates[b].values - ends[b][side]),
-                    np.abs(ends[a][1 - side] - estimates[a].values),
+                    np.abs(told[b].values - ends[b][side]),
+                    np.abs(ends[a][1 - side] - told[a].values),
                 )
                 for a, b in pairs
             ]
         )
         for side in (0, 1)
     )
-    left = np.sign(values) * np.maximum(np.abs(values) - moved, 0.0)  # what liars can't have done
+    # What liars can't have done.
+    left = np.sign(values) * np.maximum(np.abs(values) - np.where(values > 0, down, up), 0.0)
     p_values = _p_values(left, np.where(values > 0, below, above) / critical)
-    single = m == 1 and estimates[0].labels[0]
+    single = m == 1 and told[0].labels[0]
     return Changes(
         labels=tuple(
             f"{names[b]} − {names[a]}" + ("" if single else f": {label}")
             for a, b in pairs
-            for label in estimates[0].labels
+            for label in told[0].labels
         ),
         values=values,
         standard_errors=spread,
-        low=values - below - moved,
-        high=values + above + moved,
+        low=values - below - down,
+        high=values + above + up,
         p_values=p_values,
         adjusted=holm(p_values),
         people=kind,
-        confidence=estimates[0].confidence,
-        n=tuple(one.n for one in estimates),
-        privacy=estimates[0].privacy,
-        about=_of_liars(estimates),
+        confidence=told[0].confidence,
+        n=tuple(one.n for one in told),
+        privacy=told[0].privacy,
+        about=tuple(dict.fromkeys(note for one in told for note in one.about)),
+    )
+
+
+def ask_changes(
+    asking: Sequence[Callable[[Statistic[Any]], Any]],
+    statistic: Statistic[Any],
+    campaigns: Sequence[Campaign],
+    *,
+    people: People | str,
+    names: Sequence[str] = (),
+) -> Changes | CurveChange:
+    """Return how what sets of reports say of a statistic differs, asked of all alike.
+
+    Thresholds are as soft for all as for the one with the most noise, unless the statistic says how
+    soft; a distribution function is asked where any of them has people.
+
+    Args:
+        asking: two or more, each of which asks a statistic of one set of reports: two, for a
+            distribution function.
+        statistic: `Means`, `MeanValue`, `Quantiles`, `Gini`, `TopShare`, `DistributionFunction`, or
+            one of them as `Contaminated`.
+        campaigns: of each set.
+        people: as of `compare`.
+        names: as of `compare`.
+
+    Raises:
+        ParameterError: if the campaigns are of different units, or as of `compare`.
+        GeoVeilError: whatever asking raises.
+
+    Example:
+        >>> from geoveil.analyst import Analyst, Quantiles
+        >>> def medians(analyst: Analyst) -> Changes | CurveChange:
+        ...     campaigns = [analyst.campaign(name) for name in ("incomes-2026", "incomes-2027")]
+        ...     asking = [
+        ...         lambda asked, name=one.campaign_id: analyst.ask(name, asked)
+        ...         for one in campaigns
+        ...     ]
+        ...     median = Quantiles(levels=[0.5])
+        ...     return ask_changes(asking, median, campaigns, people="different")
+    """
+    first, *others = (campaign.privacy.unit for campaign in campaigns)
+    for unit in others:
+        if unit != first:
+            raise ParameterError("unit", unit, f"{first!r}, as of the first")
+    _people(people)
+    asked = _changed(statistic, lambda one: _as_soft(one, campaigns))
+    inner = asked.of if isinstance(asked, Contaminated) else asked
+    if isinstance(inner, DistributionFunction) and inner.at is None and inner.low is None:
+        where = _changed(asked, lambda one: replace(one, points=2))
+        ends = np.concatenate([ask(where).at for ask in asking])
+        low, high = float(ends.min()), float(ends.max())
+        asked = _changed(asked, lambda one: replace(one, low=low, high=high))
+    found = [ask(asked) for ask in asking]
+    made: Changes | CurveChange = compare(*found, people=people, names=names)
+    return made
+
+
+def _changed(statistic: Statistic[Any], change: Callable[[Any], Statistic[Any]]) -> Statistic[Any]:
+    """Return a changed statistic, or the same doubt about a changed one."""
+    if isinstance(statistic, Contaminated):
+        return replace(statistic, of=change(statistic.of))
+    return change(statistic)
+
+
+def _as_soft(statistic: Any, campaigns: Sequence[Campaign]) -> Statistic[Any]:
+    found: Statistic[Any] = statistic
+    if getattr(statistic, "width", 0.0) is None:
+        found = replace(statistic, width=max(band_width(one, None) for one in campaigns))
+    return found
+
+
+@dataclass(frozen=True)
+class _Sample:
+    """What is compared of one set of reports."""
+
+    labels: tuple[str, ...]
+    values: Array
+    errors: Array
+    correlations: Array
+    confidence: float
+    n: int
+    privacy: GeoPrivacy | None
+    softness: float
+    """The width of the soft thresholds; 0 where labels tell it, or it is not known."""
+    ends: Callable[[float], tuple[Array, Array]]
+    """Returns the ends of the interval of each by itself at a confidence, if no report is false."""
+    moved: tuple[Array, Array]
+    """How far false reports can move each, down and up."""
+    about: Sequence[str]
+
+
+def _sample(estimates: Numbers | DistributionCurve) -> _Sample:
+    if isinstance(estimates, JointEstimates):
+        return _Sample(
+            estimates.labels,
+            estimates.values,
+            estimates.standard_errors,
+            estimates.correlations,
+            estimates.confidence,
+            estimates.n,
+            estimates.privacy,
+            0.0,
+            _honest(estimates).intervals,
+            (estimates.moved, estimates.moved),
+            notes_of_liars(estimates.contamination, estimates.weights),
+        )
+    reach = _normal_quantile(estimates.confidence)
+    liars = [note for note in estimates.notes if note.startswith(LIARS)]
+    labels: tuple[str, ...]
+    if isinstance(estimates, Quantity):
+        labels, correlations, softness = (estimates.label,), np.eye(1), 0.0
+        values, errors = np.array([estimates.value]), np.array([estimates.standard_error])
+        margins = np.array([[estimates.value - estimates.ci_low],
+                            [estimates.ci_high - estimates.value]])  # fmt: skip
+        # What is beyond the errors of honest reports is of liars.
+        moved = np.maximum(margins - reach * errors, 0.0) if liars else np.zeros((2, 1))
+    elif isinstance(estimates, QuantileEstimates):
+        labels = tuple(f"quantile {level:g}" for level in estimates.levels.tolist())
+        correlations, softness = estimates.correlations, estimates.width
+        values, errors = estimates.values, estimates.standard_errors
+        margins = np.stack([values - estimates.low, estimates.high - values])
+        moved = estimates.moved
+    else:
+        expected = "means, quantiles or shares, or two distribution functions"
+        raise ParameterError("estimates", type(estimates).__name__, expected)
+    for label, value in zip(labels, values.tolist(), strict=True):
+        if not math.isfinite(value):
+            raise UnsupportedError(f"{label}: the reports show no value so far out")
+    honest = np.maximum(margins - moved, 0.0)
+
+    def ends(level: float) -> tuple[Array, Array]:
+        scale = _normal_quantile(level) / reach
+        return values - scale * honest[0], values + scale * honest[1]
+
+    return _Sample(
+        labels,
+        values,
+        errors,
+        correlations,
+        estimates.confidence,
+        estimates.n,
+        estimates.privacy,
+        softness,
+        ends,
+        (moved[0], moved[1]),
+        liars,
+    )
+
+
+def _curve_change(
+    before: DistributionCurve, after: DistributionCurve, people: People, names: Sequence[str]
+) -> CurveChange:
+    if not np.array_equal(before.at, after.at):
+        given = f"{len(before.at)} and {len(after.at)} thresholds"
+        raise ParameterError("at", given, "the same of both: ask with the same `at`")
+    _check_softness(before.width, after.width)
+    # The share up to a threshold is 1 less that above it.
+    found = compare(after.above, before.above, people=people, names=names)
+    return CurveChange(
+        name=f"Change of the distribution function, {names[1]} − {names[0]}",
+        axis=before.axis,
+        at=before.at,
+        values=found.values,
+        low=found.low,
+        high=found.high,
+        confidence=found.confidence,
+        n=sum(found.n),
+        privacy=before.privacy,
+        about=(
+            _SAID[people],
+            "Where the band is above 0 more people are up to there than before, where it is below"
+            f" fewer; of no change anywhere p is {found.adjusted.min():.3g}, by Holm's rule.",
+            *before.about,
+            *found.about,
+        ),
+        adjusted=found.adjusted,
+        changes=replace(
+            found,
+            n=found.n[::-1],
+            labels=tuple(f"{names[1]} − {names[0]}: up to {at:,.15g}" for at in before.at.tolist()),
+        ),
     )
 
 
@@ -239,7 +506,7 @@ def trend(
     """
     from scipy.special import chdtrc
 
-    _check(estimates, ())
+    _check([_sample(one) for one in estimates], ())
     kind = _people(people)
     t = np.arange(len(estimates), dtype=np.float64) if times is None else np.asarray(times, float)
     if t.shape != (len(estimates),) or not (np.diff(t) > 0).all():
@@ -305,17 +572,27 @@ def holm(p_values: ArrayLike) -> Array:
     return found
 
 
-def _check(estimates: Sequence[JointEstimates], names: Sequence[str]) -> None:
-    if len(estimates) < 2:
-        raise ParameterError("estimates", len(estimates), "two or more")
-    if names and len(names) != len(estimates):
-        raise ParameterError("names", list(names), f"{len(estimates)} of them")
-    first = estimates[0]
-    for one in estimates[1:]:
+def _check(samples: Sequence[_Sample], names: Sequence[str]) -> None:
+    _check_names(samples, names)
+    first = samples[0]
+    for one in samples[1:]:
         if one.labels != first.labels:
             raise ParameterError("labels", one.labels[:5], f"as of the first: {first.labels[:5]}")
         if one.confidence != first.confidence:
             raise ParameterError("confidence", one.confidence, f"{first.confidence}")
+        _check_softness(first.softness, one.softness)
+
+
+def _check_names(compared: Sequence[object], names: Sequence[str]) -> None:
+    if len(compared) < 2:
+        raise ParameterError("estimates", len(compared), "two or more")
+    if names and len(names) != len(compared):
+        raise ParameterError("names", list(names), f"{len(compared)} of them")
+
+
+def _check_softness(first: float, other: float) -> None:
+    if first != other:
+        raise ParameterError("width", other, f"{first:.15g}, as of the first: ask all with one")
 
 
 def _honest(estimates: JointEstimates) -> JointEstimates:
@@ -337,17 +614,20 @@ def _people(people: People | str) -> People:
 
 
 def _correlations(
-    estimates: Sequence[JointEstimates], pairs: Sequence[tuple[int, int]], spread: Array
+    samples: Sequence[_Sample], pairs: Sequence[tuple[int, int]], spread: Array
 ) -> Array:
     """Return the correlations of all differences, of different people."""
-    m = len(estimates[0].labels)
-    signs = np.zeros((len(pairs), len(estimates)))
+    signs = np.zeros((len(pairs), len(samples)))
     for row, (a, b) in enumerate(pairs):
         signs[row, a] -= 1
         signs[row, b] += 1
+    m = len(samples[0].labels)
     found = np.zeros((len(pairs) * m,) * 2)
-    for column, one in zip(signs.T, estimates, strict=True):
-        found += np.kron(np.outer(column, column), one.covariance)
+    for column, one in zip(signs.T, samples, strict=True):
+        # An error that nothing bounds goes together with no other.
+        errors = np.where(np.isfinite(one.errors), one.errors, 0.0)
+        covariance = one.correlations * np.outer(errors, errors)
+        found += np.kron(np.outer(column, column), covariance)
     scale = np.divide(1.0, spread, out=np.zeros_like(spread), where=spread > 0)
     found *= np.outer(scale, scale)
     np.fill_diagonal(found, 1.0)
@@ -357,6 +637,12 @@ def _correlations(
 def _together(kind: People, one: Array, other: Array) -> Array:
     """Return the margin of a difference from those of both (Zou and Donner 2008), or the most."""
     return one + other if kind is People.SAME else np.hypot(one, other)
+
+
+def _normal_quantile(confidence: float) -> float:
+    from scipy.special import ndtri
+
+    return float(ndtri((1 + confidence) / 2))
 
 
 def _bonferroni(count: int, confidence: float) -> float:

@@ -1,0 +1,165 @@
+"""What `geoveil estimate` says of how two sets of reports differ: periods, or campaigns."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from geoveil.analyst import (
+    Analyst,
+    AnalystQuestion,
+    CampaignEstimates,
+    Contaminated,
+    Means,
+    People,
+    Result,
+    Softness,
+    Statistic,
+    ask_changes,
+    asked_of_points,
+    compare,
+    reports_of,
+)
+from geoveil.campaign import Campaign, ValueCampaign
+from geoveil.gp import ParameterError, UnsupportedError
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One of two sets of reports."""
+
+    name: str
+    campaign: Campaign
+    period: int | None
+    ask: Callable[[Statistic[Any]], Any]
+    """Asks a statistic of its points."""
+    estimate: Callable[[], CampaignEstimates] | None
+    """Returns its fixed questions' estimates; None of a file."""
+
+
+def compared(
+    connect: Callable[[], Analyst],
+    campaign_id: str,
+    against: str | None,
+    change: tuple[int, int] | None,
+    period: int | None,
+    confidence: float,
+    timeout_s: float,
+) -> Sequence[Compared]:
+    """Return the two sets of reports whose difference is asked for, the later one last.
+
+    Args:
+        connect: returns an analyst's client; not called if files are asked alone.
+        campaign_id: of the one, or a file of reports.
+        against: the other campaign, or file; None: periods of one are compared.
+        change: these periods.
+        period: of both campaigns, if they recur.
+        confidence: of intervals, in (0, 1).
+        timeout_s: seconds for each time that every report is read.
+    """
+    if against is not None and change is not None:
+        raise ParameterError("change", change, "left out beside --against")
+    if change is not None and period is not None:
+        raise ParameterError("period", period, "left out beside --change, which names two")
+
+    def one(name: str, of: int | None) -> Compared:
+        if name.endswith(".parquet"):
+            reports = reports_of(Path(name))
+
+            def ask_file(asked: Statistic[Any]) -> Any:
+                return reports.ask(asked, confidence, of)
+
+            return _named(Compared(Path(name).stem, reports.campaign, of, ask_file, None), change)
+        analyst = connect()
+
+        def ask(asked: Statistic[Any]) -> Any:
+            return analyst.ask(name, asked, confidence, of, timeout_s=timeout_s)
+
+        found = Compared(
+            name, analyst.campaign(name), of, ask, lambda: analyst.estimate(name, confidence, of)
+        )
+        return _named(found, change)
+
+    if change is not None:
+        return [one(campaign_id, of) for of in change]
+    assert against is not None  # else nothing is compared
+    return [one(against, period), one(campaign_id, period)]
+
+
+def _named(one: Compared, change: tuple[int, int] | None) -> Compared:
+    """Return the same with the day on which its period began for a name, if that is told apart."""
+    if change is None or one.period is None or one.campaign.period is None:
+        return one
+    began = one.campaign.opens + one.period * one.campaign.period
+    return replace(one, name=f"{began:%Y-%m-%d}")
+
+
+def changes(
+    sets: Sequence[Compared],
+    asked: Sequence[AnalystQuestion],
+    softness: Callable[[ValueCampaign], Softness],
+    wanted: Sequence[Statistic[Any]],
+    contamination: float | None,
+    people: People,
+) -> Iterator[Result]:
+    """Yield how what is asked differs between sets of reports.
+
+    Args:
+        sets: of reports.
+        asked: questions to points; if there is nothing else, fixed questions are compared.
+        softness: how softly points of a campaign are asked.
+        wanted: statistics.
+        contamination: the fraction of false reports with which intervals hold.
+        people: whether those behind the reports are different.
+    """
+    names = [one.name for one in sets]
+    if asked:
+        of = [_of_points(one.campaign) for one in sets]
+        widest = max((softness(campaign) for campaign in of), key=lambda one: one.noise_scale)
+        found = [
+            one.ask(_doubted(Means(asked_of_points(campaign, asked, widest)), contamination))
+            for one, campaign in zip(sets, of, strict=True)
+        ]
+        yield compare(*found, people=people, names=names)
+    for statistic in wanted:
+        campaigns = [one.campaign for one in sets]
+        asking = [one.ask for one in sets]
+        yield ask_changes(asking, statistic, campaigns, people=people, names=names)
+    if not asked and not wanted:
+        yield from _of_fixed_questions(sets, contamination, people)
+
+
+def _of_fixed_questions(
+    sets: Sequence[Compared], contamination: float | None, people: People
+) -> Iterator[Result]:
+    estimates = []
+    for one in sets:
+        if one.estimate is None or isinstance(one.campaign, ValueCampaign):
+            expected = "at least one, as --threshold, --mean or --quantile, for points"
+            raise ParameterError("questions", "none", expected)
+        estimates.append(one.estimate())
+
+    def joints(labels: Sequence[str] | None) -> Result:
+        found = [
+            replace(of.joint(labels, one.period), contamination=contamination or 0.0)
+            for one, of in zip(sets, estimates, strict=True)
+        ]
+        return compare(*found, people=people, names=[one.name for one in sets])
+
+    try:
+        together = joints(None)
+    except UnsupportedError:  # how the errors of one person's answers go together is not known
+        for label in sets[0].campaign.labels:
+            yield joints([label])
+    else:
+        yield together
+
+
+def _doubted(statistic: Statistic[Any], contamination: float | None) -> Statistic[Any]:
+    return statistic if contamination is None else Contaminated(statistic, contamination)
+
+
+def _of_points(campaign: Campaign) -> ValueCampaign:
+    if not isinstance(campaign, ValueCampaign):
+        raise ParameterError("campaign", campaign.campaign_id, "a value campaign")
+    return campaign

@@ -1,0 +1,178 @@
+"""Differences of means, quantiles and distribution functions, against Monte Carlo and by hand."""
+
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+from geoveil.analyst import (
+    Contaminated,
+    CurveChange,
+    DistributionFunction,
+    MeanValue,
+    QuantileEstimates,
+    Quantiles,
+    ReportRows,
+    TopShare,
+    ask_changes,
+    compare,
+    reports_of,
+)
+from geoveil.analyst.statistics import simultaneous
+from geoveil.gp import GeoPrivacy, ParameterError, UnsupportedError
+
+from .populations import PRIVACY, campaign, campaigns, incomes, reports
+
+MEDIANS = Quantiles(levels=[0.25, 0.5, 0.75])
+CURVE = DistributionFunction(low=-20_000.0, high=200_000.0, points=45)
+
+
+@pytest.fixture(autouse=True)
+def few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    """8,192 draws of the critical value: it moves coverage by 0.25 % (one standard error)."""
+    monkeypatch.setattr(simultaneous, "DRAWS", 1 << 13)
+
+
+def quantiles(values: Any, errors: Any, correlations: Any, n: int = 1_000) -> QuantileEstimates:
+    """Return quantiles as reports would tell them, whose intervals are longer above than below."""
+    lengths = np.array([[0.9], [1.1]]) * 1.96 * errors
+    return QuantileEstimates(
+        levels=np.array([0.25, 0.5, 0.75]),
+        values=values,
+        standard_errors=errors,
+        low=values - lengths[0],
+        high=values + lengths[1],
+        correlations=correlations,
+        width=24_000.0,
+        confidence=0.95,
+        n=n,
+        privacy=PRIVACY,
+        moved=np.zeros((2, 3)),
+    )
+
+
+def test_differences_are_held_at_once_and_of_no_change_one_in_twenty_is_found() -> None:
+    """600 pairs of three quantiles whose errors go together; p of each alone must find more."""
+    rng = np.random.default_rng(5)
+    before, after = np.array([900.0, 700.0, 1_300.0]), np.array([800.0, 900.0, 1_000.0])
+    correlations = np.array([[1.0, 0.5, 0.2], [0.5, 1.0, 0.5], [0.2, 0.5, 1.0]])
+    factor = np.linalg.cholesky(correlations)
+    inside, by_holm, alone, of_one, errors = [], [], [], [], np.zeros(3)
+    truth = np.array([20_000.0, 60_000.0, 90_000.0])
+    for _ in range(600):
+        first, second = (
+            quantiles(truth + spread * (factor @ rng.standard_normal(3)), spread, correlations)
+            for spread in (before, after)
+        )
+        made = compare(first, second, people="different")
+        inside.append(bool(((made.low <= 0) & (made.high >= 0)).all()))
+        by_holm.append(bool((made.adjusted <= 0.05).any()))
+        alone.append(bool((made.p_values <= 0.05).any()))
+        of_one.append(bool((np.abs(made.values) <= 1.96 * before).all()))
+        errors = made.standard_errors
+    assert errors == pytest.approx(np.hypot(before, after))
+    assert 0.92 <= np.mean(inside) <= 0.98  # 0.95, three errors of its own (0.009) either way
+    assert np.mean(by_holm) <= 0.077
+    assert np.mean(alone) > 0.085
+    assert np.mean(of_one) < 0.8
+    third = compare(first, second, first, people="different", names=["a", "b", "c"])
+    assert third.labels[3] == "c − b: quantile 0.25"
+    assert third.values[3:] == pytest.approx(-third.values[:3])
+
+
+@pytest.mark.deep
+def test_quantiles_and_means_of_people_who_earn_more_differ_by_so_much() -> None:
+    for statistic in (MEDIANS, MeanValue()):
+        first, second = campaigns(incomes(), 1_000, 2)
+        asking = [reports(first).ask, reports(second + 10_000).ask]
+        made = ask_changes(asking, statistic, [campaign()] * 2, people="different")
+        each = [ask(statistic) for ask in asking]
+        errors = [getattr(one, "standard_errors", None) for one in each]
+        if errors[0] is None:
+            errors = [np.array([one.standard_error]) for one in each]
+        assert made.standard_errors == pytest.approx(np.hypot(*errors))
+        assert (np.abs(made.values - 10_000) < 4 * made.standard_errors).all()
+        assert ((made.low < 10_000) & (made.high > 10_000)).all()
+
+
+def test_a_curve_that_moved_is_seen_and_is_the_difference_of_the_curves() -> None:
+    first, second = campaigns(incomes(), 2_000, 2)
+    before, after = (reports(points).ask(CURVE) for points in (first, second - 15_000))
+    made = compare(before, after, people="different", names=["May", "June"])
+    plain = after.above.values - before.above.values
+    assert made.values == pytest.approx(-plain)
+    variance = np.diag(before.above.covariance) + np.diag(after.above.covariance)
+    assert made.changes.standard_errors == pytest.approx(np.sqrt(variance))
+    assert made.changes.n == (2_000, 2_000)
+    assert made.changes.labels[0] == "June − May: up to -20,000"
+    assert made.adjusted.min() < 1e-6
+    assert (made.low > 0).any(), "poorer people: more are up to some threshold"
+    assert not (made.high < 0).any()
+    assert [row["p_adjusted"] for row in made.rows()] == pytest.approx(made.adjusted)
+    assert made.to_dict()
+    same = compare(before, after, people="same")
+    assert (same.high - same.low >= made.high - made.low).all()
+
+
+@pytest.mark.deep
+def test_curves_are_asked_where_any_has_people_and_as_softly_as_the_noisiest() -> None:
+    noisy = replace(campaign(), privacy=GeoPrivacy(1.0, per=16_000.0, unit="dollar"))
+    first, second = campaigns(incomes(), 2_000, 2)
+    sets = [reports(first), reports(second + 100_000, noisy)]
+    alone = [one.ask(DistributionFunction()) for one in sets]
+    made = ask_changes(
+        [one.ask for one in sets],
+        DistributionFunction(),
+        [campaign(), noisy],
+        people="different",
+    )
+    assert isinstance(made, CurveChange)
+    assert made.at[0] <= min(one.at[0] for one in alone) + 10_000
+    assert made.at[-1] >= max(one.at[-1] for one in alone) - 10_000
+    with pytest.raises(ParameterError, match="width"):
+        compare(*(one.ask(MEDIANS) for one in sets), people="different")
+    with pytest.raises(ParameterError, match="at"):
+        compare(*alone, people="different")
+    quantiles = ask_changes(
+        [one.ask for one in sets], MEDIANS, [campaign(), noisy], people="different"
+    )
+    assert (quantiles.low > 50_000).all()
+
+
+@pytest.mark.deep
+def test_periods_and_doubt_and_what_can_not_be_compared() -> None:
+    recurring = replace(campaign(), period=timedelta(days=10))
+    points = np.concatenate([*campaigns(incomes(), 1_000, 2)])
+    integers = np.rint(points / recurring.point_mechanism.step).astype(np.int64)
+    periods = np.repeat(np.arange(2, dtype=np.uint32), 1_000)
+    at_hand = reports_of(ReportRows(periods, None, (integers,)), recurring)
+    asking = [partial(at_hand.ask, period=period) for period in range(2)]
+    of = [recurring, recurring]
+    plain = ask_changes(asking, MEDIANS, of, people="same")
+    apart = ask_changes(asking, MEDIANS, of, people="different")
+    assert plain.standard_errors == pytest.approx(
+        sum(one(MEDIANS).standard_errors for one in asking)
+    )
+    doubted = ask_changes(asking, Contaminated(MEDIANS, 0.01), of, people="different")
+    assert doubted.values == pytest.approx(apart.values, abs=500)  # other thresholds are asked
+    assert (doubted.low < apart.low).all()
+    assert (doubted.p_values >= apart.p_values - 1e-12).all()
+    assert any(note.startswith("Intervals hold also if") for note in doubted.notes)
+    share = ask_changes(asking, TopShare(share=0.1), of, people="different")
+    assert len(share.labels) == 1
+    with pytest.raises(ParameterError, match="estimates"):
+        compare(asking[0](MEDIANS), asking[1](CURVE), people="same")
+    with pytest.raises(ParameterError, match="labels"):
+        compare(asking[0](MEDIANS), asking[1](Quantiles(levels=[0.5])), people="same")
+    euros = campaign(replace(PRIVACY, unit="euro"))
+    with pytest.raises(ParameterError, match="unit"):
+        ask_changes(asking, MEDIANS, [recurring, euros], people="same")
+    nowhere = replace(asking[0](MEDIANS), values=np.array([0.0, 1.0, np.inf]))
+    with pytest.raises(UnsupportedError, match=r"quantile 0\.75"):
+        compare(nowhere, asking[1](MEDIANS), people="same")
+    wide = np.array([1.0, 1.0, np.inf])
+    unbounded = replace(asking[0](MEDIANS), low=-1e6 * wide, high=1e6 * wide, standard_errors=wide)
+    assert compare(unbounded, asking[1](MEDIANS), people="different").p_values[2] == 1
