@@ -73,7 +73,9 @@ def laplace_expectation(
     result = np.empty_like(flat)
     for start in range(0, flat.size, _BLOCK):
         block = flat[start : start + _BLOCK]
-        inside = np.clip(block, edges[0], edges[-1])
+        before, after = block <= edges[0], block >= edges[-1]
+        within = ~(before | after)
+        inside = np.concatenate([block[within], edges[[0, -1]]])
         index = np.clip(np.searchsorted(edges, inside, side="right") - 1, 0, len(edges) - 2)
         low, high = edges[index], edges[index + 1]
         lower = below[index] * np.exp((low - inside) / scale) + _panel(
@@ -82,16 +84,13 @@ def laplace_expectation(
         upper = above[index + 1] * np.exp((inside - high) / scale) + _panel(
             function, inside, high, scale, inside
         )
-        # Outside the breakpoints the function is constant, and only the far side is integrated.
-        fade_left = np.exp((np.minimum(block, edges[0]) - edges[0]) / scale)
-        fade_right = np.exp((edges[-1] - np.maximum(block, edges[-1])) / scale)
-        result[start : start + _BLOCK] = np.where(
-            block < edges[0],
-            left * (1 - fade_left / 2) + upper * fade_left,
-            np.where(
-                block > edges[-1], right * (1 - fade_right / 2) + lower * fade_right, lower + upper
-            ),
-        )
+        found = result[start : start + _BLOCK]
+        found[within] = (lower + upper)[:-2]
+        # Outside the breakpoints the function is constant, and what is beyond fades.
+        fade = np.exp((block[before] - edges[0]) / scale)
+        found[before] = left * (1 - fade / 2) + upper[-2] * fade
+        fade = np.exp((edges[-1] - block[after]) / scale)
+        found[after] = right * (1 - fade / 2) + lower[-1] * fade
     return result.reshape(points.shape)
 
 

@@ -134,7 +134,7 @@ class _Programme:
         ratio = price / slack
         chain = _Chain(ratio, self.ratios)
         powers = np.stack([np.ones_like(self.places), self.places, self.places**2])
-        ones, firsts, seconds = np.einsum("ky,yij->kij", powers, chain.inverse_of_differences())
+        ones, firsts, seconds = chain.moments_of_inverse(powers)
         middle = _Positive(np.block([[ones, firsts], [firsts, seconds]]))
 
         def step(target: Array) -> _Point:
@@ -223,9 +223,9 @@ class _Chain:
         both = above * below * ((r - 1) * (r + 1)) ** 2
         m, n = len(ratios) + 1, weights.shape[1]
         self.pivots, carried = np.empty((m, n)), np.zeros((m, n))
-        for j in range(m - 1):
-            self.pivots[j] = own[j] + carried[j]
-            carried[j + 1] = (both[j] + next_own[j] * carried[j]) / self.pivots[j]
+        for j, (kept, passed) in enumerate(zip(own, next_own, strict=True)):
+            pivot = self.pivots[j] = kept + carried[j]
+            carried[j + 1] = (both[j] + passed * carried[j]) / pivot
         self.pivots[-1] = carried[-1]
         self.factors = r * (above + below) / self.pivots[:-1]
         """−L, below the diagonal."""
@@ -235,62 +235,79 @@ class _Chain:
     def solve(self, right: Array) -> Array:
         """Return H⁻¹ v and its differences, (2, n, M)."""
         x = right.T.copy()
-        for j, factor in enumerate(self.factors):
-            x[j + 1] += factor * x[j]
+        rows, factors = list(x), list(self.factors)
+        _carry(rows, factors)
         x /= self.pivots
+        before = x.copy()
+        _carry(rows[::-1], factors[::-1])
         differences = np.empty_like(x)
-        for j in range(len(self.factors) - 1, -1, -1):
-            differences[j + 1] = self.rest[j] * x[j + 1] - x[j]
-            x[j] += self.factors[j] * x[j + 1]
         differences[0] = x[0]
+        differences[1:] = self.rest * x[1:] - before[:-1]
         return np.stack([x.T, differences.T])
 
-    def inverse_of_differences(self) -> Array:
-        """Return T H⁻¹ Tᵗ, (n, M, M), where T takes `_differences`.
+    def moments_of_inverse(self, powers: Array) -> Array:
+        """Return Σ_y p_y T H_y⁻¹ Tᵗ for each row p of powers, (k, M, M).
 
-        Of Z = H⁻¹ the row j is `factors` times the row j + 1, beyond its diagonal.
+        T takes `_differences`. Of Z = H⁻¹ the row j is `factors` times the row j + 1, beyond its
+        diagonal.
         """
         m, n = self.pivots.shape
-        found = np.empty((m, m, n))
-        across = np.empty((m, n))  # Z_j,k − Z_j,k−1, for k > j
-        last = 1 / self.pivots[-1]  # Z_jj
-        for j in range(m - 2, -1, -1):
-            factor, rest, own = self.factors[j], self.rest[j], 1 / self.pivots[j]
-            found[j + 1, j + 2 :] = found[j + 2 :, j + 1] = rest * across[j + 2 :]
-            found[j + 1, j + 1] = rest**2 * last + own
-            across[j + 2 :] *= factor
-            across[j + 1] = factor * rest * last - own
-            last = own + factor**2 * last
-        found[0, 0] = last
-        found[0, 1:] = found[1:, 0] = across[1:]
-        return np.ascontiguousarray(np.moveaxis(found, 2, 0))
+        own, factors, rest = 1 / self.pivots, self.factors, self.rest
+        diagonal = own.copy()  # Z_jj
+        _carry(list(diagonal[::-1]), list(np.square(factors[::-1])))
+        across = np.empty((m, n))  # Z_j,k − Z_j,k−1, for k > j; j goes down
+        across[1:] = factors * rest * diagonal[1:] - own[:-1]
+        found = np.empty((len(powers), m, m))
+        found[:, 0, 0] = powers @ diagonal[0]
+        inner = np.arange(1, m)
+        found[:, inner, inner] = powers @ (rest**2 * diagonal[1:] + own[:-1]).T
+        weighted = powers * rest[:, None]
+        for j in range(m - 2, 0, -1):
+            beyond = across[j + 1 :]
+            found[:, j, j + 1 :] = weighted[j - 1] @ beyond.T
+            beyond *= factors[j - 1]
+        found[:, 0, 1:] = powers @ across[1:].T
+        low = np.tril_indices(m, -1)
+        found[:, *low] = found[:, *low[::-1]]
+        return found
+
+
+def _carry(rows: list[Array], factors: list[Array]) -> None:
+    """Add to each row, from the second on, the one before times its factor."""
+    last = rows[0]
+    for row, factor in zip(rows[1:], factors, strict=True):
+        row += factor * last
+        last = row
 
 
 class _Positive:
-    """The factors of a positive definite matrix, scaled to a diagonal of 1 + `_SHIFT`, in tiles."""
+    """The factors of a positive definite matrix, scaled to a diagonal of 1 + `_SHIFT`.
+
+    They are found, and the lower one is inverted, in tiles.
+    """
 
     def __init__(self, matrix: Array) -> None:
+        size = len(matrix)
         self._scale = 1 / np.sqrt(np.diag(matrix))
-        self._count = -(-len(matrix) // _TILE)
-        full = np.eye(self._count * _TILE)
-        scaled = matrix * self._scale[:, None] * self._scale
-        full[: len(matrix), : len(matrix)] = scaled + _SHIFT * np.eye(len(matrix))
-        shape = (self._count, _TILE, self._count, _TILE)
-        self._tiles = tiles = full.reshape(shape).swapaxes(1, 2).copy()
-        self._diagonal = np.empty((self._count, _TILE, _TILE))
-        for k in range(self._count):
-            own = self._diagonal[k] = np.linalg.inv(np.linalg.cholesky(tiles[k, k]))
+        count = -(-size // _TILE)
+        full = np.eye(count * _TILE)
+        full[:size, :size] = matrix * self._scale[:, None] * self._scale
+        full.flat[: size * (len(full) + 1) : len(full) + 1] += _SHIFT
+        shape = (count, _TILE, count, _TILE)
+        tiles = full.reshape(shape).swapaxes(1, 2).copy()
+        inverse = np.zeros(shape)
+        for k in range(count):
+            own = np.linalg.inv(np.linalg.cholesky(tiles[k, k]))
             tiles[k + 1 :, k] = tiles[k + 1 :, k] @ own.T
-            for i in range(k + 1, self._count):
+            for i in range(k + 1, count):
                 tiles[i, k + 1 :] -= tiles[i, k] @ tiles[k + 1 :, k].swapaxes(1, 2)
+            inverse[k, :, k] = own
+            for j in range(k):
+                lower = sum(tiles[k, i] @ inverse[i, :, j] for i in range(j, k))
+                inverse[k, :, j] = -own @ lower
+        self._inverse = inverse.reshape(full.shape)[:size, :size].copy()
 
     def solve(self, right: Array) -> Array:
         """Return the inverse times a vector."""
-        x = np.zeros((self._count, _TILE))
-        x.flat[: len(right)] = self._scale * right
-        for k in range(self._count):
-            x[k] = self._diagonal[k] @ (x[k] - np.einsum("jab,jb->a", self._tiles[k, :k], x[:k]))
-        for k in range(self._count - 1, -1, -1):
-            above = np.einsum("jba,jb->a", self._tiles[k + 1 :, k], x[k + 1 :])
-            x[k] = self._diagonal[k].T @ (x[k] - above)
-        return self._scale * x.ravel()[: len(right)]
+        x = np.einsum("ij,j->i", self._inverse, self._scale * right)
+        return np.asarray(self._scale * np.einsum("ji,j->i", self._inverse, x))

@@ -69,13 +69,18 @@ class AlgebraicNoise(InvertedNoise):
 
     def least_quotient(self, constant: Fraction, factor: Fraction) -> Fraction:
         """Return the infimum of (constant + factor·uψ)/ψ: in closed form."""
-        end = constant + self._steepness * factor
-        if min(constant, end) <= 0:
-            return Fraction(0)
-        with working_precision(BITS):
-            q = BALL.constant(self._share)
-            mean = BALL.constant(constant) ** q * BALL.constant(end) ** (1 - q)
-            return lower(mean / self._ball_max_score())
+        return _least_quotient(self, constant, factor)
+
+
+@lru_cache(maxsize=64)
+def _least_quotient(noise: AlgebraicNoise, constant: Fraction, factor: Fraction) -> Fraction:
+    end = constant + noise._steepness * factor
+    if min(constant, end) <= 0:
+        return Fraction(0)
+    with working_precision(BITS):
+        q = BALL.constant(noise._share)
+        mean = BALL.constant(constant) ** q * BALL.constant(end) ** (1 - q)
+        return lower(mean / noise._ball_max_score())
 
 
 @lru_cache(maxsize=64)
