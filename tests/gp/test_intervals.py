@@ -28,7 +28,13 @@ from geoveil.gp import (
     SmoothMechanism,
     Threshold,
 )
-from geoveil.gp.intervals import UNLIMITED, IntervalMethod, Limits, interval_of_mean
+from geoveil.gp.intervals import (
+    UNLIMITED,
+    IntervalMethod,
+    Limits,
+    _student_quantile,
+    interval_of_mean,
+)
 
 SHARE = Limits((0.0, 1.0), (0.0, 1.0))
 FULL, STUDENT = IntervalMethod.FULL_ENDS, IntervalMethod.STUDENT
@@ -115,6 +121,16 @@ def test_many_varied_reports_get_students_interval():
     assert student.method is STUDENT
     margin = stats.t.ppf(0.975, 9_999) * math.sqrt(0.24 / 9_999)
     assert student.high - 0.4 == pytest.approx(margin, rel=1e-12)
+
+
+def test_students_quantile_is_that_of_scipy_wherever_it_comes_from():
+    """To the last digits on both sides of where the expansion takes over, and far out."""
+    for probability in (0.6, 0.975, 1 - 1e-6, 1 - 1e-12):
+        square = stats.norm.ppf(probability) ** 2
+        for freedom in (3.0, 399 * (1 + square), 401 * (1 + square), 1e7, 1e12):
+            found = _student_quantile(freedom, probability)
+            assert found == pytest.approx(stats.t.ppf(probability, freedom), rel=2e-14)
+    assert _student_quantile(1e9, 1.0) == math.inf
 
 
 @pytest.mark.parametrize("method", [None, FULL])

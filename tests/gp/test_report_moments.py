@@ -19,7 +19,7 @@ from geoveil.gp import (
     SmoothMechanism,
     Threshold,
 )
-from geoveil.gp.report_moments import ReportMoments
+from geoveil.gp.report_moments import MomentsAskedOnce, ReportMoments
 
 PRIVACY = GeoPrivacy(1.0, per=200.0)
 STEP = Threshold(0.0, 600.0, "smoothstep")
@@ -123,6 +123,30 @@ def test_the_third_moment_is_bounded_as_by_linear_programmes(share, excess):
     variance = square - mean**2
     expected = [end - 3 * mean * variance - mean**3 for end in ends]
     assert moments.third(mean, variance) == pytest.approx(expected, abs=1e-6)
+    once = MomentsAskedOnce(moments.points)
+    assert once.third(mean, variance) == pytest.approx(expected, abs=1e-6)
+
+
+def test_asked_once_or_often_the_bounds_are_those_of_the_hull():
+    """Also where no population is, and where all points lie in a line: there the hull is taken."""
+    rng = np.random.default_rng(3)
+    laws = [
+        DebiasedLaplace(Range(-400.0, 500.0, 300.0, "smoothstep"), PRIVACY),
+        LipschitzMechanism(STEP, PRIVACY),
+        SmoothMechanism(STEP, PRIVACY),
+    ]
+    for moments in [*(law.report_moments() for law in laws), ReportMoments(np.eye(2, 3))]:
+        assert moments is not None
+        hulls = 0
+        for times in (1.0, 1.0, 1.0, 1.0, 3.0):
+            shares = rng.dirichlet(np.full(len(moments.points), 0.02))
+            mean, square, _ = shares @ moments.points
+            variance = max(times * square - mean**2, 0.01)
+            once = MomentsAskedOnce(moments.points)
+            found, expected = once.third(mean, variance), moments.third(mean, variance)
+            assert np.abs(np.subtract(found, expected)).max() < 1e-6 * (1 + variance) ** 1.5
+            hulls += "_facets" in vars(once)
+        assert hulls < 3 or len(moments.points) == 2
 
 
 def test_nobody_is_beyond_the_jumps():

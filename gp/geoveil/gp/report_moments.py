@@ -17,7 +17,7 @@ from geoveil.gp.arrays import Array, np
 from geoveil.gp.lazy import lazy
 from geoveil.gp.queries.profiles import Profile
 
-__all__ = ["ReportMoments", "moments_of_profile", "moments_of_range"]
+__all__ = ["MomentsAskedOnce", "ReportMoments", "moments_of_profile", "moments_of_range"]
 
 _SIMPLEX = 4
 """Points that a hull takes at least; fewer are repeated."""
@@ -25,6 +25,9 @@ _STEEP = 1e-9
 """Height, of a facet's unit normal, below which it stands upright and bounds no third moment."""
 _RESOLVED = 1e-9
 """Variance, relative to the largest, below which a ratio of moments is all rounding."""
+_ROUNDING = 1e-12
+_MOST_CORNERS = 200
+"""Height below a plane, share of a corner and number of corners at which a search ends."""
 _WITHIN, _BEYOND = 201, 80
 _NEAREST, _FARTHEST = 0.02, 40.0
 """Distances from the outermost breakpoints at which moments are taken, in noise scales."""
@@ -56,11 +59,15 @@ class ReportMoments:
             mean: E y.
             variance: of a report: the noise, and that between people.
         """
-        at = np.array([1.0, mean, variance + mean * mean])
-        lower, upper = self._facets
-        found = sorted((float((lower @ at).max()), float((upper @ at).min())))
+        found = sorted(self._raw_third(mean, variance + mean * mean))
         low, high = (third - 3 * mean * variance - mean**3 for third in found)
         return low, high
+
+    def _raw_third(self, mean: float, second: float) -> tuple[float, float]:
+        """Return the bounds of E y³, by the hull."""
+        at = np.array([1.0, mean, second])
+        lower, upper = self._facets
+        return float((lower @ at).max()), float((upper @ at).min())
 
     def jumps(self, mean: float) -> tuple[float, float]:
         """Return the bounds of E(y − mean)³/E(y − mean)² over all people.
@@ -74,12 +81,16 @@ class ReportMoments:
         ratios = cube[resolved] / square[resolved]
         return float(ratios.min()), float(ratios.max())
 
+    @property
+    def _scales(self) -> Array:
+        return np.asarray(np.maximum(np.abs(self.points).max(axis=0), 1e-300))
+
     @lazy
     def _facets(self) -> tuple[Array, Array]:
         """Planes (a, b, c) with a + b·E y + c·E y² below, and above, all third moments."""
         from scipy.spatial import ConvexHull  # only where there are so few reports that it matters
 
-        scales = np.maximum(np.abs(self.points).max(axis=0), 1e-300)
+        scales = self._scales
         scaled = np.resize(self.points / scales, (max(len(self.points), _SIMPLEX), 3))
         # Joggled, as all answers may lie in a plane, which is then put right.
         normals = ConvexHull(scaled, qhull_options="QJ Pp").equations
@@ -91,6 +102,51 @@ class ReportMoments:
             planes[:, 0] += sign * np.maximum(beyond.max(axis=1), 0.0)
             found.append(planes * scales[2] / np.array([1.0, *scales[:2]]))
         return found[0], found[1]
+
+
+class MomentsAskedOnce(ReportMoments):
+    """The same for those who ask about one population: its own facets, and no import of SciPy."""
+
+    def _raw_third(self, mean: float, second: float) -> tuple[float, float]:
+        x, z, t = (self.points / self._scales).T
+        x, z = x - mean / self._scales[0], z - second / self._scales[1]
+        low, high = (_height_over_origin(x, z, sign * t) for sign in (1.0, -1.0))
+        if low is None or high is None:
+            return super()._raw_third(mean, second)
+        return low * float(self._scales[2]), -high * float(self._scales[2])
+
+
+def _height_over_origin(x: Array, z: Array, t: Array) -> float | None:
+    """Return the height of the lower hull of points (x, z, t) over (0, 0); None if it is not there.
+
+    By the simplex method: from a triangle that has the origin in it, one corner after the other is
+    replaced, by the point that is farthest below its plane.
+    """
+    angles = np.arctan2(z, x)
+    first = int(np.argmax(np.hypot(x, z)))
+    opposite = np.mod(angles - angles[first], 2 * np.pi) - np.pi
+    left = int(np.argmin(np.where(opposite >= 0, opposite, np.inf)))
+    right = int(np.argmax(np.where(opposite <= 0, opposite, -np.inf)))
+    corners = [first, left, right]
+    columns = np.stack([np.ones_like(x), x, z])
+    for _ in range(_MOST_CORNERS):
+        try:
+            inverse = np.linalg.inv(columns[:, corners])
+        except np.linalg.LinAlgError:
+            return None
+        weights = inverse[:, 0]
+        if not (weights >= -_ROUNDING).all():
+            return None
+        plane = t[corners] @ inverse
+        above = t - plane @ columns
+        lowest = int(np.argmin(above))
+        if above[lowest] >= -_ROUNDING:
+            return float(plane[0] + min(above[lowest], 0.0))
+        change = inverse @ columns[:, lowest]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            lasts = np.where(change > _ROUNDING, weights / change, np.inf)
+        corners[int(np.argmin(lasts))] = lowest
+    return None
 
 
 def distances(breakpoints: Sequence[float], scale: float) -> Array:

@@ -90,3 +90,22 @@ def test_another_rate_uses_what_stays_true():
         assert aimed is not None
         assert aimed == Search(anew).aimed(4.0, "smoothstep")
         assert np.array_equal(again.nodes.points, anew.nodes.points)
+
+
+@pytest.mark.parametrize(("question", "prior"), [(HardThreshold(10.0), DOUBTED), (SQUARE, PLACES)])
+def test_no_kind_has_less_noise_than_the_bound_that_widths_are_left_out_by(question, prior):
+    search = Search(PlanningProblem.of(question, UNIT, prior))
+    compared = 0
+    for profile in PROFILES:
+        for index in range(NARROWEST, WIDEST + 1, 4):
+            floor = search.floor(profile, index)
+            for name in TRIED:
+                for option in range(len(KINDS[name].options)):
+                    found = search.coarse(name, option, profile, index)
+                    if found is None or KINDS[name].biased:
+                        continue
+                    assert floor is not None
+                    assert floor.noise <= 1.01 * found.prediction.noise
+                    assert floor.expected_error(900) <= 1.01 * found.prediction.expected_error(900)
+                    compared += 1
+    assert compared > 100

@@ -39,6 +39,7 @@ from numpy.typing import NDArray
 from geoveil.gp import validation
 from geoveil.gp.hard_question import Difference, reach
 from geoveil.gp.intervals import UNLIMITED, Limits, interval_of_mean
+from geoveil.gp.report_moments import MomentsAskedOnce, ReportMoments
 
 Array = NDArray[np.float64]
 
@@ -135,7 +136,8 @@ class Prediction:
 
         See the module.
         """
-        return self.worst(n)._expected_error(n)
+        alone = not self.scenarios and not self.corrected  # nothing is taken off
+        return (self if alone else self.worst(n))._expected_error(n)
 
     def _expected_error(self, n: float) -> float:
         return self.mean_squared_error(n) + self.bias_uncertainty
@@ -219,8 +221,13 @@ class Prediction:
             return normal
         low, high = self.limits.means
         mean = min(max(self.mean, low), high)
-        found = interval_of_mean(n, mean, variance * (n - 1) / n, CONFIDENCE, self.limits)
+        limits = replace(self.limits, moments=self._moments_asked_once)
+        found = interval_of_mean(n, mean, variance * (n - 1) / n, CONFIDENCE, limits)
         return (found.high - found.low) / 2
+
+    def _moments_asked_once(self) -> ReportMoments | None:
+        moments = self.limits.moments()
+        return None if moments is None else MomentsAskedOnce(moments.points)
 
     def partitioned(self, n: int, questions: int, *, expected: bool = True) -> float:
         """Return the mean squared error if each of n people answers one of m questions at random.

@@ -48,6 +48,7 @@ from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.queries.base import Query
 from geoveil.gp.queries.indicator import PROFILES, SoftIndicator
 from geoveil.gp.queries.profiles.higher_order import HigherOrderStep
+from geoveil.gp.queries.profiles.soft_step import SoftStep
 from geoveil.gp.queries.projected import Linear
 
 Array = NDArray[np.float64]
@@ -62,6 +63,8 @@ _FEW = 1_000
 """Nodes up to which none are joined."""
 _PER_NEAR, _BEND = 40, 4.0
 """Distances that are joined: per shortest length at 0, and where their spacing begins to grow."""
+_CERTAIN = 1.02
+"""Times an error that the bound on another has to exceed; moments in tables are off by 1 %."""
 _UNBIASED = 1e-6
 """How far the mean of a report may be off f by rounding and interpolation."""
 _REACH, _CELLS = 14.0, 16.0
@@ -109,6 +112,8 @@ class Search:
         self.problem = problem
         self.coarse = cache(self._coarse)
         """(kind, option, profile, index) → what a kind makes of a band; None if it refuses."""
+        self.floor = cache(self._floor)
+        """(profile, index) → the least that any kind can have of a band; None without room."""
         self.aimed = cache(self._aimed)
         """(width, profile) → the band whose soft share of the prior is the hard one, if any."""
         self.made = cache(self._made)
@@ -147,12 +152,8 @@ class Search:
             if not ramps and profile != "linear" and alone:  # noise before f, in closed form
                 best = self._best_width(profile, error)
                 first = (best,) if self.coarse(kind, 0, profile, best) else first
-            tried = [
-                self.coarse(kind, option, profile, index)
-                for option in range(len(KINDS[kind].options))
-                for index in first
-            ]
-            found = [candidate for candidate in tried if candidate is not None]
+            tried = [(o, i) for o in range(len(KINDS[kind].options)) for i in first]
+            found = list(self._near_the_best(kind, profile, tried, error))
             if found:
                 leading.append(min(found, key=lambda c: error(c.prediction)))
         refined = (self._refined(c, error) for c in leading)
@@ -163,6 +164,65 @@ class Search:
 
         return min(refined, key=ranked, default=None)
 
+    def _near_the_best(
+        self,
+        kind: str,
+        profile: str,
+        tried: Sequence[tuple[int, int]],
+        error: Callable[[Prediction], float],
+        least: float = math.inf,
+    ) -> Iterator[CoarseCandidate]:
+        """Yield candidates for options and widths, but those that are certain not to be the best.
+
+        Args:
+            kind: a key of `KINDS`.
+            profile: a name in `PROFILES`.
+            tried: pairs of an option and a width.
+            error: what is to be least.
+            least: error of a candidate that was found before.
+        """
+        floors = {index: self._least_error(kind, profile, index, error) for _, index in tried}
+        found: dict[tuple[int, int], CoarseCandidate] = {}
+        for option, index in sorted(tried, key=lambda pair: floors[pair[1]]):
+            if floors[index] > _CERTAIN * least:
+                break
+            candidate = self.coarse(kind, option, profile, index)
+            if candidate is not None:
+                found[option, index] = candidate
+                least = min(least, error(candidate.prediction))
+        return (found[pair] for pair in tried if pair in found)
+
+    def _least_error(
+        self, kind: str, profile: str, index: int, error: Callable[[Prediction], float]
+    ) -> float:
+        """Return what no report of a kind about a band has less error than; 0 if none is known."""
+        family = KINDS[kind]
+        several = family.answers_all and (self.hard.dimension > 1 or self.hard.boundaries > 1)
+        if family.biased or not family.satisfies_guarantee or several:
+            return 0.0
+        least = self.floor(profile, index)
+        return math.inf if least is None else error(least)
+
+    def _floor(self, profile: str, index: int) -> Prediction | None:
+        """Return the prediction for reports about a band with as little noise as any may have.
+
+        Whatever is ε-GP says of s as much as ε² of Fisher information, so that an unbiased report
+        has at least the variance (φ'(s)/ε)² [MATH §8]. None if there is no room for the band.
+        """
+        bands = self._band(profile, index)
+        if bands is None:
+            return None
+        moments = []
+        for band in bands:
+            shape = band.profile
+            assert isinstance(shape, SoftStep)
+            inside = np.abs(band.signed) < shape.width / 2
+            slope = np.where(inside, shape.slope(np.where(inside, band.signed, 0.0)), 0.0)
+            moments.append(
+                (np.asarray(shape.value(band.signed)), (slope * self.problem.scale) ** 2)
+            )
+        return self._predicted(bands, moments)
+
     def _best_width(self, profile: str, error: Callable[[Prediction], float]) -> int:
         """Return the width that is best in closed form, for noise before the step."""
         size = self.problem.prior.size
@@ -172,23 +232,22 @@ class Search:
     def _refined(
         self, best: CoarseCandidate, error: Callable[[Prediction], float]
     ) -> CoarseCandidate:
+        options = range(len(KINDS[best.kind].options))
         for stride in _STRIDES[1:]:
             improved = True
             while improved:
                 least = error(best.prediction)
-                near = [c for c in self._around(best, stride) if error(c.prediction) < least]
+                around = [
+                    (option, index)
+                    for option in (best.option - 1, best.option, best.option + 1)
+                    for index in (best.index - stride, best.index, best.index + stride)
+                    if option in options and NARROWEST <= index <= WIDEST
+                ]
+                found = self._near_the_best(best.kind, best.profile, around, error, least)
+                near = [c for c in found if error(c.prediction) < least]
                 improved = bool(near)
                 best = min(near, key=lambda c: error(c.prediction), default=best)
         return best
-
-    def _around(self, found: CoarseCandidate, stride: int) -> Iterator[CoarseCandidate]:
-        """Yield what is known of narrower and wider bands, and of the parameters beside."""
-        for option in (found.option - 1, found.option, found.option + 1):
-            for index in (found.index - stride, found.index, found.index + stride):
-                if 0 <= option < len(KINDS[found.kind].options) and NARROWEST <= index <= WIDEST:
-                    near = self.coarse(found.kind, option, found.profile, index)
-                    if near is not None:
-                        yield near
 
     def _coarse(self, name: str, option: int, profile: str, index: int) -> CoarseCandidate | None:
         problem, kind = self.problem, KINDS[name]
@@ -218,13 +277,19 @@ class Search:
             answer = np.asarray(bands[0].query.value(bands[0].points)).ravel()
             if np.abs(moments[0][0] - answer).max() > _UNBIASED:
                 return None  # what is assumed of people bounds how far f is off, and no more
+        return CoarseCandidate(name, option, profile, index, self._predicted(bands, moments))
+
+    def _predicted(
+        self, bands: Sequence[Band], moments: Sequence[tuple[Array, Array]]
+    ) -> Prediction:
+        """Return the prediction from means and variances among the people of each law."""
         prediction, *scenarios = (
             predicted(mean, variance, band.truth, band.weights, nodes.prior.size, band.again)
             for (mean, variance), band, nodes in zip(moments, bands, self._laws, strict=True)
         )
-        prediction = replace(prediction, scenarios=tuple(scenarios))
-        prediction = self.believed(bands[0].query, prediction)
-        return CoarseCandidate(name, option, profile, index, prediction)
+        if scenarios:
+            prediction = replace(prediction, scenarios=tuple(scenarios))
+        return self.believed(bands[0].query, prediction)
 
     @property
     def _laws(self) -> tuple[Nodes, ...]:
