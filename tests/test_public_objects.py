@@ -267,6 +267,9 @@ def made() -> list[Any]:
         dataclasses.replace(CAMPAIGN, questions=(QUESTION, campaigns.Question("all", STEP))),
         asked_for_points(CAMPAIGN, 1),
         analyst.ChosenBands(asked_for_points(CAMPAIGN, 1), (analyst.ShareAbove(0.1),), 0.3),
+        analyst.PlannedPoints(
+            (campaigns.PointQuestion("here", BELL),), {}, asked_for_points(CAMPAIGN, 1)
+        ),
         campaigns.DebiasedLaplaceSpec(),
         campaigns.LipschitzLaplaceSpec(),
         campaigns.PlanarLaplaceSpec(2),

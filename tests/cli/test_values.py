@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import tomllib
 from datetime import UTC, datetime, timedelta
 
 import grpc
@@ -14,6 +15,7 @@ from geoveil.analyst.campaigns import asked_of_points, softness_of_points
 from geoveil.campaign import Attribute, PlanarLaplaceSpec, ValueCampaign, decode
 from geoveil.client import Client, Limit, Place, Policy, ReportBuilder, gather
 from geoveil.gp import GaussianKernel, GeoPrivacy, ParameterError
+from geoveil.gp.hard_question import Difference, hard_share
 from geoveil.proto.v1.collector_pb2 import GetCampaignRequest
 from geoveil.proto.v1.collector_pb2_grpc import CollectorStub
 
@@ -283,3 +285,46 @@ def test_files_that_hold_no_regions_are_refused(campaign, tmp_path, content):
     path.write_text(content)
     with pytest.raises(ParameterError):
         questions(campaign, region=[path])
+
+
+@pytest.mark.deep
+def test_points_are_asked_what_their_plan_says(geoveil, server, tmp_path):
+    """The planned band, and the hard share by the planned difference, which nothing else says."""
+    plan, name = str(tmp_path / "plan.toml"), f"planned-{next(NUMBERS)}"
+    asked = (
+        "plan", "--threshold", "98000", "--participants", "20000", "--epsilon", "1",
+        "--per", "8000", "--prior", "lognormal:98000,0.83", "--unit", "dollar",
+        "--attribute", "income", "--no-bound",
+    )  # fmt: skip
+    geoveil(*asked, "--allocation", "points", "--out", plan)
+    geoveil("campaign", "create", "Planned", "--plan", plan, "--id", name)
+    send(server, name, np.random.default_rng(7).lognormal(11.5, 0.83, 200).tolist())
+
+    (row,) = json.loads(geoveil("estimate", name, "--plan", plan, "--json").output)["estimates"]
+    (query,) = tomllib.loads((tmp_path / "plan.toml").read_text())["planned"]["queries"]
+    band = [str(query["threshold"][what]) for what in ("at", "width")]
+    told = geoveil("estimate", name, "--threshold", band[0], "--width", band[1], "--json").output
+    (same,) = json.loads(told)["estimates"]
+    assert {what: row[what] for what in ("estimate", "ci_low", "ci_high", "n")} == {
+        what: same[what] for what in ("estimate", "ci_low", "ci_high", "n")
+    }
+    planned = Difference(query["softness"]["expected_difference"], query["softness"]["bound"])
+    expected = hard_share(row["estimate"], row["ci_low"], row["ci_high"], planned)
+    assert row["name"] == "above 98,000"
+    assert row["hard_share"]["ci_low"] == pytest.approx(expected.ci_low, abs=1e-12)
+    assert "hard_share" not in same
+
+    other = f"other-{next(NUMBERS)}"
+    about = ("--points", "--attribute", "income", "--unit", "dollar", "--per", "8000")
+    geoveil("campaign", "create", "Other", *about, "--epsilon", "0.5", "--id", other)
+    signed = str(tmp_path / "signed.toml")
+    geoveil(*asked, "--out", signed)
+    for arguments, message in (
+        ((other, "--plan", plan), "plan must be for a campaign like this one"),
+        ((name, "--plan", signed), "plan must be a plan for points"),
+        ((name, "--plan", plan, "--threshold", "5"), "left out beside questions"),
+        ((name, "--plan", plan, "--width", "5"), "width must be left out beside --plan"),
+        ((name, "--plan", str(tmp_path / "absent.toml")), "there is no such file"),
+    ):
+        with pytest.raises(ParameterError, match=message):
+            geoveil("estimate", *arguments)

@@ -26,7 +26,12 @@ from geoveil.analyst.labelled_estimate import (
 from geoveil.analyst.messages import PublishedCampaign
 from geoveil.analyst.outlines import coastline, new_york_boroughs
 from geoveil.analyst.pilot import pilot_prior
-from geoveil.analyst.plan_files import campaign_of, planned_participants
+from geoveil.analyst.plan_files import (
+    PlannedPoints,
+    campaign_of,
+    planned_participants,
+    planned_points,
+)
 from geoveil.analyst.planned_groups import planned_groups
 from geoveil.analyst.planned_periods import planned_periods
 from geoveil.analyst.planned_quantiles import planned_quantiles
@@ -141,6 +146,7 @@ __all__ = [
     "PartitionShares",
     "People",
     "PlanRequest",
+    "PlannedPoints",
     "PlannedQuestion",
     "PlannedQuestions",
     "PlanningSession",
@@ -196,6 +202,7 @@ __all__ = [
     "planned_groups",
     "planned_participants",
     "planned_periods",
+    "planned_points",
     "planned_quantiles",
     "questions_in",
     "raking_weights",

@@ -1,7 +1,7 @@
 """What the reports of a campaign say: estimates of all its questions, with notes."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -117,6 +117,15 @@ class CampaignEstimates(Result):
         """
         rows = tuple(row.with_interval(method) for row in self.estimates)
         return replace(self, estimates=rows)
+
+    def with_differences(self, known: Mapping[str, Difference]) -> "CampaignEstimates":
+        """Return the same with the hard shares beside the soft ones.
+
+        Args:
+            known: label → how far a soft answer is expected from the hard one, as a plan says it.
+        """
+        rows = (replace(row, softness=known.get(row.label)) for row in self.estimates)
+        return replace(self, estimates=tuple(rows))
 
     def contaminated(self, fraction: float) -> "CampaignEstimates":
         """Return the same with what a fraction of false answers can do to each estimate.
@@ -297,7 +306,7 @@ def _beside(softness: Difference) -> str:
     if not softness.bound:
         return f"{softness.expected:+.3g}"
     decimals = max(1 - math.floor(math.log10(softness.bound)), 0)
-    return f"{softness.expected:+.{decimals}f} ± {softness.bound:.{decimals}f}"
+    return f"{softness.expected:+z.{decimals}f} ± {softness.bound:.{decimals}f}"
 
 
 def _of_privacy(rows: Iterable[LabelledEstimate]) -> Iterator[str]:

@@ -35,9 +35,12 @@ from geoveil.campaign import (
     Campaign,
     MechanismSpec,
     PlanarLaplaceSpec,
+    PointQuestion,
     Question,
     decode,
+    decode_point_question,
     encode,
+    encode_point_question,
     make_campaign,
 )
 from geoveil.gp import (
@@ -56,6 +59,7 @@ from geoveil.gp.queries.profiles.soft_step import SoftStep
 from geoveil.proto.v1 import campaign_pb2 as pb
 
 _PLANNED = "planned"
+_WRITTEN = "a plan that 'geoveil plan --out' wrote"
 _OPENS = datetime(2000, 1, 1, tzinfo=UTC)
 _UNSAID: Mapping[str, Any] = MappingProxyType(
     {
@@ -101,7 +105,12 @@ def chosen_alone(request: PlanRequest, found: Plan) -> Chosen:
         softness = _softness(request, 0, best)
         questions = (Question(request.labels[0], best.query, softness),)
     targets = best.prediction.targets(found.n)
-    expected = {"error_95": targets.hard_question, "population_error_95": targets.population}
+    expected: dict[str, Any] = {
+        "error_95": targets.hard_question,
+        "population_error_95": targets.population,
+    }
+    if isinstance(mechanism, PlanarLaplaceSpec):
+        expected["queries"] = _of_points(request, [best])
     return Chosen(mechanism, questions, Allocation.PARTITION, expected, (best,))
 
 
@@ -157,6 +166,7 @@ def chosen_together(request: PlanRequest, found: Comparison, searches: Searches)
     mechanisms = [declared(kind, a.reports, a.parameters) for a in complete[kind]]
     first, *others = (m for m in mechanisms if m is not None)
     if isinstance(first, PlanarLaplaceSpec):
+        expected["queries"] = _of_points(request, complete[kind])
         return Chosen(first, (), Allocation.PARTITION, expected, tuple(complete[kind]))
     questions = []
     for i, (label, a) in enumerate(zip(request.labels, complete[kind], strict=True)):
@@ -164,6 +174,19 @@ def chosen_together(request: PlanRequest, found: Comparison, searches: Searches)
         questions.append(Question(label, a.query, _softness(request, i, a)))
     joined = first.joined([m for m in others if isinstance(m, MechanismSpec)])
     return Chosen(joined, tuple(questions), Allocation(name), expected, tuple(complete[kind]))
+
+
+def _of_points(request: PlanRequest, asked: Sequence[Alternative]) -> list[dict[str, Any]]:
+    """Return what points are to be asked, as a campaign of answers would have it signed."""
+    found = []
+    for i, (label, one) in enumerate(zip(request.labels, asked, strict=True)):
+        message = encode_point_question(PointQuestion(label, one.query))
+        softness = _softness(request, i, one)
+        if softness is not None:
+            message.softness.expected_difference = softness.expected
+            message.softness.bound = softness.bound
+        found.append(json_format.MessageToDict(message, preserving_proto_field_name=True))
+    return found
 
 
 def _softness(request: PlanRequest, index: int, found: Alternative) -> Difference | None:
@@ -278,15 +301,12 @@ def campaign_of(file: Path, *, attribute: str | None = None, **later: Any) -> Ca
     Raises:
         ParameterError: if the file is no plan, or a field is out of range.
     """
-    expected = "a plan that 'geoveil plan --out' wrote"
+    told = _read(file)
+    told.pop(_PLANNED, None)
     try:
-        told = tomllib.loads(file.read_text(encoding="utf-8"))
-        told.pop(_PLANNED, None)
         message = json_format.ParseDict(told, pb.Campaign())
-    except FileNotFoundError:
-        raise ParameterError("file", str(file), f"{expected}: there is no such file") from None
-    except (OSError, ValueError, json_format.ParseError):
-        raise ParameterError("file", str(file), expected) from None
+    except json_format.ParseError:
+        raise ParameterError("file", str(file), _WRITTEN) from None
     message.campaign_id, message.title = _UNSAID["campaign_id"], _UNSAID["title"]
     message.opens.FromDatetime(_UNSAID["opens"])
     message.closes.FromDatetime(_UNSAID["closes"])
@@ -298,12 +318,63 @@ def campaign_of(file: Path, *, attribute: str | None = None, **later: Any) -> Ca
 
 def planned_participants(file: Path) -> int | None:
     """Return for how many participants a plan was made; None if the file does not say."""
-    try:
-        told = tomllib.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None  # `campaign_of` says what is wrong
-    found = told.get(_PLANNED, {}).get("participants")
+    found = _read(file).get(_PLANNED, {}).get("participants")
     return found if isinstance(found, int) else None
+
+
+@dataclass(frozen=True)
+class PlannedPoints:
+    """What a plan has points asked, as it was planned."""
+
+    questions: tuple[PointQuestion, ...]
+    differences: Mapping[str, Difference]
+    """By the label of a question: how far its soft answer is expected from the hard one, which no
+    campaign of points signs. See `CampaignEstimates.with_differences`."""
+    campaign: Campaign
+    """What the plan was for."""
+
+    def fits(self, campaign: Campaign) -> bool:
+        """Return whether a campaign has the promise, and the map, that the plan was for."""
+        planned = self.campaign
+        maps = campaign.attribute.coordinates, planned.attribute.coordinates
+        return campaign.privacy == planned.privacy and maps[0] == maps[1]
+
+
+def planned_points(file: Path) -> PlannedPoints:
+    """Return what a plan has points asked.
+
+    Raises:
+        ParameterError: if the file is no plan, or one for a campaign that asks its questions
+            itself.
+    """
+    asked = _read(file).get(_PLANNED, {}).get("queries", [])
+    if not asked:
+        expected = "a plan for points; a campaign of answers has the questions of its plan signed"
+        raise ParameterError("plan", str(file), expected)
+    campaign = campaign_of(file)
+    try:
+        messages = [json_format.ParseDict(one, pb.Query()) for one in asked]
+    except json_format.ParseError:
+        raise ParameterError("plan", str(file), _WRITTEN) from None
+    return PlannedPoints(
+        questions=tuple(decode_point_question(i, m) for i, m in enumerate(messages)),
+        differences={
+            m.label: Difference(m.softness.expected_difference, m.softness.bound)
+            for m in messages
+            if m.HasField("softness")
+        },
+        campaign=campaign,
+    )
+
+
+def _read(file: Path) -> dict[str, Any]:
+    """Return what stands in a plan."""
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ParameterError("file", str(file), f"{_WRITTEN}: there is no such file") from None
+    except (OSError, ValueError):
+        raise ParameterError("file", str(file), _WRITTEN) from None
 
 
 def _toml(table: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[str]:

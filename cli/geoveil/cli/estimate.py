@@ -24,6 +24,7 @@ from geoveil.analyst import (
     asked_of_points,
     hard_shares,
     margins_from_csv,
+    planned_points,
     reports_of,
     softness_of_points,
 )
@@ -178,6 +179,13 @@ def estimate(
             " regions; 3·PER/ε by default."
         ),
     ] = None,
+    plan: Annotated[
+        Path | None,
+        typer.Option(
+            help="Ask the points what this plan has them asked ('geoveil plan --out'), with its"
+            " bands, and tell the hard shares by the differences that it expects."
+        ),
+    ] = None,
     top: Annotated[
         int | None,
         typer.Option(
@@ -319,10 +327,24 @@ def estimate(
         raise ParameterError("watch", watch, "left out: an estimate from points is read once")
     if not asked:
         _refused(slope_bound, heap)
+    planned = None if plan is None else planned_points(plan)
+    if planned is not None:
+        others = {"width": width, "bandwidth": bandwidth, "by": by, "over-time": over_time or None}
+        for name, other in {**others, "watch": watch or None, "top": top}.items():
+            if other is not None:
+                raise ParameterError(name, other, "left out beside --plan")
+        if asked:
+            raise ParameterError("plan", str(plan), "left out beside questions: it has its own")
 
     def from_points(
         campaign: Campaign, answer: Callable[[Sequence[PointQuestion]], CampaignEstimates]
     ) -> Result:
+        if planned is not None:
+            if not planned.fits(campaign):
+                expected = f"for a campaign like this one, with {campaign.privacy}"
+                raise ParameterError("plan", str(plan), expected)
+            found = answer(planned.questions).with_differences(planned.differences)
+            return as_wanted(found)
         hard = hard_shares(asked)
         if hard and width is None and bandwidth is None and _of_numbers(campaign):
             bands = ChosenBands(campaign, hard, slope_bound, options.heaps(heap))
@@ -350,7 +372,7 @@ def estimate(
     sizes = None if by is None or weights is None else _sizes(weights, by)
     if campaign_id.endswith(_EXPORTED):
         reports = reports_of(Path(campaign_id))
-        if not asked and not wanted:
+        if not asked and not wanted and planned is None:
             expected = (
                 "at least one, as --threshold, --quantile or --curve, for the reports of a file"
             )
@@ -364,7 +386,7 @@ def estimate(
             show([*_by_group(groups, wanted, sizes, contamination, apart, together)])
             return
         told: list[Result] = []
-        if asked:
+        if asked or planned is not None:
             told.append(
                 from_points(reports.campaign, lambda q: reports.estimates(q, confidence, period))
             )
@@ -400,7 +422,7 @@ def estimate(
             show([*_over_time(found, cohorts, confidence, label, change)])
             return
         results: list[Result] = []
-        if asked:
+        if asked or planned is not None:
             campaign = analyst.campaign(campaign_id)
             results.append(from_points(campaign, lambda q: analyst.ask(campaign_id, q, **how)))
         results += [analyst.ask(campaign_id, one, **how) for one in wanted]
