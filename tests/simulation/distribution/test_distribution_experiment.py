@@ -13,7 +13,6 @@ from geoveil.gp import GeoPrivacy, ParameterError
 from geoveil.simulation.distribution.attributes import ATTRIBUTES, BARS, MEASURES, Distribution
 from geoveil.simulation.distribution.experiment import cells, drawn, settings
 from geoveil.simulation.distribution.means import HybridMechanism
-from geoveil.simulation.distribution.page import distribution_section
 from geoveil.simulation.distribution.protocols import (
     ADAPTED,
     CLEAR,
@@ -21,6 +20,7 @@ from geoveil.simulation.distribution.protocols import (
     LOCAL_PROTOCOLS,
     SMOOTHED,
 )
+from geoveil.simulation.experiments.page import distribution_section
 
 INCOMES = ATTRIBUTES["incomes"]()
 assert INCOMES.truth.below is not None

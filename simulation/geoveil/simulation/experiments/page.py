@@ -5,11 +5,13 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import fill
 
-from geoveil.simulation.distribution.page import distribution_section
-from geoveil.simulation.epochs.experiment import EpochRow
-from geoveil.simulation.epochs.page import epochs_section
-from geoveil.simulation.experiment import page_text
+from geoveil.simulation.distribution.attributes import MEASURES
+from geoveil.simulation.distribution.experiment import MeasuredSetting, settings
+from geoveil.simulation.distribution.protocols import DEBIASED
+from geoveil.simulation.epochs.experiment import FRESH, SHOCKED, EpochRow, table
+from geoveil.simulation.experiment import Table, page_text
 from geoveil.simulation.experiments.published import ratio_table
 from geoveil.simulation.experiments.rows import LOCAL, ORIGINS, ErrorRow
 from geoveil.simulation.result_tables import read_csv
@@ -59,10 +61,10 @@ def _section(section: Section) -> str:
     shown = [row for row in section.rows if section.keep(row)]
     ratios = ratio_table(shown, prior="with a prior").markdown()
     said = f"The best of the paper's mechanisms over the best of geoveil's ({LOCAL} left out):"
-    return "\n".join([*lines, *_errors(shown), "", said, "", ratios, ""])
+    return "\n".join([*lines, _errors(shown), "", said, "", ratios, ""])
 
 
-def _errors(rows: Sequence[ErrorRow]) -> list[str]:
+def _errors(rows: Sequence[ErrorRow]) -> str:
     """Return the error of every mechanism in every setting."""
     order = {origin: place for place, origin in enumerate(ORIGINS)}
     names = sorted({(order[row.origin], row.mechanism) for row in rows})
@@ -71,17 +73,13 @@ def _errors(rows: Sequence[ErrorRow]) -> list[str]:
     mechanisms = [name for _, name in sorted(names, key=lambda pair: (pair[0], first[pair[1]]))]
     found = {(row.panel, row.n, row.mechanism): row.error for row in rows}
     settings = list(dict.fromkeys((row.panel, row.n) for row in rows))
-    lines = [
-        f"{rows[0].measure}:",
-        "",
-        "| setting | n | " + " | ".join(mechanisms) + " |",
-        "|---|---|" + "---|" * len(mechanisms),
-    ]
+    cells = []
     for panel, n in settings:
         values = (found.get((panel, n, name), math.nan) for name in mechanisms)
-        cells = " | ".join("–" if math.isnan(value) else f"{value:.2e}" for value in values)
-        lines.append(f"| {panel} | {n:,} | {cells} |")
-    return lines
+        told = ("–" if math.isnan(value) else f"{value:.2e}" for value in values)
+        cells.append((panel, f"{n:,}", *told))
+    table = Table(headers=("setting", "n", *mechanisms), rows=cells).markdown()
+    return f"{rows[0].measure}:\n\n{table}"
 
 
 def write_page(work: Path, directory: Path) -> Path:
@@ -123,4 +121,124 @@ def _read(work: Path, name: str, title: str, images: Path, people: int | None) -
         figures=figures,
         rows=read_csv(work / f"{name}-exact.csv", ErrorRow),
         keep=lambda row: people is None or row.n == people,
+    )
+
+
+_SHOWN = ("incomes", 50_000)
+"""The setting that is shown in full, at its largest ε."""
+
+
+def distribution_section(rows: Sequence[ErrorRow]) -> str:
+    """Return the section as Markdown.
+
+    Args:
+        rows: of the experiment; settings in their order.
+    """
+    found = settings(rows)
+    name, people = _SHOWN
+    shown = [s for s in found if s.rows[0].panel.startswith(name) and s.rows[0].n == people]
+    best = min(shown, key=lambda s: s.rows[0].per, default=None)
+    reach, apart, worst = (_from_to(found, place) for place in range(3))
+    return page_text(
+        "distribution",
+        repetitions=rows[0].repetitions,
+        measures="\n".join(f"* {name}: {what}" for name, what in MEASURES.items()),
+        shown=f"{_all_errors(best)}\n\n{_median(best)}\n\n" if best else "",
+        debiased=DEBIASED,
+        uncertainty=max(setting.uncertainty for setting in found),
+        factors=_factors(found),
+        least=min(setting.epsilon(setting.footings[-1]) for setting in found),
+        reach=reach,
+        apart=apart,
+        worst=worst,
+    )
+
+
+def _from_to(found: Sequence[MeasuredSetting], place: int) -> str:
+    """Return the least and the greatest factor at one of the footings."""
+    factors = [s.ahead(DEBIASED, s.footings[place], m) for s in found for m in MEASURES]
+    return f"{min(factors):.2g} to {max(factors):.2g}"
+
+
+def _all_errors(setting: MeasuredSetting) -> str:
+    rows: list[Sequence[str]] = []
+    for footing in (None, *setting.footings):
+        if footing is not None:
+            title = f"*ε-LDP, ε = {setting.epsilon(footing):.3g}: equal at {footing:,g}*"
+            rows.append((title, *[""] * len(MEASURES)))
+        for mechanism in setting.mechanisms(footing):
+            told = (setting.row(mechanism, footing, measure) for measure in MEASURES)
+            rows.append((mechanism, *map(_cell, told)))
+    table = Table(headers=("", *MEASURES), rows=rows).markdown().replace("|  ", "| ")
+    return f"{setting.title}:\n\n{table}"
+
+
+def _cell(row: ErrorRow | None) -> str:
+    if row is None:
+        return "–"
+    error = row.error**0.5
+    spread = row.standard_error / (2 * error)
+    if error >= 1:
+        return f"{error:,.0f} ± {spread:,.0f}"
+    return f"{error:.4f} ± {spread:.4f}"
+
+
+def _median(setting: MeasuredSetting) -> str:
+    ours = setting.row(DEBIASED, None, "median")
+    assert ours is not None
+    factors = [
+        f"{setting.ahead(DEBIASED, footing, 'median'):.2g} (equal at ${footing:,g})"
+        for footing in setting.footings
+    ]
+    text = (
+        f"So the median income of {ours.n:,} Californians is off by ${ours.error**0.5:,.0f}, root"
+        " mean square. The best protocol of ε-LDP is off by so many times as much:"
+        f" {', '.join(factors)}."
+    )
+    return fill(text, 100)
+
+
+def _factors(found: Sequence[MeasuredSetting]) -> str:
+    rows = [
+        (s.title, f"{footing:,g}", *(f"**{a:.2g}**" if a < 1 else f"{a:.2g}" for a in ahead))
+        for s in found
+        for footing in s.footings
+        for ahead in [[s.ahead(DEBIASED, footing, measure) for measure in MEASURES]]
+    ]
+    return Table(headers=("setting", "equal at", *MEASURES), rows=rows).markdown()
+
+
+def epochs_section(rows: Sequence[EpochRow]) -> str:
+    """Return the section as Markdown.
+
+    Args:
+        rows: of the experiment, thresholds in their order.
+    """
+    parts = {
+        t: table([row for row in rows if row.threshold == t]) for t in (r.threshold for r in rows)
+    }
+    shown = Table(
+        headers=("above", *next(iter(parts.values())).headers),
+        rows=[(f"${t:,.0f}", *row) for t, part in parts.items() for row in part.rows],
+    )
+    fresh = {row.threshold: row.error for row in rows if row.strategy == FRESH}
+    best = [row for row in rows if row.coverage is not None]
+    yearly = [row for row in best if row.epsilon == 1]
+    split = [row for row in rows if row.epsilon == 1 and row.coverage is None]
+    factors = [row.error / fresh[row.threshold] for row in yearly]
+    worst = [
+        max(r.error for r in split if r.threshold == row.threshold) / row.error for row in yearly
+    ]
+    alarms = [row.false_alarms for row in best if row.false_alarms is not None]
+    runs = rows[0].repetitions
+    return page_text(
+        "epochs",
+        people=rows[0].n,
+        runs=f"{runs:,} runs",
+        struck=min(runs, SHOCKED),
+        table=shown.markdown(),
+        least=min(factors),
+        most=max(factors),
+        split=min(worst),
+        alarms=sum(alarms) / len(alarms),
     )

@@ -34,7 +34,7 @@ def part_rows(application: str, part: str, options: Options) -> list[SelectionRo
         part: one of its parts.
         options: what it runs on.
     """
-    return EXPERIMENTS[application].parts(options)[part]()
+    return list(EXPERIMENTS[application].parts(options)[part]())
 
 
 def experiment(application: str, options: Options) -> Experiment[SelectionRow]:

@@ -2,7 +2,7 @@
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -64,11 +64,16 @@ class SelectionRow:
             raise ParameterError("proved_epsilon", self.proved_epsilon, f"at most {self.epsilon:g}")
 
     @classmethod
-    def averaged(cls, values: ArrayLike, **rest: Any) -> Self:
+    def averaged(
+        cls, values: ArrayLike, mechanism: str, standing: str, proved_epsilon: float, **rest: Any
+    ) -> Self:
         """Return the row of a mean, with its standard error where there are two values or more.
 
         Args:
             values: of repetitions, shape (n,), n ≥ 1.
+            mechanism: its name.
+            standing: one of `STANDINGS`.
+            proved_epsilon: what is proved of it.
             rest: all else that a row says.
 
         Raises:
@@ -77,7 +82,14 @@ class SelectionRow:
         found = np.asarray(values, dtype=np.float64)
         spread = float(found.std(ddof=1)) if len(found) > 1 else 0.0
         error = spread / math.sqrt(len(found))
-        return cls(value=float(found.mean()), standard_error=error, **rest)
+        return cls(
+            value=float(found.mean()),
+            standard_error=error,
+            mechanism=mechanism,
+            standing=standing,
+            proved_epsilon=proved_epsilon,
+            **rest,
+        )
 
 
 def panels(rows: Sequence[SelectionRow]) -> list[tuple[str, str]]:
@@ -132,7 +144,7 @@ class Options:
         return {name: OwnSelection(name, make) for name, make in found.items()}  # type: ignore[arg-type]  # of ε and Δ
 
 
-Compute = Callable[[], list[SelectionRow]]
+Compute = Callable[[], Iterable[SelectionRow]]
 """Makes the rows of a part of an experiment."""
 
 
@@ -235,19 +247,17 @@ class SelectionContestant:
         """Return the ε that is proved of a choice."""
         return epsilon if self.proved is None else self.proved(epsilon, outcomes)
 
-    def row(self, accuracies: Array, *, exact: bool, **place: Any) -> SelectionRow:
+    def row(self, accuracies: Array, proved: float, *, exact: bool, **place: Any) -> SelectionRow:
         """Return the mean of repeated experiments.
 
         Args:
             accuracies: shape (repetitions,).
+            proved: the ε that is proved of all choices together.
             exact: whether they are expected values, and not drawn.
             place: all else that a row says.
         """
+        mode = "exact" if exact else "monte-carlo"
         return SelectionRow.averaged(
-            accuracies,
-            mechanism=self.name,
-            standing=self.standing,
-            measure="expected accuracy",
-            mode="exact" if exact else "monte-carlo",
+            accuracies, self.name, self.standing, proved, measure="expected accuracy", mode=mode,
             **place,
-        )
+        )  # fmt: skip

@@ -288,10 +288,11 @@ def parts(options: Options) -> Mapping[str, Compute]:
     ]
     tables = given or [(table(name), depth) for name, depth in setting.tables]
 
-    def rows(data: Dataset, depth: int) -> list[SelectionRow]:
-        return list(rows_of(data, depth, setting, options.seed, (*LEAF_CONTESTANTS, *own)))
-
-    return {data.name: partial(rows, data, depth) for data, depth in tables}
+    everyone = (*LEAF_CONTESTANTS, *own)
+    return {
+        data.name: partial(rows_of, data, depth, setting, options.seed, everyone)
+        for data, depth in tables
+    }
 
 
 def _by_row(given: OwnSelection, epsilon: float, classes: int) -> Choice:
@@ -406,12 +407,12 @@ def _row(
 ) -> SelectionRow:
     return contestant.row(
         accuracies,
+        contestant.cost(epsilon, len(data.classes)),
         exact=len(data.classes) == 2,
         application="forest",
         dataset=data.name,
         setting=f"depth {depth}",
         epsilon=epsilon,
-        proved_epsilon=contestant.cost(epsilon, len(data.classes)),
         delta=contestant.delta,
     )
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -228,10 +229,10 @@ def parts(options: Options) -> Mapping[str, Compute]:
     """
     runs, budgets = (_QUICK_RUNS, _QUICK) if options.quick else (RUNS, BUDGETS)
 
-    def rows(name: str, file: Path | None) -> list[SelectionRow]:
+    def rows(name: str, file: Path | None) -> Iterator[SelectionRow]:
         rng = np.random.default_rng(options.seed)
         graph = generated_graph(_GENERATED_NODES, rng) if file is None else read_graph(file)
-        return list(rows_of(name, graph, budgets, runs, rng, options.own))
+        return rows_of(name, graph, budgets, runs, rng, options.own)
 
     if not options.data:
         return {"generated": partial(rows, "generated", None)}
@@ -251,21 +252,24 @@ def rows_of(
     known = Influence(graph, public_bound(graph))
     own = Influence(graph, max(int(graph.degrees.max()), 1))
     order = np.argsort(-known.betweenness, kind="stable")
-    for k in SIZES:
-        found = partial(_shares, order[:k], k, runs, rng)
-        for budget in budgets:
-            for mechanism, noisy in NOISY.items():
-                proved = _proved(mechanism, known, budget, k)
-                shares = found(noisy(known, budget / k))
-                yield _row(name, k, mechanism, KEPT, budget, proved, shares)
-            for mechanism in _PUBLISHED:
-                shares = found(NOISY[mechanism](own, budget / k))
-                label = f"{mechanism}, own degree"
-                yield _row(name, k, label, NOMINAL, budget, math.inf, shares)
-            for mechanism, given in brought.items():
-                chosen = (_chosen(known, given, budget / k, k, rng) for _ in range(runs))
-                shares = np.array([np.isin(nodes, order[:k]).mean() for nodes in chosen])
-                yield _row(name, k, mechanism, OWN, budget, math.inf, shares)
+    setting = NodeSetting(known.outcomes, known.degree_bound)
+    drawn = partial(SelectionRow.averaged, application="nodes", measure=MEASURE, mode="monte-carlo")
+
+    def shares(chosen: Callable[[], Any]) -> list[float]:
+        return [np.isin(chosen(), order[:k]).mean() for _ in range(runs)]
+
+    for k, budget in product(SIZES, budgets):
+        row = partial(drawn, dataset=name, epsilon=budget, setting=f"k={k}")
+        for mechanism, noisy in NOISY.items():
+            proved = k * NODE_RECIPES[mechanism].build(budget / k, setting).guarantee.epsilon
+            found = shares(partial(noisy_top_k, noisy(known, budget / k), k, rng))
+            yield row(found, mechanism, KEPT, proved)
+        for mechanism in _PUBLISHED:
+            found = shares(partial(noisy_top_k, NOISY[mechanism](own, budget / k), k, rng))
+            yield row(found, f"{mechanism}, own degree", NOMINAL, math.inf)
+        for mechanism, given in brought.items():
+            found = shares(partial(_chosen, known, given, budget / k, k, rng))
+            yield row(found, mechanism, OWN, math.inf)
 
 
 def _chosen(
@@ -279,34 +283,6 @@ def _chosen(
         nodes.append(int(rng.choice(left, p=p / p.sum())))
         left = left[left != nodes[-1]]
     return nodes
-
-
-def _proved(mechanism: str, known: Influence, budget: float, k: int) -> float:
-    setting = NodeSetting(known.outcomes, known.degree_bound)
-    return k * NODE_RECIPES[mechanism].build(budget / k, setting).guarantee.epsilon
-
-
-def _shares(
-    truth: NDArray[np.int64], k: int, runs: int, rng: np.random.Generator, scores: NoisyScores
-) -> Array:
-    return np.array([np.isin(noisy_top_k(scores, k, rng), truth).mean() for _ in range(runs)])
-
-
-def _row(
-    dataset: str, k: int, mechanism: str, standing: str, budget: float, proved: float, shares: Array
-) -> SelectionRow:
-    return SelectionRow.averaged(
-        shares,
-        application="nodes",
-        dataset=dataset,
-        setting=f"k={k}",
-        mechanism=mechanism,
-        standing=standing,
-        epsilon=budget,
-        proved_epsilon=proved,
-        measure=MEASURE,
-        mode="monte-carlo",
-    )
 
 
 EXPERIMENT = SelectionExperiment("nodes", parts)

@@ -110,11 +110,8 @@ def parts(options: Options) -> Mapping[str, Compute]:
         datasets |= read_counts(file)
     epsilons = _QUICK if options.quick else EPSILONS
 
-    def rows(name: str, counts: Array, p: int) -> list[SelectionRow]:
-        return list(rows_of(name, counts, p, epsilons, options.own))
-
     return {
-        f"{name} p={p}": partial(rows, name, counts, p)
+        f"{name} p={p}": partial(rows_of, name, counts, p, epsilons, options.own)
         for name, counts in datasets.items()
         for p in PERCENTS
     }
@@ -130,49 +127,41 @@ def rows_of(
     """Yield the rows of one percentile of one dataset; one's own mechanisms choose by nearness."""
     known = Percentile(counts, p, candidates_for(name, counts))
     truth = float(known.candidates[known.winner])
-    make = partial(_rows, name, f"p={p}", known.candidates, truth)
+
+    def rows(
+        p_of: Array, mechanism: str, standing: str, proved: float, delta: float = 0.0
+    ) -> Iterator[SelectionRow]:
+        for measure, of in _MEASURES.items():
+            yield SelectionRow(
+                application="percentile",
+                dataset=name,
+                setting=f"p={p}",
+                mechanism=mechanism,
+                standing=standing,
+                epsilon=epsilon,
+                proved_epsilon=proved,
+                delta=delta,
+                measure=measure,
+                value=of(p_of, known.candidates, truth),
+            )
+
     for epsilon in epsilons:
         for mechanism, recipe in PERCENTILE_RECIPES.items():
             selection = recipe.build(epsilon, known.outcomes)
-            p_of = selection.probabilities(recipe.score(known, selection))
-            kept = selection.guarantee
-            yield from make(mechanism, KEPT, epsilon, kept.epsilon, kept.delta, p_of)
+            p_of, kept = (
+                selection.probabilities(recipe.score(known, selection)),
+                selection.guarantee,
+            )
+            yield from rows(p_of, mechanism, KEPT, kept.epsilon, kept.delta)
         for mechanism, given in own.items():
             p_of = given.at(epsilon).probabilities(known.as_nearness())
-            yield from make(mechanism, OWN, epsilon, math.inf, 0.0, p_of)
+            yield from rows(p_of, mechanism, OWN, math.inf)
         indicator, j = known.as_indicator().values, repeats(counts, p)
         p_of, proved = published_dampening(epsilon, indicator, j)
-        yield from make("LD", NOMINAL, epsilon, proved, 0.0, p_of)
+        yield from rows(p_of, "LD", NOMINAL, proved)
         for mechanism, noise in PUBLISHED_NOISE.items():
             p_of, proved, delta = published_noisy_max(epsilon, indicator, j, noise)
-            yield from make(mechanism, NOMINAL, epsilon, proved, delta, p_of)
-
-
-def _rows(
-    dataset: str,
-    setting: str,
-    candidates: Array,
-    truth: float,
-    mechanism: str,
-    standing: str,
-    epsilon: float,
-    proved: float,
-    delta: float,
-    probabilities: Array,
-) -> Iterator[SelectionRow]:
-    for measure, of in _MEASURES.items():
-        yield SelectionRow(
-            application="percentile",
-            dataset=dataset,
-            setting=setting,
-            mechanism=mechanism,
-            standing=standing,
-            epsilon=epsilon,
-            proved_epsilon=proved,
-            delta=delta,
-            measure=measure,
-            value=of(probabilities, candidates, truth),
-        )
+            yield from rows(p_of, mechanism, NOMINAL, proved, delta)
 
 
 EXPERIMENT = SelectionExperiment("percentile", parts, unit="counts", linear_below=1.0)

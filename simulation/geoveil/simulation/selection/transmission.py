@@ -74,15 +74,14 @@ def parts(options: Options) -> Mapping[str, Compute]:
     epsilons = EPSILONS[::3] if options.quick else EPSILONS
     variants, studies = ((5, 20), 2) if options.quick else (VARIANTS, STUDIES)
 
-    def real() -> list[SelectionRow]:
-        known = Transmission(METOPIC_B, METOPIC_C, METOPIC_FAMILIES)
-        return list(rows_of("metopic craniosynostosis", [known], epsilons, options.own))
+    known = Transmission(METOPIC_B, METOPIC_C, METOPIC_FAMILIES)
+    real = partial(rows_of, "metopic craniosynostosis", [known], epsilons, options.own)
 
-    def drawn(asked: int) -> list[SelectionRow]:
+    def drawn(asked: int) -> Iterator[SelectionRow]:
         rng = np.random.default_rng(options.seed)
         # One generator draws all studies, those of the others too.
         every = {m: [simulated(m, rng) for _ in range(studies)] for m in variants}
-        return list(rows_of("simulated", every[asked], epsilons, options.own))
+        return rows_of("simulated", every[asked], epsilons, options.own)
 
     return {"metopic": real, **{f"m={m}": partial(drawn, m) for m in variants}}
 
@@ -96,48 +95,28 @@ def rows_of(
     """Yield the rows of studies of one size, averaged; one's own mechanisms choose by nearness."""
     first = studies[0]
     setting = StudySetting(first.outcomes, first.families)
+    label = f"m={setting.variants}"
+    row = partial(
+        SelectionRow.averaged, application="tdt", dataset=dataset, setting=label, measure=MEASURE
+    )
     for epsilon in epsilons:
+        of = partial(row, epsilon=epsilon)
         for name, recipe in VARIANT_RECIPES.items():
-            mechanism = recipe.build(epsilon, setting)
-            found = [
-                float(mechanism.probabilities(recipe.score(known, mechanism))[known.winner])
-                for known in studies
-            ]
-            proved = mechanism.guarantee.epsilon
-            yield _row(dataset, setting, name, KEPT, epsilon, proved, found)
+            kept = recipe.build(epsilon, setting)
+            laws = [kept.probabilities(recipe.score(known, kept)) for known in studies]
+            proved = kept.guarantee.epsilon
+            yield of(_winners(laws, studies), name, KEPT, proved)
         for name, given in own.items():
-            found = [
-                float(given.at(epsilon).probabilities(known.as_nearness())[known.winner])
-                for known in studies
-            ]
-            yield _row(dataset, setting, name, OWN, epsilon, math.inf, found)
+            laws = [given.at(epsilon).probabilities(known.as_nearness()) for known in studies]
+            yield of(_winners(laws, studies), name, OWN, math.inf)
         for name, threshold in _PUBLISHED.items():
             at = threshold(first.families)
             printed = [published_one_sided(epsilon, known, at) for known in studies]
-            found = [float(p[known.winner]) for (p, _), known in zip(printed, studies, strict=True)]
-            yield _row(dataset, setting, name, NOMINAL, epsilon, printed[0][1], found)
+            yield of(_winners([p for p, _ in printed], studies), name, NOMINAL, printed[0][1])
 
 
-def _row(
-    dataset: str,
-    setting: StudySetting,
-    mechanism: str,
-    standing: str,
-    epsilon: float,
-    proved: float,
-    found: Sequence[float],
-) -> SelectionRow:
-    return SelectionRow.averaged(
-        found,
-        application="tdt",
-        dataset=dataset,
-        setting=f"m={setting.variants}",
-        mechanism=mechanism,
-        standing=standing,
-        epsilon=epsilon,
-        proved_epsilon=proved,
-        measure=MEASURE,
-    )
+def _winners(laws: Sequence[NDArray[np.float64]], studies: Sequence[Transmission]) -> list[float]:
+    return [float(p[known.winner]) for p, known in zip(laws, studies, strict=True)]
 
 
 EXPERIMENT = SelectionExperiment("tdt", parts)

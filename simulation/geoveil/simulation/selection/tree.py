@@ -212,10 +212,8 @@ def parts(options: Options) -> Mapping[str, Compute]:
         for name, given in options.own.items()
     ]
 
-    def rows(data: Dataset) -> list[SelectionRow]:
-        return list(rows_of(data, setting, options.seed, (*CONTESTANTS, *own)))
-
-    return {data.name: partial(rows, data) for data in tables}
+    everyone = (*CONTESTANTS, *own)
+    return {d.name: partial(rows_of, d, setting, options.seed, everyone) for d in tables}
 
 
 def _of_two_classes(file: Path) -> Dataset:
@@ -331,12 +329,12 @@ def _row(
     part = _plan(data, depth, contestant, epsilon).part
     return contestant.row(
         accuracies,
+        epsilon + depth * (contestant.cost(part, len(data.domains)) - part),
         exact=depth <= EXACT_DEPTH,
         application="tree",
         dataset=data.name,
         setting=f"depth {depth}",
         epsilon=epsilon,
-        proved_epsilon=epsilon + depth * (contestant.cost(part, len(data.domains)) - part),
         delta=depth * contestant.delta,
     )
 
