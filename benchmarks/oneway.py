@@ -14,6 +14,7 @@ from dataclasses import replace
 from benchmarks.timing import Figure, show
 from geoveil.simulation import household_incomes
 from geoveil.simulation.experiments.oneway import cells
+from geoveil.simulation.experiments.published import Asked
 from geoveil.simulation.experiments.settings import ONE_WAY_PANELS, band
 
 PANEL = ONE_WAY_PANELS[3]
@@ -30,9 +31,7 @@ def table() -> list[Figure]:
     drawn = _seconds(
         lambda: [
             cell.rows()
-            for cell in cells(
-                mode="monte-carlo", repetitions=few, panels=[panel], contestants=DRAWN
-            )
+            for cell in cells(Asked(mode="monte-carlo", repetitions=few), [panel], DRAWN)
         ]
     )
     one_by_one = _seconds(_plain) / SAMPLE

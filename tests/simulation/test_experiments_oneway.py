@@ -14,6 +14,7 @@ from geoveil.simulation.experiments.aimed import SURVEYS, aimed, aimed_seed, inc
 from geoveil.simulation.experiments.draws import Draws, sampler, total
 from geoveil.simulation.experiments.oneway import ONE_WAY
 from geoveil.simulation.experiments.own import AS_PUBLISHED, distinct_values
+from geoveil.simulation.experiments.published import Asked
 from geoveil.simulation.experiments.settings import ONE_WAY_PANELS
 
 ALPHA = 1e-6
@@ -153,7 +154,7 @@ def test_privacy_is_the_same_for_all_but_the_local_one():
 @pytest.mark.parametrize("repetitions", [0, 1, -3])
 def test_too_few_repetitions_are_refused(repetitions):
     with pytest.raises(ParameterError, match="repetitions"):
-        oneway.cells(mode="monte-carlo", repetitions=repetitions)
+        Asked(mode="monte-carlo", repetitions=repetitions)
 
 
 @pytest.mark.parametrize("field", ["threshold", "per", "footing"])

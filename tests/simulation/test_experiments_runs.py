@@ -15,6 +15,7 @@ from geoveil.simulation import experiment as engine
 from geoveil.simulation.computing import Processes
 from geoveil.simulation.experiment import Cell, Run
 from geoveil.simulation.experiments import oneway
+from geoveil.simulation.experiments.published import Asked
 from geoveil.simulation.experiments.rows import (
     LOCAL,
     OURS,
@@ -95,9 +96,7 @@ def test_nothing_is_kept_without_a_directory(tmp_path):
 
 def test_two_processes_give_the_rows_of_one(tmp_path):
     panel = replace(ONE_WAY_PANELS[0], people=(1_000, 2_000))
-    cells = oneway.cells(
-        mode="monte-carlo", repetitions=2, panels=[panel], contestants=["GP_Lip", "GP_loc"]
-    )
+    cells = oneway.cells(Asked(mode="monte-carlo", repetitions=2), [panel], ["GP_Lip", "GP_loc"])
     assert Run(tmp_path, Processes(2)).rows(cells) == Run().rows(cells)
 
 
@@ -105,11 +104,9 @@ def test_another_seed_is_another_cell(tmp_path):
     panel = replace(ONE_WAY_PANELS[0], people=(1_000,))
     rows = [
         Run(tmp_path)
-        .rows(
-            oneway.cells(
-                mode="monte-carlo", repetitions=2, seed=s, panels=[panel], contestants=["GP_Lip"]
-            )
-        )[0]
+        .rows(oneway.cells(Asked(mode="monte-carlo", repetitions=2, seed=s), [panel], ["GP_Lip"]))[
+            0
+        ]
         .error
         for s in (1, 2, 1)
     ]

@@ -9,6 +9,7 @@ from scipy import stats
 from geoveil.gp import ParameterError, PlanarLaplace
 from geoveil.simulation import incomes_and_debts
 from geoveil.simulation.experiments import twoway, twoway_draws, twoway_exact
+from geoveil.simulation.experiments.published import Asked
 from geoveil.simulation.experiments.rows import LOCAL
 from geoveil.simulation.experiments.settings import TWO_WAY_PANELS, TwoWayPanel
 
@@ -155,4 +156,4 @@ def test_the_local_answer_has_the_variance_of_its_epsilon():
 
 def test_too_few_repetitions_are_refused():
     with pytest.raises(ParameterError, match="repetitions"):
-        twoway_draws.cells(mode="monte-carlo", repetitions=1)
+        Asked(mode="monte-carlo", repetitions=1)

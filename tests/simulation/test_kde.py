@@ -29,6 +29,7 @@ from geoveil.simulation.experiments.kde_settings import (
     KernelSetting,
     collision_places,
 )
+from geoveil.simulation.experiments.published import Asked
 from geoveil.simulation.experiments.rows import SEED, ErrorRow
 from geoveil.simulation.figures import thresholds
 from geoveil.simulation.figures.kernels import draw_density_maps, draw_kernel_errors
@@ -283,18 +284,15 @@ def test_geoveil_beats_the_paper_on_collisions():
 
 def test_monte_carlo_cells_give_the_same_rows_in_any_process():
     setting = KernelSetting(n=2_000)
-    chosen = cells(
-        mode="monte-carlo", repetitions=2, settings=[setting], contestants=["GP_Lip"], subgrid=2
-    )
+    chosen = cells(Asked(mode="monte-carlo", repetitions=2), [setting], ["GP_Lip"], subgrid=2)
     (cell,) = chosen
     (row,) = cell.rows()
     assert [row] == drawn(setting, "GP_Lip", 2, 1, subgrid=2)
     assert pickle.loads(pickle.dumps(cell)).rows() == [row]
     assert row.panel == "1/ε=1000, h=1 cell diagonals, 2×2 of 61×61 centres"
     (other,) = cells(
-        mode="monte-carlo", repetitions=2, seed=2, settings=[setting], contestants=["GP_Lip"],
-        subgrid=2,
-    )  # fmt: skip
+        Asked(mode="monte-carlo", repetitions=2, seed=2), [setting], ["GP_Lip"], subgrid=2
+    )
     assert other.key != cell.key
     assert other.rows()[0].error != row.error
     squares = [squared_error(setting, "GP_Lip", number, 1, subgrid=2) for number in range(2)]
@@ -316,8 +314,8 @@ def test_monte_carlo_cells_give_the_same_rows_in_any_process():
         (lambda: KernelGrid(np.zeros(2), np.array([1.0, 0.0])), "high"),
         (lambda: KernelGrid(np.zeros(2), np.ones(2), 1), "size"),
         (lambda: KernelGrid(np.zeros(2), np.ones(2), 4).thinned(5), "size"),
-        (lambda: cells(mode="monte-carlo", repetitions=1), "repetitions"),
-        (lambda: cells(mode="guess"), "mode"),
+        (lambda: Asked(mode="monte-carlo", repetitions=1), "repetitions"),
+        (lambda: Asked(mode="guess"), "mode"),
     ],
 )
 def test_unsound_settings_are_refused(build, name):

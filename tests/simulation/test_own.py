@@ -35,6 +35,7 @@ from geoveil.simulation.experiments import oneway as one_way
 from geoveil.simulation.experiments.kde_settings import KernelSetting, collision_places
 from geoveil.simulation.experiments.oneway import all_contestants, cells
 from geoveil.simulation.experiments.own import OwnInput, distinct_values, with_own
+from geoveil.simulation.experiments.published import Asked
 from geoveil.simulation.experiments.rows import OWN, ErrorRow, compare
 from geoveil.simulation.experiments.settings import ONE_WAY_PANELS, OneWayPanel, TwoWayPanel
 from geoveil.simulation.result_tables import read_csv
@@ -180,7 +181,7 @@ def test_an_experiment_has_mechanisms_and_people_of_ones_own(module, tmp_path):
     assert shares == pytest.approx([0.6, 0.2, 0.2])
     assert "aimed" not in all_contestants(given)
     panel = OneWayPanel(180.0, 2.0, 2.0, people=(1_000,))
-    rows = [row for cell in cells(panels=[panel], given=given) for row in cell.rows()]
+    rows = [row for cell in cells(Asked(given=given), [panel]) for row in cell.rows()]
     own = {row.mechanism: row for row in rows if row.origin == OWN}
     assert set(own) == {"wide", "narrow", "exact"}
     query = panel.setting.soft
@@ -258,9 +259,7 @@ def test_places_of_ones_own_are_in_a_plane_of_their_own(tmp_path):
 def test_cells_are_computed_on_a_cluster():
     distributed = pytest.importorskip("distributed")
     panel = replace(ONE_WAY_PANELS[0], people=(1_000,))
-    asked = cells(
-        mode="monte-carlo", repetitions=2, panels=[panel], contestants=["GP_Lip", "aimed"]
-    )
+    asked = cells(Asked(mode="monte-carlo", repetitions=2), [panel], ["GP_Lip", "aimed"])
     options = {"n_workers": 1, "processes": False, "dashboard_address": "127.0.0.1:0"}
     with (
         distributed.LocalCluster(**options) as cluster,
@@ -280,7 +279,7 @@ def test_pairs_of_a_table_have_the_moments_of_its_rows(tmp_path):
     given = OwnInput(
         data=table, columns=("cm", "kg"), weight="many", thresholds=(175.0, 80.0), per=2.0
     )
-    experiment = twoway_draws.experiment(given=given)
+    experiment = twoway_draws.experiment(Asked(given=given))
     rows = {row.mechanism: row for row in Run().rows(experiment.cells) if row.n == 400_000}
     assert rows["GP_Lip"].panel == "T=(175, 80), 1/ε=2"
     panel = TwoWayPanel(2.0, (175.0,), other=(80.0,), footing=2.0)
@@ -297,7 +296,7 @@ def test_pairs_of_a_table_have_the_moments_of_its_rows(tmp_path):
     assert abs(drawn.error - error) < 5 * drawn.standard_error
     for wrong in ({"thresholds": (175.0,)}, {"per": None}, {"columns": ("cm",)}):
         with pytest.raises(ParameterError, match=r"threshold|per|column"):
-            Run().rows(twoway_draws.experiment(given=replace(given, **wrong)).cells)
+            Run().rows(twoway_draws.experiment(Asked(given=replace(given, **wrong))).cells)
 
 
 @pytest.mark.deep
@@ -397,7 +396,7 @@ def test_a_mechanism_that_selects_is_beside_all_others(application, same, tmp_pa
 def test_figures_are_vectors_whose_text_is_text(ending, tmp_path):
     panel = replace(ONE_WAY_PANELS[0], people=(1_000, 2_000))
     rows = Run().rows(cells(panels=[panel], contestants=["GP_Lip", "DebiasedLaplace"]))
-    asked = one_way.experiment()
+    asked = one_way.experiment(Asked())
     files = asked.write(rows, tmp_path / f"figure{ending}")
     assert [file.name for file in files] == [
         "figure.csv", "figure.parquet", f"figure{ending}", f"figure-ratios{ending}"

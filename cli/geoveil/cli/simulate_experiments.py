@@ -23,6 +23,7 @@ from geoveil.simulation.experiments import twoway_draws as two_way
 from geoveil.simulation.experiments.kde_draws import MAPS
 from geoveil.simulation.experiments.own import OwnInput
 from geoveil.simulation.experiments.page import write_page
+from geoveil.simulation.experiments.published import Asked
 
 RESULTS = Path("results")
 Out = Annotated[
@@ -118,6 +119,12 @@ class _Run:
     processes: int | None = None
     scheduler: str | None = None
 
+    def asked(self, mode: str, repetitions: int | None, given: OwnInput) -> Asked:
+        """Return how an experiment of the paper is run."""
+        return Asked(
+            mode=mode, repetitions=repetitions, seed=self.seed, quick=self.quick, given=given
+        )
+
     def __call__(self, experiment: Experiment[Any]) -> None:
         """Compute the cells under a progress bar, write what came out, and print its tables."""
         with self._computer() as compute, bars() as progress:
@@ -173,7 +180,7 @@ def oneway(
 
     geoveil simulate oneway --module wide.py --data heights.csv --column cm --threshold 180 --per 2
     """
-    run(one_way.experiment(mode, repetitions, run.seed, run.quick, given))
+    run(one_way.experiment(run.asked(mode, repetitions, given)))
 
 
 @_runs
@@ -186,7 +193,7 @@ def twoway(
     Figure 4 of the paper. Its grid takes days in monte-carlo mode; --quick has 5 × 5. Other people
     hold two numbers, and are asked one pair: --threshold of the first, --threshold of the second.
     """
-    run(two_way.experiment(mode, repetitions, run.seed, run.quick, given))
+    run(two_way.experiment(run.asked(mode, repetitions, given)))
 
 
 @_runs
@@ -205,7 +212,7 @@ def kde(
     Figure 6 of the paper; with --maps default also 5, with --maps all also 9, 10 and 11. In
     monte-carlo mode every report is drawn at 8 × 8 of the centres; --quick has 5 × 5 in any mode.
     """
-    run(kernels.experiment(mode, repetitions, run.seed, run.quick, given, maps))
+    run(kernels.experiment(run.asked(mode, repetitions, given), maps))
 
 
 @_runs

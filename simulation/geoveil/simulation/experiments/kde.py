@@ -36,7 +36,7 @@ from geoveil.simulation.experiments.kde_settings import (
     collision_places,
 )
 from geoveil.simulation.experiments.own import AS_PUBLISHED, OwnInput, with_own
-from geoveil.simulation.experiments.published import drawn_mode, published
+from geoveil.simulation.experiments.published import IN_FULL, Asked, published
 from geoveil.simulation.experiments.rows import ErrorRow
 from geoveil.simulation.figures.kernels import draw_density_maps, draw_kernel_errors
 
@@ -149,87 +149,63 @@ def squared_error(
 
 
 def cells(
-    *,
-    mode: str = "exact",
-    repetitions: int = REPETITIONS,
-    seed: int = 1,
-    settings: Sequence[KernelSetting] = SETTINGS,
+    asked: Asked = IN_FULL,
+    settings: Sequence[KernelSetting] | None = None,
     contestants: Sequence[str] | None = None,
     subgrid: int | None = None,
-    given: OwnInput = AS_PUBLISHED,
 ) -> list[Cell[ErrorRow]]:
     """Return the cells of the experiment.
 
     Args:
-        mode: one of `MODES`.
-        repetitions: ≥ 2; of each cell, in monte-carlo mode.
-        seed: ≥ 0; the same seed gives the same rows.
+        asked: how it is run.
         settings: the paper's seven by default.
         contestants: their names; all by default.
         subgrid: centres along each side at which errors are summed; by default all in exact mode
-            and `SUBGRID` in monte-carlo mode, where each centre costs one report per person.
-        given: mechanisms and places of one's own.
+            and `SUBGRID` where every report is drawn, one per person and centre.
 
     Raises:
-        ParameterError: if a number is out of range, or a file has no mechanisms.
+        ParameterError: if a file has no mechanisms.
     """
-    known = with_own(KERNEL, given)
+    known = with_own(KERNEL, asked.given)
     names = tuple(known if contestants is None else contestants)
-    if not drawn_mode(mode, repetitions, seed):
-        return [Cell(exact, (tuple(settings), names, GRID_SIZE, subgrid or GRID_SIZE, given))]
-    side = subgrid or SUBGRID
+    if settings is None:
+        settings = (replace(DEFAULT, n=20_000),) if asked.quick else SETTINGS
+    side = subgrid or (5 if asked.quick else SUBGRID if asked.drawn else GRID_SIZE)
+    if not asked.drawn:
+        return [Cell(exact, (tuple(settings), names, GRID_SIZE, side, asked.given))]
+    runs = asked.runs(REPETITIONS, 2)
     centres = {name: 4 if known[name].answers_every_query else side**2 for name in names}
     return [
         Cell(
             drawn,
-            (s, name, repetitions, seed, GRID_SIZE, side, given),
-            cost=float(s.n * repetitions * centres[name]),
+            (s, name, runs, asked.seed, GRID_SIZE, side, asked.given),
+            cost=float(s.n * runs * centres[name]),
         )
         for s in settings
         for name in names
     ]
 
 
-def experiment(
-    mode: str = "exact",
-    repetitions: int | None = None,
-    seed: int = 1,
-    quick: bool = False,
-    given: OwnInput = AS_PUBLISHED,
-    maps: str = "none",
-) -> Experiment[ErrorRow]:
+def experiment(asked: Asked, maps: str = "none") -> Experiment[ErrorRow]:
     """Return densities of collisions in New York, a grid of 61 × 61: figure 6 of the paper.
 
     Args:
-        mode: "exact" or "monte-carlo".
-        repetitions: in the latter; the paper's number by default.
-        seed: the same seed gives the same rows.
-        quick: whether to compute a grid of 5 × 5.
-        given: mechanisms and places of one's own.
+        asked: how it is run.
         maps: which of `MAPS` are drawn besides.
     """
     chosen = MAPS[validation.choice("maps", maps, MAPS)]
 
     def drawn_maps(file: Path) -> list[Path]:
-        begins = file.stem.removesuffix(f"-{mode}")
+        begins = file.stem.removesuffix(f"-{asked.mode}")
         files = []
         for s in chosen:
             name = f"{begins}-map-n{s.n}-per{s.per_m:g}-h{s.factor:g}{file.suffix}"
             files.append(file.with_name(name))
-            draw_density_maps(density_maps(s, seed=seed, given=given), s, files[-1])
+            found = density_maps(s, seed=asked.seed, given=asked.given)
+            draw_density_maps(found, s, files[-1])
         return files
 
-    if repetitions is None:
-        repetitions = 2 if quick else REPETITIONS
-    asked = cells(
-        mode=mode,
-        repetitions=repetitions,
-        seed=seed,
-        settings=(replace(DEFAULT, n=20_000),) if quick else SETTINGS,
-        subgrid=5 if quick else None,
-        given=given,
-    )
-    return published("kde", mode, asked, seed, draw_kernel_errors, drawn_maps)
+    return published("kde", asked, cells(asked), draw_kernel_errors, drawn_maps)
 
 
 def _part(size: int, subgrid: int) -> str:

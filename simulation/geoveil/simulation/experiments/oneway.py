@@ -54,7 +54,7 @@ from geoveil.simulation.experiments.own import (
     distinct_values,
     with_own,
 )
-from geoveil.simulation.experiments.published import drawn_mode, published
+from geoveil.simulation.experiments.published import IN_FULL, Asked, published
 from geoveil.simulation.experiments.rows import LOCAL, OURS, PRIOR, SEED, SEED_PRIOR, ErrorRow
 from geoveil.simulation.experiments.settings import (
     ONE_WAY_PANELS,
@@ -203,64 +203,42 @@ def drawn_once(
 
 
 def cells(
-    *,
-    mode: str = "exact",
-    repetitions: int = ONE_WAY_REPETITIONS,
-    seed: int = 1,
-    panels: Sequence[OneWayPanel] = ONE_WAY_PANELS,
+    asked: Asked = IN_FULL,
+    panels: Sequence[OneWayPanel] | None = None,
     contestants: Sequence[str] | None = None,
-    given: OwnInput = AS_PUBLISHED,
 ) -> list[Cell[ErrorRow]]:
     """Return the cells of the experiment.
 
     Args:
-        mode: one of `MODES`.
-        repetitions: ≥ 2; of each cell, in monte-carlo mode.
-        seed: ≥ 0; the same seed gives the same rows.
-        panels: the paper's twelve by default.
+        asked: how it is run.
+        panels: those that are asked for by default: the paper's twelve, or a question of one's own.
         contestants: their names; all by default.
-        given: mechanisms and people of one's own.
 
     Raises:
-        ParameterError: if a number is out of range, or a file has no mechanisms.
+        ParameterError: if a file has no mechanisms, or there is a table without a question.
     """
+    given = asked.given
     chosen = tuple(all_contestants(given)) if contestants is None else contestants
-    if not drawn_mode(mode, repetitions, seed):
+    panels = _panels(asked) if panels is None else panels
+    if not asked.drawn:
         return [Cell(exact, (p, c, given)) for p in panels for c in chosen]
+    runs = asked.runs(ONE_WAY_REPETITIONS, 10)
     return [
-        Cell(drawn, (p, c, n, repetitions, seed, given), cost=float(n * repetitions))
+        Cell(drawn, (p, c, n, runs, asked.seed, given), cost=float(n * runs))
         for p in panels
         for n in p.people
         for c in chosen
     ]
 
 
-def experiment(
-    mode: str = "exact",
-    repetitions: int | None = None,
-    seed: int = 1,
-    quick: bool = False,
-    given: OwnInput = AS_PUBLISHED,
-) -> Experiment[ErrorRow]:
-    """Return one threshold on incomes: twelve settings, figures 3 and 8 of the paper.
-
-    Args:
-        mode: "exact" or "monte-carlo".
-        repetitions: in the latter; the paper's number by default.
-        seed: the same seed gives the same rows.
-        quick: whether to compute a small part.
-        given: mechanisms and people of one's own; its question is the only setting.
-
-    Raises:
-        ParameterError: if there is a table of people without a question.
-    """
-    panels = ONE_WAY_PANELS[1::3] if quick else ONE_WAY_PANELS
-    if asked := given.question(1):
-        (threshold,), per = asked
+def _panels(asked: Asked) -> tuple[OneWayPanel, ...]:
+    panels = ONE_WAY_PANELS[1::3] if asked.quick else ONE_WAY_PANELS
+    if question := asked.given.question(1):
+        (threshold,), per = question
         panels = (OneWayPanel(threshold, per, footing=per),)
-    if quick:
-        panels = tuple(replace(p, people=(100_000,)) for p in panels)
-    if repetitions is None:
-        repetitions = 10 if quick else ONE_WAY_REPETITIONS
-    found = cells(mode=mode, repetitions=repetitions, seed=seed, panels=panels, given=given)
-    return published("oneway", mode, found, seed, draw_errors)
+    return tuple(replace(p, people=(100_000,)) for p in panels) if asked.quick else panels
+
+
+def experiment(asked: Asked) -> Experiment[ErrorRow]:
+    """Return one threshold on incomes: twelve settings, figures 3 and 8 of the paper."""
+    return published("oneway", asked, cells(asked), draw_errors)

@@ -1,39 +1,62 @@
 """What the experiments of the paper have in common: their modes, their figures and their table."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from geoveil.gp import ParameterError, validation
+from geoveil.gp import validation
 from geoveil.simulation.experiment import Cell, Experiment, Table
+from geoveil.simulation.experiments.own import AS_PUBLISHED, OwnInput
 from geoveil.simulation.experiments.rows import LOCAL, MODES, ErrorRow, compare
 from geoveil.simulation.figures.style import count
 from geoveil.simulation.figures.thresholds import draw_ratios
 
 
-def drawn_mode(mode: str, repetitions: int, seed: int) -> bool:
-    """Return whether people and noise are drawn.
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """How an experiment of the paper is run.
 
     Args:
-        mode: one of `MODES`.
-        repetitions: ≥ 2 where they are.
-        seed: ≥ 0.
+        mode: one of `MODES`: from moments, or with people and noise drawn.
+        repetitions: ≥ 2, of each cell, where they are drawn; the paper's number if None.
+        seed: ≥ 0; the same seed gives the same rows.
+        quick: whether to compute a small part.
+        given: mechanisms, people and a question of one's own.
 
     Raises:
         ParameterError: naming what is out of range.
     """
-    validation.between("seed", seed, 0, 2**63)
-    if validation.choice("mode", mode, MODES) == "exact":
-        return False
-    if repetitions < 2:
-        raise ParameterError("repetitions", repetitions, "an integer >= 2")
-    return True
+
+    mode: str = "exact"
+    repetitions: int | None = None
+    seed: int = 1
+    quick: bool = False
+    given: OwnInput = AS_PUBLISHED
+
+    def __post_init__(self) -> None:
+        validation.choice("mode", self.mode, MODES)
+        validation.between("seed", self.seed, 0, 2**63)
+        if self.drawn and self.repetitions is not None:
+            validation.require_count("repetitions", self.repetitions, 2)
+
+    @property
+    def drawn(self) -> bool:
+        """Whether people and noise are."""
+        return self.mode != "exact"
+
+    def runs(self, papers: int, quick: int) -> int:
+        """Return how many repetitions there are: those asked for, or else one of two numbers."""
+        return self.repetitions or (quick if self.quick else papers)
+
+
+IN_FULL = Asked()
+"""All of it, from moments."""
 
 
 def published(
     name: str,
-    mode: str,
+    asked: Asked,
     cells: Sequence[Cell[ErrorRow]],
-    seed: int,
     draw: Callable[[Sequence[ErrorRow], Path], None],
     more: Callable[[Path], Sequence[Path]] = lambda _: (),
 ) -> Experiment[ErrorRow]:
@@ -41,9 +64,8 @@ def published(
 
     Args:
         name: for the command line.
-        mode: one of `MODES`.
+        asked: how it is run.
         cells: of it.
-        seed: of what they draw.
         draw: draws the errors.
         more: draws further figures beside a file, and returns theirs.
     """
@@ -55,9 +77,9 @@ def published(
         return [file, ratios, *more(file)]
 
     return Experiment(
-        name=f"{name}-{mode}",
+        name=f"{name}-{asked.mode}",
         cells=cells,
-        seed=seed,
+        seed=asked.seed,
         draw=drawn,
         tables=lambda rows: [ratio_table(rows, count)],
         note=lambda rows: (

@@ -11,7 +11,7 @@ from geoveil.simulation.experiment import Cell, Experiment
 from geoveil.simulation.experiments.contestants import Array
 from geoveil.simulation.experiments.draws import drawn_blocks, drawn_error, total
 from geoveil.simulation.experiments.own import AS_PUBLISHED, OwnInput
-from geoveil.simulation.experiments.published import drawn_mode, published
+from geoveil.simulation.experiments.published import IN_FULL, Asked, published
 from geoveil.simulation.experiments.rows import LOCAL, ErrorRow
 from geoveil.simulation.experiments.settings import (
     TWO_WAY_AXIS,
@@ -76,68 +76,47 @@ def drawn_once(
 
 
 def cells(
-    *,
-    mode: str = "exact",
-    repetitions: int = TWO_WAY_REPETITIONS,
-    seed: int = 1,
-    panels: Sequence[TwoWayPanel] = TWO_WAY_PANELS,
-    given: OwnInput = AS_PUBLISHED,
+    asked: Asked = IN_FULL,
+    panels: Sequence[TwoWayPanel] | None = None,
 ) -> list[Cell[ErrorRow]]:
     """Return the cells of the experiment.
 
     Args:
-        mode: one of `MODES`. The paper's grid takes minutes for each repetition and mechanism in
-            monte-carlo mode: 1156 reports of each person.
-        repetitions: ≥ 2; of each cell, in monte-carlo mode.
-        seed: ≥ 0; the same seed gives the same rows.
-        panels: the paper's three by default.
-        given: mechanisms of one's own.
+        asked: how it is run. Where people and noise are drawn the paper's grid takes minutes for
+            each repetition and mechanism: 1156 reports of each person.
+        panels: those that are asked for by default: the paper's three, or a question of one's own.
 
     Raises:
-        ParameterError: if a number is out of range, or a file has no mechanisms.
+        ParameterError: if a file has no mechanisms, or there is a table without a question.
     """
-    names = origins(given)
-    if not drawn_mode(mode, repetitions, seed):
-        return [Cell(exact, (p, seed, POINTS, given)) for p in panels]
+    given, names = asked.given, origins(asked.given)
+    panels = _panels(asked) if panels is None else panels
+    if not asked.drawn:
+        return [Cell(exact, (p, asked.seed, POINTS, given)) for p in panels]
+    runs = asked.runs(TWO_WAY_REPETITIONS, 10)
     return [
-        Cell(
-            drawn,
-            (p, name, n, repetitions, seed, given),
-            cost=float(n * repetitions * len(p.pairs)),
-        )
+        Cell(drawn, (p, name, n, runs, asked.seed, given), cost=float(n * runs * len(p.pairs)))
         for p in panels
         for n in p.people
         for name in names
     ]
 
 
-def experiment(
-    mode: str = "exact",
-    repetitions: int | None = None,
-    seed: int = 1,
-    quick: bool = False,
-    given: OwnInput = AS_PUBLISHED,
-) -> Experiment[ErrorRow]:
-    """Return pairs of thresholds on incomes and debts, a grid of 34 × 34: figure 4 of the paper.
-
-    Args:
-        mode: "exact" or "monte-carlo".
-        repetitions: in the latter; the paper's number by default.
-        seed: the same seed gives the same rows.
-        quick: whether to compute a grid of 5 × 5.
-        given: mechanisms and people of one's own; its question is the only setting.
-    """
+def _panels(asked: Asked) -> tuple[TwoWayPanel, ...]:
     panels = TWO_WAY_PANELS
-    if quick:
-        panels = tuple(replace(p, axis=TWO_WAY_AXIS[1::7], people=(20_000,)) for p in panels)
-    if asked := given.question(2):
-        (first, second), per = asked
-        people = panels[0].people
-        panels = (TwoWayPanel(per, (first,), people, other=(second,), footing=per),)
-    if repetitions is None:
-        repetitions = 10 if quick else TWO_WAY_REPETITIONS
-    found = cells(mode=mode, repetitions=repetitions, seed=seed, panels=panels, given=given)
-    return published("twoway", mode, found, seed, draw_settings)
+    if question := asked.given.question(2):
+        (first, second), per = question
+        panels = (TwoWayPanel(per, (first,), other=(second,), footing=per),)
+    if not asked.quick:
+        return panels
+    axis = TWO_WAY_AXIS[1::7]
+    small = (p if p.other else replace(p, axis=axis) for p in panels)
+    return tuple(replace(p, people=(20_000,)) for p in small)
+
+
+def experiment(asked: Asked) -> Experiment[ErrorRow]:
+    """Return pairs of thresholds on incomes and debts, a grid of 34 × 34: figure 4 of the paper."""
+    return published("twoway", asked, cells(asked), draw_settings)
 
 
 @lru_cache(maxsize=2)
