@@ -10,9 +10,8 @@ from scipy import stats
 from geoveil.gp import GeneralizedCauchy, Laplace, ParameterError, StudentT
 from geoveil.simulation import household_incomes
 from geoveil.simulation.experiments import oneway
-from geoveil.simulation.experiments.aimed import SURVEYS, aimed, aimed_seed, incomes_in
 from geoveil.simulation.experiments.draws import Draws, sampler, total
-from geoveil.simulation.experiments.oneway import ONE_WAY
+from geoveil.simulation.experiments.oneway import ONE_WAY, SURVEYS, aimed, aimed_seed, incomes_in
 from geoveil.simulation.experiments.own import AS_PUBLISHED, distinct_values
 from geoveil.simulation.experiments.published import Asked
 from geoveil.simulation.experiments.settings import ONE_WAY_PANELS

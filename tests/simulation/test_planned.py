@@ -10,7 +10,7 @@ import pytest
 from geoveil.analyst.planner import HardThreshold, SamplePrior, compare_allocations, plan
 from geoveil.analyst.planner.problem import PlanningProblem
 from geoveil.gp import DebiasedLaplace, GaussianKernel, GeoPrivacy
-from geoveil.simulation.experiments.contestants import STUDENT_T
+from geoveil.simulation.comparison import STUDENT_T
 from geoveil.simulation.experiments.kde_errors import centre_errors
 from geoveil.simulation.experiments.kde_moments import KERNEL
 from geoveil.simulation.experiments.kde_settings import (

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from geoveil.simulation.processes import killed_on_error, unreached_by_ctrl_c
+from geoveil.simulation.computing import killed_on_error, unreached_by_ctrl_c
 
 SPAWN = multiprocessing.get_context("spawn")
 

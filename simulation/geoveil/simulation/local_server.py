@@ -10,7 +10,7 @@ from typing import Any
 
 from geoveil.aggregator import Aggregator, Settings
 from geoveil.gp import GeoVeilError
-from geoveil.simulation.processes import unreached_by_ctrl_c
+from geoveil.simulation.computing import unreached_by_ctrl_c
 
 _START_S = 60.0
 

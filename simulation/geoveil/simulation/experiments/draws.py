@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from geoveil.analyst.planner import Reports
 from geoveil.gp import GeneralizedCauchy, Laplace, Noise
 from geoveil.gp.mechanisms.additive import AdditiveMechanism
-from geoveil.simulation.experiments.contestants import Array
+from geoveil.simulation.comparison import Array
 
 Sampler = Callable[[np.random.Generator, int], Array]
 

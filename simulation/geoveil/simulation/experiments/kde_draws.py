@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.gp import GaussianKernel, PlanarLaplace
-from geoveil.simulation.experiments.contestants import Contestant
+from geoveil.simulation.comparison import Contestant
 from geoveil.simulation.experiments.draws import Draws
 from geoveil.simulation.experiments.kde_moments import (
     KERNEL,

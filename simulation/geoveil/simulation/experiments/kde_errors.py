@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 
 from geoveil.analyst.planner.prediction import mean_reciprocal
 from geoveil.gp import ParameterError
-from geoveil.simulation.experiments.contestants import Contestant
+from geoveil.simulation.comparison import Contestant
 from geoveil.simulation.experiments.kde_moments import (
     KERNEL,
     DistanceNodes,

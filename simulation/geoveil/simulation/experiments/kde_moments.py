@@ -26,11 +26,11 @@ from geoveil.gp import (
 )
 from geoveil.gp.validation import points as checked_points
 from geoveil.gp.validation import positive
-from geoveil.simulation.comparison import Setting
-from geoveil.simulation.experiments.contestants import (
+from geoveil.simulation.comparison import (
     GENERALIZED_CAUCHY,
     STUDENT_T,
     Contestant,
+    Setting,
     perturbed_points,
 )
 from geoveil.simulation.experiments.rows import LOCAL, OURS, SEED

@@ -13,8 +13,7 @@ from geoveil.analyst.planner import Reports
 from geoveil.audit import mechanisms_in
 from geoveil.audit.own import MakeMechanism
 from geoveil.gp import GeoPrivacy, ParameterError, Query, validation
-from geoveil.simulation.comparison import Setting
-from geoveil.simulation.experiments.contestants import Array, Contestant
+from geoveil.simulation.comparison import Array, Contestant, Setting
 from geoveil.simulation.experiments.rows import OWN
 from geoveil.simulation.populations import Population, household_incomes
 

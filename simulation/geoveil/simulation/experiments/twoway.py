@@ -30,11 +30,11 @@ from geoveil.gp import (
     Threshold,
     TwoWayThreshold,
 )
-from geoveil.simulation.comparison import Setting
-from geoveil.simulation.experiments.contestants import (
+from geoveil.simulation.comparison import (
     GENERALIZED_CAUCHY,
     STUDENT_T,
     Contestant,
+    Setting,
 )
 from geoveil.simulation.experiments.own import AS_PUBLISHED, OwnInput, with_own
 from geoveil.simulation.experiments.rows import LOCAL, OURS, SEED

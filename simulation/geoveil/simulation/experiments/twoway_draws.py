@@ -7,8 +7,8 @@ from functools import lru_cache
 import numpy as np
 
 from geoveil.gp import PlanarLaplace
+from geoveil.simulation.comparison import Array
 from geoveil.simulation.experiment import Cell, Experiment
-from geoveil.simulation.experiments.contestants import Array
 from geoveil.simulation.experiments.draws import drawn_blocks, drawn_error, total
 from geoveil.simulation.experiments.own import AS_PUBLISHED, OwnInput
 from geoveil.simulation.experiments.published import IN_FULL, Asked, published

@@ -12,7 +12,6 @@ from geoveil.simulation.ledger import (
     permute_and_flip,
     transmission,
 )
-from geoveil.simulation.ledger.page import ledger_page
 from geoveil.simulation.ledger.reproduction import (
     AGREES,
     DIFFERS,
@@ -20,6 +19,7 @@ from geoveil.simulation.ledger.reproduction import (
     OwnNumber,
     Reproduced,
     Reproduction,
+    ledger_page,
     nothing,
 )
 from geoveil.simulation.selection.experiment import Options

@@ -23,9 +23,8 @@ from geoveil.gp import (
     PlanarLaplace,
     Threshold,
 )
-from geoveil.simulation.comparison import Setting
+from geoveil.simulation.comparison import GENERALIZED_CAUCHY, STUDENT_T, Setting
 from geoveil.simulation.distribution.square_wave import SquareWave
-from geoveil.simulation.experiments.contestants import GENERALIZED_CAUCHY, STUDENT_T
 
 Array = NDArray[np.float64]
 Draw: TypeAlias = Callable[[Array], Array]

@@ -2,8 +2,7 @@
 
 from geoveil.simulation.populations.base import People
 from geoveil.simulation.populations.lognormal import LogNormalPopulation, incomes_and_debts
-from geoveil.simulation.populations.shipped import collisions, household_incomes
-from geoveil.simulation.populations.table import Population
+from geoveil.simulation.populations.table import Population, collisions, household_incomes
 
 __all__ = [
     "LogNormalPopulation",

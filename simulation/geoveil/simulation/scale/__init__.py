@@ -1,12 +1,15 @@
 """Campaigns of a billion devices and bulk estimates, on Dask or without, to the same bits."""
 
 from geoveil.simulation.computing import ClusterError, Computer, computer, in_this_process
-from geoveil.simulation.scale.asking import estimate_record, threshold_asked
 from geoveil.simulation.scale.export import ExportError, export_reports, write_reports
 from geoveil.simulation.scale.exported import ExportedReports, exported
-from geoveil.simulation.scale.finished import FinishedFileError
-from geoveil.simulation.scale.simulated import SimulatedCampaign, simulated
-from geoveil.simulation.scale.total import total
+from geoveil.simulation.scale.finished import FinishedFileError, total
+from geoveil.simulation.scale.simulated import (
+    SimulatedCampaign,
+    estimate_record,
+    simulated,
+    threshold_asked,
+)
 from geoveil.simulation.scale.work import BlockedWork, Sums
 
 __all__ = [

@@ -2,19 +2,33 @@
 
 One line of JSON each, flushed to the disk as it comes; the first names the work. A line that a
 crash cut short is cut off. The sums are those of perturbed reports, so nothing in it is private.
+
+With N devices at c seconds each, G groups that are handed out at d seconds each, and W workers, the
+sums of some work take
+
+    t(W) = start + max(N·c / W, G·d).
+
+`python -m benchmarks scale` measures these. On two shared cores: c = 77 ns of processor time, with
+the draw of a person by weight; d = 2.0 to 2.6 ms; start = 60 to 80 ms; two workers spent 94 to 98 %
+of their time computing. 10⁹ devices took 86 s of processor time and 0.31 GB for all processes
+together. Extrapolated, not measured: on 100 workers of that kind 10⁹ devices take 1 to 2 seconds
+(their 120 groups do not fill the workers evenly) and 10¹¹ devices 80 seconds at 99 %. Groups of the
+default size keep a scheduler busy from about 250 workers on; larger ones raise that.
 """
 
 import fcntl
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
-from geoveil.gp import GeoVeilError
+from geoveil.gp import GeoVeilError, ParameterError
 from geoveil.gp.estimation import Accumulator
-from geoveil.simulation.scale.work import BlockedWork, Sums, add
+from geoveil.simulation.computing import Computer, in_this_process
+from geoveil.simulation.scale.work import BlockedWork, Sums, add, groups, of_blocks
 
 _FORMAT = "geoveil blocks 1"
 
@@ -126,3 +140,49 @@ def _append(file: IO[bytes], record: dict[str, Any]) -> None:
     file.write(json.dumps(record).encode() + b"\n")
     file.flush()
     os.fsync(file.fileno())
+
+
+GROUP = 32
+"""Blocks per group at most, by default: 0.65 s of work, against 2 or 3 ms to hand it out."""
+
+
+def total(
+    work: BlockedWork,
+    compute: Computer = in_this_process,
+    *,
+    group_size: int | None = None,
+    path: Path | None = None,
+    on_progress: Callable[[int, int], None] = lambda done, blocks: None,
+) -> Sums:
+    """Return the exact sums of all blocks: the same bits, however they are computed.
+
+    Args:
+        work: whose blocks to add.
+        compute: in this process, or what `computer` yields.
+        group_size: blocks that are computed together, > 0. By default a hundredth of all, so that
+            little is lost when a run is interrupted, but at most 32.
+        path: file of finished groups; a run that finds it goes on from there.
+        on_progress: called with the number of blocks done, and of all, after each group.
+
+    Raises:
+        FinishedFileError: if the file is of other work, damaged or in use.
+        ClusterError: if the cluster fails.
+
+    Example:
+        >>> from geoveil.simulation import household_incomes
+        >>> from geoveil.simulation.scale import simulated
+        >>> from geoveil.simulation.demo import experiments
+        >>> work = simulated(experiments()[0].campaign, household_incomes(), 10_000, seed=1)
+        >>> [sums.n for sums in total(work)]
+        [10000]
+    """
+    if group_size is None:
+        group_size = min(GROUP, max(1, work.blocks // 100))
+    if isinstance(group_size, bool) or not isinstance(group_size, int) or group_size < 1:
+        raise ParameterError("group_size", group_size, "an integer >= 1")
+    with finished(work, path) as done:
+        on_progress(done.count, work.blocks)
+        for blocks, sums in compute(partial(of_blocks, work), groups(done.missing(), group_size)):
+            done.add(blocks, sums)
+            on_progress(done.count, work.blocks)
+        return done.sums

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from geoveil.gp import ParameterError
 from geoveil.selection.contrib.percentile import PERCENTILE_RECIPES, Percentile
-from geoveil.simulation.populations.shipped import household_incomes
+from geoveil.simulation.populations.table import household_incomes
 from geoveil.simulation.selection.experiment import (
     KEPT,
     NOMINAL,
