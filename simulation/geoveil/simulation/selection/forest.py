@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -148,41 +149,34 @@ def _spread(winners: NDArray[np.intp], margins: Counts, law: Law, classes: int) 
 
 
 def _law(
-    mechanism: SelectionMechanism, scores: Callable[[Margin], ScoresLike], classes: int
-) -> Law:
-    def law(margin: int) -> tuple[float, float]:
-        return winner_and_other(mechanism.probabilities(scores(Margin(0, margin, classes))))
+    make: Callable[[float, int], SelectionMechanism], scores: Callable[[Margin, Any], ScoresLike]
+) -> Callable[[float, int], Law]:
+    def law(epsilon: float, classes: int) -> Law:
+        mechanism = make(epsilon, classes)
+
+        def of_margin(margin: int) -> tuple[float, float]:
+            known = scores(Margin(0, margin, classes), mechanism)
+            return winner_and_other(mechanism.probabilities(known))
+
+        return of_margin
 
     return law
 
 
-def _stability(epsilon: float, classes: int) -> Law:
-    return _law(StabilityMechanism(epsilon), lambda margin: margin, classes)
+def _exponential(epsilon: float, _: int) -> SelectionMechanism:
+    return ExponentialMechanism(epsilon, 1.0)
 
 
-def _distance(epsilon: float, classes: int) -> Law:
-    return _law(ExponentialMechanism(epsilon, 1.0), distance_utilities, classes)
+def _flip(epsilon: float, _: int) -> SelectionMechanism:
+    return PermuteAndFlip(epsilon, 1.0)
 
 
-def _distance_flip(epsilon: float, classes: int) -> Law:
-    return _law(PermuteAndFlip(epsilon, 1.0), distance_utilities, classes)
+def _distance(margin: Margin, _: Any) -> ScoresLike:
+    return distance_utilities(margin)
 
 
-def _smooth(epsilon: float, classes: int) -> Law:
-    mechanism = SmoothNoisyMax(epsilon, classes)
-    return _law(mechanism, lambda m: indicator_utilities(m, mechanism.beta), classes)
-
-
-def _indicator(margin: Margin) -> Array:
+def _zero_one(margin: Margin, _: Any) -> ScoresLike:
     return np.asarray(np.eye(margin.outcomes)[margin.winner])
-
-
-def _zero_one(epsilon: float, classes: int) -> Law:
-    return _law(ExponentialMechanism(epsilon, 1.0), _indicator, classes)
-
-
-def _zero_one_flip(epsilon: float, classes: int) -> Law:
-    return _law(PermuteAndFlip(epsilon, 1.0), _indicator, classes)
 
 
 def _cost_at_a_switch(law: Callable[[float, int], Law]) -> Callable[[float, int], float]:
@@ -212,21 +206,25 @@ def _published_smooth(noise: Noise) -> Callable[[float, int], Choice]:
 LEAF_CONTESTANTS: Sequence[SelectionContestant] = (
     SelectionContestant("permute-and-flip, counts", _by_counts("permute_and_flip")),
     SelectionContestant("exponential, counts", _by_counts("exponential")),
-    SelectionContestant("stability, optimal", _by_margin(_stability)),
-    SelectionContestant("permute-and-flip, distance", _by_margin(_distance_flip)),
-    SelectionContestant("exponential, distance", _by_margin(_distance)),
-    SelectionContestant("smooth noisy max, proved", _by_margin(_smooth)),
-    SelectionContestant(
-        "permute-and-flip, 0/1",
-        _by_margin(_zero_one_flip),
-        _cost_at_a_switch(_zero_one_flip),
-        standing=NOMINAL,
+    *(
+        SelectionContestant(name, _by_margin(law))
+        for name, law in {
+            "stability, optimal": _law(
+                lambda e, _: StabilityMechanism(e), lambda margin, _: margin
+            ),
+            "permute-and-flip, distance": _law(_flip, _distance),
+            "exponential, distance": _law(_exponential, _distance),
+            "smooth noisy max, proved": _law(
+                SmoothNoisyMax, lambda margin, of: indicator_utilities(margin, of.beta)
+            ),
+        }.items()
     ),
-    SelectionContestant(
-        "exponential, 0/1",
-        _by_margin(_zero_one),
-        _cost_at_a_switch(_zero_one),
-        standing=NOMINAL,
+    *(
+        SelectionContestant(name, _by_margin(law), _cost_at_a_switch(law), standing=NOMINAL)
+        for name, law in {
+            "permute-and-flip, 0/1": _law(_flip, _zero_one),
+            "exponential, 0/1": _law(_exponential, _zero_one),
+        }.items()
     ),
     *(
         SelectionContestant(

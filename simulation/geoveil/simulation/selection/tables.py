@@ -167,50 +167,45 @@ def adult() -> Dataset:
     return _table("Adult", rows, "income", ranges)
 
 
-def mushroom() -> Dataset:
-    """Return 8,124 mushrooms, 22 attributes: edible or poisonous?"""
-    return _table("Mushroom", _rows("uci_mushroom.csv.gz"), "class", {})
-
-
-def pen_digits() -> Dataset:
-    """Return 10,992 handwritten digits, 16 coordinates."""
-    ranges = {f"input{i}": (0.0, 100.0) for i in range(1, 17)}
-    return _table("Pen-digits", _rows("uci_pendigits.csv.gz"), "class", ranges)
-
-
-def wall_sensor() -> Dataset:
-    """Return 5,456 readings of a robot, 4 distances in metres: which way does it turn?"""
-    ranges = {f"SD_{side}": (0.0, 5.0) for side in ("front", "left", "right", "back")}
-    return _table("Wall-sensor", _rows("uci_wallsensor.csv.gz"), "class", ranges)
-
-
-def wine() -> Dataset:
-    """Return 4,898 white wines, 11 measurements: which of 7 grades?"""
-    ranges = {
-        "fixed acidity": (3.0, 15.0),
-        "volatile acidity": (0.0, 1.2),
-        "citric acid": (0.0, 2.0),
-        "residual sugar": (0.0, 70.0),
-        "chlorides": (0.0, 0.4),
-        "free sulfur dioxide": (0.0, 300.0),
-        "total sulfur dioxide": (0.0, 450.0),
-        "density": (0.98, 1.04),
-        "pH": (2.5, 4.0),
-        "sulphates": (0.0, 1.2),
-        "alcohol": (8.0, 15.0),
-    }
-    return _table("Wine", _rows("uci_wine_white.csv.gz"), "quality", ranges)
+def _shipped(
+    title: str, file: str, target: str, ranges: Mapping[str, tuple[float, float]]
+) -> Callable[[], Dataset]:
+    return lambda: _table(title, _rows(file), target, ranges)
 
 
 TABLES: Mapping[str, Callable[[], Dataset]] = MappingProxyType(
     {
         "adult": adult,
-        "mushroom": mushroom,
-        "pen_digits": pen_digits,
-        "wall_sensor": wall_sensor,
-        "wine": wine,
+        "mushroom": _shipped("Mushroom", "uci_mushroom.csv.gz", "class", {}),
+        "pen_digits": _shipped(
+            *("Pen-digits", "uci_pendigits.csv.gz", "class"),
+            {f"input{i}": (0.0, 100.0) for i in range(1, 17)},
+        ),
+        "wall_sensor": _shipped(
+            *("Wall-sensor", "uci_wallsensor.csv.gz", "class"),
+            {f"SD_{side}": (0.0, 5.0) for side in ("front", "left", "right", "back")},
+        ),
+        "wine": _shipped(
+            *("Wine", "uci_wine_white.csv.gz", "quality"),
+            {
+                "fixed acidity": (3.0, 15.0),
+                "volatile acidity": (0.0, 1.2),
+                "citric acid": (0.0, 2.0),
+                "residual sugar": (0.0, 70.0),
+                "chlorides": (0.0, 0.4),
+                "free sulfur dioxide": (0.0, 300.0),
+                "total sulfur dioxide": (0.0, 450.0),
+                "density": (0.98, 1.04),
+                "pH": (2.5, 4.0),
+                "sulphates": (0.0, 1.2),
+                "alcohol": (8.0, 15.0),
+            },
+        ),
     }
 )
+"""Name → 8,124 mushrooms (22 attributes: edible or poisonous?), 10,992 handwritten digits (16
+coordinates), 5,456 readings of a robot (4 distances in metres: which way does it turn?), 4,898
+white wines (11 measurements: which of 7 grades?); and the incomes of `adult`."""
 
 
 def table(name: str) -> Dataset:

@@ -68,10 +68,6 @@ def _exponential(epsilon: float, attributes: int) -> Choice:
     return ExponentialMechanism(epsilon, 1.0).probabilities
 
 
-def _monotone_exponential(epsilon: float, attributes: int) -> Choice:
-    return ExponentialMechanism(epsilon, 1.0, monotone=True).probabilities
-
-
 def _permute_and_flip(epsilon: float, attributes: int) -> Choice:
     return PermuteAndFlip(epsilon, 1.0, monotone=True).probabilities
 
@@ -118,33 +114,30 @@ def _spread(margin: Margin, law: Callable[[int, int], tuple[float, float]]) -> A
     return result
 
 
-def _half(epsilon: float, attributes: int) -> float:
-    """Return the cost of noise for utilities that move apart, where they move in one direction."""
-    return epsilon / 2
-
-
 CONTESTANTS: Sequence[TreeContestant] = (
-    TreeContestant("permute-and-flip, max operator", _permute_and_flip, utilities="max operator"),
-    TreeContestant("exponential, max operator", _monotone_exponential, utilities="max operator"),
-    TreeContestant("stability, max operator", _stability, utilities="max operator"),
-    TreeContestant("smooth noisy max, proved", _smooth, utilities="max operator"),
-    TreeContestant("permute-and-flip, gini", _permute_and_flip, utilities="gini"),
-    TreeContestant(
-        "permute-and-flip, information gain", _permute_and_flip, utilities="information gain"
+    *(
+        TreeContestant(name, choice, utilities=utilities)
+        for name, choice, utilities in (
+            ("permute-and-flip, max operator", _permute_and_flip, "max operator"),
+            (
+                "exponential, max operator",
+                lambda e, _: ExponentialMechanism(e, 1.0, monotone=True).probabilities,
+                "max operator",
+            ),
+            ("stability, max operator", _stability, "max operator"),
+            ("smooth noisy max, proved", _smooth, "max operator"),
+            ("permute-and-flip, gini", _permute_and_flip, "gini"),
+            ("permute-and-flip, information gain", _permute_and_flip, "information gain"),
+            ("local dampening", _exponential, "dampened information gain"),
+            ("local dampening, replaced", _exponential, "dampened information gain, largest"),
+            ("shifted local dampening", _exponential, "shifted dampened information gain"),
+        )
     ),
-    TreeContestant("local dampening", _exponential, utilities="dampened information gain"),
-    TreeContestant(
-        "local dampening, replaced",
-        _exponential,
-        utilities="dampened information gain, largest",
-    ),
-    TreeContestant(
-        "shifted local dampening", _exponential, utilities="shifted dampened information gain"
-    ),
+    # Noise for utilities that move apart, where they move in one direction.
     TreeContestant(
         "exponential, information gain",
         _exponential,
-        proved=_half,
+        proved=lambda epsilon, _: epsilon / 2,
         standing=NOMINAL,
         utilities="information gain",
     ),
