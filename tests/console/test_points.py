@@ -106,12 +106,46 @@ async def test_groups_periods_and_doubts_are_asked_too(console: Served) -> None:
             {"what": "threshold", "said": "50000", "contamination": "0.02"},
             {"what": "changes", "said": "50000, 90000", "people": "different"},
             {"what": "changes-range", "said": "50000, 90000"},
+            {"what": "changes-mean"},
+            {"what": "changes-quantile", "said": "0.5", "people": "different"},
+            {"what": "changes-curve"},
         ):
             page = await ask(client, "incomes", **more)
             assert problem_in(page) == "", more
             for code in code_in(page):
                 (await run(console, code)).rows()
         assert "region" in await ask(client, "incomes", what="mean", group="*")
+
+
+@pytest.mark.deep
+async def test_two_surveys_are_compared_as_softly_as_the_noisier_needs(console: Served) -> None:
+    noisy = GeoPrivacy(1.0, per=16_000.0, unit="dollar")
+    both = numbers(), numbers("again", privacy=noisy)
+    await console.publish(*both)
+    for campaign, around in zip(both, ([60_000.0], [90_000.0]), strict=True):
+        await console.report(campaign, 600, around=around)
+    async with console.signed_in() as client:
+        assert problem_in(await ask(client, "again", what="changes-mean")) == ""  # says what next
+        for more in (
+            {"what": "changes", "said": "75000"},
+            {"what": "changes-mean"},
+            {"what": "changes-quantile", "said": "0.5"},
+            {"what": "changes-curve"},
+        ):
+            page = await ask(client, "again", against="incomes", people="different", **more)
+            assert problem_in(page) == "", more
+            assert "again − incomes" in page
+            (code,) = code_in(page)
+            found = await run(console, code)
+            assert (found.low > 0).any() or (found.high < 0).any()
+            link = re.search(r'href="([^"]*save=0.json)"', page)
+            assert link is not None
+            saved = (await client.get(unescape(link[1]))).json()
+            assert saved == json.loads(json.dumps(found.to_dict()))
+        none = await client.get(
+            "/console/surveys/again/ask", params={"what": "changes-mean", "against": "nowhere"}
+        )
+        assert problem_in(none.text)
 
 
 @pytest.mark.deep(keep=3)

@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from markupsafe import Markup
@@ -35,6 +35,7 @@ from geoveil.analyst import (
     Statistic,
     Top,
     TopShare,
+    asked_alike,
     asked_of_points,
     compare,
     hard_shares,
@@ -51,6 +52,7 @@ from geoveil.console.results import code_of, file_of, shown_result
 from geoveil.console.survey_head import code_for, standing_of, told_of
 from geoveil.gp import GeoVeilError, ParameterError
 
+_Found = TypeVar("_Found")
 _LEVELS = np.arange(1, 100) / 100
 _TIMEOUT_S = 60.0
 _MOST_PERIODS = 60
@@ -105,6 +107,14 @@ PLACES = (
 CHANGES_OF_NUMBERS = (
     Choice("changes", "Changes: shares above values", "the values, with commas"),
     Choice("changes-range", "Changes: share between two values", "the two values, with a comma"),
+    Choice("changes-mean", "Changes: mean"),
+    Choice(
+        "changes-quantile",
+        "Changes: quantiles",
+        "shares of people, with commas",
+        "0.25, 0.5, 0.75",
+    ),
+    Choice("changes-curve", "Changes: the whole distribution"),
 )
 CHANGES_OF_PLACES = (
     Choice("changes", "Changes: share within a circle", "longitude, latitude, radius in metres"),
@@ -129,7 +139,7 @@ def asked(request: Asked) -> Response:
     if choice.file:
         sent = request.files.get("file", b"").decode("utf-8", "replace")
         geojson = sent or request.text("geojson")
-    if _complete(choice, said, geojson):
+    if _complete(choice, said, geojson) and _has_other(request, campaign, choice):
         try:
             results = [*_found(request, campaign, choice, said, geojson)]
             if choice.word == "map" and geojson:
@@ -156,6 +166,8 @@ def asked(request: Asked) -> Response:
         contamination=request.number("contamination", 0.0) or 0.0,
         count=request.integer("count", 1) or 1,
         people=request.text("people", "same"),
+        against=request.text("against"),
+        recurs=campaign.period is not None,
         results=[shown_result(result, code, drawn) for result, code in results[:_MOST_RESULTS]],
         dragged=_dragged(results),
         problem=problem,
@@ -179,7 +191,7 @@ def choices_of(campaign: Campaign) -> Sequence[Choice]:
         found, changes = NUMBERS, CHANGES_OF_NUMBERS
     else:
         return ()
-    return found if campaign.period is None else (*found, *changes)
+    return (*found, *changes)
 
 
 def _complete(choice: Choice, said: str, geojson: str) -> bool:
@@ -187,6 +199,12 @@ def _complete(choice: Choice, said: str, geojson: str) -> bool:
     if choice.file:
         return bool(geojson) or choice.optional
     return bool(said) or not choice.said or choice.word == "histogram"
+
+
+def _has_other(request: Asked, campaign: Campaign, choice: Choice) -> bool:
+    """Return whether there is something else to compare with, where that is asked for."""
+    compares = choice.word.startswith("changes")
+    return not compares or campaign.period is not None or bool(request.text("against"))
 
 
 def _found(
@@ -279,6 +297,15 @@ _STATISTICS: Mapping[str, Callable[[str], Statistic[Any]]] = MappingProxyType(
 )
 
 
+_CHANGED: Mapping[str, Callable[[str], Statistic[Any]]] = MappingProxyType(
+    {
+        "changes-mean": _STATISTICS["mean"],
+        "changes-quantile": _STATISTICS["quantile"],
+        "changes-curve": _STATISTICS["curve"],
+    }
+)
+
+
 def _circle(said: str) -> list[AnalystQuestion]:
     numbers_in("circle", said, 3, "longitude, latitude and radius in metres, with commas")
     return questions_in(
@@ -329,7 +356,113 @@ def _geojson(text: str) -> Any:
     return found
 
 
-def _compared(
+@dataclass(frozen=True, slots=True)
+class _Reports:
+    """One of the sets of reports that are compared."""
+
+    name: str
+    campaign: ValueCampaign
+    period: int | None
+
+
+def _compared(request: Asked, campaign: ValueCampaign) -> Sequence[_Reports]:
+    """Return the sets of reports that are compared: another survey and this, or all periods."""
+    other = request.text("against")
+    period = None if campaign.period is None else request.integer("period", 0)
+    if other:
+        found = request.analyst.campaign(other)
+        if not isinstance(found, ValueCampaign) or found.dimension != campaign.dimension:
+            raise ParameterError("against", other[:40], "a survey whose reports are alike")
+        again = None if found.period is None else period or 0
+        return [_Reports(other, found, again), _Reports(campaign.campaign_id, campaign, period)]
+    assert campaign.period is not None  # else another is needed
+    begun = _begun(request, campaign)
+    return [
+        _Reports(f"{campaign.opens + period * campaign.period:%Y-%m-%d}", campaign, period)
+        for period in range(max(begun - _MOST_PERIODS, 0), begun)
+    ]
+
+
+def _changed(
+    request: Asked, campaign: ValueCampaign, choice: Choice, said: str, geojson: str
+) -> tuple[Result, str]:
+    """Return how something changed from each period to the next, or from another survey."""
+    every = _compared(request, campaign)
+    if choice.word in _CHANGED:
+        every, statistic = _latest(request, every, _CHANGED[choice.word](said))
+        statistics, told, lines = (
+            [statistic] * len(every),
+            "asked",
+            [f"asked = {code_of(statistic)}"],
+        )
+    else:
+        questions, written = _questions(campaign, choice, said, geojson)
+        noisiest = max(
+            (one.campaign for one in every), key=lambda one: 1 / one.point_mechanism.privacy.rate
+        )
+        softness = softness_of_points(noisiest)
+        statistics = [Means(asked_of_points(one.campaign, questions, softness)) for one in every]
+        told = "Means(asked_of_points(analyst.campaign(name), questions, softness))"
+        lines = [
+            f"questions = {written}",
+            f"softness = softness_of_points(analyst.campaign({noisiest.campaign_id!r}))",
+        ]
+    compared: list[_Reports] = []
+    found: list[Any] = []
+    for one, statistic in zip(every, statistics, strict=True):
+        try:
+            made = _ask(request, one, statistic)
+        except GeoVeilError:
+            if request.text("against"):
+                raise
+            continue  # too few points to show
+        compared.append(one)
+        found.append(made)
+    _two_or_more(found)
+    names = [one.name for one in compared]
+    people = request.text("people", "same")
+    sets = [(one.campaign.campaign_id, one.period) for one in compared]
+    lines += [
+        f"sets = {sets!r}",
+        f"found = [analyst.ask(name, {told}, period=period) for name, period in sets]",
+    ]
+    lines.append(f"found = compare(*found, people={people!r}, names={names!r})")
+    return compare(*found, people=people, names=names), code_for(request, *lines)
+
+
+def _two_or_more(found: Sequence[_Found]) -> Sequence[_Found]:
+    if len(found) < 2:
+        raise ParameterError("periods", len(found), "two or more that have enough reports")
+    return found
+
+
+def _latest(
+    request: Asked, every: Sequence[_Reports], statistic: Statistic[Any]
+) -> tuple[Sequence[_Reports], Statistic[Any]]:
+    """Return what is compared, and the statistic as it is asked of all alike.
+
+    Of distribution functions two are compared: the latest that have enough reports.
+    """
+
+    def asking(one: _Reports) -> Callable[[Statistic[Any]], Any]:
+        return lambda asked: _ask(request, one, asked)
+
+    if isinstance(statistic, DistributionFunction) and not request.text("against"):
+        enough = []
+        for one in reversed(every):
+            try:
+                asked_alike([asking(one)], statistic, [one.campaign])
+            except GeoVeilError:
+                continue  # too few points to show
+            enough.append(one)
+            if len(enough) == 2:
+                break
+        every = _two_or_more(enough[::-1])
+    campaigns = [one.campaign for one in every]
+    return every, asked_alike([asking(one) for one in every], statistic, campaigns)
+
+
+def _questions(
     campaign: ValueCampaign, choice: Choice, said: str, geojson: str
 ) -> tuple[Sequence[AnalystQuestion], str]:
     """Return the questions whose answers are compared, and the Python that makes them."""
@@ -347,39 +480,10 @@ def _compared(
     return found, code_of(found)
 
 
-def _changed(
-    request: Asked, campaign: ValueCampaign, choice: Choice, said: str, geojson: str
-) -> tuple[Result, str]:
-    """Return how shares changed from each period to the next."""
-    questions, told = _compared(campaign, choice, said, geojson)
-    periods = range(max(_begun(request, campaign) - _MOST_PERIODS, 0), _begun(request, campaign))
-    found = []
-    for period in periods:
-        try:
-            joint = request.analyst.ask(
-                campaign.campaign_id,
-                _means(campaign, questions),
-                period=period,
-                timeout_s=_TIMEOUT_S,
-            )
-        except GeoVeilError:
-            continue  # too few points to show
-        found.append((period, joint))
-    if len(found) < 2:
-        raise ParameterError("periods", len(found), "two or more that have enough reports")
-    assert campaign.period is not None  # else there is no such choice
-    names = [f"{campaign.opens + period * campaign.period:%Y-%m-%d}" for period, _ in found]
-    people = request.text("people", "same")
-    result = compare(*(joint for _, joint in found), people=people, names=names)
-    code = code_for(
-        request,
-        f"campaign = analyst.campaign({campaign.campaign_id!r})",
-        f"asked = {_code_of_means(told)}",
-        f"periods = {[period for period, _ in found]}",
-        f"joints = [analyst.ask({campaign.campaign_id!r}, asked, period=p) for p in periods]",
-        f"found = compare(*joints, people={people!r}, names={names!r})",
+def _ask(request: Asked, one: _Reports, statistic: Statistic[Any]) -> Any:
+    return request.analyst.ask(
+        one.campaign.campaign_id, statistic, period=one.period, timeout_s=_TIMEOUT_S
     )
-    return result, code
 
 
 def _code_of(statistic: Statistic[Any], choice: Choice, said: str) -> str:

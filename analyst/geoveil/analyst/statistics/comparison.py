@@ -37,6 +37,7 @@ __all__ = [
     "People",
     "Trends",
     "ask_changes",
+    "asked_alike",
     "compare",
     "holm",
     "trend",
@@ -291,21 +292,42 @@ def ask_changes(
         ...     median = Quantiles(levels=[0.5])
         ...     return ask_changes(asking, median, campaigns, people="different")
     """
+    _people(people)
+    asked = asked_alike(asking, statistic, campaigns)
+    made: Changes | CurveChange = compare(
+        *(ask(asked) for ask in asking), people=people, names=names
+    )
+    return made
+
+
+def asked_alike(
+    asking: Sequence[Callable[[Statistic[Any]], Any]],
+    statistic: Statistic[Any],
+    campaigns: Sequence[Campaign],
+) -> Statistic[Any]:
+    """Return a statistic that can be compared if all are asked it: see `ask_changes`.
+
+    Args:
+        asking: as of `ask_changes`; asked only where a distribution function lies.
+        statistic: as of `ask_changes`.
+        campaigns: of each.
+
+    Raises:
+        ParameterError: if the campaigns are of different units.
+        GeoVeilError: whatever asking raises.
+    """
     first, *others = (campaign.privacy.unit for campaign in campaigns)
     for unit in others:
         if unit != first:
             raise ParameterError("unit", unit, f"{first!r}, as of the first")
-    _people(people)
     asked = _changed(statistic, lambda one: _as_soft(one, campaigns))
     inner = asked.of if isinstance(asked, Contaminated) else asked
     if isinstance(inner, DistributionFunction) and inner.at is None and inner.low is None:
         where = _changed(asked, lambda one: replace(one, points=2))
         ends = np.concatenate([ask(where).at for ask in asking])
         low, high = float(ends.min()), float(ends.max())
-        asked = _changed(asked, lambda one: replace(one, low=low, high=high))
-    found = [ask(asked) for ask in asking]
-    made: Changes | CurveChange = compare(*found, people=people, names=names)
-    return made
+        return _changed(asked, lambda one: replace(one, low=low, high=high))
+    return asked
 
 
 def _changed(statistic: Statistic[Any], change: Callable[[Any], Statistic[Any]]) -> Statistic[Any]:
