@@ -32,17 +32,18 @@ $(VENV)/.stamp-%: pyproject.toml requirements/%.txt | $(BIN)/python
 demo: $(VENV)/.stamp-all            ## the whole path once: real data, real server, 20,000 devices (< 1 min)
 	$(BIN)/geoveil demo $(DEMO)
 
-# Three workers keep two cores busy while one waits for a server or a disk; what the tests of a file
-# share is made by one of them. What is left out for want of a browser or of Node is said at the end.
-PYTEST := $(BIN)/python -m pytest -n 3 --dist loadfile -q -rs
-test: $(VENV)/.stamp-test            ## the tests that a change is likely to break (5 min on two cores)
-	$(PYTEST) $(TESTS)
+# Three workers keep two cores busy while one waits for a server or a disk. None has threads for
+# matrices, which would wait for each other. What is left out for want of a browser or of Node is
+# said at the end.
+PYTEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 -q -rs
+test: $(VENV)/.stamp-test            ## the tests that a change is likely to break (4 min on two cores)
+	$(PYTEST) --dist loadfile $(TESTS)
 
 test-all: $(VENV)/.stamp-test            ## all tests, those that take long as well
-	$(PYTEST) --tier all $(TESTS)
+	$(PYTEST) --dist worksteal --tier all $(TESTS)
 
 test-rest: $(VENV)/.stamp-test            ## the tests of test-all that are not of test
-	$(PYTEST) --tier rest $(TESTS)
+	$(PYTEST) --dist worksteal --tier rest $(TESTS)
 
 APT := $(if $(filter 0,$(shell id -u)),,sudo )apt-get
 MISSING = $(if $(shell command -v chromium),,chromium) $(if $(shell command -v npm),,nodejs npm)
