@@ -1,7 +1,7 @@
 """What one waits for at a command line: a plan, a demonstration; and a plan in a running process.
 
 Time is that of processors. The floor of a process is one that imports what no plan can do
-without: NumPy, python-flint, functions of SciPy, and what reads a command. Of a session, which
+without: NumPy, python-flint and what reads a command. Of a session, which
 answers as sliders move, it is the longest of five changes after the first.
 """
 
@@ -15,12 +15,11 @@ from collections.abc import Sequence
 from benchmarks.timing import Figure, show
 
 ROUNDS = 3
-_NEEDED = "import numpy, flint, scipy.special, typer"
+_NEEDED = "import numpy, flint, typer"
 _WITHIN = """
 import time
 from geoveil.analyst.planner import HardThreshold, LogNormalPrior, plan
 from geoveil.gp import GeoPrivacy
-import scipy.special
 start = time.process_time()
 plan(HardThreshold(1e5), GeoPrivacy(1.0, per=8e3), LogNormalPrior(11.5, 0.8), n=50_000)
 print(time.process_time() - start)
@@ -30,7 +29,6 @@ import time
 from statistics import median
 from geoveil.analyst import PlanningSession, questions_in
 from geoveil.simulation.priors import public_prior
-import scipy.special
 session = PlanningSession(public_prior({prior!r}))
 costs = dict(ε=[], participants=[], plan=[])
 for step in range(6):

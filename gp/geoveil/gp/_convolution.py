@@ -193,14 +193,17 @@ def _one_sided(
     function: Callable[[Array], Array], edges: Array, scale: float, left: float, right: float
 ) -> tuple[Array, Array]:
     """Return the integrals over everything below, and above, each edge."""
-    decay = np.exp(-np.diff(edges) / scale)
-    rising = _panel(function, edges[:-1], edges[1:], scale, edges[1:])
-    falling = _panel(function, edges[:-1], edges[1:], scale, edges[:-1])
-    below = np.empty_like(edges)
-    above = np.empty_like(edges)
-    below[0], above[-1] = left / 2, right / 2
-    for i in range(len(edges) - 1):
-        below[i + 1] = below[i] * decay[i] + rising[i]
-    for i in range(len(edges) - 2, -1, -1):
-        above[i] = above[i + 1] * decay[i] + falling[i]
-    return below, above
+    decay = np.exp(-np.diff(edges) / scale).tolist()
+    rising = _panel(function, edges[:-1], edges[1:], scale, edges[1:]).tolist()
+    falling = _panel(function, edges[:-1], edges[1:], scale, edges[:-1]).tolist()
+    below = _carried(left / 2, decay, rising)
+    above = _carried(right / 2, decay[::-1], falling[::-1])
+    return np.array(below), np.array(above[::-1])
+
+
+def _carried(first: float, decay: list[float], added: list[float]) -> list[float]:
+    """Return numbers each of which is the one before, decayed, and what is added."""
+    found = [first]
+    for share, more in zip(decay, added, strict=True):
+        found.append(found[-1] * share + more)
+    return found

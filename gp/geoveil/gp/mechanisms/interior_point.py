@@ -41,7 +41,7 @@ _SHIFT = 3e-15
 """Part of the diagonal that is added to it, where conditions depend on each other; what that takes
 from a step is given back by corrections, so many at most and until rows lack no more than:"""
 _CORRECTIONS, _CORRECT = 3, 1e-14
-_TILE = 32
+_TILE = 48
 
 
 class Optimum(NamedTuple):
@@ -137,12 +137,12 @@ class _Programme:
         ones, firsts, seconds = chain.moments_of_inverse(powers)
         middle = _Positive(np.block([[ones, firsts], [firsts, seconds]]))
 
-        def step(target: Array) -> _Point:
+        def step(target: Array, corrections: int) -> _Point:
             """Return the changes by which z grows by the target, but for ratio times that of s."""
             force = unpriced - _slacks_transposed(target, self.ratios)
             change = middle.solve(short + self._conditions(chain.solve(force)))
             moved = chain.solve(self._priced(change) - force)
-            for _ in range(_CORRECTIONS):
+            for _ in range(corrections):
                 lacking = short - self._conditions(moved)
                 if np.abs(lacking).max() < _CORRECT:
                     break
@@ -153,10 +153,10 @@ class _Programme:
             return _Point(moved, change, of_slack, target - ratio * of_slack)
 
         gap = float((slack * price).sum())
-        _, _, ds, dz = step(-price)
+        _, _, ds, dz = step(-price, 0)
         a, b = _longest(slack, ds, 1.0), _longest(price, dz, 1.0)
         left = float(((slack + a * ds) * (price + b * dz)).sum()) / gap
-        by = step((left**3 * gap / slack.size - ds * dz) / slack - price)
+        by = step((left**3 * gap / slack.size - ds * dz) / slack - price, _CORRECTIONS)
         a, b = _longest(slack, by.slack, _TO_BOUNDARY), _longest(price, by.price, _TO_BOUNDARY)
         return _Point(
             table + a * by.table, dual + b * by.dual, slack + a * by.slack, price + b * by.price
@@ -290,10 +290,11 @@ class _Positive:
         size = len(matrix)
         self._scale = 1 / np.sqrt(np.diag(matrix))
         count = -(-size // _TILE)
-        full = np.eye(count * _TILE)
+        tile = -(-size // count)
+        full = np.eye(count * tile)
         full[:size, :size] = matrix * self._scale[:, None] * self._scale
         full.flat[: size * (len(full) + 1) : len(full) + 1] += _SHIFT
-        shape = (count, _TILE, count, _TILE)
+        shape = (count, tile, count, tile)
         tiles = full.reshape(shape).swapaxes(1, 2).copy()
         inverse = np.zeros(shape)
         for k in range(count):
@@ -306,8 +307,9 @@ class _Positive:
                 lower = sum(tiles[k, i] @ inverse[i, :, j] for i in range(j, k))
                 inverse[k, :, j] = -own @ lower
         self._inverse = inverse.reshape(full.shape)[:size, :size].copy()
+        self._transposed = self._inverse.T.copy()
 
     def solve(self, right: Array) -> Array:
         """Return the inverse times a vector."""
         x = np.einsum("ij,j->i", self._inverse, self._scale * right)
-        return np.asarray(self._scale * np.einsum("ji,j->i", self._inverse, x))
+        return np.asarray(self._scale * np.einsum("ij,j->i", self._transposed, x))
