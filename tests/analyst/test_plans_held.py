@@ -26,6 +26,7 @@ def test_campaigns_print_what_was_planned_and_hold_the_hard_share():
     assert len(found) == 13
     for one in found:
         assert one.printed == pytest.approx(one.planned, rel=plans.WITHIN)
+        assert one.hard_ratio == pytest.approx(1, rel=plans.WITHIN)
     assert np.mean([one.held for one in found]) >= 0.904
 
 
