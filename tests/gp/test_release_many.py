@@ -198,9 +198,10 @@ def cases(low: float, high: float, n: int = 400) -> Enclosed:
 
 def within(x: Enclosed, share: float) -> list[arb]:
     """Return a true number for each: so far from the middle as a share of the radius."""
+    radii = np.broadcast_to(x.radius, x.middle.shape)
     return [
         arb(fmpq(*(Fraction(m) + Fraction(r) * Fraction(share)).as_integer_ratio()))
-        for m, r in zip(x.middle.tolist(), x.radius.tolist(), strict=True)
+        for m, r in zip(x.middle.tolist(), radii.tolist(), strict=True)
     ]
 
 
@@ -246,10 +247,12 @@ ONE: dict[str, tuple[Callable[[Any, Any], Any], float, float]] = {
 
 
 @pytest.mark.parametrize("name", ONE)
-@pytest.mark.parametrize("share", [-1.0, 0.0, 1.0])
-def test_an_operation_encloses_the_true_number(name: str, share: float) -> None:
+@pytest.mark.parametrize("share", [-1.0, 0.0, 1.0, None])
+def test_an_operation_encloses_the_true_number(name: str, share: float | None) -> None:
     function, low, high = ONE[name]
     x = cases(low, high)
+    if share is None:  # of doubles exactly
+        x, share = ENCLOSED.private(x.middle), 0.0
     with np.errstate(all="ignore"):
         found = function(x, ENCLOSED)
     before, ctx.prec = ctx.prec, 400
@@ -261,6 +264,24 @@ def test_an_operation_encloses_the_true_number(name: str, share: float) -> None:
     assert outside == 0
     assert np.isfinite(found.radius).mean() > 0.5
     assert used > 1e-3 or name in ("least", "size")  # a bound that no number comes near is none
+
+
+def test_a_uniform_number_and_what_it_lacks_to_one_are_as_precise() -> None:
+    words = np.random.default_rng(6).integers(0, 2**64, (300, 2), np.uint64)
+    words[:, 0] >>= (np.arange(300) % 60).astype(np.uint64)
+    words[::2, 0] = ~words[::2, 0]  # next to 1
+    numbers = [Fraction(int(high) << 64 | int(low), 2**128) for high, low in words]
+    u = ENCLOSED.uniform(words)
+    unit = Fraction(1 + 2**-20) / 2**53
+    for found, at in ((u, lambda n: n), (1 - u, lambda n: 1 - n)):
+        for middle, radius, number in zip(found.middle, found.radius, numbers, strict=True):
+            least = at(number)  # the bits beyond are not known
+            for true in (least, at(number + Fraction(1, 2**128))):
+                assert abs(true - Fraction(float(middle))) <= Fraction(float(radius))
+            assert Fraction(float(radius)) <= least * unit + 3 * Fraction(1, 2**64)
+    # The control: a double's 1 − U is as imprecise as U.
+    rest = 1 - Enclosed(u.middle, u.radius)
+    assert np.any(rest.radius > 1000 * (1 - u).radius)
 
 
 @pytest.mark.parametrize("name", ["log", "exp", "expm1", "log1p", "sine of a turn"])

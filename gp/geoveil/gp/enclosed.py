@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from typing import Any
 
 from geoveil.gp.arithmetic import Arithmetic, Exact, Real
 from geoveil.gp.arrays import Array, NDArray, np
@@ -35,6 +36,10 @@ _NARROW = 0.29
 """Where log(1 + x) and e^x − 1 are series themselves."""
 _DECIDED = 0.5 * (1 - 2.0**-50)
 _MOST = 2.0**51
+
+
+_EXACT: Any = 0.0
+"""The radius of numbers that are doubles exactly; told by identity, it costs no arithmetic."""
 
 
 class Undecided(Exception):  # noqa: N818  (an answer, not an error)
@@ -65,7 +70,9 @@ class Enclosed:
     def __add__(self, other: Enclosed | int | float) -> Enclosed:
         b = _enclosed(other)
         middle = self.middle + b.middle
-        return _rounded(middle, self.radius + b.radius)
+        if b.radius is _EXACT:
+            return _rounded(middle, self.radius)
+        return _rounded(middle, b.radius if self.radius is _EXACT else self.radius + b.radius)
 
     __radd__ = __add__
 
@@ -77,7 +84,12 @@ class Enclosed:
 
     def __mul__(self, other: Enclosed | int | float) -> Enclosed:
         b = _enclosed(other)
-        spread = np.abs(self.middle) * b.radius + (np.abs(b.middle) + b.radius) * self.radius
+        if b.radius is _EXACT:
+            spread = self.radius * np.abs(b.middle)
+        elif self.radius is _EXACT:
+            spread = np.abs(self.middle) * b.radius
+        else:
+            spread = np.abs(self.middle) * b.radius + (np.abs(b.middle) + b.radius) * self.radius
         return _rounded(self.middle * b.middle, spread)
 
     __rmul__ = __mul__
@@ -85,8 +97,13 @@ class Enclosed:
     def __truediv__(self, other: Enclosed | int | float) -> Enclosed:
         b = _enclosed(other)
         middle = self.middle / b.middle
+        if b.radius is _EXACT:
+            return _rounded(middle, self.radius / np.abs(b.middle))
         least = np.abs(b.middle) - b.radius
-        spread = (self.radius + np.abs(middle) * b.radius) / least
+        spread = np.abs(middle) * b.radius
+        if self.radius is not _EXACT:
+            spread += self.radius
+        spread /= least
         return _rounded(middle, np.where(least > 0, spread, math.inf))
 
     def __rtruediv__(self, other: int | float) -> Enclosed:
@@ -107,6 +124,26 @@ class Enclosed:
         return "Enclosed(not shown)"
 
 
+class _Uniform(Enclosed):
+    """Numbers U of which the first 64 bits are known. 1 − U is as precise as U, next to 1 too.
+
+    Args:
+        first: those bits.
+    """
+
+    __slots__ = ("_first",)
+
+    def __init__(self, first: NDArray[np.uint64]) -> None:
+        middle = np.ldexp(first.astype(np.float64), -64)
+        # A unit for the conversion, and the bits that are not looked at.
+        super().__init__(middle, middle * (_UNIT * _ABOVE) + 2.0**-64 * _ABOVE)
+        self._first = first
+
+    def __rsub__(self, other: int | float) -> Enclosed:
+        # Of 1 − U the first bits are the complements of those of U.
+        return _Uniform(~self._first) if other == 1 else super().__rsub__(other)
+
+
 def _enclosed(value: object) -> Enclosed:
     if isinstance(value, Enclosed):
         return value
@@ -117,7 +154,7 @@ def _enclosed(value: object) -> Enclosed:
 
 def _given(middle: Array) -> Enclosed:
     """Return doubles, exactly."""
-    return Enclosed(middle, np.zeros(()))
+    return Enclosed(middle, _EXACT)
 
 
 def _next_to(ball: Real) -> Enclosed:
@@ -128,7 +165,12 @@ def _next_to(ball: Real) -> Enclosed:
 
 def _rounded(middle: Array, radius: Array) -> Enclosed:
     """Return the result of one rounded operation: `radius` is what its operands are off by."""
-    return Enclosed(middle, (radius + np.abs(middle) * _UNIT) * _ABOVE + _TINY)
+    error = np.abs(middle) * _UNIT
+    if radius is not _EXACT:
+        error += radius
+    error *= _ABOVE
+    error += _TINY
+    return Enclosed(middle, error)
 
 
 _TWO_PI = 2 * math.pi
@@ -141,10 +183,11 @@ _SINE = tuple((-1) ** j / math.factorial(2 * j + 1) for j in range(10))
 
 
 def _series(x: Array, coefficients: Sequence[float]) -> Array:
-    total = np.full(np.shape(x), coefficients[-1])
-    for coefficient in coefficients[-2::-1]:
-        total *= x
+    total = x * coefficients[-1]
+    for coefficient in coefficients[-2:0:-1]:
         total += coefficient
+        total *= x
+    total += coefficients[0]
     return total
 
 
@@ -173,12 +216,14 @@ class EnclosedArithmetic(Arithmetic):
     """The arithmetic of `Enclosed` numbers. A point of dimension k > 1 is a sequence of k."""
 
     def constant(self, value: Exact) -> Enclosed:
+        if type(value) is float:
+            return _given(np.array(value))
         try:
             number = float(value)
         except OverflowError:
             raise Undecided from None
         middle = np.array(number)
-        return _given(middle) if Fraction(number) == value else _rounded(middle, np.zeros(()))
+        return _given(middle) if Fraction(number) == value else _rounded(middle, _EXACT)
 
     def known(self, find: Callable[[Arithmetic], Sequence[Real]]) -> Sequence[Enclosed]:
         """Return public numbers that are found in balls: each next to its double."""
@@ -190,11 +235,8 @@ class EnclosedArithmetic(Arithmetic):
         return _given(values)
 
     def uniform(self, words: NDArray[np.uint64]) -> Enclosed:
-        """Return numbers in (0, 1) of which 128 bits are known, (n, 2): 64 and 64."""
-        middle = np.ldexp(words[:, 0].astype(np.float64), -64)
-        middle += np.ldexp(words[:, 1].astype(np.float64), -128)
-        # A unit for the conversions, one for the sum; and the bits that are not known.
-        return Enclosed(middle, middle * (2.0**-52 * _ABOVE) + 2.0**-127)
+        """Return numbers in (0, 1) of which 64 bits are looked at, the first of each row."""
+        return _Uniform(words[:, 0])
 
     def exp(self, x: Real) -> Enclosed:
         return self._exponential(x, 0.0)
@@ -203,7 +245,7 @@ class EnclosedArithmetic(Arithmetic):
         near = np.abs(x.middle) <= _NARROW
         at = np.where(near, x.middle, 0.0)
         value = at * _series(at, _INVERSE_FACTORIAL[1:])
-        radius = np.abs(value) * _NEAR_EXPM1 + 1.5 * _growth(x.radius)
+        radius = np.abs(value) * _NEAR_EXPM1 + (1 + value) * _growth(x.radius)
         found = Enclosed(value, radius * _ABOVE + _TINY)
         return _elsewhere(near, found, x, lambda far: self._exponential(far, 1.0))
 
@@ -231,10 +273,12 @@ class EnclosedArithmetic(Arithmetic):
         return _elsewhere(near, found, x, lambda far: self.log(1 + far))
 
     def sqrt(self, x: Real) -> Enclosed:
-        """Return the square root of what is ≥ 0: |√x − √m| ≤ |x − m|/√m."""
+        """Return the square root of what is ≥ 0: |√x − √m| = |x − m|/(√m + √x)."""
         known = x.middle > 2.0**-1000
-        value = np.sqrt(np.where(known, x.middle, 1.0))
-        return _rounded(value, np.where(known, x.radius / value, math.inf))
+        middle = np.where(known, x.middle, 1.0)
+        value = np.sqrt(middle)
+        both = value * (2 - np.minimum(x.radius / middle, 1.0))  # √(1 − t) ≥ 1 − t
+        return _rounded(value, np.where(known, x.radius / both, math.inf))
 
     def turn(self, u: Real) -> tuple[Enclosed, Enclosed]:
         """Return the cosine and sine of u full turns, u in [0, 1]."""

@@ -208,11 +208,15 @@ class Mechanism(ValueObject, ABC, Generic[Report]):
         drawn = first_words(source, len(points) * sum(self._uniforms))
         drawn = drawn.reshape(len(points), -1, 2)
         reports, decided = self._decided(points, drawn)
-        for index in np.flatnonzero(~decided).tolist():
-            point = np.atleast_1d(points[index]).tolist()
-            words = [high << 64 | low for high, low in drawn[index].tolist()]
-            integers = self._released_one(point, words, source)
-            reports[index] = integers if self._shape else integers[0]
+        left = np.flatnonzero(~decided)
+        if not len(left):
+            return reports
+        coordinates = points[left].reshape(len(left), -1).tolist()
+        words = [[high << 64 | low for high, low in of_one] for of_one in drawn[left].tolist()]
+        found = [
+            self._released_one(*of_one, source) for of_one in zip(coordinates, words, strict=True)
+        ]
+        reports[left] = found if self._shape else [integer for (integer,) in found]
         return reports
 
     def _released_one(

@@ -93,11 +93,7 @@ class Gaussian(ClosedFormProfile):
         if reach > 0 and not isinstance(ops, FloatArithmetic):
             return None
         if reach == 0:
-            h = ops.constant(self.bandwidth)
-            bh2 = ops.constant(beta) * h * h
-            root = ops.sqrt(bh2 * bh2 + 4 * h * h)
-            # The difference of nearly equal numbers, written as a quotient.
-            return ops.clip(z, 2 * h * h / (root + bh2), (root + bh2) / 2)
+            return ops.clip(z, *_maximizers(self.bandwidth, beta, ops, ops.precision))
         low, high = _chord_maximizers(float(beta) * self.bandwidth)
         return np.clip(z, low * self.bandwidth, high * self.bandwidth)
 
@@ -144,6 +140,23 @@ class Gaussian(ClosedFormProfile):
         u = np.stack([falling, -falling, rising, -rising])
         slope = np.abs(u * np.exp(-(u * u) / 2) * (1 + 3 * c2 - c2 * u * u)) / self.bandwidth
         return u * self.bandwidth, slope
+
+
+@lru_cache(maxsize=256)
+def _maximizers(
+    bandwidth: float, beta: Exact, ops: Arithmetic, precision: int
+) -> tuple[Real, Real]:
+    """Return c₋ and c₊ of reach 0, in the unit of s."""
+
+    def find(ops: Arithmetic) -> tuple[Real, Real]:
+        h = ops.constant(bandwidth)
+        bh2 = ops.constant(beta) * h * h
+        root = ops.sqrt(bh2 * bh2 + 4 * h * h)
+        # The difference of nearly equal numbers, written as a quotient.
+        return 2 * h * h / (root + bh2), (root + bh2) / 2
+
+    low, high = ops.known(find)
+    return low, high
 
 
 def _chord(low: Array, high: Array) -> Array:
