@@ -320,7 +320,7 @@ EXCUSED = {
     **dict.fromkeys(("Settings",), "its paths and passwords come from files"),
     **dict.fromkeys(("FloatPath", "GridPath", "TimedMechanism", "Kind", "AllocationRule"), _CODE),
     **dict.fromkeys(("Timing", "SelectionExperiment", "Options"), _CODE),
-    **dict.fromkeys(("NoisyAnswer", "Reproduction", "Reproduced"), _CODE),
+    **dict.fromkeys(("NoisyAnswer", "OwnSelection", "Reproduction", "Reproduced"), _CODE),
     **dict.fromkeys(("PlanRequest", "PublicPrior", "PlannedQuestion", "PlannedQuestions"), _CODE),
     **dict.fromkeys(("Forecast",), _CODE),
     **dict.fromkeys(("Analyst", "AsyncAnalyst", "PlanningSession"), _LIVE),

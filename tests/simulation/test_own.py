@@ -1,11 +1,13 @@
 """A mechanism and people of one's own: the page is followed, and what comes out is a formula's."""
 
+import json
 import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from geoveil.audit import NoisyAnswer, mechanisms_in, own_cases
+from geoveil.audit import NoisyAnswer, OwnSelection, mechanisms_in, own_cases
 from geoveil.audit import audit as audited
 from geoveil.cli.app import app
 from geoveil.gp import (
@@ -95,7 +97,7 @@ def test_the_page_is_followed_in_ten_lines_each(tmp_path, monkeypatch):
         assert len(text.splitlines()) <= MOST_LINES, name
         Path(name).write_text(text)
     commands = page_commands()
-    assert len(commands) == 9
+    assert len(commands) == 10
     for command in commands:
         tool, *arguments = command.split()
         if tool == "python":
@@ -105,7 +107,7 @@ def test_the_page_is_followed_in_ten_lines_each(tmp_path, monkeypatch):
         quick = ["--samples", "20000"] if arguments[0] == "audit" else one
         result = runner.invoke(app, [*arguments, *quick])
         assert result.exit_code == 0, result.output
-        for option, name in (("wide.py", "wide"), ("mine.py", "mine 1 (keeps)")):
+        for option, name in (("wide.py", "wide"), ("mine.py", "mine")):
             assert option not in arguments or name in result.output
     for file in ("results/oneway-exact.csv", "results/distribution.csv"):
         rows = read_csv(tmp_path / file, ErrorRow)
@@ -208,9 +210,21 @@ def test_a_changed_file_is_computed_again(module):
 def test_half_of_an_input_is_refused(tmp_path):
     with pytest.raises(ParameterError, match="column"):
         OwnInput(columns=("cm",))
-    for arguments in (["--per", "2"], ["--data", "a.csv", "--column", "b"]):
-        result = runner.invoke(app, ["simulate", "oneway", *arguments, "--out", str(tmp_path)])
-        assert result.exit_code != 0
+    for arguments in (
+        ["oneway", "--per", "2"],
+        ["oneway", "--data", "a.csv", "--column", "b"],
+        ["twoway", "--threshold", "3", "--per", "1"],
+        ["distribution", "--per", "2"],
+    ):
+        result = runner.invoke(app, ["simulate", *arguments, "--out", str(tmp_path)])
+        assert isinstance(result.exception, ParameterError)
+
+
+@pytest.mark.parametrize("made", [3, lambda scores: scores])
+def test_what_is_no_mechanism_that_selects_is_refused(made):
+    own = OwnSelection("bad", lambda epsilon, sensitivity: SimpleNamespace(probabilities=made))
+    with pytest.raises(ParameterError, match="bad"):
+        own.audited()
 
 
 def test_a_name_that_is_taken_is_refused(tmp_path):
@@ -386,6 +400,15 @@ def test_a_mechanism_that_selects_is_beside_all_others(application, same, tmp_pa
             assert row.value == pytest.approx(value[*place, same], rel=1e-9)
     if application != "tdt":
         return
+    result = runner.invoke(app, ["audit", "--module", str(file), "--json"])
+    assert result.exit_code == 1
+    found = json.loads(result.stdout)["selections"]
+    assert [(row["mechanism"], row["keeps"]) for row in found] == [
+        ("mine", True),
+        ("greedy", False),
+    ]
+    one = ["audit", "--module", str(file), "--mechanism", "mine"]
+    assert runner.invoke(app, one).exit_code == 0
     note = asked.note(rows)
     assert "mine 1 (keeps)" in note
     assert "greedy 3 (exceeds)" in note

@@ -12,7 +12,13 @@ from geoveil.audit.catalogue import catalogue, named
 from geoveil.audit.exact import Density, Finding, exact_delta, exact_epsilon, exact_rate
 from geoveil.audit.faults import faults
 from geoveil.audit.histories import History, NestedHistory, worst_history
-from geoveil.audit.own import NoisyAnswer, mechanisms_in, own_cases
+from geoveil.audit.own import (
+    NoisyAnswer,
+    OwnSelection,
+    mechanisms_in,
+    own_cases,
+    selections_in,
+)
 from geoveil.audit.selection import (
     SelectionFinding,
     Selects,
@@ -41,6 +47,7 @@ __all__ = [
     "History",
     "NestedHistory",
     "NoisyAnswer",
+    "OwnSelection",
     "Scene",
     "SelectionFinding",
     "Selects",
@@ -59,6 +66,7 @@ __all__ = [
     "named",
     "own_cases",
     "pair_count",
+    "selections_in",
     "utility_pairs",
     "worst_history",
     "worst_pair",

@@ -7,20 +7,23 @@ to be compared needs a function that makes it for a query and a guarantee.
 import inspect
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import Protocol, TypeAlias, cast
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from geoveil.audit.case import Array, Audited, Case, additive_outputs
 from geoveil.audit.catalogue import BELL, RAMP, STEP, outputs_of
+from geoveil.audit.selection import Selects, worst_utilities
 from geoveil.gp.errors import ParameterError, UnsupportedError
 from geoveil.gp.mechanisms.base import QueryMechanism
 from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.queries.base import Query
+from geoveil.selection.base import ScoresLike
+from geoveil.selection.scores import Utilities
 
 
 class StandardNoise(Protocol):
@@ -93,22 +96,103 @@ class NoisyAnswer:
 
 MakeMechanism: TypeAlias = Callable[[Query, GeoPrivacy], Audited]
 """A function of a query and a guarantee that makes a mechanism."""
-_ARGUMENTS = ("query", "privacy")
 _SCENES = (RAMP, STEP, BELL)
 
 
-def mechanisms_in(file: Path, arguments: Sequence[str] = _ARGUMENTS) -> Mapping[str, MakeMechanism]:
-    """Return the functions of a Python file whose first two arguments are those named, by name.
+@dataclass(frozen=True, slots=True)
+class OwnSelection:
+    """A mechanism of selection: a function of ε and of the sensitivity of scores makes it.
+
+    Args:
+        name: of it.
+        make: what makes it.
+        epsilon: ε > 0, nats per changed record.
+        sensitivity: Δ > 0, in the unit of the scores.
+
+    Example:
+        >>> from geoveil.selection import PermuteAndFlip
+        >>> round(OwnSelection("flip", PermuteAndFlip).audited(), 6)
+        1.0
+    """
+
+    name: str
+    make: Callable[[float, float], Selects]
+    epsilon: float = 1.0
+    sensitivity: float = 1.0
+
+    def at(self, epsilon: float, sensitivity: float = 1.0) -> "OwnSelection":
+        """Return the same at another ε and sensitivity."""
+        return replace(self, epsilon=epsilon, sensitivity=sensitivity)
+
+    def probabilities(self, scores: ScoresLike) -> Array:
+        """Return the probability of each outcome.
+
+        Raises:
+            ParameterError: if they are not as many as scores or do not add up to 1, or there are
+                none.
+        """
+        values = scores.values if isinstance(scores, Utilities) else np.asarray(scores, np.float64)
+        try:
+            made = self.make(self.epsilon, self.sensitivity)
+            found = np.asarray(made.probabilities(values), dtype=np.float64)
+        except Exception as error:
+            told = f"a mechanism with probabilities; {type(error).__name__}: {error}"
+            raise ParameterError("module", self.name, told) from error
+        if found.shape != values.shape or not abs(found.sum() - 1) < 1e-6 or (found < 0).any():
+            raise ParameterError("module", self.name, "a mechanism whose probabilities add up to 1")
+        return found
+
+    def audited(self) -> float:
+        """Return the largest log-ratio between neighbours found at ε = 1, of three outcomes."""
+        return worst_utilities(self.at(1.0), 3, 1.0).epsilon
+
+
+AUDITED = (
+    "the largest log-ratio between neighbours that was found at ε = 1, of three outcomes whose"
+    " scores move by the sensitivity"
+)
+"""What `OwnSelection.audited` is."""
+
+
+def keeps(found: float) -> bool:
+    """Return whether what was found at ε = 1 is within it, but for rounding."""
+    return found <= 1 + 1e-6
+
+
+def mechanisms_in(file: Path, *, needed: bool = True) -> Mapping[str, MakeMechanism]:
+    """Return the functions of a Python file whose arguments are `query` and `privacy`, by name.
 
     The file is run.
 
     Args:
         file: of mechanisms; names that begin with an underscore are left out.
-        arguments: "query" and "privacy"; of mechanisms that select "epsilon" and "sensitivity".
+        needed: whether there is to be one.
 
     Raises:
-        ParameterError: if it can't be run, or has none.
+        ParameterError: if it can't be run, or has none that is needed.
     """
+    return _functions_in(file, ("query", "privacy"), needed)
+
+
+def selections_in(file: Path, *, needed: bool = True) -> Mapping[str, OwnSelection]:
+    """Return the mechanisms that functions of `epsilon` and `sensitivity` in a file make, by name.
+
+    The file is run.
+
+    Args:
+        file: of mechanisms; names that begin with an underscore are left out.
+        needed: whether there is to be one.
+
+    Raises:
+        ParameterError: if it can't be run, or has none that is needed.
+    """
+    found = _functions_in(file, ("epsilon", "sensitivity"), needed)
+    return {name: OwnSelection(name, make) for name, make in found.items()}
+
+
+def _functions_in(
+    file: Path, arguments: Sequence[str], needed: bool
+) -> Mapping[str, Callable[..., Any]]:
     spec = spec_from_file_location(f"geoveil_own_{file.stem}", file)
     if spec is None or spec.loader is None or not file.is_file():
         raise ParameterError("module", str(file), "a Python file")
@@ -127,11 +211,11 @@ def mechanisms_in(file: Path, arguments: Sequence[str] = _ARGUMENTS) -> Mapping[
         and getattr(made, "__module__", None) == spec.name
         and list(inspect.signature(made).parameters)[:2] == [*arguments]
     }
-    if not found:
+    if needed and not found:
         raise ParameterError(
             "module", str(file), f"a file with a function f({', '.join(arguments)})"
         )
-    return cast(Mapping[str, MakeMechanism], found)
+    return found
 
 
 def own_cases(mechanisms: Mapping[str, MakeMechanism]) -> tuple[Case, ...]:

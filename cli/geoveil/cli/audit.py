@@ -1,7 +1,7 @@
 """geoveil audit: does every mechanism keep what it promises?"""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from textwrap import fill
 from typing import Annotated
@@ -12,6 +12,7 @@ from rich.text import Text
 from geoveil import audit as auditor
 from geoveil.audit import FAILURE_PROBABILITY, Verdict, attacks
 from geoveil.audit.attacks import ALPHA, Attack, OutputAttack
+from geoveil.audit.own import AUDITED, keeps
 from geoveil.cli.console import err, number, out, print_json, table_80
 from geoveil.gp.errors import ParameterError
 
@@ -59,8 +60,8 @@ def audit(
     reached, how finely they are spaced, and how long a release takes. Status 0: the first two
     succeed on float noise and fail on release, and a floor under its time hides what time tells.
 
-    A file given by --module has functions of (query, privacy), each of which makes a mechanism:
-    docs/comparing.md has one of seven lines.
+    A file given by --module has functions of (query, privacy), each of which makes a mechanism, or
+    of (epsilon, sensitivity), which make one that selects: docs/comparing.md has both.
 
     Examples: geoveil audit; geoveil audit --mechanism DebiasedLaplace; geoveil audit --faults;
     geoveil audit --attack; geoveil audit --module wide.py
@@ -74,11 +75,16 @@ def audit(
             raise typer.Exit(1)
         return
     samples = 100_000 if samples is None else samples
+    selecting: Mapping[str, auditor.OwnSelection] = {}
     if module is not None:
         if faults:
             raise ParameterError("--module", str(module), "without --faults")
-        cases = auditor.own_cases(auditor.mechanisms_in(module))
-        cases = cases if mechanism is None else auditor.named(cases, mechanism)
+        selecting = auditor.selections_in(module, needed=False)
+        cases = auditor.own_cases(auditor.mechanisms_in(module, needed=not selecting))
+        if mechanism is not None and mechanism in selecting:
+            selecting, cases = {mechanism: selecting[mechanism]}, ()
+        elif mechanism is not None:
+            selecting, cases = {}, auditor.named(cases, mechanism)
     elif not faults:
         cases = auditor.catalogue(mechanism)
     elif mechanism is None:
@@ -87,8 +93,10 @@ def audit(
         cases = auditor.named(auditor.faults(), mechanism)
     pairs = auditor.pair_count(cases)
     with err.status(f"auditing {len(cases)} rows"):
-        verdicts = auditor.audit(cases, samples=samples, seed=seed)
+        verdicts = auditor.audit(cases, samples=samples, seed=seed) if cases else ()
+        selected = {name: own.audited() for name, own in selecting.items()}
     good = all(v.caught if faults else v.keeps for v in verdicts)
+    good = good and all(map(keeps, selected.values()))
     if as_json:
         report = {
             "faults": faults,
@@ -98,8 +106,15 @@ def audit(
             "failure_probability": FAILURE_PROBABILITY,
             "rows": [verdict.to_dict() for verdict in verdicts],
         }
+        if selected:
+            report["selections"] = [
+                {"mechanism": name, "found": found, "keeps": keeps(found)}
+                for name, found in selected.items()
+            ]
         print_json(report)
     else:
+        _print_selections(selected)
+    if verdicts and not as_json:
         _print_table(verdicts, faults)
         out.print(
             "1 is all of the promised ε. Exact: the largest log-ratio of densities that was found,"
@@ -111,6 +126,18 @@ def audit(
         _conclude(verdicts, faults)
     if not good:
         raise typer.Exit(1)
+
+
+def _print_selections(selected: Mapping[str, float]) -> None:
+    if not selected:
+        return
+    table = table_80("mechanism that selects", "found", "verdict", wrapped=[0], right=[1])
+    for name, found in selected.items():
+        good = keeps(found)
+        verdict = Text("keeps", "green") if good else Text("exceeds", "bold red")
+        table.add_row(Text(name), _fraction(found), verdict)
+    out.print(table)
+    out.print(f"Found: {AUDITED}.")
 
 
 def _print_table(verdicts: Sequence[Verdict], faults: bool) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from geoveil.gp import GeoPrivacy, validation
+from geoveil.gp import GeoPrivacy, ParameterError, validation
 from geoveil.simulation.distribution.attributes import (
     ATTRIBUTES,
     MEASURES,
@@ -144,6 +144,8 @@ def cells(
     if given.data is not None:
         attributes = [given.columns[0] if given.columns else given.data.stem]
         attribute_of(attributes[0], given)
+    elif given.ends is not None or given.per is not None:
+        raise ParameterError("range, per", [given.ends, given.per], "given together with a table")
     else:
         for attribute in attributes:
             validation.choice("attribute", attribute, ATTRIBUTES)

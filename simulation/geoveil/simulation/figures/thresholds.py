@@ -191,6 +191,6 @@ def _noise_ratios(rows: Sequence[ErrorRow]) -> dict[str, float]:
         own = [r for r in rows if r.panel == panel and r.n == n]
         seed = [r.noise for r in own if r.mechanism == "Student-t" and r.noise is not None]
         ours = [r.noise for r in own if r.origin == OURS and r.noise is not None]
-        if seed and ours:
+        if seed and ours and min(ours) > 0:
             ratios[panel] = seed[0] / min(ours)
     return ratios

@@ -7,7 +7,7 @@ the ε that is proved of them. A further application is one import and one line 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from geoveil.audit import worst_utilities
+from geoveil.audit.own import AUDITED, keeps
 from geoveil.gp import validation
 from geoveil.simulation.experiment import Cell, Experiment, Table
 from geoveil.simulation.selection import forest, influence, percentile, transmission, tree
@@ -61,17 +61,9 @@ def experiment(application: str, options: Options) -> Experiment[SelectionRow]:
 
 def _audited(options: Options) -> str:
     """Return what an audit finds of mechanisms that were given."""
-    worst = {name: worst_utilities(own, 3, 1.0).epsilon for name, own in options.own.items()}
-    found = [
-        f"{name} {epsilon:.4g} ({'keeps' if epsilon < 1 + 1e-6 else 'exceeds'})"
-        for name, epsilon in worst.items()
-    ]
-    return (
-        "yours: the largest log-ratio between neighbours that was found at ε = 1, of three"
-        f" outcomes whose scores move by the sensitivity: {'; '.join(found)}."
-        if found
-        else ""
-    )
+    worst = {name: own.audited() for name, own in options.own.items()}
+    found = [f"{name} {e:.4g} ({'keeps' if keeps(e) else 'exceeds'})" for name, e in worst.items()]
+    return f"yours: {AUDITED}: {'; '.join(found)}." if found else ""
 
 
 _SHOWN = 4

@@ -3,16 +3,15 @@
 import hashlib
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from geoveil.audit import Selects, mechanisms_in
+from geoveil.audit import OwnSelection, selections_in
 from geoveil.gp import ParameterError, validation
-from geoveil.selection import ScoresLike, Utilities
 
 KEPT = "equal ε"
 """The mechanism keeps the ε of its row, by proof."""
@@ -132,16 +131,13 @@ class Options:
         return " ".join([f"seed={self.seed} quick={self.quick}", *files])
 
     @property
-    def own(self) -> "Mapping[str, OwnSelection]":
+    def own(self) -> Mapping[str, OwnSelection]:
         """The functions of the file, by name; none without one.
 
         Raises:
             ParameterError: if it can't be run, or has none.
         """
-        if self.module is None:
-            return {}
-        found = mechanisms_in(self.module, ("epsilon", "sensitivity"))
-        return {name: OwnSelection(name, make) for name, make in found.items()}  # type: ignore[arg-type]  # of ε and Δ
+        return {} if self.module is None else selections_in(self.module)
 
 
 Compute = Callable[[], Iterable[SelectionRow]]
@@ -196,33 +192,6 @@ class SelectionExperiment:
 Array = NDArray[np.float64]
 Choice = Callable[[NDArray[Any]], Array]
 """Probabilities of outcomes, by what an experiment knows of them."""
-
-
-@dataclass(frozen=True, slots=True)
-class OwnSelection:
-    """A mechanism that was given: a function of ε and of the sensitivity of scores makes it."""
-
-    name: str
-    make: Callable[[float, float], Selects]
-    epsilon: float = 1.0
-    sensitivity: float = 1.0
-
-    def at(self, epsilon: float, sensitivity: float = 1.0) -> "OwnSelection":
-        """Return the same at another ε and sensitivity."""
-        return replace(self, epsilon=epsilon, sensitivity=sensitivity)
-
-    def probabilities(self, scores: ScoresLike) -> Array:
-        """Return the probability of each outcome.
-
-        Raises:
-            ParameterError: if they are not as many as scores, or do not add up to 1.
-        """
-        values = scores.values if isinstance(scores, Utilities) else np.asarray(scores, np.float64)
-        made = self.make(self.epsilon, self.sensitivity)
-        found = np.asarray(made.probabilities(values), dtype=np.float64)
-        if found.shape != values.shape or not abs(found.sum() - 1) < 1e-6 or (found < 0).any():
-            raise ParameterError("module", self.name, "a mechanism whose probabilities add up to 1")
-        return found
 
 
 @dataclass(frozen=True, slots=True)

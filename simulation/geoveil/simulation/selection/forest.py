@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from geoveil.audit import OwnSelection
 from geoveil.gp.noise.base import Noise
 from geoveil.selection import (
     ExponentialMechanism,
@@ -40,7 +41,6 @@ from geoveil.simulation.selection.experiment import (
     Choice,
     Compute,
     Options,
-    OwnSelection,
     SelectionContestant,
     SelectionExperiment,
     SelectionRow,

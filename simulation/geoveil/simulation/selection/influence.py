@@ -24,6 +24,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from geoveil.audit import OwnSelection
 from geoveil.gp import ParameterError
 from geoveil.selection import LocalDampening
 from geoveil.selection.contrib.graphs import Graph
@@ -40,7 +41,6 @@ from geoveil.simulation.selection.experiment import (
     OWN,
     Compute,
     Options,
-    OwnSelection,
     SelectionExperiment,
     SelectionRow,
 )

@@ -14,6 +14,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
+from geoveil.audit import OwnSelection
 from geoveil.gp import ParameterError
 from geoveil.selection.contrib.percentile import PERCENTILE_RECIPES, Percentile
 from geoveil.simulation.populations.table import household_incomes
@@ -23,7 +24,6 @@ from geoveil.simulation.selection.experiment import (
     OWN,
     Compute,
     Options,
-    OwnSelection,
     SelectionExperiment,
     SelectionRow,
 )

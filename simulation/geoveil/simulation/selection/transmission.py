@@ -12,6 +12,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
+from geoveil.audit import OwnSelection
 from geoveil.gp import ParameterError
 from geoveil.selection.contrib.transmission import (
     THRESHOLD,
@@ -26,7 +27,6 @@ from geoveil.simulation.selection.experiment import (
     OWN,
     Compute,
     Options,
-    OwnSelection,
     SelectionExperiment,
     SelectionRow,
 )
