@@ -297,7 +297,8 @@ def test_points_are_asked_what_their_plan_says(geoveil, server, tmp_path):
         "--attribute", "income", "--no-bound",
     )  # fmt: skip
     geoveil(*asked, "--allocation", "points", "--out", plan)
-    geoveil("campaign", "create", "Planned", "--plan", plan, "--id", name)
+    created = geoveil("campaign", "create", "Planned", "--plan", plan, "--id", name).output
+    assert f"'geoveil estimate {name} --plan " in created
     send(server, name, np.random.default_rng(7).lognormal(11.5, 0.83, 200).tolist())
 
     (row,) = json.loads(geoveil("estimate", name, "--plan", plan, "--json").output)["estimates"]

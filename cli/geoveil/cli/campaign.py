@@ -233,6 +233,9 @@ def create(
         digest = analyst.create(campaign, key)
     out.tell((campaign.campaign_id, "bold"), f"  {privacy_text(campaign)}  sha256:{digest.hex()}")
     out.tell(expected_text(campaign, participants))
+    if plan is not None and isinstance(campaign, ValueCampaign):
+        how = f"'geoveil estimate {campaign.campaign_id} --plan {plan}'"
+        out.tell(f"{how} asks the points what was planned")
     if campaign.readings is not None:
         out.tell(
             f"{campaign.readings} In all, a participant spends at most {campaign.total_privacy}."
