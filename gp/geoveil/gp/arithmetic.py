@@ -14,7 +14,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from geoveil.gp.arrays import np
 from geoveil.gp.errors import UnsupportedError
@@ -31,6 +31,9 @@ TINY = 2.3e-308
 
 class Arithmetic(ABC):
     """The operations that formulas use beyond + − × ÷ and unary minus."""
+
+    rounded: ClassVar[bool] = False
+    """Whether numbers are float64, which nothing encloses."""
 
     @property
     def precision(self) -> int:
@@ -146,6 +149,8 @@ class OneVariable(Arithmetic):
 
 class FloatArithmetic(Arithmetic):
     """Vectorised float64. Rounded: never for what leaves a device."""
+
+    rounded: ClassVar[bool] = True
 
     def constant(self, value: Exact) -> float:
         return float(value)

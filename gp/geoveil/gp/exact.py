@@ -341,6 +341,8 @@ def round_down(number: Fraction) -> float:
 
 def as_given(value: object, checked: float) -> Fraction:
     """Return a number as it was given; `checked` is the double that its validation returned."""
+    if type(value) is float:
+        return Fraction(checked)
     if isinstance(value, Rational):
         return Fraction(int(value.numerator), int(value.denominator))
     if isinstance(value, Decimal) or (is_array(value) and isinstance(value, np.floating)):

@@ -34,7 +34,7 @@ def real(name: str, value: object, expected: str = "a finite number") -> float:
 
 
 def _nearest(name: str, value: object, expected: str) -> float:
-    if _is_no_number(value):
+    if type(value) is not float and _is_no_number(value):
         raise ParameterError(name, value, expected)
     try:
         number = float(value)  # type: ignore[arg-type]  # what is no number raises, below
@@ -210,7 +210,13 @@ def point(x: ArrayLike, dimension: int) -> list[float]:
         PrivateValueError: if it is not one finite point of that dimension.
     """
     given: tuple[Any, ...] = x if isinstance(x, tuple) else (x,)
-    if is_array(x) and type(x) is np.ndarray and x.dtype == np.float64 and x.ndim <= 1:
+    if (
+        type(x) is not float
+        and is_array(x)
+        and type(x) is np.ndarray
+        and x.dtype == np.float64
+        and x.ndim <= 1
+    ):
         given = tuple(x.ravel().tolist())
     if len(given) == dimension:
         for c in given:

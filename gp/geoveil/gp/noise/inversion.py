@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from flint import arb, ctx
 
-from geoveil.gp.arithmetic import FLOAT, Arithmetic, FloatArithmetic, Real
+from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
 from geoveil.gp.exact import working_precision
 from geoveil.gp.noise.base import Noise
 
@@ -63,7 +63,7 @@ class InvertedNoise(Noise):
         return _COARSE
 
     def isf(self, p: Real, ops: Arithmetic = FLOAT) -> Real:
-        if isinstance(ops, FloatArithmetic):
+        if ops.rounded:
             return abs(self._ppf(p))
         if not p > 0:
             return arb("nan")  # the ball reaches 0: more bits will part them

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from flint import arb, fmpq
 
-from geoveil.gp.arithmetic import FLOAT, TINY, Arithmetic, FloatArithmetic, Real
+from geoveil.gp.arithmetic import FLOAT, TINY, Arithmetic, Real
 from geoveil.gp.queries.indicator import SoftIndicator, _band, _set
 from geoveil.gp.queries.profiles.soft_step import SoftStep
 
@@ -481,6 +481,6 @@ class Polygon(SoftIndicator):
         It is 1-Lipschitz: the distance to a set is, and where the way from x to x' meets the
         boundary, at z say, |s(x) − s(x')| ≤ |x − z| + |z − x'| = |x − x'|.
         """
-        if isinstance(ops, FloatArithmetic):
+        if ops.rounded:
             return signed_distances(self.region, x)
         return signed_distance_ball(self.region, ops.coordinate(x, 0), ops.coordinate(x, 1))

@@ -19,7 +19,7 @@ from typing import ClassVar
 
 from flint import arb
 
-from geoveil.gp.arithmetic import FLOAT, Arithmetic, FloatArithmetic, Real
+from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
 from geoveil.gp.arrays import Array, np
 from geoveil.gp.exact import working_precision
 from geoveil.gp.smooth.growth import EXPONENTIAL, LINEAR
@@ -79,9 +79,7 @@ class ExponentialBound(CertifiedBound):
         self._node, self._cells = np.array(node), inside
 
     def __call__(self, u: Real, ops: Arithmetic = FLOAT) -> Real:
-        return (
-            self._floats(np.asarray(u)) if isinstance(ops, FloatArithmetic) else self._ball(u, ops)
-        )
+        return self._floats(np.asarray(u)) if ops.rounded else self._ball(u, ops)
 
     def _floats(self, u: Array) -> Array:
         index = np.searchsorted(self.edges, u, side="right")
@@ -164,7 +162,7 @@ class LinearBound(CertifiedBound):
         self._inverse = 1 / best
 
     def __call__(self, u: Real, ops: Arithmetic = FLOAT) -> Real:
-        if isinstance(ops, FloatArithmetic):
+        if ops.rounded:
             return np.asarray((1 + 1e-12) / np.interp(u, self.edges, self._inverse))
         return self._ball(u, ops)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from geoveil.gp.arithmetic import Arithmetic, FloatArithmetic, Real
+from geoveil.gp.arithmetic import Arithmetic, Real
 from geoveil.gp.arrays import Array, NDArray, np
 from geoveil.gp.smooth.cells import SlopeCells
 from geoveil.gp.smooth.jet import Jet
@@ -40,7 +40,7 @@ class Hermite:
 
     def jet(self, u: Real, ops: Arithmetic) -> Jet:
         """Return value, slope and curvature at a u between the first and the last knot."""
-        if isinstance(ops, FloatArithmetic):
+        if ops.rounded:
             piece = np.asarray(np.searchsorted(self.knots[1:-1], u, side="right"))
             return _jet(u, *self._piece(piece))
         # One piece more on either side than the rounded ends of the ball say.

@@ -17,7 +17,7 @@ from abc import abstractmethod
 from fractions import Fraction
 from functools import lru_cache
 
-from geoveil.gp.arithmetic import FLOAT, Arithmetic, Exact, FloatArithmetic, Real
+from geoveil.gp.arithmetic import FLOAT, Arithmetic, Exact, Real
 from geoveil.gp.arrays import Array, np
 from geoveil.gp.exact import round_down
 from geoveil.gp.queries.profiles.base import Profile
@@ -64,7 +64,7 @@ class ClosedFormProfile(Profile):
         c = self.maximizer(z, beta, ops, growth=growth, reach=reach)
         if c is None:
             above = _table(self, round_down(Fraction(beta)), growth, reach)(z, ops)
-            if not isinstance(ops, FloatArithmetic):
+            if not ops.rounded:
                 return above
             # The maximizers are searched for, and a search can fail; the cells can't.
             tight = _envelope(self, float(beta), growth, reach)(z)

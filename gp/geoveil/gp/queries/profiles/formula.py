@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from geoveil.gp import validation
-from geoveil.gp.arithmetic import FLOAT, Arithmetic, FloatArithmetic, Real
+from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
 from geoveil.gp.arrays import np
 from geoveil.gp.errors import GeoVeilError, ParameterError
 from geoveil.gp.exact import BALL, working_precision
@@ -119,7 +119,7 @@ class FormulaProfile(ReprByArguments, EnclosedProfile):
             return self._tape(u, ops)
 
     def _jet(self, u: Real, ops: Arithmetic) -> Jet:
-        if not isinstance(ops, FloatArithmetic):
+        if not ops.rounded:
             return enclosure(self._tape, u)[0]
         with np.errstate(all="ignore"):
             return jet(self._tape(Jet(u, 1.0, 0.0), FLOAT_JETS))

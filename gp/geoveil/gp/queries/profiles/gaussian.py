@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from geoveil.gp import validation
-from geoveil.gp.arithmetic import FLOAT, Arithmetic, Exact, FloatArithmetic, Real
+from geoveil.gp.arithmetic import FLOAT, Arithmetic, Exact, Real
 from geoveil.gp.arrays import Array, np
 from geoveil.gp.queries.profiles.closed_form import ClosedFormProfile
 from geoveil.gp.smooth.growth import EXPONENTIAL
@@ -90,7 +90,7 @@ class Gaussian(ClosedFormProfile):
         """
         if growth != EXPONENTIAL or 0 < reach < math.inf:
             return None
-        if reach > 0 and not isinstance(ops, FloatArithmetic):
+        if reach > 0 and not ops.rounded:
             return None
         if reach == 0:
             return ops.clip(z, *_maximizers(self.bandwidth, beta, ops, ops.precision))
