@@ -56,7 +56,10 @@ async def sound(page: Page, name: str) -> None:
         assert wide <= width, f"{name} is {wide} pixels wide at {width}"
         folder = os.environ.get(_FOLDER)
         if folder:
-            image = Image.open(io.BytesIO(await page.screenshot(full_page=True)))
+            height = await page.evaluate("document.documentElement.scrollHeight")
+            # Without a scroll bar, in place of which a part of the page would be cut off.
+            await page.set_viewport_size({"width": width, "height": max(900, height)})
+            image = Image.open(io.BytesIO(await page.screenshot()))
             image = image.crop((0, 0, image.width, min(image.height, 2_000)))
             image.save(Path(folder) / f"{name}-{width}.webp", quality=30, method=6)
 

@@ -32,6 +32,8 @@ _LETTER = 7.0
 """Width of a letter, about."""
 _MOST_LINES = 200
 _MOST_LETTERS = 34
+_FITS = 'class="fits"'
+"""Of a picture that narrow pages shrink, with larger letters: it has room for them."""
 
 
 @dataclass(frozen=True)
@@ -187,7 +189,7 @@ def curve(result: Curve) -> Markup:
         f'<polygon class="one" points="{band}" fill="{COLOR}" fill-opacity="0.22"/>',
         f'<polyline class="one" points="{line}" fill="none" stroke="{COLOR}" stroke-width="2.5"/>',
         _text(_WIDTH - _RIGHT, height - 10, f"{result.axis}{unit}", "end", soft=True),
-        _text(left, 20, f"{result.name.lower()}, with the band of the whole curve", soft=True),
+        _text(left, 20, f"{result.name.partition(',')[0].lower()}, with its band", soft=True),
     ]
     span = " ".join(
         f'data-{name}="{value!r}"'
@@ -196,7 +198,7 @@ def curve(result: Curve) -> Markup:
             ("top", _TOP), ("bottom", height - _BOTTOM),
         )
     )  # fmt: skip
-    return _svg(result.title, height, parts, span)
+    return _svg(result.title, height, parts, f"{_FITS} {span}")
 
 
 def over_time(title: str, rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Markup:
@@ -313,10 +315,12 @@ def density_map(result: DensityMap, layer: Sequence[Part] = ()) -> Markup:
         )
     parts += _layer(layer, result.bounds, x, y)
     parts += [_vertical_ticks(x, _TOP + height, "°"), _horizontal_ticks(y, left, "°")]
-    told = f"Framed: surely denser than {result.compared_with}. Darkest: {number(most)} per km²."
-    parts.append(_text(left, 20, told, soft=True))
-    parts.append(_text(left, _TOP + height + 40, source, soft=True))
-    return _svg(result.title, _TOP + height + _BOTTOM + 4, parts)
+    below = _TOP + height + 40
+    framed = f"Framed: surely denser than {result.compared_with}."
+    parts.append(_text(left, 20, framed, soft=True))
+    parts.append(_text(left, below, f"Darkest: {most:.2g} of the people per km².", soft=True))
+    parts.append(_text(left, below + 22, source, soft=True))
+    return _svg(result.title, below + 32, parts, _FITS)
 
 
 def _layer(layer: Sequence[Part], bounds: Sequence[float], x: _Scale, y: _Scale) -> Iterator[str]:
@@ -372,7 +376,7 @@ def district_map(result: DistrictShares) -> Markup:
         middle = max(of_one, key=len).mean(axis=0)
         told = f"{_cut(str(row['name']), 18)} {100 * row['estimate']:.1f} %"
         names.append(_text(x.at(middle[0]), y.at(middle[1]), told, "middle", halo=True))
-    return _svg(result.title, _TOP + height + 16, [*parts, *names])
+    return _svg(result.title, _TOP + height + 16, [*parts, *names], _FITS)
 
 
 def label_of(row: Mapping[str, Any]) -> str:

@@ -105,21 +105,21 @@ PLACES = (
     Choice("circle", "Share within a circle", "longitude, latitude, radius in metres"),
 )
 CHANGES_OF_NUMBERS = (
-    Choice("changes", "Changes: shares above values", "the values, with commas"),
-    Choice("changes-range", "Changes: share between two values", "the two values, with a comma"),
-    Choice("changes-mean", "Changes: mean"),
+    Choice("changes", "Shares above values", "the values, with commas"),
+    Choice("changes-range", "Share between two values", "the two values, with a comma"),
+    Choice("changes-mean", "Mean"),
     Choice(
         "changes-quantile",
-        "Changes: quantiles",
+        "Quantiles",
         "shares of people, with commas",
         "0.25, 0.5, 0.75",
     ),
-    Choice("changes-curve", "Changes: the whole distribution"),
+    Choice("changes-curve", "The whole distribution"),
 )
 CHANGES_OF_PLACES = (
-    Choice("changes", "Changes: share within a circle", "longitude, latitude, radius in metres"),
-    Choice("changes-places", "Changes: density at places", f"places, {_PLACES}", lines=True),
-    Choice("changes-districts", "Changes: shares of districts", file=_DISTRICTS),
+    Choice("changes", "Share within a circle", "longitude, latitude, radius in metres"),
+    Choice("changes-places", "Density at places", f"places, {_PLACES}", lines=True),
+    Choice("changes-districts", "Shares of districts", file=_DISTRICTS),
 )
 
 
