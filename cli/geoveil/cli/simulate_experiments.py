@@ -63,7 +63,7 @@ People = Annotated[
 ]
 Columns = Annotated[
     list[str] | None,
-    typer.Option(help="Of --data: what people hold; twice for longitude and latitude."),
+    typer.Option(help="Of --data: what people hold; twice for pairs, or longitude and latitude."),
 ]
 Weight = Annotated[str | None, typer.Option(help="Of --data: how many people a row stands for.")]
 Thresholds = Annotated[
