@@ -325,7 +325,7 @@ def test_points_are_asked_what_their_plan_says(geoveil, server, tmp_path):
         ((name, "--plan", signed), "plan must be a plan for points"),
         ((name, "--plan", plan, "--threshold", "5"), "left out beside questions"),
         ((name, "--plan", plan, "--width", "5"), "width must be left out beside --plan"),
-        ((name, "--plan", str(tmp_path / "absent.toml")), "there is no such file"),
+        ((name, "--plan", str(tmp_path / "absent.toml")), "plan must be .* there is no such file"),
     ):
         with pytest.raises(ParameterError, match=message):
             geoveil("estimate", *arguments)

@@ -359,6 +359,54 @@ class Unimagined(Known):
         return 0.0, 0.0
 
 
+class Counted(Known):
+    """The same, of people who are alike but for some who are as far above them as is said."""
+
+    __slots__ = ("jump",)
+
+    def jumps(self, mean):
+        return 0.0, self.jump
+
+
+def counts_covered(jump: float, kind: type[Known], confidence: float) -> float:
+    """The least coverage where a Poisson count of people stands beside normal noise.
+
+    Args:
+        jump: by how many standard errors of the noise one person moves the mean.
+        kind: of limits, which know the third moment.
+        confidence: of the interval.
+    """
+    n, counts = 10.0**8, np.arange(60)
+    ends = []
+    for count in counts.tolist():
+        limits = kind((-1e9, 1e9), (-1e9, 1e9))
+        object.__setattr__(limits, "third", count * jump**3 * math.sqrt(n))
+        if isinstance(limits, Counted):
+            object.__setattr__(limits, "jump", jump * math.sqrt(n))
+        found = interval_of_mean(n, 0.0, 1 + count * jump**2, confidence, limits)
+        ends.append((found.low * math.sqrt(n), found.high * math.sqrt(n)))
+    low, high = np.array(ends).T
+
+    def covered(rate: float) -> float:
+        off = (rate - counts) * jump
+        held = stats.norm.cdf(off - low) - stats.norm.cdf(off - high)
+        return float(np.sum(stats.poisson.pmf(counts, rate) * held))
+
+    return min(covered(rate) for rate in np.linspace(0, 30, 151))
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize(
+    ("jump", "unimagined"),
+    [(0.4, (0.942, 0.986)), (0.75, (0.929, 0.975)), (1.06, (0.908, 0.954))],
+)
+def test_somebody_has_to_be_imagined_where_one_person_matters(jump, unimagined):
+    """Also for who knows the third moment: by enumeration of Poisson counts [MATH §8]."""
+    for confidence, least, found in zip((0.95, 0.99), (0.947, 0.988), unimagined, strict=True):
+        assert counts_covered(jump, Counted, confidence) >= least
+        assert counts_covered(jump, Unimagined, confidence) == pytest.approx(found, abs=0.001)
+
+
 @pytest.mark.deep
 @pytest.mark.parametrize(
     ("n", "away", "widths"),
@@ -388,7 +436,7 @@ def test_sums_of_cubes_would_not_make_an_interval_narrow_enough(n, away, widths)
             if isinstance(known, Known):
                 object.__setattr__(known, "third", third - 3 * mean * variance - mean**3)
             method = STUDENT if kind is None else None
-            interval = interval_of_mean(n, mean, variance, 0.95, known, method)
+            interval = interval_of_mean(n, float(mean), float(variance), 0.95, known, method)
             found.setdefault(kind, []).append((interval.low, interval.high))
     width = {kind: np.mean(np.diff(ends, axis=1)) for kind, ends in found.items()}
     over = [float(width[kind] / width[None]) for kind in (Limits, Known, Unimagined)]

@@ -347,7 +347,7 @@ def planned_points(file: Path) -> PlannedPoints:
         ParameterError: if the file is no plan, or one for a campaign that asks its questions
             itself.
     """
-    asked = _read(file).get(_PLANNED, {}).get("queries", [])
+    asked = _read(file, "plan").get(_PLANNED, {}).get("queries", [])
     if not asked:
         expected = "a plan for points; a campaign of answers has the questions of its plan signed"
         raise ParameterError("plan", str(file), expected)
@@ -367,14 +367,14 @@ def planned_points(file: Path) -> PlannedPoints:
     )
 
 
-def _read(file: Path) -> dict[str, Any]:
-    """Return what stands in a plan."""
+def _read(file: Path, name: str = "file") -> dict[str, Any]:
+    """Return what stands in a plan; an error names the parameter."""
     try:
         return tomllib.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise ParameterError("file", str(file), f"{_WRITTEN}: there is no such file") from None
+        raise ParameterError(name, str(file), f"{_WRITTEN}: there is no such file") from None
     except (OSError, ValueError):
-        raise ParameterError("file", str(file), _WRITTEN) from None
+        raise ParameterError(name, str(file), _WRITTEN) from None
 
 
 def _toml(table: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[str]:
