@@ -378,7 +378,6 @@ def greedy(epsilon, sensitivity):
     ("application", "same"),
     [
         ("tdt", "permute-and-flip, nearness"),
-        ("percentile", "permute-and-flip, nearness"),
         ("tree", None),
         ("forest", None),
         ("nodes", None),
