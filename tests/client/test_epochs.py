@@ -472,7 +472,7 @@ def check_one_reading(lab: Lab, history: tuple[Receipt, ...], budgets: Any, coun
         assert lab.seen[name, 0] == {counted.SerializeToString(deterministic=True)}
 
 
-@pytest.mark.parametrize("stride", [41, pytest.param(3, marks=pytest.mark.deep)])
+@pytest.mark.parametrize("stride", [61, pytest.param(3, marks=pytest.mark.deep)])
 def test_a_device_killed_at_any_point_reads_its_value_once(stride: int, tmp_path: Path) -> None:
     def lives(point: int) -> bool:
         lab = Lab(InMemoryCollector([open_now(name) for name in NAMES]))

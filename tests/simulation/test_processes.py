@@ -98,11 +98,11 @@ def _interrupted_with(processes: list[Any]) -> None:
 @pytest.mark.parametrize(
     ("command", "sign"),
     [
+        (["simulate", "oneway", "--processes", "2"], "oneway-exact"),
         (["simulate", "scale", "--devices", "1000000000"], "1,000,000,000 devices"),
         (["simulate", "scale", "--devices", "1000000000"], None),
         (["demo", "--devices", "200000"], "never leave"),
         (["demo", "--devices", "200000"], "SQLite"),
-        (["simulate", "oneway", "--processes", "2"], "oneway-exact"),
     ],
 )
 def test_ctrl_c_ends_a_command_and_its_processes(
