@@ -176,7 +176,7 @@ class CampaignEstimates(Result):
             )
         errors = [row.standard_error for row in rows]
         if None in errors:
-            raise UnsupportedError("an error needs two answers (n ≥ 2)")
+            raise UnsupportedError("a standard error needs two answers or more")
         return joint_of(self.campaign, rows, np.diag(np.square(np.array(errors, np.float64))))
 
     def rows(self) -> list[dict[str, Any]]:

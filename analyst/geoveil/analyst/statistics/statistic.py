@@ -196,7 +196,7 @@ def too_few(campaign: Campaign, n: int, period: int, label: int | None) -> Unsup
     )  # fmt: skip
     when = "" if campaign.period is None else f" in period {period}"
     told = "1 report" if n == 1 else f"{n} reports"
-    return UnsupportedError(f"{told}{which}{when}: an error needs two or more")
+    return UnsupportedError(f"{told}{which}{when}: a standard error needs two or more")
 
 
 def open_stratum(campaign: Campaign, stratum: str | None) -> int | None:
