@@ -95,10 +95,13 @@ def test_what_goes_not_together_is_refused(geoveil, files):
         "left out beside --change": ["--mean", "--change", "0,1", "--by", "region"],
         "over-time": ["--label", "above", "--change", "0,1"],
         "estimates": ["--density", "--change", "0,1"],
+        "different periods": ["--mean", "--change", "1,1"],
     }
     for expected, asked in refused.items():
         with pytest.raises(ParameterError, match=expected):
             of(geoveil, files[0], *asked)
+    with pytest.raises(ParameterError, match="does not recur"):
+        of(geoveil, files[1], "--mean", "--change", "0,1")
 
 
 @pytest.mark.deep

@@ -59,6 +59,8 @@ def compared(
     """
     if against is not None and change is not None:
         raise ParameterError("change", change, "left out beside --against")
+    if change is not None and (min(change) < 0 or change[0] == change[1]):
+        raise ParameterError("change", f"{change[0]},{change[1]}", "two different periods, from 0")
     if change is not None and period is not None:
         raise ParameterError("period", period, "left out beside --change, which names two")
 
@@ -88,8 +90,11 @@ def compared(
 
 def _named(one: Compared, change: tuple[int, int] | None) -> Compared:
     """Return the same with the day on which its period began for a name, if that is told apart."""
-    if change is None or one.period is None or one.campaign.period is None:
+    if change is None or one.period is None:
         return one
+    if one.campaign.period is None:
+        expected = "left out: the campaign does not recur; --against compares it with another"
+        raise ParameterError("change", f"{change[0]},{change[1]}", expected)
     began = one.campaign.opens + one.period * one.campaign.period
     return replace(one, name=f"{began:%Y-%m-%d}")
 

@@ -234,7 +234,7 @@ def compare(
     # What liars can't have done.
     left = np.sign(values) * np.maximum(np.abs(values) - np.where(values > 0, down, up), 0.0)
     p_values = _p_values(left, np.where(values > 0, below, above) / critical)
-    single = m == 1 and told[0].labels[0]
+    single = m == 1 and isinstance(estimates[0], JointEstimates)
     return Changes(
         labels=tuple(
             f"{names[b]} − {names[a]}" + ("" if single else f": {label}")
