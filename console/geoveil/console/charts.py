@@ -31,7 +31,7 @@ _FONT = "system-ui, sans-serif"
 _LETTER = 7.0
 """Width of a letter, about."""
 _MOST_LINES = 200
-_MOST_LETTERS = 34
+_MOST_LETTERS = 40
 _FITS = 'class="fits"'
 """Of a picture that narrow pages shrink, with larger letters: it has room for them."""
 
