@@ -255,7 +255,7 @@ def test_what_is_no_report_is_refused(tmp_path: Any) -> None:
     nothing.write_text("no Parquet")
     with pytest.raises(ParameterError, match="file"):
         reports_of(nothing)
-    with pytest.raises(UnsupportedError, match="1 report: an error"):
+    with pytest.raises(UnsupportedError, match="1 report: a standard error"):
         reports_of(rows(asked, 1), asked).ask(QUESTIONS)
     with pytest.raises(ParameterError, match="distinct"):
         reports_of(rows(asked, 5), asked).ask(QUESTIONS * 2)
