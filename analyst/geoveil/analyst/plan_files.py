@@ -301,19 +301,23 @@ def campaign_of(file: Path, *, attribute: str | None = None, **later: Any) -> Ca
     Raises:
         ParameterError: if the file is no plan, or a field is out of range.
     """
-    told = _read(file)
-    told.pop(_PLANNED, None)
+    planned = _planned(_read(file), file)
+    if attribute is not None:
+        later["attribute"] = replace(planned.attribute, name=attribute)
+    return replace(planned, **later)
+
+
+def _planned(told: Mapping[str, Any], file: Path) -> Campaign:
+    """Return the campaign that a plan, read from a file, describes, without what it leaves open."""
+    stated = {name: value for name, value in told.items() if name != _PLANNED}
     try:
-        message = json_format.ParseDict(told, pb.Campaign())
+        message = json_format.ParseDict(stated, pb.Campaign())
     except json_format.ParseError:
         raise ParameterError("file", str(file), _WRITTEN) from None
     message.campaign_id, message.title = _UNSAID["campaign_id"], _UNSAID["title"]
     message.opens.FromDatetime(_UNSAID["opens"])
     message.closes.FromDatetime(_UNSAID["closes"])
-    planned = decode(message.SerializeToString(deterministic=True))
-    if attribute is not None:
-        later["attribute"] = replace(planned.attribute, name=attribute)
-    return replace(planned, **later)
+    return decode(message.SerializeToString(deterministic=True))
 
 
 def planned_participants(file: Path) -> int | None:
@@ -347,11 +351,12 @@ def planned_points(file: Path) -> PlannedPoints:
         ParameterError: if the file is no plan, or one for a campaign that asks its questions
             itself.
     """
-    asked = _read(file, "plan").get(_PLANNED, {}).get("queries", [])
+    told = _read(file, "plan")
+    asked = told.get(_PLANNED, {}).get("queries", [])
     if not asked:
         expected = "a plan for points; a campaign of answers has the questions of its plan signed"
         raise ParameterError("plan", str(file), expected)
-    campaign = campaign_of(file)
+    campaign = _planned(told, file)
     try:
         messages = [json_format.ParseDict(one, pb.Query()) for one in asked]
     except json_format.ParseError:

@@ -34,7 +34,7 @@ from geoveil.campaign import Campaign, PointQuestion, ValueCampaign
 from geoveil.cli import options
 from geoveil.cli.connection import Connection, analyst_at, connects
 from geoveil.cli.console import err
-from geoveil.cli.estimate_changes import changes, compared
+from geoveil.cli.estimate_changes import changes, compared, value_campaign
 from geoveil.cli.results import Form, formed
 from geoveil.gp import ParameterError
 from geoveil.gp.intervals import IntervalMethod
@@ -547,9 +547,8 @@ def _questions(
     """Return the questions in the coordinates of a campaign; say if one is asked too sharply."""
     if not asked:
         return ()
-    if not isinstance(campaign, ValueCampaign):
-        raise ParameterError("campaign", campaign.campaign_id, "a value campaign")
-    softness = softness_of_points(campaign, width, bandwidth)
+    of_points = value_campaign(campaign)
+    softness = softness_of_points(of_points, width, bandwidth)
     if softness.caution is not None:
         err.tell(softness.caution)
-    return asked_of_points(campaign, asked, softness)
+    return asked_of_points(of_points, asked, softness)

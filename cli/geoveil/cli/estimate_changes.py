@@ -119,7 +119,7 @@ def changes(
     """
     names = [one.name for one in sets]
     if asked:
-        of = [_of_points(one.campaign) for one in sets]
+        of = [value_campaign(one.campaign) for one in sets]
         widest = max((softness(campaign) for campaign in of), key=lambda one: one.noise_scale)
         found = [
             one.ask(_doubted(Means(asked_of_points(campaign, asked, widest)), contamination))
@@ -164,7 +164,8 @@ def _doubted(statistic: Statistic[Any], contamination: float | None) -> Statisti
     return statistic if contamination is None else Contaminated(statistic, contamination)
 
 
-def _of_points(campaign: Campaign) -> ValueCampaign:
+def value_campaign(campaign: Campaign) -> ValueCampaign:
+    """Return a campaign whose points can be asked; raise an error if it is none."""
     if not isinstance(campaign, ValueCampaign):
         raise ParameterError("campaign", campaign.campaign_id, "a value campaign")
     return campaign

@@ -205,9 +205,7 @@ def _least(goal: Array, rows: list[Array], ends: list[float]) -> float | None:
         b_ub=ends or None,
         A_eq=np.ones((1, len(goal))),
         b_eq=[1.0],
-        options={
-            "presolve": False
-        },  # nothing to be found in five full rows: it takes as long again
+        options={"presolve": False},  # it takes as long again, and five full rows have nothing
     )
     return float(solved.fun) if solved.success else None
 

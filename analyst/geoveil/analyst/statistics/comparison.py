@@ -24,7 +24,7 @@ from geoveil.analyst.statistics.joint import (
     notes_of_liars,
 )
 from geoveil.analyst.statistics.quantiles import QuantileEstimates
-from geoveil.analyst.statistics.simultaneous import critical_value
+from geoveil.analyst.statistics.simultaneous import critical_value, critical_value_of_one
 from geoveil.analyst.statistics.statistic import Contaminated, Statistic
 from geoveil.analyst.statistics.thresholds import band_width
 from geoveil.campaign import Campaign
@@ -379,7 +379,7 @@ def _sample(estimates: Numbers | DistributionCurve) -> _Sample:
             (estimates.moved, estimates.moved),
             notes_of_liars(estimates.contamination, estimates.weights),
         )
-    reach = _normal_quantile(estimates.confidence)
+    reach = critical_value_of_one(estimates.confidence)
     liars = [note for note in estimates.notes if note.startswith(LIARS)]
     labels: tuple[str, ...]
     if isinstance(estimates, Quantity):
@@ -404,7 +404,7 @@ def _sample(estimates: Numbers | DistributionCurve) -> _Sample:
     honest = np.maximum(margins - moved, 0.0)
 
     def ends(level: float) -> tuple[Array, Array]:
-        scale = _normal_quantile(level) / reach
+        scale = critical_value_of_one(level) / reach
         return values - scale * honest[0], values + scale * honest[1]
 
     return _Sample(
@@ -659,12 +659,6 @@ def _correlations(
 def _together(kind: People, one: Array, other: Array) -> Array:
     """Return the margin of a difference from those of both (Zou and Donner 2008), or the most."""
     return one + other if kind is People.SAME else np.hypot(one, other)
-
-
-def _normal_quantile(confidence: float) -> float:
-    from scipy.special import ndtri
-
-    return float(ndtri((1 + confidence) / 2))
 
 
 def _bonferroni(count: int, confidence: float) -> float:

@@ -18,6 +18,7 @@ from geoveil.analyst.statistics.joint import Quantity
 from geoveil.analyst.statistics.simultaneous import (
     correlations_of,
     critical_value,
+    critical_value_of_one,
     largest_errors,
 )
 from geoveil.campaign import Strata
@@ -203,10 +204,10 @@ class GroupEstimates(Result):
     def _of_honest(self, confidence: float) -> tuple[Array, Array]:
         """Return the limits of the groups' means if all reports are true."""
         if self.margins is not None:
-            scale = _normal_quantile(confidence) / _normal_quantile(self.confidence)
+            scale = critical_value_of_one(confidence) / critical_value_of_one(self.confidence)
             return self.values - scale * self.margins[0], self.values + scale * self.margins[1]
         if self.n is None or min(self.n) < 2:
-            reach = _normal_quantile(confidence) * self.standard_errors
+            reach = critical_value_of_one(confidence) * self.standard_errors
             return self.values - reach, self.values + reach
         found = [
             interval_of_mean(n, float(v), float(e * e * (n - 1)), confidence, self.limits)
@@ -283,7 +284,7 @@ class GroupEstimates(Result):
 
     def _combined(self, shares: Array, variance: float) -> Quantity:
         value, error = float(shares @ self.values), math.sqrt(max(variance, 0.0))
-        reach = _normal_quantile(self.confidence) * error
+        reach = critical_value_of_one(self.confidence) * error
         below, above = _recovered(self, shares[None, :], self.confidence)
         down, up = self._moved(shares[None, :])
         least, greatest = self.limits.means
@@ -622,12 +623,6 @@ def _is_covariance(matrix: Array, groups: int) -> bool:
     scale = float(abs(matrix).max())
     symmetric = bool((abs(matrix - matrix.T) <= 1e-9 * scale).all())
     return symmetric and float(np.linalg.eigvalsh(matrix).min()) >= -1e-9 * scale
-
-
-def _normal_quantile(confidence: float) -> float:
-    from scipy.special import ndtri
-
-    return float(ndtri((1 + confidence) / 2))
 
 
 __all__ = ["RULES", "Differences", "GroupEstimates"]

@@ -16,7 +16,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from geoveil.analyst.contamination import ALIKE, Contamination, Weights, at_most
 from geoveil.analyst.results import Result, rows_of
-from geoveil.analyst.statistics.simultaneous import correlations_of, critical_value
+from geoveil.analyst.statistics.simultaneous import (
+    correlations_of,
+    critical_value,
+    critical_value_of_one,
+)
 from geoveil.gp import GeoPrivacy, ParameterError, validation
 from geoveil.gp.intervals import Interval, Limits, interval_of_mean
 
@@ -386,9 +390,7 @@ def ratio_of(
         like: what label, confidence, n and privacy are taken from.
         moved: how far false reports can move each.
     """
-    from scipy.special import ndtri
-
-    quantile = float(ndtri((1 + like.confidence) / 2))
+    quantile = critical_value_of_one(like.confidence)
     (aa, ab), (_, bb) = covariance.tolist()
     value = a / b if b else math.nan
     error = (

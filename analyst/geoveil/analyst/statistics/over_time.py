@@ -20,6 +20,7 @@ from geoveil.analyst import pictures
 from geoveil.analyst.labelled_estimate import LabelledEstimate
 from geoveil.analyst.results import Result, rows_of
 from geoveil.analyst.statistics.groups import GroupEstimates
+from geoveil.analyst.statistics.simultaneous import critical_value_of_one
 from geoveil.campaign import Campaign
 from geoveil.gp import GeoPrivacy, ParameterError
 from geoveil.gp.estimation import Accumulator, estimate
@@ -80,7 +81,7 @@ class Change(Result):
     low: float
     high: float
     confidence: float
-    """Of the interval, in (0, 1)."""
+    """The confidence of the interval, in (0, 1)."""
     cohorts: int
     """On how many cohorts the error rests; 0: on none."""
 
@@ -257,7 +258,7 @@ class OverTime(Result):
 
     def _error_of_change(self, a: int, b: int, level: float) -> tuple[int, float, float]:
         """Return the number of cohorts, the standard error, and the margin of a change."""
-        from scipy.special import ndtri, stdtrit
+        from scipy.special import stdtrit
 
         if self.cohorts is not None:
             moved = self.cohorts.values[b] - self.cohorts.values[a]
@@ -276,7 +277,7 @@ class OverTime(Result):
             # 3/8 of the variance of an extrapolated answer is the most that the noise's can be.
             against = -2 * min(noise_in_common(ages), 0.0) * 3 / 8 * one * other
         error = math.sqrt(one**2 + other**2 + against)
-        return 0, error, float(ndtri((1 + level) / 2)) * error
+        return 0, error, critical_value_of_one(level) * error
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
         at = np.array([when.timestamp() / 86_400 for when in self.begins])
@@ -379,8 +380,6 @@ def _with_cohorts(
     """Return a curve with what its cohorts say."""
     from dataclasses import replace
 
-    from scipy.special import ndtri
-
     strata, readings, period = campaign.strata, campaign.readings, campaign.period
     assert strata is not None
     assert readings is not None
@@ -402,7 +401,7 @@ def _with_cohorts(
     cohorts = Cohorts(values=values, standard_errors=errors, n=n, latest=latest)
     curve = replace(curve, cohorts=cohorts)
     level = curve.confidence ** (1 / max(int((latest >= 0).sum()), 1))
-    margin = float(ndtri((1 + level) / 2)) * curve._of_latest(lambda c: c.standard_errors)
+    margin = critical_value_of_one(level) * curve._of_latest(lambda c: c.standard_errors)
     mean, limits = curve.cohort, _limits(groups)
     return replace(
         curve,

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from geoveil.analyst.results import Result, rows_of
 from geoveil.analyst.statistics.distribution import checked_levels, inverse
 from geoveil.analyst.statistics.joint import POPULATION, JointEstimates, Quantity
+from geoveil.analyst.statistics.simultaneous import critical_value_of_one
 from geoveil.analyst.statistics.statistic import MOST_QUESTIONS, Statistic, Steps
 from geoveil.analyst.statistics.thresholds import band_width, ends, octaves, shares_above
 from geoveil.campaign import Campaign
@@ -101,8 +102,6 @@ class QuantileEstimates(Result):
         Raises:
             ParameterError: if they are not among the levels.
         """
-        from scipy.special import ndtri
-
         for level in (low, high):
             if level not in self.levels:
                 raise ParameterError("level", level, f"one of {self.levels.tolist()}")
@@ -110,7 +109,7 @@ class QuantileEstimates(Result):
         a, b = float(self.standard_errors[i]), float(self.standard_errors[j])
         value = float(self.values[j] - self.values[i])
         error = math.sqrt(max(a * a + b * b - 2 * a * b * float(self.correlations[i, j]), 0.0))
-        half = float(ndtri((1 + self.confidence) / 2)) * error
+        half = critical_value_of_one(self.confidence) * error
         (down_i, up_i), (down_j, up_j) = self.moved[:, i].tolist(), self.moved[:, j].tolist()
         return Quantity(
             label=f"quantile {high:g} − quantile {low:g}",
@@ -168,7 +167,6 @@ class Quantiles(Statistic[QuantileEstimates]):
 
 def _estimates(at: Array, above: JointEstimates, levels: Array, width: float) -> QuantileEstimates:
     from scipy.optimize import isotonic_regression
-    from scipy.special import ndtri
 
     values = inverse(at, np.clip(isotonic_regression(1 - above.values).x, 0.0, 1.0), levels)
     low, high = _intervals(at, above, levels)
@@ -178,7 +176,7 @@ def _estimates(at: Array, above: JointEstimates, levels: Array, width: float) ->
         levels=levels,
         values=values,
         standard_errors=(of_honest[1] - of_honest[0])
-        / (2 * float(ndtri((1 + above.confidence) / 2))),
+        / (2 * critical_value_of_one(above.confidence)),
         low=low,
         high=high,
         moved=np.stack(

@@ -12,6 +12,7 @@ __all__ = [
     "critical_value",
     "critical_value_of_field",
     "critical_value_of_many",
+    "critical_value_of_one",
     "largest_errors",
     "normal_draws",
 ]
@@ -74,6 +75,13 @@ def largest_errors(correlations: Array) -> Array:
             for _ in range(DRAWS // _AT_ONCE)
         ]
     )
+
+
+def critical_value_of_one(confidence: float) -> float:
+    """Return how many standard errors hold a normal error at a confidence in (0, 1)."""
+    from scipy.special import ndtri
+
+    return float(ndtri((1 + confidence) / 2))
 
 
 def critical_value_of_many(count: int, confidence: float) -> float:

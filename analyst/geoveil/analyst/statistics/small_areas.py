@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from geoveil.analyst.results import Result
-from geoveil.analyst.statistics.groups import GroupEstimates, _normal_quantile
+from geoveil.analyst.statistics.groups import GroupEstimates
+from geoveil.analyst.statistics.simultaneous import critical_value_of_one
 from geoveil.gp import ParameterError
 from geoveil.gp.validation import float_array
 
@@ -53,7 +54,7 @@ class SmallAreaEstimates(Result):
 
     def rows(self) -> list[dict[str, Any]]:
         errors = np.sqrt(self.mean_squared_errors)
-        reach = _normal_quantile(self.confidence) * errors
+        reach = critical_value_of_one(self.confidence) * errors
         return [
             {
                 "area": label,
