@@ -48,7 +48,8 @@ from geoveil.gp.coordinates import AzimuthalEquidistant
 
 CAMPAIGNS, QUICK_CAMPAIGNS = 2_000, 100
 DRAWS = 1 << 14
-"""Of critical values: a quarter of what is usual moves coverage by 0.18 points (standard error)."""
+"""Draws for a critical value: a quarter of what is usual, which moves coverage by 0.18 points
+(standard error)."""
 DRAWS_OF_RANKINGS = 5_000
 ERRORS = 5
 """So many times more campaigns where errors are compared with a spread."""

@@ -16,7 +16,8 @@ _NORMAL_95 = 1.959963984540054
 _STEP = 0.02
 """The step over which the density at a quantile is found, in widths."""
 _LEAST = 1e-6
-"""Of the people within a width: where the prior has fewer, no quantile is found closely."""
+"""The least share of the people within a width: where the prior has less, no quantile is found
+closely."""
 
 
 def planned_quantiles(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["GeoResult", "Result", "cells", "rows_of", "shown"]
 
 _INTERVALS = {"ci": "interval", "cohort": "cohort_interval"}
-"""Of which columns "…_low" and "…_high" are the ends → the name of the cell that has both."""
+"""What columns "…_low" and "…_high" begin with → the name of the cell that has both ends."""
 _MOST_ROWS = 30
 """Rows that are printed."""
 _MEASURED = ("estimate", "standard_error", "cohort")

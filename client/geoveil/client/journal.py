@@ -200,7 +200,7 @@ class Drawn:
 
 
 NOTHING = Drawn()
-"""Of a report that has noise of its own."""
+"""What is drawn for a report that has noise of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

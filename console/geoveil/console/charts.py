@@ -33,7 +33,7 @@ _LETTER = 7.0
 _MOST_LINES = 200
 _MOST_LETTERS = 40
 _FITS = 'class="fits"'
-"""Of a picture that narrow pages shrink, with larger letters: it has room for them."""
+"""Marks a picture that narrow pages shrink, with larger letters: it has room for them."""
 
 
 @dataclass(frozen=True)

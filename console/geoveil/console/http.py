@@ -91,9 +91,9 @@ class Asked:
     """Without the prefix, beginning with a slash."""
     query: Mapping[str, Sequence[str]]
     fields: Mapping[str, Sequence[str]]
-    """Of a form that was sent."""
+    """The fields of a form that was sent."""
     files: Mapping[str, bytes]
-    """Of a form that was sent: those that were chosen."""
+    """The files that were chosen in a form that was sent."""
     named: Mapping[str, str]
     """What stands in the places of the route."""
     session: "Session"
@@ -102,7 +102,7 @@ class Asked:
     now: datetime
     """When it is asked."""
     address: str
-    """Of the server, as Python that asks it names it."""
+    """The server's address, as Python that asks it names it."""
     standing: "Callable[[str], PublishedCampaign]" = field(repr=False)
     """Tells how a survey stands whose estimates the reader may see; its argument is the id."""
     render: Callable[..., Response] = field(repr=False)
@@ -148,13 +148,13 @@ class Request(Asked):
     """What a page is asked with that is made in the process of the server."""
 
     inside: "Inside" = field(repr=False)
-    """Of the server; what is read there is for those whose token permits it."""
+    """What is inside the server; what is read there is for those whose token permits it."""
     analyst: "LocalAnalyst"
     """As of every page."""
     begin_asking: Callable[[], None] = field(repr=False)
     """Begins the process that asks points, if there is none: its first page comes sooner."""
     loop: asyncio.AbstractEventLoop = field(repr=False)
-    """Of the server."""
+    """The server's event loop."""
 
     def awaited(self, asking: Coroutine[Any, Any, _Result]) -> _Result:
         """Run something of the server on its event loop, and return what it returns."""

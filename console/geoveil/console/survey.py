@@ -220,7 +220,7 @@ class Part:
     """A result that is made of the estimates of a survey."""
 
     name: str
-    """Of its files."""
+    """The name of its files."""
     result: Result
     lines: Sequence[str]
     """Python that makes it of `analyst`."""

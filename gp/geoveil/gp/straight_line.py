@@ -225,7 +225,7 @@ class Often:
 
 
 NEVER = Often(left=0)
-"""Of a mechanism whose formula can't be taken down."""
+"""The count for a mechanism whose formula can't be taken down."""
 
 
 def straight_line(

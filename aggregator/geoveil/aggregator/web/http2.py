@@ -34,13 +34,14 @@ Application = Callable[[Scope, Any, Any], Any]
 MOST_STREAMS = 100
 """Requests under way at once on one connection, as over gRPC: what h2 tells the other side."""
 HEADER_BYTES = 16 << 10
-"""Of a request, as they come and unpacked."""
+"""The most bytes of a request's headers, as they come and unpacked."""
 STALLED_S = 80.0
 """Until an answer is given up of which its reader lets nothing more be sent."""
 _LONGEST_FRAME = 16 << 10
 """Bytes; the least that any side must take, and so the most that is sent."""
 _TABLE_BYTES = 4 << 10
-"""Of headers that are remembered to be sent shorter; another side may ask for gigabytes."""
+"""The most bytes of headers that are remembered so that they can be sent shorter; another side may
+ask for gigabytes."""
 _FRAME_HEAD = 9
 _PREFACE = 24
 """Bytes before the first frame."""

@@ -238,9 +238,9 @@ class Whose:
     """Whose statistic is asked for, and how it is made of the answers of those with each label."""
 
     labels: Sequence[int | None]
-    """Of whose reports answers are needed, from 0; None: of everybody's."""
+    """The labels, from 0, of those whose answers are needed; None stands for everybody."""
     shares: Array
-    """Of the people wanted who are in each group; of everybody, (1,)."""
+    """The share of the people wanted who are in each group; (1,) where everybody is wanted."""
     strata: Strata | None = None
     """If the labels are randomised; then all are needed."""
     among_all: bool = False

@@ -35,7 +35,7 @@ from geoveil.gp import GeoVeilError, ParameterError, UnsupportedError
 from geoveil.simulation.priors import public_prior
 
 MOST_ROWS = 200_000
-"""Of a file of people."""
+"""The most rows of a file of people."""
 _MOST_UNPACKED = 64 << 20
 _SESSIONS = 6
 _PARQUET = b"PAR1"

@@ -59,9 +59,9 @@ class Wish:
     longitude: float = -73.9855
     latitude: float = 40.758
     radius: float = 2_000.0
-    """Of the circle, in metres."""
+    """The radius of the circle, in metres."""
     bandwidth: float | None = None
-    """Of the bell of a density, in metres; None for what the plan finds."""
+    """The bandwidth of the bell of a density, in metres; None for what the plan finds."""
     region: str = ""
     """GeoJSON of one polygon."""
     people: str = "incomes"
@@ -75,7 +75,7 @@ class Wish:
     file: str = ""
     """Under which a file that was uploaded is kept."""
     columns: str = ""
-    """Of the file: that of the values; of places two, with a comma between."""
+    """The column of the file that has the values; for places two, with a comma between."""
     weights: str = ""
     unit: str = "dollar"
     epsilon: float = 1.0

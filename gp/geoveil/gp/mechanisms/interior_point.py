@@ -50,9 +50,9 @@ class Optimum(NamedTuple):
     table: Array
     """P, (n, M): a row for each output; every ratio has some room left, but for rounding."""
     alpha: Array
-    """Of the sums, (M,)."""
+    """Dual variables of the sums, (M,)."""
     beta: Array
-    """Of the means, (M,)."""
+    """Dual variables of the means, (M,)."""
     cost: float
 
 

@@ -301,7 +301,7 @@ def _by_row(given: OwnSelection, epsilon: float, classes: int) -> Choice:
 
 
 _DEPTH = 5
-"""Of the trees of a table that is given: the paper's for Compas."""
+"""The depth of trees where a table is given: the paper's for Compas."""
 
 
 def one_margin(data: Dataset) -> Sequence[SelectionContestant]:
