@@ -118,6 +118,18 @@ def test_the_page_is_followed_in_ten_lines_each(tmp_path, monkeypatch):
     assert ">wide</text>" in drawn  # letters, not their outlines
 
 
+@pytest.mark.parametrize("ends", [(5.0, 1.0), (1.0, 1.0), (float("nan"), 1.0)])
+def test_a_range_has_two_ends_in_their_order(ends):
+    with pytest.raises(ParameterError, match="range"):
+        OwnInput(ends=ends)
+
+
+@pytest.mark.parametrize("wrong", [{"epsilon": float("nan")}, {"epsilon": 0}, {"sensitivity": -1}])
+def test_a_mechanism_that_selects_has_a_positive_epsilon_and_sensitivity(wrong):
+    with pytest.raises(ParameterError, match=next(iter(wrong))):
+        OwnSelection("flip", SimpleNamespace, **wrong)
+
+
 def test_the_functions_of_a_file_are_found_and_others_left_out(module):
     assert list(mechanisms_in(module)) == ["wide", "narrow", "exact"]
 

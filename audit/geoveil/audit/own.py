@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike
 from geoveil.audit.case import Array, Audited, Case, additive_outputs
 from geoveil.audit.catalogue import BELL, RAMP, STEP, outputs_of
 from geoveil.audit.selection import Selects, worst_utilities
+from geoveil.gp import validation
 from geoveil.gp.errors import ParameterError, UnsupportedError
 from geoveil.gp.mechanisms.base import QueryMechanism
 from geoveil.gp.privacy import GeoPrivacy
@@ -119,6 +120,10 @@ class OwnSelection:
     make: Callable[[float, float], Selects]
     epsilon: float = 1.0
     sensitivity: float = 1.0
+
+    def __post_init__(self) -> None:
+        validation.positive("epsilon", self.epsilon)
+        validation.positive("sensitivity", self.sensitivity)
 
     def at(self, epsilon: float, sensitivity: float = 1.0) -> "OwnSelection":
         """Return the same at another ε and sensitivity."""

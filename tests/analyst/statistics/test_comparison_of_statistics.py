@@ -165,6 +165,8 @@ def test_periods_and_doubt_and_what_can_not_be_compared() -> None:
     assert len(share.labels) == 1
     with pytest.raises(ParameterError, match="estimates"):
         compare(asking[0](MEDIANS), asking[1](CURVE), people="same")
+    with pytest.raises(ParameterError, match="two distribution functions, got estimates='int'"):
+        compare(1, 2, people="same")
     with pytest.raises(ParameterError, match="labels"):
         compare(asking[0](MEDIANS), asking[1](Quantiles(levels=[0.5])), people="same")
     euros = campaign(replace(PRIVACY, unit="euro"))

@@ -379,6 +379,9 @@ def _sample(estimates: Numbers | DistributionCurve) -> _Sample:
             (estimates.moved, estimates.moved),
             notes_of_liars(estimates.contamination, estimates.weights),
         )
+    if not isinstance(estimates, Quantity | QuantileEstimates):
+        expected = "means, quantiles or shares, or two distribution functions"
+        raise ParameterError("estimates", type(estimates).__name__, expected)
     reach = critical_value_of_one(estimates.confidence)
     liars = [note for note in estimates.notes if note.startswith(LIARS)]
     labels: tuple[str, ...]
@@ -389,15 +392,12 @@ def _sample(estimates: Numbers | DistributionCurve) -> _Sample:
                             [estimates.ci_high - estimates.value]])  # fmt: skip
         # What is beyond the errors of honest reports is of liars.
         moved = np.maximum(margins - reach * errors, 0.0) if liars else np.zeros((2, 1))
-    elif isinstance(estimates, QuantileEstimates):
+    else:
         labels = tuple(f"quantile {level:g}" for level in estimates.levels.tolist())
         correlations, softness = estimates.correlations, estimates.width
         values, errors = estimates.values, estimates.standard_errors
         margins = np.stack([values - estimates.low, estimates.high - values])
         moved = estimates.moved
-    else:
-        expected = "means, quantiles or shares, or two distribution functions"
-        raise ParameterError("estimates", type(estimates).__name__, expected)
     for label, value in zip(labels, values.tolist(), strict=True):
         if not math.isfinite(value):
             raise UnsupportedError(f"{label}: the reports show no value so far out")

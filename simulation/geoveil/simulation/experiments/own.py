@@ -53,6 +53,10 @@ class OwnInput:
             validation.real("threshold", threshold)
         if self.per is not None:
             validation.positive("per", self.per)
+        if self.ends is not None:
+            low, high = (validation.real("range", end) for end in self.ends)
+            if low >= high:
+                raise ParameterError("range", self.ends, "two numbers, the lesser one first")
 
     def question(self, count: int) -> tuple[tuple[float, ...], float] | None:
         """Return thresholds and 1/ε; None if they are the experiment's own.
