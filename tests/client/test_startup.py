@@ -56,6 +56,10 @@ def test_the_first_report_loads_nothing_heavy(campaign: Campaign) -> None:
     assert first_report(campaign)["heavy"] == {"sqlite3"}
 
 
+def test_the_first_report_loads_no_openssl(campaign: Campaign, tmp_path: Path) -> None:
+    assert "_hashlib" not in first_report(campaign, str(tmp_path / "state"))["modules"]
+
+
 def test_a_channel_is_checked_and_drawn_by_without_a_solver(
     make_campaign: Callable[..., Campaign],
 ) -> None:

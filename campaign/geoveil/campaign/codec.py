@@ -4,7 +4,6 @@ The digest of a campaign is SHA-256 over its bytes as published. They must be ex
 codec writes: a field it does not know could change what a report means, so it is refused.
 """
 
-import hashlib
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from types import MappingProxyType
@@ -24,6 +23,7 @@ from geoveil.campaign.strata import Strata
 from geoveil.campaign.value import ValueCampaign
 from geoveil.gp import GeoPrivacy, ParameterError, UnsupportedError
 from geoveil.gp.coordinates import AzimuthalEquidistant
+from geoveil.gp.digests import sha256
 from geoveil.proto.v1 import campaign_pb2 as pb
 
 MOST_BYTES = 1 << 20
@@ -44,7 +44,7 @@ _ALLOCATIONS = MappingProxyType(
 
 def digest(campaign: bytes) -> bytes:
     """Return the 32 bytes that name a campaign's exact content."""
-    return hashlib.sha256(campaign).digest()
+    return sha256(campaign).digest()
 
 
 def encode(campaign: Campaign) -> bytes:

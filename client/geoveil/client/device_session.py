@@ -12,12 +12,12 @@ answered, and are never made again.
 
 import logging
 import os
-import secrets
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache, partial
+from random import SystemRandom
 
 from geoveil.campaign import State, Value
 from geoveil.campaign.strata import LABEL_UNIT
@@ -59,7 +59,7 @@ _MOMENT_US = 1_000
 
 def _jitter() -> float:
     """Return a uniform number in [0, 1)."""
-    return secrets.randbits(53) / (1 << 53)
+    return SystemRandom().random()
 
 
 async def _sleep_async(seconds: float) -> None:

@@ -11,7 +11,6 @@ another state of the file or another device.
 
 # ruff: noqa: S608 - no input is ever part of a statement
 
-import hashlib
 import os
 import sqlite3
 from array import array
@@ -38,6 +37,7 @@ from geoveil.client.reports import (
 )
 from geoveil.client.state_file import StateFile, commits_of, run
 from geoveil.gp import GeoPrivacy
+from geoveil.gp.digests import blake2b
 from geoveil.proto.v1 import campaign_pb2 as pb
 
 FILE_NAME = "journal.sqlite3"
@@ -760,7 +760,7 @@ def _date(stored: int) -> datetime:
 def _checked(values: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return a row with its checksum: 7 bytes of BLAKE2b over its values in ASCII."""
     shown = ascii(values).encode()
-    return (*values, int.from_bytes(hashlib.blake2b(shown, digest_size=7).digest()))
+    return (*values, int.from_bytes(blake2b(shown, digest_size=7).digest()))
 
 
 def _content(stored: tuple[Any, ...]) -> tuple[Any, ...]:

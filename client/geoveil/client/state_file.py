@@ -12,9 +12,7 @@ Whenever a connection is opened, all of the file is checked: its structure, ever
 commit is missing (see `Mark`). A file that is damaged, or older than its mark, is not used at all.
 """
 
-import hashlib
 import os
-import secrets
 import sqlite3
 import stat
 import threading
@@ -27,6 +25,7 @@ from types import MappingProxyType, TracebackType
 from typing import TypeAlias
 
 from geoveil.client.errors import JournalError
+from geoveil.gp.digests import sha256
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _BYTES = 128
@@ -85,7 +84,7 @@ class Mark:
 
 
 def _checksum(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:_CHECKSUM_DIGITS]
+    return sha256(text.encode()).hexdigest()[:_CHECKSUM_DIGITS]
 
 
 @cache
@@ -388,7 +387,7 @@ def _make_private(directory: Path) -> None:
 
 def _create(path: Path, script: str) -> None:
     """Put an empty file into place, whole or not at all, unless another process did."""
-    draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
+    draft = path.with_name(f"{path.name}.{os.urandom(8).hex()}")
     os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     try:
         with closing(_connect(draft)) as connection:

@@ -13,10 +13,8 @@ the loop goes on until one integer remains.
 
 from __future__ import annotations
 
-import hashlib
 import math
 import os
-import secrets
 import sys
 import threading
 import time
@@ -26,6 +24,7 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
 from numbers import Rational
+from random import SystemRandom
 from typing import ClassVar, TypeVar
 
 from flint import arb, ctx, fmpq
@@ -33,6 +32,7 @@ from flint import arb, ctx, fmpq
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import Arithmetic, Exact, Real
 from geoveil.gp.arrays import NDArray, is_array, np
+from geoveil.gp.digests import sha256
 from geoveil.gp.errors import GeoVeilError, ParameterError
 from geoveil.gp.not_private import warn_caller
 
@@ -49,6 +49,7 @@ _Released = TypeVar("_Released")
 _SPIN_S = 5e-4
 """The end of a wait, in seconds, that is spent looking at the clock: a sleep may end so late."""
 _LONGEST_S = 3600.0
+_SYSTEM = SystemRandom()
 
 
 class RandomSource(ABC):
@@ -78,7 +79,7 @@ class SystemSource(RandomSource):
     def bits(self, count: int) -> int:
         if type(count) is not int or count < 0:
             validation.require_count("count", count, 0)
-        return secrets.randbits(count)
+        return _SYSTEM.getrandbits(count)
 
 
 def chosen_source(source: RandomSource | None) -> RandomSource:
@@ -122,7 +123,7 @@ class SeededSource(RandomSource):
     def bits(self, count: int) -> int:
         validation.require_count("count", count, 0)
         while self._left < count:
-            block = hashlib.sha256(f"{self._seed}/{self._counter}".encode()).digest()
+            block = sha256(f"{self._seed}/{self._counter}".encode()).digest()
             self._pool = (self._pool << 256) | int.from_bytes(block)
             self._left += 256
             self._counter += 1

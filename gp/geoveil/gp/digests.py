@@ -1,0 +1,25 @@
+"""SHA-256 and BLAKE2b as CPython itself has them, without OpenSSL.
+
+`hashlib` loads OpenSSL, 3.6 MiB that a device needs for nothing else. So whatever a device imports
+takes its digests from here, as `random` of the standard library takes SHA-512; and random bits from
+`random.SystemRandom`, which is what `secrets` calls after it has loaded `hashlib`. Where an
+interpreter has no such modules the digests are `hashlib`'s, and the same.
+"""
+
+import sys
+from typing import TYPE_CHECKING
+
+__all__ = ["blake2b", "sha256"]
+
+if TYPE_CHECKING:
+    from hashlib import blake2b, sha256
+else:
+    try:
+        from _blake2 import blake2b
+
+        if sys.version_info >= (3, 12):
+            from _sha2 import sha256
+        else:
+            from _sha256 import sha256
+    except ImportError:
+        from hashlib import blake2b, sha256
