@@ -24,6 +24,7 @@ from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.reports import ReportRows
 from geoveil.analyst.statistics.separate import SeparateEstimates
 from geoveil.analyst.statistics.statistic import Separately, too_few
+from geoveil.analyst.statistics.strata import strata_of
 from geoveil.campaign import (
     Campaign,
     PointQuestion,
@@ -154,17 +155,17 @@ def ask_for(
     return Call(call.method, call.request, read, timeout_s)
 
 
-def ask_label(
+def ask_labels(
     campaign: Campaign,
     questions: Sequence[PointQuestion],
     confidence: float,
     period: int | None,
     timeout_s: float,
-    stratum: int,
-) -> Call[Sequence[analyst_pb2.Estimate]]:
-    """Ask questions of the points that came with one label, counted from 0."""
-    asked = ask(campaign.campaign_id, questions, confidence, period, timeout_s, stratum)
-    return Call(asked.method, asked.request, lambda answer: answer.estimates, timeout_s)
+) -> Iterator[Call[Sequence[analyst_pb2.Estimate]]]:
+    """Ask questions of the points that came with each label."""
+    for label in range(len(strata_of(campaign).labels)):
+        asked = ask(campaign.campaign_id, questions, confidence, period, timeout_s, label)
+        yield Call(asked.method, asked.request, lambda answer: answer.estimates, timeout_s)
 
 
 def by_group(

@@ -12,6 +12,7 @@ on its own: an error says whether a later try may succeed.
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar, Unpack, overload
 
@@ -19,13 +20,11 @@ from geoveil.analyst import calls
 from geoveil.analyst.calls import Call
 from geoveil.analyst.estimates import CampaignEstimates
 from geoveil.analyst.messages import PublishedCampaign
-from geoveil.analyst.results import Result
 from geoveil.analyst.statistics.cells import Counts
 from geoveil.analyst.statistics.groups import GroupEstimates
 from geoveil.analyst.statistics.reports import ReportRows, counter_for, points_in
 from geoveil.analyst.statistics.statistic import (
     Answered,
-    Asked,
     Found,
     OfWhom,
     Statistic,
@@ -33,7 +32,7 @@ from geoveil.analyst.statistics.statistic import (
     driven_async,
     period_of,
 )
-from geoveil.analyst.statistics.strata import ByGroup, by_group, strata_of, whose
+from geoveil.analyst.statistics.strata import ByGroup, Part, asked_by_group, asked_of, whose
 from geoveil.campaign import Campaign, PointQuestion, SigningKey
 from geoveil.campaign.connection import (
     TLS,
@@ -44,7 +43,7 @@ from geoveil.campaign.connection import (
     open_channel,
     tls_for,
 )
-from geoveil.gp import GeoVeilError, ParameterError, UnsupportedError, validation
+from geoveil.gp import GeoVeilError, ParameterError, validation
 
 TIMEOUT_S = 15.0
 """For a call, in seconds, where nothing else is said."""
@@ -259,42 +258,31 @@ class Analyst(_Connection):
                 where groups are as large as this.
             timeout_s: seconds for each time that every report is read.
         """
-        if not isinstance(asked, Statistic) and stratum is None and sizes is None:
-            return self._unary(calls.ask(campaign_id, asked, confidence, period, timeout_s))
-        campaign = self.campaign(campaign_id)
-        people = whose(campaign, asked, stratum, sizes)
-        if not isinstance(asked, Statistic):
+        group = None
+        if isinstance(asked, Statistic) or stratum is not None or sizes is not None:
+            campaign = self.campaign(campaign_id)
+            people = whose(campaign, asked, stratum, sizes)
+            if isinstance(asked, Statistic):
+                of = period_of(campaign, calls.checked(period))
+                steps = asked_of(people, asked, campaign, confidence)
+                answer = partial(self._answer, campaign, confidence, of, timeout_s)
+                return driven(steps, answer)
             (group,) = people.labels
-            call = calls.ask(campaign_id, asked, confidence, period, timeout_s, group)
-            return self._unary(call)
-        of = period_of(campaign, calls.checked(period))
-
-        def answer(questions: Asked) -> Answered:
-            answers = [
-                self._answer(campaign, part, confidence, of, label, timeout_s)
-                for label, part in people.parts(questions)
-            ]
-            return people.combined(answers)
-
-        return driven(asked, campaign, confidence, answer)
+        call = calls.ask(campaign_id, asked, confidence, period, timeout_s, group)
+        return self._unary(call)
 
     def _answer(
-        self,
-        campaign: Campaign,
-        asked: Asked,
-        confidence: float,
-        period: int,
-        group: int | None,
-        timeout_s: float,
+        self, campaign: Campaign, confidence: float, period: int, timeout_s: float, part: Part
     ) -> Answered:
+        group, asked = part
         if not isinstance(asked, Counts):
             call = calls.ask_for(campaign, asked, confidence, period, timeout_s, group)
             answered: Answered = self._unary(call)
             return answered
         counter = counter_for(campaign, asked)
-        for part in self.export(campaign.campaign_id, period, timeout_s=timeout_s):
-            if isinstance(part, ReportRows):
-                counter.add(points_in(part, period, group))
+        for rows in self.export(campaign.campaign_id, period, timeout_s=timeout_s):
+            if isinstance(rows, ReportRows):
+                counter.add(points_in(rows, period, group))
         return counter.found(campaign, period)
 
     @overload
@@ -344,23 +332,13 @@ class Analyst(_Connection):
             of which nothing can be told; or the statistic of each group.
         """
         campaign = self.campaign(campaign_id)
-        strata = strata_of(campaign)
         if isinstance(asked, Statistic):
-            period_of(campaign, calls.checked(period))
-            how: Asking = {"timeout_s": timeout_s}
-            found: dict[str, Result | UnsupportedError] = {}
-            for label in strata.labels:
-                how["stratum"] = label
-                try:
-                    found[label] = self.ask(campaign_id, asked, confidence, period, **how)
-                except UnsupportedError as error:
-                    found[label] = error
-            return by_group(strata, found, confidence, asked)
-        of_labels = [
-            self._unary(calls.ask_label(campaign, asked, confidence, period, timeout_s, label))
-            for label in range(len(strata.labels))
-        ]
-        return calls.by_group(campaign, asked, of_labels)
+            steps = asked_by_group(asked, campaign, confidence)
+            of = period_of(campaign, calls.checked(period))
+            answer = partial(self._answer, campaign, confidence, of, timeout_s)
+            return driven(steps, answer)
+        asking = calls.ask_labels(campaign, asked, confidence, period, timeout_s)
+        return calls.by_group(campaign, asked, [self._unary(call) for call in asking])
 
     def export(
         self, campaign_id: str, period: int | None = None, *, timeout_s: float = _EXPORTING_S
@@ -488,42 +466,32 @@ class AsyncAnalyst(_Connection):
         timeout_s: float = _ASKING_S,
     ) -> Any:
         """Return what the points of a value campaign say; arguments as of `Analyst.ask`."""
-        if not isinstance(asked, Statistic) and stratum is None and sizes is None:
-            return await self._unary(calls.ask(campaign_id, asked, confidence, period, timeout_s))
-        campaign = await self.campaign(campaign_id)
-        people = whose(campaign, asked, stratum, sizes)
-        if not isinstance(asked, Statistic):
+        group = None
+        if isinstance(asked, Statistic) or stratum is not None or sizes is not None:
+            campaign = await self.campaign(campaign_id)
+            people = whose(campaign, asked, stratum, sizes)
+            if isinstance(asked, Statistic):
+                of = period_of(campaign, calls.checked(period))
+                steps = asked_of(people, asked, campaign, confidence)
+                answer = partial(self._answer, campaign, confidence, of, timeout_s)
+                return await driven_async(steps, answer)
             (group,) = people.labels
-            call = calls.ask(campaign_id, asked, confidence, period, timeout_s, group)
-            return await self._unary(call)
-        of = period_of(campaign, calls.checked(period))
-
-        async def answer(questions: Asked) -> Answered:
-            answers = [
-                await self._answer(campaign, part, confidence, of, label, timeout_s)
-                for label, part in people.parts(questions)
-            ]
-            return people.combined(answers)
-
-        return await driven_async(asked, campaign, confidence, answer)
+        return await self._unary(
+            calls.ask(campaign_id, asked, confidence, period, timeout_s, group)
+        )
 
     async def _answer(
-        self,
-        campaign: Campaign,
-        asked: Asked,
-        confidence: float,
-        period: int,
-        group: int | None,
-        timeout_s: float,
+        self, campaign: Campaign, confidence: float, period: int, timeout_s: float, part: Part
     ) -> Answered:
+        group, asked = part
         if not isinstance(asked, Counts):
             call = calls.ask_for(campaign, asked, confidence, period, timeout_s, group)
             answered: Answered = await self._unary(call)
             return answered
         counter = counter_for(campaign, asked)
-        async for part in self.export(campaign.campaign_id, period, timeout_s=timeout_s):
-            if isinstance(part, ReportRows):
-                counter.add(points_in(part, period, group))
+        async for rows in self.export(campaign.campaign_id, period, timeout_s=timeout_s):
+            if isinstance(rows, ReportRows):
+                counter.add(points_in(rows, period, group))
         return counter.found(campaign, period)
 
     @overload
@@ -559,25 +527,13 @@ class AsyncAnalyst(_Connection):
     ) -> Any:
         """Return what the points say of each group; arguments as of `Analyst.ask_by_group`."""
         campaign = await self.campaign(campaign_id)
-        strata = strata_of(campaign)
         if isinstance(asked, Statistic):
-            period_of(campaign, calls.checked(period))
-            how: Asking = {"timeout_s": timeout_s}
-            found: dict[str, Result | UnsupportedError] = {}
-            for label in strata.labels:
-                how["stratum"] = label
-                try:
-                    found[label] = await self.ask(campaign_id, asked, confidence, period, **how)
-                except UnsupportedError as error:
-                    found[label] = error
-            return by_group(strata, found, confidence, asked)
-        of_labels = [
-            await self._unary(
-                calls.ask_label(campaign, asked, confidence, period, timeout_s, label)
-            )
-            for label in range(len(strata.labels))
-        ]
-        return calls.by_group(campaign, asked, of_labels)
+            steps = asked_by_group(asked, campaign, confidence)
+            of = period_of(campaign, calls.checked(period))
+            answer = partial(self._answer, campaign, confidence, of, timeout_s)
+            return await driven_async(steps, answer)
+        asking = calls.ask_labels(campaign, asked, confidence, period, timeout_s)
+        return calls.by_group(campaign, asked, [await self._unary(call) for call in asking])
 
     def export(
         self, campaign_id: str, period: int | None = None, *, timeout_s: float = _EXPORTING_S

@@ -54,9 +54,7 @@ def test_the_median_is_off_by_what_was_planned(count: int, monkeypatch: pytest.M
     for _ in range(count):
         points = people.sample(50_000, rng).ravel() + rng.laplace(0.0, 8_000.0, 50_000)
         found: QuantileEstimates = driven(
-            Quantiles(levels=[0.5]),
-            campaign(),
-            0.95,
+            Quantiles(levels=[0.5]).steps(campaign(), 0.95),
             lambda asked, points=points: joint_of([one.query for one in asked], points),
         )
         off.append(abs(float(found.values[0]) - median))

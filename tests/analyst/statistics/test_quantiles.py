@@ -57,9 +57,7 @@ def near(low: float, high: float) -> Any:
 def asked(statistic: Any, points: Array) -> Any:
     """Return a statistic of points, its questions answered by numpy's covariance."""
     return driven(
-        statistic,
-        campaign(),
-        0.95,
+        statistic.steps(campaign(), 0.95),
         lambda questions: joint_of([question.query for question in questions], points),
     )
 

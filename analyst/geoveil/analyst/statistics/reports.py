@@ -10,6 +10,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from math import ldexp
 from pathlib import Path
@@ -26,7 +27,6 @@ from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.separate import SeparateEstimates
 from geoveil.analyst.statistics.statistic import (
     Answered,
-    Asked,
     Found,
     Means,
     OfWhom,
@@ -37,7 +37,14 @@ from geoveil.analyst.statistics.statistic import (
     period_of,
     too_few,
 )
-from geoveil.analyst.statistics.strata import ByGroup, by_group, strata_of, whose
+from geoveil.analyst.statistics.strata import (
+    ByGroup,
+    Part,
+    asked_by_group,
+    asked_of,
+    strata_of,
+    whose,
+)
 from geoveil.campaign import (
     Campaign,
     PointQuestion,
@@ -145,11 +152,8 @@ class Reports:
         of = period_of(self.campaign, period)
         people = whose(self.campaign, wanted, stratum, sizes)
 
-        def answer(questions: Asked) -> Answered:
-            parts = people.parts(questions)
-            return people.combined([self._answer(q, confidence, of, label) for label, q in parts])
-
-        return driven(wanted, self.campaign, confidence, answer)
+        steps = asked_of(people, wanted, self.campaign, confidence)
+        return driven(steps, partial(self._answer, confidence, of))
 
     @overload
     def ask_by_group(
@@ -189,10 +193,9 @@ class Reports:
         """
         strata = strata_of(self.campaign)
         if isinstance(asked, Statistic):
-            found = {
-                label: self._of_label(asked, confidence, period, label) for label in strata.labels
-            }
-            return by_group(strata, found, confidence, asked)
+            steps = asked_by_group(asked, self.campaign, confidence)
+            answer = partial(self._answer, confidence, period_of(self.campaign, period))
+            return driven(steps, answer)
         estimators, of = self._estimators(asked), period_of(self.campaign, period)
         sums = [
             self._summed(estimators, of, label, together=False)[0]
@@ -212,14 +215,6 @@ class Reports:
             for question, estimator in estimators.items()
         ]
         return tuple(group for group in groups if group is not None)
-
-    def _of_label(
-        self, asked: Statistic[Found], confidence: float, period: int | None, label: str
-    ) -> Found | UnsupportedError:
-        try:
-            return self.ask(asked, confidence, period, stratum=label)
-        except UnsupportedError as error:
-            return error
 
     def estimates(
         self,
@@ -316,7 +311,8 @@ class Reports:
             counter.add(points)
         return counter.found(self.campaign, period)
 
-    def _answer(self, asked: Asked, confidence: float, period: int, group: int | None) -> Answered:
+    def _answer(self, confidence: float, period: int, part: Part) -> Answered:
+        group, asked = part
         if isinstance(asked, Counts):
             return self.counted(asked, period, group)
         together = not isinstance(asked, Separately)

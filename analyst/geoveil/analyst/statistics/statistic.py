@@ -21,6 +21,7 @@ from geoveil.gp import ParameterError, UnsupportedError, validation
 __all__ = ["Contaminated", "Means", "Statistic"]
 
 Found = TypeVar("Found", bound=Result)
+Wanted = TypeVar("Wanted")
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,35 +120,35 @@ class OfWhom(TypedDict, total=False):
     """Label → its people, or its share: all, weighted to these."""
 
 
-def driven(
-    statistic: Statistic[Found],
-    campaign: Campaign,
-    confidence: float,
-    answer: Callable[[Asked], Answered],
-) -> Found:
-    """Return the result of a statistic whose questions are answered one after the other."""
-    steps = statistic.steps(campaign, confidence)
+def driven(steps: Generator[Wanted, Any, Found], answer: Callable[[Wanted], Answered]) -> Found:
+    """Return what steps find out whose questions are answered one after the other."""
     try:
-        questions = next(steps)
+        wanted = next(steps)
         while True:
-            questions = steps.send(answer(questions))
+            try:
+                answered = answer(wanted)
+            except UnsupportedError as error:  # of one group: of others something may be told
+                wanted = steps.throw(error)
+            else:
+                wanted = steps.send(answered)
     except StopIteration as end:
         found: Found = end.value
         return found
 
 
 async def driven_async(
-    statistic: Statistic[Found],
-    campaign: Campaign,
-    confidence: float,
-    answer: Callable[[Asked], Awaitable[Answered]],
+    steps: Generator[Wanted, Any, Found], answer: Callable[[Wanted], Awaitable[Answered]]
 ) -> Found:
     """Return what `driven` returns, for answers that are awaited."""
-    steps = statistic.steps(campaign, confidence)
     try:
-        questions = next(steps)
+        wanted = next(steps)
         while True:
-            questions = steps.send(await answer(questions))
+            try:
+                answered = await answer(wanted)
+            except UnsupportedError as error:
+                wanted = steps.throw(error)
+            else:
+                wanted = steps.send(answered)
     except StopIteration as end:
         found: Found = end.value
         return found

@@ -5,11 +5,11 @@ each has, are those of the whole population, with their covariances; and so is e
 is made of them.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,7 @@ from geoveil.analyst.statistics.statistic import (
     Answered,
     Asked,
     Contaminated,
+    Found,
     Separately,
     Statistic,
     open_stratum,
@@ -44,9 +45,20 @@ from geoveil.gp import ParameterError, UnsupportedError
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["ByGroup", "Whose", "by_group", "strata_of", "undone", "weighted", "whose"]
+__all__ = [
+    "ByGroup",
+    "Whose",
+    "asked_by_group",
+    "asked_of",
+    "strata_of",
+    "undone",
+    "weighted",
+    "whose",
+]
 
 Array = NDArray[np.float64]
+Part: TypeAlias = tuple[int | None, Asked]
+"""The label, from 0, of who is asked, or None for everybody; and what they are asked."""
 
 UNDONE = (
     "Of the people of the group, of whom those who took part are a random sample. Labels were sent"
@@ -189,39 +201,6 @@ class ByGroup(Result):
         return ax
 
 
-def by_group(
-    strata: Strata,
-    found: Mapping[str, Result | UnsupportedError],
-    confidence: float,
-    asked: Statistic[Any],
-) -> ByGroup:
-    """Return the statistic of each group of which something can be told.
-
-    Args:
-        strata: of the campaign.
-        found: label → the statistic of its people, or why it can't be had.
-        confidence: of intervals, in (0, 1).
-        asked: the statistic.
-
-    Raises:
-        UnsupportedError: if nothing can be told of any.
-    """
-    told = {label: one for label, one in found.items() if isinstance(one, Result)}
-    untold = {label: one for label, one in found.items() if isinstance(one, UnsupportedError)}
-    if not told:
-        reasons = "; ".join(dict.fromkeys(str(error) for error in untold.values()))
-        raise UnsupportedError(f"nothing can be told of any {strata.name}: {reasons}")
-    why = {label: str(error) for label, error in untold.items()}
-    return ByGroup(
-        name=strata.name,
-        groups=told,
-        untold=why,
-        confidence=confidence,
-        apart=strata.epsilon is None,
-        contamination=asked.fraction if isinstance(asked, Contaminated) else 0.0,
-    )
-
-
 def strata_of(campaign: Campaign) -> Strata:
     """Return the groups of a campaign.
 
@@ -246,7 +225,7 @@ class Whose:
     among_all: bool = False
     """Whether it counts how many reports there are with other labels: liars may choose theirs."""
 
-    def parts(self, asked: Asked) -> Iterator[tuple[int | None, Asked]]:
+    def parts(self, asked: Asked) -> Iterator[Part]:
         """Yield of whose reports what is needed: what is asked, and at last the number of all."""
         for label in self.labels:
             yield label, asked
@@ -300,6 +279,68 @@ def whose(
     else:
         sizes_of = shares_of(sizes, strata.labels)
     return Whose(range(len(strata.labels)), sizes_of, strata if lies else None)
+
+
+def asked_of(
+    people: Whose, asked: Statistic[Found], campaign: Campaign, confidence: float
+) -> Generator[Part, Answered, Found]:
+    """Yield what a statistic asks of those with each label, receive answers, return the result.
+
+    Args:
+        people: whose statistic it is.
+        asked: the statistic.
+        campaign: whose reports answer.
+        confidence: of the result, in (0, 1).
+
+    Raises:
+        GeoVeilError: if the statistic can't be had of these people.
+    """
+    steps, answered = asked.steps(campaign, confidence), None
+    while True:
+        try:
+            questions = steps.send(answered)
+        except StopIteration as end:
+            found: Found = end.value
+            return found
+        answers = []
+        for part in people.parts(questions):
+            answers.append((yield part))  # noqa: PERF401 - a comprehension can't yield
+        answered = people.combined(answers)
+
+
+def asked_by_group(
+    asked: Statistic[Any], campaign: Campaign, confidence: float
+) -> Generator[Part, Answered, ByGroup]:
+    """Yield what a statistic asks of each group, receive answers, return what can be told of any.
+
+    Args:
+        asked: the statistic.
+        campaign: with strata, whose reports answer.
+        confidence: of intervals, in (0, 1).
+
+    Raises:
+        UnsupportedError: if nothing can be told of any group.
+    """
+    strata = strata_of(campaign)
+    told: dict[str, Result] = {}
+    untold: dict[str, str] = {}
+    for label in strata.labels:
+        people = whose(campaign, asked, label, None)
+        try:
+            told[label] = yield from asked_of(people, asked, campaign, confidence)
+        except UnsupportedError as error:
+            untold[label] = str(error)
+    if not told:
+        reasons = "; ".join(dict.fromkeys(untold.values()))
+        raise UnsupportedError(f"nothing can be told of any {strata.name}: {reasons}")
+    return ByGroup(
+        name=strata.name,
+        groups=told,
+        untold=untold,
+        confidence=confidence,
+        apart=strata.epsilon is None,
+        contamination=asked.fraction if isinstance(asked, Contaminated) else 0.0,
+    )
 
 
 def weighted(shares: Iterable[float], answers: Sequence[Answered]) -> Answered:
