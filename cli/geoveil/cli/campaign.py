@@ -17,7 +17,7 @@ from geoveil.analyst.campaigns import (
     refuse_unlikely,
 )
 from geoveil.analyst.questions import RADIUS_M, AnalystQuestion, area_of
-from geoveil.analyst.vocabulary import VOCABULARY, place_in
+from geoveil.analyst.vocabulary import VOCABULARY, place_in, questions_in
 from geoveil.campaign import (
     Allocation,
     Campaign,
@@ -50,8 +50,10 @@ _SHOWN_OF_KEY = len("ed25519:") + 16
 @app.command()
 @connects
 @options.named_as_typed(file="plan")
+@options.asks
 def create(
     title: Annotated[str, typer.Argument(help="One line that people read.")],
+    *,
     epsilon: options.Epsilon = None,
     per: options.Per = None,
     attribute: Annotated[
@@ -64,13 +66,7 @@ def create(
     unit: Annotated[
         str | None, typer.Option(help="Unit of PER and of values; of places it is metre.")
     ] = None,
-    threshold: options.Threshold = None,
-    range_: options.Range = None,
-    place: options.Place = None,
-    circle: options.Circle = None,
-    region: options.Region = None,
-    query: options.Query = None,
-    question: options.Question = None,
+    words: options.Words,
     width: Annotated[
         float | None,
         typer.Option(
@@ -180,7 +176,6 @@ def create(
     campaign_id: Annotated[
         str | None, typer.Option("--id", help="Made from the title by default.")
     ] = None,
-    *,
     connection: Connection,
 ) -> None:
     """Publish a campaign and print its id.
@@ -203,16 +198,14 @@ def create(
         "readings": _readings(read_every, extrapolated),
     }
     said: dict[str, Any] = {
-        "epsilon": epsilon, "per": per, "unit": unit, "threshold": threshold or None,
-        "range": range_ or None, "place": place or None, "circle": circle or None,
-        "region": region or None, "query": query or None, "question": question or None,
+        "epsilon": epsilon, "per": per, "unit": unit, **words,
         "width": width, "bandwidth": bandwidth, "center": center,
         "radius": radius, "points": points or None, "dimension": dimension,
         "mechanism": mechanism, "allocation": allocation,
     }  # fmt: skip
     asked: list[AnalystQuestion] = []
     if plan is None:
-        asked = options.asked(threshold, range_, place, circle, region, query, question)
+        asked = questions_in(words)
         campaign = _asking(attribute, said, asked, later)
     else:
         for name, value in said.items():
@@ -249,12 +242,8 @@ def create(
 
 def _strata(said: str | None, epsilon: float | None) -> Strata | None:
     """Return the groups that text like "region: north, south" names."""
-    if said is None:
-        if epsilon is not None:
-            raise ParameterError("strata-epsilon", epsilon, "left out where there is no --strata")
-        return None
-    name, labels = options.strata(said)
-    return Strata(name=name, labels=labels, epsilon=epsilon)
+    groups = options.strata(said, epsilon)
+    return None if groups is None else Strata(name=groups[0], labels=groups[1], epsilon=epsilon)
 
 
 def _readings(every: str | None, extrapolated: bool) -> Readings | None:

@@ -3,13 +3,14 @@
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Annotated, Any, TypeGuard
 
 import typer
 
 from geoveil.analyst import (
+    Analyst,
     AnalystQuestion,
     ByGroup,
     CampaignEstimates,
@@ -25,7 +26,7 @@ from geoveil.analyst import (
     hard_shares,
     margins_from_csv,
     planned_points,
-    reports_of,
+    questions_in,
     softness_of_points,
 )
 from geoveil.analyst.results import Result
@@ -36,10 +37,10 @@ from geoveil.cli.connection import Connection, analyst_at, connects
 from geoveil.cli.console import err
 from geoveil.cli.estimate_changes import changes, compared, value_campaign
 from geoveil.cli.results import Form, formed
+from geoveil.cli.sources import EXPORTED, source_of
 from geoveil.gp import ParameterError
 from geoveil.gp.intervals import IntervalMethod
 
-_EXPORTED = ".parquet"
 _STATISTICS: dict[str, tuple[Any, Any]] = {
     "mean": (Annotated[bool, typer.Option("--mean", help="Mean of the values.")], False),
     "quantile": (options.Levels, None),
@@ -131,14 +132,16 @@ def _said(**given: Any) -> dict[str, list[str]]:
 @connects
 @formed
 @options.takes("statistics", _STATISTICS, _said)
+@options.asks
 def estimate(
     campaign_id: Annotated[
         str,
         typer.Argument(
-            help=f"The id of the campaign; or a file, ending in {_EXPORTED}, that 'geoveil campaign"
+            help=f"The id of the campaign; or a file, ending in {EXPORTED}, that 'geoveil campaign"
             " export' wrote, for which no server is asked."
         ),
     ],
+    *,
     confidence: options.Confidence = 0.95,
     interval: Annotated[
         IntervalMethod | None,
@@ -149,13 +152,7 @@ def estimate(
         ),
     ] = None,
     period: options.Period = None,
-    threshold: options.Threshold = None,
-    range_: options.Range = None,
-    place: options.Place = None,
-    circle: options.Circle = None,
-    region: options.Region = None,
-    query: options.Query = None,
-    question: options.Question = None,
+    words: options.Words,
     width: Annotated[
         float | None,
         typer.Option(
@@ -250,7 +247,6 @@ def estimate(
             " be the same, by default: the error of a difference is then at most the sum of both."
         ),
     ] = None,
-    *,
     statistics: Mapping[str, Sequence[str]],
     form: Form,
     connection: Connection,
@@ -284,7 +280,7 @@ def estimate(
                 file.write_text(json.dumps(result.to_geojson()) + "\n", encoding="utf-8")
         form.show(*results)
 
-    asked = options.asked(threshold, range_, place, circle, region, query, question)
+    asked = questions_in(words)
     wanted = statistics_in(statistics, width, bandwidth)
     if top is not None:
         wanted.append(Top(top, asked, bandwidth=bandwidth, width=width))
@@ -352,87 +348,61 @@ def estimate(
         _refused(slope_bound, heap)
         return as_wanted(answer(_questions(campaign, asked, width, bandwidth)))
 
-    if not over_time and (change is not None or against is not None):
-        with ExitStack() as open_:
-            sets = compared(
-                lambda: open_.enter_context(analyst_at(connection)),
-                campaign_id,
-                against,
-                None if change is None else _two_periods(change),
-                period,
-                confidence,
-                timeout,
-            )
+    with ExitStack() as open_:
+
+        @cache
+        def connect() -> Analyst:
+            return open_.enter_context(analyst_at(connection))
+
+        if not over_time and (change is not None or against is not None):
+            periods = None if change is None else _two_periods(change)
+            sets = compared(connect, campaign_id, against, periods, period, confidence, timeout)
 
             def softness(of: ValueCampaign) -> Softness:
                 return softness_of_points(of, width, bandwidth)
 
             show([*changes(sets, asked, softness, wanted, contamination, people or People.SAME)])
-        return
-    sizes = None if by is None or weights is None else _sizes(weights, by)
-    if campaign_id.endswith(_EXPORTED):
-        reports = reports_of(Path(campaign_id))
-        if not asked and not wanted and planned is None:
+            return
+        sizes = None if by is None or weights is None else _sizes(weights, by)
+        source = source_of(campaign_id, connect, confidence, period, timeout)
+        if source.estimate is None and not asked and not wanted and planned is None:
             expected = (
                 "at least one, as --threshold, --quantile or --curve, for the reports of a file"
             )
             raise ParameterError("questions", "none", expected)
         if by is not None:
-            _check_strata(reports.campaign, by)
-            questions = _questions(reports.campaign, asked, width, bandwidth)
-            groups = reports.ask_by_group(questions, confidence, period) if asked else ()
-            apart = partial[Any](reports.ask_by_group, confidence=confidence, period=period)
-            together = partial(reports.ask, confidence=confidence, period=period, sizes=sizes)
-            show([*_by_group(groups, wanted, sizes, contamination, apart, together)])
-            return
-        told: list[Result] = []
-        if asked or planned is not None:
-            told.append(
-                from_points(reports.campaign, lambda q: reports.estimates(q, confidence, period))
-            )
-        show([*told, *(reports.ask(one, confidence, period) for one in wanted)])
-        return
-    how: dict[str, Any] = {"confidence": confidence, "period": period, "timeout_s": timeout}
-    with analyst_at(connection) as analyst:
-        if by is not None:
-            campaign = analyst.campaign(campaign_id)
-            _check_strata(campaign, by)
-            groups = ()
+            _check_strata(source.campaign(), by)
+            groups: Sequence[GroupEstimates] = ()
             if asked:
-                questions = _questions(campaign, asked, width, bandwidth)
-                groups = analyst.ask_by_group(campaign_id, questions, **how)
-            elif not wanted:
-                groups = analyst.estimate(campaign_id, confidence, period).groups
-            apart = partial[Any](analyst.ask_by_group, campaign_id, **how)
-            together = partial(analyst.ask, campaign_id, **how, sizes=sizes)
-            show([*_by_group(groups, wanted, sizes, contamination, apart, together)])
+                questions = _questions(source.campaign(), asked, width, bandwidth)
+                groups = source.ask_by_group(questions)
+            elif not wanted and source.estimate is not None:
+                groups = source.estimate().groups
+            together = partial(source.ask, sizes=sizes)
+            show([*_by_group(groups, wanted, sizes, contamination, source.ask_by_group, together)])
             return
         if over_time:
             _refused(slope_bound, heap)
-            campaign = analyst.campaign(campaign_id)
+            campaign = source.campaign()
             questions = _questions(campaign, asked, width, bandwidth)
             cohorts: tuple[GroupEstimates, ...] = ()
             if questions and campaign.tells_cohorts:
-                cohorts = analyst.ask_by_group(campaign_id, questions, **how)
-            found = (
-                analyst.ask(campaign_id, questions, **how)
-                if questions
-                else analyst.estimate(campaign_id, confidence)
-            )
+                cohorts = source.ask_by_group(questions)
+            assert source.estimate is not None  # of a file there is no curve over time
+            found = source.ask_questions(questions) if questions else source.estimate()
             show([*_over_time(found, cohorts, confidence, label, change)])
             return
         results: list[Result] = []
         if asked or planned is not None:
-            campaign = analyst.campaign(campaign_id)
-            results.append(from_points(campaign, lambda q: analyst.ask(campaign_id, q, **how)))
-        results += [analyst.ask(campaign_id, one, **how) for one in wanted]
+            results.append(from_points(source.campaign(), source.ask_questions))
+        results += [source.ask(one) for one in wanted]
         if results:
             show(results)
         elif watch:
-            for shown in analyst.watch(campaign_id, confidence, period):
+            for shown in connect().watch(campaign_id, confidence, period):
                 form.show(as_wanted(shown))
-        else:
-            form.show(as_wanted(analyst.estimate(campaign_id, confidence, period)))
+        elif source.estimate is not None:
+            form.show(as_wanted(source.estimate()))
 
 
 def _alone_over_time(
@@ -440,12 +410,12 @@ def _alone_over_time(
 ) -> None:
     """Refuse what a curve over periods does not go with."""
     for name, value in given.items():
-        if value:
+        if value is not None and value is not False:
             raise ParameterError(name, value, "left out beside --over-time")
     if statistics:
         expected = "left out beside --over-time: a curve is of means, as of --threshold"
         raise ParameterError(statistics[0], True, expected)
-    if campaign_id.endswith(_EXPORTED):
+    if campaign_id.endswith(EXPORTED):
         expected = "the id of a campaign on a server: a file is asked period by period"
         raise ParameterError("campaign_id", campaign_id, expected)
 

@@ -1,14 +1,12 @@
 """What `geoveil estimate` says of how two sets of reports differ: periods, or campaigns."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 from geoveil.analyst import (
     Analyst,
     AnalystQuestion,
-    CampaignEstimates,
     Contaminated,
     Means,
     People,
@@ -18,23 +16,10 @@ from geoveil.analyst import (
     ask_changes,
     asked_of_points,
     compare,
-    reports_of,
 )
 from geoveil.campaign import Campaign, ValueCampaign
+from geoveil.cli.sources import Source, source_of
 from geoveil.gp import ParameterError, UnsupportedError
-
-
-@dataclass(frozen=True)
-class Compared:
-    """One of two sets of reports."""
-
-    name: str
-    campaign: Campaign
-    period: int | None
-    ask: Callable[[Statistic[Any]], Any]
-    """Asks a statistic of its points."""
-    estimate: Callable[[], CampaignEstimates] | None
-    """Returns its fixed questions' estimates; None of a file."""
 
 
 def compared(
@@ -45,7 +30,7 @@ def compared(
     period: int | None,
     confidence: float,
     timeout_s: float,
-) -> Sequence[Compared]:
+) -> Sequence[Source]:
     """Return the two sets of reports whose difference is asked for, the later one last.
 
     Args:
@@ -64,23 +49,8 @@ def compared(
     if change is not None and period is not None:
         raise ParameterError("period", period, "left out beside --change, which names two")
 
-    def one(name: str, of: int | None) -> Compared:
-        if name.endswith(".parquet"):
-            reports = reports_of(Path(name))
-
-            def ask_file(asked: Statistic[Any]) -> Any:
-                return reports.ask(asked, confidence, of)
-
-            return _named(Compared(Path(name).stem, reports.campaign, of, ask_file, None), change)
-        analyst = connect()
-
-        def ask(asked: Statistic[Any]) -> Any:
-            return analyst.ask(name, asked, confidence, of, timeout_s=timeout_s)
-
-        found = Compared(
-            name, analyst.campaign(name), of, ask, lambda: analyst.estimate(name, confidence, of)
-        )
-        return _named(found, change)
+    def one(name: str, of: int | None) -> Source:
+        return _named(source_of(name, connect, confidence, of, timeout_s), change)
 
     if change is not None:
         return [one(campaign_id, of) for of in change]
@@ -88,19 +58,20 @@ def compared(
     return [one(against, period), one(campaign_id, period)]
 
 
-def _named(one: Compared, change: tuple[int, int] | None) -> Compared:
+def _named(one: Source, change: tuple[int, int] | None) -> Source:
     """Return the same with the day on which its period began for a name, if that is told apart."""
     if change is None or one.period is None:
         return one
-    if one.campaign.period is None:
+    campaign = one.campaign()
+    if campaign.period is None:
         expected = "left out: the campaign does not recur; --against compares it with another"
         raise ParameterError("change", f"{change[0]},{change[1]}", expected)
-    began = one.campaign.opens + one.period * one.campaign.period
+    began = campaign.opens + one.period * campaign.period
     return replace(one, name=f"{began:%Y-%m-%d}")
 
 
 def changes(
-    sets: Sequence[Compared],
+    sets: Sequence[Source],
     asked: Sequence[AnalystQuestion],
     softness: Callable[[ValueCampaign], Softness],
     wanted: Sequence[Statistic[Any]],
@@ -119,7 +90,7 @@ def changes(
     """
     names = [one.name for one in sets]
     if asked:
-        of = [value_campaign(one.campaign) for one in sets]
+        of = [value_campaign(one.campaign()) for one in sets]
         widest = max((softness(campaign) for campaign in of), key=lambda one: one.noise_scale)
         found = [
             one.ask(_doubted(Means(asked_of_points(campaign, asked, widest)), contamination))
@@ -127,7 +98,7 @@ def changes(
         ]
         yield compare(*found, people=people, names=names)
     for statistic in wanted:
-        campaigns = [one.campaign for one in sets]
+        campaigns = [one.campaign() for one in sets]
         asking = [one.ask for one in sets]
         yield ask_changes(asking, statistic, campaigns, people=people, names=names)
     if not asked and not wanted:
@@ -135,11 +106,11 @@ def changes(
 
 
 def _of_fixed_questions(
-    sets: Sequence[Compared], contamination: float | None, people: People
+    sets: Sequence[Source], contamination: float | None, people: People
 ) -> Iterator[Result]:
     estimates = []
     for one in sets:
-        if one.estimate is None or isinstance(one.campaign, ValueCampaign):
+        if one.estimate is None or isinstance(one.campaign(), ValueCampaign):
             expected = "at least one, as --threshold, --mean or --quantile, for points"
             raise ParameterError("questions", "none", expected)
         estimates.append(one.estimate())
@@ -154,7 +125,7 @@ def _of_fixed_questions(
     try:
         together = joints(None)
     except UnsupportedError:  # how the errors of one person's answers go together is not known
-        for label in sets[0].campaign.labels:
+        for label in sets[0].campaign().labels:
             yield joints([label])
     else:
         yield together

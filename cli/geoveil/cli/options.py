@@ -12,8 +12,7 @@ import typer
 from typer.models import ArgumentInfo, ParameterInfo
 
 from geoveil.analyst.calls import LAST_PERIOD
-from geoveil.analyst.questions import AnalystQuestion
-from geoveil.analyst.vocabulary import QUESTIONS, questions_in
+from geoveil.analyst.vocabulary import QUESTIONS
 from geoveil.campaign import QUERIES
 from geoveil.gp import ParameterError
 from geoveil.gp.hard_question import Heap
@@ -35,27 +34,27 @@ Levels = Annotated[
         " repeated.",
     ),
 ]
-Threshold = Annotated[
+_Threshold = Annotated[
     list[float] | None, typer.Option(help=f"Share of people above this value.{_REPEATED}")
 ]
-Range = Annotated[
+_Range = Annotated[
     list[str] | None,
     typer.Option("--range", help=f"Share between two values: 'LOW,HIGH'.{_REPEATED}"),
 ]
-Place = Annotated[
+_Place = Annotated[
     list[str] | None,
     typer.Option(
         help="Density at 'longitude,latitude' or 'label=longitude,latitude', or at 'x,y' where"
         f" people hold pairs of numbers.{_REPEATED}"
     ),
 ]
-Circle = Annotated[
+_Circle = Annotated[
     list[str] | None,
     typer.Option(
         help=f"Share within 'longitude,latitude,radius', the radius in metres.{_REPEATED}"
     ),
 ]
-Region = Annotated[
+_Region = Annotated[
     list[Path] | None,
     typer.Option(
         exists=True,
@@ -63,24 +62,36 @@ Region = Annotated[
         help=f"Share inside the polygons of a GeoJSON file.{_REPEATED}",
     ),
 ]
+_Query = Annotated[
+    list[str] | None,
+    typer.Option(
+        help=f"Mean of a query as it is: 'family:name=value,name=value', of {_FAMILIES}.{_REPEATED}"
+    ),
+]
+_Question = Annotated[
+    list[str] | None,
+    typer.Option(
+        help=f"What another package asks: 'family:name=value,name=value'{_ADDED}.{_REPEATED}"
+    ),
+]
+_QUESTIONS: dict[str, tuple[Any, Any]] = {
+    "threshold": (_Threshold, None),
+    "range": (_Range, None),
+    "place": (_Place, None),
+    "circle": (_Circle, None),
+    "region": (_Region, None),
+    "query": (_Query, None),
+    "question": (_Question, None),
+}
+"""Name → annotation and default."""
+Words = Mapping[str, Sequence[Any]]
+"""Word of the vocabulary → what is written after it, each time."""
 Heaps = Annotated[
     list[str] | None,
     typer.Option(
         "--heap",
         help="VALUE=SHARE: people who hold exactly that value, besides all others, as"
         f" 100000=0.0105.{_REPEATED}",
-    ),
-]
-Query = Annotated[
-    list[str] | None,
-    typer.Option(
-        help=f"Mean of a query as it is: 'family:name=value,name=value', of {_FAMILIES}.{_REPEATED}"
-    ),
-]
-Question = Annotated[
-    list[str] | None,
-    typer.Option(
-        help=f"What another package asks: 'family:name=value,name=value'{_ADDED}.{_REPEATED}"
     ),
 ]
 Center = Annotated[
@@ -120,27 +131,13 @@ Period = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead.")]
 
 
-def asked(
-    threshold: Sequence[float] | None,
-    range_: Sequence[str] | None,
-    place: Sequence[str] | None,
-    circle: Sequence[str] | None,
-    region: Sequence[Path] | None,
-    query: Sequence[str] | None,
-    question: Sequence[str] | None,
-) -> list[AnalystQuestion]:
-    """Return the questions that these options ask."""
-    return questions_in(
-        {
-            "threshold": [repr(at) for at in threshold or ()],
-            "range": range_ or (),
-            "place": place or (),
-            "circle": circle or (),
-            "region": region or (),
-            "query": query or (),
-            "question": question or (),
-        }
-    )
+def asks(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options that ask questions, in place of its argument `words`."""
+    return takes("words", _QUESTIONS, _words)(command)
+
+
+def _words(**given: Sequence[Any] | None) -> Words:
+    return {word: said for word, said in given.items() if said}
 
 
 def takes(
@@ -166,11 +163,14 @@ def takes(
 
     def wrapped(command: Callable[..., None]) -> Callable[..., None]:
         its = signature(command)
-        own = [p for p in its.parameters.values() if p.name != argument]
         more = [
             Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind)
             for name, (kind, default) in options.items()
         ]
+        parameters: list[Parameter] = []
+        for one in its.parameters.values():
+            own = [one.replace(kind=Parameter.KEYWORD_ONLY)]
+            parameters += more if one.name == argument else own
 
         @wraps(command)
         def run(**given: Any) -> None:
@@ -178,8 +178,8 @@ def takes(
             command(**given, **{argument: make(**of_argument)})
 
         # Both are read by typer: the one for defaults, the other for kinds.
-        run.__signature__ = its.replace(parameters=[*own, *more])  # type: ignore[attr-defined]  # of a function
-        run.__annotations__ = {p.name: p.annotation for p in (*own, *more)}
+        run.__signature__ = its.replace(parameters=parameters)  # type: ignore[attr-defined]  # of a function
+        run.__annotations__ = {p.name: p.annotation for p in parameters}
         return run
 
     return wrapped
@@ -221,7 +221,7 @@ def named_as_typed(**options: str) -> Callable[[Callable[..., None]], Callable[.
 
     def wrapped(command: Callable[..., None]) -> Callable[..., None]:
         flags = {
-            name.rstrip("_"): _flag(name, hint.__metadata__[0])
+            name: _flag(name, hint.__metadata__[0])
             for name, hint in get_type_hints(command, include_extras=True).items()
             if hasattr(hint, "__metadata__")
         }
@@ -233,7 +233,7 @@ def named_as_typed(**options: str) -> Callable[[Callable[..., None]], Callable[.
             except ParameterError as error:
                 given = signature(command).bind(*args, **kwargs).arguments
                 name = options.get(error.name, error.name)
-                value = given.get(name, given.get(f"{name}_"))
+                value = given.get(name)
                 set_here = error.value == value or (
                     isinstance(value, list) and error.value in value
                 )
@@ -273,12 +273,20 @@ def _heap(text: str) -> Heap:
         raise ParameterError("heap", text, "VALUE=SHARE, for example 100000=0.0105") from None
 
 
-def strata(said: str) -> tuple[str, tuple[str, ...]]:
+def strata(said: str | None, epsilon: float | None) -> tuple[str, tuple[str, ...]] | None:
     """Return the name of groups and their labels, of text like "region: north, south".
 
+    Args:
+        said: the text; None: there are no groups.
+        epsilon: of their labels, which is left out where there are none.
+
     Raises:
-        ParameterError: if it has no colon.
+        ParameterError: if it is not left out, or the text has no colon.
     """
+    if said is None:
+        if epsilon is not None:
+            raise ParameterError("strata-epsilon", epsilon, "left out where there is no --strata")
+        return None
     name, colon, labels = said.partition(":")
     if not colon:
         raise ParameterError("strata", said, "'name: label, label', for example 'region: n, s'")

@@ -66,14 +66,10 @@ _NUMBERS: Mapping[str, type] = MappingProxyType(
 @options.named_as_typed(
     source="prior", columns="prior_column", weights="prior_weights", file="out_file"
 )
+@options.asks
 def plan(
-    threshold: options.Threshold = None,
-    range_: options.Range = None,
-    place: options.Place = None,
-    circle: options.Circle = None,
-    region: options.Region = None,
-    query: options.Query = None,
-    question: options.Question = None,
+    *,
+    words: options.Words,
     quantile: options.Levels = None,
     participants: Annotated[int | None, typer.Option(help="How many people will report.")] = None,
     epsilon: options.Epsilon = None,
@@ -218,7 +214,6 @@ def plan(
     ] = None,
     figure: Annotated[Path | None, typer.Option(help="Draw it (PNG, PDF or SVG).")] = None,
     as_json: options.AsJson = False,
-    *,
     connection: Connection,
 ) -> None:
     """Choose the mechanism for a question, say why, and predict its error.
@@ -234,7 +229,7 @@ def plan(
     --epsilon 1 --per 8000 --prior incomes
     """
     ask = _ask if at_terminal() else None
-    asked = options.asked(threshold, range_, place, circle, region, query, question)
+    asked = questions_in(words)
     if ask is None:
         needed = {"participants": participants, "prior": prior, "epsilon": epsilon, "per": per}
         if not (asked or quantile):
@@ -341,12 +336,11 @@ def plan(
 
 def _sizes(said: str | None, epsilon: float | None) -> dict[str, float] | None:
     """Return label → size of groups that text like "region: north=3, south=7" names."""
-    if said is None:
-        if epsilon is not None:
-            raise ParameterError("strata-epsilon", epsilon, "left out where there is no --strata")
+    groups = options.strata(said, epsilon)
+    if groups is None:
         return None
     sizes = {}
-    for one in options.strata(said)[1]:
+    for one in groups[1]:
         label, _, size = one.partition("=")
         try:
             sizes[label.strip()] = float(size)

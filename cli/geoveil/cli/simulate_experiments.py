@@ -170,7 +170,7 @@ def _print(told: Table) -> None:
 @_runs
 @_brings("module", "data", "column", "weight", "threshold", "per")
 def oneway(
-    run: _Run, given: OwnInput, mode: Mode = "exact", repetitions: Repetitions = None
+    mode: Mode = "exact", repetitions: Repetitions = None, *, given: OwnInput, run: _Run
 ) -> None:
     """One threshold on incomes: twelve settings, error against the number of people.
 
@@ -186,7 +186,7 @@ def oneway(
 @_runs
 @_brings("module", "data", "column", "weight", "threshold", "per")
 def twoway(
-    run: _Run, given: OwnInput, mode: Mode = "exact", repetitions: Repetitions = None
+    mode: Mode = "exact", repetitions: Repetitions = None, *, given: OwnInput, run: _Run
 ) -> None:
     """Pairs of thresholds on incomes and debts: the error over a grid of 34 × 34.
 
@@ -199,13 +199,14 @@ def twoway(
 @_runs
 @_brings("module", "data", "column", "weight")
 def kde(
-    run: _Run,
-    given: OwnInput,
     mode: Mode = "exact",
     repetitions: Repetitions = None,
     maps: Annotated[
         str, typer.Option(help=f"Contour maps of one run: {', '.join(MAPS)}; minutes for each.")
     ] = "none",
+    *,
+    given: OwnInput,
+    run: _Run,
 ) -> None:
     """Kernel densities of collisions in New York: the error over a grid of 61 × 61.
 
@@ -218,8 +219,6 @@ def kde(
 @_runs
 @_brings("module", "data", "column", "weight", "per", "ends")
 def distribution(
-    run: _Run,
-    given: OwnInput,
     population: Annotated[
         list[str] | None,
         typer.Option(help=f"One of {', '.join(ATTRIBUTES)}; may be repeated. All by default."),
@@ -234,6 +233,9 @@ def distribution(
     repetitions: Annotated[
         int, typer.Option(help="How often people and noise are drawn anew, 2 or more.")
     ] = distributions.REPETITIONS,
+    *,
+    given: OwnInput,
+    run: _Run,
 ) -> None:
     """Mean, quartiles, distribution function and histogram: geo-privacy beside ε-LDP.
 
@@ -252,8 +254,6 @@ def distribution(
 @_runs
 @_brings("data", "column", "weight", "threshold", "per")
 def epochs(
-    run: _Run,
-    given: OwnInput,
     participants: Annotated[int, typer.Option(help="Number of people, n.")] = over_time.PEOPLE,
     repetitions: Annotated[
         int,
@@ -262,6 +262,9 @@ def epochs(
             f" with one at most {over_time.SHOCKED}."
         ),
     ] = over_time.REPETITIONS,
+    *,
+    given: OwnInput,
+    run: _Run,
 ) -> None:
     """A question asked every week for a year: one perturbed number an epoch, beside fresh noise.
 
@@ -278,7 +281,6 @@ def epochs(
 
 @_runs
 def selection(
-    run: _Run,
     application: Annotated[str, typer.Option(help=f"One of {', '.join(selections.EXPERIMENTS)}.")],
     data: Annotated[
         list[Path] | None,
@@ -291,6 +293,8 @@ def selection(
             " run."
         ),
     ] = None,
+    *,
+    run: _Run,
 ) -> None:
     """Private selection: all mechanisms at one ε, which they keep, beside the papers' nominal ones.
 

@@ -1,0 +1,74 @@
+"""Where `geoveil estimate` asks reports: a campaign on a server, or a file of its reports."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+from geoveil.analyst import Analyst, CampaignEstimates, reports_of
+from geoveil.campaign import Campaign
+
+EXPORTED = ".parquet"
+"""How the name of a file of reports ends."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Reports of a period, or of all periods, asked at one confidence."""
+
+    name: str
+    """The id of the campaign, or the name of the file without its ending."""
+    period: int | None
+    """From 0; None: not said."""
+    campaign: Callable[[], Campaign]
+    """Returns what the reports are of."""
+    ask: Callable[..., Any]
+    """Asks a statistic; `sizes` weights it."""
+    ask_by_group: Callable[..., Any]
+    """Asks a statistic, or questions, of each group."""
+    ask_questions: Callable[..., CampaignEstimates]
+    """Asks questions of points."""
+    estimate: Callable[[], CampaignEstimates] | None
+    """Returns the estimates of the fixed questions; None of a file."""
+
+
+def source_of(
+    name: str,
+    connect: Callable[[], Analyst],
+    confidence: float,
+    period: int | None,
+    timeout_s: float,
+) -> Source:
+    """Return what is asked.
+
+    Args:
+        name: id of a campaign, or a file.
+        connect: returns an analyst's client; not called for a file.
+        confidence: of intervals, in (0, 1).
+        period: of a campaign that recurs, from 0.
+        timeout_s: seconds for each time that a server reads every report.
+    """
+    how: dict[str, Any] = {"confidence": confidence, "period": period}
+    if name.endswith(EXPORTED):
+        reports = reports_of(Path(name))
+        return Source(
+            name=Path(name).stem,
+            period=period,
+            campaign=lambda: reports.campaign,
+            ask=partial(reports.ask, **how),
+            ask_by_group=partial(reports.ask_by_group, **how),
+            ask_questions=partial(reports.estimates, **how),
+            estimate=None,
+        )
+    analyst = connect()
+    waiting = how | {"timeout_s": timeout_s}
+    return Source(
+        name=name,
+        period=period,
+        campaign=cache(partial(analyst.campaign, name)),
+        ask=partial(analyst.ask, name, **waiting),
+        ask_by_group=partial(analyst.ask_by_group, name, **waiting),
+        ask_questions=partial(analyst.ask, name, **waiting),
+        estimate=partial(analyst.estimate, name, **how),
+    )
