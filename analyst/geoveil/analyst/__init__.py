@@ -59,13 +59,12 @@ from geoveil.analyst.questions import (
 )
 from geoveil.analyst.request import PlanRequest, PublicPrior
 from geoveil.analyst.results import Result
+from geoveil.analyst.statistics.asked_alike import ask_changes, asked_alike
 from geoveil.analyst.statistics.comparison import (
     Changes,
     CurveChange,
     People,
     Trends,
-    ask_changes,
-    asked_alike,
     compare,
     holm,
     trend,

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from geoveil.analyst.results import Result, rows_of
-from geoveil.analyst.statistics.distribution import Curve, DistributionCurve, DistributionFunction
+from geoveil.analyst.statistics.distribution import Curve, DistributionCurve
 from geoveil.analyst.statistics.joint import (
     LIARS,
     POPULATION,
@@ -25,9 +25,6 @@ from geoveil.analyst.statistics.joint import (
 )
 from geoveil.analyst.statistics.quantiles import QuantileEstimates
 from geoveil.analyst.statistics.simultaneous import critical_value, critical_value_of_one
-from geoveil.analyst.statistics.statistic import Contaminated, Statistic
-from geoveil.analyst.statistics.thresholds import band_width
-from geoveil.campaign import Campaign
 from geoveil.gp import GeoPrivacy, ParameterError, UnsupportedError
 from geoveil.gp.shown import member
 
@@ -36,10 +33,9 @@ __all__ = [
     "CurveChange",
     "People",
     "Trends",
-    "ask_changes",
-    "asked_alike",
     "compare",
     "holm",
+    "people_of",
     "trend",
 ]
 
@@ -192,7 +188,7 @@ def compare(
         >>> made.values.tolist(), made.standard_errors.tolist(), made.p_values.round(3).tolist()
         ([10.0], [5.0], [0.045])
     """
-    kind = _people(people)
+    kind = people_of(people)
     curves = [one for one in estimates if isinstance(one, DistributionCurve)]
     if curves:
         if len(curves) != len(estimates) or len(curves) != 2 or to_first:
@@ -253,95 +249,6 @@ def compare(
         privacy=told[0].privacy,
         about=tuple(dict.fromkeys(note for one in told for note in one.about)),
     )
-
-
-def ask_changes(
-    asking: Sequence[Callable[[Statistic[Any]], Any]],
-    statistic: Statistic[Any],
-    campaigns: Sequence[Campaign],
-    *,
-    people: People | str,
-    names: Sequence[str] = (),
-) -> Changes | CurveChange:
-    """Return how what sets of reports say of a statistic differs, asked of all alike.
-
-    Thresholds are as soft for all as for the one with the most noise, unless the statistic says how
-    soft; a distribution function is asked where any of them has people.
-
-    Args:
-        asking: two or more, each of which asks a statistic of one set of reports: two, for a
-            distribution function.
-        statistic: `Means`, `MeanValue`, `Quantiles`, `Gini`, `TopShare`, `DistributionFunction`, or
-            one of them as `Contaminated`.
-        campaigns: of each set.
-        people: as of `compare`.
-        names: as of `compare`.
-
-    Raises:
-        ParameterError: if the campaigns are of different units, or as of `compare`.
-        GeoVeilError: whatever asking raises.
-
-    Example:
-        >>> from geoveil.analyst import Analyst, Quantiles
-        >>> def medians(analyst: Analyst) -> Changes | CurveChange:
-        ...     campaigns = [analyst.campaign(name) for name in ("incomes-2026", "incomes-2027")]
-        ...     asking = [
-        ...         lambda asked, name=one.campaign_id: analyst.ask(name, asked)
-        ...         for one in campaigns
-        ...     ]
-        ...     median = Quantiles(levels=[0.5])
-        ...     return ask_changes(asking, median, campaigns, people="different")
-    """
-    _people(people)
-    asked = asked_alike(asking, statistic, campaigns)
-    made: Changes | CurveChange = compare(
-        *(ask(asked) for ask in asking), people=people, names=names
-    )
-    return made
-
-
-def asked_alike(
-    asking: Sequence[Callable[[Statistic[Any]], Any]],
-    statistic: Statistic[Any],
-    campaigns: Sequence[Campaign],
-) -> Statistic[Any]:
-    """Return a statistic that can be compared if all are asked it: see `ask_changes`.
-
-    Args:
-        asking: as of `ask_changes`; asked only where a distribution function lies.
-        statistic: as of `ask_changes`.
-        campaigns: of each.
-
-    Raises:
-        ParameterError: if the campaigns are of different units.
-        GeoVeilError: whatever asking raises.
-    """
-    first, *others = (campaign.privacy.unit for campaign in campaigns)
-    for unit in others:
-        if unit != first:
-            raise ParameterError("unit", unit, f"{first!r}, as of the first")
-    asked = _changed(statistic, lambda one: _as_soft(one, campaigns))
-    inner = asked.of if isinstance(asked, Contaminated) else asked
-    if isinstance(inner, DistributionFunction) and inner.at is None and inner.low is None:
-        where = _changed(asked, lambda one: replace(one, points=2))
-        ends = np.concatenate([ask(where).at for ask in asking])
-        low, high = float(ends.min()), float(ends.max())
-        return _changed(asked, lambda one: replace(one, low=low, high=high))
-    return asked
-
-
-def _changed(statistic: Statistic[Any], change: Callable[[Any], Statistic[Any]]) -> Statistic[Any]:
-    """Return a changed statistic, or the same doubt about a changed one."""
-    if isinstance(statistic, Contaminated):
-        return replace(statistic, of=change(statistic.of))
-    return change(statistic)
-
-
-def _as_soft(statistic: Any, campaigns: Sequence[Campaign]) -> Statistic[Any]:
-    found: Statistic[Any] = statistic
-    if getattr(statistic, "width", 0.0) is None:
-        found = replace(statistic, width=max(band_width(one, None) for one in campaigns))
-    return found
 
 
 @dataclass(frozen=True)
@@ -529,7 +436,7 @@ def trend(
     from scipy.special import chdtrc
 
     _check([_sample(one) for one in estimates], ())
-    kind = _people(people)
+    kind = people_of(people)
     t = np.arange(len(estimates), dtype=np.float64) if times is None else np.asarray(times, float)
     if t.shape != (len(estimates),) or not (np.diff(t) > 0).all():
         raise ParameterError("times", t.tolist(), f"{len(estimates)} increasing numbers")
@@ -628,7 +535,12 @@ def _of_liars(estimates: Sequence[JointEstimates]) -> tuple[str, ...]:
     return tuple(notes_of_liars(worst.contamination, worst.weights))
 
 
-def _people(people: People | str) -> People:
+def people_of(people: People | str) -> People:
+    """Return whether those behind two estimates are the same.
+
+    Raises:
+        ParameterError: if it is neither.
+    """
     try:
         return People(people)
     except ValueError:
