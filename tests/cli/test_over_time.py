@@ -134,6 +134,7 @@ def test_what_can_not_be_said_is_named(geoveil, server):
     for option, match in (
         (["--mean"], "curve is of means"),
         (["--period", "1"], "left out"),
+        (["--period", "0"], "left out"),
         (["--interval", "student"], "left out"),
         (["--change", "a,b"], "FIRST,LAST"),
         (["--change", "5"], "FIRST,LAST"),
