@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 from geoveil.selection.contrib.forest import LABEL_RECIPES, LabelName, labeller
+from geoveil.simulation.experiment import Run
+from geoveil.simulation.selection import experiment
 from geoveil.simulation.selection.experiment import KEPT, OWN, STANDINGS, Options
 from geoveil.simulation.selection.forest import (
     EXPERIMENT,
@@ -30,7 +32,7 @@ LIBRARY: dict[str, LabelName] = {
 @pytest.mark.parametrize("name", LIBRARY)
 def test_a_contestant_is_the_mechanism_of_the_library(name: str, classes: int) -> None:
     counts = np.random.default_rng(1).integers(0, 12, size=(20, classes))
-    got = BY_NAME[name].choice(0.4, classes)(counts)
+    got = BY_NAME[name].make(0.4, classes).choice(counts)
     assert got == pytest.approx(labeller(LIBRARY[name], 0.4, classes).probabilities(counts))
 
 
@@ -45,17 +47,16 @@ def test_every_contestant_but_the_printed_ones_is_compared_with_the_library() ->
 def test_what_is_proved_of_the_printed_mechanisms_holds(epsilon: float, classes: int) -> None:
     counts = np.array([c for c in product(range(3), repeat=classes) if sum(c) <= 6])[:800]
     for contestant in LEAF_CONTESTANTS:
-        choice = contestant.choice(epsilon, classes)
-        bound = epsilon if contestant.proved is None else contestant.proved(epsilon, classes)
-        here = choice(counts)
+        made = contestant.make(epsilon, classes)
+        here = made.choice(counts)
         for more in np.eye(classes, dtype=np.int64):
-            ratio = np.abs(np.log(here / choice(counts + more))).max()
-            assert ratio <= bound * (1 + 1e-7), contestant.name
+            ratio = np.abs(np.log(here / made.choice(counts + more))).max()
+            assert ratio <= made.epsilon * (1 + 1e-7), contestant.name
 
 
 def test_the_exponential_mechanism_as_printed_costs_half_its_epsilon() -> None:
-    choice = BY_NAME["exponential, 0/1"].choice(1.0, 3)
-    switch = choice(np.array([[4, 3, 0], [4, 5, 0]]))
+    made = BY_NAME["exponential, 0/1"].make(1.0, 3)
+    switch = made.choice(np.array([[4, 3, 0], [4, 5, 0]]))
     assert np.abs(np.log(switch[0] / switch[1])).max() == pytest.approx(0.5)
 
 
@@ -89,8 +90,8 @@ def test_drawn_votes_agree_with_expected_ones() -> None:
 
 @pytest.mark.deep
 def test_the_quick_experiment_runs_and_draws(tmp_path: Path) -> None:
-    rows = EXPERIMENT.run(Options(quick=True))
-    assert rows == EXPERIMENT.run(Options(quick=True))
+    rows = Run().rows(experiment("forest", Options(quick=True)).cells)
+    assert rows == Run().rows(experiment("forest", Options(quick=True)).cells)
     assert {row.standing for row in rows} == set(STANDINGS) - {OWN}
     assert {row.mode for row in rows if row.dataset == "Mushroom"} == {"exact"}
     assert {row.mode for row in rows if row.dataset == "Wall-sensor"} == {"monte-carlo"}

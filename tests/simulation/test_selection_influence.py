@@ -12,12 +12,12 @@ from geoveil.cli.app import app
 from geoveil.gp import ParameterError
 from geoveil.selection.contrib import NODE_RECIPES, Graph, Influence
 from geoveil.selection.contrib.influence import NodeSetting, Remaining
-from geoveil.simulation.selection import Options
+from geoveil.simulation.experiment import Run
+from geoveil.simulation.selection import Options, experiment
 from geoveil.simulation.selection.experiment import KEPT, NOMINAL
 from geoveil.simulation.selection.influence import (
-    EXPERIMENT,
-    NOISY,
     generated_graph,
+    noisy_scores,
     noisy_top_k,
     public_bound,
     read_graph,
@@ -55,11 +55,11 @@ def _exact_inclusion(name: str, known: Influence, epsilon: float) -> np.ndarray:
 
 
 @pytest.mark.deep(keep=2)
-@pytest.mark.parametrize("name", NOISY)
+@pytest.mark.parametrize("name", NODE_RECIPES)
 def test_drawn_choices_have_the_probabilities_of_the_mechanism(name, graph):
     epsilon, rng = 3.0, np.random.default_rng(11)
     known = Influence(graph)
-    scores = NOISY[name](known, epsilon)
+    scores = noisy_scores(name, known, epsilon)
     counts = np.zeros(NODES)
     for _ in range(DRAWS):
         counts[noisy_top_k(scores, CHOICES, rng)] += 1
@@ -72,16 +72,13 @@ def test_drawn_choices_have_the_probabilities_of_the_mechanism(name, graph):
     assert (np.abs(counts / DRAWS - other) > Z * error).any()
 
 
-def test_every_mechanism_of_the_library_takes_part():
-    assert NOISY.keys() == NODE_RECIPES.keys()
-
-
 def test_rows_keep_their_epsilon_and_nominal_ones_promise_nothing(tmp_path, graph):
     file = tmp_path / "small.npz"
     edges = generated_graph(60, np.random.default_rng(2)).edges
     np.savez(file, u=edges[:, 0], v=edges[:, 1], n=60)
-    rows = EXPERIMENT.run(Options(data=(file,), quick=True))
+    rows = Run().rows(experiment("nodes", Options(data=(file,), quick=True)).cells)
     assert {row.dataset for row in rows} == {"small"}
+    assert {row.mechanism for row in rows if row.standing == KEPT} == set(NODE_RECIPES)
     assert {row.setting for row in rows} == {"k=5", "k=10", "k=20"}
     for row in rows:
         assert 0 <= row.value <= 1
@@ -95,7 +92,7 @@ def test_rows_keep_their_epsilon_and_nominal_ones_promise_nothing(tmp_path, grap
 def test_a_large_budget_finds_the_top(graph):
     known = Influence(graph)
     best = set(np.argsort(-known.betweenness)[:2].tolist())
-    found = noisy_top_k(NOISY["exponential"](known, 1e4), 2, np.random.default_rng(1))
+    found = noisy_top_k(noisy_scores("exponential", known, 1e4), 2, np.random.default_rng(1))
     assert set(found.tolist()) == best
 
 

@@ -11,15 +11,16 @@ from typer.testing import CliRunner
 
 from geoveil.cli.app import app
 from geoveil.gp import ParameterError
-from geoveil.simulation.selection import EXPERIMENTS, Options
+from geoveil.simulation.experiment import Run
+from geoveil.simulation.selection import Options, experiment
 from geoveil.simulation.selection.experiment import KEPT, NOMINAL
 from geoveil.simulation.selection.percentile import (
     candidates_for,
     read_counts,
+    repeats,
     rows_of,
     shipped_counts,
 )
-from geoveil.simulation.selection.published import repeats
 
 runner = CliRunner()
 
@@ -128,4 +129,4 @@ def test_files_that_hold_no_counts_are_refused(tmp_path):
     np.savez(negative, X=np.array([-1, 2]))
     for file in (text, negative, tmp_path / "absent.npz"):
         with pytest.raises(ParameterError, match="data"):
-            EXPERIMENTS["percentile"].run(Options(data=(file,), quick=True))
+            Run().rows(experiment("percentile", Options(data=(file,), quick=True)).cells)

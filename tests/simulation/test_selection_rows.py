@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from geoveil.gp import ParameterError
-from geoveil.simulation.selection import EXPERIMENTS, Options, SelectionRow
+from geoveil.simulation.selection import Options, SelectionRow, experiment
 from geoveil.simulation.selection.experiment import KEPT, NOMINAL, OPEN
 
 FIELDS: dict[str, Any] = {
@@ -45,4 +45,4 @@ def test_data_of_ones_own_are_refused_where_none_are_taken(
     application: str, tmp_path: Path
 ) -> None:
     with pytest.raises(ParameterError, match="data"):
-        EXPERIMENTS[application].run(Options(data=(tmp_path / "any.csv",)))
+        experiment(application, Options(data=(tmp_path / "any.csv",)))

@@ -8,17 +8,20 @@ from typer.testing import CliRunner
 
 from geoveil.cli.app import app
 from geoveil.selection.contrib import VARIANT_RECIPES, Transmission
+from geoveil.selection.contrib.transmission import StudySetting
 from geoveil.selection.one_sided import HalfGeneralizedCauchy
 from geoveil.selection.smooth_privacy import scale_price
 from geoveil.selection.two_sided import HeavyGeneralizedCauchy
 from geoveil.simulation.selection.experiment import KEPT, NOMINAL
-from geoveil.simulation.selection.published import published_one_sided
 from geoveil.simulation.selection.transmission import (
     METOPIC_B,
     METOPIC_C,
     METOPIC_FAMILIES,
+    metopic,
+    published_one_sided,
     rows_of,
     simulated,
+    six,
 )
 
 runner = CliRunner()
@@ -27,7 +30,7 @@ runner = CliRunner()
 @pytest.fixture(scope="module")
 def real() -> Transmission:
     """The six published variants."""
-    return Transmission(METOPIC_B, METOPIC_C, METOPIC_FAMILIES)
+    return metopic()
 
 
 def test_every_mechanism_has_a_row_that_keeps_its_epsilon(real):
@@ -50,19 +53,19 @@ def test_the_exponential_mechanism_on_six_variants_is_a_softmax(real):
 
 def test_the_withdrawn_one_sided_mechanism_costs_less_than_it_says(real):
     for epsilon in (3.0, 21.0):
-        probabilities, proved = published_one_sided(epsilon, real, 6.0)
-        assert probabilities.sum() == pytest.approx(1)
-        assert 0.8 * epsilon < proved < epsilon
+        made = published_one_sided(six, epsilon, StudySetting(6, METOPIC_FAMILIES))
+        assert made.choice(real).sum() == pytest.approx(1)
+        assert 0.8 * epsilon < made.epsilon < epsilon
 
 
 def test_the_printed_one_sided_mechanism_has_its_cap_and_so_a_row_for_many_variants():
     study = simulated(1_000, np.random.default_rng(1))
-    probabilities, proved = published_one_sided(3.0, study, 6.0)
+    made = published_one_sided(six, 3.0, StudySetting(1_000, study.families))
     # k = 1/2: lβ = β/(m − 1) is as much as it may be.
     half, m = HalfGeneralizedCauchy(4.0), 1_000
     beta, alpha = 3.0 / 6 / (m - 1), 1.5 / HeavyGeneralizedCauchy(4.0).max_score
-    assert proved == pytest.approx(alpha * half.hazard + beta * float(scale_price(half, m)))
-    assert probabilities.sum() == pytest.approx(1)
+    assert made.epsilon == pytest.approx(alpha * half.hazard + beta * float(scale_price(half, m)))
+    assert made.choice(study).sum() == pytest.approx(1)
     rows = list(rows_of("simulated", [study], [3.0]))
     assert {"SPS (II)", "SPS (IV)"} <= {r.mechanism for r in rows if r.standing == NOMINAL}
 

@@ -10,21 +10,22 @@ from geoveil.selection import LocalDampening, LocalUtilities, PermuteAndFlip
 from geoveil.selection.contrib.criteria import CRITERIA, gain_sensitivities, gain_sensitivity
 from geoveil.selection.contrib.splitters import splitter
 from geoveil.selection.contrib.tree import CodedRecords, PrivateDecisionTree, TreePlan
+from geoveil.simulation.experiment import Run
+from geoveil.simulation.selection import experiment
+from geoveil.simulation.selection.counts import PUBLISHED_NOISE, published_bound, published_law
 from geoveil.simulation.selection.experiment import KEPT, OPEN, Options
-from geoveil.simulation.selection.published import published_bound, published_cost
 from geoveil.simulation.selection.tables import ADULT_EDGES, TABLES, Dataset, table
 from geoveil.simulation.selection.tree import (
     CONTESTANTS,
     EXPERIMENT,
-    TreeContestant,
     TreeSetting,
     rows_of,
 )
 from geoveil.simulation.selection.tree_accuracy import (
+    KINDS,
     Fold,
     expected_accuracy,
     first_label,
-    utilities,
 )
 
 BY_NAME = {contestant.name: contestant for contestant in CONTESTANTS}
@@ -86,7 +87,7 @@ def test_a_contestant_is_the_mechanism_of_the_library(name: str) -> None:
         most_records=600,
     ).probabilities(node)
     contestant = BY_NAME[name]
-    got = contestant.choice(part, 3)(utilities(contestant.utilities, node))
+    got = contestant.make(part, 3).choice(KINDS[contestant.utilities](node)[None])[0]
     assert got == pytest.approx(expected, rel=1e-6)
 
 
@@ -98,7 +99,7 @@ def test_dampening_all_changes_at_once_is_local_dampening(n: int, replace: bool)
     values = CRITERIA["information_gain"].values(node)
     mechanism = LocalDampening(1.0, gain_sensitivity(45_222), replace=replace)
     expected = mechanism.dampened(LocalUtilities(values, gain_sensitivities(node)))
-    got = utilities("dampened information gain" + ", largest" * replace, node)
+    got = KINDS["dampened information gain" + ", largest" * replace](node)
     assert got == pytest.approx(expected, rel=1e-9)
     assert (np.abs(expected).max() > 1_000) == (n == 30_000)
 
@@ -136,7 +137,9 @@ def test_the_expected_accuracy_is_that_of_drawn_trees() -> None:
 
     def expected(epsilon: float) -> float:
         plan = TreePlan(epsilon, 2, 3, 2)
-        return expected_accuracy(fold, plan, contestant.utilities, contestant.choice(plan.part, 3))
+        return expected_accuracy(
+            fold, plan, contestant.utilities, contestant.make(plan.part, 3).choice
+        )
 
     mean, error = _drawn(fold.train, fold.test, 0.6, 600)
     # n = 600; 4.9 standard errors is α = 1e-6. The control is another ε.
@@ -148,7 +151,7 @@ def test_drawing_upper_levels_agrees_with_summing_over_them() -> None:
     fold = Fold(_made(400, 1), _made(200, 2))
     contestant = BY_NAME["permute-and-flip, max operator"]
     plan = TreePlan(0.6, 2, 3, 2)
-    choice = contestant.choice(plan.part, 3)
+    choice = contestant.make(plan.part, 3).choice
     exact = expected_accuracy(fold, plan, contestant.utilities, choice)
     generator = np.random.default_rng(1)
     drawn = [
@@ -163,8 +166,17 @@ def test_drawing_upper_levels_agrees_with_summing_over_them() -> None:
 def test_smooth_noisy_max_as_printed_costs_more_than_three_times_its_epsilon(
     epsilon: float, outcomes: int
 ) -> None:
-    cost = published_cost(epsilon, outcomes)
-    assert 3 * epsilon < cost <= published_bound(epsilon, outcomes)
+    noise = PUBLISHED_NOISE["SNM-T"]
+    law = published_law(epsilon, noise)
+    winner, other = law(1, outcomes)
+    tied, beaten = law(0, outcomes)
+    # Another winner at leads 0 and 1, and leads k and k + 1, until e^{−εk} = e^{−12}: beyond, the
+    # ratio of the tails, e^{3ε}, is all that is left.
+    ratios = [winner / other, tied / other, winner / beaten]
+    for lead in np.unique(np.linspace(0, 12 / epsilon + 1, 40).astype(int)).tolist():
+        ratios += np.divide(law(lead, outcomes), law(lead + 1, outcomes)).tolist()
+    cost = np.abs(np.log(ratios)).max()
+    assert 3 * epsilon < cost <= published_bound(epsilon, outcomes, noise)
 
 
 def test_the_exponential_mechanism_as_printed_costs_half_of_what_it_is_given() -> None:
@@ -177,10 +189,10 @@ def test_the_exponential_mechanism_as_printed_costs_half_of_what_it_is_given() -
         for rows in (less % 2, np.concatenate([less % 2, record])):
             made = CodedRecords(rows[:, :3], rows[:, 3], [2, 2, 2], 2, 12)
             node = made.counts(made.everyone(), np.arange(3))
-            ratio.append(np.log(contestant.choice(1.0, 3)(utilities(contestant.utilities, node))))
+            values = KINDS[contestant.utilities](node)
+            ratio.append(np.log(contestant.make(1.0, 3).choice(values[None])))
         largest = max(largest, float(np.abs(ratio[0] - ratio[1]).max()))
-    assert contestant.proved is not None
-    assert 0.2 < largest <= contestant.proved(1.0, 3) == 0.5
+    assert 0.2 < largest <= contestant.make(1.0, 3).epsilon == 0.5
 
 
 def _as_table(records: CodedRecords) -> Dataset:
@@ -202,14 +214,13 @@ def test_rows_have_every_mechanism_at_every_epsilon() -> None:
     assert rows == list(rows_of(_as_table(_made(500, 4)), setting, seed=1))
     for row in rows:
         assert 0 <= row.value <= 1
-        contestant: TreeContestant | None = BY_NAME.get(row.mechanism)
-        if contestant is not None and contestant.proved is None:
+        if row.standing == KEPT:
             assert row.proved_epsilon == row.epsilon
 
 
 @pytest.mark.deep
 def test_the_quick_experiment_runs_and_draws(tmp_path: Path) -> None:
-    rows = EXPERIMENT.run(Options(quick=True))
+    rows = Run().rows(experiment("tree", Options(quick=True)).cells)
     value = {(r.mechanism, r.epsilon): r.value for r in rows}
     majority = 0.7522
     assert value["no privacy, information gain", 1.0] > 0.82

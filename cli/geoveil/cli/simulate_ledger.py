@@ -19,7 +19,7 @@ from geoveil.simulation.ledger import (
     MISSING,
     Reproduced,
     ledger_page,
-    own_numbers,
+    reproduce,
 )
 from geoveil.simulation.selection.experiment import Options
 
@@ -54,13 +54,13 @@ def ledger(
             raise ParameterError("data", str(file), "a file")
     options = Options(data=tuple(data or ()), seed=seed, quick=quick)
     names = tuple(dict.fromkeys(row or LEDGER))
-    numbers = {}
+    found = {}
     with bars() as progress:
         task = progress.add_task("ledger", total=len(names))
-        for name, own in processes_of(processes)(partial(own_numbers, options=options), names):
-            numbers[name] = own
+        for name, own in processes_of(processes)(partial(reproduce, options=options), names):
+            found[name] = own
             progress.advance(task)
-    done = [LEDGER[name].compared(numbers[name]) for name in names]
+    done = [found[name] for name in names]
     if directory is not None:
         directory.mkdir(parents=True, exist_ok=True)
         page = directory / "reproductions.md"

@@ -16,7 +16,6 @@ from geoveil.simulation.ledger.reproduction import (
     AGREES,
     DIFFERS,
     MISSING,
-    OwnNumber,
     Reproduced,
     Reproduction,
     ledger_page,
@@ -37,14 +36,9 @@ LEDGER: Mapping[str, Reproduction] = MappingProxyType(
 paper."""
 
 
-def own_numbers(name: str, options: Options) -> list[OwnNumber]:
-    """Return geoveil's numbers of a figure or table: the law of its cell.
-
-    Args:
-        name: one of `LEDGER`.
-        options: what they are computed from.
-    """
-    return LEDGER[name].own_numbers(options)
+def reproduce(name: str, options: Options) -> Reproduced:
+    """Return a figure or table of the ledger, computed again: what a process is asked for."""
+    return LEDGER[name].run(options)
 
 
 __all__ = [
@@ -55,5 +49,5 @@ __all__ = [
     "Reproduced",
     "Reproduction",
     "ledger_page",
-    "own_numbers",
+    "reproduce",
 ]

@@ -1,7 +1,7 @@
 """Smooth sensitivity for geo-privacy [SGP]: its figures and its table."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -17,7 +17,7 @@ from geoveil.simulation.experiments.settings import (
     TWO_WAY_PANELS,
     OneWayPanel,
 )
-from geoveil.simulation.ledger.reproduction import Key, Numbers, Own
+from geoveil.simulation.ledger.reproduction import Numbers, Told
 from geoveil.simulation.selection.experiment import Options
 
 _PEOPLE = 1_600_000
@@ -28,139 +28,106 @@ _RADII = (0.3, 0.6, 1.5, 2.5, 4.0)
 _OTHERS = ("GP_loc", "GP_rad", "GP_Lip")
 
 
-def _bounds(options: Options) -> Mapping[Key, Own]:
+def _bounds(options: Options) -> Iterator[Told]:
     query = Threshold(100_000.0, _BAND, profile="linear")
     points = (20_000.0, 85_000.0, 95_000.0, 100_000.0, 112_000.0, 250_000.0)
     bounds = query.smooth_bound(np.array(points), _RATE, reach=math.inf)
-    setting = "T=100000, band 16000, β=1/72000"
-    return {
-        (setting, f"B at {x:.0f}"): (float(b), 0.0) for x, b in zip(points, bounds, strict=True)
-    }
+    for x, bound in zip(points, bounds.tolist(), strict=True):
+        yield "T=100000, band 16000, β=1/72000", f"B at {x:.0f}", bound
 
 
-def _two_way_bounds(options: Options) -> Mapping[Key, Own]:
+def _two_way_bounds(options: Options) -> Iterator[Told]:
     query = TwoWayThreshold((100_000.0, 200_000.0), _BAND, profile="linear")
     # One of each of the regions outside of the band, and three within.
-    points = np.array(
-        [
-            (20_000, 250_000), (250_000, 50_000), (95_000, 190_000), (140_000, 240_000),
-            (101_000, 300_000), (300_000, 199_000), (118_000, 215_000), (400_000, 230_000),
-        ],
-        dtype=np.float64,
-    )  # fmt: skip
-    bounds = query.smooth_bound(points, _RATE, reach=math.inf)
-    setting = "T=(100000, 200000), band 16000, β=1/72000"
-    return {
-        (setting, f"B at ({x:.0f}, {y:.0f})"): (float(b), 0.0)
-        for (x, y), b in zip(points, bounds, strict=True)
-    }
+    points = [
+        (20_000.0, 250_000.0), (250_000.0, 50_000.0), (95_000.0, 190_000.0),
+        (140_000.0, 240_000.0), (101_000.0, 300_000.0), (300_000.0, 199_000.0),
+        (118_000.0, 215_000.0), (400_000.0, 230_000.0),
+    ]  # fmt: skip
+    bounds = query.smooth_bound(np.array(points), _RATE, reach=math.inf)
+    for (x, y), bound in zip(points, bounds.tolist(), strict=True):
+        yield "T=(100000, 200000), band 16000, β=1/72000", f"B at ({x:.0f}, {y:.0f})", bound
 
 
-def _steepest(options: Options) -> Mapping[Key, Own]:
+def _steepest(options: Options) -> Iterator[Told]:
     incomes, _ = distinct_values(AS_PUBLISHED)
-    largest = 0.0
+    shares = []
     for panel in ONE_WAY_PANELS:
         query = panel.setting.seed
         bound = query.smooth_bound(incomes, 1 / (9 * panel.per), reach=math.inf)
-        largest = max(largest, float(bound.max()) / query.lipschitz)
-    return {("twelve panels of incomes", "largest B over the Lipschitz constant"): (largest, 0.0)}
+        shares.append(float(bound.max()) / query.lipschitz)
+    yield "twelve panels of incomes", "largest B over the Lipschitz constant", max(shares)
 
 
-def _errors(panel: OneWayPanel) -> dict[str, tuple[float, float]]:
-    """Return the error and the part of it that is noise, by mechanism."""
+def _panel(panel: OneWayPanel, *, compared: bool) -> tuple[list[Told], float]:
+    """Return what is told of a panel, and the part of Student-t's error that is noise."""
     asked = replace(panel, people=(_PEOPLE,))
-    rows = [oneway.exact(asked, c)[0] for c in ("Student-t", "GP_Lip", LOCAL)]
-    return {row.mechanism: (row.error, row.noise or 0.0) for row in rows}
+    rows = [oneway.exact(asked, name)[0] for name in ("Student-t", "GP_Lip", LOCAL)]
+    told: list[Told] = [
+        (panel.label, f"MSE of {row.mechanism}, n = 1,600,000", row.error) for row in rows
+    ]
+    if compared:
+        quantity = "error of Student-t over that of GP_Lip, n = 1,600,000"
+        told.append((panel.label, quantity, rows[0].error / rows[1].error))
+    return told, rows[0].noise or 0.0
 
 
-def _one_way(*thresholds: float) -> Mapping[float, list[OneWayPanel]]:
-    return {t: [p for p in ONE_WAY_PANELS if p.threshold == t] for t in thresholds}
+def _panels(threshold: float) -> list[OneWayPanel]:
+    return [panel for panel in ONE_WAY_PANELS if panel.threshold == threshold]
 
 
-def _far_thresholds(options: Options) -> Mapping[Key, Own]:
-    found: dict[Key, Own] = {}
-    for threshold, panels in _one_way(500_000.0, 1_000_000.0).items():
+def _far_thresholds(options: Options) -> Iterator[Told]:
+    for threshold in (500_000.0, 1_000_000.0):
         noises = []
-        for panel in panels:
-            errors = _errors(panel)
-            found |= _shown(panel, errors)
-            ratio = errors["Student-t"][0] / errors["GP_Lip"][0]
-            quantity = "error of Student-t over that of GP_Lip, n = 1,600,000"
-            found[panel.label, quantity] = (ratio, 0.0)
-            noises.append(errors["Student-t"][1])
+        for panel in _panels(threshold):
+            told, noise = _panel(panel, compared=True)
+            yield from told
+            noises.append(noise)
         quantity = "noise of Student-t, least ε over greatest"
-        found[f"T={threshold:.0f}", quantity] = (max(noises) / min(noises), 0.0)
-    return found
+        yield f"T={threshold:.0f}", quantity, max(noises) / min(noises)
 
 
-def _near_thresholds(options: Options) -> Mapping[Key, Own]:
-    found: dict[Key, Own] = {}
-    for threshold, panels in _one_way(10_000.0, 100_000.0).items():
-        for panel in panels:
-            errors = _errors(panel)
-            found |= _shown(panel, errors)
-            if threshold == 100_000.0:
-                ratio = errors["Student-t"][0] / errors["GP_Lip"][0]
-                quantity = "error of Student-t over that of GP_Lip, n = 1,600,000"
-                found[panel.label, quantity] = (ratio, 0.0)
-    return found
+def _near_thresholds(options: Options) -> Iterator[Told]:
+    for threshold in (10_000.0, 100_000.0):
+        for panel in _panels(threshold):
+            yield from _panel(panel, compared=threshold == 100_000.0)[0]
 
 
-def _shown(panel: OneWayPanel, errors: Mapping[str, tuple[float, float]]) -> dict[Key, Own]:
-    return {
-        (panel.label, f"MSE of {name}, n = 1,600,000"): (error, 0.0)
-        for name, (error, _) in errors.items()
-    }
-
-
-def _pairs(options: Options) -> Mapping[Key, Own]:
-    found: dict[Key, Own] = {}
+def _pairs(options: Options) -> Iterator[Told]:
     for whole in TWO_WAY_PANELS:
         panel = replace(whole, axis=TWO_WAY_AXIS[::4]) if options.quick else whole
-        rows = {(row.mechanism, row.n): row.error for row in twoway_exact.exact(panel)}
+        errors = {(row.mechanism, row.n): row.error for row in twoway_exact.exact(panel)}
         for other in ("GP_loc", "GP_Lip", LOCAL):
             quantity = f"ASE of Student-t over that of {other}, n = 1,600,000"
-            ratio = rows["Student-t", _PEOPLE] / rows[other, _PEOPLE]
-            found[whole.label, quantity] = (ratio, 0.0)
-        stays = rows["GP_loc", 6_400_000] / rows["GP_loc", 400_000]
-        found[whole.label, "ASE of GP_loc, n = 6,400,000 over n = 400,000"] = (stays, 0.0)
-    return found
+            yield whole.label, quantity, errors["Student-t", _PEOPLE] / errors[other, _PEOPLE]
+        stays = errors["GP_loc", 6_400_000] / errors["GP_loc", 400_000]
+        yield whole.label, "ASE of GP_loc, n = 6,400,000 over n = 400,000", stays
 
 
-def _kernels(options: Options) -> Mapping[Key, Own]:
-    found: dict[Key, Own] = {}
+def _kernels(options: Options) -> Iterator[Told]:
     query = GaussianKernel((0.0, 0.0), _BANDWIDTH)
+    points = np.array([(radius * _BANDWIDTH, 0.0) for radius in _RADII])
     for per in (500.0, 1_000.0, 2_000.0):
-        points = np.array([(radius * _BANDWIDTH, 0.0) for radius in _RADII])
         bounds = 1_000 * query.smooth_bound(points, 1 / (9 * per), reach=math.inf)
-        for radius, bound in zip(_RADII, bounds, strict=True):
-            key = f"h = 1,400 m, 1/ε={per:.0f}", f"B at {radius:g} h, 1/km"
-            found[key] = (float(bound), 0.0)
+        for radius, bound in zip(_RADII, bounds.tolist(), strict=True):
+            yield f"h = 1,400 m, 1/ε={per:.0f}", f"B at {radius:g} h, 1/km", bound
     side = 13 if options.quick else GRID_SIZE
-    errors = kde.exact(SETTINGS, ("Student-t", *_OTHERS), subgrid=side)
-    rows = {
+    errors = {
         (row.panel.split(" cell diagonals")[0], row.n, row.mechanism): row.error
-        for row in errors
+        for row in kde.exact(SETTINGS, ("Student-t", *_OTHERS), subgrid=side)
         if "in all" not in row.panel
     }
     for setting in SETTINGS:
         panel = setting.label.removesuffix(" cell diagonals"), setting.n
         for other in _OTHERS:
-            ratio = rows[*panel, "Student-t"] / rows[*panel, other]
+            ratio = errors[*panel, "Student-t"] / errors[*panel, other]
             place = f"{setting.label}, n = {setting.n:,}"
-            found[place, f"ASE of Student-t over that of {other}"] = (ratio, 0.0)
-    label = "1/ε=1000, h=1 cell diagonals"
+            yield place, f"ASE of Student-t over that of {other}", ratio
+    label = "1/ε=1000, h=1"
     for name in ("GP_loc", "GP_rad"):
-        short = label.removesuffix(" cell diagonals")
-        stays = rows[short, 400_000, name] / rows[short, 100_000, name]
-        found[label, f"ASE of {name}, n = 400,000 over n = 100,000"] = (stays, 0.0)
-    return found
-
-
-_MAP = (
-    "A map of one run: no number is printed, and the noise of another run differs. The command"
-    " draws it; the errors of the same settings are Figure 6."
-)
+        stays = errors[label, 400_000, name] / errors[label, 100_000, name]
+        quantity = f"ASE of {name}, n = 400,000 over n = 100,000"
+        yield f"{label} cell diagonals", quantity, stays
 
 
 NUMBERS: Mapping[str, Numbers] = {

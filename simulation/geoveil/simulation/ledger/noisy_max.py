@@ -5,22 +5,20 @@ the percentile, how often it occurs, and j. So it is computed without the data.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.selection import SmoothUtilities
-from geoveil.simulation.ledger.reproduction import Key, Numbers, Own
+from geoveil.simulation.ledger.reproduction import Numbers, Told, bisected, readable
 from geoveil.simulation.selection import forest, tree
+from geoveil.simulation.selection.counts import PUBLISHED_NOISE, published_mechanism
 from geoveil.simulation.selection.experiment import OPEN, Options, SelectionRow
-from geoveil.simulation.selection.published import (
-    PUBLISHED_NOISE,
-    published_dampening,
-    published_mechanism,
-)
-from geoveil.simulation.selection.tables import ADULT_EDGES, Dataset, given_tables, table
+from geoveil.simulation.selection.percentile import published_dampening
+from geoveil.simulation.selection.tables import ADULT_EDGES, Dataset, read_table, table
 
 _ENTRIES = 4_096
 _FLOOR = 0.01
@@ -41,14 +39,22 @@ class _Percentile:
     repeats: int
     j: int
 
-    def indicator(self) -> NDArray[np.float64]:
-        return (np.arange(_ENTRIES) < self.repeats).astype(np.float64)
-
-    def error(self, probabilities: NDArray[np.float64]) -> float:
-        """Return |x_k − E[A]|."""
-        hit = float(probabilities[: self.repeats].sum())
+    def error(self, epsilon: float, mechanism: str) -> float:
+        """Return |x_k − E[A]| of LD as printed, or of SNM-T as in the authors' code."""
+        indicator = (np.arange(_ENTRIES) < self.repeats).astype(np.float64)
+        if mechanism == "LD":
+            law = published_dampening(epsilon, indicator, self.j)
+        else:
+            law = self._as_coded(epsilon, indicator)
+        hit = float(law[: self.repeats].sum())
         rest = (self.total - self.repeats * self.value) / (_ENTRIES - self.repeats)
         return (1 - hit) * abs(rest - self.value)
+
+    def _as_coded(self, epsilon: float, indicator: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the probabilities for S = max(e^{−(2j+1)ε}, 0.01)."""
+        mechanism = published_mechanism(epsilon, _ENTRIES, PUBLISHED_NOISE["SNM-T"])
+        bound = max(math.exp(-(2 * self.j + 1) * epsilon), _FLOOR)
+        return mechanism.probabilities(SmoothUtilities(indicator, bound, beta=mechanism.beta))
 
 
 _PERCENTILES: Mapping[tuple[str, int], _Percentile] = {
@@ -61,53 +67,31 @@ _PERCENTILES: Mapping[tuple[str, int], _Percentile] = {
 }
 
 
-def _as_coded(known: _Percentile, epsilon: float) -> float:
-    """Return the error of SNM-T as the authors' code has it: S = max(e^{−(2j+1)ε}, 0.01)."""
-    mechanism = published_mechanism(epsilon, _ENTRIES, PUBLISHED_NOISE["SNM-T"])
-    bound = max(math.exp(-(2 * known.j + 1) * epsilon), _FLOOR)
-    scores = SmoothUtilities(known.indicator(), bound, beta=mechanism.beta)
-    return known.error(mechanism.probabilities(scores))
+def _near(known: _Percentile, mechanism: str, epsilon: float) -> bool:
+    return known.error(epsilon, mechanism) <= _NEAR
 
 
-def _dampened(known: _Percentile, epsilon: float) -> float:
-    return known.error(published_dampening(epsilon, known.indicator(), known.j)[0])
-
-
-def _least(error: Callable[[float], float]) -> float:
-    """Return the ε at which the error comes down to `_NEAR`, by bisection of its logarithm."""
-    low, high = math.log(0.01), math.log(200.0)
-    for _ in range(30):
-        middle = (low + high) / 2
-        if error(math.exp(middle)) > _NEAR:
-            low = middle
-        else:
-            high = middle
-    return math.exp(high)
-
-
-def _percentiles(options: Options) -> Mapping[Key, Own]:
-    found: dict[Key, Own] = {}
-    stored = _STORED[::4] if options.quick else _STORED
-    known = _PERCENTILES["HEPTH", 50]
-    for epsilon in stored:
+def _percentiles(options: Options) -> Iterator[Told]:
+    for epsilon in _STORED[::4] if options.quick else _STORED:
         quantity = f"SNM-T as in the authors' code, ε = {epsilon:.4f}"
-        found["HEPTH, p = 50", quantity] = (_as_coded(known, epsilon), 0.0)
+        yield "HEPTH, p = 50", quantity, _PERCENTILES["HEPTH", 50].error(epsilon, "SNM-T")
     for (name, p), known in list(_PERCENTILES.items())[: 1 if options.quick else None]:
         smooth, local = (
-            _least(lambda e, k=known, of=of: of(k, e))  # type: ignore[misc]  # bound here
-            for of in (_as_coded, _dampened)
+            bisected(partial(_near, known, mechanism), 0.01, 200.0, 30)
+            for mechanism in ("SNM-T", "LD")
         )
-        quantity = "budget that SNM-T saves against LD"
-        found[f"{name}, p = {p}", quantity] = (1 - smooth / local, 0.0)
-    return found
+        yield f"{name}, p = {p}", "budget that SNM-T saves against LD", 1 - smooth / local
 
 
-def _accuracies(rows: Sequence[SelectionRow], place: str) -> dict[Key, Own]:
-    return {
-        (place, f"{row.mechanism}, ε = {row.epsilon:g}"): (row.value, row.standard_error)
-        for row in rows
-        if row.mechanism in PUBLISHED_NOISE
-    }
+def _accuracies(place: str, rows: Sequence[SelectionRow]) -> Iterator[Told]:
+    for row in rows:
+        if row.mechanism in PUBLISHED_NOISE:
+            quantity = f"{row.mechanism}, ε = {row.epsilon:g}"
+            yield place, quantity, row.value, row.standard_error
+
+
+def _given(options: Options) -> Iterator[Dataset]:
+    return readable(options.data, (".csv", ".parquet", ".csv.gz"), read_table)
 
 
 _ROWS_OF = {21_574: "NLTCS", 47_461: "ACS", 4_732: "Compas"}
@@ -118,40 +102,26 @@ def named(data: Dataset) -> str:
     return _ROWS_OF.get(len(data), data.name)
 
 
-def _trees(options: Options) -> Mapping[Key, Own]:
-    setting = (
-        tree.TreeSetting(depths=(2,), budgets=(0.1, 1.0), folds=2)
-        if options.quick
-        else replace(tree.TreeSetting(), most_draws=4)
-    )
+def _trees(options: Options) -> Iterator[Told]:
+    setting = tree.QUICK if options.quick else tree.TreeSetting(most_draws=4)
     chosen = tuple(c for c in tree.CONTESTANTS if c.name in PUBLISHED_NOISE)
-    found: dict[Key, Own] = {}
-    for data in (table("adult").discretised(ADULT_EDGES), *given_tables(options.data)):
-        name = named(data)
-        if name not in ("Adult", "NLTCS", "ACS"):
-            continue
-        coded = data if name == "Adult" else data.coded()
-        rows = list(tree.rows_of(coded, setting, options.seed, chosen))
-        for depth in setting.depths:
-            found |= _accuracies(
-                [row for row in rows if row.setting == f"depth {depth}"], f"{name}, depth {depth}"
-            )
-    return found
+    tables = [data for data in _given(options) if named(data) in ("Adult", "NLTCS", "ACS")]
+    for data in (table("adult").discretised(ADULT_EDGES), *tables):
+        coded = data if named(data) == "Adult" else data.coded()
+        for row in tree.rows_of(coded, setting, options.seed, chosen):
+            yield from _accuracies(f"{named(data)}, {row.setting}", [row])
 
 
-def _forests(options: Options) -> Mapping[Key, Own]:
+def _forests(options: Options) -> Iterator[Told]:
     setting = forest.QUICK if options.quick else forest.ForestSetting(executions=5, draws=4)
-    setting = replace(setting, budgets=(0.1, 1.0)) if options.quick else setting
-    found: dict[Key, Own] = {}
     asked = [(table(name), depth) for name, depth in setting.tables]
-    asked += [(data, 5) for data in given_tables(options.data) if named(data) == "Compas"]
+    asked += [(data, 5) for data in _given(options) if named(data) == "Compas"]
     for data, depth in asked:
         contestants = forest.one_margin(data)
         rows = list(forest.rows_of(data, depth, setting, options.seed, contestants))
-        found |= _accuracies(rows, named(data))
+        yield from _accuracies(named(data), rows)
         level = next(row for row in rows if row.standing == OPEN)
-        found[named(data), "WDP"] = (level.value, level.standard_error)
-    return found
+        yield named(data), "WDP", level.value, level.standard_error
 
 
 NUMBERS: Mapping[str, Numbers] = {

@@ -1,13 +1,13 @@
 """Permute-and-flip is report-noisy-max with exponential noise [PF]: its comparisons."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import permutations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.selection import ExponentialMechanism, PermuteAndFlip, ReportNoisyMax, Utilities
-from geoveil.simulation.ledger.reproduction import Key, Numbers, Own
+from geoveil.selection import ExponentialMechanism, PermuteAndFlip, ReportNoisyMax
+from geoveil.simulation.ledger.reproduction import Numbers, Told
 from geoveil.simulation.selection.experiment import Options
 
 _OUTCOMES, _SCORES, _QUICK = 6, 100, 10
@@ -32,18 +32,20 @@ def noisy(scores: NDArray[np.float64], epsilon: float) -> NDArray[np.float64]:
     from scipy.integrate import quad
 
     rate = epsilon / 2
-    result = []
-    for winner, score in enumerate(scores):
-        others = np.delete(scores, winner)
 
-        def density(v: float, score: float = score, others: NDArray[np.float64] = others) -> float:
-            below = -np.expm1(-rate * np.maximum(v - others, 0.0))
-            return float(rate * np.exp(-rate * (v - score)) * below.prod())
+    def density(v: float, score: float, others: NDArray[np.float64]) -> float:
+        below = -np.expm1(-rate * np.maximum(v - others, 0.0))
+        return float(rate * np.exp(-rate * (v - score)) * below.prod())
 
-        # Below any of the scores, with noise that is not negative, it can't win.
-        start = float(scores.max())
-        result.append(quad(density, start, start + 80 / rate, epsabs=1e-13, limit=400)[0])
-    return np.array(result)
+    # Below any of the scores, with noise that is not negative, it can't win.
+    start = float(scores.max())
+    ends = start, start + 80 / rate
+    return np.array(
+        [
+            quad(density, *ends, args=(score, np.delete(scores, k)), epsabs=1e-13, limit=400)[0]
+            for k, score in enumerate(scores)
+        ]
+    )
 
 
 def _scores(options: Options) -> list[NDArray[np.float64]]:
@@ -55,31 +57,24 @@ def _scores(options: Options) -> list[NDArray[np.float64]]:
 _SETTING = f"{_SCORES} random scores of {_OUTCOMES} outcomes"
 
 
-def _equal_laws(options: Options) -> Mapping[Key, Own]:
-    apart = max(
-        float(np.abs(flipped(s, _EPSILON) - noisy(s, _EPSILON)).max()) for s in _scores(options)
-    )
-    return {(_SETTING, "largest difference of Algorithms 1 and 2"): (apart, 0.0)}
+def _equal_laws(options: Options) -> Iterator[Told]:
+    apart = [flipped(s, _EPSILON) - noisy(s, _EPSILON) for s in _scores(options)]
+    yield _SETTING, "largest difference of Algorithms 1 and 2", float(np.abs(apart).max())
 
 
-def _compared(options: Options) -> Mapping[Key, Own]:
-    mechanisms = PermuteAndFlip(_EPSILON, 1.0), ExponentialMechanism(_EPSILON, 1.0)
+def _compared(options: Options) -> Iterator[Told]:
     ratios = []
     for scores in _scores(options):
-        errors = [
-            float(m.probabilities(Utilities(scores)) @ (scores.max() - scores)) for m in mechanisms
-        ]
-        ratios.append(errors[0] / errors[1])
+        flip, exponential = (
+            float(mechanism(_EPSILON, 1.0).probabilities(scores) @ (scores.max() - scores))
+            for mechanism in (PermuteAndFlip, ExponentialMechanism)
+        )
+        ratios.append(flip / exponential)
     quantity = "expected error over that of the exponential mechanism, the largest"
+    yield _SETTING, quantity, max(ratios)
     lead = ReportNoisyMax(_EPSILON, 1.0, noise="exponential").guarantee.epsilon
-    return {
-        (_SETTING, quantity): (max(ratios), 0.0),
-        ("ε = 1", "ε of a choice that comes with its lead"): (lead, 0.0),
-    }
+    yield "ε = 1", "ε of a choice that comes with its lead", lead
 
 
-NUMBERS: Mapping[str, Numbers] = {
-    "pf-theorem-5": _equal_laws,
-    "pf-section-4": _compared,
-}
+NUMBERS: Mapping[str, Numbers] = {"pf-theorem-5": _equal_laws, "pf-section-4": _compared}
 """Row of the ledger → what computes its numbers."""

@@ -5,19 +5,21 @@ and quantity. A figure prints no numbers; where its authors' repository holds wh
 drawn from, or a function that can be given the same input, that is the "authors' code".
 """
 
-import csv
 import math
 import textwrap
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 from geoveil.gp import ParameterError, validation
-from geoveil.simulation.experiment import page_text
-from geoveil.simulation.selection.experiment import Options
+from geoveil.simulation.experiment import Table, page_text
+from geoveil.simulation.result_tables import read_csv
+from geoveil.simulation.selection.experiment import Options, evenly_spaced
 
 EQUAL, AT_MOST, AT_LEAST = "equal", "at most", "at least"
 RELATIONS = (EQUAL, AT_MOST, AT_LEAST)
@@ -29,7 +31,9 @@ Key = tuple[str, str]
 """A setting and a quantity."""
 Own = tuple[float, float]
 """A number of geoveil's, and its standard error."""
-Numbers = Callable[[Options], Mapping[Key, Own]]
+Told = tuple[str, str, float] | tuple[str, str, float, float]
+"""A setting, a quantity, geoveil's number of it, and its standard error if it is not exact."""
+Numbers = Callable[[Options], Iterable[Told]]
 """Computes geoveil's numbers of a figure or table."""
 
 
@@ -76,21 +80,9 @@ class PublishedNumber:
 @lru_cache(maxsize=1)
 def published_numbers() -> Mapping[str, Sequence[PublishedNumber]]:
     """Return the published numbers by row of the ledger."""
-    path = files("geoveil.simulation").joinpath("data", "published_numbers.csv")
+    file = Path(str(files("geoveil.simulation"))) / "data" / "published_numbers.csv"
     found: dict[str, list[PublishedNumber]] = {}
-    for line in csv.DictReader(path.read_text(encoding="utf-8").splitlines()):
-        paper, code, error = (
-            float(line[name]) if line[name] else None for name in ("paper", "code", "error")
-        )
-        number = PublishedNumber(
-            row=line["row"],
-            setting=line["setting"],
-            quantity=line["quantity"],
-            relation=line["relation"],
-            paper=paper,
-            code=code,
-            error=error or 0.0,
-        )
+    for number in read_csv(file, PublishedNumber):
         found.setdefault(number.row, []).append(number)
     return found
 
@@ -122,16 +114,14 @@ class Compared:
         apart = self.own[0] - published.reference
         open_ = ALLOWED * math.hypot(published.error, self.own[1])
         open_ += 1e-9 * abs(published.reference)
-        if published.relation != AT_LEAST and apart > open_:
-            return DIFFERS
-        if published.relation != AT_MOST and apart < -open_:
-            return DIFFERS
-        return AGREES
+        too_large = published.relation != AT_LEAST and apart > open_
+        too_small = published.relation != AT_MOST and apart < -open_
+        return DIFFERS if too_large or too_small else AGREES
 
 
-def nothing(options: Options) -> Mapping[Key, Own]:
+def nothing(options: Options) -> Iterable[Told]:
     """Compute nothing: for a figure without numbers."""
-    return {}
+    return ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +134,7 @@ class Reproduction:
         item: the figure or table.
         what: it shows.
         reason: why numbers differ, or why there are none.
-        compute: geoveil's numbers, by setting and quantity.
+        compute: geoveil's numbers.
         command: that computes the whole figure, where there is one.
         needs: data that does not ship, if it takes any.
     """
@@ -159,42 +149,21 @@ class Reproduction:
     needs: str = ""
 
     def run(self, options: Options) -> "Reproduced":
-        """Compute it, all of its published numbers or with `quick` a part of them."""
-        return self.compared(self.own_numbers(options))
-
-    def own_numbers(self, options: Options) -> "list[OwnNumber]":
-        """Return geoveil's numbers, with what they took."""
-        started = time.process_time()
-        found = self.compute(options)
-        seconds = time.process_time() - started
-        return [OwnNumber(*key, *own, seconds) for key, own in found.items()]
-
-    def compared(self, numbers: "Sequence[OwnNumber]") -> "Reproduced":
-        """Return geoveil's numbers beside the published ones.
+        """Compute it, all of its published numbers or with `quick` a part of them.
 
         Raises:
-            ParameterError: if one is of nothing that is published.
+            ParameterError: if a number is of nothing that is published.
         """
-        found = {(own.setting, own.quantity): (own.value, own.error) for own in numbers}
+        started = time.process_time()
+        found = {
+            (setting, quantity): (value, error[0] if error else 0.0)
+            for setting, quantity, value, *error in self.compute(options)
+        }
+        seconds = time.process_time() - started
         published = published_numbers().get(self.name, ())
-        unknown = found.keys() - {number.key for number in published}
-        if unknown:
+        if unknown := found.keys() - {number.key for number in published}:
             raise ParameterError("compute", sorted(unknown)[0], "a published number")
-        compared = tuple(Compared(number, found.get(number.key)) for number in published)
-        return Reproduced(self, compared, max((own.seconds for own in numbers), default=0.0))
-
-
-@dataclass(frozen=True, slots=True)
-class OwnNumber:
-    """A number of geoveil's, as a process sends it."""
-
-    setting: str
-    quantity: str
-    value: float
-    error: float
-    """Its standard error; 0 if it is exact."""
-    seconds: float
-    """Seconds of the processor that its figure or table took."""
+        return Reproduced(self, [Compared(n, found.get(n.key)) for n in published], seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,31 +181,28 @@ class Reproduced:
 
     def as_json(self) -> dict[str, Any]:
         """Return it as plain values; numbers that there are not are null."""
-        return {
-            "row": self.row.name,
-            "paper": self.row.paper,
-            "item": self.row.item,
-            "what": self.row.what,
-            "command": self.row.command,
-            "needs": self.row.needs,
-            "reason": self.row.reason,
-            "seconds": self.seconds,
-            "numbers": [
+        told = {
+            name: getattr(self.row, name)
+            for name in ("paper", "item", "what", "command", "needs", "reason")
+        }
+        numbers = []
+        for c in self.compared:
+            published, (ours, error) = c.published, c.own or (None, None)
+            numbers.append(
                 {
-                    "setting": c.published.setting,
-                    "quantity": c.published.quantity,
-                    "relation": c.published.relation,
-                    "paper": c.published.paper,
-                    "authors_code": c.published.code,
-                    "published_error": c.published.error,
-                    "ours": None if c.own is None else c.own[0],
-                    "standard_error": None if c.own is None else c.own[1],
+                    "setting": published.setting,
+                    "quantity": published.quantity,
+                    "relation": published.relation,
+                    "paper": published.paper,
+                    "authors_code": published.code,
+                    "published_error": published.error,
+                    "ours": ours,
+                    "standard_error": error,
                     "ratio": None if math.isnan(c.ratio) else c.ratio,
                     "verdict": c.verdict,
                 }
-                for c in self.compared
-            ],
-        }
+            )
+        return {"row": self.row.name, **told, "seconds": self.seconds, "numbers": numbers}
 
 
 _LINES = 12
@@ -250,16 +216,17 @@ def ledger_page(rows: Sequence[Reproduced], data: Sequence[str] = ()) -> str:
         rows: in the order of the ledger.
         data: names of the files that were given.
     """
-    lines = ["| row | shows | agree | differ | need data |", "|---|---|---|---|---|"]
+    summary = []
     for done in rows:
-        counts = " | ".join(str(done.count(v) or "–") for v in (AGREES, DIFFERS, MISSING))
-        lines.append(f"| [{done.row.name}](#{done.row.name}) | {done.row.what} | {counts} |")
+        counts = (str(done.count(verdict) or "–") for verdict in (AGREES, DIFFERS, MISSING))
+        summary.append((f"[{done.row.name}](#{done.row.name})", done.row.what, *counts))
+    headers = ("row", "shows", "agree", "differ", "need data")
     given = f"This page was made with {', '.join(data)}, which don't ship." if data else ""
     return page_text(
         "reproductions",
         allowed=ALLOWED,
         given=_wrapped(given),
-        summary="\n".join(lines),
+        summary=Table(headers=headers, rows=summary).markdown(),
         rows="\n".join(_section(row) for row in rows),
     )
 
@@ -267,12 +234,11 @@ def ledger_page(rows: Sequence[Reproduced], data: Sequence[str] = ()) -> str:
 def _section(done: Reproduced) -> str:
     row = done.row
     parts = [f"## {row.name}", _wrapped(f"[{row.paper}] {row.item}: {row.what}.")]
-    command = (
-        row.command if row.command and not done.compared else f"simulate ledger --row {row.name}"
-    )
+    command = f"geoveil simulate ledger --row {row.name}"
+    if row.command and not done.compared:
+        command = f"geoveil {row.command.removeprefix('geoveil ')}"
     also = f"; `{row.command}` for the figure" if row.command and done.compared else ""
-    prefix = "" if command.startswith("geoveil") else "geoveil "
-    parts.append(_wrapped(f"`{prefix}{command}`{also}."))
+    parts.append(_wrapped(f"`{command}`{also}."))
     if done.compared:
         parts.append(_table(done.compared))
     parts.append(_wrapped(row.reason))
@@ -286,31 +252,49 @@ def _wrapped(text: str) -> str:
 
 
 def _table(compared: Sequence[Compared]) -> str:
-    lines = ["| | paper | code | ours | ratio | |", "|---|---|---|---|---|---|"]
-    shown = _chosen(compared)
-    for c in shown:
-        number = c.published
-        mark = {AT_MOST: "≤ ", AT_LEAST: "≥ "}.get(number.relation, "")
-        paper, code = (
-            "–" if value is None else f"{mark}{value:.4g}" for value in (number.paper, number.code)
-        )
-        own = (
-            "–" if c.own is None else f"{c.own[0]:.4g}" + (f" ± {c.own[1]:.1g}" if c.own[1] else "")
-        )
-        ratio = "–" if math.isnan(c.ratio) else f"{c.ratio:.3g}"
-        lines.append(
-            f"| {number.setting}: {number.quantity} | {paper} | {code} | {own} | {ratio}"
-            f" | {c.verdict} |"
-        )
+    """Return all of few numbers; of many some, evenly spaced, of those that were computed."""
+    shown = compared
+    if len(compared) > _LINES:
+        shown = evenly_spaced([c for c in compared if c.own is not None] or compared, _LINES)
+    lines = [_line(c) for c in shown]
     if len(shown) < len(compared):
-        lines.append(f"| … {len(compared) - len(shown)} more, by the command | | | | | |")
-    return "\n".join(lines)
+        lines.append((f"… {len(compared) - len(shown)} more, by the command", *[""] * 5))
+    return Table(headers=("", "paper", "code", "ours", "ratio", ""), rows=lines).markdown()
 
 
-def _chosen(compared: Sequence[Compared]) -> Sequence[Compared]:
-    """Return some, evenly spaced, of those that were computed; all of few."""
-    if len(compared) <= _LINES:
-        return compared
-    done = [c for c in compared if c.own is not None] or list(compared)
-    step = max(1, (len(done) - 1) / (_LINES - 1))
-    return [done[round(place * step)] for place in range(min(_LINES, len(done)))]
+def _line(c: Compared) -> tuple[str, ...]:
+    number = c.published
+    mark = {AT_MOST: "≤ ", AT_LEAST: "≥ "}.get(number.relation, "")
+    paper, code = (
+        "–" if value is None else f"{mark}{value:.4g}" for value in (number.paper, number.code)
+    )
+    own = "–"
+    if c.own is not None:
+        own = f"{c.own[0]:.4g}" + (f" ± {c.own[1]:.1g}" if c.own[1] else "")
+    ratio = "–" if math.isnan(c.ratio) else f"{c.ratio:.3g}"
+    return f"{number.setting}: {number.quantity}", paper, code, own, ratio, c.verdict
+
+
+Data = TypeVar("Data")
+
+
+def readable(
+    data: Sequence[Path], endings: tuple[str, ...], read: Callable[[Path], Data]
+) -> Iterator[Data]:
+    """Yield what can be read of files of several kinds."""
+    for file in data:
+        if file.name.endswith(endings):
+            with suppress(ParameterError):
+                yield read(file)
+
+
+def bisected(enough: Callable[[float], bool], low: float, high: float, steps: int) -> float:
+    """Return the least positive number that is enough, by bisection of its logarithm."""
+    below, above = math.log(low), math.log(high)
+    for _ in range(steps):
+        middle = (below + above) / 2
+        if enough(math.exp(middle)):
+            above = middle
+        else:
+            below = middle
+    return math.exp(above)

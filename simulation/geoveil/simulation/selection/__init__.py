@@ -15,6 +15,7 @@ from geoveil.simulation.selection.experiment import (
     Options,
     SelectionExperiment,
     SelectionRow,
+    evenly_spaced,
     mechanisms,
 )
 
@@ -27,13 +28,7 @@ EXPERIMENTS: Mapping[str, SelectionExperiment] = MappingProxyType(
 
 
 def part_rows(application: str, part: str, options: Options) -> list[SelectionRow]:
-    """Return the rows of a part of an application.
-
-    Args:
-        application: a name in `EXPERIMENTS`.
-        part: one of its parts.
-        options: what it runs on.
-    """
+    """Return the rows of a part of an application: the law of its cell."""
     return list(EXPERIMENTS[application].parts(options)[part]())
 
 
@@ -75,7 +70,7 @@ def _tables(rows: Sequence[SelectionRow]) -> list[Table]:
     tables = []
     for place in dict.fromkeys((row.measure, row.dataset, row.setting) for row in rows):
         own = [row for row in rows if (row.measure, row.dataset, row.setting) == place]
-        epsilons = _some(sorted({row.epsilon for row in own}))
+        epsilons = evenly_spaced(sorted({row.epsilon for row in own}), _SHOWN)
         lines = []
         for key in mechanisms(own):
             line = [row for row in own if (row.mechanism, row.standing) == key]
@@ -94,14 +89,6 @@ def _tables(rows: Sequence[SelectionRow]) -> list[Table]:
             )
         )
     return tables
-
-
-def _some(epsilons: Sequence[float]) -> list[float]:
-    """Return a few values, evenly spaced, the first and the last among them."""
-    if len(epsilons) <= _SHOWN:
-        return list(epsilons)
-    step = (len(epsilons) - 1) / (_SHOWN - 1)
-    return [epsilons[round(place * step)] for place in range(_SHOWN)]
 
 
 __all__ = [

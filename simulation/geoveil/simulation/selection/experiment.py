@@ -2,16 +2,18 @@
 
 import hashlib
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from geoveil.audit import OwnSelection, selections_in
 from geoveil.gp import ParameterError, validation
+from geoveil.selection.contrib.recipe import SelectionRecipe
 
 KEPT = "equal ε"
 """The mechanism keeps the ε of its row, by proof."""
@@ -63,32 +65,17 @@ class SelectionRow:
             raise ParameterError("proved_epsilon", self.proved_epsilon, f"at most {self.epsilon:g}")
 
     @classmethod
-    def averaged(
-        cls, values: ArrayLike, mechanism: str, standing: str, proved_epsilon: float, **rest: Any
-    ) -> Self:
+    def averaged(cls, values: ArrayLike, **rest: Any) -> Self:
         """Return the row of a mean, with its standard error where there are two values or more.
 
         Args:
             values: of repetitions, shape (n,), n ≥ 1.
-            mechanism: its name.
-            standing: one of `STANDINGS`.
-            proved_epsilon: what is proved of it.
             rest: all else that a row says.
-
-        Raises:
-            ParameterError: if a number is out of range.
         """
         found = np.asarray(values, dtype=np.float64)
         spread = float(found.std(ddof=1)) if len(found) > 1 else 0.0
         error = spread / math.sqrt(len(found))
-        return cls(
-            value=float(found.mean()),
-            standard_error=error,
-            mechanism=mechanism,
-            standing=standing,
-            proved_epsilon=proved_epsilon,
-            **rest,
-        )
+        return cls(value=float(found.mean()), standard_error=error, **rest)
 
 
 def panels(rows: Sequence[SelectionRow]) -> list[tuple[str, str]]:
@@ -99,6 +86,17 @@ def panels(rows: Sequence[SelectionRow]) -> list[tuple[str, str]]:
 def mechanisms(rows: Sequence[SelectionRow]) -> list[tuple[str, str]]:
     """Return the pairs of mechanism and standing, in the order in which they come up."""
     return list(dict.fromkeys((row.mechanism, row.standing) for row in rows))
+
+
+Item = TypeVar("Item")
+
+
+def evenly_spaced(items: Sequence[Item], most: int) -> list[Item]:
+    """Return a few of the items, the first and the last among them; all if they are few."""
+    if len(items) <= most:
+        return list(items)
+    step = (len(items) - 1) / (most - 1)
+    return [items[round(place * step)] for place in range(most)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,14 +160,6 @@ class SelectionExperiment:
     unit: str = ""
     linear_below: float | None = None
 
-    def run(self, options: Options) -> list[SelectionRow]:
-        """Return the rows of all parts.
-
-        Raises:
-            ParameterError: if data can't be read, or is none that the application takes.
-        """
-        return [row for compute in self.parts(options).values() for row in compute()]
-
     def draw(self, rows: Sequence[SelectionRow], file: Path) -> list[Path]:
         """Draw a figure for each measure, beside a file, and return the files."""
         from geoveil.simulation.figures.selection import draw_selection
@@ -190,43 +180,119 @@ class SelectionExperiment:
 
 
 Array = NDArray[np.float64]
-Choice = Callable[[NDArray[Any]], Array]
-"""Probabilities of outcomes, by what an experiment knows of them."""
+Choice = Callable[[Any], Array]
+"""Probabilities of outcomes, by what is known of a database."""
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A mechanism at its ε.
+
+    Attributes:
+        choice: what it chooses.
+        epsilon: what is proved of a choice, nats; infinite if nothing is.
+        delta: δ of a choice.
+    """
+
+    choice: Choice
+    epsilon: float
+    delta: float = 0.0
+
+
+Make = Callable[[float, Any], Made]
+"""A mechanism from ε and what is public, such as the number of outcomes."""
 
 
 @dataclass(frozen=True, slots=True)
 class SelectionContestant:
     """A way to choose one of several outcomes.
 
-    Args:
+    Attributes:
         name: of the mechanism and its utility.
-        choice: from ε and the most outcomes that there are.
-        proved: from the same two, what is proved of a choice; None where it is ε.
+        make: what makes it.
         standing: one of `STANDINGS`.
-        delta: δ of a choice.
     """
 
     name: str
-    choice: Callable[[float, int], Choice]
-    proved: Callable[[float, int], float] | None = None
+    make: Make
     standing: str = KEPT
-    delta: float = 0.0
 
-    def cost(self, epsilon: float, outcomes: int) -> float:
-        """Return the ε that is proved of a choice."""
-        return epsilon if self.proved is None else self.proved(epsilon, outcomes)
-
-    def row(self, accuracies: Array, proved: float, *, exact: bool, **place: Any) -> SelectionRow:
-        """Return the mean of repeated experiments.
+    def row(self, values: ArrayLike, made: Made, **place: Any) -> SelectionRow:
+        """Return the mean of repetitions.
 
         Args:
-            accuracies: shape (repetitions,).
-            proved: the ε that is proved of all choices together.
-            exact: whether they are expected values, and not drawn.
+            values: of repetitions, shape (n,).
+            made: the mechanism, with what is proved of all of its choices together.
             place: all else that a row says.
         """
-        mode = "exact" if exact else "monte-carlo"
         return SelectionRow.averaged(
-            accuracies, self.name, self.standing, proved, measure="expected accuracy", mode=mode,
+            values,
+            mechanism=self.name,
+            standing=self.standing,
+            proved_epsilon=made.epsilon,
+            delta=made.delta,
             **place,
-        )  # fmt: skip
+        )
+
+
+def of_recipes(recipes: Mapping[str, SelectionRecipe[Any, Any]]) -> list[SelectionContestant]:
+    """Return the mechanisms of the library for one application."""
+    return [SelectionContestant(n, partial(_by_recipe, recipe)) for n, recipe in recipes.items()]
+
+
+def _by_recipe(recipe: SelectionRecipe[Any, Any], epsilon: float, public: Any) -> Made:
+    mechanism = recipe.build(epsilon, public)
+    kept = mechanism.guarantee
+    return Made(
+        lambda known: mechanism.probabilities(recipe.score(known, mechanism)),
+        kept.epsilon,
+        kept.delta,
+    )
+
+
+def brought(
+    own: Mapping[str, OwnSelection], choice: Callable[[OwnSelection], Choice]
+) -> list[SelectionContestant]:
+    """Return mechanisms that were given, of which nothing is proved here.
+
+    Args:
+        own: by name.
+        choice: from one of them at its ε.
+    """
+
+    def make(given: OwnSelection, epsilon: float, _: Any) -> Made:
+        return Made(choice(given.at(epsilon)), math.inf)
+
+    return [SelectionContestant(n, partial(make, given), OWN) for n, given in own.items()]
+
+
+def by_nearness(given: OwnSelection) -> Choice:
+    """Return a choice by how many changes it takes to let each outcome win."""
+    return lambda known: given.probabilities(known.as_nearness())
+
+
+def compared(
+    contestants: Sequence[SelectionContestant],
+    databases: Sequence[Any],
+    public: Any,
+    epsilons: Sequence[float],
+    measures: Mapping[str, Callable[[Array, Any], float]],
+    **place: Any,
+) -> Iterator[SelectionRow]:
+    """Yield the rows of all contestants, each averaged over databases.
+
+    Args:
+        contestants: mechanisms.
+        databases: what is known of each.
+        public: what contestants are made from, besides ε.
+        epsilons: ε.
+        measures: by name, of the probabilities that are chosen with and a database.
+        place: all else that a row says.
+    """
+    for epsilon in epsilons:
+        for contestant in contestants:
+            made = contestant.make(epsilon, public)
+            laws = [(made.choice(known), known) for known in databases]
+            for measure, of in measures.items():
+                values = [of(law, known) for law, known in laws]
+                yield contestant.row(values, made, epsilon=epsilon, measure=measure, **place)

@@ -9,52 +9,44 @@ a majority vote is its expectation over the labels of the leaves.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
-from typing import Any
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.audit import OwnSelection
 from geoveil.gp.noise.base import Noise
-from geoveil.selection import (
-    ExponentialMechanism,
-    Margin,
-    PermuteAndFlip,
-    ScoresLike,
-    SelectionMechanism,
-    SmoothNoisyMax,
-    StabilityMechanism,
-)
-from geoveil.selection.contrib.forest import LabelName, PrivateRandomForest, labeller
-from geoveil.selection.stability import (
-    distance_utilities,
-    indicator_utilities,
-    winners_and_margins,
+from geoveil.selection import ExponentialMechanism, PermuteAndFlip
+from geoveil.selection.contrib.forest import PrivateRandomForest
+from geoveil.selection.stability import distance_utilities
+from geoveil.simulation.selection.counts import (
+    PUBLISHED,
+    PUBLISHED_NOISE,
+    Counts,
+    by_lead,
+    by_rows,
+    pair_law,
+    published_law,
+    smooth_noisy_max,
+    stability,
 )
 from geoveil.simulation.selection.experiment import (
     NOMINAL,
     OPEN,
-    OWN,
+    Array,
     Choice,
     Compute,
+    Made,
+    Make,
     Options,
     SelectionContestant,
     SelectionExperiment,
     SelectionRow,
-)
-from geoveil.simulation.selection.published import (
-    PUBLISHED_NOISE,
-    delta_of,
-    published_bound,
-    published_law,
-    winner_and_other,
+    brought,
 )
 from geoveil.simulation.selection.tables import Dataset, read_table, table
 
-Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 
 
@@ -115,127 +107,40 @@ def drawn_votes(
     return right / (draws * len(labels))
 
 
-Counts = NDArray[np.int64]
-Law = Callable[[int], tuple[float, float]]
-"""Probabilities of the winner, and of each other label, by the margin."""
+Mechanism = type[ExponentialMechanism] | type[PermuteAndFlip]
 
 
-def _by_counts(name: LabelName) -> Callable[[float, int], Choice]:
-    def choice(epsilon: float, classes: int) -> Choice:
-        return labeller(name, epsilon, classes).probabilities
-
-    return choice
+def _by_counts(mechanism: Mechanism) -> Make:
+    return lambda epsilon, _: Made(by_rows(mechanism(epsilon, 1.0, monotone=True)), epsilon)
 
 
-def _by_margin(law: Callable[[float, int], Law]) -> Callable[[float, int], Choice]:
-    def choice(epsilon: float, classes: int) -> Choice:
-        known = lru_cache(maxsize=None)(law(epsilon, classes))
-
-        def probabilities(counts: Counts) -> Array:
-            winners, margins = winners_and_margins(counts)
-            return _spread(winners, margins, known, counts.shape[1])
-
-        return probabilities
-
-    return choice
+def _by_distance(mechanism: Mechanism) -> Make:
+    return lambda epsilon, _: Made(
+        by_lead(pair_law(mechanism(epsilon, 1.0), distance_utilities)), epsilon
+    )
 
 
-def _spread(winners: NDArray[np.intp], margins: Counts, law: Law, classes: int) -> Array:
-    distinct, back = np.unique(margins, return_inverse=True)
-    pairs = np.array([law(int(margin)) for margin in distinct])[back]
-    result = np.repeat(pairs[:, 1:], classes, axis=1)
-    result[np.arange(len(winners)), winners] = pairs[:, 0]
-    return result
+def _zero_one(mechanism: Mechanism) -> Make:
+    """Return a mechanism that does not look at the margin, and what it costs at a switch."""
 
+    def make(epsilon: float, classes: int) -> Made:
+        law = pair_law(mechanism(epsilon, 1.0), lambda margin: np.eye(margin.outcomes)[0])
+        winner, other = law(1, classes)
+        return Made(by_lead(law), float(np.log(winner / other)))
 
-def _law(
-    make: Callable[[float, int], SelectionMechanism], scores: Callable[[Margin, Any], ScoresLike]
-) -> Callable[[float, int], Law]:
-    def law(epsilon: float, classes: int) -> Law:
-        mechanism = make(epsilon, classes)
-
-        def of_margin(margin: int) -> tuple[float, float]:
-            known = scores(Margin(0, margin, classes), mechanism)
-            return winner_and_other(mechanism.probabilities(known))
-
-        return of_margin
-
-    return law
-
-
-def _exponential(epsilon: float, _: int) -> SelectionMechanism:
-    return ExponentialMechanism(epsilon, 1.0)
-
-
-def _flip(epsilon: float, _: int) -> SelectionMechanism:
-    return PermuteAndFlip(epsilon, 1.0)
-
-
-def _distance(margin: Margin, _: Any) -> ScoresLike:
-    return distance_utilities(margin)
-
-
-def _zero_one(margin: Margin, _: Any) -> ScoresLike:
-    return np.asarray(np.eye(margin.outcomes)[margin.winner])
-
-
-def _cost_at_a_switch(law: Callable[[float, int], Law]) -> Callable[[float, int], float]:
-    """Return what a mechanism costs that does not look at the margin."""
-
-    def cost(epsilon: float, classes: int) -> float:
-        winner, other = law(epsilon, classes)(1)
-        return float(np.log(winner / other))
-
-    return cost
-
-
-def _published_smooth(noise: Noise) -> Callable[[float, int], Choice]:
-    def choice(epsilon: float, classes: int) -> Choice:
-        law = published_law(epsilon, noise)
-
-        def probabilities(counts: Counts) -> Array:
-            top = np.sort(counts, axis=1)[:, -2:]
-            leads = top[:, 1] - top[:, 0]
-            return _spread(counts.argmax(axis=1), leads, lambda k: law(k, classes), classes)
-
-        return probabilities
-
-    return choice
+    return make
 
 
 LEAF_CONTESTANTS: Sequence[SelectionContestant] = (
-    SelectionContestant("permute-and-flip, counts", _by_counts("permute_and_flip")),
-    SelectionContestant("exponential, counts", _by_counts("exponential")),
-    *(
-        SelectionContestant(name, _by_margin(law))
-        for name, law in {
-            "stability, optimal": _law(
-                lambda e, _: StabilityMechanism(e), lambda margin, _: margin
-            ),
-            "permute-and-flip, distance": _law(_flip, _distance),
-            "exponential, distance": _law(_exponential, _distance),
-            "smooth noisy max, proved": _law(
-                SmoothNoisyMax, lambda margin, of: indicator_utilities(margin, of.beta)
-            ),
-        }.items()
-    ),
-    *(
-        SelectionContestant(name, _by_margin(law), _cost_at_a_switch(law), standing=NOMINAL)
-        for name, law in {
-            "permute-and-flip, 0/1": _law(_flip, _zero_one),
-            "exponential, 0/1": _law(_exponential, _zero_one),
-        }.items()
-    ),
-    *(
-        SelectionContestant(
-            name,
-            _published_smooth(noise),
-            partial(published_bound, noise=noise),
-            standing=NOMINAL,
-            delta=delta_of(noise),
-        )
-        for name, noise in PUBLISHED_NOISE.items()
-    ),
+    SelectionContestant("permute-and-flip, counts", _by_counts(PermuteAndFlip)),
+    SelectionContestant("exponential, counts", _by_counts(ExponentialMechanism)),
+    SelectionContestant("stability, optimal", stability),
+    SelectionContestant("permute-and-flip, distance", _by_distance(PermuteAndFlip)),
+    SelectionContestant("exponential, distance", _by_distance(ExponentialMechanism)),
+    SelectionContestant("smooth noisy max, proved", smooth_noisy_max),
+    SelectionContestant("permute-and-flip, 0/1", _zero_one(PermuteAndFlip), NOMINAL),
+    SelectionContestant("exponential, 0/1", _zero_one(ExponentialMechanism), NOMINAL),
+    *PUBLISHED,
 )
 """Local dampening of the 0/1 utility is the exponential mechanism on the distance: D = j."""
 
@@ -268,6 +173,8 @@ class ForestSetting:
 QUICK = ForestSetting(
     tables=(("mushroom", 6), ("wall_sensor", 4)), budgets=(0.1, 1.0), executions=2, draws=2
 )
+_DEPTH = 5
+"""The depth of trees where a table is given: the paper's for Compas."""
 
 
 def parts(options: Options) -> Mapping[str, Compute]:
@@ -278,30 +185,12 @@ def parts(options: Options) -> Mapping[str, Compute]:
     """
     setting = QUICK if options.quick else ForestSetting()
     given = [(read_table(file), _DEPTH) for file in options.data]
-    own = [
-        SelectionContestant(
-            name, partial(_by_row, mechanism), lambda epsilon, _: math.inf, standing=OWN
-        )
-        for name, mechanism in options.own.items()
-    ]
     tables = given or [(table(name), depth) for name, depth in setting.tables]
-
-    everyone = (*LEAF_CONTESTANTS, *own)
+    everyone = (*LEAF_CONTESTANTS, *brought(options.own, by_rows))
     return {
         data.name: partial(rows_of, data, depth, setting, options.seed, everyone)
         for data, depth in tables
     }
-
-
-def _by_row(given: OwnSelection, epsilon: float, classes: int) -> Choice:
-    def probabilities(counts: NDArray[np.int64]) -> Array:
-        return np.array([given.at(epsilon).probabilities(row) for row in counts])
-
-    return probabilities
-
-
-_DEPTH = 5
-"""The depth of trees where a table is given: the paper's for Compas."""
 
 
 def one_margin(data: Dataset) -> Sequence[SelectionContestant]:
@@ -311,16 +200,23 @@ def one_margin(data: Dataset) -> Sequence[SelectionContestant]:
     """
     second, first = np.sort(np.bincount(data.labels))[-2:]
 
-    def contestant(name: str, noise: Noise) -> SelectionContestant:
-        def choice(epsilon: float, classes: int) -> Choice:
-            pair = published_law(epsilon, noise)(int(first - second), classes)
-            return lambda counts: _spread(
-                counts.argmax(axis=1), np.zeros(len(counts), np.int64), lambda _: pair, classes
-            )
+    def of_the_table(counts: Counts) -> tuple[Index, NDArray[np.int64]]:
+        return counts.argmax(axis=1), np.full(len(counts), first - second)
 
-        return SelectionContestant(name, choice, lambda epsilon, classes: np.inf, standing=NOMINAL)
+    def make(noise: Noise, epsilon: float, _: int) -> Made:
+        return Made(by_lead(published_law(epsilon, noise), of_the_table), math.inf)
 
-    return [contestant(name, noise) for name, noise in PUBLISHED_NOISE.items()]
+    return [
+        SelectionContestant(name, partial(make, noise), NOMINAL)
+        for name, noise in PUBLISHED_NOISE.items()
+    ]
+
+
+def _commonest(counts: Counts) -> Array:
+    return np.asarray(np.eye(counts.shape[1])[counts.argmax(axis=1)])
+
+
+_NO_PRIVACY = SelectionContestant("no privacy", lambda _, classes: Made(_commonest, math.inf), OPEN)
 
 
 def rows_of(
@@ -331,34 +227,28 @@ def rows_of(
     contestants: Sequence[SelectionContestant] = LEAF_CONTESTANTS,
 ) -> Iterator[SelectionRow]:
     """Yield the rows of one table: by mechanism and ε, and what there is without privacy."""
+    classes = len(data.classes)
     cells = [
-        (contestant, epsilon, contestant.choice(epsilon, len(data.classes)))
-        for contestant in contestants
+        (contestant, epsilon, contestant.make(epsilon, classes))
+        for contestant in (*contestants, _NO_PRIVACY)
         for epsilon in setting.budgets
     ]
-    choices: list[Choice] = [*(choice for _, _, choice in cells), _commonest]
-    accuracies = np.array(
-        [
-            _accuracies(data, depth, setting, choices, [seed, execution])
-            for execution in range(setting.executions)
-        ]
-    ).T
-    for (contestant, epsilon, _), values in zip(cells, accuracies, strict=False):
-        yield _row(data, depth, contestant, epsilon, values)
-    for epsilon in setting.budgets:
-        yield _row(data, depth, _NO_PRIVACY, epsilon, accuracies[-1])
-
-
-def _commonest(counts: NDArray[np.int64]) -> NDArray[np.float64]:
-    return np.asarray(np.eye(counts.shape[1])[counts.argmax(axis=1)])
-
-
-_NO_PRIVACY = SelectionContestant(
-    "no privacy",
-    lambda epsilon, classes: _commonest,
-    proved=lambda epsilon, classes: np.inf,
-    standing=OPEN,
-)
+    choices = [made.choice for _, _, made in cells]
+    accuracies = [
+        _accuracies(data, depth, setting, choices, [seed, execution])
+        for execution in range(setting.executions)
+    ]
+    for (contestant, epsilon, made), values in zip(cells, np.transpose(accuracies), strict=True):
+        yield contestant.row(
+            values,
+            made,
+            application="forest",
+            dataset=data.name,
+            setting=f"depth {depth}",
+            epsilon=epsilon,
+            measure="expected accuracy",
+            mode="exact" if classes == 2 else "monte-carlo",
+        )
 
 
 def _accuracies(
@@ -385,34 +275,14 @@ def _accuracies(
     back = np.asarray(back).ravel()
     result = []
     for choice in choices:
-        probabilities = choice(distinct)[back].reshape(counts.shape)
+        by_label = forest.by_label(choice(distinct)[back].reshape(counts.shape))
         if counts.shape[2] == 2:
-            result.append(expected_votes(forest.by_label(probabilities), leaves, labels))
+            result.append(expected_votes(by_label, leaves, labels))
         else:
             # The same draws for all mechanisms, so that they differ in what they do.
             drawing = np.random.default_rng([*seed, 1])
-            by_label = forest.by_label(probabilities)
             result.append(drawn_votes(by_label, leaves, labels, setting.draws, drawing))
     return result
-
-
-def _row(
-    data: Dataset,
-    depth: int,
-    contestant: SelectionContestant,
-    epsilon: float,
-    accuracies: NDArray[np.float64],
-) -> SelectionRow:
-    return contestant.row(
-        accuracies,
-        contestant.cost(epsilon, len(data.classes)),
-        exact=len(data.classes) == 2,
-        application="forest",
-        dataset=data.name,
-        setting=f"depth {depth}",
-        epsilon=epsilon,
-        delta=contestant.delta,
-    )
 
 
 EXPERIMENT = SelectionExperiment("forest", parts, "Private random forests: which label a leaf has")

@@ -4,16 +4,12 @@ Each of the k choices spends B/k. Noise is drawn: a hundred runs, a mean and its
 degree bound is a round number above the graph's own largest degree and taken as public; with the
 latter itself, as in the paper, Δ is not a guarantee: those rows are nominal, and nothing is proved
 of them. Local dampening without shift needs no bound.
-
-`NOISY` are the mechanisms of `NODE_RECIPES` as scores and noise, which are quick to draw, and not
-private.
 """
 
 import gzip
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -26,44 +22,51 @@ from numpy.typing import NDArray
 
 from geoveil.audit import OwnSelection
 from geoveil.gp import ParameterError
-from geoveil.selection import LocalDampening
+from geoveil.selection import (
+    ExponentialMechanism,
+    LocalDampening,
+    PermuteAndFlip,
+    SmoothNoisyMax,
+)
 from geoveil.selection.contrib.graphs import Graph
 from geoveil.selection.contrib.influence import (
     NODE_RECIPES,
     Influence,
     NodeSetting,
+    Remaining,
     safe_sensitivity,
 )
-from geoveil.selection.smooth import SmoothNoisyMax
 from geoveil.simulation.selection.experiment import (
     KEPT,
     NOMINAL,
     OWN,
+    Array,
     Compute,
     Options,
     SelectionExperiment,
     SelectionRow,
 )
 
-Array = NDArray[np.float64]
 Draw: TypeAlias = Callable[[np.random.Generator, int], NDArray[np.floating[Any]]]
 """Noise, standard: of a generator and a number of nodes."""
 
 
 @dataclass(frozen=True, slots=True)
 class NoisyScores:
-    """A mechanism as scores and standard noise, whose argmax is a choice.
+    """A mechanism as scores and standard noise, whose argmax is a choice: quick, and not private.
 
     Attributes:
         values: the scores in units of the noise, shape (n,).
         draw: the noise.
         repeats: whether each choice needs noise of its own. Without it the k largest of one draw
             are k choices: of Gumbel noise, those of the exponential mechanism.
+        epsilon: what is proved of a choice, nats.
     """
 
     values: Array
     draw: Draw
     repeats: bool
+    epsilon: float
 
 
 # Single precision is enough here, and thrice as fast.
@@ -77,55 +80,28 @@ def _exponential(rng: np.random.Generator, size: int) -> NDArray[np.float32]:
     return rng.standard_exponential(size, dtype=np.float32)
 
 
-def _global(values: Array, sensitivity: float, epsilon: float, *, flip: bool) -> NoisyScores:
-    return NoisyScores(values * (epsilon / (2 * sensitivity)), _NOISES[flip], flip)
+def noisy_scores(name: str, known: Influence, epsilon: float) -> NoisyScores:
+    """Return a mechanism as scores and noise: permute-and-flip by [PF Theorem 5].
 
-
-_NOISES = (_gumbel, _exponential)
-"""The noises of the exponential mechanism and of permute-and-flip [PF Theorem 5]."""
-
-
-def _dampened(known: Influence, epsilon: float) -> NoisyScores:
-    scores = known.as_local(np.arange(known.outcomes))
-    values = LocalDampening(epsilon).dampened(scores)
-    return _global(values, 1.0, epsilon, flip=False)
-
-
-def _smooth(known: Influence, epsilon: float) -> NoisyScores:
-    setting = NodeSetting(known.outcomes, known.degree_bound)
-    recipe = NODE_RECIPES["smooth noisy max"]
-    mechanism = recipe.build(epsilon, setting)
-    assert isinstance(mechanism, SmoothNoisyMax)
-    scores = known.as_smooth(np.arange(known.outcomes), mechanism.beta)
-    values = scores.values / mechanism.scale(scores.smooth_sensitivity)
-    return NoisyScores(values, lambda rng, size: mechanism.noise.sample(rng, size), True)
-
-
-def _covered(known: Influence) -> float:
-    return safe_sensitivity(known.degree_bound)
-
-
-NOISY: Mapping[str, Callable[[Influence, float], NoisyScores]] = MappingProxyType(
-    {
-        "exponential": lambda known, e: _global(known.betweenness, _covered(known), e, flip=False),
-        "permute-and-flip": lambda known, e: _global(
-            known.betweenness, _covered(known), e, flip=True
-        ),
-        "smooth noisy max": _smooth,
-        "local dampening": _dampened,
-        "shifted local dampening": lambda known, e: _global(
-            known.shifted, _covered(known), e, flip=False
-        ),
-        "shifted permute-and-flip": lambda known, e: _global(
-            known.shifted, _covered(known), e, flip=True
-        ),
-        # Degrees are monotone: ε/Δ in place of ε/2Δ.
-        "degree, permute-and-flip": lambda known, e: _global(
-            known.degrees.astype(np.float64), 0.5, e, flip=True
-        ),
-    }
-)
-"""Name in `NODE_RECIPES` → the same mechanism as scores and noise, quick to draw."""
+    Args:
+        name: one of `NODE_RECIPES`.
+        known: what is known of the graph.
+        epsilon: ε of one choice, nats.
+    """
+    recipe = NODE_RECIPES[name]
+    mechanism = recipe.build(epsilon, NodeSetting(known.outcomes, known.degree_bound))
+    scores: Any = recipe.score(Remaining(known, np.arange(known.outcomes)), mechanism)
+    proved = mechanism.guarantee.epsilon
+    if isinstance(mechanism, SmoothNoisyMax):
+        noise = mechanism.noise
+        values = scores.values / mechanism.scale(scores.smooth_sensitivity)
+        return NoisyScores(values, lambda rng, size: noise.sample(rng, size), True, proved)
+    if isinstance(mechanism, LocalDampening):
+        return NoisyScores(mechanism.dampened(scores) * (epsilon / 2), _gumbel, False, proved)
+    assert isinstance(mechanism, ExponentialMechanism | PermuteAndFlip)
+    values = scores.values * float(mechanism.exact_rate)
+    flips = isinstance(mechanism, PermuteAndFlip)
+    return NoisyScores(values, _exponential if flips else _gumbel, flips, proved)
 
 
 def noisy_top_k(scores: NoisyScores, k: int, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -140,6 +116,11 @@ def noisy_top_k(scores: NoisyScores, k: int, rng: np.random.Generator) -> NDArra
         nodes.append(int(np.argmax(left + scores.draw(rng, n))))
         left[nodes[-1]] = -math.inf
     return np.array(nodes)
+
+
+def shares(choose: Callable[[], Any], truth: NDArray[np.int64], runs: int) -> list[float]:
+    """Return the share of the true nodes among those chosen, run by run."""
+    return [float(np.isin(choose(), truth).mean()) for _ in range(runs)]
 
 
 SIZES = (5, 10, 20)
@@ -189,17 +170,6 @@ def _read_edges(file: Path) -> Graph:
         raise ParameterError("data", str(file), "a graph: two numbers of nodes on a line")
     names, edges = np.unique(ends, return_inverse=True)
     return Graph(len(names), edges.reshape(-1, 2))
-
-
-GRAPH_ENDINGS = (".npz", ".txt", ".csv", ".gz")
-
-
-def given_graphs(data: Sequence[Path]) -> Iterator[Graph]:
-    """Return the graphs among files of several kinds."""
-    for file in data:
-        if file.suffix in GRAPH_ENDINGS:
-            with suppress(ParameterError):
-                yield read_graph(file)
 
 
 def generated_graph(nodes: int, rng: np.random.Generator) -> Graph:
@@ -252,24 +222,23 @@ def rows_of(
     known = Influence(graph, public_bound(graph))
     own = Influence(graph, max(int(graph.degrees.max()), 1))
     order = np.argsort(-known.betweenness, kind="stable")
-    setting = NodeSetting(known.outcomes, known.degree_bound)
     drawn = partial(SelectionRow.averaged, application="nodes", measure=MEASURE, mode="monte-carlo")
-
-    def shares(chosen: Callable[[], Any]) -> list[float]:
-        return [np.isin(chosen(), order[:k]).mean() for _ in range(runs)]
-
     for k, budget in product(SIZES, budgets):
         row = partial(drawn, dataset=name, epsilon=budget, setting=f"k={k}")
-        for mechanism, noisy in NOISY.items():
-            proved = k * NODE_RECIPES[mechanism].build(budget / k, setting).guarantee.epsilon
-            found = shares(partial(noisy_top_k, noisy(known, budget / k), k, rng))
-            yield row(found, mechanism, KEPT, proved)
+        for mechanism in NODE_RECIPES:
+            scores = noisy_scores(mechanism, known, budget / k)
+            found = shares(partial(noisy_top_k, scores, k, rng), order[:k], runs)
+            proved = k * scores.epsilon
+            yield row(found, mechanism=mechanism, standing=KEPT, proved_epsilon=proved)
+        row = partial(row, proved_epsilon=math.inf)
         for mechanism in _PUBLISHED:
-            found = shares(partial(noisy_top_k, NOISY[mechanism](own, budget / k), k, rng))
-            yield row(found, f"{mechanism}, own degree", NOMINAL, math.inf)
+            scores = noisy_scores(mechanism, own, budget / k)
+            found = shares(partial(noisy_top_k, scores, k, rng), order[:k], runs)
+            yield row(found, mechanism=f"{mechanism}, own degree", standing=NOMINAL)
         for mechanism, given in brought.items():
-            found = shares(partial(_chosen, known, given, budget / k, k, rng))
-            yield row(found, mechanism, OWN, math.inf)
+            choose = partial(_chosen, known, given, budget / k, k, rng)
+            found = shares(choose, order[:k], runs)
+            yield row(found, mechanism=mechanism, standing=OWN)
 
 
 def _chosen(
@@ -277,7 +246,7 @@ def _chosen(
 ) -> list[int]:
     """Return k nodes, each drawn among those that are left."""
     left, nodes = np.arange(known.outcomes), []
-    mechanism = given.at(epsilon, _covered(known))
+    mechanism = given.at(epsilon, safe_sensitivity(known.degree_bound))
     for _ in range(k):
         p = mechanism.probabilities(known.betweenness[left])
         nodes.append(int(rng.choice(left, p=p / p.sum())))

@@ -3,6 +3,13 @@
 As in the paper, the records are the 4,096 counts of a histogram. The paper's measure is the
 absolute expected error |x_k − E[A]|, in which errors to both sides cancel; the expected absolute
 error E|x_k − A| is shown beside it. All probabilities are exact.
+
+*As published* [SNM Propositions 5.3, 5.4]: with j the fewer repeats of the percentile on either
+side of its position, δ = 1 from t = 2j + 1 on, and S' = e^{−(2j+1)β}. Both are wrong: a record more
+or less changes j by up to 1, so 2j + 1 by up to 2, and where the percentile is about to change
+j = 0 but the local sensitivity is 1. So e^β S' is a 2β-smooth upper bound, and no better is known:
+the shift costs e^β times what it should, the change of scale what 2β costs. In local dampening D
+moves by 2 where it should by 1: 2ε.
 """
 
 import math
@@ -12,29 +19,29 @@ from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
-from numpy.typing import NDArray
 
 from geoveil.audit import OwnSelection
 from geoveil.gp import ParameterError
+from geoveil.gp.noise.base import Noise
+from geoveil.selection import LocalDampening, LocalUtilities, SmoothUtilities
 from geoveil.selection.contrib.percentile import PERCENTILE_RECIPES, Percentile
+from geoveil.selection.smooth_privacy import spent
 from geoveil.simulation.populations.table import household_incomes
+from geoveil.simulation.selection.counts import PUBLISHED_NOISE, delta_of, published_mechanism
 from geoveil.simulation.selection.experiment import (
-    KEPT,
     NOMINAL,
-    OWN,
+    Array,
     Compute,
+    Made,
     Options,
+    SelectionContestant,
     SelectionExperiment,
     SelectionRow,
+    brought,
+    by_nearness,
+    compared,
+    of_recipes,
 )
-from geoveil.simulation.selection.published import (
-    PUBLISHED_NOISE,
-    published_dampening,
-    published_noisy_max,
-    repeats,
-)
-
-Array = NDArray[np.float64]
 
 PERCENTS = (50, 90, 99)
 EPSILONS = tuple(10.0**k for k in np.arange(-1.0, 2.01, 0.25))
@@ -47,12 +54,48 @@ _FEW = 10_000
 """Candidates at most for data of other names."""
 _BINS, _BIN = 4_096, 250.0
 """The candidates for the incomes that ship: their number, and their width in dollars."""
-_MEASURES: Mapping[str, Callable[[Array, Array, float], float]] = MappingProxyType(
-    {
-        "absolute expected error": lambda p, values, truth: abs(float(p @ values) - truth),
-        "expected absolute error": lambda p, values, truth: float(p @ np.abs(values - truth)),
-    }
-)
+
+
+def repeats(records: Array, p: float) -> int:
+    """Return j: how often the percentile is repeated before or after its position, the fewer."""
+    ordered = np.sort(records)
+    at = math.floor(p * len(ordered) / 100)
+    value = ordered[at]
+    before = at - int(np.searchsorted(ordered, value, "left"))
+    after = int(np.searchsorted(ordered, value, "right")) - 1 - at
+    return min(before, after)
+
+
+def published_dampening(epsilon: float, indicator: Array, j: int) -> Array:
+    """Return the probabilities of local dampening as printed."""
+    steps = np.zeros(len(indicator)), np.ones(len(indicator))
+    scores = LocalUtilities(indicator, lambda t: steps[int(t >= 2 * j + 1)])
+    return LocalDampening(epsilon, 1.0).probabilities(scores)
+
+
+def _dampening(j: int, epsilon: float, _: int) -> Made:
+    return Made(
+        lambda known: published_dampening(epsilon, known.as_indicator().values, j), 2 * epsilon
+    )
+
+
+def _noisy_max(j: int, noise: Noise, epsilon: float, outcomes: int) -> Made:
+    delta, mechanism = delta_of(noise), published_mechanism(epsilon, outcomes, noise)
+    beta = mechanism.beta
+    bound = math.exp(-min((2 * j + 1) * beta, 200.0))
+    return Made(
+        lambda known: mechanism.probabilities(
+            SmoothUtilities(known.as_indicator().values, bound, beta=beta)
+        ),
+        spent(noise, mechanism.alpha * math.exp(beta), 2 * beta, outcomes, delta),
+        delta,
+    )
+
+
+def _published(j: int) -> Iterator[SelectionContestant]:
+    yield SelectionContestant("LD", partial(_dampening, j), NOMINAL)
+    for name, noise in PUBLISHED_NOISE.items():
+        yield SelectionContestant(name, partial(_noisy_max, j, noise), NOMINAL)
 
 
 def read_counts(file: Path) -> dict[str, Array]:
@@ -68,8 +111,8 @@ def read_counts(file: Path) -> dict[str, Array]:
             counts = {file.name.split(".")[0]: np.load(file, allow_pickle=False)}
         else:
             with np.load(file, allow_pickle=False) as arrays:
-                counts = {name: np.asarray(arrays[name]) for name in arrays.files}
-    except (OSError, ValueError, AttributeError) as error:
+                counts = dict(arrays)
+    except (OSError, ValueError, AttributeError, TypeError) as error:
         raise ParameterError("data", str(file), "a file of arrays (.npz, .npy)") from error
     for name, array in counts.items():
         if array.ndim != 1 or not array.size or array.dtype.kind not in "iu" or array.min() < 0:
@@ -109,7 +152,6 @@ def parts(options: Options) -> Mapping[str, Compute]:
     for file in options.data:
         datasets |= read_counts(file)
     epsilons = _QUICK if options.quick else EPSILONS
-
     return {
         f"{name} p={p}": partial(rows_of, name, counts, p, epsilons, options.own)
         for name, counts in datasets.items()
@@ -124,44 +166,20 @@ def rows_of(
     epsilons: Sequence[float],
     own: Mapping[str, OwnSelection] = MappingProxyType({}),
 ) -> Iterator[SelectionRow]:
-    """Yield the rows of one percentile of one dataset; one's own mechanisms choose by nearness."""
+    """Return the rows of one percentile of one dataset; one's own mechanisms choose by nearness."""
     known = Percentile(counts, p, candidates_for(name, counts))
-    truth = float(known.candidates[known.winner])
-
-    def rows(
-        p_of: Array, mechanism: str, standing: str, proved: float, delta: float = 0.0
-    ) -> Iterator[SelectionRow]:
-        for measure, of in _MEASURES.items():
-            yield SelectionRow(
-                application="percentile",
-                dataset=name,
-                setting=f"p={p}",
-                mechanism=mechanism,
-                standing=standing,
-                epsilon=epsilon,
-                proved_epsilon=proved,
-                delta=delta,
-                measure=measure,
-                value=of(p_of, known.candidates, truth),
-            )
-
-    for epsilon in epsilons:
-        for mechanism, recipe in PERCENTILE_RECIPES.items():
-            selection = recipe.build(epsilon, known.outcomes)
-            p_of, kept = (
-                selection.probabilities(recipe.score(known, selection)),
-                selection.guarantee,
-            )
-            yield from rows(p_of, mechanism, KEPT, kept.epsilon, kept.delta)
-        for mechanism, given in own.items():
-            p_of = given.at(epsilon).probabilities(known.as_nearness())
-            yield from rows(p_of, mechanism, OWN, math.inf)
-        indicator, j = known.as_indicator().values, repeats(counts, p)
-        p_of, proved = published_dampening(epsilon, indicator, j)
-        yield from rows(p_of, "LD", NOMINAL, proved)
-        for mechanism, noise in PUBLISHED_NOISE.items():
-            p_of, proved, delta = published_noisy_max(epsilon, indicator, j, noise)
-            yield from rows(p_of, mechanism, NOMINAL, proved, delta)
+    values, truth = known.candidates, float(known.candidates[known.winner])
+    contestants = [
+        *of_recipes(PERCENTILE_RECIPES),
+        *brought(own, by_nearness),
+        *_published(repeats(counts, p)),
+    ]
+    measures: Mapping[str, Callable[[Array, Percentile], float]] = {
+        "absolute expected error": lambda law, _: abs(float(law @ values) - truth),
+        "expected absolute error": lambda law, _: float(law @ np.abs(values - truth)),
+    }
+    place = {"application": "percentile", "dataset": name, "setting": f"p={p}"}
+    return compared(contestants, [known], known.outcomes, epsilons, measures, **place)
 
 
 EXPERIMENT = SelectionExperiment("percentile", parts, unit="counts", linear_below=1.0)

@@ -4,16 +4,13 @@ Ranges and categories count as public: the ranges are round numbers that hold th
 categories those of the published files.
 """
 
-import csv
-import gzip
-import io
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,22 +52,13 @@ class Dataset:
         Raises:
             KeyError: if a continuous attribute has no edges.
         """
-        columns, domains = [], []
-        for number, (name, domain) in enumerate(zip(self.attributes, self.domains, strict=True)):
-            column = self.records[:, number]
-            if not isinstance(domain, int):
-                column = np.searchsorted(edges[name], column, side="right").astype(np.float64)
-                domain = len(edges[name]) + 1
-            columns.append(column)
-            domains.append(domain)
-        return Dataset(
-            self.name,
-            self.attributes,
-            domains,
-            np.stack(columns, axis=1),
-            self.classes,
-            self.labels,
-        )
+        columns = self.records.T.copy()
+        domains = [*self.domains]
+        for number, name in enumerate(self.attributes):
+            if not isinstance(domains[number], int):
+                columns[number] = np.searchsorted(edges[name], columns[number], side="right")
+                domains[number] = len(edges[name]) + 1
+        return replace(self, domains=domains, records=np.ascontiguousarray(columns.T))
 
     def coded(self, parts: int = 20) -> "Dataset":
         """Return the table with measurements replaced by equal parts of their range."""
@@ -92,42 +80,51 @@ def read_table(file: Path) -> Dataset:
         ParameterError: if it is no such table, or lacks values.
         UnsupportedError: if pyarrow is not installed.
     """
+    columns = _columns(file)
+    ranges = {
+        name: (float(values.min()), float(values.max()))
+        for name, values in columns.items()
+        if values.dtype.kind in "iuf" and len(np.unique(values)) > _FEW
+    }
+    return _dataset(file.name.split(".")[0], columns, [*columns][-1], ranges)
+
+
+def _columns(file: Path) -> dict[str, NDArray[Any]]:
     try:
         import pyarrow as pa
-        from pyarrow import csv as packed_csv
-        from pyarrow import parquet
+        from pyarrow import csv, parquet
     except ImportError:
         raise UnsupportedError("tables need pyarrow: pip install 'geoveil[simulation]'") from None
     try:
-        read = parquet.read_table if file.suffix == ".parquet" else packed_csv.read_csv
-        found = read(file)
+        found = (parquet.read_table if file.suffix == ".parquet" else csv.read_csv)(file)
     except (OSError, pa.ArrowInvalid) as error:
         raise ParameterError("data", str(file), "a table: CSV or Parquet") from error
     if found.num_columns < 2 or not len(found) or any(c.null_count for c in found.columns):
         raise ParameterError("data", str(file), "a table of two columns or more, without gaps")
-    *names, target = found.column_names
-    columns: list[NDArray[np.float64]] = []
+    return {name: found[name].to_numpy() for name in found.column_names}
+
+
+def _dataset(
+    name: str,
+    columns: Mapping[str, NDArray[Any]],
+    target: str,
+    ranges: Mapping[str, tuple[float, float]],
+) -> Dataset:
+    """Return columns coded: measurements of those with a range, categories of the others."""
+    attributes = [attribute for attribute in columns if attribute != target]
+    records: list[NDArray[Any]] = []
     domains: list[Domain] = []
-    for name in names:
-        values = found[name].to_numpy()
-        kinds, codes = np.unique(values.astype(str), return_inverse=True)
-        if values.dtype.kind in "iuf" and len(kinds) > _FEW:
-            columns.append(values.astype(np.float64))
-            domains.append((float(values.min()), float(values.max())))
+    for attribute in attributes:
+        if attribute in ranges:
+            records.append(columns[attribute])
+            domains.append(ranges[attribute])
         else:
-            columns.append(codes.astype(np.float64))
+            kinds, codes = np.unique(columns[attribute].astype(str), return_inverse=True)
+            records.append(codes)
             domains.append(len(kinds))
-    classes, labels = np.unique(found[target].to_numpy().astype(str), return_inverse=True)
-    name = file.name.split(".")[0]
-    return Dataset(name, names, domains, np.stack(columns, axis=1), classes.tolist(), labels)
-
-
-def given_tables(data: Sequence[Path]) -> Iterator[Dataset]:
-    """Return the tables among files of several kinds."""
-    for file in data:
-        if file.suffix in (".csv", ".parquet") or file.name.endswith(".csv.gz"):
-            with suppress(ParameterError):
-                yield read_table(file)
+    classes, labels = np.unique(columns[target].astype(str), return_inverse=True)
+    coded = np.stack(records, axis=1).astype(np.float64)
+    return Dataset(name, attributes, domains, coded, classes.tolist(), labels)
 
 
 _FEW = 20
@@ -144,68 +141,46 @@ ADULT_EDGES: Mapping[str, Sequence[float]] = MappingProxyType(
 )
 """Public intervals for ID3: years of age and of schooling, dollars, hours."""
 
-_MARRIED = frozenset({"Married-civ-spouse", "Married-AF-spouse", "Married-spouse-absent"})
+_MARRIED = ("Married-civ-spouse", "Married-AF-spouse", "Married-spouse-absent")
 
 
-def adult() -> Dataset:
-    """Return the 45,222 persons without missing values, 12 attributes: does one earn > $50,000?
+_Ranges = Mapping[str, tuple[float, float]]
+_ADULT: _Ranges = {
+    "age": (17.0, 90.0),
+    "educational-num": (1.0, 16.0),
+    "capital-gain": (0.0, 100_000.0),
+    "capital-loss": (0.0, 5_000.0),
+    "hours-per-week": (0.0, 100.0),
+}
+_WINE: _Ranges = {
+    "fixed acidity": (3.0, 15.0),
+    "volatile acidity": (0.0, 1.2),
+    "citric acid": (0.0, 2.0),
+    "residual sugar": (0.0, 70.0),
+    "chlorides": (0.0, 0.4),
+    "free sulfur dioxide": (0.0, 300.0),
+    "total sulfur dioxide": (0.0, 450.0),
+    "density": (0.98, 1.04),
+    "pH": (2.5, 4.0),
+    "sulphates": (0.0, 1.2),
+    "alcohol": (8.0, 15.0),
+}
+_DIGITS: _Ranges = {f"input{i}": (0.0, 100.0) for i in range(1, 17)}
+_WALLS: _Ranges = {f"SD_{side}": (0.0, 5.0) for side in ("front", "left", "right", "back")}
 
-    Without the survey weight and the name of the degree, and with the marital state as married or
-    not [LD §6.2].
-    """
-    rows = [row for row in _rows("uci_adult.csv.gz") if "?" not in row.values()]
-    for row in rows:
-        row["marital-status"] = "yes" if row["marital-status"] in _MARRIED else "no"
-        del row["fnlwgt"], row["education"]
-    ranges = {
-        "age": (17.0, 90.0),
-        "educational-num": (1.0, 16.0),
-        "capital-gain": (0.0, 100_000.0),
-        "capital-loss": (0.0, 5_000.0),
-        "hours-per-week": (0.0, 100.0),
-    }
-    return _table("Adult", rows, "income", ranges)
-
-
-def _shipped(
-    title: str, file: str, target: str, ranges: Mapping[str, tuple[float, float]]
-) -> Callable[[], Dataset]:
-    return lambda: _table(title, _rows(file), target, ranges)
-
-
-TABLES: Mapping[str, Callable[[], Dataset]] = MappingProxyType(
+TABLES: Mapping[str, tuple[str, str, str, _Ranges]] = MappingProxyType(
     {
-        "adult": adult,
-        "mushroom": _shipped("Mushroom", "uci_mushroom.csv.gz", "class", {}),
-        "pen_digits": _shipped(
-            *("Pen-digits", "uci_pendigits.csv.gz", "class"),
-            {f"input{i}": (0.0, 100.0) for i in range(1, 17)},
-        ),
-        "wall_sensor": _shipped(
-            *("Wall-sensor", "uci_wallsensor.csv.gz", "class"),
-            {f"SD_{side}": (0.0, 5.0) for side in ("front", "left", "right", "back")},
-        ),
-        "wine": _shipped(
-            *("Wine", "uci_wine_white.csv.gz", "quality"),
-            {
-                "fixed acidity": (3.0, 15.0),
-                "volatile acidity": (0.0, 1.2),
-                "citric acid": (0.0, 2.0),
-                "residual sugar": (0.0, 70.0),
-                "chlorides": (0.0, 0.4),
-                "free sulfur dioxide": (0.0, 300.0),
-                "total sulfur dioxide": (0.0, 450.0),
-                "density": (0.98, 1.04),
-                "pH": (2.5, 4.0),
-                "sulphates": (0.0, 1.2),
-                "alcohol": (8.0, 15.0),
-            },
-        ),
+        "adult": ("Adult", "uci_adult", "income", _ADULT),
+        "mushroom": ("Mushroom", "uci_mushroom", "class", {}),
+        "pen_digits": ("Pen-digits", "uci_pendigits", "class", _DIGITS),
+        "wall_sensor": ("Wall-sensor", "uci_wallsensor", "class", _WALLS),
+        "wine": ("Wine", "uci_wine_white", "quality", _WINE),
     }
 )
-"""Name → 8,124 mushrooms (22 attributes: edible or poisonous?), 10,992 handwritten digits (16
-coordinates), 5,456 readings of a robot (4 distances in metres: which way does it turn?), 4,898
-white wines (11 measurements: which of 7 grades?); and the incomes of `adult`."""
+"""Name → title, file, class and ranges of 45,222 persons without missing values (12 attributes:
+does one earn > $50,000?), 8,124 mushrooms (22 attributes: edible or poisonous?), 10,992 handwritten
+digits (16 coordinates), 5,456 readings of a robot (4 distances in metres: which way does it turn?)
+and 4,898 white wines (11 measurements: which of 7 grades?)."""
 
 
 def table(name: str) -> Dataset:
@@ -214,37 +189,26 @@ def table(name: str) -> Dataset:
     Raises:
         ParameterError: if there is none of that name.
     """
-    return _read(validation.choice("table", name, TABLES))
+    return _shipped(validation.choice("table", name, TABLES))
 
 
 @cache
-def _read(name: str) -> Dataset:
-    return TABLES[name]()
+def _shipped(name: str) -> Dataset:
+    title, file, target, ranges = TABLES[name]
+    columns = _columns(Path(str(files("geoveil.simulation"))) / "data" / f"{file}.csv.gz")
+    return _dataset(title, _persons(columns) if name == "adult" else columns, target, ranges)
 
 
-def _rows(file: str) -> list[dict[str, str]]:
-    path = files("geoveil.simulation").joinpath("data", file)
-    with path.open("rb") as packed, gzip.open(packed) as stream:
-        return list(csv.DictReader(io.TextIOWrapper(stream, encoding="utf-8")))
+def _persons(columns: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Return whole rows without the survey weight and the name of the degree; married or not.
 
-
-def _table(
-    name: str,
-    rows: Sequence[Mapping[str, str]],
-    target: str,
-    ranges: Mapping[str, tuple[float, float]],
-) -> Dataset:
-    attributes = [attribute for attribute in rows[0] if attribute != target]
-    columns: list[NDArray[np.float64]] = []
-    domains: list[Domain] = []
-    for attribute in attributes:
-        values = [row[attribute] for row in rows]
-        if attribute in ranges:
-            columns.append(np.array(values, dtype=np.float64))
-            domains.append(ranges[attribute])
-        else:
-            categories, codes = np.unique(values, return_inverse=True)
-            columns.append(codes.astype(np.float64))
-            domains.append(len(categories))
-    classes, labels = np.unique([row[target] for row in rows], return_inverse=True)
-    return Dataset(name, attributes, domains, np.stack(columns, axis=1), classes.tolist(), labels)
+    These are the choices of [LD §6.2].
+    """
+    whole = np.all([values != "?" for values in columns.values()], axis=0)
+    kept = {
+        name: values[whole]
+        for name, values in columns.items()
+        if name not in ("fnlwgt", "education")
+    }
+    married = np.isin(kept["marital-status"].astype(str), _MARRIED)
+    return kept | {"marital-status": np.where(married, "yes", "no")}

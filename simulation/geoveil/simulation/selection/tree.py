@@ -10,151 +10,100 @@ really costs.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache, partial
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import product
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from geoveil.gp import ParameterError
-from geoveil.gp.noise.base import Noise
-from geoveil.selection import (
-    ExponentialMechanism,
-    Margin,
-    PermuteAndFlip,
-    SmoothNoisyMax,
-    StabilityMechanism,
-)
+from geoveil.selection import ExponentialMechanism, PermuteAndFlip
 from geoveil.selection.contrib.tree import CodedRecords, TreePlan
-from geoveil.selection.stability import count_margin, indicator_utilities
+from geoveil.simulation.selection.counts import (
+    PUBLISHED,
+    Counts,
+    by_rows,
+    smooth_noisy_max,
+    stability,
+)
 from geoveil.simulation.selection.experiment import (
     NOMINAL,
     OPEN,
-    OWN,
-    Choice,
+    Array,
     Compute,
+    Made,
     Options,
     SelectionContestant,
     SelectionExperiment,
     SelectionRow,
-)
-from geoveil.simulation.selection.published import (
-    PUBLISHED_NOISE,
-    delta_of,
-    published_bound,
-    published_law,
-    winner_and_other,
+    brought,
 )
 from geoveil.simulation.selection.tables import ADULT_EDGES, Dataset, read_table, table
 from geoveil.simulation.selection.tree_accuracy import Fold, expected_accuracy
 
-Array = NDArray[np.float64]
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class TreeContestant(SelectionContestant):
     """A way to choose an attribute.
 
-    Args:
+    Attributes:
         utilities: of a node's attributes: a criterion, dampened or not; one of `KINDS`.
     """
 
-    utilities: str
+    utilities: str = "max operator"
 
 
-def _exponential(epsilon: float, attributes: int) -> Choice:
-    return ExponentialMechanism(epsilon, 1.0).probabilities
+def _exponential(epsilon: float, _: int) -> Made:
+    return Made(by_rows(ExponentialMechanism(epsilon, 1.0)), epsilon)
 
 
-def _permute_and_flip(epsilon: float, attributes: int) -> Choice:
-    return PermuteAndFlip(epsilon, 1.0, monotone=True).probabilities
+def _monotone_exponential(epsilon: float, _: int) -> Made:
+    return Made(by_rows(ExponentialMechanism(epsilon, 1.0, monotone=True)), epsilon)
 
 
-def _stability(epsilon: float, attributes: int) -> Choice:
-    mechanism = StabilityMechanism(epsilon)
-    return lambda values: mechanism.probabilities(count_margin(values))
+def _permute_and_flip(epsilon: float, _: int) -> Made:
+    return Made(by_rows(PermuteAndFlip(epsilon, 1.0, monotone=True)), epsilon)
 
 
-@cache
-def _smooth(epsilon: float, attributes: int) -> Choice:
-    mechanism = SmoothNoisyMax(epsilon, max(attributes, 2))
-
-    @cache
-    def by_margin(margin: int, outcomes: int) -> tuple[float, float]:
-        scores = indicator_utilities(Margin(0, margin, outcomes), mechanism.beta)
-        return winner_and_other(mechanism.probabilities(scores))
-
-    return lambda values: _spread(count_margin(values), by_margin)
+def _too_much_noise(epsilon: float, attributes: int) -> Made:
+    """Return the exponential mechanism for utilities that move apart: they move one way."""
+    return replace(_exponential(epsilon, attributes), epsilon=epsilon / 2)
 
 
-def _published_smooth(noise: Noise) -> Callable[[float, int], Choice]:
-    def choice(epsilon: float, attributes: int) -> Choice:
-        law = published_law(epsilon, noise)
-        return lambda values: _spread(_published_margin(values), law)
-
-    return choice
+def _by_counts(contestants: Sequence[SelectionContestant]) -> Iterator[TreeContestant]:
+    """Yield mechanisms on the maximum operator."""
+    for known in contestants:
+        yield TreeContestant(known.name, known.make, known.standing)
 
 
-def _published_margin(values: Array) -> Margin:
-    """Return [SNM Proposition 6.3]'s k, the difference to the second."""
-    if len(values) == 1:
-        return Margin(0, 0, 1)
-    second, first = np.sort(values)[-2:]
-    return Margin(int(values.argmax()), int(first - second), len(values))
-
-
-def _spread(margin: Margin, law: Callable[[int, int], tuple[float, float]]) -> Array:
-    if margin.outcomes == 1:
-        return np.ones(1)
-    winner, other = law(margin.margin, margin.outcomes)
-    result = np.full(margin.outcomes, other)
-    result[margin.winner] = winner
-    return result
-
-
+_GAIN, _DAMPENED = "information gain", "dampened information gain"
 CONTESTANTS: Sequence[TreeContestant] = (
-    *(
-        TreeContestant(name, choice, utilities=utilities)
-        for name, choice, utilities in (
-            ("permute-and-flip, max operator", _permute_and_flip, "max operator"),
-            (
-                "exponential, max operator",
-                lambda e, _: ExponentialMechanism(e, 1.0, monotone=True).probabilities,
-                "max operator",
-            ),
-            ("stability, max operator", _stability, "max operator"),
-            ("smooth noisy max, proved", _smooth, "max operator"),
-            ("permute-and-flip, gini", _permute_and_flip, "gini"),
-            ("permute-and-flip, information gain", _permute_and_flip, "information gain"),
-            ("local dampening", _exponential, "dampened information gain"),
-            ("local dampening, replaced", _exponential, "dampened information gain, largest"),
-            ("shifted local dampening", _exponential, "shifted dampened information gain"),
-        )
-    ),
-    # Noise for utilities that move apart, where they move in one direction.
-    TreeContestant(
-        "exponential, information gain",
-        _exponential,
-        proved=lambda epsilon, _: epsilon / 2,
-        standing=NOMINAL,
-        utilities="information gain",
-    ),
-    *(
-        TreeContestant(
-            name,
-            _published_smooth(noise),
-            proved=partial(published_bound, noise=noise),
-            standing=NOMINAL,
-            delta=delta_of(noise),
-            utilities="max operator",
-        )
-        for name, noise in PUBLISHED_NOISE.items()
-    ),
+    TreeContestant("permute-and-flip, max operator", _permute_and_flip),
+    TreeContestant("exponential, max operator", _monotone_exponential),
+    TreeContestant("stability, max operator", stability),
+    TreeContestant("smooth noisy max, proved", smooth_noisy_max),
+    TreeContestant("permute-and-flip, gini", _permute_and_flip, utilities="gini"),
+    TreeContestant("permute-and-flip, information gain", _permute_and_flip, utilities=_GAIN),
+    TreeContestant("local dampening", _exponential, utilities=_DAMPENED),
+    TreeContestant("local dampening, replaced", _exponential, utilities=f"{_DAMPENED}, largest"),
+    TreeContestant("shifted local dampening", _exponential, utilities=f"shifted {_DAMPENED}"),
+    TreeContestant("exponential, information gain", _too_much_noise, NOMINAL, _GAIN),
+    *_by_counts(PUBLISHED),
 )
 
 
+def _best(utilities: Counts) -> Array:
+    return np.asarray(np.eye(utilities.shape[1])[utilities.argmax(axis=1)])
+
+
+_NO_PRIVACY = tuple(
+    TreeContestant(f"no privacy, {kind}", lambda *_: Made(_best, math.inf), OPEN, kind)
+    for kind in (_GAIN, "max operator")
+)
+_NOTHING_LEFT_TO_CHANCE = 1e6
+"""The ε at which trees without privacy are grown."""
 EXACT_DEPTH = 2
 """Depth up to which all trees are summed over; deeper ones are drawn."""
 _CALM = 2.0
@@ -194,18 +143,7 @@ def parts(options: Options) -> Mapping[str, Compute]:
     setting = QUICK if options.quick else TreeSetting()
     tables = [_of_two_classes(file) for file in options.data]
     tables = tables or [table("adult").discretised(ADULT_EDGES)]
-    own = [
-        TreeContestant(
-            name,
-            lambda epsilon, _, of=given: of.at(epsilon).probabilities,  # type: ignore[misc]  # bound here
-            proved=lambda epsilon, _: math.inf,
-            standing=OWN,
-            utilities="max operator",
-        )
-        for name, given in options.own.items()
-    ]
-
-    everyone = (*CONTESTANTS, *own)
+    everyone = (*CONTESTANTS, *_by_counts(brought(options.own, by_rows)))
     return {d.name: partial(rows_of, d, setting, options.seed, everyone) for d in tables}
 
 
@@ -230,44 +168,49 @@ def rows_of(
         seed: of folds and trees: the same rows for the same seed.
         contestants: beside those without privacy.
     """
-    cells = [
-        (depth, contestant, epsilon)
-        for depth in setting.depths
-        for contestant in (*contestants, *_NO_PRIVACY)
-        for epsilon in setting.budgets
+    cells = []
+    for depth, contestant, epsilon in product(
+        setting.depths, (*contestants, *_NO_PRIVACY), setting.budgets
+    ):
+        budget = _NOTHING_LEFT_TO_CHANCE if contestant.standing == OPEN else epsilon
+        plan = TreePlan(budget, depth, max(_values(data)), len(data.classes))
+        cells.append((contestant, epsilon, plan, contestant.make(plan.part, len(data.domains))))
+    accuracies = [
+        [_accuracy(fold, setting, [seed, number], *cell) for cell in cells]
+        for number, fold in enumerate(_folds(data, setting.folds, seed))
     ]
-    accuracies = np.array(
-        [
-            [_accuracy(fold, data, setting, cell, [seed, number]) for cell in cells]
-            for number, fold in enumerate(_folds(data, setting.folds, seed))
-        ]
-    ).T
-    for cell, values in zip(cells, accuracies, strict=True):
-        yield _row(data, *cell, values)
+    for (contestant, epsilon, plan, made), values in zip(
+        cells, np.transpose(accuracies), strict=True
+    ):
+        spent = epsilon + plan.depth * (made.epsilon - plan.part)
+        yield contestant.row(
+            values,
+            Made(made.choice, spent, plan.depth * made.delta),
+            application="tree",
+            dataset=data.name,
+            setting=f"depth {plan.depth}",
+            epsilon=epsilon,
+            measure="expected accuracy",
+            mode="exact" if plan.depth <= EXACT_DEPTH else "monte-carlo",
+        )
 
 
-def _best(utilities: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.asarray(np.eye(len(utilities))[utilities.argmax()])
-
-
-_NO_PRIVACY = tuple(
-    TreeContestant(
-        f"no privacy, {kind}",
-        lambda epsilon, attributes: _best,
-        proved=lambda epsilon, attributes: math.inf,
-        standing=OPEN,
-        utilities=kind,
-    )
-    for kind in ("information gain", "max operator")
-)
-_NOTHING_LEFT_TO_CHANCE = 1e6
-"""The ε at which trees without privacy are grown."""
-
-
-def _plan(data: Dataset, depth: int, contestant: TreeContestant, epsilon: float) -> TreePlan:
-    free = contestant in _NO_PRIVACY
-    budget = _NOTHING_LEFT_TO_CHANCE if free else epsilon
-    return TreePlan(budget, depth, max(_values(data)), len(data.classes))
+def _accuracy(
+    fold: Fold,
+    setting: TreeSetting,
+    seed: Sequence[int],
+    contestant: TreeContestant,
+    epsilon: float,
+    plan: TreePlan,
+    made: Made,
+) -> float:
+    accuracy = partial(expected_accuracy, fold, plan, contestant.utilities, made.choice)
+    if plan.depth <= EXACT_DEPTH:
+        return accuracy()
+    # The same draws for all mechanisms, so that they differ in what they do.
+    generator = np.random.default_rng(seed)
+    draws = 1 if contestant.standing == OPEN else setting.draws(epsilon)
+    return float(np.mean([accuracy(generator) for _ in range(draws)]))
 
 
 def _values(data: Dataset) -> list[int]:
@@ -285,51 +228,6 @@ def _folds(data: Dataset, folds: int, seed: int) -> Iterator[Fold]:
             for which in (part != number, part == number)
         )
         yield Fold(train, test)
-
-
-def _accuracy(
-    fold: Fold,
-    data: Dataset,
-    setting: TreeSetting,
-    cell: tuple[int, TreeContestant, float],
-    seed: Sequence[int],
-) -> float:
-    depth, contestant, epsilon = cell
-    plan = _plan(data, *cell)
-    choice = contestant.choice(plan.part, len(data.domains))
-    if depth <= EXACT_DEPTH:
-        return expected_accuracy(fold, plan, contestant.utilities, choice)
-    # The same draws for all mechanisms, so that they differ in what they do.
-    generator = np.random.default_rng(seed)
-    draws = 1 if contestant in _NO_PRIVACY else setting.draws(epsilon)
-    return float(
-        np.mean(
-            [
-                expected_accuracy(fold, plan, contestant.utilities, choice, generator)
-                for _ in range(draws)
-            ]
-        )
-    )
-
-
-def _row(
-    data: Dataset,
-    depth: int,
-    contestant: TreeContestant,
-    epsilon: float,
-    accuracies: NDArray[np.float64],
-) -> SelectionRow:
-    part = _plan(data, depth, contestant, epsilon).part
-    return contestant.row(
-        accuracies,
-        epsilon + depth * (contestant.cost(part, len(data.domains)) - part),
-        exact=depth <= EXACT_DEPTH,
-        application="tree",
-        dataset=data.name,
-        setting=f"depth {depth}",
-        epsilon=epsilon,
-        delta=depth * contestant.delta,
-    )
 
 
 EXPERIMENT = SelectionExperiment("tree", parts, "Private ID3: which attribute to split by")

@@ -9,7 +9,7 @@ The nodes of the trees are counted once for all mechanisms and ε.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,16 +23,10 @@ from geoveil.selection.contrib.criteria import (
 )
 from geoveil.selection.contrib.splitters import shifted_gain
 from geoveil.selection.contrib.tree import CodedRecords, TreePlan
-from geoveil.simulation.selection.experiment import Choice
+from geoveil.simulation.selection.experiment import Array, Choice
 
-Array = NDArray[np.float64]
 _FIRST_REACH = 32
 """Changes to look at first; most nodes need no more."""
-
-
-def utilities(kind: str, node: NodeCounts) -> Array:
-    """Return one of `KINDS` at a node, shape (attributes,)."""
-    return KINDS[kind](node)
 
 
 def _dampened(node: NodeCounts, *, replace: bool = False) -> Array:
@@ -57,23 +51,21 @@ def _shifted(node: NodeCounts) -> Array:
     return shifted_gain(node, sensitivity) / sensitivity
 
 
-def _gain_in_units(node: NodeCounts) -> Array:
-    return CRITERIA["information_gain"].values(node) / gain_sensitivity(node.most_records)
-
-
-def _gini_in_units(node: NodeCounts) -> Array:
-    return CRITERIA["gini"].values(node) / 2
+def _in_units(criterion: str, node: NodeCounts) -> Array:
+    known = CRITERIA[criterion]
+    return known.values(node) / known.sensitivity(node.most_records)
 
 
 KINDS: dict[str, Callable[[NodeCounts], Array]] = {
     "dampened information gain": _dampened,
     "dampened information gain, largest": partial(_dampened, replace=True),
-    "gini": _gini_in_units,
-    "information gain": _gain_in_units,
+    "gini": partial(_in_units, "gini"),
+    "information gain": partial(_in_units, "information_gain"),
     "max operator": CRITERIA["max_operator"].values,
     "shifted dampened information gain": _shifted,
 }
-"""Utilities in units of their sensitivity, so that Δ = 1 for all of them."""
+"""Utilities of a node's attributes, shape (attributes,), by kind, in units of their sensitivity: so
+Δ = 1 for all of them."""
 
 
 Counts = NDArray[np.int64]
@@ -82,49 +74,73 @@ Path = frozenset[tuple[int, int]]
 """The attributes and values that lead to a node, in any order."""
 
 
-@dataclass(frozen=True, slots=True)
-class CountedCells:
-    """What a node that may be split was counted to hold.
-
-    Attributes:
-        counts: contingency tables of the unused attributes.
-        leads: how many more records each of their cells has of the first class.
-        judged: their test records by class, shape (cells, 2).
-        utilities: of the attributes by kind, once asked for.
-    """
-
-    counts: NodeCounts
-    leads: Counts
-    judged: Counts
-    utilities: dict[str, Array] = field(default_factory=dict)
-
-    def of_kind(self, kind: str) -> Array:
-        """Return the utilities of a kind, shape (attributes,)."""
-        if kind not in self.utilities:
-            self.utilities[kind] = utilities(kind, self.counts)
-        return self.utilities[kind]
-
-
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class CountedNode:
-    """A node, and what was computed of it once asked for.
+    """A node; what is computed of it is computed once.
 
     Attributes:
-        train, test: its records, to learn from and to be judged by.
+        fold: whose records it holds.
+        path: from the root.
         unused: attributes.
-        lead: how many more records it has of the first class.
-        judged: its test records by class, shape (2,).
-        children: by the place of an attribute, those that have test records.
+        train, test: its records, to learn from and to be judged by.
     """
 
+    fold: "Fold"
     path: Path
+    unused: Index
     train: Index
     test: Index
-    unused: Index
-    lead: int
-    judged: Counts
-    cells: CountedCells | None = None
-    children: dict[int, "Sequence[CountedNode]"] = field(default_factory=dict)
+    _utilities: dict[str, Array] = field(default_factory=dict)
+    _children: dict[int, "Sequence[CountedNode]"] = field(default_factory=dict)
+
+    @cached_property
+    def lead(self) -> int:
+        """How many more records it has of the first class."""
+        first, second = self.fold.train.label_counts(self.train).tolist()
+        return int(first - second)
+
+    @cached_property
+    def judged(self) -> Counts:
+        """Its test records by class, shape (2,)."""
+        return self.fold.test.label_counts(self.test)
+
+    @cached_property
+    def counts(self) -> NodeCounts:
+        """Contingency tables of the unused attributes."""
+        return self.fold.train.counts(self.train, self.unused)
+
+    @cached_property
+    def leads(self) -> Counts:
+        """How many more records each of their cells has of the first class."""
+        return np.asarray(self.counts.table[:, 0] - self.counts.table[:, 1])
+
+    @cached_property
+    def cells_judged(self) -> Counts:
+        """Test records of the cells by class, shape (cells, 2)."""
+        return self.fold.test.counts(self.test, self.unused).table
+
+    def utilities(self, kind: str) -> Array:
+        """Return the utilities of one of `KINDS`, shape (attributes,)."""
+        if kind not in self._utilities:
+            self._utilities[kind] = KINDS[kind](self.counts)
+        return self._utilities[kind]
+
+    def children(self, place: int) -> "Sequence[CountedNode]":
+        """Return the children by one of the unused attributes that have test records."""
+        if place not in self._children:
+            attribute = int(self.unused[place])
+            rest = np.delete(self.unused, place)
+            parts = zip(
+                self.fold.train.parts(self.train, attribute),
+                self.fold.test.parts(self.test, attribute),
+                strict=True,
+            )
+            self._children[place] = [
+                self.fold.node(self.path | {(attribute, value)}, rest, train, test)
+                for value, (train, test) in enumerate(parts)
+                if len(test)
+            ]
+        return self._children[place]
 
 
 @dataclass(slots=True)
@@ -143,39 +159,12 @@ class Fold:
     def root(self) -> CountedNode:
         """Return the node that holds all records."""
         everything = np.arange(len(self.train.values))
-        return self._node(frozenset(), everything, self.train.everyone(), self.test.everyone())
+        return self.node(frozenset(), everything, self.train.everyone(), self.test.everyone())
 
-    def children(self, node: CountedNode, place: int) -> Sequence[CountedNode]:
-        """Return the children by one of the unused attributes that have test records."""
-        if place not in node.children:
-            attribute = int(node.unused[place])
-            rest = np.delete(node.unused, place)
-            parts = zip(
-                self.train.parts(node.train, attribute),
-                self.test.parts(node.test, attribute),
-                strict=True,
-            )
-            node.children[place] = [
-                self._node(node.path | {(attribute, value)}, rest, learnt, judged)
-                for value, (learnt, judged) in enumerate(parts)
-                if len(judged)
-            ]
-        return node.children[place]
-
-    def cells(self, node: CountedNode) -> CountedCells:
-        """Return the contingency tables of a node."""
-        if node.cells is None:
-            counts = self.train.counts(node.train, node.unused)
-            leads = counts.table[:, 0] - counts.table[:, 1]
-            node.cells = CountedCells(counts, leads, self.test.counts(node.test, node.unused).table)
-        return node.cells
-
-    def _node(self, path: Path, unused: Index, train: Index, test: Index) -> CountedNode:
+    def node(self, path: Path, unused: Index, train: Index, test: Index) -> CountedNode:
         """Return the node at the end of a path, the same in whatever order it was gone."""
         if path not in self._nodes:
-            first, second = self.train.label_counts(train).tolist()
-            judged = self.test.label_counts(test)
-            self._nodes[path] = CountedNode(path, train, test, unused, first - second, judged)
+            self._nodes[path] = CountedNode(self, path, unused, train, test)
         return self._nodes[path]
 
 
@@ -198,12 +187,40 @@ def expected_accuracy(
         fold: of records, with two classes.
         plan: what nodes spend.
         kind: of utilities; one of `KINDS`.
-        choice: probabilities of the attributes by these utilities.
+        choice: probabilities of the attributes by these utilities, shape (1, attributes).
         generator: draws the attributes of all levels but the last, and rare decisions to split;
             None to sum over them all.
     """
+
+    def right(node: CountedNode, level: int) -> float:
+        """Return how many test records of a node are expected to be right."""
+        stop = float(_right(node.lead, node.judged, plan.left(level)))
+        split = _split_probability(plan, len(node.train))
+        if generator is not None and split < _RARE:
+            split = float(generator.random() < split)
+        if split < _NEGLIGIBLE:
+            return stop
+        probabilities = choice(node.utilities(kind)[None])[0]
+        if level == plan.depth - 1:
+            cells = _right(node.leads, node.cells_judged, plan.left(plan.depth))
+            below = float(probabilities @ np.add.reduceat(cells, node.counts.starts))
+        elif generator is None:
+            below = sum(
+                float(probability) * right_below(node, level, place)
+                for place, probability in enumerate(probabilities)
+                if probability > _NEGLIGIBLE
+            )
+        else:
+            upto = probabilities.cumsum()
+            drawn = (upto / upto[-1]).searchsorted(generator.random(), side="right")
+            below = right_below(node, level, int(drawn))
+        return (1 - split) * stop + split * below
+
+    def right_below(node: CountedNode, level: int, place: int) -> float:
+        return sum(right(child, level + 1) for child in node.children(place))
+
     root = fold.root()
-    return _Walk(fold, plan, kind, choice, generator).correct(root, 0) / len(root.test)
+    return right(root, 0) / len(root.test)
 
 
 def first_label(lead: ArrayLike, epsilon: float) -> Array:
@@ -223,46 +240,6 @@ def first_label(lead: ArrayLike, epsilon: float) -> Array:
 @lru_cache(maxsize=1 << 16)
 def _split_probability(plan: TreePlan, records: int) -> float:
     return float(StabilityMechanism(plan.part).probabilities(plan.split(records))[1])
-
-
-@dataclass(frozen=True, slots=True)
-class _Walk:
-    fold: Fold
-    plan: TreePlan
-    kind: str
-    choice: Choice
-    generator: np.random.Generator | None
-
-    def correct(self, node: CountedNode, level: int) -> float:
-        """Return how many test records of a node are expected to be right."""
-        stop = float(_right(node.lead, node.judged, self.plan.left(level)))
-        split = _split_probability(self.plan, len(node.train))
-        if self.generator is not None and split < _RARE:
-            split = float(self.generator.random() < split)
-        if split < _NEGLIGIBLE:
-            return stop
-        cells = self.fold.cells(node)
-        probabilities = self.choice(cells.of_kind(self.kind))
-        if level == self.plan.depth - 1:
-            right = _right(cells.leads, cells.judged, self.plan.left(self.plan.depth))
-            below = float(probabilities @ np.add.reduceat(right, cells.counts.starts))
-        else:
-            below = self._deeper(node, level, probabilities)
-        return (1 - split) * stop + split * below
-
-    def _deeper(self, node: CountedNode, level: int, probabilities: Array) -> float:
-        if self.generator is not None:
-            upto = probabilities.cumsum()
-            drawn = int((upto / upto[-1]).searchsorted(self.generator.random(), side="right"))
-            return self._below(node, level, drawn)
-        return sum(
-            float(probability) * self._below(node, level, place)
-            for place, probability in enumerate(probabilities)
-            if probability > _NEGLIGIBLE
-        )
-
-    def _below(self, node: CountedNode, level: int, place: int) -> float:
-        return sum(self.correct(child, level + 1) for child in self.fold.children(node, place))
 
 
 def _right(lead: ArrayLike, judged: Counts, epsilon: float) -> Array:

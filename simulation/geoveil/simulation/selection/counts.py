@@ -1,0 +1,164 @@
+"""Choices by counts, which one record moves by 1: labels of leaves, attributes of nodes.
+
+They take a table, shape (rows, outcomes), and return probabilities of the same shape.
+
+*Smooth noisy max as published* [SNM]: Algorithm 1 and, for utilities that say who wins, S = e^{−εk}
+of Proposition 6.4 and Theorem 7.3. S drops β, and so is neither smooth enough nor, at a lead k of
+1, an upper bound.
+"""
+
+import math
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geoveil.audit.selection import Selects
+from geoveil.gp import validation
+from geoveil.gp.noise.base import Laplace, Noise
+from geoveil.selection import (
+    HeavyStudentT,
+    LaplaceLogNormal,
+    Margin,
+    PublishedCalibrationWarning,
+    SmoothNoisyMax,
+    SmoothUtilities,
+    StabilityMechanism,
+)
+from geoveil.selection.base import ScoresLike
+from geoveil.selection.smooth_privacy import shift_cost, spent
+from geoveil.selection.stability import indicator_utilities, winners_and_margins
+from geoveil.simulation.selection.experiment import (
+    NOMINAL,
+    Array,
+    Choice,
+    Made,
+    SelectionContestant,
+)
+
+Counts = NDArray[Any]
+PairLaw = Callable[[int, int], tuple[float, float]]
+"""Probabilities of the winner and of each other outcome, by its lead and the number of outcomes."""
+Leads = Callable[[Counts], tuple[NDArray[np.intp], NDArray[np.int64]]]
+"""The winner of each row, and how far it is ahead."""
+
+
+def by_rows(mechanism: Selects) -> Choice:
+    """Return a choice by the counts themselves."""
+    return lambda rows: np.array([mechanism.probabilities(row) for row in rows])
+
+
+def pair_law(mechanism: Selects, scores: Callable[[Margin], ScoresLike]) -> PairLaw:
+    """Return the law of a mechanism that treats all outcomes but the winner alike, cached."""
+
+    @cache
+    def law(lead: int, outcomes: int) -> tuple[float, float]:
+        if outcomes == 1:
+            return 1.0, 0.0
+        found = mechanism.probabilities(scores(Margin(0, lead, outcomes)))
+        return float(found[0]), float(found[-1])
+
+    return law
+
+
+def by_lead(law: PairLaw, leads: Leads = winners_and_margins) -> Choice:
+    """Return a choice by how far the winner is ahead: by its margin, if nothing else is said."""
+
+    def probabilities(counts: Counts) -> Array:
+        outcomes = counts.shape[1]
+        winners, ahead = leads(counts)
+        distinct, back = np.unique(ahead, return_inverse=True)
+        pairs = np.array([law(lead, outcomes) for lead in distinct.tolist()])[back]
+        result = np.repeat(pairs[:, 1:], outcomes, axis=1)
+        result[np.arange(len(winners)), winners] = pairs[:, 0]
+        return result
+
+    return probabilities
+
+
+def to_the_second(counts: Counts) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+    """Return the winner of each row and [SNM Proposition 6.3]'s k, the difference to the second."""
+    top = np.sort(counts, axis=1)[:, -2:]
+    return counts.argmax(axis=1), (top[:, -1] - top[:, 0]).astype(np.int64)
+
+
+def stability(epsilon: float, _: int) -> Made:
+    """Return the stability mechanism by the margin."""
+    return Made(by_lead(pair_law(StabilityMechanism(epsilon), lambda margin: margin)), epsilon)
+
+
+def smooth_noisy_max(epsilon: float, outcomes: int) -> Made:
+    """Return smooth noisy max as proved here, on who wins."""
+    mechanism = SmoothNoisyMax(epsilon, max(outcomes, 2))
+    law = pair_law(mechanism, lambda margin: indicator_utilities(margin, mechanism.beta))
+    return Made(by_lead(law), epsilon)
+
+
+DELTA = 1e-5
+"""The δ of the noises that need one; the paper names none."""
+
+PUBLISHED_NOISE: Mapping[str, Noise] = MappingProxyType(
+    {"SNM-T": HeavyStudentT(3.0), "SNM-LAP": Laplace(), "SNM-LLN": LaplaceLogNormal(1.0)}
+)
+"""Name in the paper → its noise. Of the log-normal scale it gives no σ."""
+
+
+def delta_of(noise: Noise) -> float:
+    """Return δ: 0 where the noise needs none."""
+    return 0.0 if math.isfinite(noise.scale_cost) else DELTA
+
+
+def published_mechanism(epsilon: float, outcomes: int, noise: Noise) -> SmoothNoisyMax:
+    """Return Algorithm 1, without the warning: rows say that they are nominal."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PublishedCalibrationWarning)
+        return SmoothNoisyMax(
+            epsilon, outcomes, noise, calibration="published", delta=delta_of(noise)
+        )
+
+
+def published_bound(epsilon: float, outcomes: int, noise: Noise) -> float:
+    """Return what is proved of it on who wins, in nats, with `delta_of` the noise.
+
+    e^ε S is ε-smooth and an upper bound of the local sensitivity: the noise is that of α e^ε.
+
+    Args:
+        epsilon: what the paper promises.
+        outcomes: m ≥ 2.
+        noise: of `PUBLISHED_NOISE`.
+    """
+    alpha = epsilon / 2 / float(shift_cost(noise))
+    return spent(noise, math.exp(epsilon) * alpha, epsilon, outcomes, delta_of(noise))
+
+
+@cache
+def published_law(epsilon: float, noise: Noise) -> PairLaw:
+    """Return the law of [SNM Algorithm 1] on who wins, by [SNM Proposition 6.3]'s k.
+
+    Args:
+        epsilon: what the paper promises, nats.
+        noise: of `PUBLISHED_NOISE`.
+    """
+    mechanism = published_mechanism(epsilon, 2**20, noise)
+
+    def scores(margin: Margin) -> SmoothUtilities:
+        bound = max(float(np.exp(-epsilon * margin.margin)), 1 / validation.FARTHEST)
+        return SmoothUtilities(np.eye(margin.outcomes)[0], bound, beta=mechanism.beta)
+
+    return pair_law(mechanism, scores)
+
+
+def _as_published(noise: Noise, epsilon: float, outcomes: int) -> Made:
+    choice = by_lead(published_law(epsilon, noise), to_the_second)
+    return Made(choice, published_bound(epsilon, outcomes, noise), delta_of(noise))
+
+
+PUBLISHED: Sequence[SelectionContestant] = tuple(
+    SelectionContestant(name, partial(_as_published, noise), NOMINAL)
+    for name, noise in PUBLISHED_NOISE.items()
+)
+"""The paper's mechanisms, with what is proved of them."""
