@@ -123,7 +123,7 @@ class ChosenBands:
             slope = self.slope_bound
             if slope is None:
                 slope = self._slope(number, query.width / 2, asked)
-            steep = _steep(query, self._ends(number), self.heaps)
+            steep = _steep(query, self.asked[number].ends, self.heaps)
             softness = Difference(steep.expected, slope * steep.bound)
             band = ChosenBand(
                 query.profile.name, query.width, slope, self.slope_bound is None, self.heaps
@@ -139,7 +139,7 @@ class ChosenBands:
         h = _PILOT * self._scale
         bells = {q.center[0]: row for q, row in asked if isinstance(q, GaussianKernel)}
         steepest = 0.0
-        for end in self._ends(number):
+        for end in self.asked[number].ends:
             places = [end + k * h for k in _pilot_places()]
             for low, here, high in zip(places, places[1:], places[2:], strict=False):
                 if abs(here - end) > max(near, self._scale):
@@ -151,31 +151,17 @@ class ChosenBands:
         return _STEEPER * steepest / (2 * h) / (h * math.sqrt(2 * math.pi))
 
     def _queries(self, number: int) -> Iterator[Query]:
-        ends, scale = self._ends(number), self._scale
+        ends, scale = self.asked[number].ends, self._scale
         room = ends[1] - ends[0] if len(ends) > 1 else math.inf
         for profile, narrowest in _NARROWEST.items():
             widths = [min(w * scale, room) for w in _WIDTHS if w >= narrowest * (1 - 1e-9)]
             for width in dict.fromkeys(widths):
                 if width < room or profile == "smoothstep":
-                    yield self._band(number, width, profile)
+                    yield self.asked[number].banded(width, profile)
         if self.slope_bound is None:
             h = _PILOT * scale
             centers = dict.fromkeys(end + k * h for end in ends for k in _pilot_places())
             yield from (GaussianKernel(center, h) for center in centers)
-
-    def _band(self, number: int, width: float, profile: str) -> Query:
-        question = self.asked[number]
-        if isinstance(question, ShareAbove):
-            return Threshold(question.threshold, width, profile)
-        return Range(question.low, question.high, width, profile)
-
-    def _ends(self, number: int) -> tuple[float, ...]:
-        question = self.asked[number]
-        return (
-            (question.threshold,)
-            if isinstance(question, ShareAbove)
-            else (question.low, question.high)
-        )
 
     @property
     def _scale(self) -> float:

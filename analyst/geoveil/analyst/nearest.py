@@ -219,16 +219,22 @@ def check_plan(request: PlanRequest, found: Plan) -> None:
         epsilon = rounded(request.privacy.epsilon * request.privacy.per / per, up=True)
         nearest |= {"per": per, "epsilon": epsilon}
     targets = found.choice.prediction.targets(found.n)
-    margin = targets.hard_question
-    if request.target_error is not None and targets.population > request.target_error:
-        least = rounded(targets.population, up=True)
-        raise UnmetWishError(request, "target_error", f"at least {least:.15g}", nearest, least)
-    why = (
-        f"±{margin:.2g} is known without asking"
-        if margin > USELESS
-        else f"{repeated(found):.0%} of the answer would be the prior's, not people's"
+    part = f"{repeated(found):.0%} of the answer"
+    raise _unmet(request, [targets], nearest, part)
+
+
+def compared(
+    request: PlanRequest, searches: Searches, participants: int, *, channels: bool = False
+) -> Comparison:
+    """Return the ways to share out the privacy among the questions: see `compare_allocations`."""
+    return compare_allocations(
+        request.questions,
+        request.plane_privacy,
+        request.prior,
+        participants,
+        searches=searches,
+        channels=channels,
     )
-    raise UnmetWishError(request, "epsilon", f"larger to be of use: {why}", nearest)
 
 
 def check_comparison(request: PlanRequest, found: Comparison, searches: Searches) -> None:
@@ -244,29 +250,41 @@ def check_comparison(request: PlanRequest, found: Comparison, searches: Searches
     """
 
     def missed(n: float) -> float:
-        again = compare_allocations(
-            request.questions, request.plane_privacy, request.prior, math.ceil(n), searches=searches
-        )
+        again = compared(request, searches, math.ceil(n))
         return excess_of_all(request, again, searches)
 
     if excess_of_all(request, found, searches) <= 0:
         return
     people = boundary(missed, request.participants, 4.0, _MOST_PEOPLE / 4)
     nearest = {} if people is None else {"participants": enough(missed, people, up=True)}
-    targets = request.chosen(found).targets
-    worst = max(each.hard_question for each in targets)
+    part = f"{_from_prior(request, found, searches):.0%} of an answer"
+    raise _unmet(request, request.chosen(found).targets, nearest, part, " for all of them")
+
+
+def _unmet(
+    request: PlanRequest,
+    targets: Sequence[Targets],
+    nearest: Mapping[str, float],
+    part: str,
+    of: str = "",
+) -> UnmetWishError:
+    """Return the error of a request that cannot be met.
+
+    Args:
+        request: that is refused.
+        targets: of each question.
+        nearest: see `UnmetWishError`.
+        part: how much of an answer would be the prior's, in words.
+        of: what the least error is of, in words.
+    """
     population = max(each.population for each in targets)
     if request.target_error is not None and population > request.target_error:
         least = rounded(population, up=True)
-        expected = f"at least {least:.15g} for all of them"
-        raise UnmetWishError(request, "target_error", expected, nearest, least)
-    part = _from_prior(request, found, searches)
-    why = (
-        f"±{worst:.2g} is known without asking"
-        if worst > USELESS
-        else f"{part:.0%} of an answer would be the prior's, not people's"
-    )
-    raise UnmetWishError(request, "epsilon", f"larger to be of use: {why}", nearest)
+        return UnmetWishError(request, "target_error", f"at least {least:.15g}{of}", nearest, least)
+    worst = max(each.hard_question for each in targets)
+    known = f"±{worst:.2g} is known without asking"
+    why = known if worst > USELESS else f"{part} would be the prior's, not people's"
+    return UnmetWishError(request, "epsilon", f"larger to be of use: {why}", nearest)
 
 
 def excess_of_all(request: PlanRequest, found: Comparison, searches: Searches) -> float:

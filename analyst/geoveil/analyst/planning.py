@@ -11,7 +11,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from geoveil.analyst.nearest import check_comparison, check_people, check_plan, check_prior
+from geoveil.analyst.nearest import (
+    check_comparison,
+    check_people,
+    check_plan,
+    check_prior,
+    compared,
+)
 from geoveil.analyst.plan_files import (
     Chosen,
     chosen_alone,
@@ -19,7 +25,7 @@ from geoveil.analyst.plan_files import (
     planned_campaign,
     write_plan,
 )
-from geoveil.analyst.planner import KINDS, Alternative, Comparison, Plan, compare_allocations
+from geoveil.analyst.planner import KINDS, Alternative, Comparison, Plan
 from geoveil.analyst.planner.allocation import Searches
 from geoveil.analyst.planner.channels import (
     WORTH_SOLVING,
@@ -140,16 +146,9 @@ def plan_for(
     check_prior(request, searches)
     check_people(request)
     if len(request.questions) > 1:
-        compared = compare_allocations(
-            request.questions,
-            request.plane_privacy,
-            request.prior,
-            request.participants,
-            searches=searches,
-            channels=request.channels,
-        )
-        check_comparison(request, compared, searches)
-        return PlannedQuestions(request, compared, searches)
+        together = compared(request, searches, request.participants, channels=request.channels)
+        check_comparison(request, together, searches)
+        return PlannedQuestions(request, together, searches)
     found, least = planned_alone(request, searches, restricted=for_campaign, bound=bound)
     check_plan(request, found)
     return PlannedQuestion(request, found, least, two_rounds(request, found) if rounds else None)

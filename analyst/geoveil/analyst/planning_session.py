@@ -17,8 +17,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, TypeVar
 
-from geoveil.analyst.nearest import check_people, check_prior, excess, excess_of_all
-from geoveil.analyst.planner import compare_allocations
+from geoveil.analyst.nearest import check_people, check_prior, compared, excess, excess_of_all
 from geoveil.analyst.planner.allocation import Searches
 from geoveil.analyst.planner.kinds import POINTS
 from geoveil.analyst.planner.plan import CLOSE, planned
@@ -121,13 +120,7 @@ class PlanningSession:
         )
 
     def _together(self, request: PlanRequest, searches: Searches) -> Forecast:
-        found = compare_allocations(
-            request.questions,
-            request.plane_privacy,
-            request.prior,
-            request.participants,
-            searches=searches,
-        )
+        found = compared(request, searches, request.participants)
         return Forecast(
             PlannedQuestions(request, found, searches),
             settled=not request.channels,

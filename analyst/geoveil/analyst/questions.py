@@ -8,6 +8,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -141,7 +142,16 @@ class ShareAbove(AnalystQuestion):
         return HardThreshold(self.threshold)
 
     def soft(self, plane: AzimuthalEquidistant | None, softness: Softness) -> Query:
-        return Threshold(self.threshold, softness.band(), "smoothstep")
+        return self.banded(softness.band(), "smoothstep")
+
+    @property
+    def ends(self) -> tuple[float, ...]:
+        """The threshold, alone."""
+        return (self.threshold,)
+
+    def banded(self, width: float, profile: str) -> Threshold:
+        """Return the question with a band of some width and profile."""
+        return Threshold(self.threshold, width, profile)
 
 
 @dataclass(frozen=True, init=False)
@@ -167,11 +177,42 @@ class ShareBetween(AnalystQuestion):
         return HardRange(self.low, self.high)
 
     def soft(self, plane: AzimuthalEquidistant | None, softness: Softness) -> Query:
-        return Range(self.low, self.high, softness.band(self.high - self.low), "smoothstep")
+        return self.banded(softness.band(self.high - self.low), "smoothstep")
+
+    @property
+    def ends(self) -> tuple[float, ...]:
+        """Both ends."""
+        return self.low, self.high
+
+    def banded(self, width: float, profile: str) -> Range:
+        """Return the question with bands of some width and profile."""
+        return Range(self.low, self.high, width, profile)
 
 
 @dataclass(frozen=True, init=False)
-class DensityAt(AnalystQuestion):
+class _AtPlace(AnalystQuestion):
+    """A question about a place and what is around it."""
+
+    _word: ClassVar[str]
+    """What an error about the place names."""
+    longitude: float
+    latitude: float
+
+    def __init__(self, longitude: float, latitude: float) -> None:
+        object.__setattr__(self, "longitude", validation.real("longitude", longitude))
+        object.__setattr__(self, "latitude", validation.real("latitude", latitude))
+
+    @property
+    def place(self) -> Place:
+        return on_earth(self._word, (self.longitude, self.latitude))
+
+    def _center(self, plane: AzimuthalEquidistant | None) -> Place:
+        where = (self.longitude, self.latitude) if plane is None else self.place
+        return projected(plane, [where])[0]
+
+
+@dataclass(frozen=True, init=False)
+class DensityAt(_AtPlace):
     """The density of people at a place: each counts by a bell of the distance from it.
 
     Example:
@@ -179,31 +220,21 @@ class DensityAt(AnalystQuestion):
         '-73.9855,40.758'
     """
 
-    longitude: float
-    latitude: float
+    _word: ClassVar[str] = "place"
 
     def __init__(self, longitude: float, latitude: float, label: str = "") -> None:
-        object.__setattr__(self, "longitude", validation.real("longitude", longitude))
-        object.__setattr__(self, "latitude", validation.real("latitude", latitude))
+        super().__init__(longitude, latitude)
         object.__setattr__(self, "label", label or f"{longitude:.15g},{latitude:.15g}")
 
-    @property
-    def place(self) -> Place:
-        return on_earth("place", (self.longitude, self.latitude))
-
     def sharp(self, plane: AzimuthalEquidistant | None, bandwidth: float) -> Estimand:
-        return SoftQuestion(self._bell(plane, bandwidth))
+        return SoftQuestion(GaussianKernel(self._center(plane), bandwidth))
 
     def soft(self, plane: AzimuthalEquidistant | None, softness: Softness) -> Query:
-        return self._bell(plane, softness.bell)
-
-    def _bell(self, plane: AzimuthalEquidistant | None, bandwidth: float) -> Query:
-        where = (self.longitude, self.latitude) if plane is None else self.place
-        return GaussianKernel(projected(plane, [where])[0], bandwidth)
+        return GaussianKernel(self._center(plane), softness.bell)
 
 
 @dataclass(frozen=True, init=False)
-class ShareWithin(AnalystQuestion):
+class ShareWithin(_AtPlace):
     """The share of people within a circle, of a radius in metres.
 
     Example:
@@ -211,20 +242,14 @@ class ShareWithin(AnalystQuestion):
         'within 2000 m of -73.9855,40.758'
     """
 
-    longitude: float
-    latitude: float
+    _word: ClassVar[str] = "circle"
     radius: float
 
     def __init__(self, longitude: float, latitude: float, radius: float, label: str = "") -> None:
-        object.__setattr__(self, "longitude", validation.real("longitude", longitude))
-        object.__setattr__(self, "latitude", validation.real("latitude", latitude))
+        super().__init__(longitude, latitude)
         object.__setattr__(self, "radius", validation.positive("radius", radius))
         said = f"within {radius:g} m of {longitude:g},{latitude:g}"
         object.__setattr__(self, "label", label or said)
-
-    @property
-    def place(self) -> Place:
-        return on_earth("circle", (self.longitude, self.latitude))
 
     def sharp(self, plane: AzimuthalEquidistant | None, bandwidth: float) -> Estimand:
         return HardDisc(self._center(plane), self.radius)
@@ -237,10 +262,6 @@ class ShareWithin(AnalystQuestion):
         self, plane: AzimuthalEquidistant | None, softness: Softness
     ) -> Query | SmoothedRegion:
         return SmoothedRegion(Disc(self._center(plane), self.radius, self.radius), softness.bell)
-
-    def _center(self, plane: AzimuthalEquidistant | None) -> Place:
-        where = (self.longitude, self.latitude) if plane is None else self.place
-        return projected(plane, [where])[0]
 
 
 @dataclass(frozen=True, init=False)

@@ -208,9 +208,7 @@ def create(
         asked = questions_in(words)
         campaign = _asking(attribute, said, asked, later)
     else:
-        for name, value in said.items():
-            if value is not None:
-                raise ParameterError(name, value, "left out: the plan says it")
+        options.left_out(said, "left out: the plan says it")
         campaign = campaign_of(plan, attribute=attribute, **later)
         participants = participants or planned_participants(plan)
     participants = _PARTICIPANTS if participants is None else participants

@@ -291,9 +291,7 @@ def estimate(
         wanted = [Contaminated(one, contamination) for one in wanted]
     if by is not None:
         own = {"interval": interval, "watch": watch}
-        for name, given in own.items():
-            if given:
-                raise ParameterError(name, given, "left out beside --by: groups have their own")
+        options.left_out(own, "left out beside --by: groups have their own")
     elif weights is not None:
         raise ParameterError("weights", str(weights), "given beside --by, which names the groups")
     if over_time:
@@ -314,10 +312,10 @@ def estimate(
             expected = "given beside --change of what is asked, or --against"
             raise ParameterError("people", people.value, expected)
     else:
-        beside: Mapping[str, object] = {"interval": interval, "watch": watch, "by": by, "top": top}
-        for name, said in beside.items():
-            if said:
-                raise ParameterError(name, said, "left out beside --change and --against")
+        options.left_out(
+            {"interval": interval, "watch": watch, "by": by, "top": top},
+            "left out beside --change and --against",
+        )
         _refused(slope_bound, heap)
     if watch and (asked or wanted):
         raise ParameterError("watch", watch, "left out: an estimate from points is read once")
@@ -325,10 +323,8 @@ def estimate(
         _refused(slope_bound, heap)
     planned = None if plan is None else planned_points(plan)
     if planned is not None:
-        others = {"width": width, "bandwidth": bandwidth, "by": by, "over-time": over_time or None}
-        for name, other in {**others, "watch": watch or None, "top": top}.items():
-            if other is not None:
-                raise ParameterError(name, other, "left out beside --plan")
+        others = {"width": width, "bandwidth": bandwidth, "by": by, "over-time": over_time}
+        options.left_out({**others, "watch": watch, "top": top}, "left out beside --plan")
         if asked:
             raise ParameterError("plan", str(plan), "left out beside questions: it has its own")
 
@@ -409,9 +405,7 @@ def _alone_over_time(
     given: Mapping[str, object], statistics: Sequence[str], campaign_id: str
 ) -> None:
     """Refuse what a curve over periods does not go with."""
-    for name, value in given.items():
-        if value is not None and value is not False:
-            raise ParameterError(name, value, "left out beside --over-time")
+    options.left_out(given, "left out beside --over-time")
     if statistics:
         expected = "left out beside --over-time: a curve is of means, as of --threshold"
         raise ParameterError(statistics[0], True, expected)
@@ -498,14 +492,11 @@ def _of_numbers(campaign: Campaign) -> TypeGuard[ValueCampaign]:
 
 def _refused(slope_bound: float | None, heap: Sequence[str] | None) -> None:
     """Refuse what is known of people where no width is chosen."""
-    for name, given in (("slope-bound", slope_bound), ("heap", heap)):
-        if given is not None:
-            raise ParameterError(
-                name,
-                given,
-                "left out: it counts where the reports choose the width for --threshold or --range"
-                " of numbers",
-            )
+    options.left_out(
+        {"slope-bound": slope_bound, "heap": heap},
+        "left out: it counts where the reports choose the width for --threshold or --range of"
+        " numbers",
+    )
 
 
 def _questions(

@@ -204,6 +204,23 @@ def all_given(needed: Mapping[str, object], unless: str = "") -> None:
         raise ParameterError(missing[0], None, f"given{also}{unless}")
 
 
+def left_out(given: Mapping[str, object], expected: str) -> None:
+    """Refuse the first of some options that was given.
+
+    Args:
+        given: name of an option → what was given; None, or False of a flag, where it was not.
+        expected: what is said of it.
+
+    Example:
+        >>> left_out({"by": None, "top": 0}, "left out beside --plan")
+        Traceback (most recent call last):
+        geoveil.gp.errors.ParameterError: top must be left out beside --plan, got top=0
+    """
+    for name, value in given.items():
+        if value is not None and value is not False:
+            raise ParameterError(name, value, expected)
+
+
 def named_as_typed(**options: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Let an error about a parameter name the option of a command that set it.
 

@@ -108,16 +108,6 @@ class Prediction:
         corrected = [replace(p, bias=p.bias - off, scenarios=()) for p in self._all]
         return max(corrected, key=lambda p: p._expected_error(n))
 
-    def with_noise(self, noise: float) -> "Prediction":
-        """Return what a report with another mean noise has, in each scenario as much less or more.
-
-        Args:
-            noise: variance of one report, averaged over people as the prior says.
-        """
-        times = noise / self.noise if self.noise > 0 else 1.0
-        scenarios = tuple(replace(s, noise=s.noise * times) for s in self.scenarios)
-        return replace(self, noise=noise, scenarios=scenarios)
-
     @property
     def bias_uncertainty(self) -> float:
         """Variance of the bias, as far as the prior can tell it: Var[m − truth]/N."""
