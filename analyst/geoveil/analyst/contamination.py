@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 from geoveil.analyst.plan_files import as_if_published
 from geoveil.analyst.planner.kinds import PointReports
-from geoveil.campaign import Allocation, ValueCampaign
 from geoveil.gp import ParameterError, validation
 
 if TYPE_CHECKING:
@@ -135,9 +134,6 @@ def liars_in(planned: "PlanOutcome", fraction: float) -> list[Contamination]:
     validation.between("contamination", fraction, 0, 1, high_open=True)
     chosen = planned.chosen()
     campaign = as_if_published(planned.request, chosen)
-    each = 1
-    if chosen.allocation is Allocation.PARTITION and not isinstance(campaign, ValueCampaign):
-        each = campaign.columns
     found = []
     for column, asked in enumerate(chosen.asked):
         if isinstance(asked.reports, PointReports):
@@ -145,6 +141,6 @@ def liars_in(planned: "PlanOutcome", fraction: float) -> list[Contamination]:
             width, means = limits.reports[1] - limits.reports[0], limits.means
         else:
             width, means = campaign.most_from_one(column), campaign.limits[column].means
-        of_answers = fraction / (fraction + (1 - fraction) / each)
+        of_answers = fraction / (fraction + (1 - fraction) / chosen.parts)
         found.append(Contamination(of_answers, width, means))
     return found

@@ -84,6 +84,12 @@ class Chosen:
     asked: tuple[Alternative, ...]
     """How each question is asked."""
 
+    @property
+    def parts(self) -> int:
+        """Of how many participants one answers a question; points answer all of them."""
+        apart = self.allocation is Allocation.PARTITION and self.questions
+        return len(self.questions) if apart else 1
+
 
 def chosen_alone(request: PlanRequest, found: Plan) -> Chosen:
     """Return the campaign of a plan for one question.

@@ -9,17 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.analyst.contamination import liars_in
-from geoveil.analyst.planner.kinds import PointReports
+from geoveil.analyst.planner.prediction import NORMAL_95
 from geoveil.analyst.planning import PlannedQuestion, PlannedQuestions
 from geoveil.analyst.statistics.groups import heaviest, shares_of
 from geoveil.analyst.statistics.simultaneous import critical_value
-from geoveil.campaign import Allocation
 from geoveil.gp import ParameterError
 from geoveil.gp.labels import RandomizedLabels
 
 Array = NDArray[np.float64]
-
-_NORMAL_95 = 1.959963984540054
 
 
 def planned_groups(
@@ -53,8 +50,6 @@ def planned_groups(
         raise ParameterError("groups", labels, "at least two")
     shares = shares_of(sizes, labels)
     chosen = planned.chosen()
-    of_points = all(isinstance(one.reports, PointReports) for one in chosen.asked)
-    parts = len(chosen.asked) if chosen.allocation is Allocation.PARTITION and not of_points else 1
     sent, counted = _of_one_report(shares, epsilon)
     covariance = (counted * sent) @ counted.T
     errors = np.sqrt(np.diag(covariance))
@@ -74,7 +69,7 @@ def planned_groups(
         zip(planned.request.labels, chosen.asked, strict=True)
     ):
         found = asked.prediction
-        one = math.sqrt((found.noise + found.varied) * parts / planned.found.n)
+        one = math.sqrt((found.noise + found.varied) * chosen.parts / planned.found.n)
         rows.append(
             {
                 "question": question,
@@ -82,7 +77,7 @@ def planned_groups(
                     {
                         "group": label,
                         "share": float(share),
-                        "error_95": _NORMAL_95 * one * error,
+                        "error_95": NORMAL_95 * one * error,
                         "moved": moved(contrast, column),
                     }
                     for label, share, error, contrast in zip(

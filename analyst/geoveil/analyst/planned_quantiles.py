@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from geoveil.analyst.contamination import Contamination
+from geoveil.analyst.planner.prediction import NORMAL_95
 from geoveil.analyst.questions import Softness
 from geoveil.analyst.request import PublicPrior
 from geoveil.analyst.statistics.distribution import checked_levels
 from geoveil.gp import GeoPrivacy, ParameterError, PlanarLaplace, Threshold, validation
 
-_NORMAL_95 = 1.959963984540054
 _STEP = 0.02
 """The step over which the density at a quantile is found, in widths."""
 _LEAST = 1e-6
@@ -91,7 +91,7 @@ def planned_quantiles(
         x = np.ravel(x)
         varied = share_of @ question.value(x) ** 2 - (1 - level) ** 2
         variance = float(share_of @ estimator.variance(x) + varied)
-        error = _NORMAL_95 * math.sqrt(variance / n) / density
+        error = NORMAL_95 * math.sqrt(variance / n) / density
         low, high = estimator.limits.reports
         most = Contamination(contamination, high - low).moved
         moved = None

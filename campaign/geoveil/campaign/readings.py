@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from fractions import Fraction
 
-from geoveil.gp import ParameterError
+from geoveil.gp import ParameterError, validation
 from geoveil.gp.exact import INT64_MAX, INT64_MIN
 
 COHORT = "reading"
@@ -39,8 +39,7 @@ class Readings:
             raise ParameterError(
                 "readings.every", str(self.every), "a timedelta from a minute to ten years"
             )
-        if not isinstance(self.extrapolated, bool):
-            raise ParameterError("readings.extrapolated", self.extrapolated, "True or False")
+        validation.require_flag("readings.extrapolated", self.extrapolated)
 
     def __str__(self) -> str:
         days = self.every / timedelta(days=1)

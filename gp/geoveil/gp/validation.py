@@ -66,6 +66,12 @@ def require_count(name: str, value: object, least: int = 1, most: int | None = N
     return value
 
 
+def require_flag(name: str, value: object) -> None:
+    """Refuse what is neither True nor False."""
+    if not isinstance(value, bool):
+        raise ParameterError(name, value, "True or False")
+
+
 def positive(name: str, value: object, unit: str = "") -> float:
     """Return `value` as a float > 0, not absurdly small or large."""
     expected = f"a finite number{' of ' + unit if unit else ''} > 0, in [{LEAST:g}, {MOST:g}]"

@@ -14,7 +14,6 @@ import numpy as np
 
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import Real
-from geoveil.gp.errors import ParameterError
 from geoveil.gp.exact import BALL, LazyUniform, RandomSource, as_given, round_up
 from geoveil.selection.base import Array, Guarantee, SelectionMechanism
 from geoveil.selection.draws import (
@@ -62,8 +61,7 @@ class GlobalSelection(SelectionMechanism):
         self.sensitivity = round_up(
             as_given(sensitivity, validation.positive("sensitivity", sensitivity))
         )
-        if not isinstance(monotone, bool):
-            raise ParameterError("monotone", monotone, "True or False")
+        validation.require_flag("monotone", monotone)
         self.monotone = monotone
 
     @cached_property

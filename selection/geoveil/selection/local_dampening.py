@@ -59,8 +59,7 @@ class LocalDampening(SelectionMechanism):
     ) -> None:
         super().__init__(epsilon)
         for name, flag in (("shifted", shifted), ("replace", replace)):
-            if not isinstance(flag, bool):
-                raise ParameterError(name, flag, "True or False")
+            validation.require_flag(name, flag)
         if sensitivity is not None:
             sensitivity = round_up(
                 as_given(sensitivity, validation.positive("sensitivity", sensitivity))

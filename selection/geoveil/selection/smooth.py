@@ -57,8 +57,7 @@ class SmoothSelection(SelectionMechanism):
     def __init__(self, epsilon: float, outcomes: int, *, monotone: bool) -> None:
         super().__init__(epsilon)
         require_count("outcomes", outcomes)
-        if not isinstance(monotone, bool):
-            raise ParameterError("monotone", monotone, "True or False")
+        validation.require_flag("monotone", monotone)
         self.outcomes = outcomes
         self.monotone = monotone
 

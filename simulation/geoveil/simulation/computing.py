@@ -13,7 +13,7 @@ from itertools import islice
 from multiprocessing import resource_tracker
 from typing import Any, Protocol, TypeVar
 
-from geoveil.gp import GeoVeilError, ParameterError, UnsupportedError
+from geoveil.gp import GeoVeilError, ParameterError, UnsupportedError, validation
 
 
 @contextmanager
@@ -117,8 +117,7 @@ class Processes:
     count: int
 
     def __post_init__(self) -> None:
-        if isinstance(self.count, bool) or not isinstance(self.count, int) or self.count < 1:
-            raise ParameterError("processes", self.count, "an integer >= 1")
+        validation.require_count("processes", self.count)
 
     def __call__(
         self, function: Callable[[Part], Result], parts: Sequence[Part], /

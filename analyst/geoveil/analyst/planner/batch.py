@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from geoveil.analyst.planner.kinds import KINDS, Reports, Task
 from geoveil.analyst.planner.prediction import Prediction
 from geoveil.analyst.planner.priors import Prior
-from geoveil.analyst.planner.problem import nodes_near
+from geoveil.analyst.planner.problem import check_promise, nodes_near
 from geoveil.analyst.planner.question import Estimand, SoftQuestion
+from geoveil.gp import validation
 from geoveil.gp.errors import ParameterError, UnsupportedError
 from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.queries.base import Query
@@ -134,17 +135,13 @@ def batched(
     Raises:
         ParameterError: if an argument is out of range, or the dimensions differ.
     """
-    if not isinstance(privacy, GeoPrivacy) or privacy.delta > 0:
-        raise ParameterError("privacy", privacy, "a GeoPrivacy with delta = 0")
-    if not isinstance(prior, Prior):
-        raise ParameterError("prior", prior, "a Prior, for example SamplePrior(values)")
+    check_promise(privacy, prior)
     for i, question in enumerate(questions):
         if question.dimension != prior.dimension:
             raise ParameterError(
                 f"questions[{i}].dimension", question.dimension, f"{prior.dimension}"
             )
-    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-        raise ParameterError("n", n, "an integer >= 1")
+    validation.require_count("n", n)
     queries = [q.query for q in questions if isinstance(q, SoftQuestion)]
     profile = queries[0].profile if queries else None
     if len(queries) < len(questions) or any(q.profile != profile for q in queries):

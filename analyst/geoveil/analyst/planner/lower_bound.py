@@ -107,10 +107,8 @@ def lower_bound(
     if isinstance(nodes, bool) or not isinstance(nodes, int):
         raise ParameterError("nodes", nodes, "an integer in [8, 256]")
     validation.between("nodes", nodes, 8, 256)
-    if not isinstance(everywhere, bool):
-        raise ParameterError("everywhere", everywhere, "True or False")
-    if not isinstance(quick, bool):
-        raise ParameterError("quick", quick, "True or False")
+    validation.require_flag("everywhere", everywhere)
+    validation.require_flag("quick", quick)
     prior = default_prior(profile) if prior is None else prior
     parts = [
         (share, _over(profile, privacy, part, band, nodes, everywhere, quick))

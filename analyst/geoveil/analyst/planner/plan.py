@@ -9,7 +9,7 @@ from geoveil.analyst.planner.kinds import CHANNEL, KINDS, POINTS
 from geoveil.analyst.planner.lower_bound import LowerBound
 from geoveil.analyst.planner.prediction import Prediction
 from geoveil.analyst.planner.priors import Prior
-from geoveil.analyst.planner.problem import PlanningProblem
+from geoveil.analyst.planner.problem import PlanningProblem, check_promise
 from geoveil.analyst.planner.question import Estimand, SoftQuestion, as_estimand
 from geoveil.analyst.planner.search import Alternative, Search
 from geoveil.gp import validation
@@ -140,10 +140,7 @@ def plan(
         ('DebiasedLaplace', 0.00567)
     """
     asked = as_estimand(question)
-    if not isinstance(privacy, GeoPrivacy) or privacy.delta > 0:
-        raise ParameterError("privacy", privacy, "a GeoPrivacy with delta = 0")
-    if not isinstance(prior, Prior):
-        raise ParameterError("prior", prior, "a Prior, for example SamplePrior(values)")
+    check_promise(privacy, prior)
     if prior.dimension != asked.dimension:
         raise ParameterError("prior.dimension", prior.dimension, f"{asked.dimension}")
     if diameter is not None:
@@ -168,8 +165,7 @@ def planned(search: Search, n: int, kinds: Collection[str], within: float = math
         ParameterError: if n is out of range.
         UnsupportedError: if no kind considered serves the question.
     """
-    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-        raise ParameterError("n", n, "an integer >= 1")
+    validation.require_count("n", n)
     found = screened(search, kinds, lambda p: p.expected_error(n), within)
     if not any(a.satisfies_guarantee for a in found):
         raise UnsupportedError(f"none of {', '.join(kinds)} serves {search.problem.question!r}")

@@ -19,6 +19,7 @@ from geoveil.analyst.planner.kinds import Reports
 from geoveil.analyst.planner.prediction import Prediction, predicted
 from geoveil.analyst.planner.priors import Prior
 from geoveil.analyst.planner.question import Estimand, HardQuestion
+from geoveil.gp.errors import ParameterError
 from geoveil.gp.privacy import GeoPrivacy
 
 Array = NDArray[np.float64]
@@ -141,6 +142,18 @@ class PlanningProblem:
             return predicted(mean, variance, *law)
 
         return replace(at(self.nodes), scenarios=tuple(map(at, self.scenarios)))
+
+
+def check_promise(privacy: object, prior: object) -> None:
+    """Refuse what no plan can be made with.
+
+    Raises:
+        ParameterError: if the one is no guarantee without δ, or the other no prior.
+    """
+    if not isinstance(privacy, GeoPrivacy) or privacy.delta > 0:
+        raise ParameterError("privacy", privacy, "a GeoPrivacy with delta = 0")
+    if not isinstance(prior, Prior):
+        raise ParameterError("prior", prior, "a Prior, for example SamplePrior(values)")
 
 
 def nodes_near(questions: Sequence[Estimand], prior: Prior, near: float) -> tuple[Array, Array]:

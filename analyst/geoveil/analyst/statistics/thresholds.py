@@ -68,8 +68,7 @@ def grid(count: int, low: float | None, high: float | None, at: Sequence[float] 
         if not rises or not 1 <= len(found) <= MOST_QUESTIONS:
             raise ParameterError("at", "these", f"1 to {MOST_QUESTIONS} finite, increasing numbers")
         return found
-    if isinstance(count, bool) or not isinstance(count, int) or not 2 <= count <= MOST_QUESTIONS:
-        raise ParameterError("points", count, f"an integer from 2 to {MOST_QUESTIONS}")
+    validation.require_count("points", count, 2, MOST_QUESTIONS)
     if (low is None) != (high is None):
         raise ParameterError("low and high", (low, high), "both, or neither")
     if low is None or high is None:

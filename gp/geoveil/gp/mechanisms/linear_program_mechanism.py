@@ -249,8 +249,7 @@ class LinearProgramMechanism(ChannelMechanism):
             raise ParameterError("prior", prior, "a DistancePrior, or None for the uniform one")
         self.tolerance = validation.between("tolerance", tolerance, 1e-6, 0.1)
         self.prior = default_prior(query.profile) if prior is None else prior
-        if not isinstance(quick, bool):
-            raise ParameterError("quick", quick, "True or False")
+        validation.require_flag("quick", quick)
         self.quick = quick
         low, high = query.profile.bounds
         exponent = grid_exponent(

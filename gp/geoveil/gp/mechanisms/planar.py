@@ -252,6 +252,5 @@ class PlanarLaplace(Mechanism[tuple[int, ...]]):
             raise ParameterError("query", query, "a Query, for example GaussianKernel(...)")
         if query.dimension != self.dimension:
             raise ParameterError("query.dimension", query.dimension, f"{self.dimension}")
-        if not isinstance(debias, bool):
-            raise ParameterError("debias", debias, "True or False")
+        validation.require_flag("debias", debias)
         return point_estimator(query, 1 / self.privacy.rate, debias)

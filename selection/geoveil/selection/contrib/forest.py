@@ -198,8 +198,7 @@ class PrivateRandomForest(PrivateClassifier):
         require_count("depth", depth)
         if depth > MOST_DEPTH:
             raise ParameterError("depth", depth, f"at most {MOST_DEPTH}")
-        if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-            raise ParameterError("seed", seed, "an integer >= 0")
+        validation.require_count("seed", seed, 0)
         self.trees, self.depth, self.seed = trees, depth, seed
         self.mechanism: LabelName = mechanism
         self._labeller = labeller(mechanism, self.epsilon, len(self.classes_))

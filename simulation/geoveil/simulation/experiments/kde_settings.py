@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from geoveil.gp import GeoPrivacy, ParameterError
 from geoveil.gp.coordinates import Area, AzimuthalEquidistant, SphericalMercator
-from geoveil.gp.validation import positive
+from geoveil.gp.validation import positive, require_count
 from geoveil.simulation.experiments.kde_moments import Places
 from geoveil.simulation.experiments.own import AS_PUBLISHED, OwnInput
 from geoveil.simulation.populations import collisions
@@ -43,8 +43,7 @@ class KernelSetting:
     """Bandwidth in diagonals of a cell, before it is rounded down to whole metres."""
 
     def __post_init__(self) -> None:
-        if isinstance(self.n, bool) or not isinstance(self.n, int) or self.n < 1:
-            raise ParameterError("n", self.n, "an integer >= 1")
+        require_count("n", self.n)
         positive("per_m", self.per_m)
         positive("factor", self.factor)
 
@@ -83,8 +82,7 @@ class KernelGrid:
     size: int = GRID_SIZE
 
     def __post_init__(self) -> None:
-        if isinstance(self.size, bool) or not isinstance(self.size, int) or self.size < 2:
-            raise ParameterError("size", self.size, "an integer >= 2")
+        require_count("size", self.size, 2)
         if not (self.high > self.low).all():
             raise ParameterError("high", self.high.tolist(), "north-east of low")
 
@@ -114,8 +112,7 @@ class KernelGrid:
 
     def thinned(self, size: int) -> NDArray[np.intp]:
         """Return the indices of `size`² of the centres, spread evenly, corners included."""
-        if isinstance(size, bool) or not isinstance(size, int) or not 2 <= size <= self.size:
-            raise ParameterError("size", size, f"an integer from 2 to {self.size}")
+        require_count("size", size, 2, self.size)
         chosen = np.rint(np.linspace(0, self.size - 1, size)).astype(np.intp)
         return (chosen[:, None] * self.size + chosen).ravel()
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from geoveil.analyst.planner import ALLOCATIONS, Allocated, Comparison, Plan
+from geoveil.analyst.planner.prediction import NORMAL_95
 from geoveil.gp import Query
 from geoveil.simulation.figures.style import (
     INDIGO,
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _COLOURS = (INDIGO, ROSE, TEAL, WINE, OLIVE, PURPLE)
-_NORMAL_95 = 1.959963984540054
 _SHOWN = 6
 """Alternatives with a name; those that follow are grey."""
 _DECADES = 2
@@ -224,7 +224,7 @@ def _draw_crossover(axes: "Axes", found: Comparison) -> None:
 def _typical(row: Allocated, n: int, questions: int) -> float:
     error = ALLOCATIONS[row.allocation].error
     total = math.fsum(error(p, n, questions) for p in row.predictions)
-    return _NORMAL_95 * math.sqrt(total / len(row.predictions))
+    return NORMAL_95 * math.sqrt(total / len(row.predictions))
 
 
 def _window(found: Plan) -> tuple[float, float]:

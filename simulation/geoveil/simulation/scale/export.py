@@ -38,7 +38,7 @@ from geoveil.analyst import ReportRows
 from geoveil.campaign import Campaign, ValueCampaign, decode, digest, open_envelope
 from geoveil.campaign.admission import REPORT_ID_BYTES
 from geoveil.campaign.value import AXES
-from geoveil.gp import GeoVeilError, ParameterError, UnsupportedError
+from geoveil.gp import GeoVeilError, ParameterError, UnsupportedError, validation
 from geoveil.gp.estimation import Accumulator
 
 
@@ -199,8 +199,7 @@ def export_reports(
             it, or the folder is there.
         UnsupportedError: if pyarrow is not installed.
     """
-    if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
-        raise ParameterError("rows", rows, "an integer >= 1")
+    validation.require_count("rows", rows)
     parquet = require_pyarrow()
     name = "the database" if "://" in str(database) else str(database)  # a URL may hold a password
     if "://" not in str(database) and not Path(database).is_file():

@@ -25,7 +25,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
-from geoveil.gp import GeoVeilError, ParameterError
+from geoveil.gp import GeoVeilError, validation
 from geoveil.gp.estimation import Accumulator
 from geoveil.simulation.computing import Computer, in_this_process
 from geoveil.simulation.scale.work import BlockedWork, Sums, add, groups, of_blocks
@@ -178,8 +178,7 @@ def total(
     """
     if group_size is None:
         group_size = min(GROUP, max(1, work.blocks // 100))
-    if isinstance(group_size, bool) or not isinstance(group_size, int) or group_size < 1:
-        raise ParameterError("group_size", group_size, "an integer >= 1")
+    validation.require_count("group_size", group_size)
     with finished(work, path) as done:
         on_progress(done.count, work.blocks)
         for blocks, sums in compute(partial(of_blocks, work), groups(done.missing(), group_size)):

@@ -72,8 +72,7 @@ class FormulaProfile(ReprByArguments, EnclosedProfile):
             raise ParameterError("formula", self.formula, "a function of (u, arithmetic)")
         object.__setattr__(self, "scale", validation.positive("scale", self.scale))
         object.__setattr__(self, "extent", validation.between("extent", self.extent, 1e-3, 1e6))
-        if not isinstance(self.ray, bool):
-            raise ParameterError("ray", self.ray, "True or False")
+        validation.require_flag("ray", self.ray)
         try:  # a formula that does not qualify is refused here
             if not hasattr(self, "_tape"):
                 object.__setattr__(self, "_tape", recorded(self.formula))

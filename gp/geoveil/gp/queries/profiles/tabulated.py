@@ -74,8 +74,7 @@ class TabulatedProfile(EnclosedProfile):
         u, y, m = (_numbers(name, getattr(self, name)) for name in ("at", "values", "slopes"))
         require_pieces(len(u), len(y), len(m))
         _require_apart(u)
-        if not isinstance(self.ray, bool):
-            raise ParameterError("ray", self.ray, "True or False")
+        validation.require_flag("ray", self.ray)
         if self.ray and u[0] < 0 < u[-1] and 0.0 in u:  # what is before the centre is never asked
             first = int(np.flatnonzero(u == 0)[0])
             u, y, m = u[first:], y[first:], m[2 * first :]
