@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
 
-__all__ = ["axes_of", "draw_bars", "draw_curve", "draw_intervals"]
+__all__ = ["axes_of", "draw_bars", "draw_curve", "draw_intervals", "finish_map", "new_axes"]
 
 Array = NDArray[np.float64]
 
@@ -27,19 +27,34 @@ _LETTERS = 40
 """Letters of labels that stand beside each other."""
 
 
+def new_axes(width_in: float = 7.0, height_in: float = 6.0) -> "Axes":
+    """Return axes that fill a figure of a size in inches, by default that of a map.
+
+    Raises:
+        UnsupportedError: if matplotlib is not installed.
+    """
+    try:
+        from matplotlib import pyplot
+    except ImportError:
+        raise UnsupportedError("a picture needs matplotlib: pip install matplotlib") from None
+    return pyplot.figure(figsize=(width_in, height_in), layout="constrained").add_subplot()
+
+
+def finish_map(ax: "Axes", title: str) -> None:
+    """Let a degree north be as long as one east of the same metres, and write the title."""
+    south, north = ax.get_ylim()
+    ax.set_aspect(1 / math.cos(math.radians((south + north) / 2)))
+    ax.set_title(title, fontsize=10)
+
+
 def axes_of(ax: "Axes | None", title: str, height_cm: float = 11.0) -> "Axes":
     """Return the axes that are given, or new ones, with a title.
 
     Raises:
         UnsupportedError: if matplotlib is not installed.
     """
-    try:
-        from matplotlib import pyplot as plt
-    except ImportError:
-        raise UnsupportedError("a picture needs matplotlib: pip install matplotlib") from None
     if ax is None:
-        size = (16 / 2.54, height_cm / 2.54)
-        ax = plt.subplots(figsize=size, constrained_layout=True)[1]
+        ax = new_axes(16 / 2.54, height_cm / 2.54)
     ax.set_title(title, loc="left", fontsize=10)
     for side in ("top", "right"):
         ax.spines[side].set_visible(False)

@@ -128,6 +128,10 @@ Period = Annotated[
         help="The period of a recurring campaign, counted from 0; all by default.",
     ),
 ]
+Scheduler = Annotated[
+    str | None,
+    typer.Option(help="Address of a Dask scheduler, e.g. tcp://10.0.0.5:8786, to use instead."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead.")]
 
 

@@ -42,10 +42,6 @@ ProcessCount = Annotated[
         "--processes", help="Processes that compute at once; one for each processor by default."
     ),
 ]
-Scheduler = Annotated[
-    str | None,
-    typer.Option(help="Address of a Dask scheduler, e.g. tcp://10.0.0.5:8786, to use instead."),
-]
 Mode = Annotated[
     str,
     typer.Option(help="exact: from moments. monte-carlo: people and noise are drawn."),
@@ -104,7 +100,7 @@ def _runs(command: Callable[..., Any]) -> Callable[..., None]:
         "seed": (Seed, 1),
         "quick": (Quick, False),
         "processes": (ProcessCount, None),
-        "scheduler": (Scheduler, None),
+        "scheduler": (options.Scheduler, None),
     }
     return options.takes("run", kinds, _Run)(command)
 
@@ -320,7 +316,7 @@ def results(
     ] = RESULTS,
     seed: Annotated[int, typer.Option(help="The same seed gives the same page.")] = 1,
     processes: ProcessCount = None,
-    scheduler: Scheduler = None,
+    scheduler: options.Scheduler = None,
 ) -> None:
     """All experiments, the paper's in exact mode, on one page with figures.
 

@@ -17,10 +17,6 @@ from geoveil.gp.estimation import Accumulator, estimate
 Workers = Annotated[
     int | None, typer.Option(help="Processes on this machine; one per core by default.")
 ]
-Scheduler = Annotated[
-    str | None,
-    typer.Option(help="Address of a Dask scheduler, e.g. tcp://10.0.0.5:8786, to use instead."),
-]
 Resume = Annotated[
     Path | None,
     typer.Option(help="File of what is finished; a run that finds it goes on from there."),
@@ -50,7 +46,7 @@ def scale(
     per: Annotated[float, typer.Option(help="A distance, in the unit of the values.")] = 8_000.0,
     seed: Annotated[int, typer.Option(help="The same seed gives the same bits.")] = 1,
     workers: Workers = None,
-    scheduler: Scheduler = None,
+    scheduler: options.Scheduler = None,
     resume: Resume = None,
     as_json: options.AsJson = False,
 ) -> None:
@@ -101,7 +97,7 @@ def bulk(
     ],
     confidence: options.Confidence = 0.95,
     workers: Workers = None,
-    scheduler: Scheduler = None,
+    scheduler: options.Scheduler = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Estimate from exported reports: the aggregator's own estimates, computed again, to the bit.

@@ -5,7 +5,6 @@ who are nearer to one place than to any other. Edges are smoothed by a Gaussian,
 lives next to one counts for both sides in part; together everybody counts for 1.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from geoveil.analyst.campaigns import softness_of_points
+from geoveil.analyst.pictures import finish_map, new_axes
 from geoveil.analyst.questions import Place, ShareInside, on_earth, projected
 from geoveil.analyst.results import GeoResult
 from geoveil.analyst.statistics.joint import JointEstimates
@@ -54,16 +54,14 @@ class DistrictShares(PartitionShares, GeoResult):
     def plot(self, ax: "Axes | None" = None) -> "Axes":
         try:
             import shapely
-            from matplotlib import colormaps, pyplot
+            from matplotlib import colormaps
             from matplotlib.cm import ScalarMappable
             from matplotlib.colors import Normalize
         except ImportError:
             raise UnsupportedError(
                 "this picture needs matplotlib and shapely: pip install 'geoveil[notebook]'"
             ) from None
-        if ax is None:
-            ax = pyplot.figure(figsize=(7.0, 6.0), layout="constrained").add_subplot()
-        assert ax is not None
+        ax = new_axes() if ax is None else ax
         shares = self.shares[: len(self.outlines)]
         color = ScalarMappable(Normalize(0.0, float(shares.max()) or 1.0), colormaps["YlGnBu"])
         for label, share, outline in zip(self.labels, shares.tolist(), self.outlines, strict=False):
@@ -75,10 +73,8 @@ class DistrictShares(PartitionShares, GeoResult):
             told = f"{label}\n{100 * share:.1f} %"
             ax.text(middle.x, middle.y, told, ha="center", va="center", fontsize=8, bbox=paper)
         ax.figure.colorbar(color, ax=ax, label="share of the people", shrink=0.8)
-        south, north = ax.get_ylim()
-        ax.set_aspect(1 / math.cos(math.radians((south + north) / 2)))
         ax.set(xlabel="longitude", ylabel="latitude")
-        ax.set_title(self.title, fontsize=10)
+        finish_map(ax, self.title)
         return ax
 
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from geoveil.analyst.campaigns import softness_of_points
 from geoveil.analyst.outlines import lines_of, outlines_of
+from geoveil.analyst.pictures import finish_map, new_axes
 from geoveil.analyst.results import GeoResult
 from geoveil.analyst.statistics.joint import POPULATION
 from geoveil.analyst.statistics.separate import SeparateEstimates
@@ -250,13 +251,7 @@ class DensityMap(GeoResult):
         Raises:
             UnsupportedError: if matplotlib is not installed.
         """
-        try:
-            from matplotlib import pyplot
-        except ImportError:
-            raise UnsupportedError("a picture needs matplotlib: pip install matplotlib") from None
-        if ax is None:
-            ax = pyplot.figure(figsize=(7.0, 6.0), layout="constrained").add_subplot()
-        assert ax is not None
+        ax = new_axes() if ax is None else ax
         x, y = (_edges(axis) for axis in self._axes)
         shown = np.maximum(self.density, 0.0)
         image = ax.pcolormesh(x, y, shown, cmap="YlGnBu", vmin=0.0, rasterized=True)
@@ -275,8 +270,7 @@ class DensityMap(GeoResult):
         credit = f"\n{source}." if source else ""
         ax.set(xlim=(west, east), ylim=(south, north), ylabel="latitude")
         ax.set_xlabel(f"longitude\n{told}{credit}", fontsize=8)
-        ax.set_aspect(1 / math.cos(math.radians((south + north) / 2)))
-        ax.set_title(self.title, fontsize=10)
+        finish_map(ax, self.title)
         return ax
 
     @property
