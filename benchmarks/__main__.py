@@ -31,6 +31,7 @@ from benchmarks import (
     startup,
     store,
     submit,
+    way,
     web,
 )
 from benchmarks.timing import Figure
@@ -44,6 +45,7 @@ TABLES: Mapping[str, Callable[[], list[Figure] | None]] = {
     "device": device.table,
     "store": store.table,
     "submit": submit.table,
+    "way": way.table,
     "serve_load": serve_load.table,
     "reading": reading.table,
     "handshake": handshake.table,

@@ -70,7 +70,7 @@ def _bare(folder: Path) -> Iterable[tuple[str, float]]:
 
 def _device(state: Path, count: int) -> dict[str, float]:
     names = [f"campaign-{i}" for i in range(count)]
-    collector = InMemoryCollector(map(_campaign, names))
+    collector = InMemoryCollector(map(campaign, names))
     now = START
     client = Client(
         policy=POLICY,
@@ -114,7 +114,7 @@ def _device(state: Path, count: int) -> dict[str, float]:
     return found
 
 
-def _campaign(name: str) -> StatisticCampaign:
+def campaign(name: str) -> StatisticCampaign:
     return StatisticCampaign(
         campaign_id=name,
         title="Income",
