@@ -216,7 +216,8 @@ def test_each_id_is_indexed_once_by_stores_that_take_turns(
         for writer in (store, other):
             writer.commit(batch(5000, 1))
             (index,) = writer._indices.values()
-            entries = [entry for level in index._levels for run in level for entry in run]
+            index._settle()
+            entries = [entry for run in index._runs() for entry in run]
             assert len(entries) == len(set(entries)) == 150 * 4 + 1
 
 

@@ -5,12 +5,13 @@ again to begin and to end a transaction. Who listens to its engine hears of thes
 """
 
 import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
+
+_Result = TypeVar("_Result")
 
 
 class Driver:
@@ -24,18 +25,21 @@ class Driver:
         self._connection = connection
         driver: Any = connection.connection.driver_connection
         self._driver: sqlite3.Connection = driver
+        self._heard: tuple[Callable[..., Any], ...] = ()
+        """Who listens to the statements of the transaction."""
 
-    @contextmanager
-    def transaction(self) -> Iterator[None]:
-        """Begin a transaction that writes; commit it, or roll it back if there is an error.
+    def transaction(self, work: Callable[[], _Result]) -> _Result:
+        """Return work(), in a transaction that writes: it is committed, or rolled back.
 
         Raises:
             DBAPIError: of SQLAlchemy, in place of the driver's error.
         """
+        dispatch = self._connection.dispatch
+        self._heard = tuple(dispatch.before_cursor_execute)
         try:
             self.execute("BEGIN IMMEDIATE")
-            yield
-            for heard in self._connection.dispatch.commit:
+            result = work()
+            for heard in dispatch.commit:
                 heard(self._connection)
             self._driver.commit()
         except BaseException as error:
@@ -45,11 +49,12 @@ class Driver:
                 hidden = DBAPIError.instance(None, None, error, sqlite3.Error)
                 raise hidden from error
             raise
+        return result
 
     def execute(self, statement: str, parameters: Any = ()) -> sqlite3.Cursor:
         """Send a statement of the transaction that has begun; return its rows."""
         cursor = self._driver.cursor()
-        for heard in self._connection.dispatch.before_cursor_execute:
+        for heard in self._heard:
             statement, parameters = heard(
                 self._connection, cursor, statement, parameters, None, False
             )

@@ -29,6 +29,8 @@ _BITS_PER_ENTRY = 32
 """At least, while the filter can grow: a new id seldom has to be searched for."""
 _YOUNG = 1024
 """Entries of a run that the next entries are sorted into: cheaper than to search one more run."""
+_ALONE = 128
+"""Ids that came one by one and are in no run: for one of them NumPy takes longer than a dict."""
 
 
 class IdIndex:
@@ -43,6 +45,8 @@ class IdIndex:
         self._levels: list[list[NDArray[np.uint64]]] = []
         self._filter = _Filter(_LEAST_BITS)
         self._entries = 0
+        self._alone: dict[int, int] = {}
+        """Fingerprints that are in no run yet, each with the first report of its page."""
 
     def add(self, pages: Iterable[tuple[int, bytes]]) -> None:
         """Add pages: the number of the first report of each, and its ids joined.
@@ -53,35 +57,27 @@ class IdIndex:
 
     def add_new(self, pages: Iterable[tuple[int, bytes]]) -> None:
         """Add ids that are not here, each with the first report of its page."""
+        pages = list(pages)
+        if len(pages) == 1 and len(pages[0][1]) == REPORT_ID_BYTES:
+            first, report_id = pages[0]
+            one = self._fingerprint(report_id)
+            if len(self._alone) < _ALONE and self._alone.setdefault(one, first) == first:
+                return
+        self._settle()
         firsts, ids = zip(*pages, strict=True)
+        counts = [len(of_page) // REPORT_ID_BYTES for of_page in ids]
         run = self._fingerprints(b"".join(ids))
-        if len(run) == 1:
-            run |= np.uint64(firsts[0])
-        else:
-            counts = [len(of_page) // REPORT_ID_BYTES for of_page in ids]
-            run |= np.repeat(np.array(firsts, np.uint64), counts)
-        self._entries += len(run)
-        bits = self._filter.bits
-        while bits < _MOST_BITS and self._entries * _BITS_PER_ENTRY > 1 << bits:
-            bits += 1
-        if bits == self._filter.bits:
-            self._filter.add(run)
-        else:
-            self._filter = _Filter(bits)
-            for entries in (run, *self._runs()):
-                self._filter.add(entries)
-        youngest = self._levels[0] if self._levels else []
-        if youngest and len(youngest[-1]) < _YOUNG:
-            run = _merged(youngest.pop(), run)
-        else:
-            run.sort()
-        self._append(run, 0)
+        run |= np.repeat(np.array(firsts, np.uint64), counts)
+        self._add_run(run)
 
     def find(self, ids: bytes) -> list[tuple[int, int]]:
         """Return (position, page) for each page that may hold the id at a position of `ids`."""
+        if len(ids) == REPORT_ID_BYTES:
+            one = self._fingerprint(ids)
+            if one not in self._alone and not self._filter.may_hold_one(one):
+                return []
+        self._settle()
         wanted = self._fingerprints(ids)
-        if len(wanted) == 1 and not self._filter.may_hold_one(int(wanted[0])):
-            return []
         order = np.flatnonzero(self._filter.may_hold(wanted))
         if not len(order):
             return []
@@ -117,13 +113,38 @@ class IdIndex:
 
         Strongly universal [D. Lemire, O. Kaser, "Strongly Universal String Hashing is Fast", 2014].
         """
-        if len(ids) == REPORT_ID_BYTES:  # the same by hand: NumPy takes as long for a hundred
-            first, *others = self._salt_of_one
-            one = sum(map(mul, _ONE.unpack(ids), others), first)
-            return np.array([one & _UPPER], np.uint64)
         words = np.frombuffer(ids, np.uint32).reshape(-1, _WORDS).astype(np.uint64)
         mixed: NDArray[np.uint64] = words @ self._salt[1:] + self._salt[0]
         return mixed & np.uint64(_UPPER)
+
+    def _fingerprint(self, report_id: bytes) -> int:
+        """Return the fingerprint of one id, for which NumPy takes as long as for a hundred."""
+        first, *others = self._salt_of_one
+        return sum(map(mul, _ONE.unpack(report_id), others), first) & _UPPER
+
+    def _settle(self) -> None:
+        """Put the ids that came one by one into a run."""
+        if self._alone:
+            alone = [one | first for one, first in self._alone.items()]
+            self._alone.clear()
+            self._add_run(np.array(alone, np.uint64))
+
+    def _add_run(self, run: NDArray[np.uint64]) -> None:
+        self._entries += len(run)
+        bits = self._filter.bits
+        while bits < _MOST_BITS and self._entries * _BITS_PER_ENTRY > 1 << bits:
+            bits += 1
+        if bits == self._filter.bits:
+            self._filter.add(run)
+        else:
+            self._filter = _Filter(bits)
+            for entries in (run, *self._runs()):
+                self._filter.add(entries)
+        youngest = self._levels[0] if self._levels else []
+        if youngest and len(youngest[-1]) < _YOUNG:
+            run = np.concatenate([youngest.pop(), run])
+        run.sort()
+        self._append(run, 0)
 
     def _append(self, run: NDArray[np.uint64], level: int) -> None:
         if level == len(self._levels):
@@ -137,16 +158,6 @@ class IdIndex:
             self._append(merged, level + 1)
 
 
-def _merged(old: NDArray[np.uint64], new: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return a sorted run with new entries in their places."""
-    if len(new) == 1:
-        at = int(old.searchsorted(new[0]))
-        return np.concatenate([old[:at], new, old[at:]])
-    both = np.concatenate([old, new])
-    both.sort()
-    return both
-
-
 class _Filter:
     """A bit for every value of the first bits of a fingerprint: most new ids need no search."""
 
@@ -157,10 +168,6 @@ class _Filter:
         self._set = np.frombuffer(self._bytes, np.uint8)  # the same memory
 
     def add(self, fingerprints: NDArray[np.uint64]) -> None:
-        if len(fingerprints) == 1:
-            one = int(fingerprints[0]) >> 64 - self.bits
-            self._bytes[one >> 3] |= 1 << (one & 7)
-            return
         at = fingerprints >> self._shift
         np.bitwise_or.at(self._set, at >> np.uint64(3), self._mask(at))
 

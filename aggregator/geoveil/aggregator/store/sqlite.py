@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from sqlalchemy import URL, Connection, create_engine, event, select
 from sqlalchemy.dialects.sqlite import insert
@@ -47,6 +47,8 @@ _PRAGMAS = (
     "cache_size = -16384",  # 16 MiB: reports are appended
     "wal_autocheckpoint = 4000",  # pages
 )
+_Written: TypeAlias = tuple[int, list[Page], int]
+"""The key of a campaign, the pages that were written of it, and how many reports it has now."""
 _PAGES_READ = 1024
 _SHARD = 0
 """The only one: SQLite has one writer at a time."""
@@ -120,34 +122,34 @@ class SQLiteStore(SQLStore):
         event.listen(engine, "connect", _configure)
         event.listen(engine, "begin", _begin)
         self._indices: dict[int, IdIndex] = {}
-        self._written: list[tuple[int, list[Page], int]] = []
         self._driver: Driver | None = None
         super().__init__(engine, create=create)
 
-    def commit(self, batch: Sequence[Submission]) -> list[list[Outcome]]:
-        outcomes = super().commit(batch)
+    def _count(self, by_campaign: Mapping[str, Sequence[Submission]]) -> dict[str, list[Outcome]]:
+        def transaction() -> tuple[dict[str, list[Outcome]], list[_Written]]:
+            driver = self._driver = self._driver or Driver(self._engine.connect())
+            written: list[_Written] = []
+            counted = driver.transaction(
+                lambda: {
+                    campaign_id: self._count_one(driver, campaign_id, submissions, written)
+                    for campaign_id, submissions in by_campaign.items()
+                }
+            )
+            return counted, written
+
+        counted, written = self.attempt(transaction)
         # Only now: what was rolled back is stored nowhere, so it must not be indexed.
-        for key, pages, reports in self._written:
+        for key, pages, reports in written:
             self._indices[key].add_new([(page.first, page.fresh_ids) for page in pages])
             self._indices[key].reports = reports
-        return outcomes
-
-    def _count(self, by_campaign: Mapping[str, Sequence[Submission]]) -> dict[str, list[Outcome]]:
-        return self.attempt(lambda: self._count_all(by_campaign))
-
-    def _count_all(
-        self, by_campaign: Mapping[str, Sequence[Submission]]
-    ) -> dict[str, list[Outcome]]:
-        self._written = []
-        driver = self._driver = self._driver or Driver(self._engine.connect())
-        with driver.transaction():
-            return {
-                campaign_id: self._count_one(driver, campaign_id, submissions)
-                for campaign_id, submissions in by_campaign.items()
-            }
+        return counted
 
     def _count_one(
-        self, driver: Driver, campaign_id: str, submissions: Sequence[Submission]
+        self,
+        driver: Driver,
+        campaign_id: str,
+        submissions: Sequence[Submission],
+        written: list[_Written],
     ) -> list[Outcome]:
         """Count the reports to one campaign: all they need in one statement, all added in three.
 
@@ -157,7 +159,7 @@ class SQLiteStore(SQLStore):
         reports = joined([submission.reports for submission in submissions])
         ids, answers = in_columns(reports)
         sums = tally(answers)
-        parameters = {"campaign_id": campaign_id, "indices": json.dumps(list(sums))}
+        parameters = {"campaign_id": campaign_id, "indices": str([*sums])}
         row = driver.execute(_READ_STANDING, parameters).fetchone()
         if row is None:
             raise ServiceError(Code.CAMPAIGN_NOT_FOUND)
@@ -173,7 +175,7 @@ class SQLiteStore(SQLStore):
             _write_sums(driver, key, _sums(sums_before), sums)
             after = before + len(fresh)
             driver.execute(_WRITE_COUNT, {"key": key, "reports": after})
-            self._written.append((key, pages, after))
+            written.append((key, pages, after))
         return outcomes
 
     def _current_index(self, driver: Driver, key: int, reports: int) -> IdIndex:

@@ -151,7 +151,10 @@ def append(
         last: page of the campaign; None if there is none.
     """
     pages: list[Page] = []
-    for width, ids, answers in _by_width(reports):
+    widths = {ANSWER_BYTES} if type(reports) is PackedColumns else {len(r.answers) for r in reports}
+    for width in sorted(widths):
+        alike = reports if len(widths) == 1 else [r for r in reports if len(r.answers) == width]
+        ids, answers = in_columns(alike)
         count = len(ids) // REPORT_ID_BYTES
         capacity = min(_MOST_REPORTS, max(1, _MOST_BYTES // (REPORT_ID_BYTES + width)))
         start = 0
@@ -176,27 +179,16 @@ def append(
     return pages
 
 
-def _by_width(reports: Sequence[PackedReport]) -> Iterator[tuple[int, bytes, bytes]]:
-    """Yield widths of answers, with ids and answers of the reports that have them, joined."""
-    widths = {ANSWER_BYTES} if type(reports) is PackedColumns else {len(r.answers) for r in reports}
-    for width in sorted(widths):
-        alike = reports if len(widths) == 1 else [r for r in reports if len(r.answers) == width]
-        yield width, *in_columns(alike)
-
-
 def _page(first: int, ids: bytes, answers: bytes, fresh: bytes) -> Page:
     """Return a page of reports, of which only those at the end may be out of order."""
     if len(fresh) == REPORT_ID_BYTES:  # for one of them NumPy takes several times as long
         size, others = REPORT_ID_BYTES, len(ids) // REPORT_ID_BYTES - 1
         at = bisect(range(others), fresh, key=lambda i: ids[size * i : size * (i + 1)])
         width = len(answers) // (others + 1)
-        return Page(first, _inserted(ids, size, at), _inserted(answers, width, at), fresh)
+        ids = ids[: at * size] + fresh + ids[at * size : -size]
+        answers = answers[: at * width] + answers[-width:] + answers[at * width : -width]
+        return Page(first, ids, answers, fresh)
     halves = np.frombuffer(ids, ">u8").reshape(-1, 2)
     order = np.lexsort((halves[:, 1], halves[:, 0]))
     rows = np.frombuffer(answers, np.uint8).reshape(len(order), -1)
     return Page(first, halves[order].tobytes(), rows[order].tobytes(), fresh)
-
-
-def _inserted(joined: bytes, size: int, at: int) -> bytes:
-    """Return elements of one size, of which the last one is moved forward to a position."""
-    return joined[: at * size] + joined[-size:] + joined[at * size : -size]

@@ -24,21 +24,17 @@ def tally(answers: bytes) -> dict[int, Accumulator]:
         True
     """
     if len(answers) <= _FEW * _ANSWER.itemsize:
-        return _tally_few(answers)
+        few: dict[int, tuple[int, int, int]] = {}
+        for index, value in unpack(answers):
+            n, total, squares = few.get(index, (0, 0, 0))
+            few[index] = n + 1, total + value, squares + value * value
+        return {index: Accumulator(*of_one) for index, of_one in few.items()}
     sums: dict[int, Accumulator] = {}
     found = np.frombuffer(answers, _ANSWER)
     for start in range(0, len(found), _BLOCK):
         for index, of_block in _tally_block(found[start : start + _BLOCK]).items():
             sums[index] = sums[index] + of_block if index in sums else of_block
     return sums
-
-
-def _tally_few(answers: bytes) -> dict[int, Accumulator]:
-    sums: dict[int, tuple[int, int, int]] = {}
-    for index, value in unpack(answers):
-        n, total, squares = sums.get(index, (0, 0, 0))
-        sums[index] = n + 1, total + value, squares + value * value
-    return {index: Accumulator(*of_one) for index, of_one in sums.items()}
 
 
 def _tally_block(answers: NDArray[np.void]) -> Mapping[int, Accumulator]:
