@@ -40,39 +40,41 @@ class _Thread:
             self._target(*self._args)
 
 
-class _Condition:
-    """A `threading.Condition` for which one thread waits."""
+class _Lock:
+    """A `threading.Lock` that one thread takes, and waits for."""
 
     def __init__(self) -> None:
         self._waits: greenlet | None = None
-        self._notified = False
+        self._locked = self._woken = False
 
-    def __enter__(self) -> None:
-        pass
+    def locked(self) -> bool:
+        return self._locked
 
-    def __exit__(self, *_: object) -> None:
-        pass
+    def release(self) -> None:
+        self._locked = False
+        self._wake()
 
-    def notify(self) -> None:
-        if self._waits is not None and not self._notified:
-            self._notified = True
-            asyncio.get_running_loop().call_soon(self._waits.switch)
-
-    def wait_for(self, predicate: Callable[[], Any], timeout: float | None = None) -> Any:
+    def acquire(self, *, blocking: bool = True, timeout: float = -1) -> bool:
         turns = _TURNS
-        while not (found := predicate()) and turns:
+        while self._locked and blocking and turns:
             self._waits = getcurrent()
-            if timeout is not None:
+            if timeout >= 0:
                 turns -= 1
-                self.notify()
+                self._wake()
             self._waits.parent.switch()
-            self._waits, self._notified = None, False
-        return found
+            self._waits, self._woken = None, False
+        free, self._locked = not self._locked, True
+        return free
+
+    def _wake(self) -> None:
+        if self._waits is not None and not self._woken:
+            self._woken = True
+            asyncio.get_running_loop().call_soon(self._waits.switch)
 
 
 @contextmanager
 def scheduled() -> Iterator[None]:
     """Let writers run so."""
-    threads = SimpleNamespace(Thread=_Thread, Condition=_Condition)
+    threads = SimpleNamespace(Thread=_Thread, Lock=_Lock)
     with patch.object(writer, "threading", threads):
         yield

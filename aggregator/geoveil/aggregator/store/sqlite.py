@@ -1,6 +1,5 @@
 """A store in one SQLite file: nothing to install, and every acknowledged report on disk."""
 
-import json
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
@@ -55,12 +54,12 @@ _SHARD = 0
 _PAGES_INDEXED = 1024
 """Pages of the index read at once."""
 _READ_SUMS = """
-    SELECT json_group_array(json_array(query_index, n, total, total_of_squares)) FROM query_sum
-    WHERE campaign_key = :key
+    SELECT group_concat(query_index || ' ' || n || ' ' || total || ' ' || total_of_squares)
+    FROM query_sum WHERE campaign_key = :key
 """
 _READ_STANDING = f"""
     SELECT campaign.campaign_key, closed, coalesce(reports, 0),
-        (SELECT json_group_array(json_array(query_index, n, total, total_of_squares))
+        (SELECT group_concat(query_index || ' ' || n || ' ' || total || ' ' || total_of_squares)
             FROM query_sum
             WHERE campaign_key = campaign.campaign_key AND shard = {_SHARD}
             AND query_index IN (SELECT value FROM json_each(:indices))),
@@ -289,6 +288,7 @@ def _write_sums(
         driver.execute(_WRITE_SUMS + ", ".join(["(?, ?, ?, ?, ?, ?)"] * len(rows)), parameters)
 
 
-def _sums(stored: str) -> dict[int, Accumulator]:
-    found = json.loads(stored)
-    return {index: Accumulator(n, int(total), int(ss)) for index, n, total, ss in found}
+def _sums(stored: str | None) -> dict[int, Accumulator]:
+    """Return the sums that a text of numbers holds; None: none."""
+    rows = [map(int, row.split()) for row in stored.split(",")] if stored else []
+    return {index: Accumulator(*sums) for index, *sums in rows}

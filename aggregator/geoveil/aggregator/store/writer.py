@@ -61,12 +61,14 @@ class Writer:
         self._queue_limit = queue_limit
         self._commit_limit = commit_limit
         self._latency_s = latency_s
-        # Guards all of what follows; never held during database work.
-        self._changed = threading.Condition()
+        # What follows is written by the event loop or by the thread, and deques by both: nothing
+        # needs a lock. The thread looks again before it sleeps, and is woken at most once.
+        self._asleep = threading.Lock()
         # The small ones first: whoever sends one report does not wait for ten thousand others.
         self._queues: tuple[deque[_Waiting], deque[_Waiting]] = (deque(), deque())
         self._calls: deque[_Call] = deque()
-        self._weight = 0
+        self._queued = self._taken = 0
+        """Weight of all that ever came, counted before it can be taken, and of what was taken."""
         self._stopping = False
         self._crowded = False
         self._finished: asyncio.Future[None] | None = None
@@ -74,7 +76,8 @@ class Writer:
     @property
     def weight(self) -> int:
         """Answers that wait to be written."""
-        return self._weight
+        taken = self._taken  # first: the other only grows meanwhile
+        return self._queued - taken
 
     async def start(self) -> None:
         """Open the store; raises what opening it raises."""
@@ -94,19 +97,19 @@ class Writer:
             ServiceError: QUEUE_FULL or STOPPING, and nothing was queued; STORE_UNAVAILABLE, and
                 nothing was changed.
         """
-        weight = submission.weight
-        with self._changed:
-            self._refuse_if_stopping()
-            large = weight > _FEW
-            limit = self._queue_limit / 2 if large else self._queue_limit
-            if self._weight and self._weight + weight > limit:
-                raise ServiceError(Code.QUEUE_FULL)
-            future: asyncio.Future[list[Outcome]] = asyncio.get_running_loop().create_future()
-            self._queues[large].append(_Waiting(submission, weight, future))
-            before, self._weight = self._weight, self._weight + weight
-            # Waking the thread for each of many requests would cost more than writing them.
-            if not before or before < self._commit_limit <= self._weight:
-                self._changed.notify()
+        if self._stopping:
+            raise ServiceError(Code.STOPPING)
+        weight, before = submission.weight, self.weight
+        large = weight > _FEW
+        limit = self._queue_limit / 2 if large else self._queue_limit
+        if before and before + weight > limit:
+            raise ServiceError(Code.QUEUE_FULL)
+        future: asyncio.Future[list[Outcome]] = asyncio.get_running_loop().create_future()
+        self._queued += weight
+        self._queues[large].append(_Waiting(submission, weight, future))
+        # Waking the thread for each of many requests would cost more than writing them.
+        if not before or before < self._commit_limit <= before + weight:
+            self._wake()
         return await future
 
     async def call(self, function: Callable[[Store], _Result]) -> _Result:
@@ -115,24 +118,24 @@ class Writer:
         Raises:
             ServiceError: STOPPING; or whatever the function raises.
         """
-        with self._changed:
-            self._refuse_if_stopping()
-            future: asyncio.Future[_Result] = asyncio.get_running_loop().create_future()
-            self._calls.append(_Call(function, future))
-            self._changed.notify()
+        if self._stopping:
+            raise ServiceError(Code.STOPPING)
+        future: asyncio.Future[_Result] = asyncio.get_running_loop().create_future()
+        self._calls.append(_Call(function, future))
+        self._wake()
         return await future
 
     async def stop(self) -> None:
         """Take nothing more, write all that waits, close the store; idempotent."""
-        with self._changed:
-            self._stopping = True
-            self._changed.notify()
+        self._stopping = True
+        self._wake()
         if self._finished is not None:
             await asyncio.shield(self._finished)
 
-    def _refuse_if_stopping(self) -> None:
-        if self._stopping:
-            raise ServiceError(Code.STOPPING)
+    def _wake(self) -> None:
+        """Let the thread look for work. On the event loop only: nobody else unlocks it."""
+        if self._asleep.locked():
+            self._asleep.release()
 
     def _run(
         self,
@@ -153,8 +156,8 @@ class Writer:
         settle((opened, None))
         try:
             with store:
-                while taken := self._take():
-                    calls, waiting = taken
+                while not self._stopping or self._calls or self.weight:
+                    calls, waiting = self._take()
                     for call in calls:
                         settle((call.future, _attempt(call.function, store)))
                     if waiting:
@@ -162,27 +165,25 @@ class Writer:
         finally:
             settle((finished, None))
 
-    def _take(self) -> tuple[list[_Call], list[_Waiting]] | None:
-        """Wait for work and return it; None when there is none left to come."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._calls or self._weight or self._stopping)
-            latency_s = max(self._latency_s, _GATHERING_S if self._crowded else 0.0)
-            if latency_s and not self._calls:
-                self._changed.wait_for(
-                    lambda: self._calls or self._stopping or self._weight >= self._commit_limit,
-                    timeout=latency_s,
-                )
-            calls = list(self._calls)
-            self._calls.clear()
-            waiting: list[_Waiting] = []
-            weight = 0
-            for queue in self._queues:
-                while queue and (not waiting or weight + queue[0].weight <= self._commit_limit):
-                    waiting.append(queue.popleft())
-                    weight += waiting[-1].weight
-            self._weight -= weight
-            self._crowded = len(waiting) > 1
-        return (calls, waiting) if calls or waiting else None
+    def _take(self) -> tuple[list[_Call], list[_Waiting]]:
+        """Wait for work and return it; nothing once it is to stop."""
+        while not (self._calls or self.weight or self._stopping):
+            self._asleep.acquire()
+        latency_s = max(self._latency_s, _GATHERING_S if self._crowded else 0.0)
+        if latency_s:
+            self._asleep.acquire(blocking=False)  # only what comes from now on is to wake it
+            if not (self._calls or self._stopping or self.weight >= self._commit_limit):
+                self._asleep.acquire(timeout=latency_s)
+        calls = [self._calls.popleft() for _ in range(len(self._calls))]
+        waiting: list[_Waiting] = []
+        weight = 0
+        for queue in self._queues:
+            while queue and (not waiting or weight + queue[0].weight <= self._commit_limit):
+                waiting.append(queue.popleft())
+                weight += waiting[-1].weight
+        self._taken += weight
+        self._crowded = len(waiting) > 1
+        return calls, waiting
 
 
 def _commit(store: Store, waiting: list[_Waiting]) -> list[_Settled]:
