@@ -120,7 +120,8 @@ class IdIndex:
     def _fingerprint(self, report_id: bytes) -> int:
         """Return the fingerprint of one id, for which NumPy takes as long as for a hundred."""
         first, *others = self._salt_of_one
-        return sum(map(mul, _ONE.unpack(report_id), others), first) & _UPPER
+        mixed: int = sum(map(mul, _ONE.unpack(report_id), others), first)
+        return mixed & _UPPER
 
     def _settle(self) -> None:
         """Put the ids that came one by one into a run."""
