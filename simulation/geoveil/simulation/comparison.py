@@ -71,13 +71,7 @@ class Contestant:
 
 
 def perturbed_points(privacy: GeoPrivacy, query: Query, *, debias: bool) -> PointReports:
-    """Return perturbed points, each turned into a report about one query.
-
-    Args:
-        privacy: what a point promises.
-        query: what is estimated from them.
-        debias: whether the noise is undone.
-    """
+    """Return perturbed points, each a report about one query, with or without its noise undone."""
     mechanism = PlanarLaplace(privacy, query.dimension)
     return PointReports(mechanism, mechanism.estimator(query, debias=debias))
 
@@ -118,14 +112,7 @@ class PopulationError:
 COMPETITORS: Mapping[str, Callable[[Setting], QueryMechanism]] = MappingProxyType(
     {
         "DebiasedLaplace": lambda s: DebiasedLaplace(s.soft, s.privacy),
-        "Student-t": lambda s: SmoothMechanism(
-            s.seed,
-            s.privacy,
-            noise=StudentT(3),
-            beta=s.privacy.rate / 9,  # its last bit is another than that of STUDENT_T's
-            reach=math.inf,
-            calibration="paper",
-        ),
+        "Student-t": STUDENT_T,
         "Lipschitz": lambda s: LipschitzMechanism(s.seed, s.privacy),
     }
 )
@@ -134,26 +121,14 @@ same guarantee."""
 
 
 def predict(setting: Setting, points: Array, weights: Array) -> list[PopulationError]:
-    """Return the error of every competitor on a weighted population.
+    """Return the error of every competitor on a population, weighted, shape (n,).
 
-    Args:
-        setting: question and guarantee.
-        points: in the coordinates of the queries, (n,) or (n, k).
-        weights: (n,), > 0.
+    Points are in the coordinates of the queries, shape (n,) or (n, k).
     """
-    predictions = []
-    for name, build in COMPETITORS.items():
-        mechanism = build(setting)
-        value = mechanism.query.value(points)
-        mean = np.average(value, weights=weights)
-        predictions.append(
-            PopulationError(
-                name,
-                float(np.average(mechanism.variance(points), weights=weights)),
-                float(np.average(np.square(value - mean), weights=weights)),
-            )
-        )
-    return predictions
+    return [
+        _error(name, mechanism.query.value(points), weights, mechanism.variance(points))
+        for name, mechanism in ((name, build(setting)) for name, build in COMPETITORS.items())
+    ]
 
 
 def predict_local(setting: Setting, points: Array, weights: Array) -> PopulationError:
@@ -161,22 +136,19 @@ def predict_local(setting: Setting, points: Array, weights: Array) -> Population
 
     That is of randomised response or of the piecewise mechanism [WXYZHSSY19], whichever has less on
     this population: the one where answers are 0 or 1, the other where ε is large and they are not.
-
-    Args:
-        setting: question and guarantee.
-        points: in the coordinates of the queries, (n,) or (n, k).
-        weights: (n,), > 0.
     """
     value = setting.seed.value(points)
     low, high = setting.seed.profile.bounds
-    noises = (
-        RandomizedResponse(setting.seed, setting.local).variance(points),
-        PiecewiseMechanism(setting.local).variance(2 * (value - low) / (high - low) - 1)
-        * ((high - low) / 2) ** 2,
-    )
+    piecewise = PiecewiseMechanism(setting.local).variance(2 * (value - low) / (high - low) - 1)
+    response = RandomizedResponse(setting.seed, setting.local).variance(points)
+    return _error("ε-LDP", value, weights, response, piecewise * ((high - low) / 2) ** 2)
+
+
+def _error(name: str, value: Array, weights: Array, *noises: Array) -> PopulationError:
+    """Return the error with the least of noises, whose variances are those of each point."""
     mean = np.average(value, weights=weights)
     return PopulationError(
-        "ε-LDP",
+        name,
         min(float(np.average(noise, weights=weights)) for noise in noises),
         float(np.average(np.square(value - mean), weights=weights)),
     )

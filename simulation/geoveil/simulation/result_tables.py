@@ -5,7 +5,7 @@ import json
 import os
 import platform
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar, get_type_hints
@@ -32,11 +32,7 @@ _READ: Mapping[Any, Callable[[str], Any]] = MappingProxyType(
 
 
 def provenance(seed: int) -> dict[str, str]:
-    """Return what numbers may depend on besides the experiment: versions, hardware and seed.
-
-    Args:
-        seed: of what is drawn.
-    """
+    """Return what numbers may depend on besides the experiment: versions, hardware and seed."""
     return {
         "version": __version__,
         "python": platform.python_version(),
@@ -59,18 +55,18 @@ def write_tables(rows: Sequence[Any], stem: Path, seed: int) -> list[Path]:
     Raises:
         UnsupportedError: if pyarrow is not installed; the CSV is there then.
     """
-    table = stem.with_suffix(".csv")
-    write_csv(rows, table)
-    write_parquet(rows, stem.with_suffix(".parquet"), provenance(seed))
-    return [table, stem.with_suffix(".parquet")]
+    files = [stem.with_suffix(".csv"), stem.with_suffix(".parquet")]
+    write_csv(rows, files[0])
+    write_parquet(rows, files[1], provenance(seed))
+    return files
 
 
 def write_csv(rows: Sequence[Any], file: Path) -> None:
     """Write a table as CSV, with a header."""
     with file.open("w", newline="", encoding="utf-8") as stream:
-        writer = csv.DictWriter(stream, [field.name for field in fields(rows[0])])
+        writer = csv.DictWriter(stream, [*asdict(rows[0])])
         writer.writeheader()
-        writer.writerows(asdict(row) for row in rows)
+        writer.writerows(map(asdict, rows))
 
 
 def read_csv(file: Path, kind: type[Row]) -> list[Row]:
@@ -84,12 +80,7 @@ def read_csv(file: Path, kind: type[Row]) -> list[Row]:
 
 
 def write_parquet(rows: Sequence[Any], file: Path, origin: Mapping[str, str]) -> None:
-    """Write a table as Parquet.
-
-    Args:
-        rows: of one kind, one or more.
-        file: where to.
-        origin: the provenance, kept as JSON under `PROVENANCE` in the file's metadata.
+    """Write a table as Parquet, with its provenance as JSON under `PROVENANCE` in the metadata.
 
     Raises:
         UnsupportedError: if pyarrow is not installed.
@@ -103,8 +94,6 @@ def write_parquet(rows: Sequence[Any], file: Path, origin: Mapping[str, str]) ->
         ) from None
     types: dict[Any, Any] = {str: pa.string(), int: pa.int64(), int | None: pa.int64()}
     hints = get_type_hints(type(rows[0]))
-    columns = [
-        (field.name, types.get(hints[field.name], pa.float64())) for field in fields(rows[0])
-    ]
+    columns = [(name, types.get(hints[name], pa.float64())) for name in asdict(rows[0])]
     schema = pa.schema(columns, metadata={PROVENANCE: json.dumps(origin).encode()})
-    pq.write_table(pa.Table.from_pylist([asdict(row) for row in rows], schema), file)
+    pq.write_table(pa.Table.from_pylist([*map(asdict, rows)], schema), file)

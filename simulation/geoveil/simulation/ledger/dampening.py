@@ -15,7 +15,7 @@ from geoveil.selection.contrib.influence import Influence, global_sensitivity
 from geoveil.simulation.ledger.reproduction import Numbers, Told, bisected, readable
 from geoveil.simulation.selection import tree
 from geoveil.simulation.selection.experiment import Options
-from geoveil.simulation.selection.influence import noisy_scores, noisy_top_k, read_graph, shares
+from geoveil.simulation.selection.influence import found, noisy_scores, noisy_top_k, read_graph
 from geoveil.simulation.selection.tables import ADULT_EDGES, table
 
 _DEGREES = {"Enron": 1_383, "DBLP": 343, "GitHub": 9_458}
@@ -95,8 +95,8 @@ def _finds_half(
 ) -> bool:
     truth = np.argsort(-known.betweenness, kind="stable")[:_K]
     scores = noisy_scores(mechanism, known, budget / _K)
-    found = shares(partial(noisy_top_k, scores, _K, rng), truth, runs)
-    return bool(np.mean(found) >= 0.5)
+    shares = [found(truth, noisy_top_k(scores, _K, rng)) for _ in range(runs)]
+    return bool(np.mean(shares) >= 0.5)
 
 
 def breadth_first(graph: Graph, start: int, nodes: int) -> Graph:
@@ -118,26 +118,26 @@ def _samples(options: Options) -> Iterator[Told]:
     samples = 3 if options.quick else _SAMPLES
     for name, graph in _named(options):
         starts = rng.choice(np.flatnonzero(graph.degrees > 0), samples, replace=False)
-        found = [
-            _found(breadth_first(graph, start, _SAMPLE_NODES), rng) for start in starts.tolist()
+        shares = [
+            _shares(breadth_first(graph, start, _SAMPLE_NODES), rng) for start in starts.tolist()
         ]
-        for budget, values in zip(_BUDGETS, np.transpose(found), strict=True):
+        for budget, values in zip(_BUDGETS, np.transpose(shares), strict=True):
             error = float(np.std(values, ddof=1)) / len(values) ** 0.5
             yield name, f"PTK, B = {budget:g}", float(np.mean(values)), error
 
 
-def _found(sample: Graph, rng: np.random.Generator) -> list[float]:
+def _shares(sample: Graph, rng: np.random.Generator) -> list[float]:
     """Return the mean share of the true one, two and three that are found, by budget."""
     known = Influence(sample, max(int(sample.degrees.max()), 1))
     order = np.argsort(-known.betweenness, kind="stable")
-    found = []
+    means = []
     for budget in _BUDGETS:
         values = []
         for k in (1, 2, 3):
             scores = noisy_scores(_SHIFTED, known, budget / k)
-            values += shares(partial(noisy_top_k, scores, k, rng), order[:k], _RUNS)
-        found.append(float(np.mean(values)))
-    return found
+            values += [found(order[:k], noisy_top_k(scores, k, rng)) for _ in range(_RUNS)]
+        means.append(float(np.mean(values)))
+    return means
 
 
 def _trees(options: Options) -> Iterator[Told]:

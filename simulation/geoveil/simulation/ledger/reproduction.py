@@ -181,10 +181,6 @@ class Reproduced:
 
     def as_json(self) -> dict[str, Any]:
         """Return it as plain values; numbers that there are not are null."""
-        told = {
-            name: getattr(self.row, name)
-            for name in ("paper", "item", "what", "command", "needs", "reason")
-        }
         numbers = []
         for c in self.compared:
             published, (ours, error) = c.published, c.own or (None, None)
@@ -202,7 +198,13 @@ class Reproduced:
                     "verdict": c.verdict,
                 }
             )
-        return {"row": self.row.name, **told, "seconds": self.seconds, "numbers": numbers}
+        told = ("paper", "item", "what", "command", "needs", "reason")
+        return {
+            "row": self.row.name,
+            **{name: getattr(self.row, name) for name in told},
+            "seconds": self.seconds,
+            "numbers": numbers,
+        }
 
 
 _LINES = 12

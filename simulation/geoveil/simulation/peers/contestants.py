@@ -5,15 +5,16 @@ The task is the share of people whose income is above a threshold, from one repo
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module, metadata
 from types import MappingProxyType
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
+from geoveil.audit.case import Audited
 from geoveil.audit.own import MakeMechanism
 from geoveil.gp import (
     DebiasedLaplace,
@@ -21,6 +22,7 @@ from geoveil.gp import (
     LipschitzMechanism,
     LocalPrivacy,
     PlanarLaplace,
+    Query,
     Threshold,
 )
 from geoveil.simulation.comparison import GENERALIZED_CAUCHY, STUDENT_T, Setting
@@ -63,14 +65,6 @@ class Peer:
     """Whether a draw makes a call for each person, as devices do."""
 
 
-class Simulated(Protocol):
-    """What draws a report for each income of an array."""
-
-    def simulate(self, x: ArrayLike, rng: np.random.Generator) -> Array:
-        """Return one report per income."""
-        ...
-
-
 def contestants(
     rng: np.random.Generator, own: Mapping[str, MakeMechanism] = MappingProxyType({})
 ) -> Iterator[Peer]:
@@ -80,9 +74,7 @@ def contestants(
         rng: draws for those that are formulas. Packages draw from the system's randomness.
         own: functions of a query and a guarantee, by name; asked at a ramp.
     """
-    for name, make in own.items():
-        draw_for = _simulated(partial(_made, make), rng)
-        yield Peer(name=name, promise=PRIVACY, draw_for=draw_for, share=_mean, one_by_one=False)
+    yield from (_formula(name, make, rng) for name, make in own.items())
     yield from _ours()
     yield from _formulas(rng)
     for package in PACKAGES:
@@ -100,7 +92,7 @@ def version_of(package: str) -> str | None:
 
 def _ours() -> Iterator[Peer]:
     points = PlanarLaplace(PRIVACY, 1)
-    ours = partial(Peer, promise=PRIVACY, exact=True)
+    ours = partial(Peer, promise=PRIVACY, exact=True, share=_mean)
     yield ours(
         name="geoveil, value campaign",
         draw_for=lambda _: _released(points),
@@ -110,18 +102,15 @@ def _ours() -> Iterator[Peer]:
     yield ours(
         name="geoveil, debiased threshold",
         draw_for=lambda at: _released(DebiasedLaplace(_smooth(at), PRIVACY)),
-        share=_mean,
     )
     yield ours(
         name="geoveil, debiased, release_many",
         draw_for=lambda at: _released_together(DebiasedLaplace(_smooth(at), PRIVACY)),
-        share=_mean,
         one_by_one=False,
     )
     yield ours(
         name="geoveil, Lipschitz ramp",
         draw_for=lambda at: _released(LipschitzMechanism(_ramp(at), PRIVACY)),
-        share=_mean,
     )
 
 
@@ -138,57 +127,37 @@ def _released_together(mechanism: DebiasedLaplace) -> Draw:
 
 def _formulas(rng: np.random.Generator) -> Iterator[Peer]:
     """Yield what papers print, in floats: to be compared, never released."""
-    for name, build in (
-        ("[SGP] Student-t", STUDENT_T),
-        ("[SGP] generalized Cauchy", GENERALIZED_CAUCHY),
-    ):
-        yield Peer(
-            name=name,
-            promise=PRIVACY,
-            draw_for=_simulated(partial(_built, build), rng),
-            share=_mean,
-            one_by_one=False,
-        )
-    for footing in FOOTINGS:
-        wave = SquareWave(PRIVACY.local(footing))
-        yield Peer(
-            name="[LWLSS20] square wave, EMS",
-            promise=wave.privacy,
-            draw_for=_waved(wave, rng),
-            share=_of_wave(wave),
-            answers_all=True,
-            one_by_one=False,
-        )
+    for name, build in (("Student-t", STUDENT_T), ("generalized Cauchy", GENERALIZED_CAUCHY)):
+        yield _formula(f"[SGP] {name}", partial(_published, build), rng)
+    yield from (_square_wave(SquareWave(PRIVACY.local(footing)), rng) for footing in FOOTINGS)
 
 
-def _made(make: MakeMechanism, at: float) -> Simulated:
-    return make(_ramp(at), PRIVACY)
-
-
-def _built(build: Callable[[Setting], Simulated], at: float) -> Simulated:
-    return build(Setting(_smooth(at), _ramp(at), PRIVACY, FOOTINGS[0]))
-
-
-def _simulated(build: Callable[[float], Simulated], rng: np.random.Generator) -> DrawFor:
-    def draw_for(at: float) -> Draw:
-        mechanism = build(at)
-        return lambda incomes: mechanism.simulate(incomes, rng)
-
-    return draw_for
-
-
-def _waved(wave: SquareWave, rng: np.random.Generator) -> DrawFor:
-    return lambda _: lambda incomes: wave.simulate(np.minimum(incomes / _HIGHEST, 1), rng)
-
-
-def _of_wave(wave: SquareWave) -> Share:
-    """Read the share off the distribution, part of the cell in which the threshold lies."""
-
+def _square_wave(wave: SquareWave, rng: np.random.Generator) -> Peer:
     def share(reports: Array, at: float) -> float:
+        """Read the share off the distribution, part of the cell in which the threshold lies."""
         above = 1 - np.cumsum([0.0, *wave.distribution(reports, _CELLS)])
         return float(np.interp(_CELLS * at / _HIGHEST, np.arange(_CELLS + 1), above))
 
-    return share
+    return Peer(
+        name="[LWLSS20] square wave, EMS",
+        promise=wave.privacy,
+        draw_for=lambda _: lambda incomes: wave.simulate(np.minimum(incomes / _HIGHEST, 1), rng),
+        share=share,
+        answers_all=True,
+        one_by_one=False,
+    )
+
+
+def _published(build: Callable[[Setting], Audited], query: Query, privacy: GeoPrivacy) -> Audited:
+    return build(Setting(query, query, privacy, FOOTINGS[0]))
+
+
+def _formula(name: str, make: MakeMechanism, rng: np.random.Generator) -> Peer:
+    def draw_for(at: float) -> Draw:
+        mechanism = make(_ramp(at), PRIVACY)
+        return lambda incomes: mechanism.simulate(incomes, rng)
+
+    return Peer(name=name, promise=PRIVACY, draw_for=draw_for, share=_mean, one_by_one=False)
 
 
 def _opendp() -> Iterator[Peer]:
@@ -200,12 +169,8 @@ def _opendp() -> Iterator[Peer]:
     package = partial(Peer, package="opendp", exact=True)
     yield from _of_incomes(package, "OpenDP make_laplace", laplace)
     for local in map(PRIVACY.local, FOOTINGS):
-        yield package(
-            name="OpenDP randomized response",
-            promise=local,
-            draw_for=_yes_or_no(dp.m.make_randomized_response_bool(_kept(local))),
-            share=_of_response(local),
-        )
+        response = dp.m.make_randomized_response_bool(_kept(local))
+        yield _yes_or_no(package, "OpenDP randomized response", local, response)
 
 
 def _diffprivlib() -> Iterator[Peer]:
@@ -215,12 +180,8 @@ def _diffprivlib() -> Iterator[Peer]:
     yield from _of_incomes(package, "diffprivlib Laplace", laplace.randomise)
     for local in map(PRIVACY.local, FOOTINGS):
         binary = mechanisms.Binary(epsilon=local.epsilon, value0="0", value1="1")
-        yield package(
-            name="diffprivlib Binary",
-            promise=local,
-            draw_for=_yes_or_no(partial(_as_text, binary.randomise)),
-            share=_of_response(local),
-        )
+        call = partial(_as_text, binary.randomise)
+        yield _yes_or_no(package, "diffprivlib Binary", local, call)
 
 
 def _pure_ldp() -> Iterator[Peer]:
@@ -228,20 +189,11 @@ def _pure_ldp() -> Iterator[Peer]:
     unary: Any = import_module("pure_ldp.frequency_oracles.unary_encoding")
     package = partial(Peer, package="pure-ldp")
     for local in map(PRIVACY.local, FOOTINGS):
-        response = direct.DEClient(epsilon=local.epsilon, d=2)
-        yield package(
-            name="pure-LDP direct encoding",
-            promise=local,
-            draw_for=_yes_or_no(partial(_counted_from_1, response.privatise)),
-            share=_of_response(local),
-        )
-        bits = unary.UEClient(epsilon=local.epsilon, d=2, use_oue=True)
-        yield package(
-            name="pure-LDP unary encoding",
-            promise=local,
-            draw_for=_yes_or_no(partial(_counted_from_1, bits.privatise)),
-            share=_of_unary(local),
-        )
+        response = partial(_counted_from_1, direct.DEClient(local.epsilon, d=2).privatise)
+        yield _yes_or_no(package, "pure-LDP direct encoding", local, response)
+        bits = partial(_counted_from_1, unary.UEClient(local.epsilon, d=2, use_oue=True).privatise)
+        oracle = _yes_or_no(package, "pure-LDP unary encoding", local, bits)
+        yield replace(oracle, share=_of_unary(local))
 
 
 _OF_PACKAGES: Mapping[str, Callable[[], Iterator[Peer]]] = MappingProxyType(
@@ -268,9 +220,16 @@ def _each(call: Callable[[float], Any]) -> Draw:
     return lambda incomes: np.array([call(income) for income in incomes.tolist()], np.float64)
 
 
-def _yes_or_no(call: Callable[[bool], Any]) -> DrawFor:
-    """Call a function with whether the income is above the threshold, for each person."""
-    return lambda at: _each(lambda income: call(income > at))
+def _yes_or_no(
+    package: Callable[..., Peer], name: str, local: LocalPrivacy, call: Callable[[bool], Any]
+) -> Peer:
+    """Return randomised response to whether an income is above the threshold."""
+    return package(
+        name=name,
+        promise=local,
+        draw_for=lambda at: _each(lambda income: call(income > at)),
+        share=_of_response(local),
+    )
 
 
 def _as_text(randomise: Callable[[str], str], yes: bool) -> float:

@@ -9,7 +9,7 @@ of Proposition 6.4 and Theorem 7.3. S drops β, and so is neither smooth enough 
 
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cache, partial
 from types import MappingProxyType
 from typing import Any
@@ -21,9 +21,11 @@ from geoveil.audit.selection import Selects
 from geoveil.gp import validation
 from geoveil.gp.noise.base import Laplace, Noise
 from geoveil.selection import (
+    ExponentialMechanism,
     HeavyStudentT,
     LaplaceLogNormal,
     Margin,
+    PermuteAndFlip,
     PublishedCalibrationWarning,
     SmoothNoisyMax,
     SmoothUtilities,
@@ -37,6 +39,7 @@ from geoveil.simulation.selection.experiment import (
     Array,
     Choice,
     Made,
+    Make,
     SelectionContestant,
 )
 
@@ -50,6 +53,20 @@ Leads = Callable[[Counts], tuple[NDArray[np.intp], NDArray[np.int64]]]
 def by_rows(mechanism: Selects) -> Choice:
     """Return a choice by the counts themselves."""
     return lambda rows: np.array([mechanism.probabilities(row) for row in rows])
+
+
+def directly(
+    mechanism: type[ExponentialMechanism | PermuteAndFlip], *, monotone: bool, costs: float = 1.0
+) -> Make:
+    """Return a choice by the counts themselves, or by any utilities of sensitivity 1."""
+    return lambda epsilon, _: Made(
+        by_rows(mechanism(epsilon, 1.0, monotone=monotone)), costs * epsilon
+    )
+
+
+def best(rows: Counts) -> Array:
+    """Return certainty of the first of the largest: a choice without privacy."""
+    return np.asarray(np.eye(rows.shape[1])[rows.argmax(axis=1)])
 
 
 def pair_law(mechanism: Selects, scores: Callable[[Margin], ScoresLike]) -> PairLaw:
@@ -125,11 +142,6 @@ def published_bound(epsilon: float, outcomes: int, noise: Noise) -> float:
     """Return what is proved of it on who wins, in nats, with `delta_of` the noise.
 
     e^ε S is ε-smooth and an upper bound of the local sensitivity: the noise is that of α e^ε.
-
-    Args:
-        epsilon: what the paper promises.
-        outcomes: m ≥ 2.
-        noise: of `PUBLISHED_NOISE`.
     """
     alpha = epsilon / 2 / float(shift_cost(noise))
     return spent(noise, math.exp(epsilon) * alpha, epsilon, outcomes, delta_of(noise))
@@ -137,12 +149,7 @@ def published_bound(epsilon: float, outcomes: int, noise: Noise) -> float:
 
 @cache
 def published_law(epsilon: float, noise: Noise) -> PairLaw:
-    """Return the law of [SNM Algorithm 1] on who wins, by [SNM Proposition 6.3]'s k.
-
-    Args:
-        epsilon: what the paper promises, nats.
-        noise: of `PUBLISHED_NOISE`.
-    """
+    """Return the law of [SNM Algorithm 1] on who wins, by [SNM Proposition 6.3]'s k."""
     mechanism = published_mechanism(epsilon, 2**20, noise)
 
     def scores(margin: Margin) -> SmoothUtilities:
@@ -152,13 +159,18 @@ def published_law(epsilon: float, noise: Noise) -> PairLaw:
     return pair_law(mechanism, scores)
 
 
+def for_each_noise(make: Callable[[Noise, float, int], Made]) -> list[SelectionContestant]:
+    """Return the paper's mechanisms, as a function of each noise makes them."""
+    return [
+        SelectionContestant(name, partial(make, noise), NOMINAL)
+        for name, noise in PUBLISHED_NOISE.items()
+    ]
+
+
 def _as_published(noise: Noise, epsilon: float, outcomes: int) -> Made:
     choice = by_lead(published_law(epsilon, noise), to_the_second)
     return Made(choice, published_bound(epsilon, outcomes, noise), delta_of(noise))
 
 
-PUBLISHED: Sequence[SelectionContestant] = tuple(
-    SelectionContestant(name, partial(_as_published, noise), NOMINAL)
-    for name, noise in PUBLISHED_NOISE.items()
-)
+PUBLISHED = for_each_noise(_as_published)
 """The paper's mechanisms, with what is proved of them."""

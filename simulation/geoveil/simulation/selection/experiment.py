@@ -66,12 +66,7 @@ class SelectionRow:
 
     @classmethod
     def averaged(cls, values: ArrayLike, **rest: Any) -> Self:
-        """Return the row of a mean, with its standard error where there are two values or more.
-
-        Args:
-            values: of repetitions, shape (n,), n ≥ 1.
-            rest: all else that a row says.
-        """
+        """Return the row of the mean of n ≥ 1 values, with its standard error if there are two."""
         found = np.asarray(values, dtype=np.float64)
         spread = float(found.std(ddof=1)) if len(found) > 1 else 0.0
         error = spread / math.sqrt(len(found))
@@ -218,13 +213,7 @@ class SelectionContestant:
     standing: str = KEPT
 
     def row(self, values: ArrayLike, made: Made, **place: Any) -> SelectionRow:
-        """Return the mean of repetitions.
-
-        Args:
-            values: of repetitions, shape (n,).
-            made: the mechanism, with what is proved of all of its choices together.
-            place: all else that a row says.
-        """
+        """Return the mean of repetitions, of what is made with what is proved of all choices."""
         return SelectionRow.averaged(
             values,
             mechanism=self.name,
@@ -253,12 +242,7 @@ def _by_recipe(recipe: SelectionRecipe[Any, Any], epsilon: float, public: Any) -
 def brought(
     own: Mapping[str, OwnSelection], choice: Callable[[OwnSelection], Choice]
 ) -> list[SelectionContestant]:
-    """Return mechanisms that were given, of which nothing is proved here.
-
-    Args:
-        own: by name.
-        choice: from one of them at its ε.
-    """
+    """Return mechanisms that were given, of which nothing is proved here."""
 
     def make(given: OwnSelection, epsilon: float, _: Any) -> Made:
         return Made(choice(given.at(epsilon)), math.inf)
@@ -281,13 +265,8 @@ def compared(
 ) -> Iterator[SelectionRow]:
     """Yield the rows of all contestants, each averaged over databases.
 
-    Args:
-        contestants: mechanisms.
-        databases: what is known of each.
-        public: what contestants are made from, besides ε.
-        epsilons: ε.
-        measures: by name, of the probabilities that are chosen with and a database.
-        place: all else that a row says.
+    Measures are functions, by name, of the probabilities and of the database. `place` is all else
+    that a row says.
     """
     for epsilon in epsilons:
         for contestant in contestants:

@@ -22,10 +22,12 @@ from geoveil.selection.contrib.forest import PrivateRandomForest
 from geoveil.selection.stability import distance_utilities
 from geoveil.simulation.selection.counts import (
     PUBLISHED,
-    PUBLISHED_NOISE,
     Counts,
+    best,
     by_lead,
     by_rows,
+    directly,
+    for_each_noise,
     pair_law,
     published_law,
     smooth_noisy_max,
@@ -54,12 +56,7 @@ def expected_votes(probabilities: Array, leaves: Index, labels: NDArray[np.int64
     """Return the expected share of records that a vote on two labels gets right, exactly.
 
     The number of trees that vote for the second label is a sum of independent coins; a tie is a
-    vote for the first.
-
-    Args:
-        probabilities: of the labels of each leaf, shape (trees, leaves, 2).
-        leaves: of each record in each tree, shape (trees, n).
-        labels: what is right, shape (n,).
+    vote for the first. Shapes: probabilities (trees, leaves, 2), leaves (trees, n), labels (n,).
 
     Example:
         >>> p = np.array([[[0.1, 0.9]], [[0.2, 0.8]], [[0.5, 0.5]]])
@@ -87,12 +84,7 @@ def drawn_votes(
 ) -> float:
     """Return the mean share of records that a vote gets right, over drawn labels of the leaves.
 
-    Args:
-        probabilities: of the labels of each leaf, shape (trees, leaves, labels).
-        leaves: of each record in each tree, shape (trees, n).
-        labels: what is right, shape (n,).
-        draws: of all labels.
-        generator: draws them.
+    Shapes: probabilities (trees, leaves, labels), leaves (trees, n), labels (n,).
     """
     cumulative = probabilities.cumsum(axis=2)
     # Against rounding: a uniform number is always below the last.
@@ -108,10 +100,6 @@ def drawn_votes(
 
 
 Mechanism = type[ExponentialMechanism] | type[PermuteAndFlip]
-
-
-def _by_counts(mechanism: Mechanism) -> Make:
-    return lambda epsilon, _: Made(by_rows(mechanism(epsilon, 1.0, monotone=True)), epsilon)
 
 
 def _by_distance(mechanism: Mechanism) -> Make:
@@ -132,8 +120,8 @@ def _zero_one(mechanism: Mechanism) -> Make:
 
 
 LEAF_CONTESTANTS: Sequence[SelectionContestant] = (
-    SelectionContestant("permute-and-flip, counts", _by_counts(PermuteAndFlip)),
-    SelectionContestant("exponential, counts", _by_counts(ExponentialMechanism)),
+    SelectionContestant("permute-and-flip, counts", directly(PermuteAndFlip, monotone=True)),
+    SelectionContestant("exponential, counts", directly(ExponentialMechanism, monotone=True)),
     SelectionContestant("stability, optimal", stability),
     SelectionContestant("permute-and-flip, distance", _by_distance(PermuteAndFlip)),
     SelectionContestant("exponential, distance", _by_distance(ExponentialMechanism)),
@@ -145,6 +133,10 @@ LEAF_CONTESTANTS: Sequence[SelectionContestant] = (
 """Local dampening of the 0/1 utility is the exponential mechanism on the distance: D = j."""
 
 
+_TREES = 32
+"""The trees of a forest."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForestSetting:
     """What the experiment is run on.
@@ -152,7 +144,6 @@ class ForestSetting:
     Args:
         tables: pairs of the name of one of `TABLES` and the depth of its trees [SNM §7.3].
         budgets: ε.
-        trees: in a forest.
         executions: with other trees, parts and splits, ≥ 2.
         draws: of all labels, per execution, where there are more than two.
     """
@@ -165,7 +156,6 @@ class ForestSetting:
         ("wall_sensor", 4),
     )
     budgets: Sequence[float] = (0.01, 0.05, 0.1, 1.0, 2.0)
-    trees: int = 32
     executions: int = 10
     draws: int = 10
 
@@ -206,17 +196,10 @@ def one_margin(data: Dataset) -> Sequence[SelectionContestant]:
     def make(noise: Noise, epsilon: float, _: int) -> Made:
         return Made(by_lead(published_law(epsilon, noise), of_the_table), math.inf)
 
-    return [
-        SelectionContestant(name, partial(make, noise), NOMINAL)
-        for name, noise in PUBLISHED_NOISE.items()
-    ]
+    return for_each_noise(make)
 
 
-def _commonest(counts: Counts) -> Array:
-    return np.asarray(np.eye(counts.shape[1])[counts.argmax(axis=1)])
-
-
-_NO_PRIVACY = SelectionContestant("no privacy", lambda _, classes: Made(_commonest, math.inf), OPEN)
+_NO_PRIVACY = SelectionContestant("no privacy", lambda *_: Made(best, math.inf), OPEN)
 
 
 def rows_of(
@@ -263,12 +246,12 @@ def _accuracies(
     forest = PrivateRandomForest(
         domains=data.domains,
         classes=range(len(data.classes)),
-        trees=setting.trees,
+        trees=_TREES,
         depth=depth,
         seed=int(generator.integers(2**32)),
     )
     test = generator.permutation(len(data)) < len(data) // 5
-    tree = generator.integers(setting.trees, size=int((~test).sum()))
+    tree = generator.integers(_TREES, size=int((~test).sum()))
     counts = forest.leaf_counts(data.records[~test], data.labels[~test], tree)
     leaves, labels = forest.leaves(data.records[test]), data.labels[test]
     distinct, back = np.unique(counts.reshape(-1, counts.shape[2]), axis=0, return_inverse=True)

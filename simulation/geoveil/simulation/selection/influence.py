@@ -118,9 +118,9 @@ def noisy_top_k(scores: NoisyScores, k: int, rng: np.random.Generator) -> NDArra
     return np.array(nodes)
 
 
-def shares(choose: Callable[[], Any], truth: NDArray[np.int64], runs: int) -> list[float]:
-    """Return the share of the true nodes among those chosen, run by run."""
-    return [float(np.isin(choose(), truth).mean()) for _ in range(runs)]
+def found(truth: NDArray[np.int64], nodes: NDArray[np.int64]) -> float:
+    """Return the share of the true nodes among those chosen."""
+    return float(np.isin(nodes, truth).mean())
 
 
 SIZES = (5, 10, 20)
@@ -132,6 +132,9 @@ _GENERATED_NODES = 5_000
 MEASURE = "share of the true top k"
 _PUBLISHED = ("exponential", "shifted local dampening")
 """What the paper sets up with the graph's own largest degree."""
+
+
+_GRAPH = "a graph (.npz): arrays u, v and n; or text (packed by gzip or not): two nodes on a line"
 
 
 def read_graph(file: Path) -> Graph:
@@ -146,30 +149,27 @@ def read_graph(file: Path) -> Graph:
         ParameterError: if it holds none.
         PrivateValueError: if an edge of a file of arrays is no pair of two different nodes.
     """
-    if file.suffix != ".npz":
-        return _read_edges(file)
     try:
-        with np.load(file, allow_pickle=False) as arrays:
-            edges = np.stack([arrays["u"], arrays["v"]], axis=1)
-            nodes = int(arrays["n"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ParameterError("data", str(file), "a graph (.npz): arrays u, v and n") from error
+        if file.suffix == ".npz":
+            with np.load(file, allow_pickle=False) as arrays:
+                nodes, edges = int(arrays["n"]), np.stack([arrays["u"], arrays["v"]], axis=1)
+        else:
+            nodes, edges = _edges(file.read_bytes())
+    except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ParameterError("data", str(file), _GRAPH) from error
     return Graph(nodes, edges)
 
 
-def _read_edges(file: Path) -> Graph:
-    try:
-        packed = file.read_bytes()
-        text = gzip.decompress(packed) if packed[:2] == b"\x1f\x8b" else packed
-    except (OSError, EOFError) as error:
-        raise ParameterError("data", str(file), "a file that can be read") from error
+def _edges(text: bytes) -> tuple[int, NDArray[np.int64]]:
+    if text[:2] == b"\x1f\x8b":
+        text = gzip.decompress(text)
     pairs = re.findall(rb"^(\d+)[ \t,]+(\d+)[ \t]*\r?$", text, re.MULTILINE)
     ends = np.array(pairs, dtype="S20").astype(np.int64).reshape(-1, 2)
     ends = np.unique(np.sort(ends[ends[:, 0] != ends[:, 1]], axis=1), axis=0)
     if not len(ends):
-        raise ParameterError("data", str(file), "a graph: two numbers of nodes on a line")
+        raise ValueError(_GRAPH)
     names, edges = np.unique(ends, return_inverse=True)
-    return Graph(len(names), edges.reshape(-1, 2))
+    return len(names), edges.reshape(-1, 2)
 
 
 def generated_graph(nodes: int, rng: np.random.Generator) -> Graph:
@@ -216,42 +216,46 @@ def rows_of(
     budgets: Sequence[float],
     runs: int,
     rng: np.random.Generator,
-    brought: Mapping[str, OwnSelection] = MappingProxyType({}),
+    own: Mapping[str, OwnSelection] = MappingProxyType({}),
 ) -> Iterator[SelectionRow]:
     """Yield the rows of one graph; one's own mechanisms choose by the betweenness."""
     known = Influence(graph, public_bound(graph))
-    own = Influence(graph, max(int(graph.degrees.max()), 1))
+    itself = Influence(graph, max(int(graph.degrees.max()), 1))
     order = np.argsort(-known.betweenness, kind="stable")
-    drawn = partial(SelectionRow.averaged, application="nodes", measure=MEASURE, mode="monte-carlo")
     for k, budget in product(SIZES, budgets):
-        row = partial(drawn, dataset=name, epsilon=budget, setting=f"k={k}")
-        for mechanism in NODE_RECIPES:
-            scores = noisy_scores(mechanism, known, budget / k)
-            found = shares(partial(noisy_top_k, scores, k, rng), order[:k], runs)
-            proved = k * scores.epsilon
-            yield row(found, mechanism=mechanism, standing=KEPT, proved_epsilon=proved)
+        row = partial(_row, order[:k], runs, dataset=name, setting=f"k={k}", epsilon=budget)
+        for key in NODE_RECIPES:
+            scores = noisy_scores(key, known, budget / k)
+            choose = partial(noisy_top_k, scores, k, rng)
+            yield row(choose, mechanism=key, standing=KEPT, proved_epsilon=k * scores.epsilon)
         row = partial(row, proved_epsilon=math.inf)
-        for mechanism in _PUBLISHED:
-            scores = noisy_scores(mechanism, own, budget / k)
-            found = shares(partial(noisy_top_k, scores, k, rng), order[:k], runs)
-            yield row(found, mechanism=f"{mechanism}, own degree", standing=NOMINAL)
-        for mechanism, given in brought.items():
-            choose = partial(_chosen, known, given, budget / k, k, rng)
-            found = shares(choose, order[:k], runs)
-            yield row(found, mechanism=mechanism, standing=OWN)
+        for key in _PUBLISHED:
+            choose = partial(noisy_top_k, noisy_scores(key, itself, budget / k), k, rng)
+            yield row(choose, mechanism=f"{key}, own degree", standing=NOMINAL)
+        for key, given in own.items():
+            mechanism = given.at(budget / k, safe_sensitivity(known.degree_bound))
+            yield row(partial(_chosen, mechanism, known, k, rng), mechanism=key, standing=OWN)
+
+
+def _row(
+    truth: NDArray[np.int64], runs: int, choose: Callable[[], NDArray[np.int64]], **place: Any
+) -> SelectionRow:
+    values = [found(truth, choose()) for _ in range(runs)]
+    return SelectionRow.averaged(
+        values, application="nodes", measure=MEASURE, mode="monte-carlo", **place
+    )
 
 
 def _chosen(
-    known: Influence, given: OwnSelection, epsilon: float, k: int, rng: np.random.Generator
-) -> list[int]:
+    mechanism: OwnSelection, known: Influence, k: int, rng: np.random.Generator
+) -> NDArray[np.int64]:
     """Return k nodes, each drawn among those that are left."""
     left, nodes = np.arange(known.outcomes), []
-    mechanism = given.at(epsilon, safe_sensitivity(known.degree_bound))
     for _ in range(k):
         p = mechanism.probabilities(known.betweenness[left])
         nodes.append(int(rng.choice(left, p=p / p.sum())))
         left = left[left != nodes[-1]]
-    return nodes
+    return np.array(nodes)
 
 
 EXPERIMENT = SelectionExperiment("nodes", parts)

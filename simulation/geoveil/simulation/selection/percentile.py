@@ -27,7 +27,7 @@ from geoveil.selection import LocalDampening, LocalUtilities, SmoothUtilities
 from geoveil.selection.contrib.percentile import PERCENTILE_RECIPES, Percentile
 from geoveil.selection.smooth_privacy import spent
 from geoveil.simulation.populations.table import household_incomes
-from geoveil.simulation.selection.counts import PUBLISHED_NOISE, delta_of, published_mechanism
+from geoveil.simulation.selection.counts import delta_of, for_each_noise, published_mechanism
 from geoveil.simulation.selection.experiment import (
     NOMINAL,
     Array,
@@ -94,8 +94,7 @@ def _noisy_max(j: int, noise: Noise, epsilon: float, outcomes: int) -> Made:
 
 def _published(j: int) -> Iterator[SelectionContestant]:
     yield SelectionContestant("LD", partial(_dampening, j), NOMINAL)
-    for name, noise in PUBLISHED_NOISE.items():
-        yield SelectionContestant(name, partial(_noisy_max, j, noise), NOMINAL)
+    yield from for_each_noise(partial(_noisy_max, j))
 
 
 def read_counts(file: Path) -> dict[str, Array]:

@@ -46,11 +46,7 @@ class Dataset:
     def discretised(self, edges: Mapping[str, Sequence[float]]) -> "Dataset":
         """Return the table with measurements replaced by the interval that they are in.
 
-        Args:
-            edges: by attribute: rising; a value equal to an edge belongs above it.
-
-        Raises:
-            KeyError: if a continuous attribute has no edges.
+        Edges rise, by attribute; a value equal to one belongs above it.
         """
         columns = self.records.T.copy()
         domains = [*self.domains]

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from geoveil.gp import ParameterError
 from geoveil.selection import SmoothNoisyMax
@@ -99,16 +98,9 @@ CONTESTANTS = (
 
 def simulated(variants: int, rng: np.random.Generator) -> Transmission:
     """Return a study without linkage: b + c ~ Bin(2N, 2/3), b ~ Bin(b + c, 1/2) [SPS §V-A]."""
-    return Transmission(*simulated_tables(variants, rng), FAMILIES)
-
-
-def simulated_tables(
-    variants: int, rng: np.random.Generator
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return b and c of the same."""
     total = rng.binomial(2 * FAMILIES, 2 / 3, variants)
     b = rng.binomial(total, 0.5)
-    return b, total - b
+    return Transmission(b, total - b, FAMILIES)
 
 
 def metopic() -> Transmission:

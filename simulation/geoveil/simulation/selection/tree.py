@@ -11,7 +11,7 @@ really costs.
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -23,15 +23,15 @@ from geoveil.selection import ExponentialMechanism, PermuteAndFlip
 from geoveil.selection.contrib.tree import CodedRecords, TreePlan
 from geoveil.simulation.selection.counts import (
     PUBLISHED,
-    Counts,
+    best,
     by_rows,
+    directly,
     smooth_noisy_max,
     stability,
 )
 from geoveil.simulation.selection.experiment import (
     NOMINAL,
     OPEN,
-    Array,
     Compute,
     Made,
     Options,
@@ -55,51 +55,38 @@ class TreeContestant(SelectionContestant):
     utilities: str = "max operator"
 
 
-def _exponential(epsilon: float, _: int) -> Made:
-    return Made(by_rows(ExponentialMechanism(epsilon, 1.0)), epsilon)
-
-
-def _monotone_exponential(epsilon: float, _: int) -> Made:
-    return Made(by_rows(ExponentialMechanism(epsilon, 1.0, monotone=True)), epsilon)
-
-
-def _permute_and_flip(epsilon: float, _: int) -> Made:
-    return Made(by_rows(PermuteAndFlip(epsilon, 1.0, monotone=True)), epsilon)
-
-
-def _too_much_noise(epsilon: float, attributes: int) -> Made:
-    """Return the exponential mechanism for utilities that move apart: they move one way."""
-    return replace(_exponential(epsilon, attributes), epsilon=epsilon / 2)
-
-
 def _by_counts(contestants: Sequence[SelectionContestant]) -> Iterator[TreeContestant]:
     """Yield mechanisms on the maximum operator."""
     for known in contestants:
         yield TreeContestant(known.name, known.make, known.standing)
 
 
+_flip = directly(PermuteAndFlip, monotone=True)
+_exponential = directly(ExponentialMechanism, monotone=False)
 _GAIN, _DAMPENED = "information gain", "dampened information gain"
 CONTESTANTS: Sequence[TreeContestant] = (
-    TreeContestant("permute-and-flip, max operator", _permute_and_flip),
-    TreeContestant("exponential, max operator", _monotone_exponential),
+    TreeContestant("permute-and-flip, max operator", _flip),
+    TreeContestant("exponential, max operator", directly(ExponentialMechanism, monotone=True)),
     TreeContestant("stability, max operator", stability),
     TreeContestant("smooth noisy max, proved", smooth_noisy_max),
-    TreeContestant("permute-and-flip, gini", _permute_and_flip, utilities="gini"),
-    TreeContestant("permute-and-flip, information gain", _permute_and_flip, utilities=_GAIN),
+    TreeContestant("permute-and-flip, gini", _flip, utilities="gini"),
+    TreeContestant("permute-and-flip, information gain", _flip, utilities=_GAIN),
     TreeContestant("local dampening", _exponential, utilities=_DAMPENED),
     TreeContestant("local dampening, replaced", _exponential, utilities=f"{_DAMPENED}, largest"),
     TreeContestant("shifted local dampening", _exponential, utilities=f"shifted {_DAMPENED}"),
-    TreeContestant("exponential, information gain", _too_much_noise, NOMINAL, _GAIN),
+    # Noise for utilities that move apart, where they move in one direction.
+    TreeContestant(
+        "exponential, information gain",
+        directly(ExponentialMechanism, monotone=False, costs=0.5),
+        NOMINAL,
+        _GAIN,
+    ),
     *_by_counts(PUBLISHED),
 )
 
 
-def _best(utilities: Counts) -> Array:
-    return np.asarray(np.eye(utilities.shape[1])[utilities.argmax(axis=1)])
-
-
 _NO_PRIVACY = tuple(
-    TreeContestant(f"no privacy, {kind}", lambda *_: Made(_best, math.inf), OPEN, kind)
+    TreeContestant(f"no privacy, {kind}", lambda *_: Made(best, math.inf), OPEN, kind)
     for kind in (_GAIN, "max operator")
 )
 _NOTHING_LEFT_TO_CHANCE = 1e6
@@ -160,14 +147,7 @@ def rows_of(
     seed: int,
     contestants: Sequence[TreeContestant] = CONTESTANTS,
 ) -> Iterator[SelectionRow]:
-    """Yield the rows of one table: by depth, mechanism and ε, and what there is without privacy.
-
-    Args:
-        data: coded, with two classes.
-        setting: of the experiment.
-        seed: of folds and trees: the same rows for the same seed.
-        contestants: beside those without privacy.
-    """
+    """Yield the rows of a coded table of two classes: by depth, mechanism and ε."""
     cells = []
     for depth, contestant, epsilon in product(
         setting.depths, (*contestants, *_NO_PRIVACY), setting.budgets

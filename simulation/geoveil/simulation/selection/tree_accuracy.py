@@ -94,15 +94,10 @@ class CountedNode:
     _children: dict[int, "Sequence[CountedNode]"] = field(default_factory=dict)
 
     @cached_property
-    def lead(self) -> int:
-        """How many more records it has of the first class."""
+    def labels(self) -> tuple[int, Counts]:
+        """How many more records it has of the first class, and its test records by class, (2,)."""
         first, second = self.fold.train.label_counts(self.train).tolist()
-        return int(first - second)
-
-    @cached_property
-    def judged(self) -> Counts:
-        """Its test records by class, shape (2,)."""
-        return self.fold.test.label_counts(self.test)
+        return first - second, self.fold.test.label_counts(self.test)
 
     @cached_property
     def counts(self) -> NodeCounts:
@@ -110,14 +105,10 @@ class CountedNode:
         return self.fold.train.counts(self.train, self.unused)
 
     @cached_property
-    def leads(self) -> Counts:
-        """How many more records each of their cells has of the first class."""
-        return np.asarray(self.counts.table[:, 0] - self.counts.table[:, 1])
-
-    @cached_property
-    def cells_judged(self) -> Counts:
-        """Test records of the cells by class, shape (cells, 2)."""
-        return self.fold.test.counts(self.test, self.unused).table
+    def cells(self) -> tuple[Counts, Counts]:
+        """The same as `labels` of each cell of these tables, shapes (cells,) and (cells, 2)."""
+        first, second = self.counts.table.T
+        return first - second, self.fold.test.counts(self.test, self.unused).table
 
     def utilities(self, kind: str) -> Array:
         """Return the utilities of one of `KINDS`, shape (attributes,)."""
@@ -184,7 +175,7 @@ def expected_accuracy(
     """Return the expected share of the test records that a tree gets right.
 
     Args:
-        fold: of records, with two classes.
+        fold: records of two classes.
         plan: what nodes spend.
         kind: of utilities; one of `KINDS`.
         choice: probabilities of the attributes by these utilities, shape (1, attributes).
@@ -194,7 +185,7 @@ def expected_accuracy(
 
     def right(node: CountedNode, level: int) -> float:
         """Return how many test records of a node are expected to be right."""
-        stop = float(_right(node.lead, node.judged, plan.left(level)))
+        stop = float(_right(*node.labels, plan.left(level)))
         split = _split_probability(plan, len(node.train))
         if generator is not None and split < _RARE:
             split = float(generator.random() < split)
@@ -202,7 +193,7 @@ def expected_accuracy(
             return stop
         probabilities = choice(node.utilities(kind)[None])[0]
         if level == plan.depth - 1:
-            cells = _right(node.leads, node.cells_judged, plan.left(plan.depth))
+            cells = _right(*node.cells, plan.left(plan.depth))
             below = float(probabilities @ np.add.reduceat(cells, node.counts.starts))
         elif generator is None:
             below = sum(
