@@ -21,8 +21,8 @@ from benchmarks.timing import Figure, medians, show
 from geoveil.gp.estimation import Accumulator
 from geoveil.simulation.demo import experiments
 from geoveil.simulation.scale import BlockedWork, Computer, Sums, computer, simulated, total
-from geoveil.simulation.scale.finished import GROUP
 from geoveil.simulation.scale.simulated import BLOCK
+from geoveil.simulation.scale.work import GROUP
 
 N = 1 << 24
 ROUNDS = 3

@@ -3,14 +3,13 @@
 from geoveil.simulation.computing import ClusterError, Computer, computer, in_this_process
 from geoveil.simulation.scale.export import ExportError, export_reports, write_reports
 from geoveil.simulation.scale.exported import ExportedReports, exported
-from geoveil.simulation.scale.finished import FinishedFileError, total
 from geoveil.simulation.scale.simulated import (
     SimulatedCampaign,
     estimate_record,
     simulated,
     threshold_asked,
 )
-from geoveil.simulation.scale.work import BlockedWork, Sums
+from geoveil.simulation.scale.work import BlockedWork, FinishedFileError, Sums, total
 
 __all__ = [
     "BlockedWork",

@@ -21,6 +21,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import reduce
+from itertools import chain, islice
 from operator import add
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -40,6 +41,18 @@ from geoveil.campaign.admission import REPORT_ID_BYTES
 from geoveil.campaign.value import AXES
 from geoveil.gp import GeoVeilError, ParameterError, UnsupportedError, validation
 from geoveil.gp.estimation import Accumulator
+from geoveil.simulation.scale.work import to_triples
+
+MANIFEST = "_manifest.json"
+FORMAT = "geoveil reports 2"
+_ROWS = 1 << 20
+"""Rows per row group: a block of the estimate."""
+_GROUPS = 16
+"""Row groups per file of a folder."""
+
+
+class ExportError(GeoVeilError):
+    """Reports can't be exported, or an export is not whole."""
 
 
 def require_pyarrow() -> Any:
@@ -73,12 +86,13 @@ def schema_of(campaign: Campaign) -> Any:
     return arrow.schema([("period", arrow.uint32()), *named, *values])
 
 
-def table_of(campaign: Campaign, rows: Rows) -> Any:
-    """Return rows as an Arrow table."""
+def _tables(schema: Any, parts: Iterable[Rows]) -> Iterator[Any]:
+    """Yield rows as Arrow tables."""
     import pyarrow as arrow
 
-    named = [key for key in (rows.indices, rows.groups) if key is not None]
-    return arrow.table([rows.periods, *named, *rows.columns], schema=schema_of(campaign))
+    for rows in parts:
+        named = [key for key in (rows.indices, rows.groups) if key is not None]
+        yield arrow.table([rows.periods, *named, *rows.columns], schema=schema)
 
 
 def regrouped(tables: Iterable[Any], rows: int) -> Iterator[Any]:
@@ -107,16 +121,15 @@ def regrouped(tables: Iterable[Any], rows: int) -> Iterator[Any]:
         yield arrow.concat_tables(held)
 
 
-MANIFEST = "_manifest.json"
-FORMAT = "geoveil reports 2"
-_ROWS = 1 << 20
-"""Rows per row group: a block of the estimate."""
-_GROUPS = 16
-"""Row groups per file."""
-
-
-_ROWS = 1 << 20
-"""Rows of a group of a single file."""
+def _write(file: Path, schema: Any, groups: Iterable[Any]) -> list[int]:
+    """Write a Parquet file; return the rows of each of its row groups."""
+    how = {"compression": "zstd", "write_page_checksum": True}
+    sizes = []
+    with require_pyarrow().ParquetWriter(file, schema, **how) as writer:
+        for group in groups:
+            writer.write_table(group, row_group_size=group.num_rows)
+            sizes.append(group.num_rows)
+    return sizes
 
 
 def write_reports(parts: Iterator[bytes | ReportRows], file: Path) -> int:
@@ -130,40 +143,33 @@ def write_reports(parts: Iterator[bytes | ReportRows], file: Path) -> int:
         ParameterError: if the file is there already, or can't be written.
         UnsupportedError: if pyarrow is not installed.
     """
-    parquet = require_pyarrow()
+    require_pyarrow()
     if file.exists() or not file.absolute().parent.is_dir():
         raise ParameterError("file", str(file), "a new file in a folder that exists")
     content = next(parts)
     assert isinstance(content, bytes)  # so it begins
     campaign = decode(content)
-    metadata = {
-        "geoveil.campaign": content,
-        "geoveil.campaign_sha256": digest(content).hex(),
-        "geoveil.step_exponent": str(campaign.grid_exponent),
-    }
-    tables = (
-        table_of(campaign, Rows(part.periods, part.query_indices, part.columns, part.strata))
+    schema = schema_of(campaign).with_metadata(
+        {
+            "geoveil.campaign": content,
+            "geoveil.campaign_sha256": digest(content).hex(),
+            "geoveil.step_exponent": str(campaign.grid_exponent),
+        }
+    )
+    rows = (
+        Rows(part.periods, part.query_indices, part.columns, part.strata)
         for part in parts
         if isinstance(part, ReportRows)
     )
-    partial, count = file.with_name(file.name + ".partial"), 0
-    schema = schema_of(campaign).with_metadata(metadata)
-    how = {"compression": "zstd", "write_page_checksum": True}
+    partial = file.with_name(file.name + ".partial")
     try:
-        with parquet.ParquetWriter(partial, schema, **how) as writer:
-            for group in regrouped(tables, _ROWS):
-                writer.write_table(group.replace_schema_metadata(metadata))
-                count += group.num_rows
+        sizes = _write(partial, schema, regrouped(_tables(schema, rows), _ROWS))
         os.replace(partial, file)
     except OSError as error:
         raise ParameterError("file", str(file), f"a file to write ({error.strerror})") from error
     finally:
         partial.unlink(missing_ok=True)
-    return count
-
-
-class ExportError(GeoVeilError):
-    """Reports can't be exported, or an export is not whole."""
+    return sum(sizes)
 
 
 class _Stored(NamedTuple):
@@ -200,7 +206,7 @@ def export_reports(
         UnsupportedError: if pyarrow is not installed.
     """
     validation.require_count("rows", rows)
-    parquet = require_pyarrow()
+    require_pyarrow()
     name = "the database" if "://" in str(database) else str(database)  # a URL may hold a password
     if "://" not in str(database) and not Path(database).is_file():
         raise ExportError(f"{name}: no such file")
@@ -208,17 +214,20 @@ def export_reports(
     def work(connection: Connection) -> tuple[int, list[dict[str, Any]]]:
         store.freeze(connection)  # all that follows is of one moment
         campaigns = _campaigns(store, connection, campaign_ids, name)
-        _make(folder)
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            raise ExportError(f"{folder}: is there already; name a folder that is not") from None
         of = sum(campaign.reports for campaign in campaigns)
         done, records = 0, []
         for campaign in campaigns:
             # mypy infers no type of an argument of a lambda that has a default.
-            tables = _tables(store, connection, campaign, lambda n, d=done: on_progress(d + n, of))  # type: ignore[misc]
+            found = _rows(store, connection, campaign, lambda n, d=done: on_progress(d + n, of))  # type: ignore[misc]
             records.append(
                 {
                     "envelope": base64.b64encode(campaign.envelope).decode(),
-                    "parts": _write(parquet, folder, campaign, tables, rows),
-                    "sums": _sums(store, connection, campaign),
+                    "parts": _write_parts(folder, campaign, found, rows),
+                    "sums": to_triples(_sums(store, connection, campaign)),
                 }
             )
             done += campaign.reports
@@ -235,13 +244,6 @@ def export_reports(
     except ServiceError as error:
         raise ExportError(f"{name}: {error}") from error
     return done
-
-
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True)
-    except FileExistsError:
-        raise ExportError(f"{folder}: is there already; name a folder that is not") from None
 
 
 def _campaigns(
@@ -271,58 +273,43 @@ def _stored(row: Any) -> _Stored:
     return _Stored(row.campaign_key, envelope, layout, int(row.reports))
 
 
-def _tables(
+def _rows(
     store: SQLStore,
     connection: Connection,
     stored: _Stored,
     on_progress: Callable[[int], None],
-) -> Iterator[Any]:
-    campaign = stored.layout.campaign
-    every = range(campaign.periods)
+) -> Iterator[Rows]:
+    every = range(stored.layout.campaign.periods)
     count = 0
     for ids, answers in store.read_reports(connection, stored.key):
-        yield table_of(campaign, rows_of(stored.layout, answers, every))
+        yield rows_of(stored.layout, answers, every)
         count += len(ids) // REPORT_ID_BYTES
         on_progress(count)
 
 
-def _write(
-    parquet: Any, folder: Path, stored: _Stored, tables: Iterator[Any], rows: int
+def _write_parts(
+    folder: Path, stored: _Stored, found: Iterator[Rows], rows: int
 ) -> list[dict[str, Any]]:
     """Write the files of one campaign; return the name and the sizes of row groups of each."""
     name = f"campaign={digest(open_envelope(stored.envelope).campaign).hex()}"
     (folder / name).mkdir()
+    schema = schema_of(stored.layout.campaign)
+    groups = regrouped(_tables(schema, found), rows)
     parts: list[dict[str, Any]] = []
-    writer = None
-    try:
-        for group in regrouped(tables, rows):
-            if writer is None:
-                file = f"{name}/part-{len(parts):05}.parquet"
-                schema = schema_of(stored.layout.campaign)
-                writer = parquet.ParquetWriter(
-                    folder / file, schema, compression="zstd", write_page_checksum=True
-                )
-                parts.append({"file": file, "row_groups": []})
-            writer.write_table(group, row_group_size=rows)
-            parts[-1]["row_groups"].append(group.num_rows)
-            if len(parts[-1]["row_groups"]) == _GROUPS:
-                writer.close()
-                writer = None
-    finally:
-        if writer is not None:
-            writer.close()
+    for first in groups:
+        file = f"{name}/part-{len(parts):05}.parquet"
+        some = chain([first], islice(groups, _GROUPS - 1))
+        parts.append({"file": file, "row_groups": _write(folder / file, schema, some)})
     return parts
 
 
-def _sums(store: SQLStore, connection: Connection, stored: _Stored) -> list[list[Any]]:
-    """Return the aggregator's own n, Σk and Σk² of each query index, period after period."""
+def _sums(store: SQLStore, connection: Connection, stored: _Stored) -> list[Accumulator]:
+    """Return the aggregator's own sums of each query index, period after period."""
     kept = store.read_sums(connection, stored.key)
     layout = stored.layout
     every = [kept.get(index, Accumulator()) for index in range(layout.sums)]
-    indices = range(layout.campaign.indices)
-    sums = [
+    return [
         reduce(add, layout.blocks_of(every, index, period))
         for period in range(layout.campaign.periods)
-        for index in indices
+        for index in range(layout.campaign.indices)
     ]
-    return [[s.n, str(s.total), str(s.total_of_squares)] for s in sums]

@@ -14,13 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from geoveil.campaign import Campaign, ValueCampaign, decode, open_envelope
 from geoveil.gp import GeoVeilError
 from geoveil.gp.estimation import Accumulator
 from geoveil.simulation.scale.export import FORMAT, MANIFEST, ExportError, schema_of, value_columns
-from geoveil.simulation.scale.work import BlockedWork, Sums, accumulate, add
+from geoveil.simulation.scale.work import BlockedWork, Sums, accumulate, add, of_triples
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -87,7 +86,9 @@ class ExportedReports(BlockedWork):
             indices += column if isinstance(campaign, ValueCampaign) else found["query_index"]
             if len(values) != rows or (rows and not 0 <= indices.max() < self.queries):
                 raise ExportError(f"{path}: is not the file that was exported")
-            sums = add(sums, _by_index(indices, values, self.queries))
+            order = np.argsort(indices, kind="stable")
+            ends = np.cumsum(np.bincount(indices, minlength=self.queries))[:-1]
+            sums = add(sums, map(accumulate, np.split(values[order], ends)))
         return sums
 
     def fingerprint(self) -> str:
@@ -104,17 +105,6 @@ class ExportedReports(BlockedWork):
             raise ExportError(
                 f"{self.folder}: the reports do not add up to the aggregator's sums: export again"
             )
-
-
-def _by_index(
-    indices: NDArray[np.int64], values: NDArray[np.int64], queries: int
-) -> Sequence[Accumulator]:
-    if queries == 1:
-        return [accumulate(values)]
-    order = np.argsort(indices, kind="stable")
-    ends = np.cumsum(np.bincount(indices, minlength=queries))
-    parts = np.split(values[order], ends[:-1])
-    return [accumulate(part) if len(part) else Accumulator() for part in parts]
 
 
 def exported(folder: Path) -> list[ExportedReports]:
@@ -147,5 +137,5 @@ def _of(folder: Path, record: dict[str, Any]) -> ExportedReports:
             for part in record["parts"]
             for group, rows in enumerate(part["row_groups"])
         ),
-        aggregator=tuple(Accumulator(n, int(s), int(ss)) for n, s, ss in record["sums"]),
+        aggregator=tuple(of_triples(record["sums"])),
     )

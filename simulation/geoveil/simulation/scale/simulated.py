@@ -23,10 +23,23 @@ from geoveil.campaign import (
     digest,
     encode,
 )
-from geoveil.gp import GeoPrivacy, ParameterError, Query, Threshold, TwoWayThreshold
+from geoveil.gp import (
+    GeoPrivacy,
+    ParameterError,
+    Query,
+    Threshold,
+    TwoWayThreshold,
+    validation,
+)
 from geoveil.gp.estimation import Accumulator, Estimate
-from geoveil.simulation.populations import People, Population
+from geoveil.simulation.populations import (
+    People,
+    Population,
+    household_incomes,
+    incomes_and_debts,
+)
 from geoveil.simulation.populations.base import Array
+from geoveil.simulation.populations.table import FORMATS
 from geoveil.simulation.scale.work import BlockedWork, Sums, accumulate, integers
 
 BLOCK = 1 << 18
@@ -60,17 +73,12 @@ class SimulatedCampaign(BlockedWork):
     block_size: int = BLOCK
 
     def __post_init__(self) -> None:
-        for name, high in (("devices", MOST_DEVICES), ("seed", 2**128), ("block_size", 1 << 24)):
-            value = getattr(self, name)
-            low = 0 if name == "seed" else 1
-            if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-                raise ParameterError(name, value, f"an integer from {low} to {high:,}")
-        if self.people.dimension != self.campaign.dimension:
-            raise ParameterError(
-                "numbers that each member holds",
-                self.people.dimension,
-                f"{self.campaign.dimension}",
-            )
+        validation.require_count("devices", self.devices, 1, MOST_DEVICES)
+        validation.require_count("seed", self.seed, 0, 2**128)
+        validation.require_count("block_size", self.block_size, 1, 1 << 24)
+        held, asked = self.people.dimension, self.campaign.dimension
+        if held != asked:
+            raise ParameterError("numbers that each member holds", held, f"{asked}")
 
     @property
     def campaign(self) -> StatisticCampaign:
@@ -178,8 +186,6 @@ def threshold_asked(
         ParameterError: if there is no such population, or a column is missing.
     """
     from geoveil.simulation.demo import experiments
-    from geoveil.simulation.populations import Population, household_incomes, incomes_and_debts
-    from geoveil.simulation.populations.table import FORMATS
 
     if population in _SHIPPED and (values or weights):
         raise ParameterError("population", population, "a file if columns of one are named")
