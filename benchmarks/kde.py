@@ -13,11 +13,11 @@ from collections.abc import Callable
 import numpy as np
 
 from benchmarks.timing import Figure, show
-from geoveil.simulation.experiments.kde import cells
-from geoveil.simulation.experiments.kde_settings import (
+from geoveil.simulation.experiments.kde import (
     DEFAULT,
     SETTINGS,
     KernelGrid,
+    cells,
     collision_places,
 )
 
@@ -33,7 +33,7 @@ def table() -> list[Figure]:
     grid = KernelGrid.over(places)
     one = _seconds(lambda: cells(settings=[DEFAULT])[0].rows())
     everything = _seconds(lambda: cells()[0].rows())
-    people = np.repeat(places.points, places.counts.astype(np.int64), axis=0)
+    people = np.repeat(places.values, places.weights.astype(np.int64), axis=0)
     rng = np.random.default_rng(1)
     chosen = rng.choice(grid.m, CENTRES, replace=False)
     drawn = _seconds(lambda: [_straightforward(people, c, rng) for c in grid.centres[chosen]])

@@ -13,11 +13,10 @@ from dataclasses import replace
 
 from benchmarks.timing import Figure, show
 from geoveil.simulation import household_incomes
-from geoveil.simulation.experiments.oneway import cells
-from geoveil.simulation.experiments.published import Asked
-from geoveil.simulation.experiments.settings import ONE_WAY_PANELS, band
+from geoveil.simulation.experiments.oneway import PANELS, cells
+from geoveil.simulation.experiments.published import Asked, band
 
-PANEL = ONE_WAY_PANELS[3]
+PANEL = PANELS[3]
 PEOPLE, REPETITIONS, SAMPLE = 6_400_000, 100, 50_000
 PAPER = ("GP_loc", "GP_Lip", "Student-t", "generalized Cauchy", "ε-LDP")
 DRAWN = (*PAPER, "DebiasedLaplace")
@@ -40,7 +39,7 @@ def table() -> list[Figure]:
     times = {
         reference: one_by_one * reports,
         f"Monte Carlo: n = {PEOPLE:,}, {len(DRAWN)} mechanisms, {few} repetitions": drawn,
-        f"exact: {len(ONE_WAY_PANELS)} panels, all mechanisms, every n": everything,
+        f"exact: {len(PANELS)} panels, all mechanisms, every n": everything,
     }
     found = show("one-way experiment, one core", "s", 1, times, reference)
     print(

@@ -10,29 +10,28 @@ from scipy import stats
 from geoveil.gp import GeneralizedCauchy, Laplace, ParameterError, StudentT
 from geoveil.simulation import household_incomes
 from geoveil.simulation.experiments import oneway
-from geoveil.simulation.experiments.draws import Draws, sampler, total
-from geoveil.simulation.experiments.oneway import ONE_WAY, SURVEYS, aimed, aimed_seed, incomes_in
+from geoveil.simulation.experiments.draws import sampler, summed
+from geoveil.simulation.experiments.oneway import ONE_WAY, PANELS, SURVEYS, aimed, incomes_in
 from geoveil.simulation.experiments.own import AS_PUBLISHED, distinct_values
 from geoveil.simulation.experiments.published import Asked
-from geoveil.simulation.experiments.settings import ONE_WAY_PANELS
 
 ALPHA = 1e-6
-PANEL = replace(ONE_WAY_PANELS[8], people=(20_000,))  # T = 500,000, 1/ε = 40,000
+PANEL = replace(PANELS[8], people=(20_000,))  # T = 500,000, 1/ε = 40,000
 
 
 def test_the_settings_are_those_of_the_paper():
     """[MATH §12]: twelve panels, widths min(0.2T, 2/ε), ε_L = ε·footing."""
-    assert len(ONE_WAY_PANELS) == 12
-    widths = [panel.setting.seed.width for panel in ONE_WAY_PANELS]
+    assert len(PANELS) == 12
+    widths = [panel.setting.seed.width for panel in PANELS]
     assert widths[:6] == [1_600, 2_000, 2_000, 16_000, 20_000, 20_000]
     assert widths[6:] == [32_000, 48_000, 80_000, 64_000, 96_000, 160_000]
-    assert {p.threshold: p.footing for p in ONE_WAY_PANELS} == {
+    assert {p.threshold: p.footing for p in PANELS} == {
         10_000: 1_200,
         100_000: 12_000,
         500_000: 24_000,
         1_000_000: 48_000,
     }
-    for panel in ONE_WAY_PANELS:
+    for panel in PANELS:
         assert panel.setting.privacy.at(panel.per) == 1
         assert panel.people == (400_000, 800_000, 1_600_000, 3_200_000, 6_400_000)
 
@@ -107,9 +106,14 @@ def test_sums_by_value_and_by_person_are_of_the_same_law():
     values, counts = np.array([480_000.0, 505_000.0, 700_000.0]), np.array([1_000, 1_500, 500])
     answer = ONE_WAY["Student-t"].build(PANEL.setting)
     rng = np.random.default_rng(4)
-    draws, people = Draws(answer, values), np.repeat(values, counts)
-    by_value = np.array([draws.total(counts, rng) for _ in range(400)])
-    by_person = np.array([total(answer, people, rng) for _ in range(400)])
+    people = np.repeat(values, counts)
+    by_value, by_person = (
+        np.array([total(many, rng) for _ in range(400)])
+        for total, many in (
+            (summed(answer, values), counts),
+            (summed(answer, people), np.ones(len(people), np.int64)),
+        )
+    )
     expected = counts @ answer.mean(values), counts @ answer.variance(values)
     for sums in (by_value, by_person):
         z = (sums.mean() - expected[0]) / math.sqrt(expected[1] / 400)
@@ -129,7 +133,7 @@ def test_the_aim_agrees_with_the_survey_and_uses_nothing_else(monkeypatch):
     x, shares = incomes_in(0)
     soft, hard = np.sum(shares * query.value(x)), shares[x > PANEL.threshold].sum()
     assert soft == pytest.approx(hard, abs=1e-9)
-    ramp = aimed_seed(PANEL.setting, 0).seed
+    ramp = aimed(PANEL.setting, 0, "seed").seed
     assert np.sum(shares * ramp.value(x)) == pytest.approx(hard, abs=1e-9)
     plain = PANEL.setting.soft
     assert abs(np.sum(shares * plain.value(x)) - hard) > 1e-5

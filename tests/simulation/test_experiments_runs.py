@@ -25,7 +25,6 @@ from geoveil.simulation.experiments.rows import (
     ErrorRow,
     compare,
 )
-from geoveil.simulation.experiments.settings import ONE_WAY_PANELS
 from geoveil.simulation.result_tables import PROVENANCE, read_csv, write_tables
 from geoveil.simulation.selection import Options, experiment
 
@@ -95,13 +94,13 @@ def test_nothing_is_kept_without_a_directory(tmp_path):
 
 
 def test_two_processes_give_the_rows_of_one(tmp_path):
-    panel = replace(ONE_WAY_PANELS[0], people=(1_000, 2_000))
+    panel = replace(oneway.PANELS[0], people=(1_000, 2_000))
     cells = oneway.cells(Asked(mode="monte-carlo", repetitions=2), [panel], ["GP_Lip", "GP_loc"])
     assert Run(tmp_path, Processes(2)).rows(cells) == Run().rows(cells)
 
 
 def test_another_seed_is_another_cell(tmp_path):
-    panel = replace(ONE_WAY_PANELS[0], people=(1_000,))
+    panel = replace(oneway.PANELS[0], people=(1_000,))
     rows = [
         Run(tmp_path)
         .rows(oneway.cells(Asked(mode="monte-carlo", repetitions=2, seed=s), [panel], ["GP_Lip"]))[

@@ -8,10 +8,10 @@ from scipy import stats
 
 from geoveil.gp import ParameterError, PlanarLaplace
 from geoveil.simulation import incomes_and_debts
-from geoveil.simulation.experiments import twoway, twoway_draws, twoway_exact
+from geoveil.simulation.experiments import twoway
 from geoveil.simulation.experiments.published import Asked
 from geoveil.simulation.experiments.rows import LOCAL
-from geoveil.simulation.experiments.settings import TWO_WAY_PANELS, TwoWayPanel
+from geoveil.simulation.experiments.twoway import PANELS, TwoWayPanel
 
 ALPHA = 1e-6
 PANEL = TwoWayPanel(12_000.0, axis=(70_000.0, 160_000.0), people=(20_000,))
@@ -19,7 +19,7 @@ PANEL = TwoWayPanel(12_000.0, axis=(70_000.0, 160_000.0), people=(20_000,))
 
 def test_the_settings_are_those_of_the_paper():
     """[MATH §12]: 34 thresholds per axis, widths min(0.2|T|, 2/ε)."""
-    for panel, per in zip(TWO_WAY_PANELS, (8_000, 12_000, 20_000), strict=True):
+    for panel, per in zip(PANELS, (8_000, 12_000, 20_000), strict=True):
         assert panel.privacy.at(per) == 1
         assert (len(panel.axis), panel.axis[0], panel.axis[-1]) == (34, 10_000, 1_000_000)
         assert panel.people == (400_000, 1_600_000, 6_400_000)
@@ -32,8 +32,8 @@ def test_tables_hold_the_moments_of_the_mechanisms(name):
     """Bins of 3,000 people times the table, against the mechanism at each person."""
     at = (70_000.0, 160_000.0)
     x = incomes_and_debts().sample(3_000, np.random.default_rng(1))
-    mechanism = twoway.SCALAR[name].build(twoway.setting(PANEL, at))
-    table = twoway_exact._MomentTable(PANEL, PANEL.width(at))
+    mechanism = twoway.SCALAR[name].build(PANEL.setting(at))
+    table = twoway._MomentTable(PANEL, PANEL.width(at))
     above = (x > at).all(axis=1)
     everyone, hard = table.bins(np.asarray(mechanism.query.signed_distance(x)), above)
     mean, variance = table.columns[name]
@@ -49,7 +49,7 @@ def test_the_lattice_stands_for_the_population():
 
     Sixteen shifts of 8,192 points: a share has an error of 1e-3 even if they were random.
     """
-    lattices = twoway_exact.lattices(twoway_exact.POINTS, seed=1)
+    lattices = twoway.lattices(twoway.POINTS, seed=1)
     assert len(lattices) == 16
     people = incomes_and_debts()
     law = stats.multivariate_normal([0, 0], [[1, 0.4], [0.4, 1]])
@@ -65,7 +65,7 @@ def test_the_lattice_stands_for_the_population():
 
 
 @pytest.mark.deep(keep=2)
-@pytest.mark.parametrize("name", list(twoway.origins()))
+@pytest.mark.parametrize("name", list(PANEL.origins()))
 def test_drawn_errors_have_the_exact_mean_and_variance(name, moments):
     """80 repetitions of 20,000 people at 4 thresholds; z and chi-square at α = 1e-6 for each.
 
@@ -74,7 +74,7 @@ def test_drawn_errors_have_the_exact_mean_and_variance(name, moments):
     """
     repetitions, n = 80, 20_000
     errors = np.array(
-        [twoway_draws.drawn_once(PANEL, name, n, r, seed=2).ravel() for r in range(repetitions)]
+        [twoway.drawn_once(PANEL, name, n, r, seed=2).ravel() for r in range(repetitions)]
     )
     own = moments[name]
     bias = own.bias.mean(axis=0)
@@ -91,7 +91,7 @@ def test_drawn_errors_have_the_exact_mean_and_variance(name, moments):
 
 @pytest.fixture(scope="module")
 def moments():
-    return twoway_exact.moments(PANEL, points=1 << 12)
+    return twoway.moments(PANEL, points=1 << 12)
 
 
 def test_the_square_of_the_bias_is_not_inflated_by_the_lattice():
@@ -102,7 +102,7 @@ def test_the_square_of_the_bias_is_not_inflated_by_the_lattice():
     rng = np.random.default_rng(3)
     bias = 0.1 + 0.4 * rng.standard_normal((16, 2_000))
     nothing = np.zeros_like(bias)
-    corrected = twoway_exact.Moments(bias, nothing, nothing)._sums(1)[1] / 2_000
+    corrected = twoway.Moments(bias, nothing, nothing)._sums(1)[1] / 2_000
     plain = np.square(bias.mean(axis=0))
     limit = stats.norm.isf(ALPHA / 2) * plain.std() / math.sqrt(2_000)
     assert abs(corrected - 0.01) < limit
@@ -116,7 +116,7 @@ def test_the_standard_error_is_how_much_runs_differ():
     upwards; downwards below 2e-3, so the seeds are fixed.
     """
     panel = TwoWayPanel(8_000.0, axis=(70_000.0,), people=(400_000,))
-    rows = [twoway_exact.exact(panel, seed, 1 << 9) for seed in range(12)]
+    rows = [twoway.exact(panel, seed, 1 << 9) for seed in range(12)]
     plugged = [next(r for r in own if r.mechanism == "GP_loc") for own in rows]
     spread = np.std([r.error for r in plugged], ddof=1)
     claimed = np.mean([r.standard_error for r in plugged])
@@ -125,7 +125,7 @@ def test_the_standard_error_is_how_much_runs_differ():
 
 def test_noise_per_coordinate_keeps_the_promise():
     """Worst log-ratio of densities over the distance, along 721 directions: exactly ε."""
-    scale = twoway.coordinate_reports(PANEL).scale
+    scale = PANEL.coordinate_reports().scale
     angle = np.linspace(0, 2 * np.pi, 721)
     step = np.stack([np.cos(angle), np.sin(angle)], axis=1)  # at distance 1
     worst = np.abs(step).sum(axis=1).max() / scale
@@ -140,7 +140,7 @@ def test_planar_noise_of_the_lattice_is_that_of_the_mechanism():
     A lattice is more even than random draws, so the limit for those at α = 1e-6 is ample.
     Control: 10 % wider.
     """
-    lattice = twoway_exact.lattices(1 << 12, seed=1)[0]
+    lattice = twoway.lattices(1 << 12, seed=1)[0]
     radius = np.linalg.norm(lattice.planar, axis=1) * PANEL.per
     cdf = np.vectorize(PlanarLaplace(PANEL.privacy, 2).radius_cdf)
     limit = math.sqrt(math.log(2 / ALPHA) / 2 / len(radius))
@@ -150,7 +150,7 @@ def test_planar_noise_of_the_lattice_is_that_of_the_mechanism():
 
 def test_the_local_answer_has_the_variance_of_its_epsilon():
     """2/ε_L² with ε_L = 12,000 ε, at every threshold."""
-    rows = {r.mechanism: r for r in twoway_exact.exact(PANEL, points=64)}
+    rows = {r.mechanism: r for r in twoway.exact(PANEL, points=64)}
     assert rows[LOCAL].error == pytest.approx(4 * 2 / 20_000)
 
 

@@ -1,6 +1,7 @@
 """The kernel experiment: sums over distances, exact errors, and both against every report drawn."""
 
 import pickle
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from math import comb
@@ -11,28 +12,35 @@ from scipy import stats
 
 from geoveil.analyst.planner.prediction import mean_reciprocal
 from geoveil.gp import GaussianKernel, ParameterError
-from geoveil.simulation.experiments.kde import cells, drawn, exact, squared_error
-from geoveil.simulation.experiments.kde_draws import Sample, density_maps, estimates, kernel_means
-from geoveil.simulation.experiments.kde_errors import centre_errors
-from geoveil.simulation.experiments.kde_moments import (
-    KERNEL,
-    DistanceNodes,
-    Places,
-    question,
-    radial_means,
-)
-from geoveil.simulation.experiments.kde_settings import (
+from geoveil.simulation.experiments.kde import (
     DEFAULT,
     IN_ALL,
+    KERNEL,
     SETTINGS,
     KernelGrid,
     KernelSetting,
+    Sample,
+    cells,
+    centre_errors,
     collision_places,
+    density_maps,
+    draw_kernel_errors,
+    estimates,
+    exact,
+    kernel_means,
+    question,
 )
-from geoveil.simulation.experiments.published import Asked
+from geoveil.simulation.experiments.kde_sums import (
+    DistanceNodes,
+    farthest,
+    gathered,
+    places_at,
+    radial_means,
+)
+from geoveil.simulation.experiments.published import Asked, drawn
 from geoveil.simulation.experiments.rows import SEED, ErrorRow
 from geoveil.simulation.figures import thresholds
-from geoveil.simulation.figures.kernels import draw_density_maps, draw_kernel_errors
+from geoveil.simulation.figures.kernels import draw_density_maps
 from geoveil.simulation.figures.style import spread
 
 ALPHA = 1e-6
@@ -45,7 +53,8 @@ def places():
     """400 places in a box of 6 × 4 km, up to five people at each."""
     rng = np.random.default_rng(7)
     points = rng.normal(size=(400, 2)) @ [[1_500.0, 300.0], [0.0, 900.0]]
-    return Places(np.clip(points, [-3_000, -2_000], [3_000, 2_000]), rng.integers(1, 6, 400) * 1.0)
+    inside = np.clip(points, [-3_000, -2_000], [3_000, 2_000])
+    return places_at(inside, rng.integers(1, 6, 400) * 1.0)
 
 
 @pytest.fixture(scope="module")
@@ -65,15 +74,15 @@ def test_radial_means_are_the_sums_over_all_pairs(places, grid):
 
     Nodes twenty times as far apart must miss it.
     """
-    nodes = DistanceNodes(near=500.0, reach=places.farthest(grid.centres))
-    distance = np.linalg.norm(places.points[:, None] - grid.centres, axis=-1)
+    nodes = DistanceNodes(near=500.0, reach=farthest(places, grid.centres))
+    distance = np.linalg.norm(places.values[:, None] - grid.centres, axis=-1)
     functions = [
         np.ones_like,
         lambda r: np.exp(-((r / 500) ** 2) / 2),
         lambda r: np.exp(-r / 500),
         lambda r: np.exp(-r / 3_000) * (r / 3_000) ** 2,
     ]
-    expected = [places.counts @ f(distance) / places.counts.sum() for f in functions]
+    expected = [places.weights @ f(distance) / places.weights.sum() for f in functions]
 
     def table(nodes):
         return np.stack([f(nodes.distances) for f in functions], axis=1)
@@ -92,16 +101,18 @@ def test_radial_means_are_the_sums_over_all_pairs(places, grid):
 def test_beyond_the_last_node_functions_keep_their_value():
     nodes = DistanceNodes(near=1.0, reach=5.0)
     table = np.stack([nodes.distances, np.full(nodes.count, 3.0)], axis=1)
-    got = radial_means(Places.of([[100.0, 0.0]]), np.zeros((1, 2)), table, nodes)
+    got = radial_means(
+        places_at(np.array([[100.0, 0.0]]), np.ones(1)), np.zeros((1, 2)), table, nodes
+    )
     assert got[0].tolist() == pytest.approx([nodes.distances[-1], 3.0])
     assert 5.0 <= nodes.distances[-1] < 5.02
 
 
 def test_equal_points_are_gathered():
     points = np.array([[1.0, 2.0], [0.0, 0.0], [1.0, 2.0], [1.0, 2.0]])
-    places = Places.of(points)
+    places = gathered(points, np.ones(4))
     assert places.size == 4
-    assert dict(zip(map(tuple, places.points), places.counts, strict=True)) == {
+    assert dict(zip(map(tuple, places.values), places.weights, strict=True)) == {
         (0.0, 0.0): 1.0,
         (1.0, 2.0): 3.0,
     }
@@ -116,12 +127,12 @@ def test_errors_are_those_of_the_mechanism_at_every_point(name, places, grid):
     """The mechanism's own moments in the plane, at each person, without any table."""
     setting = KernelSetting(n=1_000, per_m=700.0, factor=0.9)
     got = centre_errors([setting], places, grid, contestants={name: KERNEL[name]})[0][name]
-    bandwidth, share = grid.bandwidth(0.9), places.counts / places.counts.sum()
+    bandwidth, share = grid.bandwidth(0.9), places.weights / places.weights.sum()
     for i in (0, 12, 23):
         kernel = at(grid.centres[i], bandwidth)
         answer = KERNEL[name].build(question(kernel, setting.privacy))
-        bias = answer.mean(places.points) - kernel.value(places.points)
-        noise = share @ answer.variance(places.points)
+        bias = answer.mean(places.values) - kernel.value(places.values)
+        noise = share @ answer.variance(places.values)
         law = got.per_centre
         assert law.bias[i] == pytest.approx(share @ bias, rel=1e-5, abs=1e-15)
         assert law.noise[i] * 1_000 == pytest.approx(noise, rel=1e-5)
@@ -152,8 +163,8 @@ def test_one_centre_each_has_the_error_that_the_formula_gives(name, places):
     law = centre_errors([setting], places, grid, contestants={name: KERNEL[name]})[0][name]
     bandwidth = grid.bandwidth(0.3)
     answer = KERNEL[name].build(question(GaussianKernel(0.0, bandwidth), setting.privacy))
-    distance = np.linalg.norm(places.points[:, None] - grid.centres, axis=-1)
-    who = rng.choice(len(distance), size=(repetitions, n), p=places.counts / places.size)
+    distance = np.linalg.norm(places.values[:, None] - grid.centres, axis=-1)
+    who = rng.choice(len(distance), size=(repetitions, n), p=places.weights / places.size)
     which = rng.integers(0, 4, size=who.shape)
     y = answer.simulate(distance[who, which], rng)
     f = np.exp(-np.square(distance / bandwidth) / 2)
@@ -241,7 +252,8 @@ def test_kernel_means_are_those_of_the_people(places, grid):
     sample = Sample.draw(SMALL, places, seed=1, number=0)
     assert sample.people.size == SMALL.n
     expected = [
-        sample.counts @ at(c, 800.0).value(places.points) / SMALL.n for c in grid.centres[:4]
+        sample.people.weights @ at(c, 800.0).value(sample.people.values) / SMALL.n
+        for c in grid.centres[:4]
     ]
     assert kernel_means(sample.people, grid.centres[:4], 800.0) == pytest.approx(expected, rel=1e-5)
 
@@ -256,8 +268,8 @@ def test_the_settings_are_the_papers():
     assert grid.m == len(grid.centres) == 3_721
     assert [grid.bandwidth(f) for f in (0.8, 1.0, 1.2)] == [1_151, 1_439, 1_727]
     corners = grid.centres[grid.thinned(2)]
-    assert corners.min(axis=0).tolist() == places.points.min(axis=0).tolist()
-    assert corners.max(axis=0).tolist() == places.points.max(axis=0).tolist()
+    assert corners.min(axis=0).tolist() == places.values.min(axis=0).tolist()
+    assert corners.max(axis=0).tolist() == places.values.max(axis=0).tolist()
     assert {(s.n, s.per_m, s.factor) for s in SETTINGS} == {
         (200_000, 500.0, 1.0),
         (200_000, 1_000.0, 1.0),
@@ -271,23 +283,23 @@ def test_the_settings_are_the_papers():
 
 def test_geoveil_beats_the_paper_on_collisions():
     """On 8 × 8 of the centres: about 30 times for each centre, and thousands at ε in all."""
-    rows = exact(SETTINGS[:5], ("Student-t", "DebiasedLaplace"), subgrid=8)
-    part = ", 8×8 of 61×61 centres"
-    for setting in SETTINGS[:5]:
-        student, debiased = (r.error for r in rows if r.panel == setting.label + part)
+    settings = tuple(replace(s, subgrid=8) for s in SETTINGS[:5])
+    rows = exact(settings, ("Student-t", "DebiasedLaplace"))
+    for setting in settings:
+        student, debiased = (r.error for r in rows if r.panel == setting.label)
         assert 20 < student / debiased < 40
-    (points,) = exact((DEFAULT,), ("deconvolved",), subgrid=8)[1:]
+    (points,) = exact((replace(DEFAULT, subgrid=8),), ("deconvolved",))[1:]
     (student,) = (r for r in rows if r.panel == points.panel and r.mechanism == "Student-t")
-    assert points.panel == f"{DEFAULT.label}{part}, {IN_ALL}"
+    assert points.panel == f"{DEFAULT.label}, 8×8 of 61×61 centres, {IN_ALL}"
     assert student.error / points.error > 10_000
 
 
 def test_monte_carlo_cells_give_the_same_rows_in_any_process():
-    setting = KernelSetting(n=2_000)
+    setting = KernelSetting(n=2_000, subgrid=2)
     chosen = cells(Asked(mode="monte-carlo", repetitions=2), [setting], ["GP_Lip"], subgrid=2)
     (cell,) = chosen
     (row,) = cell.rows()
-    assert [row] == drawn(setting, "GP_Lip", 2, 1, subgrid=2)
+    assert [row] == drawn(setting, "GP_Lip", 2_000, 2, 1)
     assert pickle.loads(pickle.dumps(cell)).rows() == [row]
     assert row.panel == "1/ε=1000, h=1 cell diagonals, 2×2 of 61×61 centres"
     (other,) = cells(
@@ -295,7 +307,7 @@ def test_monte_carlo_cells_give_the_same_rows_in_any_process():
     )
     assert other.key != cell.key
     assert other.rows()[0].error != row.error
-    squares = [squared_error(setting, "GP_Lip", number, 1, subgrid=2) for number in range(2)]
+    squares = [setting.squared_error("GP_Lip", 2_000, number, 1) for number in range(2)]
     assert row.error == pytest.approx(np.mean(squares))
     assert row.standard_error == pytest.approx(abs(squares[0] - squares[1]) / 2)
 
@@ -309,8 +321,8 @@ def test_monte_carlo_cells_give_the_same_rows_in_any_process():
         (lambda: KernelSetting(factor=0.0), "factor"),
         (lambda: DistanceNodes(near=0.0, reach=1.0), "near"),
         (lambda: DistanceNodes(near=1.0, reach=float("inf")), "reach"),
-        (lambda: Places(np.zeros((0, 2)), np.zeros(0)), "points"),
-        (lambda: Places(np.zeros((2, 2)), np.array([1.0, 0.0])), "counts"),
+        (lambda: places_at(np.zeros((0, 2)), np.zeros(0)), "values"),
+        (lambda: places_at(np.zeros((2, 2)), np.array([1.0, 0.0])), "weights, values"),
         (lambda: KernelGrid(np.zeros(2), np.array([1.0, 0.0])), "high"),
         (lambda: KernelGrid(np.zeros(2), np.ones(2), 1), "size"),
         (lambda: KernelGrid(np.zeros(2), np.ones(2), 4).thinned(5), "size"),
@@ -346,20 +358,20 @@ def test_maps_show_each_centre_where_it_is(tmp_path):
     people = Sample.draw(setting, collision_places(), seed=4, number=0).people
     for row, column in ((37, 30), (20, 40)):
         centre = np.array([truth.east[column], truth.north[row]])
-        f = at(centre, 1_439.0).value(people.points)
-        assert truth.height[row, column] == pytest.approx(people.counts @ f / 3_000, rel=1e-4)
+        f = at(centre, 1_439.0).value(people.values)
+        assert truth.height[row, column] == pytest.approx(people.weights @ f / 3_000, rel=1e-4)
     assert truth.height[37, 30] > 2 * truth.height[30, 37]
     lattice = maps["GP_Lip"]
     assert lattice.east.tolist() == truth.east[[0, 30, 60]].tolist()
     assert lattice.north.tolist() == truth.north[[0, 30, 60]].tolist()
     file = tmp_path / "maps.png"
-    draw_density_maps(maps, setting, file)
+    draw_density_maps(maps, file, title="one run")
     assert file.read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.deep
 def test_errors_are_drawn_if_rows_are_missing(tmp_path):
-    rows = exact(SETTINGS[:1], ("GP_Lip", "DebiasedLaplace"), size=4, subgrid=4)
+    rows = exact((KernelSetting(size=4, subgrid=4),), ("GP_Lip", "DebiasedLaplace"))
     assert [IN_ALL in row.panel for row in rows] == [False, True, False, True]
     file = tmp_path / "bars.png"
     draw_kernel_errors(rows[1:], file)  # of GP_Lip, the pale bar alone

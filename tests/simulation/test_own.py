@@ -32,14 +32,14 @@ from geoveil.simulation.distribution import experiment as distributions
 from geoveil.simulation.distribution.attributes import MEASURES
 from geoveil.simulation.epochs import experiment as over_time
 from geoveil.simulation.experiment import Run
-from geoveil.simulation.experiments import kde, own, twoway, twoway_draws, twoway_exact
+from geoveil.simulation.experiments import kde, own, twoway
 from geoveil.simulation.experiments import oneway as one_way
-from geoveil.simulation.experiments.kde_settings import KernelSetting, collision_places
-from geoveil.simulation.experiments.oneway import all_contestants, cells
+from geoveil.simulation.experiments.kde import KernelSetting, collision_places
+from geoveil.simulation.experiments.oneway import PANELS, OneWayPanel, all_contestants, cells
 from geoveil.simulation.experiments.own import OwnInput, distinct_values, with_own
-from geoveil.simulation.experiments.published import Asked
+from geoveil.simulation.experiments.published import Asked, drawn
 from geoveil.simulation.experiments.rows import OWN, ErrorRow, compare
-from geoveil.simulation.experiments.settings import ONE_WAY_PANELS, OneWayPanel, TwoWayPanel
+from geoveil.simulation.experiments.twoway import TwoWayPanel
 from geoveil.simulation.result_tables import read_csv
 from geoveil.simulation.selection import Options, influence
 
@@ -250,19 +250,19 @@ def test_a_mechanism_of_ones_own_is_asked_pairs_and_densities_too(module):
     """The variance of Laplace noise grows with the square of its scale; GP_Lip's is known."""
     given = OwnInput(module)
     panel = TwoWayPanel(12_000.0, axis=(100_000.0,), people=(1_000,))
-    pairs = {row.mechanism: row for row in twoway_exact.exact(panel, points=64, given=given)}
+    pairs = {row.mechanism: row for row in twoway.exact(panel, points=64, given=given)}
     assert {pairs[name].origin for name in ("wide", "narrow", "exact")} == {OWN}
     assert pairs["wide"].noise == pytest.approx(pairs["narrow"].noise * (1.1 / 0.7) ** 2)
     assert pairs["exact"].error == pytest.approx(pairs["DebiasedLaplace"].error)
-    setting = KernelSetting(n=1_000)
+    setting = KernelSetting(n=1_000, subgrid=2)
     names = ("wide", "narrow", "GP_Lip")
-    rows = kde.exact((setting,), names, subgrid=2, given=given)
+    rows = kde.exact((setting,), names, given)
     noise = {row.mechanism: row.noise for row in rows if not row.panel.endswith("in all")}
     # 1.1 × the Lipschitz constant, over the rate: GP_Lip has that constant itself.
     assert noise["wide"] == pytest.approx(1.1**2 * noise["GP_Lip"])
     assert noise["narrow"] == pytest.approx(0.7**2 * noise["GP_Lip"])
-    (drawn,) = kde.drawn(setting, "wide", 2, 1, subgrid=2, given=given)
-    assert drawn.origin == OWN
+    (of_own,) = drawn(setting, "wide", 1_000, 2, 1, given)
+    assert of_own.origin == OWN
     with pytest.raises(ParameterError, match="wide"):
         with_own({"wide": twoway.scalar()["GP_Lip"]}, given)
 
@@ -273,10 +273,10 @@ def test_places_of_ones_own_are_in_a_plane_of_their_own(tmp_path):
     file.write_text("lon,lat,many\n10,60,1\n10.1,60,2\n10,60.1,1\n10,60,1\n")
     given = OwnInput(data=file, columns=("lon", "lat"), weight="many")
     places = collision_places(given)
-    assert sorted(places.counts.tolist()) == [1, 2, 2]
-    apart = np.linalg.norm(places.points[:, None] - places.points, axis=-1)
+    assert sorted(places.weights.tolist()) == [1, 2, 2]
+    apart = np.linalg.norm(places.values[:, None] - places.values, axis=-1)
     assert sorted(apart[np.triu_indices(3, 1)]) == pytest.approx([5_580, 11_140, 12_460], rel=5e-3)
-    rows = kde.exact((KernelSetting(n=100),), ("GP_Lip",), size=3, subgrid=3, given=given)
+    rows = kde.exact((KernelSetting(n=100, size=3, subgrid=3),), ("GP_Lip",), given)
     assert all(row.error > 0 for row in rows)
     with pytest.raises(ParameterError, match="column"):
         collision_places(OwnInput(data=file, columns=("lon",)))
@@ -284,7 +284,7 @@ def test_places_of_ones_own_are_in_a_plane_of_their_own(tmp_path):
 
 def test_cells_are_computed_on_a_cluster():
     distributed = pytest.importorskip("distributed")
-    panel = replace(ONE_WAY_PANELS[0], people=(1_000,))
+    panel = replace(PANELS[0], people=(1_000,))
     asked = cells(Asked(mode="monte-carlo", repetitions=2), [panel], ["GP_Lip", "aimed"])
     options = {"n_workers": 1, "processes": False, "dashboard_address": "127.0.0.1:0"}
     with (
@@ -305,11 +305,11 @@ def test_pairs_of_a_table_have_the_moments_of_its_rows(tmp_path):
     given = OwnInput(
         data=table, columns=("cm", "kg"), weight="many", thresholds=(175.0, 80.0), per=2.0
     )
-    experiment = twoway_draws.experiment(Asked(given=given))
+    experiment = twoway.experiment(Asked(given=given))
     rows = {row.mechanism: row for row in Run().rows(experiment.cells) if row.n == 400_000}
     assert rows["GP_Lip"].panel == "T=(175, 80), 1/ε=2"
     panel = TwoWayPanel(2.0, (175.0,), other=(80.0,), footing=2.0)
-    answer = twoway.SCALAR["GP_Lip"].build(twoway.setting(panel, (175.0, 80.0)))
+    answer = twoway.SCALAR["GP_Lip"].build(panel.setting((175.0, 80.0)))
     shares = weight / weight.sum()
     off = answer.mean(held) - (held > (175.0, 80.0)).all(axis=1)
     bias = shares @ off
@@ -317,12 +317,12 @@ def test_pairs_of_a_table_have_the_moments_of_its_rows(tmp_path):
     found = rows["GP_Lip"]
     assert 0 < found.standard_error < 0.2 * error
     assert abs(found.error - error) < 5 * found.standard_error
-    drawn = twoway_draws.drawn(panel, "GP_Lip", 2_000, 40, 1, given)[0]
+    found = drawn(panel, "GP_Lip", 2_000, 40, 1, given)[0]
     error = bias**2 + (shares @ answer.variance(held) + shares @ (off - bias) ** 2) / 2_000
-    assert abs(drawn.error - error) < 5 * drawn.standard_error
+    assert abs(found.error - error) < 5 * found.standard_error
     for wrong in ({"thresholds": (175.0,)}, {"per": None}, {"columns": ("cm",)}):
         with pytest.raises(ParameterError, match=r"threshold|per|column"):
-            Run().rows(twoway_draws.experiment(Asked(given=replace(given, **wrong))).cells)
+            Run().rows(twoway.experiment(Asked(given=replace(given, **wrong))).cells)
 
 
 @pytest.mark.deep
@@ -428,7 +428,7 @@ def test_a_mechanism_that_selects_is_beside_all_others(application, same, tmp_pa
 @pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("ending", [".svg", ".pdf"])
 def test_figures_are_vectors_whose_text_is_text(ending, tmp_path):
-    panel = replace(ONE_WAY_PANELS[0], people=(1_000, 2_000))
+    panel = replace(PANELS[0], people=(1_000, 2_000))
     rows = Run().rows(cells(panels=[panel], contestants=["GP_Lip", "DebiasedLaplace"]))
     asked = one_way.experiment(Asked())
     files = asked.write(rows, tmp_path / f"figure{ending}")

@@ -11,14 +11,14 @@ from geoveil.analyst.planner import HardThreshold, SamplePrior, compare_allocati
 from geoveil.analyst.planner.problem import PlanningProblem
 from geoveil.gp import DebiasedLaplace, GaussianKernel, GeoPrivacy
 from geoveil.simulation.comparison import STUDENT_T
-from geoveil.simulation.experiments.kde_errors import centre_errors
-from geoveil.simulation.experiments.kde_moments import KERNEL
-from geoveil.simulation.experiments.kde_settings import (
+from geoveil.simulation.experiments.kde import (
+    KERNEL,
     SETTINGS,
     KernelGrid,
+    centre_errors,
     collision_places,
 )
-from geoveil.simulation.experiments.settings import ONE_WAY_PANELS
+from geoveil.simulation.experiments.oneway import PANELS
 from geoveil.simulation.populations import household_incomes
 
 PEOPLE = 1_600_000
@@ -41,7 +41,7 @@ def test_planning_on_one_half_of_the_households_for_the_other():
     """At equal ε at most a fifth of the paper's error, in at least 10 of its 12 settings."""
     public, private = halves(seed=1)
     won = []
-    for panel in ONE_WAY_PANELS:
+    for panel in PANELS:
         question = HardThreshold(panel.threshold)
         chosen = plan(question, panel.setting.privacy, public, PEOPLE, kinds=PLANNED).choice
         judge = PlanningProblem.of(question, panel.setting.privacy, private)
@@ -83,8 +83,8 @@ def planned_for_incomes():
 @pytest.fixture(scope="module")
 def planned_for_collisions():
     places = collision_places()
-    prior = SamplePrior(places.points, places.counts, size=places.size)
-    center = np.median(places.points, axis=0).tolist()
+    prior = SamplePrior(places.values, places.weights, size=places.size)
+    center = np.median(places.values, axis=0).tolist()
     query = GaussianKernel(center, 1_439.0)
     return plan(query, GeoPrivacy(1.0, per=1_000.0), prior, 20_000, diameter=50_000.0)
 
@@ -112,7 +112,7 @@ def test_a_wrong_prediction_would_be_noticed(planned_for_incomes):
 def test_planning_a_grid_of_kernels(setting):
     """On 61 × 61 centres: ≥ 20 × less ASE at the same ε per centre, ≥ 1000 × at ε in all."""
     places = collision_places()
-    prior = SamplePrior(places.points, places.counts, size=places.size)
+    prior = SamplePrior(places.values, places.weights, size=places.size)
     grid = KernelGrid.over(places)
     kernels = [GaussianKernel(c, grid.bandwidth(setting.factor)) for c in grid.centres.tolist()]
     found = compare_allocations(kernels, setting.privacy, prior, setting.n)

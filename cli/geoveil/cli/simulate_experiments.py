@@ -19,8 +19,7 @@ from geoveil.simulation.epochs import experiment as over_time
 from geoveil.simulation.experiment import Experiment, Table
 from geoveil.simulation.experiments import kde as kernels
 from geoveil.simulation.experiments import oneway as one_way
-from geoveil.simulation.experiments import twoway_draws as two_way
-from geoveil.simulation.experiments.kde_draws import MAPS
+from geoveil.simulation.experiments import twoway as two_way
 from geoveil.simulation.experiments.own import OwnInput
 from geoveil.simulation.experiments.page import write_page
 from geoveil.simulation.experiments.published import Asked
@@ -198,7 +197,8 @@ def kde(
     mode: Mode = "exact",
     repetitions: Repetitions = None,
     maps: Annotated[
-        str, typer.Option(help=f"Contour maps of one run: {', '.join(MAPS)}; minutes for each.")
+        str,
+        typer.Option(help=f"Contour maps of one run: {', '.join(kernels.MAPS)}; minutes for each."),
     ] = "none",
     *,
     given: OwnInput,

@@ -42,21 +42,6 @@ def sampler(noise: Noise) -> Sampler:
             return lambda rng, n: noise.sample(rng, (n,))
 
 
-def total(answer: Reports, x: Array, rng: np.random.Generator) -> float:
-    """Return the sum of one report for each point.
-
-    Args:
-        answer: the mechanism.
-        x: points, (n,) or (n, k).
-        rng: a NumPy generator.
-    """
-    if isinstance(answer, AdditiveMechanism) and answer.noise.variance < math.inf:
-        scale = np.sqrt(answer.variance(x) / answer.noise.variance)
-        noise = sampler(answer.noise)(rng, len(x))
-        return float(answer.query.value(x).sum() + np.einsum("i,i", scale, noise))
-    return float(answer.simulate(x, rng).sum())
-
-
 def drawn_blocks(
     name: str, n: int, *, size: int, seed: int, repetition: int
 ) -> Iterator[tuple[int, np.random.Generator]]:
@@ -79,12 +64,7 @@ def drawn_blocks(
 
 
 def drawn_error(squares: Sequence[float], seed: int) -> dict[str, Any]:
-    """Return the fields of a `ErrorRow` that say what repetitions gave.
-
-    Args:
-        squares: the squared error of each, two or more.
-        seed: of the run.
-    """
+    """Return the fields of an `ErrorRow` that say what two repetitions or more gave."""
     return {
         "error": float(np.mean(squares)),
         "standard_error": float(np.std(squares, ddof=1) / math.sqrt(len(squares))),
@@ -94,34 +74,46 @@ def drawn_error(squares: Sequence[float], seed: int) -> dict[str, Any]:
     }
 
 
-class Draws:
-    """Reports of people who hold one of a few values.
+def summed(
+    answer: Reports, values: Array
+) -> Callable[[NDArray[np.int64], np.random.Generator], float]:
+    """Return what draws the sum of one report of each person.
+
+    It is given the number of people at each of the values, (k,) or (k, d), and a generator.
+    """
+    if not isinstance(answer, AdditiveMechanism) or answer.noise.variance == math.inf:
+        return lambda counts, rng: float(
+            answer.simulate(np.repeat(values, counts, axis=0), rng).sum()
+        )
+    # f(x) + scale(x)·Z: f and scale once per value.
+    mean, sample = answer.query.value(values), sampler(answer.noise)
+    scale = np.sqrt(answer.variance(values) / answer.noise.variance)
+
+    def total(counts: NDArray[np.int64], rng: np.random.Generator) -> float:
+        noise = sample(rng, int(counts.sum()))
+        # Not a matrix product: starting threads takes longer than adding.
+        return float(counts @ mean + np.einsum("i,i", np.repeat(scale, counts), noise))
+
+    return total
+
+
+def at_nodes(places: Array, count: int, weights: Array | None = None) -> Array:
+    """Return the weight at each node, every point shared by the two next to it.
 
     Args:
-        answer: the mechanism.
-        values: the distinct values, shape (k,).
+        places: numbers of nodes ≥ 0, fractions between them; what is beyond the last is put there.
+        count: of nodes, ≥ 2.
+        weights: of the points; 1 each if None.
+
+    Example:
+        >>> at_nodes(np.array([0.25, 1.0, 7.0]), 3).tolist()
+        [0.75, 1.25, 1.0]
     """
-
-    def __init__(self, answer: Reports, values: Array) -> None:
-        self._answer = answer
-        self._values = values
-        self._sample: Sampler | None = None
-        # f(x) + scale(x)·Z: f and scale once per value.
-        if isinstance(answer, AdditiveMechanism) and answer.noise.variance < math.inf:
-            self._mean = answer.query.value(values)
-            self._scale = np.sqrt(answer.variance(values) / answer.noise.variance)
-            self._sample = sampler(answer.noise)
-
-    def total(self, counts: NDArray[np.int64], rng: np.random.Generator) -> float:
-        """Return the sum of one report of each person.
-
-        Args:
-            counts: number of people at each value, shape (k,).
-            rng: a NumPy generator.
-        """
-        if self._sample is None:
-            people = np.repeat(self._values, counts)
-            return float(self._answer.simulate(people, rng).sum())
-        noise = self._sample(rng, int(counts.sum()))
-        # Not a matrix product: starting threads takes longer than adding.
-        return float(counts @ self._mean + np.einsum("i,i", np.repeat(self._scale, counts), noise))
+    left = np.minimum(places.astype(np.intp), count - 2)
+    right = np.minimum(places - left, 1.0)
+    if weights is not None:
+        right *= weights
+    upper = np.bincount(left, right, count)
+    found = np.bincount(left, weights, count) - upper
+    found[1:] += upper[:-1]
+    return np.asarray(found, np.float64)

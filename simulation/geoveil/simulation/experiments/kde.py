@@ -1,85 +1,380 @@
 """The paper's experiment on kernel densities: collisions in New York on a grid [SGP §5, App. B.2].
 
-The error is the ASE: squared errors against the kernel means of the repetition's own sample, summed
-over the grid. The paper spends ε for each of the 3,721 centres, 3,721 ε on each person in all, on
-every mechanism but GP_loc. Each setting therefore has two panels: one as in the paper, and one in
-which everyone spends ε in all: `kde_errors` has the formulas.
+The public code of the paper lays its 61 × 61 centres over the bounding box of its sample, edges
+included, and takes the diagonal of a cell between them for the unit of h. Here the box is that of
+the population, so that all samples share it.
+
+One repetition draws n people X₁, …, X_n from the population, with replacement, and asks for
+(1/n) Σ f_t(X_i) at each centre t of the grid. Its error there, e_t, is taken against that very
+number, the kernel mean of the repetition's own sample; the ASE is Σ_t E[e_t²]. With m_t(x) and
+v_t(x) the mean and variance of one report at x, b_t = m_t − f_t, and means, variances and
+covariances over the population:
+
+**ε for each centre** (how the paper counts: its 3,721 cost 3,721 ε in all, on every mechanism but
+GP_loc). e_t is the mean of n independent numbers of mean b_t(X_i) and variance v_t(X_i), hence
+
+    E[e_t²] = (mean b_t)² + (mean v_t + Var b_t)/n.
+
+**ε for the whole grid**, a panel of its own, by `partition` [MATH §7]: each person answers one
+centre, drawn uniformly. N ~ Binomial(n, 1/m) people answer at t; the estimate is their mean. Given
+N, the answers of these and the values f_t of all n make up e_t, a sum of independent numbers with
+
+    E[e_t²] = (mean b_t)² + (mean v_t + Var m_t)/N − 2 Cov(m_t, f_t)/n + Var f_t/n,
+
+and Var b = Var m + Var f − 2 Cov(m, f) turns the last two terms into (Var b_t − Var m_t)/n. 1/N is
+replaced by its mean given N ≥ 1. Perturbed points answer every centre for one ε: for them both
+numbers are the same.
+
+That the centres share people, and for perturbed points the noise too, correlates the e_t but does
+not change the sum of their second moments. It does change how much that sum varies between
+repetitions, which is not given here.
+
+All centres of the paper's grid for all people are 744 million reports for each mechanism and
+repetition. So in monte-carlo mode the reports about one kernel are drawn at a sub-grid that is
+stated; perturbed points are drawn once for all centres anyway. No sum is drawn from an approximate
+law. A mechanism that perturbs f or the distance is simulated on the distances, which are the points
+of a kernel in one dimension: the same law. Every contestant has random numbers of its own, and for
+reports about one kernel every centre has: a function of the seed, the repetition, the name and the
+centre, however the work is cut.
 """
 
-from collections.abc import Sequence
-from dataclasses import replace
-from functools import partial
+import math
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from geoveil.gp import validation
+from geoveil.analyst.planner import PointReports
+from geoveil.analyst.planner.prediction import mean_reciprocal
+from geoveil.gp import GaussianKernel, GeoPrivacy, ParameterError, RadialLaplace, validation
+from geoveil.gp.coordinates import Area, AzimuthalEquidistant, SphericalMercator
+from geoveil.simulation.comparison import Contestant, Setting, perturbed_points
 from geoveil.simulation.experiment import Cell, Experiment
-from geoveil.simulation.experiments.draws import drawn_error
-from geoveil.simulation.experiments.kde_draws import (
-    MAPS,
-    Sample,
-    density_maps,
-    estimates,
-    kernel_means,
-)
-from geoveil.simulation.experiments.kde_errors import centre_errors
-from geoveil.simulation.experiments.kde_moments import KERNEL
-from geoveil.simulation.experiments.kde_settings import (
-    DEFAULT,
-    GRID_SIZE,
-    IN_ALL,
-    REPETITIONS,
-    SETTINGS,
-    KernelGrid,
-    KernelSetting,
-    collision_places,
+from geoveil.simulation.experiments.draws import summed
+from geoveil.simulation.experiments.kde_sums import (
+    DistanceNodes,
+    farthest,
+    gathered,
+    places_at,
+    radial_means,
 )
 from geoveil.simulation.experiments.own import AS_PUBLISHED, OwnInput, with_own
-from geoveil.simulation.experiments.published import IN_FULL, Asked, published
-from geoveil.simulation.experiments.rows import ErrorRow
-from geoveil.simulation.figures.kernels import draw_density_maps, draw_kernel_errors
+from geoveil.simulation.experiments.published import (
+    IN_FULL,
+    LOCALLY,
+    PAPERS,
+    SOFT,
+    Asked,
+    Panel,
+    published,
+)
+from geoveil.simulation.experiments.rows import OURS, SEED, ErrorRow
+from geoveil.simulation.figures.kernels import Map, draw_density_maps
+from geoveil.simulation.figures.thresholds import draw_settings
+from geoveil.simulation.populations import Population, collisions
+from geoveil.simulation.populations.base import Array
 
+WINDOW_M = ((-8.3e6, -8.19e6), (4.91e6, 5.0e6))
+"""The part of the Mercator plane that the paper keeps: (x from, to), (y from, to)."""
+PLANE = SphericalMercator(Area(-73.95, 40.7, radius_m=80_000))
+"""The paper's plane. A rate ε in its metres is κε in true ones, κ ≈ 1.33 (`PLANE.distortion`)."""
+GRID_SIZE = 61
 SUBGRID = 8
 """Centres along each side at which reports are drawn, in monte-carlo mode."""
+REPETITIONS = 10
+IN_ALL = "ε in all"
+"""Marks a panel in which ε pays for the whole grid, and not for each centre."""
+LOCAL_FOOTING_M = 1_000.0
+"""Distance at which the paper compares with local privacy: ε_L = 1000 ε [MATH §12]."""
+_REACH = 13.0
+"""Bandwidths beyond which a kernel is below 1e-36."""
+_NOISE_REACH = 40.0
+"""Noise scales beyond the kernel's end at which the undone kernel, ∝ e^{−εr}, is below 1e-17."""
 
 
-_row = partial(ErrorRow, experiment="kde", measure="ASE")
+def _points(origin: str, debias: bool) -> Contestant:
+    return Contestant(
+        origin,
+        lambda s: perturbed_points(s.privacy, s.seed, debias=debias),
+        answers_every_query=True,
+    )
+
+
+KERNEL: Mapping[str, Contestant] = MappingProxyType(
+    {
+        "GP_loc": _points(SEED, debias=False),
+        "GP_rad": Contestant(SEED, lambda s: RadialLaplace(s.seed, s.privacy)),
+        **PAPERS,
+        **LOCALLY,
+        **SOFT,
+        "deconvolved": _points(OURS, debias=True),
+    }
+)
+"""Name → contestant."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelSetting(Panel):
+    """One setting of the paper: n people, 1/ε, and the bandwidth in diagonals of a grid cell."""
+
+    experiment = "kde"
+    n: int = 200_000
+    """Number of people, ≥ 1."""
+    per_m: float = 1_000.0
+    """1/ε: places this far apart are 1-indistinguishable, in metres of the plane."""
+    factor: float = 1.0
+    """Bandwidth in diagonals of a cell, before it is rounded down to whole metres."""
+    size: int = GRID_SIZE
+    """Centres along each side of the grid."""
+    subgrid: int = GRID_SIZE
+    """Centres along each side of the part of it that is asked about."""
+
+    def __post_init__(self) -> None:
+        validation.require_count("n", self.n)
+        validation.positive("per_m", self.per_m)
+        validation.positive("factor", self.factor)
+
+    @property
+    def label(self) -> str:
+        size, part = (f"{side}×{side}" for side in (self.size, self.subgrid))
+        told = "" if part == size else f", {part} of {size} centres"
+        return f"1/ε={self.per_m:g}, h={self.factor:g} cell diagonals{told}"
+
+    @property
+    def privacy(self) -> GeoPrivacy:
+        return GeoPrivacy(1.0, per=self.per_m, unit="metre")
+
+    def origins(self, given: OwnInput = AS_PUBLISHED) -> Mapping[str, str]:
+        return {name: c.origin for name, c in with_own(KERNEL, given).items()}
+
+    def squared_error(
+        self, name: str, n: int, repetition: int, seed: int, given: OwnInput = AS_PUBLISHED
+    ) -> float:
+        places = collision_places(given)
+        grid = KernelGrid.over(places, self.size)
+        chosen = grid.thinned(self.subgrid)
+        sample = Sample.draw(self, places, seed=seed, number=repetition)
+        truth = kernel_means(sample.people, grid.centres[chosen], grid.bandwidth(self.factor))
+        found = estimates(name, sample, grid, chosen.tolist(), with_own(KERNEL, given))
+        return float(np.sum(np.square(found - truth)))
+
+
+DEFAULT = KernelSetting()
+SETTINGS = (
+    *(KernelSetting(per_m=per) for per in (500.0, 1_000.0, 2_000.0)),
+    *(KernelSetting(factor=factor) for factor in (0.8, 1.2)),
+    *(KernelSetting(n=n) for n in (100_000, 400_000)),
+)
+"""The paper's: one of ε, h and n is varied at a time [MATH §12]."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KernelGrid:
+    """Centres on a lattice over the bounding box of the people, its edges included.
+
+    Args:
+        low: south-western corner, metres, shape (2,).
+        high: north-eastern corner.
+        size: centres along each side, ≥ 2.
+    """
+
+    low: Array
+    high: Array
+    size: int = GRID_SIZE
+
+    def __post_init__(self) -> None:
+        validation.require_count("size", self.size, 2)
+        if not (self.high > self.low).all():
+            raise ParameterError("high", self.high.tolist(), "north-east of low")
+
+    @classmethod
+    def over(cls, places: Population, size: int = GRID_SIZE) -> "KernelGrid":
+        """Return the grid over the bounding box of some people."""
+        return cls(places.values.min(axis=0), places.values.max(axis=0), size)
+
+    @property
+    def m(self) -> int:
+        """Number of centres."""
+        return self.size**2
+
+    @property
+    def centres(self) -> Array:
+        """All centres, row by row from the south-west, shape (size², 2)."""
+        axes = np.linspace(self.low, self.high, self.size).T
+        east, north = np.meshgrid(*axes)
+        return np.stack([east.ravel(), north.ravel()], axis=1)
+
+    def thinned(self, size: int) -> NDArray[np.intp]:
+        """Return the indices of `size`² of the centres, spread evenly, corners included."""
+        validation.require_count("size", size, 2, self.size)
+        chosen = np.rint(np.linspace(0, self.size - 1, size)).astype(np.intp)
+        return (chosen[:, None] * self.size + chosen).ravel()
+
+    def bandwidth(self, factor: float) -> float:
+        """Return h: `factor` diagonals of a cell, rounded down to whole metres."""
+        diagonal = float(np.hypot(*(self.high - self.low))) / (self.size - 1)
+        return float(math.floor(factor * diagonal))
+
+
+@lru_cache(maxsize=2)
+def collision_places(given: OwnInput = AS_PUBLISHED) -> Population:
+    """Return the collisions inside the paper's window, in the paper's plane.
+
+    Args:
+        given: other places instead, of which the plane is true to distances from their middle.
+    """
+    people = given.people(2)
+    if people is None:
+        points = PLANE.project(collisions().values)
+        low, high = np.array(WINDOW_M).T
+        inside = ((points >= low) & (points <= high)).all(axis=1)
+        return gathered(points[inside], np.ones(inside.sum()))
+    low, high = people.values.min(axis=0), people.values.max(axis=0)
+    east, north = (float(x) for x in (low + high) / 2)
+    reach = 1.5 * float(np.hypot(*(111_200.0 * (high - low) / 2)))
+    plane = AzimuthalEquidistant(east, north, max(reach, 1_000.0))
+    return gathered(plane.project(people.values), people.weights)
+
+
+def question(kernel: GaussianKernel, privacy: GeoPrivacy) -> Setting:
+    """Return the question as contestants take it: everyone answers the same kernel.
+
+    Args:
+        kernel: in two dimensions, or in one, over distances to the centre. A mechanism that
+            perturbs f or the distance does the same in either.
+        privacy: in the unit of the kernel.
+    """
+    return Setting(kernel, kernel, privacy, LOCAL_FOOTING_M)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CentreErrors:
+    """The law of the error e_t at each centre: its mean, and its variance with what is noise."""
+
+    bias: Array
+    """E[e_t], shape (k,)."""
+    variance: Array
+    """Var e_t."""
+    noise: Array
+    """The part of `variance` that is the noise of the reports, mean v_t over the number of them."""
+
+    @property
+    def ase(self) -> float:
+        """Σ_t E[e_t²]."""
+        return float(np.sum(np.square(self.bias) + self.variance))
+
+    @property
+    def squared_bias(self) -> float:
+        """Σ_t (E e_t)²: the part of the ASE that does not shrink with n."""
+        return float(np.sum(np.square(self.bias)))
+
+
+class Errors(NamedTuple):
+    """The errors of one contestant in one setting, by what ε pays for."""
+
+    per_centre: CentreErrors
+    whole_grid: CentreErrors
+
+    @classmethod
+    def of(cls, means: Array, n: int, m: int) -> "Errors":
+        """Apply the formulas of the module to n people and m centres.
+
+        Args:
+            means: over the population, of b, b², m, m² and v, (centres, 5).
+            n: people.
+            m: centres that share ε.
+        """
+        bias, bias_square, mean, square, noise = means.T
+        bias_spread = np.maximum(bias_square - np.square(bias), 0.0)
+        spread = np.maximum(square - np.square(mean), 0.0)
+        per_centre = CentreErrors(bias, (noise + bias_spread) / n, noise / n)
+        if m == 1:
+            return cls(per_centre, per_centre)
+        share = mean_reciprocal(n, 1 / m)
+        variance = (noise + spread) * share + (bias_spread - spread) / n
+        return cls(per_centre, CentreErrors(bias, variance, noise * share))
+
+
+def centre_errors(
+    settings: Iterable[KernelSetting],
+    places: Population,
+    grid: KernelGrid,
+    *,
+    chosen: NDArray[np.intp] | None = None,
+    contestants: Mapping[str, Contestant] = KERNEL,
+) -> list[dict[str, Errors]]:
+    """Return the error of every contestant at every centre, one pass over the pairs for all.
+
+    Args:
+        settings: at least one.
+        places: the population.
+        grid: the centres.
+        chosen: indices of the centres to look at; all by default. The privacy is shared out over
+            the whole grid all the same.
+        contestants: name → contestant.
+
+    Returns:
+        For each setting: name → errors.
+
+    Raises:
+        ParameterError: if there is no setting.
+    """
+    settings = tuple(settings)
+    if not settings:
+        raise ParameterError("settings", "none", "at least one setting")
+    centres = grid.centres if chosen is None else grid.centres[chosen]
+    near = min(min(s.per_m, grid.bandwidth(s.factor)) for s in settings)
+    nodes = DistanceNodes(near, farthest(places, centres))
+    columns: dict[tuple[float, float, str], Array] = {}
+    for s in settings:
+        kernel = GaussianKernel((0.0, 0.0), grid.bandwidth(s.factor))
+        for name, contestant in contestants.items():
+            if (s.per_m, s.factor, name) not in columns:  # n is in the formulas only
+                answer = contestant.build(question(kernel, s.privacy))
+                mean = answer.mean(nodes.ray)
+                bias = mean - kernel.value(nodes.ray)
+                noise = answer.variance(nodes.ray)
+                columns[s.per_m, s.factor, name] = np.stack([bias, bias**2, mean, mean**2, noise])
+    means = radial_means(places, centres, np.concatenate([*columns.values()]).T, nodes)
+    found = dict(zip(columns, np.split(means, len(columns), axis=1), strict=True))
+    return [
+        {
+            name: Errors.of(
+                found[s.per_m, s.factor, name], s.n, 1 if c.answers_every_query else grid.m
+            )
+            for name, c in contestants.items()
+        }
+        for s in settings
+    ]
 
 
 def exact(
-    settings: tuple[KernelSetting, ...],
-    names: tuple[str, ...],
-    size: int = GRID_SIZE,
-    subgrid: int = GRID_SIZE,
-    given: OwnInput = AS_PUBLISHED,
+    settings: tuple[KernelSetting, ...], names: tuple[str, ...], given: OwnInput = AS_PUBLISHED
 ) -> list[ErrorRow]:
-    """Return all errors by the formulas of `kde_errors`: settings and mechanisms share one pass.
+    """Return all errors by the formulas of the module: settings and mechanisms share one pass.
 
     Args:
-        settings: the panels.
+        settings: the panels, of one size of the grid and the part of it.
         names: of mechanisms.
-        size: centres along each side of the grid.
-        subgrid: centres along each side of the part of it whose errors are summed.
         given: mechanisms and places of one's own.
     """
     places, known = collision_places(given), with_own(KERNEL, given)
-    grid = KernelGrid.over(places, size)
-    found = centre_errors(
-        settings,
-        places,
-        grid,
-        chosen=grid.thinned(subgrid),
-        contestants={name: known[name] for name in names},
-    )
-    part = _part(size, subgrid)
+    grid = KernelGrid.over(places, settings[0].size)
+    chosen = grid.thinned(settings[0].subgrid)
+    contestants = {name: known[name] for name in names}
+    found = centre_errors(settings, places, grid, chosen=chosen, contestants=contestants)
     return [
-        _row(
+        setting.row(
+            name,
+            setting.n,
+            given,
             panel=panel,
-            n=setting.n,
-            per=setting.per_m,
-            mechanism=name,
-            origin=known[name].origin,
             error=law.ase,
             squared_bias=law.squared_bias,
             noise=float(law.noise.sum()),
@@ -87,65 +382,149 @@ def exact(
         for setting, by_name in zip(settings, found, strict=True)
         for name, errors in by_name.items()
         for panel, law in (
-            (setting.label + part, errors.per_centre),
-            (f"{setting.label}{part}, {IN_ALL}", errors.whole_grid),
+            (setting.label, errors.per_centre),
+            (f"{setting.label}, {IN_ALL}", errors.whole_grid),
         )
     ]
 
 
-def drawn(
-    setting: KernelSetting,
+@dataclass(frozen=True, slots=True, eq=False)
+class Sample:
+    """The people of one repetition, and what seeds everything drawn about them."""
+
+    setting: KernelSetting
+    people: Population
+    """How many are at which place."""
+    seed: tuple[int, int]
+    """Seed of the experiment, and number of the repetition."""
+
+    @classmethod
+    def draw(
+        cls, setting: KernelSetting, places: Population, *, seed: int, number: int
+    ) -> "Sample":
+        """Draw n people with replacement.
+
+        Args:
+            setting: how many, and what they are asked.
+            places: the population.
+            seed: of the experiment, ≥ 0.
+            number: of the repetition, ≥ 0.
+        """
+        rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(number,)))
+        counts = rng.multinomial(setting.n, places.weights / places.size)
+        there = counts > 0
+        people = places_at(places.values[there], counts[there].astype(np.float64))
+        return cls(setting, people, (seed, number))
+
+    def rng(self, name: str, centre: int = 0) -> np.random.Generator:
+        """Return the random numbers of a contestant, at one centre or for all."""
+        seed, number = self.seed
+        key = (number, zlib.crc32(name.encode()), centre)
+        return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
+
+
+def kernel_means(people: Population, centres: Array, bandwidth: float) -> Array:
+    """Return the mean of the kernel over people, per centre: the density without privacy.
+
+    Args:
+        people: where they are.
+        centres: metres, shape (m, 2).
+        bandwidth: h > 0, in metres.
+
+    Returns:
+        An array of shape (m,), to about 1e-6: see `radial_means`.
+    """
+    nodes = DistanceNodes(bandwidth, _REACH * bandwidth)
+    f = np.exp(-np.square(nodes.distances / bandwidth) / 2)
+    return radial_means(people, centres, f[:, None], nodes)[:, 0]
+
+
+def estimates(
     name: str,
-    repetitions: int,
-    seed: int,
-    size: int = GRID_SIZE,
-    subgrid: int = SUBGRID,
+    sample: Sample,
+    grid: KernelGrid,
+    chosen: Sequence[int],
+    contestants: Mapping[str, Contestant] = KERNEL,
+) -> Array:
+    """Return what a contestant makes of a sample, every report drawn, at some centres.
+
+    Args:
+        name: of the contestant.
+        sample: the people.
+        grid: all centres.
+        chosen: indices of those that are asked about.
+        contestants: name → contestant.
+
+    Returns:
+        Estimates of the kernel means, in the order of `chosen`.
+    """
+    setting, people, centres = sample.setting, sample.people, grid.centres[chosen]
+    bandwidth, counts = grid.bandwidth(setting.factor), people.weights.astype(np.int64)
+    at = (0.0, 0.0) if contestants[name].answers_every_query else 0.0
+    kernel = GaussianKernel(at, bandwidth)
+    answer = contestants[name].build(question(kernel, setting.privacy))
+    if isinstance(answer, PointReports):
+        # One point per person: the mean of a function of its distance to each centre.
+        everyone = np.repeat(people.values, counts, axis=0)
+        noisy = answer.mechanism.simulate(everyone, sample.rng(name))
+        reach = _REACH * bandwidth + _NOISE_REACH * setting.per_m
+        nodes = DistanceNodes(min(setting.per_m, bandwidth), reach)
+        g = answer.estimator.value(nodes.ray)
+        return radial_means(places_at(noisy, np.ones(setting.n)), centres, g[:, None], nodes)[:, 0]
+    totals = [
+        summed(answer, np.hypot(*(people.values - centre).T))(counts, sample.rng(name, index))
+        for index, centre in zip(chosen, centres, strict=True)
+    ]
+    return np.array(totals) / setting.n
+
+
+MAPPED = (
+    *("GP_loc", "GP_rad", "GP_Lip", "Student-t"),
+    *("PowerLaw", "DebiasedLaplace", "deconvolved"),
+)
+"""The paper's four, and geoveil's."""
+MAPS: Mapping[str, tuple[KernelSetting, ...]] = MappingProxyType(
+    {"none": (), "default": (DEFAULT,), "all": SETTINGS}
+)
+"""What to map → the settings."""
+FINE = 31
+"""Centres along each side for mechanisms that answer one at a time: every second of the grid."""
+
+
+def density_maps(
+    setting: KernelSetting,
+    *,
+    seed: int = 1,
+    names: Sequence[str] = MAPPED,
+    fine: int = FINE,
     given: OwnInput = AS_PUBLISHED,
-) -> list[ErrorRow]:
-    """Return the error of one mechanism, by drawing people and every report at a sub-grid.
+) -> Mapping[str, Map]:
+    """Draw the reports of one sample of people, every one of them, and map the estimates.
+
+    The paper's figures 5, 9, 10 and 11. Perturbed points are estimated from at all centres. Those
+    who answer one centre at a time are asked about every second one: 192 million reports for each
+    mechanism. The default takes a minute or two.
 
     Args:
         setting: how many people, ε and h.
-        name: of the mechanism.
-        repetitions: ≥ 2.
-        seed: ≥ 0. The people of a repetition are the same for all mechanisms.
-        size: centres along each side of the grid.
-        subgrid: centres along each side of the part of it that is asked about.
-        given: mechanisms and places of one's own.
+        seed: ≥ 0; the same seed gives the same maps.
+        names: of contestants in `KERNEL`.
+        fine: centres along each side for those that answer one at a time.
+        given: places of one's own.
+
+    Returns:
+        "without privacy" and each name → its map.
     """
-    squares = [
-        squared_error(setting, name, number, seed, size, subgrid, given)
-        for number in range(repetitions)
-    ]
-    return [
-        _row(
-            panel=setting.label + _part(size, subgrid),
-            n=setting.n,
-            per=setting.per_m,
-            mechanism=name,
-            origin=with_own(KERNEL, given)[name].origin,
-            **drawn_error(squares, seed),
-        )
-    ]
-
-
-def squared_error(
-    setting: KernelSetting,
-    name: str,
-    number: int,
-    seed: int,
-    size: int = GRID_SIZE,
-    subgrid: int = SUBGRID,
-    given: OwnInput = AS_PUBLISHED,
-) -> float:
-    """Return Σ_t e_t² over the sub-grid in one repetition."""
     places = collision_places(given)
-    grid = KernelGrid.over(places, size)
-    chosen = grid.thinned(subgrid)
-    sample = Sample.draw(setting, places, seed=seed, number=number)
-    truth = kernel_means(sample.people, grid.centres[chosen], grid.bandwidth(setting.factor))
-    found = estimates(name, sample, grid, chosen.tolist(), with_own(KERNEL, given))
-    return float(np.sum(np.square(found - truth)))
+    grid = KernelGrid.over(places)
+    sample = Sample.draw(setting, places, seed=seed, number=0)
+    truth = kernel_means(sample.people, grid.centres, grid.bandwidth(setting.factor))
+    maps = {"without privacy": Map.of(grid.centres, truth)}
+    for name in names:
+        side = grid.size if KERNEL[name].answers_every_query else fine
+        chosen = grid.thinned(side)
+        maps[name] = Map.of(grid.centres[chosen], estimates(name, sample, grid, chosen.tolist()))
+    return maps
 
 
 def cells(
@@ -171,19 +550,24 @@ def cells(
     if settings is None:
         settings = (replace(DEFAULT, n=20_000),) if asked.quick else SETTINGS
     side = subgrid or (5 if asked.quick else SUBGRID if asked.drawn else GRID_SIZE)
+    settings = tuple(replace(s, subgrid=side) for s in settings)
     if not asked.drawn:
-        return [Cell(exact, (tuple(settings), names, GRID_SIZE, side, asked.given))]
-    runs = asked.runs(REPETITIONS, 2)
+        return [Cell(exact, (settings, names, asked.given))]
     centres = {name: 4 if known[name].answers_every_query else side**2 for name in names}
     return [
-        Cell(
-            drawn,
-            (s, name, runs, asked.seed, GRID_SIZE, side, asked.given),
-            cost=float(s.n * runs * centres[name]),
-        )
+        asked.cell(s, name, s.n, REPETITIONS, quick=2, reports=centres[name])
         for s in settings
         for name in names
     ]
+
+
+draw_kernel_errors = partial(
+    draw_settings,
+    title="Kernel density of collisions: squared error summed over the grid",
+    note="full: ε for each centre, as in the paper; hollow: ε for the whole grid",
+    hollow=IN_ALL,
+)
+"""Draws the ASE as dots, a panel for each setting of the paper's figure 6."""
 
 
 def experiment(asked: Asked, maps: str = "none") -> Experiment[ErrorRow]:
@@ -201,12 +585,12 @@ def experiment(asked: Asked, maps: str = "none") -> Experiment[ErrorRow]:
         for s in chosen:
             name = f"{begins}-map-n{s.n}-per{s.per_m:g}-h{s.factor:g}{file.suffix}"
             files.append(file.with_name(name))
+            told = (
+                f"One run: n = {s.n:,}, 1/ε = {s.per_m:g} m for each centre,"
+                f" h = {s.factor:g} cell diagonals (metres of the Mercator plane)"
+            )
             found = density_maps(s, seed=asked.seed, given=asked.given)
-            draw_density_maps(found, s, files[-1])
+            draw_density_maps(found, files[-1], title=told)
         return files
 
     return published("kde", asked, cells(asked), draw_kernel_errors, drawn_maps)
-
-
-def _part(size: int, subgrid: int) -> str:
-    return "" if subgrid == size else f", {subgrid}×{subgrid} of {size}×{size} centres"

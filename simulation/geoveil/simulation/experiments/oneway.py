@@ -34,44 +34,36 @@ results are means over `SURVEYS` such surveys.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from functools import lru_cache, partial
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
 from geoveil.analyst.planner import Reports
-from geoveil.gp import (
-    DebiasedLaplace,
-    LipschitzMechanism,
-    LocalLaplace,
-    Query,
-    SmoothMechanism,
-    Threshold,
-)
-from geoveil.simulation.comparison import (
-    GENERALIZED_CAUCHY,
-    STUDENT_T,
-    Array,
-    Contestant,
-    Setting,
-    perturbed_points,
-)
+from geoveil.gp import DebiasedLaplace, GeoPrivacy, Query, Threshold, validation
+from geoveil.simulation.comparison import STUDENT_T, Array, Contestant, Setting, perturbed_points
 from geoveil.simulation.experiment import Cell, Experiment
-from geoveil.simulation.experiments.draws import Draws, drawn_blocks, drawn_error
+from geoveil.simulation.experiments.draws import drawn_blocks, summed
 from geoveil.simulation.experiments.own import (
     AS_PUBLISHED,
     OwnInput,
     distinct_values,
     with_own,
 )
-from geoveil.simulation.experiments.published import IN_FULL, Asked, published
-from geoveil.simulation.experiments.rows import LOCAL, OURS, PRIOR, SEED, SEED_PRIOR, ErrorRow
-from geoveil.simulation.experiments.settings import (
-    ONE_WAY_PANELS,
-    ONE_WAY_REPETITIONS,
-    OneWayPanel,
+from geoveil.simulation.experiments.published import (
+    AT_KINKS,
+    IN_FULL,
+    LOCALLY,
+    PAPERS,
+    SOFT,
+    Asked,
+    Panel,
+    band,
+    published,
 )
+from geoveil.simulation.experiments.rows import OURS, PRIOR, SEED, SEED_PRIOR, ErrorRow
 from geoveil.simulation.figures.thresholds import draw_errors
 from geoveil.simulation.populations import household_incomes
 
@@ -79,11 +71,22 @@ SURVEY_SIZE = 100_000
 """Households in a public survey; the real one has 141,199."""
 SURVEYS = 5
 """Surveys that might have been made."""
-PEOPLE = 1_600_000
+AIMED_FOR = 1_600_000
 """Number of people for whom the width is best: the middle of the paper's."""
 WIDTHS = (0.5, 0.75, 1.0, 1.5, 2.0)
 """Widths that are tried, in widths of the paper's band."""
 _HALVINGS = 40
+BLOCK = 1 << 17
+"""People who are drawn together, from a seed of their own."""
+PEOPLE = (400_000, 800_000, 1_600_000, 3_200_000, 6_400_000)
+REPETITIONS = 100
+_PERS = {
+    10_000.0: (800.0, 1_200.0, 2_000.0),
+    100_000.0: (8_000.0, 12_000.0, 20_000.0),
+    500_000.0: (16_000.0, 24_000.0, 40_000.0),
+    1_000_000.0: (32_000.0, 48_000.0, 80_000.0),
+}
+"""Threshold → the three 1/ε, in dollars; the middle one is where the paper's ε_L is 1."""
 
 
 @lru_cache(maxsize=SURVEYS)
@@ -98,34 +101,24 @@ def incomes_in(survey: int) -> tuple[Array, Array]:
     return values, counts / SURVEY_SIZE
 
 
-@lru_cache(maxsize=128)
-def aimed(setting: Setting, survey: int) -> Setting:
-    """Return the setting with its soft threshold aimed by a survey, for DebiasedLaplace.
+def _debiased(setting: Setting) -> Reports:
+    return DebiasedLaplace(setting.soft, setting.privacy)
+
+
+@lru_cache(maxsize=256)
+def aimed(setting: Setting, survey: int, side: str = "soft") -> Setting:
+    """Return the setting with one of its two queries aimed by a survey.
 
     Args:
-        setting: `soft` is a smoothstep `Threshold`.
+        setting: its queries are thresholds.
         survey: the number of the survey.
+        side: "soft", for DebiasedLaplace, or "seed", for the paper's Student-t mechanism.
     """
-    soft = _best(setting.soft, lambda q: DebiasedLaplace(q, setting.privacy), survey)
-    return replace(setting, soft=soft)
-
-
-@lru_cache(maxsize=128)
-def aimed_seed(setting: Setting, survey: int) -> Setting:
-    """Return the setting with the paper's threshold aimed, for the paper's Student-t mechanism.
-
-    Args:
-        setting: `seed` is a linear `Threshold`.
-        survey: the number of the survey.
-    """
-    seed = _best(setting.seed, lambda q: STUDENT_T(replace(setting, seed=q)), survey)
-    return replace(setting, seed=seed)
-
-
-def _best(query: Query, build: Callable[[Threshold], Reports], survey: int) -> Threshold:
-    assert isinstance(query, Threshold)
-    choices = [_centred(query, factor * query.width, survey) for factor in WIDTHS]
-    return min(choices, key=lambda q: _expected(q, query.at, build(q), survey))
+    build = STUDENT_T if side == "seed" else _debiased
+    query = getattr(setting, side)
+    choices: list[Any] = [{side: _centred(query, f * query.width, survey)} for f in WIDTHS]
+    settings = (replace(setting, **choice) for choice in choices)
+    return min(settings, key=lambda s: _expected(getattr(s, side), query.at, build(s), survey))
 
 
 def _centred(query: Threshold, width: float, survey: int) -> Threshold:
@@ -143,45 +136,36 @@ def _centred(query: Threshold, width: float, survey: int) -> Threshold:
     return Threshold(high, width, profile=query.profile)
 
 
-def _expected(candidate: Threshold, at: float, answer: Reports, survey: int) -> float:
+def _expected(candidate: Query, at: float, answer: Reports, survey: int) -> float:
     """Return the mean squared error to expect, up to the bias that the survey can see."""
     x, shares = incomes_in(survey)
     misjudged = float(np.sum(shares * np.square(candidate.value(x) - (x > at))))
     noise = float(np.sum(shares * answer.variance(x)))
-    return (noise + misjudged) / PEOPLE + misjudged / SURVEY_SIZE
+    return (noise + misjudged) / AIMED_FOR + misjudged / SURVEY_SIZE
 
 
-def _aimed(survey: int) -> Callable[[Setting], Reports]:
-    return lambda s: DebiasedLaplace(aimed(s, survey).soft, s.privacy)
+def _aimed(origin: str, build: Callable[[Setting], Reports], side: str) -> Contestant:
+    def version(survey: int) -> Callable[[Setting], Reports]:
+        return lambda s: build(aimed(s, survey, side))
+
+    first, *others = map(version, range(SURVEYS))
+    return Contestant(origin, first, tuple(others))
 
 
-def _aimed_seed(survey: int) -> Callable[[Setting], Reports]:
-    return lambda s: STUDENT_T(aimed_seed(s, survey))
+def _points(origin: str, build: Callable[[Setting], Reports]) -> Contestant:
+    return Contestant(origin, build, answers_every_query=True)
 
-
-_OURS, _SEEDS = (tuple(map(make, range(SURVEYS))) for make in (_aimed, _aimed_seed))
 
 ONE_WAY: Mapping[str, Contestant] = MappingProxyType(
     {
-        "GP_loc": Contestant(
-            SEED,
-            lambda s: perturbed_points(s.privacy, s.seed, debias=False),
-            answers_every_query=True,
-        ),
-        "GP_Lip": Contestant(SEED, lambda s: LipschitzMechanism(s.seed, s.privacy)),
-        "Student-t": Contestant(SEED, STUDENT_T),
-        "generalized Cauchy": Contestant(SEED, GENERALIZED_CAUCHY),
-        LOCAL: Contestant(SEED, lambda s: LocalLaplace(s.seed, s.local)),
-        "LaplacePareto": Contestant(OURS, lambda s: SmoothMechanism(s.seed, s.privacy)),
-        "PowerLaw": Contestant(OURS, lambda s: SmoothMechanism(s.soft, s.privacy)),
-        "DebiasedLaplace": Contestant(OURS, lambda s: DebiasedLaplace(s.soft, s.privacy)),
-        "deconvolved": Contestant(
-            OURS,
-            lambda s: perturbed_points(s.privacy, s.soft, debias=True),
-            answers_every_query=True,
-        ),
-        "aimed Student-t": Contestant(SEED_PRIOR, _SEEDS[0], _SEEDS[1:]),
-        "aimed": Contestant(PRIOR, _OURS[0], _OURS[1:]),
+        "GP_loc": _points(SEED, lambda s: perturbed_points(s.privacy, s.seed, debias=False)),
+        **PAPERS,
+        **LOCALLY,
+        **AT_KINKS,
+        **SOFT,
+        "deconvolved": _points(OURS, lambda s: perturbed_points(s.privacy, s.soft, debias=True)),
+        "aimed Student-t": _aimed(SEED_PRIOR, STUDENT_T, "seed"),
+        "aimed": _aimed(PRIOR, _debiased, "soft"),
     }
 )
 """Name → contestant, for one threshold. On a line, "deconvolved" points have the error of
@@ -189,40 +173,85 @@ DebiasedLaplace; but they answer every threshold for one ε. "aimed" is Debiased
 that a public survey chose, "aimed Student-t" the paper's with the same help."""
 
 
-BLOCK = 1 << 17
-"""People who are drawn together, from a seed of their own."""
-_row = partial(ErrorRow, experiment="oneway", measure="MSE")
-
-
-def all_contestants(given: OwnInput) -> Mapping[str, Contestant]:
+def all_contestants(given: OwnInput = AS_PUBLISHED) -> Mapping[str, Contestant]:
     """Return all who take part, by name: those of a file too, and no survey of other people."""
     surveyed = (SEED_PRIOR, PRIOR) if given.data is not None else ()
     known = {name: c for name, c in ONE_WAY.items() if c.origin not in surveyed}
     return with_own(known, given)
 
 
-def exact(panel: OneWayPanel, name: str, given: OwnInput = AS_PUBLISHED) -> list[ErrorRow]:
-    """Return the errors of one mechanism in one panel for every n, by the formula of this module.
+@dataclass(frozen=True, slots=True)
+class OneWayPanel(Panel):
+    """One panel of the paper's figures 3 and 8: a threshold and an ε.
 
     Args:
-        panel: the setting.
-        name: of the mechanism.
-        given: mechanisms and people of one's own.
+        threshold: T > 0, in dollars.
+        per: 1/ε, in dollars.
+        footing: distance at which the paper puts ε-LDP on an equal footing, in dollars.
+        people: numbers of people, one point of the panel each.
     """
-    contestant = all_contestants(given)[name]
-    versions = [moments(panel, build(panel.setting), given) for build in contestant.versions]
-    squared_bias, noise, spread = np.array(versions).T
+
+    experiment = "oneway"
+    measure = "MSE"
+    threshold: float
+    per: float
+    footing: float
+    people: tuple[int, ...] = PEOPLE
+
+    def __post_init__(self) -> None:
+        for name in ("threshold", "per", "footing"):
+            validation.positive(name, getattr(self, name))
+
+    @property
+    def label(self) -> str:
+        return f"T={self.threshold:.15g}, 1/ε={self.per:.15g}"
+
+    @property
+    def privacy(self) -> GeoPrivacy:
+        return GeoPrivacy(1.0, per=self.per, unit="dollar")
+
+    @property
+    def setting(self) -> Setting:
+        """The question and the privacy."""
+        width = band(self.threshold, self.per)
+        return Setting(
+            soft=Threshold(self.threshold, width, profile="smoothstep"),
+            seed=Threshold(self.threshold, width, profile="linear"),
+            privacy=self.privacy,
+            footing=self.footing,
+        )
+
+    def origins(self, given: OwnInput = AS_PUBLISHED) -> Mapping[str, str]:
+        return {name: contestant.origin for name, contestant in all_contestants(given).items()}
+
+    def squared_error(
+        self, name: str, n: int, repetition: int, seed: int, given: OwnInput = AS_PUBLISHED
+    ) -> float:
+        return drawn_once(self, name, n, repetition, seed, given) ** 2
+
+
+PANELS = tuple(
+    OneWayPanel(threshold, per, footing=pers[1])
+    for threshold, pers in _PERS.items()
+    for per in pers
+)
+"""All twelve, row by row."""
+
+
+def exact(panel: OneWayPanel, name: str, given: OwnInput = AS_PUBLISHED) -> list[ErrorRow]:
+    """Return the errors of one mechanism in one panel for every n, by the formula above."""
+    versions = all_contestants(given)[name].versions
+    found = [moments(panel, build(panel.setting), given) for build in versions]
+    squared_bias, noise, spread = np.array(found).T
     rows = []
     for n in panel.people:
         errors = squared_bias + (noise + spread) / n
         scatter = float(errors.std(ddof=1)) if len(errors) > 1 else 0.0
         rows.append(
-            _row(
-                panel=panel.label,
-                n=n,
-                per=panel.per,
-                mechanism=name,
-                origin=contestant.origin,
+            panel.row(
+                name,
+                n,
+                given,
                 error=float(errors.mean()),
                 standard_error=scatter / math.sqrt(len(errors)),
                 squared_bias=float(squared_bias.mean()),
@@ -244,28 +273,6 @@ def moments(
     return bias**2, noise, float(np.sum(shares * np.square(misjudged - bias)))
 
 
-def drawn(
-    panel: OneWayPanel,
-    name: str,
-    n: int,
-    repetitions: int,
-    seed: int,
-    given: OwnInput = AS_PUBLISHED,
-) -> list[ErrorRow]:
-    """Return the error of one mechanism in one panel for one n, by drawing people and noise."""
-    squares = [drawn_once(panel, name, n, r, seed, given) ** 2 for r in range(repetitions)]
-    return [
-        _row(
-            panel=panel.label,
-            n=n,
-            per=panel.per,
-            mechanism=name,
-            origin=all_contestants(given)[name].origin,
-            **drawn_error(squares, seed),
-        )
-    ]
-
-
 def drawn_once(
     panel: OneWayPanel,
     name: str,
@@ -278,15 +285,15 @@ def drawn_once(
     x, shares = distinct_values(given)
     above = x > panel.threshold
     versions = all_contestants(given)[name].versions
-    draws = Draws(versions[repetition % len(versions)](panel.setting), x)
-    total = 0.0
+    total = summed(versions[repetition % len(versions)](panel.setting), x)
+    error = 0.0
     for people, rng in drawn_blocks(
         f"oneway {panel.label} {name}", n, size=BLOCK, seed=seed, repetition=repetition
     ):
         # How many of the block have each income: all that order could tell is who is who.
         counts = rng.multinomial(people, shares)
-        total += draws.total(counts, rng) - float(counts @ above)
-    return total / n
+        error += total(counts, rng) - float(counts @ above)
+    return error / n
 
 
 def cells(
@@ -304,22 +311,15 @@ def cells(
     Raises:
         ParameterError: if a file has no mechanisms, or there is a table without a question.
     """
-    given = asked.given
-    chosen = tuple(all_contestants(given)) if contestants is None else contestants
+    chosen = tuple(all_contestants(asked.given)) if contestants is None else contestants
     panels = _panels(asked) if panels is None else panels
     if not asked.drawn:
-        return [Cell(exact, (p, c, given)) for p in panels for c in chosen]
-    runs = asked.runs(ONE_WAY_REPETITIONS, 10)
-    return [
-        Cell(drawn, (p, c, n, runs, asked.seed, given), cost=float(n * runs))
-        for p in panels
-        for n in p.people
-        for c in chosen
-    ]
+        return [Cell(exact, (p, c, asked.given)) for p in panels for c in chosen]
+    return [asked.cell(p, c, n, REPETITIONS) for p in panels for n in p.people for c in chosen]
 
 
 def _panels(asked: Asked) -> tuple[OneWayPanel, ...]:
-    panels = ONE_WAY_PANELS[1::3] if asked.quick else ONE_WAY_PANELS
+    panels = PANELS[1::3] if asked.quick else PANELS
     if question := asked.given.question(1):
         (threshold,), per = question
         panels = (OneWayPanel(threshold, per, footing=per),)

@@ -1,15 +1,106 @@
-"""What the experiments of the paper have in common: their modes, their figures and their table."""
+"""What the experiments of the paper have in common: panels, mechanisms, modes and a table."""
 
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any, ClassVar
 
-from geoveil.gp import validation
+from geoveil.gp import (
+    DebiasedLaplace,
+    GeoPrivacy,
+    LipschitzMechanism,
+    LocalLaplace,
+    SmoothMechanism,
+    validation,
+)
+from geoveil.simulation.comparison import GENERALIZED_CAUCHY, STUDENT_T, Contestant
 from geoveil.simulation.experiment import Cell, Experiment, Table
+from geoveil.simulation.experiments.draws import drawn_error
 from geoveil.simulation.experiments.own import AS_PUBLISHED, OwnInput
-from geoveil.simulation.experiments.rows import LOCAL, MODES, ErrorRow, compare
+from geoveil.simulation.experiments.rows import LOCAL, MODES, OURS, SEED, ErrorRow, compare
 from geoveil.simulation.figures.style import count
 from geoveil.simulation.figures.thresholds import draw_ratios
+
+PAPERS: Mapping[str, Contestant] = MappingProxyType(
+    {
+        "GP_Lip": Contestant(SEED, lambda s: LipschitzMechanism(s.seed, s.privacy)),
+        "Student-t": Contestant(SEED, STUDENT_T),
+        "generalized Cauchy": Contestant(SEED, GENERALIZED_CAUCHY),
+    }
+)
+"""Mechanisms of the paper in all of its experiments."""
+LOCALLY = MappingProxyType({LOCAL: Contestant(SEED, lambda s: LocalLaplace(s.seed, s.local))})
+AT_KINKS = MappingProxyType(
+    {"LaplacePareto": Contestant(OURS, lambda s: SmoothMechanism(s.seed, s.privacy))}
+)
+"""geoveil's for the paper's own ramps."""
+SOFT: Mapping[str, Contestant] = MappingProxyType(
+    {
+        "PowerLaw": Contestant(OURS, lambda s: SmoothMechanism(s.soft, s.privacy)),
+        "DebiasedLaplace": Contestant(OURS, lambda s: DebiasedLaplace(s.soft, s.privacy)),
+    }
+)
+"""geoveil's for slopes without jumps."""
+
+
+def band(size: float, per: float) -> float:
+    """Return the paper's width of the band: a fifth of the threshold, at most 2/ε."""
+    return min(0.2 * size, 2 * per)
+
+
+class Panel(ABC):
+    """One panel of a figure of the paper: what is asked, and under which guarantee."""
+
+    experiment: ClassVar[str]
+    measure: ClassVar[str] = "ASE"
+
+    @property
+    @abstractmethod
+    def label(self) -> str:
+        """Names the panel: the setting, but for n."""
+
+    @property
+    @abstractmethod
+    def privacy(self) -> GeoPrivacy:
+        """The guarantee for each query."""
+
+    @abstractmethod
+    def origins(self, given: OwnInput = AS_PUBLISHED) -> Mapping[str, str]:
+        """Return who takes part: name → one of `ORIGINS`."""
+
+    @abstractmethod
+    def squared_error(
+        self, name: str, n: int, repetition: int, seed: int, given: OwnInput = AS_PUBLISHED
+    ) -> float:
+        """Return the squared error of a mechanism in one repetition, people and noise drawn."""
+
+    def row(self, name: str, n: int, given: OwnInput, **found: Any) -> ErrorRow:
+        """Return a row of the results."""
+        told = {"panel": self.label, **found}
+        return ErrorRow(
+            experiment=self.experiment,
+            n=n,
+            per=self.privacy.per,
+            mechanism=name,
+            origin=self.origins(given)[name],
+            measure=self.measure,
+            **told,
+        )
+
+
+def drawn(
+    panel: Panel,
+    name: str,
+    n: int,
+    repetitions: int,
+    seed: int,
+    given: OwnInput = AS_PUBLISHED,
+) -> list[ErrorRow]:
+    """Return the error of one mechanism in one panel for one n, by drawing people and noise."""
+    squares = [panel.squared_error(name, n, r, seed, given) for r in range(repetitions)]
+    return [panel.row(name, n, given, **drawn_error(squares, seed))]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,9 +135,22 @@ class Asked:
         """Whether people and noise are."""
         return self.mode != "exact"
 
-    def runs(self, papers: int, quick: int) -> int:
-        """Return how many repetitions there are: those asked for, or else one of two numbers."""
-        return self.repetitions or (quick if self.quick else papers)
+    def cell(
+        self, panel: Panel, name: str, n: int, papers: int, quick: int = 10, reports: int = 1
+    ) -> Cell[ErrorRow]:
+        """Return the cell of a mechanism with people and noise drawn.
+
+        Args:
+            panel: what is asked.
+            name: of the mechanism.
+            n: people.
+            papers: how many repetitions the paper has.
+            quick: how many a quick run has.
+            reports: of each person, for the time left.
+        """
+        runs = self.repetitions or (quick if self.quick else papers)
+        cost = float(n * runs * reports)
+        return Cell(drawn, (panel, name, n, runs, self.seed, self.given), cost)
 
 
 IN_FULL = Asked()
@@ -70,7 +174,7 @@ def published(
         more: draws further figures beside a file, and returns theirs.
     """
 
-    def drawn(rows: Sequence[ErrorRow], file: Path) -> list[Path]:
+    def figures(rows: Sequence[ErrorRow], file: Path) -> list[Path]:
         ratios = file.with_stem(f"{file.stem}-ratios")
         draw(rows, file)
         draw_ratios(rows, compare(rows), ratios)
@@ -80,7 +184,7 @@ def published(
         name=f"{name}-{asked.mode}",
         cells=cells,
         seed=asked.seed,
-        draw=drawn,
+        draw=figures,
         tables=lambda rows: [ratio_table(rows, count)],
         note=lambda rows: (
             f"ratio: {rows[0].measure} of the paper's best mechanism over that of geoveil's best."

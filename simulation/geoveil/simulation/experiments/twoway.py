@@ -16,44 +16,69 @@ GP_loc and ε-LDP answer the hard threshold, as in the public code of the paper'
 |x₁−x₁'| + |x₂−x₂'| ≤ √2 |x−x'|, that is ε-GP. Then g(x̃₁−T₁) g(x̃₂−T₂), with g the debiased
 smoothstep [MATH §5.1], has the mean φ(x₁−T₁) φ(x₂−T₂): the noises are independent. Its band is
 `POINT_BAND` scales of that noise wide.
+
+In exact mode the noise is integrated exactly. What remains is an expectation over a log-normal
+pair, by a lattice rule: u_j = frac(shift + jα), α from the generalised golden ratio, mapped through
+the normal quantile, or to the rows of a table. `SHIFTS` random shifts give as many independent
+estimates, each unbiased; what they disagree by is the standard error of the result. It is a small
+fraction of it: see the tests. At each threshold people are binned once by the signed distance s to
+the boundary, and everything that depends on s alone is summed from the bins, interpolated linearly
+between their edges.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from itertools import product
 from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from geoveil.gp import (
     DebiasedLaplace,
     GeoPrivacy,
-    LipschitzMechanism,
-    SmoothMechanism,
+    PlanarLaplace,
     Threshold,
     TwoWayThreshold,
+    validation,
 )
-from geoveil.simulation.comparison import (
-    GENERALIZED_CAUCHY,
-    STUDENT_T,
-    Contestant,
-    Setting,
-)
+from geoveil.simulation.comparison import Array, Contestant, Setting
+from geoveil.simulation.experiment import Cell, Experiment
+from geoveil.simulation.experiments.draws import at_nodes, drawn_blocks, summed
 from geoveil.simulation.experiments.own import AS_PUBLISHED, OwnInput, with_own
-from geoveil.simulation.experiments.rows import LOCAL, OURS, SEED
-from geoveil.simulation.experiments.settings import TwoWayPanel
+from geoveil.simulation.experiments.published import (
+    AT_KINKS,
+    IN_FULL,
+    PAPERS,
+    SOFT,
+    Asked,
+    Panel,
+    band,
+    published,
+)
+from geoveil.simulation.experiments.rows import LOCAL, OURS, SEED, ErrorRow
+from geoveil.simulation.figures.thresholds import draw_settings
+from geoveil.simulation.populations import Population, incomes_and_debts
 
 POINT_BAND = 1.5
 """Width of the band of deconvolved points, in noise scales of a coordinate."""
-
-SCALAR: Mapping[str, Contestant] = MappingProxyType(
-    {
-        "GP_Lip": Contestant(SEED, lambda s: LipschitzMechanism(s.seed, s.privacy)),
-        "Student-t": Contestant(SEED, STUDENT_T),
-        "generalized Cauchy": Contestant(SEED, GENERALIZED_CAUCHY),
-        "LaplacePareto": Contestant(OURS, lambda s: SmoothMechanism(s.seed, s.privacy)),
-        "PowerLaw": Contestant(OURS, lambda s: SmoothMechanism(s.soft, s.privacy)),
-        "DebiasedLaplace": Contestant(OURS, lambda s: DebiasedLaplace(s.soft, s.privacy)),
-    }
-)
+BLOCK = 1 << 14
+"""People who are drawn together, from a seed of their own."""
+PEOPLE = (400_000, 1_600_000, 6_400_000)
+REPETITIONS = 50
+AXIS = tuple(10_000.0 + 30_000.0 * j for j in range(34))
+"""Thresholds along each axis, in dollars."""
+SHIFTS = 16
+POINTS = 1 << 13
+"""Points of a lattice, for each shift."""
+_BAND_CELLS, _CELLS_PER_LOG, _FARTHEST = 256, 200.0, 1e9
+SCALAR: Mapping[str, Contestant] = MappingProxyType({**PAPERS, **AT_KINKS, **SOFT})
 """Name → mechanism whose report depends on the signed distance to the boundary alone."""
+Sums = Callable[[Array, np.random.Generator], Array]
+"""Points (n, 2) and a generator → sum of the reports at each threshold, (m, m)."""
 
 
 def scalar(given: OwnInput = AS_PUBLISHED) -> Mapping[str, Contestant]:
@@ -61,42 +86,419 @@ def scalar(given: OwnInput = AS_PUBLISHED) -> Mapping[str, Contestant]:
     return with_own(SCALAR, given)
 
 
-def origins(given: OwnInput = AS_PUBLISHED) -> Mapping[str, str]:
-    """Return name → where it comes from, for every contestant."""
-    of = {name: contestant.origin for name, contestant in scalar(given).items()}
-    first = ("GP_Lip", "Student-t", "generalized Cauchy")
-    paper = {"GP_loc": SEED, **{name: of.pop(name) for name in first}, LOCAL: SEED}
-    ours = {name: of.pop(name) for name in [*of] if of[name] == OURS}
-    return {**paper, **ours, "deconvolved": OURS, **of}
+@dataclass(frozen=True, slots=True)
+class TwoWayPanel(Panel):
+    """The paper's figure 4 at one ε: all pairs of thresholds of a grid.
 
-
-def setting(panel: TwoWayPanel, at: tuple[float, float]) -> Setting:
-    """Return the question at thresholds (T₁, T₂)."""
-    width = panel.width(at)
-    return Setting(
-        soft=TwoWayThreshold(at, width, profile="smoothstep"),
-        seed=TwoWayThreshold(at, width, profile="linear"),
-        privacy=panel.privacy,
-        footing=panel.footing,
-    )
-
-
-def on_the_line(panel: TwoWayPanel, width: float) -> Setting:
-    """Return the question of which the signed distance is the value itself.
-
-    A mechanism for f = φ(s(x)) knows of x only s(x): its moments at x are those at s of the
-    mechanism for φ(s).
+    Args:
+        per: 1/ε, in dollars.
+        axis: thresholds of the first number, increasing, in dollars.
+        people: numbers of people.
+        other: thresholds of the second number; those of the first if None.
+        footing: distance at which the paper puts ε-LDP on an equal footing, in dollars.
     """
-    return Setting(
-        soft=Threshold(0.0, width, profile="smoothstep"),
-        seed=Threshold(0.0, width, profile="linear"),
-        privacy=panel.privacy,
-        footing=panel.footing,
+
+    experiment = "twoway"
+    per: float
+    axis: tuple[float, ...] = AXIS
+    people: tuple[int, ...] = PEOPLE
+    other: tuple[float, ...] | None = None
+    footing: float = 12_000.0
+
+    def __post_init__(self) -> None:
+        validation.positive("per", self.per)
+
+    @property
+    def label(self) -> str:
+        if self.other is None:
+            grid = "" if self.axis == AXIS else f", {len(self.axis)}×{len(self.axis)}"
+            return f"1/ε={self.per:.0f}{grid}"
+        told = ("/".join(f"{at:g}" for at in axis) for axis in self.axes)
+        return f"T=({', '.join(told)}), 1/ε={self.per:g}"
+
+    @property
+    def axes(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Thresholds of the first number, and of the second."""
+        return self.axis, self.axis if self.other is None else self.other
+
+    @property
+    def pairs(self) -> list[tuple[float, float]]:
+        """All pairs of thresholds, the second in the inner loop."""
+        return list(product(*self.axes))
+
+    @property
+    def privacy(self) -> GeoPrivacy:
+        return GeoPrivacy(1.0, per=self.per, unit="dollar")
+
+    def width(self, at: Sequence[float]) -> float:
+        """Return the width of the band at thresholds (T₁, T₂)."""
+        return band(math.hypot(*at), self.per)
+
+    def origins(self, given: OwnInput = AS_PUBLISHED) -> Mapping[str, str]:
+        of = {name: contestant.origin for name, contestant in scalar(given).items()}
+        paper = {"GP_loc": SEED, **{name: of.pop(name) for name in PAPERS}, LOCAL: SEED}
+        ours = {name: of.pop(name) for name in [*of] if of[name] == OURS}
+        return {**paper, **ours, "deconvolved": OURS, **of}
+
+    def squared_error(
+        self, name: str, n: int, repetition: int, seed: int, given: OwnInput = AS_PUBLISHED
+    ) -> float:
+        return float(np.sum(np.square(drawn_once(self, name, n, repetition, seed, given))))
+
+    def setting(self, at: tuple[float, float]) -> Setting:
+        """Return the question at thresholds (T₁, T₂)."""
+        width = self.width(at)
+        return Setting(
+            soft=TwoWayThreshold(at, width, profile="smoothstep"),
+            seed=TwoWayThreshold(at, width, profile="linear"),
+            privacy=self.privacy,
+            footing=self.footing,
+        )
+
+    def on_the_line(self, width: float) -> Setting:
+        """Return the question of which the signed distance is the value itself.
+
+        A mechanism for f = φ(s(x)) knows of x only s(x): its moments at x are those at s of the
+        mechanism for φ(s).
+        """
+        return Setting(
+            soft=Threshold(0.0, width, profile="smoothstep"),
+            seed=Threshold(0.0, width, profile="linear"),
+            privacy=self.privacy,
+            footing=self.footing,
+        )
+
+    def coordinate_reports(self) -> DebiasedLaplace:
+        """Return the mechanism of deconvolved points on one coordinate, about the threshold 0."""
+        scale = math.sqrt(2) * self.per
+        query = Threshold(0.0, POINT_BAND * scale, profile="smoothstep")
+        return DebiasedLaplace(query, GeoPrivacy(1.0, per=scale, unit="dollar"))
+
+
+PANELS = tuple(TwoWayPanel(per) for per in (8_000.0, 12_000.0, 20_000.0))
+
+
+def drawn_once(
+    panel: TwoWayPanel,
+    name: str,
+    n: int,
+    repetition: int,
+    seed: int,
+    given: OwnInput = AS_PUBLISHED,
+) -> Array:
+    """Return estimate less truth at each pair of thresholds in one repetition."""
+    sums = _sums(panel, name, given)
+    population = given.people(2) or incomes_and_debts()
+    off = np.zeros(tuple(map(len, panel.axes)))
+    for people, rng in drawn_blocks(
+        f"twoway {panel.label} {name}", n, size=BLOCK, seed=seed, repetition=repetition
+    ):
+        x = population.sample(people, rng)
+        off += sums(x, rng) - _above(x, panel)
+    return off / n
+
+
+@lru_cache(maxsize=2)
+def _sums(panel: TwoWayPanel, contestant: str, given: OwnInput) -> Sums:
+    """Return how the reports of a contestant are drawn and summed."""
+    shape = tuple(map(len, panel.axes))
+    if contestant == "GP_loc":
+        points = PlanarLaplace(panel.privacy, dimension=2)
+        return lambda x, rng: _above(points.simulate(x, rng), panel)
+    if contestant == LOCAL:
+        scale = panel.per / panel.footing
+
+        def local(x: Array, rng: np.random.Generator) -> Array:
+            noise = [rng.laplace(scale=scale, size=len(x)).sum() for _ in panel.pairs]
+            return np.asarray(_above(x, panel) + np.reshape(noise, shape))
+
+        return local
+    if contestant == "deconvolved":
+        reports = panel.coordinate_reports()
+
+        def deconvolved(x: Array, rng: np.random.Generator) -> Array:
+            scale = reports.scale
+            noisy = x + rng.laplace(scale=scale, size=x.shape)
+            return _products(
+                noisy, panel, lambda s: np.asarray(reports.query.profile.debiased(s, scale))
+            )
+
+        return deconvolved
+    build = scalar(given)[contestant].build
+    mechanisms = [build(panel.setting(at)) for at in panel.pairs]
+
+    def by_threshold(x: Array, rng: np.random.Generator) -> Array:
+        each = np.ones(len(x), np.int64)
+        return np.reshape([summed(m, x)(each, rng) for m in mechanisms], shape)
+
+    return by_threshold
+
+
+def _products(points: Array, panel: TwoWayPanel, function: Callable[[Array], Array]) -> Array:
+    """Return the sum over points of g(x₁−T₁) g(x₂−T₂) at each pair of thresholds."""
+    first, second = (
+        function(c - np.array(axis)[:, None]) for c, axis in zip(points.T, panel.axes, strict=True)
     )
+    return np.asarray(first @ second.T)
 
 
-def coordinate_reports(panel: TwoWayPanel) -> DebiasedLaplace:
-    """Return the mechanism of deconvolved points on one coordinate, about the threshold 0."""
-    scale = math.sqrt(2) * panel.per
-    query = Threshold(0.0, POINT_BAND * scale, profile="smoothstep")
-    return DebiasedLaplace(query, GeoPrivacy(1.0, per=scale, unit="dollar"))
+def _above(points: Array, panel: TwoWayPanel) -> Array:
+    """Return the number of points with both coordinates above each pair of thresholds."""
+    return _products(points, panel, lambda s: (s > 0).astype(np.float64))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Moments:
+    """Moments over noise and people at each threshold, one estimate per shift: (shifts, m)."""
+
+    bias: Array
+    """Estimates of E D."""
+    square: Array
+    """Estimates of E[(m − h)²], or of E D² where v is included in it."""
+    noise: Array | None = None
+    """Estimates of E v; None if it is included in `square`."""
+
+    def ase(self, n: int) -> dict[str, Any]:
+        """Return the ASE, its standard error, its squared bias and its noise.
+
+        The square of the mean of the estimates of E D is too large by the variance of that mean,
+        which is subtracted. The standard error is that of the jackknife.
+        """
+        error, squared_bias, noise = self._sums(n)
+        left_out = [self._without(i)._sums(n)[0] for i in range(len(self.bias))]
+        factor = (len(left_out) - 1) ** 2 / len(left_out)
+        return {
+            "error": error,
+            "standard_error": math.sqrt(factor * np.var(left_out, ddof=1)),
+            "squared_bias": squared_bias,
+            "noise": noise,
+        }
+
+    def _sums(self, n: int) -> tuple[float, float, float | None]:
+        bias = self.bias.mean(axis=0)
+        squared_bias = float(
+            np.sum(np.square(bias) - self.bias.var(axis=0, ddof=1) / len(self.bias))
+        )
+        total = float(self.square.mean(axis=0).sum()) - squared_bias
+        noise = None if self.noise is None else float(self.noise.mean(axis=0).sum())
+        error = max(squared_bias, 0.0) + (total + (noise or 0.0)) / n
+        return error, max(squared_bias, 0.0), None if noise is None else noise / n
+
+    def _without(self, i: int) -> "Moments":
+        noise = None if self.noise is None else np.delete(self.noise, i, axis=0)
+        return Moments(np.delete(self.bias, i, axis=0), np.delete(self.square, i, axis=0), noise)
+
+
+def exact(
+    panel: TwoWayPanel, seed: int = 1, points: int = POINTS, given: OwnInput = AS_PUBLISHED
+) -> list[ErrorRow]:
+    """Return the errors at one ε: of all mechanisms, for every n.
+
+    Args:
+        panel: the setting.
+        seed: of the shifts.
+        points: of the lattice, for each shift.
+        given: mechanisms of one's own.
+    """
+    found = moments(panel, seed, points, given)
+    return [
+        panel.row(name, n, given, **found[name].ase(n), seed=seed)
+        for n in panel.people
+        for name in panel.origins(given)
+    ]
+
+
+def moments(
+    panel: TwoWayPanel, seed: int = 1, points: int = POINTS, given: OwnInput = AS_PUBLISHED
+) -> dict[str, Moments]:
+    """Return name → moments at each threshold, T₂ the inner loop."""
+    drawn = lattices(points, seed, given)
+    found = _scalar_moments(panel, drawn, given)
+    found["GP_loc"] = _plug_in(panel, drawn)
+    found["deconvolved"] = _deconvolved(panel, drawn)
+    nothing = np.zeros((SHIFTS, len(panel.pairs)))
+    rate = panel.footing / panel.per
+    found[LOCAL] = Moments(nothing, nothing, nothing + 2 / rate**2)
+    return found
+
+
+def lattices(points: int, seed: int, given: OwnInput = AS_PUBLISHED) -> "list[_Lattice]":
+    """Return a lattice for each of the shifts."""
+    seeds = (np.random.SeedSequence(seed, spawn_key=(shift,)) for shift in range(SHIFTS))
+    people = given.people(2)
+    return [_Lattice(_lattice(points, 4, np.random.default_rng(s)), people) for s in seeds]
+
+
+def _scalar_moments(
+    panel: TwoWayPanel, lattices: "list[_Lattice]", given: OwnInput
+) -> dict[str, Moments]:
+    """Return the moments of what depends on the signed distance alone."""
+    found = {name: np.empty((3, SHIFTS, len(panel.pairs))) for name in scalar(given)}
+    for j, at in enumerate(panel.pairs):
+        asked = panel.setting(at)
+        table = _table(panel, panel.width(at), given)
+        for i, lattice in enumerate(lattices):
+            x = lattice.pairs
+            above = (x[:, 0] > at[0]) & (x[:, 1] > at[1])
+            share = above.mean()
+            everyone, hard = table.bins(np.asarray(asked.seed.signed_distance(x)), above)
+            for name, (mean, variance) in table.columns.items():
+                square = everyone @ mean**2 - 2 * (hard @ mean) + share
+                found[name][:, i, j] = everyone @ mean - share, square, everyone @ variance
+    return {name: Moments(*own) for name, own in found.items()}
+
+
+def _plug_in(panel: TwoWayPanel, lattices: "list[_Lattice]") -> Moments:
+    """Return the moments of h(x + N): D = h(x + N) − h(x), and D² = 1 where they differ."""
+    found = []
+    for lattice in lattices:
+        x = lattice.pairs
+        noisy = x + panel.per * lattice.planar
+        before, after, both = (
+            _above(points, panel).ravel() / len(x) for points in (x, noisy, np.minimum(x, noisy))
+        )
+        found.append((after - before, after + before - 2 * both))
+    return Moments(*np.array(found).swapaxes(0, 1))
+
+
+def _deconvolved(panel: TwoWayPanel, lattices: "list[_Lattice]") -> Moments:
+    """Return the moments of g(x̃₁−T₁) g(x̃₂−T₂), whose factors are independent given x."""
+    reports = panel.coordinate_reports()
+    f = reports.query.value
+    nodes = reports.query.breakpoints[1] * np.linspace(-1, 1, 513)
+    nodes = np.concatenate([nodes, nodes[-1] + reports.scale * np.linspace(0, 60, 4001)[1:]])
+    nodes = np.concatenate([-nodes[:512:-1], nodes])
+    variance = reports.variance(nodes)
+    functions: tuple[Callable[[Array], Array], ...] = (
+        f,
+        lambda s: np.square(f(s)),
+        lambda s: f(s) * (s > 0),
+        lambda s: np.square(f(s)) + np.interp(s, nodes, variance),
+    )
+    found = []
+    for lattice in lattices:
+        x = lattice.pairs
+        share = _above(x, panel).ravel() / len(x)
+        value, square, joint, second = (_products(x, panel, g).ravel() / len(x) for g in functions)
+        found.append((value - share, square - 2 * joint + share, second - square))
+    return Moments(*np.array(found).swapaxes(0, 1))
+
+
+class _Lattice:
+    """People and noise at the points of a lattice in the unit cube, shape (n, 4).
+
+    People are a row of a table for the first coordinate, by weight; or incomes and debts for two.
+    """
+
+    def __init__(self, uniform: Array, table: Population | None) -> None:
+        self._uniform, self._table = uniform, table
+
+    @cached_property
+    def pairs(self) -> Array:
+        """What people hold, shape (n, 2)."""
+        from scipy.special import ndtri
+
+        if self._table is not None:
+            below = np.cumsum(self._table.weights)
+            row = np.searchsorted(below, self._uniform[:, 0] * below[-1], side="right")
+            return np.asarray(self._table.values[np.minimum(row, len(below) - 1)])
+        people = incomes_and_debts()
+        first, second = ndtri(self._uniform[:, :2]).T
+        rho = people.correlation
+        second = rho * first + math.sqrt(1 - rho * rho) * second
+        normal = np.stack([first, second], axis=-1)
+        return np.asarray(np.exp(np.array(people.mu) + np.array(people.sigma) * normal))
+
+    @cached_property
+    def planar(self) -> Array:
+        """Planar Laplace noise at ε = 1, shape (n, 2)."""
+        from scipy.special import gammaincinv
+
+        radius = gammaincinv(2.0, self._uniform[:, 2])
+        angle = 2 * np.pi * self._uniform[:, 3]
+        return np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=-1)
+
+
+def _lattice(n: int, dimension: int, rng: np.random.Generator) -> Array:
+    """Return n points of a randomly shifted Kronecker lattice in the open unit cube."""
+    ratio = 2.0
+    for _ in range(60):  # the root of g^(d+1) = g + 1
+        ratio = (1 + ratio) ** (1 / (dimension + 1))
+    step = ratio ** -np.arange(1.0, dimension + 1)
+    points = (rng.random(dimension) + np.arange(n)[:, None] * step) % 1.0
+    return np.asarray(np.clip(points, 1e-16, 1 - 1e-16))
+
+
+class _MomentTable:
+    """Moments of every mechanism at nodes of the signed distance.
+
+    The nodes are even across the band, and even in the logarithm beyond it.
+
+    Args:
+        panel: the setting.
+        width: of the band, in dollars.
+        given: mechanisms of one's own.
+    """
+
+    def __init__(self, panel: TwoWayPanel, width: float, given: OwnInput = AS_PUBLISHED) -> None:
+        half, scale = width / 2, min(panel.per, width)
+        far = int(_CELLS_PER_LOG * math.log1p(_FARTHEST / scale)) + 1
+        beyond = half + scale * np.expm1(np.arange(1, far + 1) / _CELLS_PER_LOG)
+        band = np.linspace(-half, half, _BAND_CELLS + 1)
+        self._nodes = np.concatenate([-beyond[::-1], band, beyond])
+        question = panel.on_the_line(width)
+        answers = {name: c.build(question) for name, c in scalar(given).items()}
+        self.columns: Mapping[str, tuple[Array, Array]] = {
+            name: (answer.mean(self._nodes), answer.variance(self._nodes))
+            for name, answer in answers.items()
+        }
+
+    def bins(self, s: Array, above: NDArray[np.bool_]) -> tuple[Array, Array]:
+        """Return the weight of each node for all people, and for those above; sums to a share."""
+        count = len(self._nodes)
+        place = np.interp(s, self._nodes, np.arange(count))
+        return at_nodes(place, count) / len(s), at_nodes(place[above], count) / len(s)
+
+
+_table = lru_cache(maxsize=64)(_MomentTable)
+
+
+def cells(
+    asked: Asked = IN_FULL, panels: Sequence[TwoWayPanel] | None = None
+) -> list[Cell[ErrorRow]]:
+    """Return the cells of the experiment.
+
+    Args:
+        asked: how it is run. Where people and noise are drawn the paper's grid takes minutes for
+            each repetition and mechanism: 1156 reports of each person.
+        panels: those that are asked for by default: the paper's three, or a question of one's own.
+
+    Raises:
+        ParameterError: if a file has no mechanisms, or there is a table without a question.
+    """
+    names = PANELS[0].origins(asked.given)
+    panels = _panels(asked) if panels is None else panels
+    if not asked.drawn:
+        return [Cell(exact, (p, asked.seed, POINTS, asked.given)) for p in panels]
+    return [
+        asked.cell(p, name, n, REPETITIONS, reports=len(p.pairs))
+        for p in panels
+        for n in p.people
+        for name in names
+    ]
+
+
+def _panels(asked: Asked) -> tuple[TwoWayPanel, ...]:
+    panels = PANELS
+    if question := asked.given.question(2):
+        (first, second), per = question
+        panels = (TwoWayPanel(per, (first,), other=(second,), footing=per),)
+    if not asked.quick:
+        return panels
+    small = (p if p.other else replace(p, axis=AXIS[1::7]) for p in panels)
+    return tuple(replace(p, people=(20_000,)) for p in small)
+
+
+def experiment(asked: Asked) -> Experiment[ErrorRow]:
+    """Return pairs of thresholds on incomes and debts, a grid of 34 × 34: figure 4 of the paper."""
+    return published("twoway", asked, cells(asked), draw_settings)

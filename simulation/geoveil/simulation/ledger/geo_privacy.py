@@ -7,16 +7,10 @@ from dataclasses import replace
 import numpy as np
 
 from geoveil.gp import GaussianKernel, Threshold, TwoWayThreshold
-from geoveil.simulation.experiments import kde, oneway, twoway_exact
-from geoveil.simulation.experiments.kde_settings import GRID_SIZE, SETTINGS
+from geoveil.simulation.experiments import kde, oneway, twoway
+from geoveil.simulation.experiments.oneway import OneWayPanel
 from geoveil.simulation.experiments.own import AS_PUBLISHED, distinct_values
 from geoveil.simulation.experiments.rows import LOCAL
-from geoveil.simulation.experiments.settings import (
-    ONE_WAY_PANELS,
-    TWO_WAY_AXIS,
-    TWO_WAY_PANELS,
-    OneWayPanel,
-)
 from geoveil.simulation.ledger.reproduction import Numbers, Told
 from geoveil.simulation.selection.experiment import Options
 
@@ -52,7 +46,7 @@ def _two_way_bounds(options: Options) -> Iterator[Told]:
 def _steepest(options: Options) -> Iterator[Told]:
     incomes, _ = distinct_values(AS_PUBLISHED)
     shares = []
-    for panel in ONE_WAY_PANELS:
+    for panel in oneway.PANELS:
         query = panel.setting.seed
         bound = query.smooth_bound(incomes, 1 / (9 * panel.per), reach=math.inf)
         shares.append(float(bound.max()) / query.lipschitz)
@@ -73,7 +67,7 @@ def _panel(panel: OneWayPanel, *, compared: bool) -> tuple[list[Told], float]:
 
 
 def _panels(threshold: float) -> list[OneWayPanel]:
-    return [panel for panel in ONE_WAY_PANELS if panel.threshold == threshold]
+    return [panel for panel in oneway.PANELS if panel.threshold == threshold]
 
 
 def _far_thresholds(options: Options) -> Iterator[Told]:
@@ -94,9 +88,9 @@ def _near_thresholds(options: Options) -> Iterator[Told]:
 
 
 def _pairs(options: Options) -> Iterator[Told]:
-    for whole in TWO_WAY_PANELS:
-        panel = replace(whole, axis=TWO_WAY_AXIS[::4]) if options.quick else whole
-        errors = {(row.mechanism, row.n): row.error for row in twoway_exact.exact(panel)}
+    for whole in twoway.PANELS:
+        panel = replace(whole, axis=twoway.AXIS[::4]) if options.quick else whole
+        errors = {(row.mechanism, row.n): row.error for row in twoway.exact(panel)}
         for other in ("GP_loc", "GP_Lip", LOCAL):
             quantity = f"ASE of Student-t over that of {other}, n = 1,600,000"
             yield whole.label, quantity, errors["Student-t", _PEOPLE] / errors[other, _PEOPLE]
@@ -111,13 +105,14 @@ def _kernels(options: Options) -> Iterator[Told]:
         bounds = 1_000 * query.smooth_bound(points, 1 / (9 * per), reach=math.inf)
         for radius, bound in zip(_RADII, bounds.tolist(), strict=True):
             yield f"h = 1,400 m, 1/ε={per:.0f}", f"B at {radius:g} h, 1/km", bound
-    side = 13 if options.quick else GRID_SIZE
+    side = 13 if options.quick else kde.GRID_SIZE
+    settings = tuple(replace(s, subgrid=side) for s in kde.SETTINGS)
     errors = {
         (row.panel.split(" cell diagonals")[0], row.n, row.mechanism): row.error
-        for row in kde.exact(SETTINGS, ("Student-t", *_OTHERS), subgrid=side)
+        for row in kde.exact(settings, ("Student-t", *_OTHERS))
         if "in all" not in row.panel
     }
-    for setting in SETTINGS:
+    for setting in kde.SETTINGS:
         panel = setting.label.removesuffix(" cell diagonals"), setting.n
         for other in _OTHERS:
             ratio = errors[*panel, "Student-t"] / errors[*panel, other]
