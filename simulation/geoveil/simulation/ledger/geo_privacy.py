@@ -5,8 +5,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from geoveil.gp import GaussianKernel, Threshold, TwoWayThreshold
+from geoveil.gp import GaussianKernel, Query, Threshold, TwoWayThreshold
 from geoveil.simulation.experiments import kde, oneway, twoway
 from geoveil.simulation.experiments.oneway import OneWayPanel
 from geoveil.simulation.experiments.own import AS_PUBLISHED, distinct_values
@@ -24,9 +25,8 @@ _OTHERS = ("GP_loc", "GP_rad", "GP_Lip")
 
 def _bounds(options: Options) -> Iterator[Told]:
     query = Threshold(100_000.0, _BAND, profile="linear")
-    points = (20_000.0, 85_000.0, 95_000.0, 100_000.0, 112_000.0, 250_000.0)
-    bounds = query.smooth_bound(np.array(points), _RATE, reach=math.inf)
-    for x, bound in zip(points, bounds.tolist(), strict=True):
+    points = [20_000.0, 85_000.0, 95_000.0, 100_000.0, 112_000.0, 250_000.0]
+    for x, bound in zip(points, _smooth_bounds(query, points, _RATE), strict=True):
         yield "T=100000, band 16000, β=1/72000", f"B at {x:.0f}", bound
 
 
@@ -38,9 +38,13 @@ def _two_way_bounds(options: Options) -> Iterator[Told]:
         (140_000.0, 240_000.0), (101_000.0, 300_000.0), (300_000.0, 199_000.0),
         (118_000.0, 215_000.0), (400_000.0, 230_000.0),
     ]  # fmt: skip
-    bounds = query.smooth_bound(np.array(points), _RATE, reach=math.inf)
-    for (x, y), bound in zip(points, bounds.tolist(), strict=True):
+    for (x, y), bound in zip(points, _smooth_bounds(query, points, _RATE), strict=True):
         yield "T=(100000, 200000), band 16000, β=1/72000", f"B at ({x:.0f}, {y:.0f})", bound
+
+
+def _smooth_bounds(query: Query, points: ArrayLike, rate: float) -> list[float]:
+    bounds: list[float] = query.smooth_bound(np.array(points), rate, reach=math.inf).tolist()
+    return bounds
 
 
 def _steepest(options: Options) -> Iterator[Told]:
@@ -48,8 +52,8 @@ def _steepest(options: Options) -> Iterator[Told]:
     shares = []
     for panel in oneway.PANELS:
         query = panel.setting.seed
-        bound = query.smooth_bound(incomes, 1 / (9 * panel.per), reach=math.inf)
-        shares.append(float(bound.max()) / query.lipschitz)
+        bounds = _smooth_bounds(query, incomes, 1 / (9 * panel.per))
+        shares.append(max(bounds) / query.lipschitz)
     yield "twelve panels of incomes", "largest B over the Lipschitz constant", max(shares)
 
 
@@ -100,11 +104,11 @@ def _pairs(options: Options) -> Iterator[Told]:
 
 def _kernels(options: Options) -> Iterator[Told]:
     query = GaussianKernel((0.0, 0.0), _BANDWIDTH)
-    points = np.array([(radius * _BANDWIDTH, 0.0) for radius in _RADII])
+    points = [(radius * _BANDWIDTH, 0.0) for radius in _RADII]
     for per in (500.0, 1_000.0, 2_000.0):
-        bounds = 1_000 * query.smooth_bound(points, 1 / (9 * per), reach=math.inf)
-        for radius, bound in zip(_RADII, bounds.tolist(), strict=True):
-            yield f"h = 1,400 m, 1/ε={per:.0f}", f"B at {radius:g} h, 1/km", bound
+        bounds = _smooth_bounds(query, points, 1 / (9 * per))
+        for radius, bound in zip(_RADII, bounds, strict=True):
+            yield f"h = 1,400 m, 1/ε={per:.0f}", f"B at {radius:g} h, 1/km", 1_000 * bound
     side = 13 if options.quick else kde.GRID_SIZE
     settings = tuple(replace(s, subgrid=side) for s in kde.SETTINGS)
     errors = {

@@ -114,7 +114,7 @@ def _trees(options: Options) -> Iterator[Told]:
 
 def _forests(options: Options) -> Iterator[Told]:
     setting = forest.QUICK if options.quick else forest.ForestSetting(executions=5, draws=4)
-    asked = [(table(name), depth) for name, depth in setting.tables]
+    asked = [(table(name), depth) for name, depth in setting.depths.items()]
     asked += [(data, 5) for data in _given(options) if named(data) == "Compas"]
     for data, depth in asked:
         contestants = forest.one_margin(data)

@@ -89,14 +89,11 @@ def published_numbers() -> Mapping[str, Sequence[PublishedNumber]]:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A published number beside geoveil's.
-
-    Attributes:
-        own: None if it needs data that was not given, or was not asked for.
-    """
+    """A published number beside geoveil's."""
 
     published: PublishedNumber
     own: Own | None
+    """None if it needs data that was not given, or was not asked for."""
 
     @property
     def ratio(self) -> float:
@@ -212,12 +209,7 @@ _LINES = 12
 
 
 def ledger_page(rows: Sequence[Reproduced], data: Sequence[str] = ()) -> str:
-    """Return the page.
-
-    Args:
-        rows: in the order of the ledger.
-        data: names of the files that were given.
-    """
+    """Return the page of rows, with the names of the files that were given."""
     summary = []
     for done in rows:
         counts = (str(done.count(verdict) or "–") for verdict in (AGREES, DIFFERS, MISSING))

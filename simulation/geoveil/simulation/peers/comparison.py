@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from geoveil.audit.black_box import black_box_bound
 from geoveil.audit.own import MakeMechanism
-from geoveil.gp import LocalPrivacy, validation
+from geoveil.gp import GeoPrivacy, validation
 from geoveil.simulation import household_incomes
 from geoveil.simulation.experiment import Table, page_text
 from geoveil.simulation.peers.contestants import PRIVACY, Peer, contestants, version_of
@@ -132,27 +132,15 @@ def _proven(peer: Peer, low: float, high: float, samples: int) -> float:
     """Return the part of the promise between two incomes that outputs prove to be used."""
     near, far = (AT + step * PRIVACY.per for step in (low, high))
     draw = peer.draw_for(AT)
-    bound = black_box_bound(
-        draw(np.full(samples, near)),
-        draw(np.full(samples, far)),
-        far - near,
-        failure_probability=_FAILURE / len(_STEPS),
-    )
-    promised = (
-        peer.promise.epsilon
-        if isinstance(peer.promise, LocalPrivacy)
-        else peer.promise.rate * (far - near)
-    )
-    return max(bound.epsilon, 0.0) / promised
+    seen = [draw(np.full(samples, income)) for income in (near, far)]
+    bound = black_box_bound(*seen, far - near, failure_probability=_FAILURE / len(_STEPS))
+    promise = peer.promise
+    between = promise.local(far - near) if isinstance(promise, GeoPrivacy) else promise
+    return max(bound.epsilon, 0.0) / between.epsilon
 
 
 def peers_page(rows: Sequence[PeerRow], about: str) -> str:
-    """Return docs/peers.md.
-
-    Args:
-        rows: of `compare_peers`.
-        about: a sentence that says when, and with how much, they were made.
-    """
+    """Return docs/peers.md, with a sentence about when, and with how much, rows were made."""
     lines = [
         (
             row.name,

@@ -68,11 +68,9 @@ class Peer:
 def contestants(
     rng: np.random.Generator, own: Mapping[str, MakeMechanism] = MappingProxyType({})
 ) -> Iterator[Peer]:
-    """Yield all of them, one's own first; packages that are not installed are left out.
+    """Yield one's own, by name, then all others; packages that are not installed are left out.
 
-    Args:
-        rng: draws for those that are formulas. Packages draw from the system's randomness.
-        own: functions of a query and a guarantee, by name; asked at a ramp.
+    The generator draws for formulas. Packages draw from the system's randomness.
     """
     yield from (_formula(name, make, rng) for name, make in own.items())
     yield from _ours()

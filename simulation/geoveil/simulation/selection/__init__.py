@@ -33,11 +33,7 @@ def part_rows(application: str, part: str, options: Options) -> list[SelectionRo
 
 
 def experiment(application: str, options: Options) -> Experiment[SelectionRow]:
-    """Return the experiment of an application.
-
-    Args:
-        application: a name in `EXPERIMENTS`.
-        options: what it runs on.
+    """Return the experiment of one of `EXPERIMENTS`.
 
     Raises:
         ParameterError: if there is no such application, data can't be read, or are none that it

@@ -98,20 +98,17 @@ def evenly_spaced(items: Sequence[Item], most: int) -> list[Item]:
 class Options:
     """What to run an experiment on.
 
-    Args:
-        data: files of the application's own kind; what ships, or is generated, without any.
-        seed: of what is drawn, ≥ 0.
-        quick: a small part of it.
-        module: a Python file of mechanisms, functions of `epsilon` and `sensitivity`; it is run.
-
     Raises:
         ParameterError: if the seed is out of range.
     """
 
     data: tuple[Path, ...] = ()
+    """Files of the application's own kind; what ships, or is generated, without any."""
     seed: int = 1
     quick: bool = False
+    """Whether to run a small part of it."""
     module: Path | None = None
+    """A Python file of mechanisms, functions of `epsilon` and `sensitivity`; it is run."""
 
     def __post_init__(self) -> None:
         validation.between("seed", self.seed, 0, 2**63)
@@ -125,11 +122,7 @@ class Options:
 
     @property
     def own(self) -> Mapping[str, OwnSelection]:
-        """The functions of the file, by name; none without one.
-
-        Raises:
-            ParameterError: if it can't be run, or has none.
-        """
+        """The functions of the file, by name; none without one."""
         return {} if self.module is None else selections_in(self.module)
 
 
@@ -143,7 +136,8 @@ class SelectionExperiment:
 
     Attributes:
         name: for the command line.
-        parts: by name, what is computed in one go.
+        parts: by name, what is computed in one go; it raises `ParameterError` for data that can't
+            be read or aren't taken.
         title: of its figures.
         unit: of what is measured, for their axes.
         linear_below: where these turn from logarithmic to linear; all of them without.
@@ -181,16 +175,11 @@ Choice = Callable[[Any], Array]
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A mechanism at its ε.
-
-    Attributes:
-        choice: what it chooses.
-        epsilon: what is proved of a choice, nats; infinite if nothing is.
-        delta: δ of a choice.
-    """
+    """A mechanism at its ε."""
 
     choice: Choice
     epsilon: float
+    """What is proved of a choice, nats; infinite if nothing is."""
     delta: float = 0.0
 
 
@@ -200,17 +189,12 @@ Make = Callable[[float, Any], Made]
 
 @dataclass(frozen=True, slots=True)
 class SelectionContestant:
-    """A way to choose one of several outcomes.
-
-    Attributes:
-        name: of the mechanism and its utility.
-        make: what makes it.
-        standing: one of `STANDINGS`.
-    """
+    """A way to choose one of several outcomes."""
 
     name: str
     make: Make
     standing: str = KEPT
+    """One of `STANDINGS`."""
 
     def row(self, values: ArrayLike, made: Made, **place: Any) -> SelectionRow:
         """Return the mean of repetitions, of what is made with what is proved of all choices."""

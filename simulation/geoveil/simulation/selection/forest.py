@@ -10,7 +10,7 @@ a majority vote is its expectation over the labels of the leaves.
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
@@ -135,47 +135,35 @@ LEAF_CONTESTANTS: Sequence[SelectionContestant] = (
 
 _TREES = 32
 """The trees of a forest."""
+_DEPTHS = {"adult": 9, "mushroom": 11, "wine": 10, "pen_digits": 12, "wall_sensor": 4}
+"""Depths of the paper's trees [SNM §7.3]."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForestSetting:
-    """What the experiment is run on.
+    """What the experiment is run on."""
 
-    Args:
-        tables: pairs of the name of one of `TABLES` and the depth of its trees [SNM §7.3].
-        budgets: ε.
-        executions: with other trees, parts and splits, ≥ 2.
-        draws: of all labels, per execution, where there are more than two.
-    """
-
-    tables: Sequence[tuple[str, int]] = (
-        ("adult", 9),
-        ("mushroom", 11),
-        ("wine", 10),
-        ("pen_digits", 12),
-        ("wall_sensor", 4),
-    )
+    depths: Mapping[str, int] = field(default_factory=lambda: _DEPTHS)
+    """Name of one of `TABLES` → the depth of its trees."""
     budgets: Sequence[float] = (0.01, 0.05, 0.1, 1.0, 2.0)
     executions: int = 10
+    """With other trees, parts and splits, ≥ 2."""
     draws: int = 10
+    """Draws of all labels, per execution, where there are more than two."""
 
 
 QUICK = ForestSetting(
-    tables=(("mushroom", 6), ("wall_sensor", 4)), budgets=(0.1, 1.0), executions=2, draws=2
+    depths={"mushroom": 6, "wall_sensor": 4}, budgets=(0.1, 1.0), executions=2, draws=2
 )
 _DEPTH = 5
 """The depth of trees where a table is given: the paper's for Compas."""
 
 
 def parts(options: Options) -> Mapping[str, Compute]:
-    """Return what is computed, by table; `data` are tables, five that ship without any.
-
-    Raises:
-        ParameterError: if a file can't be read.
-    """
+    """Return what is computed, by table; `data` are tables, five that ship without any."""
     setting = QUICK if options.quick else ForestSetting()
     given = [(read_table(file), _DEPTH) for file in options.data]
-    tables = given or [(table(name), depth) for name, depth in setting.tables]
+    tables = given or [(table(name), depth) for name, depth in setting.depths.items()]
     everyone = (*LEAF_CONTESTANTS, *brought(options.own, by_rows))
     return {
         data.name: partial(rows_of, data, depth, setting, options.seed, everyone)

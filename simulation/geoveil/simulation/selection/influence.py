@@ -81,13 +81,7 @@ def _exponential(rng: np.random.Generator, size: int) -> NDArray[np.float32]:
 
 
 def noisy_scores(name: str, known: Influence, epsilon: float) -> NoisyScores:
-    """Return a mechanism as scores and noise: permute-and-flip by [PF Theorem 5].
-
-    Args:
-        name: one of `NODE_RECIPES`.
-        known: what is known of the graph.
-        epsilon: ε of one choice, nats.
-    """
+    """Return one of `NODE_RECIPES` as scores and noise: permute-and-flip by [PF Theorem 5]."""
     recipe = NODE_RECIPES[name]
     mechanism = recipe.build(epsilon, NodeSetting(known.outcomes, known.degree_bound))
     scores: Any = recipe.score(Remaining(known, np.arange(known.outcomes)), mechanism)
@@ -191,12 +185,7 @@ def public_bound(graph: Graph) -> int:
 
 
 def parts(options: Options) -> Mapping[str, Compute]:
-    """Return what is computed, by graph; `data` is graphs, and one is generated without any.
-
-    Raises:
-        ParameterError: if a file can't be read.
-        PrivateValueError: if an edge is no pair of two different nodes.
-    """
+    """Return what is computed, by graph; `data` is graphs, and one is generated without any."""
     runs, budgets = (_QUICK_RUNS, _QUICK) if options.quick else (RUNS, BUDGETS)
 
     def rows(name: str, file: Path | None) -> Iterator[SelectionRow]:

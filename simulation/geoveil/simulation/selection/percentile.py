@@ -142,11 +142,7 @@ def candidates_for(name: str, counts: Array) -> Array:
 
 
 def parts(options: Options) -> Mapping[str, Compute]:
-    """Return what is computed, by dataset and percentile; `data` are files of counts.
-
-    Raises:
-        ParameterError: if a file can't be read.
-    """
+    """Return what is computed, by dataset and percentile; `data` are files of counts."""
     datasets = shipped_counts()
     for file in options.data:
         datasets |= read_counts(file)

@@ -22,23 +22,17 @@ Domain = int | tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """Records with a class each, coded.
-
-    Args:
-        name: of the data.
-        attributes: their names.
-        domains: the number of categories, or the range, of each attribute.
-        records: float64 of shape (n, attributes): codes of categories, or measurements.
-        classes: the labels.
-        labels: their indices, shape (n,).
-    """
+    """Records with a class each, coded."""
 
     name: str
     attributes: Sequence[str]
     domains: Sequence[Domain]
+    """The number of categories, or the range, of each attribute."""
     records: NDArray[np.float64]
+    """Codes of categories, or measurements, shape (n, attributes)."""
     classes: Sequence[str]
     labels: NDArray[np.int64]
+    """Indices of the classes, shape (n,)."""
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -179,18 +173,14 @@ digits (16 coordinates), 5,456 readings of a robot (4 distances in metres: which
 and 4,898 white wines (11 measurements: which of 7 grades?)."""
 
 
+@cache
 def table(name: str) -> Dataset:
     """Return one of `TABLES`, read once.
 
     Raises:
         ParameterError: if there is none of that name.
     """
-    return _shipped(validation.choice("table", name, TABLES))
-
-
-@cache
-def _shipped(name: str) -> Dataset:
-    title, file, target, ranges = TABLES[name]
+    title, file, target, ranges = TABLES[validation.choice("table", name, TABLES)]
     columns = _columns(Path(str(files("geoveil.simulation"))) / "data" / f"{file}.csv.gz")
     return _dataset(title, _persons(columns) if name == "adult" else columns, target, ranges)
 

@@ -109,11 +109,7 @@ def metopic() -> Transmission:
 
 
 def parts(options: Options) -> Mapping[str, Compute]:
-    """Return what is computed: of the real study, and by number of variants. It takes no data.
-
-    Raises:
-        ParameterError: if it is given data.
-    """
+    """Return what is computed: of the real study, and by number of variants. It takes no data."""
     if options.data:
         raise ParameterError("data", str(options.data[0]), "absent: this application takes none")
     epsilons = EPSILONS[::3] if options.quick else EPSILONS

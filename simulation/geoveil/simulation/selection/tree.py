@@ -46,13 +46,10 @@ from geoveil.simulation.selection.tree_accuracy import Fold, expected_accuracy
 
 @dataclass(frozen=True, slots=True)
 class TreeContestant(SelectionContestant):
-    """A way to choose an attribute.
-
-    Attributes:
-        utilities: of a node's attributes: a criterion, dampened or not; one of `KINDS`.
-    """
+    """A way to choose an attribute."""
 
     utilities: str = "max operator"
+    """Utilities of a node's attributes: a criterion, dampened or not; one of `KINDS`."""
 
 
 def _by_counts(contestants: Sequence[SelectionContestant]) -> Iterator[TreeContestant]:
@@ -99,19 +96,14 @@ _CALM = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeSetting:
-    """What the experiment is run on.
-
-    Args:
-        depths: of the trees.
-        budgets: ε.
-        folds: ≥ 2, of which each is judged by what the others teach.
-        most_draws: trees per fold and mechanism at most, where they are drawn.
-    """
+    """What the experiment is run on."""
 
     depths: Sequence[int] = (2, 5)
     budgets: Sequence[float] = (0.01, 0.05, 0.1, 0.5, 1.0, 2.0)
     folds: int = 10
+    """At least 2, of which each is judged by what the others teach."""
     most_draws: int = 12
+    """Trees per fold and mechanism at most, where they are drawn."""
 
     def draws(self, epsilon: float) -> int:
         """Return how many trees to draw in a fold."""
@@ -122,11 +114,7 @@ QUICK = TreeSetting(depths=(2,), budgets=(0.1, 1.0), folds=2)
 
 
 def parts(options: Options) -> Mapping[str, Compute]:
-    """Return what is computed, by table; `data` are tables of two classes, Adult without any.
-
-    Raises:
-        ParameterError: if a file can't be read, or has not two classes.
-    """
+    """Return what is computed, by table; `data` are tables of two classes, Adult without any."""
     setting = QUICK if options.quick else TreeSetting()
     tables = [_of_two_classes(file) for file in options.data]
     tables = tables or [table("adult").discretised(ADULT_EDGES)]

@@ -76,14 +76,7 @@ Path = frozenset[tuple[int, int]]
 
 @dataclass(eq=False)
 class CountedNode:
-    """A node; what is computed of it is computed once.
-
-    Attributes:
-        fold: whose records it holds.
-        path: from the root.
-        unused: attributes.
-        train, test: its records, to learn from and to be judged by.
-    """
+    """A node, with its records to learn from and to be judged by; what it holds is counted once."""
 
     fold: "Fold"
     path: Path
@@ -136,12 +129,7 @@ class CountedNode:
 
 @dataclass(slots=True)
 class Fold:
-    """Records to learn from, others to be judged by, and what was counted of them before.
-
-    Args:
-        train: two classes.
-        test: with the same attributes.
-    """
+    """Records of two classes to learn from, others to be judged by, and their nodes so far."""
 
     train: CodedRecords
     test: CodedRecords
@@ -215,11 +203,7 @@ def expected_accuracy(
 
 
 def first_label(lead: ArrayLike, epsilon: float) -> Array:
-    """Return permute-and-flip's probability of the first of two labels, in the shape of `lead`.
-
-    Args:
-        lead: how many more records there are of it than of the second.
-        epsilon: ε of a label, for counts.
+    """Return permute-and-flip's probability of the first of two labels, by its lead in records.
 
     Example:
         >>> first_label([2, 0, -2], 0.5).round(4).tolist()
