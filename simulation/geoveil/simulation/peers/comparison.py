@@ -132,8 +132,9 @@ def _proven(peer: Peer, low: float, high: float, samples: int) -> float:
     """Return the part of the promise between two incomes that outputs prove to be used."""
     near, far = (AT + step * PRIVACY.per for step in (low, high))
     draw = peer.draw_for(AT)
-    seen = [draw(np.full(samples, income)) for income in (near, far)]
-    bound = black_box_bound(*seen, far - near, failure_probability=_FAILURE / len(_STEPS))
+    here, there = (draw(np.full(samples, income)) for income in (near, far))
+    chance = _FAILURE / len(_STEPS)
+    bound = black_box_bound(here, there, far - near, failure_probability=chance)
     promise = peer.promise
     between = promise.local(far - near) if isinstance(promise, GeoPrivacy) else promise
     return max(bound.epsilon, 0.0) / between.epsilon
