@@ -6,10 +6,11 @@ matrix C of the estimates: a contrast c has the variance cᵀCc.
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -96,7 +97,55 @@ class Quantity(Result):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class JointEstimates(Result):
+class QuestionMeans(ABC):
+    """Estimates of the means of several soft questions from the same reports."""
+
+    labels: tuple[str, ...]
+    """The names of the questions, distinct."""
+    values: Array
+    """(m,), unbiased estimates of the means of the soft questions over the population."""
+    n: int
+    """People, at least 2."""
+    confidence: float
+    """The confidence of intervals where no other is named, in (0, 1)."""
+    limits: tuple[Limits, ...]
+    """What answers to each question, and their mean, can be."""
+    privacy: GeoPrivacy
+    """What a whole report promises."""
+    period: int | None = None
+    """The period of a recurring campaign, from 0; else None."""
+    contamination: float = 0.0
+    """The fraction of false reports that intervals hold with, in [0, 1)."""
+    weights: Weights = ALIKE
+    """How much reports count for: see `Contamination`."""
+    population: str = POPULATION
+    """A sentence: whose numbers these are."""
+
+    @property
+    @abstractmethod
+    def spread(self) -> Array:
+        """The covariance of the estimates, or their variances where no more is known."""
+
+    @abstractmethod
+    def respread(self, values: Array, spread: Array, n: int, alike: int) -> Self:
+        """Return other estimates of the same questions.
+
+        Args:
+            values: the estimates, (m,).
+            spread: their covariance, or their variances.
+            n: people whose reports they are from.
+            alike: how many reports that all count the same would be as uncertain.
+        """
+
+    def _interval(self, place: int, n: int, variance: float, confidence: float) -> Interval:
+        """Return the interval of a mean of n answers of some variance, with liars among them."""
+        limits = self.limits[place]
+        found = interval_of_mean(n, float(self.values[place]), variance, confidence, limits)
+        return with_liars(found, self.contamination, limits, self.weights)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class JointEstimates(QuestionMeans, Result):
     """Estimates of the means of several soft questions, with all covariances.
 
     Example:
@@ -109,30 +158,10 @@ class JointEstimates(Result):
         0.0141
     """
 
-    labels: tuple[str, ...]
-    """The names of the questions, distinct."""
-    values: Array
-    """(m,), unbiased estimates of the means of the soft questions over the population."""
     covariance: Array
     """(m, m), of these estimates: noise and sampling together."""
-    n: int
-    """People, at least 2."""
-    confidence: float
-    """The confidence of intervals where no other is named, in (0, 1)."""
-    limits: tuple[Limits, ...]
-    """What answers to each question, and their mean, can be."""
-    privacy: GeoPrivacy
-    """What a whole report promises."""
-    period: int | None = None
-    """The period of a recurring campaign, from 0; else None."""
     answers: tuple[int, ...] | None = None
     """Answers to each question, at least 2; None: everybody answered every question."""
-    contamination: float = 0.0
-    """The fraction of false reports that intervals hold with, in [0, 1)."""
-    weights: Weights = ALIKE
-    """How much reports count for: see `Contamination`."""
-    population: str = POPULATION
-    """A sentence: whose numbers these are."""
 
     def __post_init__(self) -> None:
         m = len(self.labels)
@@ -179,6 +208,14 @@ class JointEstimates(Result):
         """The standard error of each estimate, shape (m,)."""
         return np.asarray(np.sqrt(np.maximum(np.diag(self.covariance), 0.0)))
 
+    @property
+    def spread(self) -> Array:
+        return self.covariance
+
+    def respread(self, values: Array, spread: Array, n: int, alike: int) -> Self:
+        answers = (alike,) * len(self.labels)
+        return replace(self, values=values, covariance=spread, n=n, answers=answers)
+
     @cached_property
     def correlations(self) -> Array:
         """The correlations of the estimates, shape (m, m); 0 where an estimate has no spread."""
@@ -207,10 +244,7 @@ class JointEstimates(Result):
         i = self.index(question)
         n = self.n if self.answers is None else self.answers[i]
         variance = max(float(self.covariance[i, i]), 0.0) * (n - 1)
-        level = self.confidence if confidence is None else confidence
-        limits = self.limits[i]
-        found = interval_of_mean(n, float(self.values[i]), variance, level, limits)
-        return with_liars(found, self.contamination, limits, self.weights)
+        return self._interval(i, n, variance, self.confidence if confidence is None else confidence)
 
     def intervals(self, confidence: float | None = None) -> tuple[Array, Array]:
         """Return the lower and the upper ends of all intervals, each by itself, (m,) and (m,)."""

@@ -1,28 +1,28 @@
 """Estimates of many questions from the same reports, without their covariances [MATH §8]."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.analyst.contamination import ALIKE, Weights
-from geoveil.analyst.statistics.joint import POPULATION, with_liars
+from geoveil.analyst.statistics.joint import QuestionMeans
 from geoveil.analyst.statistics.simultaneous import critical_value_of_many
-from geoveil.gp import GeoPrivacy
-from geoveil.gp.intervals import Limits, interval_of_mean
 
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class SeparateEstimates:
+class SeparateEstimates(QuestionMeans):
     """Estimates of the means of many soft questions, of whose errors each is known by itself.
 
     How errors go together is not known, so that there is no error of a difference or a sum; but
     intervals that hold all means at once need none.
 
     Example:
+        >>> from geoveil.gp import GeoPrivacy
+        >>> from geoveil.gp.intervals import Limits
         >>> found = SeparateEstimates(labels=("a", "b"), values=np.array([0.5, 0.3]),
         ...     standard_errors=np.array([0.02, 0.02]), n=1_000, confidence=0.95,
         ...     limits=(Limits((0.0, 1.0), (0.0, 1.0)),) * 2,
@@ -31,26 +31,15 @@ class SeparateEstimates:
         [[0.455, 0.255], [0.545, 0.345]]
     """
 
-    labels: tuple[str, ...]
-    values: Array
-    """(m,), unbiased estimates of the means over the population."""
     standard_errors: Array
     """(m,), noise and sampling together."""
-    n: int
-    """People, at least 2."""
-    confidence: float
-    limits: tuple[Limits, ...]
-    """What answers to each question, and their mean, can be."""
-    privacy: GeoPrivacy
-    """What a whole report promises."""
-    period: int | None = None
-    """The period of a recurring campaign, from 0; else None."""
-    contamination: float = 0.0
-    """The fraction of false reports that intervals hold with, in [0, 1)."""
-    weights: Weights = ALIKE
-    """How much reports count for: see `Contamination`."""
-    population: str = POPULATION
-    """A sentence: whose numbers these are."""
+
+    @property
+    def spread(self) -> Array:
+        return np.asarray(self.standard_errors**2)
+
+    def respread(self, values: Array, spread: Array, n: int, alike: int) -> Self:
+        return replace(self, values=values, standard_errors=np.sqrt(spread), n=alike)
 
     def band(self, critical: float | None = None) -> tuple[Array, Array]:
         """Return the ends of intervals that cover all means at once, (m,) and (m,).
@@ -62,14 +51,7 @@ class SeparateEstimates:
         critical = critical or critical_value_of_many(len(self.labels), self.confidence)
         each = math.erf(critical / math.sqrt(2))
         found = [
-            with_liars(
-                interval_of_mean(self.n, value, error**2 * (self.n - 1), each, limits),
-                self.contamination,
-                limits,
-                self.weights,
-            )
-            for value, error, limits in zip(
-                self.values.tolist(), self.standard_errors.tolist(), self.limits, strict=True
-            )
+            self._interval(place, self.n, error**2 * (self.n - 1), each)
+            for place, error in enumerate(self.standard_errors.tolist())
         ]
         return np.array([one.low for one in found]), np.array([one.high for one in found])

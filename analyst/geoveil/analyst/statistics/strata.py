@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.analyst.contamination import Weights
 from geoveil.analyst.pictures import axes_of, draw_curve
 from geoveil.analyst.results import GeoResult, Result
 from geoveil.analyst.statistics.cells import CellCounts, Counts
@@ -360,11 +359,13 @@ def weighted(shares: Iterable[float], answers: Sequence[Answered]) -> Answered:
         return answers[0]
     told = _told(answers)
     values = np.tensordot(weights, [one.values for one in told], 1)
-    spread = np.tensordot(np.square(weights), _covariances(told), 1)
+    spread = np.tensordot(np.square(weights), [one.spread for one in told], 1)
     counts = [one.n for one in told]
     n = sum(counts)
     count = tuple((of / n, weight * n / of) for weight, of in zip(weights, counts, strict=True))
-    return _made(told, values, spread, _alike(weights, counts), WEIGHTED, count)
+    alike = max(int(min(of / w for w, of in zip(weights, counts, strict=True))), 2)
+    made = told[0].respread(values, spread, n, alike)
+    return replace(made, population=WEIGHTED, weights=count)
 
 
 def undone(strata: Strata, shares: Array, answers: Sequence[Answered]) -> Answered:
@@ -398,17 +399,18 @@ def undone(strata: Strata, shares: Array, answers: Sequence[Answered]) -> Answer
     weights = wanted @ towards  # of a report of each label
     # A report of label r on y counts Σ wanted[s]·towards[s, r]·(y − means[s]): 0 in all.
     middles = weights[:, None] * of_labels - (wanted[:, None] * towards).T @ means
-    within = [c * m * (m - 1) for c, m in zip(_covariances(told), counts.tolist(), strict=True)]
+    within = [one.spread * m * (m - 1) for one, m in zip(told, counts.tolist(), strict=True)]
     between = [_square(middle, within[0].ndim) for middle in middles]
     spread = np.tensordot(np.square(weights), within, 1) + np.tensordot(counts, between, 1)
     alike = max(int(1 / np.abs(weights).max()), 2)
     count = tuple(zip((counts / n).tolist(), (n * heaviest(wanted[:, None] * towards)).tolist(),
                       strict=True))  # fmt: skip
     values = wanted @ (people[:, None] * means)
-    return _made(told, values, spread * n / (n - 1), alike, UNDONE, count)
+    made = told[0].respread(values, spread * n / (n - 1), int(n), alike)
+    return replace(made, population=UNDONE, weights=count)
 
 
-def _told(answers: Sequence[Answered]) -> Sequence[JointEstimates] | Sequence[SeparateEstimates]:
+def _told(answers: Sequence[Answered]) -> Sequence[JointEstimates | SeparateEstimates]:
     """Return answers that can be weighted.
 
     Raises:
@@ -416,63 +418,9 @@ def _told(answers: Sequence[Answered]) -> Sequence[JointEstimates] | Sequence[Se
     """
     if isinstance(answers[0], CellCounts):
         raise UnsupportedError("a smoothed distribution is of reports as they are, without weights")
-    return cast(Sequence[JointEstimates], answers)
-
-
-def _covariances(
-    answers: Sequence[JointEstimates] | Sequence[SeparateEstimates],
-) -> list[Array]:
-    """Return the covariance of each, or the variances where these are all that is known."""
-    return [
-        one.covariance if isinstance(one, JointEstimates) else one.standard_errors**2
-        for one in answers
-    ]
+    return cast(Sequence[JointEstimates | SeparateEstimates], answers)
 
 
 def _square(values: Array, dimension: int) -> Array:
     """Return the products of every two, or the squares."""
     return np.outer(values, values) if dimension > 1 else values**2
-
-
-def _made(
-    answers: Sequence[JointEstimates] | Sequence[SeparateEstimates],
-    values: Array,
-    spread: Array,
-    alike: int,
-    population: str,
-    weights: Weights,
-) -> Answered:
-    """Return an answer that is made of others.
-
-    Args:
-        answers: of which it is made.
-        values: of it.
-        spread: its covariance, or variances.
-        alike: how many reports would be as uncertain.
-        population: whose it is.
-        weights: how much reports count for.
-    """
-    first, n = answers[0], sum(one.n for one in answers)
-    if isinstance(first, JointEstimates):
-        return replace(
-            first,
-            values=values,
-            covariance=spread,
-            n=n,
-            answers=(alike,) * len(first.labels),
-            population=population,
-            weights=weights,
-        )
-    return replace(
-        first,
-        values=values,
-        standard_errors=np.sqrt(spread),
-        n=alike,
-        population=population,
-        weights=weights,
-    )
-
-
-def _alike(weights: Sequence[float], counts: Sequence[int]) -> int:
-    """Return 1 over the weight of the heaviest report."""
-    return max(int(min(n / w for w, n in zip(weights, counts, strict=True))), 2)
