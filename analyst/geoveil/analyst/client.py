@@ -13,7 +13,6 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from types import TracebackType
 from typing import Any, TypeVar, Unpack, overload
 
 from geoveil.analyst import calls
@@ -151,12 +150,7 @@ class Analyst(_Connection):
     def __enter__(self) -> "Analyst":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -382,12 +376,7 @@ class AsyncAnalyst(_Connection):
     async def __aenter__(self) -> "AsyncAnalyst":
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     async def aclose(self) -> None:

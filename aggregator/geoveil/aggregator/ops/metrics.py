@@ -6,7 +6,6 @@ Labels are closed lists of this program: no campaign, no caller, no address.
 import time
 from collections import Counter as Tally
 from collections.abc import Callable, Sequence
-from types import TracebackType
 from typing import Any, cast
 
 from prometheus_client import (
@@ -191,13 +190,8 @@ class _ObservedStore:
         self._store.__enter__()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._store.__exit__(kind, error, trace)
+    def __exit__(self, *error: object) -> None:
+        self._store.__exit__(*error)
 
 
 def observed_store(store: Store, metrics: Metrics, commit_failed: Callable[[], object]) -> Store:
