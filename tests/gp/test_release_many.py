@@ -302,6 +302,37 @@ def test_half_the_bound_of_a_series_is_too_small_for_some(name: str) -> None:
         ctx.prec = before
 
 
+def next_to(at: Any, rng: np.random.Generator) -> Any:
+    """Return numbers on all scales from some, which are where another row of a table is taken."""
+    at = np.asarray(at)
+    return at * (1 + rng.choice([-1, 1], at.shape) * 2.0 ** -rng.uniform(4, 53, at.shape))
+
+
+@pytest.mark.parametrize("name", ["log", "exp", "expm1", "log1p"])
+def test_where_the_rows_of_a_table_meet_the_true_number_is_enclosed(name: str) -> None:
+    rng = np.random.default_rng(7)
+    halves = rng.integers(-180, 180, 6_000) * (math.log(2) / 128)
+    parts = rng.integers(91, 182, 6_000) / 128 * 2.0 ** rng.integers(-2, 3, 6_000)
+    ones = np.concatenate([parts, np.ones(3_000)])
+    at = {
+        "exp": next_to(halves, rng),
+        "expm1": np.concatenate([next_to(halves, rng), 2.0 ** -rng.uniform(5, 200, 3_000)]),
+        "log": next_to(ones, rng),
+        "log1p": np.concatenate([next_to(ones, rng) - 1, -(2.0 ** -rng.uniform(2, 200, 3_000))]),
+    }[name]
+    x, function = ENCLOSED.private(at), ONE[name][0]
+    found = function(x, ENCLOSED)
+    before, ctx.prec = ctx.prec, 400
+    try:
+        outside, used = enclosed_errors(found, [function(value, BALL) for value in within(x, 0.0)])
+    finally:
+        ctx.prec = before
+    assert outside == 0
+    assert used > 0.4
+    units = 20 if name == "log1p" else 9
+    assert np.all(found.radius <= units * 2.0**-53 * np.abs(found.middle) + 2.0**-999)
+
+
 def test_what_can_not_be_told_is_not_told() -> None:
     x = ENCLOSED.private(np.array([1.0, 2.0]))
     for ask in (bool, float, np.asarray, lambda v: v < 1, lambda v: v == 1, lambda v: v.mid(),

@@ -10,8 +10,10 @@ number can't tell (a formula that looks at its balls, or has none of these opera
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 from geoveil.gp.arithmetic import Arithmetic, Exact, Real
@@ -25,15 +27,18 @@ _ABOVE = 1 + 2.0**-46
 two small errors."""
 _TINY = 2.0**-1000
 """Above what underflow loses."""
-_EXP, _NEAR_EXPM1, _LOG, _NEAR_LOG, _TURN = (units * _UNIT for units in (5, 3, 7, 4.5, 8))
-"""Bounds on the errors of exponential and logarithm, relative to them, the second where the series
-is all there is; and of cosine and sine, relative to 1 [MATH §10]."""
+_EXP, _TURN = (units * _UNIT for units in (1.1, 8))
+"""Bounds on the errors of the exponential, relative to it, and of cosine and sine, relative to 1
+[MATH §10]."""
 _LN2_HIGH = float.fromhex("0x1.62e42feep-1")
 """The first 32 bits of log 2: its product with an exponent is exact."""
 _LN2_LOW = float.fromhex("0x1.a39ef35793c76p-33")
-_ROOT_HALF = math.sqrt(0.5)
-_NARROW = 0.29
-"""Where log(1 + x) and e^x − 1 are series themselves."""
+_PARTS = 64
+"""Exponentials are found next to powers 2^(j/64), and logarithms next to those of j/64."""
+_FIRST = 45
+"""64√½, rounded."""
+_ROOT_HALF = int.from_bytes(struct.pack(">d", math.sqrt(0.5)))
+"""The bits of a double, as an integer."""
 _DECIDED = 0.5 * (1 - 2.0**-50)
 _MOST = 2.0**51
 
@@ -83,28 +88,39 @@ class Enclosed:
         return _enclosed(other) + -self
 
     def __mul__(self, other: Enclosed | int | float) -> Enclosed:
-        b = _enclosed(other)
+        a, b = self, _enclosed(other)
+        if a.middle.ndim < b.middle.ndim:
+            a, b = b, a
+        middle, size = a.middle * b.middle, np.abs(b.middle)
         if b.radius is _EXACT:
-            spread = self.radius * np.abs(b.middle)
-        elif self.radius is _EXACT:
-            spread = np.abs(self.middle) * b.radius
-        else:
-            spread = np.abs(self.middle) * b.radius + (np.abs(b.middle) + b.radius) * self.radius
-        return _rounded(self.middle * b.middle, spread)
+            return _rounded(middle, _passed(a.radius, size))
+        if b.middle.ndim == 0 and b.radius < size:
+            return _rounded(middle, _passed(a.radius, size + b.radius), _UNIT + b.radius / size)
+        spread = size * 2 if a is b else np.abs(a.middle) * b.radius
+        if a is b:
+            spread += b.radius
+            spread *= b.radius
+        elif a.radius is not _EXACT:
+            size += b.radius
+            size *= a.radius
+            spread += size
+        return _rounded(middle, spread)
 
     __rmul__ = __mul__
 
     def __truediv__(self, other: Enclosed | int | float) -> Enclosed:
         b = _enclosed(other)
-        middle = self.middle / b.middle
+        middle, size = self.middle / b.middle, np.abs(b.middle)
         if b.radius is _EXACT:
-            return _rounded(middle, self.radius / np.abs(b.middle))
-        least = np.abs(b.middle) - b.radius
+            return _rounded(middle, _passed(self.radius, 1 / size))
+        least = size - b.radius
+        told = _unless_all(b.radius <= least)
+        if b.middle.ndim == 0 and told is None:
+            return _rounded(middle, _passed(self.radius, 1 / least), _UNIT + b.radius / least)
         spread = np.abs(middle) * b.radius
-        if self.radius is not _EXACT:
-            spread += self.radius
+        spread += self.radius
         spread /= least
-        return _rounded(middle, np.where(least > 0, spread, math.inf))
+        return _rounded(middle, _where(told, spread, math.inf))
 
     def __rtruediv__(self, other: int | float) -> Enclosed:
         return _enclosed(other) / self
@@ -131,17 +147,26 @@ class _Uniform(Enclosed):
         first: those bits.
     """
 
-    __slots__ = ("_first",)
+    __slots__ = ("first",)
 
     def __init__(self, first: NDArray[np.uint64]) -> None:
-        middle = np.ldexp(first.astype(np.float64), -64)
-        # A unit for the conversion, and the bits that are not looked at.
-        super().__init__(middle, middle * (_UNIT * _ABOVE) + 2.0**-64 * _ABOVE)
-        self._first = first
+        self.first = first
 
-    def __rsub__(self, other: int | float) -> Enclosed:
+    def __getattr__(self, name: str) -> object:
+        if name not in Enclosed.__slots__:
+            raise Undecided(name)
+        middle = self.first.astype(np.float64)
+        middle *= 2.0**-64
+        # A unit for the conversion, and the bits that are not looked at.
+        radius = middle * (_UNIT * _ABOVE)
+        radius += 2.0**-64 * _ABOVE
+        super().__init__(middle, radius)
+        return getattr(self, name)
+
+    def __rsub__(self, other: Enclosed | int | float) -> Enclosed:
         # Of 1 − U the first bits are the complements of those of U.
-        return _Uniform(~self._first) if other == 1 else super().__rsub__(other)
+        one = not isinstance(other, Enclosed) and other == 1
+        return _Uniform(~self.first) if one else _enclosed(other) + -self
 
 
 def _enclosed(value: object) -> Enclosed:
@@ -160,24 +185,37 @@ def _given(middle: Array) -> Enclosed:
 def _next_to(ball: Real) -> Enclosed:
     middle = float(ball.mid())
     off = round_up(upper(abs(ball - BALL.private(middle))))
-    return Enclosed(np.array(middle), np.array(off))
+    return Enclosed(np.array(middle), np.array(off) if off else _EXACT)
 
 
-def _rounded(middle: Array, radius: Array) -> Enclosed:
-    """Return the result of one rounded operation: `radius` is what its operands are off by."""
-    error = np.abs(middle) * _UNIT
-    if radius is not _EXACT:
+def _passed(radius: Array, factor: Array) -> Array:
+    """Return what is left of a radius by a factor."""
+    return radius if radius is _EXACT else radius * factor
+
+
+def _rounded(middle: Array, radius: Array, own: Array | float = _UNIT) -> Enclosed:
+    """Return the result of one rounded operation.
+
+    Args:
+        middle: the result.
+        radius: what its operands are off by.
+        own: what it is off by beside that, relative to it.
+    """
+    error = np.abs(middle)
+    if radius is _EXACT:
+        error *= own * _ABOVE
+    else:
+        error *= own
         error += radius
-    error *= _ABOVE
+        error *= _ABOVE
     error += _TINY
     return Enclosed(middle, error)
 
 
 _TWO_PI = 2 * math.pi
 """A unit from 2π."""
-_INVERSE_ODD = tuple(1 / (2 * j + 1) for j in range(12))
-_INVERSE_FACTORIAL = tuple(1 / math.factorial(j) for j in range(16))
-
+_INVERSE_ODD = (1 / 3, 1 / 5, 1 / 7)
+_INVERSE_FACTORIAL = tuple(1 / math.factorial(j) for j in range(2, 7))
 _COSINE = tuple((-1) ** j / math.factorial(2 * j) for j in range(11))
 _SINE = tuple((-1) ** j / math.factorial(2 * j + 1) for j in range(10))
 
@@ -191,25 +229,76 @@ def _series(x: Array, coefficients: Sequence[float]) -> Array:
     return total
 
 
-def _artanh(z: Array) -> Array:
-    """Return 2 artanh z for |z| below 0.1767: 2z(1 + z²/3 + … + z²²/23)."""
-    return 2 * (z * _series(z * z, _INVERSE_ODD))
+@lru_cache(maxsize=1)
+def _tables() -> tuple[Array, Array, Array, Array]:
+    """Return 2^(j/64), and log(j/64) from j = `_FIRST` on, each as a double and what it lacks.
+
+    The doubles of the logarithms are multiples of 2⁻⁴², so that multiples of `_LN2_HIGH` can be
+    added exactly.
+    """
+    with working_precision(BITS):
+        parts = [BALL.constant(Fraction(j, _PARTS)) for j in range(2 * _FIRST + 2)]
+        powers = [BALL.power(BALL.constant(2), part) for part in parts[:_PARTS]]
+        logarithms = [BALL.log(part) for part in parts[_FIRST:]]
+        doubles = [float(power.mid()) for power in powers]
+        short = [math.ldexp(round(math.ldexp(float(y.mid()), 42)), -42) for y in logarithms]
+        rests = [
+            [float((ball - BALL.private(double)).mid()) for ball, double in pairs]
+            for pairs in (zip(powers, doubles, strict=True), zip(logarithms, short, strict=True))
+        ]
+    return np.array(doubles), np.array(rests[0]), np.array(short), np.array(rests[1])
 
 
 def _log(x: Array) -> Array:
-    """Return the logarithm of a normal double, to `_SERIES` of itself."""
-    part, exponent = np.frexp(x)
-    low = part < _ROOT_HALF
-    part, exponent = np.where(low, 2 * part, part), (exponent - low).astype(np.float64)
-    rest = _artanh((part - 1) / (part + 1))
-    return exponent * _LN2_HIGH + (exponent * _LN2_LOW + rest)
+    """Return the logarithm of a normal double, to `_off`."""
+    bits = x.view(np.int64)
+    exponent = (bits - _ROOT_HALF) >> 52
+    part = (bits - (exponent << 52)).view(np.float64)
+    nearest = np.rint(part * _PARTS)
+    row = nearest.astype(np.int64) - _FIRST
+    nearest *= 1 / _PARTS
+    z = (part - nearest) / (part + nearest)
+    twice, square = z + z, z * z
+    rest = _series(square, _INVERSE_ODD)
+    rest *= square
+    rest *= twice
+    rest += twice
+    _, _, high, low = _tables()
+    powers = exponent.astype(np.float64)
+    rest += low[row]
+    rest += powers * _LN2_LOW
+    powers *= _LN2_HIGH
+    powers += high[row]
+    powers += rest
+    return powers
 
 
-def _exp(x: Array) -> Array:
-    """Return e^x for |x| ≤ 700, to `_SERIES` of itself."""
-    exponent = np.rint(x * (1 / math.log(2)))
-    rest = (x - exponent * _LN2_HIGH) - exponent * _LN2_LOW
-    return np.ldexp(_series(rest, _INVERSE_FACTORIAL), exponent.astype(np.int32))
+def _exponential(x: Array) -> tuple[Array, Array]:
+    """Return two parts of e^x for |x| ≤ 700: a double next to a power of 2, and the small rest."""
+    steps = np.rint(x * (_PARTS / math.log(2)))
+    rest = x - steps * (_LN2_HIGH / _PARTS)
+    rest -= steps * (_LN2_LOW / _PARTS)
+    number = steps.astype(np.int32)  # of 64 bits, ldexp would take ten times as long
+    exponent, row = number >> 6, (number & (_PARTS - 1)).astype(np.int64)
+    small = _series(rest, _INVERSE_FACTORIAL)
+    small *= rest
+    small *= rest
+    small += rest
+    high, low, _, _ = _tables()
+    power = high[row]
+    small *= power
+    small += low[row]
+    return np.ldexp(power, exponent), np.ldexp(small, exponent)
+
+
+def _off(value: Array, each: float, near: Array | float) -> Array:
+    """Return what a logarithm or e^x − 1 is off by: `each` units of it, and 6.2 of the rest."""
+    off: Array = np.abs(value)
+    rest = np.minimum(off, near)
+    rest *= 6.2 * _UNIT
+    off *= each * _UNIT
+    off += rest
+    return off
 
 
 class EnclosedArithmetic(Arithmetic):
@@ -239,46 +328,58 @@ class EnclosedArithmetic(Arithmetic):
         return _Uniform(words[:, 0])
 
     def exp(self, x: Real) -> Enclosed:
-        return self._exponential(x, 0.0)
+        told = _near(x)
+        power, rest = _exponential(_where(told, x.middle, 0.0))
+        power += rest
+        radius = _growth(x.radius)
+        radius += _EXP
+        radius *= power
+        radius *= _ABOVE
+        radius += _TINY
+        return Enclosed(power, _where(told, radius, math.inf))
 
     def expm1(self, x: Real) -> Enclosed:
-        near = np.abs(x.middle) <= _NARROW
-        at = np.where(near, x.middle, 0.0)
-        value = at * _series(at, _INVERSE_FACTORIAL[1:])
-        radius = np.abs(value) * _NEAR_EXPM1 + (1 + value) * _growth(x.radius)
-        found = Enclosed(value, radius * _ABOVE + _TINY)
-        return _elsewhere(near, found, x, lambda far: self._exponential(far, 1.0))
-
-    def _exponential(self, x: Enclosed, less: float) -> Enclosed:
-        """Return e^x − `less`."""
-        known = np.abs(x.middle) <= 700
-        value = _exp(np.where(known, x.middle, 0.0))
-        radius = value * (_EXP + _growth(x.radius)) + _TINY
-        return _rounded(value - less, np.where(known, radius, math.inf))
+        told = _near(x)
+        power, rest = _exponential(_where(told, x.middle, 0.0))
+        value = power - 1
+        value += rest
+        power *= 1.01  # above e^x
+        radius = _off(value, 2.1, power * 0.0055)
+        power *= _growth(x.radius)
+        radius += power
+        radius *= _ABOVE
+        radius += _TINY
+        return Enclosed(value, _where(told, radius, math.inf))
 
     def log(self, x: Real) -> Enclosed:
-        known = (x.middle > 2.0**-1000) & (x.middle < 2.0**1000)
-        value = _log(np.where(known, x.middle, 1.0))
-        part = x.radius / x.middle
-        radius = np.abs(value) * _LOG + part / (1 - part)
-        return _rounded(value, np.where(known & (part < 0.5), radius, math.inf))
+        return self._logarithm(x.middle, x.radius)
 
     def log1p(self, x: Real) -> Enclosed:
-        near = np.abs(x.middle) <= _NARROW
-        at = np.where(near, x.middle, 0.0)
-        value = _artanh(at / (2 + at))
-        part = x.radius / (1 + at)
-        radius = np.abs(value) * _NEAR_LOG + part / (1 - part)
-        found = Enclosed(value, np.where(part < 0.5, radius * _ABOVE + _TINY, math.inf))
-        return _elsewhere(near, found, x, lambda far: self.log(1 + far))
+        middle = 1 + x.middle
+        added = middle - 1
+        lost = (1 - (middle - added)) + (x.middle - added)  # by the sum, exactly
+        lost /= middle
+        found = self._logarithm(middle, x.radius)
+        return _rounded(found.middle + lost, found.radius + np.abs(lost) * (2.1 * _UNIT))
+
+    def _logarithm(self, middle: Array, radius: Array) -> Enclosed:
+        part = radius / middle
+        told = _unless_all((part < 0.5) & (middle > 2.0**-1000) & (middle < math.inf))
+        value = _log(_where(told, middle, 1.0))
+        off = _off(value, 1.01, 0.0112)
+        off += part / (1 - part)
+        off *= _ABOVE
+        off += _TINY
+        return Enclosed(value, _where(told, off, math.inf))
 
     def sqrt(self, x: Real) -> Enclosed:
         """Return the square root of what is ≥ 0: |√x − √m| = |x − m|/(√m + √x)."""
-        known = x.middle > 2.0**-1000
-        middle = np.where(known, x.middle, 1.0)
+        told = _unless_all(x.middle > 2.0**-1000)
+        middle = _where(told, x.middle, 1.0)
         value = np.sqrt(middle)
-        both = value * (2 - np.minimum(x.radius / middle, 1.0))  # √(1 − t) ≥ 1 − t
-        return _rounded(value, np.where(known, x.radius / both, math.inf))
+        both = 2 - np.minimum(x.radius / middle, 1.0)  # √(1 − t) ≥ 1 − t
+        both *= value
+        return _rounded(value, _where(told, x.radius / both, math.inf))
 
     def turn(self, u: Real) -> tuple[Enclosed, Enclosed]:
         """Return the cosine and sine of u full turns, u in [0, 1]."""
@@ -304,6 +405,8 @@ class EnclosedArithmetic(Arithmetic):
         return result
 
     def minimum(self, x: Real, y: Real) -> Enclosed:
+        if isinstance(x, _Uniform) and isinstance(y, _Uniform):
+            return _Uniform(np.minimum(x.first, y.first))
         x, y = _enclosed(x), _enclosed(y)
         return Enclosed(np.minimum(x.middle, y.middle), _of_one(x.middle < y.middle, x, y))
 
@@ -313,7 +416,7 @@ class EnclosedArithmetic(Arithmetic):
 
     def sign(self, x: Real) -> Enclosed:
         told = np.abs(x.middle) > x.radius
-        return Enclosed(np.sign(x.middle), np.where(told, 0.0, 2.0))
+        return Enclosed(np.sign(x.middle), _EXACT if told.all() else np.where(told, 0.0, 2.0))
 
     def coordinate(self, x: Real, axis: int) -> Real:
         return x[axis]
@@ -333,32 +436,33 @@ class EnclosedArithmetic(Arithmetic):
         return Enclosed(middle, radius)
 
 
-def _elsewhere(
-    near: NDArray[np.bool_], found: Enclosed, x: Enclosed, other: Callable[[Enclosed], Enclosed]
-) -> Enclosed:
-    """Return what was found near 0, and what `other` finds of the numbers elsewhere."""
-    far = np.flatnonzero(~near)
-    if len(far):
-        middle, radius = (np.array(np.broadcast_to(part, near.shape)).ravel()
-                          for part in (found.middle, found.radius))  # fmt: skip
-        rest = other(
-            Enclosed(x.middle.ravel()[far], np.broadcast_to(x.radius, near.shape).ravel()[far])
-        )
-        middle[far], radius[far] = rest.middle, rest.radius
-        found = Enclosed(middle.reshape(near.shape), radius.reshape(near.shape))
-    return found
-
-
 def _of_one(first: NDArray[np.bool_], x: Enclosed, y: Enclosed) -> Array:
     """Return the radius of the one that is taken where that is certain, else of either."""
-    told = np.abs(x.middle - y.middle) > 2 * (x.radius + y.radius)
-    either = np.maximum(x.radius, y.radius)
-    return np.where(told, np.where(first, x.radius, y.radius), either)
+    told = _unless_all(np.abs(x.middle - y.middle) > 2 * (x.radius + y.radius))
+    radius = np.where(first, x.radius, y.radius)
+    return radius if told is None else np.where(told, radius, np.maximum(x.radius, y.radius))
 
 
 def _growth(radius: Array) -> Array:
-    """Return a bound of e^r − 1: r + r² up to 1."""
-    return np.where(radius <= 1, radius + radius * radius, math.inf)
+    """Return a bound of e^r − 1 for r ≤ 1: r + r²."""
+    growth = radius * radius
+    growth += radius
+    return growth
+
+
+def _near(x: Enclosed) -> NDArray[np.bool_] | None:
+    """Return where |x| ≤ 700 and the radius ≤ 1, or a little less of either; None: everywhere."""
+    reach = np.abs(x.middle)
+    reach += x.radius * 700
+    return _unless_all(reach <= 700)
+
+
+def _unless_all(told: NDArray[np.bool_]) -> NDArray[np.bool_] | None:
+    return None if told.all() else told
+
+
+def _where(told: NDArray[np.bool_] | None, value: Array, other: float) -> Array:
+    return value if told is None else np.where(told, value, other)
 
 
 ENCLOSED = EnclosedArithmetic()
@@ -374,7 +478,7 @@ def round_where_decided(
         value: the numbers.
         step_exponent: the grid is the multiples of 2^step_exponent.
     """
-    at, radius = (np.ldexp(part, -step_exponent) for part in (value.middle, value.radius))
+    at, radius = (part * 2.0**-step_exponent for part in (value.middle, value.radius))
     nearest = np.rint(at)
     # The difference is exact; NaN compares false.
     decided = (np.abs(at - nearest) + radius + _TINY < _DECIDED) & (np.abs(at) < _MOST)
