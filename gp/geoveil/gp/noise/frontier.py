@@ -250,30 +250,37 @@ class PowerLaw(FrontierNoise):
 
     def isf(self, p: Real, ops: Arithmetic = FLOAT) -> Real:
         """Return the u with P[Z > u] = p: a power on either side of the knee, joined there."""
-        epsilon, beta, a, mass, p_knee, core_knee = _power(self, ops, ops.precision)
-        flat = self.epsilon == self.beta  # h is constant up to the knee
-        core = mass * (ops.maximum(p, p_knee) - p_knee) + core_knee
-        # Powers as expm1 and log, which keep their accuracy for small β.
-        inner = 1 - core if flat else -ops.expm1(ops.log(core) / a)
-        stretch = ops.expm1(ops.log(p_knee / ops.minimum(p, p_knee)) / a)
-        return inner / beta + (1 / beta + 1 / epsilon) * stretch
+        a, p_knee, knee, inner, outer, growth = _power(self, ops, ops.precision)
+        above = p - p_knee
+        within = ops.maximum(above, ops.constant(0))
+        ratio = ops.maximum(p_knee / p, ops.constant(1))
+        if self.epsilon == self.beta:  # h is constant up to the knee, and a = 1
+            return knee - growth * within + outer * (ratio - 1)
+        # A power as expm1 and log, which keep their accuracy for small β.
+        stretch = ops.expm1(ops.log((1 + growth * within) * ratio) / a)
+        beyond = -ops.sign(above)
+        return knee + ops.maximum(beyond * inner, beyond * outer) * stretch
 
 
 @lru_cache(maxsize=256)
 def _power(noise: PowerLaw, ops: Arithmetic, precision: int) -> tuple[Real, ...]:
-    """Return the constants of a quantile: ε, β, a, the mass, and at the knee p and (1−βu)^a.
+    """Return the constants of a quantile u of p: a, P[Z > 1/ε], and what u is made of.
 
-    The mass is in units of 1/ε, and the last is (1−1/a)^a.
+    With s = (1 + growth·(p − p_knee))^{1/a} − 1 up to the knee, and (p_knee/p)^{1/a} − 1 beyond,
+    u is knee − inner·s and knee + outer·s. For a = 1 it is knee − growth·(p − p_knee) up to the
+    knee.
     """
 
     def find(ops: Arithmetic) -> tuple[Real, ...]:
-        a = ops.constant(Fraction(noise.epsilon) / Fraction(noise.beta))
-        flat = noise.epsilon == noise.beta  # the core's survival at the knee is 0
+        epsilon, beta = Fraction(noise.epsilon), Fraction(noise.beta)
+        a, share = ops.constant(epsilon / beta), ops.constant(1 - beta / epsilon)
+        flat = epsilon == beta
         knee_density = ops.constant(1) if flat else ops.exp((a - 1) * ops.log1p(-1 / a))
         mass = 2 * (1 + 2 / a * knee_density)
         p_knee = knee_density * (1 + 1 / a) / mass
-        core_knee = knee_density * (1 - 1 / a)
-        return ops.constant(noise.epsilon), ops.constant(noise.beta), a, mass, p_knee, core_knee
+        growth = mass / ops.constant(epsilon) if flat else mass / (knee_density * share)
+        lengths = (1 / epsilon, 1 / beta - 1 / epsilon, 1 / beta + 1 / epsilon)
+        return a, p_knee, *map(ops.constant, lengths), growth
 
     return tuple(ops.known(find))
 
