@@ -77,6 +77,24 @@ class Gaussian(ClosedFormProfile):
         h = self.bandwidth
         return (0.0, h) if reach == math.inf else (0.0, h, reach, reach + h)
 
+    def smooth_bound(
+        self,
+        s: Real,
+        beta: Exact,
+        ops: Arithmetic = FLOAT,
+        *,
+        growth: str = EXPONENTIAL,
+        reach: float = 0.0,
+    ) -> Real:
+        """Return B(s): at reach 0 with one exponential, (c/h²)·e^{−c²/2h² − β|z−c|}."""
+        if growth != EXPONENTIAL or reach > 0:
+            return ClosedFormProfile.smooth_bound(self, s, beta, ops, growth=growth, reach=reach)
+        z, h = ops.absolute(s), ops.constant(self.bandwidth)
+        c = ops.clip(z, *_maximizers(self.bandwidth, beta, ops, ops.precision))
+        u = c / h
+        exponent = u * u / 2 + ops.constant(beta) * ops.absolute(z - c)
+        return u * ops.exp(-exponent) / h
+
     def has_maximizer(self, growth: str, reach: float) -> bool:
         """Return whether the reach is finite: at ∞ the maximizers are found in float64 only."""
         return growth == EXPONENTIAL and reach == 0
