@@ -164,7 +164,9 @@ class LazyUniform:
 def first_words(source: RandomSource, count: int) -> NDArray[np.uint64]:
     """Return the first 128 bits of many uniform numbers, (count, 2), in the order of drawing."""
     size = LazyUniform.FIRST * count
-    drawn = source.bits(size).to_bytes(size // 8)
+    # The system's bits are made of bytes: an integer of many is made of them, and taken apart.
+    system = type(source) is SystemSource
+    drawn = os.urandom(size // 8) if system else source.bits(size).to_bytes(size // 8)
     return np.frombuffer(drawn, ">u8").astype(np.uint64).reshape(count, 2)
 
 
