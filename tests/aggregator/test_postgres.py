@@ -24,7 +24,7 @@ from geoveil.aggregator.domain.reports import PackedReport, pack, unpack
 from geoveil.aggregator.store import CampaignRecord, Outcome, Submission, postgres_counting
 from geoveil.aggregator.store.maintenance import check
 from geoveil.aggregator.store.postgres import PostgresStore
-from geoveil.aggregator.store.schema import slots
+from geoveil.aggregator.store.schema import SLOT_BITS, slots
 from geoveil.gp import ParameterError
 from geoveil.gp.estimation import Accumulator
 
@@ -61,7 +61,8 @@ def transaction(url: str) -> Iterator[psycopg.Connection[Any]]:
         connection.close()
 
 
-INSERT = "INSERT INTO report VALUES (4294967303, '00000000-0000-0000-0000-000000000007', %s)"
+INSERT = "INSERT INTO report VALUES ((1::bigint << 44) + 7, %s::uuid, %s)"
+SEVEN = "00000000-0000-0000-0000-000000000007"
 
 
 @pytest.mark.parametrize(
@@ -77,7 +78,7 @@ def test_the_same_id_in_flight_elsewhere_is_waited_for(
     store: PostgresStore, postgres_url: str, value: int, commits: bool, outcome: Outcome
 ) -> None:
     with transaction(postgres_url) as other:
-        other.execute(INSERT, (pack([(0, value)]),))
+        other.execute(INSERT, (SEVEN, pack([(0, value)])))
         with ThreadPoolExecutor(1) as pool:
             future = pool.submit(commit_apart, postgres_url, reports(6, 7, 8))
             wait_for_blocked(postgres_url, 1)
@@ -99,7 +100,7 @@ def test_closing_waits_for_commits_in_flight_and_later_ones_see_it(
     store: PostgresStore, postgres_url: str
 ) -> None:
     with transaction(postgres_url) as blocker, ThreadPoolExecutor(3) as pool:
-        blocker.execute(INSERT, (pack([(0, 7)]),))
+        blocker.execute(INSERT, (SEVEN, pack([(0, 7)])))
         first = pool.submit(commit_apart, postgres_url, reports(7, 8))
         wait_for_blocked(postgres_url, 1)
         closing = pool.submit(close_apart, postgres_url)
@@ -132,7 +133,7 @@ def test_a_lock_held_for_too_long_is_unavailable_and_heals(
         transaction(postgres_url) as other,
         PostgresStore(postgres_url, busy_timeout_s=0.05) as mine,
     ):
-        other.execute(INSERT, (pack([(0, 7)]),))
+        other.execute(INSERT, (SEVEN, pack([(0, 7)])))
         for _ in range(2):
             with pytest.raises(ServiceError) as caught:
                 mine.commit([reports(7, 8)])
@@ -144,7 +145,7 @@ def test_a_lock_held_for_too_long_is_unavailable_and_heals(
 
 
 def in_few_slots(key: int, ids: bytes) -> np.ndarray:
-    return (key << 32) + slots(0, ids) % 1_000
+    return (key << SLOT_BITS) + slots(0, ids) % 1_000
 
 
 @pytest.mark.parametrize("slotted", [slots, in_few_slots])
@@ -190,8 +191,8 @@ def test_overlapping_batches_from_many_stores_at_once(
 def test_reports_in_the_same_slot_are_counted_apart(
     store: PostgresStore, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ids of the same words in another order: the first is in the slot, the others beside it."""
-    ids = [np.roll([n, 0, 0, 0], turn).astype(">u4").tobytes() for n in (7, 8) for turn in range(4)]
+    """Ids whose halves differ alike: the first is in the slot, the others beside it."""
+    ids = [np.array([n ^ k, k], ">u8").tobytes() for n in (7, 8) for k in range(4)]
     assert len(set(slots(1, b"".join(ids)).tolist())) == 2
     packed = [PackedReport(one, pack([(0, i)])) for i, one in enumerate(ids)]
     other = [PackedReport(one, pack([(0, 99)])) for one in ids]
@@ -220,9 +221,53 @@ def test_reports_in_the_same_slot_are_counted_apart(
     assert check(postgres_url).faults == ()
     # Control: a report that is not put beside is counted and not stored.
     monkeypatch.setattr(postgres_counting, "_INSERT_BESIDE", postgres_counting._INSERT)
-    lost = PackedReport(bytes.fromhex("00000003000000040000000000000000"), pack([(0, 1)]))
+    lost = PackedReport(bytes.fromhex("00000000000000030000000000000004"), pack([(0, 1)]))
     assert store.commit([Submission("b", [lost], True)]) == [[ACCEPTED]]
     assert check(postgres_url).faults != ()
+
+
+def test_new_reports_are_inserted_without_looking_for_them_until_one_is_known(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked = []
+    insert = postgres_counting._INSERT
+
+    class Counted(str):
+        def encode(self, *args: str) -> bytes:
+            looked.append(True)
+            return super().encode(*args)
+
+    def looks(submission: Submission) -> bool:
+        looked.clear()
+        assert ACCEPTED in store.commit([submission])[0]
+        return bool(looked)
+
+    monkeypatch.setattr(postgres_counting, "_INSERT", Counted(insert))
+    assert not any(looks(reports(n, n + 1)) for n in range(0, 20, 2))
+    assert looks(reports(18, 20))  # one is known
+    told = [looks(reports(n)) for n in range(30, 60)]
+    assert told == [True] * postgres_counting._WARY + [False] * (30 - postgres_counting._WARY)
+    assert looks(reports(100, 100))
+    assert store.totals("a") == [Accumulator.of([*range(21), *range(30, 60), 100])]
+
+
+def test_the_last_campaign_that_slots_have_room_for(
+    store: PostgresStore, postgres_url: str
+) -> None:
+    def create(name: str) -> None:
+        store.create_campaign(CampaignRecord(campaign_id=name, published=b"x", queries=1))
+
+    last = (1 << (63 - SLOT_BITS)) - 1
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute(f"ALTER TABLE campaign ALTER campaign_key RESTART {last}".encode())
+    create("last")
+    batch = [Submission("last", [PackedReport(b"\xff" * 8 + bytes(8), pack([(0, 1)]))], True)]
+    assert store.commit(batch) == [[ACCEPTED]]
+    assert store.commit(batch) == [[DUPLICATE]]
+    assert store.answers("last").packed == batch[0].reports[0].answers
+    with pytest.raises(ServiceError, match="maximum value"):
+        create("one more")
+    assert check(postgres_url).faults == ()
 
 
 def test_each_writer_has_a_shard_of_its_own(store: PostgresStore, postgres_url: str) -> None:

@@ -129,7 +129,7 @@ def test_later_versions_are_refused(
 ) -> None:
     open_store(target).close()
     execute(f"UPDATE {VERSION_TABLE} SET version_num = '0099'")
-    assert "version 99, this version of geoveil needs 5: install a later geoveil" in refusal(target)
+    assert "version 99, this version of geoveil needs 6: install a later geoveil" in refusal(target)
     for function in (upgrade, check):
         with pytest.raises(ServiceError, match="install a later geoveil"):
             function(target)
@@ -217,11 +217,11 @@ def test_version_1_is_upgraded_without_loss(
     database: Path, old: dict[str, dict[bytes, list[tuple[int, int]]]], tmp_path: Path
 ) -> None:
     backup(database, tmp_path / "copy")
-    assert "version 1, this version of geoveil needs 5: run `geoveil db upgrade`" in refusal(
+    assert "version 1, this version of geoveil needs 6: run `geoveil db upgrade`" in refusal(
         database
     )
-    assert upgrade(database) == Upgrade(before=1, after=5)
-    assert upgrade(tmp_path / "copy") == Upgrade(before=1, after=5)
+    assert upgrade(database) == Upgrade(before=1, after=6)
+    assert upgrade(tmp_path / "copy") == Upgrade(before=1, after=6)
     assert check(database).faults == ()
     assert check(database).reports == 2001
     with open_store(database) as store:
@@ -259,9 +259,10 @@ def test_version_1_is_upgraded_without_loss(
 
 
 _OLD_REPORTS = (
-    "CREATE TABLE old AS SELECT (slot >> 32)::int AS campaign_key, report_id, answers FROM report"
+    "CREATE TABLE old AS SELECT (slot >> 44)::int AS campaign_key, report_id, answers FROM report"
     " UNION ALL SELECT * FROM report_beside",
     "DROP TABLE report, report_beside",
+    "DROP FUNCTION insert_new_reports",
     "ALTER TABLE old RENAME TO report",
     "ALTER TABLE report ADD PRIMARY KEY (campaign_key, report_id)",
 )
@@ -272,7 +273,7 @@ def test_version_2_is_upgraded_without_loss(
 ) -> None:
     with open_store(target) as store:
         batch = fill(store)
-        # Ids of the same words in another order, for which PostgreSQL has the same slot.
+        # Ids of one word, for which PostgreSQL had the same slot; of two it has.
         ids = [bytes([0, 0, 0, 7]).rjust(size, b"\0").ljust(16, b"\0") for size in (4, 8, 16)]
         batch.append(Submission("a", [PackedReport(one, pack([(0, 5)])) for one in ids], True))
         store.commit(batch)
@@ -285,8 +286,8 @@ def test_version_2_is_upgraded_without_loss(
         for statement in _OLD_REPORTS:
             execute(statement)
     execute(f"UPDATE {VERSION_TABLE} SET version_num = '0002'")
-    assert "version 2, this version of geoveil needs 5" in refusal(target)
-    assert upgrade(target) == Upgrade(before=2, after=5)
+    assert "version 2, this version of geoveil needs 6" in refusal(target)
+    assert upgrade(target) == Upgrade(before=2, after=6)
     assert check(target).faults == ()
     with open_store(target) as store:
         assert [store.totals(name) for name in ("a", "new")] == before

@@ -44,7 +44,7 @@ BATCHES = st.lists(st.tuples(CAMPAIGNS, REPORTS, st.booleans()), min_size=1, max
 
 def id_of(n: int) -> bytes:
     """Return an id; of 13 some share a slot in PostgreSQL, and none half an id."""
-    return bytes([0, 0, 0, n % 3, 0, 0, 0, n // 3]) + bytes(8)
+    return bytes([*bytes(7), n % 3, *bytes(7), n // 3])
 
 
 SETTINGS = settings(stateful_step_count=25)

@@ -25,7 +25,7 @@ from typing import Any
 import pytest
 
 from geoveil.aggregator.store import open_store, postgres_counting
-from geoveil.aggregator.store.schema import slots
+from geoveil.aggregator.store.schema import SLOT_BITS, slots
 
 from ..cutting_proxy import CuttingProxy, cutting_proxy  # noqa: TID252 - tests are no package
 from ..postgres import PostgresServer  # noqa: TID252 - tests are no package
@@ -90,7 +90,7 @@ def test_each_report_is_counted_once_where_ids_share_slots(
     number: int,
 ) -> None:
     def two(key: int, ids: bytes) -> Any:
-        return (key << 32) + slots(0, ids) % 2
+        return (key << SLOT_BITS) + slots(0, ids) % 2
 
     monkeypatch.setattr(postgres_counting, "slots", two)
     play_many(player(postgres_server, postgres_url, proxies), number)

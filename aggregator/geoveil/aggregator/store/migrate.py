@@ -43,7 +43,7 @@ def require_current(version: int) -> None:
         >>> require_current(1)
         Traceback (most recent call last):
         geoveil.aggregator.domain.errors.ServiceError: the database can't be used: its schema has \
-version 1, this version of geoveil needs 5: run `geoveil db upgrade`
+version 1, this version of geoveil needs 6: run `geoveil db upgrade`
     """
     if version == SCHEMA_VERSION:
         return

@@ -2,10 +2,10 @@
 
 What makes it exactly once, at READ COMMITTED:
 
-* A report is the row of its slot (`schema.slots`). INSERT … ON CONFLICT DO NOTHING waits for
-  another transaction that takes the same slot, and then either takes it or finds it taken for good:
-  by the same id, or by another one. Then its place is beside, in a table whose key is the whole id,
-  and where the same holds. So an id is in one of the two tables, as whoever takes a slot keeps it.
+* A report is the row of its slot (`schema.slots`), which is unique. An INSERT waits for another
+  transaction that takes the same slot, and then either takes it or finds it taken for good: by the
+  same id, or by another one. Then its place is beside, in a table whose key is the whole id, and
+  where the same holds. So an id is in one of the two tables, as whoever takes a slot keeps it.
 * Everything is locked in one order, so transactions don't deadlock: campaigns by key, reports by
   slot, those beside likewise, and last the counters, of which each process has a shard of its own.
 * Rows and counters are written by one transaction. If the outcome of its COMMIT is unknown, the
@@ -171,9 +171,10 @@ _EXTENT = text(
 
 
 def _in_slots(key: int) -> Any:
-    low, high = key << SLOT_BITS, (key + 1) << SLOT_BITS
+    first = key << SLOT_BITS
+    last = first + (1 << SLOT_BITS) - 1
     slot = REPORT.c.slot
-    return select(slot, REPORT.c.report_id, REPORT.c.answers).where(slot >= low, slot < high)
+    return select(slot, REPORT.c.report_id, REPORT.c.answers).where(slot.between(first, last))
 
 
 def _beside(key: int) -> Any:

@@ -27,7 +27,7 @@ from sqlalchemy import (
 
 from geoveil.campaign.admission import REPORT_ID_BYTES
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 """Raised by every revision in `geoveil.aggregator.store.migrations`."""
 
 
@@ -108,7 +108,7 @@ QUERY_SUM = Table(
     sqlite_with_rowid=False,
 )
 
-# Of a random id, half a slot is enough to find it by, and the index is half as wide. A report whose
+# Of a random id, 44 bits are enough to find it by, and the index is half as wide. A report whose
 # slot another one has taken stands beside; as no report is ever deleted, it stays there.
 REPORT = Table(
     "report",
@@ -143,7 +143,7 @@ REPORT_PAGE = Table(
 )
 
 
-SLOT_BITS = 32
+SLOT_BITS = 44
 """The lowest bits of a slot are the id's; those above are the campaign's key."""
 
 
@@ -152,15 +152,18 @@ def slots(key: int, ids: bytes) -> NDArray[np.int64]:
 
     Args:
         key: of the campaign.
-        ids: of reports, 16 bytes each, joined. A slot holds the exclusive or of their four words.
+        ids: of reports, 16 bytes each, joined. A slot holds the exclusive or of their halves, of
+            which the highest 20 bits are folded into the lowest.
 
     Example:
-        >>> slots(1, bytes.fromhex("00000001" "00000002" "00000004" "00000000")) - (1 << 32)
-        array([7])
+        >>> slots(1, bytes.fromhex("0000100000000001" "0000000000000004")) - (1 << 44)
+        array([4])
     """
-    words = np.frombuffer(ids, ">u4").reshape(-1, REPORT_ID_BYTES // 4)
-    folded: NDArray[np.int64] = np.bitwise_xor.reduce(words.astype(np.int64), axis=1)
-    return folded + (key << SLOT_BITS)
+    halves = np.frombuffer(ids, ">u8").astype(np.uint64).reshape(-1, REPORT_ID_BYTES // 8)
+    folded = halves[:, 0] ^ halves[:, 1]
+    folded ^= folded >> np.uint64(SLOT_BITS)
+    folded &= np.uint64((1 << SLOT_BITS) - 1)
+    return folded.astype(np.int64) + (key << SLOT_BITS)
 
 
 def tables_of(dialect: str) -> list[Table]:
