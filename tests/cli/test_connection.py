@@ -13,7 +13,6 @@ from geoveil.analyst import Analyst
 from geoveil.cli.app import app
 from geoveil.cli.connection import CommandError, Connection
 from geoveil.cli.console import err, out
-from geoveil.client import TransportError
 from geoveil.gp import ParameterError
 
 from ..aggregator.tls_files import for_client, for_server, new_authority, written  # noqa: TID252 - tests have no other name
@@ -151,7 +150,7 @@ def test_without_one_of_the_authority_nothing_works(command, files, tmp_path, ca
 
 
 def test_a_device_without_a_certificate_is_told(command, files, tmp_path):
-    with pytest.raises(TransportError):
+    with pytest.raises(CommandError, match="--tls-client-certificate"):
         command(
             "contribute", "mutual", "--yes", "--state-dir", str(tmp_path / "device"),
             "--tls-roots", str(files["servers"]), stdin="87500\n",

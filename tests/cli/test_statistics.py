@@ -154,7 +154,7 @@ def test_a_statistic_of_numbers_is_not_asked_of_answers(geoveil):
 @pytest.mark.parametrize(
     ("asked", "named"),
     [
-        (["--quantile", "2"], "levels"),
+        (["--quantile", "2"], "--quantile must be increasing"),
         (["--histogram", "a,b"], "numbers with commas"),
         (["--histogram", "2,1"], "increasing"),
         (["--top-share", "1.5"], "share"),

@@ -5,6 +5,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
+from unicodedata import normalize
 
 import numpy as np
 
@@ -158,8 +159,11 @@ def id_of(title: str) -> str:
     Example:
         >>> id_of("Income above $100k")
         'income-above-100k'
+        >>> id_of("Schulden über 30k")
+        'schulden-uber-30k'
     """
-    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:64].rstrip("-") or "campaign"
+    plain = normalize("NFKD", title).encode("ascii", "ignore").decode()
+    return re.sub(r"[^a-z0-9]+", "-", plain.lower()).strip("-")[:64].rstrip("-") or "campaign"
 
 
 def campaign_record(campaign: Campaign) -> dict[str, Any]:

@@ -133,8 +133,18 @@ def draw_curve(
     """
     ax = axes_of(ax, title)
     held = None if label else "band of the whole curve"
-    ax.fill_between(at, *band, color=color, alpha=0.25, lw=0, label=held)
-    ax.plot(at, values, color=color, lw=1.5, label=label or "estimate")
+    if len(at) > 1:
+        ax.fill_between(at, *band, color=color, alpha=0.25, lw=0, label=held)
+    else:  # a band without width is a line
+        ax.vlines(at, *band, color=color, alpha=0.5, lw=3, label=held or "_")
+    ax.plot(
+        at,
+        values,
+        color=color,
+        lw=1.5,
+        marker="o" if len(at) == 1 else "",
+        label=label or "estimate",
+    )
     ax.set_xlabel(names[0])
     ax.set_ylabel(names[1])
     ax.legend(frameon=False)

@@ -199,8 +199,10 @@ def _functions_in(
     file: Path, arguments: Sequence[str], needed: bool
 ) -> Mapping[str, Callable[..., Any]]:
     spec = spec_from_file_location(f"geoveil_own_{file.stem}", file)
-    if spec is None or spec.loader is None or not file.is_file():
-        raise ParameterError("module", str(file), "a Python file")
+    if not file.is_file():
+        raise ParameterError("module", str(file), "a Python file: there is no such file")
+    if spec is None or spec.loader is None:
+        raise ParameterError("module", str(file), "a Python file, which ends in .py")
     module = module_from_spec(spec)
     sys.modules[spec.name] = module  # dataclasses look their module up
     try:
@@ -223,6 +225,28 @@ def _functions_in(
     return found
 
 
+def check_parts(name: str, mechanism: object, needed: Sequence[str]) -> None:
+    """Raise an error that names what a mechanism of one's own lacks.
+
+    Args:
+        name: of the function that made it.
+        mechanism: what it returned.
+        needed: attributes that are used.
+
+    Raises:
+        ParameterError: if it lacks one.
+    """
+    lacking = [part for part in needed if not hasattr(mechanism, part)]
+    if lacking:
+        kind = type(mechanism).__name__
+        raise ParameterError(
+            "module",
+            name,
+            f"a file whose {name}(query, privacy) returns a mechanism with {', '.join(needed)};"
+            f" a {kind} lacks {', '.join(lacking)}",
+        )
+
+
 def own_cases(mechanisms: Mapping[str, MakeMechanism]) -> tuple[Case, ...]:
     """Return rows of the audit: each mechanism at a ramp, a smoothstep and a kernel.
 
@@ -241,6 +265,7 @@ def _cases(mechanisms: Iterable[tuple[str, MakeMechanism]]) -> Iterable[Case]:
                 mechanism = make(scene.query, scene.privacy)
             except UnsupportedError:
                 continue
+            check_parts(name, mechanism, ("privacy", "simulate", "log_density"))
             if isinstance(mechanism, QueryMechanism):
                 yield scene.case(mechanism, outputs_of(mechanism), "exact release", name=name)
             else:

@@ -107,7 +107,7 @@ def open_envelope(published: bytes) -> pb.CampaignEnvelope:
     try:
         envelope = pb.CampaignEnvelope.FromString(published)
     except DecodeError:
-        raise ParameterError("envelope", f"{size} bytes", "a CampaignEnvelope") from None
+        raise ParameterError("envelope", f"{size} bytes", "a campaign, as it is signed") from None
     _require_known("envelope", envelope, published)
     return envelope
 

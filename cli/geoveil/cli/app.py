@@ -11,6 +11,7 @@ from typer.core import TyperGroup
 
 from geoveil.campaign.entry_points import added, load
 from geoveil.cli.console import degrade, fail
+from geoveil.cli.plain_errors import tell_plainly
 from geoveil.gp import GeoVeilError
 from geoveil.gp.version import __version__
 
@@ -30,6 +31,8 @@ COMMANDS = (
     *("demo", "audit", "simulate", "compare"),
 )
 """In the order of the help; each is a module here, with an `app` or a function of its name."""
+_OF_SETTINGS = frozenset({"serve", "db"})
+"""Commands whose errors name a setting, which may stand in a file or in the environment, too."""
 _GROUP = "geoveil.commands"
 """The group of entry points by which other packages add commands: functions or `typer.Typer`."""
 
@@ -56,6 +59,8 @@ class _Lazy(TyperGroup):
             command = typer.main.get_command(alone)
         command.name = cmd_name
         _let_flow(command)
+        if cmd_name not in _OF_SETTINGS:
+            tell_plainly(command)
         return command
 
 

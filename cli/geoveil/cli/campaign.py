@@ -1,12 +1,14 @@
 """geoveil campaign: create, list and close campaigns, and make the key that signs them."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from geoveil.analyst import PublishedCampaign, campaign_of, planned_participants
+from geoveil.analyst import PublishedCampaign, ServerError, campaign_of, planned_participants
 from geoveil.analyst.campaigns import (
     campaign_asking,
     campaign_for_points,
@@ -33,9 +35,10 @@ from geoveil.campaign import (
 )
 from geoveil.campaign.readings import COHORT
 from geoveil.cli import options
-from geoveil.cli.connection import Connection, analyst_at, connects
+from geoveil.cli.connection import CommandError, Connection, analyst_at, connects
 from geoveil.cli.console import out, print_json, privacy_text, table_80, write_new
 from geoveil.cli.environment import SIGN_KEY
+from geoveil.cli.sources import EXPORTED
 from geoveil.gp import GeoPrivacy, GeoVeilError, ParameterError, validation
 from geoveil.proto.v1.campaign_pb2 import CampaignEnvelope
 
@@ -220,7 +223,7 @@ def create(
             expected = f"{error.expected}. Publish it all the same with --force"
             raise ParameterError(error.name, error.value, expected) from None
     key = None if sign_key is None else SigningKey.from_pem(sign_key.read_bytes())
-    with analyst_at(connection) as analyst:
+    with analyst_at(connection) as analyst, _told_if_taken(campaign):
         digest = analyst.create(campaign, key)
     out.tell((campaign.campaign_id, "bold"), f"  {privacy_text(campaign)}  sha256:{digest.hex()}")
     out.tell(expected_text(campaign, participants))
@@ -236,6 +239,32 @@ def create(
     out.print(weight_text(campaign))
     if key is not None:
         out.tell(f"signed by {key.public}")
+
+
+@contextmanager
+def _told_if_taken(campaign: Campaign) -> Iterator[None]:
+    """Say which id is taken, and how another is chosen, where the server has it already."""
+    try:
+        yield
+    except ServerError as error:
+        if error.code != "ALREADY_EXISTS":
+            raise
+        raise CommandError(
+            f"the server has another campaign with the id {campaign.campaign_id!r}, or this one"
+            " with other dates or another signature: choose another id, with 'geoveil campaign"
+            " create --id'"
+        ) from error
+
+
+def _envelope_in(file: Path, content: bytes) -> CampaignEnvelope:
+    """Return the campaign of a file, with its signature if it has one."""
+    try:
+        return open_envelope(content)
+    except ParameterError as error:
+        if error.name != "envelope":
+            raise
+        expected = "a campaign that the console, or 'geoveil campaign sign', wrote"
+        raise ParameterError("file", str(file), expected) from error
 
 
 def _strata(said: str | None, epsilon: float | None) -> Strata | None:
@@ -352,6 +381,8 @@ def export(
     """
     from geoveil.simulation.scale import write_reports
 
+    if file.suffix != EXPORTED:
+        raise ParameterError("file", str(file), f"a file whose name ends in {EXPORTED}")
     with analyst_at(connection) as analyst:
         count = write_reports(analyst.export(campaign_id, period, timeout_s=timeout), file)
     out.tell(f"{count:,} rows in {file}")
@@ -371,7 +402,7 @@ def keygen(
 
 
 @app.command()
-@options.named_as_typed(file="file", envelope="file")
+@options.named_as_typed(file="file")
 def sign(
     file: Annotated[
         Path,
@@ -402,7 +433,7 @@ def sign(
 
     Example: geoveil campaign sign income.campaign --sign-key key.pem
     """
-    envelope = open_envelope(file.read_bytes())
+    envelope = _envelope_in(file, file.read_bytes())
     if signer(envelope) is not None:
         raise ParameterError("file", str(file), "a campaign that nobody has signed yet")
     campaign, key = decode(envelope.campaign), SigningKey.from_pem(sign_key.read_bytes())
@@ -415,7 +446,7 @@ def sign(
 
 @app.command()
 @connects
-@options.named_as_typed(file="file", envelope="file")
+@options.named_as_typed(file="file")
 def publish(
     file: Annotated[
         Path,
@@ -431,10 +462,10 @@ def publish(
     Example: geoveil campaign publish income.signed.campaign
     """
     published = file.read_bytes()
-    envelope = open_envelope(published)
-    with analyst_at(connection) as analyst:
-        digest = analyst.publish(published)
+    envelope = _envelope_in(file, published)
     campaign = decode(envelope.campaign)
+    with analyst_at(connection) as analyst, _told_if_taken(campaign):
+        digest = analyst.publish(published)
     out.tell((campaign.campaign_id, "bold"), f"  {privacy_text(campaign)}  sha256:{digest.hex()}")
     out.tell("signed by ", signed_by(envelope))
 

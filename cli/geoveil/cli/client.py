@@ -9,7 +9,7 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from geoveil.cli.console import out, table_80
+from geoveil.cli.console import out, print_whole, table_80
 from geoveil.cli.contribute import default_state
 from geoveil.client import (
     Client,
@@ -54,7 +54,7 @@ def history(
             f"{receipt.drawn:%Y-%m-%d %H:%M}",
             _status(receipt),
         )
-    out.print(table)
+    print_whole(table)
     out.print(_summary(counts))
     for reading, count in Counter(filter(None, map(_reading, receipts))).items():
         out.tell(

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from geoveil.analyst import Analyst, ServerError, TokenInClearError
-from geoveil.campaign.connection import TLS
+from geoveil.campaign.connection import TLS, CallError
 from geoveil.cli.environment import (
     SERVER,
     TLS_CLIENT_CERTIFICATE,
@@ -126,6 +126,27 @@ class CommandError(GeoVeilError):
     """What an analyst's command could not do, and what to do about it."""
 
 
+def unanswered(server: str, tls: TLS | None, error: CallError) -> CommandError | None:
+    """Return what to say where no aggregator answered a call; None where one did.
+
+    Args:
+        server: that was called.
+        tls: how.
+        error: of the call.
+    """
+    if error.code == "UNAVAILABLE" and not error.answered:
+        return CommandError(
+            f"no aggregator answers at {server}: start one with 'geoveil serve', or name another"
+            f" with --server, {advice(tls)}"
+        )
+    if error.code == "UNKNOWN" and "http2 header" in str(error):
+        return CommandError(
+            f"what answers at {server} does not speak gRPC: --server takes the port of 'geoveil"
+            " serve --port', 7717 unless it says otherwise, and not that of --web"
+        )
+    return None
+
+
 @contextmanager
 def analyst_at(connection: Connection) -> Iterator[Analyst]:
     """Yield the client that options ask for, with the token of the environment.
@@ -143,11 +164,8 @@ def analyst_at(connection: Connection) -> Iterator[Analyst]:
     except TokenInClearError as error:
         raise CommandError(f"{error}: give --tls-roots") from None
     except ServerError as error:
-        if error.code == "UNAVAILABLE" and not error.answered:
-            raise CommandError(
-                f"no aggregator answers at {connection.server}: start one with 'geoveil serve', or"
-                f" name another with --server, {advice(tls)}"
-            ) from error
+        if (told := unanswered(connection.server, tls, error)) is not None:
+            raise told from error
         if error.code != "UNAUTHENTICATED":
             raise
         hint = f"; set {TOKEN}, or {TOKEN_FILE} to the name of a file"

@@ -13,13 +13,16 @@ from collections.abc import Iterable, Iterator
 from itertools import accumulate
 from pathlib import Path
 from shutil import get_terminal_size
+from textwrap import fill
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
 from unicodedata import normalize
 
 from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len
 from rich.console import Console
-from rich.table import Table
+from rich.measure import Measurement
+from rich.table import Column, Table
 from rich.text import Text
 
 from geoveil.campaign import Campaign
@@ -33,6 +36,7 @@ Part = str | tuple[str, str]
 """Text, or text and its style."""
 _INDENT = "  "
 _LEAST_WIDTH = 8
+_WIDEST = 10_000
 _DEGRADING = "geoveil.degrading"
 """Name of the way to write what an encoding lacks."""
 _SPELLED = MappingProxyType(
@@ -172,6 +176,62 @@ def table_80(
     for index in right:
         table.columns[index].justify = "right"
     return table
+
+
+def print_whole(table: Table) -> None:
+    """Print a table of which no word and no number is cut, even if it is wider than the terminal.
+
+    Where it would be, first the headers are folded, and then the columns that may be: as few of
+    them as need to.
+
+    Args:
+        table: of `table_80`.
+    """
+    folds = [not column.no_wrap for column in table.columns]
+    for column in table.columns:
+        column.no_wrap = True
+    if (excess := _columns_over(table)) > 0:
+        for column in table.columns:
+            header = out.styled(str(column.header)).plain
+            room = max([_widest(header.split()), _widest(_lines(column))])
+            column.header = Text(fill(header, room, break_long_words=False))
+        excess = _columns_over(table)
+    if excess > 0:
+        spare = {
+            place: _widest(_lines(column, headed=True)) - _widest(_words(column))
+            for place, column in enumerate(table.columns)
+            if folds[place]
+        }
+        for place, most in sorted(spare.items(), key=lambda one: -one[1]):
+            column = table.columns[place]
+            column.no_wrap = False
+            column.width = _widest(_lines(column, headed=True)) - min(most, max(excess, 0))
+            excess -= most
+    if (excess := _columns_over(table)) > 0:
+        table.width = out.width + excess
+    out.print(table, crop=False, no_wrap=True)
+
+
+def _columns_over(table: Table) -> int:
+    """Return by how many columns a table of which nothing is folded is wider than the terminal."""
+    wide = Measurement.get(out, out.options.update(max_width=_WIDEST), table).maximum
+    return wide - out.width
+
+
+def _lines(column: Column, *, headed: bool = False) -> list[str]:
+    texts = [str(cell) for cell in column.cells]
+    if headed:
+        texts.append(str(column.header))
+    lines = [line for text in texts for line in text.splitlines()]
+    return [out.styled(line).plain for line in lines]
+
+
+def _words(column: Column) -> list[str]:
+    return [word for line in _lines(column, headed=True) for word in line.split()]
+
+
+def _widest(texts: Iterable[str]) -> int:
+    return max(map(cell_len, texts), default=0)
 
 
 def print_json(record: object) -> None:

@@ -14,17 +14,19 @@ import typer
 from geoveil.analyst.client import TIMEOUT_S
 from geoveil.campaign import Campaign, decode
 from geoveil.cli import options
-from geoveil.cli.connection import Connection, connects
+from geoveil.cli.connection import CommandError, Connection, connects, unanswered
 from geoveil.cli.console import err, out, privacy_text
 from geoveil.client import (
     Client,
     DeliveryStatus,
     Epoch,
     GrpcTransport,
+    PlaintextRefused,
     Policy,
     Receipt,
     ReportBuilder,
     Transport,
+    TransportError,
 )
 from geoveil.gp import GeoPrivacy, ParameterError, PrivateValueError
 from geoveil.proto.v1 import collector_pb2
@@ -79,10 +81,18 @@ def contribute(
     the shell's history and the list of processes would keep it. Places: 'longitude,latitude'. A
     campaign that asks for a label, as a region, reads it from the next line.
     """
-    transport = GrpcTransport(connection.server, tls=connection.tls())
+    tls = connection.tls()
+    try:
+        transport = GrpcTransport(connection.server, tls=tls)
+    except PlaintextRefused:
+        raise CommandError(
+            f"{connection.server!r} is not on this machine, so that it needs TLS: give --tls-roots"
+        ) from None
     try:
         of_campaign = partial(_epoch, read_every, reading_epsilon)
         _take_part(transport, campaign_id, yes, state_dir or default_state(), of_campaign)
+    except TransportError as error:
+        raise (unanswered(connection.server, tls, error) or error) from error
     finally:
         transport.close()
 
@@ -135,7 +145,7 @@ def _take_part(
         err.tell("When in that time your device reads, it draws itself and tells the server.")
     elif campaign.strata is not None:
         err.tell(str(campaign.strata))
-    if not yes and not typer.confirm("Take part?", err=True):
+    if not yes and not _agreed():
         raise typer.Exit(1)
     with Client(
         policy=policy,
@@ -149,6 +159,15 @@ def _take_part(
         client.flush(TIMEOUT_S)
         (receipt,) = (r for r in client.history() if r.report_id == drawn.report_id)
     _show(campaign, receipt, fresh=drawn.fresh)
+
+
+def _agreed() -> bool:
+    try:
+        return typer.confirm("Take part?", err=True)
+    except typer.Abort:  # nobody is there to answer
+        raise CommandError(
+            "nobody said whether to take part, so that nothing was drawn: --yes says so"
+        ) from None
 
 
 @dataclass(frozen=True, slots=True)

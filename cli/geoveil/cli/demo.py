@@ -11,6 +11,7 @@ import typer
 
 from geoveil.cli import options
 from geoveil.cli.console import bars, err, number, out, print_json, table_80
+from geoveil.cli.results import check_picture
 from geoveil.gp import ParameterError, validation
 from geoveil.simulation.demo import (
     FOOTINGS,
@@ -26,7 +27,9 @@ def demo(
     devices: Annotated[
         int, typer.Option(help="Simulated devices, half for each question.")
     ] = 20_000,
-    figure: Annotated[Path, typer.Option(help="Where the figure goes (PNG).")] = Path("demo.png"),
+    figure: Annotated[Path, typer.Option(help="Where the figure goes (PNG, SVG or PDF).")] = Path(
+        "demo.png"
+    ),
     seed: Annotated[
         int | None,
         typer.Option(help="Draws the same participants again; their noise is always fresh."),
@@ -42,6 +45,7 @@ def demo(
     thousand of these go in a request.
     """
     validation.between("devices", devices, 40, 10_000_000)
+    check_picture("--figure", figure)
     if not figure.parent.is_dir():
         raise ParameterError("figure", str(figure), "in a directory that exists")
     started = time.monotonic()

@@ -39,6 +39,7 @@ from geoveil.cli.plan_text import (
     print_quantiles,
     print_top,
 )
+from geoveil.cli.results import check_picture
 from geoveil.gp import GeoPrivacy, ParameterError
 from geoveil.gp.hard_question import Heap
 from geoveil.simulation.populations.table import FORMATS
@@ -228,6 +229,7 @@ def plan(
     --epsilon 1 --per 500 --prior collisions; geoveil plan --quantile 0.5 --participants 50000
     --epsilon 1 --per 8000 --prior incomes
     """
+    check_picture("--figure", figure)
     ask = _ask if at_terminal() else None
     asked = questions_in(words)
     if ask is None:
@@ -237,7 +239,7 @@ def plan(
             also = ", ".join(f"--{name}" for name, given in needed.items() if given is None)
             more = f"; and {also}" if also else ""
             raise ParameterError("question", "none", f"given: at least one of {names}{more}")
-        options.all_given(needed)
+        options.all_given(needed, "" if prior else f". PRIOR, what is publicly known, is {KNOWN}")
     if ask is not None and not (asked or quantile):
         word, _, text = ask(_EXAMPLES).strip().partition(" ")
         asked = questions_in({word: [text.strip()]})

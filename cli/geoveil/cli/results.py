@@ -10,13 +10,12 @@ from typing import Annotated, Any
 import typer
 
 from geoveil.analyst.results import Result, cells
-from geoveil.cli.console import out, print_json, table_80
+from geoveil.cli.console import out, print_json, print_whole, table_80
 from geoveil.cli.options import AsJson, takes
 from geoveil.gp import ParameterError
 
 _MOST_ROWS = 1_000
 """Rows that a table may have: of more, a file or a picture is read."""
-_LONGEST_WORD = 12
 _PICTURES = (".png", ".svg", ".pdf")
 _OPTIONS: dict[str, tuple[Any, Any]] = {
     "as_json": (AsJson, False),
@@ -67,8 +66,7 @@ class Form:
     def __post_init__(self) -> None:
         if self.as_json and self.as_csv:
             raise ParameterError("csv", True, "left out where there is --json: one is printed")
-        if self.plot is not None and self.plot.suffix.lower() not in _PICTURES:
-            raise ParameterError("plot", str(self.plot), f"a file ending in {_PICTURES}")
+        check_picture("--plot", self.plot)
 
     def show(self, first: Result, *others: Result) -> None:
         """Print results, and write the files that are wanted.
@@ -81,7 +79,8 @@ class Form:
         results = [first, *others]
         for name, wanted in (("csv", self.as_csv), ("parquet", self.parquet), ("plot", self.plot)):
             if wanted and others:
-                raise ParameterError(name, f"for {len(results)} results", "asked of one result")
+                expected = "asked of one result: ask one statistic at a time"
+                raise ParameterError(f"--{name}", f"for {len(results)} results", expected)
         if self.plot is not None:
             _draw(first, self.plot)
         if self.parquet is not None:
@@ -100,6 +99,18 @@ class Form:
                         if note not in told:
                             out.print(note)
                     told.update(result.notes)
+
+
+def check_picture(option: str, file: Path | None) -> None:
+    """Raise an error if a picture can't be drawn in a file, by its ending.
+
+    Args:
+        option: that names it.
+        file: where it goes; None: nowhere.
+    """
+    if file is not None and file.suffix.lower() not in _PICTURES:
+        expected = f"a file whose name ends in {', '.join(_PICTURES[:-1])} or {_PICTURES[-1]}"
+        raise ParameterError(option, str(file), expected)
 
 
 def formed(command: Callable[..., None]) -> Callable[..., None]:
@@ -149,8 +160,4 @@ def _print_table(result: Result) -> None:
         )
         for line in lines:
             table.add_row(*line.values())
-        for place, column in enumerate(table.columns):
-            if text[place]:  # words stay whole: a date is one
-                words = (len(word) for line in lines for word in [*line.values()][place].split())
-                column.min_width = min(max(words, default=0), _LONGEST_WORD)
-        out.print(table)
+        print_whole(table)

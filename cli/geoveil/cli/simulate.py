@@ -1,4 +1,4 @@
-"""geoveil simulate: experiments, load, and simulation at scale; a module for each."""
+"""geoveil simulate: experiments, simulated devices, and simulation at scale; a module for each."""
 
 import typer
 
@@ -10,7 +10,8 @@ from geoveil.cli import (
 )
 
 app = typer.Typer(
-    help="The experiments of Liang and Yi (CCS 2024), with geoveil's mechanisms too; load, scale.",
+    help="Repeat the experiments of Liang and Yi (CCS 2024) with geoveil's mechanisms too; send"
+    " reports of simulated devices; simulate campaigns of any size.",
     no_args_is_help=True,
 )
 app.command("oneway")(simulate_experiments.oneway)

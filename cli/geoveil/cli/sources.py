@@ -8,6 +8,7 @@ from typing import Any
 
 from geoveil.analyst import Analyst, CampaignEstimates, reports_of
 from geoveil.campaign import Campaign
+from geoveil.gp import ParameterError
 
 EXPORTED = ".parquet"
 """How the name of a file of reports ends."""
@@ -61,6 +62,9 @@ def source_of(
             ask_questions=partial(reports.estimates, **how),
             estimate=None,
         )
+    if Path(name).suffix and Path(name).is_file():  # an id has no ending
+        expected = f"the id of a campaign, or a file ending in {EXPORTED}"
+        raise ParameterError("campaign", name, expected)
     analyst = connect()
     waiting = how | {"timeout_s": timeout_s}
     return Source(

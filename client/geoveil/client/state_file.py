@@ -378,6 +378,8 @@ def _make_private(directory: Path) -> None:
         directory.parent.mkdir(parents=True, exist_ok=True)
         directory.mkdir(mode=0o700, exist_ok=True)
         _sync(directory.parent)
+    if not directory.is_dir():
+        raise NotADirectoryError("it is a file: name a directory, which is made if it is missing")
     mode = stat.S_IMODE(directory.stat().st_mode)
     if mode & 0o077:
         raise PermissionError(

@@ -8,7 +8,7 @@ from typing import cast
 
 import numpy as np
 
-from geoveil.analyst import PublicPrior, pilot_prior, reports_of
+from geoveil.analyst import PublicPrior, Reports, pilot_prior, reports_of
 from geoveil.analyst.planner import HistogramPrior, LogNormalPrior, Prior, SamplePrior
 from geoveil.campaign.entry_points import added, foreign, load
 from geoveil.gp import ParameterError, TableFileError, UnsupportedError
@@ -57,7 +57,7 @@ def public_prior(
     elif kind in _MADE and rest:
         found = _MADE[kind](text, rest)
     elif kind == _PILOT and rest:
-        return pilot_prior(reports_of(rest), heaps=heaps)
+        return pilot_prior(_pilot(text, rest), heaps=heaps)
     elif Path(text).suffix in FORMATS:
         return _of_rows(text, columns, weights).with_heaps(heaps)
     elif text in added(_GROUP, _TAKEN):
@@ -68,6 +68,15 @@ def public_prior(
     if columns or weights is not None:
         raise ParameterError("columns", [*columns], f"left out: {text} has no columns")
     return found.with_heaps(heaps)
+
+
+def _pilot(text: str, file: str) -> Reports:
+    try:
+        return reports_of(file)
+    except ParameterError as error:
+        if error.name != "file":
+            raise
+        raise ParameterError("prior", text, f"pilot:FILE, {error.expected}") from error
 
 
 def _added(name: str) -> PublicPrior:
@@ -88,10 +97,14 @@ def _collisions() -> PublicPrior:
 
 
 def _of_rows(text: str, columns: Sequence[str], weights: str | None) -> PublicPrior:
+    if not Path(text).is_file():
+        raise ParameterError("prior", text, "a file that is there, or one of " + KNOWN)
     places = Path(text).suffix == GEOPACKAGE
     if not places and not 1 <= len(columns) <= 2:
         raise ParameterError(
-            "columns", [*columns], "one column of values, or a longitude and a latitude"
+            "columns",
+            [*columns],
+            "one column of values, or a longitude and a latitude",
         )
     people = Population.from_file(text, values=columns, weights=weights)
     return _of_population(people, text, columns[0] if len(columns) == 1 else "location")

@@ -95,8 +95,8 @@ class Changes(Result):
         return (
             POPULATION,
             _SAID[self.people],
-            f"The intervals hold all differences at once at {self.confidence:.4g}; adjusted p is by"
-            " Holm's rule.",
+            f"The intervals hold all differences at once at {100 * self.confidence:.4g} %;"
+            " adjusted p is by Holm's rule.",
             *self.about,
         )
 
@@ -402,7 +402,7 @@ class Trends(Result):
         return (
             POPULATION,
             f"Errors of different times are taken as {told}.",
-            f"The intervals hold all slopes at once at {self.confidence:.4g}.",
+            f"The intervals hold all slopes at once at {100 * self.confidence:.4g} %.",
             *self.about,
         )
 

@@ -80,7 +80,8 @@ class Curve(Result):
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
         unit = f", {self.privacy.unit}" if self.axis == "value" and self.privacy.unit else ""
-        names = (f"{self.axis}{unit}", self.name.lower())
+        share = f", share per {self.privacy.unit}" if self.name == "Density" and unit else ""
+        names = (f"{self.axis}{unit}", f"{self.name.lower()}{share}")
         return draw_curve(ax, self.title, names, self.at, self.values, (self.low, self.high))
 
 
@@ -248,7 +249,9 @@ def checked_levels(levels: ArrayLike) -> Array:
     p = np.atleast_1d(np.asarray(levels, np.float64))
     inside = p.ndim == 1 and len(p) > 0 and bool(((p > 0) & (p < 1)).all())
     if not inside or not (np.diff(p) > 0).all():
-        raise ParameterError("levels", p.tolist(), "increasing, in (0, 1)")
+        raise ParameterError(
+            "levels", p.tolist(), "increasing numbers in (0, 1), as 0.5 for the median"
+        )
     return p
 
 

@@ -156,7 +156,8 @@ class OverTime(Result):
 
     @property
     def title(self) -> str:
-        return f"{self.question}, {len(self.periods)} periods"
+        count = len(self.periods)
+        return f"{self.question}, {count} period{'s' * (count > 1)}"
 
     @property
     def cohort(self) -> Array:
@@ -166,7 +167,7 @@ class OverTime(Result):
     @property
     def notes(self) -> Sequence[str]:
         said = [
-            f"The intervals hold all {len(self.periods)} means at once at {self.confidence:.4g},"
+            f"The intervals hold all means at once at {100 * self.confidence:.4g} %,"
             " however the reports of the same people go together (Šidák)."
         ]
         if self.epoch:

@@ -81,6 +81,11 @@ class QuantileEstimates(Result):
             *self.about,
         )
 
+    @property
+    def axis_label(self) -> str:
+        unit = f", {self.privacy.unit}" if self.privacy.unit else ""
+        return super().axis_label + unit
+
     def rows(self) -> list[dict[str, Any]]:
         return rows_of(
             {

@@ -456,6 +456,9 @@ def _parquet(file: Path) -> Any:
         raise UnsupportedError("reading Parquet needs pyarrow: pip install pyarrow") from None
     try:
         return parquet.ParquetFile(file)
+    except FileNotFoundError:
+        told = "a Parquet file to read: there is no such file"
+        raise ParameterError("file", str(file), told) from None
     except (OSError, ArrowException) as error:
         why = getattr(error, "strerror", None) or error
         raise ParameterError("file", str(file), f"a Parquet file to read ({why})") from error

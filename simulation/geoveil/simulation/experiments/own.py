@@ -11,7 +11,7 @@ import numpy as np
 
 from geoveil.analyst.planner import Reports
 from geoveil.audit import mechanisms_in
-from geoveil.audit.own import MakeMechanism
+from geoveil.audit.own import MakeMechanism, check_parts
 from geoveil.gp import GeoPrivacy, ParameterError, Query, validation
 from geoveil.simulation.comparison import Array, Contestant, Setting
 from geoveil.simulation.experiments.rows import OWN
@@ -152,8 +152,7 @@ in_file = lru_cache(maxsize=4)(mechanisms_in)
 
 def _made(query: Query, privacy: GeoPrivacy, *, name: str, make: MakeMechanism) -> Reports:
     mechanism = make(query, privacy)
-    if not all(hasattr(mechanism, part) for part in ("mean", "variance", "simulate")):
-        raise ParameterError("module", name, "a mechanism with mean, variance and simulate")
+    check_parts(name, mechanism, ("mean", "variance", "simulate"))
     return cast(Reports, mechanism)
 
 

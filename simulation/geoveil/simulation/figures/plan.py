@@ -210,6 +210,7 @@ def _draw_crossover(axes: "Axes", found: Comparison) -> None:
             xytext=(5, 0),
             textcoords="offset points",
             color=ROSE,
+            bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 1.5},
         )
     axes.set_xscale("log")
     axes.set_yscale("log")

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.audit.case import Audited
-from geoveil.audit.own import MakeMechanism
+from geoveil.audit.own import MakeMechanism, check_parts
 from geoveil.gp import (
     DebiasedLaplace,
     GeoPrivacy,
@@ -153,6 +153,7 @@ def _published(build: Callable[[Setting], Audited], query: Query, privacy: GeoPr
 def _formula(name: str, make: MakeMechanism, rng: np.random.Generator) -> Peer:
     def draw_for(at: float) -> Draw:
         mechanism = make(_ramp(at), PRIVACY)
+        check_parts(name, mechanism, ["simulate"])
         return lambda incomes: mechanism.simulate(incomes, rng)
 
     return Peer(name=name, promise=PRIVACY, draw_for=draw_for, share=_mean, one_by_one=False)

@@ -6,9 +6,10 @@ no error is raised while one of a parser, which quotes what it could not read, i
 
 import csv
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -35,25 +36,50 @@ def read_csv(path: Path, columns: Sequence[str]) -> list[Array]:
 
 
 def _read_rows(
-    lines: Iterator[list[str]], columns: Sequence[str], rows: list[list[float]]
+    lines: "_Lines", columns: Sequence[str], rows: list[list[float]]
 ) -> tuple[str, str] | None:
     """Append the numbers of each row; return what is wrong and what was expected, or None."""
     header = [name.strip() for name in next(lines, [])]
     for column in columns:
         if header.count(column) != 1:
-            return f"the header (its first row) with the column {column!r}", "there, once"
+            return f"the header (its first row) with the column {column!r}", _once(header)
     places = [header.index(column) for column in columns]
     for line in lines:
         if not line:  # an empty line, as many programs leave at the end
             continue
         if len(line) != len(header):
-            return f"row {len(rows) + 1}", f"of {len(header)} fields, as the header is"
+            fields = f"of {len(header)} fields, as the header is (line {lines.line_num})"
+            return f"row {len(rows) + 1}", fields
         numbers = [_number(line[place]) for place in places]
         if None in numbers:
             column = columns[numbers.index(None)]
-            return f"row {len(rows) + 1}, column {column!r}", _NUMBER
+            return f"row {len(rows) + 1}, column {column!r} (line {lines.line_num})", _NUMBER
         rows.append([number for number in numbers if number is not None])
     return None
+
+
+class _Lines(Protocol):
+    """Lines of a CSV file, each as its fields."""
+
+    line_num: int
+
+    def __iter__(self) -> "_Lines": ...
+
+    def __next__(self) -> list[str]: ...
+
+
+def _once(header: Sequence[str]) -> str:
+    """Return how a column is to be there, and why it may not be; no name in the header is told."""
+    if not header:
+        return "there, once; the file is empty"
+    other = next((name for sign, name in _SEPARATORS.items() if sign in header[0]), None)
+    if len(header) == 1 and other is not None:
+        return f"there, once; fields are to be separated by commas, and here by {other}"
+    return f"there, once; it has {len(header)} columns, of other names"
+
+
+_SEPARATORS = MappingProxyType({";": "semicolons", "\t": "tabs", "|": "bars"})
+"""What stands between fields elsewhere, as spreadsheets write them where a comma is in numbers."""
 
 
 def _number(text: str) -> float | None:

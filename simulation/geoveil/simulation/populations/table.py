@@ -152,7 +152,9 @@ class Population(People):
             raise TableFileError(file, f"row {row}, column {weights!r}", "a weight >= 0")
         counted = people > 0
         if not counted.any():
-            raise TableFileError(file, "it", "at least one row that stands for somebody")
+            raise TableFileError(
+                file, "what is beneath the header", "at least one row that stands for somebody"
+            )
         unit = unit or ("degree" if places else "unit")
         return cls(name or file.stem, unit, points[counted], people[counted], file.name)
 

@@ -1,0 +1,91 @@
+"""How errors of the library are told to somebody who typed a command."""
+
+import re
+from functools import wraps
+from pathlib import Path
+from traceback import extract_tb
+from types import MappingProxyType
+from typing import Any
+
+from geoveil.gp.errors import GeoVeilError, ParameterError
+
+_ALSO_CALLED = MappingProxyType({"target": "server", "levels": "quantile", "edges": "histogram"})
+"""What the library calls a parameter → the option that every command has for it."""
+
+
+def tell_plainly(command: Any) -> None:
+    """Let errors of a command, and of those below it, be told to who typed it.
+
+    One about an option names it as it is typed; one that the code of a --module raises says so, in
+    which line. Each is an error that a command says in one line.
+
+    Args:
+        command: of Click; its callback is replaced.
+    """
+    below = getattr(command, "commands", None)
+    for one in (below or {}).values():
+        tell_plainly(one)
+    if below is not None or command.callback is None:
+        return
+    run = command.callback
+    flags = {
+        said: one.name
+        for one in command.params
+        for said in (*one.opts, *one.secondary_opts)
+        if said.startswith("--")
+    }
+
+    @wraps(run)
+    def told(*args: Any, **given: Any) -> Any:
+        try:
+            return run(*args, **given)
+        except ParameterError as error:
+            flag = "--" + _ALSO_CALLED.get(error.name, error.name).replace("_", "-")
+            if flag not in flags or not _is_said(error.value, given.get(flags[flag])):
+                raise
+            raise ParameterError(flag, error.value, error.expected) from error.__cause__
+        except GeoVeilError:
+            raise
+        except Exception as error:
+            module = given.get("module")
+            line = None if module is None else _line_in(Path(module), error)
+            if line is None:
+                raise
+            why = f"{type(error).__name__}: {error}"
+            raise ParameterError(
+                "--module", str(module), f"a Python file that runs; line {line} raises {why}"
+            ) from error
+
+    command.callback = told
+
+
+def _is_said(told: object, given: object) -> bool:
+    """Return whether the value that an error tells is what was typed, or a part of it."""
+    if isinstance(told, list | tuple):
+        return all(_is_said(one, given) for one in told)
+    if isinstance(given, list | tuple):
+        return any(_is_said(told, one) for one in given)
+    parts = [given, *given.split(",")] if isinstance(given, str) else [given]
+    return told is None or any(str(told) == str(part) or told == _number(part) for part in parts)
+
+
+def _number(said: object) -> float | None:
+    try:
+        return float(str(said))
+    except ValueError:
+        return None
+
+
+def _line_in(file: Path, error: BaseException) -> int | None:
+    """Return the last line of a file that an error went through, here or in another process."""
+    path = str(file.resolve())
+    here = [
+        frame.lineno
+        for frame in extract_tb(error.__traceback__)
+        if str(Path(frame.filename).resolve()) == path
+    ]
+    elsewhere = re.findall(
+        rf'File "[^"]*{re.escape(file.name)}", line ([0-9]+)', str(error.__cause__)
+    )
+    lines = here or [int(line) for line in elsewhere]
+    return lines[-1] if lines else None

@@ -1,0 +1,144 @@
+"""What somebody types wrong on the first day is told in one line that names what to type."""
+
+import pytest
+
+from geoveil.cli.connection import CommandError
+from geoveil.cli.console import out, print_whole, table_80
+from geoveil.client import JournalError
+from geoveil.gp import ParameterError
+
+PLAN = ["plan", "--threshold", "30000", "--participants", "5000", "--epsilon", "1", "--per", "5000"]
+LOGNORMAL = [*PLAN, "--unit", "euro", "--prior", "lognormal:15000,1"]
+CREATE = ["--attribute", "debt", "--unit", "euro", "--epsilon", "1", "--per", "5000"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["simulate", "fleet", "--devices", "0"], "--devices must be"),
+        (["audit", "--samples", "0"], "--samples must be"),
+        (["audit", "--mechanism", "None"], "--mechanism must be"),
+        (["simulate", "oneway", "--threshold", "1", "--per", "0"], "--per must be"),
+        ([*LOGNORMAL, "--figure", "plan.txt"], "--figure must be a file whose name ends in .png"),
+        (["demo", "--figure", "demo.txt"], "--figure must be a file whose name ends in .png"),
+        ([*PLAN, "--prior", "absent.csv"], "--prior must be a file that is there"),
+        ([*PLAN, "--prior", "pilot:absent.parquet"], "--prior must be pilot:FILE, a Parquet file"),
+        (PLAN, "PRIOR, what is publicly known, is incomes"),
+    ],
+)
+def test_an_error_names_the_option_as_it_is_typed(geoveil, monkeypatch, tmp_path, arguments, told):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ParameterError) as error:
+        geoveil(*arguments, to_server=False)
+    assert told in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        (["--quantile", "50"], "--quantile must be increasing numbers in (0, 1), as 0.5"),
+        (["--histogram", "3,2"], "--histogram must be 1 to 899 finite, increasing numbers"),
+        (["--histogram", "a,b"], "--histogram must be numbers"),
+    ],
+)
+def test_what_is_asked_of_points_is_named_as_it_is_typed(geoveil, asked, told):
+    name = f"debts-{hash((*asked,)) % 10**9}"
+    geoveil("campaign", "create", "Debts", "--points", *CREATE, "--id", name)
+    with pytest.raises(ParameterError) as error:
+        geoveil("estimate", name, *asked)
+    assert told in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            "def own(query, privacy):\n    raise RuntimeError('a bug')\n",
+            "line 2 raises RuntimeErro",
+        ),
+        ("def own(query, privacy):\n    return None\n", "a NoneType lacks"),
+        ("def own(query, privacy):\n    return query\n", "a Threshold lacks privacy, simulate"),
+    ],
+)
+@pytest.mark.parametrize("command", [["audit"], ["compare", "--quick"]])
+def test_a_mechanism_of_ones_own_that_fails_is_told_with_its_line(
+    geoveil, tmp_path, command, text, told
+):
+    module = tmp_path / "own.py"
+    module.write_text(text)
+    with pytest.raises(ParameterError, match="module must be") as error:
+        geoveil(*command, "--module", str(module), to_server=False)
+    assert told.removesuffix(" privacy, simulate") in str(error.value)
+
+
+def test_a_mechanism_that_fails_in_another_process_is_told_with_its_line(geoveil, tmp_path):
+    module = tmp_path / "own.py"
+    module.write_text("def own(query, privacy):\n    raise RuntimeError('a bug')\n")
+    question = ["--threshold", "100000", "--per", "8000", "--quick", "--out", str(tmp_path)]
+    with pytest.raises(ParameterError, match="line 2 raises RuntimeError: a bug"):
+        geoveil("simulate", "oneway", "--module", str(module), *question, to_server=False)
+
+
+def test_a_module_that_is_not_there_is_told_so(geoveil, tmp_path):
+    with pytest.raises(ParameterError, match="there is no such file"):
+        geoveil("audit", "--module", str(tmp_path / "absent.py"), to_server=False)
+
+
+def test_an_id_that_is_taken_is_told_with_the_option_for_another(geoveil):
+    asked = ["campaign", "create", "Taken", "--threshold", "30000", *CREATE]
+    assert geoveil(*asked).exit_code == 0
+    with pytest.raises(CommandError, match=r"the id 'taken'.* --id"):
+        geoveil(*asked)
+
+
+@pytest.mark.parametrize("command", [["publish"], ["sign", "--sign-key", "file"]])
+def test_a_file_that_is_no_campaign_is_named(geoveil, monkeypatch, tmp_path, command):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("hello\n")
+    with pytest.raises(ParameterError, match=r"file must be a campaign .*, got file='file'"):
+        geoveil("campaign", *command, "file", to_server=command[0] == "publish")
+
+
+def test_who_is_not_asked_at_a_terminal_is_told_of_yes(geoveil, tmp_path):
+    geoveil("campaign", "create", "Unasked", "--threshold", "30000", *CREATE)
+    with pytest.raises(CommandError, match="--yes"):
+        geoveil("contribute", "unasked", "--state-dir", str(tmp_path / "ada"), stdin="12000\n")
+    assert not (tmp_path / "ada").exists()
+
+
+def test_a_file_is_no_state_directory(geoveil, tmp_path):
+    geoveil("campaign", "create", "Filed", "--threshold", "30000", *CREATE)
+    (tmp_path / "file").touch()
+    asked = ["contribute", "filed", "--yes", "--state-dir", str(tmp_path / "file")]
+    with pytest.raises(JournalError, match="it is a file"):
+        geoveil(*asked, stdin="12000\n")
+
+
+def test_a_server_elsewhere_without_tls_is_told_the_option(geoveil):
+    asked = ["contribute", "x", "--yes", "--server", "collector.example:443"]
+    with pytest.raises(CommandError, match="--tls-roots"):
+        geoveil(*asked, to_server=False)
+
+
+@pytest.mark.parametrize("asked", [["contribute", "x", "--yes"], ["campaign", "list"]])
+def test_a_server_that_is_not_there_is_told_alike(geoveil, asked):
+    with pytest.raises(CommandError, match="no aggregator answers at"):
+        geoveil(*asked, "--server", "127.0.0.1:9", to_server=False)
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_no_number_of_a_table_is_cut_and_a_table_that_fits_is_within_the_terminal(
+    monkeypatch, capsys, width
+):
+    monkeypatch.setattr(out, "width", width)
+    headers = ("query", "estimate", "standard error", "interval", "contaminated low", "n")
+    cells = ("above 30,000", "0.8399", "0.0089", "0.8226 – 0.8573", "-720,575,940,245,973", "2,010")
+    table = table_80(*headers, wrapped=[0, 3])
+    table.add_row(*cells)
+    print_whole(table)
+    printed = capsys.readouterr().out
+    assert "…" not in printed
+    for word in (word for cell in (*headers, *cells) for word in cell.split()):
+        assert word in printed
+    lines = [len(line) for line in printed.splitlines()]
+    assert max(lines) <= width or width == 40
