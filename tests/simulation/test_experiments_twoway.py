@@ -73,9 +73,7 @@ def test_drawn_errors_have_the_exact_mean_and_variance(name, moments):
     Control: a third of the variance must be refuted.
     """
     repetitions, n = 80, 20_000
-    errors = np.array(
-        [twoway.drawn_once(PANEL, name, n, r, seed=2).ravel() for r in range(repetitions)]
-    )
+    errors = np.array([PANEL.drawn_once(name, n, r, seed=2).ravel() for r in range(repetitions)])
     own = moments[name]
     bias = own.bias.mean(axis=0)
     unsure = own.bias.std(axis=0, ddof=1) / math.sqrt(len(own.bias))

@@ -337,19 +337,19 @@ def test_a_distribution_is_told_by_a_mechanism_that_answers_one_question(tmp_pat
     values = np.random.default_rng(2).uniform(0, 100, 500).round(3)
     table.write_text("x\n" + "".join(f"{v}\n" for v in values))
     given = OwnInput(file, table, ("x",), per=1.0, ends=(0.0, 100.0))
-    asked = distributions.cells(epsilons=[50.0], people=[20_000], repetitions=2, given=given)
-    rows = {row.measure: row for row in Run().rows(asked) if row.origin == OWN}
+    asked = distributions.experiment((), [50.0], [20_000], repetitions=2, given=given)
+    rows = {row.measure: row for row in Run().rows(asked.cells) if row.origin == OWN}
     assert set(rows) == set(MEASURES)
     # 20,000 people at 31 edges: 0.5/√645 of a share is 0.02, of which the largest of 31 is 0.05.
     assert rows["largest"].error ** 0.5 < 0.08
     assert rows["median"].error ** 0.5 < 8
     for lacking in ({"per": None}, {"ends": None}):
         with pytest.raises(ParameterError, match="range"):
-            distributions.cells(given=replace(given, **lacking))
+            distributions.experiment(given=replace(given, **lacking))
     file.write_text(file.read_text().replace("sharp", "hybrid"))
     own.in_file.cache_clear()
     with pytest.raises(ParameterError, match="hybrid"):
-        distributions.cells(given=OwnInput(file))
+        distributions.experiment(given=OwnInput(file))
 
 
 @pytest.mark.deep

@@ -78,9 +78,7 @@ class Computer(Protocol):
     ) -> Iterator[tuple[Part, Result]]:
         """Yield each part with its result, in any order.
 
-        Args:
-            function: what another process can be sent: of a module, or a `partial` of one.
-            parts: what it is given, one at a time.
+        The function is one that another process can be sent: of a module, or a method.
         """
         ...
 
@@ -108,11 +106,7 @@ def in_this_process(
 
 @dataclass(frozen=True, slots=True)
 class Processes:
-    """A `Computer` of processes on this machine, which end with the last part.
-
-    Args:
-        count: ≥ 1; with 1, parts are computed in this one.
-    """
+    """A `Computer` of processes on this machine, which end with the last part; 1 is this one."""
 
     count: int
 
@@ -153,8 +147,7 @@ def computer(scheduler: str | None, workers: int | None) -> AbstractContextManag
     if workers is not None:
         if scheduler is not None:
             raise ParameterError("workers", workers, "left out if a scheduler is given")
-        if isinstance(workers, bool) or not isinstance(workers, int) or not 1 <= workers <= 1024:
-            raise ParameterError("workers", workers, "an integer from 1 to 1,024")
+        validation.require_count("workers", workers, 1, 1024)
     return _dask(scheduler, workers or len(os.sched_getaffinity(0)))
 
 
@@ -220,32 +213,27 @@ def _on(client: Any) -> Computer:
     from distributed.comm.core import CommClosedError
 
     def compute(
-        function: Callable[[Part], Result], parts: Sequence[Part]
+        function: Callable[[Part], Result], parts: Sequence[Part], /
     ) -> Iterator[tuple[Part, Result]]:
-        # One copy per worker of what every part needs: the population, for example.
-        shared = client.scatter(function, broadcast=True, hash=False)
         waiting = iter(parts)
 
         def submit(part: Part) -> Any:
             return client.submit(_applied, shared, part, pure=False, retries=_RETRIES)
 
-        # The loop of this client, as another one may have become the default meanwhile.
-        first = map(submit, islice(waiting, _WINDOW))
-        under_way = as_completed(first, loop=client.loop, with_results=True)
-        for _, result in under_way:
-            for following in islice(waiting, 1):
-                under_way.add(submit(following))
-            yield result
-
-    def mapped(
-        function: Callable[[Part], Result], parts: Sequence[Part], /
-    ) -> Iterator[tuple[Part, Result]]:
         try:
-            yield from compute(function, parts)
+            # One copy per worker of what every part needs: the population, for example.
+            shared = client.scatter(function, broadcast=True, hash=False)
+            # The loop of this client, as another one may have become the default meanwhile.
+            first = map(submit, islice(waiting, _WINDOW))
+            under_way = as_completed(first, loop=client.loop, with_results=True)
+            for _, result in under_way:
+                for following in islice(waiting, 1):
+                    under_way.add(submit(following))
+                yield result
         except (CancelledError, CommClosedError, KilledWorker, TimeoutError) as error:
             raise ClusterError(f"the workers failed: {error}") from error
 
-    return mapped
+    return compute
 
 
 def _applied(function: Callable[[Part], Result], part: Part) -> tuple[Part, Result]:

@@ -189,10 +189,7 @@ class Demo:
     ) -> None:
         """Let devices take part, half of them in each experiment.
 
-        Args:
-            devices: in all; `WHOLE_CLIENTS` of them run the whole SDK.
-            rng: draws the participants. Their noise is always fresh.
-            on_reports: called with the number of reports that were delivered.
+        `WHOLE_CLIENTS` of them run the whole SDK. Their noise is always fresh.
 
         Raises:
             GeoVeilError: if a report was not.

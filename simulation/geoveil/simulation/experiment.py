@@ -63,10 +63,6 @@ class Cell(Generic[Row]):
         return self.law(*self.parameters)
 
 
-def _rows(cell: Cell[Row]) -> list[Row]:
-    return cell.rows()
-
-
 @lru_cache(maxsize=1)
 def code_fingerprint() -> str:
     """Return a hash, in hexadecimal, of the mathematics, the experiments and their data."""
@@ -109,7 +105,7 @@ class Run:
                 on_done(cell)
         missing = [cell for cell in cells if cell.key not in found]
         # The long ones first, so that no process is left alone with one at the end.
-        for cell, rows in self.compute(_rows, sorted(missing, key=lambda cell: -cell.cost)):
+        for cell, rows in self.compute(Cell.rows, sorted(missing, key=lambda cell: -cell.cost)):
             self._write(cell, rows)
             found[cell.key] = rows
             on_done(cell)
@@ -181,12 +177,7 @@ class Table:
 
 
 def page_text(name: str, **values: object) -> str:
-    """Return a page of the documents, or a section of one.
-
-    Args:
-        name: of its template, which ships.
-        values: what stands in for the template's fields.
-    """
+    """Return a page of the documents, or a section of one."""
     file = files("geoveil.simulation").joinpath("data", "pages", f"{name}.md")
     return file.read_text(encoding="utf-8").format(**values)
 
@@ -224,10 +215,7 @@ class Experiment(Generic[Row]):
     ) -> list[Row]:
         """Return the rows; cells that are finished in the directory are not computed again.
 
-        Args:
-            out: as `write` takes it; its directory is made if it is not there.
-            compute: in this process, in several, or on a cluster.
-            on_done: called with each cell when its rows are there.
+        Its directory is made if it is not there.
         """
         cells = self._figure(out).parent / "cells"
         return Run(cells, compute).rows(self.cells, on_done)

@@ -18,10 +18,11 @@ import math
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import islice
+from typing import TypeVar
 
 from geoveil.campaign import Attribute, Campaign, Question, StatisticCampaign, Value, seal
 from geoveil.campaign.admission import MOST_REPORTS
@@ -39,7 +40,6 @@ from geoveil.client.report_sender import pauses
 from geoveil.gp import (
     GeoPrivacy,
     GeoVeilError,
-    ParameterError,
     Threshold,
     UnsupportedError,
     validation,
@@ -58,33 +58,12 @@ def simulated_people_are_forgotten() -> None:
     logging.getLogger("geoveil.client.device_session").setLevel(logging.ERROR)
 
 
-class FetchOnce(AsyncTransport):
-    """An `AsyncTransport` that asks for each campaign once; the rest goes through."""
-
-    def __init__(self, transport: AsyncTransport) -> None:
-        self._transport = transport
-        self._known: dict[str, asyncio.Future[collector_pb2.GetCampaignResponse]] = {}
-
-    async def get_campaign(
-        self, request: collector_pb2.GetCampaignRequest, timeout_s: float
-    ) -> collector_pb2.GetCampaignResponse:
-        task = self._known.get(request.campaign_id)
-        if task is None or (task.done() and task.exception() is not None):
-            fetch = self._transport.get_campaign(request, timeout_s)
-            task = self._known[request.campaign_id] = asyncio.ensure_future(fetch)
-        return await asyncio.shield(task)
-
-    async def submit_reports(
-        self, request: collector_pb2.SubmitReportsRequest, timeout_s: float
-    ) -> collector_pb2.SubmitReportsResponse:
-        return await self._transport.submit_reports(request, timeout_s)
-
-
 def first(error: BaseException) -> BaseException:
     """Return the first error of a group: all have one cause, as a rule, and the first says it."""
     return first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
 
 
+_Item = TypeVar("_Item")
 PUSHED_BACK = "RESOURCE_EXHAUSTED"
 """What an aggregator answers when its queue is full. A device comes back another day; load does
 after a pause, as the point is to find out how much is taken."""
@@ -166,8 +145,7 @@ class Load:
     def to_dict(self, counted: int) -> dict[str, object]:
         """Return what JSON can hold.
 
-        Args:
-            counted: reports by which the aggregator's count has grown.
+        `counted` are the reports by which the aggregator's count has grown.
         """
         names = ("median", "90 %", "99 %", "longest")
         return {
@@ -201,16 +179,21 @@ class Load:
 
 
 class _Metered(AsyncTransport):
-    """An `AsyncTransport` that counts and times what goes through it."""
+    """An `AsyncTransport` that asks for each campaign once, and counts and times what is sent."""
 
     def __init__(self, transport: AsyncTransport, load: Load) -> None:
         self._transport = transport
         self._load = load
+        self._known: dict[str, asyncio.Future[collector_pb2.GetCampaignResponse]] = {}
 
     async def get_campaign(
         self, request: collector_pb2.GetCampaignRequest, timeout_s: float
     ) -> collector_pb2.GetCampaignResponse:
-        return await self._transport.get_campaign(request, timeout_s)
+        task = self._known.get(request.campaign_id)
+        if task is None or (task.done() and task.exception() is not None):
+            fetch = self._transport.get_campaign(request, timeout_s)
+            task = self._known[request.campaign_id] = asyncio.ensure_future(fetch)
+        return await asyncio.shield(task)
 
     async def submit_reports(
         self, request: collector_pb2.SubmitReportsRequest, timeout_s: float
@@ -255,30 +238,21 @@ async def by_devices(
     Raises:
         GeoVeilError: if the campaign can't be answered. A report that is not delivered is none.
     """
-    _check(concurrency, timeout_s)
-    simulated_people_are_forgotten()
-    clocks = timing or Timing()
-    load = Load()
-    shared = FetchOnce(_Metered(transport, load))
-    waiting = iter(values)
+    load, clocks = Load(), timing or Timing()
+    metered = _Metered(transport, load)
 
-    async def worker() -> None:
-        for value in waiting:
-            load.devices += 1
-            async with AsyncClient(
-                policy=policy,
-                transport=shared,
-                timeout_s=timeout_s,
-                background=False,
-                release_floor_s=0,  # nobody's value
-                timing=timing,
-            ) as device:
-                delivered = await _deliver(device, campaign_id, value, timeout_s, clocks)
-            load.acknowledged += delivered  # not in the line above: others count while it waits
-            on_reports(1)
+    async def take_part(value: Value) -> int:
+        async with AsyncClient(
+            policy=policy,
+            transport=metered,
+            timeout_s=timeout_s,
+            background=False,
+            release_floor_s=0,  # nobody's value
+            timing=timing,
+        ) as device:
+            return await _deliver(device, campaign_id, value, timeout_s, clocks)
 
-    await _run(load, [worker] * int(concurrency))
-    return load
+    return await _run(load, values, lambda _: 1, take_part, concurrency, timeout_s, on_reports)
 
 
 async def _deliver(
@@ -307,22 +281,14 @@ def prepared(
     batch_size: int = MOST_REPORTS,
     on_reports: Callable[[int], None] = lambda reports: None,
 ) -> Iterator[ReportBatch]:
-    """Yield batches of drawn reports, ready to be sent.
+    """Yield batches of drawn reports, ready to be sent, 1 to 10,000 in each.
 
-    Args:
-        campaign_id: of the campaign.
-        published: its bytes.
-        values: what the devices hold.
-        policy: of every device.
-        batch_size: reports per request, 1 to 10,000.
-        on_reports: called with the number of reports of each batch.
+    The campaign's bytes are `published`; the values are what devices hold.
 
     Raises:
         GeoVeilError: if the campaign can't be answered with these values.
     """
-    if isinstance(batch_size, bool) or not isinstance(batch_size, int):
-        raise ParameterError("batch_size", batch_size, f"an integer from 1 to {MOST_REPORTS:,}")
-    validation.between("batch_size", batch_size, 1, MOST_REPORTS)
+    validation.require_count("batch_size", batch_size, 1, MOST_REPORTS)
     builder = ReportBuilder(policy=policy)
     accepted = builder.accept(campaign_id, seal(published))
     waiting = iter(values)
@@ -343,30 +309,19 @@ async def by_batches(
 ) -> Load:
     """Send batches as fast as they are taken, and return what became of their reports.
 
-    Args:
-        batches: from `prepared`; a list, so that drawing them is not timed.
-        transport: to the aggregator.
-        concurrency: requests under way at the same time, > 0.
-        timeout_s: that a batch is tried again, in seconds.
-        timing: the clocks that are used.
-        on_reports: called with the number of reports settled, acknowledged or not.
+    A list of batches, from `prepared`, leaves their drawing out of the time. All else is as
+    `by_devices` has it.
     """
-    _check(concurrency, timeout_s)
-    simulated_people_are_forgotten()
-    clocks = timing or Timing()
-    load = Load()
+    load, clocks = Load(), timing or Timing()
     metered = _Metered(transport, load)
-    waiting = iter(batches)
 
-    async def worker() -> None:
-        for batch in waiting:
-            load.devices += len(batch.contributions)
-            delivered = await _send(batch, metered, timeout_s, clocks)
-            load.acknowledged += delivered  # not in the line above: others count while it waits
-            on_reports(len(batch.contributions))
+    async def send(batch: ReportBatch) -> int:
+        return await _send(batch, metered, timeout_s, clocks)
 
-    await _run(load, [worker] * int(concurrency))
-    return load
+    def held(batch: ReportBatch) -> int:
+        return len(batch.contributions)
+
+    return await _run(load, batches, held, send, concurrency, timeout_s, on_reports)
 
 
 async def _send(batch: ReportBatch, transport: _Metered, timeout_s: float, timing: Timing) -> int:
@@ -389,23 +344,35 @@ async def _send(batch: ReportBatch, transport: _Metered, timeout_s: float, timin
     raise AssertionError("pauses never end")
 
 
-def _check(concurrency: object, timeout_s: object) -> None:
-    expected = "an integer from 1 to 10,000"
-    if isinstance(concurrency, bool) or not isinstance(concurrency, int):
-        raise ParameterError("concurrency", concurrency, expected)
-    if not 1 <= concurrency <= 10_000:
-        raise ParameterError("concurrency", concurrency, expected)
+async def _run(
+    load: Load,
+    items: Iterable[_Item],
+    held: Callable[[_Item], int],
+    deliver: Callable[[_Item], Awaitable[int]],
+    concurrency: int,
+    timeout_s: float,
+    on_reports: Callable[[int], None],
+) -> Load:
+    """Deliver items, so many at a time, under the clock; return what became of their reports."""
+    validation.require_count("concurrency", concurrency, 1, 10_000)
     validation.positive("timeout_s", timeout_s, "seconds")
+    simulated_people_are_forgotten()
+    waiting = iter(items)
 
+    async def worker() -> None:
+        for item in waiting:
+            load.devices += held(item)
+            delivered = await deliver(item)
+            load.acknowledged += delivered  # not in the line above: others count while it waits
+            on_reports(held(item))
 
-async def _run(load: Load, workers: list[Callable[[], Coroutine[None, None, None]]]) -> None:
-    """Run workers together, under the clock."""
     wall, cpu = time.perf_counter(), time.process_time()
     try:
         async with asyncio.TaskGroup() as group:
-            for worker in workers:
+            for _ in range(concurrency):
                 group.create_task(worker())
     except* GeoVeilError as errors:
         raise first(errors) from None
     load.seconds = time.perf_counter() - wall
     load.cpu_seconds = time.process_time() - cpu
+    return load

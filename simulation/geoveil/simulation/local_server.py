@@ -22,9 +22,6 @@ def local_server(database: Path) -> Iterator[str]:
     The process stops, gracefully, at the end of the block, and also if this process dies: it
     watches the other end of a pipe.
 
-    Args:
-        database: SQLite file.
-
     Raises:
         GeoVeilError: if the server does not start.
     """

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from geoveil.cli.app import app
 from geoveil.gp import GeoPrivacy, ParameterError
 from geoveil.simulation.distribution.attributes import ATTRIBUTES, BARS, MEASURES, Distribution
-from geoveil.simulation.distribution.experiment import cells, drawn, settings
+from geoveil.simulation.distribution.experiment import drawn, experiment, settings
 from geoveil.simulation.distribution.means import HybridMechanism
 from geoveil.simulation.distribution.protocols import (
     ADAPTED,
@@ -136,7 +136,7 @@ def test_means_have_the_errors_that_variances_say(name):
 )
 def test_bad_settings_are_refused(changes, name):
     with pytest.raises(ParameterError, match=f"{name} must be"):
-        cells(**changes)
+        experiment(**changes)
 
 
 @pytest.mark.parametrize("epsilon", [1e-3, 1e4])
@@ -148,8 +148,10 @@ def test_noise_may_be_wider_than_the_range_or_finer_than_a_cell(epsilon):
 
 
 def test_cells_are_every_combination_once():
-    assert len({cell.key for cell in cells()}) == len(cells()) == 12
-    assert cells(["incomes", "incomes"], [1.0, 1.0], [10, 10]) == cells(["incomes"], [1.0], [10])
+    cells = experiment().cells
+    assert len({cell.key for cell in cells}) == len(cells) == 12
+    twice, once = (experiment(["incomes"] * i, [1.0] * i, [10] * i).cells for i in (2, 1))
+    assert twice == once
 
 
 def test_the_command_prints_a_table_of_80_columns_and_writes_all_rows(tmp_path):

@@ -15,11 +15,6 @@ Array = NDArray[np.float64]
 class Cells:
     """The numbers from `low` to `high`, in cells of equal width.
 
-    Args:
-        low: the lower end.
-        high: the upper end, > low.
-        count: of cells, ≥ 1.
-
     Example:
         >>> Cells(0.0, 2.0, 4).edges.tolist()
         [0.0, 0.5, 1.0, 1.5, 2.0]

@@ -51,14 +51,6 @@ def drawn(
 
     An error is the mean square, over repetitions, of the distance from the population's truth; one
     for each protocol, footing and measure.
-
-    Args:
-        name: one of `ATTRIBUTES`, or a table's.
-        epsilon: for two values a distance of the attribute's `per` apart, > 0.
-        n: people, ≥ 1.
-        repetitions: ≥ 2.
-        seed: ≥ 0; the same seed gives the same rows.
-        given: mechanisms and people of one's own.
     """
     attribute, own = attribute_of(name, given), _own(given)
     squares: dict[tuple[str, float | None, str], list[float]] = {}
@@ -117,57 +109,6 @@ def _told(
 
 def _own(given: OwnInput) -> Mapping[str, MakeReports]:
     return own_mechanisms(given.module, {CLEAR, DEBIASED, ADAPTED, SMOOTHED, *LOCAL_PROTOCOLS})
-
-
-def cells(
-    attributes: Sequence[str] = tuple(ATTRIBUTES),
-    epsilons: Sequence[float] = EPSILONS,
-    people: Sequence[int] = PEOPLE,
-    repetitions: int = REPETITIONS,
-    seed: int = 1,
-    given: OwnInput = AS_PUBLISHED,
-) -> list[Cell[ErrorRow]]:
-    """Return the cells of the experiment: every attribute with every ε and number of people.
-
-    Args:
-        attributes: names in `ATTRIBUTES`.
-        epsilons: > 0.
-        people: numbers of them, ≥ 1.
-        repetitions: ≥ 2.
-        seed: ≥ 0.
-        given: mechanisms and people of one's own; the latter are the only attribute.
-
-    Raises:
-        ParameterError: naming what is out of range, or of a file what it lacks.
-    """
-    _own(given)
-    if given.data is not None:
-        attributes = [given.columns[0] if given.columns else given.data.stem]
-        attribute_of(attributes[0], given)
-    elif given.ends is not None or given.per is not None:
-        raise ParameterError("range, per", [given.ends, given.per], "given together with a table")
-    else:
-        for attribute in attributes:
-            validation.choice("attribute", attribute, ATTRIBUTES)
-    validation.require_count("repetitions", repetitions, 2)
-    validation.between("seed", seed, 0, 2**63)
-    return [
-        Cell(
-            drawn,
-            (
-                attribute,
-                validation.positive("epsilon", epsilon),
-                validation.require_count("n", n, 1, 10_000_000),
-                repetitions,
-                seed,
-                given,
-            ),
-            cost=float((n + 100_000) * repetitions),
-        )
-        for attribute in dict.fromkeys(attributes)
-        for epsilon in dict.fromkeys(epsilons)
-        for n in dict.fromkeys(people)
-    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,28 +179,46 @@ def experiment(
     quick: bool = False,
     given: OwnInput = AS_PUBLISHED,
 ) -> Experiment[ErrorRow]:
-    """Return the experiment.
+    """Return the experiment: every attribute with every ε and number of people.
 
     Args:
         attributes: names in `ATTRIBUTES`; all by default.
         epsilons: > 0; `EPSILONS` by default.
         people: numbers of them, ≥ 1; `PEOPLE` by default.
         repetitions: ≥ 2.
-        seed: the same seed gives the same rows.
+        seed: ≥ 0; the same seed gives the same rows.
         quick: whether to compute a small part, of what is not given.
-        given: mechanisms and people of one's own.
+        given: mechanisms and people of one's own; the latter are the only attribute.
+
+    Raises:
+        ParameterError: naming what is out of range, or of a file what it lacks.
     """
-    asked = cells(
-        attributes or tuple(ATTRIBUTES),
-        epsilons or (EPSILONS[-1:] if quick else EPSILONS),
-        people or (PEOPLE[:1] if quick else PEOPLE),
-        min(repetitions, 5) if quick else repetitions,
-        seed,
-        given,
-    )
+    _own(given)
+    attributes = attributes or tuple(ATTRIBUTES)
+    if given.data is not None:
+        attributes = [given.columns[0] if given.columns else given.data.stem]
+        attribute_of(attributes[0], given)
+    elif given.ends is not None or given.per is not None:
+        raise ParameterError("range, per", [given.ends, given.per], "given together with a table")
+    for attribute in attributes if given.data is None else ():
+        validation.choice("attribute", attribute, ATTRIBUTES)
+    runs = min(repetitions, 5) if quick else repetitions
+    validation.require_count("repetitions", runs, 2)
+    validation.between("seed", seed, 0, 2**63)
+    for epsilon in epsilons:
+        validation.positive("epsilon", epsilon)
+    for n in people:
+        validation.require_count("n", n, 1, 10_000_000)
     return Experiment(
         name="distribution",
-        cells=asked,
+        cells=[
+            Cell(
+                drawn, (attribute, epsilon, n, runs, seed, given), cost=float((n + 100_000) * runs)
+            )
+            for attribute in dict.fromkeys(attributes)
+            for epsilon in dict.fromkeys(epsilons or (EPSILONS[-1:] if quick else EPSILONS))
+            for n in dict.fromkeys(people or (PEOPLE[:1] if quick else PEOPLE))
+        ],
         seed=seed,
         draw=draw_distributions,
         tables=lambda rows: [_table(setting) for setting in settings(rows)],

@@ -26,10 +26,6 @@ class FrequencyOracle:
     unary encoding by its definition, for local hashing since an ideal hash function maps candidates
     independently. So the numbers of supports are sums of two binomials, which is how they are
     drawn.
-
-    Args:
-        p: in (0, 1].
-        q: in [0, p).
     """
 
     p: float
@@ -65,12 +61,7 @@ class FrequencyOracle:
         return cls(odds / (odds + buckets - 1), 1 / buckets)
 
     def simulate(self, counts: Counts, rng: np.random.Generator) -> Array:
-        """Return the estimated share of each candidate; zeros if there is nobody.
-
-        Args:
-            counts: how many people hold each candidate, ≥ 0.
-            rng: a NumPy generator.
-        """
+        """Return the estimated share of each candidate; zeros if there is nobody."""
         n = int(counts.sum())
         if n == 0:
             return np.zeros(len(counts))
@@ -119,12 +110,7 @@ class HierarchicalHistogram:
         return int(self.fan**self.levels)
 
     def simulate(self, counts: Counts, rng: np.random.Generator) -> Array:
-        """Return the estimated share of each cell, of which some may be negative; sum 1.
-
-        Args:
-            counts: how many people are in each cell, (cells,).
-            rng: a NumPy generator.
-        """
+        """Return the estimated share of each cell, of which some may be negative; sum 1."""
         if counts.shape != (self.cells,):
             raise ParameterError("counts", counts.shape, f"of shape ({self.cells},)")
         asked = rng.multinomial(counts, np.full(self.levels, 1 / self.levels))

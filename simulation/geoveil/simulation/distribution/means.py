@@ -20,11 +20,7 @@ _LARGEST = 300.0
 
 @dataclass(frozen=True, slots=True)
 class LocalMean(ABC):
-    """A mechanism for numbers in [−1, 1] whose reports have the number as their mean.
-
-    Args:
-        privacy: the guarantee between any two numbers.
-    """
+    """A mechanism for numbers in [−1, 1] whose reports have the number as their mean."""
 
     privacy: LocalPrivacy
 

@@ -14,6 +14,7 @@ from geoveil.gp.expectation_maximisation import expectation_maximisation
 from geoveil.gp.queries.profiles import FourthOrderStep, Smoothstep
 from geoveil.gp.queries.profiles.soft_step import SoftStep
 from geoveil.simulation.distribution.cells import Cells, moved
+from geoveil.simulation.experiments.draws import at_nodes
 
 Array = NDArray[np.float64]
 
@@ -32,12 +33,7 @@ _FINEST = 4
 
 @dataclass(frozen=True, slots=True)
 class PerturbedNumbers:
-    """Reports x + Laplace(1/ε), and the distribution of x from them, in three ways.
-
-    Args:
-        privacy: the guarantee, in the unit of the numbers.
-        cells: where the distribution is wanted; numbers may lie outside.
-    """
+    """Reports x + Laplace(1/ε), and the distribution of x from them, in three ways."""
 
     privacy: GeoPrivacy
     cells: Cells
@@ -65,9 +61,7 @@ class PerturbedNumbers:
         the hard one is estimated to be least: the variance from the reports, the bias from the
         pilot.
 
-        Args:
-            reports: (n,).
-            pilot: share below each edge, (count + 1,), as `smoothed` returns.
+        The pilot is the share below each edge, as `smoothed` returns it.
         """
         mass = np.diff(pilot, prepend=0.0, append=1.0)  # below, in each cell, above
         middles = self.cells.edges[:-1] + self.cells.width / 2
@@ -104,7 +98,10 @@ class PerturbedNumbers:
 
     def _means(self, points: Array, weights: Array, nodes: int, steps: Array) -> Array:
         """Return the weighted sum of a step at each edge, whose values at the nodes are given."""
-        put = _spread(points, self.cells, nodes, len(steps) // 2, weights)
+        beyond = len(steps) // 2
+        count = self.cells.count * nodes + 2 * beyond
+        places = (points - self.cells.low) * (nodes / self.cells.width) + beyond
+        put = at_nodes(np.clip(places, 0.0, count), count + 1, weights)
         return _correlated(put, steps)[::nodes]
 
     def smoothed(self, reports: Array) -> Array:
@@ -130,25 +127,6 @@ class PerturbedNumbers:
     def _twice_integrated(self, z: Array) -> Array:
         """Return A with A'' the density of the noise: max(z, 0) + (b/2)e^{−|z|/b}."""
         return np.maximum(z, 0.0) + self.scale / 2 * np.exp(-np.abs(z) / self.scale)
-
-
-def _spread(points: Array, cells: Cells, nodes: int, beyond: int, weights: Array) -> Array:
-    """Return the weight at each node, every point shared by the two next to it.
-
-    Args:
-        points: (n,); those beyond the last node are put there.
-        cells: from whose lower to whose upper end nodes go.
-        nodes: in each cell.
-        beyond: further nodes, on either side.
-        weights: (n,).
-    """
-    count = cells.count * nodes + 2 * beyond
-    place = np.clip((points - cells.low) * (nodes / cells.width) + beyond, 0.0, count)
-    left = np.minimum(place.astype(np.int64), count - 1)
-    right = place - left
-    put: Array = np.bincount(left, weights * (1 - right), count + 1).astype(np.float64)
-    put[1:] += np.bincount(left, weights * right, count)
-    return put
 
 
 def _correlated(put: Array, steps: Array) -> Array:

@@ -33,12 +33,6 @@ def perturbed(
 
     They are debiased thresholds as an analyst is told by default; the same with widths that the
     reports choose; and smoothed expectation-maximisation.
-
-    Args:
-        attribute: what people hold.
-        privacy: the guarantee, in its unit.
-        values: what participants hold; nothing is capped.
-        rng: a NumPy generator.
     """
     points = PerturbedNumbers(privacy, attribute.cells)
     reports = points.simulate(values, rng)
@@ -62,13 +56,6 @@ def asked_once(
 
     Everybody is asked the smoothstep about one edge between two bars, drawn at random; between
     edges the distribution function is straight.
-
-    Args:
-        attribute: what people hold.
-        privacy: the guarantee, in its unit.
-        make: makes the mechanism for a query and a guarantee.
-        values: what participants hold.
-        rng: a NumPy generator.
     """
     edges = attribute.cells.edges[:: CELLS // BARS]
     asked = rng.integers(1, BARS, len(values))

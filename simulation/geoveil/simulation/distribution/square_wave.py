@@ -23,9 +23,6 @@ class SquareWave:
     b is the width that maximises the mutual information of number and report, as far as an upper
     bound says [LWLSS20].
 
-    Args:
-        privacy: the guarantee between any two numbers of [0, 1].
-
     Example:
         >>> wave = SquareWave(LocalPrivacy(1.0))
         >>> round(wave.reach, 4)

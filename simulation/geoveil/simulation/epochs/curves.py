@@ -53,12 +53,7 @@ class Curves:
         )
 
     def interval(self, place: int, confidence: float = 0.95) -> Interval:
-        """Return the interval for the population's mean in a week, from extrapolated answers.
-
-        Args:
-            place: of the week in the arrays.
-            confidence: in (0, 1).
-        """
+        """Return the interval for the population's mean in a week, from extrapolated answers."""
         low, high = self.limits
         # 2y − y', y and y' in [low, high]; the mean of two shares likewise.
         ends = Limits((2 * low - high, 2 * high - low), (-1.0, 2.0))
@@ -77,14 +72,8 @@ def follow(
 ) -> Curves:
     """Draw one run, from the week in which every device has read twice.
 
-    Args:
-        drift: how incomes move.
-        query: what is asked every week.
-        mechanism: what a device does once an epoch.
-        epoch: its length in weeks, one of `EPOCHS`. Which week of it a device reads in, it draws.
-        n: people, at least 20 for each week of an epoch.
-        years: how long, at least two epochs.
-        rng: a NumPy generator.
+    A device draws in which week of an epoch it reads. There are at least 20 people for each week
+    of an epoch, and the run is longer than two of them.
 
     Raises:
         ParameterError: if a number is out of range.

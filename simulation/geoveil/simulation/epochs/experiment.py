@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
@@ -244,13 +245,18 @@ def drawn(
     alarms = [np.nanmax(c.flags[c.week >= first]) for c in calm]
     weeks = [_first_flag(c, first) for c in struck]
     held = np.array([_coverage(c, means[0], first) for c in calm])
-    seen = float(np.mean([w <= (stated or 0) for w in weeks]))
+    of_intervals: dict[str, Any] = {
+        "coverage": float(held.mean()),
+        "coverage_error": float(held.std(ddof=1)) / math.sqrt(repetitions),
+        "delay": stated,
+        "flagged": float(np.mean([w <= (stated or 0) for w in weeks])),
+        "false_alarms": float(np.mean(alarms)),
+    }
     rows = []
     for strategy, curve in _CURVES.items():
         squares = np.array([_square(c, curve(c), first, WEEKS) for c in calm])
         error = math.sqrt(squares.mean())
         after = np.array([_square(c, curve(c), first, AFTER) for c in struck])
-        extrapolated = strategy == EXTRAPOLATED
         rows.append(
             EpochRow(
                 threshold=threshold,
@@ -260,14 +266,8 @@ def drawn(
                 repetitions=repetitions,
                 error=error,
                 standard_error=float(squares.std(ddof=1)) / math.sqrt(repetitions) / (2 * error),
-                coverage=float(held.mean()) if extrapolated else None,
-                coverage_error=(
-                    float(held.std(ddof=1)) / math.sqrt(repetitions) if extrapolated else None
-                ),
                 after_shock=math.sqrt(after.mean()),
-                delay=stated if extrapolated else None,
-                flagged=seen if extrapolated else None,
-                false_alarms=float(np.mean(alarms)) if extrapolated else None,
+                **(of_intervals if strategy == EXTRAPOLATED else {}),
             )
         )
     return rows

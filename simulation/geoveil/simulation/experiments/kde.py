@@ -153,16 +153,15 @@ class KernelSetting(Panel):
     def origins(self, given: OwnInput = AS_PUBLISHED) -> Mapping[str, str]:
         return {name: c.origin for name, c in with_own(KERNEL, given).items()}
 
-    def squared_error(
+    def drawn_once(
         self, name: str, n: int, repetition: int, seed: int, given: OwnInput = AS_PUBLISHED
-    ) -> float:
+    ) -> Array:
         places = collision_places(given)
         grid = KernelGrid.over(places, self.size)
         chosen = grid.thinned(self.subgrid)
         sample = Sample.draw(self, places, seed=seed, number=repetition)
         truth = kernel_means(sample.people, grid.centres[chosen], grid.bandwidth(self.factor))
-        found = estimates(name, sample, grid, chosen.tolist(), with_own(KERNEL, given))
-        return float(np.sum(np.square(found - truth)))
+        return estimates(name, sample, grid, chosen.tolist(), with_own(KERNEL, given)) - truth
 
 
 DEFAULT = KernelSetting()
@@ -178,10 +177,7 @@ SETTINGS = (
 class KernelGrid:
     """Centres on a lattice over the bounding box of the people, its edges included.
 
-    Args:
-        low: south-western corner, metres, shape (2,).
-        high: north-eastern corner.
-        size: centres along each side, ≥ 2.
+    It goes from its south-western corner to the north-eastern one, in metres.
     """
 
     low: Array
@@ -226,8 +222,7 @@ class KernelGrid:
 def collision_places(given: OwnInput = AS_PUBLISHED) -> Population:
     """Return the collisions inside the paper's window, in the paper's plane.
 
-    Args:
-        given: other places instead, of which the plane is true to distances from their middle.
+    Others lie in a plane that is true to distances from their middle.
     """
     people = given.people(2)
     if people is None:
@@ -285,10 +280,7 @@ class Errors(NamedTuple):
     def of(cls, means: Array, n: int, m: int) -> "Errors":
         """Apply the formulas of the module to n people and m centres.
 
-        Args:
-            means: over the population, of b, b², m, m² and v, (centres, 5).
-            n: people.
-            m: centres that share ε.
+        Means are those over the population of b, b², m, m² and v, (centres, 5).
         """
         bias, bias_square, mean, square, noise = means.T
         bias_spread = np.maximum(bias_square - np.square(bias), 0.0)
@@ -359,10 +351,7 @@ def exact(
 ) -> list[ErrorRow]:
     """Return all errors by the formulas of the module: settings and mechanisms share one pass.
 
-    Args:
-        settings: the panels, of one size of the grid and the part of it.
-        names: of mechanisms.
-        given: mechanisms and places of one's own.
+    The settings are of one size of the grid and of the part of it.
     """
     places, known = collision_places(given), with_own(KERNEL, given)
     grid = KernelGrid.over(places, settings[0].size)
@@ -402,14 +391,7 @@ class Sample:
     def draw(
         cls, setting: KernelSetting, places: Population, *, seed: int, number: int
     ) -> "Sample":
-        """Draw n people with replacement.
-
-        Args:
-            setting: how many, and what they are asked.
-            places: the population.
-            seed: of the experiment, ≥ 0.
-            number: of the repetition, ≥ 0.
-        """
+        """Draw n people with replacement."""
         rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(number,)))
         counts = rng.multinomial(setting.n, places.weights / places.size)
         there = counts > 0
@@ -426,13 +408,7 @@ class Sample:
 def kernel_means(people: Population, centres: Array, bandwidth: float) -> Array:
     """Return the mean of the kernel over people, per centre: the density without privacy.
 
-    Args:
-        people: where they are.
-        centres: metres, shape (m, 2).
-        bandwidth: h > 0, in metres.
-
-    Returns:
-        An array of shape (m,), to about 1e-6: see `radial_means`.
+    It is within about 1e-6: see `radial_means`.
     """
     nodes = DistanceNodes(bandwidth, _REACH * bandwidth)
     f = np.exp(-np.square(nodes.distances / bandwidth) / 2)
@@ -446,18 +422,7 @@ def estimates(
     chosen: Sequence[int],
     contestants: Mapping[str, Contestant] = KERNEL,
 ) -> Array:
-    """Return what a contestant makes of a sample, every report drawn, at some centres.
-
-    Args:
-        name: of the contestant.
-        sample: the people.
-        grid: all centres.
-        chosen: indices of those that are asked about.
-        contestants: name → contestant.
-
-    Returns:
-        Estimates of the kernel means, in the order of `chosen`.
-    """
+    """Return what a contestant makes of a sample, every report drawn, at some centres."""
     setting, people, centres = sample.setting, sample.people, grid.centres[chosen]
     bandwidth, counts = grid.bandwidth(setting.factor), people.weights.astype(np.int64)
     at = (0.0, 0.0) if contestants[name].answers_every_query else 0.0
@@ -501,19 +466,10 @@ def density_maps(
 ) -> Mapping[str, Map]:
     """Draw the reports of one sample of people, every one of them, and map the estimates.
 
-    The paper's figures 5, 9, 10 and 11. Perturbed points are estimated from at all centres. Those
+    The density without privacy is the first of the maps; they are the paper's figures 5, 9, 10 and
+    11. Perturbed points are estimated from at all centres. Those
     who answer one centre at a time are asked about every second one: 192 million reports for each
     mechanism. The default takes a minute or two.
-
-    Args:
-        setting: how many people, ε and h.
-        seed: ≥ 0; the same seed gives the same maps.
-        names: of contestants in `KERNEL`.
-        fine: centres along each side for those that answer one at a time.
-        given: places of one's own.
-
-    Returns:
-        "without privacy" and each name → its map.
     """
     places = collision_places(given)
     grid = KernelGrid.over(places)
@@ -573,9 +529,7 @@ draw_kernel_errors = partial(
 def experiment(asked: Asked, maps: str = "none") -> Experiment[ErrorRow]:
     """Return densities of collisions in New York, a grid of 61 × 61: figure 6 of the paper.
 
-    Args:
-        asked: how it is run.
-        maps: which of `MAPS` are drawn besides.
+    `maps` says which of `MAPS` are drawn besides.
     """
     chosen = MAPS[validation.choice("maps", maps, MAPS)]
 

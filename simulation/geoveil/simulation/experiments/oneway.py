@@ -35,7 +35,7 @@ results are means over `SURVEYS` such surveys.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import Any
 
@@ -61,6 +61,7 @@ from geoveil.simulation.experiments.published import (
     Asked,
     Panel,
     band,
+    both_asked,
     published,
 )
 from geoveil.simulation.experiments.rows import OURS, PRIOR, SEED, SEED_PRIOR, ErrorRow
@@ -91,11 +92,7 @@ _PERS = {
 
 @lru_cache(maxsize=SURVEYS)
 def incomes_in(survey: int) -> tuple[Array, Array]:
-    """Return the distinct incomes of a survey, and the share of it at each.
-
-    Args:
-        survey: its number, which fixes who is in it.
-    """
+    """Return the distinct incomes of a survey, and the share of it at each."""
     incomes = household_incomes().sample(SURVEY_SIZE, np.random.default_rng(survey))
     values, counts = np.unique(incomes, return_counts=True)
     return values, counts / SURVEY_SIZE
@@ -213,21 +210,27 @@ class OneWayPanel(Panel):
     @property
     def setting(self) -> Setting:
         """The question and the privacy."""
-        width = band(self.threshold, self.per)
-        return Setting(
-            soft=Threshold(self.threshold, width, profile="smoothstep"),
-            seed=Threshold(self.threshold, width, profile="linear"),
-            privacy=self.privacy,
-            footing=self.footing,
-        )
+        make = partial(Threshold, self.threshold, band(self.threshold, self.per))
+        return both_asked(make, self.privacy, self.footing)
 
     def origins(self, given: OwnInput = AS_PUBLISHED) -> Mapping[str, str]:
         return {name: contestant.origin for name, contestant in all_contestants(given).items()}
 
-    def squared_error(
+    def drawn_once(
         self, name: str, n: int, repetition: int, seed: int, given: OwnInput = AS_PUBLISHED
-    ) -> float:
-        return drawn_once(self, name, n, repetition, seed, given) ** 2
+    ) -> Array:
+        x, shares = distinct_values(given)
+        above = x > self.threshold
+        versions = all_contestants(given)[name].versions
+        total = summed(versions[repetition % len(versions)](self.setting), x)
+        error = 0.0
+        for people, rng in drawn_blocks(
+            f"oneway {self.label} {name}", n, size=BLOCK, seed=seed, repetition=repetition
+        ):
+            # How many of the block have each income: all that order could tell is who is who.
+            counts = rng.multinomial(people, shares)
+            error += total(counts, rng) - float(counts @ above)
+        return np.array(error / n)
 
 
 PANELS = tuple(
@@ -273,29 +276,6 @@ def moments(
     return bias**2, noise, float(np.sum(shares * np.square(misjudged - bias)))
 
 
-def drawn_once(
-    panel: OneWayPanel,
-    name: str,
-    n: int,
-    repetition: int,
-    seed: int,
-    given: OwnInput = AS_PUBLISHED,
-) -> float:
-    """Return estimate less truth in one repetition."""
-    x, shares = distinct_values(given)
-    above = x > panel.threshold
-    versions = all_contestants(given)[name].versions
-    total = summed(versions[repetition % len(versions)](panel.setting), x)
-    error = 0.0
-    for people, rng in drawn_blocks(
-        f"oneway {panel.label} {name}", n, size=BLOCK, seed=seed, repetition=repetition
-    ):
-        # How many of the block have each income: all that order could tell is who is who.
-        counts = rng.multinomial(people, shares)
-        error += total(counts, rng) - float(counts @ above)
-    return error / n
-
-
 def cells(
     asked: Asked = IN_FULL,
     panels: Sequence[OneWayPanel] | None = None,
@@ -303,10 +283,8 @@ def cells(
 ) -> list[Cell[ErrorRow]]:
     """Return the cells of the experiment.
 
-    Args:
-        asked: how it is run.
-        panels: those that are asked for by default: the paper's twelve, or a question of one's own.
-        contestants: their names; all by default.
+    By default the panels are the paper's twelve, or a question of one's own, and take all
+    contestants.
 
     Raises:
         ParameterError: if a file has no mechanisms, or there is a table without a question.

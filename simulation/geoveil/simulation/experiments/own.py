@@ -61,9 +61,6 @@ class OwnInput:
     def question(self, count: int) -> tuple[tuple[float, ...], float] | None:
         """Return thresholds and 1/ε; None if they are the experiment's own.
 
-        Args:
-            count: how many thresholds there are to be.
-
         Raises:
             ParameterError: if there is a table without both, or one of the two alone.
         """
@@ -90,9 +87,6 @@ class OwnInput:
     def people(self, dimension: int) -> Population | None:
         """Return the people of the file; None without one.
 
-        Args:
-            dimension: how many numbers each of them has to hold, 1 or 2.
-
         Raises:
             ParameterError: if they hold more or fewer.
             TableFileError: if the file can't be read.
@@ -113,10 +107,6 @@ AS_PUBLISHED = OwnInput()
 def with_own(known: Mapping[str, Contestant], given: OwnInput) -> Mapping[str, Contestant]:
     """Return contestants and those of a file, which are asked the question that geoveil's are.
 
-    Args:
-        known: by name.
-        given: with a file, or none.
-
     Raises:
         ParameterError: if the file can't be run, has no mechanism, or takes a name that is known.
     """
@@ -133,10 +123,6 @@ def _asked(setting: Setting, make: MakeReports) -> Reports:
 
 def own_mechanisms(module: Path | None, known: Collection[str]) -> Mapping[str, MakeReports]:
     """Return the functions of a file, by name; none without a file.
-
-    Args:
-        module: the file.
-        known: names that are taken.
 
     Raises:
         ParameterError: if the file can't be run, has no mechanism, or takes a name that is known.

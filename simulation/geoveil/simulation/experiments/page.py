@@ -38,13 +38,7 @@ def results_page(
     distributions: Sequence[ErrorRow] = (),
     epochs: Sequence[EpochRow] = (),
 ) -> str:
-    """Return the page as Markdown.
-
-    Args:
-        sections: on the paper's experiments.
-        distributions: the rows of `geoveil simulate distribution`, for a section of their own.
-        epochs: those of `geoveil simulate epochs`, likewise.
-    """
+    """Return the page as Markdown."""
     told = "\n".join(_section(section) for section in sections)
     parts = [page_text("results", sections=told)]
     if distributions:
@@ -83,13 +77,7 @@ def _errors(rows: Sequence[ErrorRow]) -> str:
 
 
 def write_page(work: Path, directory: Path) -> Path:
-    """Put the experiments on one page with figures.
-
-    Args:
-        work: where all three have been written, in exact mode, and the tables of distributions
-            and of answers over time.
-        directory: for results.md and, below it, images/.
-    """
+    """Put the experiments on one page with figures."""
     images = directory / "images"
     images.mkdir(parents=True, exist_ok=True)
     sections = [
@@ -129,11 +117,7 @@ _SHOWN = ("incomes", 50_000)
 
 
 def distribution_section(rows: Sequence[ErrorRow]) -> str:
-    """Return the section as Markdown.
-
-    Args:
-        rows: of the experiment; settings in their order.
-    """
+    """Return the section as Markdown."""
     found = settings(rows)
     name, people = _SHOWN
     shown = [s for s in found if s.rows[0].panel.startswith(name) and s.rows[0].n == people]
@@ -209,11 +193,7 @@ def _factors(found: Sequence[MeasuredSetting]) -> str:
 
 
 def epochs_section(rows: Sequence[EpochRow]) -> str:
-    """Return the section as Markdown.
-
-    Args:
-        rows: of the experiment, thresholds in their order.
-    """
+    """Return the section as Markdown."""
     parts = {
         t: table([row for row in rows if row.threshold == t]) for t in (r.threshold for r in rows)
     }

@@ -7,15 +7,24 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar
 
+import numpy as np
+
 from geoveil.gp import (
     DebiasedLaplace,
     GeoPrivacy,
     LipschitzMechanism,
     LocalLaplace,
+    Query,
     SmoothMechanism,
     validation,
 )
-from geoveil.simulation.comparison import GENERALIZED_CAUCHY, STUDENT_T, Contestant
+from geoveil.simulation.comparison import (
+    GENERALIZED_CAUCHY,
+    STUDENT_T,
+    Array,
+    Contestant,
+    Setting,
+)
 from geoveil.simulation.experiment import Cell, Experiment, Table
 from geoveil.simulation.experiments.draws import drawn_error
 from geoveil.simulation.experiments.own import AS_PUBLISHED, OwnInput
@@ -50,6 +59,11 @@ def band(size: float, per: float) -> float:
     return min(0.2 * size, 2 * per)
 
 
+def both_asked(make: Callable[[str], Query], privacy: GeoPrivacy, footing: float) -> Setting:
+    """Return the question with geoveil's profile and with the paper's, about the same band."""
+    return Setting(make("smoothstep"), make("linear"), privacy, footing)
+
+
 class Panel(ABC):
     """One panel of a figure of the paper: what is asked, and under which guarantee."""
 
@@ -71,10 +85,10 @@ class Panel(ABC):
         """Return who takes part: name → one of `ORIGINS`."""
 
     @abstractmethod
-    def squared_error(
+    def drawn_once(
         self, name: str, n: int, repetition: int, seed: int, given: OwnInput = AS_PUBLISHED
-    ) -> float:
-        """Return the squared error of a mechanism in one repetition, people and noise drawn."""
+    ) -> Array:
+        """Return estimate less truth in one repetition, people and noise drawn, per question."""
 
     def row(self, name: str, n: int, given: OwnInput, **found: Any) -> ErrorRow:
         """Return a row of the results."""
@@ -99,7 +113,8 @@ def drawn(
     given: OwnInput = AS_PUBLISHED,
 ) -> list[ErrorRow]:
     """Return the error of one mechanism in one panel for one n, by drawing people and noise."""
-    squares = [panel.squared_error(name, n, r, seed, given) for r in range(repetitions)]
+    errors = (panel.drawn_once(name, n, r, seed, given) for r in range(repetitions))
+    squares = [float(np.sum(np.square(each))) for each in errors]
     return [panel.row(name, n, given, **drawn_error(squares, seed))]
 
 
@@ -140,13 +155,8 @@ class Asked:
     ) -> Cell[ErrorRow]:
         """Return the cell of a mechanism with people and noise drawn.
 
-        Args:
-            panel: what is asked.
-            name: of the mechanism.
-            n: people.
-            papers: how many repetitions the paper has.
-            quick: how many a quick run has.
-            reports: of each person, for the time left.
+        It has the paper's repetitions, or those of a quick run, unless others are asked for;
+        `reports` is how many each person gives, for the time left.
         """
         runs = self.repetitions or (quick if self.quick else papers)
         cost = float(n * runs * reports)
@@ -166,12 +176,7 @@ def published(
 ) -> Experiment[ErrorRow]:
     """Return an experiment of the paper in one mode, with the comparison of both sides.
 
-    Args:
-        name: for the command line.
-        asked: how it is run.
-        cells: of it.
-        draw: draws the errors.
-        more: draws further figures beside a file, and returns theirs.
+    `draw` draws the errors, `more` further figures beside a file.
     """
 
     def figures(rows: Sequence[ErrorRow], file: Path) -> list[Path]:

@@ -29,7 +29,7 @@ between their edges.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from itertools import product
 from types import MappingProxyType
 from typing import Any
@@ -57,6 +57,7 @@ from geoveil.simulation.experiments.published import (
     Asked,
     Panel,
     band,
+    both_asked,
     published,
 )
 from geoveil.simulation.experiments.rows import LOCAL, OURS, SEED, ErrorRow
@@ -140,20 +141,23 @@ class TwoWayPanel(Panel):
         ours = {name: of.pop(name) for name in [*of] if of[name] == OURS}
         return {**paper, **ours, "deconvolved": OURS, **of}
 
-    def squared_error(
+    def drawn_once(
         self, name: str, n: int, repetition: int, seed: int, given: OwnInput = AS_PUBLISHED
-    ) -> float:
-        return float(np.sum(np.square(drawn_once(self, name, n, repetition, seed, given))))
+    ) -> Array:
+        sums = _sums(self, name, given)
+        population = given.people(2) or incomes_and_debts()
+        off = np.zeros(tuple(map(len, self.axes)))
+        for people, rng in drawn_blocks(
+            f"twoway {self.label} {name}", n, size=BLOCK, seed=seed, repetition=repetition
+        ):
+            x = population.sample(people, rng)
+            off += sums(x, rng) - _above(x, self)
+        return off / n
 
     def setting(self, at: tuple[float, float]) -> Setting:
         """Return the question at thresholds (T₁, T₂)."""
-        width = self.width(at)
-        return Setting(
-            soft=TwoWayThreshold(at, width, profile="smoothstep"),
-            seed=TwoWayThreshold(at, width, profile="linear"),
-            privacy=self.privacy,
-            footing=self.footing,
-        )
+        make = partial(TwoWayThreshold, at, self.width(at))
+        return both_asked(make, self.privacy, self.footing)
 
     def on_the_line(self, width: float) -> Setting:
         """Return the question of which the signed distance is the value itself.
@@ -161,12 +165,7 @@ class TwoWayPanel(Panel):
         A mechanism for f = φ(s(x)) knows of x only s(x): its moments at x are those at s of the
         mechanism for φ(s).
         """
-        return Setting(
-            soft=Threshold(0.0, width, profile="smoothstep"),
-            seed=Threshold(0.0, width, profile="linear"),
-            privacy=self.privacy,
-            footing=self.footing,
-        )
+        return both_asked(partial(Threshold, 0.0, width), self.privacy, self.footing)
 
     def coordinate_reports(self) -> DebiasedLaplace:
         """Return the mechanism of deconvolved points on one coordinate, about the threshold 0."""
@@ -176,26 +175,6 @@ class TwoWayPanel(Panel):
 
 
 PANELS = tuple(TwoWayPanel(per) for per in (8_000.0, 12_000.0, 20_000.0))
-
-
-def drawn_once(
-    panel: TwoWayPanel,
-    name: str,
-    n: int,
-    repetition: int,
-    seed: int,
-    given: OwnInput = AS_PUBLISHED,
-) -> Array:
-    """Return estimate less truth at each pair of thresholds in one repetition."""
-    sums = _sums(panel, name, given)
-    population = given.people(2) or incomes_and_debts()
-    off = np.zeros(tuple(map(len, panel.axes)))
-    for people, rng in drawn_blocks(
-        f"twoway {panel.label} {name}", n, size=BLOCK, seed=seed, repetition=repetition
-    ):
-        x = population.sample(people, rng)
-        off += sums(x, rng) - _above(x, panel)
-    return off / n
 
 
 @lru_cache(maxsize=2)
@@ -292,14 +271,7 @@ class Moments:
 def exact(
     panel: TwoWayPanel, seed: int = 1, points: int = POINTS, given: OwnInput = AS_PUBLISHED
 ) -> list[ErrorRow]:
-    """Return the errors at one ε: of all mechanisms, for every n.
-
-    Args:
-        panel: the setting.
-        seed: of the shifts.
-        points: of the lattice, for each shift.
-        given: mechanisms of one's own.
-    """
+    """Return the errors at one ε: of all mechanisms, for every n."""
     found = moments(panel, seed, points, given)
     return [
         panel.row(name, n, given, **found[name].ase(n), seed=seed)
@@ -433,11 +405,6 @@ class _MomentTable:
     """Moments of every mechanism at nodes of the signed distance.
 
     The nodes are even across the band, and even in the logarithm beyond it.
-
-    Args:
-        panel: the setting.
-        width: of the band, in dollars.
-        given: mechanisms of one's own.
     """
 
     def __init__(self, panel: TwoWayPanel, width: float, given: OwnInput = AS_PUBLISHED) -> None:
@@ -468,10 +435,9 @@ def cells(
 ) -> list[Cell[ErrorRow]]:
     """Return the cells of the experiment.
 
-    Args:
-        asked: how it is run. Where people and noise are drawn the paper's grid takes minutes for
-            each repetition and mechanism: 1156 reports of each person.
-        panels: those that are asked for by default: the paper's three, or a question of one's own.
+    By default the panels are the paper's three, or a question of one's own. Where people and noise
+    are drawn the paper's grid takes minutes for each repetition and mechanism: 1156 reports of each
+    person.
 
     Raises:
         ParameterError: if a file has no mechanisms, or there is a table without a question.

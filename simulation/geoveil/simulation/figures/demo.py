@@ -29,11 +29,7 @@ _LOCAL_DRAWN = 2
 def draw_demo(incomes: Experiment, places: Experiment, rows: Sequence[DemoRow], file: Path) -> None:
     """Write the figure as a PNG.
 
-    Args:
-        incomes: the experiment on incomes, one question.
-        places: the experiment on places.
-        rows: the incomes' row, then one per place.
-        file: where to.
+    The rows are that of the incomes, then one per place.
     """
     plt = pyplot()
 

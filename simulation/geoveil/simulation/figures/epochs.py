@@ -12,11 +12,7 @@ from geoveil.simulation.figures.style import GREEN, GREY, ROSE, TRUTH, WINE, pyp
 def draw_curves(runs: Mapping[str, Curves], file: Path, *, question: str, shock: int) -> None:
     """Write the figure, a panel for each run, from half a year before the shock on.
 
-    Args:
-        runs: by title.
-        file: where to (PNG, PDF or SVG, by its ending).
-        question: what the shares are of.
-        shock: its week.
+    The question says what the shares are of.
     """
     plt = pyplot()
     from matplotlib.ticker import PercentFormatter

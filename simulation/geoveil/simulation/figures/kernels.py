@@ -32,13 +32,7 @@ class Map:
 
 
 def draw_density_maps(maps: Mapping[str, Map], file: Path, *, title: str) -> None:
-    """Draw contour maps with common levels: the density without privacy, and the estimates.
-
-    Args:
-        maps: by name; the first sets the levels.
-        file: where to (PNG, PDF or SVG, by its ending).
-        title: above all maps.
-    """
+    """Draw contour maps with common levels, those of the first one, the density in the clear."""
     plt = pyplot()
     columns = (len(maps) + 1) // 2
     figure, axes = plt.subplots(

@@ -36,14 +36,7 @@ _STEEP = 0.05
 
 
 def draw_plan(found: Plan, file: Path, *, title: str, unit: str) -> None:
-    """Draw the band over the prior, and the predicted 95 % error of every alternative against n.
-
-    Args:
-        found: a plan in one or two dimensions.
-        file: where to (PNG, PDF or SVG, by its ending).
-        title: the question.
-        unit: of the values.
-    """
+    """Draw the band over the prior, and the predicted 95 % error of every alternative against n."""
     plt = pyplot()
     figure, (left, right) = plt.subplots(1, 2, figsize=(12.5, 5.2), constrained_layout=True)
     if found.question.dimension == 1:
@@ -57,12 +50,7 @@ def draw_plan(found: Plan, file: Path, *, title: str, unit: str) -> None:
 
 
 def draw_comparison(found: Comparison, file: Path) -> None:
-    """Draw the error of every allocation against the number of people, and of questions.
-
-    Args:
-        found: a comparison for several questions.
-        file: where to (PNG, PDF or SVG, by its ending).
-    """
+    """Draw the error of every allocation against the number of people, and of questions."""
     plt = pyplot()
     figure, (left, right) = plt.subplots(1, 2, figsize=(12.5, 5.2), constrained_layout=True)
     people = _around(found.n)

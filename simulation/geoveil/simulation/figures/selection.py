@@ -17,12 +17,7 @@ def draw_selection(
 ) -> None:
     """Draw the value against ε: the papers' own dashed, at their nominal ε, and what they keep.
 
-    Args:
-        rows: of one application and measure.
-        file: where to (PNG, PDF or SVG, by its ending).
-        title: above all panels.
-        unit: of the value, for its axis.
-        linear_below: where the value's axis turns from logarithmic to linear; all of it without.
+    The value's axis turns from logarithmic to linear at `linear_below`; all of it without.
     """
     lines: dict[str, list[Line]] = {}
     for dataset, setting in panels(rows):

@@ -100,12 +100,7 @@ def pyplot() -> Any:
 
 
 def save(figure: Any, file: Path) -> None:
-    """Write a figure and forget it.
-
-    Args:
-        figure: of Matplotlib.
-        file: where to (PNG, PDF or SVG, by its ending).
-    """
+    """Write a figure of Matplotlib and forget it."""
     plt = pyplot()
     # Letters stay letters, to be searched, copied and set in a paper's own type.
     with plt.rc_context({"svg.fonttype": "none", "pdf.fonttype": 42}):

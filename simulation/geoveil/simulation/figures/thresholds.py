@@ -22,12 +22,7 @@ from geoveil.simulation.figures.style import (
 
 
 def draw_errors(rows: Sequence[ErrorRow], file: Path) -> None:
-    """Draw the error against n, a panel for each setting; of one n alone as dots.
-
-    Args:
-        rows: of one experiment.
-        file: where to (PNG, PDF or SVG, by its ending).
-    """
+    """Draw the error against n, a panel for each setting; of one n alone as dots."""
     measure = rows[0].measure
     title = f"{measure} against the hard threshold"
     panels = list(dict.fromkeys(row.panel for row in rows))
@@ -96,15 +91,7 @@ def draw_settings(
 
 
 def draw_distributions(rows: Sequence[ErrorRow], file: Path) -> list[Path]:
-    """Draw how far distributions are from the truth, a figure for each attribute.
-
-    Args:
-        rows: of `distribution.experiment`.
-        file: where to (PNG, PDF or SVG, by its ending); the attribute is put in.
-
-    Returns:
-        The files.
-    """
+    """Draw how far distributions are from the truth, a figure for each attribute."""
     files = []
     areas = [row for row in rows if row.measure == "area"]
     for attribute in dict.fromkeys(row.panel.split(",")[0] for row in areas):
@@ -129,13 +116,7 @@ def draw_distributions(rows: Sequence[ErrorRow], file: Path) -> list[Path]:
 def draw_ratios(
     rows: Sequence[ErrorRow], comparisons: Sequence[ErrorComparison], file: Path
 ) -> None:
-    """Draw, for each setting, how many times the best seed mechanism's error is geoveil's.
-
-    Args:
-        rows: of one experiment; for the ratio of the noise alone.
-        comparisons: what `compare` makes of the rows.
-        file: where to.
-    """
+    """Draw, for each setting, how many times the best seed mechanism's error is geoveil's."""
     from matplotlib.ticker import LogLocator, NullFormatter
 
     plt = pyplot()

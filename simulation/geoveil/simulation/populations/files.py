@@ -124,9 +124,12 @@ def _column(path: Path, name: str, column: Any) -> Array:
     kind = column.type
     if not (types.is_integer(kind) or types.is_floating(kind)):
         raise TableFileError(path, f"column {name!r}, of type {kind},", "of numbers")
-    missing = column.is_null().to_numpy()
-    numbers: Array = column.fill_null(0).to_numpy().astype(np.float64)
-    bad = missing | ~np.isfinite(numbers)
+    numbers = column.fill_null(0).to_numpy().astype(np.float64)
+    return _finite(path, name, np.where(column.is_null().to_numpy(), np.nan, numbers))
+
+
+def _finite(path: Path, name: str, numbers: Array) -> Array:
+    bad = ~np.isfinite(numbers)
     if bad.any():
         row = int(np.argmax(bad)) + 1
         raise TableFileError(path, f"row {row}, column {name!r}", _NUMBER)
@@ -165,8 +168,5 @@ def read_geopackage(path: Path, columns: Sequence[str]) -> list[Array]:
         if numbers.dtype.kind not in "iuf":
             raise TableFileError(path, f"column {column!r}", "of numbers")
         values = numbers.to_numpy(dtype=np.float64, na_value=np.nan)
-        if not np.isfinite(values).all():
-            row = int(np.argmin(np.isfinite(values))) + 1
-            raise TableFileError(path, f"row {row}, column {column!r}", _NUMBER)
-        found.append(values)
+        found.append(_finite(path, column, values))
     return found

@@ -110,9 +110,6 @@ class ExportedReports(BlockedWork):
 def exported(folder: Path) -> list[ExportedReports]:
     """Return the campaigns of an export, in order of their creation.
 
-    Args:
-        folder: that `export_reports` wrote.
-
     Raises:
         ExportError: if it is not a finished export.
     """

@@ -58,12 +58,7 @@ class SimulatedCampaign(BlockedWork):
 
     Reports are drawn in float64 and rounded to the campaign's grid: for experiments, not private.
 
-    Args:
-        published: the campaign's bytes.
-        people: who takes part, in the coordinates of the queries.
-        devices: how many.
-        seed: the same one draws the same devices and reports.
-        block_size: devices per block.
+    People are in the coordinates of the queries. The same seed draws the same devices and reports.
     """
 
     published: bytes
@@ -229,12 +224,7 @@ def estimate_record(
 ) -> dict[str, object]:
     """Return what JSON can hold of an estimate: ε with its unit, sums exactly.
 
-    Args:
-        campaign: that was asked.
-        label: of the query.
-        truth: of all who might take part; None if it is not known.
-        sums: of the reports.
-        got: the estimate from them.
+    The truth is that of all who might take part; None if it is not known.
     """
     return {
         "campaign_id": campaign.campaign_id,
