@@ -5,7 +5,7 @@ import pytest
 from geoveil.cli.connection import CommandError
 from geoveil.cli.console import out, print_whole, table_80
 from geoveil.client import JournalError
-from geoveil.gp import ParameterError
+from geoveil.gp import ParameterError, TableFileError
 
 PLAN = ["plan", "--threshold", "30000", "--participants", "5000", "--epsilon", "1", "--per", "5000"]
 LOGNORMAL = [*PLAN, "--unit", "euro", "--prior", "lognormal:15000,1"]
@@ -142,3 +142,51 @@ def test_no_number_of_a_table_is_cut_and_a_table_that_fits_is_within_the_termina
         assert word in printed
     lines = [len(line) for line in printed.splitlines()]
     assert max(lines) <= width or width == 40
+
+
+def test_a_quantile_is_planned_where_a_share_would_be_taken_from_the_prior(geoveil):
+    asked = ["--participants", "1000", "--epsilon", "1", "--per", "5000", "--no-bound"]
+    people = ["--unit", "euro", "--prior", "lognormal:15000,1"]
+    planned = geoveil("plan", "--quantile", "0.5", *asked, *people, to_server=False)
+    assert planned.exit_code == 0
+    assert "Quantile 0.5: 15,370 by the prior, known to ±1,390 at 95 %" in planned.stdout
+    with pytest.raises(ParameterError, match="--epsilon must be larger to be of use"):
+        geoveil("plan", "--threshold", "15370", *asked, *people, to_server=False)
+
+
+def test_people_who_all_hold_one_value_have_no_threshold(geoveil, tmp_path):
+    file = tmp_path / "one.csv"
+    file.write_text("debt\n12000\n")
+    prior = ["--prior", str(file), "--prior-column", "debt", "--unit", "euro"]
+    with pytest.raises(ParameterError, match="All of them hold 12000"):
+        geoveil(*PLAN, *prior, to_server=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [("a;debt\n1;2\n", "by commas, and here by semicolons"), ("", "the file is empty")],
+)
+def test_a_spreadsheet_that_is_no_table_of_commas_is_told_so(geoveil, tmp_path, text, told):
+    file = tmp_path / "people.csv"
+    file.write_text(text)
+    prior = ["--prior", str(file), "--prior-column", "debt", "--unit", "euro"]
+    with pytest.raises(TableFileError, match=told):
+        geoveil(*PLAN, *prior, to_server=False)
+
+
+def test_reports_are_exported_to_what_estimate_reads(geoveil, tmp_path):
+    geoveil("campaign", "create", "Exported", "--threshold", "30000", *CREATE)
+    with pytest.raises(ParameterError, match=r"--out must be a file whose name ends in \.parquet"):
+        geoveil("campaign", "export", "exported", "--out", str(tmp_path / "reports.csv"))
+    other = tmp_path / "reports.csv"
+    other.touch()
+    with pytest.raises(ParameterError, match=r"the id of a campaign, or a file ending in \.parqu"):
+        geoveil("estimate", str(other))
+
+
+@pytest.mark.parametrize("command", [["plan"], ["campaign", "create"], ["estimate"]])
+def test_the_help_shows_whole_what_is_to_be_typed_on_80_columns(geoveil, monkeypatch, command):
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = geoveil(*command, "--help", to_server=False).output
+    for form in ("'LOW,HIGH'", "'LABEL=LON,LAT'", "'LON,LAT,RADIUS'", "'FAMILY:A=1,B=2'"):
+        assert form in shown

@@ -152,6 +152,8 @@ def check_prior(request: PlanRequest, searches: Searches) -> None:
 
 def _near_threshold(_: Estimand, x: np.ndarray, weights: np.ndarray, people: float) -> str:
     low, high = _span(x, weights, people)
+    if low == high:
+        return f"All of them hold {low:.15g}, so that no threshold would do"
     return f"A threshold in [{low:.15g}, {high:.15g}) would do"
 
 

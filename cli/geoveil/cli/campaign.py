@@ -98,8 +98,7 @@ def create(
     mechanism: Annotated[
         str | None,
         typer.Option(
-            help=f"{', '.join(mechanism_names())}, as 'name' or 'name:parameter=value'; debiased by"
-            " default."
+            help=f"{', '.join(mechanism_names())}, as 'name' or 'name:a=1'; debiased by default."
         ),
     ] = None,
     allocation: Annotated[

@@ -107,8 +107,7 @@ _STATISTICS: dict[str, tuple[Any, Any]] = {
         Annotated[
             list[str] | None,
             typer.Option(
-                help="Share to whom this place is the nearest: 'label=longitude,latitude', twice or"
-                " more.",
+                help="Share to whom this place is the nearest: 'LABEL=LON,LAT', twice or more.",
             ),
         ],
         None,

@@ -44,15 +44,13 @@ _Range = Annotated[
 _Place = Annotated[
     list[str] | None,
     typer.Option(
-        help="Density at 'longitude,latitude' or 'label=longitude,latitude', or at 'x,y' where"
-        f" people hold pairs of numbers.{_REPEATED}"
+        help="Density at 'LON,LAT' or 'LABEL=LON,LAT', a longitude and a latitude, or at 'X,Y'"
+        f" where people hold pairs of numbers.{_REPEATED}"
     ),
 ]
 _Circle = Annotated[
     list[str] | None,
-    typer.Option(
-        help=f"Share within 'longitude,latitude,radius', the radius in metres.{_REPEATED}"
-    ),
+    typer.Option(help=f"Share within 'LON,LAT,RADIUS', the radius in metres.{_REPEATED}"),
 ]
 _Region = Annotated[
     list[Path] | None,
@@ -64,15 +62,11 @@ _Region = Annotated[
 ]
 _Query = Annotated[
     list[str] | None,
-    typer.Option(
-        help=f"Mean of a query as it is: 'family:name=value,name=value', of {_FAMILIES}.{_REPEATED}"
-    ),
+    typer.Option(help=f"Mean of a query as it is: 'FAMILY:A=1,B=2', of {_FAMILIES}.{_REPEATED}"),
 ]
 _Question = Annotated[
     list[str] | None,
-    typer.Option(
-        help=f"What another package asks: 'family:name=value,name=value'{_ADDED}.{_REPEATED}"
-    ),
+    typer.Option(help=f"What another package asks: 'FAMILY:A=1,B=2'{_ADDED}.{_REPEATED}"),
 ]
 _QUESTIONS: dict[str, tuple[Any, Any]] = {
     "threshold": (_Threshold, None),
@@ -96,7 +90,7 @@ Heaps = Annotated[
 ]
 Center = Annotated[
     str | None,
-    typer.Option(help="'longitude,latitude' of the area's centre; the first place by default."),
+    typer.Option(help="'LON,LAT' of the area's centre; the first place by default."),
 ]
 Radius = Annotated[
     float | None, typer.Option(help="Radius of the area, in metres; 60000 by default.")

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any
@@ -22,6 +23,7 @@ from geoveil.analyst import (
     questions_in,
     reports_of,
 )
+from geoveil.analyst.nearest import UnmetWishError
 from geoveil.analyst.planning import PlannedQuestion
 from geoveil.analyst.questions import RADIUS_M
 from geoveil.analyst.statistics.words import numbers_in
@@ -268,19 +270,20 @@ def plan(
     doubt = contamination or 0.0
     if levels:
         found = planned_quantiles(source, privacy, people, levels, width, doubt)
+    only_quantiles = bool(found) and not asked
     if found:  # points are asked for them
         asked = asked or [
             ShareAbove(row["value"], f"above quantile {row['level']:g}") for row in found
         ]
         allocation = allocation or "points"
-    request = PlanRequest.of(
+    request_of = partial(
+        PlanRequest.of,
         asked,
         epsilon=privacy.epsilon,
         per=privacy.per,
         source=source,
         participants=people,
         unit=unit,
-        soft=soft,
         width=width,
         bandwidth=bandwidth,
         center=None if center is None else place_in("center", center),
@@ -294,7 +297,16 @@ def plan(
         sizes = _sizes(strata, strata_epsilon)
         held = out_file is not None or any(x is not None for x in (contamination, top, sizes))
         restricted = held if for_campaign is None else for_campaign
-        planned = plan_for(request, for_campaign=restricted, bound=bound, rounds=two_rounds)
+        plan_of = partial(plan_for, for_campaign=restricted, bound=bound, rounds=two_rounds)
+        request = request_of(soft=soft)
+        try:
+            planned = plan_of(request)
+        except UnmetWishError:
+            # Quantiles are read from soft shares, and take nothing from the prior.
+            if soft or not only_quantiles or target_error is not None:
+                raise
+            request = request_of(soft=True)
+            planned = plan_of(request)
         report = planned.report()
         if found:
             report["quantiles"] = found
