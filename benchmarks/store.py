@@ -2,10 +2,11 @@
 
 The reference is SQLite itself: the same rows, inserted by executemany into a table of the same key
 with the same durability, without dedupe and sums, and into an empty table. PostgreSQL is a server
-of its own on this machine, with its default settings but for the three below. As the stores fill,
-the time of processors stands beside that of the clock, ours and that of PostgreSQL's connections. A
-machine that does other things at once bends it less. Its floor is the same rows in a table without
-an index.
+of its own on this machine, with its default settings but for the three below; it takes huge pages
+if the machine has set some aside (vm.nr_hugepages), and what it took is printed. As the stores
+fill, the time of processors stands beside that of the clock, ours and that of PostgreSQL's
+connections. A machine that does other things at once bends it less. Its floor is the same rows in a
+table without an index.
 """
 
 import itertools
@@ -83,6 +84,7 @@ def _print_floor(url: str, process: psutil.Process, server: psutil.Process) -> N
         (width,) = connection.execute(
             "SELECT pg_indexes_size('report') / count(*)::float FROM report"
         ).fetchone() or (0,)
+        (huge,) = connection.execute("SHOW huge_pages_status").fetchone() or ("",)
         connection.execute("CREATE TABLE floor (report_id UUID, answers BYTEA)")
         connection.commit()
         count = FILLED[1] // BATCH
@@ -96,7 +98,7 @@ def _print_floor(url: str, process: psutil.Process, server: psutil.Process) -> N
             connection.commit()
         spent = _processors(process, server)[1] - before
         connection.execute("DROP TABLE floor")
-    print(f"  {width:.1f} bytes of index per report")
+    print(f"  {width:.1f} bytes of index per report, huge pages: {huge}")
     print(f"  floor, the same rows without an index: (+ {1e6 * spent / count / BATCH:.2f})")
 
 
