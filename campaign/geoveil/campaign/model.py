@@ -391,7 +391,7 @@ class Campaign(ABC):
             return State.CLOSED
         return State.PENDING if now < self.opens else State.OPEN
 
-    @property
+    @lazy
     def periods(self) -> int:
         """How often a participant can answer: 1 unless the campaign recurs."""
         if self.period is None:

@@ -86,15 +86,15 @@ class StatisticCampaign(Campaign):
     _all_built_in: bool = field(init=False, repr=False, compare=False)
     """Whether the library itself has the code of every query and of the mechanism."""
 
-    @property
+    @lazy
     def dimension(self) -> int:
         return self.questions[0].query.dimension
 
-    @property
+    @lazy
     def columns(self) -> int:
         return len(self.questions)
 
-    @property
+    @lazy
     def answers_all(self) -> bool:
         return self.allocation.answers_all
 

@@ -114,7 +114,7 @@ class Layout:
             answers = [(q, self.campaign.counted(q, value)) for q, value in answers]
         if self.blocks > 1 or period:
             slot = self.campaign.slot
-            block = int(self._blocks(report_id)[0])
+            block = int(self._blocks(report_id)[0]) if self.blocks > 1 else 0
             answers = [(slot(q, period) * self.blocks + block, value) for q, value in answers]
         return PackedReport(report_id, pack(answers))
 

@@ -122,8 +122,8 @@ class Holdings:
             raise
         return call
 
-    def end(self, call: Call) -> None:
-        """Forget a call."""
+    def end(self, call: Call, _: object = None) -> None:
+        """Forget a call; also as what gRPC calls with the context when it is done."""
         self._reading.pop(call, None)
         connection = call.connection
         connection.calls -= 1

@@ -15,6 +15,7 @@ import secrets
 import time
 from asyncio import CancelledError
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from functools import partial
 from inspect import isasyncgenfunction
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -75,7 +76,7 @@ class _Method(NamedTuple):
     """Whether anyone may call it."""
     behaviour: Callable[[Any, Context], Any]
     deserialize: Callable[[bytes], Any] | None
-    """None, or `bytes`, if the servicer takes requests as bytes, and bounds what they hold."""
+    """None if the servicer takes requests as bytes, and bounds what they hold."""
     longest: int
     """The most bytes of a request that is parsed, also of what a compressed one unpacks to."""
     serialize: Callable[[Any], bytes]
@@ -157,7 +158,7 @@ class Middleware:
             path,
             anyone,
             getattr(handler, kind),
-            handler.request_deserializer,
+            handler.request_deserializer if parsed else None,
             _LONGEST_OF_ANYONE if anyone and parsed else self._longest,
             handler.response_serializer or bytes,
             logging.DEBUG if anyone else logging.INFO,
@@ -190,7 +191,8 @@ class Middleware:
                     else await self._only(method, call, context)
                 )
                 async for response in method.behaviour(requests, context):
-                    self._authorise(method, context)  # again: it may be hours later
+                    if not method.public:
+                        self._authorise(method, context)  # again: it may be hours later
                     message = method.serialize(response)
                     # Until the next one, as whoever made it still knows of it.
                     self._holdings.resize(call, len(message))
@@ -215,7 +217,7 @@ class Middleware:
         peer = context.peer()
         try:
             call = self._holdings.begin(peer)
-            ends: Any = lambda _: self._holdings.end(call)  # noqa: E731 - the stubs want more of it
+            ends: Any = partial(self._holdings.end, call)  # the stubs want more of it
             context.add_done_callback(ends)
             self._limits.admit_call(peer)
         except ServiceError:
@@ -232,14 +234,22 @@ class Middleware:
                 await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "there is no request")
             except grpc.aio.InternalError:  # who began it is gone: no defect
                 raise CancelledError from None
-        self._authorise(method, context)
-        return _parsed(method, message)
+        if not method.public:
+            self._authorise(method, context)
+        return (
+            message if method.deserialize is None else _parsed(method, method.deserialize, message)
+        )
 
     async def _each(self, method: _Method, call: Call, context: Context) -> AsyncIterator[Any]:
         """Yield the requests of a call as they come; each after the first counts as a call."""
         while (message := await self._next(call, context)) is not None:
-            self._authorise(method, context)
-            yield _parsed(method, message)
+            if not method.public:
+                self._authorise(method, context)
+            yield (
+                message
+                if method.deserialize is None
+                else _parsed(method, method.deserialize, message)
+            )
             self._limits.admit_call(context.peer())
 
     async def _next(self, call: Call, context: Context) -> bytes | None:
@@ -251,10 +261,9 @@ class Middleware:
         return message  # type: ignore[no-any-return]  # bytes, as nothing deserialises them
 
     def _authorise(self, method: _Method, context: Context) -> None:
-        if not method.public:
-            metadata = context.invocation_metadata() or ()
-            presented = [str(value) for key, value in metadata if key == "authorization"]
-            TOKEN.set(self._gate.admit(method.path, presented))
+        metadata = context.invocation_metadata() or ()
+        presented = [str(value) for key, value in metadata if key == "authorization"]
+        TOKEN.set(self._gate.admit(method.path, presented))
 
     async def _end(
         self, error: BaseException, method: _Method, context: Context, started: float
@@ -318,18 +327,16 @@ async def _refuse(message: bytes, context: Context) -> bytes:
     return b""  # abort raises
 
 
-def _parsed(method: _Method, message: bytes) -> Any:
+def _parsed(method: _Method, deserialize: Callable[[bytes], Any], message: bytes) -> Any:
     """Return the request that some bytes are, if its caller may make it.
 
     gRPC would call malformed bytes UNKNOWN.
     """
-    if method.deserialize is None or method.deserialize is bytes:
-        return message
     if len(message) > method.longest:
         raise ParameterError("size of a request", len(message), f"at most {method.longest:,} bytes")
     message = unpacked(message, method.longest)
     try:
-        request = method.deserialize(message)
+        request = deserialize(message)
     except DecodeError:
         raise ParameterError(
             "request", f"{len(message)} bytes", "a message of the wire contract"

@@ -123,7 +123,7 @@ class RateLimits:
     def admit_call(self, peer: str) -> None:
         """Let a call of a peer pass, or refuse it; see `admit_peer`."""
         if self._calls is not None:
-            _refuse_early(self._calls.take(peer, 1))
+            self._calls.admit(peer, 1)
 
     def admit_peer(self, peer: str, reports: int = 1) -> None:
         """Let a peer pass, or refuse it.
@@ -133,7 +133,7 @@ class RateLimits:
             reports: that it brings.
         """
         if self._peers is not None:
-            _refuse_early(self._peers.take(peer, reports))
+            self._peers.admit(peer, reports)
 
     def charge_peer(self, peer: str, reports: int) -> None:
         """Count what a peer got as so many reports, whether it may bring them or not."""
@@ -142,8 +142,10 @@ class RateLimits:
 
     def admit_campaign(self, campaign_id: str, reports: int) -> None:
         """Let reports to a campaign that exists pass, or refuse them."""
-        if self._campaigns is not None:
-            _refuse_early(self._campaigns.take(campaign_id.encode(), reports))
+        if self._campaigns is not None and (
+            wait_s := self._campaigns.take(campaign_id.encode(), reports)
+        ):
+            raise ServiceError(Code.RATE_LIMITED, retry_after_s=wait_s)
 
     def __repr__(self) -> str:
         return "RateLimits(peers not shown)"
@@ -161,13 +163,15 @@ class _Shared:
             part = Rate(per_second=rate.per_second / _PARTS, burst=self._part)
             self._connections = TokenBuckets(part, clock)
 
-    def take(self, peer: str, tokens: float) -> float:
-        """Take tokens if there are enough; return the seconds until there are, or 0."""
+    def admit(self, peer: str, tokens: float) -> None:
+        """Take tokens, or refuse if there are too few, with the time until there are enough."""
         wait_s = self._addresses.take(self._hidden(peer_address(peer)), tokens)
-        if self._connections is None or (wait_s and tokens > self._part):
-            return wait_s  # else each new connection might owe a large request
-        taken = self._connections.take(self._hidden(peer.encode()), tokens, owe=not wait_s)
-        return min(wait_s, taken)
+        # A large request is not looked at further: each new connection might owe one.
+        if self._connections is not None and not (wait_s and tokens > self._part):
+            taken = self._connections.take(self._hidden(peer.encode()), tokens, owe=not wait_s)
+            wait_s = min(wait_s, taken)
+        if wait_s:
+            raise ServiceError(Code.RATE_LIMITED, retry_after_s=wait_s)
 
     def charge(self, peer: str, tokens: float) -> None:
         """Take tokens whether or not there are enough."""
@@ -201,8 +205,3 @@ def peer_address(peer: str) -> bytes:
         return kind.encode() + b":"
     inner = address if isinstance(address, IPv4Address) else address.ipv4_mapped
     return address.packed[:IPV6_SITE] if inner is None else inner.packed
-
-
-def _refuse_early(wait_s: float) -> None:
-    if wait_s > 0:
-        raise ServiceError(Code.RATE_LIMITED, retry_after_s=wait_s)
