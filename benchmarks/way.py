@@ -15,6 +15,7 @@ import asyncio
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -37,6 +38,8 @@ from geoveil.proto.v1 import analyst_pb2, analyst_pb2_grpc, campaign_pb2
 REPORTS, TRACED = 50, 10
 """Reports, and how many of the last of them are looked at: a mechanism takes its formula down at
 the 32nd. What is called now and then, or by a timer, is not called by each."""
+_END_S = 0.02
+"""Until the server has ended a call whose answer has come."""
 _NAME = "way"
 _INNER = frozenset({"<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>"})
 
@@ -94,6 +97,7 @@ def trace() -> list[Function]:
             client.contribute(_NAME, 52_000.0)
             found.stage = "device: flush"
             assert client.flush().acknowledged == 1
+            time.sleep(_END_S)
             found.stage = ""
             traces.append(found.called)
             found.called = {}

@@ -110,7 +110,12 @@ class Holdings:
         Raises:
             ServiceError: RATE_LIMITED, if its connection holds most.
         """
-        connection = self._connections.get(peer) or self._connect(peer)
+        connection = self._connections.get(peer)
+        if connection is None:
+            name = self._address_of(peer)
+            address = self._addresses.setdefault(name, _Address(name))
+            connection = _Connection(peer, address)
+            address.connections[peer] = self._connections[peer] = connection
         connection.calls += 1
         call = Call(connection)
         try:
@@ -217,13 +222,6 @@ class Holdings:
         self._ending += connection.held
         self._forget(connection)
         self._close(connection.peer)
-
-    def _connect(self, peer: str) -> _Connection:
-        name = self._address_of(peer)
-        address = self._addresses.setdefault(name, _Address(name))
-        connection = _Connection(peer, address)
-        address.connections[peer] = self._connections[peer] = connection
-        return connection
 
     def _forget(self, connection: _Connection) -> None:
         del self._connections[connection.peer], connection.address.connections[connection.peer]

@@ -114,7 +114,8 @@ class CollectorServicer(WireCollectorServicer):
             batch = await service.batches.run(read_batch, message)
         results = await service.submit(*batch, peer, paid=paid)
         self._count(results)
-        if takes_little(results):
+        # Results that are alike are one object, as a rule, and serialised once.
+        if len(results) < _FEW or len(set(map(id, results))) < _FEW:
             return serialized_results(results)
         return await service.batches.run(serialized_results, results)
 
@@ -325,11 +326,6 @@ def _field(number: int, content: bytes) -> bytes:
 def privacy(guarantee: GeoPrivacy) -> campaign_pb2.Privacy:
     """Return a guarantee; its unit is that of the campaign's attribute."""
     return campaign_pb2.Privacy(epsilon=guarantee.epsilon, per=guarantee.per)
-
-
-def takes_little(of_reports: Sequence[Result]) -> bool:
-    """Return whether to serialise results takes no more than about a millisecond."""
-    return len(of_reports) < _FEW or len(set(map(id, of_reports))) < _FEW
 
 
 def serialized_results(of_reports: Sequence[Result]) -> bytes:

@@ -106,18 +106,15 @@ class Metrics:
 
     def count_reports(self, results: Sequence[Result]) -> None:
         """Count what became of the reports of a request."""
-        if len(results) == 1:
-            self._count_result(results[0], 1)
-            return
-        # Most results of a batch are one object: comparing each would be slow.
-        of_id = dict(zip(map(id, results), results, strict=True))
-        for key, count in Tally(map(id, results)).items():
-            self._count_result(of_id[key], count)
-
-    def _count_result(self, result: Result, count: int) -> None:
-        self._reports[result.status].inc(count)
-        if result.reason is not None:
-            self._rejected[result.reason].inc(count)
+        counted = [(results[0], 1)] if len(results) == 1 else []
+        if not counted:
+            # Most results of a batch are one object: comparing each would be slow.
+            of_id = dict(zip(map(id, results), results, strict=True))
+            counted = [(of_id[key], count) for key, count in Tally(map(id, results)).items()]
+        for result, count in counted:
+            self._reports[result.status].inc(count)
+            if result.reason is not None:
+                self._rejected[result.reason].inc(count)
 
 
 class MetricsServer:
