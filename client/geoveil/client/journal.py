@@ -601,7 +601,8 @@ class _SeenReports:
         """Reports that were made from a reading, and when its epoch began."""
         self._used: set[tuple[str, int]] = set()
         """Campaigns, each with the epochs whose readings it has been answered from."""
-        self._drawn: dict[tuple[str, str, str | None], dict[GeoPrivacy, array[int]]] = {}
+        self.drawn: dict[tuple[str, str, str | None], dict[GeoPrivacy, array[int]]] = {}
+        """When reports were drawn, by attribute, unit and campaign (None: all), and by price."""
 
     def read(self) -> None:
         """Read the rows that are new, in an open transaction that has added none."""
@@ -659,16 +660,10 @@ class _SeenReports:
         campaign_id: str | None,
     ) -> None:
         try:
-            of_scope = self._drawn.setdefault((attribute, unit, campaign_id), {})
+            of_scope = self.drawn.setdefault((attribute, unit, campaign_id), {})
             insort(of_scope.setdefault(_price(epsilon, per, unit), array("q")), drawn)
         except (TypeError, ValueError, OverflowError) as error:
             raise JournalError("row", type(error).__name__) from error
-
-    def of(
-        self, attribute: str, unit: str, campaign_id: str | None
-    ) -> "dict[GeoPrivacy, array[int]]":
-        """Return when reports about an attribute, to one campaign or all, were drawn, by price."""
-        return self._drawn.get((attribute, unit, campaign_id), {})
 
     def history(self, attribute: str, unit: str) -> SpendingHistory:
         """Return what counts against the limits of an attribute."""
@@ -687,14 +682,16 @@ class _StoredHistory(SpendingHistory):
     def spendings(
         self, *, campaign_id: str | None = None, after: datetime | None = None
     ) -> Iterable[Spending]:
-        for privacy, drawn in self._seen.of(self._attribute, self._unit, campaign_id).items():
+        of_scope = self._seen.drawn.get((self._attribute, self._unit, campaign_id), {})
+        for privacy, drawn in of_scope.items():
             count = len(drawn) - bisect_right(drawn, _after(after))
             if count:
                 yield Spending(privacy=privacy, count=count)
 
     def times(self, *, after: datetime | None) -> Iterable[tuple[datetime, Spending]]:
         found = []
-        for privacy, drawn in self._seen.of(self._attribute, self._unit, None).items():
+        of_all = self._seen.drawn.get((self._attribute, self._unit, None), {})
+        for privacy, drawn in of_all.items():
             spending = Spending(privacy=privacy)
             found += [(at, spending) for at in drawn[bisect_right(drawn, _after(after)) :]]
         for at, spending in sorted(found, key=itemgetter(0)):

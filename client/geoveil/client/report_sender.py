@@ -32,7 +32,7 @@ from geoveil.client.errors import (
     TransportError,
 )
 from geoveil.client.journal import Outcome
-from geoveil.client.reports import DeliveryStatus, Entry, ReportBatch, SubmissionResult
+from geoveil.client.reports import DeliveryStatus, Entry, ReportBatch
 from geoveil.proto.v1 import campaign_pb2, collector_pb2
 
 _Result = TypeVar("_Result")
@@ -332,17 +332,20 @@ class ReportSender:
         counts = {DeliveryStatus.ACKNOWLEDGED: 0, DeliveryStatus.REJECTED: 0}
         waits, together = list(waiting), 1
         while waits:
-            leaving = [entry for entry in waits[:together] if _is_of(entry, ready)]
+            leaving = [e for e in waits[:together] if e.contribution.campaign_id in ready]
             del waits[:together]
             if leaving:
                 mark = partial(self._journal.mark_sent, leaving, self._timing.now())
                 yield Local(mark, durable)
             for entry in leaving:
-                if not _is_of(entry, ready):
-                    continue
                 campaign_id = entry.contribution.campaign_id
+                if campaign_id not in ready:
+                    continue
+                batch = ReportBatch.of(entry.contribution)  # a request of its own
                 try:
-                    result = yield from _sent(entry, deadline or self.deadline())
+                    until = deadline or self.deadline()
+                    response = yield _within(until, "submit_reports", batch.request())
+                    (result,) = batch.results(response)
                 except TransportError as error:
                     outcome = Outcome(entry=entry, at=self._timing.now(), failure=str(error))
                     key = self._failed(error, campaign_id, backoff)
@@ -397,18 +400,6 @@ class ReportSender:
         if backoff is not self._backoff:
             backoff.failed(key, error)
         return key
-
-
-def _sent(entry: Entry, deadline: Deadline) -> Steps[SubmissionResult]:
-    """Send the report of an entry, in a request of its own."""
-    batch = ReportBatch.of(entry.contribution)
-    response = yield _within(deadline, "submit_reports", batch.request())
-    (result,) = batch.results(response)
-    return result
-
-
-def _is_of(entry: Entry, campaigns: Collection[str]) -> bool:
-    return entry.contribution.campaign_id in campaigns
 
 
 def _within(deadline: Deadline, method: str, message: Any) -> Request:
