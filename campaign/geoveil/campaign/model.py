@@ -197,17 +197,17 @@ class Campaign(ABC):
 
         return encode(self)
 
-    @property
+    @lazy
     @abstractmethod
     def dimension(self) -> int:
         """The number of coordinates of a participant's value, as queries take it."""
 
-    @property
+    @lazy
     @abstractmethod
     def columns(self) -> int:
         """The number of things that a query_index counts: questions, or coordinates of a point."""
 
-    @property
+    @lazy
     @abstractmethod
     def answers_all(self) -> bool:
         """Whether a report has an integer for every column; else for one, drawn uniformly."""

@@ -31,15 +31,15 @@ class ValueCampaign(Campaign):
     mechanism: PlanarLaplaceSpec
     """What perturbs a point."""
 
-    @property
+    @lazy
     def dimension(self) -> int:
         return self.mechanism.dimension
 
-    @property
+    @lazy
     def columns(self) -> int:
         return self.dimension
 
-    @property
+    @lazy
     def answers_all(self) -> bool:
         return True
 
