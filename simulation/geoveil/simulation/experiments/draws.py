@@ -50,12 +50,7 @@ def drawn_blocks(
     They are made of the seed, the name, n, and the numbers of the repetition and the block: results
     do not depend on who computes what.
 
-    Args:
-        name: of the experiment, the panel and the mechanism.
-        n: people in all.
-        size: people in a block; the last one has the rest.
-        seed: of the run, ≥ 0.
-        repetition: its number, ≥ 0.
+    The name is that of the experiment, the panel and the mechanism; the last block has the rest.
     """
     key = zlib.crc32(name.encode())
     for block, start in enumerate(range(0, n, size)):

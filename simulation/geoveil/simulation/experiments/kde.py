@@ -303,16 +303,8 @@ def centre_errors(
 ) -> list[dict[str, Errors]]:
     """Return the error of every contestant at every centre, one pass over the pairs for all.
 
-    Args:
-        settings: at least one.
-        places: the population.
-        grid: the centres.
-        chosen: indices of the centres to look at; all by default. The privacy is shared out over
-            the whole grid all the same.
-        contestants: name → contestant.
-
-    Returns:
-        For each setting: name → errors.
+    Only chosen centres are looked at, but the privacy is shared out over the whole grid all the
+    same. There is one mapping from names for each setting.
 
     Raises:
         ParameterError: if there is no setting.
@@ -491,12 +483,8 @@ def cells(
 ) -> list[Cell[ErrorRow]]:
     """Return the cells of the experiment.
 
-    Args:
-        asked: how it is run.
-        settings: the paper's seven by default.
-        contestants: their names; all by default.
-        subgrid: centres along each side at which errors are summed; by default all in exact mode
-            and `SUBGRID` where every report is drawn, one per person and centre.
+    By default the settings are the paper's seven, and errors are summed at all centres in exact
+    mode, at `SUBGRID` along each side where every report is drawn, one per person and centre.
 
     Raises:
         ParameterError: if a file has no mechanisms.

@@ -204,11 +204,7 @@ def ratio_table(
 ) -> Table:
     """Return how much better the best of geoveil's is than the best of the seed paper's.
 
-    Args:
-        rows: of one experiment.
-        people: how a number of people is told.
-        prior: how the ratio is headed if both sides may use a public prior; left out where no row
-            does.
+    `prior` heads the ratio if both sides may use a public prior, and is left out where no row does.
     """
     found = compare(rows)
     aided, own = any(c.prior for c in found), any(c.own for c in found)

@@ -143,16 +143,8 @@ def draw_lines(
 ) -> None:
     """Draw small multiples of lines, each of which has its name at its end.
 
-    Args:
-        panels: title → lines.
-        file: where to (PNG, PDF or SVG, by its ending).
-        x_label: what is along all axes, with its unit.
-        y_label: what the lines show, with its unit.
-        title: above all panels.
-        note: below them.
-        people: whether x are numbers of people.
-        linear_below: where the axis of y turns from logarithmic to linear.
-        log: whether the axis of y is logarithmic.
+    With `people`, x are numbers of people. The axis of y is logarithmic unless `log` is not; it
+    turns linear below `linear_below`, if that is given.
     """
     plt = pyplot()
     columns = min(3, len(panels))
@@ -289,15 +281,7 @@ class Dot:
 def draw_dots(
     panels: Mapping[str, Sequence[Dot]], file: Path, *, x_label: str, title: str, note: str = ""
 ) -> None:
-    """Draw small multiples of dots on a logarithmic axis, a line for each mechanism.
-
-    Args:
-        panels: title → dots; no setting twice.
-        file: where to (PNG, PDF or SVG, by its ending).
-        x_label: what they show, with its unit.
-        title: above all panels.
-        note: below it.
-    """
+    """Draw small multiples of dots on a logarithmic axis, a line for each mechanism."""
     plt = pyplot()
     columns = min(3, len(panels))
     lines = math.ceil(len(panels) / columns)

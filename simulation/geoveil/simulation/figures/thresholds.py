@@ -61,12 +61,7 @@ def draw_settings(
 
     Of a grid of settings those are drawn that differ from the middle one in n, or in all else.
 
-    Args:
-        rows: of one experiment.
-        file: where to (PNG, PDF or SVG, by its ending).
-        title: above all panels.
-        note: below it.
-        hollow: what the panel of a row ends with that stands as a hollow dot in the panel without.
+    A row whose panel ends with `hollow` stands as a hollow dot in the panel without that.
     """
     end = f", {hollow}"
     plain = list(dict.fromkeys(row.panel.removesuffix(end) for row in rows))

@@ -129,12 +129,8 @@ def simulated(
 ) -> SimulatedCampaign:
     """Return the work of a campaign with `devices` random members of a population.
 
-    Args:
-        campaign: any statistic campaign that can be published.
-        people: as devices hold their values; places in degrees are projected here.
-        devices: 1 to 10¹³.
-        seed: an integer >= 0.
-        block_size: devices per block; other sizes are other draws.
+    The 1 to 10¹³ devices hold values of people; places in degrees are projected here. Blocks of
+    another size are other draws.
 
     Raises:
         ParameterError: if a number is out of range, or the population does not fit the campaign.
@@ -168,14 +164,9 @@ def threshold_asked(
 ) -> tuple[StatisticCampaign, People]:
     """Return a campaign for the share above a threshold, and who takes part in it.
 
-    Args:
-        population: "incomes"; "income-and-debt", where both are to be above; a file (.csv or
-            .parquet); or "places", which ask the questions of the demonstration instead.
-        threshold: in the unit of the values.
-        epsilon: ε of the promise to two values that are `per` apart.
-        per: a distance, in the unit of the values.
-        values: of a file: one or two columns that members hold.
-        weights: of a file: column that says how many a row stands for.
+    The population is "incomes"; "income-and-debt", where both are to be above; a file, of which one
+    or two columns are values that members hold; or "places", which ask the questions of the
+    demonstration instead. ε is for two values that are `per` apart.
 
     Raises:
         ParameterError: if there is no such population, or a column is missing.
