@@ -21,7 +21,7 @@ CREATE = ["--attribute", "debt", "--unit", "euro", "--epsilon", "1", "--per", "5
         (["simulate", "oneway", "--threshold", "1", "--per", "0"], "--per must be"),
         ([*LOGNORMAL, "--figure", "plan.txt"], "--figure must be a file whose name ends in .png"),
         (["demo", "--figure", "demo.txt"], "--figure must be a file whose name ends in .png"),
-        ([*PLAN, "--prior", "absent.csv"], "--prior must be a file that is there"),
+        ([*PLAN, "--prior", "absent.csv"], "there is no file 'absent.csv'"),
         ([*PLAN, "--prior", "pilot:absent.parquet"], "--prior must be pilot:FILE, a Parquet file"),
         (PLAN, "PRIOR, what is publicly known, is incomes"),
     ],

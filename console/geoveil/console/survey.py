@@ -22,6 +22,10 @@ from geoveil.gp import GeoVeilError, UnsupportedError
 
 _MOST_CARDS = 12
 """Answers that are told in sentences; of more, the table says all."""
+_MEAN_MOVES = (
+    "One false answer far out moves a mean by any distance. Ask the points for a quantile, or for a"
+    " share above a value: how far false answers can move these is known."
+)
 _MOST_DRAWN = 100
 """Questions of a picture."""
 _SHARE = {(0.0, 1.0)}
@@ -201,6 +205,8 @@ def doubted(found: CampaignEstimates, fraction: float) -> Sequence[Sequence[str]
         found: the estimates.
         fraction: of the answers, that may be false.
     """
+    if isinstance(found.campaign, ValueCampaign):
+        return _MEAN_MOVES
     rows = []
     last = max((row.period for row in found.estimates), default=0)
     try:

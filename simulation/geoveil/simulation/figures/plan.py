@@ -193,7 +193,7 @@ def _draw_crossover(axes: "Axes", found: Comparison) -> None:
         axes.axvline(found.crossover, color=ROSE, lw=1.2)
         axes.annotate(
             f"crossover: {found.crossover}",
-            (found.crossover, 0.04),
+            (found.crossover, 0.12),
             xycoords=("data", "axes fraction"),
             xytext=(5, 0),
             textcoords="offset points",

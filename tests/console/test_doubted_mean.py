@@ -1,0 +1,24 @@
+"""The page of a survey of points says that nothing bounds what a false answer does to a mean."""
+
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+
+from geoveil.analyst.campaigns import campaign_for_points
+from geoveil.console.survey import doubted
+from geoveil.gp import GeoPrivacy
+
+
+def test_no_number_bounds_what_false_answers_do_to_the_mean_of_points():
+    now = datetime.now(UTC)
+    campaign = campaign_for_points(
+        attribute="debt",
+        privacy=GeoPrivacy(1.0, per=5_000.0, unit="euro"),
+        plane=None,
+        campaign_id="debts",
+        title="Debts",
+        opens=now,
+        closes=now + timedelta(days=1),
+    )
+    told = doubted(SimpleNamespace(campaign=campaign, estimates=()), 0.01)
+    assert isinstance(told, str)
+    assert "moves a mean by any distance" in told
