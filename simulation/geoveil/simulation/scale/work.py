@@ -45,6 +45,8 @@ def integers(reports: NDArray[np.float64], step_exponent: int) -> NDArray[np.int
     scaled = np.ldexp(reports, -step_exponent)
     np.rint(scaled, out=scaled)
     end = 2.0**63
+    if not scaled.size or (scaled.min() >= -end and scaled.max() < end):
+        return scaled.astype(np.int64)
     whole = np.clip(scaled, -end, np.nextafter(end, 0)).astype(np.int64)
     whole[scaled >= end] = np.iinfo(np.int64).max
     return whole
