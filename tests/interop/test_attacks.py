@@ -368,7 +368,8 @@ OTHER = replace(HONEST, title="Another question")
 SECOND = replace(HONEST, campaign_id="income-2")
 DAILY = replace(HONEST, period=DAY)
 CHEAP = replace(HONEST, period=DAY, privacy=GeoPrivacy(0.375, 8_000, "dollar"))
-TORN = seal(encode(HONEST), KEY)[:-1] + b"\x00"
+_SIGNED = seal(encode(HONEST), KEY)
+TORN = _SIGNED[:-1] + bytes([_SIGNED[-1] ^ 1])  # the last byte is 0 for one key in 16
 BYTES = encode(HONEST)
 REJECTED = report_pb2.REPORT_STATUS_REJECTED
 JUNK = bytes(range(256)) * 20
