@@ -47,7 +47,7 @@ from geoveil.gp import (
 )
 from geoveil.simulation.comparison import Array, Contestant, Setting
 from geoveil.simulation.experiment import Cell, Experiment
-from geoveil.simulation.experiments.draws import at_nodes, drawn_blocks, summed
+from geoveil.simulation.experiments.draws import drawn_blocks, summed
 from geoveil.simulation.experiments.own import AS_PUBLISHED, OwnInput, with_own
 from geoveil.simulation.experiments.published import (
     AT_KINKS,
@@ -198,9 +198,11 @@ def _sums(panel: TwoWayPanel, contestant: str, given: OwnInput) -> Sums:
         def deconvolved(x: Array, rng: np.random.Generator) -> Array:
             scale = reports.scale
             noisy = x + rng.laplace(scale=scale, size=x.shape)
-            return _products(
-                noisy, panel, lambda s: np.asarray(reports.query.profile.debiased(s, scale))
+            first, second = (
+                np.asarray(reports.query.profile.debiased(c - np.array(axis)[:, None], scale))
+                for c, axis in zip(noisy.T, panel.axes, strict=True)
             )
+            return np.asarray(first @ second.T)
 
         return deconvolved
     build = scalar(given)[contestant].build
@@ -213,17 +215,15 @@ def _sums(panel: TwoWayPanel, contestant: str, given: OwnInput) -> Sums:
     return by_threshold
 
 
-def _products(points: Array, panel: TwoWayPanel, function: Callable[[Array], Array]) -> Array:
-    """Return the sum over points of g(x₁−T₁) g(x₂−T₂) at each pair of thresholds."""
-    first, second = (
-        function(c - np.array(axis)[:, None]) for c, axis in zip(points.T, panel.axes, strict=True)
-    )
-    return np.asarray(first @ second.T)
-
-
 def _above(points: Array, panel: TwoWayPanel) -> Array:
     """Return the number of points with both coordinates above each pair of thresholds."""
-    return _products(points, panel, lambda s: (s > 0).astype(np.float64))
+    shape = len(panel.axes[0]) + 1, len(panel.axes[1]) + 1
+    first, second = (
+        np.searchsorted(a, c, side="left") for a, c in zip(panel.axes, points.T, strict=True)
+    )
+    counts = np.bincount(first * shape[1] + second, minlength=shape[0] * shape[1]).reshape(shape)
+    above = counts[::-1, ::-1].cumsum(axis=0).cumsum(axis=1)[::-1, ::-1]
+    return np.asarray(above[1:, 1:], np.float64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -336,22 +336,23 @@ def _plug_in(panel: TwoWayPanel, lattices: "list[_Lattice]") -> Moments:
 def _deconvolved(panel: TwoWayPanel, lattices: "list[_Lattice]") -> Moments:
     """Return the moments of g(x̃₁−T₁) g(x̃₂−T₂), whose factors are independent given x."""
     reports = panel.coordinate_reports()
-    f = reports.query.value
     nodes = reports.query.breakpoints[1] * np.linspace(-1, 1, 513)
     nodes = np.concatenate([nodes, nodes[-1] + reports.scale * np.linspace(0, 60, 4001)[1:]])
     nodes = np.concatenate([-nodes[:512:-1], nodes])
     variance = reports.variance(nodes)
-    functions: tuple[Callable[[Array], Array], ...] = (
-        f,
-        lambda s: np.square(f(s)),
-        lambda s: f(s) * (s > 0),
-        lambda s: np.square(f(s)) + np.interp(s, nodes, variance),
-    )
     found = []
     for lattice in lattices:
         x = lattice.pairs
+        s = [c - np.array(axis)[:, None] for c, axis in zip(x.T, panel.axes, strict=True)]
+        f = [*map(reports.query.value, s)]
+        factors = (
+            f,
+            [*map(np.square, f)],
+            [own * (at > 0) for own, at in zip(f, s, strict=True)],
+            [np.square(own) + np.interp(at, nodes, variance) for own, at in zip(f, s, strict=True)],
+        )
         share = _above(x, panel).ravel() / len(x)
-        value, square, joint, second = (_products(x, panel, g).ravel() / len(x) for g in functions)
+        value, square, joint, second = ((g1 @ g2.T).ravel() / len(x) for g1, g2 in factors)
         found.append((value - share, square - 2 * joint + share, second - square))
     return Moments(*np.array(found).swapaxes(0, 1))
 
@@ -430,8 +431,14 @@ class _MomentTable:
         cell = ((count - 1) / 2 + np.sign(s) * (inside + out)).astype(np.intp)
         cell = np.clip(cell, 0, count - 2)
         low, high = self._nodes[cell], self._nodes[cell + 1]
-        place = cell + np.clip((s - low) / (high - low), 0.0, 1.0)
-        return at_nodes(place, count) / len(s), at_nodes(place[above], count) / len(s)
+        right = np.clip((s - low) / (high - low), 0.0, 1.0) / len(s)
+        weights = []
+        for where, part in ((cell, right), (cell[above], right[above])):
+            upper = np.bincount(where, part, count)
+            bins = np.bincount(where, minlength=count) / len(s) - upper
+            bins[1:] += upper[:-1]
+            weights.append(bins)
+        return weights[0], weights[1]
 
 
 _table = lru_cache(maxsize=64)(_MomentTable)
