@@ -131,7 +131,7 @@ def test_heavy_tails_show_the_interval_that_needs_no_variance(geoveil, server):
     robust = row["median_of_means"]
     assert robust["ci_low"] < robust["estimate"] < robust["ci_high"]
     table = geoveil("estimate", "heavy").output
-    assert " ".join(table.split()).count("median of means") == 3  # two heads and a sentence
+    assert table.count("of means") == 3  # two heads and a sentence
 
 
 @pytest.mark.parametrize("every", ["7", "d", "7 days", "-7d", "7.5d", "7y", ""])
