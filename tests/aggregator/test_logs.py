@@ -17,7 +17,7 @@ from geoveil.aggregator.ops.logs import LIBRARY, REQUEST_ID, Sparing, configure,
 from geoveil.aggregator.ops.tokens import Scope, TokenFile
 from geoveil.gp import ParameterError
 
-PRIVATE = 4711
+PRIVATE = 4_711_038_261
 LOG = logging.getLogger("geoveil.aggregator.test")
 
 
@@ -115,7 +115,7 @@ def test_messages_of_exceptions_are_not_shown(configured: Any, form: str) -> Non
         LOG.exception("failed")
         logging.getLogger("a.library").error("failed", exc_info=error)
     text = stream.getvalue()
-    assert "4711" not in text
+    assert str(PRIVATE) not in text
     assert text.count("builtins.ValueError (message not shown)") == 2
     assert "test_messages_of_exceptions_are_not_shown" in text
 
@@ -135,7 +135,7 @@ async def test_complaints_of_the_loop_show_no_values(configured: Any) -> None:
     (line,) = lines(stream)
     assert line["level"] == "error"
     assert "builtins.ValueError" in line["exception"]
-    assert "4711" not in stream.getvalue()
+    assert str(PRIVATE) not in stream.getvalue()
 
 
 @pytest.mark.parametrize(
@@ -207,8 +207,9 @@ async def test_a_whole_day_in_the_log_names_nobody(
     call = create(request.SerializeToString(), metadata=metadata)
     await call
     request_id = dict(await call.trailing_metadata())["geoveil-request-id"]
-    report = wire_report(123_456_789, (0, 4711))
-    await wire.submit(campaign, report, wire_report(123_456_789, (0, 4712)))
+    own, other = PRIVATE, PRIVATE + 1
+    report = wire_report(123_456_789, (0, own))
+    await wire.submit(campaign, report, wire_report(123_456_789, (0, other)))
     with pytest.raises(grpc.aio.AioRpcError):
         await create(request.SerializeToString(), metadata=(("authorization", "Bearer guess"),))
     await server.aggregator.stop()
@@ -223,7 +224,7 @@ async def test_a_whole_day_in_the_log_names_nobody(
     assert all(0 <= line["seconds"] < 60 for line in calls)
     assert calls[0]["request_id"] == request_id
     assert [line.get("token") for line in calls] == ["alice", None, None]
-    hidden = ["4711", "4712", "123456789", report.report_id.hex(), token, "guess", "ipv4:"]
+    hidden = [str(own), str(other), "123456789", report.report_id.hex(), token, "guess", "ipv4:"]
     for secret in hidden:
         assert secret not in text
     # Of all addresses only its own is named, when it begins to listen.
