@@ -60,7 +60,7 @@ def split(parts: list[bytes]) -> Counter[bytes]:
     return Counter(joined[i : i + WIDTH] for i in range(0, len(joined), WIDTH))
 
 
-@pytest.mark.parametrize("limit", [1, 300, 1_500, 1 << 16])
+@pytest.mark.parametrize("limit", [pytest.param(1, marks=pytest.mark.deep), 300, 1_500, 1 << 16])
 def test_every_report_comes_once_and_few_at_a_time(store: Store, limit: int) -> None:
     reports = points(Random(1), 1_500)
     commit(store, reports)

@@ -222,6 +222,7 @@ async def _peak(blocks: int, *, kept: bool = False) -> int:
     return peak
 
 
+@pytest.mark.deep
 async def test_memory_does_not_depend_on_the_number_of_points() -> None:
     """16 times the points at most 2 % more memory; keeping the blocks must fail that.
 

@@ -79,7 +79,7 @@ def covered(source: PublicPrior, hidden: Prior, at: float, people: int) -> float
     return held.cdf(0.5 - found.ci_low) - held.cdf(0.5 - found.ci_high)
 
 
-@pytest.mark.deep(keep=1)
+@pytest.mark.deep
 @pytest.mark.parametrize(("pilot", "people"), [(1_000, 20_000), (5_000, 50_000), (20_000, 200_000)])
 def test_plans_from_a_pilot_cover_the_hard_truth(pilot: int, people: int):
     """12 hidden log-normal laws, a pilot and a threshold for each: at least 94 %, on average.

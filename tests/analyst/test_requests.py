@@ -90,6 +90,7 @@ def proposed(message, flag):
     return float(found(pattern, message).replace(",", ""))
 
 
+@pytest.mark.deep
 def test_the_people_that_are_proposed_will_do_and_hardly_less():
     """No distance will: sampling 5,000 people alone errs by 1.96 × 0.5/√5,000 = ±0.0139."""
     request = but(target_error=0.004)

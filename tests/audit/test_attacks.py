@@ -278,6 +278,7 @@ def test_equal_times_are_not_told_apart_and_shifted_or_spread_ones_are():
     assert synthetic().comparisons == 6
 
 
+@pytest.mark.deep
 def test_p_values_are_uniform_under_the_null():
     """200 tables of three tests of two kinds: P[least of 6 < 0.001] ≤ 0.006; 12 or more: < 1e-7."""
     found = [attacks.least_p_value(synthetic(n=200, seed=s)) for s in range(200)]

@@ -31,7 +31,7 @@ def covered(experiment, question, n, seed, shrink=1.0):
     return count
 
 
-@pytest.mark.deep(keep=1)
+@pytest.mark.deep
 @pytest.mark.parametrize(("which", "question", "n"), [(0, 0, 2_000), (1, 0, 2_500), (1, 2, 2_500)])
 def test_intervals_cover_the_truth_as_often_as_they_say(which, question, n):
     """Places are rare, so their mean is a little skewed at n = 2,500: 94 % is what to expect."""

@@ -281,6 +281,7 @@ def test_the_settings_are_the_papers():
     }
 
 
+@pytest.mark.deep
 def test_geoveil_beats_the_paper_on_collisions():
     """On 8 × 8 of the centres: about 30 times for each centre, and thousands at ε in all."""
     settings = tuple(replace(s, subgrid=8) for s in SETTINGS[:5])

@@ -44,6 +44,7 @@ def test_what_is_signed_is_the_worst_of_all_such_people():
     assert found.softness.bound == pytest.approx(expected.bound)
 
 
+@pytest.mark.deep
 def test_several_questions_and_ranges_are_bounded_alike():
     asked = [ShareAbove(T), ShareBetween(50_000, 80_000)]
     chosen = planned(NUMBERS.slope_bounded(1e-10), *asked, allocation="split").chosen()

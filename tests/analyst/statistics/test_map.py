@@ -280,6 +280,7 @@ def test_the_largest_error_of_a_map_is_within_its_critical_value() -> None:
     assert (largest > critical_value_of_many(len(nodes), 0.95)).mean() < 0.02
 
 
+@pytest.mark.deep
 def test_all_intervals_hold_at_once() -> None:
     """600 campaigns of 1,000 people, 64 places: at least 95 % (standard error 0.9 points), and
     intervals that hold one by one do not."""

@@ -99,7 +99,7 @@ def test_intervals_of_quantiles_cover(count: int, monkeypatch: pytest.MonkeyPatc
     ("statistic", "value"),
     [
         (MeanValue(), np.mean),
-        (Gini(), gini),
+        pytest.param(Gini(), gini, marks=pytest.mark.deep),
         (TopShare(share=0.2), lambda x: np.sort(x)[-len(x) // 5 :].sum() / x.sum()),
     ],
     ids=["mean", "Gini", "top share"],

@@ -69,6 +69,7 @@ def test_it_errs_less_where_people_are_spread_smoothly_and_more_at_a_heap() -> N
     assert not curve.low[before] <= hidden <= curve.high[before]
 
 
+@pytest.mark.deep
 def test_the_bootstrap_knows_how_far_campaigns_differ() -> None:
     """The standard deviation of the median over 40 campaigns is known to 11 %; 30 % is asked."""
     made = [

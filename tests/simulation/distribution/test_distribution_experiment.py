@@ -101,7 +101,7 @@ def test_the_seed_makes_the_rows(rows):
     assert [row.error for row in other] != [row.error for row in rows]
 
 
-@pytest.mark.deep(keep=1)
+@pytest.mark.deep
 @pytest.mark.parametrize("name", list(ATTRIBUTES))
 def test_means_have_the_errors_that_variances_say(name):
     """40 campaigns: the hybrid mean's squared errors are χ² about the exact one, α = 10⁻⁶.
@@ -139,7 +139,7 @@ def test_bad_settings_are_refused(changes, name):
         experiment(**changes)
 
 
-@pytest.mark.parametrize("epsilon", [1e-3, 1e4])
+@pytest.mark.parametrize("epsilon", [pytest.param(1e-3, marks=pytest.mark.deep), 1e4])
 def test_noise_may_be_wider_than_the_range_or_finer_than_a_cell(epsilon):
     (setting,) = settings(drawn("collisions", epsilon, 50, 2, seed=1))
     assert all(math.isfinite(row.error) for row in setting.rows)
