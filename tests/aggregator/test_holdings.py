@@ -90,7 +90,7 @@ def test_a_request_that_is_slow_to_come_counts_as_large_as_it_may_become() -> No
     server = Server()
     quick = server.holdings.begin(peer(1, 1))
     server.holdings.read(quick)
-    server.holdings.has_read(quick, 100)
+    server.holdings.resize(quick, 100)
     slow = [server.holdings.begin(peer(2, port)) for port in range(3)]
     for call in slow:
         server.holdings.read(call)

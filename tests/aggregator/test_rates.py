@@ -92,21 +92,21 @@ def test_peers_are_addresses_without_ports(one: str, other: str, same: bool) -> 
 
 def test_no_address_is_kept() -> None:
     limits = RateLimits(per_peer=Rate(per_second=1.0, burst=1.0), clock=Seconds())
-    limits.admit_peer("ipv4:192.0.2.77:50000")
+    limits.peers.admit("ipv4:192.0.2.77:50000")
     assert "192" not in repr(limits)
-    assert limits._peers is not None
-    ((key, _),) = limits._peers._addresses._levels.items()
+    assert limits.peers._addresses is not None
+    ((key, _),) = limits.peers._addresses._levels.items()
     assert peer_address("ipv4:192.0.2.77:50000") not in key
     again = RateLimits(per_peer=Rate(per_second=1.0, burst=1.0), clock=Seconds())
-    again.admit_peer("ipv4:192.0.2.77:50000")
-    assert again._peers is not None
-    assert list(again._peers._addresses._levels) != [key]  # each process has a key of its own
+    again.peers.admit("ipv4:192.0.2.77:50000")
+    assert again.peers._addresses is not None
+    assert list(again.peers._addresses._levels) != [key]  # each process has a key of its own
 
 
 def waits(limits: RateLimits, peer: str, reports: int) -> float | None:
     """Return how long a peer is told to wait, in seconds; 0 if it may pass."""
     try:
-        limits.admit_peer(peer, reports)
+        limits.peers.admit(peer, reports)
     except ServiceError as error:
         return error.retry_after_s
     return 0.0
@@ -146,7 +146,7 @@ def test_what_is_owed_is_owed() -> None:
     clock = Seconds()
     limits = RateLimits(per_peer=Rate(per_second=10.0, burst=100.0), clock=clock)
     peer = "ipv4:192.0.2.1:1"
-    limits.charge_peer(peer, 200)
+    limits.peers.charge(peer, 200)
     assert waits(limits, peer, 1) == pytest.approx(10.1)
     clock.now = 10.2
     assert waits(limits, peer, 1) == 0
@@ -155,11 +155,11 @@ def test_what_is_owed_is_owed() -> None:
 def test_calls_have_a_rate_of_their_own() -> None:
     limits = RateLimits(calls=Rate(per_second=1.0, burst=2.0), clock=Seconds())
     for _ in range(2):
-        limits.admit_call("ipv4:192.0.2.1:1")
+        limits.calls.admit("ipv4:192.0.2.1:1")
     with pytest.raises(ServiceError, match="too many requests"):
-        limits.admit_call("ipv4:192.0.2.1:2")
-    limits.admit_call("ipv4:192.0.2.2:1")
-    limits.admit_peer("ipv4:192.0.2.1:1", 1000)
+        limits.calls.admit("ipv4:192.0.2.1:2")
+    limits.calls.admit("ipv4:192.0.2.2:1")
+    limits.peers.admit("ipv4:192.0.2.1:1", 1000)
 
 
 @pytest.fixture

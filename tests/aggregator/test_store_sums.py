@@ -4,9 +4,8 @@ from random import Random
 
 import pytest
 
-from geoveil.aggregator.domain.reports import pack
-from geoveil.aggregator.store import sums
-from geoveil.aggregator.store.sums import tally
+from geoveil.aggregator.domain import reports
+from geoveil.aggregator.domain.reports import pack, tally
 from geoveil.gp.estimation import Accumulator
 
 LOW, HIGH = -(2**63), 2**63 - 1
@@ -21,14 +20,14 @@ def expected(answers: list[tuple[int, int]]) -> dict[int, Accumulator]:
     return {query: Accumulator.of(of_query) for query, of_query in values.items()}
 
 
-@pytest.mark.parametrize("count", [1, sums._FEW, sums._FEW + 1])  # NumPy adds the last
+@pytest.mark.parametrize("count", [1, reports._FEW, reports._FEW + 1])  # NumPy adds the last
 @pytest.mark.parametrize("value", [LOW, HIGH, *EDGES])
 def test_answers_alike(value: int, count: int) -> None:
     answers = pack([(2**32 - 1, value)]) * count
     assert tally(answers) == {2**32 - 1: Accumulator(count, count * value, count * value * value)}
 
 
-@pytest.mark.parametrize("count", range(1, 2 * sums._FEW, 7))
+@pytest.mark.parametrize("count", range(1, 2 * reports._FEW, 7))
 def test_a_few_answers(count: int) -> None:
     rng = Random(count)
     answers = [(rng.randrange(5), rng.randrange(LOW, HIGH + 1)) for _ in range(count)]

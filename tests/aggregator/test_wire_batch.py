@@ -150,7 +150,8 @@ def test_a_message_of_very_many_fields_costs_little_memory(padding: bytes, expec
 
 def test_a_report_of_very_many_answers_is_not_read() -> None:
     report = b"\x0a\x10" + bytes(16) + b"\x12\x00" * 500_000
-    batch = read_batch(collector_pb2.SubmitReportsRequest(campaign_id="a").SerializeToString())
+    batch = read_at_once(collector_pb2.SubmitReportsRequest(campaign_id="a").SerializeToString())
+    assert batch is not None
     assert len(batch.reports) == 0
     length = len(report)
     prefix = bytes([0x1A, length & 0x7F | 0x80, length >> 7 & 0x7F | 0x80, length >> 14])
@@ -168,7 +169,8 @@ def test_no_object_is_made_of_small_requests_before_they_are_counted() -> None:
     assert len(reports) == 2000
     assert len(reports.read(1)) == 2000
     report = report_pb2.Report(answers=[report_pb2.Answer()] * 1000)
-    unread = read_batch(collector_pb2.SubmitReportsRequest(reports=[report]).SerializeToString())
+    unread = read_at_once(collector_pb2.SubmitReportsRequest(reports=[report]).SerializeToString())
+    assert unread is not None
     assert isinstance(unread.reports, UnreadReports)
     (whole,) = unread.reports.read(3)
     assert len(whole.answers) == 4

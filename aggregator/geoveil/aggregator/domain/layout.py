@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
 from geoveil.aggregator.domain.reports import (
+    PACKED_ANSWER,
     PackedColumns,
     PackedReport,
     Report,
@@ -34,7 +35,6 @@ from geoveil.gp.estimation import Accumulator
 BLOCKS = 32
 """A power of two, so that a random byte falls into each alike."""
 _KEY_BYTES = 16
-_ANSWER = np.dtype([("sum_index", "<u4"), ("value", "<i8")])
 _MOMENTS_NEEDED = 4
 """The variance of the sample variance is that of fourth powers."""
 
@@ -122,7 +122,7 @@ class Layout:
         """Return what `pack` does of each."""
         if type(reports) is not ReportColumns:
             return list(map(self.pack, reports))
-        rows = np.empty(len(reports), _ANSWER)
+        rows = np.empty(len(reports), PACKED_ANSWER)
         slot: Any = self.campaign.slot  # of arrays as of integers
         slots = slot(reports.indices.astype(np.int64), reports.periods)
         rows["sum_index"] = slots * self.blocks + self._blocks(reports.ids)

@@ -4,7 +4,7 @@ A report is perturbed before it leaves the device, but it is one person's: it is
 the representations here hide it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import chain
@@ -16,10 +16,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.campaign.admission import REPORT_ID_BYTES, Reason
+from geoveil.gp.estimation import Accumulator, sums_of
 
 _ANSWER = Struct("<Iq")
 ANSWER_BYTES = _ANSWER.size
 """Bytes of a packed answer."""
+PACKED_ANSWER = np.dtype([("sum_index", "<u4"), ("value", "<i8")])
+"""A packed answer, as NumPy reads and writes it."""
+_FEW = 64
+"""Answers that are added one by one sooner than NumPy is called."""
+_BLOCK = 1 << 18
+"""Answers that are added at once."""
 
 
 class Report(NamedTuple):
@@ -210,6 +217,34 @@ def pack(answers: Sequence[tuple[int, int]]) -> bytes:
     return Struct("<" + "Iq" * len(answers)).pack(*chain.from_iterable(answers))
 
 
-def unpack(answers: bytes) -> Iterator[tuple[int, int]]:
-    """Return the answers of one report, or of many joined."""
-    return _ANSWER.iter_unpack(answers)
+unpack: Callable[[bytes], Iterator[tuple[int, int]]] = _ANSWER.iter_unpack
+"""Returns the answers of one report, or of many joined."""
+
+
+def tally(answers: bytes) -> dict[int, Accumulator]:
+    """Return the exact sums of answers that `pack` returned, by the index of the sum.
+
+    Example:
+        >>> tally(pack([(7, -(2**63)), (7, -1), (2, 5)]))[7].total == -(2**63) - 1
+        True
+    """
+    if len(answers) <= _FEW * ANSWER_BYTES:
+        few: dict[int, tuple[int, int, int]] = {}
+        for index, value in unpack(answers):
+            n, total, squares = few.get(index, (0, 0, 0))
+            few[index] = n + 1, total + value, squares + value * value
+        return {index: Accumulator(*of_one) for index, of_one in few.items()}
+    sums: dict[int, Accumulator] = {}
+    found = np.frombuffer(answers, PACKED_ANSWER)
+    for start in range(0, len(found), _BLOCK):
+        for index, of_block in _tally_block(found[start : start + _BLOCK]).items():
+            sums[index] = sums[index] + of_block if index in sums else of_block
+    return sums
+
+
+def _tally_block(answers: NDArray[np.void]) -> Mapping[int, Accumulator]:
+    indices = answers["sum_index"]
+    order = np.argsort(indices, kind="stable")
+    indices, values = indices[order], answers["value"][order]
+    starts = np.flatnonzero(np.concatenate([[True], indices[1:] != indices[:-1]]))
+    return dict(zip(indices[starts].tolist(), sums_of(values, starts), strict=True))

@@ -146,7 +146,7 @@ class Service:
             ServiceError: RATE_LIMITED.
         """
         if peer is not None:
-            self._limits.admit_peer(peer)
+            self._limits.peers.admit(peer)
         standing = await self._library.standing(campaign_id)
         if peer is not None:
             self._charge(peer, standing)
@@ -199,7 +199,7 @@ class Service:
             ParameterError: if the token is of no page, or the size out of range.
             ServiceError: RATE_LIMITED.
         """
-        self._limits.admit_peer(peer)
+        self._limits.peers.admit(peer)
         async with self._pages:
             found = await page(self._read_page, self._clock(), size, token, closed=False)
         self._charge(peer, *found.standings)
@@ -232,7 +232,7 @@ class Service:
         if not 1 <= count <= self._max_batch:
             raise ParameterError("number of reports", count, f"1 to {self._max_batch:,}")
         if count > paid:
-            self._limits.admit_peer(peer, count - paid)
+            self._limits.peers.admit(peer, count - paid)
         publication = await self._library.publication(campaign_id)
         if campaign_digest != publication.digest:
             raise ServiceError(Code.DIGEST_MISMATCH)
@@ -244,7 +244,7 @@ class Service:
         else:
             prepared = await self.batches.run(prepare, publication, reports, latest)
         if rejected := len(prepared.faults) - prepared.faults.count(None):
-            self._limits.charge_peer(peer, (_REJECTED_COSTS - 1) * rejected)
+            self._limits.peers.charge(peer, (_REJECTED_COSTS - 1) * rejected)
         in_time, early = prepared.packed
         # A period that has not begun takes no new report, but what was counted before the clock
         # was set back is still known. First, as a failure of what follows then leaves no trace.
@@ -272,7 +272,7 @@ class Service:
             ServiceError: RATE_LIMITED.
         """
         reports = max(1, size // _REPORT_BYTES)
-        self._limits.admit_peer(peer, reports)
+        self._limits.peers.admit(peer, reports)
         return reports
 
     async def estimate(
@@ -432,7 +432,7 @@ class Service:
         """Count what a peer is sent, if it is much."""
         size = sum(len(standing.record.published) for standing in standings)
         if size > _MUCH:
-            self._limits.charge_peer(peer, size // _REPORT_BYTES)
+            self._limits.peers.charge(peer, size // _REPORT_BYTES)
 
     def _latest_period(self, campaign: Campaign) -> int:
         """Return the last period that has begun, by the clock of a device that is ahead."""

@@ -137,7 +137,7 @@ class Holdings:
             self._forget(connection)
 
     def resize(self, call: Call, message: int) -> None:
-        """Let a call hold a message.
+        """Let a call hold a message, such as the request that it waited for.
 
         Args:
             call: that has begun.
@@ -146,6 +146,7 @@ class Holdings:
         Raises:
             ServiceError: RATE_LIMITED, if its connection holds most; nothing has changed then.
         """
+        self._reading.pop(call, None)
         before, after = call.held, max(CALL_BYTES, _COPIES * message)
         if after == before:
             return
@@ -158,13 +159,8 @@ class Holdings:
             self._drop(greediest)
 
     def read(self, call: Call) -> None:
-        """Let a call wait for a request."""
+        """Let a call wait for a request, until it is resized or ends."""
         self._reading[call] = self._clock()
-
-    def has_read(self, call: Call, message: int) -> None:
-        """Let a call hold the request that it waited for; see `resize`."""
-        self._reading.pop(call, None)
-        self.resize(call, message)
 
     def slow(self) -> Collection[str]:
         """Return the peers whose requests are slow to come, if these might exceed the limit.

@@ -219,7 +219,7 @@ class Middleware:
             call = self._holdings.begin(peer)
             ends: Any = partial(self._holdings.end, call)  # the stubs want more of it
             context.add_done_callback(ends)
-            self._limits.admit_call(peer)
+            self._limits.calls.admit(peer)
         except ServiceError:
             self._count_in_vain(peer)
             raise
@@ -250,14 +250,14 @@ class Middleware:
                 if method.deserialize is None
                 else _parsed(method, method.deserialize, message)
             )
-            self._limits.admit_call(context.peer())
+            self._limits.calls.admit(context.peer())
 
     async def _next(self, call: Call, context: Context) -> bytes | None:
         self._holdings.read(call)
         message: Any = await context.read()
         if message is grpc.aio.EOF:
             message = None
-        self._holdings.has_read(call, len(message or b""))
+        self._holdings.resize(call, len(message or b""))
         return message  # type: ignore[no-any-return]  # bytes, as nothing deserialises them
 
     def _authorise(self, method: _Method, context: Context) -> None:

@@ -287,7 +287,7 @@ class Aggregator:
             self._writer,
         )
         mounted = {prefix: make(inside) for prefix, make in self._mounts.items()}
-        admit, holdings = self._limits.admit_call, self._keeper.holdings
+        admit, holdings = self._limits.calls.admit, self._keeper.holdings
         self._door = Door(
             calls,
             Pages(admit),

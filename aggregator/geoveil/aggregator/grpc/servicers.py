@@ -18,7 +18,7 @@ from geoveil.aggregator.domain.exporting import Rows
 from geoveil.aggregator.domain.reports import Result, Status
 from geoveil.aggregator.domain.service import Service, Snapshot
 from geoveil.aggregator.domain.values import MOST_QUESTIONS
-from geoveil.aggregator.grpc.submissions import is_packed, read_at_once, read_batch, unpacked
+from geoveil.aggregator.grpc.submissions import GZIP, read_at_once, read_batch, unpacked
 from geoveil.aggregator.grpc.wire_columns import LEAST_BYTES
 from geoveil.aggregator.ops.authorizer import TOKEN
 from geoveil.aggregator.store import CampaignRecord
@@ -106,7 +106,7 @@ class CollectorServicer(WireCollectorServicer):
     ) -> Any:
         message: bytes = request
         service, peer = self._service, context.peer()
-        if is_packed(message):
+        if message.startswith(GZIP):
             message = await service.batches.run(unpacked, message, self._longest)
         paid = 0 if len(message) < LEAST_BYTES else service.admit_size(peer, len(message))
         batch = read_at_once(message)

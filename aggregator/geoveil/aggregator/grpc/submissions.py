@@ -28,7 +28,7 @@ from geoveil.proto.v1.collector_pb2 import SubmitReportsRequest
 from geoveil.proto.v1.report_pb2 import Report as WireReport
 
 _Message = TypeVar("_Message", bound=Message)
-_GZIP = b"\x1f\x8b"
+GZIP = b"\x1f\x8b"
 """The first bytes of gzip; a protobuf message has no field of this type."""
 _WITH_HEADER = 31
 _MODERATE_BYTES = 64 << 10
@@ -43,17 +43,6 @@ _REPORT_BYTES, _ANSWER_BYTES = 1 << 16, 24
 """A report of n answers has at most so many bytes, and so many times n."""
 
 
-def is_packed(message: bytes) -> bool:
-    """Return whether a request is compressed.
-
-    Example:
-        >>> import gzip
-        >>> is_packed(gzip.compress(b"")), is_packed(b"a request")
-        (True, False)
-    """
-    return message.startswith(_GZIP)
-
-
 def unpacked(message: bytes, longest: int) -> bytes:
     """Return a request as it was before it was compressed; one that was not, as it is.
 
@@ -64,7 +53,7 @@ def unpacked(message: bytes, longest: int) -> bytes:
     Raises:
         ParameterError: if it is damaged, or unpacks to more.
     """
-    if not is_packed(message):
+    if not message.startswith(GZIP):
         return message
     unpacking = zlib.decompressobj(wbits=_WITH_HEADER)
     try:
@@ -101,7 +90,18 @@ class UnreadReports:
             ParameterError: if one is no report, or far longer than so many answers take.
         """
         longest = _REPORT_BYTES + _ANSWER_BYTES * most_answers
-        return [_report(one, longest, most_answers + 1) for one in self.pieces]
+        reports = []
+        for piece in self.pieces:
+            if isinstance(piece, bytes):
+                if len(piece) > longest:
+                    few = f"at most {longest:,} bytes"
+                    raise ParameterError("size of a report", len(piece), few)
+                report = _parsed(WireReport, piece)
+            else:
+                report = piece
+            answers = [(a.query_index, a.value) for a in islice(report.answers, most_answers + 1)]
+            reports.append(Report(report.report_id, answers, report.period))
+        return reports
 
     def __repr__(self) -> str:
         return f"UnreadReports({len(self)}, not shown)"
@@ -122,18 +122,18 @@ def read_at_once(message: bytes) -> SubmittedReports | None:
         ParameterError: if it is none.
     """
     if len(message) < LEAST_BYTES:
-        return _small(message)
+        request = _parsed(SubmitReportsRequest, message)
+        reports = UnreadReports(request.reports)
+        return SubmittedReports(request.campaign_id, request.campaign_digest, reports)
     return _columns(message) if len(message) < _MODERATE_BYTES else None
 
 
 def read_batch(message: bytes) -> SubmittedReports:
-    """Return what a SubmitReportsRequest says, however long that takes.
+    """Return what a SubmitReportsRequest says that is not read at once, however long that takes.
 
     Raises:
         ParameterError: if it is none, or has more fields than a request may have.
     """
-    if len(message) < LEAST_BYTES:
-        return _small(message)
     batch = _columns(message)
     if batch is not None:
         return batch
@@ -177,27 +177,9 @@ def _varint(message: bytes, at: int) -> tuple[int, int]:
     raise _malformed(len(message))
 
 
-def _small(message: bytes) -> SubmittedReports:
-    request = _parsed(SubmitReportsRequest, message)
-    return SubmittedReports(
-        request.campaign_id, request.campaign_digest, UnreadReports(request.reports)
-    )
-
-
 def _columns(message: bytes) -> SubmittedReports | None:
     columns = read_columns(message)
     return None if columns is None else SubmittedReports(*columns)
-
-
-def _report(piece: bytes | WireReport, longest: int, most_answers: int) -> Report:
-    if isinstance(piece, bytes):
-        if len(piece) > longest:
-            raise ParameterError("size of a report", len(piece), f"at most {longest:,} bytes")
-        report = _parsed(WireReport, piece)
-    else:
-        report = piece
-    answers = [(a.query_index, a.value) for a in islice(report.answers, most_answers)]
-    return Report(report.report_id, answers, report.period)
 
 
 def _parsed(kind: type[_Message], serialised: bytes) -> _Message:

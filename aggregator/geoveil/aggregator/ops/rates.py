@@ -117,28 +117,10 @@ class RateLimits:
     ) -> None:
         self._campaigns = None if per_campaign is None else TokenBuckets(per_campaign, clock)
         secret = secrets.token_bytes(32)
-        self._peers = None if per_peer is None else _Shared(per_peer, clock, secret)
-        self._calls = None if calls is None else _Shared(calls, clock, secret)
-
-    def admit_call(self, peer: str) -> None:
-        """Let a call of a peer pass, or refuse it; see `admit_peer`."""
-        if self._calls is not None:
-            self._calls.admit(peer, 1)
-
-    def admit_peer(self, peer: str, reports: int = 1) -> None:
-        """Let a peer pass, or refuse it.
-
-        Args:
-            peer: as gRPC names it, "ipv4:192.0.2.1:50000"; "" if it is not known.
-            reports: that it brings.
-        """
-        if self._peers is not None:
-            self._peers.admit(peer, reports)
-
-    def charge_peer(self, peer: str, reports: int) -> None:
-        """Count what a peer got as so many reports, whether it may bring them or not."""
-        if self._peers is not None:
-            self._peers.charge(peer, reports)
+        self.peers = PeerLimit(per_peer, clock, secret)
+        """Counts reports, and what a peer got as so many."""
+        self.calls = PeerLimit(calls, clock, secret)
+        """Counts calls."""
 
     def admit_campaign(self, campaign_id: str, reports: int) -> None:
         """Let reports to a campaign that exists pass, or refuse them."""
@@ -151,20 +133,36 @@ class RateLimits:
         return "RateLimits(peers not shown)"
 
 
-class _Shared:
-    """What an address may do, and a part of it that each of its connections may do in any case."""
+class PeerLimit:
+    """What an address may do, and a part of it that each of its connections may do in any case.
 
-    def __init__(self, rate: Rate, clock: Monotonic, secret: bytes) -> None:
+    Args:
+        rate: of an address; None: it may do everything.
+        clock: tells the seconds.
+        secret: the key under which peers are hidden.
+    """
+
+    def __init__(self, rate: Rate | None, clock: Monotonic, secret: bytes) -> None:
         self._secret = secret
-        self._addresses = TokenBuckets(rate, clock)
+        self._addresses = None if rate is None else TokenBuckets(rate, clock)
         self._connections: TokenBuckets | None = None
-        self._part = rate.burst / _PARTS
-        if self._part >= 1:
+        self._part = 0.0 if rate is None else rate.burst / _PARTS
+        if rate is not None and self._part >= 1:
             part = Rate(per_second=rate.per_second / _PARTS, burst=self._part)
             self._connections = TokenBuckets(part, clock)
 
-    def admit(self, peer: str, tokens: float) -> None:
-        """Take tokens, or refuse if there are too few, with the time until there are enough."""
+    def admit(self, peer: str, tokens: float = 1) -> None:
+        """Take tokens, or refuse if there are too few, with the time until there are enough.
+
+        Args:
+            peer: as gRPC names it, "ipv4:192.0.2.1:50000"; "" if it is not known.
+            tokens: reports that it brings, or calls.
+
+        Raises:
+            ServiceError: RATE_LIMITED.
+        """
+        if self._addresses is None:
+            return
         wait_s = self._addresses.take(self._hidden(peer_address(peer)), tokens)
         # A large request is not looked at further: each new connection might owe one.
         if self._connections is not None and not (wait_s and tokens > self._part):
@@ -175,6 +173,8 @@ class _Shared:
 
     def charge(self, peer: str, tokens: float) -> None:
         """Take tokens whether or not there are enough."""
+        if self._addresses is None:
+            return
         self._addresses.take(self._hidden(peer_address(peer)), tokens, owe=True)
         if self._connections is not None:
             self._connections.take(self._hidden(peer.encode()), tokens, owe=True)

@@ -8,7 +8,7 @@ import sqlite3
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
 _Result = TypeVar("_Result")
@@ -18,13 +18,14 @@ class Driver:
     """Sends statements on a connection of SQLAlchemy, in its place.
 
     Args:
-        connection: of an engine; in no transaction, and used for nothing else.
+        engine: of SQLite; the first transaction takes a connection, for nothing else.
     """
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        driver: Any = connection.connection.driver_connection
-        self._driver: sqlite3.Connection = driver
+    _connection: Connection | None = None
+    _driver: sqlite3.Connection
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
         self._heard: tuple[Callable[..., Any], ...] = ()
         """Who listens to the statements of the transaction."""
 
@@ -34,6 +35,10 @@ class Driver:
         Raises:
             DBAPIError: of SQLAlchemy, in place of the driver's error.
         """
+        if self._connection is None:
+            self._connection = self._engine.connect()
+            driver: Any = self._connection.connection.driver_connection
+            self._driver = driver
         dispatch = self._connection.dispatch
         self._heard = tuple(dispatch.before_cursor_execute)
         try:
@@ -61,5 +66,6 @@ class Driver:
         return cursor.execute(statement, parameters)
 
     def close(self) -> None:
-        """Give the connection back; idempotent."""
-        self._connection.close()
+        """Give the connection back, if there is one; idempotent."""
+        if self._connection is not None:
+            self._connection.close()

@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 from sqlalchemy import Connection, func, select
 
+from geoveil.aggregator.domain.reports import tally
 from geoveil.aggregator.store.migrate import require_current, schema_version, upgrade_schema
 from geoveil.aggregator.store.opening import open_store
 from geoveil.aggregator.store.private_file import new_private_file
 from geoveil.aggregator.store.schema import CAMPAIGN, REPORT_COUNT
 from geoveil.aggregator.store.sql import SQLStore
-from geoveil.aggregator.store.sums import tally
 from geoveil.campaign.admission import REPORT_ID_BYTES
 from geoveil.gp import ParameterError
 from geoveil.gp.estimation import Accumulator

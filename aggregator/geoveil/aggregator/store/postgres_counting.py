@@ -25,10 +25,10 @@ from geoveil.aggregator.domain.reports import (
     PackedReport,
     in_columns,
     joined,
+    tally,
 )
 from geoveil.aggregator.store.base import Outcome, Submission, admitted, judge
 from geoveil.aggregator.store.schema import slots
-from geoveil.aggregator.store.sums import tally
 from geoveil.campaign.admission import REPORT_ID_BYTES
 from geoveil.gp.estimation import Accumulator
 

@@ -3,6 +3,7 @@
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -13,7 +14,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 
 from geoveil.aggregator.domain.errors import Code, ServiceError
-from geoveil.aggregator.domain.reports import PackedReport, in_columns, joined
+from geoveil.aggregator.domain.reports import PackedReport, in_columns, joined, tally
 from geoveil.aggregator.store.base import (
     Extent,
     Outcome,
@@ -36,7 +37,6 @@ from geoveil.aggregator.store.sqlite_pages import (
     read_ids,
     read_pages,
 )
-from geoveil.aggregator.store.sums import tally
 from geoveil.gp.estimation import Accumulator
 
 _PRAGMAS = (
@@ -121,22 +121,19 @@ class SQLiteStore(SQLStore):
         event.listen(engine, "connect", _configure)
         event.listen(engine, "begin", _begin)
         self._indices: dict[int, IdIndex] = {}
-        self._driver: Driver | None = None
+        self._driver = Driver(engine)
         super().__init__(engine, create=create)
 
     def _count(self, by_campaign: Mapping[str, Sequence[Submission]]) -> dict[str, list[Outcome]]:
-        def transaction() -> tuple[dict[str, list[Outcome]], list[_Written]]:
-            driver = self._driver = self._driver or Driver(self._engine.connect())
+        def work() -> tuple[dict[str, list[Outcome]], list[_Written]]:
             written: list[_Written] = []
-            counted = driver.transaction(
-                lambda: {
-                    campaign_id: self._count_one(driver, campaign_id, submissions, written)
-                    for campaign_id, submissions in by_campaign.items()
-                }
-            )
+            counted = {
+                campaign_id: self._count_one(campaign_id, submissions, written)
+                for campaign_id, submissions in by_campaign.items()
+            }
             return counted, written
 
-        counted, written = self.attempt(transaction)
+        counted, written = self.attempt(partial(self._driver.transaction, work))
         # Only now: what was rolled back is stored nowhere, so it must not be indexed.
         for key, pages, reports in written:
             self._indices[key].add_new([(page.first, page.fresh_ids) for page in pages])
@@ -144,11 +141,7 @@ class SQLiteStore(SQLStore):
         return counted
 
     def _count_one(
-        self,
-        driver: Driver,
-        campaign_id: str,
-        submissions: Sequence[Submission],
-        written: list[_Written],
+        self, campaign_id: str, submissions: Sequence[Submission], written: list[_Written]
     ) -> list[Outcome]:
         """Count the reports to one campaign: all they need in one statement, all added in three.
 
@@ -157,13 +150,13 @@ class SQLiteStore(SQLStore):
         """
         reports = joined([submission.reports for submission in submissions])
         ids, answers = in_columns(reports)
-        sums = tally(answers)
+        sums, driver = tally(answers), self._driver
         parameters = {"campaign_id": campaign_id, "indices": str([*sums])}
         row = driver.execute(_READ_STANDING, parameters).fetchone()
         if row is None:
             raise ServiceError(Code.CAMPAIGN_NOT_FOUND)
         key, closed, before, sums_before, *last = row
-        candidates = self._current_index(driver, key, before).find(ids)
+        candidates = self._current_index(key, before).find(ids)
         stored = _stored(driver, key, candidates, reports) if candidates else {}
         outcomes, fresh = judge(reports, admitted(submissions, closed=closed), stored)
         if fresh:
@@ -177,7 +170,7 @@ class SQLiteStore(SQLStore):
             written.append((key, pages, after))
         return outcomes
 
-    def _current_index(self, driver: Driver, key: int, reports: int) -> IdIndex:
+    def _current_index(self, key: int, reports: int) -> IdIndex:
         """Return the index of a campaign with all that is stored in it, by whatever process.
 
         The pages that are written belong in it once the transaction is durable.
@@ -186,7 +179,7 @@ class SQLiteStore(SQLStore):
         if index is None or index.reports > reports:
             index = self._indices[key] = IdIndex()
         if index.reports < reports:
-            pages = read_ids(driver, key, index.reports)
+            pages = read_ids(self._driver, key, index.reports)
             while some := list(islice(pages, _PAGES_INDEXED)):
                 index.add(some)
             index.reports = reports
@@ -214,8 +207,7 @@ class SQLiteStore(SQLStore):
         return Extent(sum(file.stat().st_size for file in files if file.exists()), 1)
 
     def close(self) -> None:
-        if self._driver is not None:
-            self._driver.close()
+        self._driver.close()
         super().close()
 
     def protect(self) -> None:

@@ -144,26 +144,23 @@ class Writer:
         finished: asyncio.Future[None],
     ) -> None:
         """Body of the thread."""
-
-        def settle(*futures: _Settled) -> None:
-            loop.call_soon_threadsafe(_settle, futures)
-
+        tell = loop.call_soon_threadsafe
         try:
             store = self._open_store()
         except Exception as error:  # noqa: BLE001 - start() raises it
-            settle((opened, error), (finished, None))
+            tell(_settle, [(opened, error), (finished, None)])
             return
-        settle((opened, None))
+        tell(_settle, [(opened, None)])
         try:
             with store:
                 while not self._stopping or self._calls or self.weight:
                     calls, waiting = self._take()
                     for call in calls:
-                        settle((call.future, _attempt(call.function, store)))
+                        tell(_settle, [(call.future, _attempt(call.function, store))])
                     if waiting:
-                        settle(*_commit(store, waiting))
+                        tell(_settle, _commit(store, waiting))
         finally:
-            settle((finished, None))
+            tell(_settle, [(finished, None)])
 
     def _take(self) -> tuple[list[_Call], list[_Waiting]]:
         """Wait for work and return it; nothing once it is to stop."""
@@ -208,7 +205,7 @@ def _attempt(function: Callable[[Store], Any], store: Store) -> Any:
         return error
 
 
-def _settle(futures: tuple[_Settled, ...]) -> None:
+def _settle(futures: list[_Settled]) -> None:
     """Answer waiters, on the event loop; those that went away are passed over."""
     for future, result in futures:
         if future.done():
