@@ -144,6 +144,42 @@ def test_no_number_of_a_table_is_cut_and_a_table_that_fits_is_within_the_termina
     assert max(lines) <= width or width == 40
 
 
+@pytest.mark.parametrize(
+    ("width", "head"),
+    [
+        (62, [" query  standard error  contaminated high  one report at most "]),
+        (59, ["                                           one report ", "at most "]),
+        (
+            45,
+            [
+                "        standard  contaminated  one report",
+                " query  error     high          at most",
+            ],
+        ),
+        (
+            39,
+            [
+                "one",
+                "report",
+                "  standard  contaminated  at",
+                " query  error     high          most",
+            ],
+        ),
+    ],
+)
+def test_as_few_heads_are_folded_into_as_few_lines_as_need_to_be(monkeypatch, capsys, width, head):
+    monkeypatch.setattr(out, "width", width)
+    table = table_80("query", "standard error", "contaminated high", "one report at most")
+    table.add_row("x", "0.01", "0.42", "0.001")
+    print_whole(table)
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= width
+    heads = [line for line in lines if line.strip()]
+    for line, part in zip(heads, head, strict=False):
+        assert part in line
+    assert heads[len(head)].strip(" ─") == ""
+
+
 def test_a_quantile_is_planned_where_a_share_would_be_taken_from_the_prior(geoveil):
     asked = ["--participants", "1000", "--epsilon", "1", "--per", "5000", "--no-bound"]
     people = ["--unit", "euro", "--prior", "lognormal:15000,1"]

@@ -181,8 +181,8 @@ def table_80(
 def print_whole(table: Table) -> None:
     """Print a table of which no word and no number is cut, even if it is wider than the terminal.
 
-    Where it would be, first the headers are folded, and then the columns that may be: as few of
-    them as need to.
+    Where it would be, first headers are folded, and then the columns that may be: as few of them
+    as need to, those first that become narrower the most, and no narrower than they need to.
 
     Args:
         table: of `table_80`.
@@ -190,13 +190,8 @@ def print_whole(table: Table) -> None:
     folds = [not column.no_wrap for column in table.columns]
     for column in table.columns:
         column.no_wrap = True
+    _fold_headers(table, _columns_over(table))
     if (excess := _columns_over(table)) > 0:
-        for column in table.columns:
-            header = out.styled(str(column.header)).plain
-            room = max([_widest(header.split()), _widest(_lines(column))])
-            column.header = Text(fill(header, room, break_long_words=False))
-        excess = _columns_over(table)
-    if excess > 0:
         spare = {
             place: _widest(_lines(column, headed=True)) - _widest(_words(column))
             for place, column in enumerate(table.columns)
@@ -210,6 +205,41 @@ def print_whole(table: Table) -> None:
     if (excess := _columns_over(table)) > 0:
         table.width = out.width + excess
     out.print(table, crop=False, no_wrap=True)
+
+
+def _fold_headers(table: Table, excess: int) -> None:
+    """Fold as few headers as it takes, into as few lines as it takes, for a narrower table.
+
+    Args:
+        table: of which nothing is folded.
+        excess: by how many columns it should be narrower.
+    """
+    headers = [out.styled(str(column.header)).plain for column in table.columns]
+    saved, folded = [0] * len(headers), headers
+    for lines in range(2, max((len(header.split()) for header in headers), default=0) + 1):
+        if sum(saved) >= excess:
+            break
+        cells = [_widest(_lines(column)) for column in table.columns]
+        folded = [_folded(*of_one, lines) for of_one in zip(headers, cells, strict=True)]
+        saved = [
+            max(cell_len(header), least) - max(_widest(text.splitlines()), least)
+            for header, text, least in zip(headers, folded, cells, strict=True)
+        ]
+    for place in sorted(range(len(headers)), key=lambda one: -saved[one]):
+        if excess <= 0:
+            return
+        table.columns[place].header = Text(folded[place])
+        excess -= saved[place]
+
+
+def _folded(header: str, least: int, lines: int) -> str:
+    """Return a header in at most so many lines, as narrow as they let it, or as its column is."""
+    words = header.split()
+    for room in range(max(least, _widest(words)), cell_len(header) + 1):
+        text = fill(header, room, break_long_words=False)
+        if text.count("\n") < lines:
+            return text
+    return header
 
 
 def _columns_over(table: Table) -> int:
