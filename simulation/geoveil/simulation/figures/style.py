@@ -6,7 +6,7 @@ that has markers and names besides, which grey prints keep.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -66,6 +66,8 @@ _PAPERS = (
 )
 _MARKERS = "osvD^P*X<>dh"
 _FONT = 7.5
+_LEAST_PLAIN, _MOST_PLAIN = 1e-3, 1e5
+"""Numbers between these are told without an exponent."""
 """Points: of the names of lines."""
 
 
@@ -278,6 +280,20 @@ class Dot:
     hollow: bool = False
 
 
+def _in_two_digits(values: Iterable[float]) -> Callable[[float], str]:
+    """Return how numbers are told in two digits: plainly, where none is too small or too great.
+
+    Example:
+        >>> [_in_two_digits([0.0592, 12.3])(x) for x in (0.0592, 0.6, 12.3)]
+        ['0.059', '0.60', '12']
+        >>> _in_two_digits([0.0592, 7.1e-5])(0.0592)
+        '5.9e-02'
+    """
+    if not all(_LEAST_PLAIN <= value < _MOST_PLAIN for value in values):
+        return "{:.1e}".format
+    return lambda value: f"{value:,.{max(1 - math.floor(math.log10(value)), 0)}f}"
+
+
 def draw_dots(
     panels: Mapping[str, Sequence[Dot]], file: Path, *, x_label: str, title: str, note: str = ""
 ) -> None:
@@ -286,6 +302,7 @@ def draw_dots(
     columns = min(3, len(panels))
     lines = math.ceil(len(panels) / columns)
     names = ordered([dot.name for own in panels.values() for dot in own])
+    told = _in_two_digits([dot.x for own in panels.values() for dot in own])
     figure, axes = plt.subplots(
         lines,
         columns,
@@ -313,7 +330,7 @@ def draw_dots(
             )
             if not dot.hollow:
                 place.annotate(
-                    f"{dot.x:.1e}", (dot.x, at), xytext=(0, 5), textcoords="offset points",
+                    told(dot.x), (dot.x, at), xytext=(0, 5), textcoords="offset points",
                     ha="center", fontsize=6.5,
                 )  # fmt: skip
         place.set_xscale("log")
