@@ -316,17 +316,18 @@ def test_margins_are_read_from_files(tmp_path):
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        ("", "row 1, the header, must be two names"),
-        ("a,b,c,d\n", "row 1, the header, must be two names"),
-        ("region,share\n", "row 2 must be the size of a group"),
-        ("region,share\nnorth\n", "row 2 must be of 2 fields"),
-        ("region,share\nnorth,1\nsouth,many\n", "row 3, column 'share' must be a finite number"),
-        ("region,share\nnorth,-1\n", "row 2, column 'share' must be a finite number > 0"),
-        ("region,share\nnorth,inf\n", "row 2, column 'share' must be a finite number > 0"),
-        ("region,share\n,1\n", "row 2, column 'region' must be a name"),
-        ("region,share\nnorth,1\nnorth,2\n", "row 3, column 'region' must be another label"),
-        ("variable,label,n\nsex,f,1\nsex,f,2\n", "row 3, column 'label' must be another label"),
+        ("", "line 1, the header, must be two names"),
+        ("a,b,c,d\n", "line 1, the header, must be two names"),
+        ("region,share\n", "line 2 must be the size of a group"),
+        ("region,share\nnorth\n", "line 2 must be of 2 fields"),
+        ("region,share\nnorth,1\nsouth,many\n", "line 3, column 'share' must be a finite number"),
+        ("region,share\nnorth,-1\n", "line 2, column 'share' must be a finite number > 0"),
+        ("region,share\nnorth,inf\n", "line 2, column 'share' must be a finite number > 0"),
+        ("region,share\n,1\n", "line 2, column 'region' must be a name"),
+        ("region,share\nnorth,1\nnorth,2\n", "line 3, column 'region' must be another label"),
+        ("variable,label,n\nsex,f,1\nsex,f,2\n", "line 3, column 'label' must be another label"),
         ('region,share\n"north,1\n', "it must be text in UTF-8"),
+        ('region,share\n"nor\nth",1\nsouth,-1\n', "line 4, column 'share' must be a finite number"),
     ],
 )
 def test_a_wrong_file_names_file_row_and_column(tmp_path, content, expected):

@@ -92,7 +92,7 @@ def margins_from_csv(path: str | Path) -> dict[str, dict[str, float]]:
     names of the columns are free.
 
     Raises:
-        TableFileError: naming the file, and the row and column where it has something else.
+        TableFileError: naming the file, and the line and column where it has something else.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -415,26 +415,29 @@ def _margins_in(path: Path, lines: Any) -> dict[str, dict[str, float]]:
     header = [name.strip() for name in next(lines, [])]
     if len(header) not in (2, 3) or not all(header):
         raise TableFileError(
-            path, "row 1, the header,", "two names (region,people) or three (variable,label,people)"
+            path,
+            "line 1, the header,",
+            "two names (region,people) or three (variable,label,people)",
         )
     found: dict[str, dict[str, float]] = {}
-    for number, line in enumerate(lines, 2):
+    for line in lines:
         if not line:  # an empty line, as many programs leave at the end
             continue
+        where = f"line {lines.line_num}"
         if len(line) != len(header):
-            raise TableFileError(path, f"row {number}", f"of {len(header)} fields, as the header")
+            raise TableFileError(path, where, f"of {len(header)} fields, as the header")
         *variable, label, size = (text.strip() for text in line)
         for column, text in zip(header, (*variable, label), strict=False):
             if not text:
-                raise TableFileError(path, f"row {number}, column {column!r}", "a name")
+                raise TableFileError(path, f"{where}, column {column!r}", "a name")
         of_variable = found.setdefault(variable[0] if variable else header[0], {})
         if label in of_variable:
             raise TableFileError(
-                path, f"row {number}, column {header[-2]!r}", f"another label: {label!r} was before"
+                path, f"{where}, column {header[-2]!r}", f"another label: {label!r} was before"
             )
-        of_variable[label] = _size(path, f"row {number}, column {header[-1]!r}", size)
+        of_variable[label] = _size(path, f"{where}, column {header[-1]!r}", size)
     if not found:
-        raise TableFileError(path, "row 2", "the size of a group")
+        raise TableFileError(path, "line 2", "the size of a group")
     return found
 
 
