@@ -193,7 +193,7 @@ def all_given(needed: Mapping[str, object], unless: str = "") -> None:
     Example:
         >>> all_given({"per": None, "epsilon": 1.0, "prior": None})
         Traceback (most recent call last):
-        geoveil.gp.errors.ParameterError: per must be given, and so must --prior, got per=None
+        geoveil.gp.errors.ParameterError: per must be given, and so must --prior
     """
     missing = [name for name, given in needed.items() if given is None]
     if missing:

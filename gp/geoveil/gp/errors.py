@@ -31,6 +31,8 @@ class ParameterError(GeoVeilError, ValueError):
     Example:
         >>> str(ParameterError("epsilon", -1, "a finite number > 0"))
         'epsilon must be a finite number > 0, got epsilon=-1'
+        >>> str(ParameterError("per", None, "given together with epsilon"))
+        'per must be given together with epsilon'
     """
 
     def __init__(self, name: str, value: object, expected: str) -> None:
@@ -40,7 +42,9 @@ class ParameterError(GeoVeilError, ValueError):
         self.expected = expected
 
     def __str__(self) -> str:
-        return f"{self.name} must be {self.expected}, got {self.name}={self.value!r}"
+        missing = self.value is None and self.expected.startswith("given")
+        got = "" if missing else f", got {self.name}={self.value!r}"
+        return f"{self.name} must be {self.expected}{got}"
 
 
 class PrivateValueError(GeoVeilError, ValueError):
