@@ -202,8 +202,11 @@ async def test_the_page_says_what_the_command_does_and_makes_its_campaign(
             told = {"form_token": token, "then": then} | fields
             answer = await client.post("/console/plan", data=told, timeout=60)
             shown = unescape(answer.text)
-            assert f'value="{targets["population"]["error_95"]}"' in shown
-            assert f"±{targets['hard_question']['error_95']:.3g}" in shown
+            assert f'value="{targets["hard_question"]["error_95"]}"' in shown
+            headline = "for what is asked of the population, with 95 % confidence"
+            assert headline in shown
+            assert headline in planned.report()["reason"]
+            assert f"±{targets['population']['error_95']:.3g}" in shown
             assert "geoveil plan --threshold=100000" in shown
         told = {"form_token": token, "title": "It's “above”", "days": "2"} | fields
         answer = await client.post("/console/plan/campaign", data=told, timeout=60)
