@@ -1,10 +1,13 @@
 """What a campaign, and an estimate, say of how much one report can weigh."""
 
 import json
+import re
 
 import pytest
 
 from geoveil.analyst import Analyst
+from geoveil.analyst.contamination import MEAN_MOVES
+from geoveil.gp import ParameterError
 
 INCOME = [
     "--attribute", "household income", "--unit", "dollar", "--epsilon", "1", "--per", "8000",
@@ -27,6 +30,7 @@ def test_the_range_of_a_report_is_shown(geoveil, server, mechanism, clamps, most
     assert said in made.output
     shown = geoveil("campaign", "show", name).output
     assert said in shown
+    assert f"open from {campaign.opens:%Y-%m-%d %H:%M} to {campaign.closes:%Y-%m-%d %H:%M}" in shown
     assert ("counts as the end" if clamps else "is refused") in shown
     record = json.loads(geoveil("campaign", "show", name, "--json").output)
     step = 2.0**campaign.grid_exponent
@@ -64,3 +68,23 @@ def test_of_points_the_mean_has_a_weight_and_what_is_asked_later_has_none(geovei
     later = ["--place", "Midtown=-73.985,40.755", "--json"]
     (row,) = json.loads(geoveil("estimate", "points", *later).output)["estimates"]
     assert row["one_report"] is None
+
+
+def test_of_numbers_nothing_bounds_what_a_report_does_to_the_mean(geoveil, tmp_path):
+    geoveil(
+        "campaign", "create", "numbers", "--points", "--attribute", "debt", "--unit", "euro",
+        "--epsilon", "1", "--per", "5000",
+    )  # fmt: skip
+    for person in range(2):
+        state = str(tmp_path / str(person))
+        taken = geoveil("contribute", "numbers", "--yes", "--state-dir", state, stdin="7000")
+    assert re.search(r"^  debt: [0-9.-]+, perturbed$", taken.stdout, re.MULTILINE)
+    (row,) = json.loads(geoveil("estimate", "numbers", "--json").output)["estimates"]
+    assert row["one_report"] is None
+    for command in (("estimate", "numbers"), ("campaign", "show", "numbers")):
+        assert MEAN_MOVES in " ".join(geoveil(*command).output.split())
+    assert "one report" not in geoveil("estimate", "numbers").output
+    later = geoveil("estimate", "numbers", "--threshold", "5000").output
+    assert MEAN_MOVES not in " ".join(later.split())
+    with pytest.raises(ParameterError, match="nothing bounds what a report counts for"):
+        geoveil("estimate", "numbers", "--contamination", "0.01")

@@ -28,6 +28,13 @@ ALIKE: Weights = ((1.0, 1.0),)
 """Every report counts the same."""
 
 
+MEAN_MOVES = (
+    "One false answer far out moves a mean by any distance. Ask the points for a quantile, or for a"
+    " share above a value: how far false answers can move these is known."
+)
+"""What is said of means of numbers that have no ends."""
+
+
 def at_most(fraction: float, weights: Iterable[tuple[float, float]]) -> float:
     """Return how much a fraction of the reports can count for, whichever they are.
 
@@ -75,7 +82,10 @@ class Contamination:
     def __post_init__(self) -> None:
         validation.between("contamination", self.fraction, 0, 1, high_open=True)
         if not math.isfinite(self.width):
-            bounded = "left out: nothing bounds what a report counts for"
+            bounded = (
+                "left out: nothing bounds what a report counts for (ask points for a quantile, or"
+                " for a share above a value)"
+            )
             raise ParameterError("contamination", self.fraction, bounded)
 
     @property

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from geoveil.analyst.contamination import MEAN_MOVES
 from geoveil.analyst.labelled_estimate import LabelledEstimate
 from geoveil.analyst.results import Result
 from geoveil.analyst.statistics.groups import GroupEstimates
@@ -260,6 +261,9 @@ class CampaignEstimates(Result):
                 "No single report, whatever it says, moves an estimate by more than the last"
                 " column."
             )
+        of_points = rows[0].label not in self.campaign.labels
+        if math.isinf(self.campaign.most_from_one(0)) and not of_points:
+            yield MEAN_MOVES
 
     def _of_liars(self, fraction: float) -> Iterator[str]:
         for row in self.estimates:

@@ -76,7 +76,8 @@ class LabelledEstimate:
     n: int
     """Answers counted."""
     one_report: float | None
-    """How far a single report can move the estimate; None for points and without reports."""
+    """How far a single report can move the estimate; None without reports, for questions to points,
+    and where nothing bounds it."""
     privacy: GeoPrivacy
     """What a whole report promises."""
     period: int

@@ -170,6 +170,7 @@ def _estimate(
     campaign: Campaign, column: int, shown: analyst_pb2.Estimate, of_points: bool
 ) -> LabelledEstimate:
     several = shown.HasField("standard_error")
+    weight = math.inf if of_points else campaign.most_from_one(column)
     found = shown.median_of_means
     return LabelledEstimate(
         label=shown.label,
@@ -180,9 +181,7 @@ def _estimate(
         method=_METHODS.get(shown.interval_method),
         confidence=shown.confidence,
         n=shown.n,
-        one_report=(
-            campaign.most_from_one(column) / shown.n if shown.n > 0 and not of_points else None
-        ),
+        one_report=weight / shown.n if shown.n > 0 and math.isfinite(weight) else None,
         privacy=campaign.report_privacy,
         period=shown.period,
         robust=(

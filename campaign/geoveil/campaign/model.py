@@ -339,8 +339,13 @@ class Campaign(ABC):
         return min(max(value, low), high) if self.clamps[column] else value
 
     def most_from_one(self, column: int) -> float:
-        """Return how far the sum of a column moves at most when one report becomes another."""
+        """Return how far the sum of a column moves at most when one report becomes another.
+
+        Infinite where every integer counts as it is: numbers have no ends.
+        """
         low, high = self.ranges[column]
+        if (low, high) == (INT64_MIN, INT64_MAX):
+            return math.inf
         return ldexp(high - low, self.grid_exponent)
 
     @lazy

@@ -1,5 +1,6 @@
 """geoveil campaign: create, list and close campaigns, and make the key that signs them."""
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -18,6 +19,7 @@ from geoveil.analyst.campaigns import (
     mechanism_names,
     refuse_unlikely,
 )
+from geoveil.analyst.contamination import MEAN_MOVES
 from geoveil.analyst.questions import RADIUS_M, AnalystQuestion, area_of
 from geoveil.analyst.vocabulary import VOCABULARY, place_in, questions_in
 from geoveil.campaign import (
@@ -350,6 +352,7 @@ def _print_campaign(campaign: Campaign) -> None:
     """Print what a campaign asks, what it costs participants, and what one report counts for."""
     out.tell((campaign.campaign_id, "bold"), f"  {campaign.title}")
     out.tell(f"{campaign.attribute.name}: {privacy_text(campaign)}")
+    out.tell(f"open from {campaign.opens:%Y-%m-%d %H:%M} to {campaign.closes:%Y-%m-%d %H:%M} UTC")
     if campaign.strata is not None:
         out.tell(str(campaign.strata))
     if campaign.readings is not None:
@@ -437,7 +440,6 @@ def sign(
         raise ParameterError("file", str(file), "a campaign that nobody has signed yet")
     campaign, key = decode(envelope.campaign), SigningKey.from_pem(sign_key.read_bytes())
     _print_campaign(campaign)
-    out.tell(f"open from {campaign.opens:%Y-%m-%d %H:%M} to {campaign.closes:%Y-%m-%d %H:%M} UTC")
     made = out_file or file.with_suffix(".signed.campaign")
     write_new(made, seal(envelope.campaign, key))
     out.tell(f"signed by {key.public}: ", (str(made), "bold"))
@@ -533,9 +535,9 @@ def signed_by(envelope: CampaignEnvelope) -> tuple[str, str]:
 
 def weight_text(campaign: Campaign) -> str:
     """Return by how much one report can move an estimate, in words."""
-    if isinstance(campaign, ValueCampaign) and campaign.attribute.coordinates is None:
-        return "One report, whatever it says, can move the mean point by any distance."
     most = max(map(campaign.most_from_one, range(campaign.columns)))
+    if math.isinf(most):
+        return MEAN_MOVES
     return f"One report of n, whatever it says, moves a mean by at most {most:.4g}/n."
 
 

@@ -1,5 +1,6 @@
 """One survey: what it asks, how it fills, and what its reports say so far."""
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -8,6 +9,7 @@ from typing import Any
 from markupsafe import Markup
 
 from geoveil.analyst import CampaignEstimates, Result, ServerError, compare
+from geoveil.analyst.contamination import MEAN_MOVES
 from geoveil.analyst.labelled_estimate import LabelledEstimate
 from geoveil.analyst.results import cells, shown
 from geoveil.campaign import Campaign, ValueCampaign
@@ -22,10 +24,6 @@ from geoveil.gp import GeoVeilError, UnsupportedError
 
 _MOST_CARDS = 12
 """Answers that are told in sentences; of more, the table says all."""
-_MEAN_MOVES = (
-    "One false answer far out moves a mean by any distance. Ask the points for a quantile, or for a"
-    " share above a value: how far false answers can move these is known."
-)
 _MOST_DRAWN = 100
 """Questions of a picture."""
 _SHARE = {(0.0, 1.0)}
@@ -205,8 +203,8 @@ def doubted(found: CampaignEstimates, fraction: float) -> Sequence[Sequence[str]
         found: the estimates.
         fraction: of the answers, that may be false.
     """
-    if isinstance(found.campaign, ValueCampaign):
-        return _MEAN_MOVES
+    if math.isinf(found.campaign.most_from_one(0)):
+        return MEAN_MOVES
     rows = []
     last = max((row.period for row in found.estimates), default=0)
     try:

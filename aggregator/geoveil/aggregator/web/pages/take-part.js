@@ -241,8 +241,14 @@ async function settle(client, campaign) {
 /** What an answer is to. */
 function asked(campaign, index) {
   const [group, column] = [Math.floor(index / campaign.columns), index % campaign.columns];
-  const question = campaign.questions[column]?.label ?? `coordinate ${column + 1}`;
+  const question = campaign.questions[column]?.label ?? axis(campaign, column);
   return campaign.strata ? `${campaign.strata.labels[group]}, ${question}` : question;
+}
+
+/** What is held, where all of it is sent: its name, or its axis where it is of several. */
+function axis({ attribute, columns }, column) {
+  if (attribute.coordinates) return ["metres east", "metres north"][column];
+  return columns > 1 ? `${attribute.name}, ${"xyz"[column]}` : attribute.name;
 }
 
 function receipt(campaign, own) {
