@@ -96,6 +96,10 @@ async def test_numbers_are_those_of_the_command_to_the_digit_while_reports_come(
     shown = [await cells.nth(index).get_attribute("value") for index in range(await cells.count())]
     assert {repr(of_one["estimate"]), repr(of_one["standard_error"]), "2000"} <= set(shown)
     await sound(page, "survey")
+    await page.reload()
+    async with page.expect_download() as saving:
+        await page.click('section[aria-labelledby="says"] [data-png]')
+    assert (await (await saving.value).path()).read_bytes().startswith(b"\x89PNG")
 
 
 async def test_points_are_asked_dragged_and_saved(console: Served, page: Page) -> None:

@@ -16,5 +16,5 @@ for (const place of document.querySelectorAll("[data-refresh]")) keepFresh(place
 document.addEventListener("input", sayRanges);
 document.addEventListener("click", (event) => {
   const button = event.target.closest("[data-png]");
-  if (button !== null) savePicture(button.closest(".result").querySelector("svg"));
+  if (button !== null) savePicture(button.closest("section").querySelector("[data-picture] svg"));
 });
