@@ -373,7 +373,7 @@ class Campaign(ABC):
         """What finds the moments of a report in each column."""
         return (UNLIMITED.moments,) * self.columns
 
-    @property
+    @lazy
     def grid_exponent(self) -> int:
         """The exponent of the public grid, resolved."""
         assert self.step_exponent is not None  # __post_init__ sees to it

@@ -321,7 +321,7 @@ class Journal:
             if self._room != (self._file.counted - 1, asked):  # another report came in between
                 entry = self._admitted(connection, *asked)
             if entry is None:
-                if _is_known(connection, new, at):
+                if new is not NOTHING and _is_known(connection, new, at):
                     return None
                 if new.reading is not None:
                     connection.execute(_READ, _reading_row(new.reading))

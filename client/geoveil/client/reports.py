@@ -292,16 +292,16 @@ class AcceptedCampaign:
     """How much privacy its attribute may cost by that policy."""
     work: int = field(default=0, repr=False, compare=False)
     """Microseconds of a processor, at most, to read the campaign and draw one report."""
+    epoch: Epoch | None = field(init=False, repr=False, compare=False)
+    """What its answers are made from once an epoch; None: it is answered with new noise."""
 
-    @property
-    def epoch(self) -> Epoch | None:
-        """What its answers are made from once an epoch; None: it is answered with new noise."""
-        if self.limit is None or not self.campaign.nests:
-            return None
-        asked = self.campaign.readings
-        if self.limit.epoch is not None or asked is None:
-            return self.limit.epoch
-        return Epoch(privacy=self.campaign.answer_privacy, length=asked.every)
+    def __post_init__(self) -> None:
+        asked, epoch = self.campaign.readings, None
+        if self.limit is not None and self.campaign.nests:
+            epoch = self.limit.epoch
+            if epoch is None and asked is not None:
+                epoch = Epoch(privacy=self.campaign.answer_privacy, length=asked.every)
+        object.__setattr__(self, "epoch", epoch)
 
     @property
     def space(self) -> str:

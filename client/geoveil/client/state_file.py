@@ -39,6 +39,7 @@ _STATE = """
 CREATE TABLE IF NOT EXISTS state (commits INTEGER NOT NULL, rows INTEGER NOT NULL);
 INSERT INTO state SELECT 0, 0 WHERE NOT EXISTS (SELECT * FROM state);
 """
+_COMMITS = "SELECT commits FROM state"
 _COUNT_COMMIT = "UPDATE state SET commits = commits + 1 RETURNING commits"
 
 
@@ -192,7 +193,7 @@ class StateFile:
             connection.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
             try:
                 if writes:
-                    self.counted = _first(connection.execute(_COUNT_COMMIT).fetchall())
+                    self.counted = commits_of(connection, _COUNT_COMMIT)
                 yield connection
                 connection.execute("COMMIT")
             except BaseException:
@@ -412,12 +413,9 @@ def _sync(path: str | Path) -> None:
         os.close(descriptor)
 
 
-def commits_of(connection: sqlite3.Connection) -> int:
+def commits_of(connection: sqlite3.Connection, statement: str = _COMMITS) -> int:
     """Return how many commits were ever made; 0 if damage has left no number."""
-    return _first(connection.execute("SELECT commits FROM state").fetchall())
-
-
-def _first(rows: list[tuple[object, ...]]) -> int:
+    rows = connection.execute(statement).fetchall()
     return rows[0][0] if rows and isinstance(rows[0][0], int) else 0
 
 

@@ -64,7 +64,8 @@ class RandomSource(ABC):
 
     def below(self, bound: int) -> int:
         """Return a uniform integer in [0, bound), exactly: draws again instead of folding."""
-        validation.require_count("bound", bound)
+        if type(bound) is not int or bound < 1:
+            validation.require_count("bound", bound)
         count = (bound - 1).bit_length()
         while (value := self.bits(count)) >= bound:
             pass
@@ -526,19 +527,17 @@ def paced(
     for name, function in (("release", release), ("clock", clock), ("sleep", sleep)):
         if not callable(function):
             raise ParameterError(name, function, "a function")
-    floor = validation.between("seconds", seconds, 0, _LONGEST_S, low_open=True)
+    if type(seconds) is not float or not 0 < seconds <= _LONGEST_S:
+        seconds = validation.between("seconds", seconds, 0, _LONGEST_S, low_open=True)
     start = clock()
     try:
         return release()
     finally:
         # Counted, not looped: the number of steps here does not depend on the work.
-        periods = max(1, math.ceil((clock() - start) / floor))
-        _wait_until(start + periods * floor, clock, sleep)
-
-
-def _wait_until(end: float, clock: Callable[[], float], sleep: Callable[[float], object]) -> None:
-    rest = end - clock() - _SPIN_S
-    if rest > 0:
-        sleep(rest)
-    while clock() < end:
-        pass
+        periods = max(1, math.ceil((clock() - start) / seconds))
+        end = start + periods * seconds
+        rest = end - clock() - _SPIN_S
+        if rest > 0:
+            sleep(rest)
+        while clock() < end:
+            pass

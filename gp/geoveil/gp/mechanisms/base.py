@@ -83,7 +83,7 @@ class Mechanism(ValueObject, ABC, Generic[Report]):
     step_exponent: int
     """e, where the spacing of the public grid of outputs is 2^e."""
 
-    @property
+    @lazy
     @abstractmethod
     def dimension(self) -> int:
         """Number of coordinates of a point."""
@@ -288,7 +288,7 @@ class Mechanism(ValueObject, ABC, Generic[Report]):
     def _shape(self) -> tuple[int, ...]:
         """The shape of a report: () for a number."""
 
-    @property
+    @lazy
     @abstractmethod
     def _uniforms(self) -> tuple[int, ...]:
         """Number of uniform numbers for each part that is rounded by itself."""
@@ -350,7 +350,7 @@ class QueryMechanism(Mechanism[int]):
         """Return what reports are where there is next to no noise."""
         return levels_of(self.query.profile)
 
-    @property
+    @lazy
     def dimension(self) -> int:
         return self.query.dimension
 
@@ -447,7 +447,7 @@ class QueryMechanism(Mechanism[int]):
     def _shape(self) -> tuple[int, ...]:
         return ()
 
-    @property
+    @lazy
     def _uniforms(self) -> tuple[int, ...]:
         return (1,)
 

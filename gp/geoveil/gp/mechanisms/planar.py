@@ -18,6 +18,7 @@ from geoveil.gp.arrays import Array, ArrayLike, np
 from geoveil.gp.deconvolution import PointEstimator, SmoothedRegion, point_estimator
 from geoveil.gp.errors import ParameterError, UnsupportedError
 from geoveil.gp.exact import BALL, step_exponent_of, working_precision
+from geoveil.gp.lazy import lazy
 from geoveil.gp.mechanisms.base import Mechanism, exponent_below
 from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.queries.base import Query
@@ -96,7 +97,7 @@ class PlanarLaplace(Mechanism[tuple[int, ...]]):
     """
 
     privacy: GeoPrivacy
-    dimension: int = 2  # pyright: ignore[reportIncompatibleMethodOverride]  # read-only: frozen
+    dimension: int = 2  # pyright: ignore[reportIncompatibleVariableOverride]  # read-only: frozen
     step: float = 0.0  # pyright: ignore[reportIncompatibleMethodOverride]  # read-only: frozen
 
     def __post_init__(self) -> None:
@@ -123,7 +124,7 @@ class PlanarLaplace(Mechanism[tuple[int, ...]]):
     def _shape(self) -> tuple[int, ...]:
         return (self.dimension,)
 
-    @property
+    @lazy
     def _uniforms(self) -> tuple[int, ...]:
         if self.dimension not in DIMENSIONS:
             raise UnsupportedError(f"points are released in {DIMENSIONS} dimensions")

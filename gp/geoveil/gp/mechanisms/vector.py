@@ -19,6 +19,7 @@ from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
 from geoveil.gp.arrays import Array, ArrayLike, np
 from geoveil.gp.errors import ParameterError
 from geoveil.gp.exact import BALL, round_up
+from geoveil.gp.lazy import lazy
 from geoveil.gp.mechanisms.additive import ROUND_UP, LipschitzMechanism
 from geoveil.gp.mechanisms.base import (
     Ideal,
@@ -158,7 +159,7 @@ class VectorSmoothMechanism(SmoothlyScaled, Mechanism[tuple[int, ...]]):
         """Number m of queries, and of reports."""
         return len(self.queries)
 
-    @property
+    @lazy
     def dimension(self) -> int:
         return self.queries[0].dimension
 
@@ -183,7 +184,7 @@ class VectorSmoothMechanism(SmoothlyScaled, Mechanism[tuple[int, ...]]):
     def _coarse_bits(self) -> int | None:
         return self.noise.coarse_bits
 
-    @property
+    @lazy
     def _uniforms(self) -> tuple[int, ...]:
         return (1,) * self.size
 
