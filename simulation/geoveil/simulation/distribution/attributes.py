@@ -85,16 +85,16 @@ class NumericAttribute:
         found = {"mean": abs(told.mean - self.truth.mean)}
         if told.below is None:
             return found
-        truth = self.truth.below
-        assert truth is not None
-        wrong = np.abs(told.below - truth)
+        assert self.truth.below is not None
+        both = np.stack([told.below, self.truth.below])
         for name, share in _QUARTILES.items():
-            ends = (_quantile(self.cells.edges, below, share) for below in (told.below, truth))
-            found[name] = abs(next(ends) - next(ends))
+            one, other = (_quantile(self.cells.edges, below, share) for below in both)
+            found[name] = abs(one - other)
+        wrong = np.abs(both[0] - both[1])
+        bars = np.diff(both[:, :: CELLS // BARS])
         found["largest"] = float(wrong.max())
         found["area"] = float(wrong.mean() * self.diameter)
-        bars = (np.diff(below[:: CELLS // BARS]) for below in (told.below, truth))
-        found["histogram"] = float(np.abs(next(bars) - next(bars)).sum() / 2)
+        found["histogram"] = float(np.abs(bars[0] - bars[1]).sum() / 2)
         return found
 
 

@@ -1,6 +1,7 @@
 """geoveil simulate distribution: the errors of all protocols, drawn, at stated footings."""
 
 import zlib
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -53,13 +54,12 @@ def drawn(
     for each protocol, footing and measure.
     """
     attribute, own = attribute_of(name, given), _own(given)
-    squares: dict[tuple[str, float | None, str], list[float]] = {}
+    squares = defaultdict[tuple[str, float | None, str], list[float]](list)
     for repetition in range(repetitions):
-        for (protocol, footing), told in _told(
-            attribute, own, epsilon, n, repetition, seed
-        ).items():
+        found = _told(attribute, own, epsilon, n, repetition, seed)
+        for (protocol, footing), told in found.items():
             for measure, error in attribute.errors(told).items():
-                squares.setdefault((protocol, footing, measure), []).append(error**2)
+                squares[protocol, footing, measure].append(error**2)
     unit = attribute.people.unit
     return [
         ErrorRow(
@@ -71,9 +71,9 @@ def drawn(
             origin=OWN if protocol in own else OURS if footing is None else BASELINE,
             measure=measure,
             footing=footing,
-            **drawn_error(found, seed),
+            **drawn_error(own_squares, seed),
         )
-        for (protocol, footing, measure), found in squares.items()
+        for (protocol, footing, measure), own_squares in squares.items()
     ]
 
 
@@ -95,16 +95,15 @@ def _told(
 
     privacy = GeoPrivacy(epsilon, attribute.per, attribute.people.unit)
     values = attribute.people.sample(n, rng("people"))
-    told: dict[tuple[str, float | None], Distribution] = {(CLEAR, None): attribute.of(values)}
-    ours = perturbed(attribute, privacy, values, rng("perturbed"))
-    told |= {(of, None): found for of, found in ours.items()}
+    ours = {CLEAR: attribute.of(values)}
+    ours |= perturbed(attribute, privacy, values, rng("perturbed"))
     for of, make in own.items():
-        told[of, None] = asked_once(attribute, privacy, make, values, rng(of))
-    for footing in attribute.footings:
-        for of, protocol in LOCAL_PROTOCOLS.items():
-            local = privacy.local(footing)
-            told[of, footing] = protocol(attribute, local, values, rng(f"{of} {footing}"))
-    return told
+        ours[of] = asked_once(attribute, privacy, make, values, rng(of))
+    return {(of, None): told for of, told in ours.items()} | {
+        (of, footing): protocol(attribute, privacy.local(footing), values, rng(f"{of} {footing}"))
+        for footing in attribute.footings
+        for of, protocol in LOCAL_PROTOCOLS.items()
+    }
 
 
 def _own(given: OwnInput) -> Mapping[str, MakeReports]:
@@ -160,10 +159,10 @@ class MeasuredSetting:
 
 def settings(rows: Sequence[ErrorRow]) -> list[MeasuredSetting]:
     """Return the rows of the experiment by setting, in their order."""
-    names = dict.fromkeys((row.panel, row.n) for row in rows)
-    return [
-        MeasuredSetting(tuple(row for row in rows if (row.panel, row.n) == name)) for name in names
-    ]
+    found = defaultdict[tuple[str, int], list[ErrorRow]](list)
+    for row in rows:
+        found[row.panel, row.n].append(row)
+    return [MeasuredSetting(tuple(own)) for own in found.values()]
 
 
 _SHORT = ("mean", "lower", "median", "upper", "gap", "area", "bars")
@@ -212,9 +211,7 @@ def experiment(
     return Experiment(
         name="distribution",
         cells=[
-            Cell(
-                drawn, (attribute, epsilon, n, runs, seed, given), cost=float((n + 100_000) * runs)
-            )
+            Cell(drawn, (attribute, epsilon, n, runs, seed, given), float((n + 100_000) * runs))
             for attribute in dict.fromkeys(attributes)
             for epsilon in dict.fromkeys(epsilons or (EPSILONS[-1:] if quick else EPSILONS))
             for n in dict.fromkeys(people or (PEOPLE[:1] if quick else PEOPLE))
@@ -248,13 +245,8 @@ def _errors(setting: MeasuredSetting, mechanism: str, footing: float | None) -> 
     for measure in MEASURES:
         row, ours = (setting.row(*key, measure) for key in ((mechanism, footing), (DEBIASED, None)))
         assert ours is not None
-        if row is None:
-            told.append("–")
-        else:
-            told.append(
-                _digits(row.error**0.5, measure)
-                + "*" * (footing is not None and row.error < ours.error)
-            )
+        mark = "*" if row and footing is not None and row.error < ours.error else ""
+        told.append(_digits(row.error**0.5, measure) + mark if row else "–")
     return told
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.gp import LocalPrivacy, ParameterError, validation
+from geoveil.simulation.distribution.means import capped_epsilon
 
 Array = NDArray[np.float64]
 Counts = NDArray[np.int64]
@@ -45,7 +46,7 @@ class FrequencyOracle:
             >>> oracle.p, round(oracle.q, 6)
             (0.5, 0.25)
         """
-        return cls(0.5, 1 / (_exp(privacy) + 1))
+        return cls(0.5, 1 / (math.exp(capped_epsilon(privacy)) + 1))
 
     @classmethod
     def local_hashing(cls, privacy: LocalPrivacy) -> "FrequencyOracle":
@@ -56,7 +57,7 @@ class FrequencyOracle:
             >>> round(oracle.p, 6), oracle.q
             (0.5, 0.25)
         """
-        odds = _exp(privacy)
+        odds = math.exp(capped_epsilon(privacy))
         buckets = float(round(odds)) + 1
         return cls(odds / (odds + buckets - 1), 1 / buckets)
 
@@ -67,22 +68,6 @@ class FrequencyOracle:
             return np.zeros(len(counts))
         supports = rng.binomial(counts, self.p) + rng.binomial(n - counts, self.q)
         return np.asarray((supports / n - self.q) / (self.p - self.q))
-
-    def variance(self, share: float | Array, n: int) -> float | Array:
-        """Return the variance of the estimated share of a candidate, given the n people.
-
-        That is (q(1−q) + f(p−q)(1−p−q))/(n(p−q)²), of which [WBLJ17] keeps what is left
-        at f = 0.
-        """
-        p, q = self.p, self.q
-        return (q * (1 - q) + share * (p - q) * (1 - p - q)) / (n * (p - q) ** 2)
-
-
-_LARGEST = 300.0
-
-
-def _exp(privacy: LocalPrivacy) -> float:
-    return math.exp(min(privacy.epsilon, _LARGEST))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,10 @@ from geoveil.gp import LocalPrivacy
 
 Array = NDArray[np.float64]
 
-_LARGEST = 300.0
-"""An ε beyond it is answered as this one, for which e^{2ε} is a double still."""
+
+def capped_epsilon(privacy: LocalPrivacy) -> float:
+    """Return ε, at most 300: more is answered as that, for which e^{2ε} is a double still."""
+    return min(privacy.epsilon, 300.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +28,7 @@ class LocalMean(ABC):
 
     @property
     def _epsilon(self) -> float:
-        return min(self.privacy.epsilon, _LARGEST)
+        return capped_epsilon(self.privacy)
 
     @abstractmethod
     def simulate(self, values: ArrayLike, rng: np.random.Generator) -> Array:
@@ -101,30 +103,20 @@ class HybridMechanism(LocalMean):
     """
 
     def simulate(self, values: ArrayLike, rng: np.random.Generator) -> Array:
-        t = np.asarray(values, dtype=np.float64)
-        piecewise = rng.random(t.shape) < self._share
-        return np.where(
-            piecewise,
-            PiecewiseMechanism(self.privacy).simulate(t, rng),
-            TwoPointMechanism(self.privacy).simulate(t, rng),
-        )
+        share, one, other = self._parts
+        piecewise = rng.random(np.shape(values)) < share
+        return np.where(piecewise, one.simulate(values, rng), other.simulate(values, rng))
 
     def variance(self, values: ArrayLike) -> Array:
-        share = self._share
-        one, other = PiecewiseMechanism(self.privacy), TwoPointMechanism(self.privacy)
+        share, one, other = self._parts
         return share * one.variance(values) + (1 - share) * other.variance(values)
 
     @property
-    def _share(self) -> float:
-        return -math.expm1(-self._epsilon / 2) if self._epsilon > _HYBRID_FROM else 0.0
+    def _parts(self) -> tuple[float, LocalMean, LocalMean]:
+        share = -math.expm1(-self._epsilon / 2) if self._epsilon > _HYBRID_FROM else 0.0
+        return share, PiecewiseMechanism(self.privacy), TwoPointMechanism(self.privacy)
 
 
-_HYBRID_FROM = math.log(
-    (
-        -5
-        + 2 * (6353 - 405 * math.sqrt(241)) ** (1 / 3)
-        + 2 * (6353 + 405 * math.sqrt(241)) ** (1 / 3)
-    )
-    / 27
-)
+_ROOTS = ((6353 + sign * 405 * math.sqrt(241)) ** (1 / 3) for sign in (-1, 1))
+_HYBRID_FROM = math.log((2 * sum(_ROOTS) - 5) / 27)
 """ε* ≈ 0.61 [WXYZHSSY19]."""

@@ -64,8 +64,8 @@ def asked_once(
     for edge in np.unique(asked).tolist():
         mechanism = make(Threshold(float(edges[edge]), band, "smoothstep"), privacy)
         below[edge] = 1 - mechanism.simulate(values[asked == edge], rng).mean()
-    shares = np.concatenate([[0.0], np.clip(below[1:-1], 0, 1), [1.0]])
-    return _from_shares(attribute, np.interp(attribute.cells.edges, edges, np.sort(shares)))
+    straight = np.interp(attribute.cells.edges, edges, attribute.proper(below))
+    return _from_shares(attribute, straight)
 
 
 def _from_shares(attribute: NumericAttribute, below: Array) -> Distribution:

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from geoveil.gp import LocalPrivacy
 from geoveil.gp.expectation_maximisation import expectation_maximisation
 from geoveil.simulation.distribution.cells import Cells, moved
+from geoveil.simulation.distribution.means import capped_epsilon
 
 Array = NDArray[np.float64]
 
@@ -35,7 +36,7 @@ class SquareWave:
 
     @property
     def _epsilon(self) -> float:
-        return min(self.privacy.epsilon, _LARGEST)
+        return capped_epsilon(self.privacy)
 
     @property
     def reach(self) -> float:
@@ -64,16 +65,6 @@ class SquareWave:
         outside = np.where(outside < v, outside - b, outside + b)
         return np.where(rng.random(v.shape) < 2 * b * self.near, inside, outside)
 
-    def variance(self, values: ArrayLike) -> Array:
-        """Return the variance of a report for each number of [0, 1].
-
-        The report is uniform over 2b about v with probability 2b(p − q), else over [−b, 1 + b].
-        """
-        v, b = np.asarray(values, dtype=np.float64), self.reach
-        wave = 2 * b * (self.near - self.far)
-        spread = wave * b**2 / 3 + (1 - wave) * (1 + 2 * b) ** 2 / 12
-        return np.asarray(spread + wave * (1 - wave) * np.square(v - 0.5))
-
     def distribution(self, reports: Array, cells: int) -> Array:
         """Return the share of people in each of so many cells of [0, 1], by EMS [LWLSS20]."""
         outcomes = Cells(-self.reach, 1 + self.reach, cells)
@@ -94,5 +85,3 @@ class SquareWave:
 
 _TAYLOR = 1e-4
 """Below this ε the width is taken from the first terms of its expansion."""
-_LARGEST = 300.0
-"""An ε beyond it is answered as this one, with which reports show 37 digits."""
