@@ -22,8 +22,8 @@ from geoveil.simulation.selection.tree import (
     rows_of,
 )
 from geoveil.simulation.selection.tree_accuracy import (
-    KINDS,
     Fold,
+    dampened_gain,
     expected_accuracy,
     first_label,
 )
@@ -86,8 +86,7 @@ def test_a_contestant_is_the_mechanism_of_the_library(name: str) -> None:
         attributes=3,
         most_records=600,
     ).probabilities(node)
-    contestant = BY_NAME[name]
-    got = contestant.make(part, 3).choice(KINDS[contestant.utilities](node)[None])[0]
+    got = BY_NAME[name].make(part, 3).choice(Fold(records, records).root())
     assert got == pytest.approx(expected, rel=1e-6)
 
 
@@ -99,7 +98,7 @@ def test_dampening_all_changes_at_once_is_local_dampening(n: int, replace: bool)
     values = CRITERIA["information_gain"].values(node)
     mechanism = LocalDampening(1.0, gain_sensitivity(45_222), replace=replace)
     expected = mechanism.dampened(LocalUtilities(values, gain_sensitivities(node)))
-    got = KINDS["dampened information gain" + ", largest" * replace](node)
+    got = dampened_gain(node, replace=replace)
     assert got == pytest.approx(expected, rel=1e-9)
     assert (np.abs(expected).max() > 1_000) == (n == 30_000)
 
@@ -137,9 +136,7 @@ def test_the_expected_accuracy_is_that_of_drawn_trees() -> None:
 
     def expected(epsilon: float) -> float:
         plan = TreePlan(epsilon, 2, 3, 2)
-        return expected_accuracy(
-            fold, plan, contestant.utilities, contestant.make(plan.part, 3).choice
-        )
+        return expected_accuracy(fold, plan, contestant.make(plan.part, 3).choice)
 
     mean, error = _drawn(fold.train, fold.test, 0.6, 600)
     # n = 600; 4.9 standard errors is α = 1e-6. The control is another ε.
@@ -152,11 +149,9 @@ def test_drawing_upper_levels_agrees_with_summing_over_them() -> None:
     contestant = BY_NAME["permute-and-flip, max operator"]
     plan = TreePlan(0.6, 2, 3, 2)
     choice = contestant.make(plan.part, 3).choice
-    exact = expected_accuracy(fold, plan, contestant.utilities, choice)
+    exact = expected_accuracy(fold, plan, choice)
     generator = np.random.default_rng(1)
-    drawn = [
-        expected_accuracy(fold, plan, contestant.utilities, choice, generator) for _ in range(800)
-    ]
+    drawn = [expected_accuracy(fold, plan, choice, generator) for _ in range(800)]
     assert abs(np.mean(drawn) - exact) < 4.9 * np.std(drawn) / np.sqrt(800)
     assert np.std(drawn) > 0
 
@@ -188,9 +183,7 @@ def test_the_exponential_mechanism_as_printed_costs_half_of_what_it_is_given() -
         ratio = []
         for rows in (less % 2, np.concatenate([less % 2, record])):
             made = CodedRecords(rows[:, :3], rows[:, 3], [2, 2, 2], 2, 12)
-            node = made.counts(made.everyone(), np.arange(3))
-            values = KINDS[contestant.utilities](node)
-            ratio.append(np.log(contestant.make(1.0, 3).choice(values[None])))
+            ratio.append(np.log(contestant.make(1.0, 3).choice(Fold(made, made).root())))
         largest = max(largest, float(np.abs(ratio[0] - ratio[1]).max()))
     assert 0.2 < largest <= contestant.make(1.0, 3).epsilon == 0.5
 

@@ -24,16 +24,15 @@ from geoveil.selection import (
     ExponentialMechanism,
     HeavyStudentT,
     LaplaceLogNormal,
-    Margin,
     PermuteAndFlip,
     PublishedCalibrationWarning,
     SmoothNoisyMax,
     SmoothUtilities,
-    StabilityMechanism,
 )
 from geoveil.selection.base import ScoresLike
+from geoveil.selection.contrib.forest import LABEL_RECIPES, LabelName
 from geoveil.selection.smooth_privacy import shift_cost, spent
-from geoveil.selection.stability import indicator_utilities, winners_and_margins
+from geoveil.selection.stability import winners_and_margins
 from geoveil.simulation.selection.experiment import (
     NOMINAL,
     Array,
@@ -69,14 +68,17 @@ def best(rows: Counts) -> Array:
     return np.asarray(np.eye(rows.shape[1])[rows.argmax(axis=1)])
 
 
-def pair_law(mechanism: Selects, scores: Callable[[Margin], ScoresLike]) -> PairLaw:
-    """Return the law of a mechanism that treats all outcomes but the winner alike, cached."""
+def pair_law(mechanism: Selects, scores: Callable[[int, int], ScoresLike]) -> PairLaw:
+    """Return the law of a mechanism that treats all outcomes but the winner alike, cached.
+
+    Its scores, where the first of the outcomes wins, are a function of lead and number as well.
+    """
 
     @cache
     def law(lead: int, outcomes: int) -> tuple[float, float]:
         if outcomes == 1:
             return 1.0, 0.0
-        found = mechanism.probabilities(scores(Margin(0, lead, outcomes)))
+        found = mechanism.probabilities(scores(lead, outcomes))
         return float(found[0]), float(found[-1])
 
     return law
@@ -103,16 +105,19 @@ def to_the_second(counts: Counts) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
     return counts.argmax(axis=1), (top[:, -1] - top[:, 0]).astype(np.int64)
 
 
-def stability(epsilon: float, _: int) -> Made:
-    """Return the stability mechanism by the margin."""
-    return Made(by_lead(pair_law(StabilityMechanism(epsilon), lambda margin: margin)), epsilon)
+def by_margin(name: LabelName) -> Make:
+    """Return one of `LABEL_RECIPES` that looks at the winner and its margin alone."""
+    recipe = LABEL_RECIPES[name]
 
+    def make(epsilon: float, outcomes: int) -> Made:
+        mechanism = recipe.build(epsilon, max(outcomes, 2))
 
-def smooth_noisy_max(epsilon: float, outcomes: int) -> Made:
-    """Return smooth noisy max as proved here, on who wins."""
-    mechanism = SmoothNoisyMax(epsilon, max(outcomes, 2))
-    law = pair_law(mechanism, lambda margin: indicator_utilities(margin, mechanism.beta))
-    return Made(by_lead(law), epsilon)
+        def scores(margin: int, outcomes: int) -> ScoresLike:
+            return recipe.score(np.eye(1, outcomes, dtype=np.int64)[0] * (margin - 1), mechanism)
+
+        return Made(by_lead(pair_law(mechanism, scores)), epsilon)
+
+    return make
 
 
 DELTA = 1e-5
@@ -152,9 +157,9 @@ def published_law(epsilon: float, noise: Noise) -> PairLaw:
     """Return the law of [SNM Algorithm 1] on who wins, by [SNM Proposition 6.3]'s k."""
     mechanism = published_mechanism(epsilon, 2**20, noise)
 
-    def scores(margin: Margin) -> SmoothUtilities:
-        bound = max(float(np.exp(-epsilon * margin.margin)), 1 / validation.FARTHEST)
-        return SmoothUtilities(np.eye(margin.outcomes)[0], bound, beta=mechanism.beta)
+    def scores(lead: int, outcomes: int) -> SmoothUtilities:
+        bound = max(float(np.exp(-epsilon * lead)), 1 / validation.FARTHEST)
+        return SmoothUtilities(np.eye(outcomes)[0], bound, beta=mechanism.beta)
 
     return pair_law(mechanism, scores)
 

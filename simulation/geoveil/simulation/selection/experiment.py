@@ -24,7 +24,6 @@ OPEN = "no privacy"
 OWN = "yours"
 """A mechanism that was given, at the ε that it was made for."""
 STANDINGS = (KEPT, NOMINAL, OPEN, OWN)
-MODES = ("exact", "monte-carlo")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +31,7 @@ class SelectionRow:
     """How well one mechanism does in one setting.
 
     Raises:
-        ParameterError: if a number is out of range.
+        ParameterError: if what is proved of a mechanism that keeps its ε exceeds it.
     """
 
     application: str
@@ -52,14 +51,9 @@ class SelectionRow:
     standard_error: float = 0.0
     """The standard error of `value`; 0 if nothing was drawn."""
     mode: str = "exact"
-    """One of `MODES`: exact over the noise, or drawn."""
+    """"exact" over the noise, or "monte-carlo"."""
 
     def __post_init__(self) -> None:
-        validation.choice("standing", self.standing, STANDINGS)
-        validation.choice("mode", self.mode, MODES)
-        validation.positive("epsilon", self.epsilon)
-        if not self.proved_epsilon > 0:
-            raise ParameterError("proved_epsilon", self.proved_epsilon, "a number > 0")
         # The proofs round up; 1e-9 is far more than that.
         if self.standing == KEPT and self.proved_epsilon > self.epsilon * (1 + 1e-9):
             raise ParameterError("proved_epsilon", self.proved_epsilon, f"at most {self.epsilon:g}")
@@ -88,10 +82,8 @@ Item = TypeVar("Item")
 
 def evenly_spaced(items: Sequence[Item], most: int) -> list[Item]:
     """Return a few of the items, the first and the last among them; all if they are few."""
-    if len(items) <= most:
-        return list(items)
-    step = (len(items) - 1) / (most - 1)
-    return [items[round(place * step)] for place in range(most)]
+    places = np.linspace(0, len(items) - 1, min(most, len(items)))
+    return [items[round(place)] for place in places.tolist()]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,17 +202,17 @@ class SelectionContestant:
 
 def of_recipes(recipes: Mapping[str, SelectionRecipe[Any, Any]]) -> list[SelectionContestant]:
     """Return the mechanisms of the library for one application."""
-    return [SelectionContestant(n, partial(_by_recipe, recipe)) for n, recipe in recipes.items()]
 
+    def make(recipe: SelectionRecipe[Any, Any], epsilon: float, public: Any) -> Made:
+        mechanism = recipe.build(epsilon, public)
+        kept = mechanism.guarantee
 
-def _by_recipe(recipe: SelectionRecipe[Any, Any], epsilon: float, public: Any) -> Made:
-    mechanism = recipe.build(epsilon, public)
-    kept = mechanism.guarantee
-    return Made(
-        lambda known: mechanism.probabilities(recipe.score(known, mechanism)),
-        kept.epsilon,
-        kept.delta,
-    )
+        def choice(known: Any) -> Array:
+            return mechanism.probabilities(recipe.score(known, mechanism))
+
+        return Made(choice, kept.epsilon, kept.delta)
+
+    return [SelectionContestant(n, partial(make, recipe)) for n, recipe in recipes.items()]
 
 
 def brought(

@@ -19,19 +19,17 @@ from numpy.typing import NDArray
 from geoveil.gp.noise.base import Noise
 from geoveil.selection import ExponentialMechanism, PermuteAndFlip
 from geoveil.selection.contrib.forest import PrivateRandomForest
-from geoveil.selection.stability import distance_utilities
 from geoveil.simulation.selection.counts import (
     PUBLISHED,
     Counts,
     best,
     by_lead,
+    by_margin,
     by_rows,
     directly,
     for_each_noise,
     pair_law,
     published_law,
-    smooth_noisy_max,
-    stability,
 )
 from geoveil.simulation.selection.experiment import (
     NOMINAL,
@@ -99,20 +97,11 @@ def drawn_votes(
     return right / (draws * len(labels))
 
 
-Mechanism = type[ExponentialMechanism] | type[PermuteAndFlip]
-
-
-def _by_distance(mechanism: Mechanism) -> Make:
-    return lambda epsilon, _: Made(
-        by_lead(pair_law(mechanism(epsilon, 1.0), distance_utilities)), epsilon
-    )
-
-
-def _zero_one(mechanism: Mechanism) -> Make:
+def _zero_one(mechanism: type[ExponentialMechanism | PermuteAndFlip]) -> Make:
     """Return a mechanism that does not look at the margin, and what it costs at a switch."""
 
     def make(epsilon: float, classes: int) -> Made:
-        law = pair_law(mechanism(epsilon, 1.0), lambda margin: np.eye(margin.outcomes)[0])
+        law = pair_law(mechanism(epsilon, 1.0), lambda _, outcomes: np.eye(outcomes)[0])
         winner, other = law(1, classes)
         return Made(by_lead(law), float(np.log(winner / other)))
 
@@ -122,10 +111,10 @@ def _zero_one(mechanism: Mechanism) -> Make:
 LEAF_CONTESTANTS: Sequence[SelectionContestant] = (
     SelectionContestant("permute-and-flip, counts", directly(PermuteAndFlip, monotone=True)),
     SelectionContestant("exponential, counts", directly(ExponentialMechanism, monotone=True)),
-    SelectionContestant("stability, optimal", stability),
-    SelectionContestant("permute-and-flip, distance", _by_distance(PermuteAndFlip)),
-    SelectionContestant("exponential, distance", _by_distance(ExponentialMechanism)),
-    SelectionContestant("smooth noisy max, proved", smooth_noisy_max),
+    SelectionContestant("stability, optimal", by_margin("stability")),
+    SelectionContestant("permute-and-flip, distance", by_margin("distance_permute_and_flip")),
+    SelectionContestant("exponential, distance", by_margin("distance_exponential")),
+    SelectionContestant("smooth noisy max, proved", by_margin("smooth_noisy_max")),
     SelectionContestant("permute-and-flip, 0/1", _zero_one(PermuteAndFlip), NOMINAL),
     SelectionContestant("exponential, 0/1", _zero_one(ExponentialMechanism), NOMINAL),
     *PUBLISHED,

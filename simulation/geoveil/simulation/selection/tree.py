@@ -11,7 +11,7 @@ really costs.
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -20,20 +20,21 @@ import numpy as np
 
 from geoveil.gp import ParameterError
 from geoveil.selection import ExponentialMechanism, PermuteAndFlip
+from geoveil.selection.contrib.criteria import max_operator
 from geoveil.selection.contrib.tree import CodedRecords, TreePlan
 from geoveil.simulation.selection.counts import (
     PUBLISHED,
     best,
+    by_margin,
     by_rows,
     directly,
-    smooth_noisy_max,
-    stability,
 )
 from geoveil.simulation.selection.experiment import (
     NOMINAL,
     OPEN,
     Compute,
     Made,
+    Make,
     Options,
     SelectionContestant,
     SelectionExperiment,
@@ -41,50 +42,55 @@ from geoveil.simulation.selection.experiment import (
     brought,
 )
 from geoveil.simulation.selection.tables import ADULT_EDGES, Dataset, read_table, table
-from geoveil.simulation.selection.tree_accuracy import Fold, expected_accuracy
+from geoveil.simulation.selection.tree_accuracy import (
+    Fold,
+    Utilities,
+    dampened_gain,
+    expected_accuracy,
+    in_units,
+    shifted_dampened_gain,
+)
 
 
-@dataclass(frozen=True, slots=True)
-class TreeContestant(SelectionContestant):
-    """A way to choose an attribute."""
+def on(utilities: Utilities, make: Make) -> Make:
+    """Return a mechanism on utilities of a node's attributes, which it keeps for every ε."""
 
-    utilities: str = "max operator"
-    """Utilities of a node's attributes: a criterion, dampened or not; one of `KINDS`."""
+    def made(epsilon: float, attributes: int) -> Made:
+        plain = make(epsilon, attributes)
+        return replace(plain, choice=lambda node: plain.choice(node.utilities(utilities)[None])[0])
+
+    return made
 
 
-def _by_counts(contestants: Sequence[SelectionContestant]) -> Iterator[TreeContestant]:
-    """Yield mechanisms on the maximum operator."""
-    for known in contestants:
-        yield TreeContestant(known.name, known.make, known.standing)
+def _on_counts(contestants: Sequence[SelectionContestant]) -> list[SelectionContestant]:
+    """Return mechanisms on the maximum operator."""
+    return [replace(known, make=on(max_operator, known.make)) for known in contestants]
 
 
 _flip = directly(PermuteAndFlip, monotone=True)
 _exponential = directly(ExponentialMechanism, monotone=False)
-_GAIN, _DAMPENED = "information gain", "dampened information gain"
-CONTESTANTS: Sequence[TreeContestant] = (
-    TreeContestant("permute-and-flip, max operator", _flip),
-    TreeContestant("exponential, max operator", directly(ExponentialMechanism, monotone=True)),
-    TreeContestant("stability, max operator", stability),
-    TreeContestant("smooth noisy max, proved", smooth_noisy_max),
-    TreeContestant("permute-and-flip, gini", _flip, utilities="gini"),
-    TreeContestant("permute-and-flip, information gain", _flip, utilities=_GAIN),
-    TreeContestant("local dampening", _exponential, utilities=_DAMPENED),
-    TreeContestant("local dampening, replaced", _exponential, utilities=f"{_DAMPENED}, largest"),
-    TreeContestant("shifted local dampening", _exponential, utilities=f"shifted {_DAMPENED}"),
-    # Noise for utilities that move apart, where they move in one direction.
-    TreeContestant(
-        "exponential, information gain",
-        directly(ExponentialMechanism, monotone=False, costs=0.5),
-        NOMINAL,
-        _GAIN,
-    ),
-    *_by_counts(PUBLISHED),
+_gain = in_units("information_gain")
+_KEPT: Mapping[str, tuple[Utilities, Make]] = {
+    "permute-and-flip, max operator": (max_operator, _flip),
+    "exponential, max operator": (max_operator, directly(ExponentialMechanism, monotone=True)),
+    "stability, max operator": (max_operator, by_margin("stability")),
+    "smooth noisy max, proved": (max_operator, by_margin("smooth_noisy_max")),
+    "permute-and-flip, gini": (in_units("gini"), _flip),
+    "permute-and-flip, information gain": (_gain, _flip),
+    "local dampening": (dampened_gain, _exponential),
+    "local dampening, replaced": (partial(dampened_gain, replace=True), _exponential),
+    "shifted local dampening": (shifted_dampened_gain, _exponential),
+}
+# Noise for utilities that move apart, where they move in one direction.
+_printed = on(_gain, directly(ExponentialMechanism, monotone=False, costs=0.5))
+CONTESTANTS: Sequence[SelectionContestant] = (
+    *(SelectionContestant(name, on(*how)) for name, how in _KEPT.items()),
+    SelectionContestant("exponential, information gain", _printed, NOMINAL),
+    *_on_counts(PUBLISHED),
 )
-
-
 _NO_PRIVACY = tuple(
-    TreeContestant(f"no privacy, {kind}", lambda *_: Made(best, math.inf), OPEN, kind)
-    for kind in (_GAIN, "max operator")
+    SelectionContestant(f"no privacy, {name}", on(utilities, lambda *_: Made(best, math.inf)), OPEN)
+    for name, utilities in (("information gain", _gain), ("max operator", max_operator))
 )
 _NOTHING_LEFT_TO_CHANCE = 1e6
 """The ε at which trees without privacy are grown."""
@@ -105,10 +111,6 @@ class TreeSetting:
     most_draws: int = 12
     """Trees per fold and mechanism at most, where they are drawn."""
 
-    def draws(self, epsilon: float) -> int:
-        """Return how many trees to draw in a fold."""
-        return max(1, min(self.most_draws, math.ceil(_CALM / epsilon)))
-
 
 QUICK = TreeSetting(depths=(2,), budgets=(0.1, 1.0), folds=2)
 
@@ -118,7 +120,7 @@ def parts(options: Options) -> Mapping[str, Compute]:
     setting = QUICK if options.quick else TreeSetting()
     tables = [_of_two_classes(file) for file in options.data]
     tables = tables or [table("adult").discretised(ADULT_EDGES)]
-    everyone = (*CONTESTANTS, *_by_counts(brought(options.own, by_rows)))
+    everyone = (*CONTESTANTS, *_on_counts(brought(options.own, by_rows)))
     return {d.name: partial(rows_of, d, setting, options.seed, everyone) for d in tables}
 
 
@@ -133,7 +135,7 @@ def rows_of(
     data: Dataset,
     setting: TreeSetting,
     seed: int,
-    contestants: Sequence[TreeContestant] = CONTESTANTS,
+    contestants: Sequence[SelectionContestant] = CONTESTANTS,
 ) -> Iterator[SelectionRow]:
     """Yield the rows of a coded table of two classes: by depth, mechanism and ε."""
     cells = []
@@ -167,17 +169,18 @@ def _accuracy(
     fold: Fold,
     setting: TreeSetting,
     seed: Sequence[int],
-    contestant: TreeContestant,
+    contestant: SelectionContestant,
     epsilon: float,
     plan: TreePlan,
     made: Made,
 ) -> float:
-    accuracy = partial(expected_accuracy, fold, plan, contestant.utilities, made.choice)
+    accuracy = partial(expected_accuracy, fold, plan, made.choice)
     if plan.depth <= EXACT_DEPTH:
         return accuracy()
     # The same draws for all mechanisms, so that they differ in what they do.
     generator = np.random.default_rng(seed)
-    draws = 1 if contestant.standing == OPEN else setting.draws(epsilon)
+    most = 1 if contestant.standing == OPEN else setting.most_draws
+    draws = max(1, min(most, math.ceil(_CALM / epsilon)))
     return float(np.mean([accuracy(generator) for _ in range(draws)]))
 
 

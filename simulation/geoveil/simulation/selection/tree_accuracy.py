@@ -9,7 +9,7 @@ The nodes of the trees are counted once for all mechanisms and ε.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from geoveil.selection import StabilityMechanism
 from geoveil.selection.contrib.criteria import (
     CRITERIA,
+    CriterionName,
     NodeCounts,
     gain_sensitivity,
     gain_sensitivity_rows,
@@ -25,11 +26,13 @@ from geoveil.selection.contrib.splitters import shifted_gain
 from geoveil.selection.contrib.tree import CodedRecords, TreePlan
 from geoveil.simulation.selection.experiment import Array, Choice
 
+Utilities = Callable[[NodeCounts], Array]
+"""Utilities of a node's attributes, shape (attributes,), in units of their sensitivity: Δ = 1."""
 _FIRST_REACH = 32
 """Changes to look at first; most nodes need no more."""
 
 
-def _dampened(node: NodeCounts, *, replace: bool = False) -> Array:
+def dampened_gain(node: NodeCounts, *, replace: bool = False) -> Array:
     """Return what `LocalDampening.dampened` does, Σ_t clip((|u| − b(t))/δ_t, 0, 1), in one go."""
     rows, sensitivity = gain_sensitivity_rows(node), gain_sensitivity(node.most_records)
     values = CRITERIA["information_gain"].values(node)
@@ -46,26 +49,16 @@ def _dampened(node: NodeCounts, *, replace: bool = False) -> Array:
         reach *= 4
 
 
-def _shifted(node: NodeCounts) -> Array:
+def shifted_dampened_gain(node: NodeCounts) -> Array:
+    """Return what shifted local dampening makes of information gain."""
     sensitivity = gain_sensitivity(node.most_records)
     return shifted_gain(node, sensitivity) / sensitivity
 
 
-def _in_units(criterion: str, node: NodeCounts) -> Array:
+def in_units(criterion: CriterionName) -> Utilities:
+    """Return the utilities of a criterion, over its sensitivity."""
     known = CRITERIA[criterion]
-    return known.values(node) / known.sensitivity(node.most_records)
-
-
-KINDS: dict[str, Callable[[NodeCounts], Array]] = {
-    "dampened information gain": _dampened,
-    "dampened information gain, largest": partial(_dampened, replace=True),
-    "gini": partial(_in_units, "gini"),
-    "information gain": partial(_in_units, "information_gain"),
-    "max operator": CRITERIA["max_operator"].values,
-    "shifted dampened information gain": _shifted,
-}
-"""Utilities of a node's attributes, shape (attributes,), by kind, in units of their sensitivity: so
-Δ = 1 for all of them."""
+    return lambda node: known.values(node) / known.sensitivity(node.most_records)
 
 
 Counts = NDArray[np.int64]
@@ -83,7 +76,7 @@ class CountedNode:
     unused: Index
     train: Index
     test: Index
-    _utilities: dict[str, Array] = field(default_factory=dict)
+    _utilities: dict[Utilities, Array] = field(default_factory=dict)
     _children: dict[int, "Sequence[CountedNode]"] = field(default_factory=dict)
 
     @cached_property
@@ -103,11 +96,11 @@ class CountedNode:
         first, second = self.counts.table.T
         return first - second, self.fold.test.counts(self.test, self.unused).table
 
-    def utilities(self, kind: str) -> Array:
-        """Return the utilities of one of `KINDS`, shape (attributes,)."""
-        if kind not in self._utilities:
-            self._utilities[kind] = KINDS[kind](self.counts)
-        return self._utilities[kind]
+    def utilities(self, of: Utilities) -> Array:
+        """Return utilities of its attributes."""
+        if of not in self._utilities:
+            self._utilities[of] = of(self.counts)
+        return self._utilities[of]
 
     def children(self, place: int) -> "Sequence[CountedNode]":
         """Return the children by one of the unused attributes that have test records."""
@@ -156,7 +149,6 @@ _RARE = 0.01
 def expected_accuracy(
     fold: Fold,
     plan: TreePlan,
-    kind: str,
     choice: Choice,
     generator: np.random.Generator | None = None,
 ) -> float:
@@ -165,8 +157,7 @@ def expected_accuracy(
     Args:
         fold: records of two classes.
         plan: what nodes spend.
-        kind: of utilities; one of `KINDS`.
-        choice: probabilities of the attributes by these utilities, shape (1, attributes).
+        choice: probabilities of the attributes of a `CountedNode`.
         generator: draws the attributes of all levels but the last, and rare decisions to split;
             None to sum over them all.
     """
@@ -179,7 +170,7 @@ def expected_accuracy(
             split = float(generator.random() < split)
         if split < _NEGLIGIBLE:
             return stop
-        probabilities = choice(node.utilities(kind)[None])[0]
+        probabilities = choice(node)
         if level == plan.depth - 1:
             cells = _right(*node.cells, plan.left(plan.depth))
             below = float(probabilities @ np.add.reduceat(cells, node.counts.starts))
