@@ -10,7 +10,7 @@ import textwrap
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
@@ -116,11 +116,6 @@ class Compared:
         return DIFFERS if too_large or too_small else AGREES
 
 
-def nothing(options: Options) -> Iterable[Told]:
-    """Compute nothing: for a figure without numbers."""
-    return ()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reproduction:
     """One figure or table of a paper.
@@ -141,7 +136,7 @@ class Reproduction:
     item: str
     what: str
     reason: str
-    compute: Numbers = nothing
+    compute: Numbers
     command: str = ""
     needs: str = ""
 
@@ -178,30 +173,18 @@ class Reproduced:
 
     def as_json(self) -> dict[str, Any]:
         """Return it as plain values; numbers that there are not are null."""
+        names = {"code": "authors_code", "error": "published_error"}
         numbers = []
         for c in self.compared:
-            published, (ours, error) = c.published, c.own or (None, None)
-            numbers.append(
-                {
-                    "setting": published.setting,
-                    "quantity": published.quantity,
-                    "relation": published.relation,
-                    "paper": published.paper,
-                    "authors_code": published.code,
-                    "published_error": published.error,
-                    "ours": ours,
-                    "standard_error": error,
-                    "ratio": None if math.isnan(c.ratio) else c.ratio,
-                    "verdict": c.verdict,
-                }
-            )
+            published = {names.get(name, name): v for name, v in asdict(c.published).items()}
+            del published["row"]
+            ours, error = c.own or (None, None)
+            ratio = None if math.isnan(c.ratio) else c.ratio
+            found = {"ours": ours, "standard_error": error, "ratio": ratio, "verdict": c.verdict}
+            numbers.append(published | found)
         told = ("paper", "item", "what", "command", "needs", "reason")
-        return {
-            "row": self.row.name,
-            **{name: getattr(self.row, name) for name in told},
-            "seconds": self.seconds,
-            "numbers": numbers,
-        }
+        row = {"row": self.row.name} | {name: getattr(self.row, name) for name in told}
+        return row | {"seconds": self.seconds, "numbers": numbers}
 
 
 _LINES = 12

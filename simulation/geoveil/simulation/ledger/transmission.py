@@ -62,14 +62,6 @@ def _chances(
         yield setting, f"{row.mechanism}, ε = {row.epsilon:.0f}", row.value, row.standard_error
 
 
-def _mechanisms(options: Options) -> Iterator[Told]:
-    return _over_studies(_CASES, options)
-
-
-def _gammas(options: Options) -> Iterator[Told]:
-    return _over_studies(_GAMMAS, options)
-
-
 def _real(options: Options) -> Iterator[Told]:
     return _chances("six variants, 215 families", [metopic()], _CASES, options)
 
@@ -94,8 +86,8 @@ def _seconds(options: Options) -> Iterator[Told]:
 
 
 NUMBERS: Mapping[str, Numbers] = {
-    "sps-figure-1": _mechanisms,
-    "sps-figure-2": _gammas,
+    "sps-figure-1": partial(_over_studies, _CASES),
+    "sps-figure-2": partial(_over_studies, _GAMMAS),
     "sps-table-1": _seconds,
     "sps-table-2": _real,
 }

@@ -98,9 +98,10 @@ def _row(peer: Peer, incomes: Array, repetitions: int, samples: int) -> PeerRow:
         before = time.process_time()
         reports = draw(incomes)
         spent += time.process_time() - before
-        errors.append(peer.share(reports, AT) - _truth(incomes, AT))
-        for at, asked in zip(MANY, _asked(peer, incomes, reports), strict=True):
-            of_many.append(peer.share(asked, at) - _truth(incomes, at))
+        errors.append(peer.share(reports, AT) - (incomes > AT).mean())
+        for i, at in enumerate(MANY):
+            asked = reports if peer.answers_all else peer.draw_for(at)(incomes[i :: len(MANY)])
+            of_many.append(peer.share(asked, at) - (incomes > at).mean())
     squares = np.square(errors)
     rmse = math.sqrt(squares.mean())
     return PeerRow(
@@ -116,16 +117,6 @@ def _row(peer: Peer, incomes: Array, repetitions: int, samples: int) -> PeerRow:
         micros=1e6 * spent / repetitions / len(incomes),
         proven=max(_proven(peer, low, high, samples) for low, high in _STEPS),
     )
-
-
-def _asked(peer: Peer, incomes: Array, reports: Array) -> Iterator[Array]:
-    """Yield the reports that answer for each of the ten thresholds."""
-    for i, at in enumerate(MANY):
-        yield reports if peer.answers_all else peer.draw_for(at)(incomes[i :: len(MANY)])
-
-
-def _truth(incomes: Array, at: float) -> float:
-    return float((incomes > at).mean())
 
 
 def _proven(peer: Peer, low: float, high: float, samples: int) -> float:

@@ -31,16 +31,12 @@ from geoveil.simulation.distribution.square_wave import SquareWave
 Array = NDArray[np.float64]
 Draw: TypeAlias = Callable[[Array], Array]
 """Incomes in dollars, shape (n,) → one number for each report, (n,)."""
-DrawFor: TypeAlias = Callable[[float], Draw]
-"""A threshold in dollars → what draws reports for it."""
 Share: TypeAlias = Callable[[Array, float], float]
 """The numbers of all reports, and a threshold → the estimated share above it."""
 
 PRIVACY = GeoPrivacy(1.0, 8_000.0, "dollar")
 FOOTINGS = (8_000.0, 40_000.0)
 """Distances at which contestants of ε-LDP promise as much as `PRIVACY`."""
-PACKAGES = ("opendp", "diffprivlib", "pure-ldp")
-"""Names on PyPI; `pip install 'geoveil[peers]'` installs them."""
 _BAND, _SMOOTH_BAND = 16_000.0, 24_000.0
 _CELLS = 256
 _HIGHEST = 400_000.0
@@ -53,7 +49,8 @@ class Peer:
 
     name: str
     promise: GeoPrivacy | LocalPrivacy
-    draw_for: DrawFor
+    draw_for: Callable[[float], Draw]
+    """A threshold in dollars → what draws reports for it."""
     share: Share
     answers_all: bool = False
     """Whether one report answers for every threshold."""
@@ -74,10 +71,13 @@ def contestants(
     """
     yield from (_formula(name, make, rng) for name, make in own.items())
     yield from _ours()
-    yield from _formulas(rng)
-    for package in PACKAGES:
+    # What papers print, in floats: to be compared, never released.
+    for name, build in (("Student-t", STUDENT_T), ("generalized Cauchy", GENERALIZED_CAUCHY)):
+        yield _formula(f"[SGP] {name}", partial(_published, build), rng)
+    yield from (_square_wave(SquareWave(PRIVACY.local(footing)), rng) for footing in FOOTINGS)
+    for package, peers in PACKAGES.items():
         if version_of(package) is not None:
-            yield from _OF_PACKAGES[package]()
+            yield from peers()
 
 
 def version_of(package: str) -> str | None:
@@ -121,13 +121,6 @@ def _released(mechanism: LipschitzMechanism | DebiasedLaplace | PlanarLaplace) -
 def _released_together(mechanism: DebiasedLaplace) -> Draw:
     step = mechanism.step
     return lambda incomes: step * np.asarray(mechanism.release_many(incomes), np.float64)
-
-
-def _formulas(rng: np.random.Generator) -> Iterator[Peer]:
-    """Yield what papers print, in floats: to be compared, never released."""
-    for name, build in (("Student-t", STUDENT_T), ("generalized Cauchy", GENERALIZED_CAUCHY)):
-        yield _formula(f"[SGP] {name}", partial(_published, build), rng)
-    yield from (_square_wave(SquareWave(PRIVACY.local(footing)), rng) for footing in FOOTINGS)
 
 
 def _square_wave(wave: SquareWave, rng: np.random.Generator) -> Peer:
@@ -195,9 +188,10 @@ def _pure_ldp() -> Iterator[Peer]:
         yield replace(oracle, share=_of_unary(local))
 
 
-_OF_PACKAGES: Mapping[str, Callable[[], Iterator[Peer]]] = MappingProxyType(
+PACKAGES: Mapping[str, Callable[[], Iterator[Peer]]] = MappingProxyType(
     {"opendp": _opendp, "diffprivlib": _diffprivlib, "pure-ldp": _pure_ldp}
 )
+"""Names on PyPI, which `pip install 'geoveil[peers]'` installs → what makes their contestants."""
 
 
 def _of_incomes(

@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, TextIO
 
 import numpy as np
 
@@ -25,7 +25,7 @@ def read_csv(path: Path, columns: Sequence[str]) -> list[Array]:
     fault: tuple[str, str] | None = None
     try:
         with path.open(newline="", encoding="utf-8-sig") as stream:
-            fault = _read_rows(csv.reader(stream), columns, rows)
+            fault = _read_rows(stream, columns, rows)
     except (UnicodeDecodeError, csv.Error):
         fault = (f"row {len(rows) + 1}", "text in UTF-8, comma-separated")
     except OSError as error:
@@ -36,9 +36,10 @@ def read_csv(path: Path, columns: Sequence[str]) -> list[Array]:
 
 
 def _read_rows(
-    lines: "_Lines", columns: Sequence[str], rows: list[list[float]]
+    stream: TextIO, columns: Sequence[str], rows: list[list[float]]
 ) -> tuple[str, str] | None:
     """Append the numbers of each row; return what is wrong and what was expected, or None."""
+    lines = csv.reader(stream)
     header = [name.strip() for name in next(lines, [])]
     for column in columns:
         if header.count(column) != 1:
@@ -51,21 +52,11 @@ def _read_rows(
             fields = f"of {len(header)} fields, as the header is (line {lines.line_num})"
             return f"row {len(rows) + 1}", fields
         numbers = [_number(line[place]) for place in places]
-        if None in numbers:
-            column = columns[numbers.index(None)]
-            return f"row {len(rows) + 1}, column {column!r} (line {lines.line_num})", _NUMBER
-        rows.append([number for number in numbers if number is not None])
+        for column, number in zip(columns, numbers, strict=True):
+            if not math.isfinite(number):
+                return f"row {len(rows) + 1}, column {column!r} (line {lines.line_num})", _NUMBER
+        rows.append(numbers)
     return None
-
-
-class _Lines(Protocol):
-    """Lines of a CSV file, each as its fields."""
-
-    line_num: int
-
-    def __iter__(self) -> "_Lines": ...
-
-    def __next__(self) -> list[str]: ...
 
 
 def _once(header: Sequence[str]) -> str:
@@ -82,13 +73,12 @@ _SEPARATORS = MappingProxyType({";": "semicolons", "\t": "tabs", "|": "bars"})
 """What stands between fields elsewhere, as spreadsheets write them where a comma is in numbers."""
 
 
-def _number(text: str) -> float | None:
-    """Return a finite number, or None; float's own error would quote the text."""
+def _number(text: str) -> float:
+    """Return a number, or NaN; float's own error would quote the text."""
     try:
-        number = float(text)
+        return float(text)
     except ValueError:
-        return None
-    return number if math.isfinite(number) else None
+        return math.nan
 
 
 def read_parquet(path: Path, columns: Sequence[str]) -> list[Array]:

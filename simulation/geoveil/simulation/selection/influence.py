@@ -15,7 +15,7 @@ from functools import partial
 from itertools import product
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,9 +47,6 @@ from geoveil.simulation.selection.experiment import (
     SelectionRow,
 )
 
-Draw: TypeAlias = Callable[[np.random.Generator, int], NDArray[np.floating[Any]]]
-"""Noise, standard: of a generator and a number of nodes."""
-
 
 @dataclass(frozen=True, slots=True)
 class NoisyScores:
@@ -57,14 +54,14 @@ class NoisyScores:
 
     Attributes:
         values: the scores in units of the noise, shape (n,).
-        draw: the noise.
+        draw: the noise, for a generator and a number of nodes.
         repeats: whether each choice needs noise of its own. Without it the k largest of one draw
             are k choices: of Gumbel noise, those of the exponential mechanism.
         epsilon: what is proved of a choice, nats.
     """
 
     values: Array
-    draw: Draw
+    draw: Callable[[np.random.Generator, int], NDArray[np.floating[Any]]]
     repeats: bool
     epsilon: float
 
@@ -122,8 +119,6 @@ BUDGETS = tuple(10.0**k for k in range(-3, 5))
 _QUICK = (0.1, 10.0, 1_000.0)
 RUNS = 100
 _QUICK_RUNS = 20
-_GENERATED_NODES = 5_000
-MEASURE = "share of the true top k"
 _PUBLISHED = ("exponential", "shifted local dampening")
 """What the paper sets up with the graph's own largest degree."""
 
@@ -190,13 +185,12 @@ def parts(options: Options) -> Mapping[str, Compute]:
 
     def rows(name: str, file: Path | None) -> Iterator[SelectionRow]:
         rng = np.random.default_rng(options.seed)
-        graph = generated_graph(_GENERATED_NODES, rng) if file is None else read_graph(file)
+        graph = generated_graph(5_000, rng) if file is None else read_graph(file)
         return rows_of(name, graph, budgets, runs, rng, options.own)
 
-    if not options.data:
-        return {"generated": partial(rows, "generated", None)}
-    names = {file.name.split(".")[0]: file for file in options.data}
-    return {name: partial(rows, name, file) for name, file in names.items()}
+    names: dict[str, Path | None] = {file.name.split(".")[0]: file for file in options.data}
+    asked = names or {"generated": None}
+    return {name: partial(rows, name, file) for name, file in asked.items()}
 
 
 def rows_of(
@@ -230,9 +224,8 @@ def _row(
     truth: NDArray[np.int64], runs: int, choose: Callable[[], NDArray[np.int64]], **place: Any
 ) -> SelectionRow:
     values = [found(truth, choose()) for _ in range(runs)]
-    return SelectionRow.averaged(
-        values, application="nodes", measure=MEASURE, mode="monte-carlo", **place
-    )
+    place |= {"application": "nodes", "measure": "share of the true top k", "mode": "monte-carlo"}
+    return SelectionRow.averaged(values, **place)
 
 
 def _chosen(

@@ -52,8 +52,6 @@ _BOUNDS: Mapping[str, tuple[int, int]] = MappingProxyType(
 """Dataset → the largest candidate, and the step between them: taken as public."""
 _FEW = 10_000
 """Candidates at most for data of other names."""
-_BINS, _BIN = 4_096, 250.0
-"""The candidates for the incomes that ship: their number, and their width in dollars."""
 
 
 def repeats(records: Array, p: float) -> int:
@@ -92,11 +90,6 @@ def _noisy_max(j: int, noise: Noise, epsilon: float, outcomes: int) -> Made:
     )
 
 
-def _published(j: int) -> Iterator[SelectionContestant]:
-    yield SelectionContestant("LD", partial(_dampening, j), NOMINAL)
-    yield from for_each_noise(partial(_noisy_max, j))
-
-
 def read_counts(file: Path) -> dict[str, Array]:
     """Return the arrays of counts in a file of numpy's (.npz, .npy), by name.
 
@@ -125,8 +118,7 @@ def shipped_counts() -> dict[str, Array]:
     It stands in for the paper's INCOME, which may not be redistributed; its counts go up to 200,000
     and are rounded to tens, so that there are fewer candidates.
     """
-    people = household_incomes()
-    edges = _BIN * np.arange(_BINS + 1)
+    people, edges = household_incomes(), 250.0 * np.arange(4_097)
     counts = np.histogram(people.values, edges, weights=people.weights)[0]
     return {"INCOME": np.round(counts, -1).astype(np.float64)}
 
@@ -162,12 +154,13 @@ def rows_of(
     own: Mapping[str, OwnSelection] = MappingProxyType({}),
 ) -> Iterator[SelectionRow]:
     """Return the rows of one percentile of one dataset; one's own mechanisms choose by nearness."""
-    known = Percentile(counts, p, candidates_for(name, counts))
+    known, j = Percentile(counts, p, candidates_for(name, counts)), repeats(counts, p)
     values, truth = known.candidates, float(known.candidates[known.winner])
     contestants = [
         *of_recipes(PERCENTILE_RECIPES),
         *brought(own, by_nearness),
-        *_published(repeats(counts, p)),
+        SelectionContestant("LD", partial(_dampening, j), NOMINAL),
+        *for_each_noise(partial(_noisy_max, j)),
     ]
     measures: Mapping[str, Callable[[Array, Percentile], float]] = {
         "absolute expected error": lambda law, _: abs(float(law @ values) - truth),

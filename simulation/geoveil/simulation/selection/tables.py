@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.gp import ParameterError, UnsupportedError, validation
-
-Domain = int | tuple[float, float]
+from geoveil.selection.contrib.random_trees import Domain
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +41,12 @@ class Dataset:
 
         Edges rise, by attribute; a value equal to one belongs above it.
         """
-        columns = self.records.T.copy()
-        domains = [*self.domains]
+        records, domains = self.records.copy(), [*self.domains]
         for number, name in enumerate(self.attributes):
             if not isinstance(domains[number], int):
-                columns[number] = np.searchsorted(edges[name], columns[number], side="right")
+                records[:, number] = np.searchsorted(edges[name], records[:, number], side="right")
                 domains[number] = len(edges[name]) + 1
-        return replace(self, domains=domains, records=np.ascontiguousarray(columns.T))
+        return replace(self, domains=domains, records=records)
 
     def coded(self, parts: int = 20) -> "Dataset":
         """Return the table with measurements replaced by equal parts of their range."""
@@ -74,7 +72,7 @@ def read_table(file: Path) -> Dataset:
     ranges = {
         name: (float(values.min()), float(values.max()))
         for name, values in columns.items()
-        if values.dtype.kind in "iuf" and len(np.unique(values)) > _FEW
+        if values.dtype.kind in "iuf" and len(np.unique(values)) > 20
     }
     return _dataset(file.name.split(".")[0], columns, [*columns][-1], ranges)
 
@@ -117,9 +115,6 @@ def _dataset(
     return Dataset(name, attributes, domains, coded, classes.tolist(), labels)
 
 
-_FEW = 20
-"""Different numbers up to which a column of a file is of categories."""
-
 ADULT_EDGES: Mapping[str, Sequence[float]] = MappingProxyType(
     {
         "age": (25, 30, 35, 40, 45, 50, 55, 60, 65),
@@ -130,9 +125,6 @@ ADULT_EDGES: Mapping[str, Sequence[float]] = MappingProxyType(
     }
 )
 """Public intervals for ID3: years of age and of schooling, dollars, hours."""
-
-_MARRIED = ("Married-civ-spouse", "Married-AF-spouse", "Married-spouse-absent")
-
 
 _Ranges = Mapping[str, tuple[float, float]]
 _ADULT: _Ranges = {
@@ -191,10 +183,7 @@ def _persons(columns: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     These are the choices of [LD §6.2].
     """
     whole = np.all([values != "?" for values in columns.values()], axis=0)
-    kept = {
-        name: values[whole]
-        for name, values in columns.items()
-        if name not in ("fnlwgt", "education")
-    }
-    married = np.isin(kept["marital-status"].astype(str), _MARRIED)
+    names = [name for name in columns if name not in ("fnlwgt", "education")]
+    kept = {name: columns[name][whole] for name in names}
+    married = np.char.startswith(kept["marital-status"].astype(str), "Married-")
     return kept | {"marital-status": np.where(married, "yes", "no")}

@@ -50,7 +50,6 @@ METOPIC_B = (139, 150, 36, 67, 67, 66)
 METOPIC_C = (57, 69, 105, 150, 148, 150)
 """Justice et al., Human Genetics 139 (2020): the only integers that give the P and the odds ratio
 in its abstract; rs781716, rs6127972, rs62590971, rs2522623, rs2573826, rs2754857."""
-MEASURE = "probability of the most significant"
 
 
 def published_one_sided(
@@ -135,7 +134,7 @@ def rows_of(
     """Return the rows of studies of one size, averaged."""
     setting = StudySetting(studies[0].outcomes, studies[0].families)
     measures: Mapping[str, Callable[..., float]] = {
-        MEASURE: lambda law, known: float(law[known.winner])
+        "probability of the most significant": lambda law, known: float(law[known.winner])
     }
     place = {"application": "tdt", "dataset": dataset, "setting": f"m={setting.variants}"}
     return compared(contestants, studies, setting, epsilons, measures, **place)
