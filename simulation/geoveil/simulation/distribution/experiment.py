@@ -99,11 +99,12 @@ def _told(
     ours |= perturbed(attribute, privacy, values, rng("perturbed"))
     for of, make in own.items():
         ours[of] = asked_once(attribute, privacy, make, values, rng(of))
-    return {(of, None): told for of, told in ours.items()} | {
-        (of, footing): protocol(attribute, privacy.local(footing), values, rng(f"{of} {footing}"))
-        for footing in attribute.footings
-        for of, protocol in LOCAL_PROTOCOLS.items()
-    }
+    told: dict[tuple[str, float | None], Distribution] = {(of, None): ours[of] for of in ours}
+    for footing in attribute.footings:
+        for of, protocol in LOCAL_PROTOCOLS.items():
+            local = privacy.local(footing)
+            told[of, footing] = protocol(attribute, local, values, rng(f"{of} {footing}"))
+    return told
 
 
 def _own(given: OwnInput) -> Mapping[str, MakeReports]:
