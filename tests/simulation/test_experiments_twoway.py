@@ -27,12 +27,12 @@ def test_the_settings_are_those_of_the_paper():
         assert panel.width((300_000, 400_000)) == 2 * per
 
 
-@pytest.mark.parametrize("name", sorted(twoway.SCALAR))
+@pytest.mark.parametrize("name", sorted(PANEL.scalar()))
 def test_tables_hold_the_moments_of_the_mechanisms(name):
     """Bins of 3,000 people times the table, against the mechanism at each person."""
     at = (70_000.0, 160_000.0)
     x = incomes_and_debts().sample(3_000, np.random.default_rng(1))
-    mechanism = twoway.SCALAR[name].build(PANEL.setting(at))
+    mechanism = PANEL.known[name].build(PANEL.setting(at))
     table = twoway._MomentTable(PANEL, PANEL.width(at))
     above = (x > at).all(axis=1)
     everyone, hard = table.bins(np.asarray(mechanism.query.signed_distance(x)), above)
@@ -65,7 +65,7 @@ def test_the_lattice_stands_for_the_population():
 
 
 @pytest.mark.deep(keep=2)
-@pytest.mark.parametrize("name", list(PANEL.origins()))
+@pytest.mark.parametrize("name", list(PANEL.contestants()))
 def test_drawn_errors_have_the_exact_mean_and_variance(name, moments):
     """80 repetitions of 20,000 people at 4 thresholds; z and chi-square at α = 1e-6 for each.
 

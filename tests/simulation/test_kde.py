@@ -297,15 +297,13 @@ def test_geoveil_beats_the_paper_on_collisions():
 
 def test_monte_carlo_cells_give_the_same_rows_in_any_process():
     setting = KernelSetting(n=2_000, subgrid=2)
-    chosen = cells(Asked(mode="monte-carlo", repetitions=2), [setting], ["GP_Lip"], subgrid=2)
+    chosen = cells(Asked(mode="monte-carlo", repetitions=2), [setting], ["GP_Lip"])
     (cell,) = chosen
     (row,) = cell.rows()
     assert [row] == drawn(setting, "GP_Lip", 2_000, 2, 1)
     assert pickle.loads(pickle.dumps(cell)).rows() == [row]
     assert row.panel == "1/ε=1000, h=1 cell diagonals, 2×2 of 61×61 centres"
-    (other,) = cells(
-        Asked(mode="monte-carlo", repetitions=2, seed=2), [setting], ["GP_Lip"], subgrid=2
-    )
+    (other,) = cells(Asked(mode="monte-carlo", repetitions=2, seed=2), [setting], ["GP_Lip"])
     assert other.key != cell.key
     assert other.rows()[0].error != row.error
     errors = [setting.drawn_once("GP_Lip", 2_000, number, 1) for number in range(2)]

@@ -35,7 +35,7 @@ from geoveil.simulation.experiment import Run
 from geoveil.simulation.experiments import kde, own, twoway
 from geoveil.simulation.experiments import oneway as one_way
 from geoveil.simulation.experiments.kde import KernelSetting, collision_places
-from geoveil.simulation.experiments.oneway import PANELS, OneWayPanel, all_contestants, cells
+from geoveil.simulation.experiments.oneway import PANELS, OneWayPanel, cells
 from geoveil.simulation.experiments.own import OwnInput, distinct_values, with_own
 from geoveil.simulation.experiments.published import Asked, drawn
 from geoveil.simulation.experiments.rows import OWN, ErrorRow, compare
@@ -193,7 +193,7 @@ def test_an_experiment_has_mechanisms_and_people_of_ones_own(module, tmp_path):
     values, shares = distinct_values(given)
     assert values.tolist() == [170.0, 181.0, 185.0]
     assert shares == pytest.approx([0.6, 0.2, 0.2])
-    assert "aimed" not in all_contestants(given)
+    assert "aimed" not in OneWayPanel.contestants(given)
     panel = OneWayPanel(180.0, 2.0, 2.0, people=(1_000,))
     rows = [row for cell in cells(Asked(given=given), [panel]) for row in cell.rows()]
     own = {row.mechanism: row for row in rows if row.origin == OWN}
@@ -243,7 +243,7 @@ def test_a_name_that_is_taken_is_refused(tmp_path):
     file = tmp_path / "taken.py"
     file.write_text(WIDE.replace("def wide", "def PowerLaw"))
     with pytest.raises(ParameterError, match="PowerLaw"):
-        all_contestants(OwnInput(file))
+        OneWayPanel.contestants(OwnInput(file))
 
 
 def test_a_mechanism_of_ones_own_is_asked_pairs_and_densities_too(module):
@@ -264,7 +264,7 @@ def test_a_mechanism_of_ones_own_is_asked_pairs_and_densities_too(module):
     (of_own,) = drawn(setting, "wide", 1_000, 2, 1, given)
     assert of_own.origin == OWN
     with pytest.raises(ParameterError, match="wide"):
-        with_own({"wide": twoway.scalar()["GP_Lip"]}, given)
+        with_own({"wide": TwoWayPanel.scalar()["GP_Lip"]}, given)
 
 
 def test_places_of_ones_own_are_in_a_plane_of_their_own(tmp_path):
@@ -309,7 +309,7 @@ def test_pairs_of_a_table_have_the_moments_of_its_rows(tmp_path):
     rows = {row.mechanism: row for row in Run().rows(experiment.cells) if row.n == 400_000}
     assert rows["GP_Lip"].panel == "T=(175, 80), 1/ε=2"
     panel = TwoWayPanel(2.0, (175.0,), other=(80.0,), footing=2.0)
-    answer = twoway.SCALAR["GP_Lip"].build(panel.setting((175.0, 80.0)))
+    answer = TwoWayPanel.known["GP_Lip"].build(panel.setting((175.0, 80.0)))
     shares = weight / weight.sum()
     off = answer.mean(held) - (held > (175.0, 80.0)).all(axis=1)
     bias = shares @ off

@@ -40,7 +40,7 @@ centre, however the work is cut.
 
 import math
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -52,9 +52,9 @@ from numpy.typing import NDArray
 
 from geoveil.analyst.planner import PointReports
 from geoveil.analyst.planner.prediction import mean_reciprocal
-from geoveil.gp import GaussianKernel, GeoPrivacy, ParameterError, RadialLaplace, validation
+from geoveil.gp import GaussianKernel, GeoPrivacy, ParameterError, validation
 from geoveil.gp.coordinates import Area, AzimuthalEquidistant, SphericalMercator
-from geoveil.simulation.comparison import Contestant, Setting, perturbed_points
+from geoveil.simulation.comparison import Contestant, Setting
 from geoveil.simulation.experiment import Cell, Experiment
 from geoveil.simulation.experiments.draws import summed
 from geoveil.simulation.experiments.kde_sums import (
@@ -64,18 +64,10 @@ from geoveil.simulation.experiments.kde_sums import (
     places_at,
     radial_means,
 )
-from geoveil.simulation.experiments.own import AS_PUBLISHED, OwnInput, with_own
-from geoveil.simulation.experiments.published import (
-    IN_FULL,
-    LOCALLY,
-    PAPERS,
-    SOFT,
-    Asked,
-    Panel,
-    published,
-)
-from geoveil.simulation.experiments.rows import OURS, SEED, ErrorRow
-from geoveil.simulation.figures.kernels import Map, draw_density_maps
+from geoveil.simulation.experiments.own import AS_PUBLISHED, OwnInput
+from geoveil.simulation.experiments.published import IN_FULL, MECHANISMS, Asked, Panel, published
+from geoveil.simulation.experiments.rows import ErrorRow
+from geoveil.simulation.figures.kernels import Map, draw_density_maps, map_of
 from geoveil.simulation.figures.thresholds import draw_settings
 from geoveil.simulation.populations import Population, collisions
 from geoveil.simulation.populations.base import Array
@@ -98,42 +90,29 @@ _NOISE_REACH = 40.0
 """Noise scales beyond the kernel's end at which the undone kernel, ∝ e^{−εr}, is below 1e-17."""
 
 
-def _points(origin: str, debias: bool) -> Contestant:
-    return Contestant(
-        origin,
-        lambda s: perturbed_points(s.privacy, s.seed, debias=debias),
-        answers_every_query=True,
-    )
-
-
-KERNEL: Mapping[str, Contestant] = MappingProxyType(
-    {
-        "GP_loc": _points(SEED, debias=False),
-        "GP_rad": Contestant(SEED, lambda s: RadialLaplace(s.seed, s.privacy)),
-        **PAPERS,
-        **LOCALLY,
-        **SOFT,
-        "deconvolved": _points(OURS, debias=True),
-    }
-)
+KERNEL = MappingProxyType({name: c for name, c in MECHANISMS.items() if name != "LaplacePareto"})
 """Name → contestant."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelSetting(Panel):
-    """One setting of the paper: n people, 1/ε, and the bandwidth in diagonals of a grid cell."""
+    """One setting of the paper.
+
+    Args:
+        n: number of people, ≥ 1.
+        per_m: 1/ε, in metres of the plane.
+        factor: bandwidth in diagonals of a cell, before it is rounded down to whole metres.
+        size: centres along each side of the grid.
+        subgrid: centres along each side of the part of it that is asked about.
+    """
 
     experiment = "kde"
+    known = KERNEL
     n: int = 200_000
-    """Number of people, ≥ 1."""
     per_m: float = 1_000.0
-    """1/ε: places this far apart are 1-indistinguishable, in metres of the plane."""
     factor: float = 1.0
-    """Bandwidth in diagonals of a cell, before it is rounded down to whole metres."""
     size: int = GRID_SIZE
-    """Centres along each side of the grid."""
     subgrid: int = GRID_SIZE
-    """Centres along each side of the part of it that is asked about."""
 
     def __post_init__(self) -> None:
         validation.require_count("n", self.n)
@@ -150,9 +129,6 @@ class KernelSetting(Panel):
     def privacy(self) -> GeoPrivacy:
         return GeoPrivacy(1.0, per=self.per_m, unit="metre")
 
-    def origins(self, given: OwnInput = AS_PUBLISHED) -> Mapping[str, str]:
-        return {name: c.origin for name, c in with_own(KERNEL, given).items()}
-
     def drawn_once(
         self, name: str, n: int, repetition: int, seed: int, given: OwnInput = AS_PUBLISHED
     ) -> Array:
@@ -161,7 +137,7 @@ class KernelSetting(Panel):
         chosen = grid.thinned(self.subgrid)
         sample = Sample.draw(self, places, seed=seed, number=repetition)
         truth = kernel_means(sample.people, grid.centres[chosen], grid.bandwidth(self.factor))
-        return estimates(name, sample, grid, chosen.tolist(), with_own(KERNEL, given)) - truth
+        return estimates(name, sample, grid, chosen.tolist(), self.contestants(given)) - truth
 
 
 DEFAULT = KernelSetting()
@@ -177,7 +153,10 @@ SETTINGS = (
 class KernelGrid:
     """Centres on a lattice over the bounding box of the people, its edges included.
 
-    It goes from its south-western corner to the north-eastern one, in metres.
+    Args:
+        low: its south-western corner, (2,) in metres.
+        high: its north-eastern one.
+        size: centres along each side.
     """
 
     low: Array
@@ -240,20 +219,17 @@ def collision_places(given: OwnInput = AS_PUBLISHED) -> Population:
 def question(kernel: GaussianKernel, privacy: GeoPrivacy) -> Setting:
     """Return the question as contestants take it: everyone answers the same kernel.
 
-    Args:
-        kernel: in two dimensions, or in one, over distances to the centre. A mechanism that
-            perturbs f or the distance does the same in either.
-        privacy: in the unit of the kernel.
+    The kernel is in two dimensions, or in one, over distances to the centre. A mechanism that
+    perturbs f or the distance does the same in either.
     """
     return Setting(kernel, kernel, privacy, LOCAL_FOOTING_M)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CentreErrors:
-    """The law of the error e_t at each centre: its mean, and its variance with what is noise."""
+class CentreErrors(NamedTuple):
+    """The law of the error e_t at each of k centres, shapes (k,)."""
 
     bias: Array
-    """E[e_t], shape (k,)."""
+    """E[e_t]."""
     variance: Array
     """Var e_t."""
     noise: Array
@@ -264,11 +240,6 @@ class CentreErrors:
         """Σ_t E[e_t²]."""
         return float(np.sum(np.square(self.bias) + self.variance))
 
-    @property
-    def squared_bias(self) -> float:
-        """Σ_t (E e_t)²: the part of the ASE that does not shrink with n."""
-        return float(np.sum(np.square(self.bias)))
-
 
 class Errors(NamedTuple):
     """The errors of one contestant in one setting, by what ε pays for."""
@@ -276,25 +247,25 @@ class Errors(NamedTuple):
     per_centre: CentreErrors
     whole_grid: CentreErrors
 
-    @classmethod
-    def of(cls, means: Array, n: int, m: int) -> "Errors":
-        """Apply the formulas of the module to n people and m centres.
 
-        Means are those over the population of b, b², m, m² and v, (centres, 5).
-        """
-        bias, bias_square, mean, square, noise = means.T
-        bias_spread = np.maximum(bias_square - np.square(bias), 0.0)
-        spread = np.maximum(square - np.square(mean), 0.0)
-        per_centre = CentreErrors(bias, (noise + bias_spread) / n, noise / n)
-        if m == 1:
-            return cls(per_centre, per_centre)
-        share = mean_reciprocal(n, 1 / m)
-        variance = (noise + spread) * share + (bias_spread - spread) / n
-        return cls(per_centre, CentreErrors(bias, variance, noise * share))
+def _errors(means: Array, n: int, m: int) -> Errors:
+    """Apply the formulas of the module to n people and m centres.
+
+    Means are those over the population of b, b², m, m² and v, (centres, 5).
+    """
+    bias, bias_square, mean, square, noise = means.T
+    bias_spread = np.maximum(bias_square - np.square(bias), 0.0)
+    spread = np.maximum(square - np.square(mean), 0.0)
+    per_centre = CentreErrors(bias, (noise + bias_spread) / n, noise / n)
+    if m == 1:
+        return Errors(per_centre, per_centre)
+    share = mean_reciprocal(n, 1 / m)
+    variance = (noise + spread) * share + (bias_spread - spread) / n
+    return Errors(per_centre, CentreErrors(bias, variance, noise * share))
 
 
 def centre_errors(
-    settings: Iterable[KernelSetting],
+    settings: Sequence[KernelSetting],
     places: Population,
     grid: KernelGrid,
     *,
@@ -309,7 +280,6 @@ def centre_errors(
     Raises:
         ParameterError: if there is no setting.
     """
-    settings = tuple(settings)
     if not settings:
         raise ParameterError("settings", "none", "at least one setting")
     centres = grid.centres if chosen is None else grid.centres[chosen]
@@ -329,7 +299,7 @@ def centre_errors(
     found = dict(zip(columns, np.split(means, len(columns), axis=1), strict=True))
     return [
         {
-            name: Errors.of(
+            name: _errors(
                 found[s.per_m, s.factor, name], s.n, 1 if c.answers_every_query else grid.m
             )
             for name, c in contestants.items()
@@ -345,7 +315,7 @@ def exact(
 
     The settings are of one size of the grid and of the part of it.
     """
-    places, known = collision_places(given), with_own(KERNEL, given)
+    places, known = collision_places(given), KernelSetting.contestants(given)
     grid = KernelGrid.over(places, settings[0].size)
     chosen = grid.thinned(settings[0].subgrid)
     contestants = {name: known[name] for name in names}
@@ -357,7 +327,7 @@ def exact(
             given,
             panel=panel,
             error=law.ase,
-            squared_bias=law.squared_bias,
+            squared_bias=float(np.sum(np.square(law.bias))),
             noise=float(law.noise.sum()),
         )
         for setting, by_name in zip(settings, found, strict=True)
@@ -459,19 +429,17 @@ def density_maps(
     """Draw the reports of one sample of people, every one of them, and map the estimates.
 
     The density without privacy is the first of the maps; they are the paper's figures 5, 9, 10 and
-    11. Perturbed points are estimated from at all centres. Those
-    who answer one centre at a time are asked about every second one: 192 million reports for each
-    mechanism. The default takes a minute or two.
+    11. Perturbed points are estimated from at all centres, what answers one centre at a time at
+    every second one: 192 million reports for each mechanism. The default takes a minute or two.
     """
     places = collision_places(given)
     grid = KernelGrid.over(places)
     sample = Sample.draw(setting, places, seed=seed, number=0)
     truth = kernel_means(sample.people, grid.centres, grid.bandwidth(setting.factor))
-    maps = {"without privacy": Map.of(grid.centres, truth)}
+    maps = {"without privacy": map_of(grid.centres, truth)}
     for name in names:
-        side = grid.size if KERNEL[name].answers_every_query else fine
-        chosen = grid.thinned(side)
-        maps[name] = Map.of(grid.centres[chosen], estimates(name, sample, grid, chosen.tolist()))
+        chosen = grid.thinned(grid.size if KERNEL[name].answers_every_query else fine)
+        maps[name] = map_of(grid.centres[chosen], estimates(name, sample, grid, chosen.tolist()))
     return maps
 
 
@@ -479,7 +447,6 @@ def cells(
     asked: Asked = IN_FULL,
     settings: Sequence[KernelSetting] | None = None,
     contestants: Sequence[str] | None = None,
-    subgrid: int | None = None,
 ) -> list[Cell[ErrorRow]]:
     """Return the cells of the experiment.
 
@@ -489,17 +456,17 @@ def cells(
     Raises:
         ParameterError: if a file has no mechanisms.
     """
-    known = with_own(KERNEL, asked.given)
-    names = tuple(known if contestants is None else contestants)
+    known = KernelSetting.contestants(asked.given)
+    names = tuple(contestants or known)
     if settings is None:
-        settings = (replace(DEFAULT, n=20_000),) if asked.quick else SETTINGS
-    side = subgrid or (5 if asked.quick else SUBGRID if asked.drawn else GRID_SIZE)
-    settings = tuple(replace(s, subgrid=side) for s in settings)
+        side = 5 if asked.quick else SUBGRID if asked.drawn else GRID_SIZE
+        chosen = (replace(DEFAULT, n=20_000),) if asked.quick else SETTINGS
+        settings = [replace(s, subgrid=side) for s in chosen]
     if not asked.drawn:
-        return [Cell(exact, (settings, names, asked.given))]
-    centres = {name: 4 if known[name].answers_every_query else side**2 for name in names}
+        return [Cell(exact, (tuple(settings), names, asked.given))]
+    once = {name for name in names if known[name].answers_every_query}
     return [
-        asked.cell(s, name, s.n, REPETITIONS, quick=2, reports=centres[name])
+        asked.cell(s, name, s.n, REPETITIONS, 2, reports=4 if name in once else s.subgrid**2)
         for s in settings
         for name in names
     ]
@@ -511,7 +478,6 @@ draw_kernel_errors = partial(
     note="full: ε for each centre, as in the paper; hollow: ε for the whole grid",
     hollow=IN_ALL,
 )
-"""Draws the ASE as dots, a panel for each setting of the paper's figure 6."""
 
 
 def experiment(asked: Asked, maps: str = "none") -> Experiment[ErrorRow]:
@@ -525,8 +491,7 @@ def experiment(asked: Asked, maps: str = "none") -> Experiment[ErrorRow]:
         begins = file.stem.removesuffix(f"-{asked.mode}")
         files = []
         for s in chosen:
-            name = f"{begins}-map-n{s.n}-per{s.per_m:g}-h{s.factor:g}{file.suffix}"
-            files.append(file.with_name(name))
+            files.append(file.with_stem(f"{begins}-map-n{s.n}-per{s.per_m:g}-h{s.factor:g}"))
             told = (
                 f"One run: n = {s.n:,}, 1/ε = {s.per_m:g} m for each centre,"
                 f" h = {s.factor:g} cell diagonals (metres of the Mercator plane)"

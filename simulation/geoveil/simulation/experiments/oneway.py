@@ -33,7 +33,7 @@ results are means over `SURVEYS` such surveys.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from types import MappingProxyType
@@ -42,29 +42,21 @@ from typing import Any
 import numpy as np
 
 from geoveil.analyst.planner import Reports
-from geoveil.gp import DebiasedLaplace, GeoPrivacy, Query, Threshold, validation
-from geoveil.simulation.comparison import STUDENT_T, Array, Contestant, Setting, perturbed_points
+from geoveil.gp import Query, Threshold, validation
+from geoveil.simulation.comparison import STUDENT_T, Array, Contestant, Setting
 from geoveil.simulation.experiment import Cell, Experiment
 from geoveil.simulation.experiments.draws import drawn_blocks, summed
-from geoveil.simulation.experiments.own import (
-    AS_PUBLISHED,
-    OwnInput,
-    distinct_values,
-    with_own,
-)
+from geoveil.simulation.experiments.own import AS_PUBLISHED, OwnInput, distinct_values
 from geoveil.simulation.experiments.published import (
-    AT_KINKS,
     IN_FULL,
-    LOCALLY,
-    PAPERS,
-    SOFT,
+    MECHANISMS,
     Asked,
     Panel,
     band,
     both_asked,
     published,
 )
-from geoveil.simulation.experiments.rows import OURS, PRIOR, SEED, SEED_PRIOR, ErrorRow
+from geoveil.simulation.experiments.rows import PRIOR, SEED_PRIOR, ErrorRow
 from geoveil.simulation.figures.thresholds import draw_errors
 from geoveil.simulation.populations import household_incomes
 
@@ -98,8 +90,8 @@ def incomes_in(survey: int) -> tuple[Array, Array]:
     return values, counts / SURVEY_SIZE
 
 
-def _debiased(setting: Setting) -> Reports:
-    return DebiasedLaplace(setting.soft, setting.privacy)
+_AIMED = {"seed": STUDENT_T, "soft": MECHANISMS["DebiasedLaplace"].build}
+"""Which of a setting's queries is aimed → the mechanism that answers it."""
 
 
 @lru_cache(maxsize=256)
@@ -111,8 +103,7 @@ def aimed(setting: Setting, survey: int, side: str = "soft") -> Setting:
         survey: the number of the survey.
         side: "soft", for DebiasedLaplace, or "seed", for the paper's Student-t mechanism.
     """
-    build = STUDENT_T if side == "seed" else _debiased
-    query = getattr(setting, side)
+    build, query = _AIMED[side], getattr(setting, side)
     choices: list[Any] = [{side: _centred(query, f * query.width, survey)} for f in WIDTHS]
     settings = (replace(setting, **choice) for choice in choices)
     return min(settings, key=lambda s: _expected(getattr(s, side), query.at, build(s), survey))
@@ -141,40 +132,22 @@ def _expected(candidate: Query, at: float, answer: Reports, survey: int) -> floa
     return (noise + misjudged) / AIMED_FOR + misjudged / SURVEY_SIZE
 
 
-def _aimed(origin: str, build: Callable[[Setting], Reports], side: str) -> Contestant:
-    def version(survey: int) -> Callable[[Setting], Reports]:
-        return lambda s: build(aimed(s, survey, side))
-
-    first, *others = map(version, range(SURVEYS))
-    return Contestant(origin, first, tuple(others))
-
-
-def _points(origin: str, build: Callable[[Setting], Reports]) -> Contestant:
-    return Contestant(origin, build, answers_every_query=True)
+def _aimed(origin: str, side: str) -> Contestant:
+    build = _AIMED[side]
+    versions = [lambda s, of=survey: build(aimed(s, of, side)) for survey in range(SURVEYS)]
+    return Contestant(origin, versions[0], tuple(versions[1:]))
 
 
 ONE_WAY: Mapping[str, Contestant] = MappingProxyType(
     {
-        "GP_loc": _points(SEED, lambda s: perturbed_points(s.privacy, s.seed, debias=False)),
-        **PAPERS,
-        **LOCALLY,
-        **AT_KINKS,
-        **SOFT,
-        "deconvolved": _points(OURS, lambda s: perturbed_points(s.privacy, s.soft, debias=True)),
-        "aimed Student-t": _aimed(SEED_PRIOR, STUDENT_T, "seed"),
-        "aimed": _aimed(PRIOR, _debiased, "soft"),
+        **{name: c for name, c in MECHANISMS.items() if name != "GP_rad"},
+        "aimed Student-t": _aimed(SEED_PRIOR, "seed"),
+        "aimed": _aimed(PRIOR, "soft"),
     }
 )
 """Name → contestant, for one threshold. On a line, "deconvolved" points have the error of
 DebiasedLaplace; but they answer every threshold for one ε. "aimed" is DebiasedLaplace about a band
 that a public survey chose, "aimed Student-t" the paper's with the same help."""
-
-
-def all_contestants(given: OwnInput = AS_PUBLISHED) -> Mapping[str, Contestant]:
-    """Return all who take part, by name: those of a file too, and no survey of other people."""
-    surveyed = (SEED_PRIOR, PRIOR) if given.data is not None else ()
-    known = {name: c for name, c in ONE_WAY.items() if c.origin not in surveyed}
-    return with_own(known, given)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +163,7 @@ class OneWayPanel(Panel):
 
     experiment = "oneway"
     measure = "MSE"
+    known = ONE_WAY
     threshold: float
     per: float
     footing: float
@@ -204,24 +178,17 @@ class OneWayPanel(Panel):
         return f"T={self.threshold:.15g}, 1/ε={self.per:.15g}"
 
     @property
-    def privacy(self) -> GeoPrivacy:
-        return GeoPrivacy(1.0, per=self.per, unit="dollar")
-
-    @property
     def setting(self) -> Setting:
         """The question and the privacy."""
         make = partial(Threshold, self.threshold, band(self.threshold, self.per))
         return both_asked(make, self.privacy, self.footing)
-
-    def origins(self, given: OwnInput = AS_PUBLISHED) -> Mapping[str, str]:
-        return {name: contestant.origin for name, contestant in all_contestants(given).items()}
 
     def drawn_once(
         self, name: str, n: int, repetition: int, seed: int, given: OwnInput = AS_PUBLISHED
     ) -> Array:
         x, shares = distinct_values(given)
         above = x > self.threshold
-        versions = all_contestants(given)[name].versions
+        versions = self.contestants(given)[name].versions
         total = summed(versions[repetition % len(versions)](self.setting), x)
         error = 0.0
         for people, rng in drawn_blocks(
@@ -243,7 +210,7 @@ PANELS = tuple(
 
 def exact(panel: OneWayPanel, name: str, given: OwnInput = AS_PUBLISHED) -> list[ErrorRow]:
     """Return the errors of one mechanism in one panel for every n, by the formula above."""
-    versions = all_contestants(given)[name].versions
+    versions = panel.contestants(given)[name].versions
     found = [moments(panel, build(panel.setting), given) for build in versions]
     squared_bias, noise, spread = np.array(found).T
     rows = []
@@ -283,14 +250,13 @@ def cells(
 ) -> list[Cell[ErrorRow]]:
     """Return the cells of the experiment.
 
-    By default the panels are the paper's twelve, or a question of one's own, and take all
-    contestants.
+    By default the panels are the paper's twelve, or a question of one's own, for all contestants.
 
     Raises:
         ParameterError: if a file has no mechanisms, or there is a table without a question.
     """
-    chosen = tuple(all_contestants(asked.given)) if contestants is None else contestants
-    panels = _panels(asked) if panels is None else panels
+    chosen = contestants or tuple(OneWayPanel.contestants(asked.given))
+    panels = panels or _panels(asked)
     if not asked.drawn:
         return [Cell(exact, (p, c, asked.given)) for p in panels for c in chosen]
     return [asked.cell(p, c, n, REPETITIONS) for p in panels for n in p.people for c in chosen]

@@ -1,6 +1,5 @@
 """docs/results.md: the tables of all experiments, each with the command that makes it."""
 
-import math
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -60,18 +59,14 @@ def _section(section: Section) -> str:
 
 def _errors(rows: Sequence[ErrorRow]) -> str:
     """Return the error of every mechanism in every setting."""
-    order = {origin: place for place, origin in enumerate(ORIGINS)}
-    names = sorted({(order[row.origin], row.mechanism) for row in rows})
     # In the order in which they first come up, the seed paper's before geoveil's.
-    first = {row.mechanism: place for place, row in reversed(list(enumerate(rows)))}
-    mechanisms = [name for _, name in sorted(names, key=lambda pair: (pair[0], first[pair[1]]))]
-    found = {(row.panel, row.n, row.mechanism): row.error for row in rows}
-    settings = list(dict.fromkeys((row.panel, row.n) for row in rows))
-    cells = []
-    for panel, n in settings:
-        values = (found.get((panel, n, name), math.nan) for name in mechanisms)
-        told = ("–" if math.isnan(value) else f"{value:.2e}" for value in values)
-        cells.append((panel, f"{n:,}", *told))
+    by_origin = sorted(rows, key=lambda row: ORIGINS.index(row.origin))
+    mechanisms = list(dict.fromkeys(row.mechanism for row in by_origin))
+    found = {(row.panel, row.n, row.mechanism): f"{row.error:.2e}" for row in rows}
+    cells = [
+        (panel, f"{n:,}", *(found.get((panel, n, name), "–") for name in mechanisms))
+        for panel, n in dict.fromkeys((row.panel, row.n) for row in rows)
+    ]
     table = Table(headers=("setting", "n", *mechanisms), rows=cells).markdown()
     return f"{rows[0].measure}:\n\n{table}"
 
@@ -162,9 +157,7 @@ def _cell(row: ErrorRow | None) -> str:
         return "–"
     error = row.error**0.5
     spread = row.standard_error / (2 * error)
-    if error >= 1:
-        return f"{error:,.0f} ± {spread:,.0f}"
-    return f"{error:.4f} ± {spread:.4f}"
+    return " ± ".join(f"{x:,.0f}" if error >= 1 else f"{x:.4f}" for x in (error, spread))
 
 
 def _median(setting: MeasuredSetting) -> str:
@@ -194,9 +187,8 @@ def _factors(found: Sequence[MeasuredSetting]) -> str:
 
 def epochs_section(rows: Sequence[EpochRow]) -> str:
     """Return the section as Markdown."""
-    parts = {
-        t: table([row for row in rows if row.threshold == t]) for t in (r.threshold for r in rows)
-    }
+    thresholds = dict.fromkeys(row.threshold for row in rows)
+    parts = {t: table([row for row in rows if row.threshold == t]) for t in thresholds}
     shown = Table(
         headers=("above", *next(iter(parts.values())).headers),
         rows=[(f"${t:,.0f}", *row) for t, part in parts.items() for row in part.rows],

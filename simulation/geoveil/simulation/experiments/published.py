@@ -15,6 +15,7 @@ from geoveil.gp import (
     LipschitzMechanism,
     LocalLaplace,
     Query,
+    RadialLaplace,
     SmoothMechanism,
     validation,
 )
@@ -24,34 +25,48 @@ from geoveil.simulation.comparison import (
     Array,
     Contestant,
     Setting,
+    perturbed_points,
 )
 from geoveil.simulation.experiment import Cell, Experiment, Table
 from geoveil.simulation.experiments.draws import drawn_error
-from geoveil.simulation.experiments.own import AS_PUBLISHED, OwnInput
-from geoveil.simulation.experiments.rows import LOCAL, MODES, OURS, SEED, ErrorRow, compare
+from geoveil.simulation.experiments.own import AS_PUBLISHED, OwnInput, with_own
+from geoveil.simulation.experiments.rows import (
+    LOCAL,
+    MODES,
+    OURS,
+    PRIOR,
+    SEED,
+    SEED_PRIOR,
+    ErrorRow,
+    compare,
+)
 from geoveil.simulation.figures.style import count
 from geoveil.simulation.figures.thresholds import draw_ratios
 
-PAPERS: Mapping[str, Contestant] = MappingProxyType(
+MECHANISMS: Mapping[str, Contestant] = MappingProxyType(
     {
+        "GP_loc": Contestant(
+            SEED,
+            lambda s: perturbed_points(s.privacy, s.seed, debias=False),
+            answers_every_query=True,
+        ),
+        "GP_rad": Contestant(SEED, lambda s: RadialLaplace(s.seed, s.privacy)),
         "GP_Lip": Contestant(SEED, lambda s: LipschitzMechanism(s.seed, s.privacy)),
         "Student-t": Contestant(SEED, STUDENT_T),
         "generalized Cauchy": Contestant(SEED, GENERALIZED_CAUCHY),
-    }
-)
-"""Mechanisms of the paper in all of its experiments."""
-LOCALLY = MappingProxyType({LOCAL: Contestant(SEED, lambda s: LocalLaplace(s.seed, s.local))})
-AT_KINKS = MappingProxyType(
-    {"LaplacePareto": Contestant(OURS, lambda s: SmoothMechanism(s.seed, s.privacy))}
-)
-"""geoveil's for the paper's own ramps."""
-SOFT: Mapping[str, Contestant] = MappingProxyType(
-    {
+        LOCAL: Contestant(SEED, lambda s: LocalLaplace(s.seed, s.local)),
+        "LaplacePareto": Contestant(OURS, lambda s: SmoothMechanism(s.seed, s.privacy)),
         "PowerLaw": Contestant(OURS, lambda s: SmoothMechanism(s.soft, s.privacy)),
         "DebiasedLaplace": Contestant(OURS, lambda s: DebiasedLaplace(s.soft, s.privacy)),
+        "deconvolved": Contestant(
+            OURS,
+            lambda s: perturbed_points(s.privacy, s.soft, debias=True),
+            answers_every_query=True,
+        ),
     }
 )
-"""geoveil's for slopes without jumps."""
+"""Name → contestant in the experiments of the paper: its own, then geoveil's. "GP_rad" is for
+kernels, "LaplacePareto" for the paper's ramps; it is PowerLaw that takes slopes without jumps."""
 
 
 def band(size: float, per: float) -> float:
@@ -69,6 +84,9 @@ class Panel(ABC):
 
     experiment: ClassVar[str]
     measure: ClassVar[str] = "ASE"
+    known: ClassVar[Mapping[str, Contestant]]
+    """Who takes part, but for mechanisms of a file."""
+    per: float
 
     @property
     @abstractmethod
@@ -76,13 +94,20 @@ class Panel(ABC):
         """Names the panel: the setting, but for n."""
 
     @property
-    @abstractmethod
     def privacy(self) -> GeoPrivacy:
         """The guarantee for each query."""
+        return GeoPrivacy(1.0, per=self.per, unit="dollar")
 
-    @abstractmethod
-    def origins(self, given: OwnInput = AS_PUBLISHED) -> Mapping[str, str]:
-        """Return who takes part: name → one of `ORIGINS`."""
+    @classmethod
+    def contestants(cls, given: OwnInput = AS_PUBLISHED) -> Mapping[str, Contestant]:
+        """Return all who take part, by name: those of a file too, and no survey of other people.
+
+        Raises:
+            ParameterError: if the file can't be run, has no mechanism, or takes a name.
+        """
+        surveyed = () if given.data is None else (SEED_PRIOR, PRIOR)
+        known = {name: c for name, c in cls.known.items() if c.origin not in surveyed}
+        return with_own(known, given)
 
     @abstractmethod
     def drawn_once(
@@ -98,7 +123,7 @@ class Panel(ABC):
             n=n,
             per=self.privacy.per,
             mechanism=name,
-            origin=self.origins(given)[name],
+            origin=self.contestants(given)[name].origin,
             measure=self.measure,
             **told,
         )
@@ -207,7 +232,7 @@ def ratio_table(
     `prior` heads the ratio if both sides may use a public prior, and is left out where no row does.
     """
     found = compare(rows)
-    aided, own = any(c.prior for c in found), any(c.own for c in found)
+    aided, own = any(c.aided for c in found), any(c.own for c in found)
     headers = ["setting", "n", "paper's best", "geoveil's best", "ratio"]
     return Table(
         headers=[*headers, *([prior] if aided else []), *(["yours", "ratio"] if own else [])],

@@ -2,8 +2,9 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
+from operator import attrgetter
 
 from geoveil.gp import ParameterError, validation
 
@@ -88,11 +89,6 @@ class ErrorComparison:
         return math.nan if self.own is None else _over(self.seed, self.own)
 
     @property
-    def prior(self) -> ErrorRow | None:
-        """The best of geoveil's that uses a public prior, if there is one."""
-        return None if self.aided is None else self.aided[1]
-
-    @property
     def ratio_with_prior(self) -> float:
         """The same with a public prior for both sides; NaN if there is none."""
         return math.nan if self.aided is None else _over(*self.aided)
@@ -103,26 +99,19 @@ def compare(rows: Iterable[ErrorRow]) -> list[ErrorComparison]:
     settings: dict[tuple[str, int], dict[str, ErrorRow]] = defaultdict(dict)
     for row in rows:
         best = settings[row.panel, row.n]
-        if row.mechanism != LOCAL and row.error < best.get(row.origin, _WORST).error:
-            best[row.origin] = row
-    return [
-        ErrorComparison(panel, n, best[SEED], best[OURS], _aided(best), best.get(OWN))
-        for (panel, n), best in settings.items()
-        if SEED in best and OURS in best
-    ]
-
-
-def _aided(best: Mapping[str, ErrorRow]) -> tuple[ErrorRow, ErrorRow] | None:
-    if PRIOR not in best:
-        return None
-    with_prior = best.get(SEED_PRIOR, best[SEED])
-    return min(best[SEED], with_prior, key=lambda row: row.error), best[PRIOR]
+        if row.mechanism != LOCAL and row.error < math.inf:
+            best[row.origin] = min(best.get(row.origin, row), row, key=_error)
+    found = []
+    for (panel, n), best in settings.items():
+        if SEED in best and OURS in best:
+            seed = min(best[SEED], best.get(SEED_PRIOR, best[SEED]), key=_error)
+            aided = (seed, best[PRIOR]) if PRIOR in best else None
+            found.append(ErrorComparison(panel, n, best[SEED], best[OURS], aided, best.get(OWN)))
+    return found
 
 
 def _over(seed: ErrorRow, ours: ErrorRow) -> float:
     return seed.error / ours.error if ours.error > 0 else math.inf
 
 
-_WORST = ErrorRow(
-    experiment="", panel="", n=0, per=1.0, mechanism="", origin=OURS, measure="", error=math.inf
-)
+_error = attrgetter("error")

@@ -29,10 +29,10 @@ between their edges.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache, partial
+from functools import lru_cache, partial
 from itertools import product
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,21 +48,19 @@ from geoveil.gp import (
 from geoveil.simulation.comparison import Array, Contestant, Setting
 from geoveil.simulation.experiment import Cell, Experiment
 from geoveil.simulation.experiments.draws import drawn_blocks, summed
-from geoveil.simulation.experiments.own import AS_PUBLISHED, OwnInput, with_own
+from geoveil.simulation.experiments.own import AS_PUBLISHED, OwnInput
 from geoveil.simulation.experiments.published import (
-    AT_KINKS,
     IN_FULL,
-    PAPERS,
-    SOFT,
+    MECHANISMS,
     Asked,
     Panel,
     band,
     both_asked,
     published,
 )
-from geoveil.simulation.experiments.rows import LOCAL, OURS, SEED, ErrorRow
+from geoveil.simulation.experiments.rows import LOCAL, ErrorRow
 from geoveil.simulation.figures.thresholds import draw_settings
-from geoveil.simulation.populations import Population, incomes_and_debts
+from geoveil.simulation.populations import incomes_and_debts
 
 POINT_BAND = 1.5
 """Width of the band of deconvolved points, in noise scales of a coordinate."""
@@ -76,15 +74,8 @@ SHIFTS = 16
 POINTS = 1 << 13
 """Points of a lattice, for each shift."""
 _BAND_CELLS, _CELLS_PER_LOG, _FARTHEST = 256, 200.0, 1e9
-SCALAR: Mapping[str, Contestant] = MappingProxyType({**PAPERS, **AT_KINKS, **SOFT})
-"""Name → mechanism whose report depends on the signed distance to the boundary alone."""
 Sums = Callable[[Array, np.random.Generator], Array]
 """Points (n, 2) and a generator → sum of the reports at each threshold, (m, m)."""
-
-
-def scalar(given: OwnInput = AS_PUBLISHED) -> Mapping[str, Contestant]:
-    """Return those of `SCALAR` and of a file, which are taken to depend on that alone too."""
-    return with_own(SCALAR, given)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +91,7 @@ class TwoWayPanel(Panel):
     """
 
     experiment = "twoway"
+    known = MappingProxyType({n: c for n, c in MECHANISMS.items() if n != "GP_rad"})
     per: float
     axis: tuple[float, ...] = AXIS
     people: tuple[int, ...] = PEOPLE
@@ -127,19 +119,18 @@ class TwoWayPanel(Panel):
         """All pairs of thresholds, the second in the inner loop."""
         return list(product(*self.axes))
 
-    @property
-    def privacy(self) -> GeoPrivacy:
-        return GeoPrivacy(1.0, per=self.per, unit="dollar")
-
     def width(self, at: Sequence[float]) -> float:
         """Return the width of the band at thresholds (T₁, T₂)."""
         return band(math.hypot(*at), self.per)
 
-    def origins(self, given: OwnInput = AS_PUBLISHED) -> Mapping[str, str]:
-        of = {name: contestant.origin for name, contestant in scalar(given).items()}
-        paper = {"GP_loc": SEED, **{name: of.pop(name) for name in PAPERS}, LOCAL: SEED}
-        ours = {name: of.pop(name) for name in [*of] if of[name] == OURS}
-        return {**paper, **ours, "deconvolved": OURS, **of}
+    @classmethod
+    def scalar(cls, given: OwnInput = AS_PUBLISHED) -> Mapping[str, Contestant]:
+        """Return those whose report depends on the signed distance to the boundary alone.
+
+        Those of a file are taken to.
+        """
+        every = cls.contestants(given).items()
+        return {name: c for name, c in every if not (c.answers_every_query or name == LOCAL)}
 
     def drawn_once(
         self, name: str, n: int, repetition: int, seed: int, given: OwnInput = AS_PUBLISHED
@@ -205,29 +196,23 @@ def _sums(panel: TwoWayPanel, contestant: str, given: OwnInput) -> Sums:
             return np.asarray(first @ second.T)
 
         return deconvolved
-    build = scalar(given)[contestant].build
+    build = panel.scalar(given)[contestant].build
     mechanisms = [build(panel.setting(at)) for at in panel.pairs]
-
-    def by_threshold(x: Array, rng: np.random.Generator) -> Array:
-        each = np.ones(len(x), np.int64)
-        return np.reshape([summed(m, x)(each, rng) for m in mechanisms], shape)
-
-    return by_threshold
+    return lambda x, rng: np.reshape(
+        [summed(m, x)(np.ones(len(x), np.int64), rng) for m in mechanisms], shape
+    )
 
 
 def _above(points: Array, panel: TwoWayPanel) -> Array:
     """Return the number of points with both coordinates above each pair of thresholds."""
     shape = len(panel.axes[0]) + 1, len(panel.axes[1]) + 1
-    first, second = (
-        np.searchsorted(a, c, side="left") for a, c in zip(panel.axes, points.T, strict=True)
-    )
+    first, second = map(np.searchsorted, panel.axes, points.T)
     counts = np.bincount(first * shape[1] + second, minlength=shape[0] * shape[1]).reshape(shape)
     above = counts[::-1, ::-1].cumsum(axis=0).cumsum(axis=1)[::-1, ::-1]
     return np.asarray(above[1:, 1:], np.float64)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Moments:
+class Moments(NamedTuple):
     """Moments over noise and people at each threshold, one estimate per shift: (shifts, m)."""
 
     bias: Array
@@ -244,7 +229,11 @@ class Moments:
         which is subtracted. The standard error is that of the jackknife.
         """
         error, squared_bias, noise = self._sums(n)
-        left_out = [self._without(i)._sums(n)[0] for i in range(len(self.bias))]
+        noises = self.noise
+        left_out = [
+            Moments(self.bias[k], self.square[k], None if noises is None else noises[k])._sums(n)[0]
+            for k in ~np.eye(len(self.bias), dtype=bool)
+        ]
         factor = (len(left_out) - 1) ** 2 / len(left_out)
         return {
             "error": error,
@@ -254,18 +243,12 @@ class Moments:
         }
 
     def _sums(self, n: int) -> tuple[float, float, float | None]:
-        bias = self.bias.mean(axis=0)
-        squared_bias = float(
-            np.sum(np.square(bias) - self.bias.var(axis=0, ddof=1) / len(self.bias))
-        )
+        inflated = self.bias.var(axis=0, ddof=1) / len(self.bias)
+        squared_bias = float(np.sum(np.square(self.bias.mean(axis=0)) - inflated))
         total = float(self.square.mean(axis=0).sum()) - squared_bias
         noise = None if self.noise is None else float(self.noise.mean(axis=0).sum())
         error = max(squared_bias, 0.0) + (total + (noise or 0.0)) / n
         return error, max(squared_bias, 0.0), None if noise is None else noise / n
-
-    def _without(self, i: int) -> "Moments":
-        noise = None if self.noise is None else np.delete(self.noise, i, axis=0)
-        return Moments(np.delete(self.bias, i, axis=0), np.delete(self.square, i, axis=0), noise)
 
 
 def exact(
@@ -276,7 +259,7 @@ def exact(
     return [
         panel.row(name, n, given, **found[name].ase(n), seed=seed)
         for n in panel.people
-        for name in panel.origins(given)
+        for name in panel.contestants(given)
     ]
 
 
@@ -285,32 +268,62 @@ def moments(
 ) -> dict[str, Moments]:
     """Return name → moments at each threshold, T₂ the inner loop."""
     drawn = lattices(points, seed, given)
-    found = _scalar_moments(panel, drawn, given)
-    found["GP_loc"] = _plug_in(panel, drawn)
-    found["deconvolved"] = _deconvolved(panel, drawn)
     nothing = np.zeros((SHIFTS, len(panel.pairs)))
     rate = panel.footing / panel.per
-    found[LOCAL] = Moments(nothing, nothing, nothing + 2 / rate**2)
+    return {
+        **_scalar_moments(panel, drawn, given),
+        "GP_loc": _plug_in(panel, drawn),
+        "deconvolved": _deconvolved(panel, drawn),
+        LOCAL: Moments(nothing, nothing, nothing + 2 / rate**2),
+    }
+
+
+class Lattice(NamedTuple):
+    """People and noise at the points of a lattice in the unit cube."""
+
+    pairs: Array
+    """What people hold, shape (n, 2)."""
+    planar: Array
+    """Planar Laplace noise at ε = 1, shape (n, 2)."""
+
+
+def lattices(points: int, seed: int, given: OwnInput = AS_PUBLISHED) -> list[Lattice]:
+    """Return a lattice of so many points for each of the shifts.
+
+    People are a row of a table for the first coordinate, by weight; or incomes and debts for two.
+    """
+    from scipy.special import gammaincinv, ndtri
+
+    table, people = given.people(2), incomes_and_debts()
+    found = []
+    for shift in range(SHIFTS):
+        rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(shift,)))
+        uniform = _lattice(points, 4, rng)
+        if table is not None:
+            below = np.cumsum(table.weights)
+            row = np.searchsorted(below, uniform[:, 0] * below[-1], side="right")
+            pairs = table.values[np.minimum(row, len(below) - 1)]
+        else:
+            first, second = ndtri(uniform[:, :2]).T
+            rho = people.correlation
+            second = rho * first + math.sqrt(1 - rho * rho) * second
+            normal = np.stack([first, second], axis=-1)
+            pairs = np.exp(np.array(people.mu) + np.array(people.sigma) * normal)
+        radius, angle = gammaincinv(2.0, uniform[:, 2]), 2 * np.pi * uniform[:, 3]
+        noise = np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=-1)
+        found.append(Lattice(pairs, noise))
     return found
 
 
-def lattices(points: int, seed: int, given: OwnInput = AS_PUBLISHED) -> "list[_Lattice]":
-    """Return a lattice for each of the shifts."""
-    seeds = (np.random.SeedSequence(seed, spawn_key=(shift,)) for shift in range(SHIFTS))
-    people = given.people(2)
-    return [_Lattice(_lattice(points, 4, np.random.default_rng(s)), people) for s in seeds]
-
-
 def _scalar_moments(
-    panel: TwoWayPanel, lattices: "list[_Lattice]", given: OwnInput
+    panel: TwoWayPanel, lattices: Sequence[Lattice], given: OwnInput
 ) -> dict[str, Moments]:
     """Return the moments of what depends on the signed distance alone."""
-    found = {name: np.empty((3, SHIFTS, len(panel.pairs))) for name in scalar(given)}
+    found = {name: np.empty((3, SHIFTS, len(panel.pairs))) for name in panel.scalar(given)}
     for j, at in enumerate(panel.pairs):
         asked = panel.setting(at)
         table = _table(panel, panel.width(at), given)
-        for i, lattice in enumerate(lattices):
-            x = lattice.pairs
+        for i, (x, _) in enumerate(lattices):
             above = (x[:, 0] > at[0]) & (x[:, 1] > at[1])
             share = above.mean()
             everyone, hard = table.bins(np.asarray(asked.seed.signed_distance(x)), above)
@@ -320,12 +333,11 @@ def _scalar_moments(
     return {name: Moments(*own) for name, own in found.items()}
 
 
-def _plug_in(panel: TwoWayPanel, lattices: "list[_Lattice]") -> Moments:
+def _plug_in(panel: TwoWayPanel, lattices: Sequence[Lattice]) -> Moments:
     """Return the moments of h(x + N): D = h(x + N) − h(x), and D² = 1 where they differ."""
     found = []
-    for lattice in lattices:
-        x = lattice.pairs
-        noisy = x + panel.per * lattice.planar
+    for x, planar in lattices:
+        noisy = x + panel.per * planar
         before, after, both = (
             _above(points, panel).ravel() / len(x) for points in (x, noisy, np.minimum(x, noisy))
         )
@@ -333,7 +345,7 @@ def _plug_in(panel: TwoWayPanel, lattices: "list[_Lattice]") -> Moments:
     return Moments(*np.array(found).swapaxes(0, 1))
 
 
-def _deconvolved(panel: TwoWayPanel, lattices: "list[_Lattice]") -> Moments:
+def _deconvolved(panel: TwoWayPanel, lattices: Sequence[Lattice]) -> Moments:
     """Return the moments of g(x̃₁−T₁) g(x̃₂−T₂), whose factors are independent given x."""
     reports = panel.coordinate_reports()
     nodes = reports.query.breakpoints[1] * np.linspace(-1, 1, 513)
@@ -341,8 +353,7 @@ def _deconvolved(panel: TwoWayPanel, lattices: "list[_Lattice]") -> Moments:
     nodes = np.concatenate([-nodes[:512:-1], nodes])
     variance = reports.variance(nodes)
     found = []
-    for lattice in lattices:
-        x = lattice.pairs
+    for x, _ in lattices:
         s = [c - np.array(axis)[:, None] for c, axis in zip(x.T, panel.axes, strict=True)]
         f = [*map(reports.query.value, s)]
         factors = (
@@ -355,41 +366,6 @@ def _deconvolved(panel: TwoWayPanel, lattices: "list[_Lattice]") -> Moments:
         value, square, joint, second = ((g1 @ g2.T).ravel() / len(x) for g1, g2 in factors)
         found.append((value - share, square - 2 * joint + share, second - square))
     return Moments(*np.array(found).swapaxes(0, 1))
-
-
-class _Lattice:
-    """People and noise at the points of a lattice in the unit cube, shape (n, 4).
-
-    People are a row of a table for the first coordinate, by weight; or incomes and debts for two.
-    """
-
-    def __init__(self, uniform: Array, table: Population | None) -> None:
-        self._uniform, self._table = uniform, table
-
-    @cached_property
-    def pairs(self) -> Array:
-        """What people hold, shape (n, 2)."""
-        from scipy.special import ndtri
-
-        if self._table is not None:
-            below = np.cumsum(self._table.weights)
-            row = np.searchsorted(below, self._uniform[:, 0] * below[-1], side="right")
-            return np.asarray(self._table.values[np.minimum(row, len(below) - 1)])
-        people = incomes_and_debts()
-        first, second = ndtri(self._uniform[:, :2]).T
-        rho = people.correlation
-        second = rho * first + math.sqrt(1 - rho * rho) * second
-        normal = np.stack([first, second], axis=-1)
-        return np.asarray(np.exp(np.array(people.mu) + np.array(people.sigma) * normal))
-
-    @cached_property
-    def planar(self) -> Array:
-        """Planar Laplace noise at ε = 1, shape (n, 2)."""
-        from scipy.special import gammaincinv
-
-        radius = gammaincinv(2.0, self._uniform[:, 2])
-        angle = 2 * np.pi * self._uniform[:, 3]
-        return np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=-1)
 
 
 def _lattice(n: int, dimension: int, rng: np.random.Generator) -> Array:
@@ -415,7 +391,7 @@ class _MomentTable:
         band = np.linspace(-half, half, _BAND_CELLS + 1)
         self._nodes = np.concatenate([-beyond[::-1], band, beyond])
         question = panel.on_the_line(width)
-        answers = {name: c.build(question) for name, c in scalar(given).items()}
+        answers = {name: c.build(question) for name, c in panel.scalar(given).items()}
         self.columns: Mapping[str, tuple[Array, Array]] = {
             name: (answer.mean(self._nodes), answer.variance(self._nodes))
             for name, answer in answers.items()
@@ -456,7 +432,7 @@ def cells(
     Raises:
         ParameterError: if a file has no mechanisms, or there is a table without a question.
     """
-    names = PANELS[0].origins(asked.given)
+    names = TwoWayPanel.contestants(asked.given)
     panels = _panels(asked) if panels is None else panels
     if not asked.drawn:
         return [Cell(exact, (p, asked.seed, POINTS, asked.given)) for p in panels]

@@ -1,9 +1,8 @@
 """Contour maps of densities, laid out as the paper's."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,8 +12,7 @@ from geoveil.simulation.populations.base import Array
 _LEVELS = 12
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Map:
+class Map(NamedTuple):
     """Kernel means, or estimates of them, at centres of a square lattice."""
 
     east: Array
@@ -24,11 +22,11 @@ class Map:
     height: Array
     """Shape (k, k), a row for each northing."""
 
-    @classmethod
-    def of(cls, centres: Array, height: Array) -> "Map":
-        """Return the map of heights at centres, (k², 2), row by row."""
-        side = round(len(centres) ** 0.5)
-        return cls(centres[:side, 0], centres[::side, 1], height.reshape(side, side))
+
+def map_of(centres: Array, height: Array) -> Map:
+    """Return the map of heights at centres, (k², 2), row by row."""
+    side = round(len(centres) ** 0.5)
+    return Map(centres[:side, 0], centres[::side, 1], height.reshape(side, side))
 
 
 def draw_density_maps(maps: Mapping[str, Map], file: Path, *, title: str) -> None:
