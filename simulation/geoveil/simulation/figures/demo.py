@@ -62,8 +62,7 @@ def _draw_incomes(axes: "Axes", experiment: Experiment) -> None:
         transform=axes.transAxes,
         ha="right",
     )
-    axes.set_xlabel("household income, thousand dollars")
-    axes.set_ylabel("million households")
+    axes.set(xlabel="household income, thousand dollars", ylabel="million households")
     axes.set_title("(a) What is asked: the (softened) share above $100,000", loc="left")
     twin = axes.twinx()
     x = np.linspace(-10_000, 1000 * _MOST_INCOME, 1500)
@@ -99,10 +98,12 @@ def _draw_map(axes: "Axes", experiment: Experiment) -> None:
     scale = experiment.campaign.privacy.per / 1000
     axes.add_patch(_circle(east, north, scale, TRUTH))
     axes.text(east + 1.2, north, "500 m: such places\nlook alike (ε = 1)", va="center", fontsize=9)
-    axes.set_aspect("equal")
-    axes.set_xlim(-28, 34)
-    axes.set_xlabel("km east of the centre")
-    axes.set_ylabel("km north of the centre")
+    axes.set(
+        aspect="equal",
+        xlim=(-28, 34),
+        xlabel="km east of the centre",
+        ylabel="km north of the centre",
+    )
     axes.set_title("(b) What is asked: collisions within about 2 km", loc="left")
 
 

@@ -79,18 +79,14 @@ def _draw_values(axes: "Axes", found: Plan, unit: str) -> None:
     axes.hist(points[inside], bins=edges.tolist(), weights=100 * weights[inside], color=OTHERS)
     axes.set_ylim(0, 1.35 * axes.get_ylim()[1])
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.6g}")
-    axes.set_xlabel(unit)
-    axes.set_ylabel("% of the people, as the prior has it")
-    axes.set_xlim(low, high)
+    axes.set(xlabel=unit, ylabel="% of the people, as the prior has it", xlim=(low, high))
     twin = axes.twinx()
     x = np.linspace(low, high, 2_001)
     twin.plot(x, found.question.truth(x), color=TRUTH, lw=1.2, ls="--", label="question")
     query = found.choice.query
     if isinstance(query, Query):
         twin.plot(x, query.value(x), color=OURS, lw=2.5, label="asked softly")
-    twin.set_ylim(0, 1.4)
-    twin.set_yticks([0, 0.5, 1])
-    twin.set_ylabel("how much a value counts")
+    twin.set(ylim=(0, 1.4), yticks=[0, 0.5, 1], ylabel="how much a value counts")
     scale = 1 / found.privacy.rate
     left = low + 0.04 * (high - low)
     twin.plot([left, left + scale], [1.22, 1.22], color=TRUTH, lw=3, solid_capstyle="butt")
@@ -137,9 +133,7 @@ def _draw_places(axes: "Axes", found: Plan) -> None:
         fontsize=9,
         bbox={"facecolor": "white", "alpha": 0.8, "edgecolor": "none", "pad": 1.5},
     )
-    axes.set_aspect("equal")
-    axes.set_xlabel("km east; contours: how much a place counts")
-    axes.set_ylabel("km north")
+    axes.set(aspect="equal", xlabel="km east; contours: how much a place counts", ylabel="km north")
 
 
 def _draw_errors(axes: "Axes", found: Plan) -> None:
@@ -171,10 +165,9 @@ def _draw_errors(axes: "Axes", found: Plan) -> None:
 
 def _finish_errors(axes: "Axes", n: int) -> None:
     axes.axvline(n, color=TRUTH, lw=0.8, ls=":")
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.set_xlabel("participants (log)")
-    axes.set_ylabel("predicted 95 % error (log)")
+    axes.set(
+        xscale="log", yscale="log", xlabel="participants (log)", ylabel="predicted 95 % error (log)"
+    )
     axes.grid(alpha=0.25, which="both")
     axes.legend(loc="upper right", frameon=False, fontsize=9)
 
@@ -200,11 +193,11 @@ def _draw_crossover(axes: "Axes", found: Comparison) -> None:
             color=ROSE,
             bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 1.5},
         )
-    axes.set_xscale("log")
-    axes.set_yscale("log")
+    axes.set(xscale="log", yscale="log")
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    axes.set_xlabel("questions like these (log)")
-    axes.set_ylabel(f"predicted 95 % error at n = {found.n:,} (log)")
+    axes.set(
+        xlabel="questions like these (log)", ylabel=f"predicted 95 % error at n = {found.n:,} (log)"
+    )
     axes.set_title("(b) How many questions one perturbed point is worth", loc="left")
     axes.grid(alpha=0.25, which="both")
     axes.legend(loc="upper left", frameon=False, fontsize=9)
@@ -232,5 +225,5 @@ def _window(found: Plan) -> tuple[float, float]:
 
 
 def _around(n: int) -> list[float]:
-    people = np.geomspace(max(n / 10**_DECADES, 1), n * 10**_DECADES, 61)
-    return [float(number) for number in people]
+    people: list[float] = np.geomspace(max(n / 10**_DECADES, 1), n * 10**_DECADES, 61).tolist()
+    return people

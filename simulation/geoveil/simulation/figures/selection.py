@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import fill
 
 from geoveil.simulation.figures.style import Line, draw_lines
 from geoveil.simulation.selection.experiment import NOMINAL, OPEN, SelectionRow, mechanisms, panels
@@ -37,7 +38,7 @@ def draw_selection(
         x_label="ε (nats)",
         y_label=f"{measure} ({unit})" if unit else measure,
         title=title,
-        note=_folded(note),
+        note=fill(note, 110),
         linear_below=linear_below,
         log=False,
     )
@@ -62,9 +63,3 @@ def _kept(rows: Sequence[SelectionRow]) -> str:
     most = max(row.delta for row in rows)
     between = "nothing" if low == "inf" else f"{low} ε" if low == high else f"{low} to {high} ε"
     return f"{rows[0].mechanism} {between}" + (f" with δ ≤ {most:.0e}" if most else "")
-
-
-def _folded(note: str) -> str:
-    from textwrap import fill
-
-    return fill(note, 110)

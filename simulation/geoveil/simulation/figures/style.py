@@ -6,7 +6,7 @@ that has markers and names besides, which grey prints keep.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -65,10 +65,12 @@ _PAPERS = (
     *("square wave", "hierarchy"),
 )
 _MARKERS = "osvD^P*X<>dh"
+_COLUMNS = 3
+"""Panels in a row."""
 _FONT = 7.5
+"""Points: of the names of lines."""
 _LEAST_PLAIN, _MOST_PLAIN = 1e-3, 1e5
 """Numbers between these are told without an exponent."""
-"""Points: of the names of lines."""
 
 
 def colour_of(mechanism: str) -> str:
@@ -131,6 +133,29 @@ class Line:
     level: bool = False
 
 
+def _multiples(
+    panels: Collection[str],
+    width: Callable[[int], float],
+    height: Callable[[int], float],
+    shared: bool = False,
+) -> tuple[Any, list["Axes"]]:
+    """Return a figure and its panels, one for each title, at most three in a row.
+
+    Its sizes in inches are functions of how many columns, and rows, there are.
+    """
+    columns = min(_COLUMNS, len(panels))
+    rows = math.ceil(len(panels) / columns)
+    figure = pyplot().figure(figsize=(width(columns), height(rows)), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False, sharex=shared, sharey=shared).ravel()
+    for place, title in zip(axes, panels, strict=False):
+        place.set_title(title, loc="left", fontsize=10)
+        place.grid(alpha=0.25)
+        place.spines[["top", "right"]].set_visible(False)
+    for place in axes[len(panels) :]:
+        place.set_visible(False)
+    return figure, list(axes[: len(panels)])
+
+
 def draw_lines(
     panels: Mapping[str, Sequence[Line]],
     file: Path,
@@ -148,22 +173,15 @@ def draw_lines(
     With `people`, x are numbers of people. The axis of y is logarithmic unless `log` is not; it
     turns linear below `linear_below`, if that is given.
     """
-    plt = pyplot()
-    columns = min(3, len(panels))
-    lines = math.ceil(len(panels) / columns)
     most = max(len({line.name for line in own}) for own in panels.values())
     height = max(2.6, 0.17 * most + 0.5)
-    figure, axes = plt.subplots(
-        lines,
-        columns,
-        figsize=(max(5.4 * columns, 8.0), height * lines + 0.8 + 0.2 * note.count("\n")),
-        squeeze=False,
-        layout="constrained",
+    figure, places = _multiples(
+        panels,
+        lambda columns: max(5.4 * columns, 8.0),
+        lambda rows: height * rows + 0.8 + 0.2 * note.count("\n"),
     )
     names = ordered([line.name for own in panels.values() for line in own])
-    for place in axes.flat[len(panels) :]:
-        place.set_visible(False)
-    for (text, own), place in zip(panels.items(), axes.flat, strict=False):
+    for own, place in zip(panels.values(), places, strict=True):
         for line in own:
             _draw(place, line, names.index(line.name))
         x = sorted({value for line in own for value in line.x})
@@ -177,11 +195,8 @@ def draw_lines(
             place.set_ylim(bottom=0, top=2.5 * max(max(line.y) for line in own))
         elif log:
             place.set_yscale("log")
-        place.set_title(text, loc="left", fontsize=10)
-        place.grid(alpha=0.25)
-        place.spines[["top", "right"]].set_visible(False)
         _name_lines(place, own, height)
-    for place in axes[:, 0]:
+    for place in places[::_COLUMNS]:
         place.set_ylabel(y_label)
     figure.supxlabel(x_label + (f"\n{note}" if note else ""), fontsize=9)
     figure.suptitle(title, fontsize=12)
@@ -298,23 +313,15 @@ def draw_dots(
     panels: Mapping[str, Sequence[Dot]], file: Path, *, x_label: str, title: str, note: str = ""
 ) -> None:
     """Draw small multiples of dots on a logarithmic axis, a line for each mechanism."""
-    plt = pyplot()
-    columns = min(3, len(panels))
-    lines = math.ceil(len(panels) / columns)
     names = ordered([dot.name for own in panels.values() for dot in own])
     told = _in_two_digits([dot.x for own in panels.values() for dot in own])
-    figure, axes = plt.subplots(
-        lines,
-        columns,
-        figsize=(max(3.9 * columns + 1.2, 7.5), (0.24 * len(names) + 0.75) * lines + 0.9),
-        squeeze=False,
-        sharex=True,
-        sharey=True,
-        layout="constrained",
+    figure, places = _multiples(
+        panels,
+        lambda columns: max(3.9 * columns + 1.2, 7.5),
+        lambda rows: (0.24 * len(names) + 0.75) * rows + 0.9,
+        shared=True,
     )
-    for place in axes.flat[len(panels) :]:
-        place.set_visible(False)
-    for number, ((text, own), place) in enumerate(zip(panels.items(), axes.flat, strict=False)):
+    for number, (own, place) in enumerate(zip(panels.values(), places, strict=True)):
         for dot in own:
             colour, at = colour_of(dot.name), names.index(dot.name)
             place.errorbar(
@@ -334,13 +341,10 @@ def draw_dots(
                     ha="center", fontsize=6.5,
                 )  # fmt: skip
         place.set_xscale("log")
-        place.set_title(text, loc="left", fontsize=10)
-        place.grid(alpha=0.25)
         place.margins(x=0.08)
-        place.spines[["top", "right"]].set_visible(False)
-        place.tick_params(labelbottom=number + columns >= len(panels))
-    axes[0, 0].set_yticks(range(len(names)), names)
-    axes[0, 0].set_ylim(len(names) - 0.5, -0.7)
+        place.tick_params(labelbottom=number + _COLUMNS >= len(panels))
+    places[0].set_yticks(range(len(names)), names)
+    places[0].set_ylim(len(names) - 0.5, -0.7)
     figure.supxlabel(x_label, fontsize=10)
     figure.suptitle(f"{title}\n{note}" if note else title, fontsize=12)
     save(figure, file)

@@ -25,27 +25,15 @@ def draw_errors(rows: Sequence[ErrorRow], file: Path) -> None:
     """Draw the error against n, a panel for each setting; of one n alone as dots."""
     measure = rows[0].measure
     title = f"{measure} against the hard threshold"
-    panels = list(dict.fromkeys(row.panel for row in rows))
     if len({row.n for row in rows}) == 1:
         draw_settings(rows, file, title=title)
         return
-    lines = {
-        panel: [
-            Line(
-                name,
-                *([float(row.n) for row in own], [row.error for row in own]),
-                [row.standard_error for row in own],
-            )
-            for name in dict.fromkeys(row.mechanism for row in rows)
-            for own in [
-                sorted(
-                    (row for row in rows if (row.panel, row.mechanism) == (panel, name)),
-                    key=lambda row: row.n,
-                )
-            ]
-        ]
-        for panel in panels
-    }
+    lines: dict[str, list[Line]] = {}
+    for panel, name in dict.fromkeys((row.panel, row.mechanism) for row in rows):
+        own = [row for row in rows if (row.panel, row.mechanism) == (panel, name)]
+        own.sort(key=lambda row: row.n)
+        errors = [row.error for row in own], [row.standard_error for row in own]
+        lines.setdefault(panel, []).append(Line(name, [float(row.n) for row in own], *errors))
     draw_lines(lines, file, x_label="people", y_label=f"{measure} (log)", title=title, people=True)
 
 
@@ -87,20 +75,19 @@ def draw_settings(
 
 def draw_distributions(rows: Sequence[ErrorRow], file: Path) -> list[Path]:
     """Draw how far distributions are from the truth, a figure for each attribute."""
-    files = []
-    areas = [row for row in rows if row.measure == "area"]
-    for attribute in dict.fromkeys(row.panel.split(",")[0] for row in areas):
-        own = [
-            replace(
+    by_attribute: dict[str, list[ErrorRow]] = {}
+    for row in rows:
+        if row.measure == "area":
+            drawn = replace(
                 row,
                 mechanism=row.mechanism + ("" if row.footing is None else f", at {row.footing:,g}"),
                 error=math.sqrt(row.error),
                 standard_error=row.standard_error / (2 * math.sqrt(row.error)),
                 measure="root mean square",
             )
-            for row in areas
-            if row.panel.split(",")[0] == attribute
-        ]
+            by_attribute.setdefault(row.panel.split(",")[0], []).append(drawn)
+    files = []
+    for attribute, own in by_attribute.items():
         files.append(file.with_stem(f"{file.stem}-{attribute}"))
         title = f"Distribution of {attribute}: area between it and the truth, in the unit of values"
         note = "at …: ε-LDP that hides two values so far apart as well as the others do"
@@ -114,19 +101,19 @@ def draw_ratios(
     """Draw, for each setting, how many times the best seed mechanism's error is geoveil's."""
     from matplotlib.ticker import LogLocator, NullFormatter
 
-    plt = pyplot()
     panels = list(dict.fromkeys(c.panel for c in comparisons))
-    figure, axes = plt.subplots(figsize=(9.5, 0.42 * len(panels) + 2.0), layout="constrained")
+    figure, axes = pyplot().subplots(figsize=(9.5, 0.42 * len(panels) + 2.0), layout="constrained")
     noise = _noise_ratios(rows)
+    noises = "noise alone: Student-t ÷ geoveil's least"
     for at, panel in enumerate(panels):
         own = [c for c in comparisons if c.panel == panel]
-        for kind, values in (
-            ("ours", [c.ratio for c in own]),
-            ("prior", [c.ratio_with_prior for c in own if c.aided is not None]),
-            ("noise", [noise[panel]] if panel in noise else []),
+        aided = [c.ratio_with_prior for c in own if c.aided is not None]
+        for values, colour, marker, label, shift in (
+            ([c.ratio for c in own], GREEN, "o", "error", -0.2),
+            (aided, WINE, "D", "error, both with a public prior", 0.0),
+            ([noise[panel]] if panel in noise else [], INDIGO, "x", noises, 0.2),
         ):
             if values:
-                colour, marker, label, shift = _KINDS[kind]
                 height = at + shift
                 axes.plot([min(values), max(values)], [height] * 2, color=colour, lw=4, alpha=0.35)
                 axes.plot(
@@ -142,21 +129,13 @@ def draw_ratios(
     axes.xaxis.set_major_locator(LogLocator(subs=(1.0,) if high > 300 * low else (1.0, 2.0, 5.0)))
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}×")
     axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.set_ylim(len(panels) - 0.4, -0.6)
-    axes.set_xlabel(
-        f"{rows[0].measure} of the seed paper's best ÷ geoveil's (log); one dot for each n"
+    axes.set(
+        ylim=(len(panels) - 0.4, -0.6),
+        xlabel=f"{rows[0].measure} of the seed paper's best ÷ geoveil's (log); one dot for each n",
     )
     figure.legend(loc="outside lower center", ncol=3, frameon=False, fontsize=9)
     axes.set_title(f"The seed paper's {rows[0].measure} in multiples of geoveil's", loc="left")
     save(figure, file)
-
-
-_KINDS = {
-    "ours": (GREEN, "o", "error", -0.2),
-    "prior": (WINE, "D", "error, both with a public prior", 0.0),
-    "noise": (INDIGO, "x", "noise alone: Student-t ÷ geoveil's least", 0.2),
-}
-"""What is compared → colour, marker, label, and place within its line."""
 
 
 def _noise_ratios(rows: Sequence[ErrorRow]) -> dict[str, float]:
