@@ -10,11 +10,12 @@ many of them in a request: see `geoveil.simulation.fleet`.
 import asyncio
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -66,14 +67,19 @@ _BATCH = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """A campaign with the population that takes part in it and the truth about that population."""
+    """A campaign with the population that takes part in it and the truth about that population.
+
+    Args:
+        campaign: what is asked.
+        population: who takes part.
+        points: the population in the coordinates of the queries.
+        seed_queries: each question as the seed paper would ask it.
+    """
 
     campaign: StatisticCampaign
     population: Population
     points: Array
-    """The population in the coordinates of the queries."""
     seed_queries: tuple[Query, ...]
-    """Each question as the seed paper would ask it."""
 
     @property
     def truths(self) -> list[float]:
@@ -90,11 +96,10 @@ class Experiment:
         None for densities, which are no share.
         """
         return [
-            float(np.average(q.query.signed_distance(self.points) > 0, weights=weights))
-            if isinstance(q.query, SoftIndicator)
+            float(np.average(q.signed_distance(self.points) > 0, weights=self.population.weights))
+            if isinstance(q, SoftIndicator)
             else None
-            for q in self.campaign.questions
-            for weights in [self.population.weights]
+            for q in (question.query for question in self.campaign.questions)
         ]
 
     @property
@@ -106,33 +111,20 @@ class Experiment:
 
     def predictions(self) -> list[list[PopulationError]]:
         """Return, per question, the error of each mechanism with the campaign's guarantee."""
-        return [
-            predict(setting, self.points, self.population.weights)
-            for setting in self._settings(self.privacy.per)
-        ]
+        settings = self._settings(self.privacy.per)
+        return [predict(setting, self.points, self.population.weights) for setting in settings]
 
     def local_predictions(self) -> list[list[PopulationError]]:
         """Return, per question, the error under ε-LDP at each of the footings."""
         people = self.points, self.population.weights
-        by_footing = [
-            [
-                predict_local(setting, *people)
-                for setting in self._settings(scales * self.privacy.per)
-            ]
-            for scales in FOOTINGS
-        ]
-        return [list(of_question) for of_question in zip(*by_footing, strict=True)]
+        of_questions = zip(*(self._settings(f * self.privacy.per) for f in FOOTINGS), strict=True)
+        return [[predict_local(setting, *people) for setting in own] for own in of_questions]
 
     def _settings(self, footing: float) -> list[Setting]:
         return [
             Setting(question.query, seed, self.privacy, footing)
             for question, seed in zip(self.campaign.questions, self.seed_queries, strict=True)
         ]
-
-    def participants(self, count: int, rng: np.random.Generator) -> Sequence[float | list[float]]:
-        """Return the values of people drawn at random, as their devices hold them."""
-        values: list[float | list[float]] = self.population.sample(count, rng).tolist()
-        return values
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,33 +186,23 @@ class Demo:
         Raises:
             GeoVeilError: if a report was not.
         """
-        asyncio.run(self._contribute(devices, rng, on_reports))
-
-    async def _contribute(
-        self,
-        devices: int,
-        rng: np.random.Generator,
-        on_reports: Callable[[Experiment, int], None],
-    ) -> None:
-        transport = GrpcAioTransport(self.server)
-        counts = in_halves(devices)
         clients = in_halves(min(WHOLE_CLIENTS, devices))
-        try:
-            for experiment, count, whole in zip(self.asked, counts, clients, strict=True):
-                tell = partial(on_reports, experiment)
-                campaign, name = experiment.campaign, experiment.campaign.campaign_id
-                values, policy = experiment.participants(count, rng), Policy.permitting(campaign)
-                alone = await by_devices(
-                    name, values[:whole], transport=transport, policy=policy, on_reports=tell
-                )
-                batches = prepared(
-                    name, encode(campaign), values[whole:], policy=policy, batch_size=_BATCH
-                )
-                together = await by_batches(batches, transport=transport, on_reports=tell)
-                if lost := alone.lost + together.lost:
-                    raise GeoVeilError(f"{lost:,} reports to {name!r} were not acknowledged")
-        finally:
-            await transport.aclose()
+
+        async def sent() -> None:
+            async with aclosing(GrpcAioTransport(self.server)) as transport:
+                for of, count, whole in zip(self.asked, in_halves(devices), clients, strict=True):
+                    name, policy = of.campaign.campaign_id, Policy.permitting(of.campaign)
+                    values = of.population.sample(count, rng).tolist()
+                    told: Any = {"transport": transport, "on_reports": partial(on_reports, of)}
+                    alone = await by_devices(name, values[:whole], policy=policy, **told)
+                    batches = prepared(
+                        name, encode(of.campaign), values[whole:], policy=policy, batch_size=_BATCH
+                    )
+                    together = await by_batches(batches, **told)
+                    if lost := alone.lost + together.lost:
+                        raise GeoVeilError(f"{lost:,} reports to {name!r} were not acknowledged")
+
+        asyncio.run(sent())
 
     def rows(self) -> list[DemoRow]:
         """Return what the aggregator estimates, beside the truth and other mechanisms."""

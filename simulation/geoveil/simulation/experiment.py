@@ -52,11 +52,10 @@ class Cell(Generic[Row]):
         return f"{module}.{self.law.__qualname__}({', '.join(named)})"
 
     @property
-    def row_type(self) -> type[Row]:
-        """The kind of its rows."""
-        kind: type[Row]
-        (kind,) = get_args(get_type_hints(self.law)["return"])
-        return kind
+    def file(self) -> str:
+        """The name of the file of its rows."""
+        readable = re.sub(r"[^\w.=-]+", "-", self.key).strip("-")[:100]
+        return f"{readable}-{hashlib.sha256(self.key.encode()).hexdigest()[:12]}.json"
 
     def rows(self) -> list[Row]:
         """Compute the cell."""
@@ -99,48 +98,37 @@ class Run:
         """
         if len({cell.key for cell in cells}) != len(cells):
             raise ParameterError("cells", "some", "cells with different keys")
-        found = {cell.key: rows for cell in cells if (rows := self._read(cell)) is not None}
+        found = {}
         for cell in cells:
-            if cell.key in found:
+            if (rows := self._read(cell)) is not None:
+                found[cell.key] = rows
                 on_done(cell)
         missing = [cell for cell in cells if cell.key not in found]
         # The long ones first, so that no process is left alone with one at the end.
         for cell, rows in self.compute(Cell.rows, sorted(missing, key=lambda cell: -cell.cost)):
-            self._write(cell, rows)
+            if self.directory is not None:
+                _write(cell, rows, self.directory / cell.file)
             found[cell.key] = rows
             on_done(cell)
         return [row for cell in cells for row in found[cell.key]]
 
-    def _file(self, cell: Cell[Any]) -> Path | None:
-        if self.directory is None:
-            return None
-        readable = re.sub(r"[^\w.=-]+", "-", cell.key).strip("-")[:100]
-        digest = hashlib.sha256(cell.key.encode()).hexdigest()[:12]
-        return self.directory / f"{readable}-{digest}.json"
-
     def _read(self, cell: Cell[Row]) -> list[Row] | None:
-        file = self._file(cell)
-        if file is None or not file.exists():
+        if self.directory is None or not (file := self.directory / cell.file).exists():
             return None
         content: Mapping[str, Any] = json.loads(file.read_text(encoding="utf-8"))
         if (content.get("key"), content.get("code")) != (cell.key, code_fingerprint()):
             return None
-        return [cell.row_type(**row) for row in content["rows"]]
+        (kind,) = get_args(get_type_hints(cell.law)["return"])
+        return [kind(**row) for row in content["rows"]]
 
-    def _write(self, cell: Cell[Any], rows: Sequence[Any]) -> None:
-        file = self._file(cell)
-        if file is None:
-            return
-        file.parent.mkdir(parents=True, exist_ok=True)
-        content = {
-            "key": cell.key,
-            "code": code_fingerprint(),
-            "rows": [asdict(row) for row in rows],
-        }
-        # Complete or not there: an interrupted write leaves the old name alone.
-        part = file.with_suffix(f".{os.getpid()}.part")
-        part.write_text(json.dumps(content, indent=1, ensure_ascii=False), encoding="utf-8")
-        part.replace(file)
+
+def _write(cell: Cell[Any], rows: Sequence[Any], file: Path) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    content = {"key": cell.key, "code": code_fingerprint(), "rows": [*map(asdict, rows)]}
+    # Complete or not there: an interrupted write leaves the old name alone.
+    part = file.with_suffix(f".{os.getpid()}.part")
+    part.write_text(json.dumps(content, indent=1, ensure_ascii=False), encoding="utf-8")
+    part.replace(file)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -53,11 +53,6 @@ from geoveil.simulation.populations import (
 )
 
 
-def simulated_people_are_forgotten() -> None:
-    """Keep quiet what the client says of devices that remember nothing: these are not to."""
-    logging.getLogger("geoveil.client.device_session").setLevel(logging.ERROR)
-
-
 def first(error: BaseException) -> BaseException:
     """Return the first error of a group: all have one cause, as a rule, and the first says it."""
     return first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
@@ -250,26 +245,20 @@ async def by_devices(
             release_floor_s=0,  # nobody's value
             timing=timing,
         ) as device:
-            return await _deliver(device, campaign_id, value, timeout_s, clocks)
+            end = clocks.clock() + timeout_s
+            await device.fetch(campaign_id)
+            await device.contribute(campaign_id, value)
+            # Again and again, as an app does whenever it starts.
+            for pause in pauses(clocks.jitter):
+                result = await device.flush(max(end - clocks.clock(), 1e-3))
+                if not result.pending:
+                    return bool(result.acknowledged)
+                if clocks.clock() + pause >= end:
+                    return False
+                await clocks.sleep_async(pause)
+        raise AssertionError("pauses never end")
 
     return await _run(load, values, lambda _: 1, take_part, concurrency, timeout_s, on_reports)
-
-
-async def _deliver(
-    device: AsyncClient, campaign_id: str, value: Value, timeout_s: float, timing: Timing
-) -> bool:
-    """Contribute and send, again and again, as an app does whenever it starts."""
-    end = timing.clock() + timeout_s
-    await device.fetch(campaign_id)
-    await device.contribute(campaign_id, value)
-    for pause in pauses(timing.jitter):
-        result = await device.flush(max(end - timing.clock(), 1e-3))
-        if not result.pending:
-            return bool(result.acknowledged)
-        if timing.clock() + pause >= end:
-            return False
-        await timing.sleep_async(pause)
-    raise AssertionError("pauses never end")
 
 
 def prepared(
@@ -316,32 +305,24 @@ async def by_batches(
     metered = _Metered(transport, load)
 
     async def send(batch: ReportBatch) -> int:
-        return await _send(batch, metered, timeout_s, clocks)
-
-    def held(batch: ReportBatch) -> int:
-        return len(batch.contributions)
-
-    return await _run(load, batches, held, send, concurrency, timeout_s, on_reports)
-
-
-async def _send(batch: ReportBatch, transport: _Metered, timeout_s: float, timing: Timing) -> int:
-    """Return how many reports of a batch are acknowledged in the end."""
-    request = batch.request()
-    end = timing.clock() + timeout_s
-    for pause in pauses(timing.jitter):
-        left = end - timing.clock()
-        if left <= 0:
-            return 0
-        try:
-            response = await transport.submit_reports(request, left)
-        except TransportError as error:
-            if not error.retryable and error.code != PUSHED_BACK:
+        request, end = batch.request(), clocks.clock() + timeout_s
+        for pause in pauses(clocks.jitter):
+            left = end - clocks.clock()
+            if left <= 0:
                 return 0
-        else:
-            outcomes = batch.results(response)
-            return sum(outcome.rejection is None for outcome in outcomes)
-        await timing.sleep_async(min(pause, left))
-    raise AssertionError("pauses never end")
+            try:
+                response = await metered.submit_reports(request, left)
+            except TransportError as error:
+                if not error.retryable and error.code != PUSHED_BACK:
+                    return 0
+            else:
+                return sum(outcome.rejection is None for outcome in batch.results(response))
+            await clocks.sleep_async(min(pause, left))
+        raise AssertionError("pauses never end")
+
+    return await _run(
+        load, batches, lambda b: len(b.contributions), send, concurrency, timeout_s, on_reports
+    )
 
 
 async def _run(
@@ -356,7 +337,8 @@ async def _run(
     """Deliver items, so many at a time, under the clock; return what became of their reports."""
     validation.require_count("concurrency", concurrency, 1, 10_000)
     validation.positive("timeout_s", timeout_s, "seconds")
-    simulated_people_are_forgotten()
+    # What the client says of devices that remember nothing: these are not to.
+    logging.getLogger("geoveil.client.device_session").setLevel(logging.ERROR)
     waiting = iter(items)
 
     async def worker() -> None:

@@ -34,7 +34,12 @@ def local_server(database: Path) -> Iterator[str]:
     try:
         if not ours.poll(_START_S):
             raise GeoVeilError("the aggregator did not start within a minute")
-        yield _address(ours)
+        try:
+            address = str(ours.recv())
+        except EOFError:
+            told = "the aggregator stopped before it was ready; see its messages"
+            raise GeoVeilError(told) from None
+        yield address
     except BaseException:
         process.kill()  # nobody waits for what it would still do
         raise
@@ -45,19 +50,11 @@ def local_server(database: Path) -> Iterator[str]:
             process.terminate()
 
 
-def _address(pipe: "Connection[Any, Any]") -> str:
-    try:
-        return str(pipe.recv())
-    except EOFError:
-        raise GeoVeilError("the aggregator stopped before it was ready; see its messages") from None
-
-
 def _serve(database: Path, pipe: "Connection[Any, Any]") -> None:
-    asyncio.run(_run(database, pipe))
+    async def run() -> None:
+        async with Aggregator(Settings(host="127.0.0.1", port=0, database=database)) as aggregator:
+            with suppress(EOFError, OSError):  # the parent ended, or wants it to end
+                pipe.send(aggregator.address)
+                await asyncio.to_thread(pipe.recv)
 
-
-async def _run(database: Path, pipe: "Connection[Any, Any]") -> None:
-    async with Aggregator(Settings(host="127.0.0.1", port=0, database=database)) as aggregator:
-        with suppress(EOFError, OSError):  # the parent ended, or wants it to end
-            pipe.send(aggregator.address)
-            await asyncio.to_thread(pipe.recv)
+    asyncio.run(run())

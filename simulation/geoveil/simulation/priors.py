@@ -88,14 +88,6 @@ def _added(name: str) -> PublicPrior:
     return found
 
 
-def _incomes() -> PublicPrior:
-    return _of_population(household_incomes(), "incomes", "household income")
-
-
-def _collisions() -> PublicPrior:
-    return _of_population(collisions(), "collisions", "location")
-
-
 def _of_rows(text: str, columns: Sequence[str], weights: str | None) -> PublicPrior:
     places = Path(text).suffix == GEOPACKAGE
     if not places and not 1 <= len(columns) <= 2:
@@ -140,7 +132,10 @@ def _histogram(text: str, rest: str) -> PublicPrior:
 
 
 _SHIPPED: Mapping[str, Callable[[], PublicPrior]] = MappingProxyType(
-    {"incomes": _incomes, "collisions": _collisions}
+    {
+        "incomes": lambda: _of_population(household_incomes(), "incomes", "household income"),
+        "collisions": lambda: _of_population(collisions(), "collisions", "location"),
+    }
 )
 _MADE: Mapping[str, Callable[[str, str], PublicPrior]] = MappingProxyType(
     {"lognormal": _lognormal, "histogram": _histogram}

@@ -4,11 +4,11 @@ import csv
 import json
 import os
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, TypeVar, get_type_hints
+from types import NoneType
+from typing import Any, TypeVar, get_args, get_type_hints
 
 import numpy as np
 
@@ -19,16 +19,6 @@ Row = TypeVar("Row")
 """A frozen dataclass of plain values: one row."""
 PROVENANCE = b"geoveil"
 """The key of the provenance, JSON, in the metadata of a Parquet file."""
-_READ: Mapping[Any, Callable[[str], Any]] = MappingProxyType(
-    {
-        str: str,
-        int: int,
-        float: float,
-        float | None: lambda text: float(text) if text else None,
-        int | None: lambda text: int(text) if text else None,
-    }
-)
-"""Type of a column → how its text is read."""
 
 
 def provenance(seed: int) -> dict[str, str]:
@@ -57,7 +47,7 @@ def write_tables(rows: Sequence[Any], stem: Path, seed: int) -> list[Path]:
     """
     files = [stem.with_suffix(".csv"), stem.with_suffix(".parquet")]
     write_csv(rows, files[0])
-    write_parquet(rows, files[1], provenance(seed))
+    write_parquet(rows, files[1], seed)
     return files
 
 
@@ -71,16 +61,17 @@ def write_csv(rows: Sequence[Any], file: Path) -> None:
 
 def read_csv(file: Path, kind: type[Row]) -> list[Row]:
     """Return the rows of a table that `write_csv` has written."""
-    types = get_type_hints(kind)
+    types = {name: get_args(hint) or (hint,) for name, hint in get_type_hints(kind).items()}
+
+    def value(name: str, text: str) -> Any:
+        return None if not text and NoneType in types[name] else types[name][0](text)
+
     with file.open(newline="", encoding="utf-8") as stream:
-        return [
-            kind(**{name: _READ[types[name]](text) for name, text in record.items()})
-            for record in csv.DictReader(stream)
-        ]
+        return [kind(**{n: value(n, t) for n, t in r.items()}) for r in csv.DictReader(stream)]
 
 
-def write_parquet(rows: Sequence[Any], file: Path, origin: Mapping[str, str]) -> None:
-    """Write a table as Parquet, with its provenance as JSON under `PROVENANCE` in the metadata.
+def write_parquet(rows: Sequence[Any], file: Path, seed: int) -> None:
+    """Write a table as Parquet, with `provenance` as JSON under `PROVENANCE` in the metadata.
 
     Raises:
         UnsupportedError: if pyarrow is not installed.
@@ -95,5 +86,5 @@ def write_parquet(rows: Sequence[Any], file: Path, origin: Mapping[str, str]) ->
     types: dict[Any, Any] = {str: pa.string(), int: pa.int64(), int | None: pa.int64()}
     hints = get_type_hints(type(rows[0]))
     columns = [(name, types.get(hints[name], pa.float64())) for name in asdict(rows[0])]
-    schema = pa.schema(columns, metadata={PROVENANCE: json.dumps(origin).encode()})
+    schema = pa.schema(columns, metadata={PROVENANCE: json.dumps(provenance(seed)).encode()})
     pq.write_table(pa.Table.from_pylist([*map(asdict, rows)], schema), file)

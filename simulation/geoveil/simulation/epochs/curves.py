@@ -15,7 +15,7 @@ EPOCHS = (52, 26, 13, 4, 2, 1)
 """The lengths that an epoch can have, in weeks."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False)
 class Curves:
     """Weekly estimates of one run, arrays by week.
 
@@ -28,6 +28,8 @@ class Curves:
     """R, in weeks."""
     n: int
     """People."""
+    limits: tuple[float, float]
+    """The least and the greatest answer that is carried."""
     week: Array
     truth: Array
     """The mean of the query over the participants."""
@@ -42,8 +44,6 @@ class Curves:
     """The mean change of the cohort since its last epoch."""
     change_variance: Array
     """The variance of one change."""
-    limits: tuple[float, float]
-    """The least and the greatest answer that is carried."""
 
     @lazy
     def flags(self) -> Array:
@@ -107,13 +107,6 @@ def follow(
         square = ((1 + age) ** 2 * new2 - 2 * age * (1 + age) * both + age**2 * past2).sum() / n
         change = (new[now] - past[now]) / sizes[now]
         scatter = (new2[now] - 2 * both[now] + past2[now]) / sizes[now] - change**2
-        rows.append(
-            (week, asked.mean(), new.sum() / n, mean, square - mean**2, new[now] / sizes[now],
-             sizes[now], change, scatter)
-        )  # fmt: skip
-    names = (
-        "week", "truth", "carried", "extrapolated", "variance", "cohort", "cohort_size", "change",
-        "change_variance",
-    )  # fmt: skip
-    columns = dict(zip(names, np.array(rows).T, strict=True))
-    return Curves(epoch=epoch, n=n, limits=estimator.limits.reports, **columns)
+        answers = new.sum() / n, mean, square - mean**2, new[now] / sizes[now]
+        rows.append((week, asked.mean(), *answers, sizes[now], change, scatter))
+    return Curves(epoch, n, estimator.limits.reports, *np.array(rows).T)

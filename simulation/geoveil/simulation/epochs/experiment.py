@@ -1,7 +1,7 @@
 """The experiment: one number, asked every week for a year, by strategies of equal or less ε."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -35,13 +35,8 @@ AFTER = 8
 """Weeks after the shock in which errors are measured."""
 ALONE, FRESH, SPLIT = "sampling alone", "fresh every week", "split over the weeks"
 CARRIED, EXTRAPOLATED, COHORT = "carried", "extrapolated", "cohort alone"
-_CURVES: Mapping[str, Callable[[Curves], Array]] = MappingProxyType(
-    {
-        CARRIED: lambda curves: curves.carried,
-        EXTRAPOLATED: lambda curves: curves.extrapolated,
-        COHORT: lambda curves: curves.cohort,
-    }
-)
+_CURVES = MappingProxyType({CARRIED: "carried", EXTRAPOLATED: "extrapolated", COHORT: "cohort"})
+"""Strategy → which of the `Curves` are its answers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,7 +170,7 @@ def mechanism(epsilon: float = 1.0, given: OwnInput = AS_PUBLISHED) -> PlanarLap
 
 def shocked(drift: Drift) -> Drift:
     """Return the same with a shock in the last year: one person in twenty loses half."""
-    return Drift(drift.people, drift.mean_raise, drift.spread, shock_week=(YEARS - 1) * WEEKS)
+    return replace(drift, shock_week=(YEARS - 1) * WEEKS)
 
 
 def run(
@@ -191,9 +186,8 @@ def run(
     calm = Drift(people_of(given))
     key = (int(threshold), n, epoch, repetition, int(shock))
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
-    drift = shocked(calm) if shock else calm
     query, reads = asked(threshold, given), mechanism(given=given)
-    return follow(drift, query, reads, epoch, n, YEARS, rng)
+    return follow(shocked(calm) if shock else calm, query, reads, epoch, n, YEARS, rng)
 
 
 def computed(
@@ -203,12 +197,11 @@ def computed(
     query, drift = asked(threshold, given), Drift(people_of(given))
     share = float(drift.means(query, YEARS * WEEKS)[-WEEKS:].mean())
     people = drift.people
-    # The variance of noise hardly moves with the incomes: that of the first year.
-    variances = {
-        FRESH: people.mean(mechanism(1.0, given).estimator(query, debias=True).variance),
-        SPLIT: people.mean(mechanism(1 / WEEKS, given).estimator(query, debias=True).variance),
-        ALONE: people.mean(lambda x: np.square(query.value(x) - share)),
-    }
+
+    def noise(epsilon: float) -> float:
+        # It hardly moves with the incomes: that of the first year.
+        return people.mean(mechanism(epsilon, given).estimator(query, debias=True).variance)
+
     return [
         EpochRow(
             threshold=threshold,
@@ -216,9 +209,13 @@ def computed(
             strategy=strategy,
             epsilon=epsilon,
             repetitions=repetitions,
-            error=math.sqrt(variances[strategy] / n),
+            error=math.sqrt(variance / n),
         )
-        for strategy, epsilon in ((ALONE, 0.0), (FRESH, float(WEEKS)), (SPLIT, 1.0))
+        for strategy, epsilon, variance in (
+            (ALONE, 0.0, people.mean(lambda x: np.square(query.value(x) - share))),
+            (FRESH, float(WEEKS), noise(1.0)),
+            (SPLIT, 1.0, noise(1 / WEEKS)),
+        )
     ]
 
 
@@ -253,10 +250,10 @@ def drawn(
         "false_alarms": float(np.mean(alarms)),
     }
     rows = []
-    for strategy, curve in _CURVES.items():
-        squares = np.array([_square(c, curve(c), first, WEEKS) for c in calm])
+    for strategy, name in _CURVES.items():
+        squares = np.array([_square(c, name, first, WEEKS) for c in calm])
         error = math.sqrt(squares.mean())
-        after = np.array([_square(c, curve(c), first, AFTER) for c in struck])
+        after = np.array([_square(c, name, first, AFTER) for c in struck])
         rows.append(
             EpochRow(
                 threshold=threshold,
@@ -273,10 +270,10 @@ def drawn(
     return rows
 
 
-def _square(curves: Curves, estimates: Array, first: int, count: int) -> float:
-    """Return the mean squared error over so many weeks."""
+def _square(curves: Curves, name: str, first: int, count: int) -> float:
+    """Return the mean squared error of one of the curves over so many weeks."""
     measured = (curves.week >= first) & (curves.week < first + count)
-    return float(np.square(estimates - curves.truth)[measured].mean())
+    return float(np.square(getattr(curves, name) - curves.truth)[measured].mean())
 
 
 def _coverage(curves: Curves, means: Array, first: int) -> float:
@@ -318,9 +315,14 @@ def table(rows: Sequence[EpochRow], title: str = "") -> Table:
                 f"{row.epsilon:g}",
                 f"{row.error:.5f}",
                 "" if row.strategy == ALONE else f"{row.error / fresh:,.3g}",
-                _coverage_of(row),
+                ("" if row.coverage is None else f"{row.coverage:.1%}")
+                + ("" if row.coverage_error is None else f" ± {100 * row.coverage_error:.1f}"),
                 "" if row.after_shock is None else f"{row.after_shock:.4f}",
-                _flag(row),
+                ""
+                if row.flagged is None
+                else f"{row.delay} weeks, {row.flagged:.0%}"
+                if row.delay is not None
+                else "–",
             )
             for row in rows
         ],
@@ -328,19 +330,6 @@ def table(rows: Sequence[EpochRow], title: str = "") -> Table:
         wrapped=(0, 5, 6),
         right=range(1, 7),
     )
-
-
-def _coverage_of(row: EpochRow) -> str:
-    if row.coverage is None:
-        return ""
-    error = "" if row.coverage_error is None else f" ± {100 * row.coverage_error:.1f}"
-    return f"{row.coverage:.1%}{error}"
-
-
-def _flag(row: EpochRow) -> str:
-    if row.flagged is None:
-        return ""
-    return "–" if row.delay is None else f"{row.delay} weeks, {row.flagged:.0%}"
 
 
 def _note(rows: Sequence[EpochRow], per: str) -> str:

@@ -64,9 +64,8 @@ def require_pyarrow() -> Any:
     try:
         import pyarrow.parquet as parquet
     except ImportError:
-        raise UnsupportedError(
-            "writing Parquet needs pyarrow: pip install 'geoveil[simulation]'"
-        ) from None
+        told = "writing Parquet needs pyarrow: pip install 'geoveil[simulation]'"
+        raise UnsupportedError(told) from None
     return parquet
 
 
@@ -173,7 +172,7 @@ def write_reports(parts: Iterator[bytes | ReportRows], file: Path) -> int:
 
 
 class _Stored(NamedTuple):
-    """A campaign in the database."""
+    """A campaign in the database, with how many reports it has."""
 
     key: int
     envelope: bytes
@@ -219,19 +218,25 @@ def export_reports(
         except FileExistsError:
             raise ExportError(f"{folder}: is there already; name a folder that is not") from None
         of = sum(campaign.reports for campaign in campaigns)
-        done, records = 0, []
-        for campaign in campaigns:
-            # mypy infers no type of an argument of a lambda that has a default.
-            found = _rows(store, connection, campaign, lambda n, d=done: on_progress(d + n, of))  # type: ignore[misc]
-            records.append(
-                {
-                    "envelope": base64.b64encode(campaign.envelope).decode(),
-                    "parts": _write_parts(folder, campaign, found, rows),
-                    "sums": to_triples(_sums(store, connection, campaign)),
-                }
-            )
-            done += campaign.reports
-        return done, records
+        done = 0
+
+        def found(campaign: _Stored) -> Iterator[Rows]:
+            nonlocal done
+            every = range(campaign.layout.campaign.periods)
+            for ids, answers in store.read_reports(connection, campaign.key):
+                yield rows_of(campaign.layout, answers, every)
+                done += len(ids) // REPORT_ID_BYTES
+                on_progress(done, of)
+
+        records = [
+            {
+                "envelope": base64.b64encode(campaign.envelope).decode(),
+                "parts": _write_parts(folder, campaign, found(campaign), rows),
+                "sums": to_triples(_sums(store, connection, campaign)),
+            }
+            for campaign in campaigns
+        ]
+        return of, records
 
     try:
         with open_store(database, create=False) as store:
@@ -260,31 +265,17 @@ def _campaigns(
     for asked in wanted or ():
         if asked not in {row.campaign_id for row in found}:
             raise ExportError(f"{name}: holds no campaign {asked!r}")
-    return [_stored(row) for row in found if wanted is None or row.campaign_id in wanted]
-
-
-def _stored(row: Any) -> _Stored:
-    envelope = bytes(row.published)
-    try:
-        campaign = decode(open_envelope(envelope).campaign)
-        layout = Layout.stored(campaign, row.queries)
-    except GeoVeilError as error:
-        raise ServiceError(Code.INTERNAL, f"campaign {row.campaign_id}: {error}") from error
-    return _Stored(row.campaign_key, envelope, layout, int(row.reports))
-
-
-def _rows(
-    store: SQLStore,
-    connection: Connection,
-    stored: _Stored,
-    on_progress: Callable[[int], None],
-) -> Iterator[Rows]:
-    every = range(stored.layout.campaign.periods)
-    count = 0
-    for ids, answers in store.read_reports(connection, stored.key):
-        yield rows_of(stored.layout, answers, every)
-        count += len(ids) // REPORT_ID_BYTES
-        on_progress(count)
+    stored = []
+    for row in found:
+        if wanted is None or row.campaign_id in wanted:
+            envelope = bytes(row.published)
+            try:
+                campaign = decode(open_envelope(envelope).campaign)
+                layout = Layout.stored(campaign, row.queries)
+            except GeoVeilError as error:
+                raise ServiceError(Code.INTERNAL, f"campaign {row.campaign_id}: {error}") from error
+            stored.append(_Stored(row.campaign_key, envelope, layout, int(row.reports)))
+    return stored
 
 
 def _write_parts(
@@ -305,8 +296,7 @@ def _write_parts(
 
 def _sums(store: SQLStore, connection: Connection, stored: _Stored) -> list[Accumulator]:
     """Return the aggregator's own sums of each query index, period after period."""
-    kept = store.read_sums(connection, stored.key)
-    layout = stored.layout
+    kept, layout = store.read_sums(connection, stored.key), stored.layout
     every = [kept.get(index, Accumulator()) for index in range(layout.sums)]
     return [
         reduce(add, layout.blocks_of(every, index, period))

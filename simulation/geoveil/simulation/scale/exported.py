@@ -11,7 +11,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -117,22 +116,21 @@ def exported(folder: Path) -> list[ExportedReports]:
     try:
         manifest = json.loads(path.read_text())
         if manifest["format"] == FORMAT:
-            return [_of(folder, record) for record in manifest["campaigns"]]
+            return [
+                ExportedReports(
+                    folder=folder.absolute(),
+                    published=open_envelope(base64.b64decode(record["envelope"])).campaign,
+                    row_groups=tuple(
+                        (part["file"], group, int(rows))
+                        for part in record["parts"]
+                        for group, rows in enumerate(part["row_groups"])
+                    ),
+                    aggregator=tuple(of_triples(record["sums"])),
+                )
+                for record in manifest["campaigns"]
+            ]
     except OSError as error:
         raise ExportError(f"{path}: not there, so this is not a finished export") from error
     except (ValueError, KeyError, TypeError, binascii.Error, GeoVeilError) as error:
         raise ExportError(f"{path}: damaged") from error
     raise ExportError(f"{path}: of another version of geoveil")
-
-
-def _of(folder: Path, record: dict[str, Any]) -> ExportedReports:
-    return ExportedReports(
-        folder=folder.absolute(),
-        published=open_envelope(base64.b64decode(record["envelope"])).campaign,
-        row_groups=tuple(
-            (part["file"], group, int(rows))
-            for part in record["parts"]
-            for group, rows in enumerate(part["row_groups"])
-        ),
-        aggregator=tuple(of_triples(record["sums"])),
-    )

@@ -7,10 +7,11 @@ them, rarely, the rounding of a report. Workers of one kind agree bit for bit.)
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 
@@ -38,7 +39,6 @@ from geoveil.simulation.populations import (
     household_incomes,
     incomes_and_debts,
 )
-from geoveil.simulation.populations.base import Array
 from geoveil.simulation.populations.table import FORMATS
 from geoveil.simulation.scale.work import BlockedWork, Sums, accumulate, integers
 
@@ -103,25 +103,15 @@ class SimulatedCampaign(BlockedWork):
             for start in range(0, count, _PIECE):
                 points = self.people.sample(min(_PIECE, count - start), rng)
                 for query in queries:
-                    sums[query] += self._answers(query, points, rng)
+                    mechanism = self.campaign.mechanisms[query]
+                    drawn = integers(mechanism.simulate(points, rng), mechanism.step_exponent)
+                    sums[query] += accumulate(np.clip(drawn, *self.campaign.ranges[query]))
         return sums
 
     def fingerprint(self) -> str:
-        parts = (
-            _METHOD,
-            np.__version__,
-            digest(self.published).hex(),
-            self.people.fingerprint(),
-            str(self.devices),
-            str(self.seed),
-            str(self.block_size),
-        )
-        return hashlib.sha256(" ".join(parts).encode()).hexdigest()
-
-    def _answers(self, query: int, points: Array, rng: np.random.Generator) -> Accumulator:
-        mechanism = self.campaign.mechanisms[query]
-        drawn = integers(mechanism.simulate(points, rng), mechanism.step_exponent)
-        return accumulate(np.clip(drawn, *self.campaign.ranges[query]))
+        known = _METHOD, np.__version__, digest(self.published).hex(), self.people.fingerprint()
+        parts = (*known, self.devices, self.seed, self.block_size)
+        return hashlib.sha256(" ".join(map(str, parts)).encode()).hexdigest()
 
 
 def simulated(
@@ -148,7 +138,10 @@ def simulated(
     )
 
 
-_SHIPPED = ("incomes", "income-and-debt", "places")
+_PEOPLE: Mapping[str, Callable[[], People]] = MappingProxyType(
+    {"incomes": household_incomes, "income-and-debt": incomes_and_debts}
+)
+_SHIPPED = (*_PEOPLE, "places")
 _OPENS = datetime(2026, 1, 1, tzinfo=UTC)
 """A campaign's dates are part of what is simulated; today's would not let a run be resumed."""
 
@@ -179,18 +172,15 @@ def threshold_asked(
         places = experiments(_OPENS)[1]
         return places.campaign, places.population
     people: People
-    if population == "incomes":
-        people = household_incomes()
-    elif population == "income-and-debt":
-        people = incomes_and_debts()
+    if population in _PEOPLE:
+        people = _PEOPLE[population]()
+    elif Path(population).suffix not in FORMATS:
+        known = ", ".join((*_SHIPPED, *FORMATS))
+        raise ParameterError("population", population, f"one of {known}, the last of files")
+    elif not 1 <= len(values) <= 2:
+        raise ParameterError("value", [*values], "the name of one or two columns of the file")
     else:
-        path = Path(population)
-        if path.suffix not in FORMATS:
-            known = ", ".join((*_SHIPPED, *FORMATS))
-            raise ParameterError("population", population, f"one of {known}, the last of files")
-        if not 1 <= len(values) <= 2:
-            raise ParameterError("value", [*values], "the name of one or two columns of the file")
-        people = Population.from_file(path, values=values, weights=weights)
+        people = Population.from_file(population, values=values, weights=weights)
     privacy = GeoPrivacy(epsilon, per, people.unit)
     width = 3 / privacy.rate
     query: Query = (

@@ -18,6 +18,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import reduce
 from pathlib import Path
 from typing import IO, Any
 
@@ -111,10 +112,7 @@ class BlockedWork(ABC):
 
     def of_blocks(self, blocks: range) -> Sums:
         """Return the sums of a group of blocks."""
-        sums = [Accumulator()] * self.queries
-        for number in blocks:
-            sums = add(sums, self.block(number))
-        return sums
+        return reduce(add, map(self.block, blocks), [Accumulator()] * self.queries)
 
 
 class FinishedFileError(GeoVeilError):
@@ -125,13 +123,8 @@ class _Finished:
     """Which blocks are done, and their sums together."""
 
     def __init__(self, work: BlockedWork) -> None:
-        self._blocks = work.blocks
-        self._parts: list[range] = []
-        self.sums: Sums = [Accumulator()] * work.queries
-
-    @property
-    def count(self) -> int:
-        return sum(map(len, self._parts))
+        self._blocks, self._parts = work.blocks, list[range]()
+        self.count, self.sums = 0, [Accumulator()] * work.queries
 
     def add(self, blocks: range, sums: Sequence[Accumulator]) -> None:
         """Count a group of blocks.
@@ -142,6 +135,7 @@ class _Finished:
         if not blocks:
             raise ValueError
         self.sums = add(self.sums, sums)
+        self.count += len(blocks)
         self._parts.append(blocks)
 
     def missing(self, size: int) -> list[range]:
