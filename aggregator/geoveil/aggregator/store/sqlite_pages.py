@@ -11,6 +11,8 @@ it back: with a step per report, that would bound the server to a thousand repor
 import json
 from bisect import bisect
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from struct import Struct
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +27,7 @@ from geoveil.aggregator.domain.reports import (
 from geoveil.aggregator.store.driver import Driver
 from geoveil.campaign.admission import REPORT_ID_BYTES
 
+_ONE_ID = Struct(f"{REPORT_ID_BYTES}s")
 _MOST_REPORTS = 256
 _MOST_BYTES = 8192
 """The most bytes of a page that holds more than one report."""
@@ -183,7 +186,8 @@ def _page(first: int, ids: bytes, answers: bytes, fresh: bytes) -> Page:
     """Return a page of reports, of which only those at the end may be out of order."""
     if len(fresh) == REPORT_ID_BYTES:  # for one of them NumPy takes several times as long
         size, others = REPORT_ID_BYTES, len(ids) // REPORT_ID_BYTES - 1
-        at = bisect(range(others), fresh, key=lambda i: ids[size * i : size * (i + 1)])
+        starts = range(0, size * others, size)
+        at = bisect(starts, (fresh,), key=partial(_ONE_ID.unpack_from, ids))
         width = len(answers) // (others + 1)
         ids = ids[: at * size] + fresh + ids[at * size : -size]
         answers = answers[: at * width] + answers[-width:] + answers[at * width : -width]
