@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from textwrap import fill
 from typing import Annotated
@@ -11,6 +12,7 @@ from rich.text import Text
 
 from geoveil import audit as auditor
 from geoveil.audit import FAILURE_PROBABILITY, Verdict, attacks
+from geoveil.audit.agreement import Disagreement, disagreements
 from geoveil.audit.attacks import ALPHA, Attack, OutputAttack
 from geoveil.audit.own import AUDITED, keeps
 from geoveil.cli.console import err, number, out, print_json, table_80
@@ -95,8 +97,10 @@ def audit(
     with err.status(f"auditing {len(cases)} rows"):
         verdicts = auditor.audit(cases, samples=samples, seed=seed) if cases else ()
         selected = {name: own.audited() for name, own in selecting.items()}
+        own_rows = () if module is None else cases
+        disagreeing = disagreements(own_rows, samples=samples, seed=seed)
     good = all(v.caught if faults else v.keeps for v in verdicts)
-    good = good and all(map(keeps, selected.values()))
+    good = good and all(map(keeps, selected.values())) and not disagreeing
     if as_json:
         report = {
             "faults": faults,
@@ -106,6 +110,8 @@ def audit(
             "failure_probability": FAILURE_PROBABILITY,
             "rows": [verdict.to_dict() for verdict in verdicts],
         }
+        if module is not None:
+            report["disagreements"] = [asdict(one) for one in disagreeing]
         if selected:
             report["selections"] = [
                 {"mechanism": name, "found": found, "keeps": keeps(found)}
@@ -115,7 +121,7 @@ def audit(
     else:
         _print_selections(selected)
     if verdicts and not as_json:
-        _print_table(verdicts, faults)
+        _print_table(verdicts, faults, disagreeing)
         out.print(
             "1 is all of the promised ε. Exact: the largest log-ratio of densities that was found,"
             " over the ε promised at that distance; with a δ, the ε needed besides it. Black box:"
@@ -123,7 +129,7 @@ def audit(
             f" these bounds, at {pairs} pairs of points, hold at once with probability"
             f" 1 − {FAILURE_PROBABILITY:g}."
         )
-        _conclude(verdicts, faults)
+        _conclude(verdicts, faults, disagreeing)
     if not good:
         raise typer.Exit(1)
 
@@ -140,7 +146,9 @@ def _print_selections(selected: Mapping[str, float]) -> None:
     out.print(f"Found: {AUDITED}.")
 
 
-def _print_table(verdicts: Sequence[Verdict], faults: bool) -> None:
+def _print_table(
+    verdicts: Sequence[Verdict], faults: bool, disagreeing: Sequence[Disagreement]
+) -> None:
     headers = ("mechanism", "query", "promise", "exact", "black box", "verdict")
     table = table_80(*headers, wrapped=[2], right=(3, 4, 5), padding=0, pad_edge=True)
     for verdict in verdicts:
@@ -154,22 +162,30 @@ def _print_table(verdicts: Sequence[Verdict], faults: bool) -> None:
             verdict.privacy,
             _fraction(verdict.exact.fraction),
             _fraction(verdict.black_box.fraction),
-            _word(verdict, faults),
+            _word(verdict, faults, _disagrees(verdict, disagreeing)),
         )
     out.print(table)
 
 
-def _word(verdict: Verdict, faults: bool) -> Text:
+def _word(verdict: Verdict, faults: bool, disagrees: bool) -> Text:
     if faults:
         return Text("caught", "green") if verdict.caught else Text("missed", "bold red")
-    return Text("keeps", "green") if verdict.keeps else Text("exceeds", "bold red")
+    if not verdict.keeps:
+        return Text("exceeds", "bold red")
+    return Text("no such\ndensity", "bold red") if disagrees else Text("keeps", "green")
+
+
+def _disagrees(verdict: Verdict, found: Sequence[Disagreement]) -> bool:
+    return any((one.mechanism, one.query) == (verdict.mechanism, verdict.query) for one in found)
 
 
 def _fraction(value: float) -> str:
     return "∞" if value == math.inf else number(value, 3)
 
 
-def _conclude(verdicts: Sequence[Verdict], faults: bool) -> None:
+def _conclude(
+    verdicts: Sequence[Verdict], faults: bool, disagreeing: Sequence[Disagreement]
+) -> None:
     if faults:
         caught = sum(verdict.caught for verdict in verdicts)
         out.print(
@@ -177,7 +193,8 @@ def _conclude(verdicts: Sequence[Verdict], faults: bool) -> None:
             " Status 0 means all of them: this auditor can fail a mechanism."
         )
         return
-    out.print(f"{sum(v.keeps for v in verdicts)} of {len(verdicts)} keep their promise.")
+    keeping = [v for v in verdicts if v.keeps and not _disagrees(v, disagreeing)]
+    out.print(f"{len(keeping)} of {len(verdicts)} keep their promise.")
     for verdict in verdicts:
         if not verdict.keeps:
             witness = verdict.exact
@@ -186,6 +203,18 @@ def _conclude(verdicts: Sequence[Verdict], faults: bool) -> None:
                 f", {verdict.query}: look at output {_numbers(witness.y)} for"
                 f" {_numbers(witness.x)} and {_numbers(witness.other)}",
             )
+    for one in disagreeing:
+        out.tell(
+            (one.mechanism, "bold red"),
+            f", {one.query}: its reports are not drawn from its density. At {_numbers(one.point)},"
+            f" {one.drawn:.2%} of them are from {one.low:.6g} to {one.high:.6g}, and"
+            f" {one.stated:.2%} should be.",
+        )
+    if disagreeing:
+        out.print(
+            "What is exact is of the density, and the black box of what is drawn: of a mechanism"
+            " whose two disagree neither number can be relied on."
+        )
 
 
 def _numbers(point: tuple[float, ...]) -> str:

@@ -1,0 +1,57 @@
+"""What the audit says of a mechanism of one's own whose density and draws disagree."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from geoveil.cli.app import app
+
+OWN = """
+import numpy as np
+from geoveil.audit import NoisyAnswer
+from geoveil.gp import Laplace
+
+
+class Wider(Laplace):
+    def sample(self, rng, size):
+        return {factor} * super().sample(rng, size)
+
+
+def mine(query, privacy):
+    return NoisyAnswer(query, privacy, Wider(), query.lipschitz / privacy.rate)
+"""
+
+
+def audited(folder: Path, factor: float, *options: str) -> tuple[int, str]:
+    """Return the status and what is printed."""
+    file = folder / "mine.py"
+    file.write_text(OWN.format(factor=factor))
+    found = CliRunner().invoke(
+        app, ["audit", "--module", str(file), "--samples", "20000", *options]
+    )
+    return found.exit_code, found.output
+
+
+@pytest.mark.parametrize("factor", [0.9, 1.1])
+def test_draws_that_are_not_of_the_density_are_told(tmp_path: Path, factor: float) -> None:
+    status, said = audited(tmp_path, factor)
+    assert status == 1
+    said = " ".join(said.split())
+    assert "mine, Threshold, linear: its reports are not drawn from its density. At 98400," in said
+    assert "0 of 3 keep their promise." in said
+    assert "neither number can be relied on" in said
+
+
+def test_draws_of_the_density_are_not(tmp_path: Path) -> None:
+    status, said = audited(tmp_path, 1.0, "--json")
+    assert status == 0
+    assert json.loads(said)["disagreements"] == []
+
+
+def test_where_it_shows_is_for_programs_too(tmp_path: Path) -> None:
+    _, said = audited(tmp_path, 0.5, "--json")
+    first = json.loads(said)["disagreements"][0]
+    assert first["mechanism"] == "mine"
+    assert first["drawn"] > first["stated"] + 0.1
