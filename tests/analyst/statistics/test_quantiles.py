@@ -129,6 +129,19 @@ def test_moments_are_near_the_truth_with_the_error_that_is_stated(
         assert np.mean(covered) > 0.89
 
 
+@pytest.mark.parametrize(("statistic", "least"), [(Gini(), 0.0), (TopShare(share=0.3), 0.3)])
+def test_too_few_for_the_delta_method_are_told_so(statistic: Any, least: float) -> None:
+    """Nobody's Gini coefficient is below 0; the top 30 % hold 30 % at least."""
+    at_all_alike = np.full(60, 60_000.0)
+    (points,) = campaigns(at_all_alike, 60, 1)
+    made = reports(points).ask(statistic)
+    assert made.ci_low >= least if least else made.ci_low == 0.0
+    assert made.ci_high > least
+    assert any("Too few answered" in note for note in made.notes)
+    (points,) = campaigns(incomes(), 200, 1)
+    assert not any("Too few" in note for note in reports(points).ask(statistic).notes)
+
+
 def test_the_mean_is_that_of_the_points() -> None:
     """The noise has mean 0, and the blur too: they are the same number, and the same error."""
     (points,) = campaigns(incomes(), 20_000, 1)

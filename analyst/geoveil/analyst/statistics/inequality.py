@@ -5,6 +5,7 @@ two people is ∫S(1 − S), and the top p hold p·q + ∫S beyond their quantil
 thresholds near each other; their errors are those of the covariances (the delta method).
 """
 
+import math
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -23,6 +24,11 @@ from geoveil.gp.intervals import UNLIMITED
 __all__ = ["Gini", "MeanValue", "TopShare"]
 
 Array = NDArray[np.float64]
+_ENOUGH = 100
+"""Answers from which on intervals by the delta method were missed about as often as they may be.
+
+Of incomes at 95 %, 60 surveys each: held by 77 to 80 % from 3 answers, by 85 to 87 % from 10, by 83
+to 90 % from 30, by 93 % from 100."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +68,7 @@ class Gini(Statistic[Quantity]):
             found.weights * (1 - 2 * share),
             f"Soft thresholds blur values over {found.width:,.6g}, which adds about {blurred:.2g}:"
             " that is taken off.",
+            least=0.0,
         )
 
 
@@ -90,6 +97,7 @@ class TopShare(Statistic[Quantity]):
             self.share * float(quantile) + float(beyond @ found.above.values),
             beyond,
             f"Soft thresholds blur values over {found.width:,.6g}.",
+            least=self.share,
         )
 
 
@@ -113,13 +121,30 @@ class _Found(NamedTuple):
     def mean(self) -> float:
         return self.least + float(self.weights @ self.above.values)
 
-    def ratio(self, label: str, value: float, gradient: Array, note: str) -> Quantity:
-        """Return what a value is in multiples of the mean, given its gradient."""
+    def ratio(self, label: str, value: float, gradient: Array, note: str, least: float) -> Quantity:
+        """Return what a value is in multiples of the mean, given its gradient.
+
+        Args:
+            label: of it.
+            value: that is compared with the mean.
+            gradient: of the value, by the shares above thresholds.
+            note: about it.
+            least: what it is at least, of any people whose mean is above 0.
+        """
         rows = np.stack([gradient, self.weights])
         like = self.above.contrast(self.weights, label, UNLIMITED)
         found = ratio_of(value, self.mean, rows @ self.above.covariance @ rows.T, like)
-        told = (self.above.population, "The error is by the delta method.", note)
-        return replace(found, about=told)
+        told = [self.above.population, "The error is by the delta method.", note]
+        if self.above.n < _ENOUGH:
+            told.append(
+                f"Too few answered: the delta method needs {_ENOUGH} answers. From {self.above.n:,}"
+                " the interval is missed more often than its confidence says, and the estimate may"
+                f" be below {least:g}, the least that there is."
+            )
+        if self.mean > 0 and math.isfinite(found.ci_low):  # a mean above 0, at this confidence
+            ends = max(found.ci_low, least), max(found.ci_high, least)
+            found = replace(found, ci_low=ends[0], ci_high=ends[1])
+        return replace(found, about=tuple(told))
 
 
 def _asked(
