@@ -21,6 +21,7 @@ from geoveil.analyst.planner.prediction import Prediction
 from geoveil.analyst.planner.problem import Nodes, PlanningProblem
 from geoveil.analyst.planner.question import HardQuestion
 from geoveil.gp.errors import UnsupportedError
+from geoveil.gp.mechanisms.smooth import SmoothMechanism
 from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.queries.indicator import PROFILES, SoftIndicator, Threshold
 from geoveil.gp.queries.profiles.base import Profile
@@ -40,6 +41,8 @@ _BEND = 4.0
 """Shortest lengths from the boundary beyond which the nodes' distances grow with theirs."""
 _FARTHEST = 1e5
 """Noise scales; beyond, moments are taken to be constant."""
+_AT_ONCE = 1e200
+"""Rate at which a bound falls off, for one that says nothing beside a point."""
 _CROWD = 0.05
 """Share of the people per noise scale, at which widths are compared first."""
 _MIDPOINTS = 4096
@@ -130,6 +133,32 @@ def table(name: str, option: int, profile: str, index: int, diameter: float | No
         return bias, reports.variance(x)
     except UnsupportedError:
         return None
+
+
+@lru_cache(maxsize=1 << 10)
+def least_noise(name: str, option: int, profile: str) -> tuple[float, float]:
+    """Return a part a and a β that bound the variance of reports about a band from below.
+
+    In noise scales, no report about x has less than a·(|φ'(t)| e^{−β|s − t|})², for each t. Noise
+    that is scaled to a smooth bound B has the variance (B/η)²·Var[Z], and B(s) ≥ B(t) e^{−β|s − t|}
+    is at least that steep. Whatever is ε-GP says of s as much as ε² of Fisher information, so that
+    an unbiased report has at least the variance (φ'(s)/ε)²: of other kinds no more is known, and β
+    is so large that only t = s counts [MATH §8].
+
+    Args:
+        name: of a kind that is not biased, a key of `KINDS`.
+        option: which of its parameters.
+        profile: a name in `PROFILES`; its width is of no account.
+    """
+    try:
+        reports = KINDS[name].build(
+            Task(Threshold(0.0, 1.0, profile), _STANDARD), KINDS[name].options[option]
+        )
+    except UnsupportedError:
+        return 1.0, _AT_ONCE
+    if not isinstance(reports, SmoothMechanism) or not np.isfinite(reports.noise.variance):
+        return 1.0, _AT_ONCE
+    return reports.noise.variance / reports.eta**2, reports.beta
 
 
 def evenly_spread(profile: str, index: int, size: float) -> Prediction:

@@ -22,6 +22,7 @@ from geoveil.analyst.planner.coarse import (
     evenly_spread,
     interpolated,
     joined,
+    least_noise,
     placed,
     table,
     width,
@@ -113,7 +114,9 @@ class Search:
         self.coarse = cache(self._coarse)
         """(kind, option, profile, index) → what a kind makes of a band; None if it refuses."""
         self.floor = cache(self._floor)
-        """(profile, index) → the least that any kind can have of a band; None without room."""
+        """(profile, index, part, β) → the least that reports can have of a band; None without room.
+
+        See `least_noise`."""
         self.aimed = cache(self._aimed)
         """(width, profile) → the band whose soft share of the prior is the hard one, if any."""
         self.made = cache(self._made)
@@ -123,6 +126,8 @@ class Search:
         self.signed = cache(self._signed)
         """(query, nodes) → its signed distance there: kinds, bounds and channels share bands."""
         self._atoms = cache(lambda nodes, wide: joined(problem, nodes, wide))
+        self._noiseless = cache(self._without_noise)
+        self._steepness = cache(self._steepest_nearby)
         self._band = cache(self._placed)
         self._smoothed = cache(self._region)
 
@@ -181,47 +186,73 @@ class Search:
             error: what is to be least.
             least: error of a candidate that was found before.
         """
-        floors = {index: self._least_error(kind, profile, index, error) for _, index in tried}
+        floors = {
+            (option, index): self._least_error(kind, option, profile, index, error)
+            for option, index in tried
+        }
         found: dict[tuple[int, int], CoarseCandidate] = {}
-        for option, index in sorted(tried, key=lambda pair: floors[pair[1]]):
-            if floors[index] > _CERTAIN * least:
+        for pair in sorted(tried, key=floors.__getitem__):
+            if floors[pair] > _CERTAIN * least:
                 break
+            option, index = pair
             candidate = self.coarse(kind, option, profile, index)
             if candidate is not None:
-                found[option, index] = candidate
+                found[pair] = candidate
                 least = min(least, error(candidate.prediction))
         return (found[pair] for pair in tried if pair in found)
 
     def _least_error(
-        self, kind: str, profile: str, index: int, error: Callable[[Prediction], float]
+        self,
+        kind: str,
+        option: int,
+        profile: str,
+        index: int,
+        error: Callable[[Prediction], float],
     ) -> float:
         """Return what no report of a kind about a band has less error than; 0 if none is known."""
         family = KINDS[kind]
         several = family.answers_all and (self.hard.dimension > 1 or self.hard.boundaries > 1)
         if family.biased or not family.satisfies_guarantee or several:
             return 0.0
-        least = self.floor(profile, index)
+        least = self.floor(profile, index, *least_noise(kind, option, profile))
         return math.inf if least is None else error(least)
 
-    def _floor(self, profile: str, index: int) -> Prediction | None:
-        """Return the prediction for reports about a band with as little noise as any may have.
+    def _floor(self, profile: str, index: int, part: float, beta: float) -> Prediction | None:
+        """Return the prediction for reports about a band with as little noise as they may have."""
+        found = self._noiseless(profile, index)
+        if found is None:
+            return None
+        noise, *others = (part * steep for steep in self._steepness(profile, index, beta))
+        scenarios = zip(found.scenarios, others, strict=False)  # none if the bias is assumed
+        return replace(
+            found, noise=noise, scenarios=tuple(replace(p, noise=noise) for p, noise in scenarios)
+        )
 
-        Whatever is ε-GP says of s as much as ε² of Fisher information, so that an unbiased report
-        has at least the variance (φ'(s)/ε)² [MATH §8]. None if there is no room for the band.
-        """
+    def _without_noise(self, profile: str, index: int) -> Prediction | None:
+        """Return the prediction for the soft share itself; None if there is no room for the band."""
         bands = self._band(profile, index)
         if bands is None:
             return None
-        moments = []
+        means = [np.asarray(band.profile.value(band.signed)) for band in bands]
+        return self._predicted(bands, [(mean, np.zeros_like(mean)) for mean in means])
+
+    def _steepest_nearby(self, profile: str, index: int, beta: float) -> list[float]:
+        """Return the mean of (|φ'(t)| e^{−β|s − t|})² among the people of each law.
+
+        In noise scales; t is the point of the band next to s, or its centre, if that is more.
+        """
+        bands = self._band(profile, index)
+        assert bands is not None
+        found = []
         for band in bands:
-            shape = band.profile
+            shape, scale = band.profile, self.problem.scale
             assert isinstance(shape, SoftStep)
-            inside = np.abs(band.signed) < shape.width / 2
-            slope = np.where(inside, shape.slope(np.where(inside, band.signed, 0.0)), 0.0)
-            moments.append(
-                (np.asarray(shape.value(band.signed)), (slope * self.problem.scale) ** 2)
-            )
-        return self._predicted(bands, moments)
+            away = np.abs(band.signed)
+            within = np.minimum(away, shape.width / 2)
+            beside = np.abs(shape.slope(within)) * np.exp(beta / scale * (within - away))
+            steep = np.maximum(beside, shape.lipschitz * np.exp(-beta / scale * away))
+            found.append(float(np.sum(band.weights * np.square(steep * scale))))
+        return found
 
     def _best_width(self, profile: str, error: Callable[[Prediction], float]) -> int:
         """Return the width that is best in closed form, for noise before the step."""
