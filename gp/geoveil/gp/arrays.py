@@ -9,7 +9,7 @@ import sys
 from types import GenericAlias, ModuleType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
-__all__ = ["Array", "ArrayLike", "NDArray", "is_array", "np"]
+__all__ = ["Array", "ArrayLike", "NDArray", "distinct", "is_array", "np"]
 
 if TYPE_CHECKING:
     import numpy as np
@@ -45,3 +45,19 @@ def is_array(value: object) -> TypeGuard["NDArray[Any]"]:
         (True, True, False)
     """
     return "numpy" in sys.modules and isinstance(value, (np.ndarray, np.generic))
+
+
+def distinct(numbers: Array) -> Array:
+    """Return the different numbers of an array, increasing.
+
+    `numpy.unique` does the same, and takes 10 ms for its first: it imports masked arrays.
+
+    Example:
+        >>> import numpy
+        >>> distinct(numpy.array([2.0, 1.0, 2.0])).tolist()
+        [1.0, 2.0]
+    """
+    found = np.sort(numbers, axis=None)
+    first = np.ones(len(found), np.bool_)
+    first[1:] = found[1:] != found[:-1]
+    return found[first]

@@ -1,5 +1,7 @@
 """Screening against trying everything, with exact moments: every band, profile and parameter."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -14,8 +16,10 @@ from geoveil.analyst.planner import (
     SamplePrior,
     plan,
 )
-from geoveil.analyst.planner.coarse import NARROWEST, WIDEST, width
+from geoveil.analyst.planner.channels import bands_like, best_channels, channels
+from geoveil.analyst.planner.coarse import NARROWEST, WIDEST, least_noise, width
 from geoveil.analyst.planner.kinds import Task
+from geoveil.analyst.planner.prediction import Prediction
 from geoveil.analyst.planner.problem import PlanningProblem
 from geoveil.analyst.planner.search import OF_HIGHER_ORDER, Search
 from geoveil.gp import GeoPrivacy, UnsupportedError
@@ -30,10 +34,11 @@ PLACES = SamplePrior(np.random.default_rng(2).normal(scale=6.0, size=(1_200, 2))
 SQUARE = HardPolygon([(-5.0, -4.0), (6.0, -4.0), (6.0, 5.0), (0.0, 7.0), (-5.0, 5.0)])
 DOUBTED = DoubtedPrior(HEAPED, {"less": HEAPED.scaled(0.9), "more": HEAPED.scaled(1.1)})
 ELSEWHERE = DoubtedPrior(PLACES, {"west": SamplePrior(PLACES.values - [2.0, 0.0], size=50_000)})
+LAW = LogNormalPrior(2.0, 0.6)
 SETTINGS = [
     (HardThreshold(10.0), HEAPED, 500),
     (HardThreshold(10.0), HEAPED, 500_000),
-    (HardThreshold(6.0), LogNormalPrior(2.0, 0.6), 20_000),
+    (HardThreshold(6.0), LAW, 20_000),
     (HardRange(5.0, 12.0), HEAPED, 20_000),
     (HardDisc((1.0, 0.0), 6.0), PLACES, 20_000),
     (SQUARE, PLACES, 20_000),
@@ -98,14 +103,36 @@ def test_no_kind_has_less_noise_than_the_bound_that_widths_are_left_out_by(quest
     compared = 0
     for profile in PROFILES:
         for index in range(NARROWEST, WIDEST + 1, 4):
-            floor = search.floor(profile, index)
-            for name in TRIED:
+            for name in (*TRIED, "StudentT, exact", "GeneralizedCauchy, paper"):
                 for option in range(len(KINDS[name].options)):
                     found = search.coarse(name, option, profile, index)
                     if found is None or KINDS[name].biased:
                         continue
+                    floor = search.floor(profile, index, *least_noise(name, option, profile))
                     assert floor is not None
                     assert floor.noise <= 1.01 * found.prediction.noise
                     assert floor.expected_error(900) <= 1.01 * found.prediction.expected_error(900)
                     compared += 1
-    assert compared > 100
+    assert compared > 200
+
+
+@pytest.mark.parametrize(
+    ("question", "prior"), [(HardThreshold(10.0), HEAPED), (HardThreshold(6.0), LAW)]
+)
+def test_the_channel_that_is_left_unsolved_is_not_the_best(question, prior):
+    search = Search(PlanningProblem.of(question, UNIT, prior))
+    left_out = 0
+    for width_of_best in (1.0, 2.0, 4.0, 8.0):
+        query = search.aimed(width_of_best, "smoothstep")
+        assert query is not None
+        bands = bands_like(search, query)
+        solved = {a.query: a.prediction for a in channels(search, bands)}
+        for band, found in solved.items():
+            assert 0.5 * found.noise < search.least_noise(band) < 0.97 * found.noise
+        for n in (500, 50_000, 5_000_000):
+            error = partial(Prediction.expected_error, n=n)
+            tried = {a.query for a in best_channels(search, bands, error)}
+            errors = {band: error(found) for band, found in solved.items()}
+            assert min(errors, key=errors.__getitem__) in tried
+            left_out += len(tried) < len(bands)
+    assert left_out > 6

@@ -1,6 +1,7 @@
 """Optimal channels among the candidates: solved, not looked up, and so for few bands."""
 
-from collections.abc import Iterable, Iterator, Mapping
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from geoveil.analyst.planner.kinds import CHANNEL
@@ -50,6 +51,29 @@ def channels(search: Search, queries: Iterable[Query]) -> Iterator[Alternative]:
         none: Mapping[str, float] = MappingProxyType({})
         prediction = search.believed(candidate, search.problem.predict(reports))
         yield Alternative(CHANNEL, candidate, search.problem.privacy, none, reports, prediction)
+
+
+def best_channels(
+    search: Search, queries: Sequence[Query], error: Callable[[Prediction], float]
+) -> Iterator[Alternative]:
+    """Yield optimal channels for queries, but for those that are certain not to be the best.
+
+    Args:
+        search: for the question, the guarantee and the prior.
+        queries: bands that suit a channel, or one query.
+        error: what is to be least.
+    """
+    if len(queries) < 2:
+        yield from channels(search, queries)
+        return
+    best = math.inf
+    # The likely one first: then the other's bound may do.
+    for query in sorted(queries, key=lambda q: error(search.with_noise(q, search.likely_noise(q)))):
+        if best < math.inf and error(search.with_noise(query, search.least_noise(query))) > best:
+            continue
+        for found in channels(search, [query]):
+            best = min(best, error(found.prediction))
+            yield found
 
 
 def next_to_optimal(question: Estimand, found: Alternative) -> bool:

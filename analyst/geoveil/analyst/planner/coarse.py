@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.analyst.planner.aiming import aimed, at_the_boundary, moved
-from geoveil.analyst.planner.kinds import KINDS, Task
+from geoveil.analyst.planner.kinds import DEBIASED, KINDS, POINTS, Task
 from geoveil.analyst.planner.prediction import Prediction
 from geoveil.analyst.planner.problem import Nodes, PlanningProblem
 from geoveil.analyst.planner.question import HardQuestion
@@ -125,6 +125,8 @@ def table(name: str, option: int, profile: str, index: int, diameter: float | No
         index: see `width`.
         diameter: of the domain, in noise scales; None if it is not known.
     """
+    if name == POINTS:  # on a line, noise on the point is noise on the distance
+        return table(DEBIASED, 0, profile, index, None)
     kind, x = KINDS[name], nodes(index)
     query = Threshold(0.0, width(index), profile)
     try:

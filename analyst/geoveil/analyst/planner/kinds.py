@@ -169,6 +169,8 @@ def _local(mechanism: type[LocalLaplace | RandomizedResponse]) -> Kind:
 
 POINTS = "PlanarLaplace"
 """The value campaign: noise on the point itself."""
+DEBIASED = "DebiasedLaplace"
+"""Noise on the distance, undone."""
 CHANNEL = "LinearProgramMechanism"
 """Solved for the few queries that are left at the end; see `channels`."""
 

@@ -23,6 +23,8 @@ _EFFORTS = {False: (3.0, 2, 24.0), True: (2.0, 1, 12.0)}
 """Whether it is to be quick → nodes per noise scale, how often outputs are added, and how many
 noise scales one programme covers."""
 _ROUND_UP = 1 + 1e-14
+_GATHERED = 12
+"""Least number of cells where φ varies, for a rough bound."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +122,38 @@ def lower_bound(
         nodes=sum(found.nodes for _, found in parts),
         outputs=sum(found.outputs for _, found in parts),
     )
+
+
+def rough_bound(profile: Profile, privacy: GeoPrivacy, prior: DistancePrior) -> float:
+    """Return a lower bound as `lower_bound` does, a little lower, in a fifth of the time.
+
+    Those who share a cell are gathered at their mean, so that the prior changes to second order:
+    cells are a noise scale wide, or a twelfth of where φ varies. No outputs are added.
+
+    Args:
+        profile: φ.
+        privacy: the guarantee.
+        prior: of the distance.
+
+    Raises:
+        UnsupportedError: if the solver fails.
+    """
+    low, high = variation(profile)
+    inside = max(_GATHERED, math.ceil((high - low) * privacy.rate))
+    beyond = np.arange(1, math.ceil(np.ptp(prior.distances) * privacy.rate) + 1) / privacy.rate
+    edges = np.concatenate([low - beyond[::-1], np.linspace(low, high, inside + 1), high + beyond])
+    places, weights = np.array(prior.distances), np.array(prior.weights)
+    cell = np.searchsorted(edges, places)
+    mass = np.asarray(np.bincount(cell, weights), np.float64)
+    used = mass > 0
+    s = np.bincount(cell, weights * places)[used] / mass[used]
+    program = LinearProgram(
+        np.asarray(profile.value(s)),
+        np.exp(privacy.rate * np.diff(s)) * _ROUND_UP,
+        mass[used],
+        REACH_OF_OUTPUTS * profile.lipschitz / privacy.rate,
+    )
+    return certified(program, solve(program, 0))
 
 
 def _windows(

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 
-from geoveil.analyst.planner.channels import bands_like, channels, next_to_optimal
+from geoveil.analyst.planner.channels import bands_like, best_channels, next_to_optimal
 from geoveil.analyst.planner.kinds import CHANNEL, KINDS, POINTS
 from geoveil.analyst.planner.lower_bound import LowerBound
 from geoveil.analyst.planner.prediction import Prediction
@@ -256,4 +256,4 @@ def _channels(
         query = search.problem.question.query
     else:  # nothing to go by
         query = search.aimed(_BLIND * search.problem.scale, "smoothstep")
-    return () if query is None else channels(search, bands_like(search, query))
+    return () if query is None else best_channels(search, bands_like(search, query), error)

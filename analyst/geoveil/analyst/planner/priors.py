@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from geoveil.gp import validation
+from geoveil.gp.arrays import distinct
 from geoveil.gp.errors import ParameterError
 from geoveil.gp.hard_question import Heap, People
 from geoveil.gp.mechanisms.distance_prior import DistancePrior
@@ -213,7 +214,7 @@ class HistogramPrior(Prior):
     def nodes(self, breaks: Sequence[float] = ()) -> tuple[Array, Array]:
         """Return nodes of a quadrature over each bracket, cut at the breaks."""
         inner = [b for b in breaks if self.edges[0] < b < self.edges[-1]]
-        x, lengths = _gauss_cells(np.unique(np.concatenate([self.edges, inner])))
+        x, lengths = _gauss_cells(distinct(np.concatenate([self.edges, inner])))
         bracket = np.searchsorted(self.edges, x, side="right") - 1
         density = self.counts / np.diff(self.edges) / self.size
         return x.ravel(), (lengths * density[bracket]).ravel()
@@ -267,7 +268,7 @@ class LogNormalPrior(Prior):
         positive = np.array([b for b in breaks if b > 0])
         inner = (np.log(positive) - self.mu) / self.sigma
         inside = inner[np.abs(inner) < _FARTHEST_Z]
-        z, lengths = _gauss_cells(np.unique(np.concatenate([edges, inside])))
+        z, lengths = _gauss_cells(distinct(np.concatenate([edges, inside])))
         weights = lengths * np.exp(-z * z / 2) * NormalDist().pdf(0.0)
         return np.exp(self.mu + self.sigma * z).ravel(), (weights / weights.sum()).ravel()
 

@@ -19,6 +19,7 @@ from geoveil.analyst.planner.kinds import Reports
 from geoveil.analyst.planner.prediction import Prediction, predicted
 from geoveil.analyst.planner.priors import Prior
 from geoveil.analyst.planner.question import Estimand, HardQuestion
+from geoveil.gp.arrays import distinct
 from geoveil.gp.errors import ParameterError
 from geoveil.gp.privacy import GeoPrivacy
 
@@ -172,7 +173,7 @@ def nodes_near(questions: Sequence[Estimand], prior: Prior, near: float) -> tupl
 
     breaks = [mesh(clearance, _around(prior), near)]
     breaks += [jumps(q, prior) for q in questions if isinstance(q, HardQuestion)]
-    return prior.nodes(np.unique(np.concatenate(breaks)).tolist())
+    return prior.nodes(distinct(np.concatenate(breaks)).tolist())
 
 
 def mesh(clearance: Callable[[Array], Array], interval: tuple[float, float], near: float) -> Array:
@@ -208,7 +209,7 @@ def jumps(question: HardQuestion, prior: Prior) -> Array:
             break
         edges = np.array([np.append(low, middle), np.append(middle, high)])
     low, high = edges
-    return np.unique(low[question.truth(low) != question.truth(high)])
+    return distinct(low[question.truth(low) != question.truth(high)])
 
 
 def _around(prior: Prior) -> tuple[float, float]:

@@ -36,7 +36,7 @@ from geoveil.analyst.planner.kinds import (
     Reports,
     Task,
 )
-from geoveil.analyst.planner.lower_bound import LowerBound, lower_bound
+from geoveil.analyst.planner.lower_bound import LowerBound, lower_bound, rough_bound
 from geoveil.analyst.planner.prediction import Prediction, predicted
 from geoveil.analyst.planner.problem import Nodes, PlanningProblem
 from geoveil.analyst.planner.question import HardQuestion, HardRange, HardThreshold, SoftQuestion
@@ -229,7 +229,7 @@ class Search:
         )
 
     def _without_noise(self, profile: str, index: int) -> Prediction | None:
-        """Return the prediction for the soft share itself; None if there is no room for the band."""
+        """Return the prediction for the soft share itself; None without room for the band."""
         bands = self._band(profile, index)
         if bands is None:
             return None
@@ -523,6 +523,41 @@ class Search:
         Raises:
             UnsupportedError: if nobody is near where the query varies, or the solver fails.
         """
+        share, prior = self._near(query)
+        found = lower_bound(query, self.problem.privacy, prior, nodes=nodes, quick=quick)
+        return replace(found, value=share * found.value, attained=share * found.attained)
+
+    def with_noise(self, query: Query, noise: float) -> Prediction:
+        """Return the prediction for reports that are f on average, and have so much noise.
+
+        If people are otherwise than expected, none.
+        """
+
+        def soft(nodes: Nodes) -> tuple[Array, Array]:
+            mean = np.asarray(query.profile.value(self.signed(query, nodes)))
+            return mean, np.zeros_like(mean)
+
+        return replace(self.believed(query, self.problem.prediction(soft)), noise=noise)
+
+    def least_noise(self, query: Query) -> float:
+        """Return less noise than any unbiased report about a query's signed distance has."""
+        try:
+            share, prior = self._near(query)
+            return share * rough_bound(query.profile, self.problem.privacy, prior)
+        except UnsupportedError:
+            return 0.0
+
+    def likely_noise(self, query: Query) -> float:
+        """Return about the noise of reports with noise before f, which is undone."""
+        s, weights = self.signed(query, self.problem.nodes), self.problem.nodes.weights
+        return float(np.sum(weights * query.profile.estimated_variance(s, self.problem.scale)))
+
+    def _near(self, query: Query) -> tuple[float, DistancePrior]:
+        """Return the share of people near where a query varies, and the law of their distances.
+
+        Raises:
+            UnsupportedError: if there are none.
+        """
         law = self.law(query)
         low, high = variation(query.profile)
         s, weights = np.array(law.distances), np.array(law.weights)
@@ -531,6 +566,4 @@ class Search:
         share = float(weights[near].sum())
         if not share > 0:
             raise UnsupportedError(f"the prior has nobody near where {query!r} varies")
-        prior = DistancePrior(s[near].tolist(), weights[near].tolist())
-        found = lower_bound(query, self.problem.privacy, prior, nodes=nodes, quick=quick)
-        return replace(found, value=share * found.value, attained=share * found.attained)
+        return share, DistancePrior(s[near].tolist(), weights[near].tolist())

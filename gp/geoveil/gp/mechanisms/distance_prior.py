@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import FLOAT
-from geoveil.gp.arrays import Array, ArrayLike, np
+from geoveil.gp.arrays import Array, ArrayLike, distinct, np
 from geoveil.gp.errors import ParameterError, UnsupportedError
 from geoveil.gp.queries.base import Query
 from geoveil.gp.queries.profiles.base import Profile
@@ -90,7 +90,7 @@ class DistancePrior:
 def is_even(profile: Profile) -> bool:
     """Return whether φ(−s) = φ(s), so that |s| will do for a distance."""
     mesh = _mesh(profile)
-    s = np.unique(np.abs(mesh))
+    s = distinct(np.abs(mesh))
     return bool((profile.value(s, FLOAT) == profile.value(-s, FLOAT)).all())
 
 
@@ -129,4 +129,4 @@ def _mesh(profile: Profile) -> Array:
     # A profile may be much narrower than the interval between its breakpoints.
     near = profile.length_scale * np.linspace(-8.0, 8.0, _MESH + 1)
     inside = near[(near >= breakpoints[0]) & (near <= breakpoints[-1])]
-    return np.unique(np.concatenate([spread, inside, breakpoints]))
+    return distinct(np.concatenate([spread, inside, breakpoints]))

@@ -22,9 +22,10 @@ stiff. Matrices are multiplied in tiles, for which no BLAS starts threads.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
-from geoveil.gp.arrays import Array, np
+from geoveil.gp.arrays import Array, NDArray, np
 
 _ENOUGH, _GOOD = 1e-10, 1e-4
 """Relative gap and residuals at which the method ends, and with which its best point will do: what
@@ -42,6 +43,8 @@ _SHIFT = 3e-15
 from a step is given back by corrections, so many at most and until rows lack no more than:"""
 _CORRECTIONS, _CORRECT = 3, 1e-14
 _TILE = 48
+_NO_FALL = -1e-200
+"""Change that leaves all the room there is, for numbers that do not fall."""
 
 
 class Optimum(NamedTuple):
@@ -134,8 +137,7 @@ class _Programme:
         ratio = price / slack
         chain = _Chain(ratio, self.ratios)
         powers = np.stack([np.ones_like(self.places), self.places, self.places**2])
-        ones, firsts, seconds = chain.moments_of_inverse(powers)
-        middle = _Positive(np.block([[ones, firsts], [firsts, seconds]]))
+        middle = _Positive(_blocks(*chain.moments_of_inverse(powers)))
 
         def step(target: Array, corrections: int) -> _Point:
             """Return the changes by which z grows by the target, but for ratio times that of s."""
@@ -203,10 +205,23 @@ def _slacks_transposed(price: Array, ratios: Array) -> Array:
     return found
 
 
+def _blocks(ones: Array, firsts: Array, seconds: Array) -> Array:
+    """Return the matrix of A H⁻¹ Aᵗ, of sums and of means."""
+    m = len(ones)
+    found = np.empty((2 * m, 2 * m))
+    found[:m, :m], found[:m, m:], found[m:, :m], found[m:, m:] = ones, firsts, firsts, seconds
+    return found
+
+
+@lru_cache(maxsize=8)
+def _below_diagonal(size: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the places of a matrix below its diagonal."""
+    return np.tril_indices(size, -1)
+
+
 def _longest(point: Array, change: Array, part: float) -> float:
     """Return such a part of the longest step for which all stays ≥ 0; at most 1."""
-    falls = change < 0
-    return min(1.0, part * float((-point[falls] / change[falls]).min())) if falls.any() else 1.0
+    return min(1.0, -part * float((point / np.minimum(change, _NO_FALL)).max()))
 
 
 class _Chain:
@@ -267,7 +282,7 @@ class _Chain:
             found[:, j, j + 1 :] = weighted[j - 1] @ beyond.T
             beyond *= factors[j - 1]
         found[:, 0, 1:] = powers @ across[1:].T
-        low = np.tril_indices(m, -1)
+        low = _below_diagonal(m)
         found[:, *low] = found[:, *low[::-1]]
         return found
 

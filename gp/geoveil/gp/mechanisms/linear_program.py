@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from geoveil.gp.arrays import Array, np
+from geoveil.gp.arrays import Array, distinct, np
 from geoveil.gp.errors import UnsupportedError
 from geoveil.gp.mechanisms.interior_point import least_cost
 
@@ -62,7 +62,7 @@ class LinearProgram:
         """Return the outputs moved to multiples of the spacing, increasing."""
         if self.spacing:
             outputs = np.round(outputs / self.spacing) * self.spacing
-        return np.unique(outputs)
+        return distinct(outputs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ def solve(program: LinearProgram, rounds: int, floor: float = 0.0) -> Solution:
         inner = value[1:-1]
         dips = (inner < value[:-2]) & (inner <= value[2:]) & (inner < 0)
         active = channel.table.max(axis=0) > _ACTIVE
-        wider = np.unique(np.concatenate([channel.outputs[active], fine[1:-1][dips]]))
+        wider = distinct(np.concatenate([channel.outputs[active], fine[1:-1][dips]]))
         if np.array_equal(wider, channel.outputs):
             break
         channel = optimum(program, wider, floor)

@@ -20,7 +20,7 @@ from typing import ClassVar
 from flint import arb
 
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
-from geoveil.gp.arrays import Array, np
+from geoveil.gp.arrays import Array, distinct, np
 from geoveil.gp.exact import working_precision
 from geoveil.gp.smooth.growth import EXPONENTIAL, LINEAR
 
@@ -219,7 +219,7 @@ def tabulate(
     near = (np.asarray(breakpoints)[:, None] + np.concatenate([-offsets, offsets])).ravel()
     last = float(near.max())
     far = [last * 1.02 ** np.arange(1, 700), last * 1e6 * 2.0 ** np.arange(480)]
-    edges = np.unique(np.concatenate([[0.0], near, *far]))
+    edges = distinct(np.concatenate([[0.0], near, *far]))
     edges = edges[(edges >= 0) & (edges <= _FARTHEST)]
     values = slope(edges)
     floor = _LEAST * float(values.max())

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TypeAlias
 
-from geoveil.gp.arrays import Array, np
+from geoveil.gp.arrays import Array, distinct, np
 from geoveil.gp.smooth.growth import EXPONENTIAL, LINEAR
 
 Slope: TypeAlias = Callable[["Array"], "Array"]
@@ -69,7 +69,7 @@ class ExponentialEnvelope(Envelope):
 
     def _prepare(self) -> None:
         found = [self._local_maxima(sign) for sign in (1.0, -1.0)]
-        self.maximizers = np.unique(np.concatenate(found))
+        self.maximizers = distinct(np.concatenate(found))
         self.heights = self.slope(self.maximizers)
 
     def _elsewhere(self, z: Array) -> Array:
@@ -137,7 +137,7 @@ def _mesh(breakpoints: Array, scale: float) -> Array:
     last = float(breakpoints.max()) + 16 * scale
     far = np.concatenate([np.geomspace(scale, last, 400), last * np.geomspace(1.01, 1e6, 400)])
     mesh = np.concatenate([[0.0], (breakpoints[:, None] + offsets).ravel(), far])
-    mesh = np.unique(mesh[mesh >= 0])
+    mesh = distinct(mesh[mesh >= 0])
     # Points that differ by rounding only would make the brackets around maxima too narrow.
     apart = np.concatenate([[True], np.diff(mesh) > 1e-9 * scale])
     return np.asarray(mesh[apart])

@@ -13,7 +13,7 @@ from fractions import Fraction
 from functools import lru_cache, partial
 
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Exact, Real
-from geoveil.gp.arrays import Array, np
+from geoveil.gp.arrays import Array, distinct, np
 from geoveil.gp.errors import UnsupportedError
 from geoveil.gp.exact import round_down
 from geoveil.gp.queries.profiles.base import Profile
@@ -204,7 +204,7 @@ class EnclosedProfile(Profile):
         if self.ray:
             edges = np.concatenate([-edges[:0:-1], edges])
         jumps = np.array(self.breakpoints)
-        mesh = np.unique(np.concatenate([edges, jumps - step, jumps + step]))
+        mesh = distinct(np.concatenate([edges, jumps - step, jumps + step]))
 
         def moving(v: Array) -> Array:
             return np.asarray(self.debiased(v, b, FLOAT))
@@ -251,7 +251,7 @@ def preimages(
     Returns:
         Two arrays of shape (m, *y.shape); NaN where there are fewer than m solutions.
     """
-    mesh = np.unique(np.concatenate([mesh, _turns(function, mesh)]))
+    mesh = distinct(np.concatenate([mesh, _turns(function, mesh)]))
     values = function(mesh)
     flat = np.asarray(y, dtype=np.float64).ravel()
     rows, cells = [], []

@@ -14,7 +14,7 @@ from typing import Self
 
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
-from geoveil.gp.arrays import Array, np
+from geoveil.gp.arrays import Array, distinct, np
 from geoveil.gp.errors import ParameterError
 from geoveil.gp.queries.profiles.base import Profile
 from geoveil.gp.queries.profiles.enclosed import EnclosedProfile, settled
@@ -252,7 +252,7 @@ def _largest_difference(profile: EnclosedProfile, table: TabulatedProfile) -> fl
     distance times the largest slope of the difference.
     """
     both = (profile, table)
-    edges = np.unique(np.concatenate([p._cells.edges * p.scale for p in both]))
+    edges = distinct(np.concatenate([p._cells.edges * p.scale for p in both]))
     steps = np.linspace(edges[:-1], edges[1:], _STEPS, endpoint=False, axis=1)
     s = np.append(steps.ravel(), edges[-1])
     middle, slopes = (s[1:] + s[:-1]) / 2, []
