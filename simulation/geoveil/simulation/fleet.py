@@ -62,8 +62,6 @@ _Item = TypeVar("_Item")
 PUSHED_BACK = "RESOURCE_EXHAUSTED"
 """What an aggregator answers when its queue is full. A device comes back another day; load does
 after a pause, as the point is to find out how much is taken."""
-
-
 SHARES = (0.5, 0.9, 0.99, 1.0)
 """Shares of the answered requests for which a report says how long they took at most."""
 
@@ -225,8 +223,8 @@ async def by_devices(
         values: what the devices hold.
         transport: to the aggregator; shared, as the devices share a machine.
         policy: of every device.
-        concurrency: devices that take part at the same time, > 0.
-        timeout_s: that a device goes on trying, in seconds.
+        concurrency: devices that take part at the same time, 1 to 10,000.
+        timeout_s: seconds > 0 for which a device goes on trying.
         timing: the clocks that are used.
         on_reports: called with the number of reports settled, acknowledged or not.
 

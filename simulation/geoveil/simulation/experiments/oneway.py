@@ -256,18 +256,16 @@ def cells(
         ParameterError: if a file has no mechanisms, or there is a table without a question.
     """
     chosen = contestants or tuple(OneWayPanel.contestants(asked.given))
-    panels = panels or _panels(asked)
+    if panels is None:
+        panels = PANELS[1::3] if asked.quick else PANELS
+        if question := asked.given.question(1):
+            (threshold,), per = question
+            panels = [OneWayPanel(threshold, per, footing=per)]
+        if asked.quick:
+            panels = [replace(panel, people=(100_000,)) for panel in panels]
     if not asked.drawn:
         return [Cell(exact, (p, c, asked.given)) for p in panels for c in chosen]
     return [asked.cell(p, c, n, REPETITIONS) for p in panels for n in p.people for c in chosen]
-
-
-def _panels(asked: Asked) -> tuple[OneWayPanel, ...]:
-    panels = PANELS[1::3] if asked.quick else PANELS
-    if question := asked.given.question(1):
-        (threshold,), per = question
-        panels = (OneWayPanel(threshold, per, footing=per),)
-    return tuple(replace(p, people=(100_000,)) for p in panels) if asked.quick else panels
 
 
 def experiment(asked: Asked) -> Experiment[ErrorRow]:

@@ -117,15 +117,15 @@ class Panel(ABC):
 
     def row(self, name: str, n: int, given: OwnInput, **found: Any) -> ErrorRow:
         """Return a row of the results."""
-        told = {"panel": self.label, **found}
         return ErrorRow(
             experiment=self.experiment,
+            panel=found.pop("panel", self.label),
             n=n,
             per=self.privacy.per,
             mechanism=name,
             origin=self.contestants(given)[name].origin,
             measure=self.measure,
-            **told,
+            **found,
         )
 
 

@@ -433,7 +433,14 @@ def cells(
         ParameterError: if a file has no mechanisms, or there is a table without a question.
     """
     names = TwoWayPanel.contestants(asked.given)
-    panels = _panels(asked) if panels is None else panels
+    if panels is None:
+        panels = PANELS
+        if question := asked.given.question(2):
+            (first, second), per = question
+            panels = [TwoWayPanel(per, (first,), other=(second,), footing=per)]
+        if asked.quick:
+            small = (p if p.other else replace(p, axis=AXIS[1::7]) for p in panels)
+            panels = [replace(p, people=(20_000,)) for p in small]
     if not asked.drawn:
         return [Cell(exact, (p, asked.seed, POINTS, asked.given)) for p in panels]
     return [
@@ -442,17 +449,6 @@ def cells(
         for n in p.people
         for name in names
     ]
-
-
-def _panels(asked: Asked) -> tuple[TwoWayPanel, ...]:
-    panels = PANELS
-    if question := asked.given.question(2):
-        (first, second), per = question
-        panels = (TwoWayPanel(per, (first,), other=(second,), footing=per),)
-    if not asked.quick:
-        return panels
-    small = (p if p.other else replace(p, axis=AXIS[1::7]) for p in panels)
-    return tuple(replace(p, people=(20_000,)) for p in small)
 
 
 def experiment(asked: Asked) -> Experiment[ErrorRow]:

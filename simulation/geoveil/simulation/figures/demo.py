@@ -31,9 +31,7 @@ def draw_demo(incomes: Experiment, places: Experiment, rows: Sequence[DemoRow], 
 
     The rows are that of the incomes, then one per place.
     """
-    plt = pyplot()
-
-    figure, axes = plt.subplots(2, 2, figsize=(12.5, 9.5), constrained_layout=True)
+    figure, axes = pyplot().subplots(2, 2, figsize=(12.5, 9.5), constrained_layout=True)
     _draw_incomes(axes[0, 0], incomes)
     _draw_map(axes[0, 1], places)
     _draw_estimates(axes[1, 0], rows)

@@ -14,10 +14,9 @@ def draw_curves(runs: Mapping[str, Curves], file: Path, *, question: str, shock:
 
     The question says what the shares are of.
     """
-    plt = pyplot()
     from matplotlib.ticker import PercentFormatter
 
-    figure, axes = plt.subplots(
+    figure, axes = pyplot().subplots(
         1, len(runs), figsize=(5.6 * len(runs), 4.6), sharey=True, squeeze=False
     )
     for place, (title, curves) in zip(axes.flat, runs.items(), strict=True):

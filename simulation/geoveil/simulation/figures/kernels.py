@@ -31,9 +31,8 @@ def map_of(centres: Array, height: Array) -> Map:
 
 def draw_density_maps(maps: Mapping[str, Map], file: Path, *, title: str) -> None:
     """Draw contour maps with common levels, those of the first one, the density in the clear."""
-    plt = pyplot()
     columns = (len(maps) + 1) // 2
-    figure, axes = plt.subplots(
+    figure, axes = pyplot().subplots(
         2, columns, figsize=(3.7 * columns, 7.6), squeeze=False, constrained_layout=True
     )
     top = float(next(iter(maps.values())).height.max())

@@ -37,8 +37,7 @@ _STEEP = 0.05
 
 def draw_plan(found: Plan, file: Path, *, title: str, unit: str) -> None:
     """Draw the band over the prior, and the predicted 95 % error of every alternative against n."""
-    plt = pyplot()
-    figure, (left, right) = plt.subplots(1, 2, figsize=(12.5, 5.2), constrained_layout=True)
+    figure, (left, right) = pyplot().subplots(1, 2, figsize=(12.5, 5.2), constrained_layout=True)
     if found.question.dimension == 1:
         _draw_values(left, found, unit)
     else:
@@ -51,8 +50,7 @@ def draw_plan(found: Plan, file: Path, *, title: str, unit: str) -> None:
 
 def draw_comparison(found: Comparison, file: Path) -> None:
     """Draw the error of every allocation against the number of people, and of questions."""
-    plt = pyplot()
-    figure, (left, right) = plt.subplots(1, 2, figsize=(12.5, 5.2), constrained_layout=True)
+    figure, (left, right) = pyplot().subplots(1, 2, figsize=(12.5, 5.2), constrained_layout=True)
     people = _around(found.n)
     for index, row in enumerate(found.rows):
         left.plot(
