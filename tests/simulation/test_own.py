@@ -397,7 +397,8 @@ def greedy(epsilon, sensitivity):
 )
 def test_a_mechanism_that_selects_is_beside_all_others(application, same, tmp_path, monkeypatch):
     """The same mechanism by another name has the same values; what exceeds its ε is told."""
-    monkeypatch.setattr(influence, "_GENERATED_NODES", 50)
+    generated = influence.generated_graph
+    monkeypatch.setattr(influence, "generated_graph", lambda nodes, rng: generated(50, rng))
     file = tmp_path / "mine.py"
     file.write_text(SELECTING)
     asked = selections.experiment(application, Options(quick=True, module=file))
