@@ -3,13 +3,13 @@
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from geoveil.gp import GaussianKernel, Query, Threshold, TwoWayThreshold
 from geoveil.simulation.experiments import kde, oneway, twoway
-from geoveil.simulation.experiments.oneway import OneWayPanel
 from geoveil.simulation.experiments.own import AS_PUBLISHED, distinct_values
 from geoveil.simulation.experiments.rows import LOCAL
 from geoveil.simulation.ledger.reproduction import Numbers, Told
@@ -57,38 +57,21 @@ def _steepest(options: Options) -> Iterator[Told]:
     yield "twelve panels of incomes", "largest B over the Lipschitz constant", max(shares)
 
 
-def _panel(panel: OneWayPanel, *, compared: bool) -> tuple[list[Told], float]:
-    """Return what is told of a panel, and the part of Student-t's error that is noise."""
-    asked = replace(panel, people=(_PEOPLE,))
-    rows = [oneway.exact(asked, name)[0] for name in ("Student-t", "GP_Lip", LOCAL)]
-    told: list[Told] = [
-        (panel.label, f"MSE of {row.mechanism}, n = 1,600,000", row.error) for row in rows
-    ]
-    if compared:
-        quantity = "error of Student-t over that of GP_Lip, n = 1,600,000"
-        told.append((panel.label, quantity, rows[0].error / rows[1].error))
-    return told, rows[0].noise or 0.0
-
-
-def _panels(threshold: float) -> list[OneWayPanel]:
-    return [panel for panel in oneway.PANELS if panel.threshold == threshold]
-
-
-def _far_thresholds(options: Options) -> Iterator[Told]:
-    for threshold in (500_000.0, 1_000_000.0):
+def _thresholds(far: bool, options: Options) -> Iterator[Told]:
+    for threshold in (500_000.0, 1_000_000.0) if far else (10_000.0, 100_000.0):
         noises = []
-        for panel in _panels(threshold):
-            told, noise = _panel(panel, compared=True)
-            yield from told
-            noises.append(noise)
-        quantity = "noise of Student-t, least ε over greatest"
-        yield f"T={threshold:.0f}", quantity, max(noises) / min(noises)
-
-
-def _near_thresholds(options: Options) -> Iterator[Told]:
-    for threshold in (10_000.0, 100_000.0):
-        for panel in _panels(threshold):
-            yield from _panel(panel, compared=threshold == 100_000.0)[0]
+        for panel in (panel for panel in oneway.PANELS if panel.threshold == threshold):
+            asked = replace(panel, people=(_PEOPLE,))
+            rows = [oneway.exact(asked, name)[0] for name in ("Student-t", "GP_Lip", LOCAL)]
+            for row in rows:
+                yield panel.label, f"MSE of {row.mechanism}, n = 1,600,000", row.error
+            if threshold > 10_000:
+                quantity = "error of Student-t over that of GP_Lip, n = 1,600,000"
+                yield panel.label, quantity, rows[0].error / rows[1].error
+            noises.append(rows[0].noise or 0.0)
+        if far:
+            quantity = "noise of Student-t, least ε over greatest"
+            yield f"T={threshold:.0f}", quantity, max(noises) / min(noises)
 
 
 def _pairs(options: Options) -> Iterator[Told]:
@@ -133,9 +116,9 @@ NUMBERS: Mapping[str, Numbers] = {
     "sgp-table-1": _steepest,
     "sgp-figure-1": _bounds,
     "sgp-figure-2": _two_way_bounds,
-    "sgp-figure-3": _far_thresholds,
+    "sgp-figure-3": partial(_thresholds, True),
     "sgp-figure-4": _pairs,
     "sgp-figure-6": _kernels,
-    "sgp-figure-8": _near_thresholds,
+    "sgp-figure-8": partial(_thresholds, False),
 }
 """Row of the ledger → what computes its numbers."""

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from geoveil.selection import SmoothUtilities
 from geoveil.simulation.ledger.reproduction import Numbers, Told, bisected, readable
@@ -22,7 +21,7 @@ from geoveil.simulation.selection.tables import ADULT_EDGES, Dataset, read_table
 
 _ENTRIES = 4_096
 _FLOOR = 0.01
-"""S is at least this in the authors' code."""
+"""S is the greater of e^{−(2j+1)ε} and this in the authors' code."""
 _NEAR = 5.0
 """Absolute expected errors that far apart are alike, as the paper puts it."""
 _STORED = (
@@ -45,16 +44,12 @@ class _Percentile:
         if mechanism == "LD":
             law = published_dampening(epsilon, indicator, self.j)
         else:
-            law = self._as_coded(epsilon, indicator)
+            known = published_mechanism(epsilon, _ENTRIES, PUBLISHED_NOISE["SNM-T"])
+            bound = max(math.exp(-(2 * self.j + 1) * epsilon), _FLOOR)
+            law = known.probabilities(SmoothUtilities(indicator, bound, beta=known.beta))
         hit = float(law[: self.repeats].sum())
         rest = (self.total - self.repeats * self.value) / (_ENTRIES - self.repeats)
         return (1 - hit) * abs(rest - self.value)
-
-    def _as_coded(self, epsilon: float, indicator: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the probabilities for S = max(e^{−(2j+1)ε}, 0.01)."""
-        mechanism = published_mechanism(epsilon, _ENTRIES, PUBLISHED_NOISE["SNM-T"])
-        bound = max(math.exp(-(2 * self.j + 1) * epsilon), _FLOOR)
-        return mechanism.probabilities(SmoothUtilities(indicator, bound, beta=mechanism.beta))
 
 
 _PERCENTILES: Mapping[tuple[str, int], _Percentile] = {

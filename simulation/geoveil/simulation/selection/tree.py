@@ -145,10 +145,18 @@ def rows_of(
         budget = _NOTHING_LEFT_TO_CHANCE if contestant.standing == OPEN else epsilon
         plan = TreePlan(budget, depth, max(_values(data)), len(data.classes))
         cells.append((contestant, epsilon, plan, contestant.make(plan.part, len(data.domains))))
-    accuracies = [
-        [_accuracy(fold, setting, [seed, number], *cell) for cell in cells]
-        for number, fold in enumerate(_folds(data, setting.folds, seed))
-    ]
+    accuracies: list[list[float]] = []
+    for number, fold in enumerate(_folds(data, setting.folds, seed)):
+        accuracies.append([])
+        for contestant, epsilon, plan, made in cells:
+            draws: Sequence[np.random.Generator | None] = [None]
+            if plan.depth > EXACT_DEPTH:
+                most = 1 if contestant.standing == OPEN else setting.most_draws
+                # The same draws for all mechanisms, so that they differ in what they do.
+                generator = np.random.default_rng([seed, number])
+                draws = [generator] * max(1, min(most, math.ceil(_CALM / epsilon)))
+            found = [expected_accuracy(fold, plan, made.choice, draw) for draw in draws]
+            accuracies[-1].append(float(np.mean(found)))
     for (contestant, epsilon, plan, made), values in zip(
         cells, np.transpose(accuracies), strict=True
     ):
@@ -163,25 +171,6 @@ def rows_of(
             measure="expected accuracy",
             mode="exact" if plan.depth <= EXACT_DEPTH else "monte-carlo",
         )
-
-
-def _accuracy(
-    fold: Fold,
-    setting: TreeSetting,
-    seed: Sequence[int],
-    contestant: SelectionContestant,
-    epsilon: float,
-    plan: TreePlan,
-    made: Made,
-) -> float:
-    accuracy = partial(expected_accuracy, fold, plan, made.choice)
-    if plan.depth <= EXACT_DEPTH:
-        return accuracy()
-    # The same draws for all mechanisms, so that they differ in what they do.
-    generator = np.random.default_rng(seed)
-    most = 1 if contestant.standing == OPEN else setting.most_draws
-    draws = max(1, min(most, math.ceil(_CALM / epsilon)))
-    return float(np.mean([accuracy(generator) for _ in range(draws)]))
 
 
 def _values(data: Dataset) -> list[int]:
