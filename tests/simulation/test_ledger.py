@@ -6,6 +6,7 @@ that agrees is an oracle of its own; the controls are numbers that must not agre
 
 import gzip
 import json
+import pickle
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -61,6 +62,11 @@ def test_no_figure_or_table_is_missing_and_each_has_its_reason():
     for row in LEDGER.values():
         assert row.reason.endswith("."), row.name
         assert row.name in published_numbers() or not list(row.compute(QUICK)), row.name
+
+
+def test_processes_can_send_every_row_to_each_other():
+    for name, row in LEDGER.items():
+        assert pickle.loads(pickle.dumps(row)).name == name
 
 
 def test_a_published_number_is_there_once():

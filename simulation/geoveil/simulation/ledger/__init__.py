@@ -19,6 +19,7 @@ from geoveil.simulation.ledger.reproduction import (
     Reproduced,
     Reproduction,
     ledger_page,
+    nothing,
 )
 from geoveil.simulation.selection.experiment import Options
 
@@ -27,7 +28,7 @@ _NUMBERS = {name: numbers for paper in _PAPERS for name, numbers in paper.NUMBER
 _TEXTS = files("geoveil.simulation").joinpath("data", "reproductions.toml")
 LEDGER: Mapping[str, Reproduction] = MappingProxyType(
     {
-        name: Reproduction(name=name, compute=_NUMBERS.get(name, lambda _: ()), **told)
+        name: Reproduction(name=name, compute=_NUMBERS.get(name, nothing), **told)
         for name, told in tomllib.loads(_TEXTS.read_text(encoding="utf-8")).items()
     }
 )

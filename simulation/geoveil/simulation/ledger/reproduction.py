@@ -116,6 +116,11 @@ class Compared:
         return DIFFERS if too_large or too_small else AGREES
 
 
+def nothing(options: Options) -> Iterable[Told]:
+    """Compute nothing: for a figure without numbers."""
+    return ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reproduction:
     """One figure or table of a paper.
@@ -126,7 +131,7 @@ class Reproduction:
         item: the figure or table.
         what: it shows.
         reason: why numbers differ, or why there are none.
-        compute: geoveil's numbers.
+        compute: geoveil's numbers; a function that processes know by its name.
         command: that computes the whole figure, where there is one.
         needs: data that does not ship, if it takes any.
     """
