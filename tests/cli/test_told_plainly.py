@@ -126,6 +126,32 @@ def test_a_server_that_is_not_there_is_told_alike(geoveil, asked):
         geoveil(*asked, "--server", "127.0.0.1:9", to_server=False)
 
 
+def test_what_can_not_be_asked_of_numbers_is_refused_and_not_passed_over(geoveil):
+    geoveil("campaign", "create", "Asked of", "--points", *CREATE)
+    for asked, told in (
+        (["--top-share", "10"], r"--top-share must be a number in \(0, 1\)"),
+        (["--top-share", ""], "--top-share must be numbers"),
+        (["--histogram", ""], "--histogram must be numbers"),
+        (["--place", "1,2"], "question must be about one number, which is what each"),
+        (["--confidence", "95"], r"--confidence must be a number in \(0, 1\)"),
+        (["--density", "--bandwidth", "0"], "--bandwidth must be left out: nothing that is asked"),
+        (["--timeout", "-1"], "--timeout must be a finite number > 0"),
+    ):
+        with pytest.raises(ParameterError, match=told):
+            geoveil("estimate", "asked-of", *asked)
+
+
+def test_a_unit_of_nothing_is_not_taken_for_a_metre(geoveil):
+    asked = ["--threshold", "1", "--attribute", "debt", "--epsilon", "1", "--per", "1"]
+    with pytest.raises(ParameterError, match=r"attribute\.unit must be 1 to 64"):
+        geoveil("campaign", "create", "Nothing", *asked, "--unit", "")
+
+
+def test_which_parameters_of_a_query_are_needed_is_told(geoveil):
+    with pytest.raises(ParameterError, match="for at, width, and for profile if wanted"):
+        geoveil("campaign", "create", "At", "--query", "threshold:at=1", *CREATE)
+
+
 @pytest.mark.parametrize("width", [40, 80, 120])
 def test_no_number_of_a_table_is_cut_and_a_table_that_fits_is_within_the_terminal(
     monkeypatch, capsys, width

@@ -211,7 +211,7 @@ def test_statistic_campaigns_are_exported_too(geoveil, server, tmp_path):
 
 
 def test_what_has_no_answer_is_refused(geoveil, where, region, tmp_path):
-    with pytest.raises(ServerError, match=r"dimension must be 2"):
+    with pytest.raises(ParameterError, match="question must be about a place, which is what each"):
         geoveil("estimate", where, "--threshold", "5")
     with pytest.raises(ParameterError, match="watch"):
         geoveil("estimate", where, "--region", str(region), "--watch")

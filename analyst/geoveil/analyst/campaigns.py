@@ -147,10 +147,17 @@ def asked_of_points(
     """Return questions to the points of a value campaign, in its coordinates.
 
     Raises:
-        ParameterError: if one is of no sound shape.
+        ParameterError: if one is of no sound shape, or about something else than people hold.
     """
-    plane = campaign.attribute.coordinates
-    return [PointQuestion(q.label, q.of_points(plane, softness)) for q in asked]
+    plane, held = campaign.attribute.coordinates, campaign.dimension
+    found = [PointQuestion(q.label, q.of_points(plane, softness)) for q in asked]
+    for one in found:
+        if one.query.dimension != held:
+            numbers = "one number" if held == 1 else f"{held} numbers together"
+            about = numbers if plane is None else "a place"
+            expected = f"about {about}, which is what each participant holds"
+            raise ParameterError("question", one.label, expected)
+    return found
 
 
 def id_of(title: str) -> str:

@@ -429,4 +429,7 @@ def _typed(name: str, text: str, hint: Any) -> Any:
 
 
 def _listed(known: Mapping[str, Any]) -> str:
-    return "name=value for " + ", ".join(known)
+    needed = ", ".join(name for name, one in known.items() if one.default is one.empty)
+    free = ", ".join(name for name, one in known.items() if one.default is not one.empty)
+    wanted = f"{needed}, and for {free} if wanted" if needed and free else needed or free
+    return f"name=value for {wanted}"

@@ -311,7 +311,9 @@ def _asking(
         raise ParameterError(
             "unit", None, "given, for example dollar: only of places it is metre by default"
         )
-    privacy = GeoPrivacy(said["epsilon"], said["per"], said["unit"] or "metre")
+    privacy = GeoPrivacy(
+        said["epsilon"], said["per"], "metre" if said["unit"] is None else said["unit"]
+    )
     more = {"attribute": attribute, "privacy": privacy, "plane": plane, **later}
     words = ", ".join(f"--{word}" for word in VOCABULARY)
     if said["points"]:

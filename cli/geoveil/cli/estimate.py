@@ -38,7 +38,7 @@ from geoveil.cli.console import err
 from geoveil.cli.estimate_changes import changes, compared, value_campaign
 from geoveil.cli.results import Form, formed
 from geoveil.cli.sources import EXPORTED, source_of
-from geoveil.gp import ParameterError
+from geoveil.gp import ParameterError, validation
 from geoveil.gp.intervals import IntervalMethod
 
 _STATISTICS: dict[str, tuple[Any, Any]] = {
@@ -115,6 +115,10 @@ _STATISTICS: dict[str, tuple[Any, Any]] = {
 }
 
 
+_WITH_BELLS = frozenset({"map", "districts", "nearest"})
+"""Statistics that have a bandwidth."""
+
+
 def _said(**given: Any) -> dict[str, list[str]]:
     """Return the words for statistics that options ask for, and what is written after each."""
     return {
@@ -124,7 +128,7 @@ def _said(**given: Any) -> dict[str, list[str]]:
         if said is True
         else [str(said)]
         for name, said in given.items()
-        if said
+        if said is not None and said is not False and said != []
     }
 
 
@@ -279,7 +283,11 @@ def estimate(
                 file.write_text(json.dumps(result.to_geojson()) + "\n", encoding="utf-8")
         form.show(*results)
 
+    validation.between("confidence", confidence, 0, 1, low_open=True, high_open=True)
+    validation.positive("timeout", timeout)
     asked = questions_in(words)
+    if not (asked or plan) and _WITH_BELLS.isdisjoint(statistics):
+        options.left_out({"bandwidth": bandwidth}, "left out: nothing that is asked has a bell")
     wanted = statistics_in(statistics, width, bandwidth)
     if top is not None:
         wanted.append(Top(top, asked, bandwidth=bandwidth, width=width))

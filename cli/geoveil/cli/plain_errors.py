@@ -9,7 +9,9 @@ from typing import Any
 
 from geoveil.gp.errors import GeoVeilError, ParameterError
 
-_ALSO_CALLED = MappingProxyType({"target": "server", "levels": "quantile", "edges": "histogram"})
+_ALSO_CALLED = MappingProxyType(
+    {"target": "server", "levels": "quantile", "edges": "histogram", "share": "top-share"}
+)
 """What the library calls a parameter → the option that every command has for it."""
 
 
