@@ -21,6 +21,7 @@ from geoveil.analyst.planner.prediction import Prediction
 from geoveil.analyst.planner.problem import Nodes, PlanningProblem
 from geoveil.analyst.planner.question import HardQuestion
 from geoveil.gp.errors import UnsupportedError
+from geoveil.gp.mechanisms.additive import LipschitzMechanism
 from geoveil.gp.mechanisms.smooth import SmoothMechanism
 from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.queries.indicator import PROFILES, SoftIndicator, Threshold
@@ -158,6 +159,8 @@ def least_noise(name: str, option: int, profile: str) -> tuple[float, float]:
         )
     except UnsupportedError:
         return 1.0, _AT_ONCE
+    if isinstance(reports, LipschitzMechanism):  # the same noise for everyone
+        return reports.noise.variance, 0.0
     if not isinstance(reports, SmoothMechanism) or not np.isfinite(reports.noise.variance):
         return 1.0, _AT_ONCE
     return reports.noise.variance / reports.eta**2, reports.beta

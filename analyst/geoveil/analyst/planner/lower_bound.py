@@ -23,8 +23,8 @@ _EFFORTS = {False: (3.0, 2, 24.0), True: (2.0, 1, 12.0)}
 """Whether it is to be quick → nodes per noise scale, how often outputs are added, and how many
 noise scales one programme covers."""
 _ROUND_UP = 1 + 1e-14
-_GATHERED = 12
-"""Least number of cells where φ varies, for a rough bound."""
+_GATHERED, _COARSE_MESH = 12, 1_000
+"""Least number of cells where φ varies, and points of the mesh of outputs, for a rough bound."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ def rough_bound(profile: Profile, privacy: GeoPrivacy, prior: DistancePrior) -> 
         mass[used],
         REACH_OF_OUTPUTS * profile.lipschitz / privacy.rate,
     )
-    return certified(program, solve(program, 0))
+    return certified(program, solve(program, 0), _COARSE_MESH)
 
 
 def _windows(

@@ -148,13 +148,18 @@ def _least(program: LinearProgram, costs: Array) -> Array:
     return total
 
 
-def certified(program: LinearProgram, channel: Solution) -> float:
+def certified(program: LinearProgram, channel: Solution, count: int = _MESH) -> float:
     """Return a number that no channel costs less than, whatever its outputs. See the module.
 
     It is a proof up to the rounding of float64, for which 1e-9 of it is given away.
+
+    Args:
+        program: what is solved.
+        channel: the solution, with that of the dual.
+        count: points of the mesh; of fewer the bound is a little lower.
     """
     mesh = np.linspace(
-        program.targets.min() - 2 * program.reach, program.targets.max() + 2 * program.reach, _MESH
+        program.targets.min() - 2 * program.reach, program.targets.max() + 2 * program.reach, count
     )
     width = float(mesh[1] - mesh[0])
 
