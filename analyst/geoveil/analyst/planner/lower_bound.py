@@ -125,10 +125,11 @@ def lower_bound(
 
 
 def rough_bound(profile: Profile, privacy: GeoPrivacy, prior: DistancePrior) -> float:
-    """Return a lower bound as `lower_bound` does, a little lower, in a fifth of the time.
+    """Return about what `lower_bound` returns, a little lower, in a fifth of the time.
 
     Those who share a cell are gathered at their mean, so that the prior changes to second order:
-    cells are a noise scale wide, or a twelfth of where φ varies. No outputs are added.
+    cells are a noise scale wide, or a twelfth of where φ varies. No outputs are added. It is no
+    certificate for the prior as given.
 
     Args:
         profile: φ.

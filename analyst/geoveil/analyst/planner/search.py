@@ -540,7 +540,11 @@ class Search:
         return replace(self.believed(query, self.problem.prediction(soft)), noise=noise)
 
     def least_noise(self, query: Query) -> float:
-        """Return less noise than any unbiased report about a query's signed distance has."""
+        """Return a little less than the least noise of unbiased reports about a signed distance.
+
+        It chooses what is computed and is never printed: people are gathered in cells, which is
+        near the truth and no proof.
+        """
         try:
             share, prior = self._near(query)
             return share * rough_bound(query.profile, self.problem.privacy, prior)
