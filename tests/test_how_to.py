@@ -42,7 +42,12 @@ def install(page: Page, folder: Path) -> None:
     """Make the files, and what an installer would make of pyproject.toml."""
     for name, text in page.files.items():
         (folder / name).write_text(text)
-    project = tomllib.loads(page.files["pyproject.toml"])["project"]
+    told = tomllib.loads(page.files["pyproject.toml"])
+    # An installer takes a folder of a module and its test for a mistake, unless it is told.
+    modules = [Path(name).stem for name in page.files if name.endswith(".py")]
+    named = [name for name in modules if not name.startswith("test_")]
+    assert told["tool"]["setuptools"]["py-modules"] == named
+    project = told["project"]
     info = folder / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
     info.mkdir()
     (info / "METADATA").write_text(
