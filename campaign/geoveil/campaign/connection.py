@@ -238,13 +238,12 @@ def failed(call: Any, kind: type[_Failure]) -> _Failure:
         kind: class of the error that is returned.
     """
     metadata = call.trailing_metadata() or ()
-    return kind(
-        call.code().name,
-        call.details() or "",
-        retry_after_s=retry_after_s(metadata),
-        # Errors of a geoveil server come with details.
-        answered=any(key == _DETAILS for key, _ in metadata),
-    )
+    code, detail = call.code().name, call.details() or ""
+    # Errors of a geoveil server come with details.
+    answered = any(key == _DETAILS for key, _ in metadata)
+    if code == "DEADLINE_EXCEEDED" and not answered:
+        detail = "no answer came in time"  # gRPC only says the code again
+    return kind(code, detail, retry_after_s=retry_after_s(metadata), answered=answered)
 
 
 def retry_after_s(metadata: Iterable[tuple[str, str | bytes]]) -> float | None:
