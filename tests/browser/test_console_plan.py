@@ -17,6 +17,7 @@ from .test_console import sound
 
 pytestmark = pytest.mark.deep
 SETTLED = "#forecast:not([data-then]):not([aria-busy])"
+POPULATION = "#forecast tr:has-text('Population:') data"
 
 
 @pytest.fixture
@@ -58,7 +59,8 @@ async def test_from_an_empty_console_to_an_estimate_in_under_five_minutes(
     await page.click("text=An error that you need")
     await page.fill("#target_error", "0.003")
     await page.click(".ways >> text=people", timeout=60_000)
-    assert float(await forecast(page)) <= 0.003
+    await forecast(page)
+    assert float(await page.get_attribute(POPULATION, "value") or 1) <= 0.003
     assert int(await page.input_value("#participants")) > 60_000
 
     await page.fill("#title", "Income above 100k")
@@ -228,12 +230,12 @@ async def test_without_scripts_everything_but_pictures_that_move_is_there(
         await page.goto(f"{console.base}/console/plan")
         await page.fill("#participants", "20000")
         await page.click("noscript button", timeout=60_000)
-        many = await page.get_attribute("#forecast .big data", "value", timeout=60_000)
+        many = await page.get_attribute(POPULATION, "value", timeout=60_000)
         await page.click("text=An error that you need")
         await page.fill("#target_error", "0.003")
         await page.click("noscript button")
         await page.click(".ways >> text=people", timeout=60_000)
-        few = await page.get_attribute("#forecast .big data", "value", timeout=60_000)
+        few = await page.get_attribute(POPULATION, "value", timeout=60_000)
         assert float(few or 1) <= 0.003 < float(many or 0)
         await page.fill("#title", "Made")
         await page.click("text=Make the campaign to sign")
