@@ -241,8 +241,8 @@ def failed(call: Any, kind: type[_Failure]) -> _Failure:
     code, detail = call.code().name, call.details() or ""
     # Errors of a geoveil server come with details.
     answered = any(key == _DETAILS for key, _ in metadata)
-    if code == "DEADLINE_EXCEEDED" and not answered:
-        detail = "no answer came in time"  # gRPC only says the code again
+    if code == "DEADLINE_EXCEEDED" and (not detail or "Deadline Exceeded" in detail):
+        detail = "no answer came in time"  # gRPC's own text only says the code again
     return kind(code, detail, retry_after_s=retry_after_s(metadata), answered=answered)
 
 
