@@ -313,3 +313,19 @@ def test_elsewhere_needs_tls_or_a_clear_word(target: str, transport: Any) -> Non
 def test_a_target_is_an_address(target: Any) -> None:
     with pytest.raises(ParameterError, match="target"):
         GrpcTransport(target)
+
+
+@pytest.mark.parametrize(
+    "target",
+    ["127.0.0.1:99999", "localhost:0", "localhost:", "localhost:x", "[::1]:65536", "localhost:٤٢"],
+)
+@pytest.mark.parametrize("tls", [None, TLS()])
+def test_a_port_is_one(target: str, tls: TLS | None) -> None:
+    with pytest.raises(ParameterError, match="target must be HOST:PORT with a port from 1 to"):
+        GrpcTransport(target, tls=tls)
+
+
+@pytest.mark.parametrize("tls", [True, "roots.pem", b"-----BEGIN "])
+def test_what_is_no_tls_is_refused_at_once(tls: Any) -> None:
+    with pytest.raises(ParameterError, match="tls must be a TLS, or None"):
+        GrpcTransport("localhost:1", tls=tls)

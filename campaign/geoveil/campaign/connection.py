@@ -152,13 +152,19 @@ def tls_for(
         missing: raised if the target is not on this machine and `tls` is None.
 
     Raises:
-        ParameterError: if the target is no gRPC address.
+        ParameterError: if the target is no gRPC address, or `tls` no TLS.
         TLSRequiredError: or what is raised in its place.
     """
     if not isinstance(target, str) or not target or target.startswith(("http://", "https://")):
         expected = 'HOST:PORT, for example "collector.example:443", without http://'
         raise ParameterError("target", target, expected)
+    port = _port(target)
+    # gRPC would connect to port 34463 if it were asked for 99999.
+    if port is not None and not (port.isascii() and port.isdecimal() and 1 <= int(port) <= 65_535):
+        raise ParameterError("target", target, "HOST:PORT with a port from 1 to 65,535")
     if tls is not None:
+        if not isinstance(tls, TLS):
+            raise ParameterError("tls", type(tls).__name__, "a TLS, or None")
         return tls
     if not is_local(target):
         raise missing(target)
@@ -183,12 +189,29 @@ def is_local(target: str) -> bool:
         if rest.startswith("//"):
             return not authority and is_local(path)
         return all(is_local(address) for address in rest.split(","))
-    host = target.rpartition(":")[0] if target.count(":") == 1 or "]:" in target else target
+    host = target if _port(target) is None else target.rpartition(":")[0]
     host = host.removeprefix("[").removesuffix("]")
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def _port(target: str) -> str | None:
+    """Return what stands for the port of HOST:PORT; None if there is none, or only gRPC can tell.
+
+    Example:
+        >>> [_port(t) for t in ("localhost:1", "[::1]:https", "::1", "localhost", "unix:a.sock")]
+        ['1', 'https', None, None, None]
+    """
+    host, colon, port = target.rpartition(":")
+    is_address = colon and "/" not in target and "," not in target
+    schemes = ("unix", "unix-abstract", "dns", "ipv4", "ipv6", "xds", "vsock")
+    return (
+        port
+        if is_address and host not in schemes and (":" not in host or host[-1] == "]")
+        else None
+    )
 
 
 def open_channel(
