@@ -278,13 +278,23 @@ def test_points_that_are_no_places_are_asked_as_they_are(campaign, tmp_path):
      '{"type": "FeatureCollection", "features": [3]}', '{"type": "Polygon", "coordinates": [1]}',
      '{"type": "Polygon", "coordinates": [[[0, 0], [1, "a"], [1, 1]]]}',
      '{"type": "Polygon", "coordinates": [[[0, 0], [1]]]}',
-     '{"type": "Polygon", "coordinates": []}'],
+     '{"type": "Polygon", "coordinates": []}', '{"type": "Feature", "geometry": 5}',
+     '{"type": "FeatureCollection", "features": 5}', '{"type": "FeatureCollection"}',
+     '{"type": "Feature", "geometry": {"type": "Polygon", "coordinates": [1]}, "properties": [1]}'],
 )  # fmt: skip
 def test_files_that_hold_no_regions_are_refused(campaign, tmp_path, content):
     path = tmp_path / "region.json"
     path.write_text(content)
     with pytest.raises(ParameterError):
         questions(campaign, region=[path])
+
+
+def test_a_file_that_holds_no_region_is_named_by_its_option(geoveil, where, tmp_path):
+    path = tmp_path / "region.json"
+    for content in (b"{}", b'{"type": "Point", "coordinates": [1, 2]}', b"\xff"):
+        path.write_bytes(content)
+        with pytest.raises(ParameterError, match="--region must be a GeoJSON file of a Polygon"):
+            geoveil("estimate", where, "--region", str(path))
 
 
 @pytest.mark.deep

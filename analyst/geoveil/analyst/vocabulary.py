@@ -130,7 +130,7 @@ def _region(text: str) -> Iterator[AnalystQuestion]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise ParameterError("region", text, f"{_GEOJSON} that can be read") from error
+        raise ParameterError("region", text, f"{_GEOJSON}, in UTF-8") from error
     yield from shares_inside(content, text, path.stem)
 
 
@@ -147,11 +147,11 @@ def shares_inside(content: Any, source: str, stem: str) -> Iterator[ShareInside]
     """
     features = _features(content)
     for number, feature in enumerate(features):
-        geometry = feature.get("geometry") or {}
+        geometry = _mapping(feature.get("geometry"))
         kind, coordinates = geometry.get("type"), geometry.get("coordinates")
         if kind not in ("Polygon", "MultiPolygon") or not isinstance(coordinates, list | tuple):
-            raise ParameterError("region", f"{source}: {kind}", _GEOJSON)
-        name = (feature.get("properties") or {}).get("name")
+            raise ParameterError("region", source, _GEOJSON)
+        name = _mapping(feature.get("properties")).get("name")
         fallback = stem if len(features) == 1 else f"{stem} {number}"
         try:
             parts = [coordinates] if kind == "Polygon" else coordinates
@@ -176,12 +176,17 @@ def _question(text: str) -> Iterator[AnalystQuestion]:
 
 
 def _features(content: Any) -> list[Mapping[str, Any]]:
-    if not isinstance(content, Mapping):
-        return [{}]
-    if content.get("type") == "FeatureCollection":
-        found = content.get("features")
-        return [f if isinstance(f, Mapping) else {} for f in found] if found else [{}]
-    return [content if content.get("type") == "Feature" else {"geometry": content}]
+    top = _mapping(content)
+    if top.get("type") == "FeatureCollection":
+        found = top.get("features")
+        return (
+            [_mapping(one) for one in found] if found and isinstance(found, list | tuple) else [{}]
+        )
+    return [top if top.get("type") == "Feature" else {"geometry": top}]
+
+
+def _mapping(content: Any) -> Mapping[str, Any]:
+    return content if isinstance(content, Mapping) else {}
 
 
 VOCABULARY: Mapping[str, Callable[[str], Iterator[AnalystQuestion]]] = MappingProxyType(
