@@ -143,6 +143,19 @@ def test_wrong_values_in_the_environment_are_refused(variable: str, text: str) -
         load(None, {f"GEOVEIL_{variable}": text})
 
 
+def test_a_value_out_of_range_is_named_as_it_was_given(write: Any) -> None:
+    file = write("grace_s = -1.0\nport = 1")
+    with pytest.raises(ParameterError, match=r"^grace_s must be"):
+        load(file)
+    file = write("port = 1")
+    with pytest.raises(ParameterError, match=r"^GEOVEIL_PORT must be an integer from 0 to 65,535"):
+        load(file, {"GEOVEIL_PORT": "70000"})
+    with pytest.raises(ParameterError, match=r"^--grace-s must be a number in"):
+        load(file, {"GEOVEIL_GRACE_S": "2"}, {"grace_s": -1.0})
+    with pytest.raises(ParameterError, match=r"^tls_key must be given, as tls_certificate is"):
+        load(file, {}, {"tls_certificate": "chain.pem"})
+
+
 def test_an_absent_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ParameterError, match="config must be a file to read"):
         load(tmp_path / "absent.toml")

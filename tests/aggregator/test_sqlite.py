@@ -58,7 +58,8 @@ def test_the_file_is_durable_and_checked(store: SQLiteStore, database: Path) -> 
 def test_files_that_are_no_database_are_refused(database: Path, tmp_path: Path) -> None:
     database.write_bytes(b"Dear diary, " * 1000)
     assert "not a database" in unusable(database)
-    assert "unable to open" in unusable(tmp_path / "missing" / "reports.sqlite")
+    missing = tmp_path / "missing" / "reports.sqlite"
+    assert f"unable to open database file ({missing})" in unusable(missing)
 
 
 def test_no_column_could_tell_who_sent_a_report_or_when(store: SQLiteStore, database: Path) -> None:

@@ -184,6 +184,16 @@ def test_no_server_starts_on_it(run, tmp_path, what):
         assert told in error
 
 
+def test_a_server_without_its_database_is_told_what_an_operator_can_do(run, monkeypatch):
+    monkeypatch.setenv("GEOVEIL_DATABASE", "postgresql://u:31415@127.0.0.1:1/x")
+    status, _, error = run("serve", "--port", "0")
+    assert status == 1
+    line = error.splitlines()[-1]
+    assert line.startswith("error: the database can't be used: connection failed")
+    assert "send again" not in line
+    assert "31415" not in error
+
+
 def test_databases_that_are_not_there(one_line, tmp_path):
     for arguments in (["check"], ["backup", "copy.db"]):
         assert "a file that exists" in one_line("db", *arguments, "-d", "absent.db")

@@ -1,9 +1,6 @@
 """geoveil db: care of the database of an aggregator."""
 
-import logging
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +8,7 @@ import typer
 
 from geoveil.cli.console import err, out
 from geoveil.cli.environment import CONFIG, VARIABLES
+from geoveil.cli.plain_errors import for_operators
 
 app = typer.Typer(
     help="Upgrade, check and copy the database of an aggregator, also while it runs.",
@@ -45,7 +43,7 @@ def upgrade(
     """
     from geoveil.aggregator.store import maintenance
 
-    with _for_operators():
+    with for_operators():
         done = maintenance.upgrade(_database(config, database, database_url_file))
     if done.before == done.after:
         err.print(f"the schema has version {done.after} already")
@@ -62,7 +60,7 @@ def check(
     """Compare every sum with the reports behind it: status 0 if all is sound, else 1."""
     from geoveil.aggregator.store import maintenance
 
-    with _for_operators():
+    with for_operators():
         found = maintenance.check(_database(config, database, database_url_file))
     for fault in found.faults:
         out.tell(fault)
@@ -87,21 +85,9 @@ def backup(
     """
     from geoveil.aggregator.store import maintenance
 
-    with _for_operators():
+    with for_operators():
         maintenance.backup(_database(config, database, database_url_file), target)
     err.print(f"copied to {target}")
-
-
-@contextmanager
-def _for_operators() -> Iterator[None]:
-    """Say once what is wrong, to one who can't "send again later" as callers of a server can."""
-    from geoveil.aggregator import Code, ServiceError
-
-    logging.getLogger("geoveil").addHandler(logging.NullHandler())
-    try:
-        yield
-    except ServiceError as error:
-        raise ServiceError(Code.DATABASE_UNUSABLE, error.detail) from error
 
 
 def _database(config: Path | None, database: str | None, url_file: Path | None) -> Path | str:

@@ -1,6 +1,9 @@
 """How errors of the library are told to somebody who typed a command."""
 
+import logging
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
 from traceback import extract_tb
@@ -59,6 +62,18 @@ def tell_plainly(command: Any) -> None:
             ) from error
 
     command.callback = told
+
+
+@contextmanager
+def for_operators() -> Iterator[None]:
+    """Say once what is wrong, to one who can't "send again later" as callers of a server can."""
+    from geoveil.aggregator import Code, ServiceError
+
+    logging.getLogger("geoveil").addHandler(logging.NullHandler())
+    try:
+        yield
+    except ServiceError as error:
+        raise ServiceError(Code.DATABASE_UNUSABLE, error.detail) from error
 
 
 def _is_said(told: object, given: object) -> bool:

@@ -12,6 +12,7 @@ from geoveil.aggregator.ops.settings import Settings
 from geoveil.aggregator.ops.settings_sources import TYPES, load
 from geoveil.cli import options
 from geoveil.cli.environment import CONFIG, VARIABLES
+from geoveil.cli.plain_errors import for_operators
 from geoveil.gp import UnsupportedError
 
 _TEN_SECONDS = "(10 seconds of them)"
@@ -147,11 +148,13 @@ def serve(
     in_json = configure(settings.log_level, settings.log_format)
     log_what_nobody_catches()
     if not in_json:
-        run(settings, mounts=mounts)
+        with for_operators():
+            run(settings, mounts=mounts)
         return
     with native_lines_logged():
         try:
-            run(settings, mounts=mounts)
+            with for_operators():
+                run(settings, mounts=mounts)
         except Exception as error:
             failed(error)
             if settings.log_format == "json":  # asked for, and nothing else

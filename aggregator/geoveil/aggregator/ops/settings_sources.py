@@ -104,7 +104,7 @@ def load(
 
     Raises:
         ParameterError: for an unknown name, with the nearest known one; for a file that can't be
-            read; and as `Settings`.
+            read; and as `Settings`, by the name of the variable or the flag that it came from.
 
     Example:
         >>> load(None, {"GEOVEIL_PORT": "7000"}, {"port": 8000}).settings.port
@@ -127,7 +127,14 @@ got setting='GEOVEIL_PROT'
             values[target], origins[target] = value, origin
     if isinstance(url := values.get("database"), DatabaseURL):
         _refuse_shown_password(url, origins["database"])
-    return Effective(Settings(**values), MappingProxyType(origins))  # type: ignore[arg-type]  # checked there
+    try:
+        settings = Settings(**values)  # type: ignore[arg-type]  # checked there
+    except ParameterError as error:
+        origin = origins.get(error.name, "")
+        if not origin.startswith((PREFIX, "--")):
+            raise
+        raise ParameterError(origin, error.value, error.expected) from error
+    return Effective(settings, MappingProxyType(origins))
 
 
 _Layer = dict[str, tuple[object, str]]

@@ -226,7 +226,8 @@ class SQLiteStore(SQLStore):
 
     def _reason(self, error: SQLAlchemyError) -> str:
         # SQLite's own words, for example "database or disk is full": they hold no parameters.
-        return str(error.orig) if isinstance(error, DBAPIError) else type(error).__name__
+        words = str(error.orig) if isinstance(error, DBAPIError) else type(error).__name__
+        return f"{words} ({self._path})"
 
 
 def _configure(connection: Any, _record: object) -> None:
