@@ -7,11 +7,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from geoveil.client import JournalError
 from geoveil.client.state_file import StateFile
+from geoveil.gp import ParameterError
 
 NAME = "x.sqlite3"
 SCHEMA = "CREATE TABLE word (text TEXT NOT NULL);"
@@ -76,6 +78,12 @@ def test_a_directory_that_others_can_enter_is_refused(directory: Path, mode: int
     with pytest.raises(JournalError, match="chmod 700"):
         opened(directory)
     assert list(directory.iterdir()) == []
+
+
+@pytest.mark.parametrize("wrong", ["", 5, b"state", "a\0b", object()])
+def test_what_is_no_directory_is_named(wrong: Any) -> None:
+    with pytest.raises(ParameterError, match="state_dir must be the path of a directory, or None"):
+        opened(wrong)
 
 
 def test_one_that_exists_and_is_private_is_used(directory: Path) -> None:

@@ -25,6 +25,7 @@ from types import MappingProxyType, TracebackType
 from typing import TypeAlias
 
 from geoveil.client.errors import JournalError
+from geoveil.gp import ParameterError
 from geoveil.gp.digests import sha256
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
@@ -161,7 +162,7 @@ class StateFile:
         self._commits = self.counted = 0
         self._lock = threading.Lock()
         self._inode = 0
-        self._path = None if state_dir is None else Path(state_dir).absolute() / name
+        self._path = None if state_dir is None else _directory(state_dir) / name
         self._name = str(self._path)  # a Path is made one again at each use
         self._translated = _Translated(self.place)
         self.durable = self._path is not None
@@ -372,6 +373,13 @@ def _connect(path: Path) -> sqlite3.Connection:
         isolation_level=None,
         check_same_thread=False,
     )
+
+
+def _directory(state_dir: str | os.PathLike[str]) -> Path:
+    text = os.fspath(state_dir) if isinstance(state_dir, str | os.PathLike) else None
+    if not isinstance(text, str) or not text or "\0" in text:
+        raise ParameterError("state_dir", state_dir, "the path of a directory, or None")
+    return Path(text).absolute()
 
 
 def _make_private(directory: Path) -> None:
