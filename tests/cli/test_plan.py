@@ -17,7 +17,7 @@ from geoveil.campaign import (
     StatisticCampaign,
 )
 from geoveil.cli import plan as command
-from geoveil.cli.console import PlainConsole
+from geoveil.cli.console import PlainConsole, out
 from geoveil.cli.plan_text import odds_text, print_plan
 from geoveil.gp import GeoPrivacy, ParameterError, Threshold
 from geoveil.simulation.priors import public_prior
@@ -84,6 +84,14 @@ def test_the_table_says_what_the_json_says():
     for row in report["errors"]:
         assert [f"{row['participants']:,}", f"±{row['error_95']:.3g}"] in cells
     assert report["reason"] in " ".join(text.split())
+
+
+def test_no_name_of_a_mechanism_is_cut(geoveil, monkeypatch):
+    monkeypatch.setattr(out, "width", 80)
+    said = ["--range", "60000,140000", "--participants", "20000", "--epsilon", "1", "--per", "8000"]
+    shown = geoveil("plan", *said, "--unit", "dollar", "--prior", "incomes", to_server=False).output
+    assert "LipschitzMechanism" in shown
+    assert "…" not in shown
 
 
 @pytest.mark.deep

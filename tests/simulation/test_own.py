@@ -211,6 +211,19 @@ def test_an_experiment_has_mechanisms_and_people_of_ones_own(module, tmp_path):
     assert found.own_ratio == pytest.approx(found.seed.error / found.own.error)
 
 
+def test_the_note_tells_of_the_columns_that_a_table_has(module, tmp_path):
+    table = tmp_path / "people.csv"
+    table.write_text("cm\n170\n185\n181\n")
+    given = OwnInput(data=table, columns=("cm",), thresholds=(180.0,), per=2.0)
+    for own_too in (None, module):
+        asked = one_way.experiment(Asked(given=replace(given, module=own_too)))
+        rows = Run().rows(asked.cells)
+        (told,) = asked.tables(rows)
+        note = asked.note(rows)
+        assert ("prior" in told.headers) == ("prior:" in note)
+        assert ("yours" in told.headers) == ("after yours" in note)
+
+
 def test_a_changed_file_is_computed_again(module):
     before, after = OwnInput(module).key, None
     module.write_text(WIDE.replace("1.1", "1.2"))
@@ -421,6 +434,8 @@ def test_a_mechanism_that_selects_is_beside_all_others(application, same, tmp_pa
     ]
     one = ["audit", "--module", str(file), "--mechanism", "mine"]
     assert runner.invoke(app, one).exit_code == 0
+    (proved,) = {row[2] for told in asked.tables(rows) for row in told.rows if row[0] == "mine"}
+    assert proved == "nothing"
     note = asked.note(rows)
     assert "mine 1 (keeps)" in note
     assert "greedy 3 (exceeds)" in note

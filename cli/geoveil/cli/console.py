@@ -178,7 +178,7 @@ def table_80(
     return table
 
 
-def print_whole(table: Table) -> None:
+def print_whole(table: Table, console: PlainConsole = out) -> None:
     """Print a table of which no word and no number is cut, even if it is wider than the terminal.
 
     Where it would be, first headers are folded, and then the columns that may be: as few of them
@@ -186,12 +186,13 @@ def print_whole(table: Table) -> None:
 
     Args:
         table: of `table_80`.
+        console: where to.
     """
     folds = [not column.no_wrap for column in table.columns]
     for column in table.columns:
         column.no_wrap = True
-    _fold_headers(table, _columns_over(table))
-    if (excess := _columns_over(table)) > 0:
+    _fold_headers(table, _columns_over(table, console))
+    if (excess := _columns_over(table, console)) > 0:
         spare = {
             place: _widest(_lines(column, headed=True)) - _widest(_words(column))
             for place, column in enumerate(table.columns)
@@ -202,9 +203,9 @@ def print_whole(table: Table) -> None:
             column.no_wrap = False
             column.width = _widest(_lines(column, headed=True)) - min(most, max(excess, 0))
             excess -= most
-    if (excess := _columns_over(table)) > 0:
-        table.width = out.width + excess
-    out.print(table, crop=False, no_wrap=True)
+    if (excess := _columns_over(table, console)) > 0:
+        table.width = console.width + excess
+    console.print(table, crop=False, no_wrap=True)
 
 
 def _fold_headers(table: Table, excess: int) -> None:
@@ -242,10 +243,10 @@ def _folded(header: str, least: int, lines: int) -> str:
     return header
 
 
-def _columns_over(table: Table) -> int:
+def _columns_over(table: Table, console: PlainConsole) -> int:
     """Return by how many columns a table of which nothing is folded is wider than the terminal."""
-    wide = Measurement.get(out, out.options.update(max_width=_WIDEST), table).maximum
-    return wide - out.width
+    wide = Measurement.get(console, console.options.update(max_width=_WIDEST), table).maximum
+    return wide - console.width
 
 
 def _lines(column: Column, *, headed: bool = False) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any
 from rich.text import Text
 
 from geoveil.analyst.report import Record
-from geoveil.cli.console import PlainConsole, table_80
+from geoveil.cli.console import PlainConsole, print_whole, table_80
 
 _ALLOCATIONS: Mapping[str, str] = MappingProxyType(
     {
@@ -35,7 +35,7 @@ def print_plan(report: Record, console: PlainConsole) -> None:
             _or_dash(row["times"], "{:.3g}"),
         )
         table.add_row(*cells, style="bold" if index == 0 else None)
-    console.print(table)
+    print_whole(table, console)
     console.print(
         "95 % ±: of the interval for what was asked. bias: part of the squared error that more"
         f" people do not remove. ×: {_TIMES_MEAN}",
@@ -74,7 +74,7 @@ def print_comparison(report: Record, console: PlainConsole) -> None:
             f"{row['times']:.3g}",
             style="bold" if row["allocation"] == report["choice"] else None,
         )
-    console.print(table)
+    print_whole(table, console)
     console.print(
         "95 % error: half the interval for what was asked, typical of the questions, and the worst."
         f" × error²: {_TIMES_MEAN}",
@@ -98,7 +98,7 @@ def print_comparison(report: Record, console: PlainConsole) -> None:
             *(_error_of(row["targets"][name]) for name in _TARGETS),
             "–" if price is None else f"{price['variance_ratio']:.3g}×",
         )
-    console.print(answers)
+    print_whole(answers, console)
     console.print(
         f"{_TARGETS_MEAN} Price: of privacy, the variance in multiples of what the same people"
         " would give in the clear.",
@@ -276,7 +276,7 @@ def _print_targets(report: Record, console: PlainConsole) -> None:
     table = table_80("of", "95 % error", right=[1])
     for name in _TARGETS:
         table.add_row(name.replace("_", " "), _error_of(report["targets"][name]))
-    console.print(table)
+    print_whole(table, console)
     console.print(_TARGETS_MEAN, style="dim")
     price = report["price_of_privacy"]
     if price is not None:
@@ -313,7 +313,7 @@ def _print_scenarios(report: Record, console: PlainConsole) -> None:
             f"{row['participants']:,}",
             style="bold" if row is worst else None,
         )
-    console.print(table)
+    print_whole(table, console)
     console.print(
         "Hard question: how far its interval has to reach there, once the middle of the differences"
         f" is taken from the estimate. The worst scenario is {worst['scenario']},"
@@ -352,7 +352,7 @@ def _print_errors(report: Record, console: PlainConsole) -> None:
         table.add_row(
             f"{row['participants']:,}", f"±{row['error_95']:.3g}", style="bold" if bold else None
         )
-    console.print(table)
+    print_whole(table, console)
 
 
 def _print_odds(report: Record, console: PlainConsole) -> None:

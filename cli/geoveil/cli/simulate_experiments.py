@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from geoveil.cli import options
-from geoveil.cli.console import bars, err, out, table_80
+from geoveil.cli.console import bars, err, out, print_whole, table_80
 from geoveil.simulation import selection as selections
 from geoveil.simulation.computing import Computer, Processes, computer
 from geoveil.simulation.distribution import experiment as distributions
@@ -153,13 +153,12 @@ def _print(told: Table) -> None:
         title=told.title or None,
         title_justify="left",
     )
-    table.columns[0].overflow = "fold"
     for row in told.rows:
         if row:
             table.add_row(*row)
         else:
             table.add_section()
-    out.print(table)
+    print_whole(table)
 
 
 @_runs

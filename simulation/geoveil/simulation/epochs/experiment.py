@@ -335,9 +335,10 @@ def table(rows: Sequence[EpochRow], title: str = "") -> Table:
 def _note(rows: Sequence[EpochRow], per: str) -> str:
     alarms = [row.false_alarms for row in rows if row.false_alarms is not None]
     return (
-        f"ε a year: per {per}. error: root mean square over the weeks of a year of slow drift,"
-        " against the participants' own mean; sampling is not in it, and is the error of their mean"
-        f" alone in the first line. {SPLIT}: each week at 1/52 of the ε. coverage: of the"
+        f"ε a year: per {per}. error: root mean square over the weeks of a year of slow drift, in"
+        f" which each number rises by {Drift.mean_raise:.0%} ± {Drift.spread:.0%}, against the"
+        " participants' own mean; sampling is not in it, and is the error of their mean alone in"
+        f" the first line. {SPLIT}: each week at 1/52 of the ε. coverage: of the"
         " population's mean by 95 % intervals of extrapolated answers, ± its standard error between"
         " runs, in hundredths. after a shock: the error in the eight weeks after one in twenty lost"
         " half. flagged within: the weeks in which that is seen with probability 0.9, by a week's"

@@ -216,11 +216,21 @@ def published(
         seed=asked.seed,
         draw=figures,
         tables=lambda rows: [ratio_table(rows, count)],
-        note=lambda rows: (
-            f"ratio: {rows[0].measure} of the paper's best mechanism over that of geoveil's best."
-            f" {LOCAL} has another guarantee, equal at one distance only, and is left out. prior:"
-            " the ratio if both may let a public survey choose the query."
-        ),
+        note=_note,
+    )
+
+
+def _note(rows: Sequence[ErrorRow]) -> str:
+    """Return what the columns of `ratio_table` are: those that it has."""
+    found = compare(rows)
+    own = (
+        ", the one after yours over that of the best of yours" if any(c.own for c in found) else ""
+    )
+    prior = " prior: the ratio if both may let a public survey choose the query."
+    return (
+        f"ratio: {rows[0].measure} of the paper's best mechanism over that of geoveil's best{own}."
+        f" {LOCAL} has another guarantee, equal at one distance only, and is left out."
+        f"{prior if any(c.aided for c in found) else ''}"
     )
 
 

@@ -5,6 +5,7 @@ the ε that is proved of them. A further application is one import and one line 
 """
 
 from collections.abc import Mapping, Sequence
+from math import isinf
 from types import MappingProxyType
 
 from geoveil.audit.own import AUDITED, keeps
@@ -71,9 +72,10 @@ def _tables(rows: Sequence[SelectionRow]) -> list[Table]:
         for key in mechanisms(own):
             line = [row for row in own if (row.mechanism, row.standing) == key]
             value = {row.epsilon: row.value for row in line}
-            proved = max(row.proved_epsilon / row.epsilon for row in line)
+            most = max(row.proved_epsilon / row.epsilon for row in line)
+            proved = "nothing" if isinf(most) else f"{most:.3g} ε"
             values = (f"{value[e]:.4g}" if e in value else "–" for e in epsilons)
-            lines.append((*key, f"{proved:.3g} ε", *values))
+            lines.append((*key, proved, *values))
         headers = ("mechanism", "ε", "proved", *(f"ε = {epsilon:.3g}" for epsilon in epsilons))
         tables.append(
             Table(
