@@ -137,7 +137,9 @@ def test_heavy_tails_show_the_interval_that_needs_no_variance(geoveil, server):
 
 @pytest.mark.parametrize("every", ["7", "d", "7 days", "-7d", "7.5d", "7y", ""])
 def test_periods_that_make_no_sense_are_refused(geoveil, every):
-    with pytest.raises(ParameterError, match="every must be a whole number and m, h, d or w"):
+    with pytest.raises(
+        ParameterError, match="every must be a whole number above 0 and m, h, d or w"
+    ):
         geoveil("campaign", "create", "x", *INCOME, "--every", every)
 
 

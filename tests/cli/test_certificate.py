@@ -126,3 +126,9 @@ def test_without_an_authority_its_command_is_named(certificate, tmp_path):
     with pytest.raises(ParameterError, match="'geoveil certificate authority' wrote") as caught:
         certificate("client", "alice")
     assert caught.value.__cause__ is None
+
+
+def test_the_authority_says_where_its_certificate_goes(certificate, tmp_path):
+    told = certificate("authority").stderr
+    assert f"geoveil ... --tls-roots {tmp_path / 'ca.pem'}" in told
+    assert f"geoveil serve ... --tls-client-ca {tmp_path / 'ca.pem'}" in told

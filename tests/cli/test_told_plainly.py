@@ -16,6 +16,12 @@ CREATE = ["--attribute", "debt", "--unit", "euro", "--epsilon", "1", "--per", "5
     ("arguments", "told"),
     [
         (["simulate", "fleet", "--devices", "0"], "--devices must be"),
+        (["health", "--server", "127.0.0.1:99999"], "--server must be HOST:PORT with a port from"),
+        (["campaign", "create", "A", "--points", *CREATE, "--every", "0d"], "--every must be"),
+        (
+            ["campaign", "create", "A", "--points", *CREATE, "--read-every", "9999w"],
+            "--read-every must be a whole number above 0 and m, h, d or w, for example 7d, at most",
+        ),
         (["audit", "--samples", "0"], "--samples must be"),
         (["audit", "--mechanism", "None"], "--mechanism must be"),
         (["simulate", "oneway", "--threshold", "1", "--per", "0"], "--per must be"),
@@ -252,3 +258,25 @@ def test_the_help_shows_whole_what_is_to_be_typed_on_80_columns(geoveil, monkeyp
     shown = geoveil(*command, "--help", to_server=False).output
     for form in ("'LOW,HIGH'", "'LABEL=LON,LAT'", "'LON,LAT,RADIUS'", "'FAMILY:A=1,B=2'"):
         assert form in shown
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (["--read-every", "0d"], "--read-every must be a whole number above 0"),
+        (["--read-every", "9999w"], "7d, at most 36525d, got --read-every='9999w'"),
+        (["--read-every", "7d", "--reading-epsilon", "0"], "--reading-epsilon must be a finite"),
+    ],
+)
+def test_a_reading_that_is_none_is_named_as_it_is_typed(geoveil, tmp_path, said, told):
+    name = f"readings-{hash((*said,)) % 10**9}"
+    geoveil("campaign", "create", "Debts", "--points", *CREATE, "--id", name)
+    with pytest.raises(ParameterError) as error:
+        geoveil("contribute", name, "--yes", "--state-dir", str(tmp_path / "state"), *said)
+    assert told in str(error.value)
+
+
+def test_one_period_is_not_called_several(geoveil):
+    asked = ["campaign", "create", "Debts", "--threshold", "1", *CREATE, "--every", "60d"]
+    made = geoveil(*asked, "--id", "debts-of-one-period").output
+    assert "each participant spends this once, in its one period" in made

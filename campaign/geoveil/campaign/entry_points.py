@@ -78,7 +78,7 @@ class NotInstalled(UnsupportedError):  # noqa: N818 - it says what is the case
         return (
             f"{self.name!r} is none of the {self.group.removeprefix('geoveil.')} that are installed"
             f" here: install the package that declares {self.name!r} among its entry points"
-            f" {self.group!r}; known are {', '.join(self.known)}"
+            f" {self.group!r}; known are {', '.join(self.known) or 'none'}"
         )
 
 

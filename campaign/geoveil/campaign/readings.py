@@ -9,7 +9,9 @@ from geoveil.gp.exact import INT64_MAX, INT64_MIN
 
 COHORT = "reading"
 """The name of strata that devices fill in themselves, by when in an epoch they read."""
-_SHORTEST, _LONGEST = timedelta(minutes=1), timedelta(days=3660)
+_SHORTEST = timedelta(minutes=1)
+LONGEST = timedelta(days=3660)
+"""Of an epoch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +37,7 @@ class Readings:
     drift, at up to five times the variance of the noise (8/3 on average)."""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.every, timedelta) or not _SHORTEST <= self.every <= _LONGEST:
+        if not isinstance(self.every, timedelta) or not _SHORTEST <= self.every <= LONGEST:
             raise ParameterError(
                 "readings.every", str(self.every), "a timedelta from a minute to ten years"
             )

@@ -35,7 +35,8 @@ from geoveil.campaign import (
     seal,
     signer,
 )
-from geoveil.campaign.readings import COHORT
+from geoveil.campaign.readings import COHORT, LONGEST
+from geoveil.campaign.strata import MOST_LABELS
 from geoveil.cli import options
 from geoveil.cli.connection import CommandError, Connection, analyst_at, connects
 from geoveil.cli.console import out, print_json, privacy_text, table_80, write_new
@@ -137,8 +138,10 @@ def create(
     cohorts: Annotated[
         int | None,
         typer.Option(
+            min=2,
+            max=MOST_LABELS,
             help="With --read-every: devices tell in which of so many parts of that time they read,"
-            " so that those who just did can be seen alone: as many as periods is best, up to 64."
+            " so that those who just did can be seen alone: as many as periods is best, up to 64.",
         ),
     ] = None,
     participants: Annotated[
@@ -236,7 +239,9 @@ def create(
             f"{campaign.readings} In all, a participant spends at most {campaign.total_privacy}."
         )
     elif campaign.period is not None:
-        out.print(f"each participant spends this once in each of {campaign.periods:,} periods")
+        n = campaign.periods
+        once = "once, in its one period" if n == 1 else f"once in each of {n:,} periods"
+        out.print(f"each participant spends this {once}")
     out.print(weight_text(campaign))
     if key is not None:
         out.tell(f"signed by {key.public}")
@@ -280,7 +285,7 @@ def _readings(every: str | None, extrapolated: bool) -> Readings | None:
         if extrapolated:
             raise ParameterError("extrapolated", True, "with --read-every")
         return None
-    length = options.parse_period("read-every", every)
+    length = options.parse_period("read-every", every, LONGEST)
     return Readings(every=length, extrapolated=extrapolated)
 
 

@@ -40,10 +40,9 @@ def authority(
     from geoveil.aggregator.ops.authority import Authority
 
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _write(folder, _AUTHORITY, Authority.create(name, lasting(expires)))
-    err.print(
-        "geoveil ... --tls-roots ca.pem; of a server that asks for certificates, --tls-client-ca"
-    )
+    certificate, _ = _write(folder, _AUTHORITY, Authority.create(name, lasting(expires)))
+    err.tell(f"what talks to its servers: geoveil ... --tls-roots {certificate}")
+    err.tell(f"servers that ask for certificates: geoveil serve ... --tls-client-ca {certificate}")
 
 
 @app.command()

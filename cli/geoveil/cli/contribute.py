@@ -28,6 +28,7 @@ from geoveil.client import (
     Transport,
     TransportError,
 )
+from geoveil.client.policy import LONGEST
 from geoveil.gp import GeoPrivacy, ParameterError, PrivateValueError
 from geoveil.proto.v1 import collector_pb2
 
@@ -103,12 +104,15 @@ def _epoch(every: str | None, epsilon: float | None, campaign: Campaign) -> Epoc
         if epsilon is not None:
             raise ParameterError("reading-epsilon", epsilon, "with --read-every")
         return None
-    length, asked = options.parse_period("read-every", every), campaign.answer_privacy
+    length, asked = options.parse_period("read-every", every, LONGEST), campaign.answer_privacy
     if not campaign.nests:
         raise ParameterError(
             "read-every", every, "left out: such questions are not answered from one reading"
         )
-    privacy = asked if epsilon is None else GeoPrivacy(epsilon, asked.per, asked.unit)
+    try:
+        privacy = asked if epsilon is None else GeoPrivacy(epsilon, asked.per, asked.unit)
+    except ParameterError as error:
+        raise ParameterError("reading-epsilon", epsilon, error.expected) from error
     return Epoch(privacy=privacy, length=length)
 
 

@@ -308,21 +308,25 @@ def strata(said: str | None, epsilon: float | None) -> tuple[str, tuple[str, ...
     return name.strip(), tuple(label.strip() for label in labels.split(","))
 
 
-def parse_period(name: str, text: str) -> timedelta:
+def parse_period(name: str, text: str, most: timedelta = timedelta.max) -> timedelta:
     """Return the time that text like "7d" is.
 
     Args:
         name: of the option, for its error.
-        text: a whole number and a unit.
+        text: a whole number above 0 and a unit.
+        most: the longest that it may be.
 
     Example:
         >>> parse_period("every", "36h")
         datetime.timedelta(days=1, seconds=43200)
     """
     match = re.fullmatch(r"([0-9]{1,6})([mhdw])", text)
-    if match is None:
-        raise ParameterError(name, text, "a whole number and m, h, d or w, for example 7d")
-    return int(match[1]) * _UNITS[match[2]]
+    length = int(match[1]) * _UNITS[match[2]] if match else timedelta()
+    if not timedelta() < length <= most:
+        expected = "a whole number above 0 and m, h, d or w, for example 7d"
+        bound = "" if most == timedelta.max else f", at most {most.days}d"
+        raise ParameterError(name, text, expected + bound)
+    return length
 
 
 def period_text(period: timedelta) -> str:

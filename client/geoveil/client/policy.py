@@ -63,8 +63,8 @@ _PURE = (
 _Item = TypeVar("_Item")
 MOST_QUERIES = 100
 MOST_WORK = 10_000
-# What reaches back beyond the calendar is no window.
-_LONGEST = timedelta(days=36_525)
+LONGEST = timedelta(days=36_525)
+"""Of a window or an epoch: what reaches back beyond the calendar is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -410,9 +410,9 @@ class Policy(ReprByArguments):
 
 
 def _check_length(length: object) -> None:
-    if not isinstance(length, timedelta) or not timedelta(0) < length <= _LONGEST:
+    if not isinstance(length, timedelta) or not timedelta(0) < length <= LONGEST:
         raise ParameterError(
-            "length", str(length), f"a timedelta > 0 and at most {_LONGEST.days:,} days"
+            "length", str(length), f"a timedelta > 0 and at most {LONGEST.days:,} days"
         )
 
 
