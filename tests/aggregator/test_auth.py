@@ -79,6 +79,12 @@ def test_what_is_no_token_is_refused(gate: Authorizer, make: Any) -> None:
         assert why(gate, method, wrong) is Denial.TOKEN_UNKNOWN
 
 
+def test_a_refusal_names_the_scope_that_it_takes(gate: Authorizer, make: Any) -> None:
+    others = [scope for scope in Scope if scope is not RULES[ANALYST[0]]]
+    with pytest.raises(DeniedError, match=f"it takes the scope {RULES[ANALYST[0]].value}"):
+        gate.admit(ANALYST[0], make(*others))
+
+
 def test_tokens_end(gate: Authorizer, make: Any, clock: Any) -> None:
     presented = make(*Scope, lasts=timedelta(hours=1))
     clock.now += timedelta(minutes=59)
@@ -88,7 +94,7 @@ def test_tokens_end(gate: Authorizer, make: Any, clock: Any) -> None:
 
 
 def test_nobody_is_let_in_while_tokens_can_not_be_read(
-    gate: Authorizer, make: Any, tokens_file: Path
+    gate: Authorizer, make: Any, tokens_file: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     presented = make(*Scope)
     content = tokens_file.read_bytes()
@@ -96,6 +102,9 @@ def test_nobody_is_let_in_while_tokens_can_not_be_read(
         tokens_file.write_bytes(broken)
         for _ in range(2):
             assert why(gate, ANALYST[0], presented) is Denial.TOKENS_UNREADABLE
+    (logged,) = caplog.records  # once, however many ask
+    assert logged.message == "tokens_file_wrong"
+    assert str(tokens_file) in logged.__dict__["reason"]
     tokens_file.unlink()
     assert why(gate, ANALYST[0], presented) is Denial.TOKENS_UNREADABLE
     tokens_file.write_bytes(content)

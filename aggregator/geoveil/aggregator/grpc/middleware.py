@@ -351,7 +351,7 @@ async def _abort(error: Exception, path: str, context: Context) -> BaseException
     A defect is logged, without content of requests.
     """
     if isinstance(error, DeniedError):
-        status, text = error.denial.value
+        status, text = error.denial.value.status, str(error)
         scope = {} if error.scope is None else {"scope": error.scope.value}
         info = ErrorInfo(reason=error.denial.name, domain=ERROR_DOMAIN, metadata=scope)
         trailing = _trailing_metadata(status, text, info)

@@ -119,7 +119,8 @@ class DeniedError(GeoVeilError):
         self.scope = scope
 
     def __str__(self) -> str:
-        return self.denial.value.text
+        needs = "" if self.scope is None else f": it takes the scope {self.scope.value}"
+        return self.denial.value.text + needs
 
 
 class Authorizer:

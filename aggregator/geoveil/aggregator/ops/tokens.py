@@ -5,11 +5,12 @@ A token is 256 random bits, so its plain hash can't be guessed from; a slow hash
 
 import fcntl
 import json
+import logging
 import os
 import secrets
 import stat
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -24,6 +25,7 @@ from geoveil.campaign.model import check_campaign_id
 from geoveil.gp import ParameterError
 from geoveil.gp.shown import member
 
+_LOG = logging.getLogger(__name__)
 PREFIX = "geoveil_"
 """The beginning of every token, by which people and programs find leaked secrets."""
 _VERSION = 2
@@ -196,19 +198,30 @@ class Tokens:
         file = TokenFile(path)
         file.read()
         self._watched = ReloadingFile([path], file.read)
+        self._failed = False
 
     def find(self, text: str) -> Token | None:
         """Return what is kept of a token, expired or not, or None if there is none such."""
         try:
-            tokens = self._watched.get()
-        except OSError as error:
-            expected = f"a file to read ({error.strerror})"
-            raise ParameterError("tokens_file", str(self._path), expected) from error
+            tokens = self._latest()
+        except ParameterError as error:
+            if not self._failed:
+                _LOG.error("tokens_file_wrong", extra={"reason": str(error)})
+            self._failed = True
+            raise
+        self._failed = False
         presented, found = digest(text), None
         for token in tokens:  # all of them, so that time does not tell which
             if compare_digest(token.digest, presented):
                 found = token
         return found
+
+    def _latest(self) -> Sequence[Token]:
+        try:
+            return self._watched.get()
+        except OSError as error:
+            expected = f"a file to read ({error.strerror})"
+            raise ParameterError("tokens_file", str(self._path), expected) from error
 
 
 def digest(text: str) -> bytes:
