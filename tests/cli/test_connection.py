@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from geoveil.aggregator import Aggregator, Settings
 from geoveil.analyst import Analyst
 from geoveil.cli.app import app
-from geoveil.cli.connection import CommandError, Connection
+from geoveil.cli.connection import CommandError, Connection, analyst_at
 from geoveil.cli.console import err, out
 from geoveil.gp import ParameterError
 
@@ -173,12 +173,12 @@ def test_a_server_that_is_not_known_or_in_the_clear_is_not_talked_to(command, fi
         ({"tls_roots": "absent"}, "tls_roots"),
         ({"tls_roots": "wrong"}, "tls_roots"),
         ({"tls_roots": "folder"}, "tls_roots"),
-        ({"tls_client_key": None}, "tls_client_key"),
-        ({"tls_client_certificate": None}, "tls_client_certificate"),
-        ({"tls_client_certificate": "wrong"}, "tls_client_certificate"),
-        ({"tls_client_key": "wrong"}, "tls_client_key"),
-        ({"tls_client_key": "stranger-key"}, "tls_client_key"),
-        ({"tls_client_key": "analyst"}, "tls_client_key"),
+        ({"tls_client_key": None}, "--tls-client-key"),
+        ({"tls_client_certificate": None}, "--tls-client-certificate"),
+        ({"tls_client_certificate": "wrong"}, "--tls-client-certificate"),
+        ({"tls_client_key": "wrong"}, "--tls-client-key"),
+        ({"tls_client_key": "stranger-key"}, "--tls-client-key"),
+        ({"tls_client_key": "analyst"}, "--tls-client-key"),
     ],
 )
 def test_files_that_can_not_be_used_are_named(files, tmp_path, changes, name):
@@ -195,6 +195,24 @@ def test_files_that_can_not_be_used_are_named(files, tmp_path, changes, name):
     assert caught.value.name == name
     assert "31415" not in str(caught.value)
     assert "PRIVATE" not in str(caught.value)
+
+
+def test_half_of_a_pair_is_told_by_the_options(files):
+    for half, other in (("certificate", "key"), ("key", "certificate")):
+        with pytest.raises(ParameterError) as caught:
+            Connection(**{f"tls_client_{half}": files["analyst"]})
+        told = f"--tls-client-{other} must be given together with --tls-client-{half}"
+        assert str(caught.value) == told
+
+
+def test_a_token_of_the_environment_is_told_by_its_variable(monkeypatch):
+    monkeypatch.setenv("GEOVEIL_TOKEN", "tökén-31415")
+    with (
+        pytest.raises(CommandError, match="GEOVEIL_TOKEN holds no token") as caught,
+        analyst_at(Connection()),
+    ):
+        pass
+    assert "31415" not in str(caught.value)
 
 
 def test_a_key_is_never_shown(files):

@@ -24,6 +24,8 @@ from geoveil.gp import GeoVeilError, ParameterError
 
 DEFAULT_SERVER = "127.0.0.1:7717"
 
+_CERTIFICATE, _KEY = "--tls-client-certificate", "--tls-client-key"
+
 _Server = Annotated[
     str, typer.Option("--server", "-s", envvar=SERVER, help="Address of the aggregator.")
 ]
@@ -43,14 +45,14 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
     ),
     "tls_client_certificate": (
         _file(
-            "--tls-client-certificate",
+            _CERTIFICATE,
             TLS_CLIENT_CERTIFICATE,
             "PEM certificate chain of yours, for a server with tls_client_ca.",
         ),
         None,
     ),
     "tls_client_key": (
-        _file("--tls-client-key", TLS_CLIENT_KEY, "PEM private key of that certificate."),
+        _file(_KEY, TLS_CLIENT_KEY, "PEM private key of that certificate."),
         None,
     ),
 }
@@ -76,7 +78,7 @@ class Connection:
 
     def __post_init__(self) -> None:
         if (self.tls_client_certificate is None) != (self.tls_client_key is None):
-            names = ("tls_client_certificate", "tls_client_key")
+            names = (_CERTIFICATE, _KEY)
             missing, given = names if self.tls_client_certificate is None else names[::-1]
             raise ParameterError(missing, None, f"given together with {given}")
 
@@ -96,8 +98,8 @@ class Connection:
         if self.tls_client_certificate is None or self.tls_client_key is None:
             return TLS(root_certificates=roots)
         pair = read_pair(
-            ("tls_client_certificate", self.tls_client_certificate),
-            ("tls_client_key", self.tls_client_key),
+            (_CERTIFICATE, self.tls_client_certificate),
+            (_KEY, self.tls_client_key),
         )
         return TLS(root_certificates=roots, certificate_chain=pair.chain, private_key=pair.key)
 
@@ -175,7 +177,10 @@ def analyst_at(connection: Connection) -> Iterator[Analyst]:
 def _token() -> str | None:
     name = os.environ.get(TOKEN_FILE)
     if name is None:
-        return os.environ.get(TOKEN)
+        token = os.environ.get(TOKEN)
+        if token is not None and not token.isascii():
+            raise CommandError(f"{TOKEN} holds no token: one has characters of ASCII only")
+        return token
     try:
         return Path(name).read_text(encoding="ascii").strip()
     except (OSError, ValueError) as error:
