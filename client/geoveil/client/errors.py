@@ -106,11 +106,15 @@ class BudgetExceeded(ClientError):
     """When there is room for it again; None if never."""
 
     def __str__(self) -> str:
-        again = "never" if self.frees is None else f"from {self.frees.isoformat()}"
+        room = (
+            "there will never be room for it"
+            if self.frees is None
+            else f"there is room for it from {self.frees.isoformat()}"
+        )
         return (
             f"campaign {self.campaign_id!r} asks for {exactly(self.asked)} of"
             f" {shown(self.attribute)!r}; of {exactly(self.limit)}, permitted for {self.scope},"
-            f" ε = {self.spent!r} is spent; there is room for it {again}"
+            f" ε = {self.spent!r} is spent; {room}"
         )
 
 

@@ -35,8 +35,11 @@ export class BudgetExceeded extends GeoveilError {
     /** When there is room again, in microseconds since 1970; undefined: never. */
     readonly freesUs: bigint | undefined,
   ) {
-    const again = freesUs === undefined ? "never" : `from ${new Date(Number(freesUs / 1000n)).toISOString()}`;
-    super("budget-exceeded", `campaign ${campaignId} asks for more than ${scope} leaves: ε = ${spent} is spent; there is room ${again}`);
+    const room =
+      freesUs === undefined
+        ? "there will never be room"
+        : `there is room from ${new Date(Number(freesUs / 1000n)).toISOString()}`;
+    super("budget-exceeded", `campaign ${campaignId} asks for more than ${scope} leaves: ε = ${spent} is spent; ${room}`);
     this.name = "BudgetExceeded";
   }
 }
