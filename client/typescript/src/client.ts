@@ -4,7 +4,7 @@ import { Campaign, digest } from "./campaign.js";
 import { type Demand, demandOf } from "./demand.js";
 import { hex, openEnvelope, type PublicKey, unhex } from "./envelope.js";
 import { Epochs } from "./epoch.js";
-import { GeoveilError, PrivateValueError } from "./errors.js";
+import { GeoveilError, ParameterError, PrivateValueError } from "./errors.js";
 import { type BitSource, systemSource } from "./exact/bits.js";
 import { loadGeodesics, project } from "./gp/plane.js";
 import { type Budget, budgetsOf, checkLedger, type Spending } from "./ledger.js";
@@ -101,6 +101,8 @@ export class Client {
   #delivering: Promise<unknown> = Promise.resolve();
 
   constructor(options: ClientOptions) {
+    if (!(options?.policy instanceof Policy)) throw new ParameterError("policy", typeof options?.policy, "a Policy");
+    if (!options.server) throw new ParameterError("server", options.server, "an address such as https://collector.example");
     this.#options = options;
     this.#storage = options.storage ?? new MemoryStorage();
     this.#transport = typeof options.server === "string" ? transportTo(options.server) : options.server;

@@ -41,7 +41,7 @@ export class PublicKey {
 
   /** The key that `toString` has written: "ed25519:" and 64 hexadecimal digits. */
   static parse(text: string): PublicKey {
-    const bytes = text.startsWith("ed25519:") ? unhex(text.slice(8)) : undefined;
+    const bytes = typeof text === "string" && text.startsWith("ed25519:") ? unhex(text.slice(8)) : undefined;
     if (bytes?.length !== 32) throw new ParameterError("public key", text, "'ed25519:' and 64 hexadecimal digits");
     return PublicKey.of(bytes);
   }

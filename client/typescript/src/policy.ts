@@ -56,6 +56,7 @@ export interface Epoch {
 
 /** What to tell people of an epoch, after the name of the value. */
 export function describeEpoch({ privacy, lengthMs }: Epoch): string {
+  requireLength(lengthMs);
   const days = inDays(BigInt(Math.round(lengthMs * 1000)));
   const length = days >= 1 ? `${days} days` : `${Number((lengthMs / 3_600_000).toPrecision(6))} hours`;
   return `everything asked within ${length} costs at most ${words(privacy, privacy.unit)}`;
@@ -93,6 +94,10 @@ export interface PolicyOptions {
 const LONGEST_MS = 36_525 * 86_400_000;
 const MOST_QUERIES = 100;
 const MOST_WORK = 10_000;
+const OPTIONS = ["limits", "trustedKeys", "latestClose", "minimumParticipants", "mostQueries", "mostWork", "strata"];
+const LIMIT = ["campaign", "lifetime", "windows", "value", "epoch"];
+const GUARANTEE = "{ epsilon, per, unit }";
+const KINDS = ["number", "point", "place"];
 
 /** What may be asked of a person, for each attribute that the app answers about. */
 export class Policy {
@@ -100,17 +105,24 @@ export class Policy {
   readonly strata: ReadonlyMap<string, number | "openly">;
 
   constructor(readonly options: PolicyOptions) {
+    requireOptions(options);
     for (const [name, limit] of Object.entries(options.limits)) {
-      const { campaign, lifetime, windows = [], epoch } = limit;
+      requireKnown(`limits[${name}]`, limit, LIMIT);
+      const { campaign, lifetime, windows = [], value = number, epoch } = limit;
+      if (!Array.isArray(windows)) throw new ParameterError(`limits[${name}].windows`, windows, "an array");
+      if (!KINDS.includes(value?.kind)) throw new ParameterError(`limits[${name}].value`, value, "number, point(n) or place(area)");
+      if (!campaign) throw new ParameterError(`limits[${name}].campaign`, campaign, GUARANTEE);
+      for (const part of windows) requireKnown(`limits[${name}].windows`, part, ["limit", "lengthMs"]);
+      if (epoch) requireKnown(`limits[${name}].epoch`, epoch, ["privacy", "lengthMs", "finest"]);
       const all = [campaign, lifetime, ...windows.map((w) => w.limit), epoch?.privacy, epoch?.finest].filter((l) => l !== undefined);
-      for (const { epsilon, per, unit } of all) {
+      for (const one of all) {
+        if (!one) throw new ParameterError(`limits[${name}]`, one, `of guarantees ${GUARANTEE}`);
+        const { epsilon, per, unit } = one;
         positive(`limits[${name}].epsilon`, epsilon);
         positive(`limits[${name}].per`, per);
         if (!unit || unit !== limit.campaign.unit) throw new ParameterError(`limits[${name}].unit`, unit, "the same in all, not empty");
       }
-      for (const { lengthMs } of epoch ? [...windows, epoch] : windows) {
-        if (!(lengthMs >= 0.001 && lengthMs <= LONGEST_MS)) throw new ParameterError("lengthMs", lengthMs, "from 0.001 to a century");
-      }
+      for (const { lengthMs } of epoch ? [...windows, epoch] : windows) requireLength(lengthMs);
       if (epoch) requireEpoch(`limits[${name}].epoch`, epoch, limit);
       if (limit.value?.kind === "place" && limit.campaign.unit !== "metre") {
         throw new ParameterError(`limits[${name}].unit`, limit.campaign.unit, "'metre' for a place");
@@ -214,6 +226,40 @@ function described(kind: ValueKind): string {
   if (kind.kind === "point") return `a point of ${kind.dimension} coordinates`;
   if (!kind.area) return "a place anywhere";
   return `a place within ${kind.area.radiusM} m of longitude ${kind.area.longitudeDeg}, latitude ${kind.area.latitudeDeg}`;
+}
+
+/** Refuse what would be no limit at all: `158 > NaN` is false. */
+function requireOptions(options: PolicyOptions): void {
+  requireKnown("policy", options, OPTIONS);
+  const { limits, trustedKeys, latestClose, minimumParticipants = 0, strata = {} } = options;
+  if (typeof limits !== "object" || limits === null) throw new ParameterError("limits", limits, "an object");
+  for (const name of ["mostQueries", "mostWork"] as const) {
+    const most = options[name];
+    if (most !== undefined && !(typeof most === "number" && most >= 0)) throw new ParameterError(name, most, "a number >= 0");
+  }
+  if (!(Number.isSafeInteger(minimumParticipants) && minimumParticipants >= 0)) {
+    throw new ParameterError("minimumParticipants", minimumParticipants, "an integer >= 0");
+  }
+  if (trustedKeys !== undefined && !Array.isArray(trustedKeys)) throw new ParameterError("trustedKeys", trustedKeys, "an array");
+  if (latestClose !== undefined && !(latestClose instanceof Date && !Number.isNaN(latestClose.getTime()))) {
+    throw new ParameterError("latestClose", String(latestClose), "a Date");
+  }
+  for (const [name, most] of Object.entries(strata)) {
+    if (most !== "openly" && !(typeof most === "number" && most > 0)) {
+      throw new ParameterError(`strata[${name}]`, most, "a number > 0, or 'openly'");
+    }
+  }
+}
+
+/** Refuse names that nobody knows, so that a misspelt limit is no missing limit. */
+function requireKnown(name: string, given: object, known: readonly string[]): void {
+  if (typeof given !== "object" || given === null) throw new ParameterError(name, given, `an object of ${known.join(", ")}`);
+  const other = Object.keys(given).find((key) => !known.includes(key));
+  if (other !== undefined) throw new ParameterError(`a name in ${name}`, other, `one of ${known.join(", ")}`);
+}
+
+function requireLength(lengthMs: number): void {
+  if (!(lengthMs >= 0.001 && lengthMs <= LONGEST_MS)) throw new ParameterError("lengthMs", lengthMs, "from 0.001 to a century");
 }
 
 function requireEpoch(name: string, { privacy, finest }: Epoch, { campaign, value }: Limit): void {

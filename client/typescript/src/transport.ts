@@ -4,7 +4,7 @@ import type { GenMessage } from "@bufbuild/protobuf/codegenv2";
 import { base64Decode } from "@bufbuild/protobuf/wire";
 import { DurationSchema } from "@bufbuild/protobuf/wkt";
 import { blocksOf } from "./canonical.js";
-import { GeoveilError } from "./errors.js";
+import { GeoveilError, ParameterError } from "./errors.js";
 import { CampaignEnvelopeSchema, CampaignState } from "./gen/geoveil/proto/v1/campaign_pb.js";
 import {
   BrowseCampaignsRequestSchema,
@@ -95,6 +95,7 @@ export function transportTo(server: string): Transport {
 
 /** Refuse a server elsewhere without TLS: anybody on the way could read and replace. */
 function safe(server: string): string {
+  if (!URL.canParse(server)) throw new ParameterError("server", server, "an address such as https://collector.example");
   const { protocol, hostname } = new URL(server);
   const here = ["localhost", "127.0.0.1", "[::1]"].includes(hostname);
   if (protocol !== "https:" && !(protocol === "http:" && here)) {

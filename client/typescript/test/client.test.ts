@@ -6,12 +6,12 @@ import { test } from "node:test";
 import { create, toBinary } from "@bufbuild/protobuf";
 import { Backoff } from "../src/backoff.js";
 import { Client, type ClientOptions } from "../src/client.js";
-import { hex, unhex } from "../src/envelope.js";
+import { hex, PublicKey, unhex } from "../src/envelope.js";
 import { GeoveilError } from "../src/errors.js";
 import { CampaignEnvelopeSchema } from "../src/gen/geoveil/proto/v1/campaign_pb.js";
 import { BrowseCampaignsResponseSchema } from "../src/gen/geoveil/proto/v1/collector_pb.js";
 import { type ReportResult, ReportResultSchema, ReportStatus } from "../src/gen/geoveil/proto/v1/report_pb.js";
-import { Policy } from "../src/policy.js";
+import { describeEpoch, Policy, type PolicyOptions } from "../src/policy.js";
 import { FileStorage } from "../src/node.js";
 import { IndexedDbStorage, MemoryStorage, type Storage } from "../src/storage.js";
 import { type Transport, TransportError, transportTo } from "../src/transport.js";
@@ -289,4 +289,44 @@ test("pages of campaigns without an end are read no longer than one answer may t
   });
   await refused(transportTo("https://survey.example").browse(200), "transport");
   assert.ok(asked < 10, `${asked} pages`);
+});
+
+test("a policy refuses what would be no limit, by its name", () => {
+  const limits = { income: { campaign: DOLLARS } };
+  const wrong: [string, object | undefined][] = [
+    ["policy", undefined],
+    ["limits", {}],
+    ["a name in policy", { limits, mostwork: 1 }],
+    ["a name in limits[income]", { limits: { income: { campaign: DOLLARS, lifeTime: DOLLARS } } }],
+    ["a name in limits[income]", { limits: { income: DOLLARS } }],
+    ["limits[income].campaign", { limits: { income: { lifetime: DOLLARS } } }],
+    ["limits[income].value", { limits: { income: { campaign: DOLLARS, value: "number" } } }],
+    ["limits[income].windows", { limits: { income: { campaign: DOLLARS, windows: {} } } }],
+    ["limits[income]", { limits: { income: { campaign: DOLLARS, lifetime: null } } }],
+    ["mostWork", { limits, mostWork: NaN }],
+    ["mostQueries", { limits, mostQueries: "100" }],
+    ["minimumParticipants", { limits, minimumParticipants: NaN }],
+    ["trustedKeys", { limits, trustedKeys: "ed25519:" }],
+    ["latestClose", { limits, latestClose: new Date("soon") }],
+    ["strata[region]", { limits, strata: { region: NaN } }],
+  ];
+  for (const [name, options] of wrong) {
+    const refusal = { name: "ParameterError", parameter: name };
+    assert.throws(() => new Policy(options as PolicyOptions), refusal, JSON.stringify(options));
+  }
+});
+
+test("a client without a policy or with an address that is none is refused", () => {
+  const given = { server: "https://survey.example", policy: policy() };
+  for (const [name, wrong] of [
+    ["server", { server: "127.0.0.1:7718" }],
+    ["server", { server: "" }],
+    ["server", { server: "http://127.0.0.1:99999" }],
+    ["policy", { policy: undefined }],
+    ["policy", { policy: { limits: {} } }],
+  ] as const) {
+    assert.throws(() => new Client({ ...given, ...wrong } as ClientOptions), { name: "ParameterError", parameter: name });
+  }
+  assert.throws(() => PublicKey.parse(5 as unknown as string), { name: "ParameterError" });
+  assert.throws(() => describeEpoch({ privacy: DOLLARS, lengthMs: -1 }), { name: "ParameterError", parameter: "lengthMs" });
 });
