@@ -61,7 +61,7 @@ class ForgetsOnRestart(SQLiteStore):
 
     def commit(self, batch: Sequence[Submission]) -> list[list[Outcome]]:
         return super().commit(
-            [replace(s, reports=[self._renamed(r) for r in s.reports]) for s in batch]
+            [s._replace(reports=[self._renamed(r) for r in s.reports]) for s in batch]
         )
 
     def _renamed(self, report: PackedReport) -> PackedReport:
@@ -110,7 +110,7 @@ class IgnoresDates(SQLiteStore):
     """Takes reports whatever the clock says."""
 
     def commit(self, batch: Sequence[Submission]) -> list[list[Outcome]]:
-        return super().commit([replace(s, admit=True) for s in batch])
+        return super().commit([s._replace(admit=True) for s in batch])
 
 
 class CommitsRowsAlone(SQLiteStore):
@@ -133,7 +133,7 @@ class LosesCoordinates(SQLiteStore):
     def commit(self, batch: Sequence[Submission]) -> list[list[Outcome]]:
         return super().commit(
             [
-                replace(s, reports=[_flat(r) for r in s.reports]) if s.campaign_id == POINTS else s
+                s._replace(reports=[_flat(r) for r in s.reports]) if s.campaign_id == POINTS else s
                 for s in batch
             ]
         )
