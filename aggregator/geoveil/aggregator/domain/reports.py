@@ -165,16 +165,6 @@ class PackedColumns(Sequence[PackedReport]):
         return f"PackedColumns({len(self)}, not shown)"
 
 
-def joined(parts: Sequence[Sequence[PackedReport]]) -> Sequence[PackedReport]:
-    """Return the reports of all parts, as columns if they are all that."""
-    if len(parts) == 1:
-        return parts[0]
-    if any(type(part) is not PackedColumns for part in parts):
-        return [report for part in parts for report in part]
-    ids, answers = zip(*map(in_columns, parts), strict=True)
-    return PackedColumns(b"".join(ids), b"".join(answers))
-
-
 def in_columns(reports: Sequence[PackedReport]) -> tuple[bytes, bytes]:
     """Return the ids of reports, joined, and their answers, joined.
 

@@ -11,7 +11,12 @@ from enum import Enum
 from operator import itemgetter
 from typing import NamedTuple, Self
 
-from geoveil.aggregator.domain.reports import ANSWER_BYTES, PackedColumns, PackedReport
+from geoveil.aggregator.domain.reports import (
+    ANSWER_BYTES,
+    PackedColumns,
+    PackedReport,
+    in_columns,
+)
 from geoveil.gp import UnsupportedError
 from geoveil.gp.estimation import Accumulator
 from geoveil.gp.shown import member
@@ -235,12 +240,23 @@ class Store(ABC):
         self.close()
 
 
-def admitted(submissions: Sequence[Submission], *, closed: bool) -> list[bool]:
-    """Return whether each report of submissions to one campaign is admitted if it is new."""
-    flags: list[bool] = []
+def gathered(
+    submissions: Sequence[Submission],
+) -> tuple[Sequence[PackedReport], Sequence[bool]]:
+    """Return the reports of submissions to one campaign, and whether each is admitted if it is new.
+
+    The reports are columns if all of them came as columns.
+    """
+    admit: list[bool] = []
     for submission in submissions:
-        flags += [submission.admit and not closed] * len(submission.reports)
-    return flags
+        admit += [submission.admit] * len(submission.reports)
+    parts = [submission.reports for submission in submissions]
+    if len(parts) == 1:
+        return parts[0], admit
+    if any(type(part) is not PackedColumns for part in parts):
+        return [report for part in parts for report in part], admit
+    ids, answers = zip(*map(in_columns, parts), strict=True)
+    return PackedColumns(b"".join(ids), b"".join(answers)), admit
 
 
 def judge(

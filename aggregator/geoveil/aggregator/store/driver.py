@@ -5,13 +5,12 @@ again to begin and to end a transaction. Who listens to its engine hears of thes
 """
 
 import sqlite3
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
-
-_Result = TypeVar("_Result")
 
 
 class Driver:
@@ -29,8 +28,9 @@ class Driver:
         self._heard: tuple[Callable[..., Any], ...] = ()
         """Who listens to the statements of the transaction."""
 
-    def transaction(self, work: Callable[[], _Result]) -> _Result:
-        """Return work(), in a transaction that writes: it is committed, or rolled back.
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Let what is executed meanwhile be a transaction: it is committed, or rolled back.
 
         Raises:
             DBAPIError: of SQLAlchemy, in place of the driver's error.
@@ -43,7 +43,7 @@ class Driver:
         self._heard = tuple(dispatch.before_cursor_execute)
         try:
             self.execute("BEGIN IMMEDIATE")
-            result = work()
+            yield
             for heard in dispatch.commit:
                 heard(self._connection)
             self._driver.commit()
@@ -54,7 +54,6 @@ class Driver:
                 hidden = DBAPIError.instance(None, None, error, sqlite3.Error)
                 raise hidden from error
             raise
-        return result
 
     def execute(self, statement: str, parameters: Any = ()) -> sqlite3.Cursor:
         """Send a statement of the transaction that has begun; return its rows."""

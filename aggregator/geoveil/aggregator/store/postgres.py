@@ -96,7 +96,8 @@ shown), got database='...'
         super().__init__(engine, create=create)
 
     def _count(self, by_campaign: Mapping[str, Sequence[Submission]]) -> dict[str, list[Outcome]]:
-        return self.run(lambda connection: count(connection, by_campaign), write=True)
+        with self.transaction(write=True) as connection:
+            return count(connection, by_campaign)
 
     def _exclude_commits(self, connection: Connection, key: int) -> None:
         # Not a lock of the row: commits that follow each other would share it for ever.

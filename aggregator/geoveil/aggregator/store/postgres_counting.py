@@ -24,10 +24,9 @@ from geoveil.aggregator.domain.reports import (
     PackedColumns,
     PackedReport,
     in_columns,
-    joined,
     tally,
 )
-from geoveil.aggregator.store.base import Outcome, Submission, admitted, judge
+from geoveil.aggregator.store.base import Outcome, Submission, gathered, judge
 from geoveil.aggregator.store.schema import slots
 from geoveil.campaign.admission import REPORT_ID_BYTES
 from geoveil.gp.estimation import Accumulator
@@ -106,9 +105,9 @@ def count(
     outcomes: dict[str, list[Outcome]] = {}
     counted: dict[int, Sequence[PackedReport]] = {}
     for campaign_id, key, closed in campaigns:
-        submissions = by_campaign[campaign_id]
-        reports = joined([submission.reports for submission in submissions])
-        admit = admitted(submissions, closed=closed)
+        reports, admit = gathered(by_campaign[campaign_id])
+        if closed:
+            admit = [False] * len(reports)
         stored = _insert(connection, key, reports, admit)
         outcomes[campaign_id], counted[key] = judge(reports, admit, stored)
     # Last of all, because others may wait for these rows if ever they come to share a shard.

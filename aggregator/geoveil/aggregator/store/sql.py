@@ -3,6 +3,8 @@
 import logging
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any, TypeVar
@@ -206,7 +208,7 @@ class SQLStore(Store):
         by_campaign: dict[str, list[Submission]] = {}
         for submission in batch:
             by_campaign.setdefault(submission.campaign_id, []).append(submission)
-        counted = self._count(by_campaign)
+        counted = self.attempt(partial(self._count, by_campaign))
         following = dict(zip(counted, map(iter, counted.values()), strict=True))
         return [list(islice(following[s.campaign_id], len(s.reports))) for s in batch]
 
@@ -232,7 +234,10 @@ class SQLStore(Store):
 
     @abstractmethod
     def _count(self, by_campaign: Mapping[str, Sequence[Submission]]) -> dict[str, list[Outcome]]:
-        """Count the reports to each campaign, in one transaction; return outcomes in order."""
+        """Count the reports to each campaign, in one transaction; return outcomes in order.
+
+        For `attempt`: it may be done again, and errors of the database are not told yet.
+        """
 
     def read_sums(self, connection: Connection, key: int) -> dict[int, Accumulator]:
         """Return the sums of a campaign by query index, in one statement."""
@@ -305,13 +310,19 @@ class SQLStore(Store):
     ) -> _Result:
         """Return work(connection), in one transaction that is committed, or rolled back."""
 
-        def transaction() -> _Result:
-            with self._engine.connect() as connection:
-                connection = connection.execution_options(geoveil_write=write)
-                with connection.begin():
-                    return work(connection)
+        def attempted() -> _Result:
+            with self.transaction(write=write) as connection:
+                return work(connection)
 
-        return self.attempt(transaction, failure)
+        return self.attempt(attempted, failure)
+
+    @contextmanager
+    def transaction(self, *, write: bool) -> Iterator[Connection]:
+        """Give a connection for one transaction, which is committed, or rolled back."""
+        with self._engine.connect() as connection:
+            connection = connection.execution_options(geoveil_write=write)
+            with connection.begin():
+                yield connection
 
     def attempt(
         self, transaction: Callable[[], _Result], failure: Code = Code.STORE_UNAVAILABLE

@@ -3,7 +3,6 @@
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -14,13 +13,13 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 
 from geoveil.aggregator.domain.errors import Code, ServiceError
-from geoveil.aggregator.domain.reports import PackedReport, in_columns, joined, tally
+from geoveil.aggregator.domain.reports import PackedReport, in_columns, tally
 from geoveil.aggregator.store.base import (
     Extent,
     Outcome,
     StoredAnswers,
     Submission,
-    admitted,
+    gathered,
     judge,
 )
 from geoveil.aggregator.store.driver import Driver
@@ -125,15 +124,12 @@ class SQLiteStore(SQLStore):
         super().__init__(engine, create=create)
 
     def _count(self, by_campaign: Mapping[str, Sequence[Submission]]) -> dict[str, list[Outcome]]:
-        def work() -> tuple[dict[str, list[Outcome]], list[_Written]]:
-            written: list[_Written] = []
+        written: list[_Written] = []
+        with self._driver.transaction():
             counted = {
                 campaign_id: self._count_one(campaign_id, submissions, written)
                 for campaign_id, submissions in by_campaign.items()
             }
-            return counted, written
-
-        counted, written = self.attempt(partial(self._driver.transaction, work))
         # Only now: what was rolled back is stored nowhere, so it must not be indexed.
         for key, pages, reports in written:
             self._indices[key].add_new([(page.first, page.fresh_ids) for page in pages])
@@ -148,7 +144,7 @@ class SQLiteStore(SQLStore):
         Each is a text that `sqlite3` knows already, as its cost and not that of the reports is what
         a transaction of few reports takes.
         """
-        reports = joined([submission.reports for submission in submissions])
+        reports, admit = gathered(submissions)
         ids, answers = in_columns(reports)
         sums, driver = tally(answers), self._driver
         parameters = {"campaign_id": campaign_id, "indices": str([*sums])}
@@ -158,7 +154,7 @@ class SQLiteStore(SQLStore):
         key, closed, before, sums_before, *last = row
         candidates = self._current_index(key, before).find(ids)
         stored = _stored(driver, key, candidates, reports) if candidates else {}
-        outcomes, fresh = judge(reports, admitted(submissions, closed=closed), stored)
+        outcomes, fresh = judge(reports, [False] * len(reports) if closed else admit, stored)
         if fresh:
             if len(fresh) < len(reports):
                 sums = tally(in_columns(fresh)[1])
