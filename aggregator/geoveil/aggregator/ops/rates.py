@@ -46,6 +46,8 @@ class Rate:
 class TokenBuckets:
     """One bucket per key; the ones used longest ago are forgotten, that is, full again.
 
+    Of keys there are only hashes, under a secret that is drawn here and never told.
+
     Args:
         rate: of each bucket.
         clock: tells the seconds.
@@ -65,6 +67,7 @@ class TokenBuckets:
         self._rate = rate
         self._clock = clock
         self._most = most
+        self._secret = secrets.token_bytes(32)
         self._levels: OrderedDict[bytes, tuple[float, float]] = OrderedDict()
 
     def take(self, key: bytes, tokens: float, *, owe: bool = False) -> float:
@@ -76,13 +79,14 @@ class TokenBuckets:
             owe: take them in any case; what is not there is owed then.
         """
         now, rate = self._clock(), self._rate
-        level, then = self._levels.get(key, (rate.burst, now))
+        hidden = hashlib.blake2b(key, key=self._secret, digest_size=16).digest()
+        level, then = self._levels.get(hidden, (rate.burst, now))
         level = min(rate.burst, level + (now - then) * rate.per_second)
         missing = min(tokens, rate.burst) - level
         if missing > 0 and not owe:
             return missing / rate.per_second
-        self._levels[key] = (level - tokens, now)
-        self._levels.move_to_end(key)
+        self._levels[hidden] = (level - tokens, now)
+        self._levels.move_to_end(hidden)
         if len(self._levels) > self._most:
             self._levels.popitem(last=False)
         return 0.0
@@ -116,10 +120,9 @@ class RateLimits:
         clock: Monotonic = time.monotonic,
     ) -> None:
         self._campaigns = None if per_campaign is None else TokenBuckets(per_campaign, clock)
-        secret = secrets.token_bytes(32)
-        self.peers = PeerLimit(per_peer, clock, secret)
+        self.peers = PeerLimit(per_peer, clock)
         """Counts reports, and what a peer got as so many."""
-        self.calls = PeerLimit(calls, clock, secret)
+        self.calls = PeerLimit(calls, clock)
         """Counts calls."""
 
     def admit_campaign(self, campaign_id: str, reports: int) -> None:
@@ -139,11 +142,9 @@ class PeerLimit:
     Args:
         rate: of an address; None: it may do everything.
         clock: tells the seconds.
-        secret: the key under which peers are hidden.
     """
 
-    def __init__(self, rate: Rate | None, clock: Monotonic, secret: bytes) -> None:
-        self._secret = secret
+    def __init__(self, rate: Rate | None, clock: Monotonic) -> None:
         self._addresses = None if rate is None else TokenBuckets(rate, clock)
         self._connections: TokenBuckets | None = None
         self._part = 0.0 if rate is None else rate.burst / _PARTS
@@ -163,10 +164,10 @@ class PeerLimit:
         """
         if self._addresses is None:
             return
-        wait_s = self._addresses.take(self._hidden(peer_address(peer)), tokens)
+        wait_s = self._addresses.take(peer_address(peer), tokens)
         # A large request is not looked at further: each new connection might owe one.
         if self._connections is not None and not (wait_s and tokens > self._part):
-            taken = self._connections.take(self._hidden(peer.encode()), tokens, owe=not wait_s)
+            taken = self._connections.take(peer.encode(), tokens, owe=not wait_s)
             wait_s = min(wait_s, taken)
         if wait_s:
             raise ServiceError(Code.RATE_LIMITED, retry_after_s=wait_s)
@@ -175,12 +176,9 @@ class PeerLimit:
         """Take tokens whether or not there are enough."""
         if self._addresses is None:
             return
-        self._addresses.take(self._hidden(peer_address(peer)), tokens, owe=True)
+        self._addresses.take(peer_address(peer), tokens, owe=True)
         if self._connections is not None:
-            self._connections.take(self._hidden(peer.encode()), tokens, owe=True)
-
-    def _hidden(self, name: bytes) -> bytes:
-        return hashlib.blake2b(name, key=self._secret, digest_size=16).digest()
+            self._connections.take(peer.encode(), tokens, owe=True)
 
 
 def peer_address(peer: str) -> bytes:
