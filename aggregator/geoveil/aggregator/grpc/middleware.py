@@ -74,6 +74,8 @@ class _Method(NamedTuple):
     """ "/package.Service/Method"; empty of all that there are not."""
     public: bool
     """Whether anyone may call it."""
+    several: bool
+    """Whether a call may have more than one request, or none."""
     behaviour: Callable[[Any, Context], Any]
     deserialize: Callable[[bytes], Any] | None
     """None if the servicer takes requests as bytes, and bounds what they hold."""
@@ -157,6 +159,7 @@ class Middleware:
         method = _Method(
             path,
             anyone,
+            several,
             getattr(handler, kind),
             handler.request_deserializer if parsed else None,
             _LONGEST_OF_ANYONE if anyone and parsed else self._longest,
@@ -169,7 +172,7 @@ class Middleware:
             request = response = None
             try:
                 call = self._begin(method, context)
-                request = await self._only(method, call, context)
+                request = await self._next(method, call, context)
                 response = method.serialize(await method.behaviour(request, context))
                 self._holdings.resize(call, len(response))  # until it is sent
             except BaseException as error:  # noqa: BLE001 - it is raised again
@@ -188,7 +191,7 @@ class Middleware:
                 requests = (
                     self._each(method, call, context)
                     if several
-                    else await self._only(method, call, context)
+                    else await self._next(method, call, context)
                 )
                 async for response in method.behaviour(requests, context):
                     if not method.public:
@@ -225,40 +228,31 @@ class Middleware:
             raise
         return call
 
-    async def _only(self, method: _Method, call: Call, context: Context) -> Any:
-        """Return the request of a call that has one."""
-        message = await self._next(call, context)
-        if message is None:
+    async def _each(self, method: _Method, call: Call, context: Context) -> AsyncIterator[Any]:
+        """Yield the requests of a call as they come; each after the first counts as a call."""
+        while (request := await self._next(method, call, context)) is not None:
+            yield request
+            self._limits.calls.admit(context.peer())
+
+    async def _next(self, method: _Method, call: Call, context: Context) -> Any:
+        """Return the next request of a call, or None if no more will come."""
+        self._holdings.read(call)
+        message: Any = await context.read()
+        if message is grpc.aio.EOF:
+            self._holdings.resize(call, 0)
+            if method.several:
+                return None
             self._count_in_vain(context.peer())
             try:
                 await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "there is no request")
             except grpc.aio.InternalError:  # who began it is gone: no defect
                 raise CancelledError from None
+        self._holdings.resize(call, len(message))
         if not method.public:
             self._authorise(method, context)
         return (
             message if method.deserialize is None else _parsed(method, method.deserialize, message)
         )
-
-    async def _each(self, method: _Method, call: Call, context: Context) -> AsyncIterator[Any]:
-        """Yield the requests of a call as they come; each after the first counts as a call."""
-        while (message := await self._next(call, context)) is not None:
-            if not method.public:
-                self._authorise(method, context)
-            yield (
-                message
-                if method.deserialize is None
-                else _parsed(method, method.deserialize, message)
-            )
-            self._limits.calls.admit(context.peer())
-
-    async def _next(self, call: Call, context: Context) -> bytes | None:
-        self._holdings.read(call)
-        message: Any = await context.read()
-        if message is grpc.aio.EOF:
-            message = None
-        self._holdings.resize(call, len(message or b""))
-        return message  # type: ignore[no-any-return]  # bytes, as nothing deserialises them
 
     def _authorise(self, method: _Method, context: Context) -> None:
         metadata = context.invocation_metadata() or ()
