@@ -16,6 +16,8 @@ import grpc.aio
 import pytest
 
 from geoveil.aggregator import Aggregator, Service, Settings, SQLiteStore, Store, Writer
+from geoveil.aggregator.domain.campaign_cache import Publication
+from geoveil.aggregator.domain.campaign_cache import publish as publish_envelope
 from geoveil.aggregator.store.reader import Reader
 from geoveil.campaign import (
     Allocation,
@@ -26,6 +28,7 @@ from geoveil.campaign import (
     Question,
     digest,
     encode,
+    seal,
 )
 from geoveil.gp import GeoPrivacy, Threshold
 from geoveil.proto.v1 import analyst_pb2, campaign_pb2, collector_pb2, report_pb2
@@ -89,6 +92,12 @@ def _publish(
     )
     published = encode(campaign)
     return Published(campaign, published, digest(published))
+
+
+def publication_of(campaign: Campaign) -> Publication:
+    """Return a campaign as a server has it at hand."""
+    record, _ = publish_envelope(seal(encode(campaign)), None)
+    return Publication(record)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from geoveil.aggregator.domain.layout import Layout
-from geoveil.aggregator.domain.preparation import faults_of
+from geoveil.aggregator.domain.preparation import prepare
 from geoveil.aggregator.domain.reports import Report, ReportColumns
 from geoveil.campaign import (
     Allocation,
@@ -27,7 +27,7 @@ from geoveil.client import Policy, ReportBuilder
 from geoveil.gp import GeoPrivacy, LinearProgramMechanism, Query, SystemSource, Threshold
 from geoveil.proto.v1 import analyst_pb2, campaign_pb2, report_pb2
 
-from .conftest import Published, ServerStarter
+from .conftest import Published, ServerStarter, publication_of
 
 PRIVACY = GeoPrivacy(1.0, 8000.0, "dollar")
 ABOVE, FAR = Threshold(100_000.0, 16_000.0), Threshold(60_000.0, 24_000.0, "smoothstep")
@@ -149,7 +149,7 @@ def test_only_outputs_are_admitted(publish: Callable[..., Published]) -> None:
 def test_many_reports_are_admitted_as_single_ones_are(publish: Callable[..., Published]) -> None:
     """Also a value that is an output, but of the other query's channel."""
     campaign = channels(publish, ABOVE, FAR).campaign
-    admission = Admission(campaign)
+    publication = publication_of(campaign)
     first, second = (sorted(outputs or ()) for outputs in campaign.outputs)
     alien = next(value for value in second if value not in first and first[0] < value < first[-1])
 
@@ -161,9 +161,9 @@ def test_many_reports_are_admitted_as_single_ones_are(publish: Callable[..., Pub
         )  # fmt: skip
 
     sound = [(0, value) for value in first] + [(1, value) for value in second]
-    assert faults_of(admission, columns(sound)) == [None] * len(sound)
+    assert prepare(publication, columns(sound), 0).faults == [None] * len(sound)
     for index, value in ((0, alien), (1, second[5] + 1), (0, first[0] - 1), (2, first[0])):
-        faults = faults_of(admission, columns([*sound, (index, value)]))
+        faults = prepare(publication, columns([*sound, (index, value)]), 0).faults
         assert faults[:-1] == [None] * len(sound)
         assert faults[-1] is not None
 

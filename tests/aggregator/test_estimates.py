@@ -26,7 +26,8 @@ def test_heavy_tails_get_a_median_of_means_beside_the_mean(publish: Callable[...
     values = (rng.standard_t(3, 4_000) * 1e6).astype(int).tolist()
     blocks: list[list[int]] = [[] for _ in range(layout.sums)]
     for value in values:
-        ((index, packed),) = unpack(layout.pack(Report(rng.bytes(16), [(0, value)])).answers)
+        (report,) = layout.pack([Report(rng.bytes(16), [(0, value)])])
+        ((index, packed),) = unpack(report.answers)
         blocks[index].append(packed)
     sums = [Accumulator.of(block) for block in blocks]
     (shown,) = disclose(layout, sums, begun=1, confidence=0.9).estimates

@@ -39,7 +39,7 @@ def points(**changes: Any) -> Campaign:
 
 
 def packed(layout: Layout, reports: list[Report]) -> bytes:
-    return b"".join(layout.pack(report).answers for report in reports)
+    return b"".join(packed.answers for packed in layout.pack(reports))
 
 
 def reports(count: int, columns: int, periods: int, *, all_columns: bool) -> list[Report]:

@@ -23,7 +23,7 @@ def summed(layout: Layout, reports: list[Report]) -> list[Accumulator]:
     """Return what a store would keep."""
     values: list[list[int]] = [[] for _ in range(layout.sums)]
     for report in reports:
-        for index, value in unpack(layout.pack(report).answers):
+        for index, value in unpack(layout.pack([report])[0].answers):
             values[index].append(value)
     return [Accumulator.of(of_one) for of_one in values]
 
@@ -104,8 +104,8 @@ def test_many_reports_are_packed_as_one_is(
     columns = ReportColumns(
         rng.bytes(16 * 300), np.arange(300, dtype=np.uint32) % 3, values, np.zeros(300, np.uint32)
     )
-    packed = layout.pack_all(columns)
-    assert list(packed) == [layout.pack(report) for report in columns]
+    packed = layout.pack(columns)
+    assert list(packed) == layout.pack(list(columns))
     counted = [next(unpack(report.answers)) for report in packed]
     low, high = layout.campaign.ranges[0]
     kept = [v for (_, v), sent in zip(counted, values.tolist(), strict=True) if v == sent]
@@ -116,7 +116,8 @@ def test_many_reports_are_packed_as_one_is(
 
 def block_of_each(layout: Layout, ids: list[bytes]) -> list[int]:
     """Return the block of each id, of a campaign with one sum per block."""
-    return [next(unpack(layout.pack(Report(i, [(0, 5)])).answers))[0] for i in ids]
+    packed = layout.pack([Report(i, [(0, 5)]) for i in ids])
+    return [next(unpack(report.answers))[0] for report in packed]
 
 
 def test_only_noise_without_a_fourth_moment_is_cut_into_blocks(

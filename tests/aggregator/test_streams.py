@@ -228,7 +228,8 @@ async def test_heavy_tails_have_a_median_of_means_over_the_wire(
         layout = Layout.stored(campaign.campaign, 32, store.get_campaign("income").block_key)
     blocks: list[list[int]] = [[] for _ in range(32)]
     for report_id, value in sent:
-        ((block, counted),) = unpack(layout.pack(Report(report_id, [(0, value)])).answers)
+        (packed,) = layout.pack([Report(report_id, [(0, value)])])
+        ((block, counted),) = unpack(packed.answers)
         assert counted == value
         blocks[block].append(value)
     means = sorted(fmean(block) for block in blocks)

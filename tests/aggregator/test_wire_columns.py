@@ -1,6 +1,8 @@
 """Reading large requests by NumPy: what it says is what the parser of Protocol Buffers says."""
 
 from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
 from random import Random
 from typing import Any
 
@@ -10,12 +12,13 @@ from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from geoveil.aggregator.domain.preparation import faults_of
-from geoveil.aggregator.domain.reports import Report, ReportColumns, any_later
+from geoveil.aggregator.domain.preparation import prepare
+from geoveil.aggregator.domain.reports import PackedColumns, Report, ReportColumns
 from geoveil.aggregator.grpc import wire_columns
 from geoveil.aggregator.grpc.wire_columns import read_columns
 from geoveil.proto.v1 import collector_pb2, report_pb2
 
+from .conftest import publication_of
 from .test_fuzz import mutated
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -169,9 +172,6 @@ def test_columns_are_a_sequence_of_reports() -> None:
     assert columns.reports[2:4] == reports[2:4]
     with pytest.raises(IndexError):
         columns.reports[6]
-    for sequence in (columns.reports, reports):
-        assert any_later(sequence, 1)
-        assert not any_later(sequence, 2)
 
 
 def test_representations_hide_reports() -> None:
@@ -186,18 +186,35 @@ def test_an_empty_sequence_of_columns_is_empty() -> None:
     nothing = np.array([], np.uint32)
     columns = ReportColumns(b"", nothing, np.array([], np.int64), nothing)
     assert list(columns) == []
-    assert not any_later(columns, 0)
+
+
+def test_a_period_that_has_not_begun_is_told_as_of_single_reports(
+    publish: Callable[..., Any],
+) -> None:
+    weekly = replace(publish().campaign, period=timedelta(days=7))
+    publication = publication_of(weekly)
+    columns = read_columns(request_of([report(9, (2, -7), period=2), report(8, (1, 3), period=1)]))
+    assert columns is not None
+    for sequence in (columns.reports, list(columns.reports)):
+        prepared = prepare(publication, sequence, 1)
+        assert list(prepared.early) == [False] * 5 + [True, False]
+        assert list(map(len, prepared.packed)) == [6, 1]
+        begun = prepare(publication, sequence, 2)
+        assert not begun.early
+        assert list(map(len, begun.packed)) == [7, 0]
+        assert list(begun.packed[0]) == publication.layout.pack(list(columns.reports))
+    assert type(prepare(publication, columns.reports, 2).packed[0]) is PackedColumns
 
 
 def test_admission_and_packing_are_those_of_single_reports(publish: Callable[..., Any]) -> None:
     from geoveil.aggregator.domain.layout import Layout
     from geoveil.campaign import DebiasedLaplaceSpec
-    from geoveil.campaign.admission import Admission
 
     campaign = publish(mechanism=DebiasedLaplaceSpec()).campaign
     low, high = campaign.mechanisms[0].grid_range
     sound = [report(n, (n % 3, value)) for n, value in enumerate([low, 0, 1, high])]
-    admission, layouts = Admission(campaign), [Layout(campaign, 1), Layout(campaign, 32)]
+    publication = publication_of(campaign)
+    admission, layouts = publication.admission, [Layout(campaign, 1), Layout(campaign, 32)]
     for wrong in (
         [],
         [report(8, (3, 0))],
@@ -208,14 +225,14 @@ def test_admission_and_packing_are_those_of_single_reports(publish: Callable[...
         columns = read_columns(request_of([*sound, *wrong]))
         assert columns is not None
         reports = list(columns.reports)
-        faults = faults_of(admission, reports)
-        assert faults_of(admission, columns.reports) == faults
+        faults = prepare(publication, reports, 0).faults
+        assert prepare(publication, columns.reports, 0).faults == faults
         reasons = [found and found.reason for found in faults]
         assert reasons == [f and f.reason for f in (admission.fault(*r) for r in reports)]
         assert any(faults) == bool(wrong)
     columns = read_columns(request_of(sound))
     assert columns is not None
     for layout in layouts:
-        packed = layout.pack_all(columns.reports)
-        assert list(packed) == [layout.pack(r) for r in columns.reports]
+        packed = layout.pack(columns.reports)
+        assert list(packed) == layout.pack(list(columns.reports))
         assert packed[0].report_id == columns.reports[0].report_id

@@ -76,7 +76,7 @@ def packed(accepted, value, period=0, stratum=None):
     report = report_pb2.Report.FromString(made.report)
     answers = [(answer.query_index, answer.value) for answer in report.answers]
     layout = Layout.of(accepted.campaign)
-    return layout.pack(Report(report.report_id, answers, report.period))
+    return layout.pack([Report(report.report_id, answers, report.period)])[0]
 
 
 BUILDER = ReportBuilder(policy=Policy({"income": PRIVACY}, strata={"region": "openly"}))

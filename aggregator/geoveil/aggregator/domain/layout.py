@@ -104,24 +104,24 @@ class Layout:
         """How many there are."""
         return self.campaign.slots * self.blocks
 
-    def pack(self, report: Report) -> PackedReport:
-        """Return a sound report in the form that is stored, its answers as they count.
+    def pack(self, reports: Sequence[Report]) -> Sequence[PackedReport]:
+        """Return sound reports in the form that is stored, their answers as they count.
 
         Noise without bound may go beyond what counts: see `Campaign.ranges`.
         """
-        report_id, answers, period = report
-        if self._ends is not None:
-            answers = [(q, self.campaign.counted(q, value)) for q, value in answers]
-        if self.blocks > 1 or period:
-            slot = self.campaign.slot
-            block = int(self._blocks(report_id)[0]) if self.blocks > 1 else 0
-            answers = [(slot(q, period) * self.blocks + block, value) for q, value in answers]
-        return PackedReport(report_id, pack(answers))
+        if type(reports) is ReportColumns:
+            return self._pack_columns(reports)
+        slot, packed = self.campaign.slot, []
+        for report_id, answers, period in reports:
+            if self._ends is not None:
+                answers = [(q, self.campaign.counted(q, value)) for q, value in answers]
+            if self.blocks > 1 or period:
+                block = int(self._blocks(report_id)[0]) if self.blocks > 1 else 0
+                answers = [(slot(q, period) * self.blocks + block, value) for q, value in answers]
+            packed.append(PackedReport(report_id, pack(answers)))
+        return packed
 
-    def pack_all(self, reports: Sequence[Report]) -> Sequence[PackedReport]:
-        """Return what `pack` does of each."""
-        if type(reports) is not ReportColumns:
-            return list(map(self.pack, reports))
+    def _pack_columns(self, reports: ReportColumns) -> PackedColumns:
         rows = np.empty(len(reports), PACKED_ANSWER)
         slot: Any = self.campaign.slot  # of arrays as of integers
         slots = slot(reports.indices.astype(np.int64), reports.periods)

@@ -11,7 +11,6 @@ from geoveil.aggregator.domain.reports import (
     ReportColumns,
     Result,
     Status,
-    any_later,
 )
 from geoveil.aggregator.grpc.submissions import UnreadReports
 from geoveil.aggregator.store import Outcome
@@ -96,26 +95,23 @@ def prepare(
     """
     if isinstance(reports, UnreadReports):
         reports = reports.read(publication.campaign.columns)
-    faults = faults_of(publication.admission, reports)
-    if any(faults):
-        reports = [r for r, fault in zip(reports, faults, strict=True) if fault is None]
-    pack_all = publication.layout.pack_all
-    if not any_later(reports, latest):
-        return Prepared(faults, (), (pack_all(reports), ()))
-    early = [report.period > latest for report in reports]
-    in_time = [r for r, is_early in zip(reports, early, strict=True) if not is_early]
-    later = [r for r, is_early in zip(reports, early, strict=True) if is_early]
-    return Prepared(faults, early, (pack_all(in_time), pack_all(later)))
-
-
-def faults_of(admission: Admission, reports: Sequence[Report]) -> list[Result | None]:
-    """Return what is wrong with each report; of a request without faults, at the cost of one."""
+    admission, pack = publication.admission, publication.layout.pack
     if type(reports) is ReportColumns and _all_sound(admission, reports):
-        return [None] * len(reports)
-    return [
-        (fault := admission.fault(*report)) and Result(Status.REJECTED, *fault)
-        for report in reports
-    ]
+        faults: list[Result | None] = [None] * len(reports)
+        if not (reports.periods > latest).any():
+            return Prepared(faults, (), (pack(reports), ()))
+    else:
+        faults = [
+            (fault := admission.fault(*report)) and Result(Status.REJECTED, *fault)
+            for report in reports
+        ]
+    sound = [report for report, fault in zip(reports, faults, strict=True) if fault is None]
+    early = [report.period > latest for report in sound]
+    if not any(early):
+        return Prepared(faults, (), (pack(sound), ()))
+    in_time = [r for r, is_early in zip(sound, early, strict=True) if not is_early]
+    later = [r for r, is_early in zip(sound, early, strict=True) if is_early]
+    return Prepared(faults, early, (pack(in_time), pack(later)))
 
 
 def _all_sound(admission: Admission, reports: ReportColumns) -> bool:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import chain
-from operator import attrgetter
 from struct import Struct
 from typing import NamedTuple, final, overload
 
@@ -91,18 +90,6 @@ class ReportColumns(Sequence[Report]):
 
     def __repr__(self) -> str:
         return f"ReportColumns({len(self)}, not shown)"
-
-
-def any_later(reports: Sequence[Report], period: int) -> bool:
-    """Return whether a report is of a later period.
-
-    Example:
-        >>> any_later([Report(bytes(16), [(0, 1)], period=3)], 3)
-        False
-    """
-    if type(reports) is ReportColumns:
-        return bool((reports.periods > period).any())
-    return max(map(attrgetter("period"), reports), default=0) > period
 
 
 class PackedReport(NamedTuple):
