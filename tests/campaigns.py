@@ -1,9 +1,11 @@
 """Campaigns of either kind, for tests that make both."""
 
+from collections.abc import Iterable
 from dataclasses import fields
 from typing import Any
 
 from geoveil.campaign import Campaign, PlanarLaplaceSpec, StatisticCampaign, ValueCampaign
+from geoveil.campaign.admission import REPORT_ID_BYTES, Admission, Reason
 
 
 def campaign_of(**given: Any) -> Campaign:
@@ -20,3 +22,10 @@ def asked_for_points(campaign: Campaign, dimension: int, **changes: Any) -> Valu
     common = {each.name: getattr(campaign, each.name) for each in fields(Campaign)}
     own = {"mechanism": PlanarLaplaceSpec(dimension), "step_exponent": None}
     return ValueCampaign(**(common | own | changes))
+
+
+def admits(campaign: Campaign, indices: Iterable[int]) -> bool:
+    """Return whether a report may have answers with these query indices, in this order."""
+    answers = [(index, 0) for index in indices]
+    fault = Admission(campaign).fault(bytes(REPORT_ID_BYTES), answers, 0)
+    return fault is None or fault.reason is not Reason.WRONG_ANSWERS

@@ -23,6 +23,7 @@ from geoveil.campaign import (
 )
 from geoveil.gp import GeoPrivacy, ParameterError, Threshold
 from geoveil.proto.v1 import campaign_pb2 as pb
+from tests.campaigns import admits
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 AT, WIDTH, PER = 100_000.0, 24_000.0, 8_000.0
@@ -191,6 +192,6 @@ def test_a_client_from_before_repetition_takes_no_part_in_it(monkeypatch):
 def test_repeat_admits_all_answers_in_order():
     campaign = twice(Allocation.REPEAT, 3)
     assert campaign.answers == 3
-    assert campaign.admits([0, 1, 2])
+    assert admits(campaign, [0, 1, 2])
     for wrong in ([0], [0, 1], [0, 2, 1], [0, 1, 2, 2], []):
-        assert not campaign.admits(wrong)
+        assert not admits(campaign, wrong)

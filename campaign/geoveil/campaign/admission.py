@@ -57,7 +57,7 @@ class Admission:
     def __init__(self, campaign: Campaign) -> None:
         self._campaign = campaign
         self._periods = campaign.periods
-        self._one_answer = all(campaign.admits([index]) for index in range(campaign.indices))
+        self._many = campaign.answers
         # An answer that the mechanism can't produce comes from a client that does not follow it.
         # Where noise knows no bound there is none; such a report counts as `Campaign.counted` says.
         self._ranges = [
@@ -101,7 +101,9 @@ class Admission:
                 Reason.WRONG_PERIOD, "period", period, f"an integer from 0 to {self._periods - 1}"
             )
         indices = [index for index, _ in answers]
-        if not self._campaign.admits(indices):
+        first, many = indices[0] if indices else -1, self._many
+        of_group = 0 <= first < len(self._ranges) and first % many == 0
+        if not of_group or indices != list(range(first, first + many)):
             return self._wrong_answers(indices)
         for index, value in answers:
             low, high = self._ranges[index]
@@ -127,7 +129,7 @@ class Admission:
             values: integers on the campaign's grid, shape (n,).
             periods: periods of a recurring campaign, else 0; shape (n,).
         """
-        if not self._one_answer or (indices >= len(self._ranges)).any():
+        if self._many != 1 or (indices >= len(self._ranges)).any():
             return False
         lows, highs = self._bounds
         in_range = (lows[indices] <= values) & (values <= highs[indices])
@@ -143,7 +145,7 @@ class Admission:
         if len(indices) > _MOST_SHOWN:
             shown = f"{indices[:_MOST_SHOWN]} and {len(indices) - _MOST_SHOWN} more"
         campaign = self._campaign
-        words = _ONE if self._one_answer else _EVERY if campaign.groups == 1 else _EVERY_OF_GROUP
+        words = _ONE if self._many == 1 else _EVERY if campaign.groups == 1 else _EVERY_OF_GROUP
         expected = words.format(last=campaign.indices - 1, many=campaign.columns)
         return _fault(Reason.WRONG_ANSWERS, "query_index of the answers", shown, expected)
 

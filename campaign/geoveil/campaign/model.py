@@ -288,16 +288,6 @@ class Campaign(ABC):
         """How many values a query_index can have: columns, group after group."""
         return self.columns * self.groups
 
-    def admits(self, indices: Sequence[int]) -> bool:
-        """Return whether a report with these query indices, in this order, is sound."""
-        if not indices or not 0 <= indices[0] < self.indices:
-            return False
-        if self.answers_all:
-            return indices[0] % self.columns == 0 and list(indices) == list(
-                range(indices[0], indices[0] + self.columns)
-            )
-        return len(indices) == 1
-
     def draw_first_index(self, group: int | None, source: RandomSource) -> int:
         """Return the query_index of the first column of the group that a report is sent for.
 
