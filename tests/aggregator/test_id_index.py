@@ -30,8 +30,7 @@ def test_every_id_is_found_with_its_page_and_hardly_another(
     for size in sizes:
         first = len(pages)
         ids = [rng.randbytes(16) for _ in range(size)]
-        index.add([(first, joined(ids))])
-        index.reports += size
+        index.add([(first, joined(ids))], first + size)
         pages |= dict.fromkeys(ids, first)
     known = list(pages)
     rng.shuffle(known)
@@ -51,8 +50,7 @@ def test_runs_stay_few() -> None:
     rng = Random(1)
     index = IdIndex()
     for n in range(5000):
-        index.add([(n, rng.randbytes(16))])
-        index.reports += 1
+        index.add([(n, rng.randbytes(16))], n + 1)
     assert len(list(index._runs())) < 5 * id_index._RUNS
 
 
@@ -61,6 +59,6 @@ def test_ids_that_differ_in_one_byte_differ_in_fingerprint() -> None:
         bytes(at) + bytes([b]) + bytes(15 - at) for at in range(16) for b in range(1, 256)
     }
     index = IdIndex()
-    index.add([(0, joined(sorted(ids)))])
+    index.add([(0, joined(sorted(ids)))], len(ids))
     (run,) = index._runs()
     assert len(set(run.tolist())) == len(ids)

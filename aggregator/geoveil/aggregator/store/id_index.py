@@ -7,7 +7,8 @@ what is not found here is not stored.
 """
 
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from operator import mul
 from struct import Struct
 
@@ -31,6 +32,7 @@ _YOUNG = 1024
 """Entries of a run that the next entries are sorted into: cheaper than to search one more run."""
 _ALONE = 128
 """Ids that came one by one and are in no run: for one of them NumPy takes longer than a dict."""
+_PAGES_ADDED = 1024
 
 
 class IdIndex:
@@ -48,16 +50,22 @@ class IdIndex:
         self._alone: dict[int, int] = {}
         """Fingerprints that are in no run yet, each with the first report of its page."""
 
-    def add(self, pages: Iterable[tuple[int, bytes]]) -> None:
+    def add(self, pages: Iterable[tuple[int, bytes]], reports: int) -> None:
         """Add pages: the number of the first report of each, and its ids joined.
 
         Of a page begun before, the ids that are here already are passed over.
-        """
-        self.add_new([self._unknown(*page) for page in pages])
 
-    def add_new(self, pages: Iterable[tuple[int, bytes]]) -> None:
+        Args:
+            pages: read as they are added, not all at once.
+            reports: indexed once all of them are added.
+        """
+        rest = iter(pages)
+        while some := list(islice(rest, _PAGES_ADDED)):
+            self.add_new([self._unknown(*page) for page in some])
+        self.reports = reports
+
+    def add_new(self, pages: Sequence[tuple[int, bytes]]) -> None:
         """Add ids that are not here, each with the first report of its page."""
-        pages = list(pages)
         if len(pages) == 1 and len(pages[0][1]) == REPORT_ID_BYTES:
             first, report_id = pages[0]
             one = self._fingerprint(report_id)

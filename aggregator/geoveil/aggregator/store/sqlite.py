@@ -3,7 +3,6 @@
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -45,13 +44,11 @@ _PRAGMAS = (
     "cache_size = -16384",  # 16 MiB: reports are appended
     "wal_autocheckpoint = 4000",  # pages
 )
-_Written: TypeAlias = tuple[int, list[Page], int]
-"""The key of a campaign, the pages that were written of it, and how many reports it has now."""
+_Written: TypeAlias = tuple[IdIndex, list[Page], int]
+"""The index of a campaign, the pages that were written of it, and how many reports it has now."""
 _PAGES_READ = 1024
 _SHARD = 0
 """The only one: SQLite has one writer at a time."""
-_PAGES_INDEXED = 1024
-"""Pages of the index read at once."""
 _READ_SUMS = """
     SELECT group_concat(query_index || ' ' || n || ' ' || total || ' ' || total_of_squares)
     FROM query_sum WHERE campaign_key = :key
@@ -131,9 +128,9 @@ class SQLiteStore(SQLStore):
                 for campaign_id, submissions in by_campaign.items()
             }
         # Only now: what was rolled back is stored nowhere, so it must not be indexed.
-        for key, pages, reports in written:
-            self._indices[key].add_new([(page.first, page.fresh_ids) for page in pages])
-            self._indices[key].reports = reports
+        for index, pages, reports in written:
+            index.add_new([(page.first, page.fresh_ids) for page in pages])
+            index.reports = reports
         return counted
 
     def _count_one(
@@ -152,7 +149,12 @@ class SQLiteStore(SQLStore):
         if row is None:
             raise ServiceError(Code.CAMPAIGN_NOT_FOUND)
         key, closed, before, sums_before, *last = row
-        candidates = self._current_index(key, before).find(ids)
+        index = self._indices.get(key)
+        if index is None or index.reports > before:
+            index = self._indices[key] = IdIndex()
+        if index.reports < before:  # by another process, or before this one began
+            index.add(read_ids(driver, key, index.reports), before)
+        candidates = index.find(ids)
         stored = _stored(driver, key, candidates, reports) if candidates else {}
         outcomes, fresh = judge(reports, [False] * len(reports) if closed else admit, stored)
         if fresh:
@@ -163,23 +165,8 @@ class SQLiteStore(SQLStore):
             _write_sums(driver, key, _sums(sums_before), sums)
             after = before + len(fresh)
             driver.execute(_WRITE_COUNT, {"key": key, "reports": after})
-            written.append((key, pages, after))
+            written.append((index, pages, after))
         return outcomes
-
-    def _current_index(self, key: int, reports: int) -> IdIndex:
-        """Return the index of a campaign with all that is stored in it, by whatever process.
-
-        The pages that are written belong in it once the transaction is durable.
-        """
-        index = self._indices.get(key)
-        if index is None or index.reports > reports:
-            index = self._indices[key] = IdIndex()
-        if index.reports < reports:
-            pages = read_ids(self._driver, key, index.reports)
-            while some := list(islice(pages, _PAGES_INDEXED)):
-                index.add(some)
-            index.reports = reports
-        return index
 
     def read_sums(self, connection: Connection, key: int) -> dict[int, Accumulator]:
         return _sums(connection.exec_driver_sql(_READ_SUMS, {"key": key}).scalar_one())
