@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from geoveil.aggregator import Code, ServiceError, SQLiteStore, Writer
-from geoveil.aggregator.domain.reports import PackedReport, pack
+from geoveil.aggregator.domain.reports import PackedColumns, PackedReport, pack
 from geoveil.aggregator.store import CampaignRecord, Outcome, Submission
 from geoveil.gp.estimation import Accumulator
 
@@ -191,17 +191,32 @@ async def test_large_requests_leave_half_of_the_queue_to_others(start: Starter) 
     assert [len(outcomes) for outcomes in results] == [1, 450, 100, 100, 100, 100, 100]
 
 
-async def test_the_queue_is_measured_in_answers(start: Starter) -> None:
+@pytest.mark.parametrize(
+    "nine",
+    [
+        [PackedReport(b"\xff" * 16, pack([(0, 1)] * 9))],
+        [PackedReport(bytes([255, n]) * 8, pack([(0, 1)] * (4 + n))) for n in range(2)],
+        PackedColumns(bytes(range(144)), pack([(0, 1)] * 9)),
+    ],
+    ids=["one report", "two reports", "columns"],
+)
+async def test_the_queue_is_measured_in_answers(
+    start: Starter, nine: Sequence[PackedReport]
+) -> None:
     held = await start(queue_limit=10)
     first = await held.occupy()
-    wide = PackedReport(b"\xff" * 16, pack([(0, 1)] * 9))
-    tasks = [asyncio.create_task(held.writer.submit(Submission("a", [wide], True)))]
+    tasks = [asyncio.create_task(held.writer.submit(Submission("a", nine, True)))]
     await queued()
+    assert held.writer.weight == 9
     with pytest.raises(ServiceError):
         await held.writer.submit(submission(1, reports=2))
     tasks.append(held.submit(2))
     held.store.release()
-    assert await settled([first, *tasks]) == [[Outcome.ACCEPTED]] * 3
+    assert await settled([first, *tasks]) == [
+        [Outcome.ACCEPTED],
+        [Outcome.ACCEPTED] * len(nine),
+        [Outcome.ACCEPTED],
+    ]
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from operator import itemgetter
 from typing import NamedTuple, Self
 
 from geoveil.aggregator.domain.reports import (
-    ANSWER_BYTES,
     PackedColumns,
     PackedReport,
     in_columns,
@@ -64,13 +62,6 @@ class Submission(NamedTuple):
     reports: Sequence[PackedReport]
     admit: bool
     """Whether the campaign's dates allow new reports. Known ones are recognised in any case."""
-
-    @property
-    def weight(self) -> int:
-        """Answers held, at least 1."""
-        if type(self.reports) is PackedColumns:
-            return max(1, len(self.reports))
-        return max(1, sum(map(len, map(itemgetter(1), self.reports))) // ANSWER_BYTES)
 
     def __repr__(self) -> str:
         return "Submission(not shown)"

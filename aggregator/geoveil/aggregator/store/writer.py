@@ -9,9 +9,11 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable
+from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar
 
 from geoveil.aggregator.domain.errors import Code, ServiceError
+from geoveil.aggregator.domain.reports import ANSWER_BYTES, PackedColumns
 from geoveil.aggregator.ops.diagnostics import traceback_without_values
 from geoveil.aggregator.store import Outcome, Store, Submission
 
@@ -41,9 +43,9 @@ class Writer:
 
     Args:
         open_store: opens the store; called on that thread.
-        queue_limit: weight of the submissions that may wait; of the large ones half of it, so
-            that there is room for others. One that comes to an empty queue is taken whatever its
-            weight, since it could never be taken otherwise.
+        queue_limit: weight of the submissions that may wait, which is the answers they hold; of the
+            large ones half of it, so that there is room for others. One that comes to an empty
+            queue is taken whatever its weight, since it could never be taken otherwise.
         commit_limit: weight of the submissions of one transaction; likewise.
         latency_s: how long to wait, in seconds, for more before writing what there is; ten
             milliseconds after a transaction of more than one request.
@@ -99,7 +101,12 @@ class Writer:
         """
         if self._stopping:
             raise ServiceError(Code.STOPPING)
-        weight, before = submission.weight, self.weight
+        reports = submission.reports
+        if type(reports) is PackedColumns:
+            answers = len(reports)
+        else:
+            answers = sum(map(len, map(itemgetter(1), reports))) // ANSWER_BYTES
+        weight, before = max(1, answers), self.weight
         large = weight > _FEW
         limit = self._queue_limit / 2 if large else self._queue_limit
         if before and before + weight > limit:
