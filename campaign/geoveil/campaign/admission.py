@@ -58,6 +58,7 @@ class Admission:
         self._campaign = campaign
         self._periods = campaign.periods
         self._many = campaign.answers
+        """Answers of a report."""
         # An answer that the mechanism can't produce comes from a client that does not follow it.
         # Where noise knows no bound there is none; such a report counts as `Campaign.counted` says.
         self._ranges = [

@@ -10,11 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple, Self
 
-from geoveil.aggregator.domain.reports import (
-    PackedColumns,
-    PackedReport,
-    in_columns,
-)
+from geoveil.aggregator.domain.reports import PackedColumns, PackedReport, in_columns
 from geoveil.gp import UnsupportedError
 from geoveil.gp.estimation import Accumulator
 from geoveil.gp.shown import member
