@@ -7,8 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from geoveil.analyst import PlanRequest, questions_in
+from geoveil.analyst import PlanRequest, plan_for, questions_in
 from geoveil.analyst.nearest import (
+    UnmetWishError,
     check_comparison,
     check_people,
     check_plan,
@@ -220,7 +221,7 @@ def test_a_circle_with_nobody_is_told_a_radius():
         ({"place": ("-73.9,40.7",)}, "questions"),
         ({"threshold": (), "circle": ("-73.9,40.7,500",)}, "source"),
         ({"threshold": (), "circle": ("-73.9,40.7",), "source": COLLISIONS}, "circle"),
-        ({"threshold": (), "circle": ("1,2,-5",), "source": COLLISIONS}, "radius"),
+        ({"threshold": (), "circle": ("1,2,-5",), "source": COLLISIONS}, "circle"),
         ({"threshold": (), "place": ("40.7,-97.9",), "source": COLLISIONS}, "place"),
         ({"threshold": (), "region": ("nowhere.geojson",), "source": COLLISIONS}, "region"),
         ({"width": 5.0}, "width"),
@@ -241,7 +242,7 @@ def test_rubbish_is_refused_by_name(changes, flag):
         ("lognormal:-5,1", (), "prior"),
         ("lognormal:5", (), "prior"),
         ("lognormal:5,0", (), "prior"),
-        ("people.csv", (), "columns"),
+        ("people.csv", (), "prior"),
         ("lognormal:98000,0.83", ("income",), "columns"),
     ],
 )
@@ -295,3 +296,13 @@ def test_the_odds_are_what_a_report_can_tell():
         assert 0.75 * row["epsilon"] < gain or row["distance"] > 8
         assert posterior <= row["probability"] + 1e-12
         assert row["probability"] + row["other_probability"] == pytest.approx(1)
+
+
+@pytest.mark.parametrize("participants", [2, 3])
+def test_a_wish_that_no_distance_meets_is_refused_in_time(participants):
+    """Screening says that one does; planning for it, and for any below, says that it does not."""
+    asked = questions_in({"threshold": ["100000"]})
+    wish = PlanRequest.of(asked, epsilon=1, per=8_000, source=INCOMES, participants=participants)
+    with pytest.raises(UnmetWishError) as refused:
+        plan_for(wish)
+    assert set(refused.value.nearest) == {"participants"}

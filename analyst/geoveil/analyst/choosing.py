@@ -1,5 +1,7 @@
 """How many people are needed so that the greatest of several answers is named [MATH §8]."""
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -71,8 +73,9 @@ def participants_to_name_the_top(
 
     if missed(_FEWEST) <= 0:
         return _FEWEST
-    found = boundary(missed, _FEWEST, 4.0, _MOST)
-    return None if found is None else int(np.ceil(enough(missed, found, up=True)))
+    near = boundary(missed, _FEWEST, 4.0, _MOST)
+    found = None if near is None else enough(missed, near, up=True)
+    return None if found is None else math.ceil(found)
 
 
 def _expected(request: PlanRequest, chosen: Chosen) -> tuple[Array, Array]:

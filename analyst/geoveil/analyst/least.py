@@ -39,8 +39,10 @@ def boundary(
     return math.exp(root)
 
 
-def enough(excess: Callable[[float], float], found: float, *, up: bool) -> float:
+def enough(excess: Callable[[float], float], found: float, *, up: bool) -> float | None:
     """Return the next number of three digits without an excess, from a root of it on.
+
+    None if there is none as far on as a third of it: then that was no root.
 
     Args:
         excess: as of `boundary`.
@@ -50,11 +52,21 @@ def enough(excess: Callable[[float], float], found: float, *, up: bool) -> float
     Example:
         >>> enough(lambda x: 700.5 - x, 700.4, up=True)
         701.0
+        >>> enough(lambda x: 1.0 + 1 / x, 700.4, up=True) is None
+        True
     """
     number = rounded(found, up=up)
-    while excess(number) > 0:
+    if excess(number) <= 0:
+        return number
+    last = rounded(found * (4 / 3 if up else 3 / 4), up=up)
+    if excess(last) > 0:
+        return None
+    while True:
         number = rounded(number * (1 + 2e-3 if up else 1 - 2e-3), up=up)
-    return number
+        if (number < last) != up:
+            return last
+        if excess(number) <= 0:
+            return number
 
 
 def rounded(number: float, *, up: bool) -> float:

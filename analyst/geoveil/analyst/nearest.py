@@ -257,8 +257,9 @@ def check_comparison(request: PlanRequest, found: Comparison, searches: Searches
 
     if excess_of_all(request, found, searches) <= 0:
         return
-    people = boundary(missed, request.participants, 4.0, _MOST_PEOPLE / 4)
-    nearest = {} if people is None else {"participants": enough(missed, people, up=True)}
+    near = boundary(missed, request.participants, 4.0, _MOST_PEOPLE / 4)
+    people = None if near is None else enough(missed, near, up=True)
+    nearest = {} if people is None else {"participants": people}
     part = f"{_from_prior(request, found, searches):.0%} of an answer"
     raise _unmet(request, request.chosen(found).targets, nearest, part, " for all of them")
 
