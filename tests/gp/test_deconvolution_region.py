@@ -281,3 +281,16 @@ def test_regions_and_estimators_are_copied_with_their_answers() -> None:
             assert np.array_equal(copied.value([[0.3, 0.4]]), estimator.value([[0.3, 0.4]]))
         with pytest.raises(AttributeError):
             region.bandwidth = 1.0  # type: ignore[misc]
+
+
+def test_a_region_that_the_raster_would_misjudge_is_refused():
+    noise = PlanarLaplace(GeoPrivacy(1.0, per=1.0))
+    for radius, told in ((0.1 * H, True), (0.04 * H, False), (0.001 * H, False)):
+        region = SmoothedRegion(Disc((0.0, 0.0), radius, radius), bandwidth=H)
+        if not told:
+            with pytest.raises(UnsupportedError, match="its area is at least"):
+                noise.estimator(region)
+            continue
+        of_points = (radius / H) ** 2 / 2  # of so small a disc f is a bell
+        assert region.value([[0.0, 0.0]])[0] == pytest.approx(of_points, abs=RASTER_ERROR)
+        assert noise.estimator(region) is not None

@@ -11,7 +11,7 @@ from geoveil.gp import validation
 from geoveil.gp.arrays import Array, ArrayLike, np
 from geoveil.gp.deconvolution.base import PointEstimator, point_estimator
 from geoveil.gp.deconvolution.raster import Field, RasterGrid, Spectrum, region_spectrum
-from geoveil.gp.errors import ParameterError
+from geoveil.gp.errors import ParameterError, UnsupportedError
 from geoveil.gp.intervals import Limits
 from geoveil.gp.queries.base import Query
 from geoveil.gp.queries.indicator import Disc, SoftIndicator
@@ -23,6 +23,9 @@ Bounds = tuple[float, float, float, float]
 _CELLS_PER_BANDWIDTH = 8
 _NODES = 4_096
 """Nodes of the grid, about, at which moments of reports are taken."""
+_LEAST_AREA = 0.008
+"""Area of a region in multiples of h², of a disc of radius h/20: what `SmoothedRegion` misjudges
+weighs up to a fortieth of the most that people count for it, and more in smaller ones."""
 _REGION = (
     "a soft indicator in two dimensions, what Polygon takes, or a callable that returns the signed"
     " distances of points (n, 2) to its boundary, shape (n,), positive inside"
@@ -147,7 +150,7 @@ class RegionEstimator(PointEstimator):
         debias: whether to undo the noise.
 
     Raises:
-        UnsupportedError: if the raster would be too large.
+        UnsupportedError: if the raster would be too large, or the region is smaller than it tells.
     """
 
     def __init__(self, query: SmoothedRegion, scale: float, debias: bool) -> None:
@@ -155,6 +158,12 @@ class RegionEstimator(PointEstimator):
         self.query = query
         self._grid = query.grid(scale)
         self._smooth = query.spectrum(self._grid)
+        least = _LEAST_AREA * query.bandwidth**2
+        if float(self._smooth[0, 0].real) * self._grid.cell**2 < least:
+            raise UnsupportedError(
+                f"a region is told through a bandwidth of {query.bandwidth:,.6g} if its area is at"
+                f" least {least:,.6g}: ask for the density at a place in it, or for a larger one"
+            )
         kx, ky = (k * scale for k in self._grid.frequencies())
         self._noise = (1 + kx * kx + ky * ky) ** -1.5
         self._g = Field(self._grid, self._spectrum)
