@@ -21,8 +21,10 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from itertools import islice
+from itertools import islice, repeat
 from typing import TypeVar
+
+import numpy as np
 
 from geoveil.campaign import Attribute, Campaign, Question, StatisticCampaign, Value, seal
 from geoveil.campaign.admission import MOST_REPORTS
@@ -91,6 +93,14 @@ def people_for(campaign: Campaign) -> People:
     if campaign.dimension > 2:
         raise UnsupportedError("no population holds so many numbers: load a campaign of one or two")
     return household_incomes() if campaign.dimension == 1 else incomes_and_debts()
+
+
+def labels_for(campaign: Campaign, devices: int, rng: np.random.Generator) -> list[str | None]:
+    """Return a label for each of so many devices, all as likely; None where none is asked for."""
+    if campaign.strata is None:
+        return [None] * devices
+    labels = campaign.strata.labels
+    return [labels[i] for i in rng.integers(len(labels), size=devices)]
 
 
 @dataclass(slots=True)
@@ -208,6 +218,7 @@ class _Metered(AsyncTransport):
 async def by_devices(
     campaign_id: str,
     values: Iterable[Value],
+    strata: Iterable[str | None] = repeat(None),
     *,
     transport: AsyncTransport,
     policy: Policy,
@@ -221,6 +232,7 @@ async def by_devices(
     Args:
         campaign_id: of the campaign.
         values: what the devices hold.
+        strata: the label of each, where the campaign asks for one.
         transport: to the aggregator; shared, as the devices share a machine.
         policy: of every device.
         concurrency: devices that take part at the same time, 1 to 10,000.
@@ -234,7 +246,7 @@ async def by_devices(
     load, clocks = Load(), timing or Timing()
     metered = _Metered(transport, load)
 
-    async def take_part(value: Value) -> int:
+    async def take_part(held: tuple[Value, str | None]) -> int:
         async with AsyncClient(
             policy=policy,
             transport=metered,
@@ -245,7 +257,8 @@ async def by_devices(
         ) as device:
             end = clocks.clock() + timeout_s
             await device.fetch(campaign_id)
-            await device.contribute(campaign_id, value)
+            value, stratum = held
+            await device.contribute(campaign_id, value, stratum=stratum)
             # Again and again, as an app does whenever it starts.
             for pause in pauses(clocks.jitter):
                 result = await device.flush(max(end - clocks.clock(), 1e-3))
@@ -256,13 +269,15 @@ async def by_devices(
                 await clocks.sleep_async(pause)
         raise AssertionError("pauses never end")
 
-    return await _run(load, values, lambda _: 1, take_part, concurrency, timeout_s, on_reports)
+    people = zip(values, strata, strict=False)
+    return await _run(load, people, lambda _: 1, take_part, concurrency, timeout_s, on_reports)
 
 
 def prepared(
     campaign_id: str,
     published: bytes,
     values: Iterable[Value],
+    strata: Iterable[str | None] = repeat(None),
     *,
     policy: Policy,
     batch_size: int = MOST_REPORTS,
@@ -270,7 +285,8 @@ def prepared(
 ) -> Iterator[ReportBatch]:
     """Yield batches of drawn reports, ready to be sent, 1 to 10,000 in each.
 
-    The campaign's bytes are `published`; the values are what devices hold.
+    The campaign's bytes are `published`; the values are what devices hold, the strata their labels,
+    where the campaign asks for them.
 
     Raises:
         GeoVeilError: if the campaign can't be answered with these values.
@@ -278,9 +294,10 @@ def prepared(
     validation.require_count("batch_size", batch_size, 1, MOST_REPORTS)
     builder = ReportBuilder(policy=policy)
     accepted = builder.accept(campaign_id, seal(published))
-    waiting = iter(values)
+    waiting = zip(values, strata, strict=False)
     while some := list(islice(waiting, batch_size)):
-        for batch in gather(builder.prepare(accepted, value) for value in some):
+        drawn = (builder.prepare(accepted, value, stratum=stratum) for value, stratum in some)
+        for batch in gather(drawn):
             on_reports(len(batch.contributions))
             yield batch
 
