@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from geoveil.gp import ParameterError
+from geoveil.gp import ParameterError, UnsupportedError
 
 INCOME = ["--attribute", "income", "--unit", "dollar", "--epsilon", "1", "--per", "8000"]
 STRATA = ["--strata", "region: north, south"]
@@ -40,6 +40,34 @@ def test_groups_are_told_apart_and_weighted(geoveil, tmp_path, people, more):
     parts = [row["estimate"] for row in groups["rows"]]
     assert weighted["rows"][0]["estimate"] == pytest.approx(0.3 * parts[0] + 0.7 * parts[1])
     assert "north" in geoveil(*asked).stdout
+    told = geoveil(*asked, "--csv")
+    assert [line.split(",")[0] for line in told.stdout.splitlines()] == ["group", "north", "south"]
+    assert "the first of 2 tables" in " ".join(told.stderr.split())
+    sizes.write_text("region,people\nnorth,300\nsout,700\n")
+    with pytest.raises(ParameterError, match="with the sizes of north, south, and no"):
+        geoveil(*asked, "--weights", str(sizes))
+
+
+def test_groups_without_an_answer_say_so(geoveil):
+    made = ["campaign", "create", "Empty", *INCOME, *STRATA]
+    geoveil(*made, "--points", "--id", "empty-points")
+    geoveil(*made, "--threshold", "100000", "--id", "empty-answers")
+    for asked in (["empty-points", "--threshold", "100000"], ["empty-answers"]):
+        with pytest.raises(UnsupportedError, match="no answer has come yet"):
+            geoveil("estimate", *asked, "--by", "region", "--csv")
+    with pytest.raises(ParameterError, match="--by must be given beside what is asked"):
+        geoveil("estimate", "empty-points", "--by", "region")
+
+
+@pytest.mark.parametrize("batches", [[], ["--batch-size", "50"]])
+def test_simulated_devices_have_labels(geoveil, batches):
+    name = f"fleet-by-region{len(batches)}"
+    geoveil("campaign", "create", "Fleet", *INCOME, *STRATA, "--points", "--id", name)
+    geoveil("simulate", "fleet", "--campaign", name, "--devices", "60", "--seed", "1", *batches)
+    asked = ["estimate", name, "--by", "region", "--threshold", "100000", "--json"]
+    groups = json.loads(geoveil(*asked).stdout)["results"][0]["rows"]
+    assert sum(row["n"] for row in groups) == 60
+    assert min(row["n"] for row in groups) > 10
 
 
 def test_labels_may_be_sent_with_a_lie_at_times(geoveil, tmp_path, people):

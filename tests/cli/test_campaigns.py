@@ -7,6 +7,7 @@ from random import Random
 
 import grpc
 import pytest
+from pyarrow import parquet
 
 from geoveil.analyst import Analyst, ServerError
 from geoveil.campaign import (
@@ -150,3 +151,16 @@ def test_a_token_of_the_environment_goes_with_every_call(monkeypatch):
     monkeypatch.setenv(TOKEN, "geoveil_abc")
     with analyst_at(Connection(server="127.0.0.1:1")) as analyst:
         assert analyst._metadata == (("authorization", "Bearer geoveil_abc"),)
+
+
+def test_estimates_of_a_campaign_are_written_to_parquet(geoveil, tmp_path):
+    made = ["--attribute", "debt", "--unit", "euro", "--epsilon", "1", "--per", "5000"]
+    geoveil("campaign", "create", "To parquet", "--threshold", "30000", *made)
+    geoveil(
+        "simulate", "fleet", "--campaign", "to-parquet", "--devices", "20", "--batch-size", "20"
+    )
+    file = tmp_path / "found.parquet"
+    assert geoveil("estimate", "to-parquet", "--parquet", str(file)).exit_code == 0
+    row = parquet.read_table(file).to_pylist()[0]
+    assert (row["query"], row["n"]) == ("above 30,000", 20)
+    assert row["ci_low"] < row["estimate"] < row["ci_high"]

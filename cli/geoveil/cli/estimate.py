@@ -38,7 +38,7 @@ from geoveil.cli.console import err
 from geoveil.cli.estimate_changes import changes, compared, value_campaign
 from geoveil.cli.results import Form, formed
 from geoveil.cli.sources import EXPORTED, source_of
-from geoveil.gp import ParameterError, validation
+from geoveil.gp import ParameterError, UnsupportedError, validation
 from geoveil.gp.intervals import IntervalMethod
 
 _STATISTICS: dict[str, tuple[Any, Any]] = {
@@ -276,12 +276,12 @@ def estimate(
         found = found if interval is None else found.with_interval(interval)
         return found if contamination is None else found.contaminated(contamination)
 
-    def show(results: list[Result]) -> None:
+    def show(results: list[Result], *, of_one: bool = False) -> None:
         for result in results:
             if isinstance(result, DensityMap) or (isinstance(result, ByGroup) and result.on_map):
                 file = Path(statistics["map"][0])
                 file.write_text(json.dumps(result.to_geojson()) + "\n", encoding="utf-8")
-        form.show(*results)
+        form.show(*results[:1], beside=results[1:]) if of_one else form.show(*results)
 
     validation.between("confidence", confidence, 0, 1, low_open=True, high_open=True)
     validation.positive("timeout", timeout)
@@ -290,6 +290,8 @@ def estimate(
         options.left_out({"bandwidth": bandwidth}, "left out: nothing that is asked has a bell")
     wanted = statistics_in(statistics, width, bandwidth)
     if top is not None:
+        if len(asked) < 2:
+            raise ParameterError("top", top, "given beside two questions or more, as --place")
         wanted.append(Top(top, asked, bandwidth=bandwidth, width=width))
         asked = []
     if interval is not None and wanted:
@@ -374,15 +376,24 @@ def estimate(
             )
             raise ParameterError("questions", "none", expected)
         if by is not None:
-            _check_strata(source.campaign(), by)
+            labels = _labels(source.campaign(), by)
+            if sizes is not None and {*sizes} != {*labels}:
+                expected = f"a file with the sizes of {', '.join(labels)}, and no others"
+                raise ParameterError("weights", str(weights), expected)
             groups: Sequence[GroupEstimates] = ()
             if asked:
                 questions = _questions(source.campaign(), asked, width, bandwidth)
                 groups = source.ask_by_group(questions)
             elif not wanted and source.estimate is not None:
+                if isinstance(source.campaign(), ValueCampaign):
+                    expected = "given beside what is asked of each, as --quantile 0.5"
+                    raise ParameterError("by", by, expected)
                 groups = source.estimate().groups
             together = partial(source.ask, sizes=sizes)
-            show([*_by_group(groups, wanted, sizes, contamination, source.ask_by_group, together)])
+            told = [*_by_group(groups, wanted, sizes, contamination, source.ask_by_group, together)]
+            if not told:
+                raise UnsupportedError(f"no answer has come yet: nothing can be told of any {by}")
+            show(told, of_one=len(groups) + len(wanted) == 1)
             return
         if over_time:
             _refused(slope_bound, heap)
@@ -393,7 +404,10 @@ def estimate(
                 cohorts = source.ask_by_group(questions)
             assert source.estimate is not None  # of a file there is no curve over time
             found = source.ask_questions(questions) if questions else source.estimate()
-            show([*_over_time(found, cohorts, confidence, label, change)])
+            show(
+                [*_over_time(found, cohorts, confidence, label, change)],
+                of_one=label is not None or len({row.label for row in found.estimates}) == 1,
+            )
             return
         results: list[Result] = []
         if asked or planned is not None:
@@ -446,11 +460,13 @@ def _two_periods(said: str) -> tuple[int, int]:
     return first, last
 
 
-def _check_strata(campaign: Campaign, by: str) -> None:
-    name = None if campaign.strata is None else campaign.strata.name
-    if by != name:
-        expected = "left out: the campaign has no groups" if name is None else repr(name)
-        raise ParameterError("by", by, expected)
+def _labels(campaign: Campaign, by: str) -> tuple[str, ...]:
+    """Return the names of the groups that are asked for."""
+    if campaign.strata is None:
+        raise ParameterError("by", by, "left out: the campaign has no groups")
+    if by != campaign.strata.name:
+        raise ParameterError("by", by, repr(campaign.strata.name))
+    return campaign.strata.labels
 
 
 def _sizes(weights: Path, by: str) -> Mapping[str, float]:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from geoveil.analyst.results import Result, cells
-from geoveil.cli.console import out, print_json, print_whole, table_80
+from geoveil.cli.console import err, out, print_json, print_whole, table_80
 from geoveil.cli.options import AsJson, takes
 from geoveil.gp import ParameterError
 
@@ -68,19 +68,26 @@ class Form:
             raise ParameterError("csv", True, "left out where there is --json: one is printed")
         check_picture("--plot", self.plot)
 
-    def show(self, first: Result, *others: Result) -> None:
+    def show(self, first: Result, *others: Result, beside: Sequence[Result] = ()) -> None:
         """Print results, and write the files that are wanted.
+
+        Args:
+            first: the only one that a form of one result can have.
+            others: asked for, too.
+            beside: what follows from the first, which only a table and JSON have.
 
         Raises:
             ParameterError: if there are several results and a form that holds one.
             UnsupportedError: if one has no picture and it is wanted, before anything is printed.
             OSError: if a file can't be written.
         """
-        results = [first, *others]
+        results = [first, *others, *beside]
         for name, wanted in (("csv", self.as_csv), ("parquet", self.parquet), ("plot", self.plot)):
             if wanted and others:
                 expected = "asked of one result: ask one statistic at a time"
                 raise ParameterError(f"--{name}", f"for {len(results)} results", expected)
+        if beside and (self.as_csv or self.parquet or self.plot):
+            err.tell(f"written is the first of {len(results)} tables: --json has all of them")
         if self.plot is not None:
             _draw(first, self.plot)
         if self.parquet is not None:
@@ -131,7 +138,7 @@ def _write_parquet(result: Result, file: Path) -> None:
     import pyarrow
     from pyarrow import parquet
 
-    told = result.to_dict()
+    told = Result.to_dict(result)  # with its rows, also where JSON has a form of its own
     table = pyarrow.Table.from_pylist(told["rows"])
     notes = "\n".join(told["notes"])
     table = table.replace_schema_metadata({"title": told["title"], "notes": notes})
