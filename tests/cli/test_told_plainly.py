@@ -2,12 +2,14 @@
 
 import pytest
 
+from geoveil.analyst import AnalystError
 from geoveil.cli.connection import CommandError
 from geoveil.cli.console import out, print_whole, table_80
 from geoveil.client import JournalError
 from geoveil.gp import ParameterError, TableFileError
 
 PLAN = ["plan", "--threshold", "30000", "--participants", "5000", "--epsilon", "1", "--per", "5000"]
+PLACES = ["plan", *PLAN[3:], "--prior", "collisions"]
 LOGNORMAL = [*PLAN, "--unit", "euro", "--prior", "lognormal:15000,1"]
 CREATE = ["--attribute", "debt", "--unit", "euro", "--epsilon", "1", "--per", "5000"]
 
@@ -27,7 +29,11 @@ CREATE = ["--attribute", "debt", "--unit", "euro", "--epsilon", "1", "--per", "5
         (["simulate", "oneway", "--threshold", "1", "--per", "0"], "--per must be"),
         ([*LOGNORMAL, "--figure", "plan.txt"], "--figure must be a file whose name ends in .png"),
         (["demo", "--figure", "demo.txt"], "--figure must be a file whose name ends in .png"),
-        ([*PLAN, "--prior", "absent.csv"], "there is no file 'absent.csv'"),
+        ([*PLAN, "--prior", "absent.csv"], "--prior must be a file that exists: there is no file"),
+        ([*LOGNORMAL, "--threshold", "1e30"], "--threshold must be one to which some say yes"),
+        ([*LOGNORMAL, "--strata", "region: n=0, s=1"], "--strata must be 'name: label=size"),
+        ([*PLACES, "--place", "400,40"], "--place must be 'longitude,latitude' in degrees"),
+        ([*PLACES, "--circle", "-74,40,-5"], "--circle must be LONGITUDE,LATITUDE,RADIUS"),
         ([*PLAN, "--prior", "pilot:absent.parquet"], "--prior must be pilot:FILE, a Parquet file"),
         (PLAN, "PRIOR, what is publicly known, is incomes"),
     ],
@@ -53,6 +59,72 @@ def test_what_is_asked_of_points_is_named_as_it_is_typed(geoveil, asked, told):
     with pytest.raises(ParameterError) as error:
         geoveil("estimate", name, *asked)
     assert told in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        (["--nearest", "A=1,2"], "--nearest must be 2 to 899 places 'LABEL=LON,LAT', each with"),
+        (["--nearest", "A=1,2", "--nearest", "A=1,3"], "--nearest must be 2 to 899 places"),
+        (["--nearest", "A=1", "--nearest", "B=2"], "--nearest must be 'longitude,latitude'"),
+        (["--place", "1,2", "--place", "1,3", "--top", "5"], "--top must be from 1 to 1"),
+        (["--top", "1"], "--top must be given beside two questions or more"),
+        (["--districts", __file__], "--districts must be a GeoJSON file"),
+        (["--threshold", "5"], "--threshold must be about a place"),
+        (["--circle", "1,2,0.5"], "a region is told through a bandwidth of 600"),
+    ],
+)
+def test_what_is_asked_of_places_is_named_as_it_is_typed(geoveil, asked, told):
+    made = ["--attribute", "location", "--epsilon", "1", "--per", "200", "--center", "1,2"]
+    name = f"places-{hash((*asked,)) % 10**9}"
+    geoveil("campaign", "create", "Places", "--points", *made, "--id", name)
+    with pytest.raises((AnalystError, ParameterError)) as error:
+        geoveil("estimate", name, *asked)
+    assert told in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        (["--center", "40.75,-73.98"], "--center must be where people live"),
+        (["--center", "-74,40", "--unit", "mile"], "--unit must be 'metre'"),
+        (["--center", "-74,40", "--radius", "-5"], "--radius must be"),
+    ],
+)
+def test_what_a_campaign_of_places_is_made_of_is_named_as_it_is_typed(geoveil, asked, told):
+    made = ["--points", "--attribute", "location", "--epsilon", "1", "--per", "200", *asked]
+    with pytest.raises(ParameterError) as error:
+        geoveil("campaign", "create", "Far", *made)
+    assert told in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        (["--place", "40.75,-73.98"], "--place must be near people"),
+        (["--circle", "40.75,-73.98,2000"], "--circle must be near people"),
+        (["--place", "-73.98,40.75", "--place", "40.75,-73.98"], "--place must be in the area"),
+        (["--place", "-73.98,40.75", "--center", "40.75,-73.98"], "--center must be near people"),
+    ],
+)
+def test_a_plan_for_a_latitude_and_a_longitude_is_refused(geoveil, asked, told):
+    with pytest.raises(ParameterError, match="the longitude comes first") as error:
+        geoveil(*PLACES, *asked, to_server=False)
+    assert told in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        (["--threshold", "100,000"], "'100,000' is no number: write it like 100000"),
+        (["--participants", "20,000"], "'20,000' is no whole number: write it like 20000"),
+        (["--epsilon", "1 %"], "'1 %' is no number"),
+    ],
+)
+def test_what_is_no_number_is_shown(geoveil, asked, told):
+    result = geoveil(*LOGNORMAL, *asked, to_server=False)
+    assert result.exit_code == 2
+    assert told in " ".join(result.output.replace("│", " ").split())
 
 
 @pytest.mark.parametrize(
@@ -138,7 +210,7 @@ def test_what_can_not_be_asked_of_numbers_is_refused_and_not_passed_over(geoveil
         (["--top-share", "10"], r"--top-share must be a number in \(0, 1\)"),
         (["--top-share", ""], "--top-share must be numbers"),
         (["--histogram", ""], "--histogram must be numbers"),
-        (["--place", "1,2"], "question must be about one number, which is what each"),
+        (["--place", "1,2"], "--place must be about one number, which is what each"),
         (["--confidence", "95"], r"--confidence must be a number in \(0, 1\)"),
         (["--density", "--bandwidth", "0"], "--bandwidth must be left out: nothing that is asked"),
         (["--timeout", "-1"], "--timeout must be a finite number > 0"),
@@ -149,7 +221,7 @@ def test_what_can_not_be_asked_of_numbers_is_refused_and_not_passed_over(geoveil
 
 def test_a_unit_of_nothing_is_not_taken_for_a_metre(geoveil):
     asked = ["--threshold", "1", "--attribute", "debt", "--epsilon", "1", "--per", "1"]
-    with pytest.raises(ParameterError, match=r"attribute\.unit must be 1 to 64"):
+    with pytest.raises(ParameterError, match="--unit must be 1 to 64"):
         geoveil("campaign", "create", "Nothing", *asked, "--unit", "")
 
 

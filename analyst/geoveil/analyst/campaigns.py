@@ -288,13 +288,13 @@ def _check_places(campaign: Campaign, asked: Sequence[AnalystQuestion]) -> None:
     plane = campaign.attribute.coordinates
     if plane is None:
         return
-    places = {"center": (plane.longitude_deg, plane.latitude_deg)}
-    places |= {q.label: q.place for q in asked if q.place is not None}
-    for label, (longitude, latitude) in places.items():
-        where = f"{label}={longitude:.15g},{latitude:.15g}"
+    places = [("center", (plane.longitude_deg, plane.latitude_deg))]
+    places += [("place", q.place) for q in asked if q.place is not None]
+    for name, (longitude, latitude) in places:
+        where = f"{longitude:.15g},{latitude:.15g}"
         if not _INHABITED[0] <= latitude <= _INHABITED[1]:
             raise ParameterError(
-                "place",
+                name,
                 where,
                 "where people live; the longitude comes first",
             )
@@ -302,7 +302,7 @@ def _check_places(campaign: Campaign, asked: Sequence[AnalystQuestion]) -> None:
             swapped = abs(longitude) <= 90 and _inside(plane, latitude, longitude)
             hint = "; the longitude comes first" if swapped else ", or the radius larger"
             raise ParameterError(
-                "place",
+                name,
                 where,
                 f"within {plane.radius_m:,.0f} metre of {plane.longitude_deg:.15g},"
                 f"{plane.latitude_deg:.15g}{hint}",

@@ -363,10 +363,10 @@ def on_earth(name: str, place: Place) -> Place:
     """Return a place as it is.
 
     Raises:
-        ParameterError: naming `name`, if its latitude is none.
+        ParameterError: naming `name`, if its longitude or its latitude is none.
     """
     longitude, latitude = place
-    if abs(latitude) > 90:
+    if abs(longitude) > 180 or abs(latitude) > 90:
         text = f"{longitude:.15g},{latitude:.15g}"
         raise ParameterError(name, text, "'longitude,latitude' in degrees, the longitude first")
     return place

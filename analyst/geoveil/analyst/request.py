@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
+import numpy as np
+
 from geoveil.analyst.least import boundary, enough, rounded
 from geoveil.analyst.planner import (
     ALLOCATIONS,
@@ -40,6 +42,8 @@ _HELD: Mapping[int, str] = MappingProxyType(
     {1: "numbers, for example incomes", 2: "places, for example collisions"}
 )
 """What people hold, by how many numbers that is."""
+_ROUNDING = 1e-9
+"""Part of the radius of an area by which who is on its edge may miss it."""
 _FINEST, _COARSEST = 0.25, 64.0
 """Bandwidths that are tried, in noise scales."""
 
@@ -284,6 +288,8 @@ class PlanRequest:
                 "center", None, "given: the numbers of a query are metres east and north of it"
             )
         prior = source.make(plane)
+        if plane is not None:
+            _check_area(plane, prior, source.name, asked, center)
         if places and bandwidth is None:
             centers = projected(plane, [question.place for question in places])
             assert plane is not None  # there are places
@@ -374,7 +380,8 @@ def narrowest(centers: Sequence[Place], privacy: GeoPrivacy, prior: Prior, n: in
     start = _FINEST * scale
     if missed(start) <= 0:
         return rounded(start, up=True)
-    found = boundary(missed, start, 2.0, _COARSEST * scale)
+    near = boundary(missed, start, 2.0, _COARSEST * scale)
+    found = None if near is None else enough(missed, near, up=True)
     if found is None:
         raise ParameterError(
             "bandwidth",
@@ -382,7 +389,32 @@ def narrowest(centers: Sequence[Place], privacy: GeoPrivacy, prior: Prior, n: in
             f"given: with {n:,} participants no bell up to {_COARSEST * scale:,.3g} wide is"
             f" answered to {RELATIVE_ERROR:.0%} of the expected density",
         )
-    return enough(missed, found, up=True)
+    return found
+
+
+def _check_area(
+    plane: AzimuthalEquidistant,
+    prior: Prior,
+    source: str,
+    asked: Sequence[AnalystQuestion],
+    center: Place | None,
+) -> None:
+    """Raise an error if a question, or most people, are outside of the area, and so on its edge."""
+    edge = plane.radius_m * (1 - _ROUNDING)
+    points, weights = prior.nodes()
+    outside = float(weights[np.hypot(points[:, 0], points[:, 1]) > edge].sum())
+    about = [(q.label, q.place) for q in asked if q.place is not None]
+    far = f"farther than {plane.radius_m:,.0f} metre from"
+    if outside > 0.5:
+        name, value = "question", about[0][0]
+        if center is not None:
+            name, value = "center", f"{center[0]:.15g},{center[1]:.15g}"
+        expected = f"near people: {outside:.0%} of {source} are {far} it; the longitude comes first"
+        raise ParameterError(name, value, expected)
+    for label, place in about:
+        if math.hypot(*projected(plane, [place])[0]) > edge:
+            expected = f"in the area, not {far} its centre; the longitude comes first"
+            raise ParameterError("question", label, expected)
 
 
 def _relative_error(

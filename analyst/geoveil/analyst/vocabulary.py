@@ -121,7 +121,10 @@ def _place(text: str) -> Iterator[AnalystQuestion]:
 
 def _circle(text: str) -> Iterator[AnalystQuestion]:
     label, _, numbers = text.rpartition("=")
-    x, y, radius = numbers_in("circle", numbers, 3, "LONGITUDE,LATITUDE,RADIUS in metres")
+    expected = "LONGITUDE,LATITUDE,RADIUS in metres"
+    x, y, radius = numbers_in("circle", numbers, 3, expected)
+    if radius <= 0:
+        raise ParameterError("circle", numbers, f"{expected}, the radius > 0")
     yield ShareWithin(x, y, radius, label)
 
 

@@ -12,7 +12,7 @@ import typer
 from typer.models import ArgumentInfo, ParameterInfo
 
 from geoveil.analyst.calls import LAST_PERIOD
-from geoveil.analyst.vocabulary import QUESTIONS
+from geoveil.analyst.vocabulary import QUESTIONS, questions_in
 from geoveil.campaign import QUERIES
 from geoveil.gp import ParameterError
 from geoveil.gp.hard_question import Heap
@@ -130,8 +130,30 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead.")]
 
 
 def asks(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options that ask questions, in place of its argument `words`."""
-    return takes("words", _QUESTIONS, _words)(command)
+    """Give a command the options that ask questions, in place of its argument `words`.
+
+    An error about one of the questions names the option that asked it.
+    """
+
+    @wraps(command)
+    def run(**given: Any) -> None:
+        try:
+            command(**given)
+        except ParameterError as error:
+            word = _that_asks(given["words"], error.value) if error.name == "question" else None
+            if word is None:
+                raise
+            raise ParameterError(f"--{word}", error.value, error.expected) from error.__cause__
+
+    return takes("words", _QUESTIONS, _words)(run)
+
+
+def _that_asks(words: Words, label: object) -> str | None:
+    """Return the word of the question with a label; None if there is none."""
+    said = ((word, one) for word, texts in words.items() for one in texts)
+    return next(
+        (w for w, one in said if label in [q.label for q in questions_in({w: [one]})]), None
+    )
 
 
 def _words(**given: Sequence[Any] | None) -> Words:

@@ -10,12 +10,29 @@ from traceback import extract_tb
 from types import MappingProxyType
 from typing import Any
 
+import typer
+
 from geoveil.gp.errors import GeoVeilError, ParameterError
 
 _ALSO_CALLED = MappingProxyType(
-    {"target": "server", "levels": "quantile", "edges": "histogram", "share": "top-share"}
+    {
+        "target": "server",
+        "levels": "quantile",
+        "edges": "histogram",
+        "share": "top-share",
+        "count": "top",
+        "attribute.unit": "unit",
+        "radius_m": "radius",
+    }
 )
 """What the library calls a parameter → the option that every command has for it."""
+_NO_NUMBER = MappingProxyType(
+    {
+        "float_parsing": "is no number: write it like 100000 or 0.5",
+        "int_parsing": "is no whole number: write it like 20000",
+    }
+)
+"""What Pydantic calls an option that it can't read → what is told of what was typed."""
 
 
 def tell_plainly(command: Any) -> None:
@@ -32,6 +49,7 @@ def tell_plainly(command: Any) -> None:
         tell_plainly(one)
     if below is not None or command.callback is None:
         return
+    _show_what_is_no_number(command)
     run = command.callback
     flags = {
         said: one.name
@@ -76,13 +94,33 @@ def for_operators() -> Iterator[None]:
         raise ServiceError(Code.DATABASE_UNUSABLE, error.detail) from error
 
 
+def _show_what_is_no_number(command: Any) -> None:
+    """Let a command say what was typed where a number is wanted, and how one is written."""
+    parse = command.make_context
+
+    @wraps(parse)
+    def parsed(*args: Any, **given: Any) -> Any:
+        try:
+            return parse(*args, **given)
+        except typer.BadParameter as error:
+            for one in getattr(error.__cause__, "errors", tuple)():
+                if one["type"] in _NO_NUMBER:
+                    how = _NO_NUMBER[one["type"]]
+                    error.message = f"{one['input']!r} {how}, without commas or a unit"
+            raise
+
+    command.make_context = parsed
+
+
 def _is_said(told: object, given: object) -> bool:
     """Return whether the value that an error tells is what was typed, or a part of it."""
     if isinstance(told, list | tuple):
         return all(_is_said(one, given) for one in told)
     if isinstance(given, list | tuple):
         return any(_is_said(told, one) for one in given)
-    parts = [given, *given.split(",")] if isinstance(given, str) else [given]
+    parts = [given]
+    if isinstance(given, str):
+        parts += [*given.split(","), given.rpartition("=")[2]]
     return told is None or any(str(told) == str(part) or told == _number(part) for part in parts)
 
 

@@ -42,7 +42,7 @@ from geoveil.cli.plan_text import (
     print_top,
 )
 from geoveil.cli.results import check_picture
-from geoveil.gp import GeoPrivacy, ParameterError
+from geoveil.gp import GeoPrivacy, ParameterError, validation
 from geoveil.gp.hard_question import Heap
 from geoveil.simulation.populations.table import FORMATS
 from geoveil.simulation.priors import KNOWN, public_prior
@@ -356,11 +356,11 @@ def _sizes(said: str | None, epsilon: float | None) -> dict[str, float] | None:
     sizes = {}
     for one in groups[1]:
         label, _, size = one.partition("=")
+        form = "'name: label=size, label=size', for example 'region: north=3, south=7'"
         try:
-            sizes[label.strip()] = float(size)
-        except ValueError:
-            form = "'name: label=size, label=size', for example 'region: north=3, south=7'"
-            raise ParameterError("strata", said, form) from None
+            sizes[label.strip()] = validation.positive("strata", float(size))
+        except ValueError:  # ParameterErrors are, too
+            raise ParameterError("strata", said, f"{form}, with sizes > 0") from None
     return sizes
 
 

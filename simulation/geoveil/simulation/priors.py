@@ -89,10 +89,11 @@ def _added(name: str) -> PublicPrior:
 
 
 def _of_rows(text: str, columns: Sequence[str], weights: str | None) -> PublicPrior:
+    if not Path(text).is_file():
+        raise ParameterError("prior", text, f"a file that exists: there is no file {text!r}")
     places = Path(text).suffix == GEOPACKAGE
     if not places and not 1 <= len(columns) <= 2:
-        absent = "" if Path(text).is_file() else f"; and there is no file {text!r}"
-        expected = f"one column of values, or a longitude and a latitude{absent}"
+        expected = "one column of values, or a longitude and a latitude"
         raise ParameterError("columns", [*columns], expected)
     people = Population.from_file(text, values=columns, weights=weights)
     return _of_population(people, text, columns[0] if len(columns) == 1 else "location")

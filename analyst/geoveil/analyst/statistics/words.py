@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from geoveil.analyst.questions import ShareInside
+from geoveil.analyst.questions import AnalystQuestion, Place, ShareInside
 from geoveil.analyst.statistics.distribution import Density, DistributionFunction
 from geoveil.analyst.statistics.districts import Districts, Nearest
 from geoveil.analyst.statistics.inequality import Gini, MeanValue, TopShare
@@ -25,7 +25,7 @@ from geoveil.analyst.statistics.map import Map
 from geoveil.analyst.statistics.partition import Histogram
 from geoveil.analyst.statistics.quantiles import Quantiles
 from geoveil.analyst.statistics.smoothed import SmoothedDistribution
-from geoveil.analyst.statistics.statistic import Statistic
+from geoveil.analyst.statistics.statistic import MOST_QUESTIONS, Statistic
 from geoveil.analyst.vocabulary import questions_in
 from geoveil.gp import ParameterError, validation
 
@@ -39,6 +39,22 @@ def numbers_in(word: str, said: str) -> tuple[float, ...]:
         return tuple(float(part) for part in said.split(","))
     except ValueError:
         raise ParameterError(word, said, "numbers with commas between them") from None
+
+
+def _asked(word: str, read_as: str, said: Sequence[str]) -> list[AnalystQuestion]:
+    """Return the questions that another word of the vocabulary reads."""
+    try:
+        return questions_in({read_as: said})
+    except ParameterError as error:
+        raise ParameterError(word, error.value, error.expected) from error.__cause__
+
+
+def _places(word: str, said: Sequence[str]) -> dict[str, Place]:
+    found = {one.label: one.place for one in _asked(word, "place", said) if one.place}
+    if not 2 <= len(found) == len(said) < MOST_QUESTIONS:
+        expected = f"2 to {MOST_QUESTIONS - 1} places 'LABEL=LON,LAT', each with a label of its own"
+        raise ParameterError(word, [*said], expected)
+    return found
 
 
 STATISTICS: Mapping[str, Callable[[Sequence[str], float | None, float | None], Made]] = (
@@ -61,12 +77,14 @@ STATISTICS: Mapping[str, Callable[[Sequence[str], float | None, float | None], M
             ),
             "map": lambda said, width, bell: Map(bandwidth=bell),
             "districts": lambda said, width, bell: Districts(
-                [one for one in questions_in({"region": said}) if isinstance(one, ShareInside)],
+                [
+                    one
+                    for one in _asked("districts", "region", said)
+                    if isinstance(one, ShareInside)
+                ],
                 bell,
             ),
-            "nearest": lambda said, width, bell: Nearest(
-                {one.label: one.place for one in questions_in({"place": said}) if one.place}, bell
-            ),
+            "nearest": lambda said, width, bell: Nearest(_places("nearest", said), bell),
         }
     )
 )
