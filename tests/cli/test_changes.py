@@ -73,7 +73,7 @@ def test_a_change_between_periods_is_that_of_python(geoveil, files):
     (same,) = json.loads(of(geoveil, files[0], *asked[:2], *asked[-2:], "--json").stdout)["rows"]
     assert same["standard_error"] > median["standard_error"]
     table = of(geoveil, files[0], "--threshold", "80000", *asked[-2:]).stdout
-    assert f"{names[1]} − {names[0]}" in table
+    assert f"{names[1]} − {names[0]}: above 80,000" in " ".join(table.split())
 
 
 def test_another_campaign_is_compared_with(geoveil, files):
@@ -81,7 +81,7 @@ def test_another_campaign_is_compared_with(geoveil, files):
         geoveil, files[1], "--threshold", "60000", "--against", str(files[1]), "--json"
     ).stdout
     (row,) = json.loads(told)["rows"]
-    assert (row["name"], row["estimate"], row["p"]) == ("once − once", 0, 1)
+    assert (row["name"], row["estimate"], row["p"]) == ("once − once: above 60,000", 0, 1)
 
 
 @pytest.mark.deep

@@ -339,3 +339,17 @@ def test_points_are_asked_what_their_plan_says(geoveil, server, tmp_path):
     ):
         with pytest.raises(ParameterError, match=message):
             geoveil("estimate", *arguments)
+
+
+def test_the_mean_of_points_is_named_by_what_is_held(geoveil):
+    made = ["--attribute", "debt", "--unit", "euro", "--epsilon", "1", "--per", "5000"]
+    geoveil("campaign", "create", "Of debts", "--points", *made)
+    geoveil("simulate", "fleet", "--campaign", "of-debts", "--devices", "2", "--seed", "1")
+    asked = geoveil("estimate", "of-debts", "--csv").stdout.splitlines()
+    assert asked[1].startswith("debt,")
+    assert (
+        json.loads(geoveil("estimate", "of-debts", "--json").stdout)["estimates"][0]["name"] == "x"
+    )
+    shown = geoveil("campaign", "show", "of-debts").stdout
+    assert " debt " in shown
+    assert " x " not in shown

@@ -189,7 +189,7 @@ class CampaignEstimates(Result):
                 else {"period": row.period, "begins": self._begins(row)}
             )
             told: dict[str, Any] = {
-                "query": row.label,
+                "query": campaign.words_for(row.label),
                 **begins,
                 "estimate": row.value,
                 "standard_error": row.standard_error,
@@ -333,7 +333,7 @@ def _of_privacy(rows: Iterable[LabelledEstimate]) -> Iterator[str]:
             cost, same = f"at least {min(ratios):.3g}", f"at most {max(people):,}"
         paid = (
             f"{cost} × the variance that the same people would give in the clear, as good as"
-            f" {same} participants in the clear"
+            f" {same} participant{'' if same == '1' else 's'} in the clear"
         )
         if min(ratios) == math.inf:
             paid = "not known, as all of the variance of these answers may be noise"

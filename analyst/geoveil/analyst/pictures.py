@@ -44,6 +44,7 @@ def finish_map(ax: "Axes", title: str) -> None:
     """Let a degree north be as long as one east of the same metres, and write the title."""
     south, north = ax.get_ylim()
     ax.set_aspect(1 / math.cos(math.radians((south + north) / 2)))
+    ax.locator_params(axis="x", nbins=5)  # more numbers would run into each other
     ax.set_title(title, fontsize=10)
 
 

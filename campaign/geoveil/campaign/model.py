@@ -222,6 +222,10 @@ class Campaign(ABC):
     def labels(self) -> tuple[str, ...]:
         """The name of each column."""
 
+    def words_for(self, label: str) -> str:
+        """Return what people read for the name of a column, or of a question asked later."""
+        return label
+
     @lazy
     @abstractmethod
     def mechanisms(self) -> tuple[QueryMechanism, ...]:

@@ -47,6 +47,12 @@ class ValueCampaign(Campaign):
     def labels(self) -> tuple[str, ...]:
         return (AXES if self.attribute.coordinates is None else _PLACE_AXES)[: self.dimension]
 
+    def words_for(self, label: str) -> str:
+        """Return what people read: what is held, and of several numbers along which axis."""
+        if self.attribute.coordinates is not None or label not in self.labels:
+            return label
+        return self.attribute.name if self.dimension == 1 else f"{self.attribute.name}, {label}"
+
     @lazy
     def mechanisms(self) -> tuple[QueryMechanism, ...]:
         return ()

@@ -367,7 +367,8 @@ def _print_campaign(campaign: Campaign) -> None:
     table = table_80("query", "a report counts from", "to", "beyond", wrapped=range(4))
     for column in campaign_record(campaign)["queries"]:
         beyond = "counts as the end" if column["clamps"] else "is refused"
-        table.add_row(column["label"], _end(column["low"]), _end(column["high"]), beyond)
+        named = campaign.words_for(column["label"])
+        table.add_row(named, _end(column["low"]), _end(column["high"]), beyond)
     out.print(table)
     out.print(weight_text(campaign))
 

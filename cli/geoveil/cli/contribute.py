@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from geoveil.analyst.client import TIMEOUT_S
-from geoveil.campaign import Campaign, StatisticCampaign, decode
+from geoveil.campaign import Campaign, decode
 from geoveil.cli import options
 from geoveil.cli.connection import CommandError, Connection, connects, unanswered
 from geoveil.cli.console import err, out, privacy_text
@@ -202,21 +202,13 @@ def _show(campaign: Campaign, receipt: Receipt, *, fresh: bool) -> None:
     for answer, perturbed in zip(receipt.answers, receipt.perturbed, strict=True):
         group, column = divmod(answer.query_index, campaign.columns)
         of = "" if campaign.strata is None else f"{campaign.strata.labels[group]}, "
-        out.tell(f"  {of}{_named(campaign, column)}: {perturbed:.6f}, perturbed")
+        out.tell(f"  {of}{campaign.words_for(campaign.labels[column])}: {perturbed:.6f}, perturbed")
     if receipt.rejection is not None:
         err.tell(f"The server refused it: {receipt.rejection.reason} {receipt.rejection.detail}")
     elif receipt.failure is not None:
         err.tell(f"It could not be sent ({receipt.failure}): run this again to send it.")
     if not receipt.acknowledged:
         raise typer.Exit(1)
-
-
-def _named(campaign: Campaign, column: int) -> str:
-    """Return what an answer is to, in words: a question, or what is held and along which axis."""
-    axis, held = campaign.labels[column], campaign.attribute
-    if isinstance(campaign, StatisticCampaign) or held.coordinates is not None:
-        return axis
-    return f"{held.name}, {axis}" if campaign.columns > 1 else held.name
 
 
 def _ask_unseen(prompt: str) -> str:

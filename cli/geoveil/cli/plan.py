@@ -336,11 +336,13 @@ def plan(
     if as_json:
         print_json(report)
         return
+    print_quantiles(report, out)
+    if only_quantiles:
+        out.tell("How well the share of people above it is known follows.")
     (print_plan if isinstance(planned, PlannedQuestion) else print_comparison)(report, out)
     for file in (out_file, figure):
         if file is not None:
             err.tell(f"wrote {file}")
-    print_quantiles(report, out)
     print_top(report, out)
     print_groups(report, out)
     print_periods(report, out)

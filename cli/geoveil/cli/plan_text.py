@@ -118,10 +118,12 @@ def print_comparison(report: Record, console: PlainConsole) -> None:
 
 def print_quantiles(report: Record, console: PlainConsole) -> None:
     """Say how closely quantiles will be found, if it was asked."""
+    unit = report["privacy"]["unit"]
     for row in report.get("quantiles", ()):
         console.tell(
-            f"Quantile {row['level']:g}: {row['value']:,.6g} by the prior, known to"
-            f" ±{row['error_95']:,.4g} at 95 %, of values blurred over {row['width']:,.6g}."
+            f"Quantile {row['level']:g}: {row['value']:,.6g} {unit} by the prior, known to"
+            f" ±{row['error_95']:,.4g} {unit} at 95 %, of the population's values blurred over"
+            f" {row['width']:,.6g}."
         )
 
 
@@ -173,8 +175,8 @@ def print_groups(report: Record, console: PlainConsole) -> None:
         most = max(row["differences"], key=lambda one: one["error_95"])
         several = len(row["differences"]) > 1
         console.tell(
-            f"Groups, {row['question']}: {groups}. The difference between {most['group']} and"
-            f" {most['other']} is known to ±{most['error_95']:.3g}"
+            f"Groups, {row['question']}, 95 % errors: {groups}. The difference between"
+            f" {most['group']} and {most['other']} is known to ±{most['error_95']:.3g}"
             + (", any other more closely; all hold at once." if several else ".")
         )
 
@@ -190,8 +192,8 @@ def print_periods(report: Record, console: PlainConsole) -> None:
         for one in told["ways"]
     )
     console.tell(
-        f"In {count:,} periods, each answer for the participants themselves and the ε of all of"
-        f" them: {ways}. While the share moves by less than {told['drift_split']:.2g} a period, a"
+        f"In {count:,} periods, the 95 % error of each answer for the participants themselves and"
+        f" the ε of all of them: {ways}. While the share moves by less than {told['drift_split']:.2g} a period, a"
         " reading that is carried errs less than noise split over the periods; by less than"
         f" {told['drift_carried']:.2g}, also less than one that goes on as the last two did"
         " (geoveil campaign create --read-every, --extrapolated). A reading's ε is for any so many"

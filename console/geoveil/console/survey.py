@@ -136,7 +136,7 @@ def _answer(found: CampaignEstimates, row: LabelledEstimate) -> Answer:
     if row.ci_low is not None and row.ci_high is not None:
         interval = f"{_at_error(row.ci_low, row)} – {_at_error(row.ci_high, row)}"
     return Answer(
-        row.label,
+        found.campaign.words_for(row.label),
         when,
         value,
         "" if row.value is None else repr(row.value),
@@ -187,7 +187,7 @@ def _sentences(row: LabelledEstimate, told: dict[str, Any]) -> Iterator[str]:
     if ratio is not None:
         yield (
             f"Privacy multiplies the variance by {ratio:.3g}: this is as precise as {people:,}"
-            " answers in the clear."
+            f" answer{'' if people == 1 else 's'} in the clear."
         )
     elif price["variance_ratio_at_most"] is not None:
         yield (

@@ -89,6 +89,8 @@ def test_districts_are_handed_on_and_drawn(found: DistrictShares) -> None:
     assert collection["features"][0]["geometry"]["type"] == "MultiPolygon"
     axes = found.plot()
     assert any("Brooklyn\n30" in text.get_text() for text in axes.texts)
+    west, east = axes.get_xlim()
+    assert sum(west <= at <= east for at in axes.get_xticks()) <= 6  # apart from each other
     from matplotlib import pyplot
 
     pyplot.close("all")

@@ -238,7 +238,9 @@ def test_a_group_of_nobody_is_named() -> None:
 
 def test_curves_of_groups_are_drawn_together(reports: Reports) -> None:
     found = reports.ask_by_group(DistributionFunction(points=11))
-    legend = found.plot().get_legend()
+    axes = found.plot()
+    assert axes.get_xlabel() == found["north"].plot().get_xlabel()  # with the unit
+    legend = axes.get_legend()
     assert legend is not None
     assert [text.get_text() for text in legend.get_texts()] == list(LABELS)
     assert isinstance(found, ByGroup)

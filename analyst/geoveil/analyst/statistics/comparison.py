@@ -199,7 +199,6 @@ def compare(
     _check(told, names)
     names = tuple(names) or tuple(str(i + 1) for i in range(len(told)))
     pairs = [(0 if to_first else i - 1, i) for i in range(1, len(told))]
-    m = len(told[0].labels)
     errors = np.array([one.errors for one in told])
     values = np.concatenate([told[b].values - told[a].values for a, b in pairs])
     if kind is People.SAME:
@@ -230,12 +229,9 @@ def compare(
     # What liars can't have done.
     left = np.sign(values) * np.maximum(np.abs(values) - np.where(values > 0, down, up), 0.0)
     p_values = _p_values(left, np.where(values > 0, below, above) / critical)
-    single = m == 1 and isinstance(estimates[0], JointEstimates)
     return Changes(
         labels=tuple(
-            f"{names[b]} − {names[a]}" + ("" if single else f": {label}")
-            for a, b in pairs
-            for label in told[0].labels
+            f"{names[b]} − {names[a]}: {label}" for a, b in pairs for label in told[0].labels
         ),
         values=values,
         standard_errors=spread,

@@ -78,11 +78,17 @@ class Curve(Result):
             }
         )
 
-    def plot(self, ax: "Axes | None" = None) -> "Axes":
+    @property
+    def axis_names(self) -> tuple[str, str]:
+        """What stands at the axes of its picture, with units."""
         unit = f", {self.privacy.unit}" if self.axis == "value" and self.privacy.unit else ""
         share = f", share per {self.privacy.unit}" if self.name == "Density" and unit else ""
-        names = (f"{self.axis}{unit}", f"{self.name.lower()}{share}")
-        return draw_curve(ax, self.title, names, self.at, self.values, (self.low, self.high))
+        return f"{self.axis}{unit}", f"{self.name.lower()}{share}"
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        return draw_curve(
+            ax, self.title, self.axis_names, self.at, self.values, (self.low, self.high)
+        )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -194,9 +194,8 @@ class ByGroup(Result):
         ax = axes_of(ax, self.title)
         for number, (label, one) in enumerate(self.groups.items()):
             curve = cast(Curve, one)
-            names = (curve.axis, curve.name.lower())
             drawn = (curve.at, curve.values, (curve.low, curve.high))
-            draw_curve(ax, self.title, names, *drawn, color=f"C{number}", label=label)
+            draw_curve(ax, self.title, curve.axis_names, *drawn, color=f"C{number}", label=label)
         return ax
 
 
