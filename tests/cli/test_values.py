@@ -211,7 +211,9 @@ def test_statistic_campaigns_are_exported_too(geoveil, server, tmp_path):
 
 
 def test_what_has_no_answer_is_refused(geoveil, where, region, tmp_path):
-    with pytest.raises(ParameterError, match="question must be about a place, which is what each"):
+    with pytest.raises(
+        ParameterError, match="--threshold must be about a place, which is what each"
+    ):
         geoveil("estimate", where, "--threshold", "5")
     with pytest.raises(ParameterError, match="watch"):
         geoveil("estimate", where, "--region", str(region), "--watch")

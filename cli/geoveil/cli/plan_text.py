@@ -193,11 +193,12 @@ def print_periods(report: Record, console: PlainConsole) -> None:
     )
     console.tell(
         f"In {count:,} periods, the 95 % error of each answer for the participants themselves and"
-        f" the ε of all of them: {ways}. While the share moves by less than {told['drift_split']:.2g} a period, a"
-        " reading that is carried errs less than noise split over the periods; by less than"
-        f" {told['drift_carried']:.2g}, also less than one that goes on as the last two did"
-        " (geoveil campaign create --read-every, --extrapolated). A reading's ε is for any so many"
-        " periods on end; a campaign of just these may meet two, as devices draw when they begin."
+        f" the ε of all of them: {ways}. While the share moves by less than"
+        f" {told['drift_split']:.2g} a period, a reading that is carried errs less than noise split"
+        f" over the periods; by less than {told['drift_carried']:.2g}, also less than one that goes"
+        " on as the last two did (geoveil campaign create --read-every, --extrapolated). A"
+        " reading's ε is for any so many periods on end; a campaign of just these may meet two, as"
+        " devices draw when they begin."
     )
 
 
