@@ -24,7 +24,7 @@ from geoveil.gp.arrays import Array, distinct, np
 from geoveil.gp.exact import working_precision
 from geoveil.gp.smooth.growth import EXPONENTIAL, LINEAR
 
-_BLOCK = 256
+_BLOCK = 8
 _LOG_BITS = 256
 """Bits of a logarithm: enough for every device to find the same doubles, in any arithmetic."""
 
@@ -157,8 +157,12 @@ class LinearBound(CertifiedBound):
         best = np.empty(len(self.edges))
         for start in range(0, len(best), _BLOCK):
             u = self.edges[start : start + _BLOCK, None]
-            distance = np.maximum(np.maximum(low - u, u - high), 0)
-            best[start : start + _BLOCK] = (self.steepest / (1 + self.beta * distance)).max(axis=1)
+            growth = np.maximum(low - u, u - high)  # of the distance, in place
+            np.maximum(growth, 0, out=growth)
+            growth *= self.beta
+            growth += 1
+            terms = np.divide(self.steepest, growth, out=growth)
+            best[start : start + _BLOCK] = terms.max(axis=1)
         self._inverse = 1 / best
 
     def __call__(self, u: Real, ops: Arithmetic = FLOAT) -> Real:

@@ -13,7 +13,8 @@ _LONGEST = 1 / 32
 """Length of the longest cells near 0."""
 _FAR = 1e145
 """A distance from 0 greater than that of any point of a campaign, in any unit."""
-_BLOCK = 128
+_BLOCK = 8
+"""Cells compared with all others at a time: few enough for the cache of a processor."""
 
 
 def reached(cells: SlopeCells, reach: float, *, everywhere: bool) -> tuple[Array, Array]:

@@ -21,6 +21,7 @@ from geoveil.gp.errors import ParameterError
 from geoveil.gp.exact import BALL
 from geoveil.gp.smooth.tape import Formula, recorded
 
+_ONE, _ZERO = arb(1), arb(0)
 _MOST_PATHS = 256
 FORMULA = (
     "a formula that is continuous, with a bounded slope; what a root, a logarithm or a power that"
@@ -257,7 +258,7 @@ def enclosure(formula: Formula, u: arb) -> tuple[Jet, int]:
     for ways in range(1, _MOST_PATHS + 1):
         decisions = pending.pop()
         ops = BallJets(decisions)
-        j = jet(tape(Jet(u, BALL.constant(1), BALL.constant(0)), ops))
+        j = jet(tape(Jet(u, _ONE, _ZERO), ops))
         j = Jet(_ball(j.value), _ball(j.slope), _ball(j.curvature))
         result = j if result is None else _union(result, j)
         pending += [[*ops.taken[:k], True] for k in range(len(decisions), len(ops.taken))]

@@ -202,8 +202,9 @@ class Tape:
         numbers = [u]
         for name, inputs, details in self.steps:
             arguments = [numbers[i] for i in inputs]
-            if name in _OPERATORS:
-                numbers.append(_OPERATORS[name](*arguments))
+            apply = _OPERATORS.get(name)
+            if apply is not None:
+                numbers.append(apply(*arguments))
             elif name == "piecewise":
                 numbers.append(details[0].at(*arguments, ops))
             else:
