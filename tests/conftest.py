@@ -2,6 +2,7 @@
 
 import importlib
 import signal
+from collections.abc import Generator
 from types import ModuleType
 
 import pytest
@@ -10,6 +11,13 @@ from geoveil.gp import RandomSource
 
 # A shell makes jobs in the background ignore Ctrl-C, and so would all that tests start there.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file() -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+    """Look for tests alone: no docstring here has an example, and the search takes a second."""
+    found = yield
+    return [part for part in found if type(part) is pytest.Module]
 
 
 @pytest.fixture(scope="session")
