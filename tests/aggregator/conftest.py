@@ -2,11 +2,13 @@
 
 import asyncio
 import os
+import shutil
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -129,10 +131,28 @@ def database(tmp_path: Path) -> Path:
     return tmp_path / "reports.sqlite"
 
 
+@pytest.fixture(scope="session")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Path]:
+    """Returns a function that puts a database without campaigns where there is no file yet.
+
+    A copy takes a tenth of the time in which its tables are made, one migration after the other.
+    """
+    empty = tmp_path_factory.mktemp("empty") / "empty.sqlite"
+    with SQLiteStore(empty):
+        pass
+
+    def prepare(path: Path) -> Path:
+        if not path.exists():
+            shutil.copy(empty, path)  # with its mode
+        return path
+
+    return prepare
+
+
 @pytest.fixture
-def store(database: Path) -> Iterator[SQLiteStore]:
+def store(database: Path, prepared: Callable[[Path], Path]) -> Iterator[SQLiteStore]:
     """A second pair of eyes on the database of a service or server under test."""
-    with SQLiteStore(database) as opened:
+    with SQLiteStore(prepared(database)) as opened:
         yield opened
 
 
@@ -147,7 +167,9 @@ ServiceStarter = Callable[..., Awaitable[RunningService]]
 
 
 @pytest.fixture
-async def start_service(database: Path, clock: Clock) -> AsyncIterator[ServiceStarter]:
+async def start_service(
+    database: Path, clock: Clock, prepared: Callable[[Path], Path]
+) -> AsyncIterator[ServiceStarter]:
     """Starts services on the test's database, stopped when the test ends."""
     async with AsyncExitStack() as stack:
 
@@ -155,7 +177,7 @@ async def start_service(database: Path, clock: Clock) -> AsyncIterator[ServiceSt
             open_store: Callable[[], Store] | None = None, **changes: Any
         ) -> RunningService:
             settings = Settings(database=database, **changes)
-            opener = open_store or (lambda: SQLiteStore(database))
+            opener = open_store or partial(SQLiteStore, prepared(database))
             writer = Writer(
                 opener, queue_limit=settings.queue_limit, commit_limit=settings.commit_limit
             )
@@ -222,7 +244,9 @@ ServerStarter = Callable[..., Awaitable[RunningServer]]
 
 
 @pytest.fixture
-async def start_server(database: Path, clock: Clock) -> AsyncIterator[ServerStarter]:
+async def start_server(
+    database: Path, clock: Clock, prepared: Callable[[Path], Path]
+) -> AsyncIterator[ServerStarter]:
     """Starts servers on the test's database, stopped when the test ends."""
     async with AsyncExitStack() as stack:
 
@@ -232,6 +256,8 @@ async def start_server(database: Path, clock: Clock) -> AsyncIterator[ServerStar
             **changes: Any,
         ) -> RunningServer:
             settings = Settings(**{"database": database, "port": 0, "grace_s": 0.5, **changes})
+            if open_store is None and isinstance(settings.database, Path):
+                prepared(settings.database)
             aggregator = Aggregator(settings, clock=clock, open_store=open_store, mounts=mounts)
             address = await aggregator.start()
             stack.push_async_callback(aggregator.stop)
