@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
-import pytest
-
 PARTS = ("gp", "selection", "audit", "campaign", "client", "aggregator", "analyst", "simulation")
 
 
@@ -51,9 +49,10 @@ def classes(module: ModuleType) -> list[type]:
     ]
 
 
-@pytest.mark.parametrize("module", list(modules()), ids=lambda module: module.__name__)
-def test_every_public_member_is_documented(module: ModuleType) -> None:
-    assert [name for owner in classes(module) for name in undocumented(owner)] == []
+def test_every_public_member_is_documented() -> None:
+    owners = [owner for module in modules() for owner in classes(module)]
+    assert [(owner, name) for owner in owners for name in undocumented(owner)] == []
+    assert len(owners) > 300  # a walk that finds nothing proves nothing
 
 
 def test_a_member_that_nobody_documents_is_found() -> None:

@@ -175,13 +175,13 @@ async def test_devices_see_campaigns_that_are_open_or_will_be(
     assert [s.record.campaign_id for s in listed.standings] == ["a", "b", "c"]
 
 
-async def test_ten_thousand_campaigns_are_listed_and_counted(
+async def test_campaigns_of_several_pages_are_listed_and_counted(
     start_service: Any, publish: Callable[..., Any], database: Path
 ) -> None:
     published = seal(publish("c").published)
     rows = [
         {"campaign_id": f"c{i}", "published": published, "queries": 3, "closed": i % 10 == 0}
-        for i in range(10_000)
+        for i in range(2_500)
     ]
     with SQLiteStore(database) as store:
         store.run(lambda connection: connection.execute(insert(CAMPAIGN), rows), write=True)
@@ -192,5 +192,5 @@ async def test_ten_thousand_campaigns_are_listed_and_counted(
         listed += [standing.record.campaign_id for standing in got.standings]
         token, pages = got.next_token, pages + 1
     assert listed == [row["campaign_id"] for row in rows]
-    assert pages == 10
-    assert await service.count_open_campaigns() == 9_000
+    assert pages == 3
+    assert await service.count_open_campaigns() == 2_250

@@ -194,13 +194,13 @@ def test_ids_whose_fingerprints_agree_are_told_apart(
 
     monkeypatch.setattr(IdIndex, "_fingerprints", coarse)
     store.create_campaign(CAMPAIGN)
-    first, second = batch(0, 600), batch(1000, 600)
+    first, second = batch(0, 150), batch(1000, 150)
     for new in (first, second):
         assert set(store.commit(new)[0]) == {Outcome.ACCEPTED}
         assert set(store.commit(new)[0]) == {Outcome.DUPLICATE}
     with SQLiteStore(database) as reopened:
         assert set(reopened.commit([*first, *second])[0]) == {Outcome.DUPLICATE}
-    assert store.totals("a") == [Accumulator.of([*range(600), *range(1000, 1600)])]
+    assert store.totals("a") == [Accumulator.of([*range(150), *range(1000, 1150)])]
 
 
 def test_each_id_is_indexed_once_by_stores_that_take_turns(

@@ -107,13 +107,13 @@ def with_text(field: str, text: str) -> bytes:
     return message.SerializeToString(deterministic=True)
 
 
-@pytest.mark.parametrize("field", ["title", "name", "unit", "label"])
 @pytest.mark.parametrize("what", HOSTILE)
-def test_hostile_text_makes_no_campaign(field, what):
+def test_hostile_text_makes_no_campaign(what):
     text = HOSTILE[what]
-    if text.isascii() or what != "half of a pair":  # which protobuf refuses first
-        with pytest.raises(ParameterError, match=field):
-            decode(with_text(field, text))
+    for field in ("title", "name", "unit", "label"):
+        if text.isascii() or what != "half of a pair":  # which protobuf refuses first
+            with pytest.raises(ParameterError, match=field):
+                decode(with_text(field, text))
     for make in (lambda: Question(text, QUERY), lambda: PointQuestion(text, QUERY),
                  lambda: replace(CAMPAIGN, title=text), lambda: Attribute(name=text, unit="dollar"),
                  lambda: Attribute(name="income", unit=text)):  # fmt: skip

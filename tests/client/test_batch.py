@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any
 
 import pytest
@@ -25,15 +26,19 @@ from geoveil.proto.v1 import collector_pb2, report_pb2
 FOUR_MIB = 4 * 1024 * 1024
 
 
+@cache
+def of_answers(count: int) -> bytes:
+    """Return the bytes of a report without an id."""
+    answers = [report_pb2.Answer(query_index=i, value=-(2**63)) for i in range(count)]
+    return report_pb2.Report(answers=answers).SerializeToString()
+
+
 def contribution(number: int, *, campaign_id: str = "c", answers: int = 1) -> Contribution:
-    report = report_pb2.Report(
-        report_id=number.to_bytes(16),
-        answers=[report_pb2.Answer(query_index=i, value=-(2**63)) for i in range(answers)],
-    )
+    named = report_pb2.Report(report_id=number.to_bytes(16)).SerializeToString()
     return Contribution(
         campaign_id=campaign_id,
         digest=campaign_id.encode() * 32,
-        report=report.SerializeToString(),
+        report=named + of_answers(answers),
         privacy=GeoPrivacy(1, 1, "metre"),
         attribute="location",
         step_exponent=-10,

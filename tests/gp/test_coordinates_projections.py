@@ -303,11 +303,11 @@ def test_what_is_no_place_is_refused_without_being_shown(plane, bad):
 
 
 @pytest.mark.parametrize("plane", PLANES, ids=name)
-@pytest.mark.parametrize("bad", [[math.inf, 0.0], [math.nan, 0.0], [1.0], 77.123, "1,2", []])
-def test_what_is_no_point_is_refused(plane, bad):
-    with pytest.raises(PrivateValueError) as caught:
-        plane.unproject(bad)
-    assert "77.123" not in str(caught.value)
+def test_what_is_no_point_is_refused(plane):
+    for bad in ([math.inf, 0.0], [math.nan, 0.0], [1.0], 77.123, "1,2", []):
+        with pytest.raises(PrivateValueError) as caught:
+            plane.unproject(bad)
+        assert "77.123" not in str(caught.value), bad
 
 
 def test_a_point_off_the_grid_is_refused_by_utm_and_goes_round_in_the_others():

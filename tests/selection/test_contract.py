@@ -142,11 +142,12 @@ def test_the_guarantee_is_stated(row: Any) -> None:
     assert "ε = 1.25" in str(guarantee)
 
 
-@pytest.mark.parametrize("epsilon", [0, -1, math.nan, math.inf, True, "1", None])
-def test_epsilon_is_checked(row: Any, epsilon: Any) -> None:
+def test_epsilon_is_checked(row: Any) -> None:
     make, _ = row
-    with pytest.raises(ParameterError, match="epsilon"):
-        make(epsilon)
+    wrong: list[Any] = [0, -1, math.nan, math.inf, True, "1", None]
+    for epsilon in wrong:
+        with pytest.raises(ParameterError, match="epsilon"):
+            make(epsilon)
 
 
 @pytest.mark.parametrize("epsilon", [-1, math.nan])

@@ -8,7 +8,7 @@ import pytest
 
 from geoveil.gp import GeoVeilError, RandomSource
 from geoveil.gp.exact import BALL, LazyUniform
-from geoveil.selection import ExponentialMechanism, PermuteAndFlip, ReportNoisyMax
+from geoveil.selection import ExponentialMechanism, PermuteAndFlip, ReportNoisyMax, draws
 from geoveil.selection.draws import largest, weighted_index
 
 
@@ -67,7 +67,8 @@ class Stuck(RandomSource):
         return (1 << count) - 1 if count else 0
 
 
-def test_a_source_that_decides_nothing_is_an_error() -> None:
+def test_a_source_that_decides_nothing_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(draws, "_MOST_BITS", 1 << 13)
     with pytest.raises(GeoVeilError, match="random source is broken"):
         ExponentialMechanism(1.0, 1.0).select([1.0, 2.0], Stuck())
 
