@@ -71,7 +71,8 @@ def channels(
 
 
 @pytest.mark.parametrize(
-    ("allocation", "epsilon"), [(Allocation.PARTITION, 1.0), (Allocation.SPLIT, 0.5)]
+    ("allocation", "epsilon"),
+    [(Allocation.SPLIT, 0.5), pytest.param(Allocation.PARTITION, 1.0, marks=pytest.mark.deep)],
 )
 async def test_from_devices_to_estimates(
     start_server: ServerStarter,

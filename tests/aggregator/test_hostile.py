@@ -32,6 +32,7 @@ def test_hostile_messages_leave_no_trace(hostile: Any, messages: int) -> None:
     }
 
 
+@pytest.mark.deep
 def test_a_change_of_state_is_noticed(hostile: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The control: one new report among the messages."""
     requests = []

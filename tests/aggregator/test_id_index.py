@@ -18,7 +18,14 @@ def joined(ids: list[bytes]) -> bytes:
     return b"".join(ids)
 
 
-@pytest.mark.parametrize("sizes", [[1] * 700, [1, 256, 3, 4096] * 20, [20_000] * 12])
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        [1] * 700,
+        [1, 256, 3, 4096] * 20,
+        pytest.param([20_000] * 12, marks=pytest.mark.deep),
+    ],
+)
 def test_every_id_is_found_with_its_page_and_hardly_another(
     monkeypatch: pytest.MonkeyPatch, sizes: list[int]
 ) -> None:

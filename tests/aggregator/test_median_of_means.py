@@ -51,7 +51,7 @@ def test_coverage_of_symmetric_reports_is_that_of_the_sign_test(noise: Noise) ->
     assert low <= covered(noise, 0.0, seed=11) <= high
 
 
-@pytest.mark.deep(keep=1)
+@pytest.mark.deep
 @pytest.mark.parametrize("noise", [*FINITE_VARIANCE, INFINITE_VARIANCE], ids=repr)
 def test_coverage_is_kept_where_few_answers_are_one(noise: Noise) -> None:
     """A share of 5 % makes reports skewed; 2,000 repeats, alpha = 1e-6, from below."""

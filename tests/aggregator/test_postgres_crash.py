@@ -25,6 +25,7 @@ from .cutting_proxy import CuttingProxy, cutting_proxy
 from .postgres import PostgresServer
 
 MOST_ROUNDS = 40
+DEEP = pytest.mark.deep
 
 
 @pytest.fixture
@@ -57,8 +58,15 @@ def attempt(
         return error.code, []
 
 
-@pytest.mark.parametrize("killed", [False, True], ids=["answer lost", "server process ended"])
-@pytest.mark.parametrize("warm", [False, True], ids=["new connection", "open connection"])
+@pytest.mark.parametrize(
+    ("warm", "killed"),
+    [
+        pytest.param(False, False, id="new connection, answer lost"),
+        pytest.param(True, True, id="open connection, server process ended"),
+        pytest.param(False, True, id="new connection, server process ended", marks=DEEP),
+        pytest.param(True, False, id="open connection, answer lost", marks=DEEP),
+    ],
+)
 def test_cut_at_every_point(
     postgres_server: PostgresServer,
     postgres_url: str,

@@ -53,7 +53,7 @@ def test_open_groups_have_the_error_of_their_part_of_the_people(found: Any) -> N
     assert difference["error_95"] == pytest.approx(1.96 * np.hypot(*errors), rel=1e-4)
 
 
-@pytest.mark.parametrize("epsilon", [None, 1.0, 3.0])
+@pytest.mark.parametrize("epsilon", [None, 1.0, pytest.param(3.0, marks=pytest.mark.deep)])
 def test_errors_are_those_of_campaigns(found: Any, epsilon: float | None) -> None:
     """200 campaigns, whose own spread is known to 5 %: within 15 %. The control: lies at ε = 1 that
     are not counted are off by more than half."""

@@ -95,11 +95,12 @@ def altered(**texts):
     return seal(message.SerializeToString(deterministic=True))
 
 
-def test_no_text_of_a_campaign_can_forge_the_prompt(hostile, command, tmp_path):
-    """Every string of a campaign, 60 times: refused unseen, or each line is what it has to be."""
+@pytest.mark.parametrize("times", [24, pytest.param(60, marks=pytest.mark.deep)])
+def test_no_text_of_a_campaign_can_forge_the_prompt(hostile, command, tmp_path, times):
+    """Every string of a campaign: refused unseen, or each line is what it has to be."""
     random = Random(20)
     answered = 0
-    for number in range(60):
+    for number in range(times):
         pieces = random.choice([PIECES, [piece for piece in PIECES if piece.isprintable()]])
         texts = {
             field: "".join(random.choices(pieces, k=random.choice([1, 2, 3])))
@@ -129,7 +130,7 @@ def test_no_text_of_a_campaign_can_forge_the_prompt(hostile, command, tmp_path):
         assert re.fullmatch(r"counted: report [0-9a-f]{32}. All that leaves this machine:", counted)
         assert value.startswith(f"  {texts.get('label', 'above 100,000')}: ")
         assert all(line.isprintable() for line in shown.output.splitlines())
-    assert 10 < answered < 50  # both ends were seen
+    assert times / 6 < answered < times * 5 / 6  # both ends were seen
 
 
 def test_a_terminal_folds_no_text_into_a_line_of_its_own():

@@ -65,6 +65,7 @@ def test_parquet_holds_rows_and_notes(tmp_path, capsys):
     assert "Shares of two" in capsys.readouterr().out
 
 
+@pytest.mark.deep(keep=2)
 @pytest.mark.parametrize("ending", [".png", ".svg", ".pdf"])
 def test_a_picture_is_drawn(tmp_path, ending):
     file = tmp_path / f"shares{ending}"

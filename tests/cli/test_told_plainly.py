@@ -24,7 +24,7 @@ CREATE = ["--attribute", "debt", "--unit", "euro", "--epsilon", "1", "--per", "5
             ["campaign", "create", "A", "--points", *CREATE, "--read-every", "9999w"],
             "--read-every must be a whole number above 0 and m, h, d or w, for example 7d, at most",
         ),
-        (["audit", "--samples", "0"], "--samples must be"),
+        (["audit", "--mechanism", "LocalLaplace", "--samples", "0"], "--samples must be"),
         (["audit", "--mechanism", "None"], "--mechanism must be"),
         (["simulate", "oneway", "--threshold", "1", "--per", "0"], "--per must be"),
         ([*LOGNORMAL, "--figure", "plan.txt"], "--figure must be a file whose name ends in .png"),

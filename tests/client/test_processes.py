@@ -6,6 +6,8 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from geoveil.client import Client, DeliveryStatus, InMemoryCollector, InMemoryTransport
 from tests.client.mortal import (
     POLICY,
@@ -67,32 +69,34 @@ def test_two_processes_with_eight_threads_each_count_once(tmp_path: Path) -> Non
         assert sum(r.privacy.exact_rate for r in history) == len(NAMES) * PRIVACY.exact_rate
 
 
-def test_a_child_goes_on_with_the_client_of_its_parent(tmp_path: Path) -> None:
+@pytest.mark.parametrize("children", [4, pytest.param(11, marks=pytest.mark.deep)])
+def test_a_child_goes_on_with_the_client_of_its_parent(tmp_path: Path, children: int) -> None:
     """Also while the parent's threads use it, which hold its locks at times."""
-    lab = Lab(InMemoryCollector([campaign(name) for name in NAMES]))
+    used = NAMES[: children + 1]
+    lab = Lab(InMemoryCollector([campaign(name) for name in used]))
     state = tmp_path / "state"
 
     def parent(transport: WireTransport) -> Any:
-        collector = InMemoryCollector([campaign(name) for name in NAMES])
+        collector = InMemoryCollector([campaign(name) for name in used])
         busy = threading.Event()
         # Python 3.12 and later warn of forks beside threads: this is about nothing else.
         warnings.simplefilter("ignore", DeprecationWarning)
         with Client(
             policy=POLICY, state_dir=state, transport=InMemoryTransport(collector)
         ) as client:
-            for name in NAMES:
+            for name in used:
                 client.fetch(name)
 
             def work() -> None:
                 while not busy.is_set():
-                    client.contribute(NAMES[0], 1.0)
+                    client.contribute(used[0], 1.0)
                     client.history()
 
             threads = [threading.Thread(target=work) for _ in range(3)]
             for thread in threads:
                 thread.start()
             statuses = []
-            for name in NAMES[1:]:
+            for name in used[1:]:
                 process = os.fork()
                 if process == 0:
                     die_when_it_hangs()
@@ -109,5 +113,5 @@ def test_a_child_goes_on_with_the_client_of_its_parent(tmp_path: Path) -> None:
 
     (ended,) = lab.run(parent)
     statuses, history = ended.returned()
-    assert statuses == [0] * (len(NAMES) - 1)
-    assert history == dict.fromkeys(NAMES, DeliveryStatus.ACKNOWLEDGED)
+    assert statuses == [0] * children
+    assert history == dict.fromkeys(used, DeliveryStatus.ACKNOWLEDGED)

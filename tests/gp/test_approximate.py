@@ -258,6 +258,7 @@ class TestControls:
         )
         assert worst(mechanism, math.inf, eta=RATE - mechanism.beta) > 1e-8
 
+    @pytest.mark.deep(keep=2)
     @pytest.mark.parametrize("name", MAKERS)
     def test_exponential_growth(self, name: str) -> None:
         """Scales that differ by e^{βd} at the η of linear growth."""
@@ -416,7 +417,7 @@ def test_bad_input_is_refused_by_name() -> None:
             ApproximateLaplace(query, privacy, calibration=calibration)  # type: ignore[arg-type]
     for step in (0.3, 2.0, math.nan, 2.0**-150):
         with pytest.raises(ParameterError, match="step"):
-            ApproximateLaplace(query, privacy, step=step)
+            ApproximateLaplace(query, privacy, calibration="paper", step=step)
     with pytest.raises(PrivateValueError):
         ApproximateLaplace(query, privacy_of(0.1)).release(math.nan, SeededSource(1))
 

@@ -37,7 +37,7 @@ def test_probability_of_landing_within(dimension: int, a: float) -> None:
         assert computed == pytest.approx(expected, rel=0, abs=1e-8)
 
 
-@pytest.mark.deep(keep=3)
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("profile", ["linear", "smoothstep", "fourth-order"])
 @pytest.mark.parametrize("dimension", [2, 3])
 def test_monte_carlo(oracles: Any, dimension: int, profile: str) -> None:

@@ -123,7 +123,7 @@ def test_k1_agrees_with_the_debiased_profile() -> None:
     np.testing.assert_allclose(debiased_bell(np.abs(x - 2.0) / H, b / H, 1), expected, atol=1e-14)
 
 
-@pytest.mark.deep(keep=1)
+@pytest.mark.deep
 @pytest.mark.parametrize(("k", "c"), [(2, 0.3), (2, 1.0), (3, 0.3), (3, 1.0), (4, 0.3)])
 def test_monte_carlo(oracles: Any, k: int, c: float) -> None:
     """z-test of mean and variance: n = 300,000, α = 1e-6; plugged in fails, and b off by 5 %,
@@ -201,7 +201,7 @@ def test_variance_in_space(c: float) -> None:
         assert variance == pytest.approx(float(value), rel=1e-6, abs=0)
 
 
-@pytest.mark.deep(keep=1)
+@pytest.mark.deep
 @pytest.mark.parametrize("k", [2, 3, 4])
 def test_variance_for_narrow_noise(k: int) -> None:
     """To second order g(x + N) − f(x) is ⟨∇f, N⟩, and at the top −(|N|² − E|N|²)/2.

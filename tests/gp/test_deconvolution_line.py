@@ -102,6 +102,7 @@ def test_mean_and_variance(oracles: Any, query: Query, debias: bool) -> None:
             assert float(mean + level) == pytest.approx(f, abs=1e-12)
 
 
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("query", QUERIES, ids=repr)
 def test_monte_carlo(oracles: Any, query: Query) -> None:
     """z-test of mean and variance: n = 400,000, α = 1e-6; plugged in, or b off by 5 %, fails."""

@@ -173,6 +173,7 @@ def test_moments_by_quadrature_over_the_noise(c: float, debias: bool) -> None:
     assert estimator.unbiased == debias
 
 
+@pytest.mark.deep
 def test_monte_carlo(oracles: Any) -> None:
     """z-test of mean and variance: n = 200,000, α = 1e-6; plugged in, or b off by 5 %, fails."""
     query = SmoothedRegion(Disc((0.0, 0.0), 1.5, 1.0), H)

@@ -176,7 +176,7 @@ def test_bound_against_brute_force(name: str, growth: str) -> None:
                 assert np.all(bound[near] <= 1.05 * least[near]), (reach, beta)
 
 
-@pytest.mark.deep(keep=2)
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize(("name", "growth"), KINDS)
 def test_bound_is_smooth(name: str, growth: str) -> None:
     """B(x) ≤ g(β|x − x'|) B(x'), from next to each other to far out."""

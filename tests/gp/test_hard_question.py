@@ -129,6 +129,7 @@ def test_an_interval_without_width_keeps_the_bound() -> None:
 CAMPAIGNS, PARTICIPANTS = 60, 3_000
 
 
+@pytest.mark.deep
 def test_the_hard_truth_lies_within() -> None:
     """40 plans, n = 3,000, 2,400 campaigns, of log-normal people with heaps, one at the threshold.
 

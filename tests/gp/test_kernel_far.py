@@ -112,7 +112,7 @@ def test_kernel_at_reach_infinity_to_nine_digits(beta_h: float) -> None:
         assert found <= float(reference) * (1 + 1e-9), f"above the supremum at r = {r}h"
 
 
-@pytest.mark.deep(keep=1)
+@pytest.mark.deep
 @pytest.mark.parametrize("beta_h", [1e-5, 0.2, 5.0])
 def test_the_two_oracles_agree(oracles: Any, beta_h: float) -> None:
     """Pairs of points, and roots of the equation of tangency, which shares nothing with them."""

@@ -155,6 +155,7 @@ class TestContract:
                 assert oracles.noise_survival(noise, low * (1 - wide)) > mp.mpf(p)
                 assert oracles.noise_survival(noise, high * (1 + wide)) < mp.mpf(p)
 
+    @pytest.mark.deep(keep=12)
     def test_variance_is_the_second_moment(self, oracles: Any, noise: Noise) -> None:
         if math.isinf(noise.variance):
             # u² h(u) still weighs as much at every larger scale.

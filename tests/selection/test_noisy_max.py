@@ -87,7 +87,7 @@ def test_equal_laplace_variables_share_alike() -> None:
         assert laplace_maximum(np.zeros(m)) == pytest.approx(np.full(m, 1 / m), rel=1e-12)
 
 
-@pytest.mark.parametrize("m", [2, 5, 60])
+@pytest.mark.parametrize("m", [2, 5, pytest.param(60, marks=pytest.mark.deep)])
 def test_gumbel_noise_makes_the_exponential_mechanism(m: int) -> None:
     values = np.random.default_rng(m).normal(size=m) * 4
     scaled = [0.75 * mp.mpf(v) for v in values]

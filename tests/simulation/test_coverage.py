@@ -39,6 +39,7 @@ def test_intervals_cover_the_truth_as_often_as_they_say(which, question, n):
     assert low <= covered(experiments()[which], question, n, seed=5) <= high
 
 
+@pytest.mark.deep
 def test_intervals_that_are_too_narrow_are_caught():
     low, _ = stats.binom.interval(1 - ALPHA, REPEATS, 0.945)
     assert covered(experiments()[0], 0, 2_000, seed=5, shrink=0.75) < low

@@ -15,7 +15,7 @@ from geoveil.gp import GeoPrivacy, Laplace, ParameterError, Query, Threshold
 from geoveil.simulation import household_incomes
 from geoveil.simulation.peers import contestants as who
 from geoveil.simulation.peers.comparison import AT, compare_peers, peers_page
-from geoveil.simulation.peers.contestants import PACKAGES, PRIVACY, contestants, version_of
+from geoveil.simulation.peers.contestants import PACKAGES, PRIVACY, contestants
 
 PAGE = Path(__file__).parents[2] / "docs" / "peers.md"
 
@@ -61,11 +61,19 @@ def test_a_promise_that_is_not_kept_is_refuted() -> None:
     assert 0.5 < sound.proven <= 1 < broken.proven < 2
 
 
-def test_every_contestant_estimates_the_share() -> None:
-    """Without noise worth the name, all are right at a threshold where nobody is near."""
+@pytest.mark.parametrize("packages", ["none", pytest.param("installed", marks=pytest.mark.deep)])
+def test_every_contestant_estimates_the_share(
+    packages: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without noise worth the name, all are right at a threshold where nobody is near.
+
+    Those of other packages, which take seconds to be loaded, if they are installed.
+    """
+    if packages == "none":
+        monkeypatch.setattr(who, "version_of", lambda _: None)
     rng = np.random.default_rng(1)
     incomes = np.repeat([20_000.0, 180_000.0], [1_200, 400])
-    installed = {name for name in PACKAGES if version_of(name)}
+    installed = {name for name in PACKAGES if who.version_of(name)}
     seen = set()
     for peer in contestants(rng):
         share = peer.share(peer.draw_for(AT)(incomes), AT)

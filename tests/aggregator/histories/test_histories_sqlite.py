@@ -63,7 +63,7 @@ def player(parts: Parts | None = None) -> Play:
 
 
 @pytest.mark.parametrize("number", [20, pytest.param(300, marks=pytest.mark.deep)])
-@pytest.mark.parametrize("size", [10, 20])
+@pytest.mark.parametrize("size", [pytest.param(10, marks=pytest.mark.deep), 20])
 def test_each_report_is_counted_once(size: int, number: int) -> None:
     play_many(player(), number, size=size, threads=False)
 

@@ -97,6 +97,7 @@ def test_another_rate_uses_what_stays_true():
         assert np.array_equal(again.nodes.points, anew.nodes.points)
 
 
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize(("question", "prior"), [(HardThreshold(10.0), DOUBTED), (SQUARE, PLACES)])
 def test_no_kind_has_less_noise_than_the_bound_that_widths_are_left_out_by(question, prior):
     search = Search(PlanningProblem.of(question, UNIT, prior))
@@ -116,6 +117,7 @@ def test_no_kind_has_less_noise_than_the_bound_that_widths_are_left_out_by(quest
     assert compared > 200
 
 
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize(
     ("question", "prior"), [(HardThreshold(10.0), HEAPED), (HardThreshold(6.0), LAW)]
 )
