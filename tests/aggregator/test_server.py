@@ -14,7 +14,6 @@ import pytest
 
 from geoveil.aggregator import Code, ServiceError, SQLiteStore
 from geoveil.aggregator.domain.layout import Layout
-from geoveil.aggregator.domain.reports import Report
 from geoveil.aggregator.store.database_url import DatabaseURL
 from geoveil.campaign import PublicKey
 from geoveil.gp import ParameterError
@@ -197,8 +196,8 @@ async def test_defects_are_logged_without_contents_and_told_without_details(
     campaign = publish()
     await wire.create(campaign)
 
-    def broken(self: Layout, report: Report) -> bytes:
-        raise ValueError(f"can't pack {report.answers}")
+    def broken(self: Layout, reports: Any) -> bytes:
+        raise ValueError(f"can't pack {list(reports)}")
 
     monkeypatch.setattr(Layout, "pack", broken)
     with caplog.at_level(logging.DEBUG):
