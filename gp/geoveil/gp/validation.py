@@ -255,7 +255,7 @@ def points(x: ArrayLike, dimension: int) -> NDArray[np.float64]:
 
 
 def _not_points(dimension: int) -> PrivateValueError:
-    expected = f"numbers from -{FARTHEST:g} to {FARTHEST:g} {HELD}"
+    expected = f"made of numbers from -{FARTHEST:g} to {FARTHEST:g} {HELD}"
     if dimension > 1:
         expected = f"coordinates of shape (n, {dimension}) or ({dimension},), {expected}"
     return PrivateValueError(expected)

@@ -192,7 +192,8 @@ def _is_integer(value: object) -> bool:
 
 def private_array(values: ArrayLike) -> Array:
     """Return private numbers as a read-only float64 array of their own, or refuse them unseen."""
-    expected = f"numbers from -{validation.FARTHEST:g} to {validation.FARTHEST:g} {validation.HELD}"
+    most = f"{validation.FARTHEST:g}"
+    expected = f"made of numbers from -{most} to {most} {validation.HELD}"
     array = validation.exact_array(values)
     if array is None:
         raise PrivateValueError(expected)

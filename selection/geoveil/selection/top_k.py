@@ -93,7 +93,6 @@ def top_k(
             leads.append(replace(lead, outcome=outcomes[-1]))
         among = np.delete(among, place)
     kept = (leading if gap else flipping).guarantee
-    guarantee = replace(
-        kept, epsilon=epsilon, statement=f"{k} choices at ε/{k} each, for: {kept.statement}"
-    )
+    made = "one choice at ε" if k == 1 else f"{k} choices at ε/{k} each"
+    guarantee = replace(kept, epsilon=epsilon, statement=f"{made}, for: {kept.statement}")
     return TopOutcomes(tuple(outcomes), tuple(leads), guarantee)

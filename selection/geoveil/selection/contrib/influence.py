@@ -330,9 +330,10 @@ def top_k_nodes(
         index = selection.select(recipe.score(Remaining(known, among), selection), bits)
         nodes.append(int(among[index]))
         among = np.delete(among, index)
+    made = "one choice at ε" if k == 1 else f"{k} choices at ε/{k} each"
     guarantee = replace(
         selection.guarantee,
         epsilon=epsilon,
-        statement=f"{k} choices at ε/{k} each, for: {selection.guarantee.statement}",
+        statement=f"{made}, for: {selection.guarantee.statement}",
     )
     return TopNodes(tuple(nodes), guarantee)
