@@ -307,7 +307,11 @@ def test_people_who_all_hold_one_value_have_no_threshold(geoveil, tmp_path):
 
 @pytest.mark.parametrize(
     ("text", "told"),
-    [("a;debt\n1;2\n", "by commas, and here by semicolons"), ("", "the file is empty")],
+    [
+        ("a;debt\n1;2\n", "by commas, and here by semicolons"),
+        ("", "the file is empty"),
+        ("debt,debt\n1,2\n", "there, once; it is there 2 times"),
+    ],
 )
 def test_a_spreadsheet_that_is_no_table_of_commas_is_told_so(geoveil, tmp_path, text, told):
     file = tmp_path / "people.csv"

@@ -228,6 +228,9 @@ def test_the_command_prints_json_and_writes_the_page(tmp_path):
     assert "| Example 3.9, ε = 2: local dampening, a | 0.32 | – | 0.323" in page
     shown = runner.invoke(app, arguments)
     assert "LD2 takes its utility" in shown.stdout
+    assert "left out by --quick" not in shown.stdout
+    part = runner.invoke(app, ["simulate", "ledger", "--quick", "--row", "sps-figure-1"])
+    assert "no data: it takes data that do not ship, or is left out by --quick." in part.stdout
     wrong = runner.invoke(app, ["simulate", "ledger", "--row", "sgp-figure-99"])
     assert wrong.exit_code != 0
 

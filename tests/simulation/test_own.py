@@ -144,6 +144,9 @@ def test_a_file_without_mechanisms_is_refused(text, tmp_path):
         mechanisms_in(file)
     with pytest.raises(ParameterError, match="module"):
         mechanisms_in(tmp_path / "absent.py")
+    file.write_text("def f(q, p):\n    return q\n")
+    with pytest.raises(ParameterError, match="whose arguments have these names"):
+        mechanisms_in(file)
 
 
 def test_the_audit_keeps_the_wide_one_and_refutes_the_narrow_one(module):

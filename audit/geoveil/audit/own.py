@@ -219,9 +219,8 @@ def _functions_in(
         and list(inspect.signature(made).parameters)[:2] == [*arguments]
     }
     if needed and not found:
-        raise ParameterError(
-            "module", str(file), f"a file with a function f({', '.join(arguments)})"
-        )
+        named = f"a function f({', '.join(arguments)}), whose arguments have these names"
+        raise ParameterError("module", str(file), f"a file with {named}")
     return found
 
 

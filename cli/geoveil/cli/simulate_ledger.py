@@ -73,6 +73,8 @@ def ledger(
             _show(reproduced)
     else:
         _show_all(done)
+    if quick and not as_json and any(reproduced.count(MISSING) for reproduced in done):
+        out.print(f"{MISSING}: it takes data that do not ship, or is left out by --quick.")
 
 
 def _show_all(done: Sequence[Reproduced]) -> None:

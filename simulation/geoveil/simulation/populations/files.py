@@ -43,7 +43,7 @@ def _read_rows(
     header = [name.strip() for name in next(lines, [])]
     for column in columns:
         if header.count(column) != 1:
-            return f"the header (its first row) with the column {column!r}", _once(header)
+            return f"the header (its first row) with the column {column!r}", _once(header, column)
     places = [header.index(column) for column in columns]
     for line in lines:
         if not line:  # an empty line, as many programs leave at the end
@@ -59,13 +59,15 @@ def _read_rows(
     return None
 
 
-def _once(header: Sequence[str]) -> str:
+def _once(header: Sequence[str], column: str) -> str:
     """Return how a column is to be there, and why it may not be; no name in the header is told."""
     if not header:
         return "there, once; the file is empty"
     other = next((name for sign, name in _SEPARATORS.items() if sign in header[0]), None)
     if len(header) == 1 and other is not None:
         return f"there, once; fields are to be separated by commas, and here by {other}"
+    if column in header:
+        return f"there, once; it is there {header.count(column)} times"
     return f"there, once; it has {len(header)} columns, of other names"
 
 
