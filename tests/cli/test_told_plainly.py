@@ -71,11 +71,24 @@ def test_what_is_asked_of_points_is_named_as_it_is_typed(geoveil, asked, told):
         (["--top", "1"], "--top must be given beside two questions or more"),
         (["--districts", __file__], "--districts must be a GeoJSON file"),
         (["--threshold", "5"], "--threshold must be about a place"),
+        (["--place", "2,1"], "--place must be in the area of the campaign; the longitude comes"),
+        (["--place", "1,2", "--width", "-1"], "--width must be a finite number > 0"),
         (["--circle", "1,2,0.5"], "a region is told through a bandwidth of 600"),
     ],
 )
 def test_what_is_asked_of_places_is_named_as_it_is_typed(geoveil, asked, told):
-    made = ["--attribute", "location", "--epsilon", "1", "--per", "200", "--center", "1,2"]
+    made = [
+        "--attribute",
+        "location",
+        "--epsilon",
+        "1",
+        "--per",
+        "200",
+        "--center",
+        "1,2",
+        "--radius",
+        "9000",
+    ]
     name = f"places-{hash((*asked,)) % 10**9}"
     geoveil("campaign", "create", "Places", "--points", *made, "--id", name)
     with pytest.raises((AnalystError, ParameterError)) as error:

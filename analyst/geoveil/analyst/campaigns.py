@@ -9,7 +9,7 @@ from unicodedata import normalize
 
 import numpy as np
 
-from geoveil.analyst.questions import AnalystQuestion, Softness
+from geoveil.analyst.questions import AnalystQuestion, Place, Softness
 from geoveil.campaign import (
     MECHANISMS,
     Allocation,
@@ -150,6 +150,10 @@ def asked_of_points(
         ParameterError: if one is of no sound shape, or about something else than people hold.
     """
     plane, held = campaign.attribute.coordinates, campaign.dimension
+    for question in asked:
+        if plane is not None and question.place is not None and _is_swapped(plane, question.place):
+            expected = "in the area of the campaign; the longitude comes first"
+            raise ParameterError("question", question.label, expected)
     found = [PointQuestion(q.label, q.of_points(plane, softness)) for q in asked]
     for one in found:
         if one.query.dimension != held:
@@ -299,7 +303,7 @@ def _check_places(campaign: Campaign, asked: Sequence[AnalystQuestion]) -> None:
                 "where people live; the longitude comes first",
             )
         if not _inside(plane, longitude, latitude):
-            swapped = abs(longitude) <= 90 and _inside(plane, latitude, longitude)
+            swapped = _is_swapped(plane, (longitude, latitude))
             hint = "; the longitude comes first" if swapped else ", or the radius larger"
             raise ParameterError(
                 name,
@@ -307,6 +311,12 @@ def _check_places(campaign: Campaign, asked: Sequence[AnalystQuestion]) -> None:
                 f"within {plane.radius_m:,.0f} metre of {plane.longitude_deg:.15g},"
                 f"{plane.latitude_deg:.15g}{hint}",
             )
+
+
+def _is_swapped(plane: AzimuthalEquidistant, place: Place) -> bool:
+    """Return whether a place is outside of an area, and inside if its latitude comes second."""
+    x, y = place
+    return abs(x) <= 90 and not _inside(plane, x, y) and _inside(plane, y, x)
 
 
 def _inside(plane: AzimuthalEquidistant, longitude: float, latitude: float) -> bool:

@@ -288,6 +288,9 @@ def estimate(
     asked = questions_in(words)
     if not (asked or plan) and _WITH_BELLS.isdisjoint(statistics):
         options.left_out({"bandwidth": bandwidth}, "left out: nothing that is asked has a bell")
+    for name, size in (("width", width), ("bandwidth", bandwidth)):
+        if size is not None:
+            validation.positive(name, size)
     wanted = statistics_in(statistics, width, bandwidth)
     if top is not None:
         if len(asked) < 2:

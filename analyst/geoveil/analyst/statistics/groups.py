@@ -146,7 +146,7 @@ class GroupEstimates(Result):
         return (
             "Each row is of the people of that group, of whom those who took part are a random"
             f" sample; each {self.confidence:.0%} interval holds by itself, and all bands hold at"
-            " once. `differences` compares them.",
+            " once. Their differences have errors of their own.",
             *notes_of_liars_among(self.contamination),
         )
 
