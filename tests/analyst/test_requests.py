@@ -306,3 +306,10 @@ def test_a_wish_that_no_distance_meets_is_refused_in_time(participants):
     with pytest.raises(UnmetWishError) as refused:
         plan_for(wish)
     assert set(refused.value.nearest) == {"participants"}
+
+
+def test_a_bracket_of_fewer_than_nobody_is_told_by_its_row(tmp_path):
+    file = tmp_path / "brackets.csv"
+    file.write_text("low,high,count\n0,50000,10\n50000,200000,-30\n")
+    with pytest.raises(TableFileError, match=r"brackets\.csv: row 2, column 'count'"):
+        public_prior(f"histogram:{file}")

@@ -128,6 +128,9 @@ def _histogram(text: str, rest: str) -> PublicPrior:
         raise TableFileError(
             path, f"row {int(np.argmax(gap)) + 2}, column 'low'", "where the row before it ends"
         )
+    if (count < 0).any():
+        where = f"row {int(np.argmax(count < 0)) + 1}, column 'count'"
+        raise TableFileError(path, where, "a number of people, 0 or more")
     prior = HistogramPrior([*low, *high[-1:]], count)
     return PublicPrior(text, "value", None, 1, lambda _: prior)
 
