@@ -52,7 +52,8 @@ def test_check_finds_a_wrong_count(db):
     wrong = db("check", "--database", "a.db")
     assert wrong.exit_code == 1
     assert "campaign x: 5 reports are counted, 0 are stored" in wrong.output
-    assert "1 faults" in wrong.output
+    assert "1 campaign, " in wrong.output
+    assert "1 fault\n" in wrong.output
 
 
 def test_backup_is_a_database_and_replaces_nothing(db):

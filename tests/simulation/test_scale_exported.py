@@ -297,8 +297,9 @@ def test_what_cannot_be_exported_is_refused_and_writes_nothing(database, tmp_pat
     text = tmp_path / "text.db"
     text.write_text("not a database, " * 100)
     for path in (tmp_path / "absent.db", other, newer, text):
-        with pytest.raises(ExportError, match=path.name):
+        with pytest.raises(ExportError, match=path.name) as caught:
             export_reports(path, target)
+        assert "send again" not in str(caught.value)
     with pytest.raises(ExportError, match="no campaign 'nobody'"):
         export_reports(database, target, campaign_ids=["nobody"])
     with pytest.raises(ParameterError, match="rows"):

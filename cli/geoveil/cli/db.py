@@ -64,9 +64,9 @@ def check(
         found = maintenance.check(_database(config, database, database_url_file))
     for fault in found.faults:
         out.tell(fault)
-    what = f"{found.campaigns:,} campaigns, {found.reports:,} reports"
+    what = f"{_count(found.campaigns, 'campaign')}, {_count(found.reports, 'report')}"
     if found.faults:
-        err.print(f"{what}: {len(found.faults):,} faults")
+        err.print(f"{what}: {_count(len(found.faults), 'fault')}")
         raise typer.Exit(1)
     err.print(f"{what}: sound")
 
@@ -88,6 +88,10 @@ def backup(
     with for_operators():
         maintenance.backup(_database(config, database, database_url_file), target)
     err.print(f"copied to {target}")
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def _database(config: Path | None, database: str | None, url_file: Path | None) -> Path | str:

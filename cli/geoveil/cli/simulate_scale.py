@@ -12,6 +12,7 @@ import typer
 from geoveil.campaign import Campaign
 from geoveil.cli import options
 from geoveil.cli.console import bars, number, out, print_json, privacy_text, table_80
+from geoveil.cli.plain_errors import for_operators
 from geoveil.gp.estimation import Accumulator, estimate
 
 Workers = Annotated[
@@ -84,7 +85,7 @@ def export(
     """
     from geoveil.simulation.scale import export_reports
 
-    with _progress("exporting") as on_progress:
+    with for_operators(), _progress("exporting") as on_progress:
         count = export_reports(
             database, folder, campaign_ids=campaign_id or None, on_progress=on_progress
         )

@@ -247,7 +247,7 @@ def export_reports(
     except OSError as error:
         raise ExportError(f"{name} to {folder}: {error}") from error
     except ServiceError as error:
-        raise ExportError(f"{name}: {error}") from error
+        raise ExportError(f"{name}: {error.detail or error}") from error
     return done
 
 
