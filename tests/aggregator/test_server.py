@@ -197,7 +197,7 @@ async def test_defects_are_logged_without_contents_and_told_without_details(
     await wire.create(campaign)
 
     def broken(self: Layout, reports: Any) -> bytes:
-        raise ValueError(f"can't pack {list(reports)}")
+        raise ValueError(f"can't pack {[report.answers for report in reports]}")
 
     monkeypatch.setattr(Layout, "pack", broken)
     with caplog.at_level(logging.DEBUG):
