@@ -175,6 +175,13 @@ async def test_what_is_refused_is_an_error_that_says_whether_to_try_again(client
         await analyst.estimate("nobody")
 
 
+@pytest.mark.parametrize("asked", [None, 5, "x", Map(), [Means(())], ShareAbove(1.0)])
+async def test_what_is_no_question_is_refused_in_words(client, server, asked):
+    with pytest.raises(ParameterError, match="asked must be one statistic, or a sequence of quest"):
+        async with client(server) as analyst:
+            await analyst.ask("nobody", [asked] if isinstance(asked, Map) else asked)
+
+
 async def test_nobody_answers_within_the_time_given(client):
     async with client("127.0.0.1:1", timeout_s=0.5) as analyst:
         with pytest.raises(ServerError) as caught:

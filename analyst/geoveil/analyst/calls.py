@@ -119,7 +119,15 @@ def ask(
     timeout_s: float,
     stratum: int | None = None,
 ) -> Call[CampaignEstimates]:
-    """Ask questions of the points of a value campaign."""
+    """Ask questions of the points of a value campaign.
+
+    Raises:
+        ParameterError: if `questions` are none.
+    """
+    given: object = questions  # as a caller without types may
+    if not isinstance(given, Sequence) or not all(isinstance(q, PointQuestion) for q in given):
+        expected = "one statistic, or a sequence of questions as asked_of_points makes them"
+        raise ParameterError("asked", given, expected)
     request = analyst_pb2.EstimateQueriesRequest(
         stratum=stratum,
         campaign_id=campaign_id,
