@@ -170,6 +170,13 @@ def test_a_mechanism_that_fails_in_another_process_is_told_with_its_line(geoveil
         geoveil("simulate", "oneway", "--module", str(module), *question, to_server=False)
 
 
+def test_a_module_that_ends_the_process_is_told_so(geoveil, tmp_path):
+    module = tmp_path / "script.py"
+    module.write_text("import sys\n\nsys.exit(3)\n")
+    with pytest.raises(ParameterError, match="a Python file that runs; SystemExit: 3"):
+        geoveil("audit", "--module", str(module), to_server=False)
+
+
 def test_a_module_that_is_not_there_is_told_so(geoveil, tmp_path):
     with pytest.raises(ParameterError, match="there is no such file"):
         geoveil("audit", "--module", str(tmp_path / "absent.py"), to_server=False)

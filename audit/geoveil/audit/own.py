@@ -207,7 +207,7 @@ def _functions_in(
     sys.modules[spec.name] = module  # dataclasses look their module up
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a script ends by sys.exit(main())
         told = f"a Python file that runs; {type(error).__name__}: {error}"
         raise ParameterError("module", str(file), told) from error
     found = {

@@ -62,8 +62,8 @@ def pace_words(reports: int, opens: datetime, closes: datetime, now: datetime, s
         >>> from datetime import UTC, timedelta
         >>> begin = datetime(2026, 5, 1, tzinfo=UTC)
         >>> later = begin + timedelta(days=2)
-        >>> pace_words(2_000, begin, begin + timedelta(days=10), later, "open")
-        '1,000 a day, about 10,000 by the end'
+        >>> pace_words(2_134, begin, begin + timedelta(days=10), later, "open")
+        'about 1,100 a day, about 11,000 by the end'
     """
     if state == "pending":
         return f"opens in {span_text(opens - now)}"
@@ -78,7 +78,9 @@ def pace_words(reports: int, opens: datetime, closes: datetime, now: datetime, s
         if reports < _FEW:
             return ""
         return f"about {reports / lasted:,.2g} a second so far"
-    return f"{a_day:,.0f} a day, about {in_all:,.0f} by the end"
+    # Two digits: the pace of a morning is not that of a week.
+    by_the_end = max(float(f"{in_all:.2g}"), reports)
+    return f"about {float(f'{a_day:.2g}'):,.0f} a day, about {by_the_end:,.0f} by the end"
 
 
 def signer_words(one: PublishedCampaign) -> str:
