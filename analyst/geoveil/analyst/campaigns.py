@@ -9,7 +9,7 @@ from unicodedata import normalize
 
 import numpy as np
 
-from geoveil.analyst.questions import AnalystQuestion, Place, Softness
+from geoveil.analyst.questions import AnalystQuestion, Place, Softness, is_inside
 from geoveil.campaign import (
     MECHANISMS,
     Allocation,
@@ -302,7 +302,7 @@ def _check_places(campaign: Campaign, asked: Sequence[AnalystQuestion]) -> None:
                 where,
                 "where people live; the longitude comes first",
             )
-        if not _inside(plane, longitude, latitude):
+        if not is_inside(plane, (longitude, latitude)):
             swapped = _is_swapped(plane, (longitude, latitude))
             hint = "; the longitude comes first" if swapped else ", or the radius larger"
             raise ParameterError(
@@ -316,9 +316,4 @@ def _check_places(campaign: Campaign, asked: Sequence[AnalystQuestion]) -> None:
 def _is_swapped(plane: AzimuthalEquidistant, place: Place) -> bool:
     """Return whether a place is outside of an area, and inside if its latitude comes second."""
     x, y = place
-    return abs(x) <= 90 and not _inside(plane, x, y) and _inside(plane, y, x)
-
-
-def _inside(plane: AzimuthalEquidistant, longitude: float, latitude: float) -> bool:
-    place = np.array([longitude, latitude])
-    return np.array_equal(plane.area.contract(place), place)
+    return abs(x) <= 90 and not is_inside(plane, place) and is_inside(plane, (y, x))

@@ -354,6 +354,11 @@ def projected(plane: AzimuthalEquidistant | None, places: Sequence[Place]) -> li
     return [(float(x), float(y)) for x, y in plane.project(np.asarray(places, np.float64))]
 
 
+def is_inside(plane: AzimuthalEquidistant, place: Place) -> bool:
+    """Return whether a place is in the area of a plane, and so not projected to its edge."""
+    return np.array_equal(plane.area.contract(np.array(place)), place)
+
+
 def _pair(corner: Sequence[float]) -> Place:
     x, y, *_ = corner  # a third coordinate is a height
     return float(x), float(y)

@@ -29,6 +29,7 @@ from geoveil.analyst.questions import (
     Place,
     Softness,
     area_of,
+    is_inside,
     projected,
 )
 from geoveil.gp import GaussianKernel, GeoPrivacy, ParameterError, validation
@@ -412,7 +413,7 @@ def _check_area(
         expected = f"near people: {outside:.0%} of {source} are {far} it; the longitude comes first"
         raise ParameterError(name, value, expected)
     for label, place in about:
-        if math.hypot(*projected(plane, [place])[0]) > edge:
+        if not is_inside(plane, place):
             expected = f"in the area, not {far} its centre; the longitude comes first"
             raise ParameterError("question", label, expected)
 

@@ -20,6 +20,8 @@ RETRYABLE = frozenset(
 """Status codes after which a later try may always succeed, as OTLP has them; see `CallError`."""
 _DETAILS = "grpc-status-details-bin"
 _MOST_CHARACTERS = 300
+_SCHEMES = ("unix", "unix-abstract", "dns", "ipv4", "ipv6", "xds", "vsock")
+"""What a gRPC target may begin with that is no host."""
 _NO_PROXY = (
     # http_proxy, https_proxy, grpc_proxy ...
     ("grpc.enable_http_proxy", 0),
@@ -205,13 +207,9 @@ def _port(target: str) -> str | None:
         ['1', 'https', None, None, None]
     """
     host, colon, port = target.rpartition(":")
-    is_address = colon and "/" not in target and "," not in target
-    schemes = ("unix", "unix-abstract", "dns", "ipv4", "ipv6", "xds", "vsock")
-    return (
-        port
-        if is_address and host not in schemes and (":" not in host or host[-1] == "]")
-        else None
-    )
+    if not colon or "/" in target or "," in target or host in _SCHEMES:
+        return None
+    return port if ":" not in host or host[-1] == "]" else None
 
 
 def open_channel(

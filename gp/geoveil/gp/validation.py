@@ -51,6 +51,8 @@ LEAST, MOST = 1e-50, 1e50
 """Range of positive parameters."""
 FARTHEST = 1e90
 """Largest coordinate of a point. Squares of quotients of such numbers are still numbers."""
+PRIVATE_NUMBERS = f"made of numbers from -{FARTHEST:g} to {FARTHEST:g} {HELD}"
+"""Says what private numbers are to be, where they are refused unseen."""
 
 
 def require_count(name: str, value: object, least: int = 1, most: int | None = None) -> int:
@@ -255,7 +257,7 @@ def points(x: ArrayLike, dimension: int) -> NDArray[np.float64]:
 
 
 def _not_points(dimension: int) -> PrivateValueError:
-    expected = f"made of numbers from -{FARTHEST:g} to {FARTHEST:g} {HELD}"
-    if dimension > 1:
-        expected = f"coordinates of shape (n, {dimension}) or ({dimension},), {expected}"
-    return PrivateValueError(expected)
+    if dimension == 1:
+        return PrivateValueError(PRIVATE_NUMBERS)
+    shape = f"coordinates of shape (n, {dimension}) or ({dimension},)"
+    return PrivateValueError(f"{shape}, {PRIVATE_NUMBERS}")

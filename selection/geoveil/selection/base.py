@@ -9,7 +9,7 @@ from exactly the ideal distribution given the doubles that came in.
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any, ClassVar, TypeAlias, TypeVar, overload
@@ -60,6 +60,16 @@ class Guarantee(ReprByArguments):
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", validation.non_negative("epsilon", self.epsilon))
         object.__setattr__(self, "delta", validation.between("delta", self.delta, 0, 1))
+
+    def of_choices(self, k: int, epsilon: float) -> "Guarantee":
+        """Return the guarantee of several choices together, each of which has this one.
+
+        Args:
+            k: number of choices, at ε/k each.
+            epsilon: ε of all of them, in nats per changed record.
+        """
+        made = "one choice at ε" if k == 1 else f"{k} choices at ε/{k} each"
+        return replace(self, epsilon=epsilon, statement=f"{made}, for: {self.statement}")
 
     def __str__(self) -> str:
         delta = f", δ = {self.delta:g}" if self.delta else ""

@@ -192,8 +192,7 @@ def _is_integer(value: object) -> bool:
 
 def private_array(values: ArrayLike) -> Array:
     """Return private numbers as a read-only float64 array of their own, or refuse them unseen."""
-    most = f"{validation.FARTHEST:g}"
-    expected = f"made of numbers from -{most} to {most} {validation.HELD}"
+    expected = validation.PRIVATE_NUMBERS
     array = validation.exact_array(values)
     if array is None:
         raise PrivateValueError(expected)

@@ -93,6 +93,4 @@ def top_k(
             leads.append(replace(lead, outcome=outcomes[-1]))
         among = np.delete(among, place)
     kept = (leading if gap else flipping).guarantee
-    made = "one choice at ε" if k == 1 else f"{k} choices at ε/{k} each"
-    guarantee = replace(kept, epsilon=epsilon, statement=f"{made}, for: {kept.statement}")
-    return TopOutcomes(tuple(outcomes), tuple(leads), guarantee)
+    return TopOutcomes(tuple(outcomes), tuple(leads), kept.of_choices(k, epsilon))

@@ -105,7 +105,9 @@ def prepare(
             (fault := admission.fault(*report)) and Result(Status.REJECTED, *fault)
             for report in reports
         ]
-    sound = [report for report, fault in zip(reports, faults, strict=True) if fault is None]
+    sound = reports
+    if any(faults):
+        sound = [report for report, fault in zip(reports, faults, strict=True) if fault is None]
     early = [report.period > latest for report in sound]
     if not any(early):
         return Prepared(faults, (), (pack(sound), ()))

@@ -17,7 +17,7 @@ counting 1 − δ/Δ. Degrees themselves do that without D, and they are monoton
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from types import MappingProxyType
@@ -330,10 +330,4 @@ def top_k_nodes(
         index = selection.select(recipe.score(Remaining(known, among), selection), bits)
         nodes.append(int(among[index]))
         among = np.delete(among, index)
-    made = "one choice at ε" if k == 1 else f"{k} choices at ε/{k} each"
-    guarantee = replace(
-        selection.guarantee,
-        epsilon=epsilon,
-        statement=f"{made}, for: {selection.guarantee.statement}",
-    )
-    return TopNodes(tuple(nodes), guarantee)
+    return TopNodes(tuple(nodes), selection.guarantee.of_choices(k, epsilon))
