@@ -52,7 +52,7 @@ DRAWS = 1 << 14
 (standard error)."""
 DRAWS_OF_RANKINGS = 5_000
 ERRORS = 5
-"""So many times more campaigns where errors are compared with a spread."""
+"""How many times more campaigns there are where errors are compared with a spread."""
 LEAST, MOST = 0.94, 0.98
 SPREAD = 0.03
 """By what part a stated error may be off."""

@@ -87,7 +87,7 @@ async def test_many_reports_at_once_count_as_one_by_one(
 async def test_made_up_places_stay_near_the_area(
     start_server: Any, publish: Callable[..., Any], wire_report: Callable[..., Any]
 ) -> None:
-    """Of numbers there is no end that a server could know: there they are as they are."""
+    """Numbers have no end that a server could know: made-up ones count as they are."""
     wire = (await start_server()).wire
     plane = AzimuthalEquidistant(-73.98, 40.72, radius_m=20_000)
     numbers = asked_for_points(publish("numbers").campaign, 1)

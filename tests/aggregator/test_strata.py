@@ -277,7 +277,7 @@ async def test_points_are_asked_by_group(start_server: ServerStarter, strata: St
 
 
 async def test_any_statistic_is_asked_of_one_group(start_server: ServerStarter) -> None:
-    """Of labels that are open, from the server and from reports at hand alike."""
+    """Where labels are open, the server and reports at hand say the same."""
     asked = published(points=True)
     running = await started(start_server, asked)
     reports = drawn(asked)

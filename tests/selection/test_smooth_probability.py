@@ -197,7 +197,7 @@ def test_probabilities_depend_on_differences_in_units_of_the_scale_alone(law: La
 
 
 def t3_winner(utilities: list[int], outcome: int) -> arb:
-    """Of Student-t noise with ν = 3 in 80 digits; its F is elementary."""
+    """Return the probability for Student-t noise with ν = 3, in 80 digits; its F is elementary."""
     root = arb(3).sqrt()
 
     def cdf(z: arb) -> arb:

@@ -86,7 +86,7 @@ class Chosen:
 
     @property
     def parts(self) -> int:
-        """Of how many participants one answers a question; points answer all of them."""
+        """The number of participants of whom one answers a question: 1 where each answers all."""
         apart = self.allocation is Allocation.PARTITION and self.questions
         return len(self.questions) if apart else 1
 

@@ -11,7 +11,7 @@ COHORT = "reading"
 """The name of strata that devices fill in themselves, by when in an epoch they read."""
 _SHORTEST = timedelta(minutes=1)
 LONGEST = timedelta(days=3660)
-"""Of an epoch."""
+"""The longest epoch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

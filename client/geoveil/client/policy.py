@@ -64,7 +64,7 @@ _Item = TypeVar("_Item")
 MOST_QUERIES = 100
 MOST_WORK = 10_000
 LONGEST = timedelta(days=36_525)
-"""Of a window or an epoch: what reaches back beyond the calendar is none."""
+"""The longest window or epoch; one that reaches back beyond the calendar is refused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

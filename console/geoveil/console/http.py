@@ -150,7 +150,7 @@ class Request(Asked):
     inside: "Inside" = field(repr=False)
     """What is inside the server; what is read there is for those whose token permits it."""
     analyst: "LocalAnalyst"
-    """As of every page."""
+    """The client that asks the server, as every page has one."""
     begin_asking: Callable[[], None] = field(repr=False)
     """Begins the process that asks points, if there is none: its first page comes sooner."""
     loop: asyncio.AbstractEventLoop = field(repr=False)

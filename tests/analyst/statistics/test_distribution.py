@@ -189,7 +189,7 @@ def test_a_part_without_people_has_no_share_at_all() -> None:
 
 
 def test_intervals_of_a_partition_know_that_all_shares_are_one() -> None:
-    """Of two parts, one is known as well as the other."""
+    """The shares of two parts are 1 together: the one is known as well as the other."""
     joint = JointEstimates(
         labels=("a", "b"),
         values=np.array([0.3, 0.7]),

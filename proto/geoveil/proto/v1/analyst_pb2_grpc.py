@@ -119,7 +119,7 @@ class AnalystServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def EstimateQueries(self, request, context):
-        """Of a value campaign: what its reports say of queries that are asked only
+        """Tells what the reports of a value campaign say of queries that are asked only
         now, at no further cost in privacy. Reads every report, so it may take long:
         set a deadline. INVALID_ARGUMENT if the noise on a point can't be undone for
         a query, or the campaign is a statistic one; FAILED_PRECONDITION as

@@ -66,7 +66,7 @@ class AnalystStub:
         geoveil.proto.v1.analyst_pb2.EstimateQueriesRequest,
         geoveil.proto.v1.analyst_pb2.GetEstimateResponse,
     ]
-    """Of a value campaign: what its reports say of queries that are asked only
+    """Tells what the reports of a value campaign say of queries that are asked only
     now, at no further cost in privacy. Reads every report, so it may take long:
     set a deadline. INVALID_ARGUMENT if the noise on a point can't be undone for
     a query, or the campaign is a statistic one; FAILED_PRECONDITION as
@@ -130,7 +130,7 @@ class AnalystAsyncStub:
         geoveil.proto.v1.analyst_pb2.EstimateQueriesRequest,
         geoveil.proto.v1.analyst_pb2.GetEstimateResponse,
     ]
-    """Of a value campaign: what its reports say of queries that are asked only
+    """Tells what the reports of a value campaign say of queries that are asked only
     now, at no further cost in privacy. Reads every report, so it may take long:
     set a deadline. INVALID_ARGUMENT if the noise on a point can't be undone for
     a query, or the campaign is a statistic one; FAILED_PRECONDITION as
@@ -206,7 +206,7 @@ class AnalystServicer(metaclass=abc.ABCMeta):
         request: geoveil.proto.v1.analyst_pb2.EstimateQueriesRequest,
         context: _ServicerContext,
     ) -> typing.Union[geoveil.proto.v1.analyst_pb2.GetEstimateResponse, collections.abc.Awaitable[geoveil.proto.v1.analyst_pb2.GetEstimateResponse]]:
-        """Of a value campaign: what its reports say of queries that are asked only
+        """Tells what the reports of a value campaign say of queries that are asked only
         now, at no further cost in privacy. Reads every report, so it may take long:
         set a deadline. INVALID_ARGUMENT if the noise on a point can't be undone for
         a query, or the campaign is a statistic one; FAILED_PRECONDITION as
