@@ -84,3 +84,22 @@ print(json.dumps(sorted({name.split(".")[0] for name in sys.modules})))
     shown, modules = done.stdout.splitlines()
     assert shown == f"geoveil {__version__}"
     assert not {"numpy", "typer", "flint", "google"} & set(json.loads(modules))
+
+
+@pytest.mark.parametrize("command", ["health", "contribute", "client", "token", "certificate"])
+def test_a_command_that_asks_nothing_loads_neither_numpy_nor_the_analyst(command):
+    script = """
+import sys
+from geoveil.cli import main
+sys.argv = ["geoveil", sys.argv[1], "--help"]
+try:
+    main()
+finally:
+    sys.exit(" ".join({"numpy", "geoveil.analyst", "geoveil.simulation"} & set(sys.modules)))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script, command],
+        check=False, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert command in done.stdout
+    assert not done.stderr.strip()

@@ -38,6 +38,7 @@ from geoveil.campaign import (
 from geoveil.campaign.readings import COHORT, LONGEST
 from geoveil.campaign.strata import MOST_LABELS
 from geoveil.cli import options
+from geoveil.cli.asking import Period, Words, asks
 from geoveil.cli.connection import CommandError, Connection, analyst_at, connects
 from geoveil.cli.console import out, print_json, privacy_text, table_80, write_new
 from geoveil.cli.environment import SIGN_KEY
@@ -56,7 +57,7 @@ _SHOWN_OF_KEY = len("ed25519:") + 16
 @app.command()
 @connects
 @options.named_as_typed(file="plan")
-@options.asks
+@asks
 def create(
     title: Annotated[str, typer.Argument(help="One line that people read.")],
     *,
@@ -72,7 +73,7 @@ def create(
     unit: Annotated[
         str | None, typer.Option(help="Unit of PER and of values; of places it is metre.")
     ] = None,
-    words: options.Words,
+    words: Words,
     width: Annotated[
         float | None,
         typer.Option(
@@ -379,7 +380,7 @@ def _print_campaign(campaign: Campaign) -> None:
 def export(
     campaign_id: options.CampaignId,
     file: Annotated[Path, typer.Option("--out", help="Parquet file to write. Must not exist.")],
-    period: options.Period = None,
+    period: Period = None,
     timeout: Annotated[float, typer.Option(help="Seconds that it may take.")] = 3600.0,
     *,
     connection: Connection,

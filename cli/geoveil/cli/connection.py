@@ -5,11 +5,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from geoveil.analyst import Analyst, ServerError, TokenInClearError
 from geoveil.campaign.connection import TLS, CallError
 from geoveil.cli.environment import (
     SERVER,
@@ -21,6 +20,9 @@ from geoveil.cli.environment import (
 )
 from geoveil.cli.options import takes
 from geoveil.gp import GeoVeilError, ParameterError
+
+if TYPE_CHECKING:
+    from geoveil.analyst import Analyst
 
 DEFAULT_SERVER = "127.0.0.1:7717"
 
@@ -150,7 +152,7 @@ def unanswered(server: str, tls: TLS | None, error: CallError) -> CommandError |
 
 
 @contextmanager
-def analyst_at(connection: Connection) -> Iterator[Analyst]:
+def analyst_at(connection: Connection) -> "Iterator[Analyst]":
     """Yield the client that options ask for, with the token of the environment.
 
     Raises:
@@ -159,6 +161,9 @@ def analyst_at(connection: Connection) -> Iterator[Analyst]:
             or nobody answers: with what to do about it.
         ServerError: from every call that the server refuses.
     """
+    # Imported here: a command that only reports, or asks for the health, has no need of it.
+    from geoveil.analyst import Analyst, ServerError, TokenInClearError
+
     tls = connection.tls()
     try:
         with Analyst(connection.server, tls=tls or TLS(insecure=True), token=_token()) as analyst:

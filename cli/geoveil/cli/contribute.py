@@ -11,7 +11,6 @@ from typing import Annotated
 
 import typer
 
-from geoveil.analyst.client import TIMEOUT_S
 from geoveil.campaign import Campaign, decode
 from geoveil.cli import options
 from geoveil.cli.connection import CommandError, Connection, connects, unanswered
@@ -32,6 +31,8 @@ from geoveil.client.policy import LONGEST
 from geoveil.gp import GeoPrivacy, ParameterError, PrivateValueError
 from geoveil.proto.v1 import collector_pb2
 
+_TIMEOUT_S = 15.0
+"""Seconds that the server may take to give the campaign, and again to take the report."""
 _OUTCOMES = {
     DeliveryStatus.PENDING: "kept",
     DeliveryStatus.EXPIRED: "given up",
@@ -124,7 +125,7 @@ def _take_part(
     epoch_of: Callable[[Campaign], Epoch | None],
 ) -> None:
     request = collector_pb2.GetCampaignRequest(campaign_id=campaign_id)
-    response = transport.get_campaign(request, TIMEOUT_S)
+    response = transport.get_campaign(request, _TIMEOUT_S)
     envelope = response.envelope
     asked = decode(envelope.campaign)
     epoch = epoch_of(asked)
@@ -160,7 +161,7 @@ def _take_part(
         client.fetch(campaign_id)
         value = read_value(campaign, _ask_unseen)
         drawn = client.contribute(campaign_id, value, read_label(campaign, _ask_unseen))
-        client.flush(TIMEOUT_S)
+        client.flush(_TIMEOUT_S)
         (receipt,) = (r for r in client.history() if r.report_id == drawn.report_id)
     _show(campaign, receipt, fresh=drawn.fresh)
 

@@ -33,6 +33,7 @@ from geoveil.analyst.results import Result
 from geoveil.analyst.statistics.words import statistics_in
 from geoveil.campaign import Campaign, PointQuestion, ValueCampaign
 from geoveil.cli import options
+from geoveil.cli.asking import Levels, Period, Words, asks
 from geoveil.cli.connection import Connection, analyst_at, connects
 from geoveil.cli.console import err
 from geoveil.cli.estimate_changes import changes, compared, value_campaign
@@ -43,7 +44,7 @@ from geoveil.gp.intervals import IntervalMethod
 
 _STATISTICS: dict[str, tuple[Any, Any]] = {
     "mean": (Annotated[bool, typer.Option("--mean", help="Mean of the values.")], False),
-    "quantile": (options.Levels, None),
+    "quantile": (Levels, None),
     "curve": (
         Annotated[
             bool,
@@ -135,7 +136,7 @@ def _said(**given: Any) -> dict[str, list[str]]:
 @connects
 @formed
 @options.takes("statistics", _STATISTICS, _said)
-@options.asks
+@asks
 def estimate(
     campaign_id: Annotated[
         str,
@@ -154,8 +155,8 @@ def estimate(
             " not missed more often in any population tried."
         ),
     ] = None,
-    period: options.Period = None,
-    words: options.Words,
+    period: Period = None,
+    words: Words,
     width: Annotated[
         float | None,
         typer.Option(

@@ -5,15 +5,11 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from functools import wraps
 from inspect import Parameter, signature
-from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import typer
 from typer.models import ArgumentInfo, ParameterInfo
 
-from geoveil.analyst.calls import LAST_PERIOD
-from geoveil.analyst.vocabulary import QUESTIONS, questions_in
-from geoveil.campaign import QUERIES
 from geoveil.gp import ParameterError
 from geoveil.gp.hard_question import Heap
 
@@ -23,69 +19,12 @@ _UNITS = {
     "h": timedelta(hours=1),
     "m": timedelta(minutes=1),
 }
-_REPEATED = " May be repeated."
-_FAMILIES = ", ".join(QUERIES.names)
-_ADDED = f", of {', '.join(QUESTIONS.names)}" if QUESTIONS.names else "; none is installed"
-Levels = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--quantile",
-        help="Value that this share of the people does not exceed: 0.5 for the median. May be"
-        " repeated.",
-    ),
-]
-_Threshold = Annotated[
-    list[float] | None, typer.Option(help=f"Share of people above this value.{_REPEATED}")
-]
-_Range = Annotated[
-    list[str] | None,
-    typer.Option("--range", help=f"Share between two values: 'LOW,HIGH'.{_REPEATED}"),
-]
-_Place = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="Density at 'LON,LAT' or 'LABEL=LON,LAT', a longitude and a latitude, or at 'X,Y'"
-        f" where people hold pairs of numbers.{_REPEATED}"
-    ),
-]
-_Circle = Annotated[
-    list[str] | None,
-    typer.Option(help=f"Share within 'LON,LAT,RADIUS', the radius in metres.{_REPEATED}"),
-]
-_Region = Annotated[
-    list[Path] | None,
-    typer.Option(
-        exists=True,
-        dir_okay=False,
-        help=f"Share inside the polygons of a GeoJSON file.{_REPEATED}",
-    ),
-]
-_Query = Annotated[
-    list[str] | None,
-    typer.Option(help=f"Mean of a query as it is: 'FAMILY:A=1,B=2', of {_FAMILIES}.{_REPEATED}"),
-]
-_Question = Annotated[
-    list[str] | None,
-    typer.Option(help=f"What another package asks: 'FAMILY:A=1,B=2'{_ADDED}.{_REPEATED}"),
-]
-_QUESTIONS: dict[str, tuple[Any, Any]] = {
-    "threshold": (_Threshold, None),
-    "range": (_Range, None),
-    "place": (_Place, None),
-    "circle": (_Circle, None),
-    "region": (_Region, None),
-    "query": (_Query, None),
-    "question": (_Question, None),
-}
-"""Name → annotation and default."""
-Words = Mapping[str, Sequence[Any]]
-"""Word of the vocabulary → what is written after it, each time."""
 Heaps = Annotated[
     list[str] | None,
     typer.Option(
         "--heap",
         help="VALUE=SHARE: people who hold exactly that value, besides all others, as"
-        f" 100000=0.0105.{_REPEATED}",
+        " 100000=0.0105. May be repeated.",
     ),
 ]
 Center = Annotated[
@@ -114,50 +53,11 @@ Contamination = Annotated[
         " most."
     ),
 ]
-Period = Annotated[
-    int | None,
-    typer.Option(
-        min=0,
-        max=LAST_PERIOD,
-        help="The period of a recurring campaign, counted from 0; all by default.",
-    ),
-]
 Scheduler = Annotated[
     str | None,
     typer.Option(help="Address of a Dask scheduler, e.g. tcp://10.0.0.5:8786, to use instead."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead.")]
-
-
-def asks(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options that ask questions, in place of its argument `words`.
-
-    An error about one of the questions names the option that asked it.
-    """
-
-    @wraps(command)
-    def run(**given: Any) -> None:
-        try:
-            command(**given)
-        except ParameterError as error:
-            word = _that_asks(given["words"], error.value) if error.name == "question" else None
-            if word is None:
-                raise
-            raise ParameterError(f"--{word}", error.value, error.expected) from error.__cause__
-
-    return takes("words", _QUESTIONS, _words)(run)
-
-
-def _that_asks(words: Words, label: object) -> str | None:
-    """Return the word of the question with a label; None if there is none."""
-    said = ((word, one) for word, texts in words.items() for one in texts)
-    return next(
-        (w for w, one in said if label in [q.label for q in questions_in({w: [one]})]), None
-    )
-
-
-def _words(**given: Sequence[Any] | None) -> Words:
-    return {word: said for word, said in given.items() if said}
 
 
 def takes(

@@ -29,6 +29,7 @@ from geoveil.analyst.questions import RADIUS_M
 from geoveil.analyst.statistics.words import numbers_in
 from geoveil.analyst.vocabulary import VOCABULARY, place_in
 from geoveil.cli import options
+from geoveil.cli.asking import Levels, Words, asks
 from geoveil.cli.connection import Connection, analyst_at, connects
 from geoveil.cli.console import err, out, print_json
 from geoveil.cli.plan_text import (
@@ -69,11 +70,11 @@ _NUMBERS: Mapping[str, type] = MappingProxyType(
 @options.named_as_typed(
     source="prior", columns="prior_column", weights="prior_weights", file="out_file"
 )
-@options.asks
+@asks
 def plan(
     *,
-    words: options.Words,
-    quantile: options.Levels = None,
+    words: Words,
+    quantile: Levels = None,
     participants: Annotated[int | None, typer.Option(help="How many people will report.")] = None,
     epsilon: options.Epsilon = None,
     per: options.Per = None,
