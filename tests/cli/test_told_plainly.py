@@ -36,6 +36,11 @@ CREATE = ["--attribute", "debt", "--unit", "euro", "--epsilon", "1", "--per", "5
         ([*PLACES, "--circle", "-74,40,-5"], "--circle must be LONGITUDE,LATITUDE,RADIUS"),
         ([*PLAN, "--prior", "pilot:absent.parquet"], "--prior must be pilot:FILE, a Parquet file"),
         (PLAN, "PRIOR, what is publicly known, is incomes"),
+        (
+            ["simulate", "scale", "--population", "nowhere"],
+            "--population must be incomes, income-and-debt, places, or a file ending in .csv,"
+            " .parquet or .gpkg",
+        ),
     ],
 )
 def test_an_error_names_the_option_as_it_is_typed(geoveil, monkeypatch, tmp_path, arguments, told):
@@ -138,6 +143,22 @@ def test_what_is_no_number_is_shown(geoveil, asked, told):
     result = geoveil(*LOGNORMAL, *asked, to_server=False)
     assert result.exit_code == 2
     assert told in " ".join(result.output.replace("│", " ").split())
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        (["100,250"], "'--range' requires 2 arguments: "),
+        (["100,250", "--quick"], "'--range': '100,250' is no number: "),
+    ],
+)
+def test_an_option_of_two_numbers_says_how_they_are_written(geoveil, asked, told):
+    distribution = ["simulate", "distribution"]
+    result = geoveil(*distribution, "--range", *asked, to_server=False)
+    told += "write two numbers with a blank between them, like --range 100 250"
+    assert result.exit_code == 2
+    assert told in " ".join(result.output.replace("│", " ").split())
+    assert "<low high>" in geoveil(*distribution, "--help", to_server=False).output
 
 
 @pytest.mark.parametrize(

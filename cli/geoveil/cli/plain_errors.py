@@ -33,6 +33,8 @@ _NO_NUMBER = MappingProxyType(
     }
 )
 """What Pydantic calls an option that it can't read → what is told of what was typed."""
+_USAGE_ERROR: type[Any] = typer.BadParameter.__mro__[1]
+"""What Click raises where a command can't be read, whether Typer requires Click or contains it."""
 
 
 def tell_plainly(command: Any) -> None:
@@ -95,18 +97,25 @@ def for_operators() -> Iterator[None]:
 
 
 def _show_what_is_no_number(command: Any) -> None:
-    """Let a command say what was typed where a number is wanted, and how one is written."""
+    """Let a command say what was typed where numbers are wanted, and how they are written."""
     parse = command.make_context
+    of_two = {one.opts[0] for one in command.params if one.nargs == 2}
 
     @wraps(parse)
     def parsed(*args: Any, **given: Any) -> Any:
         try:
             return parse(*args, **given)
-        except typer.BadParameter as error:
+        except _USAGE_ERROR as error:
+            param = getattr(error, "param", None)
+            option = param.opts[0] if param else getattr(error, "option_name", None)
+            two = f"write two numbers with a blank between them, like {option} 100 250"
             for one in getattr(error.__cause__, "errors", tuple)():
                 if one["type"] in _NO_NUMBER:
-                    how = _NO_NUMBER[one["type"]]
-                    error.message = f"{one['input']!r} {how}, without commas or a unit"
+                    how = f"{_NO_NUMBER[one['type']]}, without commas or a unit"
+                    how = f"is no number: {two}" if option in of_two else how
+                    error.message = f"{one['input']!r} {how}"
+            if param is None and option in of_two:  # there was one, or none
+                error.message = f"{error.message.rstrip('.')}: {two}"
             raise
 
     command.make_context = parsed

@@ -68,7 +68,11 @@ Thresholds = Annotated[
 Per = Annotated[float | None, typer.Option(help="1/ε, in the unit of the values.")]
 Range = Annotated[
     tuple[float, float] | None,
-    typer.Option("--range", help="Of --data: the least and the greatest value, publicly known."),
+    typer.Option(
+        "--range",
+        metavar="<low high>",
+        help="Of --data: the least and the greatest value, publicly known.",
+    ),
 ]
 
 

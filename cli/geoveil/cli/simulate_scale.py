@@ -29,7 +29,7 @@ def scale(
     population: Annotated[
         str,
         typer.Option(
-            help="incomes, income-and-debt, places, or a file: .csv (header) or .parquet."
+            help="incomes, income-and-debt, places, or a file: .csv (header), .parquet or .gpkg."
         ),
     ] = "incomes",
     value: Annotated[

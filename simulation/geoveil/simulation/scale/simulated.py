@@ -175,8 +175,9 @@ def threshold_asked(
     if population in _PEOPLE:
         people = _PEOPLE[population]()
     elif Path(population).suffix not in FORMATS:
-        known = ", ".join((*_SHIPPED, *FORMATS))
-        raise ParameterError("population", population, f"one of {known}, the last of files")
+        *first, last = FORMATS
+        known = f"{', '.join(_SHIPPED)}, or a file ending in {', '.join(first)} or {last}"
+        raise ParameterError("population", population, known)
     elif not 1 <= len(values) <= 2:
         raise ParameterError("value", [*values], "the name of one or two columns of the file")
     else:
