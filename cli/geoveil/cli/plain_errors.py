@@ -33,7 +33,7 @@ _NO_NUMBER = MappingProxyType(
     }
 )
 """What Pydantic calls an option that it can't read → what is told of what was typed."""
-_USAGE_ERROR: type[Any] = typer.BadParameter.__mro__[1]
+_USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
 """What Click raises where a command can't be read, whether Typer requires Click or contains it."""
 
 
@@ -105,7 +105,8 @@ def _show_what_is_no_number(command: Any) -> None:
     def parsed(*args: Any, **given: Any) -> Any:
         try:
             return parse(*args, **given)
-        except _USAGE_ERROR as error:
+        except _USAGE_ERROR as raised:
+            error: Any = raised
             param = getattr(error, "param", None)
             option = param.opts[0] if param else getattr(error, "option_name", None)
             two = f"write two numbers with a blank between them, like {option} 100 250"
