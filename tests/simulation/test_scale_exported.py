@@ -183,7 +183,7 @@ def test_a_dataset_reader_finds_campaigns_as_a_column(folder):
     counts = table.group_by("campaign").aggregate([("value", "count"), ("value", "sum")])
     found = {row["campaign"]: row for row in counts.to_pylist()}
     work = exported(folder)[0]
-    row = found[digest(work.published).hex()]
+    row = found[digest(encode(work.campaign)).hex()]
     assert (row["value_count"], row["value_sum"]) == (1_500, work.aggregator[0].total)
 
 

@@ -1,8 +1,13 @@
 """Campaigns of a billion devices and bulk estimates, on Dask or without, to the same bits."""
 
 from geoveil.simulation.computing import ClusterError, Computer, computer, in_this_process
-from geoveil.simulation.scale.export import ExportError, export_reports, write_reports
-from geoveil.simulation.scale.exported import ExportedReports, exported
+from geoveil.simulation.scale.exports import (
+    ExportedReports,
+    ExportError,
+    export_reports,
+    exported,
+    write_reports,
+)
 from geoveil.simulation.scale.simulated import (
     SimulatedCampaign,
     estimate_record,

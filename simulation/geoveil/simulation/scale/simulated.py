@@ -7,11 +7,10 @@ them, rarely, the rounding of a report. Workers of one kind agree bit for bit.)
 """
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import MappingProxyType
 
 import numpy as np
 
@@ -24,14 +23,7 @@ from geoveil.campaign import (
     digest,
     encode,
 )
-from geoveil.gp import (
-    GeoPrivacy,
-    ParameterError,
-    Query,
-    Threshold,
-    TwoWayThreshold,
-    validation,
-)
+from geoveil.gp import GeoPrivacy, ParameterError, Query, Threshold, TwoWayThreshold, validation
 from geoveil.gp.estimation import Accumulator, Estimate
 from geoveil.simulation.populations import (
     People,
@@ -61,7 +53,7 @@ class SimulatedCampaign(BlockedWork):
     People are in the coordinates of the queries. The same seed draws the same devices and reports.
     """
 
-    published: bytes
+    campaign: StatisticCampaign
     people: People
     devices: int
     seed: int
@@ -74,13 +66,6 @@ class SimulatedCampaign(BlockedWork):
         held, asked = self.people.dimension, self.campaign.dimension
         if held != asked:
             raise ParameterError("numbers that each member holds", held, f"{asked}")
-
-    @property
-    def campaign(self) -> StatisticCampaign:
-        """The campaign that `published` holds."""
-        found = decode(self.published)
-        assert isinstance(found, StatisticCampaign)  # `simulated` sees to it
-        return found
 
     @property
     def blocks(self) -> int:
@@ -109,9 +94,10 @@ class SimulatedCampaign(BlockedWork):
         return sums
 
     def fingerprint(self) -> str:
-        known = _METHOD, np.__version__, digest(self.published).hex(), self.people.fingerprint()
-        parts = (*known, self.devices, self.seed, self.block_size)
-        return hashlib.sha256(" ".join(map(str, parts)).encode()).hexdigest()
+        campaign, people = digest(encode(self.campaign)).hex(), self.people.fingerprint()
+        numbers = self.devices, self.seed, self.block_size
+        parts = map(str, (_METHOD, np.__version__, campaign, people, *numbers))
+        return hashlib.sha256(" ".join(parts).encode()).hexdigest()
 
 
 def simulated(
@@ -126,22 +112,20 @@ def simulated(
         ParameterError: if a number is out of range, or the population does not fit the campaign.
         UnsupportedError: if the campaign can't be published.
     """
-    if not isinstance(campaign, StatisticCampaign):
-        raise ParameterError("campaign", campaign.campaign_id, "a statistic campaign")
-    plane = campaign.attribute.coordinates
+    asked = decode(encode(campaign))  # as devices read it: formulas travel as tables
+    if not isinstance(asked, StatisticCampaign):
+        raise ParameterError("campaign", asked.campaign_id, "a statistic campaign")
+    plane = asked.attribute.coordinates
     if plane is not None:
         if not isinstance(people, Population):
             raise ParameterError("people", type(people).__name__, "a Population of places")
         people = people.mapped(plane.project, "metre")
     return SimulatedCampaign(
-        published=encode(campaign), people=people, devices=devices, seed=seed, block_size=block_size
+        campaign=asked, people=people, devices=devices, seed=seed, block_size=block_size
     )
 
 
-_PEOPLE: Mapping[str, Callable[[], People]] = MappingProxyType(
-    {"incomes": household_incomes, "income-and-debt": incomes_and_debts}
-)
-_SHIPPED = (*_PEOPLE, "places")
+_SHIPPED = ("incomes", "income-and-debt", "places")
 _OPENS = datetime(2026, 1, 1, tzinfo=UTC)
 """A campaign's dates are part of what is simulated; today's would not let a run be resumed."""
 
@@ -172,8 +156,10 @@ def threshold_asked(
         places = experiments(_OPENS)[1]
         return places.campaign, places.population
     people: People
-    if population in _PEOPLE:
-        people = _PEOPLE[population]()
+    if population == "incomes":
+        people = household_incomes()
+    elif population == "income-and-debt":
+        people = incomes_and_debts()
     elif Path(population).suffix not in FORMATS:
         *first, last = FORMATS
         known = f"{', '.join(_SHIPPED)}, or a file ending in {', '.join(first)} or {last}"
@@ -184,11 +170,9 @@ def threshold_asked(
         people = Population.from_file(population, values=values, weights=weights)
     privacy = GeoPrivacy(epsilon, per, people.unit)
     width = 3 / privacy.rate
-    query: Query = (
-        Threshold(threshold, width, "smoothstep")
-        if people.dimension == 1
-        else TwoWayThreshold((threshold, threshold), width, "smoothstep")
-    )
+    query: Query = Threshold(threshold, width, "smoothstep")
+    if people.dimension == 2:
+        query = TwoWayThreshold((threshold, threshold), width, "smoothstep")
     campaign = StatisticCampaign(
         campaign_id="simulated",
         title=f"Share above {threshold:,.15g}",

@@ -5,19 +5,17 @@ integers. The file has one line of JSON for each group of blocks, flushed to the
 the first names the work. A line that a crash cut short is cut off. The sums are those of perturbed
 reports, so nothing in it is private.
 
-With N devices at c seconds each, G groups that are handed out at d seconds each, and W workers, the
-sums of some work take start + max(N·c / W, G·d): `python -m benchmarks scale` measures these. On
-two shared cores c was 77 ns of processor time, d 2.0 to 2.6 ms, start 60 to 80 ms; 10⁹ devices took
-86 s of processor time and 0.31 GB. Groups of the default size keep a scheduler busy from about 250
-workers on; larger ones raise that.
+How long it takes, `python -m benchmarks scale` measures and says: on two shared cores 77 ns of
+processor time for a device, and 2 or 3 ms to hand out a group; 10⁹ devices took 86 s and 0.31 GB.
+Groups of the default size keep a scheduler busy from about 250 workers on; larger ones raise that.
 """
 
 import fcntl
 import json
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from functools import reduce
 from pathlib import Path
 from typing import IO, Any
@@ -43,11 +41,7 @@ def integers(reports: NDArray[np.float64], step_exponent: int) -> NDArray[np.int
         >>> integers(np.array([0.3, -1.0, 1e300]), step_exponent=-1).tolist()
         [1, -2, 9223372036854775807]
     """
-    scaled = np.ldexp(reports, -step_exponent)
-    np.rint(scaled, out=scaled)
-    end = 2.0**63
-    if not scaled.size or (scaled.min() >= -end and scaled.max() < end):
-        return scaled.astype(np.int64)
+    scaled, end = np.rint(np.ldexp(reports, -step_exponent)), 2.0**63
     whole = np.clip(scaled, -end, np.nextafter(end, 0)).astype(np.int64)
     whole[scaled >= end] = np.iinfo(np.int64).max
     return whole
@@ -61,9 +55,7 @@ def accumulate(k: NDArray[np.int64]) -> Accumulator:
         True
     """
     chunks = (k[start : start + _CHUNK] for start in range(0, len(k), _CHUNK))
-    return sum(
-        (found for chunk in chunks for found in sums_of(chunk, np.array([0]))), Accumulator()
-    )
+    return sum((next(sums_of(chunk, np.array([0]))) for chunk in chunks), Accumulator())
 
 
 Sums = list[Accumulator]
@@ -119,76 +111,44 @@ class FinishedFileError(GeoVeilError):
     """A file of finished blocks belongs to other work, or is damaged, or in use."""
 
 
-class _Finished:
-    """Which blocks are done, and their sums together."""
+def _missing(done: Iterable[range], blocks: int, size: int) -> list[range]:
+    """Return groups of at most `size` blocks, of so many, that are not done, in order.
 
-    def __init__(self, work: BlockedWork) -> None:
-        self._blocks, self._parts = work.blocks, list[range]()
-        self.count, self.sums = 0, [Accumulator()] * work.queries
-
-    def add(self, blocks: range, sums: Sequence[Accumulator]) -> None:
-        """Count a group of blocks.
-
-        Raises:
-            ValueError: if it is empty.
-        """
-        if not blocks:
+    Raises:
+        ValueError: if blocks are done twice, or there are none such.
+    """
+    groups, start = list[range](), 0
+    for part in [*sorted(done, key=lambda part: part.start), range(blocks, blocks + 1)]:
+        if not start <= part.start < part.stop:
             raise ValueError
-        self.sums = add(self.sums, sums)
-        self.count += len(blocks)
-        self._parts.append(blocks)
-
-    def missing(self, size: int) -> list[range]:
-        """Return groups of at most `size` blocks that are not done, in order.
-
-        Raises:
-            ValueError: if blocks are done twice, or are not of this work.
-        """
-        groups, start = [], 0
-        end = range(self._blocks, self._blocks)
-        for part in [*sorted(self._parts, key=lambda blocks: blocks.start), end]:
-            if part.start < start:
-                raise ValueError
-            firsts = range(start, part.start, size)
-            groups += [range(first, min(first + size, part.start)) for first in firsts]
-            start = part.stop
-        return groups
+        firsts = range(start, part.start, size)
+        groups += [range(first, min(first + size, part.start)) for first in firsts]
+        start = part.stop
+    return groups
 
 
-@contextmanager
-def _opened(work: BlockedWork, path: Path | None) -> Iterator[tuple[_Finished, IO[bytes] | None]]:
-    """Yield what is done of some work, and the file for what will be; None keeps nothing."""
-    if path is None:
-        yield _Finished(work), None
-        return
+def _opened(work: BlockedWork, path: Path, stack: ExitStack) -> tuple[IO[bytes], list[range], Sums]:
+    """Return the file of some work, open until the stack is; what is done; and its sums."""
     try:
-        file = path.open("a+b")
+        file = stack.enter_context(path.open("a+b"))
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise FinishedFileError(f"{path}: another run is writing to this file") from None
     except OSError as error:
         raise FinishedFileError(f"{path}: {error.strerror}") from error
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise FinishedFileError(f"{path}: another run is writing to this file") from None
-        yield _read(work, path, file), file
-
-
-def _read(work: BlockedWork, path: Path, file: IO[bytes]) -> _Finished:
+    name = {"format": _FORMAT, "work": work.fingerprint()}
+    if not file.tell():
+        _append(file, name)
     file.seek(0)
     data = file.read()
     whole = data[: data.rfind(b"\n") + 1]
-    done = _Finished(work)
-    name = {"format": _FORMAT, "work": work.fingerprint()}
-    if not data:
-        _append(file, name)
-        return done
-    header = None
+    done, sums = list[range](), work.of_blocks(range(0))
     try:
         header, *records = map(json.loads, whole.splitlines())
         if header == name:
-            for record in records:
-                done.add(range(record["first"], record["end"]), of_triples(record["sums"]))
-            done.missing(work.blocks or 1)
+            done = [range(record["first"], record["end"]) for record in records]
+            sums = reduce(add, (of_triples(record["sums"]) for record in records), sums)
+            _missing(done, work.blocks, 1)
     except (ValueError, KeyError, TypeError, GeoVeilError):
         raise FinishedFileError(f"{path}: damaged, or not a file of finished blocks") from None
     if header != name:
@@ -197,7 +157,7 @@ def _read(work: BlockedWork, path: Path, file: IO[bytes]) -> _Finished:
             " export or version): name another file, or delete this one"
         )
     file.truncate(len(whole))
-    return done
+    return file, done, sums
 
 
 def _append(file: IO[bytes], record: dict[str, Any]) -> None:
@@ -239,12 +199,17 @@ def total(
     if group_size is None:
         group_size = min(GROUP, max(1, work.blocks // 100))
     validation.require_count("group_size", group_size)
-    with _opened(work, path) as (done, file):
-        on_progress(done.count, work.blocks)
-        for blocks, sums in compute(work.of_blocks, done.missing(group_size)):
+    with ExitStack() as stack:
+        file, done, sums = None, list[range](), work.of_blocks(range(0))
+        if path is not None:
+            file, done, sums = _opened(work, path, stack)
+        missing = _missing(done, work.blocks, group_size)
+        count = work.blocks - sum(map(len, missing))
+        on_progress(count, work.blocks)
+        for blocks, found in compute(work.of_blocks, missing):
             if file is not None:
-                record = {"first": blocks.start, "end": blocks.stop, "sums": to_triples(sums)}
+                record = {"first": blocks.start, "end": blocks.stop, "sums": to_triples(found)}
                 _append(file, record)
-            done.add(blocks, sums)
-            on_progress(done.count, work.blocks)
-        return done.sums
+            sums, count = add(sums, found), count + len(blocks)
+            on_progress(count, work.blocks)
+    return sums

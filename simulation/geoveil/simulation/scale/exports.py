@@ -1,0 +1,372 @@
+"""Exports of reports: a folder of Parquet files, of one moment, read-only, and its bulk estimate.
+
+    FOLDER/_manifest.json                        written last: without it the export is no export
+    FOLDER/campaign=DIGEST/part-00000.parquet    rows, as below
+
+Rows are Arrow tables:
+
+    statistic campaign    period (uint32), query_index (uint32), value (int64): a row is an answer
+    value campaign        period (uint32), x, y, z (int64), as many as there are: a row is a point
+
+Values are integers on the campaign's grid: k stands for k · 2^step_exponent.
+
+`campaign=DIGEST` is the layout that Dask, Spark, DuckDB and pandas read as a column. The ids of
+reports are left out: what is exported was counted once already, and nothing ties the answers of one
+report to a statistic campaign together. Rows are put in order of their values, many thousands at a
+time, so that theirs says little of when reports came.
+
+For the bulk estimate every row group of every file is a block to add up. The workers read the files
+themselves, so on a cluster the folder has to be at the same path on all of them.
+"""
+
+import base64
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sqlalchemy import Connection, func, select
+
+from geoveil.aggregator import Code, ServiceError
+from geoveil.aggregator.domain.exporting import Rows, rows_of
+from geoveil.aggregator.domain.layout import Layout
+from geoveil.aggregator.store.migrate import require_current, schema_version
+from geoveil.aggregator.store.opening import open_store
+from geoveil.aggregator.store.schema import CAMPAIGN, REPORT_COUNT
+from geoveil.analyst import ReportRows
+from geoveil.campaign import Campaign, ValueCampaign, decode, digest, encode, open_envelope
+from geoveil.campaign.admission import REPORT_ID_BYTES
+from geoveil.campaign.value import AXES
+from geoveil.gp import GeoVeilError, ParameterError, UnsupportedError, validation
+from geoveil.gp.estimation import Accumulator
+from geoveil.simulation.scale.work import BlockedWork, Sums, accumulate, add, of_triples, to_triples
+
+_MANIFEST = "_manifest.json"
+_FORMAT = "geoveil reports 2"
+_ROWS = 1 << 20
+"""Rows per row group: a block of the estimate."""
+_GROUPS = 16
+"""Row groups per file of a folder."""
+
+
+class ExportError(GeoVeilError):
+    """Reports can't be exported, or an export is not whole."""
+
+
+def _require_pyarrow() -> None:
+    try:
+        import pyarrow  # noqa: F401
+    except ImportError:
+        told = "writing Parquet needs pyarrow: pip install 'geoveil[simulation]'"
+        raise UnsupportedError(told) from None
+
+
+def _value_columns(campaign: Campaign) -> tuple[str, ...]:
+    """Return the names of the columns that hold integers on the grid."""
+    return AXES[: campaign.columns] if isinstance(campaign, ValueCampaign) else ("value",)
+
+
+def _schema(campaign: Campaign) -> Any:
+    """Return the Arrow schema of a campaign's rows."""
+    import pyarrow as arrow
+
+    keys = ["period"] if isinstance(campaign, ValueCampaign) else ["period", "query_index"]
+    if campaign.strata is not None:
+        keys.append("stratum")
+    values = [(name, arrow.int64()) for name in _value_columns(campaign)]
+    return arrow.schema([*((name, arrow.uint32()) for name in keys), *values])
+
+
+def _row_groups(schema: Any, parts: Iterable[Rows], rows: int) -> Iterator[Any]:
+    """Yield tables of so many rows, the last one shorter."""
+    import pyarrow as arrow
+
+    held = schema.empty_table()
+    for periods, indices, columns, groups in parts:
+        keys = [key for key in (periods, indices, groups) if key is not None]
+        held = arrow.concat_tables([held, arrow.table([*keys, *columns], schema=schema)])
+        while held.num_rows >= rows:
+            yield held.slice(0, rows)
+            held = held.slice(rows)
+    if held.num_rows:
+        yield held
+
+
+def _write(file: Path, schema: Any, groups: Iterable[Any]) -> list[int]:
+    """Write a Parquet file; return the rows of each of its row groups."""
+    from pyarrow.parquet import ParquetWriter
+
+    sizes = []
+    with ParquetWriter(file, schema, compression="zstd", write_page_checksum=True) as writer:
+        for group in groups:
+            writer.write_table(group, row_group_size=group.num_rows)
+            sizes.append(group.num_rows)
+    return sizes
+
+
+def write_reports(parts: Iterator[bytes | ReportRows], file: Path) -> int:
+    """Write what a server exports to one Parquet file, and return how many rows it has.
+
+    Args:
+        parts: from `Analyst.export`.
+        file: is there with all of its rows, or not at all.
+
+    Raises:
+        ParameterError: if the file is there already, or can't be written.
+        UnsupportedError: if pyarrow is not installed.
+    """
+    _require_pyarrow()
+    if file.exists() or not file.absolute().parent.is_dir():
+        raise ParameterError("file", str(file), "a new file in a folder that exists")
+    content = next(parts)
+    assert isinstance(content, bytes)  # so it begins
+    campaign = decode(content)
+    schema = _schema(campaign).with_metadata(
+        {
+            "geoveil.campaign": content,
+            "geoveil.campaign_sha256": digest(content).hex(),
+            "geoveil.step_exponent": str(campaign.grid_exponent),
+        }
+    )
+    rows = (
+        Rows(part.periods, part.query_indices, part.columns, part.strata)
+        for part in parts
+        if isinstance(part, ReportRows)
+    )
+    partial = file.with_name(file.name + ".partial")
+    try:
+        sizes = _write(partial, schema, _row_groups(schema, rows, _ROWS))
+        os.replace(partial, file)
+    except OSError as error:
+        raise ParameterError("file", str(file), f"a file to write ({error.strerror})") from error
+    finally:
+        partial.unlink(missing_ok=True)
+    return sum(sizes)
+
+
+def export_reports(
+    database: Path | str,
+    folder: Path,
+    *,
+    campaign_ids: Sequence[str] | None = None,
+    rows: int = _ROWS,
+    on_progress: Callable[[int, int], None] = lambda reports, of: None,
+) -> int:
+    """Write the counted reports of one moment to Parquet files; return how many.
+
+    The aggregator may go on running. Its write-ahead log grows until the export is done.
+
+    Args:
+        database: of an aggregator, a SQLite file or a URL postgresql://….
+        folder: where to; made here, so it must not be there yet.
+        campaign_ids: of the campaigns to export; all by default.
+        rows: per row group.
+        on_progress: called with the reports written so far, and with how many there are.
+
+    Raises:
+        ExportError: if the database can't be read or is of another version, a campaign is not in
+            it, or the folder is there.
+        UnsupportedError: if pyarrow is not installed.
+    """
+    validation.require_count("rows", rows)
+    _require_pyarrow()
+    is_url = "://" in str(database)
+    name = "the database" if is_url else str(database)  # a URL may hold a password
+    if not is_url and not Path(database).is_file():
+        raise ExportError(f"{name}: no such file")
+
+    def work(connection: Connection) -> tuple[int, list[dict[str, Any]]]:
+        store.freeze(connection)  # all that follows is of one moment
+        require_current(schema_version(connection))
+        stored = connection.execute(_STORED).all()
+        for asked in campaign_ids or ():
+            if asked not in {row.campaign_id for row in stored}:
+                raise ExportError(f"{name}: holds no campaign {asked!r}")
+        wanted = [row for row in stored if campaign_ids is None or row.campaign_id in campaign_ids]
+        layouts = [_layout(row) for row in wanted]
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            raise ExportError(f"{folder}: is there already; name a folder that is not") from None
+        of = sum(int(row.reports) for row in wanted)
+        done = 0
+
+        def found(key: int, layout: Layout) -> Iterator[Rows]:
+            nonlocal done
+            for ids, answers in store.read_reports(connection, key):
+                yield rows_of(layout, answers, range(layout.campaign.periods))
+                done += len(ids) // REPORT_ID_BYTES
+                on_progress(done, of)
+
+        records = [
+            {
+                "envelope": base64.b64encode(bytes(row.published)).decode(),
+                "parts": _write_parts(
+                    folder, layout.campaign, found(row.campaign_key, layout), rows
+                ),
+                "sums": to_triples(_sums(layout, store.read_sums(connection, row.campaign_key))),
+            }
+            for row, layout in zip(wanted, layouts, strict=True)
+        ]
+        return of, records
+
+    try:
+        with open_store(database, create=False) as store:
+            done, records = store.run(work)
+        partial = folder / f"{_MANIFEST}.partial"
+        partial.write_text(json.dumps({"format": _FORMAT, "campaigns": records}, indent=1) + "\n")
+        os.replace(partial, folder / _MANIFEST)
+    except OSError as error:
+        raise ExportError(f"{name} to {folder}: {error}") from error
+    except ServiceError as error:
+        raise ExportError(f"{name}: {error.detail or error}") from error
+    return done
+
+
+_STORED = select(
+    CAMPAIGN,
+    select(func.coalesce(func.sum(REPORT_COUNT.c.reports), 0))
+    .where(REPORT_COUNT.c.campaign_key == CAMPAIGN.c.campaign_key)
+    .scalar_subquery()
+    .label("reports"),
+).order_by(CAMPAIGN.c.campaign_key)
+"""The campaigns of a database, each with how many reports it has."""
+
+
+def _layout(row: Any) -> Layout:
+    try:
+        return Layout.stored(decode(open_envelope(bytes(row.published)).campaign), row.queries)
+    except GeoVeilError as error:
+        raise ServiceError(Code.INTERNAL, f"campaign {row.campaign_id}: {error}") from error
+
+
+def _write_parts(
+    folder: Path, campaign: Campaign, found: Iterator[Rows], rows: int
+) -> list[dict[str, Any]]:
+    """Write the files of one campaign; return the name and the sizes of row groups of each."""
+    name = f"campaign={digest(encode(campaign)).hex()}"
+    (folder / name).mkdir()
+    groups = _row_groups(_schema(campaign), found, rows)
+    parts: list[dict[str, Any]] = []
+    for first in groups:
+        file = f"{name}/part-{len(parts):05}.parquet"
+        sizes = _write(folder / file, first.schema, chain([first], islice(groups, _GROUPS - 1)))
+        parts.append({"file": file, "row_groups": sizes})
+    return parts
+
+
+def _sums(layout: Layout, kept: Mapping[int, Accumulator]) -> Sums:
+    """Return the aggregator's own sums of each query index, period after period."""
+    sums = [Accumulator()] * layout.campaign.slots
+    for index, of_block in kept.items():
+        sums[index // layout.blocks] += of_block
+    return sums
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ExportedReports(BlockedWork):
+    """The exported answers to one campaign; made by `exported`."""
+
+    folder: Path
+    campaign: Campaign
+    row_groups: tuple[tuple[str, int, int], ...]
+    """File, number of the row group in it, and its rows."""
+    aggregator: tuple[Accumulator, ...]
+    """The aggregator's own sums at the moment of the export."""
+
+    @property
+    def blocks(self) -> int:
+        return len(self.row_groups)
+
+    @property
+    def queries(self) -> int:
+        """How many sums a block has: one per column of the campaign, group and period."""
+        return self.campaign.slots
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The name of each sum; where the campaign recurs, with the number of the period."""
+        campaign, labels = self.campaign, self.campaign.labels
+        if campaign.strata is not None:
+            labels = tuple(f"{o}, {of}" for of in campaign.strata.labels for o in labels)
+        if campaign.period is None:
+            return labels
+        return tuple(f"{label} ({p})" for p in range(campaign.periods) for label in labels)
+
+    def block(self, number: int) -> Sums:
+        """Return the sums of one block: the same, wherever and however often it is asked.
+
+        Raises:
+            ExportError: if the file is missing, damaged, or not the one that was exported.
+        """
+        from pyarrow import ArrowException, parquet
+
+        name, group, rows = self.row_groups[number]
+        path, campaign = self.folder / name, self.campaign
+        names = _schema(campaign).names
+        try:
+            with parquet.ParquetFile(path, page_checksum_verification=True) as file:
+                table = file.read_row_group(group, columns=names)
+                found = {name: table.column(name).to_numpy().astype(np.int64) for name in names}
+        except (OSError, ValueError, LookupError, MemoryError, ArrowException) as error:
+            raise ExportError(f"{path}: can't be read, or is damaged") from error
+        slots = found["period"] * campaign.indices + found.get("stratum", 0) * campaign.columns
+        sums = [Accumulator()] * self.queries
+        for column, name in enumerate(_value_columns(campaign)):
+            values, indices = found[name], slots + found.get("query_index", column)
+            if len(values) != rows or (rows and not 0 <= indices.max() < self.queries):
+                raise ExportError(f"{path}: is not the file that was exported")
+            order = np.argsort(indices, kind="stable")
+            ends = np.cumsum(np.bincount(indices, minlength=self.queries))[:-1]
+            sums = add(sums, map(accumulate, np.split(values[order], ends)))
+        return sums
+
+    def fingerprint(self) -> str:
+        parts = repr((self.row_groups, self.aggregator)).encode()
+        return hashlib.sha256(encode(self.campaign) + parts).hexdigest()
+
+    def check(self, sums: Sequence[Accumulator]) -> None:
+        """Compare the sums of all blocks with those the aggregator kept while it counted.
+
+        Raises:
+            ExportError: if a bit differs: then a file was changed, lost or added.
+        """
+        if tuple(sums) != self.aggregator:
+            raise ExportError(
+                f"{self.folder}: the reports do not add up to the aggregator's sums: export again"
+            )
+
+
+def exported(folder: Path) -> list[ExportedReports]:
+    """Return the campaigns of an export, in order of their creation.
+
+    Raises:
+        ExportError: if it is not a finished export.
+    """
+    path = folder / _MANIFEST
+    try:
+        manifest = json.loads(path.read_text())
+        if manifest["format"] == _FORMAT:
+            return [
+                ExportedReports(
+                    folder=folder.absolute(),
+                    campaign=decode(open_envelope(base64.b64decode(record["envelope"])).campaign),
+                    row_groups=tuple(
+                        (part["file"], group, int(rows))
+                        for part in record["parts"]
+                        for group, rows in enumerate(part["row_groups"])
+                    ),
+                    aggregator=tuple(of_triples(record["sums"])),
+                )
+                for record in manifest["campaigns"]
+            ]
+    except OSError as error:
+        raise ExportError(f"{path}: not there, so this is not a finished export") from error
+    except (ValueError, KeyError, TypeError, ParameterError) as error:
+        raise ExportError(f"{path}: damaged") from error
+    raise ExportError(f"{path}: of another version of geoveil")
