@@ -29,6 +29,7 @@ from geoveil.analyst.planner.plan import screened
 from geoveil.analyst.planner.question import HardQuestion, as_estimand
 from geoveil.analyst.planner.search import Search
 from geoveil.analyst.request import PlanRequest
+from geoveil.analyst.whole_file import whole_file
 from geoveil.campaign import (
     Allocation,
     Attribute,
@@ -270,7 +271,7 @@ def as_if_published(request: PlanRequest, chosen: Chosen) -> Campaign:
 
 
 def write_plan(file: Path, request: PlanRequest, chosen: Chosen) -> None:
-    """Write a plan.
+    """Write a plan, whole or not at all.
 
     Raises:
         ParameterError: if the file cannot be written, or no campaign can be made of the plan.
@@ -290,10 +291,8 @@ def write_plan(file: Path, request: PlanRequest, chosen: Chosen) -> None:
         },
         **json_format.MessageToDict(message, preserving_proto_field_name=True),
     }
-    try:
-        file.write_text("\n".join(_toml(told)) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise ParameterError("file", str(file), f"a file to write ({error.strerror})") from None
+    with whole_file("file", file) as beside:
+        beside.write_text("\n".join(_toml(told)) + "\n", encoding="utf-8")
 
 
 def campaign_of(file: Path, *, attribute: str | None = None, **later: Any) -> Campaign:

@@ -99,5 +99,9 @@ def _write(folder: Path, name: str, issued: "Issued") -> tuple[Path, Path]:
     if certificate.exists():
         raise ParameterError("file", str(certificate), "new: a certificate is never overwritten")
     write_new(key, issued.key, mode=0o600)
-    write_new(certificate, issued.certificate)
+    try:
+        write_new(certificate, issued.certificate)
+    except BaseException:
+        key.unlink()  # without its certificate it only stands in the way of the next attempt
+        raise
     return certificate, key

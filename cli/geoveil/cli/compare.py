@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
+from geoveil.analyst.whole_file import whole_file
 from geoveil.audit import mechanisms_in
 from geoveil.cli.console import err, out, print_json, table_80
 from geoveil.cli.simulate_experiments import Quick, Seed
@@ -62,7 +63,8 @@ def compare(
             f" whom reported {sizes['repetitions']} times; the audit saw {sizes['samples']:,}"
             " reports of each income."
         )
-        page.write_text(peers_page(rows, about), encoding="utf-8")
+        with whole_file("--out", page) as beside:
+            beside.write_text(peers_page(rows, about), encoding="utf-8")
         err.print(f"written: {page}")
     if as_json:
         print_json([asdict(row) for row in rows])

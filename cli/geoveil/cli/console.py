@@ -284,7 +284,7 @@ def privacy_text(campaign: Campaign) -> str:
 
 
 def write_new(file: Path, content: bytes, mode: int = 0o644) -> None:
-    """Write a file that is not there yet.
+    """Write a file that is not there yet, whole or not at all.
 
     Args:
         file: where.
@@ -299,6 +299,16 @@ def write_new(file: Path, content: bytes, mode: int = 0o644) -> None:
     except FileExistsError:
         raise ParameterError("file", str(file), "new: what is there is never overwritten") from None
     except OSError as error:
-        raise ParameterError("file", str(file), f"a file to write ({error.strerror})") from error
-    with os.fdopen(descriptor, "wb") as opened:
-        opened.write(content)
+        raise _no_file_to_write(file, error) from error
+    try:
+        with os.fdopen(descriptor, "wb") as opened:
+            opened.write(content)
+    except BaseException as error:
+        file.unlink()
+        if isinstance(error, OSError):
+            raise _no_file_to_write(file, error) from error
+        raise
+
+
+def _no_file_to_write(file: Path, error: OSError) -> ParameterError:
+    return ParameterError("file", str(file), f"a file to write ({error.strerror})")

@@ -9,6 +9,7 @@ from typing import Annotated
 import numpy as np
 import typer
 
+from geoveil.analyst.whole_file import whole_file
 from geoveil.cli import options
 from geoveil.cli.console import bars, err, number, out, print_json, table_80
 from geoveil.cli.results import check_picture
@@ -82,7 +83,8 @@ def demo(
         _print_footings([rows[0], rows[1]])
     from geoveil.simulation.figures.demo import draw_demo
 
-    draw_demo(asked[0], asked[1], rows, figure)
+    with whole_file("--figure", figure) as beside:
+        draw_demo(asked[0], asked[1], rows, beside)
     err.print(f"figure: {figure}; {time.monotonic() - started:.0f} s in all")
 
 

@@ -31,6 +31,7 @@ from geoveil.analyst import (
 )
 from geoveil.analyst.results import Result
 from geoveil.analyst.statistics.words import statistics_in
+from geoveil.analyst.whole_file import whole_file
 from geoveil.campaign import Campaign, PointQuestion, ValueCampaign
 from geoveil.cli import options
 from geoveil.cli.asking import Levels, Period, Words, asks
@@ -280,8 +281,8 @@ def estimate(
     def show(results: list[Result], *, of_one: bool = False) -> None:
         for result in results:
             if isinstance(result, DensityMap) or (isinstance(result, ByGroup) and result.on_map):
-                file = Path(statistics["map"][0])
-                file.write_text(json.dumps(result.to_geojson()) + "\n", encoding="utf-8")
+                with whole_file("--map", Path(statistics["map"][0])) as beside:
+                    beside.write_text(json.dumps(result.to_geojson()) + "\n", encoding="utf-8")
         form.show(*results[:1], beside=results[1:]) if of_one else form.show(*results)
 
     validation.between("confidence", confidence, 0, 1, low_open=True, high_open=True)

@@ -28,6 +28,7 @@ from geoveil.analyst.planning import PlannedQuestion
 from geoveil.analyst.questions import RADIUS_M
 from geoveil.analyst.statistics.words import numbers_in
 from geoveil.analyst.vocabulary import VOCABULARY, place_in
+from geoveil.analyst.whole_file import whole_file
 from geoveil.cli import options
 from geoveil.cli.asking import Levels, Words, asks
 from geoveil.cli.connection import Connection, analyst_at, connects
@@ -329,11 +330,12 @@ def plan(
         if figure is not None:
             from geoveil.simulation.figures.plan import draw_comparison, draw_plan
 
-            if isinstance(planned, PlannedQuestion):
-                unit = request.privacy.unit
-                draw_plan(planned.found, figure, title=request.labels[0], unit=unit)
-            else:
-                draw_comparison(planned.found, figure)
+            with whole_file("--figure", figure) as beside:
+                if isinstance(planned, PlannedQuestion):
+                    unit = request.privacy.unit
+                    draw_plan(planned.found, beside, title=request.labels[0], unit=unit)
+                else:
+                    draw_comparison(planned.found, beside)
     if as_json:
         print_json(report)
         return

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from geoveil.analyst.results import Result, cells
+from geoveil.analyst.whole_file import whole_file
 from geoveil.cli.console import err, out, print_json, print_whole, table_80
 from geoveil.cli.options import AsJson, takes
 from geoveil.gp import ParameterError
@@ -77,9 +78,9 @@ class Form:
             beside: what follows from the first, which only a table and JSON have.
 
         Raises:
-            ParameterError: if there are several results and a form that holds one.
+            ParameterError: if there are several results and a form that holds one, or a file can't
+                be written.
             UnsupportedError: if one has no picture and it is wanted, before anything is printed.
-            OSError: if a file can't be written.
         """
         results = [first, *others, *beside]
         for name, wanted in (("csv", self.as_csv), ("parquet", self.parquet), ("plot", self.plot)):
@@ -131,7 +132,8 @@ def _draw(result: Result, file: Path) -> None:
     matplotlib.use("Agg")
     figure = result.plot().get_figure(root=True)
     assert figure is not None  # new axes have one
-    figure.savefig(file, dpi=150, bbox_inches="tight")
+    with whole_file("--plot", file) as beside:
+        figure.savefig(beside, dpi=150, bbox_inches="tight")
 
 
 def _write_parquet(result: Result, file: Path) -> None:
@@ -142,7 +144,8 @@ def _write_parquet(result: Result, file: Path) -> None:
     table = pyarrow.Table.from_pylist(told["rows"])
     notes = "\n".join(told["notes"])
     table = table.replace_schema_metadata({"title": told["title"], "notes": notes})
-    parquet.write_table(table, file)
+    with whole_file("--parquet", file) as beside:
+        parquet.write_table(table, beside)
 
 
 def _print_csv(rows: Sequence[dict[str, Any]]) -> None:

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from geoveil.analyst.whole_file import whole_file
 from geoveil.cli.console import bars, err, out, table_80
 from geoveil.cli.simulate_experiments import ProcessCount, Quick, Seed, processes_of
 from geoveil.gp import ParameterError, validation
@@ -64,7 +65,9 @@ def ledger(
     if directory is not None:
         directory.mkdir(parents=True, exist_ok=True)
         page = directory / "reproductions.md"
-        page.write_text(ledger_page(done, [file.name for file in options.data]), encoding="utf-8")
+        text = ledger_page(done, [file.name for file in options.data])
+        with whole_file("--out", page) as beside:
+            beside.write_text(text, encoding="utf-8")
         err.print(f"written: {page}")
     if as_json:
         print(json.dumps([reproduced.as_json() for reproduced in done], indent=1))
