@@ -19,8 +19,6 @@ from geoveil.cli.app import app
 from geoveil.gp import ParameterError
 from geoveil.selection import PermuteAndFlip, Utilities
 from geoveil.simulation.ledger import AGREES, DIFFERS, LEDGER, MISSING
-from geoveil.simulation.ledger.dampening import breadth_first
-from geoveil.simulation.ledger.permute_and_flip import flipped, noisy
 from geoveil.simulation.ledger.reproduction import (
     AT_LEAST,
     AT_MOST,
@@ -29,6 +27,7 @@ from geoveil.simulation.ledger.reproduction import (
     PublishedNumber,
     published_numbers,
 )
+from geoveil.simulation.ledger.selection import breadth_first, flipped, noisy
 from geoveil.simulation.selection.experiment import Options
 from geoveil.simulation.selection.influence import read_graph
 from geoveil.simulation.selection.tables import read_table

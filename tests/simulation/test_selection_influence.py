@@ -16,9 +16,8 @@ from geoveil.simulation.experiment import Run
 from geoveil.simulation.selection import Options, experiment
 from geoveil.simulation.selection.experiment import KEPT, NOMINAL
 from geoveil.simulation.selection.influence import (
+    chosen_nodes,
     generated_graph,
-    noisy_scores,
-    noisy_top_k,
     public_bound,
     read_graph,
 )
@@ -59,10 +58,10 @@ def _exact_inclusion(name: str, known: Influence, epsilon: float) -> np.ndarray:
 def test_drawn_choices_have_the_probabilities_of_the_mechanism(name, graph):
     epsilon, rng = 3.0, np.random.default_rng(11)
     known = Influence(graph)
-    scores = noisy_scores(name, known, epsilon)
+    made = chosen_nodes(name, known, rng, CHOICES * epsilon, CHOICES)
     counts = np.zeros(NODES)
     for _ in range(DRAWS):
-        counts[noisy_top_k(scores, CHOICES, rng)] += 1
+        counts[made.choice(CHOICES)] += 1
     exact = _exact_inclusion(name, known, epsilon)
     assert exact.sum() == pytest.approx(CHOICES)
     error = np.sqrt(exact * (1 - exact) / DRAWS)
@@ -92,8 +91,8 @@ def test_rows_keep_their_epsilon_and_nominal_ones_promise_nothing(tmp_path, grap
 def test_a_large_budget_finds_the_top(graph):
     known = Influence(graph)
     best = set(np.argsort(-known.betweenness)[:2].tolist())
-    found = noisy_top_k(noisy_scores("exponential", known, 1e4), 2, np.random.default_rng(1))
-    assert set(found.tolist()) == best
+    made = chosen_nodes("exponential", known, np.random.default_rng(1), 2e4, 2)
+    assert set(made.choice(2).tolist()) == best
 
 
 def test_bounds_are_round_and_above_all_degrees(graph):

@@ -11,21 +11,18 @@ from geoveil.selection.contrib.criteria import CRITERIA, gain_sensitivities, gai
 from geoveil.selection.contrib.splitters import splitter
 from geoveil.selection.contrib.tree import CodedRecords, PrivateDecisionTree, TreePlan
 from geoveil.simulation.experiment import Run
-from geoveil.simulation.selection import experiment
+from geoveil.simulation.selection import EXPERIMENTS, experiment
 from geoveil.simulation.selection.counts import PUBLISHED_NOISE, published_bound, published_law
 from geoveil.simulation.selection.experiment import KEPT, OPEN, Options
 from geoveil.simulation.selection.tables import ADULT_EDGES, TABLES, Dataset, table
 from geoveil.simulation.selection.tree import (
     CONTESTANTS,
-    EXPERIMENT,
-    TreeSetting,
-    rows_of,
-)
-from geoveil.simulation.selection.tree_accuracy import (
     Fold,
+    TreeSetting,
     dampened_gain,
     expected_accuracy,
     first_label,
+    rows_of,
 )
 
 BY_NAME = {contestant.name: contestant for contestant in CONTESTANTS}
@@ -219,5 +216,5 @@ def test_the_quick_experiment_runs_and_draws(tmp_path: Path) -> None:
     assert value["no privacy, information gain", 1.0] > 0.82
     assert all(majority - 0.03 < v < value["no privacy, information gain", 1.0] + 0.005
                for v in value.values())  # fmt: skip
-    for file in EXPERIMENT.draw(rows, tmp_path / "all.png"):
+    for file in EXPERIMENTS["tree"].draw(rows, tmp_path / "all.png"):
         assert file.read_bytes()[:4] == b"\x89PNG"

@@ -5,7 +5,7 @@ from pathlib import Path
 from textwrap import fill
 
 from geoveil.simulation.figures.style import Line, draw_lines
-from geoveil.simulation.selection.experiment import NOMINAL, OPEN, SelectionRow, mechanisms, panels
+from geoveil.simulation.selection.experiment import NOMINAL, OPEN, SelectionRow, grouped
 
 
 def draw_selection(
@@ -15,33 +15,38 @@ def draw_selection(
     title: str = "",
     unit: str = "",
     linear_below: float | None = None,
-) -> None:
-    """Draw the value against ε: the papers' own dashed, at their nominal ε, and what they keep.
+) -> list[Path]:
+    """Draw a figure for each measure, beside a file, and return the files.
 
-    The value's axis turns from logarithmic to linear at `linear_below`; all of it without.
+    The papers' own are dashed, at their nominal ε, and what they keep is told below. The axis of
+    values turns from logarithmic to linear at `linear_below`; all of it without.
     """
-    lines: dict[str, list[Line]] = {}
-    for dataset, setting in panels(rows):
-        own = [row for row in rows if (row.dataset, row.setting) == (dataset, setting)]
-        lines[f"{dataset}, {setting}"] = [
-            _line(sorted(found, key=lambda row: row.epsilon))
-            for key in mechanisms(own)
-            for found in [[row for row in own if (row.mechanism, row.standing) == key]]
-        ]
-    printed = [key for key in mechanisms(rows) if key[1] == NOMINAL]
-    kept = [_kept([r for r in rows if (r.mechanism, r.standing) == key]) for key in printed]
-    note = "as printed, of the nominal ε is proved: " + "; ".join(kept) if kept else ""
-    measure = rows[0].measure
-    draw_lines(
-        lines,
-        file,
-        x_label="ε (nats)",
-        y_label=f"{measure} ({unit})" if unit else measure,
-        title=title,
-        note=fill(note, 110),
-        linear_below=linear_below,
-        log=False,
-    )
+    measures = grouped(rows, "measure", "application")
+    files = []
+    for (measure, _), measured in measures.items():
+        end = f"-{measure.replace(' ', '-')}" if len(measures) > 1 else ""
+        files.append(file.with_stem(f"{file.stem}{end}"))
+        lines = {
+            f"{dataset}, {setting}": [
+                _line(sorted(found, key=lambda row: row.epsilon))
+                for found in grouped(own, "mechanism", "standing").values()
+            ]
+            for (dataset, setting), own in grouped(measured, "dataset", "setting").items()
+        }
+        by_mechanism = grouped(measured, "standing", "mechanism").items()
+        kept = [_kept(found) for (standing, _), found in by_mechanism if standing == NOMINAL]
+        note = "as printed, of the nominal ε is proved: " + "; ".join(kept) if kept else ""
+        draw_lines(
+            lines,
+            files[-1],
+            x_label="ε (nats)",
+            y_label=f"{measure} ({unit})" if unit else measure,
+            title=title,
+            note=fill(note, 110),
+            linear_below=linear_below,
+            log=False,
+        )
+    return files
 
 
 def _line(rows: Sequence[SelectionRow]) -> Line:

@@ -5,13 +5,7 @@ from collections.abc import Mapping
 from importlib.resources import files
 from types import MappingProxyType
 
-from geoveil.simulation.ledger import (
-    dampening,
-    geo_privacy,
-    noisy_max,
-    permute_and_flip,
-    transmission,
-)
+from geoveil.simulation.ledger import geo_privacy, selection
 from geoveil.simulation.ledger.reproduction import (
     AGREES,
     DIFFERS,
@@ -23,8 +17,7 @@ from geoveil.simulation.ledger.reproduction import (
 )
 from geoveil.simulation.selection.experiment import Options
 
-_PAPERS = (geo_privacy, permute_and_flip, dampening, noisy_max, transmission)
-_NUMBERS = {name: numbers for paper in _PAPERS for name, numbers in paper.NUMBERS.items()}
+_NUMBERS = {**geo_privacy.NUMBERS, **selection.NUMBERS}
 _TEXTS = files("geoveil.simulation").joinpath("data", "reproductions.toml")
 LEDGER: Mapping[str, Reproduction] = MappingProxyType(
     {

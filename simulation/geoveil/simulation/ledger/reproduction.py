@@ -8,13 +8,12 @@ drawn from, or a function that can be given the same input, that is the "authors
 import math
 import textwrap
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from geoveil.gp import ParameterError, validation
 from geoveil.simulation.experiment import Table, page_text
@@ -255,28 +254,3 @@ def _line(c: Compared) -> tuple[str, ...]:
         own = f"{c.own[0]:.4g}" + (f" ± {c.own[1]:.1g}" if c.own[1] else "")
     ratio = "–" if math.isnan(c.ratio) else f"{c.ratio:.3g}"
     return f"{number.setting}: {number.quantity}", paper, code, own, ratio, c.verdict
-
-
-Data = TypeVar("Data")
-
-
-def readable(
-    data: Sequence[Path], endings: tuple[str, ...], read: Callable[[Path], Data]
-) -> Iterator[Data]:
-    """Yield what can be read of files of several kinds."""
-    for file in data:
-        if file.name.endswith(endings):
-            with suppress(ParameterError):
-                yield read(file)
-
-
-def bisected(enough: Callable[[float], bool], low: float, high: float, steps: int) -> float:
-    """Return the least positive number that is enough, by bisection of its logarithm."""
-    below, above = math.log(low), math.log(high)
-    for _ in range(steps):
-        middle = (below + above) / 2
-        if enough(math.exp(middle)):
-            above = middle
-        else:
-            below = middle
-    return math.exp(above)

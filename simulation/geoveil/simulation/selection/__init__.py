@@ -1,29 +1,60 @@
 """The experiments of the papers on private selection, at equal and actually satisfied ε.
 
 Beside each mechanism at the ε that it keeps stand the papers' own, at the ε that they claim, with
-the ε that is proved of them. A further application is one import and one line in `_MODULES`.
+the ε that is proved of them. A further application is one import and one line in `EXPERIMENTS`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from math import isinf
+from pathlib import Path
 from types import MappingProxyType
 
 from geoveil.audit.own import AUDITED, keeps
 from geoveil.gp import validation
 from geoveil.simulation.experiment import Cell, Experiment, Table
+from geoveil.simulation.figures.selection import draw_selection
 from geoveil.simulation.selection import forest, influence, percentile, transmission, tree
 from geoveil.simulation.selection.experiment import (
+    Compute,
     Options,
-    SelectionExperiment,
     SelectionRow,
     evenly_spaced,
-    mechanisms,
+    grouped,
 )
 
-_MODULES = (percentile, influence, tree, forest, transmission)
+
+@dataclass(frozen=True, slots=True)
+class SelectionExperiment:
+    """One application of private selection, as a paper measured it.
+
+    Attributes:
+        parts: by name, what is computed in one go; it raises `ParameterError` for data that can't
+            be read or aren't taken.
+        draw: a figure for each measure, beside a file; it returns the files.
+    """
+
+    parts: Callable[[Options], Mapping[str, Compute]]
+    draw: Callable[[Sequence[SelectionRow], Path], list[Path]] = draw_selection
+
 
 EXPERIMENTS: Mapping[str, SelectionExperiment] = MappingProxyType(
-    {module.EXPERIMENT.name: module.EXPERIMENT for module in _MODULES}
+    {
+        "percentile": SelectionExperiment(
+            percentile.parts, partial(draw_selection, unit="counts", linear_below=1.0)
+        ),
+        "nodes": SelectionExperiment(influence.parts),
+        "tree": SelectionExperiment(
+            tree.parts,
+            partial(draw_selection, title="Private ID3: which attribute to split by"),
+        ),
+        "forest": SelectionExperiment(
+            forest.parts,
+            partial(draw_selection, title="Private random forests: which label a leaf has"),
+        ),
+        "tdt": SelectionExperiment(transmission.parts),
+    }
 )
 """Name of the application → its experiment."""
 
@@ -65,12 +96,10 @@ _SHOWN = 4
 def _tables(rows: Sequence[SelectionRow]) -> list[Table]:
     """Return a table for each measure and setting: mechanisms by a few values of ε."""
     tables = []
-    for place in dict.fromkeys((row.measure, row.dataset, row.setting) for row in rows):
-        own = [row for row in rows if (row.measure, row.dataset, row.setting) == place]
+    for place, own in grouped(rows, "measure", "dataset", "setting").items():
         epsilons = evenly_spaced(sorted({row.epsilon for row in own}), _SHOWN)
         lines = []
-        for key in mechanisms(own):
-            line = [row for row in own if (row.mechanism, row.standing) == key]
+        for key, line in grouped(own, "mechanism", "standing").items():
             value = {row.epsilon: row.value for row in line}
             most = max(row.proved_epsilon / row.epsilon for row in line)
             proved = "nothing" if isinf(most) else f"{most:.3g} ε"
@@ -81,7 +110,7 @@ def _tables(rows: Sequence[SelectionRow]) -> list[Table]:
             Table(
                 headers=headers,
                 rows=lines,
-                title=f"{place[0]}: {place[1]}, {place[2]}",
+                title="{}: {}, {}".format(*place),
                 wrapped=range(len(headers)),
                 right=range(3, len(headers)),
             )

@@ -5,6 +5,8 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -67,14 +69,14 @@ class SelectionRow:
         return cls(value=float(found.mean()), standard_error=error, **rest)
 
 
-def panels(rows: Sequence[SelectionRow]) -> list[tuple[str, str]]:
-    """Return the pairs of dataset and setting, in the order in which they come up."""
-    return list(dict.fromkeys((row.dataset, row.setting) for row in rows))
-
-
-def mechanisms(rows: Sequence[SelectionRow]) -> list[tuple[str, str]]:
-    """Return the pairs of mechanism and standing, in the order in which they come up."""
-    return list(dict.fromkeys((row.mechanism, row.standing) for row in rows))
+def grouped(
+    rows: Iterable[SelectionRow], *fields: str
+) -> dict[tuple[str, ...], list[SelectionRow]]:
+    """Return the rows by two fields or more, in the order in which these come up."""
+    found: dict[tuple[str, ...], list[SelectionRow]] = {}
+    for row in rows:
+        found.setdefault(attrgetter(*fields)(row), []).append(row)
+    return found
 
 
 Item = TypeVar("Item")
@@ -122,47 +124,9 @@ Compute = Callable[[], Iterable[SelectionRow]]
 """Makes the rows of a part of an experiment."""
 
 
-@dataclass(frozen=True, slots=True)
-class SelectionExperiment:
-    """One application of private selection, as a paper measured it.
-
-    Attributes:
-        name: for the command line.
-        parts: by name, what is computed in one go; it raises `ParameterError` for data that can't
-            be read or aren't taken.
-        title: of its figures.
-        unit: of what is measured, for their axes.
-        linear_below: where these turn from logarithmic to linear; all of them without.
-    """
-
-    name: str
-    parts: Callable[[Options], Mapping[str, Compute]]
-    title: str = ""
-    unit: str = ""
-    linear_below: float | None = None
-
-    def draw(self, rows: Sequence[SelectionRow], file: Path) -> list[Path]:
-        """Draw a figure for each measure, beside a file, and return the files."""
-        from geoveil.simulation.figures.selection import draw_selection
-
-        files = []
-        measures = list(dict.fromkeys(row.measure for row in rows))
-        for measure in measures:
-            end = f"-{measure.replace(' ', '-')}" if len(measures) > 1 else ""
-            files.append(file.with_stem(f"{file.stem}{end}"))
-            draw_selection(
-                [row for row in rows if row.measure == measure],
-                files[-1],
-                title=self.title,
-                unit=self.unit,
-                linear_below=self.linear_below,
-            )
-        return files
-
-
 Array = NDArray[np.float64]
-Choice = Callable[[Any], Array]
-"""Probabilities of outcomes, by what is known of a database."""
+Choice = Callable[[Any], Any]
+"""Probabilities of outcomes, or what is chosen, by what is known of a database."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,17 +151,6 @@ class SelectionContestant:
     make: Make
     standing: str = KEPT
     """One of `STANDINGS`."""
-
-    def row(self, values: ArrayLike, made: Made, **place: Any) -> SelectionRow:
-        """Return the mean of repetitions, of what is made with what is proved of all choices."""
-        return SelectionRow.averaged(
-            values,
-            mechanism=self.name,
-            standing=self.standing,
-            proved_epsilon=made.epsilon,
-            delta=made.delta,
-            **place,
-        )
 
 
 def of_recipes(recipes: Mapping[str, SelectionRecipe[Any, Any]]) -> list[SelectionContestant]:
@@ -232,22 +185,29 @@ def by_nearness(given: OwnSelection) -> Choice:
 
 
 def compared(
-    contestants: Sequence[SelectionContestant],
-    databases: Sequence[Any],
+    contestants: Iterable[SelectionContestant],
+    epsilons: Iterable[float],
     public: Any,
-    epsilons: Sequence[float],
-    measures: Mapping[str, Callable[[Array, Any], float]],
+    databases: Iterable[Any],
+    measured: Callable[[Choice, Any], Mapping[str, ArrayLike]],
     **place: Any,
 ) -> Iterator[SelectionRow]:
-    """Yield the rows of all contestants, each averaged over databases.
+    """Yield the rows of mechanisms at all ε, each averaged over databases.
 
-    Measures are functions, by name, of the probabilities and of the database. `place` is all else
-    that a row says.
+    `measured` returns numbers by their measure, of a choice and a database; of each database those
+    of all mechanisms, before the next is asked for. `place` is all else that a row says.
     """
-    for epsilon in epsilons:
-        for contestant in contestants:
-            made = contestant.make(epsilon, public)
-            laws = [(made.choice(known), known) for known in databases]
-            for measure, of in measures.items():
-                values = [of(law, known) for law, known in laws]
-                yield contestant.row(values, made, epsilon=epsilon, measure=measure, **place)
+    cells = [(c, epsilon, c.make(epsilon, public)) for c, epsilon in product(contestants, epsilons)]
+    found = [[measured(made.choice, known) for _, _, made in cells] for known in databases]
+    for (contestant, epsilon, made), values in zip(cells, zip(*found, strict=True), strict=True):
+        for measure in values[0]:
+            yield SelectionRow.averaged(
+                np.ravel([value[measure] for value in values]),
+                mechanism=contestant.name,
+                standing=contestant.standing,
+                epsilon=epsilon,
+                proved_epsilon=made.epsilon,
+                delta=made.delta,
+                measure=measure,
+                **place,
+            )

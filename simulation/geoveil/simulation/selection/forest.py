@@ -9,7 +9,7 @@ a majority vote is its expectation over the labels of the leaves.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -41,9 +41,9 @@ from geoveil.simulation.selection.experiment import (
     Make,
     Options,
     SelectionContestant,
-    SelectionExperiment,
     SelectionRow,
     brought,
+    compared,
 )
 from geoveil.simulation.selection.tables import Dataset, read_table, table
 
@@ -187,38 +187,23 @@ def rows_of(
     contestants: Sequence[SelectionContestant] = LEAF_CONTESTANTS,
 ) -> Iterator[SelectionRow]:
     """Yield the rows of one table: by mechanism and ε, and what there is without privacy."""
-    classes = len(data.classes)
-    cells = [
-        (contestant, epsilon, contestant.make(epsilon, classes))
-        for contestant in (*contestants, _NO_PRIVACY)
-        for epsilon in setting.budgets
-    ]
-    choices = [made.choice for _, _, made in cells]
-    accuracies = [
-        _accuracies(data, depth, setting, choices, [seed, execution])
-        for execution in range(setting.executions)
-    ]
-    for (contestant, epsilon, made), values in zip(cells, np.transpose(accuracies), strict=True):
-        yield contestant.row(
-            values,
-            made,
-            application="forest",
-            dataset=data.name,
-            setting=f"depth {depth}",
-            epsilon=epsilon,
-            measure="expected accuracy",
-            mode="exact" if classes == 2 else "monte-carlo",
-        )
+    yield from compared(
+        (*contestants, _NO_PRIVACY),
+        setting.budgets,
+        len(data.classes),
+        (_execution(data, depth, setting.draws, [seed, n]) for n in range(setting.executions)),
+        lambda choice, accuracy: {"expected accuracy": accuracy(choice)},
+        application="forest",
+        dataset=data.name,
+        setting=f"depth {depth}",
+        mode="exact" if len(data.classes) == 2 else "monte-carlo",
+    )
 
 
-def _accuracies(
-    data: Dataset,
-    depth: int,
-    setting: ForestSetting,
-    choices: Sequence[Choice],
-    seed: Sequence[int],
-) -> list[float]:
-    """Return the expected accuracy of each choice in one execution."""
+def _execution(
+    data: Dataset, depth: int, draws: int, seed: Sequence[int]
+) -> Callable[[Choice], float]:
+    """Return the expected accuracy of a choice of labels, for what the seed draws."""
     generator = np.random.default_rng(seed)
     forest = PrivateRandomForest(
         domains=data.domains,
@@ -232,17 +217,12 @@ def _accuracies(
     counts = forest.leaf_counts(data.records[~test], data.labels[~test], tree)
     leaves, labels = forest.leaves(data.records[test]), data.labels[test]
     distinct, back = np.unique(counts.reshape(-1, counts.shape[2]), axis=0, return_inverse=True)
-    back = np.asarray(back).ravel()
-    result = []
-    for choice in choices:
-        by_label = forest.by_label(choice(distinct)[back].reshape(counts.shape))
+
+    def accuracy(choice: Choice) -> float:
+        by_label = forest.by_label(choice(distinct)[back.ravel()].reshape(counts.shape))
         if counts.shape[2] == 2:
-            result.append(expected_votes(by_label, leaves, labels))
-        else:
-            # The same draws for all mechanisms, so that they differ in what they do.
-            drawing = np.random.default_rng([*seed, 1])
-            result.append(drawn_votes(by_label, leaves, labels, setting.draws, drawing))
-    return result
+            return expected_votes(by_label, leaves, labels)
+        # The same draws for all mechanisms, so that they differ in what they do.
+        return drawn_votes(by_label, leaves, labels, draws, np.random.default_rng([*seed, 1]))
 
-
-EXPERIMENT = SelectionExperiment("forest", parts, "Private random forests: which label a leaf has")
+    return accuracy

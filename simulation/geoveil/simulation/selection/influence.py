@@ -9,12 +9,11 @@ of them. Local dampening without shift needs no bound.
 import gzip
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -37,79 +36,60 @@ from geoveil.selection.contrib.influence import (
     safe_sensitivity,
 )
 from geoveil.simulation.selection.experiment import (
-    KEPT,
     NOMINAL,
-    OWN,
-    Array,
+    Choice,
     Compute,
+    Made,
     Options,
-    SelectionExperiment,
+    SelectionContestant,
     SelectionRow,
+    brought,
+    compared,
 )
 
+Nodes = NDArray[np.int64]
 
-@dataclass(frozen=True, slots=True)
-class NoisyScores:
-    """A mechanism as scores and standard noise, whose argmax is a choice: quick, and not private.
 
-    Attributes:
-        values: the scores in units of the noise, shape (n,).
-        draw: the noise, for a generator and a number of nodes.
-        repeats: whether each choice needs noise of its own. Without it the k largest of one draw
-            are k choices: of Gumbel noise, those of the exponential mechanism.
-        epsilon: what is proved of a choice, nats.
+def chosen_nodes(
+    name: str, known: Influence, rng: np.random.Generator, epsilon: float, k: int
+) -> Made:
+    """Return k choices by one of `NODE_RECIPES`, as the argmax of scores with noise. Not private.
+
+    Gumbel noise is the exponential mechanism's, of which the k largest of one draw are k choices;
+    exponential noise is that of permute-and-flip [PF Theorem 5], anew for each choice. Single
+    precision is enough here, and thrice as fast.
     """
-
-    values: Array
-    draw: Callable[[np.random.Generator, int], NDArray[np.floating[Any]]]
-    repeats: bool
-    epsilon: float
-
-
-# Single precision is enough here, and thrice as fast.
-
-
-def _gumbel(rng: np.random.Generator, size: int) -> NDArray[np.float32]:
-    return -np.log(np.maximum(_exponential(rng, size), np.finfo(np.float32).tiny))
-
-
-def _exponential(rng: np.random.Generator, size: int) -> NDArray[np.float32]:
-    return rng.standard_exponential(size, dtype=np.float32)
-
-
-def noisy_scores(name: str, known: Influence, epsilon: float) -> NoisyScores:
-    """Return one of `NODE_RECIPES` as scores and noise: permute-and-flip by [PF Theorem 5]."""
     recipe = NODE_RECIPES[name]
-    mechanism = recipe.build(epsilon, NodeSetting(known.outcomes, known.degree_bound))
+    part = epsilon / k
+    mechanism = recipe.build(part, NodeSetting(known.outcomes, known.degree_bound))
     scores: Any = recipe.score(Remaining(known, np.arange(known.outcomes)), mechanism)
-    proved = mechanism.guarantee.epsilon
+    n = known.outcomes
+    draw: Callable[[int], Any] = partial(rng.standard_exponential, dtype=np.float32)
     if isinstance(mechanism, SmoothNoisyMax):
-        noise = mechanism.noise
         values = scores.values / mechanism.scale(scores.smooth_sensitivity)
-        return NoisyScores(values, lambda rng, size: noise.sample(rng, size), True, proved)
-    if isinstance(mechanism, LocalDampening):
-        return NoisyScores(mechanism.dampened(scores) * (epsilon / 2), _gumbel, False, proved)
-    assert isinstance(mechanism, ExponentialMechanism | PermuteAndFlip)
-    values = scores.values * float(mechanism.exact_rate)
-    flips = isinstance(mechanism, PermuteAndFlip)
-    return NoisyScores(values, _exponential if flips else _gumbel, flips, proved)
+        draw = partial(mechanism.noise.sample, rng)
+    elif isinstance(mechanism, LocalDampening):
+        values = mechanism.dampened(scores) * (part / 2)
+    else:
+        assert isinstance(mechanism, ExponentialMechanism | PermuteAndFlip)
+        values = scores.values * float(mechanism.exact_rate)
 
-
-def noisy_top_k(scores: NoisyScores, k: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Return k nodes, chosen one after the other among those that are left. Not private."""
-    n = len(scores.values)
-    if not scores.repeats:
-        noisy = scores.values + scores.draw(rng, n)
+    def at_once(k: int) -> Nodes:
+        noisy = values - np.log(np.maximum(draw(n), np.finfo(np.float32).tiny))
         return np.argpartition(noisy, n - k)[n - k :]
-    left = scores.values.copy()
-    nodes = []
-    for _ in range(k):
-        nodes.append(int(np.argmax(left + scores.draw(rng, n))))
-        left[nodes[-1]] = -math.inf
-    return np.array(nodes)
+
+    def one_by_one(k: int) -> Nodes:
+        left, nodes = values.copy(), []
+        for _ in range(k):
+            nodes.append(int(np.argmax(left + draw(n))))
+            left[nodes[-1]] = -math.inf
+        return np.array(nodes)
+
+    anew = isinstance(mechanism, SmoothNoisyMax | PermuteAndFlip)
+    return Made(one_by_one if anew else at_once, k * mechanism.guarantee.epsilon)
 
 
-def found(truth: NDArray[np.int64], nodes: NDArray[np.int64]) -> float:
+def found(truth: Nodes, nodes: Nodes) -> float:
     """Return the share of the true nodes among those chosen."""
     return float(np.isin(nodes, truth).mean())
 
@@ -121,9 +101,6 @@ RUNS = 100
 _QUICK_RUNS = 20
 _PUBLISHED = ("exponential", "shifted local dampening")
 """What the paper sets up with the graph's own largest degree."""
-
-
-_GRAPH = "a graph (.npz): arrays u, v and n; or text (packed by gzip or not): two nodes on a line"
 
 
 def read_graph(file: Path) -> Graph:
@@ -138,27 +115,23 @@ def read_graph(file: Path) -> Graph:
         ParameterError: if it holds none.
         PrivateValueError: if an edge of a file of arrays is no pair of two different nodes.
     """
+    expected = "a graph (.npz): arrays u, v and n; or text (packed by gzip or not): two nodes on"
     try:
         if file.suffix == ".npz":
             with np.load(file, allow_pickle=False) as arrays:
                 nodes, edges = int(arrays["n"]), np.stack([arrays["u"], arrays["v"]], axis=1)
         else:
-            nodes, edges = _edges(file.read_bytes())
+            text = file.read_bytes()
+            text = gzip.decompress(text) if text[:2] == b"\x1f\x8b" else text
+            pairs = re.findall(rb"^(\d+)[ \t,]+(\d+)[ \t]*\r?$", text, re.MULTILINE)
+            ends = np.array(pairs, dtype="S20").astype(np.int64).reshape(-1, 2)
+            names, edges = np.unique(ends[ends[:, 0] != ends[:, 1]], return_inverse=True)
+            nodes, edges = len(names), edges.reshape(-1, 2)
+            if not nodes:
+                raise ValueError(expected)
     except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ParameterError("data", str(file), _GRAPH) from error
+        raise ParameterError("data", str(file), f"{expected} a line") from error
     return Graph(nodes, edges)
-
-
-def _edges(text: bytes) -> tuple[int, NDArray[np.int64]]:
-    if text[:2] == b"\x1f\x8b":
-        text = gzip.decompress(text)
-    pairs = re.findall(rb"^(\d+)[ \t,]+(\d+)[ \t]*\r?$", text, re.MULTILINE)
-    ends = np.array(pairs, dtype="S20").astype(np.int64).reshape(-1, 2)
-    ends = np.unique(np.sort(ends[ends[:, 0] != ends[:, 1]], axis=1), axis=0)
-    if not len(ends):
-        raise ValueError(_GRAPH)
-    names, edges = np.unique(ends, return_inverse=True)
-    return len(names), edges.reshape(-1, 2)
 
 
 def generated_graph(nodes: int, rng: np.random.Generator) -> Graph:
@@ -181,63 +154,49 @@ def public_bound(graph: Graph) -> int:
 
 def parts(options: Options) -> Mapping[str, Compute]:
     """Return what is computed, by graph; `data` is graphs, and one is generated without any."""
+    names = {file.name.split(".")[0]: file for file in options.data}
+    return {name: partial(_rows, name, file, options) for name, file in names.items()} or {
+        "generated": partial(_rows, "generated", None, options)
+    }
+
+
+def _rows(name: str, file: Path | None, options: Options) -> Iterator[SelectionRow]:
     runs, budgets = (_QUICK_RUNS, _QUICK) if options.quick else (RUNS, BUDGETS)
-
-    def rows(name: str, file: Path | None) -> Iterator[SelectionRow]:
-        rng = np.random.default_rng(options.seed)
-        graph = generated_graph(5_000, rng) if file is None else read_graph(file)
-        return rows_of(name, graph, budgets, runs, rng, options.own)
-
-    names: dict[str, Path | None] = {file.name.split(".")[0]: file for file in options.data}
-    asked = names or {"generated": None}
-    return {name: partial(rows, name, file) for name, file in asked.items()}
-
-
-def rows_of(
-    name: str,
-    graph: Graph,
-    budgets: Sequence[float],
-    runs: int,
-    rng: np.random.Generator,
-    own: Mapping[str, OwnSelection] = MappingProxyType({}),
-) -> Iterator[SelectionRow]:
-    """Yield the rows of one graph; one's own mechanisms choose by the betweenness."""
+    rng = np.random.default_rng(options.seed)
+    graph = generated_graph(5_000, rng) if file is None else read_graph(file)
     known = Influence(graph, public_bound(graph))
     itself = Influence(graph, max(int(graph.degrees.max()), 1))
     order = np.argsort(-known.betweenness, kind="stable")
+
+    def printed(key: str, epsilon: float, k: int) -> Made:
+        return replace(chosen_nodes(key, itself, rng, epsilon, k), epsilon=math.inf)
+
+    contestants = [
+        *(SelectionContestant(key, partial(chosen_nodes, key, known, rng)) for key in NODE_RECIPES),
+        *(
+            SelectionContestant(f"{k}, own degree", partial(printed, k), NOMINAL)
+            for k in _PUBLISHED
+        ),
+        *brought(options.own, lambda given: partial(_by_betweenness, given, known, rng)),
+    ]
+
+    def shares(choice: Choice, k: int) -> Mapping[str, list[float]]:
+        found_shares = [found(order[:k], choice(k)) for _ in range(runs)]
+        return {"share of the true top k": found_shares}
+
     for k, budget in product(SIZES, budgets):
-        row = partial(_row, order[:k], runs, dataset=name, setting=f"k={k}", epsilon=budget)
-        for key in NODE_RECIPES:
-            scores = noisy_scores(key, known, budget / k)
-            choose = partial(noisy_top_k, scores, k, rng)
-            yield row(choose, mechanism=key, standing=KEPT, proved_epsilon=k * scores.epsilon)
-        row = partial(row, proved_epsilon=math.inf)
-        for key in _PUBLISHED:
-            choose = partial(noisy_top_k, noisy_scores(key, itself, budget / k), k, rng)
-            yield row(choose, mechanism=f"{key}, own degree", standing=NOMINAL)
-        for key, given in own.items():
-            mechanism = given.at(budget / k, safe_sensitivity(known.degree_bound))
-            yield row(partial(_chosen, mechanism, known, k, rng), mechanism=key, standing=OWN)
+        place = {"application": "nodes", "dataset": name, "setting": f"k={k}"}
+        yield from compared(contestants, [budget], k, [k], shares, mode="monte-carlo", **place)
 
 
-def _row(
-    truth: NDArray[np.int64], runs: int, choose: Callable[[], NDArray[np.int64]], **place: Any
-) -> SelectionRow:
-    values = [found(truth, choose()) for _ in range(runs)]
-    place |= {"application": "nodes", "measure": "share of the true top k", "mode": "monte-carlo"}
-    return SelectionRow.averaged(values, **place)
-
-
-def _chosen(
-    mechanism: OwnSelection, known: Influence, k: int, rng: np.random.Generator
-) -> NDArray[np.int64]:
+def _by_betweenness(
+    given: OwnSelection, known: Influence, rng: np.random.Generator, k: int
+) -> Nodes:
     """Return k nodes, each drawn among those that are left."""
+    mechanism = given.at(given.epsilon / k, safe_sensitivity(known.degree_bound))
     left, nodes = np.arange(known.outcomes), []
     for _ in range(k):
         p = mechanism.probabilities(known.betweenness[left])
         nodes.append(int(rng.choice(left, p=p / p.sum())))
         left = left[left != nodes[-1]]
     return np.array(nodes)
-
-
-EXPERIMENT = SelectionExperiment("nodes", parts)

@@ -13,14 +13,13 @@ moves by 2 where it should by 1: 2ε.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
 
-from geoveil.audit import OwnSelection
 from geoveil.gp import ParameterError
 from geoveil.gp.noise.base import Noise
 from geoveil.selection import LocalDampening, LocalUtilities, SmoothUtilities
@@ -31,11 +30,11 @@ from geoveil.simulation.selection.counts import delta_of, for_each_noise, publis
 from geoveil.simulation.selection.experiment import (
     NOMINAL,
     Array,
+    Choice,
     Compute,
     Made,
     Options,
     SelectionContestant,
-    SelectionExperiment,
     SelectionRow,
     brought,
     by_nearness,
@@ -139,8 +138,9 @@ def parts(options: Options) -> Mapping[str, Compute]:
     for file in options.data:
         datasets |= read_counts(file)
     epsilons = _QUICK if options.quick else EPSILONS
+    own = brought(options.own, by_nearness)
     return {
-        f"{name} p={p}": partial(rows_of, name, counts, p, epsilons, options.own)
+        f"{name} p={p}": partial(rows_of, name, counts, p, epsilons, own)
         for name, counts in datasets.items()
         for p in PERCENTS
     }
@@ -151,23 +151,25 @@ def rows_of(
     counts: Array,
     p: int,
     epsilons: Sequence[float],
-    own: Mapping[str, OwnSelection] = MappingProxyType({}),
+    own: Sequence[SelectionContestant] = (),
 ) -> Iterator[SelectionRow]:
-    """Return the rows of one percentile of one dataset; one's own mechanisms choose by nearness."""
+    """Yield the rows of one percentile of one dataset."""
     known, j = Percentile(counts, p, candidates_for(name, counts)), repeats(counts, p)
     values, truth = known.candidates, float(known.candidates[known.winner])
     contestants = [
         *of_recipes(PERCENTILE_RECIPES),
-        *brought(own, by_nearness),
+        *own,
         SelectionContestant("LD", partial(_dampening, j), NOMINAL),
         *for_each_noise(partial(_noisy_max, j)),
     ]
-    measures: Mapping[str, Callable[[Array, Percentile], float]] = {
-        "absolute expected error": lambda law, _: abs(float(law @ values) - truth),
-        "expected absolute error": lambda law, _: float(law @ np.abs(values - truth)),
-    }
+
+    def errors(choice: Choice, known: Percentile) -> Mapping[str, float]:
+        law = choice(known)
+        return {
+            "absolute expected error": abs(float(law @ values) - truth),
+            "expected absolute error": float(law @ np.abs(values - truth)),
+        }
+
     place = {"application": "percentile", "dataset": name, "setting": f"p={p}"}
-    return compared(contestants, [known], known.outcomes, epsilons, measures, **place)
-
-
-EXPERIMENT = SelectionExperiment("percentile", parts, unit="counts", linear_below=1.0)
+    for epsilon in epsilons:
+        yield from compared(contestants, [epsilon], known.outcomes, [known], errors, **place)

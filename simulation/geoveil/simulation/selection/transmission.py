@@ -28,11 +28,11 @@ from geoveil.selection.smooth_privacy import scale_price
 from geoveil.selection.two_sided import HeavyGeneralizedCauchy
 from geoveil.simulation.selection.experiment import (
     NOMINAL,
+    Choice,
     Compute,
     Made,
     Options,
     SelectionContestant,
-    SelectionExperiment,
     SelectionRow,
     brought,
     by_nearness,
@@ -131,13 +131,12 @@ def rows_of(
     epsilons: Sequence[float],
     contestants: Sequence[SelectionContestant] = CONTESTANTS,
 ) -> Iterator[SelectionRow]:
-    """Return the rows of studies of one size, averaged."""
+    """Yield the rows of studies of one size, averaged."""
     setting = StudySetting(studies[0].outcomes, studies[0].families)
-    measures: Mapping[str, Callable[..., float]] = {
-        "probability of the most significant": lambda law, known: float(law[known.winner])
-    }
     place = {"application": "tdt", "dataset": dataset, "setting": f"m={setting.variants}"}
-    return compared(contestants, studies, setting, epsilons, measures, **place)
 
+    def found(choice: Choice, known: Transmission) -> Mapping[str, float]:
+        return {"probability of the most significant": float(choice(known)[known.winner])}
 
-EXPERIMENT = SelectionExperiment("tdt", parts)
+    for epsilon in epsilons:
+        yield from compared(contestants, [epsilon], setting, studies, found, **place)

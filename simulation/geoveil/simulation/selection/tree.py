@@ -5,22 +5,34 @@ all, so that only the choice of attributes differs. The paper's mechanisms choos
 of ε that they claim to.
 
 Each mechanism is split into what a node's utilities are, which no ε changes, and the probabilities
-that it makes of them: an experiment over many ε computes the first once. Each has beside it what it
-really costs.
+that it makes of them: an experiment over many ε computes the first once, and counts the nodes once
+for all mechanisms. Each has beside it what it really costs.
+
+The accuracy is expected over the trees' own randomness. Two levels are summed over exactly. Deeper,
+the attributes of the upper levels are drawn, and so is whether to split a node that rarely is;
+other decisions to split, the last attribute and the labels are still summed over. What is drawn
+makes a mean uncertain, and no mean wrong.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
-from itertools import product
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from geoveil.gp import ParameterError
-from geoveil.selection import ExponentialMechanism, PermuteAndFlip
-from geoveil.selection.contrib.criteria import max_operator
+from geoveil.selection import ExponentialMechanism, PermuteAndFlip, StabilityMechanism
+from geoveil.selection.contrib.criteria import (
+    CRITERIA,
+    CriterionName,
+    NodeCounts,
+    gain_sensitivity,
+    gain_sensitivity_rows,
+)
+from geoveil.selection.contrib.splitters import shifted_gain
 from geoveil.selection.contrib.tree import CodedRecords, TreePlan
 from geoveil.simulation.selection.counts import (
     PUBLISHED,
@@ -32,24 +44,205 @@ from geoveil.simulation.selection.counts import (
 from geoveil.simulation.selection.experiment import (
     NOMINAL,
     OPEN,
+    Array,
+    Choice,
     Compute,
     Made,
     Make,
     Options,
     SelectionContestant,
-    SelectionExperiment,
     SelectionRow,
     brought,
+    compared,
 )
 from geoveil.simulation.selection.tables import ADULT_EDGES, Dataset, read_table, table
-from geoveil.simulation.selection.tree_accuracy import (
-    Fold,
-    Utilities,
-    dampened_gain,
-    expected_accuracy,
-    in_units,
-    shifted_dampened_gain,
-)
+
+Utilities = Callable[[NodeCounts], Array]
+"""Utilities of a node's attributes, shape (attributes,), in units of their sensitivity: Δ = 1."""
+_FIRST_REACH = 32
+"""Changes to look at first; most nodes need no more."""
+
+
+def dampened_gain(node: NodeCounts, *, replace: bool = False) -> Array:
+    """Return what `LocalDampening.dampened` does, Σ_t clip((|u| − b(t))/δ_t, 0, 1), in one go."""
+    rows, sensitivity = gain_sensitivity_rows(node), gain_sensitivity(node.most_records)
+    values = CRITERIA["information_gain"].values(node)
+    far = np.abs(values)
+    reach = _FIRST_REACH
+    while True:
+        delta = np.minimum(rows(0, reach), sensitivity)
+        if replace:
+            delta = np.broadcast_to(delta.max(axis=1, keepdims=True), delta.shape)
+        ends = delta.cumsum(axis=0)
+        if (ends[-1] >= far).all():
+            steps = np.clip((far - ends + delta) / delta, 0, 1)
+            return np.asarray(np.sign(values) * steps.sum(axis=0))
+        reach *= 4
+
+
+def shifted_dampened_gain(node: NodeCounts) -> Array:
+    """Return what shifted local dampening makes of information gain."""
+    sensitivity = gain_sensitivity(node.most_records)
+    return shifted_gain(node, sensitivity) / sensitivity
+
+
+def in_units(criterion: CriterionName) -> Utilities:
+    """Return the utilities of a criterion, over its sensitivity."""
+    known = CRITERIA[criterion]
+    return lambda node: known.values(node) / known.sensitivity(node.most_records)
+
+
+Counts = NDArray[np.int64]
+Index = NDArray[np.intp]
+Steps = frozenset[tuple[int, int]]
+"""The attributes and values that lead to a node, in any order."""
+
+
+@dataclass(eq=False)
+class CountedNode:
+    """A node, with its records to learn from and to be judged by; what it holds is counted once."""
+
+    fold: "Fold"
+    path: Steps
+    unused: Index
+    train: Index
+    test: Index
+    _utilities: dict[Utilities, Array] = field(default_factory=dict)
+    _children: dict[int, "Sequence[CountedNode]"] = field(default_factory=dict)
+
+    @cached_property
+    def labels(self) -> tuple[int, Counts]:
+        """How many more records it has of the first class, and its test records by class, (2,)."""
+        first, second = self.fold.train.label_counts(self.train).tolist()
+        return first - second, self.fold.test.label_counts(self.test)
+
+    @cached_property
+    def counts(self) -> NodeCounts:
+        """Contingency tables of the unused attributes."""
+        return self.fold.train.counts(self.train, self.unused)
+
+    @cached_property
+    def cells(self) -> tuple[Counts, Counts]:
+        """The same as `labels` of each cell of these tables, shapes (cells,) and (cells, 2)."""
+        first, second = self.counts.table.T
+        return first - second, self.fold.test.counts(self.test, self.unused).table
+
+    def utilities(self, of: Utilities) -> Array:
+        """Return utilities of its attributes."""
+        if of not in self._utilities:
+            self._utilities[of] = of(self.counts)
+        return self._utilities[of]
+
+    def children(self, place: int) -> "Sequence[CountedNode]":
+        """Return the children by one of the unused attributes that have test records."""
+        if place not in self._children:
+            attribute = int(self.unused[place])
+            rest = np.delete(self.unused, place)
+            parts = zip(
+                self.fold.train.parts(self.train, attribute),
+                self.fold.test.parts(self.test, attribute),
+                strict=True,
+            )
+            self._children[place] = [
+                self.fold.node(self.path | {(attribute, value)}, rest, train, test)
+                for value, (train, test) in enumerate(parts)
+                if len(test)
+            ]
+        return self._children[place]
+
+
+@dataclass(slots=True)
+class Fold:
+    """Records of two classes to learn from, others to be judged by, and their nodes so far."""
+
+    train: CodedRecords
+    test: CodedRecords
+    _nodes: dict[Steps, CountedNode] = field(default_factory=dict)
+
+    def root(self) -> CountedNode:
+        """Return the node that holds all records."""
+        everything = np.arange(len(self.train.values))
+        return self.node(frozenset(), everything, self.train.everyone(), self.test.everyone())
+
+    def node(self, path: Steps, unused: Index, train: Index, test: Index) -> CountedNode:
+        """Return the node at the end of a path, the same in whatever order it was gone."""
+        if path not in self._nodes:
+            self._nodes[path] = CountedNode(self, path, unused, train, test)
+        return self._nodes[path]
+
+
+_NEGLIGIBLE = 1e-9
+"""A branch less probable than this is left out."""
+_RARE = 0.01
+"""The probability of a split below which it is drawn, as attributes are, and not summed over."""
+
+
+def expected_accuracy(
+    fold: Fold,
+    plan: TreePlan,
+    choice: Choice,
+    generator: np.random.Generator | None = None,
+) -> float:
+    """Return the expected share of the test records that a tree gets right.
+
+    Args:
+        fold: records of two classes.
+        plan: what nodes spend.
+        choice: probabilities of the attributes of a `CountedNode`.
+        generator: draws the attributes of all levels but the last, and rare decisions to split;
+            None to sum over them all.
+    """
+
+    def right(node: CountedNode, level: int) -> float:
+        """Return how many test records of a node are expected to be right."""
+        stop = float(_right(*node.labels, plan.left(level)))
+        split = _split_probability(plan, len(node.train))
+        if generator is not None and split < _RARE:
+            split = float(generator.random() < split)
+        if split < _NEGLIGIBLE:
+            return stop
+        probabilities = choice(node)
+        if level == plan.depth - 1:
+            cells = _right(*node.cells, plan.left(plan.depth))
+            below = float(probabilities @ np.add.reduceat(cells, node.counts.starts))
+        elif generator is None:
+            below = sum(
+                float(probability) * right_below(node, level, place)
+                for place, probability in enumerate(probabilities)
+                if probability > _NEGLIGIBLE
+            )
+        else:
+            upto = probabilities.cumsum()
+            drawn = (upto / upto[-1]).searchsorted(generator.random(), side="right")
+            below = right_below(node, level, int(drawn))
+        return (1 - split) * stop + split * below
+
+    def right_below(node: CountedNode, level: int, place: int) -> float:
+        return sum(right(child, level + 1) for child in node.children(place))
+
+    root = fold.root()
+    return right(root, 0) / len(root.test)
+
+
+def first_label(lead: ArrayLike, epsilon: float) -> Array:
+    """Return permute-and-flip's probability of the first of two labels, by its lead in records.
+
+    Example:
+        >>> first_label([2, 0, -2], 0.5).round(4).tolist()
+        [0.8161, 0.5, 0.1839]
+    """
+    return np.asarray((1 - np.sign(lead) * np.expm1(-epsilon * np.abs(lead))) / 2)
+
+
+@lru_cache(maxsize=1 << 16)
+def _split_probability(plan: TreePlan, records: int) -> float:
+    return float(StabilityMechanism(plan.part).probabilities(plan.split(records))[1])
+
+
+def _right(lead: ArrayLike, judged: Counts, epsilon: float) -> Array:
+    """Return how many of the judged records, counted by class, a private label gets right."""
+    first = first_label(lead, epsilon)
+    return np.asarray(first * judged[..., 0] + (1 - first) * judged[..., 1])
 
 
 def on(utilities: Utilities, make: Make) -> Make:
@@ -62,19 +255,14 @@ def on(utilities: Utilities, make: Make) -> Make:
     return made
 
 
-def _on_counts(contestants: Sequence[SelectionContestant]) -> list[SelectionContestant]:
-    """Return mechanisms on the maximum operator."""
-    return [replace(known, make=on(max_operator, known.make)) for known in contestants]
-
-
 _flip = directly(PermuteAndFlip, monotone=True)
 _exponential = directly(ExponentialMechanism, monotone=False)
-_gain = in_units("information_gain")
+_gain, _majority = in_units("information_gain"), in_units("max_operator")
 _KEPT: Mapping[str, tuple[Utilities, Make]] = {
-    "permute-and-flip, max operator": (max_operator, _flip),
-    "exponential, max operator": (max_operator, directly(ExponentialMechanism, monotone=True)),
-    "stability, max operator": (max_operator, by_margin("stability")),
-    "smooth noisy max, proved": (max_operator, by_margin("smooth_noisy_max")),
+    "permute-and-flip, max operator": (_majority, _flip),
+    "exponential, max operator": (_majority, directly(ExponentialMechanism, monotone=True)),
+    "stability, max operator": (_majority, by_margin("stability")),
+    "smooth noisy max, proved": (_majority, by_margin("smooth_noisy_max")),
     "permute-and-flip, gini": (in_units("gini"), _flip),
     "permute-and-flip, information gain": (_gain, _flip),
     "local dampening": (dampened_gain, _exponential),
@@ -86,11 +274,11 @@ _printed = on(_gain, directly(ExponentialMechanism, monotone=False, costs=0.5))
 CONTESTANTS: Sequence[SelectionContestant] = (
     *(SelectionContestant(name, on(*how)) for name, how in _KEPT.items()),
     SelectionContestant("exponential, information gain", _printed, NOMINAL),
-    *_on_counts(PUBLISHED),
+    *(replace(known, make=on(_majority, known.make)) for known in PUBLISHED),
 )
 _NO_PRIVACY = tuple(
     SelectionContestant(f"no privacy, {name}", on(utilities, lambda *_: Made(best, math.inf)), OPEN)
-    for name, utilities in (("information gain", _gain), ("max operator", max_operator))
+    for name, utilities in (("information gain", _gain), ("max operator", _majority))
 )
 _NOTHING_LEFT_TO_CHANCE = 1e6
 """The ε at which trees without privacy are grown."""
@@ -120,7 +308,9 @@ def parts(options: Options) -> Mapping[str, Compute]:
     setting = QUICK if options.quick else TreeSetting()
     tables = [_of_two_classes(file) for file in options.data]
     tables = tables or [table("adult").discretised(ADULT_EDGES)]
-    everyone = (*CONTESTANTS, *_on_counts(brought(options.own, by_rows)))
+    given = brought(options.own, by_rows)
+    own = (replace(known, make=on(_majority, known.make)) for known in given)
+    everyone = (*CONTESTANTS, *own)
     return {d.name: partial(rows_of, d, setting, options.seed, everyone) for d in tables}
 
 
@@ -138,46 +328,49 @@ def rows_of(
     contestants: Sequence[SelectionContestant] = CONTESTANTS,
 ) -> Iterator[SelectionRow]:
     """Yield the rows of a coded table of two classes: by depth, mechanism and ε."""
-    cells = []
-    for depth, contestant, epsilon in product(
-        setting.depths, (*contestants, *_NO_PRIVACY), setting.budgets
-    ):
-        budget = _NOTHING_LEFT_TO_CHANCE if contestant.standing == OPEN else epsilon
-        plan = TreePlan(budget, depth, max(_values(data)), len(data.classes))
-        cells.append((contestant, epsilon, plan, contestant.make(plan.part, len(data.domains))))
-    accuracies: list[list[float]] = []
-    for number, fold in enumerate(_folds(data, setting.folds, seed)):
-        accuracies.append([])
-        for contestant, epsilon, plan, made in cells:
-            draws: Sequence[np.random.Generator | None] = [None]
-            if plan.depth > EXACT_DEPTH:
-                most = 1 if contestant.standing == OPEN else setting.most_draws
-                # The same draws for all mechanisms, so that they differ in what they do.
-                generator = np.random.default_rng([seed, number])
-                draws = [generator] * max(1, min(most, math.ceil(_CALM / epsilon)))
-            found = [expected_accuracy(fold, plan, made.choice, draw) for draw in draws]
-            accuracies[-1].append(float(np.mean(found)))
-    for (contestant, epsilon, plan, made), values in zip(
-        cells, np.transpose(accuracies), strict=True
-    ):
-        spent = epsilon + plan.depth * (made.epsilon - plan.part)
-        yield contestant.row(
-            values,
-            Made(made.choice, spent, plan.depth * made.delta),
+    for depth in setting.depths:
+        yield from compared(
+            [
+                replace(known, make=partial(_grown, data, known, setting.most_draws))
+                for known in (*contestants, *_NO_PRIVACY)
+            ],
+            setting.budgets,
+            depth,
+            _folds(data, setting.folds, seed),
+            lambda accuracy, fold: {"expected accuracy": accuracy(fold)},
             application="tree",
             dataset=data.name,
-            setting=f"depth {plan.depth}",
-            epsilon=epsilon,
-            measure="expected accuracy",
-            mode="exact" if plan.depth <= EXACT_DEPTH else "monte-carlo",
+            setting=f"depth {depth}",
+            mode="exact" if depth <= EXACT_DEPTH else "monte-carlo",
         )
+
+
+def _grown(
+    data: Dataset, known: SelectionContestant, most_draws: int, epsilon: float, depth: int
+) -> Made:
+    """Return the accuracy of trees of one mechanism, by seed and fold, with all that they spend."""
+    budget = _NOTHING_LEFT_TO_CHANCE if known.standing == OPEN else epsilon
+    plan = TreePlan(budget, depth, max(_values(data)), len(data.classes))
+    made = known.make(plan.part, len(data.domains))
+    draws = 1 if known.standing == OPEN else max(1, min(most_draws, math.ceil(_CALM / epsilon)))
+
+    def accuracy(seeded: tuple[Sequence[int], Fold]) -> float:
+        seed, fold = seeded
+        if depth <= EXACT_DEPTH:
+            return expected_accuracy(fold, plan, made.choice)
+        # The same draws for all mechanisms, so that they differ in what they do.
+        generator = np.random.default_rng(seed)
+        found = [expected_accuracy(fold, plan, made.choice, generator) for _ in range(draws)]
+        return float(np.mean(found))
+
+    return Made(accuracy, epsilon + depth * (made.epsilon - plan.part), depth * made.delta)
 
 
 def _values(data: Dataset) -> list[int]:
     return [domain for domain in data.domains if isinstance(domain, int)]
 
 
-def _folds(data: Dataset, folds: int, seed: int) -> Iterator[Fold]:
+def _folds(data: Dataset, folds: int, seed: int) -> Iterator[tuple[Sequence[int], Fold]]:
     codes = data.records.astype(np.int64)
     part = np.random.default_rng(seed).permutation(len(data)) % folds
     for number in range(folds):
@@ -187,7 +380,4 @@ def _folds(data: Dataset, folds: int, seed: int) -> Iterator[Fold]:
             )
             for which in (part != number, part == number)
         )
-        yield Fold(train, test)
-
-
-EXPERIMENT = SelectionExperiment("tree", parts, "Private ID3: which attribute to split by")
+        yield [seed, number], Fold(train, test)
