@@ -53,6 +53,14 @@ MISTAKES = {
         [*PLACE, "--epsilon", "1", "--per", "500", "--place", "13.4,52.5", "--place", "9.9,53.5"],
         "or the radius larger",
     ),
+    "a period in which all of the campaign lies": (
+        [*INCOME, "--epsilon", "1", "--per", "8000", "--points", "--every", "400d"],
+        r"--every must be shorter than the 30 days .* got --every='400d'",
+    ),
+    "a period that is the campaign": (
+        [*INCOME, "--epsilon", "1", "--per", "8000", "--points", "--days", "7", "--every", "1w"],
+        r"--every must be shorter than the 7 days .* got --every='1w'",
+    ),
 }  # fmt: skip
 NEVER = {
     "an income without a unit": (

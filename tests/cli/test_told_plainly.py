@@ -397,6 +397,16 @@ def test_a_reading_that_is_none_is_named_as_it_is_typed(geoveil, tmp_path, said,
 
 
 def test_one_period_is_not_called_several(geoveil):
-    asked = ["campaign", "create", "Debts", "--threshold", "1", *CREATE, "--every", "60d"]
+    asked = [
+        "campaign",
+        "create",
+        "Debts",
+        "--threshold",
+        "1",
+        *CREATE,
+        "--every",
+        "60d",
+        "--force",
+    ]
     made = geoveil(*asked, "--id", "debts-of-one-period").output
     assert "each participant spends this once, in its one period" in made

@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import asdict
+from datetime import timedelta
 from typing import Any
 from unicodedata import normalize
 
@@ -223,7 +224,10 @@ def expected_text(campaign: Campaign, participants: int) -> str:
 def refuse_unlikely(
     campaign: Campaign, participants: int, asked: Sequence[AnalystQuestion]
 ) -> None:
-    """Refuse what is hardly meant: useless estimates, privacy in name only, misplaced places.
+    """Refuse what is hardly meant.
+
+    Such are useless estimates, privacy in name only, misplaced places, and periods of which there
+    is only one.
 
     Args:
         campaign: to be published.
@@ -235,6 +239,7 @@ def refuse_unlikely(
     """
     _check_places(campaign, asked)
     _check_hidden(campaign)
+    _check_recurs(campaign)
     if not isinstance(campaign, StatisticCampaign):
         return
     error, label = max(_errors(campaign, participants))
@@ -274,6 +279,17 @@ def _check_hidden(campaign: Campaign) -> None:
             privacy.per,
             f"such that PER/ε is at least a {_MOST_TOLD_APART:,.0f}th of the {diameter:,.6g}"
             f" {privacy.unit} that values differ by, else next to nothing is hidden",
+        )
+
+
+def _check_recurs(campaign: Campaign) -> None:
+    if campaign.period is not None and campaign.periods == 1:
+        days = (campaign.closes - campaign.opens) / timedelta(days=1)
+        raise ParameterError(
+            "period",
+            str(campaign.period),
+            f"shorter than the {days:g} days that the campaign takes reports, else nobody is asked"
+            " twice",
         )
 
 

@@ -226,7 +226,8 @@ def create(
             refuse_unlikely(campaign, participants, asked)
         except ParameterError as error:
             expected = f"{error.expected}. Publish it all the same with --force"
-            raise ParameterError(error.name, error.value, expected) from None
+            told = ("every", every) if error.name == "period" else (error.name, error.value)
+            raise ParameterError(*told, expected) from None
     key = None if sign_key is None else SigningKey.from_pem(sign_key.read_bytes())
     with analyst_at(connection) as analyst, _told_if_taken(campaign):
         digest = analyst.create(campaign, key)
