@@ -3,12 +3,14 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import typer
 
 from geoveil.cli.app import app
 from geoveil.cli.environment import TOKEN, TOKEN_FILE, VARIABLES
+from geoveil.gp import ParameterError
 from geoveil.gp.version import __version__
 
 
@@ -48,6 +50,35 @@ def test_lines_of_help_are_broken_by_the_terminal_alone():
         assert one.help, one.name
         for paragraph in one.help.split("\n\n"):
             assert "\n" not in paragraph, one.name
+
+
+def paths():
+    """Yield every parameter that is read as a path, and its command."""
+    for command in commands(typer.main.get_command(app)):
+        for one in command.params:
+            said = (__file__,) if getattr(one, "multiple", False) or one.nargs == -1 else __file__
+            try:
+                read = one.process_value(typer.Context(command), said)
+            except (typer.BadParameter, ValueError):
+                continue
+            if isinstance(read, Path) or (isinstance(read, list) and isinstance(read[0], Path)):
+                yield command, one
+
+
+def test_no_path_may_be_empty():
+    """Else `--state-dir ""` would be the folder that the command is run in."""
+    found = set()
+    for command, parameter in paths():
+        found.add(parameter.name)
+        for said in ("", (__file__, "")):
+            with pytest.raises(ParameterError, match=r"must be the path of .*, got .*=''"):
+                parameter.process_value(typer.Context(command), said)
+    assert {"state_dir", "out_file", "parquet", "tls_roots", "region", "target"} <= found
+
+
+def test_what_is_no_path_may_be_empty(geoveil):
+    with pytest.raises(ParameterError, match=r"--every must be a whole number"):
+        geoveil("campaign", "create", "a", "--every", "")
 
 
 CAMPAIGN = {"create", "show", "export", "keygen", "sign", "publish", "list", "close"}

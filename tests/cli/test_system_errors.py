@@ -50,6 +50,11 @@ def command(monkeypatch, tmp_path, capsys):
         ["campaign", "create", "a", "--attribute", "b", "--unit", "c", "--epsilon", "1", "--per",
          "8000", "--threshold", "1e5", "--sign-key", "/proc/self/mem"],
         ["estimate", ODD],
+        ["contribute", "a", "--state-dir", ""],
+        ["client", "history", "--state-dir="],
+        ["campaign", "keygen", ""],
+        ["serve", "--check", "--tokens-file", ""],
+        ["health", "--tls-roots", ""],
     ],
 )  # fmt: skip
 def test_what_can_not_be_used_is_refused_in_one_line(command, arguments):

@@ -11,7 +11,7 @@ from typer.core import TyperGroup
 
 from geoveil.campaign.entry_points import added, load
 from geoveil.cli.console import degrade, fail
-from geoveil.cli.plain_errors import tell_plainly
+from geoveil.cli.plain_errors import refuse_empty_paths, tell_plainly
 from geoveil.gp import GeoVeilError
 from geoveil.gp.version import __version__
 
@@ -59,6 +59,7 @@ class _Lazy(TyperGroup):
             command = typer.main.get_command(alone)
         command.name = cmd_name
         _let_flow(command)
+        refuse_empty_paths(command)
         if cmd_name not in _OF_SETTINGS:
             tell_plainly(command)
         return command

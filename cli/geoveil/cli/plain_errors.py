@@ -2,13 +2,13 @@
 
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
 from traceback import extract_tb
 from types import MappingProxyType
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import typer
 
@@ -82,6 +82,47 @@ def tell_plainly(command: Any) -> None:
             ) from error
 
     command.callback = told
+
+
+def refuse_empty_paths(command: Any) -> None:
+    """Let a command, and those below it, refuse "" where a path is wanted, which means nothing.
+
+    It would be read as ".", the folder that the command is run in.
+
+    Args:
+        command: of Click; its parameters are changed.
+    """
+    for below in getattr(command, "commands", {}).values():
+        refuse_empty_paths(below)
+    if command.callback is None:
+        return
+    hints = get_type_hints(command.callback)
+    for one in command.params:
+        if Path in _kinds(hints.get(one.name)):
+            one.process_value = _unless_empty(one.process_value, _spelling(one))
+
+
+def _kinds(hint: object) -> Iterator[object]:
+    """Yield a type and those that it is made of: Path of `list[Path] | None`."""
+    yield hint
+    for part in get_args(hint):
+        yield from _kinds(part)
+
+
+def _spelling(parameter: Any) -> str:
+    """Return how a parameter is typed: its long option, or the name of an argument."""
+    names: list[str] = [*parameter.opts, parameter.name]
+    return next((said for said in names if said.startswith("--")), names[-1])
+
+
+def _unless_empty(read: Callable[[Any, Any], Any], name: str) -> Callable[[Any, Any], Any]:
+    @wraps(read)
+    def checked(context: Any, said: Any) -> Any:
+        if said == "" or (isinstance(said, list | tuple) and "" in said):
+            raise ParameterError(name, "", "the path of a file or folder, which is not empty")
+        return read(context, said)
+
+    return checked
 
 
 @contextmanager
