@@ -4,6 +4,7 @@ import csv
 import json
 import math
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -13,7 +14,7 @@ from geoveil.gp import ParameterError
 from geoveil.gp.version import __version__
 from geoveil.simulation import experiment as engine
 from geoveil.simulation.computing import Processes
-from geoveil.simulation.experiment import Cell, Run
+from geoveil.simulation.experiment import PROVENANCE, Cell, compute_cells, read_csv, write_tables
 from geoveil.simulation.experiments import oneway
 from geoveil.simulation.experiments.published import Asked
 from geoveil.simulation.experiments.rows import (
@@ -25,7 +26,6 @@ from geoveil.simulation.experiments.rows import (
     ErrorRow,
     compare,
 )
-from geoveil.simulation.result_tables import PROVENANCE, read_csv, write_tables
 from geoveil.simulation.selection import Options, experiment
 
 ROW = ErrorRow(
@@ -57,64 +57,63 @@ def test_what_is_finished_is_not_computed_again(tmp_path):
     marks = tmp_path / "marks"
     cells = [cell_of(name, marks) for name in "abc"]
     done = []
-    first = Run(tmp_path / "cells").rows(cells, done.append)
+    first = compute_cells(cells, tmp_path / "cells", on_done=done.append)
     assert [row.mechanism for row in first] == ["a", "b", "c"]
     assert done == cells
-    again = Run(tmp_path / "cells").rows([*cells, cell_of("d", marks)])
+    again = compute_cells([*cells, cell_of("d", marks)], tmp_path / "cells")
     assert again[:3] == first
     assert marks.read_text() == "abcd"
 
 
 def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path):
     marks = tmp_path / "marks"
-    run = Run(tmp_path / "cells")
+    run = partial(compute_cells, directory=tmp_path / "cells")
     with pytest.raises(RuntimeError, match="interrupted"):
-        run.rows([cell_of("a", marks), cell_of("bad", marks), cell_of("c", marks)])
+        run([cell_of("a", marks), cell_of("bad", marks), cell_of("c", marks)])
     for part in (tmp_path / "cells").glob("*.json"):
         part.with_suffix(".1.part").write_text("{")  # as a write that was cut short leaves it
-    run.rows([cell_of("a", marks), cell_of("c", marks)])
+    run([cell_of("a", marks), cell_of("c", marks)])
     assert marks.read_text() == "abadc"
 
 
 def test_another_version_of_the_code_computes_again(tmp_path, monkeypatch):
     marks = tmp_path / "marks"
-    run, cells = Run(tmp_path / "cells"), [cell_of("a", marks)]
-    run.rows(cells)
+    run = partial(compute_cells, [cell_of("a", marks)], tmp_path / "cells")
+    run()
     monkeypatch.setattr(engine, "code_fingerprint", lambda: "another")
-    run.rows(cells)
-    run.rows(cells)
+    run()
+    run()
     assert marks.read_text() == "aa"
 
 
 def test_nothing_is_kept_without_a_directory(tmp_path):
     marks = tmp_path / "marks"
     for _ in range(2):
-        Run().rows([cell_of("a", marks)])
+        compute_cells([cell_of("a", marks)])
     assert marks.read_text() == "aa"
 
 
 def test_two_processes_give_the_rows_of_one(tmp_path):
     panel = replace(oneway.PANELS[0], people=(1_000, 2_000))
     cells = oneway.cells(Asked(mode="monte-carlo", repetitions=2), [panel], ["GP_Lip", "GP_loc"])
-    assert Run(tmp_path, Processes(2)).rows(cells) == Run().rows(cells)
+    assert compute_cells(cells, tmp_path, Processes(2)) == compute_cells(cells)
 
 
 def test_another_seed_is_another_cell(tmp_path):
     panel = replace(oneway.PANELS[0], people=(1_000,))
+    asked = Asked(mode="monte-carlo", repetitions=2)
     rows = [
-        Run(tmp_path)
-        .rows(oneway.cells(Asked(mode="monte-carlo", repetitions=2, seed=s), [panel], ["GP_Lip"]))[
+        compute_cells(oneway.cells(replace(asked, seed=seed), [panel], ["GP_Lip"]), tmp_path)[
             0
-        ]
-        .error
-        for s in (1, 2, 1)
+        ].error
+        for seed in (1, 2, 1)
     ]
     assert rows[0] == rows[2] != rows[1]
 
 
 def test_cells_need_different_keys(tmp_path):
     with pytest.raises(ParameterError, match="different keys"):
-        Run().rows([cell_of("a", tmp_path / "marks")] * 2)
+        compute_cells([cell_of("a", tmp_path / "marks")] * 2)
 
 
 @pytest.mark.parametrize("processes", [0, -1, True, 1.5, "2"])
@@ -156,15 +155,15 @@ def test_a_selection_goes_on_where_it_stopped(tmp_path):
     options = Options(quick=True)
     asked = experiment("tdt", options).cells
     assert [cell.parameters[1] for cell in asked] == ["metopic", "m=5", "m=20"]
-    first = Run(tmp_path).rows(asked[:1])
+    first = compute_cells(asked[:1], tmp_path)
     file = next(tmp_path.glob("*.json"))
     file.write_text(file.read_text(encoding="utf-8").replace(first[0].dataset, "kept"))
-    again = Run(tmp_path).rows(asked[:1])
+    again = compute_cells(asked[:1], tmp_path)
     assert {row.dataset for row in again} == {"kept"}
     assert [replace(row, dataset=first[0].dataset) for row in again] == first
     # The control: another seed is another cell.
     other = experiment("tdt", Options(quick=True, seed=2)).cells
-    assert Run(tmp_path).rows(other[:1]) == first
+    assert compute_cells(other[:1], tmp_path) == first
     assert len(list(tmp_path.glob("*.json"))) == 2
 
 

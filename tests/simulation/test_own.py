@@ -31,7 +31,7 @@ from geoveil.simulation.computing import computer
 from geoveil.simulation.distribution import experiment as distributions
 from geoveil.simulation.distribution.attributes import MEASURES
 from geoveil.simulation.epochs import experiment as over_time
-from geoveil.simulation.experiment import Run
+from geoveil.simulation.experiment import compute_cells, read_csv
 from geoveil.simulation.experiments import kde, own, twoway
 from geoveil.simulation.experiments import oneway as one_way
 from geoveil.simulation.experiments.kde import KernelSetting, collision_places
@@ -40,7 +40,6 @@ from geoveil.simulation.experiments.own import OwnInput, distinct_values, with_o
 from geoveil.simulation.experiments.published import Asked, drawn
 from geoveil.simulation.experiments.rows import OWN, ErrorRow, compare
 from geoveil.simulation.experiments.twoway import TwoWayPanel
-from geoveil.simulation.result_tables import read_csv
 from geoveil.simulation.selection import Options, influence
 
 runner = CliRunner()
@@ -220,7 +219,7 @@ def test_the_note_tells_of_the_columns_that_a_table_has(module, tmp_path):
     given = OwnInput(data=table, columns=("cm",), thresholds=(180.0,), per=2.0)
     for own_too in (None, module):
         asked = one_way.experiment(Asked(given=replace(given, module=own_too)))
-        rows = Run().rows(asked.cells)
+        rows = compute_cells(asked.cells)
         (told,) = asked.tables(rows)
         note = asked.note(rows)
         assert ("prior" in told.headers) == ("prior:" in note)
@@ -307,7 +306,7 @@ def test_cells_are_computed_on_a_cluster():
         distributed.LocalCluster(**options) as cluster,
         computer(cluster.scheduler_address, None) as compute,
     ):
-        assert Run(compute=compute).rows(asked) == Run().rows(asked)
+        assert compute_cells(asked, compute=compute) == compute_cells(asked)
 
 
 def test_pairs_of_a_table_have_the_moments_of_its_rows(tmp_path):
@@ -322,7 +321,7 @@ def test_pairs_of_a_table_have_the_moments_of_its_rows(tmp_path):
         data=table, columns=("cm", "kg"), weight="many", thresholds=(175.0, 80.0), per=2.0
     )
     experiment = twoway.experiment(Asked(given=given))
-    rows = {row.mechanism: row for row in Run().rows(experiment.cells) if row.n == 400_000}
+    rows = {row.mechanism: row for row in compute_cells(experiment.cells) if row.n == 400_000}
     assert rows["GP_Lip"].panel == "T=(175, 80), 1/ε=2"
     panel = TwoWayPanel(2.0, (175.0,), other=(80.0,), footing=2.0)
     answer = TwoWayPanel.known["GP_Lip"].build(panel.setting((175.0, 80.0)))
@@ -338,7 +337,7 @@ def test_pairs_of_a_table_have_the_moments_of_its_rows(tmp_path):
     assert abs(found.error - error) < 5 * found.standard_error
     for wrong in ({"thresholds": (175.0,)}, {"per": None}, {"columns": ("cm",)}):
         with pytest.raises(ParameterError, match=r"threshold|per|column"):
-            Run().rows(twoway.experiment(Asked(given=replace(given, **wrong))).cells)
+            compute_cells(twoway.experiment(Asked(given=replace(given, **wrong))).cells)
 
 
 @pytest.mark.deep
@@ -354,7 +353,7 @@ def test_a_distribution_is_told_by_a_mechanism_that_answers_one_question(tmp_pat
     table.write_text("x\n" + "".join(f"{v}\n" for v in values))
     given = OwnInput(file, table, ("x",), per=1.0, ends=(0.0, 100.0))
     asked = distributions.experiment((), [50.0], [20_000], repetitions=2, given=given)
-    rows = {row.measure: row for row in Run().rows(asked.cells) if row.origin == OWN}
+    rows = {row.measure: row for row in compute_cells(asked.cells) if row.origin == OWN}
     assert set(rows) == set(MEASURES)
     # 20,000 people at 31 edges: 0.5/√645 of a share is 0.02, of which the largest of 31 is 0.05.
     assert rows["largest"].error ** 0.5 < 0.08
@@ -418,7 +417,7 @@ def test_a_mechanism_that_selects_is_beside_all_others(application, same, tmp_pa
     file = tmp_path / "mine.py"
     file.write_text(SELECTING)
     asked = selections.experiment(application, Options(quick=True, module=file))
-    rows = Run().rows(asked.cells[:1])
+    rows = compute_cells(asked.cells[:1])
     value = {(r.measure, r.setting, r.epsilon, r.mechanism): r.value for r in rows}
     own = [r for r in rows if r.standing == "yours"]
     assert {row.mechanism for row in own} == {"mine", "greedy"}
@@ -448,7 +447,7 @@ def test_a_mechanism_that_selects_is_beside_all_others(application, same, tmp_pa
 @pytest.mark.parametrize("ending", [".svg", ".pdf"])
 def test_figures_are_vectors_whose_text_is_text(ending, tmp_path):
     panel = replace(PANELS[0], people=(1_000, 2_000))
-    rows = Run().rows(cells(panels=[panel], contestants=["GP_Lip", "DebiasedLaplace"]))
+    rows = compute_cells(cells(panels=[panel], contestants=["GP_Lip", "DebiasedLaplace"]))
     asked = one_way.experiment(Asked())
     files = asked.write(rows, tmp_path / f"figure{ending}")
     assert [file.name for file in files] == [

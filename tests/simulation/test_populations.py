@@ -15,7 +15,7 @@ from geoveil.simulation import (
     household_incomes,
     incomes_and_debts,
 )
-from geoveil.simulation.populations.table import AliasTable
+from geoveil.simulation.populations import AliasTable
 
 
 def test_household_incomes_have_their_published_quantiles():

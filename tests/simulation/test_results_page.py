@@ -10,6 +10,7 @@ from geoveil.simulation.epochs.experiment import (
     SPLIT,
     EpochRow,
 )
+from geoveil.simulation.experiment import read_csv, write_tables
 from geoveil.simulation.experiments.page import Section, results_page
 from geoveil.simulation.experiments.rows import (
     LOCAL,
@@ -18,7 +19,6 @@ from geoveil.simulation.experiments.rows import (
     SEED,
     ErrorRow,
 )
-from geoveil.simulation.result_tables import read_csv, write_csv
 
 
 def row(mechanism, origin, error, n=1000, panel="T=1"):
@@ -99,7 +99,7 @@ def test_the_ratio_is_of_the_best_and_leaves_local_privacy_out():
 
 def test_rows_come_back_from_their_table(tmp_path):
     for kind, rows in ((ErrorRow, ROWS), (EpochRow, YEARS)):
-        write_csv(rows, tmp_path / "rows.csv")
+        write_tables(rows, tmp_path / "rows", seed=1)
         assert read_csv(tmp_path / "rows.csv", kind) == rows
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from geoveil.selection.contrib.forest import LABEL_RECIPES, LabelName, labeller
-from geoveil.simulation.experiment import Run
+from geoveil.simulation.experiment import compute_cells
 from geoveil.simulation.selection import EXPERIMENTS, experiment
 from geoveil.simulation.selection.experiment import KEPT, OWN, STANDINGS, Options
 from geoveil.simulation.selection.forest import (
@@ -89,8 +89,8 @@ def test_drawn_votes_agree_with_expected_ones() -> None:
 
 @pytest.mark.deep
 def test_the_quick_experiment_runs_and_draws(tmp_path: Path) -> None:
-    rows = Run().rows(experiment("forest", Options(quick=True)).cells)
-    assert rows == Run().rows(experiment("forest", Options(quick=True)).cells)
+    rows = compute_cells(experiment("forest", Options(quick=True)).cells)
+    assert rows == compute_cells(experiment("forest", Options(quick=True)).cells)
     assert {row.standing for row in rows} == set(STANDINGS) - {OWN}
     assert {row.mode for row in rows if row.dataset == "Mushroom"} == {"exact"}
     assert {row.mode for row in rows if row.dataset == "Wall-sensor"} == {"monte-carlo"}

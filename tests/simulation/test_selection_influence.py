@@ -12,7 +12,7 @@ from geoveil.cli.app import app
 from geoveil.gp import ParameterError
 from geoveil.selection.contrib import NODE_RECIPES, Graph, Influence
 from geoveil.selection.contrib.influence import NodeSetting, Remaining
-from geoveil.simulation.experiment import Run
+from geoveil.simulation.experiment import compute_cells
 from geoveil.simulation.selection import Options, experiment
 from geoveil.simulation.selection.experiment import KEPT, NOMINAL
 from geoveil.simulation.selection.influence import (
@@ -75,7 +75,7 @@ def test_rows_keep_their_epsilon_and_nominal_ones_promise_nothing(tmp_path, grap
     file = tmp_path / "small.npz"
     edges = generated_graph(60, np.random.default_rng(2)).edges
     np.savez(file, u=edges[:, 0], v=edges[:, 1], n=60)
-    rows = Run().rows(experiment("nodes", Options(data=(file,), quick=True)).cells)
+    rows = compute_cells(experiment("nodes", Options(data=(file,), quick=True)).cells)
     assert {row.dataset for row in rows} == {"small"}
     assert {row.mechanism for row in rows if row.standing == KEPT} == set(NODE_RECIPES)
     assert {row.setting for row in rows} == {"k=5", "k=10", "k=20"}

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from geoveil.cli.app import app
 from geoveil.gp import ParameterError
-from geoveil.simulation.experiment import Run
+from geoveil.simulation.experiment import compute_cells
 from geoveil.simulation.selection import Options, experiment
 from geoveil.simulation.selection.experiment import KEPT, NOMINAL
 from geoveil.simulation.selection.percentile import (
@@ -129,4 +129,4 @@ def test_files_that_hold_no_counts_are_refused(tmp_path):
     np.savez(negative, X=np.array([-1, 2]))
     for file in (text, negative, tmp_path / "absent.npz"):
         with pytest.raises(ParameterError, match="data"):
-            Run().rows(experiment("percentile", Options(data=(file,), quick=True)).cells)
+            compute_cells(experiment("percentile", Options(data=(file,), quick=True)).cells)

@@ -10,7 +10,7 @@ from geoveil.selection import LocalDampening, LocalUtilities, PermuteAndFlip
 from geoveil.selection.contrib.criteria import CRITERIA, gain_sensitivities, gain_sensitivity
 from geoveil.selection.contrib.splitters import splitter
 from geoveil.selection.contrib.tree import CodedRecords, PrivateDecisionTree, TreePlan
-from geoveil.simulation.experiment import Run
+from geoveil.simulation.experiment import compute_cells
 from geoveil.simulation.selection import EXPERIMENTS, experiment
 from geoveil.simulation.selection.counts import PUBLISHED_NOISE, published_bound, published_law
 from geoveil.simulation.selection.experiment import KEPT, OPEN, Options
@@ -210,7 +210,7 @@ def test_rows_have_every_mechanism_at_every_epsilon() -> None:
 
 @pytest.mark.deep
 def test_the_quick_experiment_runs_and_draws(tmp_path: Path) -> None:
-    rows = Run().rows(experiment("tree", Options(quick=True)).cells)
+    rows = compute_cells(experiment("tree", Options(quick=True)).cells)
     value = {(r.mechanism, r.epsilon): r.value for r in rows}
     majority = 0.7522
     assert value["no privacy, information gain", 1.0] > 0.82

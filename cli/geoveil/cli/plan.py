@@ -46,7 +46,7 @@ from geoveil.cli.plan_text import (
 from geoveil.cli.results import check_picture
 from geoveil.gp import GeoPrivacy, ParameterError, validation
 from geoveil.gp.hard_question import Heap
-from geoveil.simulation.populations.table import FORMATS
+from geoveil.simulation.people_files import FORMATS
 from geoveil.simulation.priors import KNOWN, public_prior
 
 _EXAMPLES = (

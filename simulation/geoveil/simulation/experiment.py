@@ -7,25 +7,31 @@ cell again. The key holds all that the rows depend on, but for the code and the 
 a fingerprint of those, and is not read by another version of them.
 """
 
+import csv
 import hashlib
 import json
 import os
+import platform
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
+from types import NoneType
 from typing import Any, Generic, TypeVar, get_args, get_type_hints
 
-from geoveil.gp import ParameterError
-from geoveil.simulation.computing import Computer, in_this_process
-from geoveil.simulation.result_tables import write_tables
+import numpy as np
 
-FIGURES = (".png", ".pdf", ".svg")
-"""Endings of files of figures."""
+from geoveil.gp import ParameterError, UnsupportedError
+from geoveil.gp.version import __version__
+from geoveil.simulation.computing import Computer, in_this_process
+
 Row = TypeVar("Row")
 """A frozen dataclass of plain values: one row."""
+PROVENANCE = b"geoveil"
+"""The key of what a Parquet file's numbers may depend on, as JSON in its metadata: versions,
+hardware and seed."""
 
 
 @dataclass(frozen=True)
@@ -75,51 +81,45 @@ def code_fingerprint() -> str:
     return digest.hexdigest()
 
 
-@dataclass(frozen=True)
-class Run:
-    """Where finished cells are kept, and what computes the others.
+def compute_cells(
+    cells: Sequence[Cell[Row]],
+    directory: Path | None = None,
+    compute: Computer = in_this_process,
+    on_done: Callable[[Cell[Row]], None] = lambda _: None,
+) -> list[Row]:
+    """Return the rows of all cells, in their order, computing those without a file.
 
     Args:
+        cells: with different keys.
         directory: for the files of the cells, made if it is not there; None keeps nothing.
         compute: in this process, in several, or on a cluster.
+        on_done: called with each cell when its rows are there.
     """
-
-    directory: Path | None = None
-    compute: Computer = in_this_process
-
-    def rows(
-        self, cells: Sequence[Cell[Row]], on_done: Callable[[Cell[Row]], None] = lambda _: None
-    ) -> list[Row]:
-        """Return the rows of all cells, in their order, computing those without a file.
-
-        Args:
-            cells: with different keys.
-            on_done: called with each cell when its rows are there.
-        """
-        if len({cell.key for cell in cells}) != len(cells):
-            raise ParameterError("cells", "some", "cells with different keys")
-        found = {}
-        for cell in cells:
-            if (rows := self._read(cell)) is not None:
-                found[cell.key] = rows
-                on_done(cell)
-        missing = [cell for cell in cells if cell.key not in found]
-        # The long ones first, so that no process is left alone with one at the end.
-        for cell, rows in self.compute(Cell.rows, sorted(missing, key=lambda cell: -cell.cost)):
-            if self.directory is not None:
-                _write(cell, rows, self.directory / cell.file)
+    if len({cell.key for cell in cells}) != len(cells):
+        raise ParameterError("cells", "some", "cells with different keys")
+    found = {}
+    for cell in cells:
+        if directory is not None and (rows := _read(cell, directory / cell.file)) is not None:
             found[cell.key] = rows
             on_done(cell)
-        return [row for cell in cells for row in found[cell.key]]
+    missing = [cell for cell in cells if cell.key not in found]
+    # The long ones first, so that no process is left alone with one at the end.
+    for cell, rows in compute(Cell.rows, sorted(missing, key=lambda cell: -cell.cost)):
+        if directory is not None:
+            _write(cell, rows, directory / cell.file)
+        found[cell.key] = rows
+        on_done(cell)
+    return [row for cell in cells for row in found[cell.key]]
 
-    def _read(self, cell: Cell[Row]) -> list[Row] | None:
-        if self.directory is None or not (file := self.directory / cell.file).exists():
-            return None
-        content: Mapping[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-        if (content.get("key"), content.get("code")) != (cell.key, code_fingerprint()):
-            return None
-        (kind,) = get_args(get_type_hints(cell.law)["return"])
-        return [kind(**row) for row in content["rows"]]
+
+def _read(cell: Cell[Row], file: Path) -> list[Row] | None:
+    if not file.exists():
+        return None
+    content: Mapping[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    if (content.get("key"), content.get("code")) != (cell.key, code_fingerprint()):
+        return None
+    (kind,) = get_args(get_type_hints(cell.law)["return"])
+    return [kind(**row) for row in content["rows"]]
 
 
 def _write(cell: Cell[Any], rows: Sequence[Any], file: Path) -> None:
@@ -129,6 +129,58 @@ def _write(cell: Cell[Any], rows: Sequence[Any], file: Path) -> None:
     part = file.with_suffix(f".{os.getpid()}.part")
     part.write_text(json.dumps(content, indent=1, ensure_ascii=False), encoding="utf-8")
     part.replace(file)
+
+
+def write_tables(rows: Sequence[Any], stem: Path, seed: int) -> list[Path]:
+    """Write rows as CSV and as Parquet, which has `PROVENANCE`, and return the files.
+
+    Args:
+        rows: of one kind, one or more.
+        stem: of the names of the files.
+        seed: of what was drawn.
+
+    Raises:
+        UnsupportedError: if pyarrow is not installed; the CSV is there then.
+    """
+    files = [stem.with_suffix(".csv"), stem.with_suffix(".parquet")]
+    held = [*map(asdict, rows)]
+    with files[0].open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.DictWriter(stream, [*held[0]])
+        writer.writeheader()
+        writer.writerows(held)
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:
+        raise UnsupportedError(
+            "Parquet needs pyarrow: pip install 'geoveil[simulation]'; the CSV holds the same"
+        ) from None
+    provenance = {
+        "version": __version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "system": f"{platform.system()} {platform.release()}",
+        "machine": platform.machine(),
+        "processors": str(os.cpu_count() or 1),
+        "seed": str(seed),
+    }
+    types: dict[Any, Any] = {str: pa.string(), int: pa.int64(), int | None: pa.int64()}
+    hints = get_type_hints(type(rows[0]))
+    columns = [(name, types.get(hints[name], pa.float64())) for name in held[0]]
+    schema = pa.schema(columns, metadata={PROVENANCE: json.dumps(provenance).encode()})
+    pq.write_table(pa.Table.from_pylist(held, schema), files[1])
+    return files
+
+
+def read_csv(file: Path, kind: type[Row]) -> list[Row]:
+    """Return the rows of a CSV file that `write_tables` has written."""
+    types = {name: get_args(hint) or (hint,) for name, hint in get_type_hints(kind).items()}
+
+    def value(name: str, text: str) -> Any:
+        return None if not text and NoneType in types[name] else types[name][0](text)
+
+    with file.open(newline="", encoding="utf-8") as stream:
+        return [kind(**{n: value(n, t) for n, t in r.items()}) for r in csv.DictReader(stream)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,11 +222,6 @@ def page_text(name: str, **values: object) -> str:
     return file.read_text(encoding="utf-8").format(**values)
 
 
-def without_note(rows: Sequence[Any]) -> str:
-    """Return nothing, for tables that say it all."""
-    return ""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Experiment(Generic[Row]):
     """What is computed, drawn and shown: all that tells one experiment from another.
@@ -193,20 +240,11 @@ class Experiment(Generic[Row]):
     seed: int
     draw: Callable[[Sequence[Row], Path], Sequence[Path]]
     tables: Callable[[Sequence[Row]], Sequence[Table]]
-    note: Callable[[Sequence[Row]], str] = without_note
+    note: Callable[[Sequence[Row]], str]
 
-    def run(
-        self,
-        out: Path,
-        compute: Computer = in_this_process,
-        on_done: Callable[[Cell[Row]], None] = lambda _: None,
-    ) -> list[Row]:
-        """Return the rows; cells that are finished in the directory are not computed again.
-
-        Its directory is made if it is not there.
-        """
-        cells = self._figure(out).parent / "cells"
-        return Run(cells, compute).rows(self.cells, on_done)
+    def run(self, out: Path, compute: Computer, on_done: Callable[[Cell[Row]], None]) -> list[Row]:
+        """Return the rows; those of cells that `compute_cells` has finished there are read."""
+        return compute_cells(self.cells, self._figure(out).parent / "cells", compute, on_done)
 
     def write(self, rows: Sequence[Row], out: Path) -> list[Path]:
         """Write tables and figures of the rows, and return the files.
@@ -220,4 +258,5 @@ class Experiment(Generic[Row]):
         return [*write_tables(rows, file, self.seed), *self.draw(rows, file)]
 
     def _figure(self, out: Path) -> Path:
-        return out if out.suffix.lower() in FIGURES else out / f"{self.name}.png"
+        is_file = out.suffix.lower() in (".png", ".pdf", ".svg")
+        return out if is_file else out / f"{self.name}.png"

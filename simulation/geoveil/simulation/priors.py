@@ -1,9 +1,8 @@
 """Priors by name: what ships, formulas, and files of public data."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import cast
 
 import numpy as np
@@ -14,17 +13,16 @@ from geoveil.campaign.entry_points import added, foreign, load
 from geoveil.gp import ParameterError, TableFileError, UnsupportedError
 from geoveil.gp.coordinates import AzimuthalEquidistant
 from geoveil.gp.hard_question import Heap
+from geoveil.simulation.people_files import FORMATS, GEOPACKAGE, read_csv
 from geoveil.simulation.populations import Population, collisions, household_incomes
-from geoveil.simulation.populations.files import read_csv
-from geoveil.simulation.populations.table import FORMATS, GEOPACKAGE
 
 KNOWN = (
     "incomes, collisions, lognormal:MEDIAN,SIGMA, histogram:FILE.csv, pilot:FILE.parquet, FILE.csv"
     ", FILE.parquet or FILE.gpkg"
 )
-_ALIKE = 1e-9
 _GROUP = "geoveil.priors"
 """The group of entry points by which other packages add what is publicly known of people."""
+_TAKEN = frozenset({"incomes", "collisions", "lognormal", "histogram", "pilot"})
 
 
 def public_prior(
@@ -51,20 +49,24 @@ def public_prior(
         >>> round(source.make(None).expectation(lambda x: x > 98_000, breaks=[98_000]), 6)
         0.5
     """
-    kind, _, rest = text.partition(":")
-    if text in _SHIPPED:
-        found = _SHIPPED[text]()
-    elif kind in _MADE and rest:
-        found = _MADE[kind](text, rest)
-    elif kind == _PILOT and rest:
-        return pilot_prior(_pilot(text, rest), heaps=heaps)
-    elif Path(text).suffix in FORMATS:
-        return _of_rows(text, columns, weights).with_heaps(heaps)
-    elif text in added(_GROUP, _TAKEN):
-        found = _added(text)
-    else:
-        more = "".join(f", {name}" for name in added(_GROUP, _TAKEN))
-        raise ParameterError("prior", text, f"one of {KNOWN}{more}")
+    match text.split(":", 1):
+        case ["incomes"]:
+            found = _of_population(household_incomes(), text, "household income")
+        case ["collisions"]:
+            found = _of_population(collisions(), text, "location")
+        case ["lognormal", numbers] if numbers:
+            found = _lognormal(text, numbers)
+        case ["histogram", file] if file:
+            found = _histogram(text, Path(file))
+        case ["pilot", file] if file:
+            return pilot_prior(_pilot(text, file), heaps=heaps)
+        case _ if Path(text).suffix in FORMATS:
+            return _of_rows(text, columns, weights).with_heaps(heaps)
+        case _ if text in added(_GROUP, _TAKEN):
+            found = _added(text)
+        case _:
+            more = "".join(f", {name}" for name in added(_GROUP, _TAKEN))
+            raise ParameterError("prior", text, f"one of {KNOWN}{more}")
     if columns or weights is not None:
         raise ParameterError("columns", [*columns], f"left out: {text} has no columns")
     return found.with_heaps(heaps)
@@ -104,45 +106,29 @@ def _of_population(people: Population, name: str, attribute: str) -> PublicPrior
         values = people.values if plane is None else plane.project(people.values)
         return SamplePrior(values, people.weights)
 
-    unit = None if people.unit == "unit" else people.unit
-    return PublicPrior(
-        name, attribute, "metre" if people.dimension == 2 else unit, people.dimension, make
-    )
+    own = None if people.unit == "unit" else people.unit
+    unit = "metre" if people.dimension == 2 else own
+    return PublicPrior(name, attribute, unit, people.dimension, make)
 
 
-def _lognormal(text: str, rest: str) -> PublicPrior:
+def _lognormal(text: str, numbers: str) -> PublicPrior:
     expected = "lognormal:MEDIAN,SIGMA: two numbers, the median > 0, SIGMA in [1e-06, 10]"
     try:
-        median, sigma = (float(part) for part in rest.split(","))
+        median, sigma = (float(part) for part in numbers.split(","))
         prior = LogNormalPrior(math.log(median), sigma)
     except ValueError:  # ParameterErrors are, too
         raise ParameterError("prior", text, expected) from None
     return PublicPrior(text, "value", None, 1, lambda _: prior)
 
 
-def _histogram(text: str, rest: str) -> PublicPrior:
-    path = Path(rest)
+def _histogram(text: str, path: Path) -> PublicPrior:
     low, high, count = read_csv(path, ["low", "high", "count"])
-    gap = np.abs(high[:-1] - low[1:]) > _ALIKE * np.maximum(np.abs(high[:-1]), 1.0)
+    gap = np.abs(high[:-1] - low[1:]) > 1e-9 * np.maximum(np.abs(high[:-1]), 1.0)
     if gap.any():
-        raise TableFileError(
-            path, f"row {int(np.argmax(gap)) + 2}, column 'low'", "where the row before it ends"
-        )
+        where = f"row {int(np.argmax(gap)) + 2}, column 'low'"
+        raise TableFileError(path, where, "where the row before it ends")
     if (count < 0).any():
         where = f"row {int(np.argmax(count < 0)) + 1}, column 'count'"
         raise TableFileError(path, where, "a number of people, 0 or more")
     prior = HistogramPrior([*low, *high[-1:]], count)
     return PublicPrior(text, "value", None, 1, lambda _: prior)
-
-
-_SHIPPED: Mapping[str, Callable[[], PublicPrior]] = MappingProxyType(
-    {
-        "incomes": lambda: _of_population(household_incomes(), "incomes", "household income"),
-        "collisions": lambda: _of_population(collisions(), "collisions", "location"),
-    }
-)
-_MADE: Mapping[str, Callable[[str, str], PublicPrior]] = MappingProxyType(
-    {"lognormal": _lognormal, "histogram": _histogram}
-)
-_PILOT = "pilot"
-_TAKEN = frozenset({*_SHIPPED, *_MADE, _PILOT})

@@ -26,12 +26,12 @@ from geoveil.simulation.epochs.experiment import (
     run,
     shocked,
 )
-from geoveil.simulation.experiment import Run
+from geoveil.simulation.experiment import compute_cells
 from geoveil.simulation.experiments.own import OwnInput
 
 
 def rows(*thresholds: float, **more: Any) -> list[EpochRow]:
-    return Run().rows(experiment(given=OwnInput(thresholds=thresholds), **more).cells)
+    return compute_cells(experiment(given=OwnInput(thresholds=thresholds), **more).cells)
 
 
 QUERY = Threshold(100_000.0, 32_000.0, "smoothstep")

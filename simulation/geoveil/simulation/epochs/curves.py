@@ -9,7 +9,7 @@ from geoveil.gp import ParameterError, PlanarLaplace, Threshold
 from geoveil.gp.intervals import Interval, Limits, interval_of_mean
 from geoveil.gp.lazy import lazy
 from geoveil.simulation.epochs.drift import WEEKS, Drift, grouped
-from geoveil.simulation.populations.base import Array
+from geoveil.simulation.populations import Array
 
 EPOCHS = (52, 26, 13, 4, 2, 1)
 """The lengths that an epoch can have, in weeks."""

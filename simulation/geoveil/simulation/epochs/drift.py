@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 
 from geoveil.gp import validation
 from geoveil.gp.queries.base import Query
-from geoveil.simulation.populations.base import Array
-from geoveil.simulation.populations.table import Population
+from geoveil.simulation.populations import Array, Population
 
 Indices = NDArray[np.int64]
 WEEKS = 52

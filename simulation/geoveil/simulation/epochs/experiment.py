@@ -17,8 +17,7 @@ from geoveil.simulation.epochs.drift import WEEKS, Drift
 from geoveil.simulation.experiment import Cell, Experiment, Table
 from geoveil.simulation.experiments.own import AS_PUBLISHED, OwnInput
 from geoveil.simulation.figures.epochs import draw_curves
-from geoveil.simulation.populations import Population, household_incomes
-from geoveil.simulation.populations.base import Array
+from geoveil.simulation.populations import Array, Population, household_incomes
 
 THRESHOLDS = (55_500.0, 100_000.0, 212_500.0)
 PER = 8_000.0

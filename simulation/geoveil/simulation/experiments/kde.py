@@ -69,8 +69,7 @@ from geoveil.simulation.experiments.published import IN_FULL, MECHANISMS, Asked,
 from geoveil.simulation.experiments.rows import ErrorRow
 from geoveil.simulation.figures.kernels import Map, draw_density_maps, map_of
 from geoveil.simulation.figures.thresholds import draw_settings
-from geoveil.simulation.populations import Population, collisions
-from geoveil.simulation.populations.base import Array
+from geoveil.simulation.populations import Array, Population, collisions
 
 WINDOW_M = ((-8.3e6, -8.19e6), (4.91e6, 5.0e6))
 """The part of the Mercator plane that the paper keeps: (x from, to), (y from, to)."""

@@ -10,8 +10,7 @@ import numpy as np
 
 from geoveil.gp import ParameterError, validation
 from geoveil.simulation.experiments.draws import at_nodes
-from geoveil.simulation.populations import Population
-from geoveil.simulation.populations.base import Array
+from geoveil.simulation.populations import Array, Population
 
 _CENTRES = 64
 """Centres whose histograms are held at a time."""

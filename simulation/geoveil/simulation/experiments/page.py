@@ -10,10 +10,9 @@ from geoveil.simulation.distribution.attributes import MEASURES
 from geoveil.simulation.distribution.experiment import MeasuredSetting, settings
 from geoveil.simulation.distribution.protocols import DEBIASED
 from geoveil.simulation.epochs.experiment import FRESH, SHOCKED, EpochRow, table
-from geoveil.simulation.experiment import Table, page_text
+from geoveil.simulation.experiment import Table, page_text, read_csv
 from geoveil.simulation.experiments.published import ratio_table
 from geoveil.simulation.experiments.rows import LOCAL, ORIGINS, ErrorRow
-from geoveil.simulation.result_tables import read_csv
 
 _PEOPLE = 1_600_000
 """The n that the page's tables of thresholds show; the figures and the CSV files have all."""

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from geoveil.simulation.figures.style import pyplot, save
-from geoveil.simulation.populations.base import Array
+from geoveil.simulation.populations import Array
 
 _LEVELS = 12
 

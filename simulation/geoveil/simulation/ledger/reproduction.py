@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from geoveil.gp import ParameterError, validation
-from geoveil.simulation.experiment import Table, page_text
-from geoveil.simulation.result_tables import read_csv
+from geoveil.simulation.experiment import Table, page_text, read_csv
 from geoveil.simulation.selection.experiment import Options, evenly_spaced
 
 EQUAL, AT_MOST, AT_LEAST = "equal", "at most", "at least"

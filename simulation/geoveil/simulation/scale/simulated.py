@@ -25,13 +25,13 @@ from geoveil.campaign import (
 )
 from geoveil.gp import GeoPrivacy, ParameterError, Query, Threshold, TwoWayThreshold, validation
 from geoveil.gp.estimation import Accumulator, Estimate
+from geoveil.simulation.people_files import FORMATS
 from geoveil.simulation.populations import (
     People,
     Population,
     household_incomes,
     incomes_and_debts,
 )
-from geoveil.simulation.populations.table import FORMATS
 from geoveil.simulation.scale.work import BlockedWork, Sums, accumulate, integers
 
 BLOCK = 1 << 18

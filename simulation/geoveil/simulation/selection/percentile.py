@@ -25,7 +25,7 @@ from geoveil.gp.noise.base import Noise
 from geoveil.selection import LocalDampening, LocalUtilities, SmoothUtilities
 from geoveil.selection.contrib.percentile import PERCENTILE_RECIPES, Percentile
 from geoveil.selection.smooth_privacy import spent
-from geoveil.simulation.populations.table import household_incomes
+from geoveil.simulation.populations import household_incomes
 from geoveil.simulation.selection.counts import delta_of, for_each_noise, published_mechanism
 from geoveil.simulation.selection.experiment import (
     NOMINAL,

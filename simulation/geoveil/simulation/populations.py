@@ -1,30 +1,57 @@
-"""Populations as rows with weights.
+"""Populations to draw simulated participants from: rows with weights, of a file or ours; a formula.
 
 Two ship inside the package; `NOTICE` has their sources and terms. Rows are drawn by weight in
 constant time, however many there are, by Walker's alias method.
 """
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from importlib import resources
 from pathlib import Path
-from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.gp import ParameterError, TableFileError
-from geoveil.simulation.populations import files
-from geoveil.simulation.populations.base import Array, People
+from geoveil.gp import ParameterError, TableFileError, validation
+from geoveil.simulation.people_files import COORDINATES, FORMATS, GEOPACKAGE
 
-GEOPACKAGE = ".gpkg"
-FORMATS: Mapping[str, Callable[[Path, Sequence[str]], list[Array]]] = MappingProxyType(
-    {".csv": files.read_csv, ".parquet": files.read_parquet, GEOPACKAGE: files.read_geopackage}
-)
-"""Ending of a file of people → what reads columns of it."""
+Array = NDArray[np.float64]
+
+
+class People(ABC):
+    """A population that participants can be drawn from, with replacement.
+
+    Attributes:
+        name: what its members are, in the plural.
+        unit: of the values; "degree" for places.
+        source: where the data comes from.
+    """
+
+    name: str
+    unit: str
+    source: str
+
+    @property
+    @abstractmethod
+    def dimension(self) -> int:
+        """How many numbers each member holds."""
+
+    @abstractmethod
+    def sample(self, n: int, rng: np.random.Generator) -> Array:
+        """Return the values of n members drawn at random: shape (n,), or (n, dimension)."""
+
+    @abstractmethod
+    def mean(self, function: Callable[[Array], Array]) -> float:
+        """Return the mean of a vectorised function of the values over the whole population."""
+
+    @abstractmethod
+    def fingerprint(self) -> str:
+        """Return a hash, in hexadecimal, that is the same for the same population only."""
 
 
 class AliasTable(NamedTuple):
@@ -76,11 +103,9 @@ class Population(People):
     """Points that people hold, each standing for `weight` people.
 
     Args:
-        name: what one member is, in the plural.
-        unit: of the values; "degree" for places.
+        name, unit, source: see `People`.
         values: shape (n,), or (n, k); (n, 2) for (longitude, latitude).
         weights: shape (n,), > 0.
-        source: where the data comes from.
 
     Example:
         >>> from geoveil.simulation import household_incomes
@@ -100,11 +125,8 @@ class Population(People):
             raise ParameterError("values", "0 rows", "at least one row")
         if self.weights.shape != self.values.shape[:1]:
             raise ParameterError("weights", self.weights.shape, f"of shape {self.values.shape[:1]}")
-        if (
-            not (self.weights > 0).all()
-            or not np.isfinite(self.weights.sum())
-            or not np.isfinite(self.values).all()
-        ):
+        finite = np.isfinite(self.weights.sum()) and np.isfinite(self.values).all()
+        if not finite or not (self.weights > 0).all():
             raise ParameterError("weights, values", "some", "positive weights and finite values")
 
     @classmethod
@@ -140,7 +162,7 @@ class Population(People):
             raise ParameterError("population", str(path), f"a file: {', '.join(FORMATS)}")
         places = file.suffix == GEOPACKAGE
         if places and not values:
-            values = files.COORDINATES
+            values = COORDINATES
         if isinstance(values, str) or not values:
             raise ParameterError("values", values, "a list of at least one column name")
         columns = [*values] if weights is None else [*values, weights]
@@ -152,9 +174,8 @@ class Population(People):
             raise TableFileError(file, f"row {row}, column {weights!r}", "a weight >= 0")
         counted = people > 0
         if not counted.any():
-            raise TableFileError(
-                file, "what is beneath the header", "at least one row that stands for somebody"
-            )
+            expected = "at least one row that stands for somebody"
+            raise TableFileError(file, "what is beneath the header", expected)
         unit = unit or ("degree" if places else "unit")
         return cls(name or file.stem, unit, points[counted], people[counted], file.name)
 
@@ -175,13 +196,11 @@ class Population(People):
         return AliasTable.of(self.weights)
 
     def sample(self, n: int, rng: np.random.Generator) -> Array:
-        """Return people drawn with replacement, by weight."""
         if self._alias is None:
             return self.values[rng.integers(0, len(self.values), size=n)]
         return self.values[self._alias.draw(n, rng)]
 
     def mean(self, function: Callable[[Array], Array]) -> float:
-        """Return the weighted mean of a function over the rows."""
         return float(np.average(function(self.values), weights=self.weights))
 
     def mapped(self, function: Callable[[Array], Array], unit: str) -> "Population":
@@ -189,10 +208,101 @@ class Population(People):
         return replace(self, values=function(self.values), unit=unit)
 
     def fingerprint(self) -> str:
-        """Return a hash of the values and weights."""
         shape = repr(self.values.shape).encode()
         parts = (np.ascontiguousarray(part, np.float64) for part in (self.values, self.weights))
         return hashlib.sha256(shape + b"".join(part.tobytes() for part in parts)).hexdigest()
+
+
+_REACH, _NODES = 9.0, 1_801
+"""The reach of the trapezoid rule, in standard deviations, and its nodes along each axis."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogNormalPopulation(People):
+    """Pairs (a, b) whose logarithms are bivariate normal.
+
+    Args:
+        name, unit, source: see `People`; the unit is that of both values.
+        mu: means of the logarithms.
+        sigma: standard deviations of the logarithms, > 0.
+        correlation: of the logarithms, in (-1, 1).
+
+    Example:
+        >>> people = incomes_and_debts()
+        >>> round(people.mean(lambda pair: pair[:, 0]))  # exp(μ + σ²/2)
+        138368
+    """
+
+    name: str
+    unit: str
+    mu: tuple[float, float]
+    sigma: tuple[float, float]
+    correlation: float
+    source: str
+
+    def __post_init__(self) -> None:
+        for field in ("mu", "sigma"):
+            pair = validation.numbers(field, getattr(self, field))
+            if len(pair) != 2:
+                raise ParameterError(field, pair, "two numbers")
+            object.__setattr__(self, field, pair)
+        for i, (mu, sigma) in enumerate(zip(self.mu, self.sigma, strict=True)):
+            validation.between(f"mu[{i}]", mu, -100, 100)
+            validation.between(f"sigma[{i}]", sigma, 0, 10, low_open=True)
+        validation.between("correlation", self.correlation, -1, 1, low_open=True, high_open=True)
+
+    @property
+    def dimension(self) -> int:
+        return 2
+
+    def sample(self, n: int, rng: np.random.Generator) -> Array:
+        return self._pairs(rng.standard_normal((n, 2)))
+
+    def mean(self, function: Callable[[Array], Array]) -> float:
+        """Return the mean of a function over the population, by the trapezoid rule.
+
+        Within 1e-6 of the truth for soft indicators whose band is at least a tenth as wide as the
+        median of the values.
+        """
+        axis = np.linspace(-_REACH, _REACH, _NODES)
+        density = np.exp(-np.square(axis) / 2)
+        density /= density.sum()
+        total = 0.0
+        for first, weight in zip(axis, density, strict=True):
+            # The second normal in the inner loop: one row of the grid at a time.
+            row = self._pairs(np.stack([np.full(_NODES, first), axis], axis=-1))
+            total += weight * float(np.dot(function(row), density))
+        return total
+
+    def fingerprint(self) -> str:
+        return hashlib.sha256(repr((self.mu, self.sigma, self.correlation)).encode()).hexdigest()
+
+    def _pairs(self, normal: Array) -> Array:
+        """Return (a, b) for independent standard normal numbers, shape (n, 2)."""
+        rest = math.sqrt((1 - self.correlation) * (1 + self.correlation))
+        second = self.correlation * normal[:, 0] + rest * normal[:, 1]
+        logarithms = np.stack(
+            [self.mu[0] + self.sigma[0] * normal[:, 0], self.mu[1] + self.sigma[1] * second],
+            axis=-1,
+        )
+        return np.exp(logarithms, out=logarithms)
+
+
+def incomes_and_debts() -> LogNormalPopulation:
+    """Return household incomes and debts as the seed paper draws them [MATH §12].
+
+    The logarithms have correlation 0.4 and one standard deviation; the mean debt is 1.791 times
+    the mean income, so its logarithm's mean is that of the income plus ln 1.791.
+    """
+    mu, sigma = 11.49399503, 0.82907095
+    return LogNormalPopulation(
+        name="household incomes and debts",
+        unit="dollar",
+        mu=(mu, mu + math.log(1.791)),
+        sigma=(sigma, sigma),
+        correlation=0.4,
+        source="log-normal model of the seed paper",
+    )
 
 
 @lru_cache(maxsize=1)
@@ -205,8 +315,8 @@ def household_incomes() -> Population:
     return Population(
         name="California households",
         unit="dollar",
-        values=data["income"].astype(np.float64),
-        weights=data["weight"].astype(np.float64),
+        values=data["income"],
+        weights=data["weight"],
         source="US Census Bureau, ACS 2024 1-year PUMS",
     )
 
@@ -215,7 +325,7 @@ def household_incomes() -> Population:
 def collisions() -> Population:
     """Return 200,000 motor vehicle collisions in New York, (longitude, latitude) in degrees."""
     data = _load("nyc_collisions_200k.npz")
-    places = np.stack([data["lon_e6"] / 1e6, data["lat_e6"] / 1e6], axis=-1)
+    places = np.stack([data["lon_e6"], data["lat_e6"]], axis=-1) / 1e6
     return Population(
         name="New York collisions",
         unit="degree",
@@ -225,7 +335,7 @@ def collisions() -> Population:
     )
 
 
-def _load(file: str) -> dict[str, NDArray[np.int64]]:
+def _load(file: str) -> dict[str, Array]:
     path = resources.files("geoveil.simulation").joinpath("data", file)
     with path.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
-        return {name: arrays[name] for name in arrays.files}
+        return {name: column.astype(np.float64) for name, column in arrays.items()}

@@ -1,0 +1,152 @@
+"""Columns of numbers from files. The rows may be real people: no error repeats what they hold.
+
+Not even the header is repeated: in a file that has none, it is the first row. For the same reason
+no error is raised while one of a parser, which quotes what it could not read, is being handled.
+"""
+
+import csv
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geoveil.gp import TableFileError, UnsupportedError
+
+Array = NDArray[np.float64]
+
+COORDINATES = ("longitude", "latitude")
+"""What the two numbers of a point are called, as columns of a file of points."""
+_NUMBER = "a finite number (what it holds is not shown)"
+_SEPARATORS = MappingProxyType({";": "semicolons", "\t": "tabs", "|": "bars"})
+"""What stands between fields elsewhere, as spreadsheets write them where a comma is in numbers."""
+
+
+def read_csv(path: Path, columns: Sequence[str]) -> list[Array]:
+    """Return columns of a CSV file with a header, each of shape (n,)."""
+    rows: list[list[float]] = []
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as stream:
+            lines = csv.reader(stream)
+            header = [name.strip() for name in next(lines, [])]
+            for column in columns:
+                if header.count(column) != 1:
+                    where = f"the header (its first row) with the column {column!r}"
+                    raise TableFileError(path, where, _once(header, column))
+            places = [header.index(column) for column in columns]
+            for line in filter(None, lines):  # many programs leave an empty line at the end
+                row, at = f"row {len(rows) + 1}", f"(line {lines.line_num})"
+                if len(line) != len(header):
+                    fields = f"of {len(header)} fields, as the header is {at}"
+                    raise TableFileError(path, row, fields)
+                rows.append([_number(line[place]) for place in places])
+                for column, number in zip(columns, rows[-1], strict=True):
+                    if not math.isfinite(number):
+                        raise TableFileError(path, f"{row}, column {column!r} {at}", _NUMBER)
+        return list(np.array(rows, dtype=np.float64).reshape(-1, len(columns)).T.copy())
+    except (UnicodeDecodeError, csv.Error):
+        fault = (f"row {len(rows) + 1}", "text in UTF-8, comma-separated")
+    except OSError as error:
+        fault = ("it", f"a file that can be read ({error.strerror})")
+    raise TableFileError(path, *fault)
+
+
+def _once(header: Sequence[str], column: str) -> str:
+    """Return how a column is to be there, and why it may not be; no name in the header is told."""
+    if not header:
+        return "there, once; the file is empty"
+    other = next((name for sign, name in _SEPARATORS.items() if sign in header[0]), None)
+    if len(header) == 1 and other is not None:
+        return f"there, once; fields are to be separated by commas, and here by {other}"
+    if column in header:
+        return f"there, once; it is there {header.count(column)} times"
+    return f"there, once; it has {len(header)} columns, of other names"
+
+
+def _number(text: str) -> float:
+    """Return a number, or NaN; float's own error would quote the text."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+def _read_parquet(path: Path, columns: Sequence[str]) -> Any:
+    from pyarrow import parquet
+
+    with parquet.ParquetFile(path) as file:
+        return file.read([*columns])
+
+
+def _read_points(path: Path, columns: Sequence[str]) -> Any:
+    """Return columns of a GeoPackage of points; two are `COORDINATES`."""
+    import geopandas
+    import pyarrow
+
+    points = geopandas.read_file(path)
+    if points.crs is None or not len(points) or not (points.geom_type == "Point").all():
+        raise TableFileError(path, "it", "points, each with its place, in a known system")
+    degrees = points.geometry.to_crs("EPSG:4326")
+    places = dict(zip(COORDINATES, (degrees.x, degrees.y), strict=True))
+    return pyarrow.table({c: points[c] for c in columns if c in points} | places)
+
+
+def _read_table(
+    read: Callable[[Path, Sequence[str]], Any],
+    kind: str,
+    needed: str,
+    path: Path,
+    columns: Sequence[str],
+) -> list[Array]:
+    """Return columns of what `read` makes an Arrow table of, each of shape (n,)."""
+    try:
+        table = read(path, list(dict.fromkeys(columns)))
+    except ImportError:
+        raise UnsupportedError(needed) from None
+    except TableFileError:
+        raise
+    except (OSError, ValueError, RuntimeError):  # errors of pyarrow and pyogrio are these
+        table = None
+    if table is None:
+        raise TableFileError(path, "it", f"a {kind} that can be read")
+    for column in columns:
+        if table.column_names.count(column) != 1:
+            raise TableFileError(path, f"column {column!r}", "there, once")
+    return [_numbers(path, column, table.column(column)) for column in columns]
+
+
+def _numbers(path: Path, name: str, column: Any) -> Array:
+    from pyarrow import types
+
+    if not (types.is_integer(column.type) or types.is_floating(column.type)):
+        raise TableFileError(path, f"column {name!r}, of type {column.type},", "of numbers")
+    numbers: Array = column.to_numpy().astype(np.float64)  # NaN where nothing stands
+    bad = ~np.isfinite(numbers)
+    if bad.any():
+        raise TableFileError(path, f"row {int(np.argmax(bad)) + 1}, column {name!r}", _NUMBER)
+    return numbers
+
+
+GEOPACKAGE = ".gpkg"
+FORMATS: Mapping[str, Callable[[Path, Sequence[str]], list[Array]]] = MappingProxyType(
+    {
+        ".csv": read_csv,
+        ".parquet": partial(
+            _read_table,
+            _read_parquet,
+            "Parquet file",
+            "reading Parquet needs pyarrow: pip install 'geoveil[simulation]'",
+        ),
+        GEOPACKAGE: partial(
+            _read_table,
+            _read_points,
+            "GeoPackage",
+            "GeoPackages need GeoPandas: pip install geopandas 'geoveil[simulation]'",
+        ),
+    }
+)
+"""Ending of a file of people → what reads columns of it."""
