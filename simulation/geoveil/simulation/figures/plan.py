@@ -1,8 +1,11 @@
 """Figures of plans: what is asked of whom, and the error against the number of people."""
 
 import math
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,45 +30,54 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _COLOURS = (INDIGO, ROSE, TEAL, WINE, OLIVE, PURPLE)
+_BOX: Any = MappingProxyType({"facecolor": "white", "alpha": 0.8, "edgecolor": "none", "pad": 1.5})
+"""What is behind letters."""
 _SHOWN = 6
 """Alternatives with a name; those that follow are grey."""
-_DECADES = 2
-_MOST_QUESTIONS = 1_000
-_STEEP = 0.05
-"""Where the truth has at least this part of its largest slope, it is shown to vary."""
 
 
 def draw_plan(found: Plan, file: Path, *, title: str, unit: str) -> None:
     """Draw the band over the prior, and the predicted 95 % error of every alternative against n."""
-    figure, (left, right) = pyplot().subplots(1, 2, figsize=(12.5, 5.2), constrained_layout=True)
+    figure, (left, right) = _two_panels()
     if found.question.dimension == 1:
         _draw_values(left, found, unit)
     else:
         _draw_places(left, found)
     left.set_title(f"(a) What is asked: {title}", loc="left")
-    _draw_errors(right, found)
+    curves = [
+        (other.kind, "--" if other.answers_all and index else "-", other.prediction.margin)
+        for index, other in enumerate(found.alternatives)
+    ]
+    _draw_errors(right, found.n, curves)
+    margin = found.choice.prediction.margin(found.n)
+    right.plot([found.n], [margin], "o", color=OURS, ms=9, zorder=4)
+    told = {"ha": "right", "color": OURS, "weight": "bold"}
+    _note(right, f"±{margin:.3g}", (found.n, margin), (-8, -16), **told)
     right.set_title("(b) What to expect", loc="left")
     save(figure, file)
 
 
 def draw_comparison(found: Comparison, file: Path) -> None:
     """Draw the error of every allocation against the number of people, and of questions."""
-    figure, (left, right) = pyplot().subplots(1, 2, figsize=(12.5, 5.2), constrained_layout=True)
-    people = _around(found.n)
-    for index, row in enumerate(found.rows):
-        left.plot(
-            people,
-            [_typical(row, math.ceil(n), found.questions) for n in people],
-            color=OURS if index == 0 else _COLOURS[index - 1],
-            linestyle="-" if row.in_all == found.choice.in_all else ":",
-            linewidth=2.5 if index == 0 else 1.5,
-            label=row.allocation
-            + ("" if row.in_all == found.choice.in_all else f", ε = {row.in_all.epsilon:.3g}"),
-        )
-    _finish_errors(left, found.n)
+    figure, (left, right) = _two_panels()
+    curves = []
+    for row in found.rows:
+        alike = row.in_all == found.choice.in_all
+        name = row.allocation + ("" if alike else f", ε = {row.in_all.epsilon:.3g}")
+        curves.append((name, "-" if alike else ":", partial(_typical, row, found.questions)))
+    _draw_errors(left, found.n, curves)
     left.set_title(f"(a) {found.questions} questions", loc="left")
     _draw_crossover(right, found)
     save(figure, file)
+
+
+def _note(axes: "Axes", text: str, at: Any, offset: tuple[float, float], **how: Any) -> None:
+    """Write beside a point, `offset` in points from it."""
+    axes.annotate(text, at, xytext=offset, textcoords="offset points", **how)
+
+
+def _two_panels() -> Any:
+    return pyplot().subplots(1, 2, figsize=(12.5, 5.2), constrained_layout=True)
 
 
 def _draw_values(axes: "Axes", found: Plan, unit: str) -> None:
@@ -123,105 +135,76 @@ def _draw_places(axes: "Axes", found: Plan) -> None:
     scale = 1 / found.privacy.rate / 1000
     left, bottom = x0 / 1000 + 0.08 * reach / 1000, y0 / 1000 + 0.1 * reach / 1000
     axes.plot([left, left + scale], [bottom] * 2, color=WINE, lw=3, solid_capstyle="butt")
-    axes.annotate(
-        f"{1000 * scale:,.4g} m: ε = 1",
-        (left, bottom),
-        xytext=(0, 5),
-        textcoords="offset points",
-        fontsize=9,
-        bbox={"facecolor": "white", "alpha": 0.8, "edgecolor": "none", "pad": 1.5},
-    )
+    _note(axes, f"{1000 * scale:,.4g} m: ε = 1", (left, bottom), (0, 5), fontsize=9, bbox=_BOX)
     axes.set(aspect="equal", xlabel="km east; contours: how much a place counts", ylabel="km north")
 
 
-def _draw_errors(axes: "Axes", found: Plan) -> None:
-    people = _around(found.n)
-    for index, a in enumerate(found.alternatives):
+def _draw_errors(
+    axes: "Axes", n: int, curves: Sequence[tuple[str, str, Callable[[float], float]]]
+) -> None:
+    """Draw errors against the number of people: of each its name, kind of line and the error."""
+    people = np.geomspace(max(n / 100, 1), n * 100, 61).tolist()
+    for index, (name, line, error) in enumerate(curves):
         named = index < _SHOWN
         axes.plot(
             people,
-            [a.prediction.margin(n) for n in people],
+            [error(n) for n in people],
             color=OURS if index == 0 else _COLOURS[index - 1] if named else OTHERS,
             linewidth=2.8 if index == 0 else 1.4,
-            linestyle="--" if a.answers_all and index else "-",
-            label=a.kind if named else "others" if index == _SHOWN else None,
-            zorder=3 if index == 0 else 2,
+            linestyle=line,
+            label=name if named else "others" if index == _SHOWN else None,
+            zorder=4
+            if line == ":"
+            else 3
+            if index == 0
+            else 2,  # a dotted line is seen upon others
         )
-    best = found.choice.prediction
-    axes.plot([found.n], [best.margin(found.n)], "o", color=OURS, ms=9, zorder=4)
-    axes.annotate(
-        f"±{best.margin(found.n):.3g}",
-        (found.n, best.margin(found.n)),
-        xytext=(-8, -16),
-        textcoords="offset points",
-        ha="right",
-        color=OURS,
-        weight="bold",
-    )
-    _finish_errors(axes, found.n)
+    _finish(axes, n, "participants (log)", "predicted 95 % error (log)", "upper right")
 
 
-def _finish_errors(axes: "Axes", n: int) -> None:
-    axes.axvline(n, color=TRUTH, lw=0.8, ls=":")
-    axes.set(
-        xscale="log", yscale="log", xlabel="participants (log)", ylabel="predicted 95 % error (log)"
-    )
+def _finish(axes: "Axes", mark: int, x_label: str, y_label: str, legend: Any) -> None:
+    """Mark the number that was asked for, on a panel of errors with two logarithmic axes."""
+    axes.axvline(mark, color=TRUTH, lw=0.8, ls=":")
+    axes.set(xscale="log", yscale="log", xlabel=x_label, ylabel=y_label)
     axes.grid(alpha=0.25, which="both")
-    axes.legend(loc="upper right", frameon=False, fontsize=9)
+    axes.legend(loc=legend, frameon=False, fontsize=9)
 
 
 def _draw_crossover(axes: "Axes", found: Comparison) -> None:
     """Draw the mean error against how many questions like these are asked."""
     rows = {row.allocation: row for row in found.rows}
-    most = min(max(10 * found.questions, 3 * (found.crossover or 1)), _MOST_QUESTIONS)
+    most = min(max(10 * found.questions, 3 * (found.crossover or 1)), 1_000)
     counts = np.unique(np.geomspace(1, most, 40).astype(int)).tolist()
     for name, colour in (("partition", _COLOURS[0]), ("points", OURS)):
         if name in rows:
-            errors = [_typical(rows[name], found.n, m) for m in counts]
+            errors = [_typical(rows[name], m, found.n) for m in counts]
             axes.plot(counts, errors, color=colour, marker=".", lw=2, label=name)
-    axes.axvline(found.questions, color=TRUTH, lw=0.8, ls=":")
+    error = f"predicted 95 % error at n = {found.n:,} (log)"
+    _finish(axes, found.questions, "questions like these (log)", error, "upper left")
     if found.crossover is not None:
         axes.axvline(found.crossover, color=ROSE, lw=1.2)
-        axes.annotate(
-            f"crossover: {found.crossover}",
-            (found.crossover, 0.12),
-            xycoords=("data", "axes fraction"),
-            xytext=(5, 0),
-            textcoords="offset points",
-            color=ROSE,
-            bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 1.5},
-        )
-    axes.set(xscale="log", yscale="log")
+        where = {"xycoords": ("data", "axes fraction"), "color": ROSE, "bbox": _BOX}
+        _note(axes, f"crossover: {found.crossover}", (found.crossover, 0.12), (5, 0), **where)
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    axes.set(
-        xlabel="questions like these (log)", ylabel=f"predicted 95 % error at n = {found.n:,} (log)"
-    )
     axes.set_title("(b) How many questions one perturbed point is worth", loc="left")
-    axes.grid(alpha=0.25, which="both")
-    axes.legend(loc="upper left", frameon=False, fontsize=9)
 
 
-def _typical(row: Allocated, n: int, questions: int) -> float:
+def _typical(row: Allocated, questions: int, n: float) -> float:
     error = ALLOCATIONS[row.allocation].error
-    total = math.fsum(error(p, n, questions) for p in row.predictions)
+    total = math.fsum(error(p, math.ceil(n), questions) for p in row.predictions)
     return NORMAL_95 * math.sqrt(total / len(row.predictions))
 
 
 def _window(found: Plan) -> tuple[float, float]:
-    """Return what to show: where the middle 97 % are, and the band."""
-    points, weights = found.problem.nodes.points, found.problem.nodes.weights
-    order = np.argsort(points)
-    below = np.cumsum(weights[order])
-    places = np.searchsorted(below, (0.01, 0.98))
-    low, high = points[order][np.minimum(places, len(points) - 1)]
-    x = points[order]
+    """Return what to show: where the middle 97 % are, and the band.
+
+    The truth is shown to vary where it has at least a twentieth of its largest slope.
+    """
+    order = np.argsort(found.problem.nodes.points)
+    x, below = found.problem.nodes.points[order], np.cumsum(found.problem.nodes.weights[order])
+    low, high = x[np.minimum(np.searchsorted(below, (0.01, 0.98)), len(x) - 1)]
     with np.errstate(invalid="ignore"):
         slope = np.nan_to_num(np.abs(np.diff(found.question.truth(x))) / np.diff(x))
-    moving = np.flatnonzero(slope > _STEEP * slope.max(initial=0.0))
+    moving = np.flatnonzero(slope > 0.05 * slope.max(initial=0.0))
     scale = 4 / found.privacy.rate
     return float(min([low, *(x[moving] - scale)])), float(max([high, *(x[moving + 1] + scale)]))
-
-
-def _around(n: int) -> list[float]:
-    people: list[float] = np.geomspace(max(n / 10**_DECADES, 1), n * 10**_DECADES, 61).tolist()
-    return people

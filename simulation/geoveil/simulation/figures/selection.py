@@ -44,7 +44,6 @@ def draw_selection(
             title=title,
             note=fill(note, 110),
             linear_below=linear_below,
-            log=False,
         )
     return files
 

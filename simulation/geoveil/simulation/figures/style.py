@@ -56,10 +56,11 @@ _COLOURS: Mapping[str, str] = MappingProxyType(
         "square wave": ROSE,
         "hierarchy, OUE": PURPLE,
         "hierarchy, OLH": OLIVE,
+        "": GREY,
     }
 )
 """How the name of a mechanism begins → its colour, wherever it is drawn; in the order in which they
-are listed."""
+are listed. Those that are not known are the last ones."""
 _PAPERS = (
     *("GP_", "Student-t", "generalized Cauchy", "aimed Student-t", "SNM", "SPS", "LD"),
     *("square wave", "hierarchy"),
@@ -69,23 +70,19 @@ _COLUMNS = 3
 """Panels in a row."""
 _FONT = 7.5
 """Points: of the names of lines."""
-_LEAST_PLAIN, _MOST_PLAIN = 1e-3, 1e5
-"""Numbers between these are told without an exponent."""
 
 
 def colour_of(mechanism: str) -> str:
-    """Return a mechanism's colour; grey for one that is not known."""
-    return next((c for name, c in _COLOURS.items() if mechanism.startswith(name)), GREY)
+    """Return a mechanism's colour."""
+    return next(c for name, c in _COLOURS.items() if mechanism.startswith(name))
 
 
-def ordered(mechanisms: Sequence[str]) -> list[str]:
-    """Return names in the order of the colours, those that are not known last, each once."""
-    known = list(_COLOURS)
-
-    def place(name: str) -> int:
-        return next((i for i, of in enumerate(known) if name.startswith(of)), len(known))
-
-    return sorted(dict.fromkeys(mechanisms), key=place)
+def ordered(mechanisms: Iterable[str]) -> list[str]:
+    """Return names in the order of the colours, each once."""
+    place = {
+        name: [name.startswith(known) for known in _COLOURS].index(True) for name in mechanisms
+    }
+    return sorted(place, key=lambda name: place[name])
 
 
 def count(n: int) -> str:
@@ -135,17 +132,19 @@ class Line:
 
 def _multiples(
     panels: Collection[str],
-    width: Callable[[int], float],
-    height: Callable[[int], float],
+    panel: tuple[float, float],
+    beside: tuple[float, float],
+    least: float,
     shared: bool = False,
 ) -> tuple[Any, list["Axes"]]:
     """Return a figure and its panels, one for each title, at most three in a row.
 
-    Its sizes in inches are functions of how many columns, and rows, there are.
+    In inches, (width, height): a panel, what stands beside them all; the least width of the figure.
     """
     columns = min(_COLUMNS, len(panels))
     rows = math.ceil(len(panels) / columns)
-    figure = pyplot().figure(figsize=(width(columns), height(rows)), layout="constrained")
+    size = max(panel[0] * columns + beside[0], least), panel[1] * rows + beside[1]
+    figure = pyplot().figure(figsize=size, layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False, sharex=shared, sharey=shared).ravel()
     for place, title in zip(axes, panels, strict=False):
         place.set_title(title, loc="left", fontsize=10)
@@ -162,24 +161,19 @@ def draw_lines(
     *,
     x_label: str,
     y_label: str,
-    title: str = "",
+    title: str,
     note: str = "",
     people: bool = False,
     linear_below: float | None = None,
-    log: bool = True,
 ) -> None:
     """Draw small multiples of lines, each of which has its name at its end.
 
-    With `people`, x are numbers of people. The axis of y is logarithmic unless `log` is not; it
-    turns linear below `linear_below`, if that is given.
+    With `people`, x are numbers of people, and both axes are logarithmic. Otherwise that of y is
+    linear; or, if `linear_below` is given, only below it.
     """
     most = max(len({line.name for line in own}) for own in panels.values())
     height = max(2.6, 0.17 * most + 0.5)
-    figure, places = _multiples(
-        panels,
-        lambda columns: max(5.4 * columns, 8.0),
-        lambda rows: height * rows + 0.8 + 0.2 * note.count("\n"),
-    )
+    figure, places = _multiples(panels, (5.4, height), (0.0, 0.8 + 0.2 * note.count("\n")), 8.0)
     names = ordered([line.name for own in panels.values() for line in own])
     for own, place in zip(panels.values(), places, strict=True):
         for line in own:
@@ -190,11 +184,10 @@ def draw_lines(
         if people:
             place.set_xticks(x, [count(int(n)) for n in x])
             place.minorticks_off()
+            place.set_yscale("log")
         if linear_below is not None:
             place.set_yscale("symlog", linthresh=linear_below)
             place.set_ylim(bottom=0, top=2.5 * max(max(line.y) for line in own))
-        elif log:
-            place.set_yscale("log")
         _name_lines(place, own, height)
     for place in places[::_COLUMNS]:
         place.set_ylabel(y_label)
@@ -224,21 +217,22 @@ def _draw(axes: "Axes", line: Line, place: int) -> None:
 
 def _name_lines(axes: "Axes", lines: Sequence[Line], height: float) -> None:
     """Write each line's name beside its end, in its colour, none above another."""
-    ends = [(line, line.y[-1]) for line in lines if np.isfinite(line.y[-1])]
     # Where the ends are in the panel, from 0 to 1: the layout changes its size, but not that.
     right = axes.get_xlim()[1]
     inside = axes.transData - axes.transAxes
-    at = [inside.transform((right if line.level else line.x[-1], y)) for line, y in ends]
-    order = sorted(range(len(at)), key=lambda i: float(at[i][1]))
-    gap = 1.25 * _FONT / (72 * (height - 0.7))
-    told = spread([float(at[i][1]) for i in order], gap)
-    for i, y in zip(order, told, strict=True):
-        name = ends[i][0].name
+    ends = []
+    for line in lines:
+        if np.isfinite(line.y[-1]):
+            end = inside.transform((right if line.level else line.x[-1], line.y[-1]))
+            ends.append((end.tolist(), line.name))
+    ends.sort(key=lambda named: named[0][1])
+    told = spread([end[1] for end, _ in ends], 1.25 * _FONT / (72 * (height - 0.7)))
+    for (end, name), y in zip(ends, told, strict=True):
         # Sand and cyan are too pale for letters on white.
         colour = {SAND: "#8a7a1f", CYAN: "#2b7fa8"}.get(colour_of(name), colour_of(name))
         axes.annotate(
             name,
-            xy=(float(at[i][0]), float(at[i][1])),
+            xy=end,
             xytext=(1.08, y),
             xycoords="axes fraction",
             textcoords="axes fraction",
@@ -253,7 +247,7 @@ def _name_lines(axes: "Axes", lines: Sequence[Line], height: float) -> None:
 
 
 def spread(places: Sequence[float], gap: float) -> list[float]:
-    """Return places from 0 to 1, at least `gap` apart where there is room, near those given.
+    """Return places from 0 to 1, at least `gap` apart where there is room, nearest to those given.
 
     Args:
         places: rising.
@@ -263,19 +257,14 @@ def spread(places: Sequence[float], gap: float) -> list[float]:
         >>> [round(place, 2) for place in spread([0.5, 0.5, 0.9], 0.1)]
         [0.45, 0.55, 0.9]
     """
-    gap = min(gap, 1 / max(len(places) - 1, 1))
-    # Blocks of names that touch: each is centred on what it is of, within the panel.
-    blocks: list[tuple[float, list[float]]] = []
-    for place in places:
-        own = [place]
-        while True:
-            middle = sum(own) / len(own) - gap * (len(own) - 1) / 2
-            first = min(max(middle, 0.0), 1 - gap * (len(own) - 1))
-            if not blocks or blocks[-1][0] + gap * len(blocks[-1][1]) <= first + 1e-12:
-                blocks.append((first, own))
-                break
-            own = blocks.pop()[1] + own
-    return [first + gap * i for first, own in blocks for i in range(len(own))]
+    from scipy.optimize import isotonic_regression
+
+    steps = min(gap, 1 / max(len(places) - 1, 1)) * np.arange(len(places))
+    # What is above the steps does not fall: least squares, then the panel's ends.
+    wanted = np.array(places) - steps
+    moved = np.clip(isotonic_regression(wanted).x, 0, 1 - steps[-1]) - wanted
+    found: list[float] = (places + moved).tolist()
+    return found
 
 
 @dataclass(frozen=True)
@@ -304,23 +293,19 @@ def _in_two_digits(values: Iterable[float]) -> Callable[[float], str]:
         >>> _in_two_digits([0.0592, 7.1e-5])(0.0592)
         '5.9e-02'
     """
-    if not all(_LEAST_PLAIN <= value < _MOST_PLAIN for value in values):
+    if not all(1e-3 <= value < 1e5 for value in values):
         return "{:.1e}".format
     return lambda value: f"{value:,.{max(1 - math.floor(math.log10(value)), 0)}f}"
 
 
 def draw_dots(
-    panels: Mapping[str, Sequence[Dot]], file: Path, *, x_label: str, title: str, note: str = ""
+    panels: Mapping[str, Sequence[Dot]], file: Path, *, x_label: str, title: str, note: str
 ) -> None:
     """Draw small multiples of dots on a logarithmic axis, a line for each mechanism."""
     names = ordered([dot.name for own in panels.values() for dot in own])
     told = _in_two_digits([dot.x for own in panels.values() for dot in own])
-    figure, places = _multiples(
-        panels,
-        lambda columns: max(3.9 * columns + 1.2, 7.5),
-        lambda rows: (0.24 * len(names) + 0.75) * rows + 0.9,
-        shared=True,
-    )
+    panel = 3.9, 0.24 * len(names) + 0.75
+    figure, places = _multiples(panels, panel, (1.2, 0.9), 7.5, shared=True)
     for number, (own, place) in enumerate(zip(panels.values(), places, strict=True)):
         for dot in own:
             colour, at = colour_of(dot.name), names.index(dot.name)
