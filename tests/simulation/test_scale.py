@@ -317,8 +317,8 @@ def test_people_who_do_not_fit_the_campaign_are_refused():
 
 def test_bad_ways_to_compute_are_refused():
     for arguments in [("tcp://127.0.0.1:9", 2), (None, 0), (None, True), (None, 1.5)]:
-        with pytest.raises(ParameterError, match="workers"):
-            computer(*arguments)
+        with pytest.raises(ParameterError, match="workers"), computer(*arguments):
+            pass
     with pytest.raises(ParameterError, match="group_size"):
         total(Numbers(3), group_size=0)
 

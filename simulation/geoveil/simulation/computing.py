@@ -7,8 +7,9 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from multiprocessing import resource_tracker
 from typing import Any, Protocol, TypeVar
@@ -26,32 +27,20 @@ def unreached_by_ctrl_c() -> Iterator[None]:
         yield
         return
     resource_tracker.ensure_running()  # it would unblock the signal when it is started
-    with _put_off():
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        try:
-            yield
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-@contextmanager
-def _put_off() -> Iterator[None]:
-    """Put SIGINT off until the end of the block, also if another thread takes it.
-
-    One that draws progress does; Python handles it in the main thread then, perhaps in the midst of
-    starting a process, which is left with half of its task.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
+    # Another thread, one that draws progress, may take it all the same; Python handles it in the
+    # main one then, perhaps in the midst of starting a process, left with half of its task.
+    main = threading.current_thread() is threading.main_thread()
     arrived = threading.Event()
-    handler = signal.signal(signal.SIGINT, lambda *_: arrived.set())
+    handler = signal.signal(signal.SIGINT, lambda *_: arrived.set()) if main else None
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, handler)
-        if arrived.is_set():
-            signal.raise_signal(signal.SIGINT)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if main:
+            signal.signal(signal.SIGINT, handler)
+            if arrived.is_set():
+                signal.raise_signal(signal.SIGINT)
 
 
 @contextmanager
@@ -128,8 +117,9 @@ class Processes:
                 yield futures[future], future.result()
 
 
-def computer(scheduler: str | None, workers: int | None) -> AbstractContextManager[Computer]:
-    """Return a Dask cluster, open within a `with` block.
+@contextmanager
+def computer(scheduler: str | None, workers: int | None) -> Iterator[Computer]:
+    """Open a Dask cluster within a `with` block.
 
     Workers on this machine are processes. They are started afresh, so a script must guard its
     entry point with `if __name__ == "__main__"`.
@@ -148,11 +138,6 @@ def computer(scheduler: str | None, workers: int | None) -> AbstractContextManag
         if scheduler is not None:
             raise ParameterError("workers", workers, "left out if a scheduler is given")
         validation.require_count("workers", workers, 1, 1024)
-    return _dask(scheduler, workers or len(os.sched_getaffinity(0)))
-
-
-@contextmanager
-def _dask(scheduler: str | None, workers: int) -> Iterator[Computer]:
     try:
         import distributed
     except ImportError:
@@ -166,22 +151,31 @@ def _dask(scheduler: str | None, workers: int) -> Iterator[Computer]:
     with ExitStack() as ended, ExitStack() as stack:
         cluster: Any = None
         if scheduler is None:
-            cluster = stack.enter_context(_start(distributed, workers))
-        client = stack.enter_context(_connect(distributed, cluster or scheduler))
+            cluster = stack.enter_context(_started(workers or len(os.sched_getaffinity(0))))
         try:
-            yield _on(client)
+            client = distributed.Client(cluster or scheduler, timeout=_CONNECT_S)
+        except (OSError, ValueError) as error:
+            raise ClusterError(f"no Dask scheduler answers at {scheduler}") from error
+        stack.enter_context(client)
+        try:
+            yield partial(_computed, client)
         except BaseException:
             # Dask logs each message that those who are gone would have had.
             ended.enter_context(silence_logging_cmgr(logging.CRITICAL + 1))
-            if cluster is not None:
-                _kill_workers(cluster)
+            # Asked to end, workers would first end what they compute, for seconds.
+            for nanny in cluster.workers.values() if cluster else ():
+                nanny.close_gracefully()  # else it would start another one
+                if nanny.pid is not None:
+                    os.kill(nanny.pid, signal.SIGKILL)
             raise
 
 
-def _start(distributed: Any, workers: int) -> Any:
+def _started(workers: int) -> Any:
+    from distributed import LocalCluster
+
     try:
         with unreached_by_ctrl_c():
-            return distributed.LocalCluster(
+            return LocalCluster(
                 n_workers=workers,
                 threads_per_worker=1,
                 processes=True,
@@ -192,48 +186,30 @@ def _start(distributed: Any, workers: int) -> Any:
         raise ClusterError(f"the workers did not start: {error}") from error
 
 
-def _kill_workers(cluster: Any) -> None:
-    """End workers on this machine. If asked to, they first end what they compute, for seconds."""
-    for nanny in cluster.workers.values():
-        nanny.close_gracefully()  # else it would start another one
-        if nanny.pid is not None:
-            os.kill(nanny.pid, signal.SIGKILL)
-
-
-def _connect(distributed: Any, scheduler: Any) -> Any:
-    try:
-        return distributed.Client(scheduler, timeout=_CONNECT_S)
-    except (OSError, ValueError) as error:
-        raise ClusterError(f"no Dask scheduler answers at {scheduler}") from error
-
-
-def _on(client: Any) -> Computer:
-    """Return what computes parts on a client's workers."""
+def _computed(
+    client: Any, function: Callable[[Part], Result], parts: Sequence[Part], /
+) -> Iterator[tuple[Part, Result]]:
+    """Compute parts on a client's workers."""
     from distributed import CancelledError, KilledWorker, as_completed
     from distributed.comm.core import CommClosedError
 
-    def compute(
-        function: Callable[[Part], Result], parts: Sequence[Part], /
-    ) -> Iterator[tuple[Part, Result]]:
-        waiting = iter(parts)
+    waiting = iter(parts)
 
-        def submit(part: Part) -> Any:
-            return client.submit(_applied, shared, part, pure=False, retries=_RETRIES)
+    def submit(part: Part) -> Any:
+        return client.submit(_applied, shared, part, pure=False, retries=_RETRIES)
 
-        try:
-            # One copy per worker of what every part needs: the population, for example.
-            shared = client.scatter(function, broadcast=True, hash=False)
-            # The loop of this client, as another one may have become the default meanwhile.
-            first = map(submit, islice(waiting, _WINDOW))
-            under_way = as_completed(first, loop=client.loop, with_results=True)
-            for _, result in under_way:
-                for following in islice(waiting, 1):
-                    under_way.add(submit(following))
-                yield result
-        except (CancelledError, CommClosedError, KilledWorker, TimeoutError) as error:
-            raise ClusterError(f"the workers failed: {error}") from error
-
-    return compute
+    try:
+        # One copy per worker of what every part needs: the population, for example.
+        shared = client.scatter(function, broadcast=True, hash=False)
+        # The loop of this client, as another one may have become the default meanwhile.
+        first = map(submit, islice(waiting, _WINDOW))
+        under_way = as_completed(first, loop=client.loop, with_results=True)
+        for _, result in under_way:
+            for following in islice(waiting, 1):
+                under_way.add(submit(following))
+            yield result
+    except (CancelledError, CommClosedError, KilledWorker, TimeoutError) as error:
+        raise ClusterError(f"the workers failed: {error}") from error
 
 
 def _applied(function: Callable[[Part], Result], part: Part) -> tuple[Part, Result]:
