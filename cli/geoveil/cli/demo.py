@@ -18,8 +18,10 @@ from geoveil.simulation.demo import (
     FOOTINGS,
     WHOLE_CLIENTS,
     DemoRow,
+    contribute,
     experiments,
     in_halves,
+    rows_of,
     running_demo,
 )
 
@@ -59,8 +61,8 @@ def demo(
         f"{whole:,} of them run the whole SDK; {devices - whole:,} draw their reports with the same"
         " code, which are sent in batches"
     )
-    with running_demo(asked) as running:
-        err.print(f"aggregator at {running.server}, SQLite")
+    with running_demo(asked) as (server, analyst):
+        err.print(f"aggregator at {server}, SQLite")
         with bars(counted=True) as progress:
             tasks = {
                 experiment.campaign.campaign_id: progress.add_task(
@@ -68,13 +70,15 @@ def demo(
                 )
                 for experiment, count in zip(asked, in_halves(devices), strict=True)
             }
-            running.contribute(
+            contribute(
+                server,
+                asked,
                 devices,
                 np.random.default_rng(seed),
                 lambda of, reports: progress.advance(tasks[of.campaign.campaign_id], reports),
             )
         with err.status("computing what other mechanisms would give"):
-            rows = running.rows()
+            rows = rows_of(analyst, asked)
     if as_json:
         print_json({"campaigns": [row.to_dict() for row in rows]})
     else:

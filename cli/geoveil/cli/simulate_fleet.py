@@ -166,7 +166,7 @@ def _show(load: Any, counted: int, missing: int, batch_size: int | None) -> None
     table = table_80("", "", wrapped=(0, 1), right=[1], show_header=False)
     table.add_row("reports per second", out.styled((f"{load.throughput:,.0f}", "bold")))
     table.add_row("seconds", f"{load.seconds:,.2f}")
-    latencies = [load.latency_s(share) for share in SHARES]
+    latencies = [load.latency_s(share) for share in SHARES.values()]
     if None not in latencies:
         shown = " / ".join(f"{1e3 * latency:,.1f}" for latency in latencies)
         table.add_row("latency of a request, ms: median / 90 % / 99 % / longest", shown)

@@ -18,27 +18,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from geoveil.analyst import Analyst, LabelledEstimate
-from geoveil.campaign import (
-    Allocation,
-    Attribute,
-    DebiasedLaplaceSpec,
-    Question,
-    StatisticCampaign,
-    encode,
-)
+from geoveil.campaign import Attribute, Question, StatisticCampaign, encode
 from geoveil.client import GrpcAioTransport, Policy
 from geoveil.gp import GaussianKernel, GeoPrivacy, GeoVeilError, Query, Threshold
 from geoveil.gp.coordinates import AzimuthalEquidistant
 from geoveil.gp.queries import SoftIndicator
-from geoveil.simulation.comparison import (
-    Array,
-    PopulationError,
-    Setting,
-    predict,
-    predict_local,
-)
+from geoveil.simulation.comparison import Array, PopulationError, Setting, predict, predict_local
 from geoveil.simulation.fleet import by_batches, by_devices, prepared
 from geoveil.simulation.local_server import local_server
 from geoveil.simulation.populations import Population, collisions, household_incomes
@@ -84,10 +72,7 @@ class Experiment:
     @property
     def truths(self) -> list[float]:
         """The mean of each (soft) query over the population: what estimates are unbiased for."""
-        return [
-            float(np.average(q.query.value(self.points), weights=self.population.weights))
-            for q in self.campaign.questions
-        ]
+        return [self._mean(q.query.value(self.points)) for q in self.campaign.questions]
 
     @property
     def hard_truths(self) -> list[float | None]:
@@ -96,10 +81,10 @@ class Experiment:
         None for densities, which are no share.
         """
         return [
-            float(np.average(q.signed_distance(self.points) > 0, weights=self.population.weights))
-            if isinstance(q, SoftIndicator)
+            self._mean(query.signed_distance(self.points) > 0)
+            if isinstance(query, SoftIndicator)
             else None
-            for q in (question.query for question in self.campaign.questions)
+            for query in (question.query for question in self.campaign.questions)
         ]
 
     @property
@@ -119,6 +104,9 @@ class Experiment:
         people = self.points, self.population.weights
         of_questions = zip(*(self._settings(f * self.privacy.per) for f in FOOTINGS), strict=True)
         return [[predict_local(setting, *people) for setting in own] for own in of_questions]
+
+    def _mean(self, values: NDArray[Any]) -> float:
+        return float(np.average(values, weights=self.population.weights))
 
     def _settings(self, footing: float) -> list[Setting]:
         return [
@@ -153,8 +141,11 @@ def in_halves(devices: int) -> tuple[int, int]:
 
 
 @contextmanager
-def running_demo(asked: Sequence[Experiment]) -> Iterator["Demo"]:
-    """Run an aggregator that takes reports to both experiments, until the end of the block."""
+def running_demo(asked: Sequence[Experiment]) -> Iterator[tuple[str, Analyst]]:
+    """Run an aggregator that takes reports to both experiments, until the end of the block.
+
+    Yields its address, and an analyst of it.
+    """
     with (
         tempfile.TemporaryDirectory(prefix="geoveil-demo-") as folder,
         local_server(Path(folder) / "aggregator.db") as server,
@@ -162,104 +153,86 @@ def running_demo(asked: Sequence[Experiment]) -> Iterator["Demo"]:
     ):
         for experiment in asked:
             analyst.create(experiment.campaign)
-        yield Demo(server, analyst, tuple(asked))
+        yield server, analyst
 
 
-@dataclass(frozen=True, slots=True)
-class Demo:
-    """A running aggregator and the experiments whose campaigns it holds."""
+def contribute(
+    server: str,
+    asked: Sequence[Experiment],
+    devices: int,
+    rng: np.random.Generator,
+    on_reports: Callable[[Experiment, int], None] = lambda experiment, reports: None,
+) -> None:
+    """Let devices take part, half of them in each experiment.
 
-    server: str
-    analyst: Analyst
-    asked: tuple[Experiment, ...]
+    `WHOLE_CLIENTS` of them run the whole SDK. Their noise is always fresh.
 
-    def contribute(
-        self,
-        devices: int,
-        rng: np.random.Generator,
-        on_reports: Callable[[Experiment, int], None] = lambda experiment, reports: None,
-    ) -> None:
-        """Let devices take part, half of them in each experiment.
+    Raises:
+        GeoVeilError: if a report was not acknowledged.
+    """
+    clients = in_halves(min(WHOLE_CLIENTS, devices))
 
-        `WHOLE_CLIENTS` of them run the whole SDK. Their noise is always fresh.
+    async def sent() -> None:
+        async with aclosing(GrpcAioTransport(server)) as transport:
+            for of, count, whole in zip(asked, in_halves(devices), clients, strict=True):
+                name, policy = of.campaign.campaign_id, Policy.permitting(of.campaign)
+                values = of.population.sample(count, rng).tolist()
+                told: Any = {"transport": transport, "on_reports": partial(on_reports, of)}
+                alone = await by_devices(name, values[:whole], policy=policy, **told)
+                batches = prepared(
+                    name, encode(of.campaign), values[whole:], policy=policy, batch_size=_BATCH
+                )
+                together = await by_batches(batches, **told)
+                if lost := alone.lost + together.lost:
+                    raise GeoVeilError(f"{lost:,} reports to {name!r} were not acknowledged")
 
-        Raises:
-            GeoVeilError: if a report was not.
-        """
-        clients = in_halves(min(WHOLE_CLIENTS, devices))
+    asyncio.run(sent())
 
-        async def sent() -> None:
-            async with aclosing(GrpcAioTransport(self.server)) as transport:
-                for of, count, whole in zip(self.asked, in_halves(devices), clients, strict=True):
-                    name, policy = of.campaign.campaign_id, Policy.permitting(of.campaign)
-                    values = of.population.sample(count, rng).tolist()
-                    told: Any = {"transport": transport, "on_reports": partial(on_reports, of)}
-                    alone = await by_devices(name, values[:whole], policy=policy, **told)
-                    batches = prepared(
-                        name, encode(of.campaign), values[whole:], policy=policy, batch_size=_BATCH
-                    )
-                    together = await by_batches(batches, **told)
-                    if lost := alone.lost + together.lost:
-                        raise GeoVeilError(f"{lost:,} reports to {name!r} were not acknowledged")
 
-        asyncio.run(sent())
-
-    def rows(self) -> list[DemoRow]:
-        """Return what the aggregator estimates, beside the truth and other mechanisms."""
-        return [
-            DemoRow(truth, hard, estimate, predictions, local)
-            for experiment in self.asked
-            for truth, hard, estimate, predictions, local in zip(
-                experiment.truths,
-                experiment.hard_truths,
-                self.analyst.estimate(experiment.campaign.campaign_id).estimates,
-                experiment.predictions(),
-                experiment.local_predictions(),
-                strict=True,
-            )
-        ]
+def rows_of(analyst: Analyst, asked: Sequence[Experiment]) -> list[DemoRow]:
+    """Return what the aggregator estimates, beside the truth and other mechanisms."""
+    return [
+        DemoRow(*row)
+        for experiment in asked
+        for row in zip(
+            experiment.truths,
+            experiment.hard_truths,
+            analyst.estimate(experiment.campaign.campaign_id).estimates,
+            experiment.predictions(),
+            experiment.local_predictions(),
+            strict=True,
+        )
+    ]
 
 
 def experiments(now: datetime | None = None) -> list[Experiment]:
     """Return the experiments of the demonstration, open from `now` for a day."""
     opens = now or datetime.now(UTC)
-    return [_incomes(opens), _collisions(opens)]
-
-
-def _incomes(opens: datetime) -> Experiment:
-    population = household_incomes()
-    campaign = StatisticCampaign(
-        campaign_id="household-income",
-        title="Share of California households above $100,000",
-        attribute=Attribute(name="household income", unit="dollar"),
-        privacy=GeoPrivacy(epsilon=1.0, per=8_000.0, unit="dollar"),
-        questions=(
-            Question("above $100,000", Threshold(THRESHOLD, SOFT_BAND, profile="smoothstep")),
-        ),
-        mechanism=DebiasedLaplaceSpec(),
-        opens=opens,
-        closes=opens + timedelta(days=1),
-    )
-    seed = Threshold(THRESHOLD, SEED_BAND, profile="linear")
-    return Experiment(campaign, population, population.values, (seed,))
-
-
-def _collisions(opens: datetime) -> Experiment:
-    population = collisions()
+    dates: Any = {"opens": opens, "closes": opens + timedelta(days=1)}
+    households, places = household_incomes(), collisions()
+    above = Question("above $100,000", Threshold(THRESHOLD, SOFT_BAND, profile="smoothstep"))
     kernels = {
         label: GaussianKernel(CITY.project(place).tolist(), BANDWIDTH_M)
         for label, place in PLACES.items()
     }
-    campaign = StatisticCampaign(
+    of_incomes = StatisticCampaign(
+        campaign_id="household-income",
+        title="Share of California households above $100,000",
+        attribute=Attribute(name="household income", unit="dollar"),
+        privacy=GeoPrivacy(epsilon=1.0, per=8_000.0, unit="dollar"),
+        questions=(above,),
+        **dates,
+    )
+    of_places = StatisticCampaign(
         campaign_id="collisions",
         title="Density of New York collisions at four places",
         attribute=Attribute(name="location", unit="metre", coordinates=CITY),
         privacy=GeoPrivacy(epsilon=1.0, per=500.0, unit="metre"),
         questions=tuple(Question(label, kernel) for label, kernel in kernels.items()),
-        mechanism=DebiasedLaplaceSpec(),
-        allocation=Allocation.PARTITION,
-        opens=opens,
-        closes=opens + timedelta(days=1),
+        **dates,
     )
-    points = CITY.project(population.values)
-    return Experiment(campaign, population, points, tuple(kernels.values()))
+    ramp = Threshold(THRESHOLD, SEED_BAND, profile="linear")
+    return [
+        Experiment(of_incomes, households, households.values, (ramp,)),
+        Experiment(of_places, places, CITY.project(places.values), tuple(kernels.values())),
+    ]

@@ -39,13 +39,7 @@ from geoveil.client import (
     gather,
 )
 from geoveil.client.report_sender import pauses
-from geoveil.gp import (
-    GeoPrivacy,
-    GeoVeilError,
-    Threshold,
-    UnsupportedError,
-    validation,
-)
+from geoveil.gp import GeoPrivacy, GeoVeilError, Threshold, UnsupportedError, validation
 from geoveil.proto.v1 import collector_pb2, report_pb2
 from geoveil.simulation.populations import (
     People,
@@ -54,17 +48,11 @@ from geoveil.simulation.populations import (
     incomes_and_debts,
 )
 
-
-def first(error: BaseException) -> BaseException:
-    """Return the first error of a group: all have one cause, as a rule, and the first says it."""
-    return first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
-
-
 _Item = TypeVar("_Item")
-PUSHED_BACK = "RESOURCE_EXHAUSTED"
+_PUSHED_BACK = "RESOURCE_EXHAUSTED"
 """What an aggregator answers when its queue is full. A device comes back another day; load does
-after a pause, as the point is to find out how much is taken."""
-SHARES = (0.5, 0.9, 0.99, 1.0)
+after a pause, as if it had not been reached: the point is to find out how much is taken."""
+SHARES = {"median": 0.5, "90 %": 0.9, "99 %": 0.99, "longest": 1.0}
 """Shares of the answered requests for which a report says how long they took at most."""
 
 
@@ -150,12 +138,11 @@ class Load:
 
         `counted` are the reports by which the aggregator's count has grown.
         """
-        names = ("median", "90 %", "99 %", "longest")
         return {
             "devices": self.devices,
             "seconds": self.seconds,
             "reports_per_second": self.throughput,
-            "latency_s": {n: self.latency_s(s) for n, s in zip(names, SHARES, strict=True)},
+            "latency_s": {name: self.latency_s(share) for name, share in SHARES.items()},
             "acknowledged": self.acknowledged,
             "accepted": self.accepted,
             "duplicates": self.duplicates,
@@ -181,21 +168,21 @@ class Load:
         return ranked[max(0, math.ceil(share * len(ranked)) - 1)]
 
 
+@dataclass
 class _Metered(AsyncTransport):
-    """An `AsyncTransport` that asks for each campaign once, and counts and times what is sent."""
+    """An `AsyncTransport` that asks for the campaign once, and counts and times what is sent."""
 
-    def __init__(self, transport: AsyncTransport, load: Load) -> None:
-        self._transport = transport
-        self._load = load
-        self._known: dict[str, asyncio.Future[collector_pb2.GetCampaignResponse]] = {}
+    transport: AsyncTransport
+    load: Load
+    campaign: asyncio.Future[collector_pb2.GetCampaignResponse] | None = None
 
     async def get_campaign(
         self, request: collector_pb2.GetCampaignRequest, timeout_s: float
     ) -> collector_pb2.GetCampaignResponse:
-        task = self._known.get(request.campaign_id)
+        task = self.campaign
         if task is None or (task.done() and task.exception() is not None):
-            fetch = self._transport.get_campaign(request, timeout_s)
-            task = self._known[request.campaign_id] = asyncio.ensure_future(fetch)
+            fetch = self.transport.get_campaign(request, timeout_s)
+            task = self.campaign = asyncio.ensure_future(fetch)
         return await asyncio.shield(task)
 
     async def submit_reports(
@@ -203,15 +190,17 @@ class _Metered(AsyncTransport):
     ) -> collector_pb2.SubmitReportsResponse:
         started = time.perf_counter()
         try:
-            response = await self._transport.submit_reports(request, timeout_s)
+            response = await self.transport.submit_reports(request, timeout_s)
         except TransportError as error:
-            self._load.failures[error.code] += 1
-            raise
-        self._load.latencies_s.append(time.perf_counter() - started)
+            self.load.failures[error.code] += 1
+            if error.code != _PUSHED_BACK:
+                raise
+            raise TransportError("UNAVAILABLE", retry_after_s=error.retry_after_s) from error
+        self.load.latencies_s.append(time.perf_counter() - started)
         counts = Counter(result.status for result in response.results)
-        self._load.accepted += counts[report_pb2.REPORT_STATUS_ACCEPTED]
-        self._load.duplicates += counts[report_pb2.REPORT_STATUS_DUPLICATE]
-        self._load.rejected += counts[report_pb2.REPORT_STATUS_REJECTED]
+        self.load.accepted += counts[report_pb2.REPORT_STATUS_ACCEPTED]
+        self.load.duplicates += counts[report_pb2.REPORT_STATUS_DUPLICATE]
+        self.load.rejected += counts[report_pb2.REPORT_STATUS_REJECTED]
         return response
 
 
@@ -243,7 +232,7 @@ async def by_devices(
     Raises:
         GeoVeilError: if the campaign can't be answered. A report that is not delivered is none.
     """
-    load, clocks = Load(), timing or Timing()
+    load = Load()
     metered = _Metered(transport, load)
 
     async def take_part(held: tuple[Value, str | None]) -> int:
@@ -255,22 +244,13 @@ async def by_devices(
             release_floor_s=0,  # nobody's value
             timing=timing,
         ) as device:
-            end = clocks.clock() + timeout_s
-            await device.fetch(campaign_id)
             value, stratum = held
+            await device.fetch(campaign_id)
             await device.contribute(campaign_id, value, stratum=stratum)
-            # Again and again, as an app does whenever it starts.
-            for pause in pauses(clocks.jitter):
-                result = await device.flush(max(end - clocks.clock(), 1e-3))
-                if not result.pending:
-                    return bool(result.acknowledged)
-                if clocks.clock() + pause >= end:
-                    return False
-                await clocks.sleep_async(pause)
-        raise AssertionError("pauses never end")
+            return (await device.flush()).acknowledged
 
-    people = zip(values, strata, strict=False)
-    return await _run(load, people, lambda _: 1, take_part, concurrency, timeout_s, on_reports)
+    people = ((held, 1) for held in zip(values, strata, strict=False))
+    return await _run(load, people, take_part, concurrency, timeout_s, on_reports)
 
 
 def prepared(
@@ -322,34 +302,30 @@ async def by_batches(
     async def send(batch: ReportBatch) -> int:
         request, end = batch.request(), clocks.clock() + timeout_s
         for pause in pauses(clocks.jitter):
-            left = end - clocks.clock()
-            if left <= 0:
-                return 0
+            if (left := end - clocks.clock()) <= 0:
+                break
             try:
                 response = await metered.submit_reports(request, left)
-            except TransportError as error:
-                if not error.retryable and error.code != PUSHED_BACK:
-                    return 0
-            else:
                 return sum(outcome.rejection is None for outcome in batch.results(response))
+            except TransportError as error:
+                if not error.retryable:
+                    break
             await clocks.sleep_async(min(pause, left))
-        raise AssertionError("pauses never end")
+        return 0
 
-    return await _run(
-        load, batches, lambda b: len(b.contributions), send, concurrency, timeout_s, on_reports
-    )
+    sized = ((batch, len(batch.contributions)) for batch in batches)
+    return await _run(load, sized, send, concurrency, timeout_s, on_reports)
 
 
 async def _run(
     load: Load,
-    items: Iterable[_Item],
-    held: Callable[[_Item], int],
+    items: Iterable[tuple[_Item, int]],
     deliver: Callable[[_Item], Awaitable[int]],
     concurrency: int,
     timeout_s: float,
     on_reports: Callable[[int], None],
 ) -> Load:
-    """Deliver items, so many at a time, under the clock; return what became of their reports."""
+    """Deliver items of so many reports, some at a time; return what became of their reports."""
     validation.require_count("concurrency", concurrency, 1, 10_000)
     validation.positive("timeout_s", timeout_s, "seconds")
     # What the client says of devices that remember nothing: these are not to.
@@ -357,11 +333,11 @@ async def _run(
     waiting = iter(items)
 
     async def worker() -> None:
-        for item in waiting:
-            load.devices += held(item)
+        for item, reports in waiting:
+            load.devices += reports
             delivered = await deliver(item)
             load.acknowledged += delivered  # not in the line above: others count while it waits
-            on_reports(held(item))
+            on_reports(reports)
 
     wall, cpu = time.perf_counter(), time.process_time()
     try:
@@ -369,7 +345,10 @@ async def _run(
             for _ in range(concurrency):
                 group.create_task(worker())
     except* GeoVeilError as errors:
-        raise first(errors) from None
+        error: BaseException = errors
+        while isinstance(error, BaseExceptionGroup):  # all have one cause, as a rule
+            error = error.exceptions[0]
+        raise error from None
     load.seconds = time.perf_counter() - wall
     load.cpu_seconds = time.process_time() - cpu
     return load
