@@ -13,9 +13,15 @@ from geoveil.audit import NoisyAnswer
 from geoveil.cli.app import app
 from geoveil.gp import GeoPrivacy, Laplace, ParameterError, Query, Threshold
 from geoveil.simulation import household_incomes
-from geoveil.simulation.peers import contestants as who
-from geoveil.simulation.peers.comparison import AT, compare_peers, peers_page
-from geoveil.simulation.peers.contestants import PACKAGES, PRIVACY, contestants
+from geoveil.simulation import peers as who
+from geoveil.simulation.peers import (
+    AT,
+    PACKAGES,
+    PRIVACY,
+    compare_peers,
+    contestants,
+    peers_page,
+)
 
 PAGE = Path(__file__).parents[2] / "docs" / "peers.md"
 

@@ -14,8 +14,7 @@ from geoveil.audit import mechanisms_in
 from geoveil.cli.console import err, out, print_json, table_80
 from geoveil.cli.simulate_experiments import Quick, Seed
 from geoveil.gp.version import __version__
-from geoveil.simulation.peers.comparison import PeerRow, compare_peers, peers_page
-from geoveil.simulation.peers.contestants import PACKAGES, version_of
+from geoveil.simulation.peers import PACKAGES, PeerRow, compare_peers, peers_page, version_of
 
 _QUICK = {"n": 1_000, "repetitions": 5, "samples": 1_000}
 

@@ -27,7 +27,7 @@ from geoveil.gp import (
     SmoothMechanism,
     StudentT,
 )
-from geoveil.simulation.distribution.means import PiecewiseMechanism
+from geoveil.simulation.distribution.local import piecewise_variance
 
 Array = NDArray[np.float64]
 
@@ -139,7 +139,7 @@ def predict_local(setting: Setting, points: Array, weights: Array) -> Population
     """
     value = setting.seed.value(points)
     low, high = setting.seed.profile.bounds
-    piecewise = PiecewiseMechanism(setting.local).variance(2 * (value - low) / (high - low) - 1)
+    piecewise = piecewise_variance(2 * (value - low) / (high - low) - 1, setting.local)
     response = RandomizedResponse(setting.seed, setting.local).variance(points)
     return _error("ε-LDP", value, weights, response, piecewise * ((high - low) / 2) ** 2)
 

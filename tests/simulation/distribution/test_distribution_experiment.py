@@ -9,10 +9,9 @@ from scipy.stats import chi2
 from typer.testing import CliRunner
 
 from geoveil.cli.app import app
-from geoveil.gp import GeoPrivacy, ParameterError
+from geoveil.gp import ParameterError
 from geoveil.simulation.distribution.attributes import ATTRIBUTES, BARS, MEASURES, Distribution
 from geoveil.simulation.distribution.experiment import drawn, experiment, settings
-from geoveil.simulation.distribution.means import HybridMechanism
 from geoveil.simulation.distribution.protocols import (
     ADAPTED,
     CLEAR,
@@ -114,9 +113,8 @@ def test_means_have_the_errors_that_variances_say(name):
     values, weights = attribute.people.values, attribute.people.weights
     capped = np.clip(values, attribute.cells.low, attribute.cells.high)
     spread = np.average((capped - attribute.truth.mean) ** 2, weights=weights)
-    local = GeoPrivacy(1.0, attribute.per).local(attribute.per)
-    unit = 2 * (capped - attribute.cells.low) / attribute.diameter - 1
-    noise = np.average(HybridMechanism(local).variance(unit), weights=weights)
+    half, whole = math.exp(0.5), math.e  # [WXYZHSSY19], the same for every number
+    noise = (half + 3) / (3 * half * (half - 1)) + (whole + 1) ** 2 / (half * (whole - 1) ** 2)
     expected = (spread + noise * (attribute.diameter / 2) ** 2) / n
     found = error(setting, "hybrid", attribute.per, "mean")
     low, high = chi2.ppf([5e-7, 1 - 5e-7], repetitions) / repetitions

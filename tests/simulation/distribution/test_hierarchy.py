@@ -5,12 +5,17 @@ import math
 import numpy as np
 import pytest
 
-from geoveil.gp import LocalPrivacy, ParameterError
-from geoveil.simulation.distribution.hierarchy import FrequencyOracle, HierarchicalHistogram
+from geoveil.gp import LocalPrivacy
+from geoveil.simulation.distribution.local import (
+    consistent,
+    local_hashing,
+    tree_shares,
+    unary_encoding,
+)
 
 Z = 4.9
 """α = 10⁻⁶ for each comparison."""
-ORACLES = (FrequencyOracle.unary_encoding, FrequencyOracle.local_hashing)
+ORACLES = (unary_encoding, local_hashing)
 
 
 def variance(oracle, share, n):
@@ -83,8 +88,7 @@ def solved(shares, fan):
 def test_consistency_is_least_squares(fan, levels):
     rng = np.random.default_rng(2)
     shares = [rng.normal(fan**-k, 0.1, fan**k) for k in range(1, levels + 1)]
-    tree = HierarchicalHistogram(FrequencyOracle(0.5, 0.1), fan, levels)
-    found = tree.consistent(shares)
+    found = consistent(shares)
     assert found == pytest.approx(solved(shares, fan), abs=1e-12)
     assert found.sum() == pytest.approx(1.0, abs=1e-12)
     assert not np.allclose(found, shares[-1], atol=1e-3)  # control: the leaves alone
@@ -96,10 +100,9 @@ def test_ranges_keep_the_published_variance():
     2,000 campaigns of 4,000 people over 81 leaves; what the leaves alone give exceeds the bound.
     """
     fan, levels, people, rounds, epsilon = 3, 4, 4_000, 2_000, 1.0
-    oracle = FrequencyOracle.unary_encoding(LocalPrivacy(epsilon))
-    tree, rng = HierarchicalHistogram(oracle, fan, levels), np.random.default_rng(6)
+    oracle, rng = unary_encoding(LocalPrivacy(epsilon)), np.random.default_rng(6)
     counts = rng.multinomial(people, np.full(81, 1 / 81))
-    found = np.array([tree.simulate(counts, rng) for _ in range(rounds)])
+    found = np.array([tree_shares(oracle, counts, rng, fan) for _ in range(rounds)])
     for leaves in (9, 40, 60):
         noise = found[:, :leaves].sum(axis=1) - counts[:leaves].sum() / people
         published = 4 * math.exp(epsilon) / (people * math.expm1(epsilon) ** 2)
@@ -108,14 +111,3 @@ def test_ranges_keep_the_published_variance():
         assert abs(noise.mean()) < Z * noise.std() / math.sqrt(rounds)
     alone = np.array([oracle.simulate(counts, rng) for _ in range(300)])
     assert alone[:, :60].sum(axis=1).var() > found[:, :60].sum(axis=1).var()
-
-
-def test_bad_parameters_are_refused():
-    with pytest.raises(ParameterError, match="q must be"):
-        FrequencyOracle(0.2, 0.3)
-    with pytest.raises(ParameterError, match="fan must be"):
-        HierarchicalHistogram(FrequencyOracle(0.5, 0.1), fan=1)
-    with pytest.raises(ParameterError, match="counts must be"):
-        HierarchicalHistogram(FrequencyOracle(0.5, 0.1)).simulate(
-            np.ones(3, np.int64), np.random.default_rng(1)
-        )

@@ -9,7 +9,7 @@ from scipy.optimize import minimize_scalar
 
 from geoveil.gp import LocalPrivacy
 from geoveil.simulation.distribution.cells import Cells
-from geoveil.simulation.distribution.square_wave import SquareWave
+from geoveil.simulation.distribution.local import SquareWave
 
 N = 200_000
 Z = 4.9
@@ -29,19 +29,19 @@ def test_the_width_maximises_the_information(epsilon):
     found = minimize_scalar(
         lambda b: -information(b, epsilon), bounds=(1e-6, 2), options={"xatol": 1e-10}
     )
-    assert SquareWave(LocalPrivacy(epsilon)).reach == pytest.approx(found.x, rel=1e-4)
+    assert SquareWave.of(LocalPrivacy(epsilon)).reach == pytest.approx(found.x, rel=1e-4)
 
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
 def test_densities_add_up_and_differ_by_e_to_the_epsilon(epsilon):
-    wave = SquareWave(LocalPrivacy(epsilon))
+    wave = SquareWave.of(LocalPrivacy(epsilon))
     assert 2 * wave.reach * wave.near + wave.far == pytest.approx(1.0, rel=1e-12)
     assert wave.near / wave.far == pytest.approx(math.exp(epsilon), rel=1e-12)
 
 
 @pytest.mark.parametrize("epsilon", [1e-9, 1e-5, 0.99e-4, 1.01e-4, 50.0, 1e4])
 def test_extreme_epsilon_keeps_its_densities(epsilon):
-    wave = SquareWave(LocalPrivacy(epsilon))
+    wave = SquareWave.of(LocalPrivacy(epsilon))
     assert 0 < wave.reach <= 0.5
     assert 2 * wave.reach * wave.near + wave.far == pytest.approx(1.0, rel=1e-9)
 
@@ -50,7 +50,7 @@ def test_extreme_epsilon_keeps_its_densities(epsilon):
 @pytest.mark.parametrize("v", [0.0, 0.3, 1.0])
 def test_reports_follow_their_density(epsilon, v):
     """Shares of eight parts, and the variance by quadrature; a wave of 1.1 ε is refused."""
-    wave = SquareWave(LocalPrivacy(epsilon))
+    wave = SquareWave.of(LocalPrivacy(epsilon))
     b = wave.reach
     reports = wave.simulate(np.full(N, v), np.random.default_rng(3))
     assert np.all((reports >= -b) & (reports <= 1 + b))
@@ -73,7 +73,7 @@ def test_reports_follow_their_density(epsilon, v):
 @pytest.mark.parametrize("epsilon", [0.5, 3.0, 12.0])
 def test_transition_is_the_chance_from_cell_to_cell(epsilon):
     """By averaging over 4,000 points of a cell how much of the wave each outcome holds."""
-    wave, cells = SquareWave(LocalPrivacy(epsilon)), 16
+    wave, cells = SquareWave.of(LocalPrivacy(epsilon)), 16
     b, found = wave.reach, wave.transition(cells)
     assert found.sum(axis=0) == pytest.approx(np.ones(cells), abs=1e-12)
     edges = Cells(-b, 1 + b, cells).edges
@@ -89,7 +89,7 @@ def test_distribution_of_many_reports_is_near_the_truth():
     """Half a million triangular numbers at ε = 2: within 0.01; the reports themselves are not."""
     rng = np.random.default_rng(8)
     values = rng.triangular(0.0, 0.3, 1.0, 500_000)
-    wave = SquareWave(LocalPrivacy(2.0))
+    wave = SquareWave.of(LocalPrivacy(2.0))
     reports = wave.simulate(values, rng)
     edges = Cells(0.0, 1.0, 64).edges
     truth = np.searchsorted(np.sort(values), edges) / len(values)

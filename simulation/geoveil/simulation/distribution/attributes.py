@@ -4,10 +4,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from geoveil.analyst.statistics.distribution import inverse
 from geoveil.gp import ParameterError
 from geoveil.simulation.demo import CITY
 from geoveil.simulation.distribution.cells import Cells
@@ -22,34 +24,30 @@ BARS = 32
 """Bars of the histogram."""
 
 
-@dataclass(frozen=True, slots=True)
-class Distribution:
-    """What is told of a distribution: by a protocol, or by the truth.
-
-    Args:
-        mean: of the numbers, those beyond an end counted as that end.
-        below: share below each edge of the cells, (CELLS + 1,); None if only the mean is told.
-    """
+class Distribution(NamedTuple):
+    """What is told of a distribution: by a protocol, or by the truth."""
 
     mean: float
+    """The mean of the numbers, those beyond an end counted as that end."""
     below: Array | None = None
+    """The share below each edge of the cells, (CELLS + 1,); None if only the mean is told."""
+
+
+def proper(below: Array) -> Array:
+    """Return shares rearranged to increase from 0 to 1: never further from a distribution."""
+    return np.concatenate([[0.0], np.sort(np.clip(below[1:-1], 0.0, 1.0)), [1.0]])
 
 
 @dataclass(frozen=True)
 class NumericAttribute:
-    """A number that people hold.
-
-    Args:
-        name: of it.
-        people: who hold it.
-        cells: the range of interest, publicly known, which ε-LDP needs; in the unit of the numbers.
-        per: the distance over which ε is stated.
-    """
+    """A number that people hold."""
 
     name: str
     people: Population
     cells: Cells
+    """The range of interest, publicly known, which ε-LDP needs; in the unit of the numbers."""
     per: float
+    """The distance over which ε is stated."""
 
     @property
     def diameter(self) -> float:
@@ -66,43 +64,35 @@ class NumericAttribute:
         """The distribution of the whole population."""
         return self.of(self.people.values, self.people.weights)
 
-    def of(self, values: Array, weights: Array | None = None) -> Distribution:
+    def of(self, values: Array, weights: Array) -> Distribution:
         """Return the distribution of numbers in the clear."""
-        held = np.ones(len(values)) if weights is None else weights
         order = np.argsort(values)
-        shares = np.append(0.0, np.cumsum(held[order]))
+        shares = np.append(0.0, np.cumsum(weights[order]))
         below = shares[np.searchsorted(values[order], self.cells.edges)] / shares[-1]
         capped = np.clip(values, self.cells.low, self.cells.high)
-        return Distribution(float(np.average(capped, weights=held)), self.proper(below))
-
-    def proper(self, below: Array) -> Array:
-        """Return shares rearranged to increase from 0 to 1: never further from a distribution."""
-        inner = np.sort(np.clip(below[1:-1], 0.0, 1.0))
-        return np.concatenate([[0.0], inner, [1.0]])
+        return Distribution(float(np.average(capped, weights=weights)), proper(below))
 
     def errors(self, told: Distribution) -> dict[str, float]:
-        """Return how far from the truth each measure of a distribution is, ≥ 0; see `MEASURES`."""
-        found = {"mean": abs(told.mean - self.truth.mean)}
-        if told.below is None:
-            return found
-        assert self.truth.below is not None
+        """Return how far from the truth each of `MEASURES` is, ≥ 0, in their order."""
+        mean = abs(told.mean - self.truth.mean)
+        if told.below is None or self.truth.below is None:
+            return {"mean": mean}
         both = np.stack([told.below, self.truth.below])
-        for name, share in _QUARTILES.items():
-            one, other = (_quantile(self.cells.edges, below, share) for below in both)
-            found[name] = abs(one - other)
+        levels = np.array([0.25, 0.5, 0.75])
+        one, other = (inverse(self.cells.edges, below, levels) for below in both)
         wrong = np.abs(both[0] - both[1])
         bars = np.diff(both[:, :: CELLS // BARS])
-        found["largest"] = float(wrong.max())
-        found["area"] = float(wrong.mean() * self.diameter)
-        found["histogram"] = float(np.abs(bars[0] - bars[1]).sum() / 2)
-        return found
+        histogram = np.abs(bars[0] - bars[1]).sum() / 2
+        found = (mean, *abs(one - other), wrong.max(), wrong.mean() * self.diameter, histogram)
+        return dict(zip(MEASURES, map(float, found), strict=True))
 
 
-_QUARTILES = {"lower quartile": 0.25, "median": 0.5, "upper quartile": 0.75}
 MEASURES: Mapping[str, str] = MappingProxyType(
     {
         "mean": "of the numbers, in their unit; those beyond an end count as that end",
-        **dict.fromkeys(_QUARTILES, "in the unit of the numbers"),
+        **dict.fromkeys(
+            ("lower quartile", "median", "upper quartile"), "in the unit of the numbers"
+        ),
         "largest": "the largest difference of the distribution functions",
         "area": "between the distribution functions, in the unit of the numbers",
         "histogram": f"what the shares of {BARS} bars differ by, added up and halved",
@@ -111,25 +101,19 @@ MEASURES: Mapping[str, str] = MappingProxyType(
 """What is measured → what its error is."""
 
 
-def _quantile(edges: Array, below: Array, share: float) -> float:
-    """Return where the distribution function, straight within cells, reaches the share first."""
-    right = int(np.searchsorted(below, share))
-    left = right - 1
-    part = (share - below[left]) / (below[right] - below[left])
-    return float(edges[left] + part * (edges[right] - edges[left]))
-
-
+@lru_cache(maxsize=1)
 def _incomes() -> NumericAttribute:
     return NumericAttribute("incomes", household_incomes(), Cells(0.0, 2.0**19, CELLS), 8_000.0)
 
 
+@lru_cache(maxsize=1)
 def _north() -> NumericAttribute:
     places = collisions().mapped(lambda degrees: CITY.project(degrees)[:, 1], "metre")
     return NumericAttribute("collisions", places, Cells(-24_576.0, 24_576.0, CELLS), 500.0)
 
 
 ATTRIBUTES: Mapping[str, Callable[[], NumericAttribute]] = MappingProxyType(
-    {"incomes": lru_cache(maxsize=1)(_incomes), "collisions": lru_cache(maxsize=1)(_north)}
+    {"incomes": _incomes, "collisions": _north}
 )
 """Name → Californian household incomes up to 2¹⁹ dollars, which is the range of [LWLSS20]; metres
 north of the centre at which collisions happened in New York."""

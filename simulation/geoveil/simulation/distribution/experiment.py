@@ -4,6 +4,7 @@ import zlib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from geoveil.simulation.distribution.protocols import (
     SMOOTHED,
     asked_once,
     perturbed,
+    told_locally,
 )
 from geoveil.simulation.experiment import Cell, Experiment, Table
 from geoveil.simulation.experiments.draws import drawn_error
@@ -95,15 +97,14 @@ def _told(
 
     privacy = GeoPrivacy(epsilon, attribute.per, attribute.people.unit)
     values = attribute.people.sample(n, rng("people"))
-    ours = {CLEAR: attribute.of(values)}
+    ours = {CLEAR: attribute.of(values, np.ones(n))}
     ours |= perturbed(attribute, privacy, values, rng("perturbed"))
     for of, make in own.items():
         ours[of] = asked_once(attribute, privacy, make, values, rng(of))
     told: dict[tuple[str, float | None], Distribution] = {(of, None): ours[of] for of in ours}
-    for footing in attribute.footings:
-        for of, protocol in LOCAL_PROTOCOLS.items():
-            local = privacy.local(footing)
-            told[of, footing] = protocol(attribute, local, values, rng(f"{of} {footing}"))
+    for footing, (of, protocol) in product(attribute.footings, LOCAL_PROTOCOLS.items()):
+        local, draws = privacy.local(footing), rng(f"{of} {footing}")
+        told[of, footing] = told_locally(attribute, local, protocol, values, draws)
     return told
 
 
@@ -137,19 +138,17 @@ class MeasuredSetting:
 
     def row(self, mechanism: str, footing: float | None, measure: str) -> ErrorRow | None:
         """Return a row; None where the mechanism does not tell the measure."""
-        wanted = (mechanism, footing, measure)
-        found = (r for r in self.rows if (r.mechanism, r.footing, r.measure) == wanted)
-        return next(found, None)
+        found = {(r.mechanism, r.footing, r.measure): r for r in self.rows}
+        return found.get((mechanism, footing, measure))
 
     def ahead(self, mechanism: str, footing: float, measure: str) -> float:
         """Return the error of the best protocol of ε-LDP at a footing over a mechanism's.
 
         Both are roots of mean squares: above 1, the mechanism is more accurate.
         """
+        best = min(r.error for r in self.rows if (r.footing, r.measure) == (footing, measure))
         ours = self.row(mechanism, None, measure)
-        others = [self.row(name, footing, measure) for name in self.mechanisms(footing)]
         assert ours is not None
-        best = min(row.error for row in others if row is not None)
         return float(np.sqrt(best / ours.error))
 
     @property

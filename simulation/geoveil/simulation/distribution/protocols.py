@@ -8,16 +8,21 @@ from numpy.typing import NDArray
 
 from geoveil.analyst.questions import Softness
 from geoveil.gp import GeoPrivacy, LocalPrivacy, Threshold
-from geoveil.simulation.distribution.attributes import BARS, CELLS, Distribution, NumericAttribute
+from geoveil.simulation.distribution import local
+from geoveil.simulation.distribution.attributes import (
+    BARS,
+    CELLS,
+    Distribution,
+    NumericAttribute,
+    proper,
+)
 from geoveil.simulation.distribution.cells import Cells
-from geoveil.simulation.distribution.hierarchy import FrequencyOracle, HierarchicalHistogram
-from geoveil.simulation.distribution.means import HybridMechanism, LocalMean, PiecewiseMechanism
 from geoveil.simulation.distribution.perturbed import PerturbedNumbers
-from geoveil.simulation.distribution.square_wave import SquareWave
 from geoveil.simulation.experiments.own import MakeReports
 
 Array = NDArray[np.float64]
-LocalProtocol = Callable[[NumericAttribute, LocalPrivacy, Array, np.random.Generator], Distribution]
+LocalProtocol = Callable[[Array, LocalPrivacy, np.random.Generator], Array | float]
+"""Numbers in [0, 1] → the share of people in each of equal cells; or only their mean."""
 
 CLEAR = "values in the clear"
 DEBIASED, ADAPTED, SMOOTHED = "Laplace, debiased", "Laplace, adapted", "Laplace, EMS"
@@ -64,62 +69,53 @@ def asked_once(
     for edge in np.unique(asked).tolist():
         mechanism = make(Threshold(float(edges[edge]), band, "smoothstep"), privacy)
         below[edge] = 1 - mechanism.simulate(values[asked == edge], rng).mean()
-    straight = np.interp(attribute.cells.edges, edges, attribute.proper(below))
-    return _from_shares(attribute, straight)
+    return _from_shares(attribute, np.interp(attribute.cells.edges, edges, proper(below)))
 
 
 def _from_shares(attribute: NumericAttribute, below: Array) -> Distribution:
     """Return a distribution whose mean is the area above the distribution function."""
     above = 1 - (below[1:] + below[:-1]) / 2
     mean = attribute.cells.low + float(above.sum()) * attribute.cells.width
-    return Distribution(mean, attribute.proper(below))
+    return Distribution(mean, proper(below))
 
 
-def _mean_by(mechanism: Callable[[LocalPrivacy], LocalMean]) -> LocalProtocol:
-    def told(
-        attribute: NumericAttribute, privacy: LocalPrivacy, values: Array, rng: np.random.Generator
-    ) -> Distribution:
-        reports = mechanism(privacy).simulate(2 * _unit(attribute, values) - 1, rng)
-        share = (float(reports.mean()) + 1) / 2
-        return Distribution(attribute.cells.low + share * attribute.diameter)
-
-    return told
-
-
-def _square_wave(
-    attribute: NumericAttribute, privacy: LocalPrivacy, values: Array, rng: np.random.Generator
+def told_locally(
+    attribute: NumericAttribute,
+    privacy: LocalPrivacy,
+    protocol: LocalProtocol,
+    values: Array,
+    rng: np.random.Generator,
 ) -> Distribution:
-    wave = SquareWave(privacy)
-    shares = wave.distribution(wave.simulate(_unit(attribute, values), rng), WAVE_CELLS)
-    coarse = Cells(attribute.cells.low, attribute.cells.high, WAVE_CELLS)
-    below = np.interp(attribute.cells.edges, coarse.edges, np.append(0.0, np.cumsum(shares)))
-    return _from_shares(attribute, below)
+    """Return what a protocol tells of numbers, those beyond the range moved to its ends."""
+    low, edges = attribute.cells.low, attribute.cells.edges
+    found = protocol(np.clip((values - low) / attribute.diameter, 0.0, 1.0), privacy, rng)
+    if isinstance(found, np.ndarray):
+        own = edges[:: CELLS // len(found)]
+        return _from_shares(attribute, np.interp(edges, own, np.append(0.0, np.cumsum(found))))
+    return Distribution(low + found * attribute.diameter)
 
 
-def _hierarchy(oracle: Callable[[LocalPrivacy], FrequencyOracle]) -> LocalProtocol:
-    def told(
-        attribute: NumericAttribute, privacy: LocalPrivacy, values: Array, rng: np.random.Generator
-    ) -> Distribution:
-        tree = HierarchicalHistogram(oracle(privacy))
-        assert tree.cells == CELLS
-        shares = tree.simulate(attribute.cells.counts(values), rng)
-        return _from_shares(attribute, np.append(0.0, np.cumsum(shares)))
-
-    return told
+def _mean(reported: Callable[[Array, LocalPrivacy, np.random.Generator], Array]) -> LocalProtocol:
+    return lambda unit, privacy, rng: (float(reported(2 * unit - 1, privacy, rng).mean()) + 1) / 2
 
 
-def _unit(attribute: NumericAttribute, values: Array) -> Array:
-    """Return numbers in [0, 1]; those beyond the range are moved to its ends."""
-    return np.clip((values - attribute.cells.low) / attribute.diameter, 0.0, 1.0)
+def _square_wave(unit: Array, privacy: LocalPrivacy, rng: np.random.Generator) -> Array:
+    wave = local.SquareWave.of(privacy)
+    return wave.distribution(wave.simulate(unit, rng), WAVE_CELLS)
+
+
+def _hierarchy(oracle: Callable[[LocalPrivacy], local.FrequencyOracle]) -> LocalProtocol:
+    count = Cells(0.0, 1.0, CELLS).counts
+    return lambda unit, privacy, rng: local.tree_shares(oracle(privacy), count(unit), rng)
 
 
 LOCAL_PROTOCOLS: Mapping[str, LocalProtocol] = MappingProxyType(
     {
         "square wave, EMS": _square_wave,
-        "hierarchy, OUE": _hierarchy(FrequencyOracle.unary_encoding),
-        "hierarchy, OLH": _hierarchy(FrequencyOracle.local_hashing),
-        "piecewise": _mean_by(PiecewiseMechanism),
-        "hybrid": _mean_by(HybridMechanism),
+        "hierarchy, OUE": _hierarchy(local.unary_encoding),
+        "hierarchy, OLH": _hierarchy(local.local_hashing),
+        "piecewise": _mean(local.piecewise),
+        "hybrid": _mean(local.hybrid),
     }
 )
 """Name → a protocol of ε-LDP, with the parameters of its paper: the square wave with smoothed

@@ -1,0 +1,193 @@
+"""Protocols of ε-LDP: means, histograms in a tree, square waves, as their papers have them.
+
+A mean takes one number in [−1, 1] from each person. In a tree of intervals every person is asked
+at one level, drawn at random, by a frequency oracle [WBLJ17]; least squares makes the levels
+consistent [HRMS10; CKS19]. A square wave is one noisy number of each person [LWLSS20]. Formulas and
+variances: [MATH §6].
+
+For experiments: drawn in floating point, which is NOT private on a computer [MATH §10].
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from geoveil.gp import LocalPrivacy
+from geoveil.gp.expectation_maximisation import expectation_maximisation
+from geoveil.simulation.distribution.cells import Cells, moved
+
+Array = NDArray[np.float64]
+Counts = NDArray[np.int64]
+
+FAN = 4
+"""Children of a node of the tree."""
+_TAYLOR = 1e-4
+"""Below this ε the width of a square wave is taken from the first terms of its expansion."""
+_ROOTS = ((6353 + sign * 405 * math.sqrt(241)) ** (1 / 3) for sign in (-1, 1))
+HYBRID_FROM = math.log((2 * sum(_ROOTS) - 5) / 27)
+"""ε* ≈ 0.61, above which two points are not better for every number [WXYZHSSY19]."""
+
+
+def _capped(privacy: LocalPrivacy) -> float:
+    """Return ε, at most 300: more is answered as that, for which e^{2ε} is a double still."""
+    return min(privacy.epsilon, 300.0)
+
+
+def two_points(values: ArrayLike, privacy: LocalPrivacy, rng: np.random.Generator) -> Array:
+    """Return −C or C with the number as mean: randomised response for numbers [DJW18]."""
+    t, most = np.asarray(values, dtype=np.float64), 1 / math.tanh(_capped(privacy) / 2)
+    return np.where(rng.random(t.shape) < (1 + t / most) / 2, most, -most)
+
+
+def piecewise(values: ArrayLike, privacy: LocalPrivacy, rng: np.random.Generator) -> Array:
+    """Return a number in [−C, C], likelier near the true one, its mean [WXYZHSSY19]."""
+    t, epsilon = np.asarray(values, dtype=np.float64), _capped(privacy)
+    most, near = 1 / math.tanh(epsilon / 4), 1 / (1 + math.exp(-epsilon / 2))
+    low = ((most + 1) * t - (most - 1)) / 2
+    inside = low + (most - 1) * rng.random(t.shape)
+    # The rest is [−C, low) and [low + C − 1, C], C + 1 long together.
+    outside = -most + (most + 1) * rng.random(t.shape)
+    outside = np.where(outside < low, outside, outside + (most - 1))
+    return np.where(rng.random(t.shape) < near, inside, outside)
+
+
+def piecewise_variance(values: ArrayLike, privacy: LocalPrivacy) -> Array:
+    """Return the variance of a report of `piecewise` for each number in [−1, 1].
+
+    Example:
+        >>> piecewise_variance([0.0, 1.0], LocalPrivacy(2 * math.log(2))).round(6).tolist()
+        [1.666667, 2.666667]
+    """
+    t, less = np.asarray(values, dtype=np.float64), math.expm1(_capped(privacy) / 2)
+    return np.square(t) / less + (less + 4) / (3 * less**2)
+
+
+def hybrid(values: ArrayLike, privacy: LocalPrivacy, rng: np.random.Generator) -> Array:
+    """Return `piecewise` with probability 1 − e^{−ε/2}, else `two_points` [WXYZHSSY19].
+
+    For ε up to `HYBRID_FROM` it is always the latter, which is better there.
+    """
+    epsilon = _capped(privacy)
+    share = -math.expm1(-epsilon / 2) if epsilon > HYBRID_FROM else 0.0
+    chosen = rng.random(np.shape(values)) < share
+    return np.where(chosen, piecewise(values, privacy, rng), two_points(values, privacy, rng))
+
+
+class FrequencyOracle(NamedTuple):
+    """How reports support candidates: the true one with probability p, any other with q < p.
+
+    Whether a report supports one candidate is independent of whether it supports another: for
+    unary encoding by its definition, for local hashing since an ideal hash function maps candidates
+    independently. So the numbers of supports are sums of two binomials, which is how they are
+    drawn.
+    """
+
+    p: float
+    q: float
+
+    def simulate(self, counts: Counts, rng: np.random.Generator) -> Array:
+        """Return the estimated share of each candidate; zeros if there is nobody."""
+        n = int(counts.sum())
+        if n == 0:
+            return np.zeros(len(counts))
+        supports = rng.binomial(counts, self.p) + rng.binomial(n - counts, self.q)
+        return np.asarray((supports / n - self.q) / (self.p - self.q))
+
+
+def unary_encoding(privacy: LocalPrivacy) -> FrequencyOracle:
+    """Return optimised unary encoding [WBLJ17]."""
+    return FrequencyOracle(0.5, 1 / (math.exp(_capped(privacy)) + 1))
+
+
+def local_hashing(privacy: LocalPrivacy) -> FrequencyOracle:
+    """Return optimised local hashing, to the number of buckets nearest e^ε + 1 [WBLJ17]."""
+    odds = math.exp(_capped(privacy))
+    buckets = float(round(odds)) + 1
+    return FrequencyOracle(odds / (odds + buckets - 1), 1 / buckets)
+
+
+def tree_shares(
+    oracle: FrequencyOracle, counts: Counts, rng: np.random.Generator, fan: int = FAN
+) -> Array:
+    """Return the estimated share of each cell, of which some may be negative; sum 1 [CKS19].
+
+    The people in the cells are counted; there are a power of `fan` of cells.
+    """
+    levels = round(math.log(len(counts), fan))
+    asked = rng.multinomial(counts, np.full(levels, 1 / levels))
+    nodes = (asked[:, level].reshape(fan ** (level + 1), -1).sum(axis=1) for level in range(levels))
+    return consistent([oracle.simulate(at_level, rng) for at_level in nodes])
+
+
+def consistent(shares: list[Array]) -> Array:
+    """Return the shares of the leaves nearest in least squares, given that all add to 1.
+
+    The shares are of the nodes of each level below the root, from the top, with equal variances.
+    """
+    fan, height = float(len(shares[0])), 1
+    best = [shares[-1]]
+    for own in reversed(shares[:-1]):
+        height += 1
+        below = best[0].reshape(len(own), -1).sum(axis=1)
+        weight = (fan**height - fan ** (height - 1)) / (fan**height - 1)
+        best.insert(0, weight * own + (1 - weight) * below)
+    settled = np.ones(1)
+    for own in best:
+        groups = own.reshape(len(settled), -1)
+        short = (settled - groups.sum(axis=1)) / fan
+        settled = (groups + short[:, None]).ravel()
+    return settled
+
+
+class SquareWave(NamedTuple):
+    """A number of [−b, 1 + b], with density p within b of the true one and q elsewhere [LWLSS20].
+
+    Example:
+        >>> wave = SquareWave.of(LocalPrivacy(1.0))
+        >>> round(wave.reach, 4), round(wave.near / wave.far, 4)
+        (0.2561, 2.7183)
+    """
+
+    reach: float
+    """The width b of the wave on either side: it maximises the mutual information of number and
+    report, as far as an upper bound says."""
+    near: float
+    """The density p within the wave."""
+    far: float
+    """The density q outside of it."""
+
+    @classmethod
+    def of(cls, privacy: LocalPrivacy) -> "SquareWave":
+        """Return the wave of a guarantee."""
+        e, less = _capped(privacy), math.exp(-_capped(privacy))
+        # Numerator and denominator cancel where ε is small.
+        b = 0.5 - e / 3 if e < _TAYLOR else (e - 1 + less) / (2 * (math.exp(e) - 1 - e))
+        near = 1 / (2 * b + less)
+        return cls(b, near, near * less)
+
+    def simulate(self, values: ArrayLike, rng: np.random.Generator) -> Array:
+        """Return one report for each number of [0, 1], of the same shape."""
+        v, b = np.asarray(values, dtype=np.float64), self.reach
+        inside = v + b * (2 * rng.random(v.shape) - 1)
+        # The rest is [−b, v − b) and [v + b, 1 + b], 1 long together.
+        outside = rng.random(v.shape)
+        outside = np.where(outside < v, outside - b, outside + b)
+        return np.where(rng.random(v.shape) < 2 * b * self.near, inside, outside)
+
+    def distribution(self, reports: Array, cells: int) -> Array:
+        """Return the share of people in each of so many cells of [0, 1], by EMS."""
+        outcomes = Cells(-self.reach, 1 + self.reach, cells)
+        return expectation_maximisation(self.transition(cells), outcomes.counts(reports))
+
+    def transition(self, cells: int) -> Array:
+        """Return the probability of each of as many equal parts of [−b, 1 + b], for each cell."""
+        b = self.reach
+
+        def twice_integrated(z: Array) -> Array:
+            return np.where(np.abs(z) <= b, (z + b) ** 2 / (4 * b), np.maximum(z, 0.0))
+
+        near = moved(twice_integrated, Cells(0.0, 1.0, cells).edges, Cells(-b, 1 + b, cells).edges)
+        wave = 2 * b * (self.near - self.far)
+        return np.asarray(wave * near / near.sum(axis=0) + (1 - wave) / cells)

@@ -1,0 +1,408 @@
+"""geoveil beside other packages, at one task: errors, times, audits, and docs/peers.md.
+
+The task is the share of people whose income is above a threshold, from one report of each person. A
+contestant that answers one question asks a tenth of the people each of ten thresholds. It is called
+as a device would call it, for one person; where that is a formula over arrays, the row says so. All
+are held to what they promise, by a black box that sees outputs alone.
+"""
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module, metadata
+from textwrap import fill
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geoveil.audit.black_box import black_box_bound
+from geoveil.audit.case import Audited
+from geoveil.audit.own import MakeMechanism, check_parts
+from geoveil.gp import (
+    DebiasedLaplace,
+    GeoPrivacy,
+    LipschitzMechanism,
+    LocalPrivacy,
+    PlanarLaplace,
+    Threshold,
+    validation,
+)
+from geoveil.simulation import household_incomes
+from geoveil.simulation.comparison import GENERALIZED_CAUCHY, STUDENT_T, Setting
+from geoveil.simulation.distribution.local import FrequencyOracle, SquareWave, unary_encoding
+from geoveil.simulation.experiment import Table, page_text
+
+Array = NDArray[np.float64]
+Draw: TypeAlias = Callable[[Array], Array]
+"""Incomes in dollars, shape (n,) → one number for each report, (n,)."""
+Share: TypeAlias = Callable[[Array, float], float]
+"""The numbers of all reports, and a threshold → the estimated share above it."""
+
+PRIVACY = GeoPrivacy(1.0, 8_000.0, "dollar")
+FOOTINGS = (8_000.0, 40_000.0)
+"""Distances at which contestants of ε-LDP promise as much as `PRIVACY`."""
+AT = 100_000.0
+"""The threshold, in dollars; many people report exactly this income."""
+MANY = tuple(20_000.0 * i - 2_500 for i in range(1, 11))
+"""Ten thresholds, in dollars, at which hardly anybody's income is."""
+_BAND, _SMOOTH_BAND = 16_000.0, 24_000.0
+_CELLS = 256
+_HIGHEST = 400_000.0
+"""Incomes above count as this where a protocol needs ends."""
+_FAILURE = 1e-6
+_STEPS = ((-0.5, 0.5), (0.0, 3.0))
+"""Pairs of incomes that the audit looks at, in units of `PRIVACY.per` from the threshold."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peer:
+    """A way to learn the share from one report of each person."""
+
+    name: str
+    draw_for: Callable[[float], Draw]
+    """A threshold in dollars → what draws reports for it."""
+    promise: GeoPrivacy | LocalPrivacy = PRIVACY
+    share: Share = lambda reports, _: float(reports.mean())
+    answers_all: bool = False
+    """Whether one report answers for every threshold."""
+    package: str | None = None
+    """Whose code draws a report; None if ours."""
+    exact: bool = False
+    """Whether the draw is one of integers or of exact bits, as its authors say; else of floats."""
+    one_by_one: bool = True
+    """Whether a draw makes a call for each person, as devices do."""
+
+
+def contestants(
+    rng: np.random.Generator, own: Mapping[str, MakeMechanism] = MappingProxyType({})
+) -> Iterator[Peer]:
+    """Yield one's own, by name, then all others; packages that are not installed are left out.
+
+    The generator draws for formulas. Packages draw from the system's randomness.
+    """
+    yield from (_formula(name, make, rng) for name, make in own.items())
+    yield from _ours()
+    # What papers print, in floats: to be compared, never released.
+    for name, build in (("Student-t", STUDENT_T), ("generalized Cauchy", GENERALIZED_CAUCHY)):
+        yield _formula(f"[SGP] {name}", _published(build), rng)
+    yield from (_square_wave(PRIVACY.local(footing), rng) for footing in FOOTINGS)
+    for package, peers in PACKAGES.items():
+        if version_of(package) is not None:
+            yield from peers()
+
+
+def version_of(package: str) -> str | None:
+    """Return the version of a package, or None if it is not installed."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _ours() -> Iterator[Peer]:
+    ours = partial(Peer, exact=True)
+    points = PlanarLaplace(PRIVACY, 1)
+    yield ours(
+        name="geoveil, value campaign",
+        draw_for=lambda _: _released(points),
+        share=_undone,
+        answers_all=True,
+    )
+    yield ours(
+        name="geoveil, debiased threshold",
+        draw_for=lambda at: _released(DebiasedLaplace(_smooth(at), PRIVACY)),
+    )
+    yield ours(
+        name="geoveil, debiased, release_many",
+        draw_for=lambda at: _released_together(DebiasedLaplace(_smooth(at), PRIVACY)),
+        one_by_one=False,
+    )
+    yield ours(
+        name="geoveil, Lipschitz ramp",
+        draw_for=lambda at: _released(LipschitzMechanism(Threshold(at, _BAND), PRIVACY)),
+    )
+
+
+def _smooth(at: float) -> Threshold:
+    return Threshold(at, _SMOOTH_BAND, "smoothstep")
+
+
+def _released(mechanism: LipschitzMechanism | DebiasedLaplace | PlanarLaplace) -> Draw:
+    """Release exactly for each person; a report is an integer, of steps of a grid."""
+    step = mechanism.step
+    return _each(lambda income: step * np.asarray(mechanism.release(income)).item())
+
+
+def _released_together(mechanism: DebiasedLaplace) -> Draw:
+    step = mechanism.step
+    return lambda incomes: step * np.asarray(mechanism.release_many(incomes), np.float64)
+
+
+def _each(call: Callable[[float], Any]) -> Draw:
+    """Call a function for each person."""
+    return lambda incomes: np.array([call(income) for income in incomes.tolist()], np.float64)
+
+
+def _undone(reports: Array, at: float) -> float:
+    """Return the mean of what undoes the noise of perturbed incomes, at a smoothstep."""
+    estimator = PlanarLaplace(PRIVACY, 1).estimator(_smooth(at), debias=True)
+    return float(estimator.value(reports[:, None]).mean())
+
+
+def _square_wave(promise: LocalPrivacy, rng: np.random.Generator) -> Peer:
+    wave = SquareWave.of(promise)
+
+    def share(reports: Array, at: float) -> float:
+        """Read the share off the distribution, part of the cell in which the threshold lies."""
+        above = 1 - np.cumsum([0.0, *wave.distribution(reports, _CELLS)])
+        return float(np.interp(_CELLS * at / _HIGHEST, np.arange(_CELLS + 1), above))
+
+    return Peer(
+        name="[LWLSS20] square wave, EMS",
+        promise=promise,
+        draw_for=lambda _: lambda incomes: wave.simulate(np.minimum(incomes / _HIGHEST, 1), rng),
+        share=share,
+        answers_all=True,
+        one_by_one=False,
+    )
+
+
+def _published(build: Callable[[Setting], Audited]) -> MakeMechanism:
+    return lambda query, privacy: build(Setting(query, query, privacy, FOOTINGS[0]))
+
+
+def _formula(name: str, make: MakeMechanism, rng: np.random.Generator) -> Peer:
+    def draw_for(at: float) -> Draw:
+        mechanism = make(Threshold(at, _BAND), PRIVACY)
+        check_parts(name, mechanism, ["simulate"])
+        return lambda incomes: mechanism.simulate(incomes, rng)
+
+    return Peer(name=name, draw_for=draw_for, one_by_one=False)
+
+
+def _opendp() -> Iterator[Peer]:
+    dp: Any = import_module("opendp.prelude")
+    dp.enable_features("contrib")
+    laplace = dp.m.make_laplace(
+        dp.atom_domain(T=float, nan=False), dp.absolute_distance(T=float), 1 / PRIVACY.rate
+    )
+    package = partial(Peer, package="opendp", exact=True)
+    yield from _of_incomes(package, "OpenDP make_laplace", laplace)
+    for local in map(PRIVACY.local, FOOTINGS):
+        response = dp.m.make_randomized_response_bool(_response(local).p)
+        yield _yes_or_no(package, "OpenDP randomized response", local, response)
+
+
+def _diffprivlib() -> Iterator[Peer]:
+    mechanisms: Any = import_module("diffprivlib.mechanisms")
+    laplace = mechanisms.Laplace(epsilon=PRIVACY.epsilon, sensitivity=PRIVACY.per)
+    package = partial(Peer, package="diffprivlib")
+    yield from _of_incomes(package, "diffprivlib Laplace", laplace.randomise)
+    for local in map(PRIVACY.local, FOOTINGS):
+        binary = mechanisms.Binary(epsilon=local.epsilon, value0="0", value1="1")
+        call = partial(_as_text, binary.randomise)
+        yield _yes_or_no(package, "diffprivlib Binary", local, call)
+
+
+def _pure_ldp() -> Iterator[Peer]:
+    direct: Any = import_module("pure_ldp.frequency_oracles.direct_encoding")
+    unary: Any = import_module("pure_ldp.frequency_oracles.unary_encoding")
+    package = partial(Peer, package="pure-ldp")
+    for local in map(PRIVACY.local, FOOTINGS):
+        response = partial(_counted_from_1, direct.DEClient(local.epsilon, d=2).privatise)
+        yield _yes_or_no(package, "pure-LDP direct encoding", local, response)
+        bits = partial(_counted_from_1, unary.UEClient(local.epsilon, d=2, use_oue=True).privatise)
+        oracle = unary_encoding(local)
+        yield _yes_or_no(package, "pure-LDP unary encoding", local, bits, oracle, yes=2)
+
+
+PACKAGES: Mapping[str, Callable[[], Iterator[Peer]]] = MappingProxyType(
+    {"opendp": _opendp, "diffprivlib": _diffprivlib, "pure-ldp": _pure_ldp}
+)
+"""Names on PyPI, which `pip install 'geoveil[peers]'` installs → what makes their contestants."""
+
+
+def _of_incomes(
+    package: Callable[..., Peer], name: str, perturbed: Callable[[float], Any]
+) -> Iterator[Peer]:
+    """Yield a package's perturbed incomes, read as incomes, and read by geoveil's estimator."""
+
+    def counted(reports: Array, at: float) -> float:
+        return float((reports > at).mean())
+
+    for how, share in (("counted", counted), ("debiased by geoveil", _undone)):
+        yield package(
+            name=f"{name}, {how}",
+            draw_for=lambda _: _each(perturbed),
+            share=share,
+            answers_all=True,
+        )
+
+
+def _yes_or_no(
+    package: Callable[..., Peer],
+    name: str,
+    local: LocalPrivacy,
+    call: Callable[[bool], Any],
+    oracle: FrequencyOracle | None = None,
+    yes: int = 1,
+) -> Peer:
+    """Return a noisy answer to whether an income is above the threshold.
+
+    Reports from `yes` on say so, with the probabilities of the oracle; of randomised response by
+    default.
+    """
+    told = oracle or _response(local)
+    return package(
+        name=name,
+        promise=local,
+        draw_for=lambda at: _each(lambda income: call(income > at)),
+        share=lambda reports, _: float(((reports >= yes).mean() - told.q) / (told.p - told.q)),
+    )
+
+
+def _response(local: LocalPrivacy) -> FrequencyOracle:
+    """Return randomised response, which tells the truth with probability p, else the contrary."""
+    kept = 1 / (1 + math.exp(-local.epsilon))
+    return FrequencyOracle(kept, 1 - kept)
+
+
+def _as_text(randomise: Callable[[str], str], yes: bool) -> float:
+    return float(randomise("1" if yes else "0"))
+
+
+def _counted_from_1(privatise: Callable[[int], Any], yes: bool) -> float:
+    """Return a category from 0; or of two bits that of "yes", twice, and the other's."""
+    told = np.asarray(privatise(int(yes) + 1))
+    return float(told) if told.ndim == 0 else float(told @ (1, 2))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerRow:
+    """What came of a contestant."""
+
+    name: str
+    version: str
+    promise: str
+    drawn: str
+    """"exact" or "float"."""
+    called: str
+    """"one by one", or "array"."""
+    rmse: float
+    """Root mean squared error of the share above one threshold, against the participants' own."""
+    rmse_error: float
+    """The standard error of that, from the repetitions."""
+    bias: float
+    """The mean error, of which the standard error is at most rmse/√repetitions."""
+    rmse_many: float
+    """The root mean squared error over ten thresholds."""
+    micros: float
+    """Microseconds of a processor for a report."""
+    proven: float
+    """The part of the promised ε that outputs prove to be used; above 1 the promise is broken."""
+
+
+def compare_peers(
+    n: int = 5_000,
+    repetitions: int = 40,
+    samples: int = 10_000,
+    seed: int = 1,
+    own: Mapping[str, MakeMechanism] = MappingProxyType({}),
+) -> Iterator[PeerRow]:
+    """Yield a row for each contestant whose package is installed.
+
+    Packages draw from the system's randomness, so that only those drawn by NumPy repeat with the
+    seed.
+
+    Args:
+        n: participants, drawn once from the survey's households, at least 100.
+        repetitions: how often each of them reports, at least 2.
+        samples: outputs of each income that the audit looks at, at least 1,000.
+        seed: of the participants and of formulas.
+        own: mechanisms of one's own by name, functions of a query and a guarantee, as
+            `geoveil.audit.mechanisms_in` reads them from a file; asked at a ramp.
+
+    Raises:
+        ParameterError: if a number is out of range.
+    """
+    validation.require_count("n", n, 100)
+    validation.require_count("repetitions", repetitions, 2)
+    validation.require_count("samples", samples, 1_000)
+    incomes = household_incomes().sample(n, np.random.default_rng(seed))
+    rng = np.random.default_rng(seed + 1)
+    for peer in contestants(rng, own):
+        yield _row(peer, incomes, repetitions, samples)
+
+
+def _row(peer: Peer, incomes: Array, repetitions: int, samples: int) -> PeerRow:
+    draw = peer.draw_for(AT)
+    draw(incomes[:100])  # loads what is loaded late
+    errors, of_many, spent = [], [], 0.0
+    for _ in range(repetitions):
+        before = time.process_time()
+        reports = draw(incomes)
+        spent += time.process_time() - before
+        errors.append(peer.share(reports, AT) - (incomes > AT).mean())
+        for i, at in enumerate(MANY):
+            asked = reports if peer.answers_all else peer.draw_for(at)(incomes[i :: len(MANY)])
+            of_many.append(peer.share(asked, at) - (incomes > at).mean())
+    squares = np.square(errors)
+    rmse = math.sqrt(squares.mean())
+    return PeerRow(
+        name=peer.name,
+        version=f"{peer.package} {version_of(peer.package)}" if peer.package else "",
+        promise=str(peer.promise),
+        drawn="exact" if peer.exact else "float",
+        called="one by one" if peer.one_by_one else "array",
+        rmse=rmse,
+        rmse_error=float(squares.std(ddof=1)) / math.sqrt(repetitions) / (2 * rmse),
+        bias=float(np.mean(errors)),
+        rmse_many=math.sqrt(np.square(of_many).mean()),
+        micros=1e6 * spent / repetitions / len(incomes),
+        proven=max(_proven(peer, low, high, samples) for low, high in _STEPS),
+    )
+
+
+def _proven(peer: Peer, low: float, high: float, samples: int) -> float:
+    """Return the part of the promise between two incomes that outputs prove to be used."""
+    near, far = (AT + step * PRIVACY.per for step in (low, high))
+    draw = peer.draw_for(AT)
+    here, there = (draw(np.full(samples, income)) for income in (near, far))
+    chance = _FAILURE / len(_STEPS)
+    bound = black_box_bound(here, there, far - near, failure_probability=chance)
+    return max(bound.epsilon, 0.0) / peer.promise.at(far - near)
+
+
+def peers_page(rows: Sequence[PeerRow], about: str) -> str:
+    """Return docs/peers.md, with a sentence about when, and with how much, rows were made."""
+    lines = [
+        (
+            row.name,
+            row.promise,
+            f"{row.rmse:.4f} ± {row.rmse_error:.4f}",
+            f"{row.bias:+.4f}",
+            f"{row.rmse_many:.4f}",
+            f"{row.micros:,.1f}" + (", array" if row.called == "array" else ""),
+            row.drawn,
+            f"{row.proven:.2f}",
+        )
+        for row in rows
+    ]
+    headers = (
+        *("contestant", "promise", "error, one threshold", "bias", "error, ten", "µs a report"),
+        *("drawn", "proven part of ε"),
+    )
+    versions = sorted({row.version for row in rows if row.version})
+    packages = f"Packages: {', '.join(versions)}." if versions else ""
+    return page_text(
+        "peers",
+        at=AT,
+        many=MANY,
+        last=MANY[-1],
+        table=Table(headers=headers, rows=lines, right=(2, 3, 4, 5, 7)).markdown(),
+        about=fill(f"{about} {packages}".strip(), 100),
+    )

@@ -1,1 +1,0 @@
-"""Other packages and published formulas beside geoveil, at one task: `geoveil compare`."""
