@@ -59,6 +59,22 @@ def test_the_command_takes_thousands_and_says_what_it_expects(geoveil, tmp_path,
     assert raised.value.__context__ is None
 
 
+def test_the_area_is_said_before_a_place_is_given_and_no_place_is_refused(geoveil, tmp_path):
+    """What is said and sent must not depend on where somebody is, even if that may be a slip."""
+    geoveil(
+        "campaign", "create", "In an area", "--attribute", "location", "--epsilon", "1", "--per",
+        "500", "--place", "13.4,52.5", "--radius", "20000",
+    )  # fmt: skip
+    said = set()
+    for number, place in enumerate(["13.41,52.51", "52.51,13.41", "-70.6,-33.4"]):
+        state = str(tmp_path / str(number))
+        done = geoveil("contribute", "in-an-area", "--yes", "--state-dir", state, stdin=place)
+        assert done.output.count("counted: report") == 1
+        said.add(done.stderr)
+    (told,) = said
+    assert "Area: within 20,000 metre of 13.4,52.5. A place outside of it" in told
+
+
 def test_places_and_points_say_how_they_are_typed(geoveil, tmp_path):
     geoveil(
         "campaign", "create", "Typed places", "--attribute", "location", "--epsilon", "1", "--per",

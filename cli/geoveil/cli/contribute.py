@@ -29,6 +29,7 @@ from geoveil.client import (
 )
 from geoveil.client.policy import LONGEST
 from geoveil.gp import GeoPrivacy, ParameterError, PrivateValueError
+from geoveil.gp.coordinates import Area
 from geoveil.proto.v1 import collector_pb2
 
 _TIMEOUT_S = 15.0
@@ -136,6 +137,8 @@ def _take_part(
     err.tell((campaign.title, "bold"))
     err.tell(f"Asks for: {campaign.attribute.name}")
     err.tell(f"Given in: {given_in(campaign)}")
+    if campaign.attribute.coordinates is not None:
+        err.tell(_area_text(campaign.attribute.coordinates.area))
     err.tell(f"Signed by: {'nobody' if shown.signer is None else shown.signer}")
     err.tell(f"Privacy: {privacy_text(campaign)}")
     err.tell(
@@ -221,6 +224,16 @@ def default_state() -> Path:
     """Return where this device remembers what it sent, unless told otherwise."""
     base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(base) / "geoveil"
+
+
+def _area_text(area: Area) -> str:
+    """Return where places are asked for, which is said before one is given, whichever it is."""
+    return (
+        f"Area: within {area.radius_m:,.0f} metre of {area.longitude_deg:.7g},"
+        f"{area.latitude_deg:.7g}. A place outside of it, such as one typed with the latitude"
+        " first, counts at its edge without a word: a refusal would tell the server where you are"
+        " not."
+    )
 
 
 def given_in(campaign: Campaign) -> str:
