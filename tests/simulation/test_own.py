@@ -17,8 +17,10 @@ from typer.testing import CliRunner
 
 from geoveil.audit import NoisyAnswer, OwnSelection, mechanisms_in, own_cases
 from geoveil.audit import audit as audited
+from geoveil.audit.own import checked
 from geoveil.cli.app import app
 from geoveil.gp import (
+    DebiasedLaplace,
     GeoPrivacy,
     Laplace,
     ParameterError,
@@ -146,6 +148,61 @@ def test_a_file_without_mechanisms_is_refused(text, tmp_path):
     file.write_text("def f(q, p):\n    return q\n")
     with pytest.raises(ParameterError, match="whose arguments have these names"):
         mechanisms_in(file)
+
+
+class _Answers:
+    """A mechanism whose answers are given."""
+
+    def __init__(self, **answers):
+        self.privacy, self._answers = PRIVACY, answers
+
+    def mean(self, x):
+        return self._answers["mean"]
+
+    def variance(self, x):
+        return self._answers["variance"]
+
+    def simulate(self, x, rng):
+        return self._answers["simulate"]
+
+    def log_density(self, y, x):
+        return self._answers["log_density"]
+
+
+@pytest.mark.parametrize(
+    ("method", "answer", "told"),
+    [
+        ("simulate", np.zeros(2), "simulate.x, rng. is of shape .3,., not .2,."),
+        ("simulate", 0.5, "simulate.x, rng. is of shape .3,., not .."),
+        ("simulate", [0.0, float("nan"), 0.0], "simulate.x, rng. is finite, not nan"),
+        ("mean", np.zeros(2), "mean.x. is of shape .3,., not of .2,. in a ndarray"),
+        ("mean", "high", "mean.x. is of shape .3,., not of .. in a str"),
+        ("variance", -1.0, "variance.x. is 0 or more, not -1"),
+        ("log_density", np.nan, "log_density.y, x. is below ∞, not nan"),
+    ],
+)
+def test_what_a_mechanism_answers_is_a_number_for_each_point(method, answer, told):
+    x = np.arange(3.0)
+    mechanism = checked("mine", _Answers(**{method: answer}), QUERY)
+    given = {"simulate": (x, np.random.default_rng(1)), "log_density": (x, x)}.get(method, (x,))
+    with pytest.raises(ParameterError, match=rf"mine.query, privacy. .* {told}"):
+        getattr(mechanism, method)(*given)
+
+
+def test_one_number_stands_for_the_variance_of_all_and_geoveils_own_are_left_as_they_are():
+    made = checked("mine", _Answers(variance=2.0), QUERY)
+    np.testing.assert_array_equal(made.variance(np.arange(3.0)), [2.0] * 3)
+    own = DebiasedLaplace(QUERY, PRIVACY)
+    assert checked("mine", own, QUERY) is own
+
+
+def test_a_function_that_needs_more_than_a_query_and_a_guarantee_is_refused(tmp_path):
+    file = tmp_path / "more.py"
+    file.write_text("def mine(query, privacy, scale):\n    return None\n")
+    with pytest.raises(ParameterError, match=r"mine.query, privacy. needs nothing else; .*'scale'"):
+        mechanisms_in(file)
+    file.write_text("def mine(query, privacy, scale=1.0):\n    return None\n")
+    assert list(mechanisms_in(file)) == ["mine"]
 
 
 def test_the_audit_keeps_the_wide_one_and_refutes_the_narrow_one(module):

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NoReturn, Protocol, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from geoveil.audit.case import Array, Audited, Case, additive_outputs
 from geoveil.audit.catalogue import BELL, RAMP, STEP, outputs_of
@@ -218,18 +218,30 @@ def _functions_in(
         and getattr(made, "__module__", None) == spec.name
         and list(inspect.signature(made).parameters)[:2] == [*arguments]
     }
+    for name, made in found.items():
+        try:
+            inspect.signature(made).bind(*arguments)
+        except TypeError as error:
+            given = f"{name}({', '.join(arguments)})"
+            told = f"a file whose {given} needs nothing else; {error}"
+            raise ParameterError("module", str(file), told) from error
     if needed and not found:
         named = f"a function f({', '.join(arguments)}), whose arguments have these names"
         raise ParameterError("module", str(file), f"a file with {named}")
     return found
 
 
-def check_parts(name: str, mechanism: object, needed: Sequence[str]) -> None:
-    """Raise an error that names what a mechanism of one's own lacks.
+def checked(
+    name: str, mechanism: object, query: Query, needed: Sequence[str] = ("simulate",)
+) -> "Audited | Checked":
+    """Return a mechanism of one's own whose answers are looked at: each is a number for each point.
+
+    One of geoveil's own is returned as it is.
 
     Args:
         name: of the function that made it.
         mechanism: what it returned.
+        query: that it was made for.
         needed: attributes that are used.
 
     Raises:
@@ -244,6 +256,77 @@ def check_parts(name: str, mechanism: object, needed: Sequence[str]) -> None:
             f"a file whose {name}(query, privacy) returns a mechanism with {', '.join(needed)};"
             f" a {kind} lacks {', '.join(lacking)}",
         )
+    return mechanism if isinstance(mechanism, QueryMechanism) else Checked(name, mechanism, query)
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A mechanism of one's own: what it answers is refused unless it is a number for each point.
+
+    Args:
+        name: of the function that made it.
+        mechanism: what it returned.
+        query: that it was made for.
+    """
+
+    name: str
+    mechanism: Any
+    query: Query
+
+    @property
+    def privacy(self) -> GeoPrivacy:
+        """The promise that it is held to."""
+        promised: GeoPrivacy = self.mechanism.privacy
+        return promised
+
+    def mean(self, x: ArrayLike) -> Array:
+        """Return the mean of a report at each point."""
+        found = self.mechanism.mean(x)
+        return self._numbers("mean(x)", found, self._shape(x), np.isfinite, "finite")
+
+    def variance(self, x: ArrayLike) -> Array:
+        """Return the variance of a report at each point."""
+        found = self.mechanism.variance(x)
+        return self._numbers("variance(x)", found, self._shape(x), lambda v: v >= 0, "0 or more")
+
+    def simulate(self, x: ArrayLike, rng: np.random.Generator) -> Array:
+        """Return one report per point."""
+        drawn, shape = self.mechanism.simulate(x, rng), self._shape(x)
+        if np.shape(drawn) != shape:  # one number would be the same noise for everybody
+            self._refuse("simulate(x, rng)", f"of shape {shape}, not {np.shape(drawn)}")
+        return self._numbers("simulate(x, rng)", drawn, shape, np.isfinite, "finite")
+
+    def log_density(self, y: ArrayLike, x: ArrayLike) -> Array:
+        """Return the log-density at output y given the point x, the two broadcast together."""
+        found, shape = self.mechanism.log_density(y, x), np.shape(y)
+        shape = np.broadcast_shapes(shape, self._shape(x))
+        return self._numbers("log_density(y, x)", found, shape, lambda v: v < np.inf, "below ∞")
+
+    def _shape(self, x: ArrayLike) -> tuple[int, ...]:
+        return np.shape(x) if self.query.dimension == 1 else np.shape(x)[:-1]
+
+    def _numbers(
+        self,
+        method: str,
+        found: Any,
+        shape: tuple[int, ...],
+        right: Callable[[Array], NDArray[np.bool_]],
+        what: str,
+    ) -> Array:
+        """Return what a method found; one number stands for as many."""
+        try:
+            numbers = np.asarray(found, dtype=np.float64)
+            numbers = numbers if numbers.shape == shape else np.broadcast_to(numbers, shape)
+        except (TypeError, ValueError):
+            kind = type(found).__name__
+            self._refuse(method, f"of shape {shape}, not of {np.shape(found)} in a {kind}")
+        if wrong := numbers[~right(numbers)].tolist():
+            self._refuse(method, f"{what}, not {wrong[0]:g}")
+        return numbers
+
+    def _refuse(self, method: str, what: str) -> NoReturn:
+        made = f"a file whose {self.name}(query, privacy) returns a mechanism"
+        raise ParameterError("module", self.name, f"{made} whose {method} is {what}")
 
 
 def own_cases(mechanisms: Mapping[str, MakeMechanism]) -> tuple[Case, ...]:
@@ -264,7 +347,9 @@ def _cases(mechanisms: Iterable[tuple[str, MakeMechanism]]) -> Iterable[Case]:
                 mechanism = make(scene.query, scene.privacy)
             except UnsupportedError:
                 continue
-            check_parts(name, mechanism, ("privacy", "simulate", "log_density"))
+            mechanism = checked(
+                name, mechanism, scene.query, ("privacy", "simulate", "log_density")
+            )
             if isinstance(mechanism, QueryMechanism):
                 yield scene.case(mechanism, outputs_of(mechanism), "exact release", name=name)
             else:

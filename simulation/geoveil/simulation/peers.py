@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from geoveil.audit.black_box import black_box_bound
 from geoveil.audit.case import Audited
-from geoveil.audit.own import MakeMechanism, check_parts
+from geoveil.audit.own import MakeMechanism, checked
 from geoveil.gp import (
     DebiasedLaplace,
     GeoPrivacy,
@@ -177,8 +177,8 @@ def _published(build: Callable[[Setting], Audited]) -> MakeMechanism:
 
 def _formula(name: str, make: MakeMechanism, rng: np.random.Generator) -> Peer:
     def draw_for(at: float) -> Draw:
-        mechanism = make(Threshold(at, _BAND), PRIVACY)
-        check_parts(name, mechanism, ["simulate"])
+        query = Threshold(at, _BAND)
+        mechanism = checked(name, make(query, PRIVACY), query)
         return lambda incomes: mechanism.simulate(incomes, rng)
 
     return Peer(name=name, draw_for=draw_for, one_by_one=False)

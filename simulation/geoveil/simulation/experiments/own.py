@@ -11,7 +11,7 @@ import numpy as np
 
 from geoveil.analyst.planner import Reports
 from geoveil.audit import mechanisms_in
-from geoveil.audit.own import MakeMechanism, check_parts
+from geoveil.audit.own import MakeMechanism, checked
 from geoveil.gp import GeoPrivacy, ParameterError, Query, validation
 from geoveil.simulation.comparison import Array, Contestant, Setting
 from geoveil.simulation.experiments.rows import OWN
@@ -137,9 +137,8 @@ in_file = lru_cache(maxsize=4)(mechanisms_in)
 
 
 def _made(query: Query, privacy: GeoPrivacy, *, name: str, make: MakeMechanism) -> Reports:
-    mechanism = make(query, privacy)
-    check_parts(name, mechanism, ("mean", "variance", "simulate"))
-    return cast(Reports, mechanism)
+    made = checked(name, make(query, privacy), query, ("mean", "variance", "simulate"))
+    return cast(Reports, made)
 
 
 @lru_cache(maxsize=4)
