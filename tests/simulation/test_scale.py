@@ -14,7 +14,7 @@ from scipy import stats
 
 from geoveil.campaign import Allocation, Attribute, Question, StatisticCampaign
 from geoveil.gp import GeoPrivacy, ParameterError, TwoWayThreshold
-from geoveil.gp.estimation import Accumulator, estimate
+from geoveil.gp.estimation import Accumulator, estimate, sums_of
 from geoveil.simulation import collisions, computing, household_incomes, incomes_and_debts
 from geoveil.simulation.demo import experiments
 from geoveil.simulation.scale import (
@@ -26,7 +26,7 @@ from geoveil.simulation.scale import (
     simulated,
     total,
 )
-from geoveil.simulation.scale.work import accumulate, integers
+from geoveil.simulation.scale.simulated import integers
 
 OPENS = datetime(2026, 1, 1, tzinfo=UTC)
 INCOMES, PLACES = experiments(OPENS)
@@ -268,16 +268,15 @@ def test_sums_are_exact_for_integers_of_any_size(bits):
     rng = np.random.default_rng(bits)
     k = rng.integers(-(2**bits), 2**bits, 2_000, dtype=np.int64)
     k[:2] = -(2**bits), 2**bits - 1
-    assert accumulate(k) == Accumulator.of(k.tolist())
+    assert [*sums_of(k, np.array([0]))] == [Accumulator.of(k.tolist())]
 
 
-def test_sums_do_not_overflow_at_the_extremes():
-    """Over more than a chunk, all at the worst end."""
-    for extreme in (-(2**63), 2**63 - 1):
-        n = (1 << 20) + 3
-        expected = Accumulator(n, n * extreme, n * extreme**2)
-        assert accumulate(np.full(n, extreme, np.int64)) == expected
-    assert accumulate(np.empty(0, np.int64)) == Accumulator()
+@pytest.mark.parametrize("extreme", [-(2**63), 2**63 - 1])
+def test_sums_do_not_overflow_at_the_extremes(extreme):
+    """Over as many as are summed at a time, all at the worst end."""
+    n = 1 << 18
+    expected = Accumulator(n, n * extreme, n * extreme**2)
+    assert [*sums_of(np.full(n, extreme, np.int64), np.array([0]))] == [expected]
 
 
 def test_integers_round_and_saturate_as_releases_do():

@@ -32,9 +32,10 @@ from typing import Any
 import numpy as np
 from sqlalchemy import Connection, func, select
 
-from geoveil.aggregator import Code, ServiceError
+from geoveil.aggregator import ServiceError
 from geoveil.aggregator.domain.exporting import Rows, rows_of
 from geoveil.aggregator.domain.layout import Layout
+from geoveil.aggregator.domain.reports import PACKED_ANSWER, tally
 from geoveil.aggregator.store.migrate import require_current, schema_version
 from geoveil.aggregator.store.opening import open_store
 from geoveil.aggregator.store.schema import CAMPAIGN, REPORT_COUNT
@@ -44,7 +45,7 @@ from geoveil.campaign.admission import REPORT_ID_BYTES
 from geoveil.campaign.value import AXES
 from geoveil.gp import GeoVeilError, ParameterError, UnsupportedError, validation
 from geoveil.gp.estimation import Accumulator
-from geoveil.simulation.scale.work import BlockedWork, Sums, accumulate, add, of_triples, to_triples
+from geoveil.simulation.scale.work import BlockedWork, Sums, of_triples, to_triples
 
 _MANIFEST = "_manifest.json"
 _FORMAT = "geoveil reports 2"
@@ -183,18 +184,19 @@ def export_reports(
     def work(connection: Connection) -> tuple[int, list[dict[str, Any]]]:
         store.freeze(connection)  # all that follows is of one moment
         require_current(schema_version(connection))
-        stored = connection.execute(_STORED).all()
+        stored = connection.execute(select(CAMPAIGN).order_by(CAMPAIGN.c.campaign_key)).all()
         for asked in campaign_ids or ():
             if asked not in {row.campaign_id for row in stored}:
                 raise ExportError(f"{name}: holds no campaign {asked!r}")
         wanted = [row for row in stored if campaign_ids is None or row.campaign_id in campaign_ids]
-        layouts = [_layout(row) for row in wanted]
+        layouts = [_layout(row, name) for row in wanted]
         try:
             folder.mkdir(parents=True)
         except FileExistsError:
             raise ExportError(f"{folder}: is there already; name a folder that is not") from None
-        of = sum(int(row.reports) for row in wanted)
-        done = 0
+        counted = REPORT_COUNT.c.campaign_key.in_([row.campaign_key for row in wanted])
+        counts = select(func.coalesce(func.sum(REPORT_COUNT.c.reports), 0)).where(counted)
+        of, done = int(connection.execute(counts).scalar_one()), 0
 
         def found(key: int, layout: Layout) -> Iterator[Rows]:
             nonlocal done
@@ -228,21 +230,11 @@ def export_reports(
     return done
 
 
-_STORED = select(
-    CAMPAIGN,
-    select(func.coalesce(func.sum(REPORT_COUNT.c.reports), 0))
-    .where(REPORT_COUNT.c.campaign_key == CAMPAIGN.c.campaign_key)
-    .scalar_subquery()
-    .label("reports"),
-).order_by(CAMPAIGN.c.campaign_key)
-"""The campaigns of a database, each with how many reports it has."""
-
-
-def _layout(row: Any) -> Layout:
+def _layout(row: Any, database: str) -> Layout:
     try:
         return Layout.stored(decode(open_envelope(bytes(row.published)).campaign), row.queries)
     except GeoVeilError as error:
-        raise ServiceError(Code.INTERNAL, f"campaign {row.campaign_id}: {error}") from error
+        raise ExportError(f"{database}: campaign {row.campaign_id}: {error}") from error
 
 
 def _write_parts(
@@ -317,13 +309,14 @@ class ExportedReports(BlockedWork):
             raise ExportError(f"{path}: can't be read, or is damaged") from error
         slots = found["period"] * campaign.indices + found.get("stratum", 0) * campaign.columns
         sums = [Accumulator()] * self.queries
+        answers = np.empty(len(slots), PACKED_ANSWER)
         for column, name in enumerate(_value_columns(campaign)):
-            values, indices = found[name], slots + found.get("query_index", column)
-            if len(values) != rows or (rows and not 0 <= indices.max() < self.queries):
+            answers["sum_index"] = indices = slots + found.get("query_index", column)
+            answers["value"] = found[name]
+            if len(answers) != rows or (rows and indices.max() >= self.queries):
                 raise ExportError(f"{path}: is not the file that was exported")
-            order = np.argsort(indices, kind="stable")
-            ends = np.cumsum(np.bincount(indices, minlength=self.queries))[:-1]
-            sums = add(sums, map(accumulate, np.split(values[order], ends)))
+            for index, of_column in tally(answers.tobytes()).items():
+                sums[index] += of_column
         return sums
 
     def fingerprint(self) -> str:

@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from geoveil.campaign import (
     Attribute,
@@ -24,7 +25,7 @@ from geoveil.campaign import (
     encode,
 )
 from geoveil.gp import GeoPrivacy, ParameterError, Query, Threshold, TwoWayThreshold, validation
-from geoveil.gp.estimation import Accumulator, Estimate
+from geoveil.gp.estimation import Accumulator, Estimate, sums_of
 from geoveil.simulation.people_files import FORMATS
 from geoveil.simulation.populations import (
     People,
@@ -32,16 +33,28 @@ from geoveil.simulation.populations import (
     household_incomes,
     incomes_and_debts,
 )
-from geoveil.simulation.scale.work import BlockedWork, Sums, accumulate, integers
+from geoveil.simulation.scale.work import BlockedWork, Sums
 
 BLOCK = 1 << 18
 """Devices per block, which takes tens of milliseconds."""
 _PIECE = 1 << 13
 """Devices drawn together. Their arrays of 64 KiB stay in the processor's cache and below the size
 from which the allocator maps fresh pages every time, which costs as much as the arithmetic."""
-MOST_DEVICES = 10**13
 _METHOD = "1"
 """Raised by every change that changes a result."""
+
+
+def integers(reports: NDArray[np.float64], step_exponent: int) -> NDArray[np.int64]:
+    """Return the integers on the grid nearest to simulated reports, saturated as a release is.
+
+    Example:
+        >>> integers(np.array([0.3, -1.0, 1e300]), step_exponent=-1).tolist()
+        [1, -2, 9223372036854775807]
+    """
+    scaled, end = np.rint(np.ldexp(reports, -step_exponent)), 2.0**63
+    whole = np.clip(scaled, -end, np.nextafter(end, 0)).astype(np.int64)
+    whole[scaled >= end] = np.iinfo(np.int64).max
+    return whole
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -60,7 +73,7 @@ class SimulatedCampaign(BlockedWork):
     block_size: int = BLOCK
 
     def __post_init__(self) -> None:
-        validation.require_count("devices", self.devices, 1, MOST_DEVICES)
+        validation.require_count("devices", self.devices, 1, 10**13)
         validation.require_count("seed", self.seed, 0, 2**128)
         validation.require_count("block_size", self.block_size, 1, 1 << 24)
         held, asked = self.people.dimension, self.campaign.dimension
@@ -90,7 +103,8 @@ class SimulatedCampaign(BlockedWork):
                 for query in queries:
                     mechanism = self.campaign.mechanisms[query]
                     drawn = integers(mechanism.simulate(points, rng), mechanism.step_exponent)
-                    sums[query] += accumulate(np.clip(drawn, *self.campaign.ranges[query]))
+                    counted = np.clip(drawn, *self.campaign.ranges[query])
+                    sums[query] += next(sums_of(counted, np.array([0])))
         return sums
 
     def fingerprint(self) -> str:

@@ -20,42 +20,13 @@ from functools import reduce
 from pathlib import Path
 from typing import IO, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from geoveil.gp import GeoVeilError, validation
-from geoveil.gp.estimation import Accumulator, sums_of
+from geoveil.gp.estimation import Accumulator
 from geoveil.simulation.computing import Computer, in_this_process
 
 _FORMAT = "geoveil blocks 1"
-_CHUNK = 1 << 18
-"""Integers that `sums_of` takes at a time."""
 GROUP = 32
 """Blocks per group at most, by default: 0.65 s of work, against 2 or 3 ms to hand it out."""
-
-
-def integers(reports: NDArray[np.float64], step_exponent: int) -> NDArray[np.int64]:
-    """Return the integers on the grid nearest to simulated reports, saturated as a release is.
-
-    Example:
-        >>> integers(np.array([0.3, -1.0, 1e300]), step_exponent=-1).tolist()
-        [1, -2, 9223372036854775807]
-    """
-    scaled, end = np.rint(np.ldexp(reports, -step_exponent)), 2.0**63
-    whole = np.clip(scaled, -end, np.nextafter(end, 0)).astype(np.int64)
-    whole[scaled >= end] = np.iinfo(np.int64).max
-    return whole
-
-
-def accumulate(k: NDArray[np.int64]) -> Accumulator:
-    """Return the exact sums of integers, shape (n,).
-
-    Example:
-        >>> accumulate(np.array([2**62, -(2**63)])).total_of_squares == 2**124 + 2**126
-        True
-    """
-    chunks = (k[start : start + _CHUNK] for start in range(0, len(k), _CHUNK))
-    return sum((next(sums_of(chunk, np.array([0]))) for chunk in chunks), Accumulator())
 
 
 Sums = list[Accumulator]
