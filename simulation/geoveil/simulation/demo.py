@@ -11,7 +11,7 @@ import asyncio
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -96,21 +96,25 @@ class Experiment:
 
     def predictions(self) -> list[list[PopulationError]]:
         """Return, per question, the error of each mechanism with the campaign's guarantee."""
-        settings = self._settings(self.privacy.per)
-        return [predict(setting, self.points, self.population.weights) for setting in settings]
+        return [
+            predict(setting, self.points, self.population.weights) for setting in self._settings
+        ]
 
     def local_predictions(self) -> list[list[PopulationError]]:
         """Return, per question, the error under ε-LDP at each of the footings."""
         people = self.points, self.population.weights
-        of_questions = zip(*(self._settings(f * self.privacy.per) for f in FOOTINGS), strict=True)
-        return [[predict_local(setting, *people) for setting in own] for own in of_questions]
+        return [
+            [predict_local(replace(of, footing=far * of.footing), *people) for far in FOOTINGS]
+            for of in self._settings
+        ]
 
     def _mean(self, values: NDArray[Any]) -> float:
         return float(np.average(values, weights=self.population.weights))
 
-    def _settings(self, footing: float) -> list[Setting]:
+    @property
+    def _settings(self) -> list[Setting]:
         return [
-            Setting(question.query, seed, self.privacy, footing)
+            Setting(question.query, seed, self.privacy, self.privacy.per)
             for question, seed in zip(self.campaign.questions, self.seed_queries, strict=True)
         ]
 

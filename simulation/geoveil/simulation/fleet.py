@@ -14,7 +14,6 @@ people's, nor taken out again.
 
 import asyncio
 import logging
-import math
 import secrets
 import time
 from collections import Counter
@@ -134,10 +133,7 @@ class Load:
         return max(self.accepted - counted, 0)
 
     def to_dict(self, counted: int) -> dict[str, object]:
-        """Return what JSON can hold.
-
-        `counted` are the reports by which the aggregator's count has grown.
-        """
+        """Return what JSON can hold, with the reports by which the aggregator's count has grown."""
         return {
             "devices": self.devices,
             "seconds": self.seconds,
@@ -161,11 +157,9 @@ class Load:
             >>> Load(latencies_s=[0.3, 0.1, 0.2, 0.4]).latency_s(0.5)
             0.2
         """
-        share = validation.between("share", share, 0, 1)
         if not self.latencies_s:
             return None
-        ranked = sorted(self.latencies_s)
-        return ranked[max(0, math.ceil(share * len(ranked)) - 1)]
+        return float(np.quantile(self.latencies_s, share, method="inverted_cdf"))
 
 
 @dataclass
@@ -173,7 +167,7 @@ class _Metered(AsyncTransport):
     """An `AsyncTransport` that asks for the campaign once, and counts and times what is sent."""
 
     transport: AsyncTransport
-    load: Load
+    load: Load = field(default_factory=Load)
     campaign: asyncio.Future[collector_pb2.GetCampaignResponse] | None = None
 
     async def get_campaign(
@@ -232,8 +226,7 @@ async def by_devices(
     Raises:
         GeoVeilError: if the campaign can't be answered. A report that is not delivered is none.
     """
-    load = Load()
-    metered = _Metered(transport, load)
+    metered = _Metered(transport)
 
     async def take_part(held: tuple[Value, str | None]) -> int:
         async with AsyncClient(
@@ -250,7 +243,7 @@ async def by_devices(
             return (await device.flush()).acknowledged
 
     people = ((held, 1) for held in zip(values, strata, strict=False))
-    return await _run(load, people, take_part, concurrency, timeout_s, on_reports)
+    return await _run(metered.load, people, take_part, concurrency, timeout_s, on_reports)
 
 
 def prepared(
@@ -296,8 +289,7 @@ async def by_batches(
     A list of batches, from `prepared`, leaves their drawing out of the time. All else is as
     `by_devices` has it.
     """
-    load, clocks = Load(), timing or Timing()
-    metered = _Metered(transport, load)
+    metered, clocks = _Metered(transport), timing or Timing()
 
     async def send(batch: ReportBatch) -> int:
         request, end = batch.request(), clocks.clock() + timeout_s
@@ -314,7 +306,7 @@ async def by_batches(
         return 0
 
     sized = ((batch, len(batch.contributions)) for batch in batches)
-    return await _run(load, sized, send, concurrency, timeout_s, on_reports)
+    return await _run(metered.load, sized, send, concurrency, timeout_s, on_reports)
 
 
 async def _run(

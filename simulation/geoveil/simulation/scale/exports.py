@@ -67,20 +67,16 @@ def _require_pyarrow() -> None:
         raise UnsupportedError(told) from None
 
 
-def _value_columns(campaign: Campaign) -> tuple[str, ...]:
-    """Return the names of the columns that hold integers on the grid."""
-    return AXES[: campaign.columns] if isinstance(campaign, ValueCampaign) else ("value",)
-
-
 def _schema(campaign: Campaign) -> Any:
     """Return the Arrow schema of a campaign's rows."""
-    import pyarrow as arrow
+    from pyarrow import int64, schema, uint32
 
-    keys = ["period"] if isinstance(campaign, ValueCampaign) else ["period", "query_index"]
+    points = isinstance(campaign, ValueCampaign)
+    keys = ["period"] if points else ["period", "query_index"]
     if campaign.strata is not None:
         keys.append("stratum")
-    values = [(name, arrow.int64()) for name in _value_columns(campaign)]
-    return arrow.schema([*((name, arrow.uint32()) for name in keys), *values])
+    values = AXES[: campaign.columns] if points else ("value",)
+    return schema([(name, uint32()) for name in keys] + [(name, int64()) for name in values])
 
 
 def _row_groups(schema: Any, parts: Iterable[Rows], rows: int) -> Iterator[Any]:
@@ -310,7 +306,7 @@ class ExportedReports(BlockedWork):
         slots = found["period"] * campaign.indices + found.get("stratum", 0) * campaign.columns
         sums = [Accumulator()] * self.queries
         answers = np.empty(len(slots), PACKED_ANSWER)
-        for column, name in enumerate(_value_columns(campaign)):
+        for column, name in enumerate(name for name in names if name in (*AXES, "value")):
             answers["sum_index"] = indices = slots + found.get("query_index", column)
             answers["value"] = found[name]
             if len(answers) != rows or (rows and indices.max() >= self.queries):
