@@ -6,15 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from geoveil.simulation.comparison import PopulationError
-from geoveil.simulation.demo import (
-    BANDWIDTH_M,
-    CITY,
-    FOOTINGS,
-    PLACES,
-    DemoRow,
-    Experiment,
-)
+from geoveil.simulation.demo import BANDWIDTH_M, CITY, FOOTINGS, PLACES, DemoRow, Experiment
 from geoveil.simulation.figures.style import GREY, OTHERS, OURS, ROSE, TRUTH, WINE, pyplot, save
 
 if TYPE_CHECKING:
@@ -43,27 +35,18 @@ def draw_demo(incomes: Experiment, places: Experiment, rows: Sequence[DemoRow], 
 
 
 def _draw_incomes(axes: "Axes", experiment: Experiment) -> None:
-    query = experiment.campaign.questions[0].query
-    population = experiment.population
-    drawn = population.values < 1000 * _MOST_INCOME
-    axes.hist(
-        population.values[drawn] / 1000,
-        bins=np.arange(-10, _MOST_INCOME + 1, 5).tolist(),
-        weights=population.weights[drawn] / 1e6,
-        color=OTHERS,
-    )
-    beyond = population.weights[~drawn].sum() / 1e6
-    axes.text(
-        0.98,
-        0.29,
-        f"{beyond:.2f} million from\n${_MOST_INCOME},000 on →",
-        transform=axes.transAxes,
-        ha="right",
-    )
+    incomes, millions = experiment.population.values / 1000, experiment.population.weights / 1e6
+    drawn = incomes < _MOST_INCOME
+    bins = np.arange(-10, _MOST_INCOME + 1, 5).tolist()
+    axes.hist(incomes[drawn], bins=bins, weights=millions[drawn], color=OTHERS)
+    beyond = millions[~drawn].sum()
+    told = f"{beyond:.2f} million from\n${_MOST_INCOME},000 on →"
+    axes.text(0.98, 0.29, told, transform=axes.transAxes, ha="right")
     axes.set(xlabel="household income, thousand dollars", ylabel="million households")
     axes.set_title("(a) What is asked: the (softened) share above $100,000", loc="left")
     twin = axes.twinx()
     x = np.linspace(-10_000, 1000 * _MOST_INCOME, 1500)
+    query = experiment.campaign.questions[0].query
     twin.plot(x / 1000, query.value(x), color=OURS, lw=2)
     twin.set_ylabel("how much an income counts", color=OURS)
     twin.set_ylim(0, 1.08)
@@ -96,12 +79,8 @@ def _draw_map(axes: "Axes", experiment: Experiment) -> None:
     scale = experiment.campaign.privacy.per / 1000
     axes.add_patch(_circle(east, north, scale, TRUTH))
     axes.text(east + 1.2, north, "500 m: such places\nlook alike (ε = 1)", va="center", fontsize=9)
-    axes.set(
-        aspect="equal",
-        xlim=(-28, 34),
-        xlabel="km east of the centre",
-        ylabel="km north of the centre",
-    )
+    axes.set(aspect="equal", xlim=(-28, 34))
+    axes.set(xlabel="km east of the centre", ylabel="km north of the centre")
     axes.set_title("(b) What is asked: collisions within about 2 km", loc="left")
 
 
@@ -149,7 +128,9 @@ def _draw_competitors(axes: "Axes", rows: Sequence[DemoRow]) -> None:
     ]
     colours = [OURS, WINE, ROSE, GREY, OTHERS]
     height = 0.8 / len(names)
-    ratios = np.array([_noise_ratios(row) for row in rows])
+    drawn = [[*row.predictions, *row.local[:_LOCAL_DRAWN]] for row in rows]
+    noise = np.array([[error.noise_variance for error in own] for own in drawn])
+    ratios = noise / noise[:, :1]
     for i, (name, colour) in enumerate(zip(names, colours, strict=True)):
         ratio = ratios[:, i]
         where = np.arange(len(rows)) + (i - (len(names) - 1) / 2) * height
@@ -164,9 +145,3 @@ def _draw_competitors(axes: "Axes", rows: Sequence[DemoRow]) -> None:
     axes.set_xlabel("variance of the noise ÷ that of DebiasedLaplace (log)")
     axes.set_title("(d) What other mechanisms would add", loc="left")
     axes.legend(loc="upper center", bbox_to_anchor=(0.4, -0.12), ncol=3, frameon=False, fontsize=8)
-
-
-def _noise_ratios(row: DemoRow) -> list[float]:
-    """Return the noise variance of every mechanism that is drawn, over that of the first."""
-    drawn: list[PopulationError] = [*row.predictions, *row.local[:_LOCAL_DRAWN]]
-    return [p.noise_variance / drawn[0].noise_variance for p in drawn]
