@@ -1,18 +1,87 @@
-"""What one fleet answers week by week, if every device perturbs its value once an epoch."""
+"""Incomes that change, and what a fleet answers weekly if devices perturb them once an epoch."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from geoveil.analyst.statistics.over_time import flagged
-from geoveil.gp import ParameterError, PlanarLaplace, Threshold
+from geoveil.gp import PlanarLaplace, Query, Threshold
 from geoveil.gp.intervals import Interval, Limits, interval_of_mean
 from geoveil.gp.lazy import lazy
-from geoveil.simulation.epochs.drift import WEEKS, Drift, grouped
-from geoveil.simulation.populations import Array
+from geoveil.simulation.populations import Array, Population
 
-EPOCHS = (52, 26, 13, 4, 2, 1)
-"""The lengths that an epoch can have, in weeks."""
+WEEKS = 52
+"""In a year."""
+_SHOCK_SHARE, _SHOCK_FACTOR = 0.05, 0.5
+"""How many a shock hits, drawn at random, and what their incomes are multiplied by."""
+_NODES = 40
+_GRID = 40_001
+"""Points of a function of income, 0 to the largest income; between them it is linear."""
+
+
+@dataclass(frozen=True, eq=False)
+class Drift:
+    """A population whose incomes rise once a year, in a week of each person's own.
+
+    Args:
+        people: the incomes in the beginning.
+        mean_raise: of a year, as a share.
+        spread: standard deviation of a raise, which is normal.
+        shock_week: when one person in twenty loses half; None: never.
+    """
+
+    people: Population
+    mean_raise: float = 0.03
+    spread: float = 0.08
+    shock_week: int | None = None
+
+    def weeks(
+        self, n: int, count: int, rng: np.random.Generator
+    ) -> Iterator[tuple[Array, NDArray[np.int64]]]:
+        """Yield, for each week, the incomes of n people, and the numbers of those that changed.
+
+        In the first week all have changed. The incomes are one array, which changes every week.
+        """
+        incomes = self.people.sample(n, rng)
+        by_week = grouped(rng.integers(WEEKS, size=n), WEEKS)
+        for week in range(count):
+            changed = by_week[week % WEEKS]
+            incomes[changed] *= 1 + rng.normal(self.mean_raise, self.spread, len(changed))
+            if week == self.shock_week:
+                hit = np.flatnonzero(rng.random(n) < _SHOCK_SHARE)
+                incomes[hit] *= _SHOCK_FACTOR
+                changed = np.union1d(changed, hit)
+            yield incomes, changed if week else np.arange(n)
+
+    def means(self, query: Query, count: int) -> Array:
+        """Return the mean of a query over the whole population in each week, (count,).
+
+        By the law of raises, not by drawing them: Gauss and Hermite's nodes for each raise.
+        """
+        nodes, weights = np.polynomial.hermite_e.hermegauss(_NODES)
+        weights /= weights.sum()
+        factors = 1 + self.mean_raise + self.spread * nodes
+        values, people = self.people.values, self.people.weights
+        grid = np.linspace(0.0, float(values.max()), _GRID)
+        after = np.asarray(query.value(grid))  # as many raises of everybody
+        of_raises = []
+        for _ in range(count // WEEKS + 2):
+            of_all = (np.interp(factor * values, grid, after) for factor in (1.0, _SHOCK_FACTOR))
+            of_raises.append([np.average(answers, weights=people) for answers in of_all])
+            raised = np.stack([np.interp(grid * factor, grid, after) for factor in factors])
+            after = weights @ raised
+        week = np.arange(count)
+        year, part = week // WEEKS, (week % WEEKS + 1) / WEEKS
+        calm, hit = ((1 - part) * m[year] + part * m[year + 1] for m in np.transpose(of_raises))
+        struck = np.zeros(count) if self.shock_week is None else week >= self.shock_week
+        return np.asarray((1 - _SHOCK_SHARE * struck) * calm + _SHOCK_SHARE * struck * hit)
+
+
+def grouped(labels: NDArray[np.int64], count: int) -> list[NDArray[np.int64]]:
+    """Return, for each label, where it stands."""
+    return [np.flatnonzero(labels == label) for label in range(count)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,9 +117,8 @@ class Curves:
     @lazy
     def flags(self) -> Array:
         """Whether each week is flagged at 1 % false alarms a year: NaN, 0 or 1 (`flagged`)."""
-        return flagged(
-            self.change, self.change_variance / self.cohort_size, self.epoch, looks=WEEKS
-        )
+        noise = self.change_variance / self.cohort_size
+        return flagged(self.change, noise, self.epoch, looks=WEEKS)
 
     def interval(self, place: int, confidence: float = 0.95) -> Interval:
         """Return the interval for the population's mean in a week, from extrapolated answers."""
@@ -70,20 +138,11 @@ def follow(
     years: int,
     rng: np.random.Generator,
 ) -> Curves:
-    """Draw one run, from the week in which every device has read twice.
+    """Draw one run, which is longer than two epochs, from the week in which all have read twice.
 
     A device draws in which week of an epoch it reads. There are at least 20 people for each week
-    of an epoch, and the run is longer than two of them.
-
-    Raises:
-        ParameterError: if a number is out of range.
+    of an epoch.
     """
-    if epoch not in EPOCHS:
-        raise ParameterError("epoch", epoch, f"one of {', '.join(map(str, EPOCHS))}")
-    if n < 20 * epoch:
-        raise ParameterError("n", n, f"at least {20 * epoch}, 20 for each week of an epoch")
-    if years * WEEKS <= 2 * epoch:
-        raise ParameterError("years", years, "longer than two epochs")
     estimator = mechanism.estimator(query, debias=True)
     cohorts = grouped(rng.integers(epoch, size=n), epoch)
     sizes = np.array([len(cohort) for cohort in cohorts])

@@ -12,8 +12,7 @@ import numpy as np
 
 from geoveil.analyst.statistics.over_time import FALSE_ALARMS, delay
 from geoveil.gp import GeoPrivacy, ParameterError, PlanarLaplace, Threshold, validation
-from geoveil.simulation.epochs.curves import Curves, follow
-from geoveil.simulation.epochs.drift import WEEKS, Drift
+from geoveil.simulation.epochs.curves import WEEKS, Curves, Drift, follow
 from geoveil.simulation.experiment import Cell, Experiment, Table
 from geoveil.simulation.experiments.own import AS_PUBLISHED, OwnInput
 from geoveil.simulation.figures.epochs import draw_curves
@@ -29,7 +28,9 @@ hang together: from 200 of them it would be known to 1.5 %."""
 EPOCHS = {1: WEEKS, 4: WEEKS // 4}
 """ε a year → the length of an epoch in weeks."""
 YEARS = 4
-"""The years of a run: the last is measured, and in it the shock comes."""
+"""The years of a run: the last is measured, and with it the shock comes."""
+SHOCK = (YEARS - 1) * WEEKS
+"""The week of the shock, from 0."""
 AFTER = 8
 """Weeks after the shock in which errors are measured."""
 ALONE, FRESH, SPLIT = "sampling alone", "fresh every week", "split over the weeks"
@@ -123,7 +124,7 @@ def experiment(
             for epsilon, epoch in EPOCHS.items()
         }
         question = f"share above {sign}{thresholds[0]:,.15g}"
-        draw_curves(runs, file, question=question, shock=(YEARS - 1) * WEEKS)
+        draw_curves(runs, file, question=question, shock=SHOCK)
         return [file]
 
     return Experiment(
@@ -167,11 +168,6 @@ def mechanism(epsilon: float = 1.0, given: OwnInput = AS_PUBLISHED) -> PlanarLap
     return PlanarLaplace(GeoPrivacy(epsilon, per=_per(given), unit="dollar"), dimension=1)
 
 
-def shocked(drift: Drift) -> Drift:
-    """Return the same with a shock in the last year: one person in twenty loses half."""
-    return replace(drift, shock_week=(YEARS - 1) * WEEKS)
-
-
 def run(
     threshold: float,
     n: int,
@@ -182,20 +178,18 @@ def run(
     given: OwnInput = AS_PUBLISHED,
 ) -> Curves:
     """Return the curves of one repetition."""
-    calm = Drift(people_of(given))
+    drift = Drift(people_of(given), shock_week=SHOCK if shock else None)
     key = (int(threshold), n, epoch, repetition, int(shock))
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
-    query, reads = asked(threshold, given), mechanism(given=given)
-    return follow(shocked(calm) if shock else calm, query, reads, epoch, n, YEARS, rng)
+    return follow(drift, asked(threshold, given), mechanism(given=given), epoch, n, YEARS, rng)
 
 
 def computed(
     threshold: float, n: int, repetitions: int, given: OwnInput = AS_PUBLISHED
 ) -> list[EpochRow]:
     """Return what needs no drawing: independent noise every week, and none."""
-    query, drift = asked(threshold, given), Drift(people_of(given))
-    share = float(drift.means(query, YEARS * WEEKS)[-WEEKS:].mean())
-    people = drift.people
+    query, people = asked(threshold, given), people_of(given)
+    share = float(Drift(people).means(query, YEARS * WEEKS)[SHOCK:].mean())
 
     def noise(epsilon: float) -> float:
         # It hardly moves with the incomes: that of the first year.
@@ -228,31 +222,32 @@ def drawn(
     given: OwnInput = AS_PUBLISHED,
 ) -> list[EpochRow]:
     """Return what devices answer that read once an epoch."""
-    query = asked(threshold, given)
     calm, struck = (
         [run(threshold, n, epoch, repetition, seed, shock, given) for repetition in range(runs)]
         for shock, runs in ((False, repetitions), (True, min(repetitions, SHOCKED)))
     )
-    drift = Drift(people_of(given))
-    means = [d.means(query, YEARS * WEEKS) for d in (drift, shocked(drift))]
-    first = (YEARS - 1) * WEEKS
-    scatter = float(np.mean([c.change_variance[c.week < first].mean() for c in struck]))
-    stated = delay(float((means[1] - means[0])[first]), scatter, n, epoch)
-    alarms = [np.nanmax(c.flags[c.week >= first]) for c in calm]
-    weeks = [_first_flag(c, first) for c in struck]
-    held = np.array([_coverage(c, means[0], first) for c in calm])
+    query, people = asked(threshold, given), people_of(given)
+    means, after = (
+        Drift(people, shock_week=week).means(query, YEARS * WEEKS)[SHOCK:] for week in (None, SHOCK)
+    )
+    scatter = float(np.mean([c.change_variance[:-WEEKS].mean() for c in struck]))
+    stated = delay(float(after[0] - means[0]), scatter, n, epoch)
+    within = [(c.flags[-WEEKS:][: stated or 0] == 1).any() for c in struck]
+    held = np.array([_coverage(c, means) for c in calm])
     of_intervals: dict[str, Any] = {
         "coverage": float(held.mean()),
         "coverage_error": float(held.std(ddof=1)) / math.sqrt(repetitions),
         "delay": stated,
-        "flagged": float(np.mean([w <= (stated or 0) for w in weeks])),
-        "false_alarms": float(np.mean(alarms)),
+        "flagged": float(np.mean(within)),
+        "false_alarms": float(np.mean([np.nanmax(c.flags[-WEEKS:]) for c in calm])),
     }
     rows = []
     for strategy, name in _CURVES.items():
-        squares = np.array([_square(c, name, first, WEEKS) for c in calm])
+        squares, after_shock = (
+            np.array([np.square(getattr(c, name) - c.truth)[-WEEKS:][:weeks].mean() for c in runs])
+            for runs, weeks in ((calm, WEEKS), (struck, AFTER))
+        )
         error = math.sqrt(squares.mean())
-        after = np.array([_square(c, name, first, AFTER) for c in struck])
         rows.append(
             EpochRow(
                 threshold=threshold,
@@ -262,32 +257,19 @@ def drawn(
                 repetitions=repetitions,
                 error=error,
                 standard_error=float(squares.std(ddof=1)) / math.sqrt(repetitions) / (2 * error),
-                after_shock=math.sqrt(after.mean()),
+                after_shock=math.sqrt(after_shock.mean()),
                 **(of_intervals if strategy == EXTRAPOLATED else {}),
             )
         )
     return rows
 
 
-def _square(curves: Curves, name: str, first: int, count: int) -> float:
-    """Return the mean squared error of one of the curves over so many weeks."""
-    measured = (curves.week >= first) & (curves.week < first + count)
-    return float(np.square(getattr(curves, name) - curves.truth)[measured].mean())
-
-
-def _coverage(curves: Curves, means: Array, first: int) -> float:
+def _coverage(curves: Curves, means: Array) -> float:
     """Return the share of weeks of the last year whose interval holds the population's mean."""
-    held = []
-    for place in np.flatnonzero(curves.week >= first).tolist():
-        interval = curves.interval(place)
-        held.append(interval.low <= means[int(curves.week[place])] <= interval.high)
-    return float(np.mean(held))
-
-
-def _first_flag(curves: Curves, first: int) -> float:
-    """Return within how many weeks of a shock it was flagged; infinite if it was not."""
-    later = np.flatnonzero((curves.week >= first) & (curves.flags == 1))
-    return float(curves.week[later[0]] - first + 1) if len(later) else math.inf
+    intervals = (curves.interval(place) for place in range(-WEEKS, 0))
+    return float(
+        np.mean([i.low <= mean <= i.high for i, mean in zip(intervals, means, strict=True)])
+    )
 
 
 def _tables(rows: Sequence[EpochRow], sign: str) -> list[Table]:
