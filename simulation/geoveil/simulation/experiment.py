@@ -23,6 +23,7 @@ from typing import Any, Generic, TypeVar, get_args, get_type_hints
 
 import numpy as np
 
+from geoveil.analyst.whole_file import whole_file
 from geoveil.gp import ParameterError, UnsupportedError
 from geoveil.gp.version import __version__
 from geoveil.simulation.computing import Computer, in_this_process
@@ -106,7 +107,12 @@ def compute_cells(
     # The long ones first, so that no process is left alone with one at the end.
     for cell, rows in compute(Cell.rows, sorted(missing, key=lambda cell: -cell.cost)):
         if directory is not None:
-            _write(cell, rows, directory / cell.file)
+            directory.mkdir(parents=True, exist_ok=True)
+            held = [*map(asdict, list[Any](rows))]
+            content = {"key": cell.key, "code": code_fingerprint(), "rows": held}
+            with whole_file("out", directory / cell.file) as beside:
+                text = json.dumps(content, indent=1, ensure_ascii=False)
+                beside.write_text(text, encoding="utf-8")
         found[cell.key] = rows
         on_done(cell)
     return [row for cell in cells for row in found[cell.key]]
@@ -120,15 +126,6 @@ def _read(cell: Cell[Row], file: Path) -> list[Row] | None:
         return None
     (kind,) = get_args(get_type_hints(cell.law)["return"])
     return [kind(**row) for row in content["rows"]]
-
-
-def _write(cell: Cell[Any], rows: Sequence[Any], file: Path) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    content = {"key": cell.key, "code": code_fingerprint(), "rows": [*map(asdict, rows)]}
-    # Complete or not there: an interrupted write leaves the old name alone.
-    part = file.with_suffix(f".{os.getpid()}.part")
-    part.write_text(json.dumps(content, indent=1, ensure_ascii=False), encoding="utf-8")
-    part.replace(file)
 
 
 def write_tables(rows: Sequence[Any], stem: Path, seed: int) -> list[Path]:

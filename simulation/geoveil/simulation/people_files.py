@@ -6,8 +6,7 @@ no error is raised while one of a parser, which quotes what it could not read, i
 
 import csv
 import math
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -19,6 +18,9 @@ from geoveil.gp import TableFileError, UnsupportedError
 
 Array = NDArray[np.float64]
 
+GEOPACKAGE = ".gpkg"
+FORMATS = (".csv", ".parquet", GEOPACKAGE)
+"""Endings of files of people."""
 COORDINATES = ("longitude", "latitude")
 """What the two numbers of a point are called, as columns of a file of points."""
 _NUMBER = "a finite number (what it holds is not shown)"
@@ -75,14 +77,14 @@ def _number(text: str) -> float:
         return math.nan
 
 
-def _read_parquet(path: Path, columns: Sequence[str]) -> Any:
+def _read_parquet(path: Path, columns: list[str]) -> Any:
     from pyarrow import parquet
 
     with parquet.ParquetFile(path) as file:
-        return file.read([*columns])
+        return file.read(columns)
 
 
-def _read_points(path: Path, columns: Sequence[str]) -> Any:
+def _read_points(path: Path, columns: list[str]) -> Any:
     """Return columns of a GeoPackage of points; two are `COORDINATES`."""
     import geopandas
     import pyarrow
@@ -92,17 +94,25 @@ def _read_points(path: Path, columns: Sequence[str]) -> Any:
         raise TableFileError(path, "it", "points, each with its place, in a known system")
     degrees = points.geometry.to_crs("EPSG:4326")
     places = dict(zip(COORDINATES, (degrees.x, degrees.y), strict=True))
-    return pyarrow.table({c: points[c] for c in columns if c in points} | places)
+    held = points.drop(columns=points.geometry.name)
+    return pyarrow.table({c: held[c] for c in columns if c in held} | places)
 
 
-def _read_table(
-    read: Callable[[Path, Sequence[str]], Any],
-    kind: str,
-    needed: str,
-    path: Path,
-    columns: Sequence[str],
-) -> list[Array]:
-    """Return columns of what `read` makes an Arrow table of, each of shape (n,)."""
+def read_columns(path: Path, columns: Sequence[str]) -> list[Array]:
+    """Return columns of a file whose ending is one of `FORMATS`, each of shape (n,).
+
+    Raises:
+        TableFileError: naming the file, the row and the column.
+        UnsupportedError: if what reads such files is not installed.
+    """
+    if path.suffix == ".csv":
+        return read_csv(path, columns)
+    if path.suffix == GEOPACKAGE:
+        read, kind = _read_points, "GeoPackage"
+        needed = "GeoPackages need GeoPandas: pip install geopandas 'geoveil[simulation]'"
+    else:
+        read, kind = _read_parquet, "Parquet file"
+        needed = "reading Parquet needs pyarrow: pip install 'geoveil[simulation]'"
     try:
         table = read(path, list(dict.fromkeys(columns)))
     except ImportError:
@@ -129,24 +139,3 @@ def _numbers(path: Path, name: str, column: Any) -> Array:
     if bad.any():
         raise TableFileError(path, f"row {int(np.argmax(bad)) + 1}, column {name!r}", _NUMBER)
     return numbers
-
-
-GEOPACKAGE = ".gpkg"
-FORMATS: Mapping[str, Callable[[Path, Sequence[str]], list[Array]]] = MappingProxyType(
-    {
-        ".csv": read_csv,
-        ".parquet": partial(
-            _read_table,
-            _read_parquet,
-            "Parquet file",
-            "reading Parquet needs pyarrow: pip install 'geoveil[simulation]'",
-        ),
-        GEOPACKAGE: partial(
-            _read_table,
-            _read_points,
-            "GeoPackage",
-            "GeoPackages need GeoPandas: pip install geopandas 'geoveil[simulation]'",
-        ),
-    }
-)
-"""Ending of a file of people → what reads columns of it."""

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.gp import ParameterError, TableFileError, validation
-from geoveil.simulation.people_files import COORDINATES, FORMATS, GEOPACKAGE
+from geoveil.simulation.people_files import COORDINATES, FORMATS, GEOPACKAGE, read_columns
 
 Array = NDArray[np.float64]
 
@@ -166,7 +166,7 @@ class Population(People):
         if isinstance(values, str) or not values:
             raise ParameterError("values", values, "a list of at least one column name")
         columns = [*values] if weights is None else [*values, weights]
-        found = FORMATS[file.suffix](file, columns)
+        found = read_columns(file, columns)
         points = np.stack(found[: len(values)], axis=-1) if len(values) > 1 else found[0]
         people = np.ones(len(points)) if weights is None else found[-1]
         if (people < 0).any():
@@ -312,13 +312,8 @@ def household_incomes() -> Population:
     Dollars a year, as published: rounded, capped, 1.4 % of the weight zero or negative.
     """
     data = _load("ca_household_income_2024.npz")
-    return Population(
-        name="California households",
-        unit="dollar",
-        values=data["income"],
-        weights=data["weight"],
-        source="US Census Bureau, ACS 2024 1-year PUMS",
-    )
+    source = "US Census Bureau, ACS 2024 1-year PUMS"
+    return Population("California households", "dollar", data["income"], data["weight"], source)
 
 
 @lru_cache(maxsize=1)
@@ -326,13 +321,8 @@ def collisions() -> Population:
     """Return 200,000 motor vehicle collisions in New York, (longitude, latitude) in degrees."""
     data = _load("nyc_collisions_200k.npz")
     places = np.stack([data["lon_e6"], data["lat_e6"]], axis=-1) / 1e6
-    return Population(
-        name="New York collisions",
-        unit="degree",
-        values=places,
-        weights=np.ones(len(places)),
-        source="NYPD Motor Vehicle Collisions, NYC Open Data",
-    )
+    source = "NYPD Motor Vehicle Collisions, NYC Open Data"
+    return Population("New York collisions", "degree", places, np.ones(len(places)), source)
 
 
 def _load(file: str) -> dict[str, Array]:

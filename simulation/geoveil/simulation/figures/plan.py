@@ -12,28 +12,13 @@ import numpy as np
 from geoveil.analyst.planner import ALLOCATIONS, Allocated, Comparison, Plan
 from geoveil.analyst.planner.prediction import NORMAL_95
 from geoveil.gp import Query
-from geoveil.simulation.figures.style import (
-    INDIGO,
-    OLIVE,
-    OTHERS,
-    OURS,
-    PURPLE,
-    ROSE,
-    TEAL,
-    TRUTH,
-    WINE,
-    pyplot,
-    save,
-)
+from geoveil.simulation.figures.style import OTHERS, OURS, ROSE, SERIES, TRUTH, WINE, pyplot, save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_COLOURS = (INDIGO, ROSE, TEAL, WINE, OLIVE, PURPLE)
 _BOX: Any = MappingProxyType({"facecolor": "white", "alpha": 0.8, "edgecolor": "none", "pad": 1.5})
 """What is behind letters."""
-_SHOWN = 6
-"""Alternatives with a name; those that follow are grey."""
 
 
 def draw_plan(found: Plan, file: Path, *, title: str, unit: str) -> None:
@@ -145,14 +130,14 @@ def _draw_errors(
     """Draw errors against the number of people: of each its name, kind of line and the error."""
     people = np.geomspace(max(n / 100, 1), n * 100, 61).tolist()
     for index, (name, line, error) in enumerate(curves):
-        named = index < _SHOWN
+        named = index < len(SERIES)
         axes.plot(
             people,
             [error(n) for n in people],
-            color=OURS if index == 0 else _COLOURS[index - 1] if named else OTHERS,
+            color=SERIES[index] if named else OTHERS,
             linewidth=2.8 if index == 0 else 1.4,
             linestyle=line,
-            label=name if named else "others" if index == _SHOWN else None,
+            label=name if named else "others" if index == len(SERIES) else None,
             zorder=4
             if line == ":"
             else 3
@@ -175,7 +160,7 @@ def _draw_crossover(axes: "Axes", found: Comparison) -> None:
     rows = {row.allocation: row for row in found.rows}
     most = min(max(10 * found.questions, 3 * (found.crossover or 1)), 1_000)
     counts = np.unique(np.geomspace(1, most, 40).astype(int)).tolist()
-    for name, colour in (("partition", _COLOURS[0]), ("points", OURS)):
+    for name, colour in (("partition", SERIES[1]), ("points", OURS)):
         if name in rows:
             errors = [_typical(rows[name], m, found.n) for m in counts]
             axes.plot(counts, errors, color=colour, marker=".", lw=2, label=name)

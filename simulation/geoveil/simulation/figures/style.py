@@ -21,6 +21,8 @@ INDIGO, CYAN, TEAL, GREEN, OLIVE = "#332288", "#88ccee", "#44aa99", "#117733", "
 SAND, ROSE, WINE, PURPLE = "#ddcc77", "#cc6677", "#882255", "#aa4499"
 OURS, TRUTH, OTHERS = GREEN, "#222222", "#b0b7bd"
 GREY = "#777777"
+SERIES = OURS, INDIGO, ROSE, TEAL, WINE, OLIVE
+"""What is chosen, then its alternatives; those that follow are `OTHERS`."""
 _COLOURS: Mapping[str, str] = MappingProxyType(
     {
         "GP_loc": OLIVE,
@@ -111,15 +113,10 @@ def save(figure: Any, file: Path) -> None:
 
 @dataclass(frozen=True)
 class Line:
-    """What one mechanism does in one panel.
+    """What one mechanism does in one panel, with standard errors of y; one point is drawn as a dot.
 
-    Args:
-        name: of the mechanism.
-        x: along the axis; one point is drawn as a dot.
-        y: as many.
-        error: standard errors of y.
-        printed: whether it is as a paper prints it, whatever that keeps.
-        level: whether it is a level to compare with.
+    It is `printed` if it is as a paper prints it, whatever that keeps, and a `level` to compare
+    with if only its first y counts.
     """
 
     name: str
@@ -269,13 +266,9 @@ def spread(places: Sequence[float], gap: float) -> list[float]:
 
 @dataclass(frozen=True)
 class Dot:
-    """An error of one mechanism in one panel.
+    """An error x > 0 of one mechanism in one panel, with its standard error.
 
-    Args:
-        name: of the mechanism.
-        x: the error, > 0.
-        error: its standard error.
-        hollow: whether it is of the other kind of the two that the note explains.
+    It is `hollow` if it is of the other kind of the two that the note explains.
     """
 
     name: str
