@@ -24,17 +24,14 @@ Array = NDArray[np.float64]
 
 
 class People(ABC):
-    """A population that participants can be drawn from, with replacement.
-
-    Attributes:
-        name: what its members are, in the plural.
-        unit: of the values; "degree" for places.
-        source: where the data comes from.
-    """
+    """A population that participants can be drawn from, with replacement."""
 
     name: str
+    """What its members are, in the plural."""
     unit: str
+    """Of the values; "degree" for places."""
     source: str
+    """Where the data comes from."""
 
     @property
     @abstractmethod
@@ -213,10 +210,6 @@ class Population(People):
         return hashlib.sha256(shape + b"".join(part.tobytes() for part in parts)).hexdigest()
 
 
-_REACH, _NODES = 9.0, 1_801
-"""The reach of the trapezoid rule, in standard deviations, and its nodes along each axis."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class LogNormalPopulation(People):
     """Pairs (a, b) whose logarithms are bivariate normal.
@@ -264,13 +257,13 @@ class LogNormalPopulation(People):
         Within 1e-6 of the truth for soft indicators whose band is at least a tenth as wide as the
         median of the values.
         """
-        axis = np.linspace(-_REACH, _REACH, _NODES)
+        axis = np.linspace(-9.0, 9.0, 1_801)  # standard deviations
         density = np.exp(-np.square(axis) / 2)
         density /= density.sum()
         total = 0.0
         for first, weight in zip(axis, density, strict=True):
             # The second normal in the inner loop: one row of the grid at a time.
-            row = self._pairs(np.stack([np.full(_NODES, first), axis], axis=-1))
+            row = self._pairs(np.stack([np.full_like(axis, first), axis], axis=-1))
             total += weight * float(np.dot(function(row), density))
         return total
 

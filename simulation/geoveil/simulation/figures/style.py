@@ -6,7 +6,7 @@ that has markers and names besides, which grey prints keep.
 """
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -244,11 +244,7 @@ def _name_lines(axes: "Axes", lines: Sequence[Line], height: float) -> None:
 
 
 def spread(places: Sequence[float], gap: float) -> list[float]:
-    """Return places from 0 to 1, at least `gap` apart where there is room, nearest to those given.
-
-    Args:
-        places: rising.
-        gap: > 0.
+    """Return rising places, now from 0 to 1 and, where there is room, at least `gap` > 0 apart.
 
     Example:
         >>> [round(place, 2) for place in spread([0.5, 0.5, 0.9], 0.1)]
@@ -277,26 +273,12 @@ class Dot:
     hollow: bool = False
 
 
-def _in_two_digits(values: Iterable[float]) -> Callable[[float], str]:
-    """Return how numbers are told in two digits: plainly, where none is too small or too great.
-
-    Example:
-        >>> [_in_two_digits([0.0592, 12.3])(x) for x in (0.0592, 0.6, 12.3)]
-        ['0.059', '0.60', '12']
-        >>> _in_two_digits([0.0592, 7.1e-5])(0.0592)
-        '5.9e-02'
-    """
-    if not all(1e-3 <= value < 1e5 for value in values):
-        return "{:.1e}".format
-    return lambda value: f"{value:,.{max(1 - math.floor(math.log10(value)), 0)}f}"
-
-
 def draw_dots(
     panels: Mapping[str, Sequence[Dot]], file: Path, *, x_label: str, title: str, note: str
 ) -> None:
     """Draw small multiples of dots on a logarithmic axis, a line for each mechanism."""
     names = ordered([dot.name for own in panels.values() for dot in own])
-    told = _in_two_digits([dot.x for own in panels.values() for dot in own])
+    plain = all(1e-3 <= dot.x < 1e5 for own in panels.values() for dot in own)
     panel = 3.9, 0.24 * len(names) + 0.75
     figure, places = _multiples(panels, panel, (1.2, 0.9), 7.5, shared=True)
     for number, (own, place) in enumerate(zip(panels.values(), places, strict=True)):
@@ -314,8 +296,11 @@ def draw_dots(
                 capsize=2,
             )
             if not dot.hollow:
+                told = f"{dot.x:.1e}"
+                if plain:  # of all panels: two digits too, without an exponent
+                    told = f"{dot.x:,.{max(1 - math.floor(math.log10(dot.x)), 0)}f}"
                 place.annotate(
-                    told(dot.x), (dot.x, at), xytext=(0, 5), textcoords="offset points",
+                    told, (dot.x, at), xytext=(0, 5), textcoords="offset points",
                     ha="center", fontsize=6.5,
                 )  # fmt: skip
         place.set_xscale("log")
