@@ -10,11 +10,11 @@ from functools import partial
 from math import isinf
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from geoveil.audit.own import AUDITED, keeps
 from geoveil.gp import validation
 from geoveil.simulation.experiment import Cell, Experiment, Table
-from geoveil.simulation.figures.selection import draw_selection
 from geoveil.simulation.selection import forest, influence, percentile, transmission, tree
 from geoveil.simulation.selection.experiment import (
     Compute,
@@ -23,6 +23,13 @@ from geoveil.simulation.selection.experiment import (
     evenly_spaced,
     grouped,
 )
+
+
+def _draw(rows: Sequence[SelectionRow], file: Path, **how: Any) -> list[Path]:
+    # Imported here, as that module imports this package.
+    from geoveil.simulation.figures.selection import draw_selection
+
+    return draw_selection(rows, file, **how)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,22 +43,22 @@ class SelectionExperiment:
     """
 
     parts: Callable[[Options], Mapping[str, Compute]]
-    draw: Callable[[Sequence[SelectionRow], Path], list[Path]] = draw_selection
+    draw: Callable[[Sequence[SelectionRow], Path], list[Path]] = _draw
 
 
 EXPERIMENTS: Mapping[str, SelectionExperiment] = MappingProxyType(
     {
         "percentile": SelectionExperiment(
-            percentile.parts, partial(draw_selection, unit="counts", linear_below=1.0)
+            percentile.parts, partial(_draw, unit="counts", linear_below=1.0)
         ),
         "nodes": SelectionExperiment(influence.parts),
         "tree": SelectionExperiment(
             tree.parts,
-            partial(draw_selection, title="Private ID3: which attribute to split by"),
+            partial(_draw, title="Private ID3: which attribute to split by"),
         ),
         "forest": SelectionExperiment(
             forest.parts,
-            partial(draw_selection, title="Private random forests: which label a leaf has"),
+            partial(_draw, title="Private random forests: which label a leaf has"),
         ),
         "tdt": SelectionExperiment(transmission.parts),
     }
