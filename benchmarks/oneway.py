@@ -9,12 +9,11 @@ import math
 import random
 import time
 from collections.abc import Callable
-from dataclasses import replace
 
 from benchmarks.timing import Figure, show
 from geoveil.simulation import household_incomes
-from geoveil.simulation.experiments.oneway import PANELS, cells
-from geoveil.simulation.experiments.published import Asked, band
+from geoveil.simulation.experiments.oneway import PANELS, exact
+from geoveil.simulation.experiments.published import band, drawn
 
 PANEL = PANELS[3]
 PEOPLE, REPETITIONS, SAMPLE = 6_400_000, 100, 50_000
@@ -24,27 +23,21 @@ DRAWN = (*PAPER, "DebiasedLaplace")
 
 def table() -> list[Figure]:
     """Print seconds on one core."""
-    everything = _seconds(lambda: [cell.rows() for cell in cells()])
+    everything = _seconds(lambda: [exact(p, name) for p in PANELS for name in p.contestants])
     few = 2
-    panel = replace(PANEL, people=(PEOPLE,))
-    drawn = _seconds(
-        lambda: [
-            cell.rows()
-            for cell in cells(Asked(mode="monte-carlo", repetitions=few), [panel], DRAWN)
-        ]
-    )
+    by_drawing = _seconds(lambda: [drawn(PANEL, name, PEOPLE, few, 1) for name in DRAWN])
     one_by_one = _seconds(_plain) / SAMPLE
     reports = PEOPLE * few * len(DRAWN)
     reference = f"one person at a time, Student-t, {reports:,} reports"
     times = {
         reference: one_by_one * reports,
-        f"Monte Carlo: n = {PEOPLE:,}, {len(DRAWN)} mechanisms, {few} repetitions": drawn,
+        f"Monte Carlo: n = {PEOPLE:,}, {len(DRAWN)} mechanisms, {few} repetitions": by_drawing,
         f"exact: {len(PANELS)} panels, all mechanisms, every n": everything,
     }
     found = show("one-way experiment, one core", "s", 1, times, reference)
     print(
-        f"Monte Carlo is {one_by_one * reports / drawn:.0f} times as fast as one at a time;"
-        f" {REPETITIONS} repetitions take {drawn * REPETITIONS / few:.0f} s on one core."
+        f"Monte Carlo is {one_by_one * reports / by_drawing:.0f} times as fast as one at a time;"
+        f" {REPETITIONS} repetitions take {by_drawing * REPETITIONS / few:.0f} s on one core."
     )
     return found
 

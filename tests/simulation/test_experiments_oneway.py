@@ -62,7 +62,7 @@ def test_drawn_errors_have_the_exact_mean_and_variance(name):
     Control: without the noise the variance must be refuted.
     """
     repetitions, n = 150, 20_000
-    errors = np.array([PANEL.drawn_once(name, n, r, 5) for r in range(repetitions)])
+    errors = np.array([PANEL.drawn_once(name, n, r, seed=5) for r in range(repetitions)])
     answer = ONE_WAY[name].build(PANEL.setting)
     squared_bias, noise, spread = oneway.moments(PANEL, answer)
     x, shares = distinct_values(AS_PUBLISHED)

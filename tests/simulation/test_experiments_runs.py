@@ -16,7 +16,7 @@ from geoveil.simulation import experiment as engine
 from geoveil.simulation.computing import Processes
 from geoveil.simulation.experiment import PROVENANCE, Cell, compute_cells, read_csv, write_tables
 from geoveil.simulation.experiments import oneway
-from geoveil.simulation.experiments.published import Asked
+from geoveil.simulation.experiments.published import drawn
 from geoveil.simulation.experiments.rows import (
     LOCAL,
     OURS,
@@ -94,17 +94,18 @@ def test_nothing_is_kept_without_a_directory(tmp_path):
 
 
 def test_two_processes_give_the_rows_of_one(tmp_path):
-    panel = replace(oneway.PANELS[0], people=(1_000, 2_000))
-    cells = oneway.cells(Asked(mode="monte-carlo", repetitions=2), [panel], ["GP_Lip", "GP_loc"])
+    cells = [
+        Cell(drawn, (oneway.PANELS[0], name, n, 2, 1))
+        for n in (1_000, 2_000)
+        for name in ("GP_Lip", "GP_loc")
+    ]
     assert compute_cells(cells, tmp_path, Processes(2)) == compute_cells(cells)
 
 
 def test_another_seed_is_another_cell(tmp_path):
-    panel = replace(oneway.PANELS[0], people=(1_000,))
-    asked = Asked(mode="monte-carlo", repetitions=2)
-    cells = [oneway.cells(replace(asked, seed=s), [panel], ["GP_Lip"]) for s in (1, 2, 1)]
-    rows = [compute_cells(own, tmp_path)[0].error for own in cells]
-    assert rows[0] == rows[2] != rows[1]
+    cells = [Cell(drawn, (oneway.PANELS[0], "GP_Lip", 1_000, 2, seed)) for seed in (1, 2, 1)]
+    errors = [compute_cells([cell], tmp_path)[0].error for cell in cells]
+    assert errors[0] == errors[2] != errors[1]
 
 
 def test_cells_need_different_keys(tmp_path):

@@ -14,20 +14,21 @@ from geoveil.simulation.experiments.rows import LOCAL
 from geoveil.simulation.experiments.twoway import PANELS, TwoWayPanel
 
 ALPHA = 1e-6
-PANEL = TwoWayPanel(12_000.0, axis=(70_000.0, 160_000.0), people=(20_000,))
+PANEL = TwoWayPanel(per=12_000.0, axes=((70_000.0, 160_000.0),) * 2, people=(20_000,))
 
 
 def test_the_settings_are_those_of_the_paper():
     """[MATH §12]: 34 thresholds per axis, widths min(0.2|T|, 2/ε)."""
     for panel, per in zip(PANELS, (8_000, 12_000, 20_000), strict=True):
         assert panel.privacy.at(per) == 1
-        assert (len(panel.axis), panel.axis[0], panel.axis[-1]) == (34, 10_000, 1_000_000)
+        for axis in panel.axes:
+            assert (len(axis), axis[0], axis[-1]) == (34, 10_000, 1_000_000)
         assert panel.people == (400_000, 1_600_000, 6_400_000)
         assert panel.width((30_000, 40_000)) == min(10_000, 2 * per)
         assert panel.width((300_000, 400_000)) == 2 * per
 
 
-@pytest.mark.parametrize("name", sorted(PANEL.scalar()))
+@pytest.mark.parametrize("name", sorted(PANEL.scalar))
 def test_tables_hold_the_moments_of_the_mechanisms(name):
     """Bins of 3,000 people times the table, against the mechanism at each person."""
     at = (70_000.0, 160_000.0)
@@ -49,23 +50,22 @@ def test_the_lattice_stands_for_the_population():
 
     Sixteen shifts of 8,192 points: a share has an error of 1e-3 even if they were random.
     """
-    lattices = twoway.lattices(twoway.POINTS, seed=1)
+    lattices = twoway.lattices(PANEL, seed=1)
     assert len(lattices) == 16
     people = incomes_and_debts()
     law = stats.multivariate_normal([0, 0], [[1, 0.4], [0.4, 1]])
     for at in [(10_000.0, 70_000.0), (100_000.0, 160_000.0), (400_000.0, 100_000.0)]:
         z = (np.log(at) - people.mu) / people.sigma
-        drawn = np.mean([(lattice.pairs > at).all(axis=1).mean() for lattice in lattices])
+        drawn = np.mean([(pairs > at).all(axis=1).mean() for pairs, _ in lattices])
         assert drawn == pytest.approx(law.cdf(-z), abs=1e-3)
-    radius = np.concatenate([np.linalg.norm(lattice.planar, axis=1) for lattice in lattices])
+    radius = np.concatenate([np.linalg.norm(planar, axis=1) for _, planar in lattices])
     assert [radius.mean(), np.square(radius).mean()] == pytest.approx([2, 6], rel=1e-2)
-    assert np.mean([la.planar.mean(axis=0) for la in lattices], axis=0) == pytest.approx(
-        [0, 0], abs=0.01
-    )
+    centre = np.mean([planar.mean(axis=0) for _, planar in lattices], axis=0)
+    assert centre == pytest.approx([0, 0], abs=0.01)
 
 
 @pytest.mark.deep(keep=2)
-@pytest.mark.parametrize("name", list(PANEL.contestants()))
+@pytest.mark.parametrize("name", list(PANEL.contestants))
 def test_drawn_errors_have_the_exact_mean_and_variance(name, moments):
     """80 repetitions of 20,000 people at 4 thresholds; z and chi-square at α = 1e-6 for each.
 
@@ -113,7 +113,7 @@ def test_the_standard_error_is_how_much_runs_differ():
     A chi-square quotient with 11 degrees of freedom leaves that with a probability below 1e-6
     upwards; downwards below 2e-3, so the seeds are fixed.
     """
-    panel = TwoWayPanel(8_000.0, axis=(70_000.0,), people=(400_000,))
+    panel = TwoWayPanel(per=8_000.0, axes=((70_000.0,),) * 2, people=(400_000,))
     rows = [twoway.exact(panel, seed, 1 << 9) for seed in range(12)]
     plugged = [next(r for r in own if r.mechanism == "GP_loc") for own in rows]
     spread = np.std([r.error for r in plugged], ddof=1)
@@ -138,8 +138,8 @@ def test_planar_noise_of_the_lattice_is_that_of_the_mechanism():
     A lattice is more even than random draws, so the limit for those at α = 1e-6 is ample.
     Control: 10 % wider.
     """
-    lattice = twoway.lattices(1 << 12, seed=1)[0]
-    radius = np.linalg.norm(lattice.planar, axis=1) * PANEL.per
+    _, planar = twoway.lattices(PANEL, seed=1, points=1 << 12)[0]
+    radius = np.linalg.norm(planar, axis=1) * PANEL.per
     cdf = np.vectorize(PlanarLaplace(PANEL.privacy, 2).radius_cdf)
     limit = math.sqrt(math.log(2 / ALPHA) / 2 / len(radius))
     assert stats.kstest(radius, cdf).statistic < limit

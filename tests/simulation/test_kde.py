@@ -12,27 +12,20 @@ from scipy import stats
 
 from geoveil.analyst.planner.prediction import mean_reciprocal
 from geoveil.gp import GaussianKernel, ParameterError
+from geoveil.simulation.experiment import Cell
+from geoveil.simulation.experiments import kde
 from geoveil.simulation.experiments.kde import (
     DEFAULT,
     IN_ALL,
-    KERNEL,
     SETTINGS,
-    KernelGrid,
     KernelSetting,
-    Sample,
-    cells,
     centre_errors,
-    collision_places,
     density_maps,
     draw_kernel_errors,
-    estimates,
     exact,
-    kernel_means,
-    question,
 )
 from geoveil.simulation.experiments.kde_sums import (
     DistanceNodes,
-    farthest,
     gathered,
     places_at,
     radial_means,
@@ -44,12 +37,11 @@ from geoveil.simulation.figures.kernels import draw_density_maps
 from geoveil.simulation.figures.style import spread
 
 ALPHA = 1e-6
+KERNEL = KernelSetting.known
 PER_CENTRE = [name for name, c in KERNEL.items() if not c.answers_every_query]
-SMALL = KernelSetting(n=2_000, per_m=700.0, factor=1.0)
 
 
-@pytest.fixture(scope="module")
-def places():
+def made_places():
     """400 places in a box of 6 × 4 km, up to five people at each."""
     rng = np.random.default_rng(7)
     points = rng.normal(size=(400, 2)) @ [[1_500.0, 300.0], [0.0, 900.0]]
@@ -57,9 +49,14 @@ def places():
     return places_at(inside, rng.integers(1, 6, 400) * 1.0)
 
 
-@pytest.fixture(scope="module")
-def grid(places):
-    return KernelGrid.over(places, 5)
+class SmallSetting(KernelSetting):
+    """Of people who are made up."""
+
+    places = made_places()
+
+
+PLACES = SmallSetting.places
+SMALL = SmallSetting(people=(2_000,), per=700.0, size=5, subgrid=5)
 
 
 def at(centre, bandwidth):
@@ -69,26 +66,27 @@ def at(centre, bandwidth):
 # Sums
 
 
-def test_radial_means_are_the_sums_over_all_pairs(places, grid):
+def test_radial_means_are_the_sums_over_all_pairs():
     """Brute force, within the bound of linear interpolation: Δ²/8 sup |F''| in u.
 
     Nodes twenty times as far apart must miss it.
     """
-    nodes = DistanceNodes(near=500.0, reach=farthest(places, grid.centres))
-    distance = np.linalg.norm(places.values[:, None] - grid.centres, axis=-1)
+    nodes = DistanceNodes(near=500.0, reach=SMALL.diagonal)
+    distance = np.linalg.norm(PLACES.values[:, None] - SMALL.centres, axis=-1)
+    assert distance.max() <= SMALL.diagonal
     functions = [
         np.ones_like,
         lambda r: np.exp(-((r / 500) ** 2) / 2),
         lambda r: np.exp(-r / 500),
         lambda r: np.exp(-r / 3_000) * (r / 3_000) ** 2,
     ]
-    expected = [places.weights @ f(distance) / places.weights.sum() for f in functions]
+    expected = [PLACES.weights @ f(distance) / PLACES.size for f in functions]
 
     def table(nodes):
         return np.stack([f(nodes.distances) for f in functions], axis=1)
 
     def worst(nodes):
-        got = radial_means(places, grid.centres, table(nodes), nodes)
+        got = radial_means(PLACES, SMALL.centres, table(nodes), nodes)
         return np.abs(got.T - expected).max(axis=1)
 
     bound = np.abs(np.diff(table(nodes), 2, axis=0)).max(axis=0) / 8
@@ -123,16 +121,16 @@ def test_equal_points_are_gathered():
 
 @pytest.mark.deep(keep=3)
 @pytest.mark.parametrize("name", KERNEL)
-def test_errors_are_those_of_the_mechanism_at_every_point(name, places, grid):
+def test_errors_are_those_of_the_mechanism_at_every_point(name):
     """The mechanism's own moments in the plane, at each person, without any table."""
-    setting = KernelSetting(n=1_000, per_m=700.0, factor=0.9)
-    got = centre_errors([setting], places, grid, contestants={name: KERNEL[name]})[0][name]
-    bandwidth, share = grid.bandwidth(0.9), places.weights / places.weights.sum()
+    setting = replace(SMALL, people=(1_000,), factor=0.9)
+    got = centre_errors([setting], [name])[0][name]
+    share = PLACES.weights / PLACES.size
     for i in (0, 12, 23):
-        kernel = at(grid.centres[i], bandwidth)
-        answer = KERNEL[name].build(question(kernel, setting.privacy))
-        bias = answer.mean(places.values) - kernel.value(places.values)
-        noise = share @ answer.variance(places.values)
+        kernel = at(setting.centres[i], setting.bandwidth)
+        answer = KERNEL[name].build(setting.question(kernel))
+        bias = answer.mean(PLACES.values) - kernel.value(PLACES.values)
+        noise = share @ answer.variance(PLACES.values)
         law = got.per_centre
         assert law.bias[i] == pytest.approx(share @ bias, rel=1e-5, abs=1e-15)
         assert law.noise[i] * 1_000 == pytest.approx(noise, rel=1e-5)
@@ -151,20 +149,20 @@ def test_mean_reciprocal_is_the_binomial_sum():
 
 
 @pytest.mark.parametrize("name", ["GP_rad", "DebiasedLaplace"])
-def test_one_centre_each_has_the_error_that_the_formula_gives(name, places):
+def test_one_centre_each_has_the_error_that_the_formula_gives(name):
     """Partition drawn: 20,000 campaigns of 60 people, each answers one of 4 centres.
 
     Answers are bounded, so that the mean square is normal within z = 5.3 (alpha = 1e-6 over 4
     centres and two sides); an expectation 1.2 times as large or small must fail.
     """
     repetitions, n = 20_000, 60
-    grid, rng = KernelGrid.over(places, 2), np.random.default_rng(3)
-    setting = KernelSetting(n=n, per_m=600.0, factor=0.3)
-    law = centre_errors([setting], places, grid, contestants={name: KERNEL[name]})[0][name]
-    bandwidth = grid.bandwidth(0.3)
-    answer = KERNEL[name].build(question(GaussianKernel(0.0, bandwidth), setting.privacy))
-    distance = np.linalg.norm(places.values[:, None] - grid.centres, axis=-1)
-    who = rng.choice(len(distance), size=(repetitions, n), p=places.weights / places.size)
+    rng = np.random.default_rng(3)
+    setting = SmallSetting(people=(n,), per=600.0, factor=0.3, size=2, subgrid=2)
+    law = centre_errors([setting], [name])[0][name]
+    bandwidth = setting.bandwidth
+    answer = KERNEL[name].build(setting.question(GaussianKernel(0.0, bandwidth)))
+    distance = np.linalg.norm(PLACES.values[:, None] - setting.centres, axis=-1)
+    who = rng.choice(len(distance), size=(repetitions, n), p=PLACES.weights / PLACES.size)
     which = rng.integers(0, 4, size=who.shape)
     y = answer.simulate(distance[who, which], rng)
     f = np.exp(-np.square(distance / bandwidth) / 2)
@@ -180,8 +178,8 @@ def test_one_centre_each_has_the_error_that_the_formula_gives(name, places):
         assert abs(z[0]) < 5.3 < min(abs(z[1]), abs(z[2]))
 
 
-def test_perturbed_points_pay_once(places, grid):
-    errors = centre_errors([SMALL], places, grid)[0]
+def test_perturbed_points_pay_once():
+    errors = centre_errors([SMALL], tuple(KERNEL))[0]
     for name in KERNEL:
         same = errors[name].whole_grid.ase == errors[name].per_centre.ase
         assert same == (name in ("GP_loc", "deconvolved"))
@@ -198,7 +196,7 @@ def test_distances_are_points_enough(name):
     rng = np.random.default_rng(5)
     points, centre = rng.normal(scale=2_000.0, size=(500, 2)), np.array([300.0, -800.0])
     in_plane, on_line = (
-        KERNEL[name].build(question(kernel, SMALL.privacy))
+        KERNEL[name].build(SMALL.question(kernel))
         for kernel in (at(centre, 900.0), GaussianKernel(0.0, 900.0))
     )
     distance = np.hypot(*(points - centre).T)
@@ -208,23 +206,16 @@ def test_distances_are_points_enough(name):
 
 @pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("name", KERNEL)
-def test_drawn_errors_have_the_exact_law(name, places, grid):
-    """400 campaigns of 2,000 people: how often |e_t − bias| stays below its median, at 3 centres.
+def test_drawn_errors_have_the_exact_law(name):
+    """400 campaigns of 2,000 people: how often |e_t − bias| stays below its median, at 4 centres.
 
     Errors are sums of thousands, normal in their middle even for heavy tails; the count is compared
-    with a binomial at alpha = 1e-6 over 3 centres. A deviation 1.6 times as large, or as small,
+    with a binomial at alpha = 1e-6 over 4 centres. A deviation 1.6 times as large, or as small,
     must fail at some centre.
     """
-    repetitions, chosen = 400, [0, 7, 12]
-    only = {name: KERNEL[name]}
-    law = centre_errors([SMALL], places, grid, chosen=np.array(chosen), contestants=only)[0]
-    bandwidth = grid.bandwidth(1.0)
-    errors = np.empty((repetitions, len(chosen)))
-    for number in range(repetitions):
-        sample = Sample.draw(SMALL, places, seed=11, number=number)
-        truth = kernel_means(sample.people, grid.centres[chosen], bandwidth)
-        errors[number] = estimates(name, sample, grid, chosen, only) - truth
-    law = law[name].per_centre
+    repetitions, setting = 400, replace(SMALL, subgrid=2)
+    errors = np.array([setting.drawn_once(name, SMALL.n, i, seed=11) for i in range(repetitions)])
+    law = centre_errors([setting], [name])[0][name].per_centre
     median = stats.norm.ppf(0.75) * np.sqrt(law.variance)
 
     def p_values(scale):
@@ -232,45 +223,42 @@ def test_drawn_errors_have_the_exact_law(name, places, grid):
         return [stats.binomtest(int(k), repetitions, 0.5).pvalue for k in below]
 
     print(name, p_values(1.0))
-    assert min(p_values(1.0)) > ALPHA / len(chosen)
-    assert min(p_values(1.6)) < ALPHA / len(chosen)
-    assert min(p_values(1 / 1.6)) < ALPHA / len(chosen)
+    assert min(p_values(1.0)) > ALPHA / errors.shape[1]
+    assert min(p_values(1.6)) < ALPHA / errors.shape[1]
+    assert min(p_values(1 / 1.6)) < ALPHA / errors.shape[1]
 
 
 @pytest.mark.parametrize("name", ["Student-t", "GP_rad", "deconvolved"])
-def test_estimates_do_not_depend_on_how_the_work_is_cut(name, places, grid):
-    sample = Sample.draw(SMALL, places, seed=2, number=3)
-    whole = estimates(name, sample, grid, [3, 9, 20])
-    parts = [estimates(name, sample, grid, [i])[0] for i in (3, 9, 20)]
-    # A product of matrices may round differently for one row than for several.
-    assert whole == pytest.approx(parts, rel=1e-13)
-    other = Sample.draw(SMALL, places, seed=2, number=4)
-    assert (estimates(name, other, grid, [3, 9, 20]) != whole).all()
+def test_estimates_do_not_depend_on_how_the_work_is_cut(name):
+    people, part = SMALL.drawn_people(SMALL.n, 3, seed=2), replace(SMALL, subgrid=3)
+    whole = SMALL.estimates(name, people, 3, seed=2)[part.chosen]
+    # A product of matrices may round differently for few rows than for many.
+    assert whole == pytest.approx(part.estimates(name, people, 3, seed=2), rel=1e-13)
+    assert (part.estimates(name, SMALL.drawn_people(SMALL.n, 4, seed=2), 4, seed=2) != whole).all()
 
 
-def test_kernel_means_are_those_of_the_people(places, grid):
-    sample = Sample.draw(SMALL, places, seed=1, number=0)
-    assert sample.people.size == SMALL.n
+def test_kernel_means_are_those_of_the_people():
+    people = SMALL.drawn_people(SMALL.n, 0, seed=1)
+    assert people.size == SMALL.n
     expected = [
-        sample.people.weights @ at(c, 800.0).value(sample.people.values) / SMALL.n
-        for c in grid.centres[:4]
+        people.weights @ at(c, SMALL.bandwidth).value(people.values) / SMALL.n
+        for c in SMALL.centres
     ]
-    assert kernel_means(sample.people, grid.centres[:4], 800.0) == pytest.approx(expected, rel=1e-5)
+    assert SMALL.kernel_means(people) == pytest.approx(expected, rel=1e-5)
 
 
 # Settings and cells
 
 
 def test_the_settings_are_the_papers():
-    places = collision_places()
+    places = DEFAULT.places
     assert places.size == 200_000  # all lie in the paper's window
-    grid = KernelGrid.over(places)
-    assert grid.m == len(grid.centres) == 3_721
-    assert [grid.bandwidth(f) for f in (0.8, 1.0, 1.2)] == [1_151, 1_439, 1_727]
-    corners = grid.centres[grid.thinned(2)]
+    assert len(DEFAULT.centres) == 3_721
+    assert [replace(DEFAULT, factor=f).bandwidth for f in (0.8, 1.0, 1.2)] == [1_151, 1_439, 1_727]
+    corners = replace(DEFAULT, subgrid=2).centres
     assert corners.min(axis=0).tolist() == places.values.min(axis=0).tolist()
     assert corners.max(axis=0).tolist() == places.values.max(axis=0).tolist()
-    assert {(s.n, s.per_m, s.factor) for s in SETTINGS} == {
+    assert {(s.n, s.per, s.factor) for s in SETTINGS} == {
         (200_000, 500.0, 1.0),
         (200_000, 1_000.0, 1.0),
         (200_000, 2_000.0, 1.0),
@@ -285,25 +273,22 @@ def test_the_settings_are_the_papers():
 def test_geoveil_beats_the_paper_on_collisions():
     """On 8 × 8 of the centres: about 30 times for each centre, and thousands at ε in all."""
     settings = tuple(replace(s, subgrid=8) for s in SETTINGS[:5])
-    rows = exact(settings, ("Student-t", "DebiasedLaplace"))
+    rows = exact(*settings, names=("Student-t", "DebiasedLaplace"))
     for setting in settings:
         student, debiased = (r.error for r in rows if r.panel == setting.label)
         assert 20 < student / debiased < 40
-    (points,) = exact((replace(DEFAULT, subgrid=8),), ("deconvolved",))[1:]
+    (points,) = exact(replace(DEFAULT, subgrid=8), names=("deconvolved",))[1:]
     (student,) = (r for r in rows if r.panel == points.panel and r.mechanism == "Student-t")
     assert points.panel == f"{DEFAULT.label}, 8×8 of 61×61 centres, {IN_ALL}"
     assert student.error / points.error > 10_000
 
 
 def test_monte_carlo_cells_give_the_same_rows_in_any_process():
-    setting = KernelSetting(n=2_000, subgrid=2)
-    chosen = cells(Asked(mode="monte-carlo", repetitions=2), [setting], ["GP_Lip"])
-    (cell,) = chosen
+    setting = KernelSetting(people=(2_000,), subgrid=2)
+    cell, other = (Cell(drawn, (setting, "GP_Lip", 2_000, 2, seed)) for seed in (1, 2))
     (row,) = cell.rows()
-    assert [row] == drawn(setting, "GP_Lip", 2_000, 2, 1)
     assert pickle.loads(pickle.dumps(cell)).rows() == [row]
     assert row.panel == "1/ε=1000, h=1 cell diagonals, 2×2 of 61×61 centres"
-    (other,) = cells(Asked(mode="monte-carlo", repetitions=2, seed=2), [setting], ["GP_Lip"])
     assert other.key != cell.key
     assert other.rows()[0].error != row.error
     errors = [setting.drawn_once("GP_Lip", 2_000, number, 1) for number in range(2)]
@@ -312,20 +297,27 @@ def test_monte_carlo_cells_give_the_same_rows_in_any_process():
     assert row.standard_error == pytest.approx(abs(squares[0] - squares[1]) / 2)
 
 
+def on_a_line():
+    class Line(KernelSetting):
+        places = places_at(np.array([[0.0, 0.0], [1.0, 0.0]]), np.ones(2))
+
+    return Line()
+
+
 @pytest.mark.parametrize(
     ("build", "name"),
     [
-        (lambda: KernelSetting(n=0), "n"),
-        (lambda: KernelSetting(n=True), "n"),
-        (lambda: KernelSetting(per_m=float("nan")), "per_m"),
+        (lambda: KernelSetting(people=(0,)), "n"),
+        (lambda: KernelSetting(people=(True,)), "n"),
+        (lambda: KernelSetting(per=float("nan")), "per"),
         (lambda: KernelSetting(factor=0.0), "factor"),
         (lambda: DistanceNodes(near=0.0, reach=1.0), "near"),
         (lambda: DistanceNodes(near=1.0, reach=float("inf")), "reach"),
         (lambda: places_at(np.zeros((0, 2)), np.zeros(0)), "values"),
         (lambda: places_at(np.zeros((2, 2)), np.array([1.0, 0.0])), "weights, values"),
-        (lambda: KernelGrid(np.zeros(2), np.array([1.0, 0.0])), "high"),
-        (lambda: KernelGrid(np.zeros(2), np.ones(2), 1), "size"),
-        (lambda: KernelGrid(np.zeros(2), np.ones(2), 4).thinned(5), "size"),
+        (lambda: on_a_line().centres, "high"),
+        (lambda: KernelSetting(size=1), "size"),
+        (lambda: KernelSetting(size=4, subgrid=5), "subgrid"),
         (lambda: Asked(mode="monte-carlo", repetitions=1), "repetitions"),
         (lambda: Asked(mode="guess"), "mode"),
     ],
@@ -336,34 +328,30 @@ def test_unsound_settings_are_refused(build, name):
     assert refused.value.name == name
 
 
-def test_no_setting_is_refused(places, grid):
-    with pytest.raises(ParameterError, match="settings"):
-        centre_errors([], places, grid)
-
-
 # Maps and figures
 
 
 @pytest.mark.deep
-def test_maps_show_each_centre_where_it_is(tmp_path):
+def test_maps_show_each_centre_where_it_is(tmp_path, monkeypatch):
     """A map's value at (east, north) is the kernel mean there, not its mirror image."""
-    setting = KernelSetting(n=3_000)
-    maps = density_maps(setting, seed=4, names=("GP_Lip", "deconvolved"), fine=3)
-    assert {name: m.height.shape for name, m in maps.items()} == {
-        "without privacy": (61, 61),
-        "GP_Lip": (3, 3),
-        "deconvolved": (61, 61),
-    }
-    truth = maps["without privacy"]
-    people = Sample.draw(setting, collision_places(), seed=4, number=0).people
+    setting = KernelSetting(people=(3_000,))
+    monkeypatch.setattr(kde, "FINE", 3)
+    maps = density_maps(setting, seed=4)
+    sides = {name: len(heights) ** 0.5 for name, (_, heights) in maps.items()}
+    assert sides == {
+        "without privacy": 61, "GP_loc": 61, "GP_rad": 3, "GP_Lip": 3, "Student-t": 3,
+        "PowerLaw": 3, "DebiasedLaplace": 3, "deconvolved": 61,
+    }  # fmt: skip
+    centres, truth = (each.reshape(61, 61, -1) for each in maps["without privacy"])
+    people = setting.drawn_people(3_000, 0, seed=4)
     for row, column in ((37, 30), (20, 40)):
-        centre = np.array([truth.east[column], truth.north[row]])
-        f = at(centre, 1_439.0).value(people.values)
-        assert truth.height[row, column] == pytest.approx(people.weights @ f / 3_000, rel=1e-4)
-    assert truth.height[37, 30] > 2 * truth.height[30, 37]
-    lattice = maps["GP_Lip"]
-    assert lattice.east.tolist() == truth.east[[0, 30, 60]].tolist()
-    assert lattice.north.tolist() == truth.north[[0, 30, 60]].tolist()
+        f = at(centres[row, column], 1_439.0).value(people.values)
+        assert truth[row, column] == pytest.approx(people.weights @ f / 3_000, rel=1e-4)
+    assert truth[37, 30] > 2 * truth[30, 37]
+    assert maps["GP_Lip"][0].tolist() == centres[::30, ::30].reshape(9, 2).tolist()
+    axes = DEFAULT.box.T
+    assert centres[0, :, 0].tolist() == np.linspace(*axes[0], 61).tolist()
+    assert centres[:, 0, 1].tolist() == np.linspace(*axes[1], 61).tolist()
     file = tmp_path / "maps.png"
     draw_density_maps(maps, file, title="one run")
     assert file.read_bytes().startswith(b"\x89PNG")
@@ -371,7 +359,7 @@ def test_maps_show_each_centre_where_it_is(tmp_path):
 
 @pytest.mark.deep
 def test_errors_are_drawn_if_rows_are_missing(tmp_path):
-    rows = exact((KernelSetting(size=4, subgrid=4),), ("GP_Lip", "DebiasedLaplace"))
+    rows = exact(KernelSetting(size=4, subgrid=4), names=("GP_Lip", "DebiasedLaplace"))
     assert [IN_ALL in row.panel for row in rows] == [False, True, False, True]
     file = tmp_path / "bars.png"
     draw_kernel_errors(rows[1:], file)  # of GP_Lip, the pale bar alone
@@ -383,7 +371,7 @@ def test_no_setting_is_drawn_twice_and_none_of_the_papers_is_left_out(monkeypatc
     monkeypatch.setattr(thresholds, "draw_dots", lambda panels, file, **more: found.update(panels))
     row = partial(ErrorRow, experiment="kde", measure="ASE", mechanism="GP_Lip", origin=SEED)
     rows = [
-        row(panel=panel, n=s.n, per=s.per_m, error=1.0)
+        row(panel=panel, n=s.n, per=s.per, error=1.0)
         for s in SETTINGS
         for panel in (s.label, f"{s.label}, {IN_ALL}")
     ]

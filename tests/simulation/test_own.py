@@ -33,14 +33,14 @@ from geoveil.simulation.computing import computer
 from geoveil.simulation.distribution import experiment as distributions
 from geoveil.simulation.distribution.attributes import MEASURES
 from geoveil.simulation.epochs import experiment as over_time
-from geoveil.simulation.experiment import compute_cells, read_csv
+from geoveil.simulation.experiment import Cell, compute_cells, read_csv
 from geoveil.simulation.experiments import kde, own, twoway
 from geoveil.simulation.experiments import oneway as one_way
 from geoveil.simulation.experiments.kde import KernelSetting, collision_places
-from geoveil.simulation.experiments.oneway import PANELS, OneWayPanel, cells
-from geoveil.simulation.experiments.own import OwnInput, distinct_values, with_own
+from geoveil.simulation.experiments.oneway import PANELS, OneWayPanel
+from geoveil.simulation.experiments.own import OwnInput, distinct_values
 from geoveil.simulation.experiments.published import Asked, drawn
-from geoveil.simulation.experiments.rows import OWN, ErrorRow, compare
+from geoveil.simulation.experiments.rows import OWN, ErrorRow, compare, over
 from geoveil.simulation.experiments.twoway import TwoWayPanel
 from geoveil.simulation.selection import Options, influence
 
@@ -252,9 +252,9 @@ def test_an_experiment_has_mechanisms_and_people_of_ones_own(module, tmp_path):
     values, shares = distinct_values(given)
     assert values.tolist() == [170.0, 181.0, 185.0]
     assert shares == pytest.approx([0.6, 0.2, 0.2])
-    assert "aimed" not in OneWayPanel.contestants(given)
-    panel = OneWayPanel(180.0, 2.0, 2.0, people=(1_000,))
-    rows = [row for cell in cells(Asked(given=given), [panel]) for row in cell.rows()]
+    panel = OneWayPanel(threshold=180.0, per=2.0, footing=2.0, people=(1_000,), given=given)
+    assert "aimed" not in panel.contestants
+    rows = [row for name in panel.contestants for row in one_way.exact(panel, name)]
     own = {row.mechanism: row for row in rows if row.origin == OWN}
     assert set(own) == {"wide", "narrow", "exact"}
     query = panel.setting.soft
@@ -267,7 +267,7 @@ def test_an_experiment_has_mechanisms_and_people_of_ones_own(module, tmp_path):
     assert own["exact"].error == pytest.approx(ours.error)
     (found,) = compare(rows)
     assert found.own is not None
-    assert found.own_ratio == pytest.approx(found.seed.error / found.own.error)
+    assert over(found.seed, found.own) == pytest.approx(found.seed.error / found.own.error)
 
 
 def test_the_note_tells_of_the_columns_that_a_table_has(module, tmp_path):
@@ -315,28 +315,26 @@ def test_a_name_that_is_taken_is_refused(tmp_path):
     file = tmp_path / "taken.py"
     file.write_text(WIDE.replace("def wide", "def PowerLaw"))
     with pytest.raises(ParameterError, match="PowerLaw"):
-        OneWayPanel.contestants(OwnInput(file))
+        _ = replace(PANELS[0], given=OwnInput(file)).contestants
 
 
 def test_a_mechanism_of_ones_own_is_asked_pairs_and_densities_too(module):
     """The variance of Laplace noise grows with the square of its scale; GP_Lip's is known."""
     given = OwnInput(module)
-    panel = TwoWayPanel(12_000.0, axis=(100_000.0,), people=(1_000,))
-    pairs = {row.mechanism: row for row in twoway.exact(panel, points=64, given=given)}
+    axes = ((100_000.0,), (100_000.0,))
+    panel = TwoWayPanel(per=12_000.0, axes=axes, people=(1_000,), given=given)
+    pairs = {row.mechanism: row for row in twoway.exact(panel, points=64)}
     assert {pairs[name].origin for name in ("wide", "narrow", "exact")} == {OWN}
     assert pairs["wide"].noise == pytest.approx(pairs["narrow"].noise * (1.1 / 0.7) ** 2)
     assert pairs["exact"].error == pytest.approx(pairs["DebiasedLaplace"].error)
-    setting = KernelSetting(n=1_000, subgrid=2)
-    names = ("wide", "narrow", "GP_Lip")
-    rows = kde.exact((setting,), names, given)
+    setting = KernelSetting(people=(1_000,), subgrid=2, given=given)
+    rows = kde.exact(setting, names=("wide", "narrow", "GP_Lip"))
     noise = {row.mechanism: row.noise for row in rows if not row.panel.endswith("in all")}
     # 1.1 × the Lipschitz constant, over the rate: GP_Lip has that constant itself.
     assert noise["wide"] == pytest.approx(1.1**2 * noise["GP_Lip"])
     assert noise["narrow"] == pytest.approx(0.7**2 * noise["GP_Lip"])
-    (of_own,) = drawn(setting, "wide", 1_000, 2, 1, given)
+    (of_own,) = drawn(setting, "wide", 1_000, 2, 1)
     assert of_own.origin == OWN
-    with pytest.raises(ParameterError, match="wide"):
-        with_own({"wide": TwoWayPanel.scalar()["GP_Lip"]}, given)
 
 
 def test_places_of_ones_own_are_in_a_plane_of_their_own(tmp_path):
@@ -348,7 +346,8 @@ def test_places_of_ones_own_are_in_a_plane_of_their_own(tmp_path):
     assert sorted(places.weights.tolist()) == [1, 2, 2]
     apart = np.linalg.norm(places.values[:, None] - places.values, axis=-1)
     assert sorted(apart[np.triu_indices(3, 1)]) == pytest.approx([5_580, 11_140, 12_460], rel=5e-3)
-    rows = kde.exact((KernelSetting(n=100, size=3, subgrid=3),), ("GP_Lip",), given)
+    setting = KernelSetting(people=(100,), size=3, subgrid=3, given=given)
+    rows = kde.exact(setting, names=("GP_Lip",))
     assert all(row.error > 0 for row in rows)
     with pytest.raises(ParameterError, match="column"):
         collision_places(OwnInput(data=file, columns=("lon",)))
@@ -356,8 +355,7 @@ def test_places_of_ones_own_are_in_a_plane_of_their_own(tmp_path):
 
 def test_cells_are_computed_on_a_cluster():
     distributed = pytest.importorskip("distributed")
-    panel = replace(PANELS[0], people=(1_000,))
-    asked = cells(Asked(mode="monte-carlo", repetitions=2), [panel], ["GP_Lip", "aimed"])
+    asked = [Cell(drawn, (PANELS[0], name, 1_000, 2, 1)) for name in ("GP_Lip", "aimed")]
     options = {"n_workers": 1, "processes": False, "dashboard_address": "127.0.0.1:0"}
     with (
         distributed.LocalCluster(**options) as cluster,
@@ -380,7 +378,7 @@ def test_pairs_of_a_table_have_the_moments_of_its_rows(tmp_path):
     experiment = twoway.experiment(Asked(given=given))
     rows = {row.mechanism: row for row in compute_cells(experiment.cells) if row.n == 400_000}
     assert rows["GP_Lip"].panel == "T=(175, 80), 1/ε=2"
-    panel = TwoWayPanel(2.0, (175.0,), other=(80.0,), footing=2.0)
+    panel = TwoWayPanel(per=2.0, axes=((175.0,), (80.0,)), footing=2.0)
     answer = TwoWayPanel.known["GP_Lip"].build(panel.setting((175.0, 80.0)))
     shares = weight / weight.sum()
     off = answer.mean(held) - (held > (175.0, 80.0)).all(axis=1)
@@ -389,7 +387,7 @@ def test_pairs_of_a_table_have_the_moments_of_its_rows(tmp_path):
     found = rows["GP_Lip"]
     assert 0 < found.standard_error < 0.2 * error
     assert abs(found.error - error) < 5 * found.standard_error
-    found = drawn(panel, "GP_Lip", 2_000, 40, 1, given)[0]
+    found = drawn(replace(panel, given=given), "GP_Lip", 2_000, 40, 1)[0]
     error = bias**2 + (shares @ answer.variance(held) + shares @ (off - bias) ** 2) / 2_000
     assert abs(found.error - error) < 5 * found.standard_error
     for wrong in ({"thresholds": (175.0,)}, {"per": None}, {"columns": ("cm",)}):
@@ -504,7 +502,8 @@ def test_a_mechanism_that_selects_is_beside_all_others(application, same, tmp_pa
 @pytest.mark.parametrize("ending", [".svg", ".pdf"])
 def test_figures_are_vectors_whose_text_is_text(ending, tmp_path):
     panel = replace(PANELS[0], people=(1_000, 2_000))
-    rows = compute_cells(cells(panels=[panel], contestants=["GP_Lip", "DebiasedLaplace"]))
+    names = "GP_Lip", "DebiasedLaplace"
+    rows = [row for name in names for row in one_way.exact(panel, name)]
     asked = one_way.experiment(Asked())
     files = asked.write(rows, tmp_path / f"figure{ending}")
     assert [file.name for file in files] == [

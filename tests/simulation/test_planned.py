@@ -11,13 +11,7 @@ from geoveil.analyst.planner import HardThreshold, SamplePrior, compare_allocati
 from geoveil.analyst.planner.problem import PlanningProblem
 from geoveil.gp import DebiasedLaplace, GaussianKernel, GeoPrivacy
 from geoveil.simulation.comparison import STUDENT_T
-from geoveil.simulation.experiments.kde import (
-    KERNEL,
-    SETTINGS,
-    KernelGrid,
-    centre_errors,
-    collision_places,
-)
+from geoveil.simulation.experiments.kde import SETTINGS, centre_errors, collision_places
 from geoveil.simulation.experiments.oneway import PANELS
 from geoveil.simulation.populations import household_incomes
 
@@ -113,11 +107,9 @@ def test_planning_a_grid_of_kernels(setting):
     """On 61 × 61 centres: ≥ 20 × less ASE at the same ε per centre, ≥ 1000 × at ε in all."""
     places = collision_places()
     prior = SamplePrior(places.values, places.weights, size=places.size)
-    grid = KernelGrid.over(places)
-    kernels = [GaussianKernel(c, grid.bandwidth(setting.factor)) for c in grid.centres.tolist()]
+    kernels = [GaussianKernel(c, setting.bandwidth) for c in setting.centres.tolist()]
     found = compare_allocations(kernels, setting.privacy, prior, setting.n)
-    paper = centre_errors((setting,), places, grid, contestants={"Student-t": KERNEL["Student-t"]})
-    errors = paper[0]["Student-t"]
+    errors = centre_errors([setting], ["Student-t"])[0]["Student-t"]
     assert errors.per_centre.ase >= 20 * found["repeat"].total_error
     assert errors.whole_grid.ase >= 1000 * found.choice.total_error
     assert found.choice.allocation == "points"

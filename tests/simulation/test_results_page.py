@@ -1,7 +1,5 @@
 """The page of results: every number of the tables, the command that makes it, and honest ratios."""
 
-import re
-
 from geoveil.simulation.epochs.experiment import (
     ALONE,
     CARRIED,
@@ -11,7 +9,7 @@ from geoveil.simulation.epochs.experiment import (
     EpochRow,
 )
 from geoveil.simulation.experiment import read_csv, write_tables
-from geoveil.simulation.experiments.page import Section, results_page
+from geoveil.simulation.experiments.page import epochs_section, section
 from geoveil.simulation.experiments.rows import (
     LOCAL,
     OURS,
@@ -21,7 +19,7 @@ from geoveil.simulation.experiments.rows import (
 )
 
 
-def row(mechanism, origin, error, n=1000, panel="T=1"):
+def row(mechanism, origin, error, n=1_600_000, panel="T=1"):
     return ErrorRow(
         experiment="oneway", panel=panel, n=n, per=8.0, mechanism=mechanism, origin=origin,
         measure="MSE", error=error, squared_bias=None, noise=error / 2,
@@ -58,15 +56,13 @@ YEARS = [
 ]  # fmt: skip
 
 
-def page(**changes):
-    fields = {
-        "title": "One threshold",
-        "command": "geoveil simulate oneway",
-        "figures": {"images/a.png": "the errors"},
-        "rows": ROWS,
-        "keep": lambda r: r.n == 1000,
-    }
-    return results_page([Section(**(fields | changes))])
+def written(directory, name):
+    """Return the section of rows in a table."""
+    write_tables(ROWS, directory / f"{name}-exact", seed=1)
+    for kind in ("exact", "exact-ratios"):
+        (directory / f"{name}-{kind}.png").touch()
+    (directory / "images").mkdir()
+    return section(directory, name, "Errors", directory / "images")
 
 
 def cells(text, start):
@@ -74,27 +70,27 @@ def cells(text, start):
     return [cell.strip() for cell in line.strip("|").split("|")]
 
 
-def test_the_tables_hold_the_numbers_that_were_kept():
-    text = page()
+def test_the_tables_hold_the_numbers_of_one_n(tmp_path):
+    text = written(tmp_path, "oneway")
     assert "geoveil simulate oneway" in text
-    assert "![the errors](images/a.png)" in text
+    assert "![Errors: error ratios](images/oneway-exact-ratios.png)" in text
+    assert (tmp_path / "images" / "oneway-exact-ratios.png").exists()
+    assert "| 500 |" not in text
     assert cells(text, "| setting | n | GP_Lip")[2:] == [
         "GP_Lip", LOCAL, "Student-t", "DebiasedLaplace", "aimed",
     ]  # fmt: skip
-    assert cells(text, "| T=1 | 1,000 | 4")[2:] == [
+    assert cells(text, "| T=1 | 1,600,000 | 4")[2:] == [
         "4.00e-05", "1.00e-09", "3.00e-05", "1.00e-06", "1.00e-07",
     ]  # fmt: skip
-    assert "500" not in re.sub(r"[\d,]*500,000", "", text.split("##")[1])
 
 
-def test_the_ratio_is_of_the_best_and_leaves_local_privacy_out():
-    text = page()
+def test_the_ratio_is_of_the_best_and_leaves_local_privacy_out(tmp_path):
+    text = written(tmp_path, "kde")
     ratios = text[text.index("left out):") :]
     assert cells(ratios, "| T=1") == [
-        "T=1", "1,000", "Student-t", "DebiasedLaplace", "30", "300",
+        "T=1", "1,600,000", "Student-t", "DebiasedLaplace", "30", "300",
     ]  # fmt: skip
-    text = page(keep=lambda r: True)
-    assert cells(text[text.index("left out):") :], "| T=1 | 500")[-2:] == ["40", "nan"]
+    assert cells(ratios, "| T=1 | 500")[-2:] == ["40", "nan"]
 
 
 def test_rows_come_back_from_their_table(tmp_path):
@@ -104,7 +100,7 @@ def test_rows_come_back_from_their_table(tmp_path):
 
 
 def test_answers_over_time_have_a_section_of_their_own():
-    text = results_page([], epochs=YEARS)
+    text = epochs_section(YEARS)
     assert cells(text, "| $55,500 | extrapolated") == [
         "$55,500", "extrapolated", "1", "0.00090", "1.5", "95.0%", "0.0110", "13 weeks, 96%",
     ]  # fmt: skip

@@ -1,7 +1,6 @@
-"""What each mechanism makes of the same question, people and privacy: exact, not sampled.
+"""Mechanisms at their parameters, the paper's and geoveil's, and what they make of one question.
 
-A contestant of the threshold experiments is a mechanism at its parameters; the paper's own are
-here.
+The predictions of the demonstration are exact, not sampled.
 """
 
 import math
@@ -18,16 +17,18 @@ from geoveil.gp import (
     GeneralizedCauchy,
     GeoPrivacy,
     LipschitzMechanism,
+    LocalLaplace,
     LocalPrivacy,
     Noise,
     PlanarLaplace,
     Query,
-    QueryMechanism,
+    RadialLaplace,
     RandomizedResponse,
     SmoothMechanism,
     StudentT,
 )
 from geoveil.simulation.distribution.local import piecewise_variance
+from geoveil.simulation.experiments.rows import LOCAL, OURS, SEED
 
 Array = NDArray[np.float64]
 
@@ -70,12 +71,6 @@ class Contestant:
         return self.build, *self.others
 
 
-def perturbed_points(privacy: GeoPrivacy, query: Query, *, debias: bool) -> PointReports:
-    """Return perturbed points, each a report about one query, with or without its noise undone."""
-    mechanism = PlanarLaplace(privacy, query.dimension)
-    return PointReports(mechanism, mechanism.estimator(query, debias=debias))
-
-
 def _smooth(noise: Noise, beta_fraction: float) -> Callable[[Setting], SmoothMechanism]:
     """Return the paper's mechanism: Λ = ∞, and ε shared between a change of scale and a shift."""
     return lambda s: SmoothMechanism(
@@ -94,6 +89,34 @@ GENERALIZED_CAUCHY = _smooth(GeneralizedCauchy(4), 1 / 15)
 """A fifth of ε for the change of scale, 3β [MATH §3]."""
 
 
+def _points(privacy: GeoPrivacy, query: Query, *, debias: bool) -> PointReports:
+    """Return perturbed points, each a report about one query, with or without its noise undone."""
+    mechanism = PlanarLaplace(privacy, query.dimension)
+    return PointReports(mechanism, mechanism.estimator(query, debias=debias))
+
+
+MECHANISMS: Mapping[str, Contestant] = MappingProxyType(
+    {
+        "GP_loc": Contestant(
+            SEED, lambda s: _points(s.privacy, s.seed, debias=False), answers_every_query=True
+        ),
+        "GP_rad": Contestant(SEED, lambda s: RadialLaplace(s.seed, s.privacy)),
+        "GP_Lip": Contestant(SEED, lambda s: LipschitzMechanism(s.seed, s.privacy)),
+        "Student-t": Contestant(SEED, STUDENT_T),
+        "generalized Cauchy": Contestant(SEED, GENERALIZED_CAUCHY),
+        LOCAL: Contestant(SEED, lambda s: LocalLaplace(s.seed, s.local)),
+        "LaplacePareto": Contestant(OURS, lambda s: SmoothMechanism(s.seed, s.privacy)),
+        "PowerLaw": Contestant(OURS, lambda s: SmoothMechanism(s.soft, s.privacy)),
+        "DebiasedLaplace": Contestant(OURS, lambda s: DebiasedLaplace(s.soft, s.privacy)),
+        "deconvolved": Contestant(
+            OURS, lambda s: _points(s.privacy, s.soft, debias=True), answers_every_query=True
+        ),
+    }
+)
+"""Name → contestant in the experiments of the paper: its own, then geoveil's. "GP_rad" is for
+kernels, "LaplacePareto" for the paper's ramps; it is PowerLaw that takes slopes without jumps."""
+
+
 @dataclass(frozen=True, slots=True)
 class PopulationError:
     """The error that one mechanism has on a population."""
@@ -109,15 +132,13 @@ class PopulationError:
         return math.sqrt((self.noise_variance + self.sampling_variance) / n)
 
 
-COMPETITORS: Mapping[str, Callable[[Setting], QueryMechanism]] = MappingProxyType(
-    {
-        "DebiasedLaplace": lambda s: DebiasedLaplace(s.soft, s.privacy),
-        "Student-t": STUDENT_T,
-        "Lipschitz": lambda s: LipschitzMechanism(s.seed, s.privacy),
-    }
-)
-"""Name → mechanism for a setting: what geoveil runs, the seed paper's, and a baseline, all with the
-same guarantee."""
+_COMPETITORS = {
+    "DebiasedLaplace": "DebiasedLaplace",
+    "Student-t": "Student-t",
+    "Lipschitz": "GP_Lip",
+}
+"""Name in the demonstration → contestant: what geoveil runs, the seed paper's, and a baseline, all
+with the same guarantee."""
 
 
 def predict(setting: Setting, points: Array, weights: Array) -> list[PopulationError]:
@@ -125,10 +146,8 @@ def predict(setting: Setting, points: Array, weights: Array) -> list[PopulationE
 
     Points are in the coordinates of the queries, shape (n,) or (n, k).
     """
-    return [
-        _error(name, mechanism.query.value(points), weights, mechanism.variance(points))
-        for name, mechanism in ((name, build(setting)) for name, build in COMPETITORS.items())
-    ]
+    answers = [(name, MECHANISMS[of].build(setting)) for name, of in _COMPETITORS.items()]
+    return [_error(name, a.mean(points), weights, a.variance(points)) for name, a in answers]
 
 
 def predict_local(setting: Setting, points: Array, weights: Array) -> PopulationError:

@@ -42,20 +42,22 @@ def sampler(noise: Noise) -> Sampler:
             return lambda rng, n: noise.sample(rng, (n,))
 
 
+def seeded(seed: int, *key: int | str) -> np.random.Generator:
+    """Return the random numbers of one part of the work: a function of the seed and its key."""
+    numbers = (zlib.crc32(part.encode()) if isinstance(part, str) else part for part in key)
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=tuple(numbers)))
+
+
 def drawn_blocks(
     name: str, n: int, *, size: int, seed: int, repetition: int
 ) -> Iterator[tuple[int, np.random.Generator]]:
     """Return the blocks of one repetition: how many people, and random numbers of their own.
 
-    They are made of the seed, the name, n, and the numbers of the repetition and the block: results
-    do not depend on who computes what.
-
-    The name is that of the experiment, the panel and the mechanism; the last block has the rest.
+    Results do not depend on who computes what. The name is that of the experiment, the panel and
+    the mechanism; the last block has the rest.
     """
-    key = zlib.crc32(name.encode())
     for block, start in enumerate(range(0, n, size)):
-        seeds = np.random.SeedSequence(seed, spawn_key=(key, n, repetition, block))
-        yield min(size, n - start), np.random.default_rng(seeds)
+        yield min(size, n - start), seeded(seed, name, n, repetition, block)
 
 
 def drawn_error(squares: Sequence[float], seed: int) -> dict[str, Any]:
@@ -105,7 +107,14 @@ def at_nodes(places: Array, count: int, weights: Array | None = None) -> Array:
         [0.75, 1.25, 1.0]
     """
     left = np.minimum(places.astype(np.intp), count - 2)
-    right = np.minimum(places - left, 1.0)
+    return shared(left, np.minimum(places - left, 1.0), count, weights)
+
+
+def shared(left: NDArray[np.intp], right: Array, count: int, weights: Array | None = None) -> Array:
+    """Return the weight at each node, of points between nodes `left` and the next.
+
+    `right` is the part that goes to the next one, from 0 to 1; it is overwritten.
+    """
     if weights is not None:
         right *= weights
     upper = np.bincount(left, right, count)

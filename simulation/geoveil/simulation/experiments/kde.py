@@ -39,7 +39,6 @@ centre, however the work is cut.
 """
 
 import math
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
@@ -52,24 +51,23 @@ from numpy.typing import NDArray
 
 from geoveil.analyst.planner import PointReports
 from geoveil.analyst.planner.prediction import mean_reciprocal
-from geoveil.gp import GaussianKernel, GeoPrivacy, ParameterError, validation
+from geoveil.gp import GaussianKernel, ParameterError, validation
 from geoveil.gp.coordinates import Area, AzimuthalEquidistant, SphericalMercator
-from geoveil.simulation.comparison import Contestant, Setting
+from geoveil.simulation.comparison import MECHANISMS, Array, Setting
 from geoveil.simulation.experiment import Cell, Experiment
-from geoveil.simulation.experiments.draws import summed
+from geoveil.simulation.experiments.draws import seeded, summed
 from geoveil.simulation.experiments.kde_sums import (
     DistanceNodes,
-    farthest,
     gathered,
     places_at,
     radial_means,
 )
 from geoveil.simulation.experiments.own import AS_PUBLISHED, OwnInput
-from geoveil.simulation.experiments.published import IN_FULL, MECHANISMS, Asked, Panel, published
+from geoveil.simulation.experiments.published import Asked, Panel, published
 from geoveil.simulation.experiments.rows import ErrorRow
-from geoveil.simulation.figures.kernels import Map, draw_density_maps, map_of
+from geoveil.simulation.figures.kernels import draw_density_maps
 from geoveil.simulation.figures.thresholds import draw_settings
-from geoveil.simulation.populations import Array, Population, collisions
+from geoveil.simulation.populations import Population, collisions
 
 WINDOW_M = ((-8.3e6, -8.19e6), (4.91e6, 5.0e6))
 """The part of the Mercator plane that the paper keeps: (x from, to), (y from, to)."""
@@ -78,122 +76,154 @@ PLANE = SphericalMercator(Area(-73.95, 40.7, radius_m=80_000))
 GRID_SIZE = 61
 SUBGRID = 8
 """Centres along each side at which reports are drawn, in monte-carlo mode."""
-REPETITIONS = 10
 IN_ALL = "ε in all"
 """Marks a panel in which ε pays for the whole grid, and not for each centre."""
-LOCAL_FOOTING_M = 1_000.0
-"""Distance at which the paper compares with local privacy: ε_L = 1000 ε [MATH §12]."""
 _REACH = 13.0
 """Bandwidths beyond which a kernel is below 1e-36."""
 _NOISE_REACH = 40.0
 """Noise scales beyond the kernel's end at which the undone kernel, ∝ e^{−εr}, is below 1e-17."""
 
 
-KERNEL = MappingProxyType({name: c for name, c in MECHANISMS.items() if name != "LaplacePareto"})
-"""Name → contestant."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class KernelSetting(Panel):
-    """One setting of the paper.
+    """One setting of the paper: centres on a lattice over the bounding box of the people.
 
     Args:
-        n: number of people, ≥ 1.
-        per_m: 1/ε, in metres of the plane.
+        per: 1/ε, in metres of the plane.
+        footing: at which the paper compares with local privacy: ε_L = 1000 ε [MATH §12].
+        people: their number, one only.
         factor: bandwidth in diagonals of a cell, before it is rounded down to whole metres.
-        size: centres along each side of the grid.
-        subgrid: centres along each side of the part of it that is asked about.
+        size: centres along each side of the grid, ≥ 2, edges of the box included.
+        subgrid: those of them that are asked about, ≥ 2, spread evenly, corners included.
     """
 
     experiment = "kde"
-    known = KERNEL
-    n: int = 200_000
-    per_m: float = 1_000.0
+    unit = "metre"
+    known = MappingProxyType({name: c for name, c in MECHANISMS.items() if name != "LaplacePareto"})
+    repetitions = 10, 2
+    per: float = 1_000.0
+    footing: float = 1_000.0
+    people: tuple[int, ...] = (200_000,)
     factor: float = 1.0
     size: int = GRID_SIZE
     subgrid: int = GRID_SIZE
 
     def __post_init__(self) -> None:
-        validation.require_count("n", self.n)
-        validation.positive("per_m", self.per_m)
+        super().__post_init__()
         validation.positive("factor", self.factor)
+        validation.require_count("size", self.size, 2)
+        validation.require_count("subgrid", self.subgrid, 2, self.size)
 
     @property
     def label(self) -> str:
         size, part = (f"{side}×{side}" for side in (self.size, self.subgrid))
         told = "" if part == size else f", {part} of {size} centres"
-        return f"1/ε={self.per_m:g}, h={self.factor:g} cell diagonals{told}"
+        return f"1/ε={self.per:g}, h={self.factor:g} cell diagonals{told}"
 
     @property
-    def privacy(self) -> GeoPrivacy:
-        return GeoPrivacy(1.0, per=self.per_m, unit="metre")
+    def n(self) -> int:
+        """Number of people."""
+        (n,) = self.people
+        return n
 
-    def drawn_once(
-        self, name: str, n: int, repetition: int, seed: int, given: OwnInput = AS_PUBLISHED
-    ) -> Array:
-        places = collision_places(given)
-        grid = KernelGrid.over(places, self.size)
-        chosen = grid.thinned(self.subgrid)
-        sample = Sample.draw(self, places, seed=seed, number=repetition)
-        truth = kernel_means(sample.people, grid.centres[chosen], grid.bandwidth(self.factor))
-        return estimates(name, sample, grid, chosen.tolist(), self.contestants(given)) - truth
+    @property
+    def questions(self) -> int:
+        return self.subgrid**2
+
+    @property
+    def places(self) -> Population:
+        """Where people are, in a plane."""
+        return collision_places(self.given)
+
+    @property
+    def box(self) -> Array:
+        """The south-western corner of the people's bounding box, and the north-eastern one."""
+        low, high = self.places.values.min(axis=0), self.places.values.max(axis=0)
+        if not (high > low).all():
+            raise ParameterError("high", high.tolist(), "north-east of low")
+        return np.stack([low, high])
+
+    @property
+    def diagonal(self) -> float:
+        """The diagonal of the box, in metres: no place is farther from a centre."""
+        return float(np.hypot(*np.ptp(self.box, axis=0)))
+
+    @property
+    def bandwidth(self) -> float:
+        """The bandwidth h, in metres."""
+        return float(math.floor(self.factor * (self.diagonal / (self.size - 1))))
+
+    @property
+    def chosen(self) -> NDArray[np.intp]:
+        """The numbers of the centres that are asked about, row by row from the south-west."""
+        along = np.rint(np.linspace(0, self.size - 1, self.subgrid)).astype(np.intp)
+        return (along[:, None] * self.size + along).ravel()
+
+    @property
+    def centres(self) -> Array:
+        """The centres that are asked about, shape (subgrid², 2)."""
+        low, high = self.box
+        east, north = np.meshgrid(*np.linspace(low, high, self.size).T)
+        return np.stack([east.ravel(), north.ravel()], axis=1)[self.chosen]
+
+    def question(self, kernel: GaussianKernel) -> Setting:
+        """Return the question as contestants take it: everyone answers the same kernel.
+
+        The kernel is in two dimensions, or in one, over distances to the centre. A mechanism that
+        perturbs f or the distance does the same in either.
+        """
+        return self.asked(lambda _: kernel)
+
+    def drawn_people(self, n: int, repetition: int, seed: int) -> Population:
+        """Return n people drawn with replacement: how many are at which place."""
+        places = self.places
+        counts = seeded(seed, repetition).multinomial(n, places.weights / places.size)
+        there = counts > 0
+        return places_at(places.values[there], counts[there].astype(np.float64))
+
+    def kernel_means(self, people: Population) -> Array:
+        """Return the mean of the kernel over people, per centre: the density without privacy.
+
+        It is within about 1e-6: see `radial_means`.
+        """
+        nodes = DistanceNodes(self.bandwidth, _REACH * self.bandwidth)
+        f = np.exp(-np.square(nodes.distances / self.bandwidth) / 2)
+        return radial_means(people, self.centres, f[:, None], nodes)[:, 0]
+
+    def estimates(self, name: str, people: Population, repetition: int, seed: int) -> Array:
+        """Return what a contestant makes of people, every report drawn, per centre."""
+        contestant, bandwidth = self.contestants[name], self.bandwidth
+        at = (0.0, 0.0) if contestant.answers_every_query else 0.0
+        answer = contestant.build(self.question(GaussianKernel(at, bandwidth)))
+        counts = people.weights.astype(np.int64)
+        if isinstance(answer, PointReports):
+            # One point per person: the mean of a function of its distance to each centre.
+            everyone = np.repeat(people.values, counts, axis=0)
+            noisy = answer.mechanism.simulate(everyone, seeded(seed, repetition, name, 0))
+            reach = _REACH * bandwidth + _NOISE_REACH * self.per
+            nodes = DistanceNodes(min(self.per, bandwidth), reach)
+            g = answer.estimator.value(nodes.ray)[:, None]
+            return radial_means(places_at(noisy, np.ones(len(noisy))), self.centres, g, nodes)[:, 0]
+        totals = [
+            summed(answer, np.hypot(*(people.values - centre).T))(
+                counts, seeded(seed, repetition, name, index)
+            )
+            for index, centre in zip(self.chosen.tolist(), self.centres, strict=True)
+        ]
+        return np.asarray(np.array(totals) / counts.sum())
+
+    def drawn_once(self, name: str, n: int, repetition: int, seed: int) -> Array:
+        people = self.drawn_people(n, repetition, seed)
+        return self.estimates(name, people, repetition, seed) - self.kernel_means(people)
 
 
 DEFAULT = KernelSetting()
 SETTINGS = (
-    *(KernelSetting(per_m=per) for per in (500.0, 1_000.0, 2_000.0)),
+    *(KernelSetting(per=per) for per in (500.0, 1_000.0, 2_000.0)),
     *(KernelSetting(factor=factor) for factor in (0.8, 1.2)),
-    *(KernelSetting(n=n) for n in (100_000, 400_000)),
+    *(KernelSetting(people=(n,)) for n in (100_000, 400_000)),
 )
 """The paper's: one of ε, h and n is varied at a time [MATH §12]."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class KernelGrid:
-    """Centres on a lattice over the bounding box of the people, its edges included.
-
-    Args:
-        low: its south-western corner, (2,) in metres.
-        high: its north-eastern one.
-        size: centres along each side.
-    """
-
-    low: Array
-    high: Array
-    size: int = GRID_SIZE
-
-    def __post_init__(self) -> None:
-        validation.require_count("size", self.size, 2)
-        if not (self.high > self.low).all():
-            raise ParameterError("high", self.high.tolist(), "north-east of low")
-
-    @classmethod
-    def over(cls, places: Population, size: int = GRID_SIZE) -> "KernelGrid":
-        """Return the grid over the bounding box of some people."""
-        return cls(places.values.min(axis=0), places.values.max(axis=0), size)
-
-    @property
-    def m(self) -> int:
-        """Number of centres."""
-        return self.size**2
-
-    @property
-    def centres(self) -> Array:
-        """All centres, row by row from the south-west, shape (size², 2)."""
-        axes = np.linspace(self.low, self.high, self.size).T
-        east, north = np.meshgrid(*axes)
-        return np.stack([east.ravel(), north.ravel()], axis=1)
-
-    def thinned(self, size: int) -> NDArray[np.intp]:
-        """Return the indices of `size`² of the centres, spread evenly, corners included."""
-        validation.require_count("size", size, 2, self.size)
-        chosen = np.rint(np.linspace(0, self.size - 1, size)).astype(np.intp)
-        return (chosen[:, None] * self.size + chosen).ravel()
-
-    def bandwidth(self, factor: float) -> float:
-        """Return h: `factor` diagonals of a cell, rounded down to whole metres."""
-        diagonal = float(np.hypot(*(self.high - self.low))) / (self.size - 1)
-        return float(math.floor(factor * diagonal))
 
 
 @lru_cache(maxsize=2)
@@ -213,15 +243,6 @@ def collision_places(given: OwnInput = AS_PUBLISHED) -> Population:
     reach = 1.5 * float(np.hypot(*(111_200.0 * (high - low) / 2)))
     plane = AzimuthalEquidistant(east, north, max(reach, 1_000.0))
     return gathered(plane.project(people.values), people.weights)
-
-
-def question(kernel: GaussianKernel, privacy: GeoPrivacy) -> Setting:
-    """Return the question as contestants take it: everyone answers the same kernel.
-
-    The kernel is in two dimensions, or in one, over distances to the centre. A mechanism that
-    perturbs f or the distance does the same in either.
-    """
-    return Setting(kernel, kernel, privacy, LOCAL_FOOTING_M)
 
 
 class CentreErrors(NamedTuple):
@@ -264,66 +285,45 @@ def _errors(means: Array, n: int, m: int) -> Errors:
 
 
 def centre_errors(
-    settings: Sequence[KernelSetting],
-    places: Population,
-    grid: KernelGrid,
-    *,
-    chosen: NDArray[np.intp] | None = None,
-    contestants: Mapping[str, Contestant] = KERNEL,
+    settings: Sequence[KernelSetting], names: Sequence[str]
 ) -> list[dict[str, Errors]]:
-    """Return the error of every contestant at every centre, one pass over the pairs for all.
+    """Return, for each setting, the error of contestants at the centres that are asked about.
 
-    Only chosen centres are looked at, but the privacy is shared out over the whole grid all the
-    same. There is one mapping from names for each setting.
-
-    Raises:
-        ParameterError: if there is no setting.
+    The settings are of the same people, size and part of the grid, and share one pass over the
+    pairs of a place and a centre. The privacy is shared out over the whole grid all the same.
     """
-    if not settings:
-        raise ParameterError("settings", "none", "at least one setting")
-    centres = grid.centres if chosen is None else grid.centres[chosen]
-    near = min(min(s.per_m, grid.bandwidth(s.factor)) for s in settings)
-    nodes = DistanceNodes(near, farthest(places, centres))
+    places, known = settings[0].places, settings[0].contestants
+    nodes = DistanceNodes(min(min(s.per, s.bandwidth) for s in settings), settings[0].diagonal)
     columns: dict[tuple[float, float, str], Array] = {}
     for s in settings:
-        kernel = GaussianKernel((0.0, 0.0), grid.bandwidth(s.factor))
-        for name, contestant in contestants.items():
-            if (s.per_m, s.factor, name) not in columns:  # n is in the formulas only
-                answer = contestant.build(question(kernel, s.privacy))
-                mean = answer.mean(nodes.ray)
+        kernel = GaussianKernel((0.0, 0.0), s.bandwidth)
+        for name in names:
+            if (s.per, s.factor, name) not in columns:  # n is in the formulas only
+                answer = known[name].build(s.question(kernel))
+                mean, noise = answer.mean(nodes.ray), answer.variance(nodes.ray)
                 bias = mean - kernel.value(nodes.ray)
-                noise = answer.variance(nodes.ray)
-                columns[s.per_m, s.factor, name] = np.stack([bias, bias**2, mean, mean**2, noise])
-    means = radial_means(places, centres, np.concatenate([*columns.values()]).T, nodes)
+                columns[s.per, s.factor, name] = np.stack([bias, bias**2, mean, mean**2, noise])
+    table = np.concatenate([*columns.values()]).T
+    means = radial_means(places, settings[0].centres, table, nodes)
     found = dict(zip(columns, np.split(means, len(columns), axis=1), strict=True))
+    m = settings[0].size ** 2
+    shared = {name: 1 if known[name].answers_every_query else m for name in names}
     return [
-        {
-            name: _errors(
-                found[s.per_m, s.factor, name], s.n, 1 if c.answers_every_query else grid.m
-            )
-            for name, c in contestants.items()
-        }
+        {name: _errors(found[s.per, s.factor, name], s.n, m) for name, m in shared.items()}
         for s in settings
     ]
 
 
-def exact(
-    settings: tuple[KernelSetting, ...], names: tuple[str, ...], given: OwnInput = AS_PUBLISHED
-) -> list[ErrorRow]:
-    """Return all errors by the formulas of the module: settings and mechanisms share one pass.
+def exact(*settings: KernelSetting, names: Sequence[str] = ()) -> list[ErrorRow]:
+    """Return all errors by the formulas of the module, of those who take part unless named.
 
-    The settings are of one size of the grid and of the part of it.
+    See `centre_errors`.
     """
-    places, known = collision_places(given), KernelSetting.contestants(given)
-    grid = KernelGrid.over(places, settings[0].size)
-    chosen = grid.thinned(settings[0].subgrid)
-    contestants = {name: known[name] for name in names}
-    found = centre_errors(settings, places, grid, chosen=chosen, contestants=contestants)
+    found = centre_errors(settings, names or tuple(settings[0].contestants))
     return [
         setting.row(
             name,
             setting.n,
-            given,
             panel=panel,
             error=law.ase,
             squared_bias=float(np.sum(np.square(law.bias))),
@@ -331,77 +331,8 @@ def exact(
         )
         for setting, by_name in zip(settings, found, strict=True)
         for name, errors in by_name.items()
-        for panel, law in (
-            (setting.label, errors.per_centre),
-            (f"{setting.label}, {IN_ALL}", errors.whole_grid),
-        )
+        for panel, law in zip((setting.label, f"{setting.label}, {IN_ALL}"), errors, strict=True)
     ]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Sample:
-    """The people of one repetition, and what seeds everything drawn about them."""
-
-    setting: KernelSetting
-    people: Population
-    """How many are at which place."""
-    seed: tuple[int, int]
-    """Seed of the experiment, and number of the repetition."""
-
-    @classmethod
-    def draw(
-        cls, setting: KernelSetting, places: Population, *, seed: int, number: int
-    ) -> "Sample":
-        """Draw n people with replacement."""
-        rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(number,)))
-        counts = rng.multinomial(setting.n, places.weights / places.size)
-        there = counts > 0
-        people = places_at(places.values[there], counts[there].astype(np.float64))
-        return cls(setting, people, (seed, number))
-
-    def rng(self, name: str, centre: int = 0) -> np.random.Generator:
-        """Return the random numbers of a contestant, at one centre or for all."""
-        seed, number = self.seed
-        key = (number, zlib.crc32(name.encode()), centre)
-        return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
-
-
-def kernel_means(people: Population, centres: Array, bandwidth: float) -> Array:
-    """Return the mean of the kernel over people, per centre: the density without privacy.
-
-    It is within about 1e-6: see `radial_means`.
-    """
-    nodes = DistanceNodes(bandwidth, _REACH * bandwidth)
-    f = np.exp(-np.square(nodes.distances / bandwidth) / 2)
-    return radial_means(people, centres, f[:, None], nodes)[:, 0]
-
-
-def estimates(
-    name: str,
-    sample: Sample,
-    grid: KernelGrid,
-    chosen: Sequence[int],
-    contestants: Mapping[str, Contestant] = KERNEL,
-) -> Array:
-    """Return what a contestant makes of a sample, every report drawn, at some centres."""
-    setting, people, centres = sample.setting, sample.people, grid.centres[chosen]
-    bandwidth, counts = grid.bandwidth(setting.factor), people.weights.astype(np.int64)
-    at = (0.0, 0.0) if contestants[name].answers_every_query else 0.0
-    kernel = GaussianKernel(at, bandwidth)
-    answer = contestants[name].build(question(kernel, setting.privacy))
-    if isinstance(answer, PointReports):
-        # One point per person: the mean of a function of its distance to each centre.
-        everyone = np.repeat(people.values, counts, axis=0)
-        noisy = answer.mechanism.simulate(everyone, sample.rng(name))
-        reach = _REACH * bandwidth + _NOISE_REACH * setting.per_m
-        nodes = DistanceNodes(min(setting.per_m, bandwidth), reach)
-        g = answer.estimator.value(nodes.ray)
-        return radial_means(places_at(noisy, np.ones(setting.n)), centres, g[:, None], nodes)[:, 0]
-    totals = [
-        summed(answer, np.hypot(*(people.values - centre).T))(counts, sample.rng(name, index))
-        for index, centre in zip(chosen, centres, strict=True)
-    ]
-    return np.array(totals) / setting.n
 
 
 MAPPED = (
@@ -417,58 +348,21 @@ FINE = 31
 """Centres along each side for mechanisms that answer one at a time: every second of the grid."""
 
 
-def density_maps(
-    setting: KernelSetting,
-    *,
-    seed: int = 1,
-    names: Sequence[str] = MAPPED,
-    fine: int = FINE,
-    given: OwnInput = AS_PUBLISHED,
-) -> Mapping[str, Map]:
+def density_maps(setting: KernelSetting, seed: int = 1) -> dict[str, tuple[Array, Array]]:
     """Draw the reports of one sample of people, every one of them, and map the estimates.
 
-    The density without privacy is the first of the maps; they are the paper's figures 5, 9, 10 and
-    11. Perturbed points are estimated from at all centres, what answers one centre at a time at
-    every second one: 192 million reports for each mechanism. The default takes a minute or two.
+    Each map is centres and the heights there. The density without privacy is the first; they are
+    the paper's figures 5, 9, 10 and 11. Perturbed points are estimated from at all centres, what
+    answers one centre at a time at every second one: 192 million reports for each mechanism. The
+    default takes a minute or two.
     """
-    places = collision_places(given)
-    grid = KernelGrid.over(places)
-    sample = Sample.draw(setting, places, seed=seed, number=0)
-    truth = kernel_means(sample.people, grid.centres, grid.bandwidth(setting.factor))
-    maps = {"without privacy": map_of(grid.centres, truth)}
-    for name in names:
-        chosen = grid.thinned(grid.size if KERNEL[name].answers_every_query else fine)
-        maps[name] = map_of(grid.centres[chosen], estimates(name, sample, grid, chosen.tolist()))
+    people = setting.drawn_people(setting.n, 0, seed)
+    maps = {"without privacy": (setting.centres, setting.kernel_means(people))}
+    for name in MAPPED:
+        at_once = setting.known[name].answers_every_query
+        part = setting if at_once else replace(setting, subgrid=FINE)
+        maps[name] = part.centres, part.estimates(name, people, 0, seed)
     return maps
-
-
-def cells(
-    asked: Asked = IN_FULL,
-    settings: Sequence[KernelSetting] | None = None,
-    contestants: Sequence[str] | None = None,
-) -> list[Cell[ErrorRow]]:
-    """Return the cells of the experiment.
-
-    By default the settings are the paper's seven, and errors are summed at all centres in exact
-    mode, at `SUBGRID` along each side where every report is drawn, one per person and centre.
-
-    Raises:
-        ParameterError: if a file has no mechanisms.
-    """
-    known = KernelSetting.contestants(asked.given)
-    names = tuple(contestants or known)
-    if settings is None:
-        side = 5 if asked.quick else SUBGRID if asked.drawn else GRID_SIZE
-        chosen = (replace(DEFAULT, n=20_000),) if asked.quick else SETTINGS
-        settings = [replace(s, subgrid=side) for s in chosen]
-    if not asked.drawn:
-        return [Cell(exact, (tuple(settings), names, asked.given))]
-    once = {name for name in names if known[name].answers_every_query}
-    return [
-        asked.cell(s, name, s.n, REPETITIONS, 2, reports=4 if name in once else s.subgrid**2)
-        for s in settings
-        for name in names
-    ]
 
 
 draw_kernel_errors = partial(
@@ -482,21 +376,33 @@ draw_kernel_errors = partial(
 def experiment(asked: Asked, maps: str = "none") -> Experiment[ErrorRow]:
     """Return densities of collisions in New York, a grid of 61 × 61: figure 6 of the paper.
 
-    `maps` says which of `MAPS` are drawn besides.
+    Errors are summed at all centres in exact mode, at `SUBGRID` along each side where every report
+    is drawn, one per person and centre. `maps` says which of `MAPS` are drawn besides.
+
+    Raises:
+        ParameterError: if a file has no mechanisms.
     """
-    chosen = MAPS[validation.choice("maps", maps, MAPS)]
+    mapped = MAPS[validation.choice("maps", maps, MAPS)]
+    side = 5 if asked.quick else SUBGRID if asked.drawn else GRID_SIZE
+    settings = (DEFAULT,) if asked.quick else SETTINGS
 
     def drawn_maps(file: Path) -> list[Path]:
         begins = file.stem.removesuffix(f"-{asked.mode}")
         files = []
-        for s in chosen:
-            files.append(file.with_stem(f"{begins}-map-n{s.n}-per{s.per_m:g}-h{s.factor:g}"))
+        for s in mapped:
+            files.append(file.with_stem(f"{begins}-map-n{s.n}-per{s.per:g}-h{s.factor:g}"))
             told = (
-                f"One run: n = {s.n:,}, 1/ε = {s.per_m:g} m for each centre,"
+                f"One run: n = {s.n:,}, 1/ε = {s.per:g} m for each centre,"
                 f" h = {s.factor:g} cell diagonals (metres of the Mercator plane)"
             )
-            found = density_maps(s, seed=asked.seed, given=asked.given)
+            found = density_maps(replace(s, given=asked.given), asked.seed)
             draw_density_maps(found, files[-1], title=told)
         return files
 
-    return published("kde", asked, cells(asked), draw_kernel_errors, drawn_maps)
+    return published(
+        asked,
+        [replace(s, subgrid=side) for s in settings],
+        lambda settings, _: [Cell(exact, tuple(settings))],
+        draw_kernel_errors,
+        drawn_maps,
+    )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from geoveil.gp import ParameterError, validation
+from geoveil.gp import validation
 from geoveil.simulation.experiments.draws import at_nodes
 from geoveil.simulation.populations import Array, Population
 
@@ -38,12 +38,6 @@ def gathered(points: Array, weights: Array) -> Population:
     """
     distinct, row = np.unique(points, axis=0, return_inverse=True)
     return places_at(distinct, np.bincount(row.ravel(), weights).astype(np.float64))
-
-
-def farthest(places: Population, centres: Array) -> float:
-    """Return a bound on the distance between a point and a centre, in metres."""
-    both = np.concatenate([places.values, centres])
-    return float(np.hypot(*np.ptp(both, axis=0)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +108,6 @@ def radial_means(places: Population, centres: Array, table: Array, nodes: Distan
         >>> means.round(5).tolist()
         [[1.0, 3.0]]
     """
-    if table.ndim != 2 or len(table) != nodes.count:
-        raise ParameterError("table", f"shape {table.shape}", f"of {nodes.count} nodes")
     # Products with subnormal numbers take fifty times as long.
     table = np.where(np.abs(table) < _NEGLIGIBLE, 0.0, table)
     x, y = (np.ascontiguousarray(c) for c in places.values.T)

@@ -33,7 +33,7 @@ results are means over `SURVEYS` such surveys.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from types import MappingProxyType
@@ -42,20 +42,12 @@ from typing import Any
 import numpy as np
 
 from geoveil.analyst.planner import Reports
-from geoveil.gp import Query, Threshold, validation
-from geoveil.simulation.comparison import STUDENT_T, Array, Contestant, Setting
+from geoveil.gp import Threshold, validation
+from geoveil.simulation.comparison import MECHANISMS, STUDENT_T, Array, Contestant, Setting
 from geoveil.simulation.experiment import Cell, Experiment
 from geoveil.simulation.experiments.draws import drawn_blocks, summed
-from geoveil.simulation.experiments.own import AS_PUBLISHED, OwnInput, distinct_values
-from geoveil.simulation.experiments.published import (
-    IN_FULL,
-    MECHANISMS,
-    Asked,
-    Panel,
-    band,
-    both_asked,
-    published,
-)
+from geoveil.simulation.experiments.own import distinct_values
+from geoveil.simulation.experiments.published import Asked, Panel, band, published
 from geoveil.simulation.experiments.rows import PRIOR, SEED_PRIOR, ErrorRow
 from geoveil.simulation.figures.thresholds import draw_errors
 from geoveil.simulation.populations import household_incomes
@@ -72,7 +64,6 @@ _HALVINGS = 40
 BLOCK = 1 << 17
 """People who are drawn together, from a seed of their own."""
 PEOPLE = (400_000, 800_000, 1_600_000, 3_200_000, 6_400_000)
-REPETITIONS = 100
 _PERS = {
     10_000.0: (800.0, 1_200.0, 2_000.0),
     100_000.0: (8_000.0, 12_000.0, 20_000.0),
@@ -106,7 +97,7 @@ def aimed(setting: Setting, survey: int, side: str = "soft") -> Setting:
     build, query = _AIMED[side], getattr(setting, side)
     choices: list[Any] = [{side: _centred(query, f * query.width, survey)} for f in WIDTHS]
     settings = (replace(setting, **choice) for choice in choices)
-    return min(settings, key=lambda s: _expected(getattr(s, side), query.at, build(s), survey))
+    return min(settings, key=lambda s: _expected(build(s), query.at, survey))
 
 
 def _centred(query: Threshold, width: float, survey: int) -> Threshold:
@@ -124,10 +115,10 @@ def _centred(query: Threshold, width: float, survey: int) -> Threshold:
     return Threshold(high, width, profile=query.profile)
 
 
-def _expected(candidate: Query, at: float, answer: Reports, survey: int) -> float:
+def _expected(answer: Reports, at: float, survey: int) -> float:
     """Return the mean squared error to expect, up to the bias that the survey can see."""
     x, shares = incomes_in(survey)
-    misjudged = float(np.sum(shares * np.square(candidate.value(x) - (x > at))))
+    misjudged = float(np.sum(shares * np.square(answer.mean(x) - (x > at))))
     noise = float(np.sum(shares * answer.variance(x)))
     return (noise + misjudged) / AIMED_FOR + misjudged / SURVEY_SIZE
 
@@ -150,28 +141,25 @@ DebiasedLaplace; but they answer every threshold for one ε. "aimed" is Debiased
 that a public survey chose, "aimed Student-t" the paper's with the same help."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class OneWayPanel(Panel):
     """One panel of the paper's figures 3 and 8: a threshold and an ε.
 
     Args:
         threshold: T > 0, in dollars.
-        per: 1/ε, in dollars.
-        footing: distance at which the paper puts ε-LDP on an equal footing, in dollars.
-        people: numbers of people, one point of the panel each.
     """
 
     experiment = "oneway"
     measure = "MSE"
     known = ONE_WAY
+    repetitions = 100, 10
+    quick_people = 100_000
     threshold: float
-    per: float
-    footing: float
     people: tuple[int, ...] = PEOPLE
 
     def __post_init__(self) -> None:
-        for name in ("threshold", "per", "footing"):
-            validation.positive(name, getattr(self, name))
+        super().__post_init__()
+        validation.positive("threshold", self.threshold)
 
     @property
     def label(self) -> str:
@@ -180,15 +168,12 @@ class OneWayPanel(Panel):
     @property
     def setting(self) -> Setting:
         """The question and the privacy."""
-        make = partial(Threshold, self.threshold, band(self.threshold, self.per))
-        return both_asked(make, self.privacy, self.footing)
+        return self.asked(partial(Threshold, self.threshold, band(self.threshold, self.per)))
 
-    def drawn_once(
-        self, name: str, n: int, repetition: int, seed: int, given: OwnInput = AS_PUBLISHED
-    ) -> Array:
-        x, shares = distinct_values(given)
+    def drawn_once(self, name: str, n: int, repetition: int, seed: int) -> Array:
+        x, shares = distinct_values(self.given)
         above = x > self.threshold
-        versions = self.contestants(given)[name].versions
+        versions = self.contestants[name].versions
         total = summed(versions[repetition % len(versions)](self.setting), x)
         error = 0.0
         for people, rng in drawn_blocks(
@@ -201,17 +186,16 @@ class OneWayPanel(Panel):
 
 
 PANELS = tuple(
-    OneWayPanel(threshold, per, footing=pers[1])
+    OneWayPanel(threshold=threshold, per=per, footing=pers[1])
     for threshold, pers in _PERS.items()
     for per in pers
 )
 """All twelve, row by row."""
 
 
-def exact(panel: OneWayPanel, name: str, given: OwnInput = AS_PUBLISHED) -> list[ErrorRow]:
+def exact(panel: OneWayPanel, name: str) -> list[ErrorRow]:
     """Return the errors of one mechanism in one panel for every n, by the formula above."""
-    versions = panel.contestants(given)[name].versions
-    found = [moments(panel, build(panel.setting), given) for build in versions]
+    found = [moments(panel, build(panel.setting)) for build in panel.contestants[name].versions]
     squared_bias, noise, spread = np.array(found).T
     rows = []
     for n in panel.people:
@@ -221,7 +205,6 @@ def exact(panel: OneWayPanel, name: str, given: OwnInput = AS_PUBLISHED) -> list
             panel.row(
                 name,
                 n,
-                given,
                 error=float(errors.mean()),
                 standard_error=scatter / math.sqrt(len(errors)),
                 squared_bias=float(squared_bias.mean()),
@@ -231,11 +214,9 @@ def exact(panel: OneWayPanel, name: str, given: OwnInput = AS_PUBLISHED) -> list
     return rows
 
 
-def moments(
-    panel: OneWayPanel, answer: Reports, given: OwnInput = AS_PUBLISHED
-) -> tuple[float, float, float]:
+def moments(panel: OneWayPanel, answer: Reports) -> tuple[float, float, float]:
     """Return μ², E[v] and Var[m − h] of a mechanism."""
-    x, shares = distinct_values(given)
+    x, shares = distinct_values(panel.given)
     misjudged = answer.mean(x) - (x > panel.threshold)
     # Not matrix products: for vectors this short, starting threads takes longer than adding.
     bias = float(np.sum(shares * misjudged))
@@ -243,31 +224,21 @@ def moments(
     return bias**2, noise, float(np.sum(shares * np.square(misjudged - bias)))
 
 
-def cells(
-    asked: Asked = IN_FULL,
-    panels: Sequence[OneWayPanel] | None = None,
-    contestants: Sequence[str] | None = None,
-) -> list[Cell[ErrorRow]]:
-    """Return the cells of the experiment.
+def experiment(asked: Asked) -> Experiment[ErrorRow]:
+    """Return one threshold on incomes: twelve settings, figures 3 and 8 of the paper.
 
-    By default the panels are the paper's twelve, or a question of one's own, for all contestants.
+    Or a question of one's own.
 
     Raises:
         ParameterError: if a file has no mechanisms, or there is a table without a question.
     """
-    chosen = contestants or tuple(OneWayPanel.contestants(asked.given))
-    if panels is None:
-        panels = PANELS[1::3] if asked.quick else PANELS
-        if question := asked.given.question(1):
-            (threshold,), per = question
-            panels = [OneWayPanel(threshold, per, footing=per)]
-        if asked.quick:
-            panels = [replace(panel, people=(100_000,)) for panel in panels]
-    if not asked.drawn:
-        return [Cell(exact, (p, c, asked.given)) for p in panels for c in chosen]
-    return [asked.cell(p, c, n, REPETITIONS) for p in panels for n in p.people for c in chosen]
-
-
-def experiment(asked: Asked) -> Experiment[ErrorRow]:
-    """Return one threshold on incomes: twelve settings, figures 3 and 8 of the paper."""
-    return published("oneway", asked, cells(asked), draw_errors)
+    panels = PANELS[1::3] if asked.quick else PANELS
+    if question := asked.given.question(1):
+        (threshold,), per = question
+        panels = (OneWayPanel(threshold=threshold, per=per, footing=per),)
+    return published(
+        asked,
+        panels,
+        lambda panels, names: [Cell(exact, (p, name)) for p in panels for name in names],
+        draw_errors,
+    )

@@ -13,8 +13,7 @@ from geoveil.analyst.planner import Reports
 from geoveil.audit import mechanisms_in
 from geoveil.audit.own import MakeMechanism, checked
 from geoveil.gp import GeoPrivacy, ParameterError, Query, validation
-from geoveil.simulation.comparison import Array, Contestant, Setting
-from geoveil.simulation.experiments.rows import OWN
+from geoveil.simulation.comparison import Array
 from geoveil.simulation.populations import Population, household_incomes
 
 MakeReports = Callable[[Query, GeoPrivacy], Reports]
@@ -102,23 +101,6 @@ class OwnInput:
 
 AS_PUBLISHED = OwnInput()
 """Nothing of one's own."""
-
-
-def with_own(known: Mapping[str, Contestant], given: OwnInput) -> Mapping[str, Contestant]:
-    """Return contestants and those of a file, which are asked the question that geoveil's are.
-
-    Raises:
-        ParameterError: if the file can't be run, has no mechanism, or takes a name that is known.
-    """
-    made = own_mechanisms(given.module, known)
-    return {
-        **known,
-        **{name: Contestant(OWN, partial(_asked, make=make)) for name, make in made.items()},
-    }
-
-
-def _asked(setting: Setting, make: MakeReports) -> Reports:
-    return make(setting.soft, setting.privacy)
 
 
 def own_mechanisms(module: Path | None, known: Collection[str]) -> Mapping[str, MakeReports]:

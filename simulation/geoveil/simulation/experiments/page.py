@@ -1,8 +1,7 @@
 """docs/results.md: the tables of all experiments, each with the command that makes it."""
 
 import shutil
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from textwrap import fill
 
@@ -16,44 +15,54 @@ from geoveil.simulation.experiments.rows import LOCAL, ORIGINS, ErrorRow
 
 _PEOPLE = 1_600_000
 """The n that the page's tables of thresholds show; the figures and the CSV files have all."""
+_TITLES = {
+    "oneway": "One threshold on incomes",
+    "twoway": "Pairs of thresholds on incomes and debts",
+    "kde": "Densities of collisions in New York",
+}
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
-    """One experiment on the page."""
-
-    title: str
-    command: str
-    figures: Mapping[str, str]
-    """Path from the page → what it shows."""
-    rows: Sequence[ErrorRow]
-    keep: Callable[[ErrorRow], bool]
-    """Which rows the table shows; the CSV has all."""
-
-
-def results_page(
-    sections: Sequence[Section],
-    distributions: Sequence[ErrorRow] = (),
-    epochs: Sequence[EpochRow] = (),
-) -> str:
-    """Return the page as Markdown."""
-    told = "\n".join(_section(section) for section in sections)
-    parts = [page_text("results", sections=told)]
-    if distributions:
-        parts.append(distribution_section(distributions))
-    if epochs:
-        parts.append(epochs_section(epochs))
-    return "\n".join(parts)
+def write_page(work: Path, directory: Path) -> Path:
+    """Put the experiments on one page with figures."""
+    images = directory / "images"
+    images.mkdir(parents=True, exist_ok=True)
+    told = "\n".join(section(work, name, title, images) for name, title in _TITLES.items())
+    shutil.copyfile(work / "epochs.png", images / "epochs.png")
+    parts = (
+        page_text("results", sections=told),
+        distribution_section(read_csv(work / "distribution.csv", ErrorRow)),
+        epochs_section(read_csv(work / "epochs.csv", EpochRow)),
+    )
+    page = directory / "results.md"
+    page.write_text("\n".join(parts), encoding="utf-8")
+    return page
 
 
-def _section(section: Section) -> str:
-    lines = [f"## {section.title}", "", "```sh", section.command, "```", ""]
-    for path, text in section.figures.items():
-        lines += [f"![{text}]({path})", ""]
-    shown = [row for row in section.rows if section.keep(row)]
-    ratios = ratio_table(shown, prior="with a prior").markdown()
+def section(work: Path, name: str, title: str, images: Path) -> str:
+    """Return the section of one experiment of the paper as Markdown, and put its figures there.
+
+    Args:
+        work: directory of its results.
+        name: "oneway", "twoway" or "kde".
+        title: of the section.
+        images: directory for figures.
+    """
+    maps = [file.name for file in sorted(work.glob(f"{name}-map-*.png"))]
+    command = f"geoveil simulate {name}" + (" --maps default" if maps else "")
+    lines = [f"## {title}", "", "```sh", command, "```", ""]
+    figures = {
+        f"{name}-exact.png": "error of every mechanism",
+        f"{name}-exact-ratios.png": "error ratios",
+        **dict.fromkeys(maps, "one run of each mechanism, every report drawn"),
+    }
+    for file, text in figures.items():
+        shutil.copyfile(work / file, images / file)
+        lines += [f"![{title}: {text}](images/{file})", ""]
+    every = read_csv(work / f"{name}-exact.csv", ErrorRow)
+    rows = [row for row in every if name == "kde" or row.n == _PEOPLE]
+    ratios = ratio_table(rows, prior="with a prior").markdown()
     said = f"The best of the paper's mechanisms over the best of geoveil's ({LOCAL} left out):"
-    return "\n".join([*lines, _errors(shown), "", said, "", ratios, ""])
+    return "\n".join([*lines, _errors(rows), "", said, "", ratios, ""])
 
 
 def _errors(rows: Sequence[ErrorRow]) -> str:
@@ -70,42 +79,6 @@ def _errors(rows: Sequence[ErrorRow]) -> str:
     return f"{rows[0].measure}:\n\n{table}"
 
 
-def write_page(work: Path, directory: Path) -> Path:
-    """Put the experiments on one page with figures."""
-    images = directory / "images"
-    images.mkdir(parents=True, exist_ok=True)
-    sections = [
-        _read(work, "oneway", "One threshold on incomes", images, _PEOPLE),
-        _read(work, "twoway", "Pairs of thresholds on incomes and debts", images, _PEOPLE),
-        _read(work, "kde", "Densities of collisions in New York", images, None),
-    ]
-    page = directory / "results.md"
-    distributions = read_csv(work / "distribution.csv", ErrorRow)
-    epochs = read_csv(work / "epochs.csv", EpochRow)
-    shutil.copyfile(work / "epochs.png", images / "epochs.png")
-    page.write_text(results_page(sections, distributions, epochs), encoding="utf-8")
-    return page
-
-
-def _read(work: Path, name: str, title: str, images: Path, people: int | None) -> Section:
-    figures = {}
-    for suffix, text in (("", "error of every mechanism"), ("-ratios", "error ratios")):
-        file = f"{name}-exact{suffix}.png"
-        shutil.copyfile(work / file, images / file)
-        figures[f"images/{file}"] = f"{title}: {text}"
-    maps = sorted(work.glob(f"{name}-map-*.png"))
-    for drawn in maps:
-        shutil.copyfile(drawn, images / drawn.name)
-        figures[f"images/{drawn.name}"] = f"{title}: one run of each mechanism, every report drawn"
-    return Section(
-        title=title,
-        command=f"geoveil simulate {name}" + (" --maps default" if maps else ""),
-        figures=figures,
-        rows=read_csv(work / f"{name}-exact.csv", ErrorRow),
-        keep=lambda row: people is None or row.n == people,
-    )
-
-
 _SHOWN = ("incomes", 50_000)
 """The setting that is shown in full, at its largest ε."""
 
@@ -116,7 +89,6 @@ def distribution_section(rows: Sequence[ErrorRow]) -> str:
     name, people = _SHOWN
     shown = [s for s in found if s.rows[0].panel.startswith(name) and s.rows[0].n == people]
     best = min(shown, key=lambda s: s.rows[0].per, default=None)
-    reach, apart, worst = (_from_to(found, place) for place in range(3))
     return page_text(
         "distribution",
         repetitions=rows[0].repetitions,
@@ -126,9 +98,9 @@ def distribution_section(rows: Sequence[ErrorRow]) -> str:
         uncertainty=max(setting.uncertainty for setting in found),
         factors=_factors(found),
         least=min(setting.epsilon(setting.footings[-1]) for setting in found),
-        reach=reach,
-        apart=apart,
-        worst=worst,
+        reach=_from_to(found, 0),
+        apart=_from_to(found, 1),
+        worst=_from_to(found, 2),
     )
 
 
@@ -162,25 +134,24 @@ def _cell(row: ErrorRow | None) -> str:
 def _median(setting: MeasuredSetting) -> str:
     ours = setting.row(DEBIASED, None, "median")
     assert ours is not None
-    factors = [
+    factors = ", ".join(
         f"{setting.ahead(DEBIASED, footing, 'median'):.2g} (equal at ${footing:,g})"
         for footing in setting.footings
-    ]
+    )
     text = (
         f"So the median income of {ours.n:,} Californians is off by ${ours.error**0.5:,.0f}, root"
-        " mean square. The best protocol of ε-LDP is off by so many times as much:"
-        f" {', '.join(factors)}."
+        f" mean square. The best protocol of ε-LDP is off by so many times as much: {factors}."
     )
     return fill(text, 100)
 
 
 def _factors(found: Sequence[MeasuredSetting]) -> str:
-    rows = [
-        (s.title, f"{footing:,g}", *(f"**{a:.2g}**" if a < 1 else f"{a:.2g}" for a in ahead))
-        for s in found
-        for footing in s.footings
-        for ahead in [[s.ahead(DEBIASED, footing, measure) for measure in MEASURES]]
-    ]
+    rows = []
+    for s in found:
+        for footing in s.footings:
+            ahead = [s.ahead(DEBIASED, footing, measure) for measure in MEASURES]
+            told = (f"**{a:.2g}**" if a < 1 else f"{a:.2g}" for a in ahead)
+            rows.append((s.title, f"{footing:,g}", *told))
     return Table(headers=("setting", "equal at", *MEASURES), rows=rows).markdown()
 
 

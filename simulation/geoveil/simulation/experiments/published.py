@@ -1,72 +1,38 @@
-"""What the experiments of the paper have in common: panels, mechanisms, modes and a table."""
+"""What the experiments of the paper have in common: panels, modes, cells and a table."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from geoveil.gp import (
-    DebiasedLaplace,
-    GeoPrivacy,
-    LipschitzMechanism,
-    LocalLaplace,
-    Query,
-    RadialLaplace,
-    SmoothMechanism,
-    validation,
-)
-from geoveil.simulation.comparison import (
-    GENERALIZED_CAUCHY,
-    STUDENT_T,
-    Array,
-    Contestant,
-    Setting,
-    perturbed_points,
-)
+from geoveil.analyst.planner import Reports
+from geoveil.gp import GeoPrivacy, Query, validation
+from geoveil.simulation.comparison import Array, Contestant, Setting
 from geoveil.simulation.experiment import Cell, Experiment, Table
 from geoveil.simulation.experiments.draws import drawn_error
-from geoveil.simulation.experiments.own import AS_PUBLISHED, OwnInput, with_own
+from geoveil.simulation.experiments.own import (
+    AS_PUBLISHED,
+    MakeReports,
+    OwnInput,
+    own_mechanisms,
+)
 from geoveil.simulation.experiments.rows import (
     LOCAL,
     MODES,
-    OURS,
+    OWN,
     PRIOR,
-    SEED,
     SEED_PRIOR,
     ErrorRow,
     compare,
+    over,
 )
 from geoveil.simulation.figures.style import count
 from geoveil.simulation.figures.thresholds import draw_ratios
-
-MECHANISMS: Mapping[str, Contestant] = MappingProxyType(
-    {
-        "GP_loc": Contestant(
-            SEED,
-            lambda s: perturbed_points(s.privacy, s.seed, debias=False),
-            answers_every_query=True,
-        ),
-        "GP_rad": Contestant(SEED, lambda s: RadialLaplace(s.seed, s.privacy)),
-        "GP_Lip": Contestant(SEED, lambda s: LipschitzMechanism(s.seed, s.privacy)),
-        "Student-t": Contestant(SEED, STUDENT_T),
-        "generalized Cauchy": Contestant(SEED, GENERALIZED_CAUCHY),
-        LOCAL: Contestant(SEED, lambda s: LocalLaplace(s.seed, s.local)),
-        "LaplacePareto": Contestant(OURS, lambda s: SmoothMechanism(s.seed, s.privacy)),
-        "PowerLaw": Contestant(OURS, lambda s: SmoothMechanism(s.soft, s.privacy)),
-        "DebiasedLaplace": Contestant(OURS, lambda s: DebiasedLaplace(s.soft, s.privacy)),
-        "deconvolved": Contestant(
-            OURS,
-            lambda s: perturbed_points(s.privacy, s.soft, debias=True),
-            answers_every_query=True,
-        ),
-    }
-)
-"""Name → contestant in the experiments of the paper: its own, then geoveil's. "GP_rad" is for
-kernels, "LaplacePareto" for the paper's ramps; it is PowerLaw that takes slopes without jumps."""
 
 
 def band(size: float, per: float) -> float:
@@ -74,19 +40,36 @@ def band(size: float, per: float) -> float:
     return min(0.2 * size, 2 * per)
 
 
-def both_asked(make: Callable[[str], Query], privacy: GeoPrivacy, footing: float) -> Setting:
-    """Return the question with geoveil's profile and with the paper's, about the same band."""
-    return Setting(make("smoothstep"), make("linear"), privacy, footing)
-
-
+@dataclass(frozen=True, kw_only=True)
 class Panel(ABC):
-    """One panel of a figure of the paper: what is asked, and under which guarantee."""
+    """One panel of a figure of the paper: what is asked, of whom, and under which guarantee.
+
+    Args:
+        per: 1/ε for each query, in the unit of the values.
+        footing: distance at which the paper puts ε-LDP on an equal footing, in that unit.
+        people: numbers of people, one point of the panel each.
+        given: mechanisms and people of one's own.
+    """
 
     experiment: ClassVar[str]
     measure: ClassVar[str] = "ASE"
+    unit: ClassVar[str] = "dollar"
     known: ClassVar[Mapping[str, Contestant]]
     """Who takes part, but for mechanisms of a file."""
+    repetitions: ClassVar[tuple[int, int]]
+    """In monte-carlo mode: the paper's, and those of a quick run."""
+    quick_people: ClassVar[int] = 20_000
+    """How many people a quick run has."""
     per: float
+    footing: float
+    people: tuple[int, ...]
+    given: OwnInput = field(default=AS_PUBLISHED, repr=False)
+
+    def __post_init__(self) -> None:
+        validation.positive("per", self.per)
+        validation.positive("footing", self.footing)
+        for n in self.people:
+            validation.require_count("n", n)
 
     @property
     @abstractmethod
@@ -94,53 +77,66 @@ class Panel(ABC):
         """Names the panel: the setting, but for n."""
 
     @property
+    def questions(self) -> int:
+        """How many each person is asked."""
+        return 1
+
+    @property
+    def key(self) -> str:
+        """Names the panel and the contents of its files."""
+        return f"{self!r}, {self.given.key}"
+
+    @property
     def privacy(self) -> GeoPrivacy:
         """The guarantee for each query."""
-        return GeoPrivacy(1.0, per=self.per, unit="dollar")
+        return GeoPrivacy(1.0, per=self.per, unit=self.unit)
 
-    @classmethod
-    def contestants(cls, given: OwnInput = AS_PUBLISHED) -> Mapping[str, Contestant]:
-        """Return all who take part, by name: those of a file too, and no survey of other people.
+    def asked(self, make: Callable[[str], Query]) -> Setting:
+        """Return the question with geoveil's profile and with the paper's, about the same band."""
+        return Setting(make("smoothstep"), make("linear"), self.privacy, self.footing)
+
+    @property
+    def contestants(self) -> Mapping[str, Contestant]:
+        """All who take part, by name: those of a file too, and no survey of other people.
 
         Raises:
             ParameterError: if the file can't be run, has no mechanism, or takes a name.
         """
-        surveyed = () if given.data is None else (SEED_PRIOR, PRIOR)
-        known = {name: c for name, c in cls.known.items() if c.origin not in surveyed}
-        return with_own(known, given)
+        surveyed = () if self.given.data is None else (SEED_PRIOR, PRIOR)
+        known = {name: c for name, c in self.known.items() if c.origin not in surveyed}
+        made = own_mechanisms(self.given.module, known)
+        return known | {name: Contestant(OWN, partial(_own, make)) for name, make in made.items()}
 
     @abstractmethod
-    def drawn_once(
-        self, name: str, n: int, repetition: int, seed: int, given: OwnInput = AS_PUBLISHED
-    ) -> Array:
+    def drawn_once(self, name: str, n: int, repetition: int, seed: int) -> Array:
         """Return estimate less truth in one repetition, people and noise drawn, per question."""
 
-    def row(self, name: str, n: int, given: OwnInput, **found: Any) -> ErrorRow:
+    def row(self, name: str, n: int, **found: Any) -> ErrorRow:
         """Return a row of the results."""
         return ErrorRow(
             experiment=self.experiment,
             panel=found.pop("panel", self.label),
             n=n,
-            per=self.privacy.per,
+            per=self.per,
             mechanism=name,
-            origin=self.contestants(given)[name].origin,
+            origin=self.contestants[name].origin,
             measure=self.measure,
             **found,
         )
 
 
-def drawn(
-    panel: Panel,
-    name: str,
-    n: int,
-    repetitions: int,
-    seed: int,
-    given: OwnInput = AS_PUBLISHED,
-) -> list[ErrorRow]:
+def _own(make: MakeReports, setting: Setting) -> Reports:
+    return make(setting.soft, setting.privacy)
+
+
+AnyPanel = TypeVar("AnyPanel", bound=Panel)
+
+
+def drawn(panel: Panel, name: str, n: int, repetitions: int, seed: int) -> list[ErrorRow]:
     """Return the error of one mechanism in one panel for one n, by drawing people and noise."""
-    errors = (panel.drawn_once(name, n, r, seed, given) for r in range(repetitions))
+    errors = (panel.drawn_once(name, n, r, seed) for r in range(repetitions))
     squares = [float(np.sum(np.square(each))) for each in errors]
-    return [panel.row(name, n, given, **drawn_error(squares, seed))]
+    return [panel.row(name, n, **drawn_error(squares, seed))]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,34 +171,36 @@ class Asked:
         """Whether people and noise are."""
         return self.mode != "exact"
 
-    def cell(
-        self, panel: Panel, name: str, n: int, papers: int, quick: int = 10, reports: int = 1
-    ) -> Cell[ErrorRow]:
-        """Return the cell of a mechanism with people and noise drawn.
-
-        It has the paper's repetitions, or those of a quick run, unless others are asked for;
-        `reports` is how many each person gives, for the time left.
-        """
-        runs = self.repetitions or (quick if self.quick else papers)
-        cost = float(n * runs * reports)
-        return Cell(drawn, (panel, name, n, runs, self.seed, self.given), cost)
-
-
-IN_FULL = Asked()
-"""All of it, from moments."""
-
 
 def published(
-    name: str,
     asked: Asked,
-    cells: Sequence[Cell[ErrorRow]],
+    panels: Sequence[AnyPanel],
+    exact: Callable[[Sequence[AnyPanel], Sequence[str]], Sequence[Cell[ErrorRow]]],
     draw: Callable[[Sequence[ErrorRow], Path], None],
     more: Callable[[Path], Sequence[Path]] = lambda _: (),
 ) -> Experiment[ErrorRow]:
     """Return an experiment of the paper in one mode, with the comparison of both sides.
 
-    `draw` draws the errors, `more` further figures beside a file.
+    Args:
+        asked: the mode, and what of one's own all panels are given.
+        panels: of one kind, one or more.
+        exact: makes cells of panels and names, in exact mode.
+        draw: draws the errors.
+        more: draws further figures beside a file.
+
+    Raises:
+        ParameterError: if a file has no mechanisms.
     """
+    panels = [replace(panel, given=asked.given) for panel in panels]
+    if asked.quick:
+        panels = [replace(panel, people=(panel.quick_people,)) for panel in panels]
+    contestants = panels[0].contestants
+    runs = asked.repetitions or panels[0].repetitions[asked.quick]
+
+    def cell(panel: Panel, n: int, name: str) -> Cell[ErrorRow]:
+        # Perturbed points answer all questions, in about the time of four reports.
+        reports = min(panel.questions, 4 if contestants[name].answers_every_query else math.inf)
+        return Cell(drawn, (panel, name, n, runs, asked.seed), float(n * runs * reports))
 
     def figures(rows: Sequence[ErrorRow], file: Path) -> list[Path]:
         ratios = file.with_stem(f"{file.stem}-ratios")
@@ -211,8 +209,10 @@ def published(
         return [file, ratios, *more(file)]
 
     return Experiment(
-        name=f"{name}-{asked.mode}",
-        cells=cells,
+        name=f"{panels[0].experiment}-{asked.mode}",
+        cells=[cell(p, n, name) for p in panels for n in p.people for name in contestants]
+        if asked.drawn
+        else exact(panels, tuple(contestants)),
         seed=asked.seed,
         draw=figures,
         tables=lambda rows: [ratio_table(rows, count)],
@@ -250,7 +250,7 @@ def ratio_table(
             [
                 *(c.panel, people(c.n), c.seed.mechanism, c.ours.mechanism, f"{c.ratio:.3g}"),
                 *([f"{c.ratio_with_prior:.3g}"] if aided else []),
-                *([c.own.mechanism, f"{c.own_ratio:.3g}"] if c.own else []),
+                *([c.own.mechanism, f"{over(c.seed, c.own):.3g}"] if c.own else []),
             ]
             for c in found
         ],

@@ -81,17 +81,12 @@ class ErrorComparison:
     @property
     def ratio(self) -> float:
         """Seed's error over geoveil's: above 1, geoveil is more accurate."""
-        return _over(self.seed, self.ours)
-
-    @property
-    def own_ratio(self) -> float:
-        """Seed's error over that of the mechanisms that were given; NaN without any."""
-        return math.nan if self.own is None else _over(self.seed, self.own)
+        return over(self.seed, self.ours)
 
     @property
     def ratio_with_prior(self) -> float:
         """The same with a public prior for both sides; NaN if there is none."""
-        return math.nan if self.aided is None else _over(*self.aided)
+        return math.nan if self.aided is None else over(*self.aided)
 
 
 def compare(rows: Iterable[ErrorRow]) -> list[ErrorComparison]:
@@ -110,7 +105,8 @@ def compare(rows: Iterable[ErrorRow]) -> list[ErrorComparison]:
     return found
 
 
-def _over(seed: ErrorRow, ours: ErrorRow) -> float:
+def over(seed: ErrorRow, ours: ErrorRow) -> float:
+    """Return how many times the one error the other is; infinite if that is 0."""
     return seed.error / ours.error if ours.error > 0 else math.inf
 
 

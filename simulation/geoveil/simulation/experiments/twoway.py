@@ -37,27 +37,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.gp import (
-    DebiasedLaplace,
-    GeoPrivacy,
-    PlanarLaplace,
-    Threshold,
-    TwoWayThreshold,
-    validation,
-)
-from geoveil.simulation.comparison import Array, Contestant, Setting
+from geoveil.gp import DebiasedLaplace, GeoPrivacy, PlanarLaplace, Threshold, TwoWayThreshold
+from geoveil.simulation.comparison import MECHANISMS, Array, Contestant, Setting
 from geoveil.simulation.experiment import Cell, Experiment
-from geoveil.simulation.experiments.draws import drawn_blocks, summed
-from geoveil.simulation.experiments.own import AS_PUBLISHED, OwnInput
-from geoveil.simulation.experiments.published import (
-    IN_FULL,
-    MECHANISMS,
-    Asked,
-    Panel,
-    band,
-    both_asked,
-    published,
-)
+from geoveil.simulation.experiments.draws import drawn_blocks, seeded, shared, summed
+from geoveil.simulation.experiments.published import Asked, Panel, band, published
 from geoveil.simulation.experiments.rows import LOCAL, ErrorRow
 from geoveil.simulation.figures.thresholds import draw_settings
 from geoveil.simulation.populations import incomes_and_debts
@@ -67,7 +51,6 @@ POINT_BAND = 1.5
 BLOCK = 1 << 14
 """People who are drawn together, from a seed of their own."""
 PEOPLE = (400_000, 1_600_000, 6_400_000)
-REPETITIONS = 50
 AXIS = tuple(10_000.0 + 30_000.0 * j for j in range(34))
 """Thresholds along each axis, in dollars."""
 SHIFTS = 16
@@ -76,67 +59,57 @@ POINTS = 1 << 13
 _BAND_CELLS, _CELLS_PER_LOG, _FARTHEST = 256, 200.0, 1e9
 Sums = Callable[[Array, np.random.Generator], Array]
 """Points (n, 2) and a generator → sum of the reports at each threshold, (m, m)."""
+Lattices = Sequence[tuple[Array, Array]]
+"""For each shift, what people hold, and planar Laplace noise at ε = 1, both (n, 2)."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class TwoWayPanel(Panel):
     """The paper's figure 4 at one ε: all pairs of thresholds of a grid.
 
     Args:
-        per: 1/ε, in dollars.
-        axis: thresholds of the first number, increasing, in dollars.
-        people: numbers of people.
-        other: thresholds of the second number; those of the first if None.
-        footing: distance at which the paper puts ε-LDP on an equal footing, in dollars.
+        axes: thresholds of the first number and of the second, increasing, in dollars.
     """
 
     experiment = "twoway"
     known = MappingProxyType({n: c for n, c in MECHANISMS.items() if n != "GP_rad"})
-    per: float
-    axis: tuple[float, ...] = AXIS
-    people: tuple[int, ...] = PEOPLE
-    other: tuple[float, ...] | None = None
+    repetitions = 50, 10
     footing: float = 12_000.0
-
-    def __post_init__(self) -> None:
-        validation.positive("per", self.per)
+    axes: tuple[tuple[float, ...], tuple[float, ...]] = (AXIS, AXIS)
+    people: tuple[int, ...] = PEOPLE
 
     @property
     def label(self) -> str:
-        if self.other is None:
-            grid = "" if self.axis == AXIS else f", {len(self.axis)}×{len(self.axis)}"
-            return f"1/ε={self.per:.0f}{grid}"
-        told = ("/".join(f"{at:g}" for at in axis) for axis in self.axes)
-        return f"T=({', '.join(told)}), 1/ε={self.per:g}"
-
-    @property
-    def axes(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """Thresholds of the first number, and of the second."""
-        return self.axis, self.axis if self.other is None else self.other
+        first, second = self.axes
+        if len(first) == 1:
+            return f"T=({first[0]:g}, {second[0]:g}), 1/ε={self.per:g}"
+        return f"1/ε={self.per:.0f}" + ("" if first == AXIS else f", {len(first)}×{len(second)}")
 
     @property
     def pairs(self) -> list[tuple[float, float]]:
         """All pairs of thresholds, the second in the inner loop."""
         return list(product(*self.axes))
 
+    @property
+    def questions(self) -> int:
+        return len(self.pairs)
+
     def width(self, at: Sequence[float]) -> float:
         """Return the width of the band at thresholds (T₁, T₂)."""
         return band(math.hypot(*at), self.per)
 
-    @classmethod
-    def scalar(cls, given: OwnInput = AS_PUBLISHED) -> Mapping[str, Contestant]:
-        """Return those whose report depends on the signed distance to the boundary alone.
+    @property
+    def scalar(self) -> Mapping[str, Contestant]:
+        """Those whose report depends on the signed distance to the boundary alone.
 
         Those of a file are taken to.
         """
-        every = cls.contestants(given).items()
+        every = self.contestants.items()
         return {name: c for name, c in every if not (c.answers_every_query or name == LOCAL)}
 
-    def drawn_once(
-        self, name: str, n: int, repetition: int, seed: int, given: OwnInput = AS_PUBLISHED
-    ) -> Array:
-        sums = _sums(self, name, given)
-        population = given.people(2) or incomes_and_debts()
+    def drawn_once(self, name: str, n: int, repetition: int, seed: int) -> Array:
+        sums = _sums(self, name)
+        population = self.given.people(2) or incomes_and_debts()
         off = np.zeros(tuple(map(len, self.axes)))
         for people, rng in drawn_blocks(
             f"twoway {self.label} {name}", n, size=BLOCK, seed=seed, repetition=repetition
@@ -147,8 +120,7 @@ class TwoWayPanel(Panel):
 
     def setting(self, at: tuple[float, float]) -> Setting:
         """Return the question at thresholds (T₁, T₂)."""
-        make = partial(TwoWayThreshold, at, self.width(at))
-        return both_asked(make, self.privacy, self.footing)
+        return self.asked(partial(TwoWayThreshold, at, self.width(at)))
 
     def on_the_line(self, width: float) -> Setting:
         """Return the question of which the signed distance is the value itself.
@@ -156,7 +128,7 @@ class TwoWayPanel(Panel):
         A mechanism for f = φ(s(x)) knows of x only s(x): its moments at x are those at s of the
         mechanism for φ(s).
         """
-        return both_asked(partial(Threshold, 0.0, width), self.privacy, self.footing)
+        return self.asked(partial(Threshold, 0.0, width))
 
     def coordinate_reports(self) -> DebiasedLaplace:
         """Return the mechanism of deconvolved points on one coordinate, about the threshold 0."""
@@ -165,11 +137,11 @@ class TwoWayPanel(Panel):
         return DebiasedLaplace(query, GeoPrivacy(1.0, per=scale, unit="dollar"))
 
 
-PANELS = tuple(TwoWayPanel(per) for per in (8_000.0, 12_000.0, 20_000.0))
+PANELS = tuple(TwoWayPanel(per=per) for per in (8_000.0, 12_000.0, 20_000.0))
 
 
 @lru_cache(maxsize=2)
-def _sums(panel: TwoWayPanel, contestant: str, given: OwnInput) -> Sums:
+def _sums(panel: TwoWayPanel, contestant: str) -> Sums:
     """Return how the reports of a contestant are drawn and summed."""
     shape = tuple(map(len, panel.axes))
     if contestant == "GP_loc":
@@ -196,7 +168,7 @@ def _sums(panel: TwoWayPanel, contestant: str, given: OwnInput) -> Sums:
             return np.asarray(first @ second.T)
 
         return deconvolved
-    build = panel.scalar(given)[contestant].build
+    build = panel.scalar[contestant].build
     mechanisms = [build(panel.setting(at)) for at in panel.pairs]
     return lambda x, rng: np.reshape(
         [summed(m, x)(np.ones(len(x), np.int64), rng) for m in mechanisms], shape
@@ -251,54 +223,41 @@ class Moments(NamedTuple):
         return error, max(squared_bias, 0.0), None if noise is None else noise / n
 
 
-def exact(
-    panel: TwoWayPanel, seed: int = 1, points: int = POINTS, given: OwnInput = AS_PUBLISHED
-) -> list[ErrorRow]:
+def exact(panel: TwoWayPanel, seed: int = 1, points: int = POINTS) -> list[ErrorRow]:
     """Return the errors at one ε: of all mechanisms, for every n."""
-    found = moments(panel, seed, points, given)
+    found = moments(panel, seed, points)
     return [
-        panel.row(name, n, given, **found[name].ase(n), seed=seed)
+        panel.row(name, n, **found[name].ase(n), seed=seed)
         for n in panel.people
-        for name in panel.contestants(given)
+        for name in panel.contestants
     ]
 
 
-def moments(
-    panel: TwoWayPanel, seed: int = 1, points: int = POINTS, given: OwnInput = AS_PUBLISHED
-) -> dict[str, Moments]:
+def moments(panel: TwoWayPanel, seed: int = 1, points: int = POINTS) -> dict[str, Moments]:
     """Return name → moments at each threshold, T₂ the inner loop."""
-    drawn = lattices(points, seed, given)
-    nothing = np.zeros((SHIFTS, len(panel.pairs)))
+    drawn = lattices(panel, seed, points)
+    nothing = np.zeros((SHIFTS, panel.questions))
     rate = panel.footing / panel.per
     return {
-        **_scalar_moments(panel, drawn, given),
+        **_scalar_moments(panel, drawn),
         "GP_loc": _plug_in(panel, drawn),
         "deconvolved": _deconvolved(panel, drawn),
         LOCAL: Moments(nothing, nothing, nothing + 2 / rate**2),
     }
 
 
-class Lattice(NamedTuple):
-    """People and noise at the points of a lattice in the unit cube."""
+def lattices(panel: TwoWayPanel, seed: int, points: int = POINTS) -> list[tuple[Array, Array]]:
+    """Return, for each shift, people and noise at the points of a lattice in the unit cube.
 
-    pairs: Array
-    """What people hold, shape (n, 2)."""
-    planar: Array
-    """Planar Laplace noise at ε = 1, shape (n, 2)."""
-
-
-def lattices(points: int, seed: int, given: OwnInput = AS_PUBLISHED) -> list[Lattice]:
-    """Return a lattice of so many points for each of the shifts.
-
-    People are a row of a table for the first coordinate, by weight; or incomes and debts for two.
+    People, shape (points, 2), are a row of a table for the first coordinate, by weight; or incomes
+    and debts for two. The noise, of the same shape, is planar Laplace noise at ε = 1.
     """
     from scipy.special import gammaincinv, ndtri
 
-    table, people = given.people(2), incomes_and_debts()
+    table, people = panel.given.people(2), incomes_and_debts()
     found = []
     for shift in range(SHIFTS):
-        rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(shift,)))
-        uniform = _lattice(points, 4, rng)
+        uniform = _lattice(points, 4, seeded(seed, shift))
         if table is not None:
             below = np.cumsum(table.weights)
             row = np.searchsorted(below, uniform[:, 0] * below[-1], side="right")
@@ -311,29 +270,27 @@ def lattices(points: int, seed: int, given: OwnInput = AS_PUBLISHED) -> list[Lat
             pairs = np.exp(np.array(people.mu) + np.array(people.sigma) * normal)
         radius, angle = gammaincinv(2.0, uniform[:, 2]), 2 * np.pi * uniform[:, 3]
         noise = np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=-1)
-        found.append(Lattice(pairs, noise))
+        found.append((pairs, noise))
     return found
 
 
-def _scalar_moments(
-    panel: TwoWayPanel, lattices: Sequence[Lattice], given: OwnInput
-) -> dict[str, Moments]:
+def _scalar_moments(panel: TwoWayPanel, lattices: Lattices) -> dict[str, Moments]:
     """Return the moments of what depends on the signed distance alone."""
-    found = {name: np.empty((3, SHIFTS, len(panel.pairs))) for name in panel.scalar(given)}
+    found = {name: np.empty((3, SHIFTS, panel.questions)) for name in panel.scalar}
     for j, at in enumerate(panel.pairs):
-        asked = panel.setting(at)
-        table = _table(panel, panel.width(at), given)
+        table = _table(panel, panel.width(at))
+        boundary = panel.setting(at).seed
         for i, (x, _) in enumerate(lattices):
             above = (x[:, 0] > at[0]) & (x[:, 1] > at[1])
             share = above.mean()
-            everyone, hard = table.bins(np.asarray(asked.seed.signed_distance(x)), above)
+            everyone, hard = table.bins(np.asarray(boundary.signed_distance(x)), above)
             for name, (mean, variance) in table.columns.items():
                 square = everyone @ mean**2 - 2 * (hard @ mean) + share
                 found[name][:, i, j] = everyone @ mean - share, square, everyone @ variance
     return {name: Moments(*own) for name, own in found.items()}
 
 
-def _plug_in(panel: TwoWayPanel, lattices: Sequence[Lattice]) -> Moments:
+def _plug_in(panel: TwoWayPanel, lattices: Lattices) -> Moments:
     """Return the moments of h(x + N): D = h(x + N) − h(x), and D² = 1 where they differ."""
     found = []
     for x, planar in lattices:
@@ -345,7 +302,7 @@ def _plug_in(panel: TwoWayPanel, lattices: Sequence[Lattice]) -> Moments:
     return Moments(*np.array(found).swapaxes(0, 1))
 
 
-def _deconvolved(panel: TwoWayPanel, lattices: Sequence[Lattice]) -> Moments:
+def _deconvolved(panel: TwoWayPanel, lattices: Lattices) -> Moments:
     """Return the moments of g(x̃₁−T₁) g(x̃₂−T₂), whose factors are independent given x."""
     reports = panel.coordinate_reports()
     nodes = reports.query.breakpoints[1] * np.linspace(-1, 1, 513)
@@ -384,18 +341,15 @@ class _MomentTable:
     The nodes are even across the band, and even in the logarithm beyond it.
     """
 
-    def __init__(self, panel: TwoWayPanel, width: float, given: OwnInput = AS_PUBLISHED) -> None:
+    def __init__(self, panel: TwoWayPanel, width: float) -> None:
         self._half, self._scale = half, scale = width / 2, min(panel.per, width)
         far = int(_CELLS_PER_LOG * math.log1p(_FARTHEST / scale)) + 1
         beyond = half + scale * np.expm1(np.arange(1, far + 1) / _CELLS_PER_LOG)
         band = np.linspace(-half, half, _BAND_CELLS + 1)
-        self._nodes = np.concatenate([-beyond[::-1], band, beyond])
+        self._nodes = nodes = np.concatenate([-beyond[::-1], band, beyond])
         question = panel.on_the_line(width)
-        answers = {name: c.build(question) for name, c in panel.scalar(given).items()}
-        self.columns: Mapping[str, tuple[Array, Array]] = {
-            name: (answer.mean(self._nodes), answer.variance(self._nodes))
-            for name, answer in answers.items()
-        }
+        answers = {name: c.build(question) for name, c in panel.scalar.items()}
+        self.columns = {name: (a.mean(nodes), a.variance(nodes)) for name, a in answers.items()}
 
     def bins(self, s: Array, above: NDArray[np.bool_]) -> tuple[Array, Array]:
         """Return the weight of each node for all people, and for those above; sums to a share."""
@@ -407,50 +361,32 @@ class _MomentTable:
         cell = ((count - 1) / 2 + np.sign(s) * (inside + out)).astype(np.intp)
         cell = np.clip(cell, 0, count - 2)
         low, high = self._nodes[cell], self._nodes[cell + 1]
-        right = np.clip((s - low) / (high - low), 0.0, 1.0) / len(s)
-        weights = []
-        for where, part in ((cell, right), (cell[above], right[above])):
-            upper = np.bincount(where, part, count)
-            bins = np.bincount(where, minlength=count) / len(s) - upper
-            bins[1:] += upper[:-1]
-            weights.append(bins)
-        return weights[0], weights[1]
+        right = np.clip((s - low) / (high - low), 0.0, 1.0)
+        everyone, hard = shared(cell, right, count), shared(cell[above], right[above], count)
+        return everyone / len(s), hard / len(s)
 
 
 _table = lru_cache(maxsize=64)(_MomentTable)
 
 
-def cells(
-    asked: Asked = IN_FULL, panels: Sequence[TwoWayPanel] | None = None
-) -> list[Cell[ErrorRow]]:
-    """Return the cells of the experiment.
+def experiment(asked: Asked) -> Experiment[ErrorRow]:
+    """Return pairs of thresholds on incomes and debts, a grid of 34 × 34: figure 4 of the paper.
 
-    By default the panels are the paper's three, or a question of one's own. Where people and noise
-    are drawn the paper's grid takes minutes for each repetition and mechanism: 1156 reports of each
-    person.
+    Or a question of one's own. Where people and noise are drawn the paper's grid takes minutes for
+    each repetition and mechanism: 1156 reports of each person.
 
     Raises:
         ParameterError: if a file has no mechanisms, or there is a table without a question.
     """
-    names = TwoWayPanel.contestants(asked.given)
-    if panels is None:
-        panels = PANELS
-        if question := asked.given.question(2):
-            (first, second), per = question
-            panels = [TwoWayPanel(per, (first,), other=(second,), footing=per)]
-        if asked.quick:
-            small = (p if p.other else replace(p, axis=AXIS[1::7]) for p in panels)
-            panels = [replace(p, people=(20_000,)) for p in small]
-    if not asked.drawn:
-        return [Cell(exact, (p, asked.seed, POINTS, asked.given)) for p in panels]
-    return [
-        asked.cell(p, name, n, REPETITIONS, reports=len(p.pairs))
-        for p in panels
-        for n in p.people
-        for name in names
-    ]
-
-
-def experiment(asked: Asked) -> Experiment[ErrorRow]:
-    """Return pairs of thresholds on incomes and debts, a grid of 34 × 34: figure 4 of the paper."""
-    return published("twoway", asked, cells(asked), draw_settings)
+    panels = PANELS
+    if question := asked.given.question(2):
+        (first, second), per = question
+        panels = (TwoWayPanel(per=per, axes=((first,), (second,)), footing=per),)
+    elif asked.quick:
+        panels = tuple(replace(panel, axes=(AXIS[1::7], AXIS[1::7])) for panel in PANELS)
+    return published(
+        asked,
+        panels,
+        lambda panels, _: [Cell(exact, (panel, asked.seed)) for panel in panels],
+        draw_settings,
+    )

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -12,40 +12,28 @@ from geoveil.simulation.populations import Array
 _LEVELS = 12
 
 
-class Map(NamedTuple):
-    """Kernel means, or estimates of them, at centres of a square lattice."""
+def draw_density_maps(maps: Mapping[str, tuple[Array, Array]], file: Path, *, title: str) -> None:
+    """Draw contour maps with common levels, those of the first one, the density in the clear.
 
-    east: Array
-    """Metres, shape (k,)."""
-    north: Array
-    """Metres, shape (k,)."""
-    height: Array
-    """Shape (k, k), a row for each northing."""
-
-
-def map_of(centres: Array, height: Array) -> Map:
-    """Return the map of heights at centres, (k², 2), row by row."""
-    side = round(len(centres) ** 0.5)
-    return Map(centres[:side, 0], centres[::side, 1], height.reshape(side, side))
-
-
-def draw_density_maps(maps: Mapping[str, Map], file: Path, *, title: str) -> None:
-    """Draw contour maps with common levels, those of the first one, the density in the clear."""
+    Each is centres of a square lattice, (k², 2) in metres, row by row, and heights there, (k²,).
+    """
     columns = (len(maps) + 1) // 2
     figure, axes = pyplot().subplots(
         2, columns, figsize=(3.7 * columns, 7.6), squeeze=False, constrained_layout=True
     )
-    top = float(next(iter(maps.values())).height.max())
+    top = float(next(iter(maps.values()))[1].max())
     levels = np.linspace(0, top, _LEVELS + 1)[1:] - top / (2 * _LEVELS)
     for place in axes.flat[len(maps) :]:
         place.set_visible(False)
     drawn: Any = None
-    for place, (name, each) in zip(axes.flat, maps.items(), strict=False):
-        east, north = each.east / 1_000, each.north / 1_000
+    for place, (name, (centres, heights)) in zip(axes.flat, maps.items(), strict=False):
+        side = round(len(centres) ** 0.5)
+        km = centres / 1_000
         drawn = place.contourf(
-            east - east[0], north - north[0], each.height, levels, cmap="viridis", extend="both"
-        )
-        coarse = f", {len(east)}×{len(north)} centres" if len(east) < 61 else ""
+            *(km - km[0]).T.reshape(2, side, side), heights.reshape(side, side), levels,
+            cmap="viridis", extend="both",
+        )  # fmt: skip
+        coarse = f", {side}×{side} centres" if side < 61 else ""
         place.set_title(name + coarse, fontsize=10)
         place.set_aspect("equal")
     for place in axes[-1]:

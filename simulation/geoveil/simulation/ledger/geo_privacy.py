@@ -76,7 +76,7 @@ def _thresholds(far: bool, options: Options) -> Iterator[Told]:
 
 def _pairs(options: Options) -> Iterator[Told]:
     for whole in twoway.PANELS:
-        panel = replace(whole, axis=twoway.AXIS[::4]) if options.quick else whole
+        panel = replace(whole, axes=(twoway.AXIS[::4],) * 2) if options.quick else whole
         errors = {(row.mechanism, row.n): row.error for row in twoway.exact(panel)}
         for other in ("GP_loc", "GP_Lip", LOCAL):
             quantity = f"ASE of Student-t over that of {other}, n = 1,600,000"
@@ -96,7 +96,7 @@ def _kernels(options: Options) -> Iterator[Told]:
     settings = tuple(replace(s, subgrid=side) for s in kde.SETTINGS)
     errors = {
         (row.panel.split(" cell diagonals")[0], row.n, row.mechanism): row.error
-        for row in kde.exact(settings, ("Student-t", *_OTHERS))
+        for row in kde.exact(*settings, names=("Student-t", *_OTHERS))
         if "in all" not in row.panel
     }
     for setting in kde.SETTINGS:
