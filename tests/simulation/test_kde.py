@@ -32,8 +32,8 @@ from geoveil.simulation.experiments.kde_sums import (
 )
 from geoveil.simulation.experiments.published import Asked, drawn
 from geoveil.simulation.experiments.rows import SEED, ErrorRow
-from geoveil.simulation.figures import thresholds
-from geoveil.simulation.figures.kernels import draw_density_maps
+from geoveil.simulation.figures import published
+from geoveil.simulation.figures.published import draw_density_maps
 from geoveil.simulation.figures.style import spread
 
 ALPHA = 1e-6
@@ -368,7 +368,7 @@ def test_errors_are_drawn_if_rows_are_missing(tmp_path):
 
 def test_no_setting_is_drawn_twice_and_none_of_the_papers_is_left_out(monkeypatch, tmp_path):
     found = {}
-    monkeypatch.setattr(thresholds, "draw_dots", lambda panels, file, **more: found.update(panels))
+    monkeypatch.setattr(published, "draw_dots", lambda panels, file, **more: found.update(panels))
     row = partial(ErrorRow, experiment="kde", measure="ASE", mechanism="GP_Lip", origin=SEED)
     rows = [
         row(panel=panel, n=s.n, per=s.per, error=1.0)

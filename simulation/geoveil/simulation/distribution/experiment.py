@@ -35,7 +35,7 @@ from geoveil.simulation.experiments.own import (
     own_mechanisms,
 )
 from geoveil.simulation.experiments.rows import BASELINE, OURS, OWN, ErrorRow
-from geoveil.simulation.figures.thresholds import draw_distributions
+from geoveil.simulation.figures.published import draw_distributions
 
 PEOPLE = (10_000, 50_000, 200_000)
 EPSILONS = (0.25, 1.0)

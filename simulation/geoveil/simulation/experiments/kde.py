@@ -65,8 +65,7 @@ from geoveil.simulation.experiments.kde_sums import (
 from geoveil.simulation.experiments.own import AS_PUBLISHED, OwnInput
 from geoveil.simulation.experiments.published import Asked, Panel, published
 from geoveil.simulation.experiments.rows import ErrorRow
-from geoveil.simulation.figures.kernels import draw_density_maps
-from geoveil.simulation.figures.thresholds import draw_settings
+from geoveil.simulation.figures.published import draw_density_maps, draw_settings
 from geoveil.simulation.populations import Population, collisions
 
 WINDOW_M = ((-8.3e6, -8.19e6), (4.91e6, 5.0e6))

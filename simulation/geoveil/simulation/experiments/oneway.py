@@ -49,7 +49,7 @@ from geoveil.simulation.experiments.draws import drawn_blocks, summed
 from geoveil.simulation.experiments.own import distinct_values
 from geoveil.simulation.experiments.published import Asked, Panel, band, published
 from geoveil.simulation.experiments.rows import PRIOR, SEED_PRIOR, ErrorRow
-from geoveil.simulation.figures.thresholds import draw_errors
+from geoveil.simulation.figures.published import draw_errors
 from geoveil.simulation.populations import household_incomes
 
 SURVEY_SIZE = 100_000

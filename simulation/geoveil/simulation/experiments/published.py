@@ -31,8 +31,8 @@ from geoveil.simulation.experiments.rows import (
     compare,
     over,
 )
+from geoveil.simulation.figures.published import draw_ratios
 from geoveil.simulation.figures.style import count
-from geoveil.simulation.figures.thresholds import draw_ratios
 
 
 def band(size: float, per: float) -> float:

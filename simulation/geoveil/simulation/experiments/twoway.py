@@ -43,7 +43,7 @@ from geoveil.simulation.experiment import Cell, Experiment
 from geoveil.simulation.experiments.draws import drawn_blocks, seeded, shared, summed
 from geoveil.simulation.experiments.published import Asked, Panel, band, published
 from geoveil.simulation.experiments.rows import LOCAL, ErrorRow
-from geoveil.simulation.figures.thresholds import draw_settings
+from geoveil.simulation.figures.published import draw_settings
 from geoveil.simulation.populations import incomes_and_debts
 
 POINT_BAND = 1.5

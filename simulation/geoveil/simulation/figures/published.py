@@ -1,10 +1,13 @@
-"""The paper's figures of the threshold experiments, and one that sums them up."""
+"""The figures of the paper's experiments: errors, the ratios that sum them up, and maps."""
 
 import math
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from geoveil.simulation.experiments.rows import OURS, ErrorComparison, ErrorRow
 from geoveil.simulation.figures.style import (
@@ -19,6 +22,9 @@ from geoveil.simulation.figures.style import (
     pyplot,
     save,
 )
+from geoveil.simulation.populations import Array
+
+_LEVELS = 12
 
 
 def draw_errors(rows: Sequence[ErrorRow], file: Path) -> None:
@@ -28,12 +34,13 @@ def draw_errors(rows: Sequence[ErrorRow], file: Path) -> None:
     if len({row.n for row in rows}) == 1:
         draw_settings(rows, file, title=title)
         return
-    lines: dict[str, list[Line]] = {}
-    for panel, name in dict.fromkeys((row.panel, row.mechanism) for row in rows):
-        own = [row for row in rows if (row.panel, row.mechanism) == (panel, name)]
-        own.sort(key=lambda row: row.n)
+    found = defaultdict[tuple[str, str], list[ErrorRow]](list)
+    for row in sorted(rows, key=lambda row: row.n):
+        found[row.panel, row.mechanism].append(row)
+    lines = defaultdict[str, list[Line]](list)
+    for (panel, name), own in found.items():
         errors = [row.error for row in own], [row.standard_error for row in own]
-        lines.setdefault(panel, []).append(Line(name, [float(row.n) for row in own], *errors))
+        lines[panel].append(Line(name, [float(row.n) for row in own], *errors))
     draw_lines(lines, file, x_label="people", y_label=f"{measure} (log)", title=title, people=True)
 
 
@@ -75,7 +82,7 @@ def draw_settings(
 
 def draw_distributions(rows: Sequence[ErrorRow], file: Path) -> list[Path]:
     """Draw how far distributions are from the truth, a figure for each attribute."""
-    by_attribute: dict[str, list[ErrorRow]] = {}
+    by_attribute = defaultdict[str, list[ErrorRow]](list)
     for row in rows:
         if row.measure == "area":
             drawn = replace(
@@ -85,7 +92,7 @@ def draw_distributions(rows: Sequence[ErrorRow], file: Path) -> list[Path]:
                 standard_error=row.standard_error / (2 * math.sqrt(row.error)),
                 measure="root mean square",
             )
-            by_attribute.setdefault(row.panel.split(",")[0], []).append(drawn)
+            by_attribute[row.panel.split(",")[0]].append(drawn)
     files = []
     for attribute, own in by_attribute.items():
         files.append(file.with_stem(f"{file.stem}-{attribute}"))
@@ -103,15 +110,15 @@ def draw_ratios(
 
     panels = list(dict.fromkeys(c.panel for c in comparisons))
     figure, axes = pyplot().subplots(figsize=(9.5, 0.42 * len(panels) + 2.0), layout="constrained")
-    noise = _noise_ratios(rows)
     noises = "noise alone: Student-t ÷ geoveil's least"
     for at, panel in enumerate(panels):
         own = [c for c in comparisons if c.panel == panel]
         aided = [c.ratio_with_prior for c in own if c.aided is not None]
+        noise = _noise_ratio([row for row in rows if row.panel == panel])
         for values, colour, marker, label, shift in (
             ([c.ratio for c in own], GREEN, "o", "error", -0.2),
             (aided, WINE, "D", "error, both with a public prior", 0.0),
-            ([noise[panel]] if panel in noise else [], INDIGO, "x", noises, 0.2),
+            (noise, INDIGO, "x", noises, 0.2),
         ):
             if values:
                 height = at + shift
@@ -138,14 +145,43 @@ def draw_ratios(
     save(figure, file)
 
 
-def _noise_ratios(rows: Sequence[ErrorRow]) -> dict[str, float]:
-    """Return, per panel, the noise of Student-t over the least of geoveil's; n cancels."""
-    ratios = {}
-    for panel in dict.fromkeys(row.panel for row in rows):
-        n = min(row.n for row in rows if row.panel == panel)
-        own = [r for r in rows if r.panel == panel and r.n == n]
-        seed = [r.noise for r in own if r.mechanism == "Student-t" and r.noise is not None]
-        ours = [r.noise for r in own if r.origin == OURS and r.noise is not None]
-        if seed and ours and min(ours) > 0:
-            ratios[panel] = seed[0] / min(ours)
-    return ratios
+def _noise_ratio(rows: Sequence[ErrorRow]) -> list[float]:
+    """Return the noise of Student-t over the least of geoveil's, if both have some; n cancels."""
+    n = min(row.n for row in rows)
+    known = [(row, row.noise) for row in rows if row.n == n and row.noise is not None]
+    seed = [noise for row, noise in known if row.mechanism == "Student-t"]
+    ours = [noise for row, noise in known if row.origin == OURS]
+    return [seed[0] / min(ours)] if seed and ours and min(ours) > 0 else []
+
+
+def draw_density_maps(maps: Mapping[str, tuple[Array, Array]], file: Path, *, title: str) -> None:
+    """Draw contour maps with common levels, those of the first one, the density in the clear.
+
+    Each is centres of a square lattice, (k², 2) in metres, row by row, and heights there, (k²,).
+    """
+    columns = (len(maps) + 1) // 2
+    figure, axes = pyplot().subplots(
+        2, columns, figsize=(3.7 * columns, 7.6), squeeze=False, constrained_layout=True
+    )
+    top = float(next(iter(maps.values()))[1].max())
+    levels = np.linspace(0, top, _LEVELS + 1)[1:] - top / (2 * _LEVELS)
+    for place in axes.flat[len(maps) :]:
+        place.set_visible(False)
+    drawn: Any = None
+    for place, (name, (centres, heights)) in zip(axes.flat, maps.items(), strict=False):
+        side = round(len(centres) ** 0.5)
+        km = centres / 1_000
+        drawn = place.contourf(
+            *(km - km[0]).T.reshape(2, side, side), heights.reshape(side, side), levels,
+            cmap="viridis", extend="both",
+        )  # fmt: skip
+        coarse = f", {side}×{side} centres" if side < 61 else ""
+        place.set_title(name + coarse, fontsize=10)
+        place.set_aspect("equal")
+    for place in axes[-1]:
+        place.set_xlabel("km east")
+    for place in axes[:, 0]:
+        place.set_ylabel("km north")
+    figure.colorbar(drawn, ax=axes, shrink=0.6, format="%.3f", label="mean of the kernel")
+    figure.suptitle(title)
+    save(figure, file)
