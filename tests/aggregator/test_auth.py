@@ -149,7 +149,7 @@ def test_without_tokens_analysts_are_let_in_on_the_loopback(
 async def test_every_method_of_every_service_has_a_row(
     start_server: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As the server registers them, not as somebody listed them."""
+    """The methods are those that the server registers, not those of a list."""
     registered: set[str] = set()
     make_server = grpc.aio.server
 

@@ -144,7 +144,7 @@ def test_mounts_need_a_door_and_a_prefix() -> None:
 
 
 async def test_cookies_that_a_browser_sends_apart_come_together(start_server: Any) -> None:
-    """As HTTP/2 lets it: whoever looks for a session looks into one header."""
+    """HTTP/2 lets a browser do so; whoever looks for a session looks into one header."""
     found: list[Any] = []
 
     class Looking(Echo):

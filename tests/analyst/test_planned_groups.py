@@ -105,8 +105,10 @@ def test_what_are_no_groups_is_refused(found: Any, sizes: dict[str, float]) -> N
 
 
 def test_liars_are_where_they_move_most(found: Any) -> None:
-    """Of open labels all are in the group, or in the smaller of two; of others, in the label that
-    counts most, and in the next when there are no more of these."""
+    """Where labels are open, all liars are in the group, or in the smaller of two.
+
+    Where labels are perturbed, they are those of the label that counts most, and then of the next.
+    """
     (alone,) = planned_contamination(found, 0.01)
     width = alone["moved"] / 0.01
     (row,) = planned_groups(found, SIZES, contamination=0.01)

@@ -67,7 +67,7 @@ def test_a_campaign_without_strata_has_the_bytes_that_it_had():
 
 
 def test_a_reader_that_does_not_know_strata_refuses():
-    """As the canonical bytes of what it understands are others; strata stand in for what is new."""
+    """The canonical bytes of what it understands are others; strata stand in for what is new."""
     message = pb.Campaign.FromString(encode(campaign()))
     known = pb.Campaign()
     known.CopyFrom(message)

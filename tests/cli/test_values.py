@@ -176,7 +176,7 @@ def test_a_width_that_is_none_is_refused(geoveil, where, value):
      (["--width", "8000"], None), ([], None)],
 )  # fmt: skip
 def test_bands_narrower_than_the_noise_come_with_a_caution(geoveil, server, more, told):
-    """Of 400 points none may lie within a few dollars, and then all say the same."""
+    """Where no point lies within a few dollars of the threshold, all of them say the same."""
     name = f"narrow-{next(NUMBERS)}"
     geoveil(
         "campaign", "create", "Incomes", "--points", "--attribute", "income", "--unit", "dollar",

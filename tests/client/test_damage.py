@@ -298,7 +298,7 @@ def test_an_older_copy_of_the_file_is_not_used(written: Written, weeks: int | No
 
 
 def test_a_page_of_another_device_is_not_believed(written: Written) -> None:
-    """Of a file that is the same in all else: its rows have checksums that are right."""
+    """The page is of a file that is the same in all else, and its rows have right checksums."""
     files, others = (written.write(closed=True, first=first) for first in (0, 40))
     content, other = files[FILE_NAME], others[FILE_NAME]
     changed = 0

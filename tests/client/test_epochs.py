@@ -730,7 +730,7 @@ def test_an_extrapolated_answer_goes_on_as_the_last_two_readings_did(
 def test_an_extrapolating_campaign_pays_for_the_reading_before_it(
     device: Devices, fake_time: FakeTime
 ) -> None:
-    """Of its own limit, which has room for two readings and not for three; all others pay once."""
+    """Its own limit has room for two readings and not for three; all other campaigns pay once."""
     client = device(campaign("early", period=WEEK), extrapolated("late"), of=limit(most=2.0))
     client.contribute("early", 20_000.0)
     (old,) = readings(client)

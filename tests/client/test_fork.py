@@ -239,7 +239,7 @@ def entering(barrier: ForkBarrier) -> tuple[threading.Thread, threading.Event]:
 
 
 def test_a_barrier_that_was_shut_twice_is_opened_twice(barrier: ForkBarrier) -> None:
-    """As when two threads fork at once."""
+    """Two threads that fork at once shut it twice."""
     barrier.shut(1.0)
     barrier.shut(1.0)
     thread, inside = entering(barrier)

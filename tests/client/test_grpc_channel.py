@@ -43,7 +43,7 @@ async def test_close_ends_calls_under_way(kind: Any) -> None:
 
 @either
 async def test_a_call_that_meets_a_closed_channel_is_cancelled(kind: Any) -> None:
-    """As when another thread closes the transport at that moment."""
+    """This is what a call meets when another thread closes the transport at that moment."""
     async with serving(empty) as (target, _), opened(kind, target) as transport:
         await transport.get_campaign(REQUEST, 10.0)
         transport._channel.close()
@@ -236,7 +236,7 @@ async def test_a_forked_child_makes_its_own_channel_and_the_parent_goes_on(kind:
 
 
 def test_forget_does_not_wait_for_a_lock_that_nobody_will_open() -> None:
-    """As when another thread of the parent was making the channel during the fork."""
+    """Another thread of the parent may have been making the channel during the fork."""
     transport = GrpcTransport("127.0.0.1:1")
     transport._lock.acquire()
     transport.forget()

@@ -166,7 +166,7 @@ def append_to_the_signature(envelope: bytes) -> bytes:
 
 
 def append_to_the_campaign(envelope: bytes) -> bytes:
-    """As a stranger may: the campaign is not signed."""
+    """Add bytes to a campaign, as a stranger may, since it is not signed."""
     campaign = campaign_pb2.CampaignEnvelope.FromString(envelope).campaign
     return seal(campaign + JUNK)
 

@@ -56,7 +56,7 @@ class Numbers:
     exactly: Callable[[Any], arb]
     bits: int
     step: Fraction
-    """Of differences: their error is this times a higher derivative, where no pieces meet."""
+    """Step of differences: their error is this times a higher derivative, where no pieces meet."""
 
 
 def _of_mpmath(x: Any) -> arb:

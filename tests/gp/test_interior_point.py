@@ -9,7 +9,7 @@ from geoveil.gp.mechanisms.interior_point import least_cost
 ENOUGH = 2e-6
 """Relative; the method ends nearly always at 1e-9, and takes 1e-4 where rounding leaves no more."""
 ROUNDING = 1e-16
-"""Of a probability; what a device draws from is checked in integers."""
+"""Error of a probability; what a device draws from is checked in integers."""
 
 
 def by_simplex(costs, ratios, places, means):

@@ -131,7 +131,7 @@ def test_no_epsilon_is_so_large_that_nothing_is_left() -> None:
 
 
 def test_less_variance_than_laplace_for_small_epsilon() -> None:
-    """As documented: up to ε = 2.3 everywhere; at ε = 2.4 no longer where f = 1/2."""
+    """It is less up to ε = 2.3 everywhere, and at ε = 2.4 no longer where f = 1/2."""
     x = np.linspace(7.0, 13.0, 61)
     for epsilon, less in ((0.1, True), (1.0, True), (2.3, True), (2.4, False)):
         privacy = LocalPrivacy(epsilon)

@@ -281,7 +281,7 @@ def test_paper_eta(size: int) -> None:
 @pytest.mark.deep(keep=4)
 @pytest.mark.parametrize("size", [2, 3, 4, 10, 100])
 def test_default_noise_has_the_least_variance_of_the_families(size: int) -> None:
-    """As documented, for mβ ≤ 0.1 of the rate."""
+    """This is documented for mβ ≤ 0.1 of the rate."""
     for share in (0.01, 0.05, 0.1):
         fraction = share / size
         ours = best_vector_noise(size, fraction)

@@ -96,7 +96,7 @@ def test_extreme_guarantees_have_their_limits(light_row: Any, epsilon: Any) -> N
 
 @pytest.mark.parametrize("gap", [1e6, 1e9])
 def test_a_heavy_tail_forgives_a_huge_gap_by_a_power(gap: float) -> None:
-    """Of 1/(1+z⁴) noise the third power of the gap: a thousandfold gap, 1e-9 of the chance."""
+    """With noise 1/(1+z⁴) it is the third power: a thousandfold gap has 1e-9 of the chance."""
     mechanism = SmoothPrivateSelection(1.0, 3)
     lost = [
         mechanism.probabilities(SmoothUtilities([0.0, g, 3.0], 1.0, beta=1e-6))[0]

@@ -200,7 +200,7 @@ def test_a_bias_must_save_three_per_cent(n, ratio, chosen):
 @pytest.mark.deep(keep=1)
 @pytest.mark.parametrize(("bandwidth", "saved"), [(2.0, True), (6.0, False)])
 def test_a_command_takes_a_channel_that_saves_a_twentieth_of_the_noise(bandwidth, saved):
-    """Of a narrow bell it saves 13 %, of a wide one 3 %; `plan` takes either, as asked."""
+    """It saves 13 % for a narrow bell and 3 % for a wide one; `plan` takes either, as asked."""
     numbers = SamplePrior(np.random.default_rng(2).normal(scale=3.0, size=800))
     query = GaussianKernel(0.0, bandwidth)
     kinds = ("DebiasedLaplace", "LinearProgramMechanism")

@@ -96,7 +96,7 @@ def test_shares_and_margins():
 
 
 def test_the_worst_scenario_counts():
-    """Of the same reports the bias may be −0.02, 0 or 0.06: 0.02 is taken off, 0.04 may be left."""
+    """The bias of the same reports may be −0.02, 0 or 0.06: 0.02 is taken off, 0.04 may be left."""
     low, high = (Prediction(bias, 4.0, 0.0, 1.0, math.inf) for bias in (-0.02, 0.06))
     found = Prediction(0.0, 4.0, 0.01, 1.0, 100.0, scenarios=(low, high))
     unknown = 1.96 * 0.01

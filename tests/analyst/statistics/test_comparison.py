@@ -35,7 +35,7 @@ def few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_errors_of_differences_and_ratios_are_those_of_monte_carlo(
     count: int, within: float
 ) -> None:
-    """As if independent, both must fail."""
+    """Errors that take the two estimates as independent must fail for both."""
     made = [joint_of(QUERIES, points) for points in campaigns(incomes(), 1_000, count)]
     for kind in ("difference", "ratio"):
         found = [getattr(one, kind)(1, 0) for one in made]
@@ -49,7 +49,7 @@ def test_errors_of_differences_and_ratios_are_those_of_monte_carlo(
 @pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("count", [60, 500])
 def test_differences_between_campaigns_are_all_held_at_once(count: int) -> None:
-    """Of nothing that changed, Holm's rule finds a change in 5 % or less; p alone must not."""
+    """Where nothing changed, Holm's rule finds a change in 5 % or less; p alone must not."""
     both = campaigns(incomes(), 1_000, 2 * count)
     inside, holm_wrong, alone_wrong = [], [], []
     for first, second in zip(both, both, strict=True):

@@ -217,7 +217,7 @@ def test_differences_hold_all_at_once_and_single_ones_do_not(against):
 
 
 def test_the_simultaneous_rule_is_tukeys_and_dunnetts():
-    """Of five groups with one error, critical values are published: 2.728 and 2.442."""
+    """For five groups with one error the published critical values are 2.728 and 2.442."""
     groups = GroupEstimates.independent(dict.fromkeys(NAMES, 0.0), dict.fromkeys(NAMES, 1.0))
     for against, critical in ((None, 3.858 / math.sqrt(2)), ("a", 2.442)):
         d = groups.differences(against)

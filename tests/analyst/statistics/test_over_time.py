@@ -51,7 +51,7 @@ def campaign(cohorts: bool = True, extrapolated: bool = True) -> StatisticCampai
 
 
 def truth(shock: bool) -> Array:
-    """Of 0 or 1 of each person: a share that drifts, and jumps down in week 44."""
+    """Return the share of people who hold 1, week by week: it drifts, and jumps down in week 44."""
     week = np.arange(WEEKS)
     return np.asarray(0.3 + 0.001 * week - (0.2 * (week >= 44) if shock else 0.0))
 

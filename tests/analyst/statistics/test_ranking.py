@@ -30,8 +30,8 @@ DATES: Any = {"opens": datetime(2026, 1, 1, tzinfo=UTC), "closes": datetime(2026
 CAMPAIGNS = 600
 POINTWISE = 1.959963984540054
 LEAST, MOST = 0.94, 0.985
-"""Of 600 campaigns, at 95 %: a standard error of 0.9 points to either side, and a seeded
-critical value. Where a truth is no near tie, more is covered."""
+"""Coverage of 600 campaigns at 95 %, with a standard error of 0.9 points to either side, and a
+seeded critical value. Where a truth is no near tie, more is covered."""
 
 
 def joint(values: Any, covariance: Any, n: int = 100_000, limits: Limits = UNLIMITED) -> Any:

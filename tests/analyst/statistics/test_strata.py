@@ -77,7 +77,7 @@ def test_differences_are_of_each_number_by_itself(reports: Reports) -> None:
 
 
 def test_sizes_weight_any_statistic(reports: Reports) -> None:
-    """As if the reports of the north came 27 times; the median of all is that of 90 % north."""
+    """Each report of the north counts 27 times, so that the median is that of 90 % north."""
     (median,) = reports.ask(Quantiles(levels=[0.5]), sizes=SIZES).rows()
     assert median["ci_low"] < np.median(WHOLE) < median["ci_high"]
     (alike,) = reports.ask(Quantiles(levels=[0.5])).rows()

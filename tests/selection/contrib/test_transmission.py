@@ -113,7 +113,7 @@ def test_sensitivities_near_by_are_those_of_all_tables(families, statistic):
 @pytest.mark.parametrize("statistic", STATISTICS)
 @pytest.mark.parametrize("families", [30, 50])
 def test_sensitivities_near_by_hold_for_more_families(families, statistic):
-    """As above, by steps: within t + 1 is one family away from within t."""
+    """The search goes by steps: within t + 1 is one family away from within t."""
     b, c = _tables(families)
     size = 2 * families + 1
     grid = np.full((size + 4, size + 4), -np.inf)
