@@ -1,6 +1,7 @@
 """Bands that are chosen from the reports: their intervals cover the hard share."""
 
 import math
+import re
 from datetime import UTC, datetime
 from functools import cache
 
@@ -215,6 +216,12 @@ def test_what_was_chosen_and_assumed_is_said():
     (told,) = shown.to_dict()["estimates"]
     assert told["band"]["from_reports"]
     assert told["hard_share"]["ci_low"] < told["hard_share"]["value"]
+    (row,) = shown.rows()
+    hard = told["hard_share"]
+    ends = row["hard_share_low"], row["hard_share_high"]
+    assert (row["hard_share"], *ends) == (hard["value"], hard["ci_low"], hard["ci_high"])
+    head = str(shown).splitlines()[1]
+    assert {"hard share", "hard share interval"} <= set(re.split(" {2,}", head))
     stated = answered(ChosenBands(CAMPAIGN, [ShareAbove(100_000)], 1e-10), points)
     assert "1e-10 shares per unit² (as stated)" in " ".join(stated.notes)
     assert "no value near the question" in " ".join(stated.notes)
@@ -224,6 +231,7 @@ def test_one_report_chooses_nothing():
     bands = ChosenBands(CAMPAIGN, [ShareAbove(100_000)])
     (found,) = answered(bands, np.array([90_000.0])).estimates
     assert (found.hard, found.band, found.label) == (None, None, "above 100,000")
+    assert "hard_share" not in answered(bands, np.array([90_000.0])).rows()[0]
 
 
 def test_what_has_no_band_is_refused():

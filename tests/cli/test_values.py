@@ -1,5 +1,6 @@
 """Value campaigns end to end: created, answered through the SDK, asked and exported by command."""
 
+import csv
 import itertools
 import json
 import tomllib
@@ -326,6 +327,10 @@ def test_points_are_asked_what_their_plan_says(geoveil, server, tmp_path):
     assert row["name"] == "above 98,000"
     assert row["hard_share"]["ci_low"] == pytest.approx(expected.ci_low, abs=1e-12)
     assert "hard_share" not in same
+    (line,) = csv.DictReader(geoveil("estimate", name, "--plan", plan, "--csv").output.splitlines())
+    assert float(line["hard_share_low"]) == row["hard_share"]["ci_low"]
+    table = geoveil("estimate", name, "--plan", plan).output
+    assert f"{row['hard_share']['value']:.3f}" in table.split("Unbiased")[0]
 
     other = f"other-{next(NUMBERS)}"
     about = ("--points", "--attribute", "income", "--unit", "dollar", "--per", "8000")

@@ -196,6 +196,11 @@ class CampaignEstimates(Result):
                 "ci_low": row.ci_low,
                 "ci_high": row.ci_high,
             }
+            if any(other.softness is not None for other in self.estimates):
+                hard = row.hard
+                told["hard_share"] = None if hard is None else hard.value
+                told["hard_share_low"] = None if hard is None else hard.ci_low
+                told["hard_share_high"] = None if hard is None else hard.ci_high
             if any(other.robust is not None for other in self.estimates):
                 ends = row.robust and (row.robust.ci_low, row.robust.ci_high)
                 told["median_of_means_low"], told["median_of_means_high"] = ends or (None, None)

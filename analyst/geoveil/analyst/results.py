@@ -21,11 +21,15 @@ if TYPE_CHECKING:
 
 __all__ = ["GeoResult", "Result", "cells", "rows_of", "shown"]
 
-_INTERVALS = {"ci": "interval", "cohort": "cohort_interval"}
+_INTERVALS = {
+    "ci": "interval",
+    "hard_share": "hard_share_interval",
+    "cohort": "cohort_interval",
+}
 """What columns "…_low" and "…_high" begin with → the name of the cell that has both ends."""
 _MOST_ROWS = 30
 """Rows that are printed."""
-_MEASURED = ("estimate", "standard_error", "cohort")
+_MEASURED = ("estimate", "standard_error", "hard_share", "cohort")
 """Columns whose decimals are those that the standard error calls for, as an interval's are."""
 
 
