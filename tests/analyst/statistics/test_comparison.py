@@ -133,6 +133,7 @@ def test_a_trend_is_the_line_of_weighted_least_squares() -> None:
     )
     fitted, cov = np.polyfit(times, values, 1, w=1 / np.array(errors), cov="unscaled")
     assert made.slopes == pytest.approx([fitted[0]])
+    assert made.title.startswith("1 trend over ")
     assert made.standard_errors == pytest.approx([np.sqrt(cov[0, 0])])
     assert made.low[0] < fitted[0] < made.high[0]
     assert made.adjusted[0] < 1e-6

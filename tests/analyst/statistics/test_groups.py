@@ -219,6 +219,8 @@ def test_differences_hold_all_at_once_and_single_ones_do_not(against):
 def test_the_simultaneous_rule_is_tukeys_and_dunnetts():
     """For five groups with one error the published critical values are 2.728 and 2.442."""
     groups = GroupEstimates.independent(dict.fromkeys(NAMES, 0.0), dict.fromkeys(NAMES, 1.0))
+    named = GroupEstimates.independent({"a": 0.0}, {"a": 1.0}, question="above 100,000")
+    assert named.title == "Estimates by group: above 100,000"
     for against, critical in ((None, 3.858 / math.sqrt(2)), ("a", 2.442)):
         d = groups.differences(against)
         assert d.ci_high[0] / d.standard_errors[0] == pytest.approx(critical, rel=0.004)

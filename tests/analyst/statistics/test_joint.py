@@ -240,6 +240,14 @@ def test_a_file_of_reports_knows_its_campaign(tmp_path: Any) -> None:
     found = reports_of(file).ask(QUESTIONS, period=1)
     assert found.n == (held.periods == 1).sum()
     assert found.period == 1
+    (label, *others) = found.labels
+    assert others
+    assert found.title == f"{len(found.labels)} estimates, period 1, from {found.n:,} reports"
+    alone = reports_of(file).ask(QUESTIONS[:1], period=1)
+    assert (alone.labels, alone.title) == (
+        (label,),
+        f"1 estimate, period 1, from {found.n:,} reports",
+    )
     right = reports_of(held, asked).ask(QUESTIONS, period=1)
     assert np.array_equal(found.covariance, right.covariance)
     with pytest.raises(ParameterError, match=r"period.*recurs"):

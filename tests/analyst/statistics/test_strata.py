@@ -59,7 +59,7 @@ def test_a_statistic_of_each_group_is_that_of_its_people(reports: Reports) -> No
     for row, label in zip(medians.rows(), LABELS, strict=True):
         alone = reports.ask(Quantiles(levels=[0.5]), stratum=label)
         assert row == {"region": label} | alone.rows()[0]
-    assert medians.title == "Quantiles by region"
+    assert medians.title == "Quantiles, by region"
     assert medians["south"].rows()[0]["estimate"] < medians["north"].rows()[0]["estimate"]
 
 

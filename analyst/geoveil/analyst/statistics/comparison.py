@@ -390,7 +390,8 @@ class Trends(Result):
 
     @property
     def title(self) -> str:
-        return f"{len(self.labels)} trends over {len(self.n)} times"
+        count = "1 trend" if len(self.labels) == 1 else f"{len(self.labels)} trends"
+        return f"{count} over {len(self.n)} times"
 
     @property
     def notes(self) -> Sequence[str]:

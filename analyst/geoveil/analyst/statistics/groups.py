@@ -139,7 +139,7 @@ class GroupEstimates(Result):
 
     @property
     def title(self) -> str:
-        return f"{self.question} by group"
+        return f"Estimates by group: {self.question}"
 
     @property
     def notes(self) -> Sequence[str]:

@@ -183,7 +183,8 @@ class JointEstimates(QuestionMeans, Result):
     @property
     def title(self) -> str:
         period = "" if self.period is None else f", period {self.period}"
-        return f"{len(self.labels)} estimates from {self.n:,} reports{period}"
+        count = "1 estimate" if len(self.labels) == 1 else f"{len(self.labels)} estimates"
+        return f"{count}{period}, from {self.n:,} reports"
 
     @property
     def notes(self) -> Sequence[str]:

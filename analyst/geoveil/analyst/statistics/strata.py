@@ -97,7 +97,7 @@ class ByGroup(Result):
     @property
     def title(self) -> str:
         kind = next(iter(self.groups.values())).title.partition(", from")[0]
-        return f"{kind} by {self.name}"
+        return f"{kind}, by {self.name}"
 
     @property
     def notes(self) -> Sequence[str]:
