@@ -190,9 +190,9 @@ def export_reports(
             folder.mkdir(parents=True)
         except FileExistsError:
             raise ExportError(f"{folder}: is there already; name a folder that is not") from None
-        counted = REPORT_COUNT.c.campaign_key.in_([row.campaign_key for row in wanted])
-        counts = select(func.coalesce(func.sum(REPORT_COUNT.c.reports), 0)).where(counted)
-        of, done = int(connection.execute(counts).scalar_one()), 0
+        key, reports = REPORT_COUNT.c.campaign_key, func.sum(REPORT_COUNT.c.reports)
+        counts = {one: int(n) for one, n in connection.execute(select(key, reports).group_by(key))}
+        of, done = sum(counts.get(row.campaign_key, 0) for row in wanted), 0
 
         def found(key: int, layout: Layout) -> Iterator[Rows]:
             nonlocal done

@@ -98,8 +98,13 @@ def _missing(done: Iterable[range], blocks: int, size: int) -> list[range]:
     return groups
 
 
-def _opened(work: BlockedWork, path: Path, stack: ExitStack) -> tuple[IO[bytes], list[range], Sums]:
-    """Return the file of some work, open until the stack is; what is done; and its sums."""
+def _opened(
+    work: BlockedWork, path: Path, size: int, stack: ExitStack
+) -> tuple[IO[bytes], list[range], Sums]:
+    """Return the file of some work, open until the stack is; what is missing; the sums of the rest.
+
+    What is missing are groups of at most `size` blocks.
+    """
     try:
         file = stack.enter_context(path.open("a+b"))
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -113,13 +118,13 @@ def _opened(work: BlockedWork, path: Path, stack: ExitStack) -> tuple[IO[bytes],
     file.seek(0)
     data = file.read()
     whole = data[: data.rfind(b"\n") + 1]
-    done, sums = list[range](), work.of_blocks(range(0))
+    missing, sums = list[range](), work.of_blocks(range(0))
     try:
         header, *records = map(json.loads, whole.splitlines())
         if header == name:
             done = [range(record["first"], record["end"]) for record in records]
             sums = reduce(add, (of_triples(record["sums"]) for record in records), sums)
-            _missing(done, work.blocks, 1)
+            missing = _missing(done, work.blocks, size)
     except (ValueError, KeyError, TypeError, GeoVeilError):
         raise FinishedFileError(f"{path}: damaged, or not a file of finished blocks") from None
     if header != name:
@@ -128,7 +133,7 @@ def _opened(work: BlockedWork, path: Path, stack: ExitStack) -> tuple[IO[bytes],
             " export or version): name another file, or delete this one"
         )
     file.truncate(len(whole))
-    return file, done, sums
+    return file, missing, sums
 
 
 def _append(file: IO[bytes], record: dict[str, Any]) -> None:
@@ -171,10 +176,11 @@ def total(
         group_size = min(GROUP, max(1, work.blocks // 100))
     validation.require_count("group_size", group_size)
     with ExitStack() as stack:
-        file, done, sums = None, list[range](), work.of_blocks(range(0))
-        if path is not None:
-            file, done, sums = _opened(work, path, stack)
-        missing = _missing(done, work.blocks, group_size)
+        if path is None:
+            file, missing = None, _missing([], work.blocks, group_size)
+            sums = work.of_blocks(range(0))
+        else:
+            file, missing, sums = _opened(work, path, group_size, stack)
         count = work.blocks - sum(map(len, missing))
         on_progress(count, work.blocks)
         for blocks, found in compute(work.of_blocks, missing):
