@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from geoveil.cli.app import app
 from geoveil.gp import ParameterError
 from geoveil.selection import PermuteAndFlip, Utilities
-from geoveil.simulation.ledger import AGREES, DIFFERS, LEDGER, MISSING
+from geoveil.simulation.ledger import AGREES, DIFFERS, LEDGER, MISSING, check_data
 from geoveil.simulation.ledger.reproduction import (
     AT_LEAST,
     AT_MOST,
@@ -230,8 +230,19 @@ def test_the_command_prints_json_and_writes_the_page(tmp_path):
     assert "left out by --quick" not in shown.stdout
     part = runner.invoke(app, ["simulate", "ledger", "--quick", "--row", "sps-figure-1"])
     assert "no data: it takes data that do not ship, or is left out by --quick." in part.stdout
+    assert " ± 0." in part.stdout
     wrong = runner.invoke(app, ["simulate", "ledger", "--row", "sgp-figure-99"])
     assert wrong.exit_code != 0
+
+
+def test_a_file_that_no_row_takes_is_refused(tmp_path):
+    file = tmp_path / "mine.txt"
+    file.write_text("0 1\n1 2\n")
+    with pytest.raises(ParameterError, match="as many nodes or records: Enron 36,692"):
+        check_data(file)
+    edges = np.arange(36_692)
+    np.savez(tmp_path / "enron.npz", u=edges[:-1], v=edges[1:], n=len(edges))
+    check_data(tmp_path / "enron.npz")
 
 
 def test_the_page_has_every_row():

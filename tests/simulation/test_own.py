@@ -31,7 +31,7 @@ from geoveil.simulation import household_incomes
 from geoveil.simulation import selection as selections
 from geoveil.simulation.computing import computer
 from geoveil.simulation.distribution import experiment as distributions
-from geoveil.simulation.distribution.attributes import MEASURES
+from geoveil.simulation.distribution.attributes import MEASURES, attribute_of
 from geoveil.simulation.epochs import experiment as over_time
 from geoveil.simulation.experiment import Cell, compute_cells, read_csv
 from geoveil.simulation.experiments import kde, own, twoway
@@ -117,6 +117,25 @@ def test_the_page_is_followed_in_ten_lines_each(tmp_path, monkeypatch):
     assert (tmp_path / "results" / "epochs.csv").exists()
     drawn = (tmp_path / "pairs.svg").read_text()
     assert ">wide</text>" in drawn  # letters, not their outlines
+
+
+def test_a_table_has_a_column_and_places_have_an_extent(tmp_path):
+    file = tmp_path / "people.csv"
+    with pytest.raises(ParameterError, match="the column of the table"):
+        OwnInput(data=file)
+    for text in ("lon,lat\n13.4,52.5\n", "lon,lat\n52.5,113.4\n52.6,113.5\n"):
+        file.write_text(text)
+        with pytest.raises(ParameterError, match="longitudes and latitudes, in this order"):
+            kde.collision_places(OwnInput(data=file, columns=("lon", "lat")))
+
+
+def test_a_distribution_is_of_numbers_that_differ_in_the_range(tmp_path):
+    file = tmp_path / "people.csv"
+    file.write_text("cm\n170\n180\n")
+    beyond = OwnInput(data=file, columns=("cm",), per=2.0, ends=(200.0, 250.0))
+    with pytest.raises(ParameterError, match="two or more numbers that people hold"):
+        attribute_of("cm", beyond)
+    assert attribute_of("cm", replace(beyond, ends=(175.0, 250.0))).name == "cm"
 
 
 @pytest.mark.parametrize("ends", [(5.0, 1.0), (1.0, 1.0), (float("nan"), 1.0)])

@@ -165,6 +165,8 @@ def _show_what_is_no_number(command: Any) -> None:
 
 def _is_said(told: object, given: object) -> bool:
     """Return whether the value that an error tells is what was typed, or a part of it."""
+    if told is None:
+        return True
     if isinstance(told, list | tuple):
         return all(_is_said(one, given) for one in told)
     if isinstance(given, list | tuple):
@@ -172,7 +174,7 @@ def _is_said(told: object, given: object) -> bool:
     parts = [given]
     if isinstance(given, str):
         parts += [*given.split(","), given.rpartition("=")[2]]
-    return told is None or any(str(told) == str(part) or told == _number(part) for part in parts)
+    return any(str(told) == str(part) or told == _number(part) for part in parts)
 
 
 def _number(said: object) -> float | None:

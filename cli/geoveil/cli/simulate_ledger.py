@@ -1,7 +1,6 @@
 """geoveil simulate ledger: each figure and table of the papers beside what geoveil gets."""
 
 import json
-import math
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -19,7 +18,9 @@ from geoveil.simulation.ledger import (
     LEDGER,
     MISSING,
     Reproduced,
+    check_data,
     ledger_page,
+    line_of,
     reproduce,
 )
 from geoveil.simulation.selection.experiment import Options
@@ -53,6 +54,7 @@ def ledger(
     for file in data or ():
         if not file.is_file():
             raise ParameterError("data", str(file), "a file")
+        check_data(file)
     options = Options(data=tuple(data or ()), seed=seed, quick=quick)
     names = tuple(dict.fromkeys(row or LEDGER))
     found = {}
@@ -101,20 +103,13 @@ def _show(reproduced: Reproduced) -> None:
             title=f"[{row.paper}] {row.item}: {row.what}",
             title_justify="left",
         )  # fmt: skip
-        for c in reproduced.compared:
-            number = c.published
-            paper, code = (
-                "–" if value is None else f"{value:.4g}" for value in (number.paper, number.code)
-            )
-            table.add_row(
-                f"{number.setting}: {number.quantity}",
-                paper,
-                code,
-                "–" if c.own is None else f"{c.own[0]:.4g}",
-                "–" if math.isnan(c.ratio) else f"{c.ratio:.3g}",
-                c.verdict if number.relation == "equal" else f"{c.verdict}, {number.relation}",
-            )
+        for compared in reproduced.compared:
+            table.add_row(*line_of(compared))
         out.print(table)
+        out.print(
+            "agrees: at most 2 standard errors of both together, or what rounding allows, apart;"
+            " ≤ and ≥ are bounds."
+        )
     else:
         out.print(f"[{row.paper}] {row.item}: {row.what}. No numbers.")
     out.print(row.reason)

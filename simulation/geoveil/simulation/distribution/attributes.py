@@ -131,4 +131,6 @@ def attribute_of(name: str, given: OwnInput) -> NumericAttribute:
         return ATTRIBUTES[name]()
     if given.ends is None or given.per is None:
         raise ParameterError("range", given.ends, "given together with a table, as is per")
+    if len(np.unique(np.clip(people.values, *given.ends))) < 2:
+        raise ParameterError("range", given.ends, "of two or more numbers that people hold")
     return NumericAttribute(name, people, Cells(*given.ends, CELLS), given.per)

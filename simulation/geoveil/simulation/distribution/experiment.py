@@ -261,9 +261,9 @@ def _note(rows: Sequence[ErrorRow]) -> str:
     return (
         "lower, upper: quartiles. gap, area: between the distribution functions. bars: what the"
         " shares of 32 bars differ by, added up and halved. Mean, quartiles and area are in the"
-        " unit of the numbers. 'ε-LDP ε=5 at 40,000' promises as much as geo-privacy to two numbers"
+        " unit of the numbers. ε-LDP 'at' a distance promises as much as geo-privacy to two numbers"
         " so far apart, less to nearer ones, more to farther ones. 'the best ÷ debiased' is above 1"
         f" where '{DEBIASED}' is ahead of the best of them, and below 1 where it is not; an error"
-        " with * is smaller than its. Monte Carlo standard error: up to"
+        " with * is less than that one's. Monte Carlo standard error: up to"
         f" {max(s.uncertainty for s in settings(rows)):.0%} of an error."
     )

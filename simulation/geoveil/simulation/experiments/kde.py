@@ -238,6 +238,9 @@ def collision_places(given: OwnInput = AS_PUBLISHED) -> Population:
         inside = ((points >= low) & (points <= high)).all(axis=1)
         return gathered(points[inside], np.ones(inside.sum()))
     low, high = people.values.min(axis=0), people.values.max(axis=0)
+    if (low == high).any() or (np.abs([low, high]) > (180.0, 90.0)).any():
+        expected = "a file of longitudes and latitudes, in this order, two or more of each"
+        raise ParameterError("data", str(given.data), expected)
     east, north = (float(x) for x in (low + high) / 2)
     reach = 1.5 * float(np.hypot(*(111_200.0 * (high - low) / 2)))
     plane = AzimuthalEquidistant(east, north, max(reach, 1_000.0))

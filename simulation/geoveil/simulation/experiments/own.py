@@ -14,6 +14,7 @@ from geoveil.audit import mechanisms_in
 from geoveil.audit.own import MakeMechanism, checked
 from geoveil.gp import GeoPrivacy, ParameterError, Query, validation
 from geoveil.simulation.comparison import Array
+from geoveil.simulation.people_files import GEOPACKAGE
 from geoveil.simulation.populations import Population, household_incomes
 
 MakeReports = Callable[[Query, GeoPrivacy], Reports]
@@ -48,6 +49,10 @@ class OwnInput:
     def __post_init__(self) -> None:
         if self.data is None and self.columns:
             raise ParameterError("column", self.columns[0], "given together with a table")
+        if self.data is not None and not self.columns and self.data.suffix != GEOPACKAGE:
+            raise ParameterError(
+                "column", None, "given: the column of the table that is asked about"
+            )
         for threshold in self.thresholds:
             validation.real("threshold", threshold)
         if self.per is not None:

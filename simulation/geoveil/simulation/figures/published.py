@@ -138,10 +138,10 @@ def draw_ratios(
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.set(
         ylim=(len(panels) - 0.4, -0.6),
-        xlabel=f"{rows[0].measure} of the seed paper's best ÷ geoveil's (log); one dot for each n",
+        xlabel=f"{rows[0].measure} of the paper's best ÷ geoveil's (log); one dot for each n",
     )
     figure.legend(loc="outside lower center", ncol=3, frameon=False, fontsize=9)
-    axes.set_title(f"The seed paper's {rows[0].measure} in multiples of geoveil's", loc="left")
+    axes.set_title(f"The paper's {rows[0].measure} in multiples of geoveil's", loc="left")
     save(figure, file)
 
 

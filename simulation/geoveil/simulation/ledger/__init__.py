@@ -13,8 +13,10 @@ from geoveil.simulation.ledger.reproduction import (
     Reproduced,
     Reproduction,
     ledger_page,
+    line_of,
     nothing,
 )
+from geoveil.simulation.ledger.selection import check_data
 from geoveil.simulation.selection.experiment import Options
 
 _NUMBERS = {**geo_privacy.NUMBERS, **selection.NUMBERS}
@@ -41,6 +43,8 @@ __all__ = [
     "MISSING",
     "Reproduced",
     "Reproduction",
+    "check_data",
     "ledger_page",
+    "line_of",
     "reproduce",
 ]

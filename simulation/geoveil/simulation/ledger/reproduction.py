@@ -236,13 +236,14 @@ def _table(compared: Sequence[Compared]) -> str:
     shown = compared
     if len(compared) > _LINES:
         shown = evenly_spaced([c for c in compared if c.own is not None] or compared, _LINES)
-    lines = [_line(c) for c in shown]
+    lines = [line_of(c) for c in shown]
     if len(shown) < len(compared):
         lines.append((f"… {len(compared) - len(shown)} more, by the command", *[""] * 5))
     return Table(headers=("", "paper", "code", "ours", "ratio", ""), rows=lines).markdown()
 
 
-def _line(c: Compared) -> tuple[str, ...]:
+def line_of(c: Compared) -> tuple[str, ...]:
+    """Return cells: what a number is of, the paper's, the code's, ours, the ratio, the verdict."""
     number = c.published
     mark = {AT_MOST: "≤ ", AT_LEAST: "≥ "}.get(number.relation, "")
     paper, code = (

@@ -125,6 +125,22 @@ def _shifted(options: Options) -> Iterator[Told]:
         yield place, f"probability of {node}", float(chances[position])
 
 
+def check_data(file: Path) -> None:
+    """Raise an error unless a file is of the data that rows take, which are known by their size.
+
+    Args:
+        file: of a graph or a table.
+
+    Raises:
+        ParameterError: if it is not.
+    """
+    given = Options(data=(file,))
+    if not any((*_graphs(given), *_tables(given, *_SIZES))):
+        sizes = ", ".join(f"{name} {size:,}" for name, size in _SIZES.items())
+        expected = f"a file of a paper's data, with as many nodes or records: {sizes}"
+        raise ParameterError("data", str(file), expected)
+
+
 def _inverted(options: Options) -> Iterator[Told]:
     scores = LocalUtilities(np.array([3.0, 4.0]), lambda t: np.array([1.0 if t == 0 else 2.0, 4.0]))
     dampened = LocalDampening(1.0, 4.0).dampened(scores)
