@@ -255,5 +255,4 @@ class Experiment(Generic[Row]):
         return [*write_tables(rows, file, self.seed), *self.draw(rows, file)]
 
     def _figure(self, out: Path) -> Path:
-        is_file = out.suffix.lower() in (".png", ".pdf", ".svg")
-        return out if is_file else out / f"{self.name}.png"
+        return out if out.suffix.lower() in (".png", ".pdf", ".svg") else out / f"{self.name}.png"

@@ -23,7 +23,7 @@ _BOX: Any = MappingProxyType({"facecolor": "white", "alpha": 0.8, "edgecolor": "
 
 def draw_plan(found: Plan, file: Path, *, title: str, unit: str) -> None:
     """Draw the band over the prior, and the predicted 95 % error of every alternative against n."""
-    figure, (left, right) = _two_panels()
+    figure, (left, right) = pyplot().subplots(1, 2, figsize=(12.5, 5.2), constrained_layout=True)
     if found.question.dimension == 1:
         _draw_values(left, found, unit)
     else:
@@ -44,7 +44,7 @@ def draw_plan(found: Plan, file: Path, *, title: str, unit: str) -> None:
 
 def draw_comparison(found: Comparison, file: Path) -> None:
     """Draw the error of every allocation against the number of people, and of questions."""
-    figure, (left, right) = _two_panels()
+    figure, (left, right) = pyplot().subplots(1, 2, figsize=(12.5, 5.2), constrained_layout=True)
     curves = []
     for row in found.rows:
         alike = row.in_all == found.choice.in_all
@@ -59,10 +59,6 @@ def draw_comparison(found: Comparison, file: Path) -> None:
 def _note(axes: "Axes", text: str, at: Any, offset: tuple[float, float], **how: Any) -> None:
     """Write beside a point, `offset` in points from it."""
     axes.annotate(text, at, xytext=offset, textcoords="offset points", **how)
-
-
-def _two_panels() -> Any:
-    return pyplot().subplots(1, 2, figsize=(12.5, 5.2), constrained_layout=True)
 
 
 def _draw_values(axes: "Axes", found: Plan, unit: str) -> None:
