@@ -31,8 +31,7 @@ from geoveil.simulation.computing import Computer, in_this_process
 Row = TypeVar("Row")
 """A frozen dataclass of plain values: one row."""
 PROVENANCE = b"geoveil"
-"""The key of what a Parquet file's numbers may depend on, as JSON in its metadata: versions,
-hardware and seed."""
+"""In a Parquet file's metadata, the key of what its numbers may depend on, as JSON."""
 
 
 @dataclass(frozen=True)
