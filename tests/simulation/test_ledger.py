@@ -23,7 +23,6 @@ from geoveil.simulation.ledger.reproduction import (
     AT_LEAST,
     AT_MOST,
     EQUAL,
-    Compared,
     PublishedNumber,
     published_numbers,
 )
@@ -60,7 +59,7 @@ def test_no_figure_or_table_is_missing_and_each_has_its_reason():
     assert set(published_numbers()) <= set(EVERY)
     for row in LEDGER.values():
         assert row.reason.endswith("."), row.name
-        assert row.name in published_numbers() or not list(row.compute(QUICK)), row.name
+        assert row.name in published_numbers() or row.compute is None, row.name
 
 
 def test_processes_can_send_every_row_to_each_other():
@@ -89,14 +88,13 @@ def test_a_published_number_is_there_once():
     ],
 )
 def test_numbers_agree_within_two_standard_errors_or_the_bound(relation, own, verdict):
-    assert Compared(number(relation), own).verdict == verdict
+    assert replace(number(relation), own=own).verdict == verdict
 
 
 def test_what_was_not_computed_has_no_verdict_and_no_ratio():
-    compared = Compared(number(), None)
-    assert compared.verdict == MISSING
-    assert np.isnan(compared.ratio)
-    assert Compared(number(paper=4.0), (2.0, 0.0)).ratio == 0.5
+    assert number().verdict == MISSING
+    assert np.isnan(number().ratio)
+    assert replace(number(paper=4.0), own=(2.0, 0.0)).ratio == 0.5
     with pytest.raises(ParameterError, match="relation"):
         number("about")
     with pytest.raises(ParameterError, match="paper"):
@@ -112,25 +110,24 @@ def test_statements_and_examples_of_the_papers_hold(name):
 
 def test_percentiles_are_the_numbers_that_the_authors_stored():
     done = LEDGER["snm-figure-2"].run(QUICK)
-    stored = [c for c in done.compared if c.own and "authors' code" in c.published.quantity]
+    stored = [c for c in done.compared if c.own and "authors' code" in c.quantity]
     assert len(stored) == 3
     for compared in stored:
         assert compared.own is not None
-        assert compared.own[0] == pytest.approx(compared.published.reference, abs=1e-3)
+        assert compared.own[0] == pytest.approx(compared.reference, abs=1e-3)
         # The control: ε off by a hundredth moves the error by more where it moves at all.
-    moved = replace(stored[-1].published, code=stored[-1].published.reference * 1.01)
-    assert Compared(moved, stored[-1].own).verdict == DIFFERS
+    assert replace(stored[-1], code=stored[-1].reference * 1.01).verdict == DIFFERS
 
 
 def test_the_printed_example_that_does_not_add_up_is_told():
     done = LEDGER["ld-figure-3"].run(QUICK)
-    verdicts = {c.published.quantity: c.verdict for c in done.compared}
+    verdicts = {c.quantity: c.verdict for c in done.compared}
     assert verdicts["dampened, shifted EBC of one v"] == AGREES
     assert verdicts["probability of a"] == DIFFERS
-    printed = {c.published.quantity: c.published.paper for c in done.compared}
+    printed = {c.quantity: c.paper for c in done.compared}
     assert abs(2 * (printed["probability of a"] or 0) - 1 + 6 * 0.0046) > 0.02
     assert printed["probability of one v"] == 0.0046
-    own = {c.published.quantity: c.own[0] for c in done.compared if c.own}
+    own = {c.quantity: c.own[0] for c in done.compared if c.own}
     total = 2 * own["probability of a"] + 6 * own["probability of one v"]
     assert total == pytest.approx(1)
 
@@ -139,21 +136,15 @@ def test_the_printed_example_that_does_not_add_up_is_told():
 def test_six_variants_differ_as_the_reason_says():
     done = LEDGER["sps-table-2"].run(Options())
     assert done.count(MISSING) == 0
-    own = {c.published.quantity: c.own for c in done.compared}
+    own = {c.quantity: c.own for c in done.compared}
     exponential = [
-        (c.own[0], c.published.reference)
-        for c in done.compared
-        if c.own and c.published.quantity.startswith("EM")
+        (c.own[0], c.reference) for c in done.compared if c.own and c.quantity.startswith("EM")
     ]
     ours, theirs = np.array(exponential).mean(axis=0)
     # 280 runs.
     assert theirs - ours > 3 * np.sqrt(ours * (1 - ours) / 280)
     # The authors' functions on the same tables, as they were run once.
-    coded = [
-        (own[c.published.quantity], c.published.code)
-        for c in done.compared
-        if c.published.code is not None
-    ]
+    coded = [(own[c.quantity], c.code) for c in done.compared if c.code is not None]
     assert all(mine and abs(mine[0] - code) < 0.03 for mine, code in coded)
 
 

@@ -8,10 +8,15 @@ import pytest
 
 from geoveil.selection.contrib.forest import LABEL_RECIPES, LabelName, labeller
 from geoveil.simulation.experiment import compute_cells
-from geoveil.simulation.selection import EXPERIMENTS, experiment
-from geoveil.simulation.selection.experiment import KEPT, OWN, STANDINGS, Options
-from geoveil.simulation.selection.forest import (
+from geoveil.simulation.selection import experiment
+from geoveil.simulation.selection.experiment import (
+    KEPT,
     LEAF_CONTESTANTS,
+    OWN,
+    STANDINGS,
+    Options,
+)
+from geoveil.simulation.selection.forest import (
     drawn_votes,
     expected_votes,
 )
@@ -100,5 +105,5 @@ def test_the_quick_experiment_runs_and_draws(tmp_path: Path) -> None:
         value["Mushroom", "permute-and-flip, counts", 0.1]
         > value["Mushroom", "smooth noisy max, proved", 0.1] + 0.1
     )
-    for file in EXPERIMENTS["forest"].draw(rows, tmp_path / "all.png"):
+    for file in experiment("forest", Options(quick=True)).draw(rows, tmp_path / "all.png"):
         assert file.read_bytes()[:4] == b"\x89PNG"

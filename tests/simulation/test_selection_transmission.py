@@ -21,7 +21,6 @@ from geoveil.simulation.selection.transmission import (
     published_one_sided,
     rows_of,
     simulated,
-    six,
 )
 
 runner = CliRunner()
@@ -53,14 +52,14 @@ def test_the_exponential_mechanism_on_six_variants_is_a_softmax(real):
 
 def test_the_withdrawn_one_sided_mechanism_costs_less_than_it_says(real):
     for epsilon in (3.0, 21.0):
-        made = published_one_sided(six, epsilon, StudySetting(6, METOPIC_FAMILIES))
+        made = published_one_sided(epsilon, StudySetting(6, METOPIC_FAMILIES))
         assert made.choice(real).sum() == pytest.approx(1)
         assert 0.8 * epsilon < made.epsilon < epsilon
 
 
 def test_the_printed_one_sided_mechanism_has_its_cap_and_so_a_row_for_many_variants():
     study = simulated(1_000, np.random.default_rng(1))
-    made = published_one_sided(six, 3.0, StudySetting(1_000, study.families))
+    made = published_one_sided(3.0, StudySetting(1_000, study.families))
     # k = 1/2: lβ = β/(m − 1) is as much as it may be.
     half, m = HalfGeneralizedCauchy(4.0), 1_000
     beta, alpha = 3.0 / 6 / (m - 1), 1.5 / HeavyGeneralizedCauchy(4.0).max_score

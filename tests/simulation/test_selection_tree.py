@@ -1,5 +1,6 @@
 """The tree experiment: expected accuracies against drawn trees, and what printed ones cost."""
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,17 +12,22 @@ from geoveil.selection.contrib.criteria import CRITERIA, gain_sensitivities, gai
 from geoveil.selection.contrib.splitters import splitter
 from geoveil.selection.contrib.tree import CodedRecords, PrivateDecisionTree, TreePlan
 from geoveil.simulation.experiment import compute_cells
-from geoveil.simulation.selection import EXPERIMENTS, experiment
-from geoveil.simulation.selection.counts import PUBLISHED_NOISE, published_bound, published_law
-from geoveil.simulation.selection.experiment import KEPT, OPEN, Options
+from geoveil.simulation.selection import experiment
+from geoveil.simulation.selection.experiment import (
+    KEPT,
+    OPEN,
+    PUBLISHED_NOISE,
+    Options,
+    published_bound,
+    published_law,
+)
 from geoveil.simulation.selection.tables import ADULT_EDGES, TABLES, Dataset, table
 from geoveil.simulation.selection.tree import (
     CONTESTANTS,
-    Fold,
-    TreeSetting,
     dampened_gain,
     expected_accuracy,
     first_label,
+    root,
     rows_of,
 )
 
@@ -83,7 +89,7 @@ def test_a_contestant_is_the_mechanism_of_the_library(name: str) -> None:
         attributes=3,
         most_records=600,
     ).probabilities(node)
-    got = BY_NAME[name].make(part, 3).choice(Fold(records, records).root())
+    got = BY_NAME[name].make(part, 3).choice(root(records, records))
     assert got == pytest.approx(expected, rel=1e-6)
 
 
@@ -128,21 +134,23 @@ def _drawn(
 
 @pytest.mark.deep
 def test_the_expected_accuracy_is_that_of_drawn_trees() -> None:
-    fold = Fold(_made(400, 1), _made(200, 2))
+    learnt, judged = _made(400, 1), _made(200, 2)
+    fold = root(learnt, judged)
     contestant = BY_NAME["permute-and-flip, max operator"]
 
     def expected(epsilon: float) -> float:
         plan = TreePlan(epsilon, 2, 3, 2)
         return expected_accuracy(fold, plan, contestant.make(plan.part, 3).choice)
 
-    mean, error = _drawn(fold.train, fold.test, 0.6, 600)
+    mean, error = _drawn(learnt, judged, 0.6, 600)
     # n = 600; 4.9 standard errors is α = 1e-6. The control is another ε.
     assert abs(mean - expected(0.6)) < 4.9 * error
     assert abs(mean - expected(0.3)) > 4.9 * error
 
 
 def test_drawing_upper_levels_agrees_with_summing_over_them() -> None:
-    fold = Fold(_made(400, 1), _made(200, 2))
+    learnt, judged = _made(400, 1), _made(200, 2)
+    fold = root(learnt, judged)
     contestant = BY_NAME["permute-and-flip, max operator"]
     plan = TreePlan(0.6, 2, 3, 2)
     choice = contestant.make(plan.part, 3).choice
@@ -180,7 +188,7 @@ def test_the_exponential_mechanism_as_printed_costs_half_of_what_it_is_given() -
         ratio = []
         for rows in (less % 2, np.concatenate([less % 2, record])):
             made = CodedRecords(rows[:, :3], rows[:, 3], [2, 2, 2], 2, 12)
-            ratio.append(np.log(contestant.make(1.0, 3).choice(Fold(made, made).root())))
+            ratio.append(np.log(contestant.make(1.0, 3).choice(root(made, made))))
         largest = max(largest, float(np.abs(ratio[0] - ratio[1]).max()))
     assert 0.2 < largest <= contestant.make(1.0, 3).epsilon == 0.5
 
@@ -192,8 +200,8 @@ def _as_table(records: CodedRecords) -> Dataset:
 
 
 def test_rows_have_every_mechanism_at_every_epsilon() -> None:
-    setting = TreeSetting(depths=(1, 3), budgets=(0.5, 2.0), folds=2, most_draws=2)
-    rows = list(rows_of(_as_table(_made(500, 4)), setting, seed=1))
+    grown = partial(rows_of, seed=1, depths=(1, 3), budgets=(0.5, 2.0), folds=2, most_draws=2)
+    rows = list(grown(_as_table(_made(500, 4))))
     assert len(rows) == 2 * 2 * (len(CONTESTANTS) + 2)
     assert {row.mechanism for row in rows if row.standing == OPEN} == {
         "no privacy, information gain",
@@ -201,7 +209,7 @@ def test_rows_have_every_mechanism_at_every_epsilon() -> None:
     }
     assert {row.mode for row in rows if row.setting == "depth 1"} == {"exact"}
     assert {row.mode for row in rows if row.setting == "depth 3"} == {"monte-carlo"}
-    assert rows == list(rows_of(_as_table(_made(500, 4)), setting, seed=1))
+    assert rows == list(grown(_as_table(_made(500, 4))))
     for row in rows:
         assert 0 <= row.value <= 1
         if row.standing == KEPT:
@@ -216,5 +224,5 @@ def test_the_quick_experiment_runs_and_draws(tmp_path: Path) -> None:
     assert value["no privacy, information gain", 1.0] > 0.82
     assert all(majority - 0.03 < v < value["no privacy, information gain", 1.0] + 0.005
                for v in value.values())  # fmt: skip
-    for file in EXPERIMENTS["tree"].draw(rows, tmp_path / "all.png"):
+    for file in experiment("tree", Options(quick=True)).draw(rows, tmp_path / "all.png"):
         assert file.read_bytes()[:4] == b"\x89PNG"

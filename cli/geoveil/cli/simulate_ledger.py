@@ -17,7 +17,7 @@ from geoveil.simulation.ledger import (
     DIFFERS,
     LEDGER,
     MISSING,
-    Reproduced,
+    Reproduction,
     check_data,
     ledger_page,
     line_of,
@@ -82,20 +82,17 @@ def ledger(
         out.print(f"{MISSING}: it takes data that do not ship, or is left out by --quick.")
 
 
-def _show_all(done: Sequence[Reproduced]) -> None:
+def _show_all(done: Sequence[Reproduction]) -> None:
     table = table_80("row", "shows", AGREES, DIFFERS, MISSING, "seconds", wrapped=[1])
     for reproduced in done:
         counts = (str(reproduced.count(v) or "–") for v in (AGREES, DIFFERS, MISSING))
-        table.add_row(
-            reproduced.row.name, reproduced.row.what, *counts, f"{reproduced.seconds:.1f}"
-        )
+        table.add_row(reproduced.name, reproduced.what, *counts, f"{reproduced.seconds:.1f}")
     out.print(table)
     out.print("Each row's numbers, and why they differ: geoveil simulate ledger --row NAME")
 
 
-def _show(reproduced: Reproduced) -> None:
-    row = reproduced.row
-    if reproduced.compared:
+def _show(row: Reproduction) -> None:
+    if row.compared:
         table = table_80(
             "setting: quantity", "paper", "code", "ours", "ratio", "",
             wrapped=[0],
@@ -103,7 +100,7 @@ def _show(reproduced: Reproduced) -> None:
             title=f"[{row.paper}] {row.item}: {row.what}",
             title_justify="left",
         )  # fmt: skip
-        for compared in reproduced.compared:
+        for compared in row.compared:
             table.add_row(*line_of(compared))
         out.print(table)
         out.print(

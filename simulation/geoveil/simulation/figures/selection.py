@@ -33,8 +33,11 @@ def draw_selection(
             ]
             for (dataset, setting), own in grouped(measured, "dataset", "setting").items()
         }
-        by_mechanism = grouped(measured, "standing", "mechanism").items()
-        kept = [_kept(found) for (standing, _), found in by_mechanism if standing == NOMINAL]
+        kept = [
+            _kept(found)
+            for (standing, _), found in grouped(measured, "standing", "mechanism").items()
+            if standing == NOMINAL
+        ]
         note = "as printed, of the nominal ε is proved: " + "; ".join(kept) if kept else ""
         draw_lines(
             lines,

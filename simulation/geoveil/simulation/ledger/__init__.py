@@ -10,11 +10,9 @@ from geoveil.simulation.ledger.reproduction import (
     AGREES,
     DIFFERS,
     MISSING,
-    Reproduced,
     Reproduction,
     ledger_page,
     line_of,
-    nothing,
 )
 from geoveil.simulation.ledger.selection import check_data
 from geoveil.simulation.selection.experiment import Options
@@ -23,7 +21,7 @@ _NUMBERS = {**geo_privacy.NUMBERS, **selection.NUMBERS}
 _TEXTS = files("geoveil.simulation").joinpath("data", "reproductions.toml")
 LEDGER: Mapping[str, Reproduction] = MappingProxyType(
     {
-        name: Reproduction(name=name, compute=_NUMBERS.get(name, nothing), **told)
+        name: Reproduction(name=name, compute=_NUMBERS.get(name), **told)
         for name, told in tomllib.loads(_TEXTS.read_text(encoding="utf-8")).items()
     }
 )
@@ -31,7 +29,7 @@ LEDGER: Mapping[str, Reproduction] = MappingProxyType(
 paper."""
 
 
-def reproduce(name: str, options: Options) -> Reproduced:
+def reproduce(name: str, options: Options) -> Reproduction:
     """Return a figure or table of the ledger, computed again: what a process is asked for."""
     return LEDGER[name].run(options)
 
@@ -41,7 +39,6 @@ __all__ = [
     "DIFFERS",
     "LEDGER",
     "MISSING",
-    "Reproduced",
     "Reproduction",
     "check_data",
     "ledger_page",

@@ -31,29 +31,20 @@ from geoveil.selection.contrib.graphs import Graph, egocentric_betweenness
 from geoveil.selection.contrib.influence import Influence, global_sensitivity
 from geoveil.selection.contrib.transmission import VARIANT_RECIPES, StudySetting, Transmission
 from geoveil.simulation.ledger.reproduction import Numbers, Told
-from geoveil.simulation.selection import forest, tree
-from geoveil.simulation.selection.counts import PUBLISHED_NOISE, published_mechanism
+from geoveil.simulation.selection import forest, transmission, tree
 from geoveil.simulation.selection.experiment import (
     NOMINAL,
     OPEN,
+    PUBLISHED_NOISE,
     Options,
     SelectionContestant,
     SelectionRow,
     grouped,
+    published_mechanism,
 )
 from geoveil.simulation.selection.influence import chosen_nodes, found, read_graph
 from geoveil.simulation.selection.percentile import published_dampening
 from geoveil.simulation.selection.tables import ADULT_EDGES, Dataset, read_table, table
-from geoveil.simulation.selection.transmission import (
-    CONTESTANTS,
-    EPSILONS,
-    FAMILIES,
-    metopic,
-    published_one_sided,
-    rows_of,
-    simulated,
-    six,
-)
 
 _DEGREES = {"Enron": 1_383, "DBLP": 343, "GitHub": 9_458}
 _SIZES = {
@@ -216,9 +207,9 @@ def _samples(options: Options) -> Iterator[Told]:
 
 
 def _grown(options: Options, data: Dataset, names: Collection[str]) -> Iterator[SelectionRow]:
-    setting = tree.QUICK if options.quick else tree.TreeSetting(most_draws=4)
+    setting = tree.QUICK if options.quick else {"most_draws": 4}
     chosen = [known for known in tree.CONTESTANTS if known.name in names]
-    rows = tree.rows_of(data, setting, options.seed, chosen)
+    rows = tree.rows_of(data, options.seed, chosen, **setting)
     return (row for row in rows if row.mechanism in names)
 
 
@@ -308,12 +299,11 @@ def _published_trees(options: Options) -> Iterator[Told]:
 
 
 def _forests(options: Options) -> Iterator[Told]:
-    setting = forest.QUICK if options.quick else forest.ForestSetting(executions=5, draws=4)
-    asked = [(table(name), depth) for name, depth in setting.depths.items()]
-    asked += [(replace(data, name=name), 5) for name, data in _tables(options, "Compas")]
-    for data, depth in asked:
+    setting = forest.QUICK if options.quick else {"executions": 5, "draws": 4}
+    given = [(replace(data, name=name), forest.DEPTH) for name, data in _tables(options, "Compas")]
+    for data, depth in [*forest.shipped(options.quick), *given]:
         known = forest.one_margin(data)
-        for row in forest.rows_of(data, depth, setting, options.seed, known):
+        for row in forest.rows_of(data, depth, options.seed, known, **setting):
             level = row.standing == OPEN
             quantity = "WDP" if level else f"{row.mechanism}, ε = {row.epsilon:g}"
             yield data.name, quantity, row.value, row.standard_error
@@ -400,12 +390,12 @@ _OURS = {
 _CASES = [
     replace(known, name=name)
     for name, ours in _OURS.items()
-    for known in CONTESTANTS
+    for known in transmission.CONTESTANTS
     if known.name == ours
 ]
 _GAMMAS = [
     SelectionContestant(
-        f"γ = {gamma}", partial(published_one_sided, six, gamma=float(gamma)), NOMINAL
+        f"γ = {gamma}", partial(transmission.published_one_sided, gamma=float(gamma)), NOMINAL
     )
     for gamma in (2, 4, 6, 10)
 ]
@@ -415,7 +405,7 @@ def _over_studies(gammas: bool, options: Options) -> Iterator[Told]:
     rng = np.random.default_rng(options.seed)
     many = _QUICK if options.quick else _STUDIES
     for variants in (5, 20) if options.quick else (5, 10, 15, 20):
-        studies = [simulated(variants, rng) for _ in range(many)]
+        studies = [transmission.simulated(variants, rng) for _ in range(many)]
         cases = _GAMMAS if gammas else _CASES
         yield from _chances(f"m = {variants}", studies, cases, options)
 
@@ -426,13 +416,13 @@ def _chances(
     cases: Sequence[SelectionContestant],
     options: Options,
 ) -> Iterator[Told]:
-    epsilons = EPSILONS[::3] if options.quick else EPSILONS
-    for row in rows_of("", studies, epsilons, cases):
+    epsilons = transmission.EPSILONS[::3] if options.quick else transmission.EPSILONS
+    for row in transmission.rows_of("", studies, epsilons, cases):
         yield setting, f"{row.mechanism}, ε = {row.epsilon:.0f}", row.value, row.standard_error
 
 
 def _real(options: Options) -> Iterator[Told]:
-    return _chances("six variants, 215 families", [metopic()], _CASES, options)
+    return _chances("six variants, 215 families", [transmission.metopic()], _CASES, options)
 
 
 def _seconds(options: Options) -> Iterator[Told]:
@@ -446,9 +436,11 @@ def _seconds(options: Options) -> Iterator[Told]:
         for name, key in named.items():
             recipe, taken = VARIANT_RECIPES[key], []
             for _ in range(3):
-                fresh = simulated(variants, np.random.default_rng(options.seed))
+                fresh = transmission.simulated(variants, np.random.default_rng(options.seed))
                 started = time.process_time()
-                mechanism = recipe.build(_TIMED_EPSILON, StudySetting(variants, FAMILIES))
+                mechanism = recipe.build(
+                    _TIMED_EPSILON, StudySetting(variants, transmission.FAMILIES)
+                )
                 mechanism.select(recipe.score(fresh, mechanism))
                 taken.append(time.process_time() - started)
             yield f"m = {variants}", f"{name}, seconds", min(taken)

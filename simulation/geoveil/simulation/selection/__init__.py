@@ -5,10 +5,8 @@ the ε that is proved of them. A further application is one import and one line 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from math import isinf
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -24,51 +22,24 @@ from geoveil.simulation.selection.experiment import (
     grouped,
 )
 
+Parts = Callable[[Options], Mapping[str, Compute]]
+"""What is computed in one go, by name; `ParameterError` for data that can't be read or taken."""
 
-def _draw(rows: Sequence[SelectionRow], file: Path, **how: Any) -> list[Path]:
-    # Imported here, as that module imports this package.
-    from geoveil.simulation.figures.selection import draw_selection
-
-    return draw_selection(rows, file, **how)
-
-
-@dataclass(frozen=True, slots=True)
-class SelectionExperiment:
-    """One application of private selection, as a paper measured it.
-
-    Attributes:
-        parts: by name, what is computed in one go; it raises `ParameterError` for data that can't
-            be read or aren't taken.
-        draw: a figure for each measure, beside a file; it returns the files.
-    """
-
-    parts: Callable[[Options], Mapping[str, Compute]]
-    draw: Callable[[Sequence[SelectionRow], Path], list[Path]] = _draw
-
-
-EXPERIMENTS: Mapping[str, SelectionExperiment] = MappingProxyType(
+EXPERIMENTS: Mapping[str, tuple[Parts, Mapping[str, Any]]] = MappingProxyType(
     {
-        "percentile": SelectionExperiment(
-            percentile.parts, partial(_draw, unit="counts", linear_below=1.0)
-        ),
-        "nodes": SelectionExperiment(influence.parts),
-        "tree": SelectionExperiment(
-            tree.parts,
-            partial(_draw, title="Private ID3: which attribute to split by"),
-        ),
-        "forest": SelectionExperiment(
-            forest.parts,
-            partial(_draw, title="Private random forests: which label a leaf has"),
-        ),
-        "tdt": SelectionExperiment(transmission.parts),
+        "percentile": (percentile.parts, {"unit": "counts", "linear_below": 1.0}),
+        "nodes": (influence.parts, {}),
+        "tree": (tree.parts, {"title": "Private ID3: which attribute to split by"}),
+        "forest": (forest.parts, {"title": "Private random forests: which label a leaf has"}),
+        "tdt": (transmission.parts, {}),
     }
 )
-"""Name of the application → its experiment."""
+"""Name of the application → its parts, and how its figures are drawn."""
 
 
 def part_rows(application: str, part: str, options: Options) -> list[SelectionRow]:
     """Return the rows of a part of an application: the law of its cell."""
-    return list(EXPERIMENTS[application].parts(options)[part]())
+    return list(EXPERIMENTS[application][0](options)[part]())
 
 
 def experiment(application: str, options: Options) -> Experiment[SelectionRow]:
@@ -78,12 +49,15 @@ def experiment(application: str, options: Options) -> Experiment[SelectionRow]:
         ParameterError: if there is no such application, data can't be read, or are none that it
             takes.
     """
-    described = EXPERIMENTS[validation.choice("application", application, EXPERIMENTS)]
+    # Imported here, as that module imports this package.
+    from geoveil.simulation.figures.selection import draw_selection
+
+    parts, drawn = EXPERIMENTS[validation.choice("application", application, EXPERIMENTS)]
     return Experiment(
         name=f"selection-{application}",
-        cells=[Cell(part_rows, (application, part, options)) for part in described.parts(options)],
+        cells=[Cell(part_rows, (application, part, options)) for part in parts(options)],
         seed=options.seed,
-        draw=described.draw,
+        draw=partial(draw_selection, **drawn),
         tables=_tables,
         note=lambda _: _audited(options),
     )
@@ -125,10 +99,4 @@ def _tables(rows: Sequence[SelectionRow]) -> list[Table]:
     return tables
 
 
-__all__ = [
-    "EXPERIMENTS",
-    "Options",
-    "SelectionExperiment",
-    "SelectionRow",
-    "experiment",
-]
+__all__ = ["EXPERIMENTS", "Options", "SelectionRow", "experiment"]

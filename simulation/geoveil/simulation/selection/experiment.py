@@ -1,31 +1,51 @@
-"""What every experiment of private selection is given, and what it gives: rows of its measure."""
+"""What every experiment of private selection is given, gives, and has in common: mechanisms.
+
+Many choose by counts, which one record moves by 1: labels of leaves, attributes of nodes. They take
+a table, shape (rows, outcomes), and return probabilities of the same shape.
+
+*Smooth noisy max as published* [SNM]: Algorithm 1 and, for utilities that say who wins, S = e^{−εk}
+of Proposition 6.4 and Theorem 7.3. S drops β, and so is neither smooth enough nor, at a lead k of
+1, an upper bound.
+"""
 
 import hashlib
 import math
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from itertools import product
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from types import MappingProxyType
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from geoveil.audit import OwnSelection, selections_in
+from geoveil.audit.selection import Selects
 from geoveil.gp import ParameterError, validation
+from geoveil.gp.noise.base import Laplace, Noise
+from geoveil.selection import (
+    ExponentialMechanism,
+    HeavyStudentT,
+    LaplaceLogNormal,
+    PermuteAndFlip,
+    PublishedCalibrationWarning,
+    SmoothNoisyMax,
+    SmoothUtilities,
+)
+from geoveil.selection.base import ScoresLike
+from geoveil.selection.contrib.forest import LABEL_RECIPES, LabelName
 from geoveil.selection.contrib.recipe import SelectionRecipe
+from geoveil.selection.smooth_privacy import shift_cost, spent
+from geoveil.selection.stability import winners_and_margins
 
-KEPT = "equal ε"
-"""The mechanism keeps the ε of its row, by proof."""
-NOMINAL = "paper, nominal"
-"""The mechanism as a paper prints it: its ε is what the paper says, whatever it keeps."""
-OPEN = "no privacy"
-"""What there is without a mechanism, as a level to compare with."""
-OWN = "yours"
-"""A mechanism that was given, at the ε that it was made for."""
-STANDINGS = (KEPT, NOMINAL, OPEN, OWN)
+STANDINGS = "equal ε", "paper, nominal", "no privacy", "yours"
+KEPT, NOMINAL, OPEN, OWN = STANDINGS
+"""A mechanism that keeps the ε of its row, by proof; one as a paper prints it, at the ε that this
+says, whatever it keeps; what there is without any; one that was given, at the ε it was made for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +71,7 @@ class SelectionRow:
     measure: str
     value: float
     standard_error: float = 0.0
-    """The standard error of `value`; 0 if nothing was drawn."""
+    """Of `value`; 0 if nothing was drawn."""
     mode: str = "exact"
     """"exact" over the noise, or "monte-carlo"."""
 
@@ -59,14 +79,6 @@ class SelectionRow:
         # The proofs round up; 1e-9 is far more than that.
         if self.standing == KEPT and self.proved_epsilon > self.epsilon * (1 + 1e-9):
             raise ParameterError("proved_epsilon", self.proved_epsilon, f"at most {self.epsilon:g}")
-
-    @classmethod
-    def averaged(cls, values: ArrayLike, **rest: Any) -> Self:
-        """Return the row of the mean of n ≥ 1 values, with its standard error if there are two."""
-        found = np.asarray(values, dtype=np.float64)
-        spread = float(found.std(ddof=1)) if len(found) > 1 else 0.0
-        error = spread / math.sqrt(len(found))
-        return cls(value=float(found.mean()), standard_error=error, **rest)
 
 
 def grouped(
@@ -122,8 +134,6 @@ class Options:
 
 Compute = Callable[[], Iterable[SelectionRow]]
 """Makes the rows of a part of an experiment."""
-
-
 Array = NDArray[np.float64]
 Choice = Callable[[Any], Any]
 """Probabilities of outcomes, or what is chosen, by what is known of a database."""
@@ -158,12 +168,11 @@ def of_recipes(recipes: Mapping[str, SelectionRecipe[Any, Any]]) -> list[Selecti
 
     def make(recipe: SelectionRecipe[Any, Any], epsilon: float, public: Any) -> Made:
         mechanism = recipe.build(epsilon, public)
-        kept = mechanism.guarantee
-
-        def choice(known: Any) -> Array:
-            return mechanism.probabilities(recipe.score(known, mechanism))
-
-        return Made(choice, kept.epsilon, kept.delta)
+        return Made(
+            lambda known: mechanism.probabilities(recipe.score(known, mechanism)),
+            mechanism.guarantee.epsilon,
+            mechanism.guarantee.delta,
+        )
 
     return [SelectionContestant(n, partial(make, recipe)) for n, recipe in recipes.items()]
 
@@ -180,7 +189,7 @@ def brought(
 
 
 def by_nearness(given: OwnSelection) -> Choice:
-    """Return a choice by how many changes it takes to let each outcome win."""
+    """Return a choice by how many changes let each outcome win."""
     return lambda known: given.probabilities(known.as_nearness())
 
 
@@ -199,15 +208,178 @@ def compared(
     """
     cells = [(c, epsilon, c.make(epsilon, public)) for c, epsilon in product(contestants, epsilons)]
     found = [[measured(made.choice, known) for _, _, made in cells] for known in databases]
-    for (contestant, epsilon, made), values in zip(cells, zip(*found, strict=True), strict=True):
-        for measure in values[0]:
-            yield SelectionRow.averaged(
-                np.ravel([value[measure] for value in values]),
+    for (contestant, epsilon, made), results in zip(cells, zip(*found, strict=True), strict=True):
+        for measure in results[0]:
+            values = np.ravel([result[measure] for result in results])
+            spread = float(values.std(ddof=1)) if len(values) > 1 else 0.0
+            yield SelectionRow(
                 mechanism=contestant.name,
                 standing=contestant.standing,
                 epsilon=epsilon,
                 proved_epsilon=made.epsilon,
                 delta=made.delta,
                 measure=measure,
+                value=float(values.mean()),
+                standard_error=spread / math.sqrt(len(values)),
                 **place,
             )
+
+
+Counts = NDArray[Any]
+PairLaw = Callable[[int, int], tuple[float, float]]
+"""Probabilities of the winner and of each other outcome, by its lead and the number of outcomes."""
+Leads = Callable[[Counts], tuple[NDArray[np.intp], NDArray[np.int64]]]
+"""The winner of each row, and how far it is ahead."""
+
+
+def by_rows(mechanism: Selects) -> Choice:
+    """Return a choice by the counts themselves."""
+    return lambda rows: np.array([mechanism.probabilities(row) for row in rows])
+
+
+def directly(mechanism: type[ExponentialMechanism | PermuteAndFlip], *, monotone: bool) -> Make:
+    """Return a choice by the counts themselves, or by any utilities of sensitivity 1."""
+    return lambda epsilon, _: Made(by_rows(mechanism(epsilon, 1.0, monotone=monotone)), epsilon)
+
+
+def openly(name: str) -> SelectionContestant:
+    """Return what there is without privacy: certainty of the first of the largest."""
+
+    def best(rows: Counts) -> Array:
+        return np.asarray(np.eye(rows.shape[1])[rows.argmax(axis=1)])
+
+    return SelectionContestant(name, lambda *_: Made(best, math.inf), OPEN)
+
+
+def pair_law(mechanism: Selects, scores: Callable[[int, int], ScoresLike]) -> PairLaw:
+    """Return the law of a mechanism that treats all outcomes but the winner alike, cached.
+
+    Its scores, where the first of the outcomes wins, are a function of lead and number as well.
+    """
+
+    @cache
+    def law(lead: int, outcomes: int) -> tuple[float, float]:
+        if outcomes == 1:
+            return 1.0, 0.0
+        found = mechanism.probabilities(scores(lead, outcomes))
+        return float(found[0]), float(found[-1])
+
+    return law
+
+
+def by_lead(law: PairLaw, leads: Leads = winners_and_margins) -> Choice:
+    """Return a choice by how far the winner is ahead: by its margin, if nothing else is said."""
+
+    def probabilities(counts: Counts) -> Array:
+        winners, ahead = leads(counts)
+        distinct, back = np.unique(ahead, return_inverse=True)
+        pairs = np.array([law(lead, counts.shape[1]) for lead in distinct.tolist()])[back]
+        won = np.arange(counts.shape[1]) == winners[:, None]
+        return np.where(won, pairs[:, :1], pairs[:, 1:])
+
+    return probabilities
+
+
+def to_the_second(counts: Counts) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+    """Return the winner of each row and [SNM Proposition 6.3]'s k, the difference to the second."""
+    top = np.sort(counts, axis=1)[:, -2:]
+    return counts.argmax(axis=1), (top[:, -1] - top[:, 0]).astype(np.int64)
+
+
+def by_margin(name: LabelName) -> Make:
+    """Return one of `LABEL_RECIPES` that looks at the winner and its margin alone."""
+    recipe = LABEL_RECIPES[name]
+
+    def make(epsilon: float, outcomes: int) -> Made:
+        mechanism = recipe.build(epsilon, max(outcomes, 2))
+
+        def scores(margin: int, outcomes: int) -> ScoresLike:
+            return recipe.score(np.eye(1, outcomes, dtype=np.int64)[0] * (margin - 1), mechanism)
+
+        return Made(by_lead(pair_law(mechanism, scores)), epsilon)
+
+    return make
+
+
+PUBLISHED_NOISE: Mapping[str, Noise] = MappingProxyType(
+    {"SNM-T": HeavyStudentT(3.0), "SNM-LAP": Laplace(), "SNM-LLN": LaplaceLogNormal(1.0)}
+)
+"""Name in the paper → its noise. Of the log-normal scale it gives no σ."""
+
+
+def delta_of(noise: Noise) -> float:
+    """Return δ: 0 where the noise needs none. Of others the paper names none; here it is 1e-5."""
+    return 0.0 if math.isfinite(noise.scale_cost) else 1e-5
+
+
+def published_mechanism(epsilon: float, outcomes: int, noise: Noise) -> SmoothNoisyMax:
+    """Return Algorithm 1, without the warning: rows say that they are nominal."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PublishedCalibrationWarning)
+        delta = delta_of(noise)
+        return SmoothNoisyMax(epsilon, outcomes, noise, calibration="published", delta=delta)
+
+
+def published_bound(epsilon: float, outcomes: int, noise: Noise) -> float:
+    """Return what is proved of it on who wins, in nats, with `delta_of` the noise.
+
+    e^ε S is ε-smooth and an upper bound of the local sensitivity: the noise is that of α e^ε.
+    """
+    alpha = epsilon / 2 / float(shift_cost(noise))
+    return spent(noise, math.exp(epsilon) * alpha, epsilon, outcomes, delta_of(noise))
+
+
+@cache
+def published_law(epsilon: float, noise: Noise) -> PairLaw:
+    """Return the law of [SNM Algorithm 1] on who wins, by [SNM Proposition 6.3]'s k."""
+    mechanism = published_mechanism(epsilon, 2**20, noise)
+
+    def scores(lead: int, outcomes: int) -> SmoothUtilities:
+        bound = max(float(np.exp(-epsilon * lead)), 1 / validation.FARTHEST)
+        return SmoothUtilities(np.eye(outcomes)[0], bound, beta=mechanism.beta)
+
+    return pair_law(mechanism, scores)
+
+
+def for_each_noise(make: Callable[[Noise, float, int], Made]) -> list[SelectionContestant]:
+    """Return the paper's mechanisms, as a function of each noise makes them."""
+    return [
+        SelectionContestant(name, partial(make, noise), NOMINAL)
+        for name, noise in PUBLISHED_NOISE.items()
+    ]
+
+
+PUBLISHED = for_each_noise(
+    lambda noise, epsilon, outcomes: Made(
+        by_lead(published_law(epsilon, noise), to_the_second),
+        published_bound(epsilon, outcomes, noise),
+        delta_of(noise),
+    )
+)
+"""The paper's mechanisms, with what is proved of them."""
+
+
+def _zero_one(mechanism: type[ExponentialMechanism | PermuteAndFlip]) -> Make:
+    """Return a mechanism that does not look at the margin, and what it costs at a switch."""
+
+    def make(epsilon: float, classes: int) -> Made:
+        law = pair_law(mechanism(epsilon, 1.0), lambda _, outcomes: np.eye(outcomes)[0])
+        return Made(by_lead(law), float(np.log(np.divide(*law(1, classes)))))
+
+    return make
+
+
+LEAF_CONTESTANTS: Sequence[SelectionContestant] = (
+    SelectionContestant("permute-and-flip, counts", directly(PermuteAndFlip, monotone=True)),
+    SelectionContestant("exponential, counts", directly(ExponentialMechanism, monotone=True)),
+    SelectionContestant("stability, optimal", by_margin("stability")),
+    SelectionContestant("permute-and-flip, distance", by_margin("distance_permute_and_flip")),
+    SelectionContestant("exponential, distance", by_margin("distance_exponential")),
+    SelectionContestant("smooth noisy max, proved", by_margin("smooth_noisy_max")),
+    SelectionContestant("permute-and-flip, 0/1", _zero_one(PermuteAndFlip), NOMINAL),
+    SelectionContestant("exponential, 0/1", _zero_one(ExponentialMechanism), NOMINAL),
+    *PUBLISHED,
+)
+"""What leaves choose their labels by, with what each really costs.
+
+Local dampening of the 0/1 utility is the exponential mechanism on the distance: D = j."""

@@ -2,55 +2,44 @@
 
 32 trees, 80 % of the records to learn from, ten executions with other trees, parts and splits. The
 depths are the paper's. The margin is that of a leaf; the paper takes one for the database. The
-paper's mechanisms run at the ε that they claim, with a utility of 0 or 1.
-
-`LEAF_CONTESTANTS` are the mechanisms that it compares, with what each really costs. The accuracy of
-a majority vote is its expectation over the labels of the leaves.
+paper's mechanisms run at the ε that they claim, with a utility of 0 or 1. The accuracy of a
+majority vote is its expectation over the labels of the leaves.
 """
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.gp.noise.base import Noise
-from geoveil.selection import ExponentialMechanism, PermuteAndFlip
 from geoveil.selection.contrib.forest import PrivateRandomForest
-from geoveil.simulation.selection.counts import (
-    PUBLISHED,
-    Counts,
-    best,
-    by_lead,
-    by_margin,
-    by_rows,
-    directly,
-    for_each_noise,
-    pair_law,
-    published_law,
-)
 from geoveil.simulation.selection.experiment import (
-    NOMINAL,
-    OPEN,
+    LEAF_CONTESTANTS,
     Array,
     Choice,
     Compute,
+    Counts,
     Made,
-    Make,
     Options,
     SelectionContestant,
     SelectionRow,
     brought,
+    by_lead,
+    by_rows,
     compared,
+    for_each_noise,
+    openly,
+    published_law,
 )
 from geoveil.simulation.selection.tables import Dataset, read_table, table
 
 Index = NDArray[np.intp]
 
 
-def expected_votes(probabilities: Array, leaves: Index, labels: NDArray[np.int64]) -> float:
+def expected_votes(probabilities: Array, leaves: Index, labels: Index) -> float:
     """Return the expected share of records that a vote on two labels gets right, exactly.
 
     The number of trees that vote for the second label is a sum of independent coins; a tie is a
@@ -74,19 +63,14 @@ def expected_votes(probabilities: Array, leaves: Index, labels: NDArray[np.int64
 
 
 def drawn_votes(
-    probabilities: Array,
-    leaves: Index,
-    labels: NDArray[np.int64],
-    draws: int,
-    generator: np.random.Generator,
+    probabilities: Array, leaves: Index, labels: Index, draws: int, generator: np.random.Generator
 ) -> float:
-    """Return the mean share of records that a vote gets right, over drawn labels of the leaves.
+    """Return the mean share of records that a vote on labels gets right, over draws of them all.
 
-    Shapes: probabilities (trees, leaves, labels), leaves (trees, n), labels (n,).
+    Shapes: as of `expected_votes`.
     """
     cumulative = probabilities.cumsum(axis=2)
-    # Against rounding: a uniform number is always below the last.
-    cumulative[:, :, -1] = 1.0
+    cumulative[:, :, -1] = 1.0  # against rounding: a uniform number is always below
     right = 0
     for _ in range(draws):
         uniform = generator.random(probabilities.shape[:2])
@@ -97,67 +81,29 @@ def drawn_votes(
     return right / (draws * len(labels))
 
 
-def _zero_one(mechanism: type[ExponentialMechanism | PermuteAndFlip]) -> Make:
-    """Return a mechanism that does not look at the margin, and what it costs at a switch."""
-
-    def make(epsilon: float, classes: int) -> Made:
-        law = pair_law(mechanism(epsilon, 1.0), lambda _, outcomes: np.eye(outcomes)[0])
-        winner, other = law(1, classes)
-        return Made(by_lead(law), float(np.log(winner / other)))
-
-    return make
-
-
-LEAF_CONTESTANTS: Sequence[SelectionContestant] = (
-    SelectionContestant("permute-and-flip, counts", directly(PermuteAndFlip, monotone=True)),
-    SelectionContestant("exponential, counts", directly(ExponentialMechanism, monotone=True)),
-    SelectionContestant("stability, optimal", by_margin("stability")),
-    SelectionContestant("permute-and-flip, distance", by_margin("distance_permute_and_flip")),
-    SelectionContestant("exponential, distance", by_margin("distance_exponential")),
-    SelectionContestant("smooth noisy max, proved", by_margin("smooth_noisy_max")),
-    SelectionContestant("permute-and-flip, 0/1", _zero_one(PermuteAndFlip), NOMINAL),
-    SelectionContestant("exponential, 0/1", _zero_one(ExponentialMechanism), NOMINAL),
-    *PUBLISHED,
-)
-"""Local dampening of the 0/1 utility is the exponential mechanism on the distance: D = j."""
-
-
 _TREES = 32
 """The trees of a forest."""
 _DEPTHS = {"adult": 9, "mushroom": 11, "wine": 10, "pen_digits": 12, "wall_sensor": 4}
-"""Depths of the paper's trees [SNM §7.3]."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ForestSetting:
-    """What the experiment is run on."""
-
-    depths: Mapping[str, int] = field(default_factory=lambda: _DEPTHS)
-    """Name of one of `TABLES` → the depth of its trees."""
-    budgets: Sequence[float] = (0.01, 0.05, 0.1, 1.0, 2.0)
-    executions: int = 10
-    """With other trees, parts and splits, ≥ 2."""
-    draws: int = 10
-    """Draws of all labels, per execution, where there are more than two."""
-
-
-QUICK = ForestSetting(
-    depths={"mushroom": 6, "wall_sensor": 4}, budgets=(0.1, 1.0), executions=2, draws=2
-)
-_DEPTH = 5
+"""Name of one of `TABLES` → the depth of the paper's trees [SNM §7.3]."""
+_QUICK_DEPTHS = {"mushroom": 6, "wall_sensor": 4}
+DEPTH = 5
 """The depth of trees where a table is given: the paper's for Compas."""
+QUICK: Mapping[str, Any] = {"budgets": (0.1, 1.0), "executions": 2, "draws": 2}
+
+
+def shipped(quick: bool) -> list[tuple[Dataset, int]]:
+    """Return tables with the depth of their trees."""
+    depths = _QUICK_DEPTHS if quick else _DEPTHS
+    return [(table(name), depth) for name, depth in depths.items()]
 
 
 def parts(options: Options) -> Mapping[str, Compute]:
     """Return what is computed, by table; `data` are tables, five that ship without any."""
-    setting = QUICK if options.quick else ForestSetting()
-    given = [(read_table(file), _DEPTH) for file in options.data]
-    tables = given or [(table(name), depth) for name, depth in setting.depths.items()]
+    tables = [(read_table(file), DEPTH) for file in options.data] or shipped(options.quick)
     everyone = (*LEAF_CONTESTANTS, *brought(options.own, by_rows))
-    return {
-        data.name: partial(rows_of, data, depth, setting, options.seed, everyone)
-        for data, depth in tables
-    }
+    asked = partial(rows_of, seed=options.seed, contestants=everyone)
+    setting = QUICK if options.quick else {}
+    return {data.name: partial(asked, data, depth, **setting) for data, depth in tables}
 
 
 def one_margin(data: Dataset) -> Sequence[SelectionContestant]:
@@ -167,7 +113,7 @@ def one_margin(data: Dataset) -> Sequence[SelectionContestant]:
     """
     second, first = np.sort(np.bincount(data.labels))[-2:]
 
-    def of_the_table(counts: Counts) -> tuple[Index, NDArray[np.int64]]:
+    def of_the_table(counts: Counts) -> tuple[Index, Index]:
         return counts.argmax(axis=1), np.full(len(counts), first - second)
 
     def make(noise: Noise, epsilon: float, _: int) -> Made:
@@ -176,22 +122,26 @@ def one_margin(data: Dataset) -> Sequence[SelectionContestant]:
     return for_each_noise(make)
 
 
-_NO_PRIVACY = SelectionContestant("no privacy", lambda *_: Made(best, math.inf), OPEN)
-
-
 def rows_of(
     data: Dataset,
     depth: int,
-    setting: ForestSetting,
     seed: int,
     contestants: Sequence[SelectionContestant] = LEAF_CONTESTANTS,
+    *,
+    budgets: Sequence[float] = (0.01, 0.05, 0.1, 1.0, 2.0),
+    executions: int = 10,
+    draws: int = 10,
 ) -> Iterator[SelectionRow]:
-    """Yield the rows of one table: by mechanism and ε, and what there is without privacy."""
+    """Yield the rows of one table: by mechanism and ε, and what there is without privacy.
+
+    Two executions or more have other trees, parts and splits. Labels are drawn so often in each,
+    where there are more than two.
+    """
     yield from compared(
-        (*contestants, _NO_PRIVACY),
-        setting.budgets,
+        (*contestants, openly("no privacy")),
+        budgets,
         len(data.classes),
-        (_execution(data, depth, setting.draws, [seed, n]) for n in range(setting.executions)),
+        (_execution(data, depth, draws, [seed, number]) for number in range(executions)),
         lambda choice, accuracy: {"expected accuracy": accuracy(choice)},
         application="forest",
         dataset=data.name,

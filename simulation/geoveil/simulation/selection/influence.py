@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from itertools import product
+from itertools import count, product
 from pathlib import Path
 from typing import Any
 
@@ -96,20 +96,17 @@ def found(truth: Nodes, nodes: Nodes) -> float:
 
 SIZES = (5, 10, 20)
 BUDGETS = tuple(10.0**k for k in range(-3, 5))
-_QUICK = (0.1, 10.0, 1_000.0)
-RUNS = 100
-_QUICK_RUNS = 20
-_PUBLISHED = ("exponential", "shifted local dampening")
+_PAPERS = ("exponential", "shifted local dampening")
 """What the paper sets up with the graph's own largest degree."""
 
 
 def read_graph(file: Path) -> Graph:
     """Return the graph in a file.
 
-    That is either numpy's (.npz: arrays u and v, and the number of nodes n), or text, packed by
-    gzip or not: two whole numbers a line, apart by a blank or a comma, which name the nodes of an
-    edge, as the Stanford collection publishes its graphs. Lines that begin otherwise are left out,
-    and so are loops and repetitions; nodes are those that have an edge.
+    That is numpy's (.npz: arrays u and v, and the number of nodes n); or text, packed by gzip or
+    not, as the Stanford collection has it: two whole numbers a line, apart by a blank or a comma,
+    name the nodes of an edge. Other lines are left out, and so are loops and repetitions; nodes are
+    those that have an edge.
 
     Raises:
         ParameterError: if it holds none.
@@ -142,26 +139,21 @@ def generated_graph(nodes: int, rng: np.random.Generator) -> Graph:
 
 
 def public_bound(graph: Graph) -> int:
-    """Return the least of 1, 2 or 5 times a power of ten above all degrees, at most n − 1.
-
-    It stands for one that is known without the graph.
-    """
+    """Return the least of 1, 2 or 5 times a power of ten above all degrees, at most n − 1."""
     most = int(graph.degrees.max())
-    steps = (m * 10**k for k in range(len(str(most)) + 1) for m in (1, 2, 5))
-    bound: int = next(s for s in steps if s > most)
+    bound: int = next(m * 10**k for k in count() for m in (1, 2, 5) if m * 10**k > most)
     return max(min(bound, graph.nodes - 1), 1)
 
 
 def parts(options: Options) -> Mapping[str, Compute]:
     """Return what is computed, by graph; `data` is graphs, and one is generated without any."""
-    names = {file.name.split(".")[0]: file for file in options.data}
-    return {name: partial(_rows, name, file, options) for name, file in names.items()} or {
-        "generated": partial(_rows, "generated", None, options)
-    }
+    names: dict[str, Path | None] = {file.name.split(".")[0]: file for file in options.data}
+    asked = names or {"generated": None}
+    return {name: partial(_rows, name, file, options) for name, file in asked.items()}
 
 
 def _rows(name: str, file: Path | None, options: Options) -> Iterator[SelectionRow]:
-    runs, budgets = (_QUICK_RUNS, _QUICK) if options.quick else (RUNS, BUDGETS)
+    runs, budgets = (20, (0.1, 10.0, 1_000.0)) if options.quick else (100, BUDGETS)
     rng = np.random.default_rng(options.seed)
     graph = generated_graph(5_000, rng) if file is None else read_graph(file)
     known = Influence(graph, public_bound(graph))
@@ -173,16 +165,12 @@ def _rows(name: str, file: Path | None, options: Options) -> Iterator[SelectionR
 
     contestants = [
         *(SelectionContestant(key, partial(chosen_nodes, key, known, rng)) for key in NODE_RECIPES),
-        *(
-            SelectionContestant(f"{k}, own degree", partial(printed, k), NOMINAL)
-            for k in _PUBLISHED
-        ),
+        *(SelectionContestant(f"{k}, own degree", partial(printed, k), NOMINAL) for k in _PAPERS),
         *brought(options.own, lambda given: partial(_by_betweenness, given, known, rng)),
     ]
 
     def shares(choice: Choice, k: int) -> Mapping[str, list[float]]:
-        found_shares = [found(order[:k], choice(k)) for _ in range(runs)]
-        return {"share of the true top k": found_shares}
+        return {"share of the true top k": [found(order[:k], choice(k)) for _ in range(runs)]}
 
     for k, budget in product(SIZES, budgets):
         place = {"application": "nodes", "dataset": name, "setting": f"k={k}"}

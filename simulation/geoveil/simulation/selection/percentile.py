@@ -16,7 +16,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 
 import numpy as np
 
@@ -26,7 +25,6 @@ from geoveil.selection import LocalDampening, LocalUtilities, SmoothUtilities
 from geoveil.selection.contrib.percentile import PERCENTILE_RECIPES, Percentile
 from geoveil.selection.smooth_privacy import spent
 from geoveil.simulation.populations import household_incomes
-from geoveil.simulation.selection.counts import delta_of, for_each_noise, published_mechanism
 from geoveil.simulation.selection.experiment import (
     NOMINAL,
     Array,
@@ -39,18 +37,17 @@ from geoveil.simulation.selection.experiment import (
     brought,
     by_nearness,
     compared,
+    delta_of,
+    for_each_noise,
     of_recipes,
+    published_mechanism,
 )
 
 PERCENTS = (50, 90, 99)
 EPSILONS = tuple(10.0**k for k in np.arange(-1.0, 2.01, 0.25))
 _QUICK = (0.1, 1.0, 10.0)
-_BOUNDS: Mapping[str, tuple[int, int]] = MappingProxyType(
-    {"HEPTH": (1_000, 1), "PATENT": (20_000, 1), "INCOME": (200_000, 10)}
-)
+_BOUNDS = {"HEPTH": (1_000, 1), "PATENT": (20_000, 1), "INCOME": (200_000, 10)}
 """Dataset → the largest candidate, and the step between them: taken as public."""
-_FEW = 10_000
-"""Candidates at most for data of other names."""
 
 
 def repeats(records: Array, p: float) -> int:
@@ -123,12 +120,12 @@ def shipped_counts() -> dict[str, Array]:
 
 
 def candidates_for(name: str, counts: Array) -> Array:
-    """Return the candidates, assumed public: 0 to a round number, in equal steps."""
+    """Return the candidates, assumed public: 0 to a round number, in equal steps, about 10,000."""
     if name in _BOUNDS:
         top, step = _BOUNDS[name]
     else:
         top = 10 ** math.ceil(math.log10(max(float(counts.max()), 1.0) + 1))
-        step = max(top // _FEW, 1)
+        step = max(top // 10_000, 1)
     return np.arange(0, top + step, step, dtype=np.float64)
 
 

@@ -1,7 +1,6 @@
 """The tables of the tree and forest experiments; `NOTICE` has their sources and terms.
 
-Ranges and categories count as public: the ranges are round numbers that hold the data, and the
-categories those of the published files.
+Categories, those of the published files, and ranges, round numbers that hold the data, are public.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,6 +16,8 @@ from numpy.typing import NDArray
 
 from geoveil.gp import ParameterError, UnsupportedError, validation
 from geoveil.selection.contrib.random_trees import Domain
+
+Ranges = Mapping[str, tuple[float, float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +94,7 @@ def _columns(file: Path) -> dict[str, NDArray[Any]]:
 
 
 def _dataset(
-    name: str,
-    columns: Mapping[str, NDArray[Any]],
-    target: str,
-    ranges: Mapping[str, tuple[float, float]],
+    name: str, columns: Mapping[str, NDArray[Any]], target: str, ranges: Ranges
 ) -> Dataset:
     """Return columns coded: measurements of those with a range, categories of the others."""
     attributes = [attribute for attribute in columns if attribute != target]
@@ -126,15 +124,14 @@ ADULT_EDGES: Mapping[str, Sequence[float]] = MappingProxyType(
 )
 """Public intervals for ID3: years of age and of schooling, dollars, hours."""
 
-_Ranges = Mapping[str, tuple[float, float]]
-_ADULT: _Ranges = {
+_ADULT: Ranges = {
     "age": (17.0, 90.0),
     "educational-num": (1.0, 16.0),
     "capital-gain": (0.0, 100_000.0),
     "capital-loss": (0.0, 5_000.0),
     "hours-per-week": (0.0, 100.0),
 }
-_WINE: _Ranges = {
+_WINE: Ranges = {
     "fixed acidity": (3.0, 15.0),
     "volatile acidity": (0.0, 1.2),
     "citric acid": (0.0, 2.0),
@@ -147,10 +144,10 @@ _WINE: _Ranges = {
     "sulphates": (0.0, 1.2),
     "alcohol": (8.0, 15.0),
 }
-_DIGITS: _Ranges = {f"input{i}": (0.0, 100.0) for i in range(1, 17)}
-_WALLS: _Ranges = {f"SD_{side}": (0.0, 5.0) for side in ("front", "left", "right", "back")}
+_DIGITS: Ranges = {f"input{i}": (0.0, 100.0) for i in range(1, 17)}
+_WALLS: Ranges = {f"SD_{side}": (0.0, 5.0) for side in ("front", "left", "right", "back")}
 
-TABLES: Mapping[str, tuple[str, str, str, _Ranges]] = MappingProxyType(
+TABLES: Mapping[str, tuple[str, str, str, Ranges]] = MappingProxyType(
     {
         "adult": ("Adult", "uci_adult", "income", _ADULT),
         "mushroom": ("Mushroom", "uci_mushroom", "class", {}),
@@ -178,10 +175,7 @@ def table(name: str) -> Dataset:
 
 
 def _persons(columns: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """Return whole rows without the survey weight and the name of the degree; married or not.
-
-    These are the choices of [LD §6.2].
-    """
+    """Return whole rows, without weight and name of the degree; married or not [LD §6.2]."""
     whole = np.all([values != "?" for values in columns.values()], axis=0)
     names = [name for name in columns if name not in ("fnlwgt", "education")]
     kept = {name: columns[name][whole] for name in names}

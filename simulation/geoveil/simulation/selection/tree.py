@@ -18,7 +18,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -34,16 +34,10 @@ from geoveil.selection.contrib.criteria import (
 )
 from geoveil.selection.contrib.splitters import shifted_gain
 from geoveil.selection.contrib.tree import CodedRecords, TreePlan
-from geoveil.simulation.selection.counts import (
-    PUBLISHED,
-    best,
-    by_margin,
-    by_rows,
-    directly,
-)
 from geoveil.simulation.selection.experiment import (
     NOMINAL,
     OPEN,
+    PUBLISHED,
     Array,
     Choice,
     Compute,
@@ -53,22 +47,23 @@ from geoveil.simulation.selection.experiment import (
     SelectionContestant,
     SelectionRow,
     brought,
+    by_margin,
+    by_rows,
     compared,
+    directly,
+    openly,
 )
 from geoveil.simulation.selection.tables import ADULT_EDGES, Dataset, read_table, table
 
 Utilities = Callable[[NodeCounts], Array]
 """Utilities of a node's attributes, shape (attributes,), in units of their sensitivity: Δ = 1."""
-_FIRST_REACH = 32
-"""Changes to look at first; most nodes need no more."""
 
 
 def dampened_gain(node: NodeCounts, *, replace: bool = False) -> Array:
     """Return what `LocalDampening.dampened` does, Σ_t clip((|u| − b(t))/δ_t, 0, 1), in one go."""
     rows, sensitivity = gain_sensitivity_rows(node), gain_sensitivity(node.most_records)
     values = CRITERIA["information_gain"].values(node)
-    far = np.abs(values)
-    reach = _FIRST_REACH
+    far, reach = np.abs(values), 32  # changes to look at first; most nodes need no more
     while True:
         delta = np.minimum(rows(0, reach), sensitivity)
         if replace:
@@ -92,40 +87,43 @@ def in_units(criterion: CriterionName) -> Utilities:
     return lambda node: known.values(node) / known.sensitivity(node.most_records)
 
 
-Counts = NDArray[np.int64]
 Index = NDArray[np.intp]
-Steps = frozenset[tuple[int, int]]
-"""The attributes and values that lead to a node, in any order."""
 
 
 @dataclass(eq=False)
 class CountedNode:
-    """A node, with its records to learn from and to be judged by; what it holds is counted once."""
+    """A node of all trees on the same records; what it holds is counted once.
 
-    fold: "Fold"
-    path: Steps
+    Of records of two classes `learnt` it has `train`, and of those `judged` `test`. Its path are
+    the attributes and values that lead to it, in whatever order; `nodes` are all so far, by path.
+    """
+
+    learnt: CodedRecords
+    judged: CodedRecords
     unused: Index
     train: Index
     test: Index
+    path: frozenset[tuple[int, int]] = frozenset()
+    nodes: "dict[frozenset[tuple[int, int]], CountedNode]" = field(default_factory=dict)
     _utilities: dict[Utilities, Array] = field(default_factory=dict)
-    _children: dict[int, "Sequence[CountedNode]"] = field(default_factory=dict)
+    _children: "dict[int, Sequence[CountedNode]]" = field(default_factory=dict)
 
     @cached_property
-    def labels(self) -> tuple[int, Counts]:
+    def labels(self) -> tuple[int, Index]:
         """How many more records it has of the first class, and its test records by class, (2,)."""
-        first, second = self.fold.train.label_counts(self.train).tolist()
-        return first - second, self.fold.test.label_counts(self.test)
+        first, second = self.learnt.label_counts(self.train).tolist()
+        return first - second, self.judged.label_counts(self.test)
 
     @cached_property
     def counts(self) -> NodeCounts:
         """Contingency tables of the unused attributes."""
-        return self.fold.train.counts(self.train, self.unused)
+        return self.learnt.counts(self.train, self.unused)
 
     @cached_property
-    def cells(self) -> tuple[Counts, Counts]:
+    def cells(self) -> tuple[Index, Index]:
         """The same as `labels` of each cell of these tables, shapes (cells,) and (cells, 2)."""
         first, second = self.counts.table.T
-        return first - second, self.fold.test.counts(self.test, self.unused).table
+        return first - second, self.judged.counts(self.test, self.unused).table
 
     def utilities(self, of: Utilities) -> Array:
         """Return utilities of its attributes."""
@@ -138,37 +136,31 @@ class CountedNode:
         if place not in self._children:
             attribute = int(self.unused[place])
             rest = np.delete(self.unused, place)
-            parts = zip(
-                self.fold.train.parts(self.train, attribute),
-                self.fold.test.parts(self.test, attribute),
-                strict=True,
+            parts = (
+                records.parts(rows, attribute)
+                for records, rows in ((self.learnt, self.train), (self.judged, self.test))
             )
             self._children[place] = [
-                self.fold.node(self.path | {(attribute, value)}, rest, train, test)
-                for value, (train, test) in enumerate(parts)
+                self._at(self.path | {(attribute, value)}, rest, train, test)
+                for value, (train, test) in enumerate(zip(*parts, strict=True))
                 if len(test)
             ]
         return self._children[place]
 
+    def _at(
+        self, path: frozenset[tuple[int, int]], unused: Index, train: Index, test: Index
+    ) -> "CountedNode":
+        if path not in self.nodes:
+            self.nodes[path] = CountedNode(
+                self.learnt, self.judged, unused, train, test, path, self.nodes
+            )
+        return self.nodes[path]
 
-@dataclass(slots=True)
-class Fold:
-    """Records of two classes to learn from, others to be judged by, and their nodes so far."""
 
-    train: CodedRecords
-    test: CodedRecords
-    _nodes: dict[Steps, CountedNode] = field(default_factory=dict)
-
-    def root(self) -> CountedNode:
-        """Return the node that holds all records."""
-        everything = np.arange(len(self.train.values))
-        return self.node(frozenset(), everything, self.train.everyone(), self.test.everyone())
-
-    def node(self, path: Steps, unused: Index, train: Index, test: Index) -> CountedNode:
-        """Return the node at the end of a path, the same in whatever order it was gone."""
-        if path not in self._nodes:
-            self._nodes[path] = CountedNode(self, path, unused, train, test)
-        return self._nodes[path]
+def root(learnt: CodedRecords, judged: CodedRecords) -> CountedNode:
+    """Return the node that holds all records."""
+    unused = np.arange(len(learnt.values))
+    return CountedNode(learnt, judged, unused, learnt.everyone(), judged.everyone())
 
 
 _NEGLIGIBLE = 1e-9
@@ -178,7 +170,7 @@ _RARE = 0.01
 
 
 def expected_accuracy(
-    fold: Fold,
+    root: CountedNode,
     plan: TreePlan,
     choice: Choice,
     generator: np.random.Generator | None = None,
@@ -186,9 +178,9 @@ def expected_accuracy(
     """Return the expected share of the test records that a tree gets right.
 
     Args:
-        fold: records of two classes.
+        root: the node of all records.
         plan: what nodes spend.
-        choice: probabilities of the attributes of a `CountedNode`.
+        choice: probabilities of the attributes of a node.
         generator: draws the attributes of all levels but the last, and rare decisions to split;
             None to sum over them all.
     """
@@ -220,7 +212,6 @@ def expected_accuracy(
     def right_below(node: CountedNode, level: int, place: int) -> float:
         return sum(right(child, level + 1) for child in node.children(place))
 
-    root = fold.root()
     return right(root, 0) / len(root.test)
 
 
@@ -239,20 +230,24 @@ def _split_probability(plan: TreePlan, records: int) -> float:
     return float(StabilityMechanism(plan.part).probabilities(plan.split(records))[1])
 
 
-def _right(lead: ArrayLike, judged: Counts, epsilon: float) -> Array:
+def _right(lead: ArrayLike, judged: Index, epsilon: float) -> Array:
     """Return how many of the judged records, counted by class, a private label gets right."""
     first = first_label(lead, epsilon)
     return np.asarray(first * judged[..., 0] + (1 - first) * judged[..., 1])
 
 
-def on(utilities: Utilities, make: Make) -> Make:
+def on(utilities: Utilities, known: SelectionContestant) -> SelectionContestant:
     """Return a mechanism on utilities of a node's attributes, which it keeps for every ε."""
 
-    def made(epsilon: float, attributes: int) -> Made:
-        plain = make(epsilon, attributes)
+    def make(epsilon: float, attributes: int) -> Made:
+        plain = known.make(epsilon, attributes)
         return replace(plain, choice=lambda node: plain.choice(node.utilities(utilities)[None])[0])
 
-    return made
+    return replace(known, make=make)
+
+
+def _half(epsilon: float, attributes: int) -> Made:
+    return replace(_exponential(epsilon, attributes), epsilon=epsilon / 2)
 
 
 _flip = directly(PermuteAndFlip, monotone=True)
@@ -269,16 +264,15 @@ _KEPT: Mapping[str, tuple[Utilities, Make]] = {
     "local dampening, replaced": (partial(dampened_gain, replace=True), _exponential),
     "shifted local dampening": (shifted_dampened_gain, _exponential),
 }
-# Noise for utilities that move apart, where they move in one direction.
-_printed = on(_gain, directly(ExponentialMechanism, monotone=False, costs=0.5))
 CONTESTANTS: Sequence[SelectionContestant] = (
-    *(SelectionContestant(name, on(*how)) for name, how in _KEPT.items()),
-    SelectionContestant("exponential, information gain", _printed, NOMINAL),
-    *(replace(known, make=on(_majority, known.make)) for known in PUBLISHED),
+    *(on(of, SelectionContestant(name, make)) for name, (of, make) in _KEPT.items()),
+    # Noise for utilities that move apart, where they move in one direction: it costs half.
+    on(_gain, SelectionContestant("exponential, information gain", _half, NOMINAL)),
+    *(on(_majority, known) for known in PUBLISHED),
 )
-_NO_PRIVACY = tuple(
-    SelectionContestant(f"no privacy, {name}", on(utilities, lambda *_: Made(best, math.inf)), OPEN)
-    for name, utilities in (("information gain", _gain), ("max operator", _majority))
+_NO_PRIVACY = (
+    on(_gain, openly("no privacy, information gain")),
+    on(_majority, openly("no privacy, max operator")),
 )
 _NOTHING_LEFT_TO_CHANCE = 1e6
 """The ε at which trees without privacy are grown."""
@@ -288,55 +282,46 @@ _CALM = 2.0
 """The ε below which trees are drawn more often, in proportion: they differ more there."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TreeSetting:
-    """What the experiment is run on."""
-
-    depths: Sequence[int] = (2, 5)
-    budgets: Sequence[float] = (0.01, 0.05, 0.1, 0.5, 1.0, 2.0)
-    folds: int = 10
-    """At least 2, of which each is judged by what the others teach."""
-    most_draws: int = 12
-    """Trees per fold and mechanism at most, where they are drawn."""
-
-
-QUICK = TreeSetting(depths=(2,), budgets=(0.1, 1.0), folds=2)
+QUICK: Mapping[str, Any] = {"depths": (2,), "budgets": (0.1, 1.0), "folds": 2}
 
 
 def parts(options: Options) -> Mapping[str, Compute]:
     """Return what is computed, by table; `data` are tables of two classes, Adult without any."""
-    setting = QUICK if options.quick else TreeSetting()
-    tables = [_of_two_classes(file) for file in options.data]
+    tables = []
+    for file in options.data:
+        tables.append(read_table(file).coded())
+        if len(tables[-1].classes) != 2:
+            raise ParameterError("data", str(file), "a table whose last column has two classes")
     tables = tables or [table("adult").discretised(ADULT_EDGES)]
-    given = brought(options.own, by_rows)
-    own = (replace(known, make=on(_majority, known.make)) for known in given)
-    everyone = (*CONTESTANTS, *own)
-    return {d.name: partial(rows_of, d, setting, options.seed, everyone) for d in tables}
-
-
-def _of_two_classes(file: Path) -> Dataset:
-    data = read_table(file)
-    if len(data.classes) != 2:
-        raise ParameterError("data", str(file), "a table whose last column has two classes")
-    return data.coded()
+    own = (on(_majority, known) for known in brought(options.own, by_rows))
+    everyone, setting = (*CONTESTANTS, *own), QUICK if options.quick else {}
+    return {d.name: partial(rows_of, d, options.seed, everyone, **setting) for d in tables}
 
 
 def rows_of(
     data: Dataset,
-    setting: TreeSetting,
     seed: int,
     contestants: Sequence[SelectionContestant] = CONTESTANTS,
+    *,
+    depths: Sequence[int] = (2, 5),
+    budgets: Sequence[float] = (0.01, 0.05, 0.1, 0.5, 1.0, 2.0),
+    folds: int = 10,
+    most_draws: int = 12,
 ) -> Iterator[SelectionRow]:
-    """Yield the rows of a coded table of two classes: by depth, mechanism and ε."""
-    for depth in setting.depths:
+    """Yield the rows of a coded table of two classes: by depth, mechanism and ε.
+
+    Each of two folds or more is judged by what the others teach. Where trees are drawn, at most so
+    many are per fold and mechanism.
+    """
+    for depth in depths:
         yield from compared(
             [
-                replace(known, make=partial(_grown, data, known, setting.most_draws))
+                replace(known, make=partial(_grown, data, known, most_draws))
                 for known in (*contestants, *_NO_PRIVACY)
             ],
-            setting.budgets,
+            budgets,
             depth,
-            _folds(data, setting.folds, seed),
+            _folds(data, folds, seed),
             lambda accuracy, fold: {"expected accuracy": accuracy(fold)},
             application="tree",
             dataset=data.name,
@@ -354,7 +339,7 @@ def _grown(
     made = known.make(plan.part, len(data.domains))
     draws = 1 if known.standing == OPEN else max(1, min(most_draws, math.ceil(_CALM / epsilon)))
 
-    def accuracy(seeded: tuple[Sequence[int], Fold]) -> float:
+    def accuracy(seeded: tuple[Sequence[int], CountedNode]) -> float:
         seed, fold = seeded
         if depth <= EXACT_DEPTH:
             return expected_accuracy(fold, plan, made.choice)
@@ -370,14 +355,12 @@ def _values(data: Dataset) -> list[int]:
     return [domain for domain in data.domains if isinstance(domain, int)]
 
 
-def _folds(data: Dataset, folds: int, seed: int) -> Iterator[tuple[Sequence[int], Fold]]:
-    codes = data.records.astype(np.int64)
+def _folds(data: Dataset, folds: int, seed: int) -> Iterator[tuple[Sequence[int], CountedNode]]:
+    codes, values = data.records.astype(np.int64), _values(data)
     part = np.random.default_rng(seed).permutation(len(data)) % folds
     for number in range(folds):
-        train, test = (
-            CodedRecords(
-                codes[which], data.labels[which], _values(data), len(data.classes), len(data)
-            )
-            for which in (part != number, part == number)
+        learnt, judged = (
+            CodedRecords(codes[rows], data.labels[rows], values, len(data.classes), len(data))
+            for rows in (part != number, part == number)
         )
-        yield [seed, number], Fold(train, test)
+        yield [seed, number], root(learnt, judged)
