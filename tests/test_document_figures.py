@@ -187,8 +187,8 @@ def test_the_demonstration_compares_what_can_be_compared() -> None:
     for start, column in zip(starts, zip(*odds, strict=True), strict=True):
         assert printed(readme, start) == list(column)
     for experiment, label in ((incomes, "above $100,000"), (places, "Times Square")):
-        ours = experiment.predictions()[0][0].noise_variance
-        local = [p.noise_variance / ours for p in experiment.local_predictions()[0]]
+        ours = experiment.predictions()[0]["DebiasedLaplace"].noise
+        local = [p.noise / ours for p in experiment.local_predictions()[0]]
         assert printed(readme, f"noise: {label}") == [1.0, *map(two_digits, local)]
     told = found("README.md", r"needs (\d+) times the noise variance, (\d+) times for a density")
     assert told == [printed(readme, f"noise: {label}")[1] for label in ("above", "Times")]

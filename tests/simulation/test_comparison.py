@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from geoveil.gp import GaussianKernel, GeoPrivacy, Threshold
-from geoveil.simulation.comparison import Setting, predict_local
+from geoveil.simulation.comparison import Setting
+from geoveil.simulation.demo import predict_local
 
 PRIVACY = GeoPrivacy(1.0, per=8.0)
 
@@ -26,8 +27,8 @@ def test_local_noise_is_the_lesser_of_two(scales, least):
     noises = two_noises(f, scales)
     assert noises.index(min(noises)) == least
     found = predict_local(Setting(query, query, PRIVACY, 8 * scales), points, np.ones(len(points)))
-    assert found.noise_variance == pytest.approx(min(noises), rel=1e-6)
-    assert found.sampling_variance == pytest.approx(f.var(), rel=1e-12)
+    assert found.noise == pytest.approx(min(noises), rel=1e-6)
+    assert found.varied == pytest.approx(f.var(), rel=1e-12)
     assert min(noises) < 2 / scales**2  # control: Laplace noise, as the paper's
 
 
@@ -36,5 +37,5 @@ def test_a_hard_answer_is_randomised_response():
     query = Threshold(0.0, 2.0)
     points, weights = np.array([-9.0, 9.0, 30.0]), np.array([1.0, 2.0, 1.0])
     found = predict_local(Setting(query, query, PRIVACY, 24.0), points, weights)
-    assert found.noise_variance == pytest.approx(1 / (4 * math.sinh(1.5) ** 2), rel=1e-6)
-    assert found.sampling_variance == pytest.approx(3 / 16)
+    assert found.noise == pytest.approx(1 / (4 * math.sinh(1.5) ** 2), rel=1e-6)
+    assert found.varied == pytest.approx(3 / 16)

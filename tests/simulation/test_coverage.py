@@ -48,7 +48,8 @@ def test_intervals_that_are_too_narrow_are_caught():
 def test_predicted_errors_are_those_of_repeated_estimates():
     """Variance of 1,500 means against the prediction: chi-square, alpha = 1e-6; ÷1.3² must fail."""
     experiment = experiments()[0]
-    predicted = experiment.predictions()[0][0].standard_error(500)
+    found = experiment.predictions()[0]["DebiasedLaplace"]
+    predicted = math.sqrt((found.noise + found.varied) / 500)
     rng = np.random.default_rng(8)
     mechanism = experiment.campaign.mechanisms[0]
     weights = experiment.population.weights / experiment.population.size

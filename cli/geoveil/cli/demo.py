@@ -9,6 +9,7 @@ from typing import Annotated
 import numpy as np
 import typer
 
+from geoveil.analyst.planner.prediction import Prediction
 from geoveil.analyst.whole_file import whole_file
 from geoveil.cli import options
 from geoveil.cli.console import bars, err, number, out, print_json, table_80
@@ -117,15 +118,11 @@ def _print_estimates(rows: Sequence[DemoRow]) -> None:
 
 
 def _print_competitors(rows: Sequence[DemoRow]) -> None:
-    names = [p.mechanism for p in rows[0].predictions]
-    table = table_80("standard error", *names)
+    table = table_80("standard error", *rows[0].predictions)
     for row in rows:
-        n, ours = row.estimate.n, row.predictions[0]
-        cells = [
-            f"{number(p.standard_error(n))} {p.noise_variance / ours.noise_variance:4.3g}×"
-            for p in row.predictions[1:]
-        ]
-        table.add_row(row.estimate.label, number(ours.standard_error(n)), *cells)
+        n, (ours, *others) = row.estimate.n, row.predictions.values()
+        cells = [f"{number(_standard_error(p, n))} {p.noise / ours.noise:4.3g}×" for p in others]
+        table.add_row(row.estimate.label, number(_standard_error(ours, n)), *cells)
     out.print(table)
     out.print(
         "DebiasedLaplace ran here;"
@@ -146,8 +143,8 @@ def _print_footings(rows: Sequence[DemoRow]) -> None:
         apart = " or ".join(f"{scales * p.per:,g} {p.unit}" for p in privacies)
         table.add_row(apart, _odds(epsilon), *map(_odds, epsilons))
     for row in rows:
-        ours = row.predictions[0].noise_variance
-        noise = [_factor(of_footing.noise_variance / ours) for of_footing in row.local]
+        ours, *_ = row.predictions.values()
+        noise = [_factor(of_footing.noise / ours.noise) for of_footing in row.local]
         table.add_row(f"noise: {row.estimate.label}", "1×", *noise)
     out.print(table)
     out.print(
@@ -157,6 +154,11 @@ def _print_footings(rows: Sequence[DemoRow]) -> None:
         " Each ε-LDP is on an equal footing with the campaigns at one distance: nearer pairs it"
         " hides less, farther ones more."
     )
+
+
+def _standard_error(found: Prediction, n: int) -> float:
+    """Return the standard error of the mean of n reports of people drawn at random."""
+    return math.sqrt((found.noise + found.varied) / n)
 
 
 def _odds(log_odds: float) -> str:

@@ -1,7 +1,4 @@
-"""Mechanisms at their parameters, the paper's and geoveil's, and what they make of one question.
-
-The predictions of the demonstration are exact, not sampled.
-"""
+"""Mechanisms at their parameters, the paper's and geoveil's, for one question."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -23,11 +20,9 @@ from geoveil.gp import (
     PlanarLaplace,
     Query,
     RadialLaplace,
-    RandomizedResponse,
     SmoothMechanism,
     StudentT,
 )
-from geoveil.simulation.distribution.local import piecewise_variance
 from geoveil.simulation.experiments.rows import LOCAL, OURS, SEED
 
 Array = NDArray[np.float64]
@@ -115,59 +110,3 @@ MECHANISMS: Mapping[str, Contestant] = MappingProxyType(
 )
 """Name → contestant in the experiments of the paper: its own, then geoveil's. "GP_rad" is for
 kernels, "LaplacePareto" for the paper's ramps; it is PowerLaw that takes slopes without jumps."""
-
-
-@dataclass(frozen=True, slots=True)
-class PopulationError:
-    """The error that one mechanism has on a population."""
-
-    mechanism: str
-    noise_variance: float
-    """Mean variance of one report's noise."""
-    sampling_variance: float
-    """Variance of the query over the population."""
-
-    def standard_error(self, n: int) -> float:
-        """Return the standard error of the mean of n reports of people drawn at random."""
-        return math.sqrt((self.noise_variance + self.sampling_variance) / n)
-
-
-_COMPETITORS = {
-    "DebiasedLaplace": "DebiasedLaplace",
-    "Student-t": "Student-t",
-    "Lipschitz": "GP_Lip",
-}
-"""Name in the demonstration → contestant: what geoveil runs, the seed paper's, and a baseline, all
-with the same guarantee."""
-
-
-def predict(setting: Setting, points: Array, weights: Array) -> list[PopulationError]:
-    """Return the error of every competitor on a population, weighted, shape (n,).
-
-    Points are in the coordinates of the queries, shape (n,) or (n, k).
-    """
-    answers = [(name, MECHANISMS[of].build(setting)) for name, of in _COMPETITORS.items()]
-    return [_error(name, a.mean(points), weights, a.variance(points)) for name, a in answers]
-
-
-def predict_local(setting: Setting, points: Array, weights: Array) -> PopulationError:
-    """Return the error under ε-LDP at the setting's footing, with the least noise that is known.
-
-    That is of randomised response or of the piecewise mechanism [WXYZHSSY19], whichever has less on
-    this population: the one where answers are 0 or 1, the other where ε is large and they are not.
-    """
-    value = setting.seed.value(points)
-    low, high = setting.seed.profile.bounds
-    piecewise = piecewise_variance(2 * (value - low) / (high - low) - 1, setting.local)
-    response = RandomizedResponse(setting.seed, setting.local).variance(points)
-    return _error("ε-LDP", value, weights, response, piecewise * ((high - low) / 2) ** 2)
-
-
-def _error(name: str, value: Array, weights: Array, *noises: Array) -> PopulationError:
-    """Return the error with the least of noises, whose variances are those of each point."""
-    mean = np.average(value, weights=weights)
-    return PopulationError(
-        name,
-        min(float(np.average(noise, weights=weights)) for noise in noises),
-        float(np.average(np.square(value - mean), weights=weights)),
-    )

@@ -8,8 +8,9 @@ many of them in a request: see `geoveil.simulation.fleet`.
 """
 
 import asyncio
+import math
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -21,12 +22,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.analyst import Analyst, LabelledEstimate
+from geoveil.analyst.planner.prediction import Prediction, predicted
 from geoveil.campaign import Attribute, Question, StatisticCampaign, encode
 from geoveil.client import GrpcAioTransport, Policy
-from geoveil.gp import GaussianKernel, GeoPrivacy, GeoVeilError, Query, Threshold
+from geoveil.gp import (
+    GaussianKernel,
+    GeoPrivacy,
+    GeoVeilError,
+    Query,
+    RandomizedResponse,
+    Threshold,
+)
 from geoveil.gp.coordinates import AzimuthalEquidistant
 from geoveil.gp.queries import SoftIndicator
-from geoveil.simulation.comparison import Array, PopulationError, Setting, predict, predict_local
+from geoveil.simulation.comparison import MECHANISMS, Array, Setting
+from geoveil.simulation.distribution.local import piecewise_variance
 from geoveil.simulation.fleet import by_batches, by_devices, prepared
 from geoveil.simulation.local_server import local_server
 from geoveil.simulation.populations import Population, collisions, household_incomes
@@ -49,6 +59,12 @@ FOOTINGS = (1.0, 5.0, 12.5)
 campaign: $8,000, $40,000 and $100,000 for incomes, 500 m, 2.5 km and 6.25 km for places."""
 WHOLE_CLIENTS = 400
 """Devices that run the whole SDK, half for each question, where there are so many."""
+_COMPETITORS = {
+    "DebiasedLaplace": "DebiasedLaplace",
+    "Student-t": "Student-t",
+    "Lipschitz": "GP_Lip",
+}
+"""Name here → name among `MECHANISMS`: what geoveil runs, the seed paper's, and a baseline."""
 _BATCH = 1_000
 """Reports that the others send in a request."""
 
@@ -94,13 +110,17 @@ class Experiment:
         assert isinstance(privacy, GeoPrivacy)
         return privacy
 
-    def predictions(self) -> list[list[PopulationError]]:
-        """Return, per question, the error of each mechanism with the campaign's guarantee."""
-        return [
-            predict(setting, self.points, self.population.weights) for setting in self._settings
-        ]
+    def predictions(self) -> list[dict[str, Prediction]]:
+        """Return, per question, the error of mechanisms with the campaign's guarantee, by name."""
+        points, weights, found = self.points, self.population.weights, []
+        for setting in self._settings:
+            reports = {name: MECHANISMS[of].build(setting) for name, of in _COMPETITORS.items()}
+            found.append(
+                {n: _error(r.mean(points), r.variance(points), weights) for n, r in reports.items()}
+            )
+        return found
 
-    def local_predictions(self) -> list[list[PopulationError]]:
+    def local_predictions(self) -> list[list[Prediction]]:
         """Return, per question, the error under ε-LDP at each of the footings."""
         people = self.points, self.population.weights
         return [
@@ -119,6 +139,25 @@ class Experiment:
         ]
 
 
+def predict_local(setting: Setting, points: Array, weights: Array) -> Prediction:
+    """Return the error under ε-LDP at the setting's footing, with the least noise that is known.
+
+    That is of randomised response or of the piecewise mechanism [WXYZHSSY19], whichever has less on
+    this population: the one where answers are 0 or 1, the other where ε is large and they are not.
+    """
+    value = setting.seed.value(points)
+    low, high = setting.seed.profile.bounds
+    piecewise = piecewise_variance(2 * (value - low) / (high - low) - 1, setting.local)
+    response = RandomizedResponse(setting.seed, setting.local).variance(points)
+    noises = response, piecewise * ((high - low) / 2) ** 2
+    return min((_error(value, noise, weights) for noise in noises), key=lambda found: found.noise)
+
+
+def _error(mean: Array, variance: Array, weights: Array) -> Prediction:
+    """Return the error of reports with these moments at each point, whose mean is the truth."""
+    return predicted(mean, variance, mean, weights / weights.sum(), math.inf)
+
+
 @dataclass(frozen=True, slots=True)
 class DemoRow:
     """One question: its truth, its estimate, and what other mechanisms would make of it."""
@@ -128,9 +167,9 @@ class DemoRow:
     hard_truth: float | None
     """The true answer to the hard question; None for a density."""
     estimate: LabelledEstimate
-    predictions: Sequence[PopulationError]
-    """The errors of mechanisms with the same guarantee; the first one ran."""
-    local: Sequence[PopulationError]
+    predictions: Mapping[str, Prediction]
+    """The errors of mechanisms with the same guarantee, by name; the first one ran."""
+    local: Sequence[Prediction]
     """Under ε-LDP, at each of `FOOTINGS`."""
 
     def to_dict(self) -> dict[str, object]:

@@ -122,14 +122,14 @@ def _draw_estimates(axes: "Axes", rows: Sequence[DemoRow]) -> None:
 
 def _draw_competitors(axes: "Axes", rows: Sequence[DemoRow]) -> None:
     privacies = [rows[0].estimate.privacy, rows[1].estimate.privacy]
-    names = [p.mechanism for p in rows[0].predictions] + [
+    names = [*rows[0].predictions] + [
         "ε-LDP, equal at\n" + " or ".join(f"{scales * p.per:,g} {p.unit}" for p in privacies)
         for scales in FOOTINGS[:_LOCAL_DRAWN]
     ]
     colours = [OURS, WINE, ROSE, GREY, OTHERS]
     height = 0.8 / len(names)
-    drawn = [[*row.predictions, *row.local[:_LOCAL_DRAWN]] for row in rows]
-    noise = np.array([[error.noise_variance for error in own] for own in drawn])
+    drawn = [[*row.predictions.values(), *row.local[:_LOCAL_DRAWN]] for row in rows]
+    noise = np.array([[error.noise for error in own] for own in drawn])
     ratios = noise / noise[:, :1]
     for i, (name, colour) in enumerate(zip(names, colours, strict=True)):
         ratio = ratios[:, i]
