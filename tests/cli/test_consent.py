@@ -59,7 +59,7 @@ PIECES = [
     *(FORGED, "Privacy: ε = 0 per 1 metre", "Take part? [y/N]: y", "counted: report 00", "\\n"),
 ]
 PROMPT = ["Asks for: ", "Given in: ", "Signed by: nobody", "Privacy: ε = 1 per 8000 ",
-          "So far apart, one value makes a report at most e^1"]  # fmt: skip
+          "One of two values so far apart makes a report at most e^1"]  # fmt: skip
 
 
 @pytest.fixture

@@ -386,6 +386,11 @@ def test_the_help_shows_whole_what_is_to_be_typed_on_80_columns(geoveil, monkeyp
         (["--read-every", "0d"], "--read-every must be a whole number above 0"),
         (["--read-every", "9999w"], "7d, at most 36525d, got --read-every='9999w'"),
         (["--read-every", "7d", "--reading-epsilon", "0"], "--reading-epsilon must be a finite"),
+        (
+            ["--read-every", "7d", "--reading-epsilon", "0.5"],
+            "--reading-epsilon must be at least 1",
+        ),
+        (["--reading-epsilon", "1"], "--reading-epsilon must be left out unless there is --read-"),
     ],
 )
 def test_a_reading_that_is_none_is_named_as_it_is_typed(geoveil, tmp_path, said, told):

@@ -285,7 +285,7 @@ def _readings(every: str | None, extrapolated: bool) -> Readings | None:
     """Return what --read-every and --extrapolated say."""
     if every is None:
         if extrapolated:
-            raise ParameterError("extrapolated", True, "with --read-every")
+            raise ParameterError("extrapolated", True, "left out unless there is --read-every")
         return None
     length = options.parse_period("read-every", every, LONGEST)
     return Readings(every=length, extrapolated=extrapolated)
@@ -296,7 +296,8 @@ def _cohorts(count: int | None, read_every: str | None, strata: str | None) -> S
     if count is None:
         return None
     if read_every is None or strata is not None:
-        raise ParameterError("cohorts", count, "with --read-every, and without --strata")
+        expected = "left out unless there is --read-every, and no --strata"
+        raise ParameterError("cohorts", count, expected)
     return Strata(name=COHORT, labels=tuple(str(i + 1) for i in range(count)))
 
 

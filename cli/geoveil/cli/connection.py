@@ -29,7 +29,7 @@ DEFAULT_SERVER = "127.0.0.1:7717"
 _CERTIFICATE, _KEY = "--tls-client-certificate", "--tls-client-key"
 
 _Server = Annotated[
-    str, typer.Option("--server", "-s", envvar=SERVER, help="Address of the aggregator.")
+    str, typer.Option("--server", "-s", envvar=SERVER, help="Address of the aggregator, HOST:PORT.")
 ]
 
 
@@ -42,19 +42,19 @@ def _file(option: str, variable: str, help_text: str) -> Any:
 _OPTIONS: dict[str, tuple[Any, Any]] = {
     "server": (_Server, DEFAULT_SERVER),
     "tls_roots": (
-        _file("--tls-roots", TLS_ROOTS, "Talk TLS, trusting the certificates in this PEM file."),
+        _file("--tls-roots", TLS_ROOTS, "Talk TLS, and trust the certificates in this PEM file."),
         None,
     ),
     "tls_client_certificate": (
         _file(
             _CERTIFICATE,
             TLS_CLIENT_CERTIFICATE,
-            "PEM certificate chain of yours, for a server with tls_client_ca.",
+            "PEM file of your certificate and its chain, for a server that asks for one.",
         ),
         None,
     ),
     "tls_client_key": (
-        _file(_KEY, TLS_CLIENT_KEY, "PEM private key of that certificate."),
+        _file(_KEY, TLS_CLIENT_KEY, "PEM file of the private key of that certificate."),
         None,
     ),
 }
@@ -127,7 +127,7 @@ def advice(tls: TLS | None) -> str:
 
 
 class CommandError(GeoVeilError):
-    """What an analyst's command could not do, and what to do about it."""
+    """What a command could not do, and what to do about it."""
 
 
 def unanswered(server: str, tls: TLS | None, error: CallError) -> CommandError | None:

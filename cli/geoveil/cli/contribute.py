@@ -64,15 +64,15 @@ def contribute(
     read_every: Annotated[
         str | None,
         typer.Option(
-            help="Read the value once in so long, as 365d, and answer from that one perturbed value"
-            " every campaign about it that is given this option, too."
+            help="Perturb the value once in this time, for example 365d, and answer from that one"
+            " perturbed value every campaign about it that is given this option, too."
         ),
     ] = None,
     reading_epsilon: Annotated[
         float | None,
         typer.Option(
-            help="With --read-every: ε of the reading, over the campaign's PER, and so the most"
-            " that a campaign may ask for until the next; the campaign's own by default."
+            help="With --read-every: ε of that perturbed value, over the campaign's PER. Until the"
+            " next one no campaign may ask for more. The campaign's own ε by default."
         ),
     ] = None,
     *,
@@ -82,7 +82,7 @@ def contribute(
 
     The value is read from standard input or asked for without echo; it is not an argument, because
     the shell's history and the list of processes would keep it. Places: 'longitude,latitude'. A
-    campaign that asks for a label, as a region, reads it from the next line.
+    campaign that also asks for a group, such as a region, reads its name from the next line.
     """
     tls = connection.tls()
     try:
@@ -104,7 +104,9 @@ def _epoch(every: str | None, epsilon: float | None, campaign: Campaign) -> Epoc
     """Return what --read-every and --reading-epsilon say of a campaign's value."""
     if every is None:
         if epsilon is not None:
-            raise ParameterError("reading-epsilon", epsilon, "with --read-every")
+            raise ParameterError(
+                "reading-epsilon", epsilon, "left out unless there is --read-every"
+            )
         return None
     length, asked = options.parse_period("read-every", every, LONGEST), campaign.answer_privacy
     if not campaign.nests:
@@ -115,6 +117,9 @@ def _epoch(every: str | None, epsilon: float | None, campaign: Campaign) -> Epoc
         privacy = asked if epsilon is None else GeoPrivacy(epsilon, asked.per, asked.unit)
     except ParameterError as error:
         raise ParameterError("reading-epsilon", epsilon, error.expected) from error
+    if privacy.epsilon < asked.epsilon:
+        expected = f"at least {asked.epsilon:g}, which this campaign asks for"
+        raise ParameterError("reading-epsilon", epsilon, expected)
     return Epoch(privacy=privacy, length=length)
 
 
@@ -142,11 +147,11 @@ def _take_part(
     err.tell(f"Signed by: {'nobody' if shown.signer is None else shown.signer}")
     err.tell(f"Privacy: {privacy_text(campaign)}")
     err.tell(
-        "So far apart, one value makes a report at most"
-        f" e^{campaign.report_privacy.epsilon:g} times as likely as another."
+        "One of two values so far apart makes a report at most"
+        f" e^{campaign.report_privacy.epsilon:g} times as likely as the other."
     )
     if epoch is not None:
-        err.tell(f"Of your {campaign.attribute.name}, {epoch}.")
+        err.tell(f"Your {campaign.attribute.name}: {epoch}.")
     elif campaign.readings is not None:
         err.tell(f"{campaign.readings} In all: {campaign.total_privacy}.")
     if campaign.tells_cohorts:

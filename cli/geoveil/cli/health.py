@@ -5,9 +5,9 @@ from typing import Annotated, Any
 import grpc
 import typer
 
-from geoveil.campaign.connection import TLS, open_channel
-from geoveil.cli.connection import Connection, advice, connects
-from geoveil.cli.console import err
+from geoveil.campaign.connection import TLS, CallError, open_channel
+from geoveil.cli.connection import CommandError, Connection, connects, unanswered
+from geoveil.gp import validation
 
 _EAGER = (("grpc.initial_reconnect_backoff_ms", 100), ("grpc.max_reconnect_backoff_ms", 1_000))
 """A server that starts is found within a second of when it listens."""
@@ -17,23 +17,29 @@ _UNANSWERED = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 @connects
 def health(
     service: Annotated[
-        str, typer.Option(help="One service, as geoveil.proto.v1.Collector; by default the server.")
+        str,
+        typer.Option(
+            help="The name of one gRPC service, as geoveil.proto.v1.Collector; the whole server by"
+            " default."
+        ),
     ] = "",
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait for a server that is still starting.")
     ] = False,
     timeout_s: Annotated[
-        float | None, typer.Option(help="Seconds to wait; 5, or 60 with --wait, by default.")
+        float | None,
+        typer.Option(help="Seconds to wait for an answer; 5 by default, 60 with --wait."),
     ] = None,
     *,
     connection: Connection,
 ) -> None:
-    """Ask an aggregator for its health: status 0 if it is SERVING, else 1."""
+    """Ask an aggregator whether it takes requests: exit status 0 if it is SERVING, else 1."""
     from grpc_health.v1 import health_pb2, health_pb2_grpc  # type: ignore[import-untyped]  # no types
 
     tls = connection.tls()
     if timeout_s is None:
         timeout_s = 60.0 if wait else 5.0
+    validation.positive("timeout_s", timeout_s)
     request = health_pb2.HealthCheckRequest(service=service)
     names = {value: name for name, value in health_pb2.HealthCheckResponse.ServingStatus.items()}
     status = ""
@@ -49,10 +55,32 @@ def health(
                 if status == "SERVING":
                     break
         except grpc.RpcError as error:
-            code = error.code()
-            hint = f": nobody answers, {advice(tls)}" if code in _UNANSWERED and not status else ""
-            err.tell(f"{connection.server}: {status or code.name}{hint}")
-            raise typer.Exit(1) from None
+            raise _explained(error, connection.server, tls, service, status) from None
     typer.echo(status)
     if status != "SERVING":
         raise typer.Exit(1)
+
+
+def _explained(
+    error: grpc.RpcError, server: str, tls: TLS | None, service: str, status: str
+) -> CommandError:
+    """Return what to say of a call that failed.
+
+    Args:
+        error: of the call.
+        server: that was called.
+        tls: how.
+        service: that was asked about; empty: the server.
+        status: the last that was answered; empty: none was.
+    """
+    code = error.code()
+    if code is grpc.StatusCode.NOT_FOUND or status == "SERVICE_UNKNOWN":
+        return CommandError(
+            f"the server at {server} has no service {service!r}: without --service the whole"
+            " server is asked"
+        )
+    if status:
+        return CommandError(f"the server at {server} answered {status}, and SERVING not in time")
+    name = "UNAVAILABLE" if code in _UNANSWERED else code.name
+    failed = CallError(name, error.details() or "", answered=code not in _UNANSWERED)
+    return unanswered(server, tls, failed) or CommandError(f"{server}: {failed}")
