@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -96,27 +96,15 @@ def _input(
     return OwnInput(columns=tuple(column or ()), thresholds=tuple(threshold or ()), **more)
 
 
-def _runs(command: Callable[..., Any]) -> Callable[..., None]:
-    """Give a command the options of all experiments, in place of its argument `run`."""
-    kinds = {
-        "out": (Out, RESULTS),
-        "seed": (Seed, 1),
-        "quick": (Quick, False),
-        "processes": (ProcessCount, None),
-        "scheduler": (options.Scheduler, None),
-    }
-    return options.takes("run", kinds, _Run)(command)
-
-
 @dataclass(frozen=True, kw_only=True)
 class _Run:
     """How an experiment is run, and where its results go."""
 
-    out: Path = RESULTS
-    seed: int = 1
-    quick: bool = False
-    processes: int | None = None
-    scheduler: str | None = None
+    out: Out = RESULTS
+    seed: Seed = 1
+    quick: Quick = False
+    processes: ProcessCount = None
+    scheduler: options.Scheduler = None
 
     def asked(self, mode: str, repetitions: int | None, given: OwnInput) -> Asked:
         """Return how an experiment of the paper is run."""
@@ -142,6 +130,10 @@ class _Run:
         if self.scheduler is not None:
             return computer(self.scheduler, self.processes)
         return nullcontext(processes_of(self.processes))
+
+
+_runs = options.takes("run", {f.name: (f.type, f.default) for f in fields(_Run)}, _Run)
+"""Gives a command the options of all experiments, in place of its argument `run`."""
 
 
 def processes_of(count: int | None) -> Processes:
