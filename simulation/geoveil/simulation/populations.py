@@ -260,9 +260,12 @@ class LogNormalPopulation(People):
         axis = np.linspace(-9.0, 9.0, 1_801)  # standard deviations
         density = np.exp(-np.square(axis) / 2)
         density /= density.sum()
-        # One row of the grid at a time, along which the second normal varies.
-        rows = (self._pairs(np.stack([np.full_like(axis, x), axis], axis=-1)) for x in axis)
-        return float(np.dot([np.dot(function(row), density) for row in rows], density))
+        total = 0.0
+        for first, weight in zip(axis, density, strict=True):
+            # One row of the grid at a time, along which the second normal varies.
+            row = self._pairs(np.stack([np.full_like(axis, first), axis], axis=-1))
+            total += weight * float(np.dot(function(row), density))
+        return total
 
     def fingerprint(self) -> str:
         return hashlib.sha256(repr((self.mu, self.sigma, self.correlation)).encode()).hexdigest()
