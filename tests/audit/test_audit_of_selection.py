@@ -1,6 +1,8 @@
 """The auditor finds what is lost: what is promised of right mechanisms, more of wrong ones."""
 
 import math
+import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ from geoveil.audit import (
 from geoveil.gp import ParameterError
 from geoveil.selection import (
     ExponentialMechanism,
+    LocalDampening,
     LocalUtilities,
     Margin,
     PermuteAndFlip,
@@ -153,3 +156,15 @@ def test_counts_are_checked(bad: Any) -> None:
 def test_no_pairs_is_an_error() -> None:
     with pytest.raises(ParameterError, match="pairs"):
         worst_pair(ExponentialMechanism(1.0, 1.0), [])
+
+
+def test_the_score_of_the_page_is_audited_and_one_that_moves_farther_is_refuted():
+    page = (Path(__file__).parents[2] / "docs" / "selection.md").read_text(encoding="utf-8")
+    code = re.findall(r"```python\n(.*?)```", page.split("## A score of your own")[1], re.DOTALL)[0]
+    known: dict[str, Any] = {}
+    exec(code, known)
+    assert known["worst"].epsilon == pytest.approx(0.898, abs=0.001)
+    exec(re.sub(r"(return )(np.sqrt.least.*)", r"\1(\2) / 2", code).split("neighbours =")[0], known)
+    pairs = list(database_pairs(3, 6, known["roots"]))
+    assert not admissible(pairs, 6)
+    assert worst_pair(LocalDampening(1.0, 1.0), pairs).epsilon > 1

@@ -144,7 +144,11 @@ class OwnSelection:
             told = f"a mechanism with probabilities; {type(error).__name__}: {error}"
             raise ParameterError("module", self.name, told) from error
         if found.shape != values.shape or not abs(found.sum() - 1) < 1e-6 or (found < 0).any():
-            raise ParameterError("module", self.name, "a mechanism whose probabilities add up to 1")
+            raise ParameterError(
+                "module",
+                self.name,
+                "a mechanism of a probability for each score, which add up to 1",
+            )
         return found
 
     def audited(self) -> float:

@@ -113,4 +113,4 @@ def _show(row: Reproduction) -> None:
     if row.needs:
         out.print(f"With --data: {row.needs}.")
     if row.command:
-        out.print(f"The whole figure: {row.command}")
+        out.print(f"The whole {row.kind}: {row.command}")

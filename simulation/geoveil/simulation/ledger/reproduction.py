@@ -113,7 +113,7 @@ class Reproduction:
         what: it shows.
         reason: why numbers differ, or why there are none.
         compute: geoveil's numbers, if any; a function that processes know by its name.
-        command: that computes the whole figure, where there is one.
+        command: that computes the whole of it, where there is one.
         needs: data that does not ship, if it takes any.
         compared: all published numbers; none before it was run.
         seconds: of the processor, that it took.
@@ -129,6 +129,11 @@ class Reproduction:
     needs: str = ""
     compared: Sequence[PublishedNumber] = ()
     seconds: float = 0.0
+
+    @property
+    def kind(self) -> str:
+        """What it is: a figure, a table, or a part of the text."""
+        return self.item.split()[0].lower()
 
     def run(self, options: Options) -> Self:
         """Return it computed, all of its published numbers or with `quick` a part of them.
@@ -194,7 +199,7 @@ def _section(row: Reproduction) -> str:
     command = f"geoveil simulate ledger --row {row.name}"
     if row.command and not row.compared:
         command = f"geoveil {row.command.removeprefix('geoveil ')}"
-    also = f"; `{row.command}` for the figure" if row.command and row.compared else ""
+    also = f"; `{row.command}` for the whole {row.kind}" if row.command and row.compared else ""
     parts.append(_wrapped(f"`{command}`{also}."))
     if row.compared:
         parts.append(_table(row.compared))
