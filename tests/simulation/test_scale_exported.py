@@ -123,6 +123,12 @@ def test_the_bulk_estimate_has_the_bits_of_the_aggregator(database, folder):
     assert sum(s.n for s in total(works[2])) == 800  # everybody answers both
 
 
+def test_row_groups_are_added_up_in_parts(database, folder, monkeypatch):
+    monkeypatch.setattr("geoveil.simulation.scale.exports._CHUNK", 50)
+    for work in exported(folder):
+        assert total(work) == totals(database)[work.campaign.campaign_id]
+
+
 def test_dask_gives_the_same_bits(database, folder):
     with (
         distributed.LocalCluster(

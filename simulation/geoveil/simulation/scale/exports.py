@@ -35,7 +35,6 @@ from sqlalchemy import Connection, func, select
 from geoveil.aggregator import ServiceError
 from geoveil.aggregator.domain.exporting import Rows, rows_of
 from geoveil.aggregator.domain.layout import Layout
-from geoveil.aggregator.domain.reports import PACKED_ANSWER, tally
 from geoveil.aggregator.store.migrate import require_current, schema_version
 from geoveil.aggregator.store.opening import open_store
 from geoveil.aggregator.store.schema import CAMPAIGN, REPORT_COUNT
@@ -44,7 +43,7 @@ from geoveil.campaign import Campaign, ValueCampaign, decode, digest, encode, op
 from geoveil.campaign.admission import REPORT_ID_BYTES
 from geoveil.campaign.value import AXES
 from geoveil.gp import GeoVeilError, ParameterError, UnsupportedError, validation
-from geoveil.gp.estimation import Accumulator
+from geoveil.gp.estimation import Accumulator, sums_of
 from geoveil.simulation.scale.work import BlockedWork, Sums, of_triples, to_triples
 
 _MANIFEST = "_manifest.json"
@@ -53,6 +52,8 @@ _ROWS = 1 << 20
 """Rows per row group: a block of the estimate."""
 _GROUPS = 16
 """Row groups per file of a folder."""
+_CHUNK = 1 << 18
+"""Integers that `sums_of` takes at a time."""
 
 
 class ExportError(GeoVeilError):
@@ -305,14 +306,17 @@ class ExportedReports(BlockedWork):
             raise ExportError(f"{path}: can't be read, or is damaged") from error
         slots = found["period"] * campaign.indices + found.get("stratum", 0) * campaign.columns
         sums = [Accumulator()] * self.queries
-        answers = np.empty(len(slots), PACKED_ANSWER)
         for column, name in enumerate(name for name in names if name in (*AXES, "value")):
-            answers["sum_index"] = indices = slots + found.get("query_index", column)
-            answers["value"] = found[name]
-            if len(answers) != rows or (rows and indices.max() >= self.queries):
+            values, indices = found[name], slots + found.get("query_index", column)
+            if len(values) != rows or (rows and indices.max() >= self.queries):
                 raise ExportError(f"{path}: is not the file that was exported")
-            for index, of_column in tally(answers.tobytes()).items():
-                sums[index] += of_column
+            for start in range(0, rows, _CHUNK):
+                some = slice(start, start + _CHUNK)
+                order = np.argsort(indices[some], kind="stable")
+                held, starts = np.unique(indices[some][order], return_index=True)
+                parts = sums_of(values[some][order], starts)
+                for index, part in zip(held.tolist(), parts, strict=True):
+                    sums[index] += part
         return sums
 
     def fingerprint(self) -> str:
