@@ -13,10 +13,11 @@ import json
 import os
 import platform
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from importlib.resources import files
+from operator import attrgetter
 from pathlib import Path
 from types import NoneType
 from typing import Any, Generic, TypeVar, get_args, get_type_hints
@@ -177,6 +178,14 @@ def read_csv(file: Path, kind: type[Row]) -> list[Row]:
 
     with file.open(newline="", encoding="utf-8") as stream:
         return [kind(**{n: value(n, t) for n, t in r.items()}) for r in csv.DictReader(stream)]
+
+
+def grouped(rows: Iterable[Row], *fields: str) -> dict[Any, list[Row]]:
+    """Return the rows by one field or by several, in the order in which these come up."""
+    found: dict[Any, list[Row]] = {}
+    for row in rows:
+        found.setdefault(attrgetter(*fields)(row), []).append(row)
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from geoveil.simulation.distribution.attributes import MEASURES
 from geoveil.simulation.distribution.experiment import MeasuredSetting, settings
 from geoveil.simulation.distribution.protocols import DEBIASED
 from geoveil.simulation.epochs.experiment import FRESH, SHOCKED, EpochRow, table
-from geoveil.simulation.experiment import Table, page_text, read_csv
+from geoveil.simulation.experiment import Table, grouped, page_text, read_csv
 from geoveil.simulation.experiments.published import ratio_table
 from geoveil.simulation.experiments.rows import LOCAL, ORIGINS, ErrorRow
 
@@ -157,8 +157,7 @@ def _factors(found: Sequence[MeasuredSetting]) -> str:
 
 def epochs_section(rows: Sequence[EpochRow]) -> str:
     """Return the section as Markdown."""
-    thresholds = dict.fromkeys(row.threshold for row in rows)
-    parts = {t: table([row for row in rows if row.threshold == t]) for t in thresholds}
+    parts = {t: table(of_threshold) for t, of_threshold in grouped(rows, "threshold").items()}
     shown = Table(
         headers=("above", *next(iter(parts.values())).headers),
         rows=[(f"${t:,.0f}", *row) for t, part in parts.items() for row in part.rows],

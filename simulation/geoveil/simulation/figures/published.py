@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from geoveil.simulation.experiment import grouped
 from geoveil.simulation.experiments.rows import OURS, ErrorComparison, ErrorRow
 from geoveil.simulation.figures.style import (
     GREEN,
@@ -34,9 +35,7 @@ def draw_errors(rows: Sequence[ErrorRow], file: Path) -> None:
     if len({row.n for row in rows}) == 1:
         draw_settings(rows, file, title=title)
         return
-    found = defaultdict[tuple[str, str], list[ErrorRow]](list)
-    for row in sorted(rows, key=lambda row: row.n):
-        found[row.panel, row.mechanism].append(row)
+    found = grouped(sorted(rows, key=lambda row: row.n), "panel", "mechanism")
     lines = defaultdict[str, list[Line]](list)
     for (panel, name), own in found.items():
         errors = [row.error for row in own], [row.standard_error for row in own]
@@ -108,13 +107,12 @@ def draw_ratios(
     """Draw, for each setting, how many times the best seed mechanism's error is geoveil's."""
     from matplotlib.ticker import LogLocator, NullFormatter
 
-    panels = list(dict.fromkeys(c.panel for c in comparisons))
+    panels = grouped(comparisons, "panel")
     figure, axes = pyplot().subplots(figsize=(9.5, 0.42 * len(panels) + 2.0), layout="constrained")
     noises = "noise alone: Student-t ÷ geoveil's least"
-    for at, panel in enumerate(panels):
-        own = [c for c in comparisons if c.panel == panel]
+    for at, (panel, own) in enumerate(panels.items()):
         aided = [c.ratio_with_prior for c in own if c.aided is not None]
-        noise = _noise_ratio([row for row in rows if row.panel == panel])
+        noise = _noise_ratio(grouped(rows, "panel")[panel])
         for values, colour, marker, label, shift in (
             ([c.ratio for c in own], GREEN, "o", "error", -0.2),
             (aided, WINE, "D", "error, both with a public prior", 0.0),
@@ -129,7 +127,7 @@ def draw_ratios(
                 )  # fmt: skip
     axes.axvline(1.0, color="#222222", lw=1)
     axes.set_xscale("log")
-    axes.set_yticks(range(len(panels)), panels)
+    axes.set_yticks(range(len(panels)), [*panels])
     axes.grid(axis="x", alpha=0.25)
     low, high = axes.get_xlim()
     # A decade or two needs more than its powers of ten.

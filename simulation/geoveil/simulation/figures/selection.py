@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from textwrap import fill
 
+from geoveil.simulation.experiment import grouped
 from geoveil.simulation.figures.style import Line, draw_lines
-from geoveil.simulation.selection.experiment import NOMINAL, OPEN, SelectionRow, grouped
+from geoveil.simulation.selection.experiment import NOMINAL, OPEN, SelectionRow
 
 
 def draw_selection(

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from geoveil.gp import ParameterError, validation
-from geoveil.simulation.experiment import Table, page_text, read_csv
+from geoveil.simulation.experiment import Table, grouped, page_text, read_csv
 from geoveil.simulation.selection.experiment import Options, evenly_spaced
 
 EQUAL, AT_MOST, AT_LEAST = "equal", "at most", "at least"
@@ -96,10 +96,7 @@ class PublishedNumber:
 def published_numbers() -> Mapping[str, Sequence[PublishedNumber]]:
     """Return the published numbers by row of the ledger."""
     file = Path(str(files("geoveil.simulation"))) / "data" / "published_numbers.csv"
-    found: dict[str, list[PublishedNumber]] = {}
-    for number in read_csv(file, PublishedNumber):
-        found.setdefault(number.row, []).append(number)
-    return found
+    return grouped(read_csv(file, PublishedNumber), "row")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,6 +30,7 @@ from geoveil.selection.contrib.criteria import gain_sensitivity
 from geoveil.selection.contrib.graphs import Graph, egocentric_betweenness
 from geoveil.selection.contrib.influence import Influence, global_sensitivity
 from geoveil.selection.contrib.transmission import VARIANT_RECIPES, StudySetting, Transmission
+from geoveil.simulation.experiment import grouped
 from geoveil.simulation.ledger.reproduction import Numbers, Told
 from geoveil.simulation.selection import forest, transmission, tree
 from geoveil.simulation.selection.experiment import (
@@ -39,7 +40,6 @@ from geoveil.simulation.selection.experiment import (
     Options,
     SelectionContestant,
     SelectionRow,
-    grouped,
     published_mechanism,
 )
 from geoveil.simulation.selection.influence import chosen_nodes, found, read_graph

@@ -12,14 +12,13 @@ from typing import Any
 
 from geoveil.audit.own import AUDITED, keeps
 from geoveil.gp import validation
-from geoveil.simulation.experiment import Cell, Experiment, Table
+from geoveil.simulation.experiment import Cell, Experiment, Table, grouped
 from geoveil.simulation.selection import forest, influence, percentile, transmission, tree
 from geoveil.simulation.selection.experiment import (
     Compute,
     Options,
     SelectionRow,
     evenly_spaced,
-    grouped,
 )
 
 Parts = Callable[[Options], Mapping[str, Compute]]

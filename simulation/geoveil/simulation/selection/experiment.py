@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import product
-from operator import attrgetter
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -79,16 +78,6 @@ class SelectionRow:
         # The proofs round up; 1e-9 is far more than that.
         if self.standing == KEPT and self.proved_epsilon > self.epsilon * (1 + 1e-9):
             raise ParameterError("proved_epsilon", self.proved_epsilon, f"at most {self.epsilon:g}")
-
-
-def grouped(
-    rows: Iterable[SelectionRow], *fields: str
-) -> dict[tuple[str, ...], list[SelectionRow]]:
-    """Return the rows by two fields or more, in the order in which these come up."""
-    found: dict[tuple[str, ...], list[SelectionRow]] = {}
-    for row in rows:
-        found.setdefault(attrgetter(*fields)(row), []).append(row)
-    return found
 
 
 Item = TypeVar("Item")
