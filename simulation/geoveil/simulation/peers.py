@@ -17,7 +17,6 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from geoveil.audit.black_box import black_box_bound
 from geoveil.audit.case import Audited
@@ -31,12 +30,11 @@ from geoveil.gp import (
     Threshold,
     validation,
 )
-from geoveil.simulation import household_incomes
 from geoveil.simulation.comparison import GENERALIZED_CAUCHY, STUDENT_T, Setting
 from geoveil.simulation.distribution.local import FrequencyOracle, SquareWave, unary_encoding
 from geoveil.simulation.experiment import Table, page_text
+from geoveil.simulation.populations import Array, household_incomes
 
-Array = NDArray[np.float64]
 Draw: TypeAlias = Callable[[Array], Array]
 """Incomes in dollars, shape (n,) → one number for each report, (n,)."""
 Share: TypeAlias = Callable[[Array, float], float]

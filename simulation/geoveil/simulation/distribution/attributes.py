@@ -7,16 +7,13 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from geoveil.analyst.statistics.distribution import inverse
 from geoveil.gp import ParameterError
 from geoveil.simulation.demo import CITY
 from geoveil.simulation.distribution.cells import Cells
 from geoveil.simulation.experiments.own import OwnInput
-from geoveil.simulation.populations import Population, collisions, household_incomes
-
-Array = NDArray[np.float64]
+from geoveil.simulation.populations import Array, Population, collisions, household_incomes
 
 CELLS = 1024
 """Cells in which distributions are found: 4⁵, for the tree's sake."""

@@ -2,35 +2,19 @@
 
 import zlib
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
+from functools import partial
 
 import numpy as np
 
 from geoveil.gp import GeoPrivacy, ParameterError, validation
-from geoveil.simulation.distribution.attributes import (
-    ATTRIBUTES,
-    MEASURES,
-    Distribution,
-    NumericAttribute,
-    attribute_of,
-)
-from geoveil.simulation.distribution.protocols import (
-    ADAPTED,
-    CLEAR,
-    DEBIASED,
-    LOCAL_PROTOCOLS,
-    SMOOTHED,
-    asked_once,
-    perturbed,
-    told_locally,
-)
+from geoveil.simulation.distribution.attributes import ATTRIBUTES, MEASURES, attribute_of
+from geoveil.simulation.distribution.protocols import DEBIASED, PROTOCOLS, told_by_all
 from geoveil.simulation.experiment import Cell, Experiment, Table
 from geoveil.simulation.experiments.draws import drawn_error
 from geoveil.simulation.experiments.own import (
     AS_PUBLISHED,
-    MakeReports,
     OwnInput,
     own_mechanisms,
 )
@@ -55,61 +39,34 @@ def drawn(
     An error is the mean square, over repetitions, of the distance from the population's truth; one
     for each protocol, footing and measure.
     """
-    attribute, own = attribute_of(name, given), _own(given)
+    attribute, own = attribute_of(name, given), own_mechanisms(given.module, PROTOCOLS)
+    privacy = GeoPrivacy(epsilon, attribute.per, attribute.people.unit)
     squares = defaultdict[tuple[str, float | None, str], list[float]](list)
     for repetition in range(repetitions):
-        found = _told(attribute, own, epsilon, n, repetition, seed)
-        for (protocol, footing), told in found.items():
+        rng = partial(_generator, attribute.name, n, repetition, seed)
+        values = attribute.people.sample(n, rng("people"))
+        for key, told in told_by_all(attribute, privacy, own, values, rng).items():
             for measure, error in attribute.errors(told).items():
-                squares[protocol, footing, measure].append(error**2)
-    unit = attribute.people.unit
+                squares[*key, measure].append(error**2)
     return [
         ErrorRow(
             experiment="distribution",
-            panel=f"{attribute.name}, ε = {epsilon:g} per {attribute.per:,g} {unit}",
+            panel=f"{attribute.name}, ε = {epsilon:g} per {attribute.per:,g} {privacy.unit}",
             n=n,
             per=attribute.per / epsilon,
-            mechanism=protocol,
-            origin=OWN if protocol in own else OURS if footing is None else BASELINE,
+            mechanism=of,
+            origin=OWN if of in own else OURS if footing is None else BASELINE,
             measure=measure,
             footing=footing,
             **drawn_error(own_squares, seed),
         )
-        for (protocol, footing, measure), own_squares in squares.items()
+        for (of, footing, measure), own_squares in squares.items()
     ]
 
 
-def _told(
-    attribute: NumericAttribute,
-    own: Mapping[str, MakeReports],
-    epsilon: float,
-    n: int,
-    repetition: int,
-    seed: int,
-) -> dict[tuple[str, float | None], Distribution]:
-    """Return what each protocol tells at each footing; None for those that have none."""
-
-    def rng(draws: str) -> np.random.Generator:
-        names = (zlib.crc32(f"{attribute.name} {part}".encode()) for part in ("", draws))
-        return np.random.default_rng(
-            np.random.SeedSequence(seed, spawn_key=(*names, n, repetition))
-        )
-
-    privacy = GeoPrivacy(epsilon, attribute.per, attribute.people.unit)
-    values = attribute.people.sample(n, rng("people"))
-    ours = {CLEAR: attribute.of(values, np.ones(n))}
-    ours |= perturbed(attribute, privacy, values, rng("perturbed"))
-    for of, make in own.items():
-        ours[of] = asked_once(attribute, privacy, make, values, rng(of))
-    told: dict[tuple[str, float | None], Distribution] = {(of, None): ours[of] for of in ours}
-    for footing, (of, protocol) in product(attribute.footings, LOCAL_PROTOCOLS.items()):
-        local, draws = privacy.local(footing), rng(f"{of} {footing}")
-        told[of, footing] = told_locally(attribute, local, protocol, values, draws)
-    return told
-
-
-def _own(given: OwnInput) -> Mapping[str, MakeReports]:
-    return own_mechanisms(given.module, {CLEAR, DEBIASED, ADAPTED, SMOOTHED, *LOCAL_PROTOCOLS})
+def _generator(name: str, n: int, repetition: int, seed: int, draws: str) -> np.random.Generator:
+    names = (zlib.crc32(f"{name} {part}".encode()) for part in ("", draws))
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(*names, n, repetition)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +149,7 @@ def experiment(
     Raises:
         ParameterError: naming what is out of range, or of a file what it lacks.
     """
-    _own(given)
+    own_mechanisms(given.module, PROTOCOLS)
     attributes = attributes or tuple(ATTRIBUTES)
     if given.data is not None:
         attributes = [given.columns[0] if given.columns else given.data.stem]

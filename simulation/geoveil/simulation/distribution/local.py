@@ -17,8 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 from geoveil.gp import LocalPrivacy
 from geoveil.gp.expectation_maximisation import expectation_maximisation
 from geoveil.simulation.distribution.cells import Cells, moved
+from geoveil.simulation.populations import Array
 
-Array = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
 FAN = 4

@@ -6,7 +6,6 @@ For experiments: drawn in floating point, which is NOT private on a computer [MA
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from geoveil.analyst.questions import Softness
 from geoveil.gp import GeoPrivacy, PlanarLaplace
@@ -15,8 +14,7 @@ from geoveil.gp.queries.profiles import FourthOrderStep, Smoothstep
 from geoveil.gp.queries.profiles.soft_step import SoftStep
 from geoveil.simulation.distribution.cells import Cells, moved
 from geoveil.simulation.experiments.draws import at_nodes
-
-Array = NDArray[np.float64]
+from geoveil.simulation.populations import Array
 
 WIDTHS = (3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0)
 """Widths of the band between which a threshold chooses, in noise scales."""
@@ -98,11 +96,16 @@ class PerturbedNumbers:
 
     def _means(self, points: Array, weights: Array, nodes: int, steps: Array) -> Array:
         """Return the weighted sum of a step at each edge, whose values at the nodes are given."""
+        from scipy.signal import fftconvolve
+
         beyond = len(steps) // 2
         count = self.cells.count * nodes + 2 * beyond
         places = (points - self.cells.low) * (nodes / self.cells.width) + beyond
         put = at_nodes(np.clip(places, 0.0, count), count + 1, weights)
-        return _correlated(put, steps)[::nodes]
+        # What lies beyond the last step has its last value.
+        above = np.append(np.cumsum(put[::-1])[::-1], 0.0)[len(steps) :]
+        part = fftconvolve(put, steps[::-1], mode="valid")
+        return np.asarray(part + steps[-1] * above[: len(part)])[::nodes]
 
     def smoothed(self, reports: Array) -> Array:
         """Return the share below each edge of the cells, by EMS [LWLSS20]: smooth, and biased."""
@@ -113,26 +116,14 @@ class PerturbedNumbers:
         count = int(np.ceil((cells.high + margin * cells.width - low) / width))
         wide = Cells(low, low + count * width, count)
         law = np.zeros((count + 2, count + 2))  # below, the cells, above; people as reports
-        law[1:-1, 1:-1] = moved(self._twice_integrated, wide.edges, wide.edges)
-        law[0, 1:-1] = -np.diff(self._twice_integrated(wide.low - wide.edges)) / width
+        from_below = np.append(-np.inf, wide.edges)
+        law[:-1, 1:-1] = moved(self._twice_integrated, wide.edges, from_below)
         law[-1, 1:-1] = np.maximum(1 - law[:-1, 1:-1].sum(axis=0), 0.0)
         law[0, 0] = law[-1, -1] = 1.0
-        inside = (reports >= wide.low) & (reports < wide.high)
-        counts = np.zeros(count + 2)
-        counts[0], counts[-1] = (reports < wide.low).sum(), (reports >= wide.high).sum()
-        counts[1:-1] = wide.counts(reports[inside])
+        counts = np.histogram(reports, np.append(from_below, np.inf))[0]
         below = np.cumsum(expectation_maximisation(law, counts))[:-1]
         return np.interp(cells.edges, wide.edges, below)
 
     def _twice_integrated(self, z: Array) -> Array:
         """Return A with A'' the density of the noise: max(z, 0) + (b/2)e^{−|z|/b}."""
         return np.maximum(z, 0.0) + self.scale / 2 * np.exp(-np.abs(z) / self.scale)
-
-
-def _correlated(put: Array, steps: Array) -> Array:
-    """Return Σⱼ put[i + j]·steps[j]; what lies beyond the last step has its last value."""
-    from scipy.signal import fftconvolve
-
-    part = fftconvolve(put, steps[::-1], mode="valid")
-    above = np.append(np.cumsum(put[::-1])[::-1], 0.0)[len(steps) :]
-    return np.asarray(part + steps[-1] * above[: len(part)])

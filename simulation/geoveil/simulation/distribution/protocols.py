@@ -1,10 +1,10 @@
 """Who tells a distribution: geoveil's reports, in three ways, and five protocols of ε-LDP."""
 
 from collections.abc import Callable, Mapping
+from itertools import product
 from types import MappingProxyType
 
 import numpy as np
-from numpy.typing import NDArray
 
 from geoveil.analyst.questions import Softness
 from geoveil.gp import GeoPrivacy, LocalPrivacy, Threshold
@@ -19,8 +19,8 @@ from geoveil.simulation.distribution.attributes import (
 from geoveil.simulation.distribution.cells import Cells
 from geoveil.simulation.distribution.perturbed import PerturbedNumbers
 from geoveil.simulation.experiments.own import MakeReports
+from geoveil.simulation.populations import Array
 
-Array = NDArray[np.float64]
 LocalProtocol = Callable[[Array, LocalPrivacy, np.random.Generator], Array | float]
 """Numbers in [0, 1] → the share of people in each of equal cells; or only their mean."""
 
@@ -31,7 +31,29 @@ WAVE_CELLS = 256
 errors are about the same, those of the histogram at ε = 1 larger."""
 
 
-def perturbed(
+def told_by_all(
+    attribute: NumericAttribute,
+    privacy: GeoPrivacy,
+    own: Mapping[str, MakeReports],
+    values: Array,
+    rng: Callable[[str], np.random.Generator],
+) -> dict[tuple[str, float | None], Distribution]:
+    """Return what each of `PROTOCOLS` and of one's own tells, by name and footing.
+
+    The footing is None for those that have none. Each has a generator of its own, by its name.
+    """
+    told = {CLEAR: attribute.of(values, np.ones(len(values)))}
+    told |= _perturbed(attribute, privacy, values, rng("perturbed"))
+    for name, make in own.items():
+        told[name] = _asked_once(attribute, privacy, make, values, rng(name))
+    found: dict[tuple[str, float | None], Distribution] = {(of, None): told[of] for of in told}
+    for footing, (of, protocol) in product(attribute.footings, LOCAL_PROTOCOLS.items()):
+        given = privacy.local(footing), protocol, values, rng(f"{of} {footing}")
+        found[of, footing] = _told_locally(attribute, *given)
+    return found
+
+
+def _perturbed(
     attribute: NumericAttribute, privacy: GeoPrivacy, values: Array, rng: np.random.Generator
 ) -> dict[str, Distribution]:
     """Return what one perturbed number of each person tells, in three ways.
@@ -50,7 +72,7 @@ def perturbed(
     return {name: _from_shares(attribute, below) for name, below in told.items()}
 
 
-def asked_once(
+def _asked_once(
     attribute: NumericAttribute,
     privacy: GeoPrivacy,
     make: MakeReports,
@@ -79,7 +101,7 @@ def _from_shares(attribute: NumericAttribute, below: Array) -> Distribution:
     return Distribution(mean, proper(below))
 
 
-def told_locally(
+def _told_locally(
     attribute: NumericAttribute,
     privacy: LocalPrivacy,
     protocol: LocalProtocol,
@@ -121,3 +143,4 @@ LOCAL_PROTOCOLS: Mapping[str, LocalProtocol] = MappingProxyType(
 """Name → a protocol of ε-LDP, with the parameters of its paper: the square wave with smoothed
 expectation-maximisation [LWLSS20]; a tree of fan 4 made consistent [CKS19], asked by optimised
 unary encoding or optimised local hashing [WBLJ17]; two that tell the mean only [WXYZHSSY19]."""
+PROTOCOLS = (CLEAR, DEBIASED, ADAPTED, SMOOTHED, *LOCAL_PROTOCOLS)

@@ -1,7 +1,7 @@
 """The experiment: one number, asked every week for a year, by strategies of equal or less ε."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -95,7 +95,9 @@ def experiment(
         ParameterError: if a number is out of range, or a table lacks that distance.
     """
     sign = "$" if given.data is None else ""
-    per = _per(given)
+    if given.data is not None and given.per is None:
+        raise ParameterError("per", None, "given together with a table")
+    per = given.per or PER
     people_of(given)
     thresholds, given = given.thresholds, replace(given, thresholds=())
     if given.data is not None and not thresholds:
@@ -152,20 +154,14 @@ def people_of(given: OwnInput) -> Population:
     return people
 
 
-def _per(given: OwnInput) -> float:
-    if given.data is not None and given.per is None:
-        raise ParameterError("per", None, "given together with a table")
-    return given.per or PER
-
-
 def asked(threshold: float, given: OwnInput = AS_PUBLISHED) -> Threshold:
     """Return the question about a threshold, as it is asked every week."""
-    return Threshold(threshold, 4 * _per(given), "smoothstep")
+    return Threshold(threshold, 4 * (given.per or PER), "smoothstep")
 
 
 def mechanism(epsilon: float = 1.0, given: OwnInput = AS_PUBLISHED) -> PlanarLaplace:
     """Return what a device does when it reads its value: one perturbed number."""
-    return PlanarLaplace(GeoPrivacy(epsilon, per=_per(given), unit="dollar"), dimension=1)
+    return PlanarLaplace(GeoPrivacy(epsilon, per=given.per or PER, unit="dollar"), dimension=1)
 
 
 def run(
@@ -195,15 +191,9 @@ def computed(
         # It hardly moves with the incomes: that of the first year.
         return people.mean(mechanism(epsilon, given).estimator(query, debias=True).variance)
 
+    row = partial(EpochRow, threshold=threshold, n=n, repetitions=repetitions)
     return [
-        EpochRow(
-            threshold=threshold,
-            n=n,
-            strategy=strategy,
-            epsilon=epsilon,
-            repetitions=repetitions,
-            error=math.sqrt(variance / n),
-        )
+        row(strategy=strategy, epsilon=epsilon, error=math.sqrt(variance / n))
         for strategy, epsilon, variance in (
             (ALONE, 0.0, people.mean(lambda x: np.square(query.value(x) - share))),
             (FRESH, float(WEEKS), noise(1.0)),
@@ -285,28 +275,22 @@ def _tables(rows: Sequence[EpochRow], sign: str) -> list[Table]:
 def table(rows: Sequence[EpochRow], title: str = "") -> Table:
     """Return the table of one threshold."""
     (fresh,) = (row.error for row in rows if row.strategy == FRESH)
+
+    def cells(row: EpochRow) -> Iterator[str]:
+        yield from (row.strategy, f"{row.epsilon:g}", f"{row.error:.5f}")
+        yield "" if row.strategy == ALONE else f"{row.error / fresh:,.3g}"
+        spread = "" if row.coverage_error is None else f" ± {100 * row.coverage_error:.1f}"
+        yield "" if row.coverage is None else f"{row.coverage:.1%}{spread}"
+        yield "" if row.after_shock is None else f"{row.after_shock:.4f}"
+        within = "–" if row.delay is None else f"{row.delay} weeks, {row.flagged:.0%}"
+        yield "" if row.flagged is None else within
+
     return Table(
         headers=(
             *("strategy", "ε a year", "error", "÷ fresh", "coverage", "after a shock"),
             "flagged within",
         ),
-        rows=[
-            (
-                row.strategy,
-                f"{row.epsilon:g}",
-                f"{row.error:.5f}",
-                "" if row.strategy == ALONE else f"{row.error / fresh:,.3g}",
-                ("" if row.coverage is None else f"{row.coverage:.1%}")
-                + ("" if row.coverage_error is None else f" ± {100 * row.coverage_error:.1f}"),
-                "" if row.after_shock is None else f"{row.after_shock:.4f}",
-                ""
-                if row.flagged is None
-                else f"{row.delay} weeks, {row.flagged:.0%}"
-                if row.delay is not None
-                else "–",
-            )
-            for row in rows
-        ],
+        rows=[tuple(cells(row)) for row in rows],
         title=title,
         wrapped=(0, 5, 6),
         right=range(1, 7),
