@@ -42,6 +42,7 @@ from geoveil.simulation.experiments.own import OwnInput, distinct_values
 from geoveil.simulation.experiments.published import Asked, drawn
 from geoveil.simulation.experiments.rows import OWN, ErrorRow, compare, over
 from geoveil.simulation.experiments.twoway import TwoWayPanel
+from geoveil.simulation.figures.style import colour_of
 from geoveil.simulation.selection import Options, influence
 
 runner = CliRunner()
@@ -136,6 +137,19 @@ def test_a_distribution_is_of_numbers_that_differ_in_the_range(tmp_path):
     with pytest.raises(ParameterError, match="two or more numbers that people hold"):
         attribute_of("cm", beyond)
     assert attribute_of("cm", replace(beyond, ends=(175.0, 250.0))).name == "cm"
+
+
+def test_a_mechanism_of_ones_own_has_a_colour_that_no_other_has():
+    known = (
+        "GP_loc",
+        "Student-t",
+        "ε-LDP",
+        "DebiasedLaplace",
+        "deconvolved",
+        "no privacy",
+        "SNM-T",
+    )
+    assert colour_of("wide") not in map(colour_of, known)
 
 
 @pytest.mark.parametrize("ends", [(5.0, 1.0), (1.0, 1.0), (float("nan"), 1.0)])

@@ -21,6 +21,7 @@ INDIGO, CYAN, TEAL, GREEN, OLIVE = "#332288", "#88ccee", "#44aa99", "#117733", "
 SAND, ROSE, WINE, PURPLE = "#ddcc77", "#cc6677", "#882255", "#aa4499"
 OURS, TRUTH, OTHERS = GREEN, "#222222", "#b0b7bd"
 GREY = "#777777"
+ORANGE = "#ee7733"
 SERIES = OURS, INDIGO, ROSE, TEAL, WINE, OLIVE
 """What is chosen, then its alternatives; those that follow are `OTHERS`."""
 _COLOURS: Mapping[str, str] = MappingProxyType(
@@ -58,11 +59,11 @@ _COLOURS: Mapping[str, str] = MappingProxyType(
         "square wave": ROSE,
         "hierarchy, OUE": PURPLE,
         "hierarchy, OLH": OLIVE,
-        "": GREY,
+        "": ORANGE,
     }
 )
 """How the name of a mechanism begins → its colour, wherever it is drawn; in the order in which they
-are listed. Those that are not known are the last ones."""
+are listed. Those that are not known, as one's own, are the last ones."""
 _PAPERS = (
     *("GP_", "Student-t", "generalized Cauchy", "aimed Student-t", "SNM", "SPS", "LD"),
     *("square wave", "hierarchy"),
