@@ -125,6 +125,9 @@ def test_variables_of_other_commands_are_let_be() -> None:
         ("port = \n", r"config must be TOML \(line 1 is not\)"),
         ("grace_s = nan", "grace_s"),
         ("[server]\nport = 1", "setting must be"),
+        ('database = ""', "^database must be .*, got database=''"),
+        ('tokens_file = ""', "^tokens_file must be .*, got tokens_file=''"),
+        ('database_url_file = ""', "^database_url_file must be a file, got database_url_file=''"),
         ("log_level = 'loud'", "log_level"),
     ],
 )
@@ -152,6 +155,8 @@ def test_a_value_out_of_range_is_named_as_it_was_given(write: Any) -> None:
         load(file, {"GEOVEIL_PORT": "70000"})
     with pytest.raises(ParameterError, match=r"^--grace-s must be a number in"):
         load(file, {"GEOVEIL_GRACE_S": "2"}, {"grace_s": -1.0})
+    with pytest.raises(ParameterError, match=r"^--database must be .*, got --database=''"):
+        load(file, {}, {"database": ""})
     with pytest.raises(ParameterError, match=r"^tls_key must be given, as tls_certificate is"):
         load(file, {}, {"tls_certificate": "chain.pem"})
 

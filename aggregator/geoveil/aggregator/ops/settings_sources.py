@@ -30,8 +30,18 @@ def _boolean(text: str) -> bool:
 
 
 def database_of(text: str) -> Path | DatabaseURL:
-    """Return what `Settings.database` takes: anything with "://" is a URL."""
-    return DatabaseURL(text) if "://" in text else Path(text)
+    """Return what `Settings.database` takes: anything with "://" is a URL.
+
+    Raises:
+        ValueError: if there is no text.
+    """
+    return DatabaseURL(text) if "://" in text else _path(text)
+
+
+def _path(text: str) -> Path:
+    if not text:
+        raise ValueError("an empty path, which would be that of the working directory")
+    return Path(text)
 
 
 _READ: Mapping[Any, tuple[Callable[[str], object], str]] = MappingProxyType(
@@ -40,7 +50,7 @@ _READ: Mapping[Any, tuple[Callable[[str], object], str]] = MappingProxyType(
         int: (int, "an integer"),
         float: (float, "a number"),
         str: (str, "text"),
-        Path: (Path, "a file"),
+        Path: (_path, "a file"),
         PublicKey: (PublicKey.parse, "a key ed25519:..."),
         Path | DatabaseURL: (database_of, "a file or a postgresql:// URL"),
     }
@@ -239,7 +249,8 @@ def _of_text(name: str, kind: Any, text: str, origin: str) -> object:
         expected = error.expected
     except (ValueError, KeyError):
         try:
-            Settings(**{name: text})  # type: ignore[arg-type]  # to be refused
+            if name in TYPES:
+                Settings(**{name: text})  # type: ignore[arg-type]  # to be refused
         except ParameterError as error:
             expected = error.expected if error.name == name else expected
     raise ParameterError(origin, text, expected)
