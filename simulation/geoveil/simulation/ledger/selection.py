@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from itertools import permutations
+from itertools import permutations, product
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -195,12 +195,8 @@ def _samples(options: Options) -> Iterator[Told]:
         for start in starts.tolist():
             sample = breadth_first(graph, start, _SAMPLE_NODES)
             shares = partial(_shares, Influence(sample, max(int(sample.degrees.max()), 1)), rng)
-            means.append(
-                [
-                    np.mean([shares(_RUNS, k, _SHIFTED, budget) for k in (1, 2, 3)])
-                    for budget in _BUDGETS
-                ]
-            )
+            each = [shares(_RUNS, k, _SHIFTED, b) for b, k in product(_BUDGETS, (1, 2, 3))]
+            means.append(np.reshape(each, (len(_BUDGETS), -1)).mean(axis=1))
         for budget, values in zip(_BUDGETS, np.transpose(means), strict=True):
             error = float(np.std(values, ddof=1)) / len(values) ** 0.5
             yield name, f"PTK, B = {budget:g}", float(np.mean(values)), error
@@ -337,14 +333,10 @@ def noisy(scores: NDArray[np.float64], epsilon: float) -> NDArray[np.float64]:
         return float(rate * np.exp(-rate * (v - score)) * below.prod())
 
     # Below any of the scores, with noise that is not negative, it can't win.
-    start = float(scores.max())
-    ends = start, start + 80 / rate
-    return np.array(
-        [
-            quad(density, *ends, args=(score, np.delete(scores, k)), epsabs=1e-13, limit=400)[0]
-            for k, score in enumerate(scores)
-        ]
-    )
+    ends = scores.max(), scores.max() + 80 / rate
+    others = [np.delete(scores, k) for k in range(len(scores))]
+    exactly = partial(quad, density, *ends, epsabs=1e-13, limit=400)
+    return np.array([exactly(args=pair)[0] for pair in zip(scores, others, strict=True)])
 
 
 def _scores(options: Options) -> list[NDArray[np.float64]]:

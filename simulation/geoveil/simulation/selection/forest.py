@@ -44,11 +44,6 @@ def expected_votes(probabilities: Array, leaves: Index, labels: Index) -> float:
 
     The number of trees that vote for the second label is a sum of independent coins; a tie is a
     vote for the first. Shapes: probabilities (trees, leaves, 2), leaves (trees, n), labels (n,).
-
-    Example:
-        >>> p = np.array([[[0.1, 0.9]], [[0.2, 0.8]], [[0.5, 0.5]]])
-        >>> round(expected_votes(p, np.zeros((3, 1), dtype=int), np.array([1])), 4)
-        0.85
     """
     trees, records = leaves.shape
     second = np.take_along_axis(probabilities[:, :, 1], leaves, axis=1)

@@ -112,7 +112,7 @@ def read_graph(file: Path) -> Graph:
         ParameterError: if it holds none.
         PrivateValueError: if an edge of a file of arrays is no pair of two different nodes.
     """
-    expected = "a graph (.npz): arrays u, v and n; or text (packed by gzip or not): two nodes on"
+    told = "a graph (.npz): arrays u, v and n; or text (packed by gzip or not): two nodes on a line"
     try:
         if file.suffix == ".npz":
             with np.load(file, allow_pickle=False) as arrays:
@@ -125,9 +125,9 @@ def read_graph(file: Path) -> Graph:
             names, edges = np.unique(ends[ends[:, 0] != ends[:, 1]], return_inverse=True)
             nodes, edges = len(names), edges.reshape(-1, 2)
             if not nodes:
-                raise ValueError(expected)
+                raise ValueError("no edge")
     except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ParameterError("data", str(file), f"{expected} a line") from error
+        raise ParameterError("data", str(file), told) from error
     return Graph(nodes, edges)
 
 
@@ -163,10 +163,21 @@ def _rows(name: str, file: Path | None, options: Options) -> Iterator[SelectionR
     def printed(key: str, epsilon: float, k: int) -> Made:
         return replace(chosen_nodes(key, itself, rng, epsilon, k), epsilon=math.inf)
 
+    def by_betweenness(given: OwnSelection) -> Choice:
+        def choice(k: int) -> Nodes:
+            mechanism = given.at(given.epsilon / k, safe_sensitivity(known.degree_bound))
+            left = np.arange(known.outcomes)
+            for _ in range(k):
+                p = mechanism.probabilities(known.betweenness[left])
+                left = left[left != rng.choice(left, p=p / p.sum())]
+            return np.setdiff1d(np.arange(known.outcomes), left)
+
+        return choice
+
     contestants = [
         *(SelectionContestant(key, partial(chosen_nodes, key, known, rng)) for key in NODE_RECIPES),
         *(SelectionContestant(f"{k}, own degree", partial(printed, k), NOMINAL) for k in _PAPERS),
-        *brought(options.own, lambda given: partial(_by_betweenness, given, known, rng)),
+        *brought(options.own, by_betweenness),
     ]
 
     def shares(choice: Choice, k: int) -> Mapping[str, list[float]]:
@@ -175,16 +186,3 @@ def _rows(name: str, file: Path | None, options: Options) -> Iterator[SelectionR
     for k, budget in product(SIZES, budgets):
         place = {"application": "nodes", "dataset": name, "setting": f"k={k}"}
         yield from compared(contestants, [budget], k, [k], shares, mode="monte-carlo", **place)
-
-
-def _by_betweenness(
-    given: OwnSelection, known: Influence, rng: np.random.Generator, k: int
-) -> Nodes:
-    """Return k nodes, each drawn among those that are left."""
-    mechanism = given.at(given.epsilon / k, safe_sensitivity(known.degree_bound))
-    left, nodes = np.arange(known.outcomes), []
-    for _ in range(k):
-        p = mechanism.probabilities(known.betweenness[left])
-        nodes.append(int(rng.choice(left, p=p / p.sum())))
-        left = left[left != nodes[-1]]
-    return np.array(nodes)

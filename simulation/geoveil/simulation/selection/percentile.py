@@ -37,7 +37,6 @@ from geoveil.simulation.selection.experiment import (
     brought,
     by_nearness,
     compared,
-    delta_of,
     for_each_noise,
     of_recipes,
     published_mechanism,
@@ -54,10 +53,8 @@ def repeats(records: Array, p: float) -> int:
     """Return j: how often the percentile is repeated before or after its position, the fewer."""
     ordered = np.sort(records)
     at = math.floor(p * len(ordered) / 100)
-    value = ordered[at]
-    before = at - int(np.searchsorted(ordered, value, "left"))
-    after = int(np.searchsorted(ordered, value, "right")) - 1 - at
-    return min(before, after)
+    before, after = (int((part == ordered[at]).sum()) for part in np.split(ordered, [at]))
+    return min(before, after - 1)
 
 
 def published_dampening(epsilon: float, indicator: Array, j: int) -> Array:
@@ -74,16 +71,16 @@ def _dampening(j: int, epsilon: float, _: int) -> Made:
 
 
 def _noisy_max(j: int, noise: Noise, epsilon: float, outcomes: int) -> Made:
-    delta, mechanism = delta_of(noise), published_mechanism(epsilon, outcomes, noise)
-    beta = mechanism.beta
+    mechanism = published_mechanism(epsilon, outcomes, noise)
+    beta, delta = mechanism.beta, mechanism.delta
     bound = math.exp(-min((2 * j + 1) * beta, 200.0))
-    return Made(
-        lambda known: mechanism.probabilities(
-            SmoothUtilities(known.as_indicator().values, bound, beta=beta)
-        ),
-        spent(noise, mechanism.alpha * math.exp(beta), 2 * beta, outcomes, delta),
-        delta,
-    )
+
+    def choice(known: Percentile) -> Array:
+        scores = SmoothUtilities(known.as_indicator().values, bound, beta=beta)
+        return mechanism.probabilities(scores)
+
+    proved = spent(noise, mechanism.alpha * math.exp(beta), 2 * beta, outcomes, delta)
+    return Made(choice, proved, delta)
 
 
 def read_counts(file: Path) -> dict[str, Array]:

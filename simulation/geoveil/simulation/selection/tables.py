@@ -97,20 +97,17 @@ def _dataset(
     name: str, columns: Mapping[str, NDArray[Any]], target: str, ranges: Ranges
 ) -> Dataset:
     """Return columns coded: measurements of those with a range, categories of the others."""
-    attributes = [attribute for attribute in columns if attribute != target]
-    records: list[NDArray[Any]] = []
-    domains: list[Domain] = []
-    for attribute in attributes:
-        if attribute in ranges:
-            records.append(columns[attribute])
-            domains.append(ranges[attribute])
-        else:
-            kinds, codes = np.unique(columns[attribute].astype(str), return_inverse=True)
-            records.append(codes)
-            domains.append(len(kinds))
-    classes, labels = np.unique(columns[target].astype(str), return_inverse=True)
-    coded = np.stack(records, axis=1).astype(np.float64)
-    return Dataset(name, attributes, domains, coded, classes.tolist(), labels)
+    kinds = {
+        column: np.unique(values.astype(str), return_inverse=True)
+        for column, values in columns.items()
+        if column == target or column not in ranges
+    }
+    classes, labels = kinds.pop(target)
+    attributes = [column for column in columns if column != target]
+    domains: list[Domain] = [ranges[a] if a not in kinds else len(kinds[a][0]) for a in attributes]
+    coded = [columns[a] if a not in kinds else kinds[a][1] for a in attributes]
+    records = np.stack(coded, axis=1).astype(np.float64)
+    return Dataset(name, attributes, domains, records, classes.tolist(), labels)
 
 
 ADULT_EDGES: Mapping[str, Sequence[float]] = MappingProxyType(

@@ -110,14 +110,11 @@ def parts(options: Options) -> Mapping[str, Compute]:
     variants, studies = ((5, 20), 2) if options.quick else (VARIANTS, STUDIES)
     everyone = (*CONTESTANTS, *brought(options.own, by_nearness))
 
-    def drawn(asked: int) -> Iterator[SelectionRow]:
-        rng = np.random.default_rng(options.seed)
-        # One generator draws all studies, those of the others too.
-        every = {m: [simulated(m, rng) for _ in range(studies)] for m in variants}
-        return rows_of("simulated", every[asked], epsilons, everyone)
-
-    real = partial(rows_of, "metopic craniosynostosis", [metopic()], epsilons, everyone)
-    return {"metopic": real, **{f"m={m}": partial(drawn, m) for m in variants}}
+    rng = np.random.default_rng(options.seed)
+    every = {m: [simulated(m, rng) for _ in range(studies)] for m in variants}
+    asked = {f"m={m}": ("simulated", drawn) for m, drawn in every.items()}
+    asked = {"metopic": ("metopic craniosynostosis", [metopic()]), **asked}
+    return {part: partial(rows_of, *of, epsilons, everyone) for part, of in asked.items()}
 
 
 def rows_of(

@@ -151,9 +151,8 @@ class CountedNode:
         self, path: frozenset[tuple[int, int]], unused: Index, train: Index, test: Index
     ) -> "CountedNode":
         if path not in self.nodes:
-            self.nodes[path] = CountedNode(
-                self.learnt, self.judged, unused, train, test, path, self.nodes
-            )
+            held = unused, train, test, path, self.nodes
+            self.nodes[path] = CountedNode(self.learnt, self.judged, *held)
         return self.nodes[path]
 
 
@@ -177,12 +176,8 @@ def expected_accuracy(
 ) -> float:
     """Return the expected share of the test records that a tree gets right.
 
-    Args:
-        root: the node of all records.
-        plan: what nodes spend.
-        choice: probabilities of the attributes of a node.
-        generator: draws the attributes of all levels but the last, and rare decisions to split;
-            None to sum over them all.
+    The generator draws the attributes, chosen by their probabilities at a node, of all levels but
+    the last, and rare decisions to split; without one it is the sum over them all.
     """
 
     def right(node: CountedNode, level: int) -> float:
@@ -216,12 +211,7 @@ def expected_accuracy(
 
 
 def first_label(lead: ArrayLike, epsilon: float) -> Array:
-    """Return permute-and-flip's probability of the first of two labels, by its lead in records.
-
-    Example:
-        >>> first_label([2, 0, -2], 0.5).round(4).tolist()
-        [0.8161, 0.5, 0.1839]
-    """
+    """Return permute-and-flip's probability of the first of two labels, by its lead in records."""
     return np.asarray((1 - np.sign(lead) * np.expm1(-epsilon * np.abs(lead))) / 2)
 
 
