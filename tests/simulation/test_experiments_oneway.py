@@ -10,10 +10,10 @@ from scipy import stats
 from geoveil.gp import GeneralizedCauchy, Laplace, ParameterError, StudentT
 from geoveil.simulation import household_incomes
 from geoveil.simulation.experiments import oneway
-from geoveil.simulation.experiments.draws import sampler, summed
 from geoveil.simulation.experiments.oneway import ONE_WAY, PANELS, SURVEYS, aimed, incomes_in
 from geoveil.simulation.experiments.own import AS_PUBLISHED, distinct_values
 from geoveil.simulation.experiments.published import Asked
+from geoveil.simulation.experiments.sums import sampler, summed
 
 ALPHA = 1e-6
 PANEL = replace(PANELS[8], people=(20_000,))  # T = 500,000, 1/ε = 40,000

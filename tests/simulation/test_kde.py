@@ -24,14 +24,14 @@ from geoveil.simulation.experiments.kde import (
     draw_kernel_errors,
     exact,
 )
-from geoveil.simulation.experiments.kde_sums import (
+from geoveil.simulation.experiments.published import Asked, drawn
+from geoveil.simulation.experiments.rows import SEED, ErrorRow
+from geoveil.simulation.experiments.sums import (
     DistanceNodes,
     gathered,
     places_at,
     radial_means,
 )
-from geoveil.simulation.experiments.published import Asked, drawn
-from geoveil.simulation.experiments.rows import SEED, ErrorRow
 from geoveil.simulation.figures import published
 from geoveil.simulation.figures.published import draw_density_maps
 from geoveil.simulation.figures.style import spread

@@ -12,13 +12,13 @@ from geoveil.gp import GeoPrivacy, ParameterError, validation
 from geoveil.simulation.distribution.attributes import ATTRIBUTES, MEASURES, attribute_of
 from geoveil.simulation.distribution.protocols import DEBIASED, PROTOCOLS, told_by_all
 from geoveil.simulation.experiment import Cell, Experiment, Table
-from geoveil.simulation.experiments.draws import drawn_error
 from geoveil.simulation.experiments.own import (
     AS_PUBLISHED,
     OwnInput,
     own_mechanisms,
 )
 from geoveil.simulation.experiments.rows import BASELINE, OURS, OWN, ErrorRow
+from geoveil.simulation.experiments.sums import drawn_error
 from geoveil.simulation.figures.published import draw_distributions
 
 PEOPLE = (10_000, 50_000, 200_000)

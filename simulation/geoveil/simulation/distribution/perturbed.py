@@ -13,7 +13,7 @@ from geoveil.gp.expectation_maximisation import expectation_maximisation
 from geoveil.gp.queries.profiles import FourthOrderStep, Smoothstep
 from geoveil.gp.queries.profiles.soft_step import SoftStep
 from geoveil.simulation.distribution.cells import Cells, moved
-from geoveil.simulation.experiments.draws import at_nodes
+from geoveil.simulation.experiments.sums import at_nodes
 from geoveil.simulation.populations import Array
 
 WIDTHS = (3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0)

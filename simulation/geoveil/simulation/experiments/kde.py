@@ -55,16 +55,17 @@ from geoveil.gp import GaussianKernel, ParameterError, validation
 from geoveil.gp.coordinates import Area, AzimuthalEquidistant, SphericalMercator
 from geoveil.simulation.comparison import MECHANISMS, Array, Setting
 from geoveil.simulation.experiment import Cell, Experiment
-from geoveil.simulation.experiments.draws import seeded, summed
-from geoveil.simulation.experiments.kde_sums import (
+from geoveil.simulation.experiments.own import AS_PUBLISHED, OwnInput
+from geoveil.simulation.experiments.published import Asked, Panel, published
+from geoveil.simulation.experiments.rows import ErrorRow
+from geoveil.simulation.experiments.sums import (
     DistanceNodes,
     gathered,
     places_at,
     radial_means,
+    seeded,
+    summed,
 )
-from geoveil.simulation.experiments.own import AS_PUBLISHED, OwnInput
-from geoveil.simulation.experiments.published import Asked, Panel, published
-from geoveil.simulation.experiments.rows import ErrorRow
 from geoveil.simulation.figures.published import draw_density_maps, draw_settings
 from geoveil.simulation.populations import Population, collisions
 

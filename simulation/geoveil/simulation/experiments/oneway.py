@@ -45,10 +45,10 @@ from geoveil.analyst.planner import Reports
 from geoveil.gp import Threshold, validation
 from geoveil.simulation.comparison import MECHANISMS, STUDENT_T, Array, Contestant, Setting
 from geoveil.simulation.experiment import Cell, Experiment
-from geoveil.simulation.experiments.draws import drawn_blocks, summed
 from geoveil.simulation.experiments.own import distinct_values
 from geoveil.simulation.experiments.published import Asked, Panel, band, published
 from geoveil.simulation.experiments.rows import PRIOR, SEED_PRIOR, ErrorRow
+from geoveil.simulation.experiments.sums import drawn_blocks, summed
 from geoveil.simulation.figures.published import draw_errors
 from geoveil.simulation.populations import household_incomes
 

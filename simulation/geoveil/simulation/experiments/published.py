@@ -14,7 +14,6 @@ from geoveil.analyst.planner import Reports
 from geoveil.gp import GeoPrivacy, Query, validation
 from geoveil.simulation.comparison import Array, Contestant, Setting
 from geoveil.simulation.experiment import Cell, Experiment, Table
-from geoveil.simulation.experiments.draws import drawn_error
 from geoveil.simulation.experiments.own import (
     AS_PUBLISHED,
     MakeReports,
@@ -31,6 +30,7 @@ from geoveil.simulation.experiments.rows import (
     compare,
     over,
 )
+from geoveil.simulation.experiments.sums import drawn_error
 from geoveil.simulation.figures.published import draw_ratios
 from geoveil.simulation.figures.style import count
 

@@ -40,9 +40,9 @@ from numpy.typing import NDArray
 from geoveil.gp import DebiasedLaplace, GeoPrivacy, PlanarLaplace, Threshold, TwoWayThreshold
 from geoveil.simulation.comparison import MECHANISMS, Array, Contestant, Setting
 from geoveil.simulation.experiment import Cell, Experiment
-from geoveil.simulation.experiments.draws import drawn_blocks, seeded, shared, summed
 from geoveil.simulation.experiments.published import Asked, Panel, band, published
 from geoveil.simulation.experiments.rows import LOCAL, ErrorRow
+from geoveil.simulation.experiments.sums import drawn_blocks, seeded, shared, summed
 from geoveil.simulation.figures.published import draw_settings
 from geoveil.simulation.populations import incomes_and_debts
 
@@ -56,6 +56,8 @@ AXIS = tuple(10_000.0 + 30_000.0 * j for j in range(34))
 SHIFTS = 16
 POINTS = 1 << 13
 """Points of a lattice, for each shift."""
+_STEP = 1.1673039782614187 ** -np.arange(1.0, 5.0)
+"""Between points of it: powers of the root of g⁵ = g + 1, the golden ratio in four dimensions."""
 _BAND_CELLS, _CELLS_PER_LOG, _FARTHEST = 256, 200.0, 1e9
 Sums = Callable[[Array, np.random.Generator], Array]
 """Points (n, 2) and a generator → sum of the reports at each threshold, (m, m)."""
@@ -121,14 +123,6 @@ class TwoWayPanel(Panel):
     def setting(self, at: tuple[float, float]) -> Setting:
         """Return the question at thresholds (T₁, T₂)."""
         return self.asked(partial(TwoWayThreshold, at, self.width(at)))
-
-    def on_the_line(self, width: float) -> Setting:
-        """Return the question of which the signed distance is the value itself.
-
-        A mechanism for f = φ(s(x)) knows of x only s(x): its moments at x are those at s of the
-        mechanism for φ(s).
-        """
-        return self.asked(partial(Threshold, 0.0, width))
 
     def coordinate_reports(self) -> DebiasedLaplace:
         """Return the mechanism of deconvolved points on one coordinate, about the threshold 0."""
@@ -246,18 +240,18 @@ def moments(panel: TwoWayPanel, seed: int = 1, points: int = POINTS) -> dict[str
     }
 
 
-def lattices(panel: TwoWayPanel, seed: int, points: int = POINTS) -> list[tuple[Array, Array]]:
-    """Return, for each shift, people and noise at the points of a lattice in the unit cube.
+def lattices(panel: TwoWayPanel, seed: int, points: int = POINTS) -> Lattices:
+    """Return people and noise at the points of a Kronecker lattice in the unit cube, by shift.
 
-    People, shape (points, 2), are a row of a table for the first coordinate, by weight; or incomes
-    and debts for two. The noise, of the same shape, is planar Laplace noise at ε = 1.
+    People are a row of a table for the first coordinate, by weight; or incomes and debts for two.
     """
     from scipy.special import gammaincinv, ndtri
 
     table, people = panel.given.people(2), incomes_and_debts()
     found = []
     for shift in range(SHIFTS):
-        uniform = _lattice(points, 4, seeded(seed, shift))
+        start, steps = seeded(seed, shift).random(4), np.arange(points)[:, None]
+        uniform = np.clip((start + steps * _STEP) % 1.0, 1e-16, 1 - 1e-16)
         if table is not None:
             below = np.cumsum(table.weights)
             row = np.searchsorted(below, uniform[:, 0] * below[-1], side="right")
@@ -325,20 +319,11 @@ def _deconvolved(panel: TwoWayPanel, lattices: Lattices) -> Moments:
     return Moments(*np.array(found).swapaxes(0, 1))
 
 
-def _lattice(n: int, dimension: int, rng: np.random.Generator) -> Array:
-    """Return n points of a randomly shifted Kronecker lattice in the open unit cube."""
-    ratio = 2.0
-    for _ in range(60):  # the root of g^(d+1) = g + 1
-        ratio = (1 + ratio) ** (1 / (dimension + 1))
-    step = ratio ** -np.arange(1.0, dimension + 1)
-    points = (rng.random(dimension) + np.arange(n)[:, None] * step) % 1.0
-    return np.asarray(np.clip(points, 1e-16, 1 - 1e-16))
-
-
 class _MomentTable:
     """Moments of every mechanism at nodes of the signed distance.
 
-    The nodes are even across the band, and even in the logarithm beyond it.
+    A mechanism for f = φ(s(x)) knows of x only s(x): its moments at x are those at s of the
+    mechanism for φ(s). The nodes are even across the band, and in the logarithm beyond it.
     """
 
     def __init__(self, panel: TwoWayPanel, width: float) -> None:
@@ -347,7 +332,7 @@ class _MomentTable:
         beyond = half + scale * np.expm1(np.arange(1, far + 1) / _CELLS_PER_LOG)
         band = np.linspace(-half, half, _BAND_CELLS + 1)
         self._nodes = nodes = np.concatenate([-beyond[::-1], band, beyond])
-        question = panel.on_the_line(width)
+        question = panel.asked(partial(Threshold, 0.0, width))
         answers = {name: c.build(question) for name, c in panel.scalar.items()}
         self.columns = {name: (a.mean(nodes), a.variance(nodes)) for name, a in answers.items()}
 

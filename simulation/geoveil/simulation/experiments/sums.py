@@ -1,0 +1,237 @@
+"""Sums over many people: of reports that are drawn, and of functions of a distance.
+
+People's values repeat: what depends on the value alone is computed once per distinct value. The
+noise is drawn for each person. NOT private on a computer [MATH §10].
+
+Whatever a mechanism does about a Gaussian kernel depends on the distance r = |x − t| alone. So the
+points are binned by distance once for each centre, and every function is summed from the bins.
+"""
+
+import math
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geoveil.analyst.planner import Reports
+from geoveil.gp import GeneralizedCauchy, Laplace, Noise, validation
+from geoveil.gp.mechanisms.additive import AdditiveMechanism
+from geoveil.simulation.populations import Array, Population
+
+Sampler = Callable[[np.random.Generator, int], Array]
+_CENTRES = 64
+"""Centres whose histograms are held at a time."""
+_NEGLIGIBLE = 1e-250
+_PER_NEAR = 400
+"""Nodes per unit length near the centre."""
+_BEND = 10.0
+"""Unit lengths from the centre at which nodes are four times as far apart as next to it."""
+
+
+def sampler(noise: Noise) -> Sampler:
+    """Return a function that draws n of the noise: the family's own, or a faster one.
+
+    The magnitude of generalized Cauchy noise is (G/G')^{1/γ}, with G and G' of Gamma laws of shape
+    1/γ and 1 − 1/γ: u^γ/(1 + u^γ) has the law Beta(1/γ, 1 − 1/γ) [MATH §10].
+    """
+    match noise:
+        case Laplace():
+            return lambda rng, n: rng.laplace(scale=noise.scale, size=n)
+        case GeneralizedCauchy():
+            shape = 1 / noise.gamma
+
+            def draw(rng: np.random.Generator, n: int) -> Array:
+                ratio = rng.standard_gamma(shape, n) / rng.standard_gamma(1 - shape, n)
+                magnitude = ratio**shape
+                return np.asarray(np.where(rng.random(n) < 0.5, magnitude, -magnitude))
+
+            return draw
+        case _:
+            return lambda rng, n: noise.sample(rng, (n,))
+
+
+def seeded(seed: int, *key: int | str) -> np.random.Generator:
+    """Return the random numbers of one part of the work: a function of the seed and its key."""
+    numbers = (zlib.crc32(part.encode()) if isinstance(part, str) else part for part in key)
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=tuple(numbers)))
+
+
+def drawn_blocks(
+    name: str, n: int, *, size: int, seed: int, repetition: int
+) -> Iterator[tuple[int, np.random.Generator]]:
+    """Return the blocks of one repetition: how many people, and random numbers of their own.
+
+    Results do not depend on who computes what. The name is that of the experiment, the panel and
+    the mechanism; the last block has the rest.
+    """
+    for block, start in enumerate(range(0, n, size)):
+        yield min(size, n - start), seeded(seed, name, n, repetition, block)
+
+
+def drawn_error(squares: Sequence[float], seed: int) -> dict[str, Any]:
+    """Return the fields of an `ErrorRow` that say what two repetitions or more gave."""
+    return {
+        "error": float(np.mean(squares)),
+        "standard_error": float(np.std(squares, ddof=1) / math.sqrt(len(squares))),
+        "mode": "monte-carlo",
+        "seed": seed,
+        "repetitions": len(squares),
+    }
+
+
+def summed(
+    answer: Reports, values: Array
+) -> Callable[[NDArray[np.int64], np.random.Generator], float]:
+    """Return what draws the sum of one report of each person.
+
+    It is given the number of people at each of the values, (k,) or (k, d), and a generator.
+    """
+    if not isinstance(answer, AdditiveMechanism) or answer.noise.variance == math.inf:
+        return lambda counts, rng: float(
+            answer.simulate(np.repeat(values, counts, axis=0), rng).sum()
+        )
+    # f(x) + scale(x)·Z: f and scale once per value.
+    mean, sample = answer.query.value(values), sampler(answer.noise)
+    scale = np.sqrt(answer.variance(values) / answer.noise.variance)
+
+    def total(counts: NDArray[np.int64], rng: np.random.Generator) -> float:
+        noise = sample(rng, int(counts.sum()))
+        # Not a matrix product: starting threads takes longer than adding.
+        return float(counts @ mean + np.einsum("i,i", np.repeat(scale, counts), noise))
+
+    return total
+
+
+def at_nodes(places: Array, count: int, weights: Array | None = None) -> Array:
+    """Return the weight at each node, every point shared by the two next to it.
+
+    Args:
+        places: numbers of nodes ≥ 0, fractions between them; what is beyond the last is put there.
+        count: of nodes, ≥ 2.
+        weights: of the points; 1 each if None.
+
+    Example:
+        >>> at_nodes(np.array([0.25, 1.0, 7.0]), 3).tolist()
+        [0.75, 1.25, 1.0]
+    """
+    left = np.minimum(places.astype(np.intp), count - 2)
+    return shared(left, np.minimum(places - left, 1.0), count, weights)
+
+
+def shared(left: NDArray[np.intp], right: Array, count: int, weights: Array | None = None) -> Array:
+    """Return the weight at each node, of points between nodes `left` and the next.
+
+    `right` is the part that goes to the next one, from 0 to 1; it is overwritten.
+    """
+    if weights is not None:
+        right *= weights
+    upper = np.bincount(left, right, count)
+    found = np.bincount(left, weights, count) - upper
+    found[1:] += upper[:-1]
+    return np.asarray(found, np.float64)
+
+
+def places_at(points: Array, counts: Array) -> Population:
+    """Return people at points of a plane, (n, 2) in metres, so many at each."""
+    return Population("places", "metre", points, counts, "experiment")
+
+
+def gathered(points: Array, weights: Array) -> Population:
+    """Return people at points of a plane, (n, 2) in metres, those at equal points together.
+
+    Collisions are reported at junctions: 200,000 of them at 76,663 places.
+
+    Example:
+        >>> places = gathered(np.array([[0.0, 0.0], [3.0, 4.0], [0.0, 0.0]]), np.ones(3))
+        >>> places.values.tolist(), places.weights.tolist()
+        ([[0.0, 0.0], [3.0, 4.0]], [2.0, 1.0])
+    """
+    distinct, row = np.unique(points, axis=0, return_inverse=True)
+    return places_at(distinct, np.bincount(row.ravel(), weights).astype(np.float64))
+
+
+@dataclass(frozen=True, slots=True)
+class DistanceNodes:
+    """The distances at which functions are tabulated: dense near the centre, sparse far away.
+
+    They are equidistant in u = r/(r + R), R ten times `near`: `near`/400 apart at the centre, and
+    (1 + r/R)² times that at r.
+
+    Args:
+        near: the shortest length > 0 over which a function varies, in metres.
+        reach: the largest distance of interest, > 0, in metres.
+    """
+
+    near: float
+    reach: float
+
+    def __post_init__(self) -> None:
+        validation.positive("near", self.near)
+        validation.positive("reach", self.reach)
+
+    @property
+    def count(self) -> int:
+        """Number of nodes."""
+        return int(self.positions(np.array(self.reach))) + 2
+
+    @property
+    def distances(self) -> Array:
+        """Where they are, in metres, from 0 to past the reach."""
+        u = np.arange(self.count) / (_BEND * _PER_NEAR)
+        return np.asarray(_BEND * self.near * u / (1 - u))
+
+    @property
+    def ray(self) -> Array:
+        """Points so far from the centre of a plane, shape (count, 2)."""
+        return np.stack([self.distances, np.zeros(self.count)], axis=1)
+
+    def positions(self, r: Array) -> Array:
+        """Return the number of the node at each distance, a fraction between nodes."""
+        bend = _BEND * self.near
+        return np.asarray(r / (r + bend) * (_BEND * _PER_NEAR))
+
+
+def radial_means(places: Population, centres: Array, table: Array, nodes: DistanceNodes) -> Array:
+    """Return, per centre, the mean over the people of each tabulated function of their distance.
+
+    Between nodes the functions are interpolated linearly in u; beyond the last they keep its value.
+    Apart from that nothing is approximated. The error of a function is at most Δ²/8 times its
+    largest second derivative in u, Δ = 1/4000. Measured for variances of the experiment: 7e-6 of
+    a mean where people are near, 6e-5 where the nearest are twenty lengths away and the mean has
+    fallen by 1e-9. The cost per pair of a point and a centre does not depend on how many functions
+    there are.
+
+    Args:
+        places: the people.
+        centres: metres, shape (m, 2).
+        table: the functions at `nodes.distances`, shape (nodes, functions).
+        nodes: where they are tabulated.
+
+    Returns:
+        An array of shape (m, functions).
+
+    Example:
+        >>> places = places_at(np.array([[3.0, 4.0], [0.0, 1.0]]), np.ones(2))
+        >>> nodes = DistanceNodes(near=1.0, reach=10.0)
+        >>> r = nodes.distances
+        >>> means = radial_means(places, np.zeros((1, 2)), np.stack([r**0, r], axis=1), nodes)
+        >>> means.round(5).tolist()
+        [[1.0, 3.0]]
+    """
+    # Products with subnormal numbers take fifty times as long.
+    table = np.where(np.abs(table) < _NEGLIGIBLE, 0.0, table)
+    x, y = (np.ascontiguousarray(c) for c in places.values.T)
+    counts = None if (places.weights == 1).all() else places.weights
+
+    def weights(east: float, north: float) -> Array:
+        """Return how many people count for each node."""
+        r = np.square(x - east)
+        r += np.square(y - north)
+        return at_nodes(nodes.positions(np.sqrt(r, out=r)), nodes.count, counts)
+
+    blocks = [centres[start : start + _CENTRES] for start in range(0, len(centres), _CENTRES)]
+    means = [np.array([weights(*centre) for centre in block]) @ table for block in blocks]
+    return np.concatenate(means) / places.size
