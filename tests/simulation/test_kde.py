@@ -136,7 +136,7 @@ def test_errors_are_those_of_the_mechanism_at_every_point(name):
         assert law.noise[i] * 1_000 == pytest.approx(noise, rel=1e-5)
         spread = share @ np.square(bias - share @ bias)
         assert law.variance[i] * 1_000 == pytest.approx(noise + spread, rel=1e-5)
-    assert got.per_centre.ase == pytest.approx(
+    assert got.per_centre.ase()["error"] == pytest.approx(
         np.sum(got.per_centre.bias**2 + got.per_centre.variance)
     )
 
@@ -181,9 +181,9 @@ def test_one_centre_each_has_the_error_that_the_formula_gives(name):
 def test_perturbed_points_pay_once():
     errors = centre_errors([SMALL], tuple(KERNEL))[0]
     for name in KERNEL:
-        same = errors[name].whole_grid.ase == errors[name].per_centre.ase
+        same = errors[name].whole_grid.ase()["error"] == errors[name].per_centre.ase()["error"]
         assert same == (name in ("GP_loc", "deconvolved"))
-    ase = {name: e.whole_grid.ase for name, e in errors.items()}
+    ase = {name: e.whole_grid.ase()["error"] for name, e in errors.items()}
     assert min(ase, key=ase.get) == "deconvolved"
 
 

@@ -110,7 +110,7 @@ def test_planning_a_grid_of_kernels(setting):
     kernels = [GaussianKernel(c, setting.bandwidth) for c in setting.centres.tolist()]
     found = compare_allocations(kernels, setting.privacy, prior, setting.n)
     errors = centre_errors([setting], ["Student-t"])[0]["Student-t"]
-    assert errors.per_centre.ase >= 20 * found["repeat"].total_error
-    assert errors.whole_grid.ase >= 1000 * found.choice.total_error
+    assert errors.per_centre.ase()["error"] >= 20 * found["repeat"].total_error
+    assert errors.whole_grid.ase()["error"] >= 1000 * found.choice.total_error
     assert found.choice.allocation == "points"
     assert 1 < found.crossover < 20

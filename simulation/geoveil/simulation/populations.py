@@ -249,7 +249,7 @@ class LogNormalPopulation(People):
         return 2
 
     def sample(self, n: int, rng: np.random.Generator) -> Array:
-        return self._pairs(rng.standard_normal((n, 2)))
+        return self.of_normals(rng.standard_normal((n, 2)))
 
     def mean(self, function: Callable[[Array], Array]) -> float:
         """Return the mean of a function over the population, by the trapezoid rule.
@@ -263,14 +263,14 @@ class LogNormalPopulation(People):
         total = 0.0
         for first, weight in zip(axis, density, strict=True):
             # One row of the grid at a time, along which the second normal varies.
-            row = self._pairs(np.stack([np.full_like(axis, first), axis], axis=-1))
+            row = self.of_normals(np.stack([np.full_like(axis, first), axis], axis=-1))
             total += weight * float(np.dot(function(row), density))
         return total
 
     def fingerprint(self) -> str:
         return hashlib.sha256(repr((self.mu, self.sigma, self.correlation)).encode()).hexdigest()
 
-    def _pairs(self, normal: Array) -> Array:
+    def of_normals(self, normal: Array) -> Array:
         """Return (a, b) for independent standard normal numbers, shape (n, 2)."""
         rest = math.sqrt((1 - self.correlation) * (1 + self.correlation))
         second = self.correlation * normal[:, 0] + rest * normal[:, 1]

@@ -258,10 +258,14 @@ class CentreErrors(NamedTuple):
     noise: Array
     """The part of `variance` that is the noise of the reports, mean v_t over the number of them."""
 
-    @property
-    def ase(self) -> float:
-        """Σ_t E[e_t²]."""
-        return float(np.sum(np.square(self.bias) + self.variance))
+    def ase(self) -> dict[str, float]:
+        """Return the ASE, Σ_t E[e_t²], its squared bias and its noise."""
+        squares = np.square(self.bias)
+        return {
+            "error": float(np.sum(squares + self.variance)),
+            "squared_bias": float(np.sum(squares)),
+            "noise": float(self.noise.sum()),
+        }
 
 
 class Errors(NamedTuple):
@@ -324,14 +328,7 @@ def exact(*settings: KernelSetting, names: Sequence[str] = ()) -> list[ErrorRow]
     """
     found = centre_errors(settings, names or tuple(settings[0].contestants))
     return [
-        setting.row(
-            name,
-            setting.n,
-            panel=panel,
-            error=law.ase,
-            squared_bias=float(np.sum(np.square(law.bias))),
-            noise=float(law.noise.sum()),
-        )
+        setting.row(name, setting.n, panel=panel, **law.ase())
         for setting, by_name in zip(settings, found, strict=True)
         for name, errors in by_name.items()
         for panel, law in zip((setting.label, f"{setting.label}, {IN_ALL}"), errors, strict=True)

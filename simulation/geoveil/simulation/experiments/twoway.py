@@ -247,7 +247,7 @@ def lattices(panel: TwoWayPanel, seed: int, points: int = POINTS) -> Lattices:
     """
     from scipy.special import gammaincinv, ndtri
 
-    table, people = panel.given.people(2), incomes_and_debts()
+    table = panel.given.people(2)
     found = []
     for shift in range(SHIFTS):
         start, steps = seeded(seed, shift).random(4), np.arange(points)[:, None]
@@ -257,11 +257,7 @@ def lattices(panel: TwoWayPanel, seed: int, points: int = POINTS) -> Lattices:
             row = np.searchsorted(below, uniform[:, 0] * below[-1], side="right")
             pairs = table.values[np.minimum(row, len(below) - 1)]
         else:
-            first, second = ndtri(uniform[:, :2]).T
-            rho = people.correlation
-            second = rho * first + math.sqrt(1 - rho * rho) * second
-            normal = np.stack([first, second], axis=-1)
-            pairs = np.exp(np.array(people.mu) + np.array(people.sigma) * normal)
+            pairs = incomes_and_debts().of_normals(ndtri(uniform[:, :2]))
         radius, angle = gammaincinv(2.0, uniform[:, 2]), 2 * np.pi * uniform[:, 3]
         noise = np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=-1)
         found.append((pairs, noise))
