@@ -5,9 +5,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-import numpy as np
-from numpy.typing import NDArray
-
 from geoveil.analyst.planner import PointReports, Reports
 from geoveil.gp import (
     DebiasedLaplace,
@@ -24,8 +21,6 @@ from geoveil.gp import (
     StudentT,
 )
 from geoveil.simulation.experiments.rows import LOCAL, OURS, SEED
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)

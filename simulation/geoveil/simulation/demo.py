@@ -35,11 +35,11 @@ from geoveil.gp import (
 )
 from geoveil.gp.coordinates import AzimuthalEquidistant
 from geoveil.gp.queries import SoftIndicator
-from geoveil.simulation.comparison import MECHANISMS, Array, Setting
+from geoveil.simulation.comparison import MECHANISMS, Setting
 from geoveil.simulation.distribution.local import piecewise_variance
 from geoveil.simulation.fleet import by_batches, by_devices, prepared
 from geoveil.simulation.local_server import local_server
-from geoveil.simulation.populations import Population, collisions, household_incomes
+from geoveil.simulation.populations import Array, Population, collisions, household_incomes
 
 THRESHOLD = 100_000.0
 SEED_BAND = 16_000.0

@@ -43,14 +43,14 @@ import numpy as np
 
 from geoveil.analyst.planner import Reports
 from geoveil.gp import Threshold, validation
-from geoveil.simulation.comparison import MECHANISMS, STUDENT_T, Array, Contestant, Setting
+from geoveil.simulation.comparison import MECHANISMS, STUDENT_T, Contestant, Setting
 from geoveil.simulation.experiment import Cell, Experiment
 from geoveil.simulation.experiments.own import distinct_values
 from geoveil.simulation.experiments.published import Asked, Panel, band, published
 from geoveil.simulation.experiments.rows import PRIOR, SEED_PRIOR, ErrorRow
 from geoveil.simulation.experiments.sums import drawn_blocks, summed
 from geoveil.simulation.figures.published import draw_errors
-from geoveil.simulation.populations import household_incomes
+from geoveil.simulation.populations import Array, household_incomes
 
 SURVEY_SIZE = 100_000
 """Households in a public survey; the real one has 141,199."""

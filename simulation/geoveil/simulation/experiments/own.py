@@ -13,9 +13,8 @@ from geoveil.analyst.planner import Reports
 from geoveil.audit import mechanisms_in
 from geoveil.audit.own import MakeMechanism, checked
 from geoveil.gp import GeoPrivacy, ParameterError, Query, validation
-from geoveil.simulation.comparison import Array
 from geoveil.simulation.people_files import GEOPACKAGE
-from geoveil.simulation.populations import Population, household_incomes
+from geoveil.simulation.populations import Array, Population, household_incomes
 
 MakeReports = Callable[[Query, GeoPrivacy], Reports]
 """A function of a query and a guarantee that makes a mechanism."""

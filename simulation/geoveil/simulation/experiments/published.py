@@ -12,7 +12,7 @@ import numpy as np
 
 from geoveil.analyst.planner import Reports
 from geoveil.gp import GeoPrivacy, Query, validation
-from geoveil.simulation.comparison import Array, Contestant, Setting
+from geoveil.simulation.comparison import Contestant, Setting
 from geoveil.simulation.experiment import Cell, Experiment, Table
 from geoveil.simulation.experiments.own import (
     AS_PUBLISHED,
@@ -33,6 +33,7 @@ from geoveil.simulation.experiments.rows import (
 from geoveil.simulation.experiments.sums import drawn_error
 from geoveil.simulation.figures.published import draw_ratios
 from geoveil.simulation.figures.style import count
+from geoveil.simulation.populations import Array
 
 
 def band(size: float, per: float) -> float:

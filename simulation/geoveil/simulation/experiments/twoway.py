@@ -38,13 +38,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.gp import DebiasedLaplace, GeoPrivacy, PlanarLaplace, Threshold, TwoWayThreshold
-from geoveil.simulation.comparison import MECHANISMS, Array, Contestant, Setting
+from geoveil.simulation.comparison import MECHANISMS, Contestant, Setting
 from geoveil.simulation.experiment import Cell, Experiment
 from geoveil.simulation.experiments.published import Asked, Panel, band, published
 from geoveil.simulation.experiments.rows import LOCAL, ErrorRow
 from geoveil.simulation.experiments.sums import drawn_blocks, seeded, shared, summed
 from geoveil.simulation.figures.published import draw_settings
-from geoveil.simulation.populations import incomes_and_debts
+from geoveil.simulation.populations import Array, incomes_and_debts
 
 POINT_BAND = 1.5
 """Width of the band of deconvolved points, in noise scales of a coordinate."""
