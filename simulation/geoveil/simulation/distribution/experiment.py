@@ -5,6 +5,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
+from operator import attrgetter
 
 import numpy as np
 
@@ -115,11 +117,8 @@ class MeasuredSetting:
 
 
 def settings(rows: Sequence[ErrorRow]) -> list[MeasuredSetting]:
-    """Return the rows of the experiment by setting, in their order."""
-    found = defaultdict[tuple[str, int], list[ErrorRow]](list)
-    for row in rows:
-        found[row.panel, row.n].append(row)
-    return [MeasuredSetting(tuple(own)) for own in found.values()]
+    """Return the rows by setting, in the order in which the experiment gives them."""
+    return [MeasuredSetting((*own,)) for _, own in groupby(rows, attrgetter("panel", "n"))]
 
 
 _SHORT = ("mean", "lower", "median", "upper", "gap", "area", "bars")

@@ -231,6 +231,7 @@ def drawn(
         "flagged": float(np.mean(within)),
         "false_alarms": float(np.mean([np.nanmax(c.flags[-WEEKS:]) for c in calm])),
     }
+    row = partial(EpochRow, threshold=threshold, n=n, repetitions=repetitions)
     rows = []
     for strategy, name in _CURVES.items():
         squares, after_shock = (
@@ -239,12 +240,9 @@ def drawn(
         )
         error = math.sqrt(squares.mean())
         rows.append(
-            EpochRow(
-                threshold=threshold,
-                n=n,
+            row(
                 strategy=strategy,
                 epsilon=float(epsilon),
-                repetitions=repetitions,
                 error=error,
                 standard_error=float(squares.std(ddof=1)) / math.sqrt(repetitions) / (2 * error),
                 after_shock=math.sqrt(after_shock.mean()),
