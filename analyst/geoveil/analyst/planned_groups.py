@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from geoveil.analyst.contamination import liars_in
 from geoveil.analyst.planner.prediction import NORMAL_95
 from geoveil.analyst.planning import PlannedQuestion, PlannedQuestions
-from geoveil.analyst.statistics.groups import heaviest, shares_of
+from geoveil.analyst.statistics.groups import shares_of
+from geoveil.analyst.statistics.labelled_groups import heaviest
 from geoveil.analyst.statistics.simultaneous import critical_value
 from geoveil.gp import ParameterError
 from geoveil.gp.labels import RandomizedLabels

@@ -20,7 +20,7 @@ from geoveil.analyst import (
     trend,
 )
 from geoveil.analyst.contamination import at_most
-from geoveil.analyst.statistics.groups import groups_of, heaviest
+from geoveil.analyst.statistics.labelled_groups import groups_of, heaviest
 from geoveil.analyst.statistics.strata import weighted
 from geoveil.campaign import PointQuestion, Strata
 from geoveil.gp import GeoPrivacy, ParameterError, Threshold

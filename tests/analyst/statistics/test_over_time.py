@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from geoveil.analyst.labelled_estimate import LabelledEstimate
-from geoveil.analyst.statistics.groups import groups_of
+from geoveil.analyst.statistics.labelled_groups import groups_of
 from geoveil.analyst.statistics.over_time import (
     OverTime,
     delay,

@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 from geoveil.analyst.estimates import CampaignEstimates
 from geoveil.analyst.labelled_estimate import LabelledEstimate
 from geoveil.analyst.statistics.cells import CellCounter, CellCounts, Counts
-from geoveil.analyst.statistics.groups import GroupEstimates, groups_of
+from geoveil.analyst.statistics.groups import GroupEstimates
 from geoveil.analyst.statistics.joint import JointEstimates
+from geoveil.analyst.statistics.labelled_groups import groups_of
 from geoveil.analyst.statistics.separate import SeparateEstimates
 from geoveil.analyst.statistics.statistic import (
     Answered,

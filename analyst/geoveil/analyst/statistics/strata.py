@@ -22,11 +22,11 @@ from geoveil.analyst.statistics.groups import (
     WEIGHTED,
     Differences,
     GroupEstimates,
-    heaviest,
     notes_of_liars_among,
     shares_of,
 )
 from geoveil.analyst.statistics.joint import LIARS, JointEstimates, Quantity
+from geoveil.analyst.statistics.labelled_groups import heaviest
 from geoveil.analyst.statistics.quantiles import QuantileEstimates
 from geoveil.analyst.statistics.separate import SeparateEstimates
 from geoveil.analyst.statistics.statistic import (
