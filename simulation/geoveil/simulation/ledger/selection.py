@@ -119,9 +119,6 @@ def _shifted(options: Options) -> Iterator[Told]:
 def check_data(file: Path) -> None:
     """Raise an error unless a file is of the data that rows take, which are known by their size.
 
-    Args:
-        file: of a graph or a table.
-
     Raises:
         ParameterError: if it is not.
     """
@@ -305,7 +302,7 @@ def _forests(options: Options) -> Iterator[Told]:
             yield data.name, quantity, row.value, row.standard_error
 
 
-_OUTCOMES, _SCORES, _FEW_SCORES = 6, 100, 10
+_OUTCOMES, _SCORES = 6, 100
 _EPSILON = 1.0
 
 
@@ -341,8 +338,7 @@ def noisy(scores: NDArray[np.float64], epsilon: float) -> NDArray[np.float64]:
 
 def _scores(options: Options) -> list[NDArray[np.float64]]:
     rng = np.random.default_rng(options.seed)
-    many = _FEW_SCORES if options.quick else _SCORES
-    return [rng.uniform(0, 10, _OUTCOMES) for _ in range(many)]
+    return [rng.uniform(0, 10, _OUTCOMES) for _ in range(10 if options.quick else _SCORES)]
 
 
 _SETTING = f"{_SCORES} random scores of {_OUTCOMES} outcomes"
@@ -367,7 +363,6 @@ def _compared(options: Options) -> Iterator[Told]:
     yield "ε = 1", "ε of a choice that comes with its lead", lead
 
 
-_STUDIES, _QUICK = 100, 10
 _TIMED = (20, 50, 100, 200, 500, 1_000)
 _TIMED_EPSILON = 10.0
 _OURS = {
@@ -386,16 +381,14 @@ _CASES = [
     if known.name == ours
 ]
 _GAMMAS = [
-    SelectionContestant(
-        f"γ = {gamma}", partial(transmission.published_one_sided, gamma=float(gamma)), NOMINAL
-    )
-    for gamma in (2, 4, 6, 10)
+    SelectionContestant(f"γ = {g:g}", partial(transmission.published_one_sided, gamma=g), NOMINAL)
+    for g in (2.0, 4.0, 6.0, 10.0)
 ]
 
 
 def _over_studies(gammas: bool, options: Options) -> Iterator[Told]:
     rng = np.random.default_rng(options.seed)
-    many = _QUICK if options.quick else _STUDIES
+    many = 10 if options.quick else 100
     for variants in (5, 20) if options.quick else (5, 10, 15, 20):
         studies = [transmission.simulated(variants, rng) for _ in range(many)]
         cases = _GAMMAS if gammas else _CASES
