@@ -124,6 +124,8 @@ def test_a_table_has_a_column_and_places_have_an_extent(tmp_path):
     file = tmp_path / "people.csv"
     with pytest.raises(ParameterError, match="the column of the table"):
         OwnInput(data=file)
+    with pytest.raises(ParameterError, match=r"data must be a file: .csv, .parquet, .gpkg"):
+        OwnInput(data=file.with_suffix(".txt"), columns=("cm",))
     for text in ("lon,lat\n13.4,52.5\n", "lon,lat\n52.5,113.4\n52.6,113.5\n"):
         file.write_text(text)
         with pytest.raises(ParameterError, match="longitudes and latitudes, in this order"):
@@ -468,7 +470,7 @@ def test_answers_over_time_are_of_a_table_too(tmp_path):
     for row, known in zip(rows, shipped, strict=True):
         assert row.error == pytest.approx(known.error, rel=2e-3)
     for wrong in ({"per": None}, {"thresholds": ()}, {"columns": ()}):
-        with pytest.raises(ParameterError, match=r"per|threshold|values"):
+        with pytest.raises(ParameterError, match=r"^(per|threshold|column) must"):
             over_time.experiment(given=replace(given, **wrong))
     table.with_suffix(".csv").write_text("x\n-1\n5\n")
     with pytest.raises(ParameterError, match="column"):

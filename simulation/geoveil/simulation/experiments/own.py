@@ -13,7 +13,7 @@ from geoveil.analyst.planner import Reports
 from geoveil.audit import mechanisms_in
 from geoveil.audit.own import MakeMechanism, checked
 from geoveil.gp import GeoPrivacy, ParameterError, Query, validation
-from geoveil.simulation.people_files import GEOPACKAGE
+from geoveil.simulation.people_files import FORMATS, GEOPACKAGE
 from geoveil.simulation.populations import Array, Population, household_incomes
 
 MakeReports = Callable[[Query, GeoPrivacy], Reports]
@@ -48,6 +48,8 @@ class OwnInput:
     def __post_init__(self) -> None:
         if self.data is None and self.columns:
             raise ParameterError("column", self.columns[0], "given together with a table")
+        if self.data is not None and self.data.suffix not in FORMATS:
+            raise ParameterError("data", str(self.data), f"a file: {', '.join(FORMATS)}")
         if self.data is not None and not self.columns and self.data.suffix != GEOPACKAGE:
             raise ParameterError(
                 "column", None, "given: the column of the table that is asked about"
