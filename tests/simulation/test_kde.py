@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from geoveil.analyst import new_york_boroughs
+from geoveil.analyst.outlines import lines_of
 from geoveil.analyst.planner.prediction import mean_reciprocal
 from geoveil.gp import GaussianKernel, ParameterError
 from geoveil.simulation.experiment import Cell
@@ -24,6 +26,7 @@ from geoveil.simulation.experiments.kde import (
     draw_kernel_errors,
     exact,
 )
+from geoveil.simulation.experiments.own import OwnInput
 from geoveil.simulation.experiments.published import Asked, drawn
 from geoveil.simulation.experiments.rows import SEED, ErrorRow
 from geoveil.simulation.experiments.sums import (
@@ -353,8 +356,25 @@ def test_maps_show_each_centre_where_it_is(tmp_path, monkeypatch):
     assert centres[0, :, 0].tolist() == np.linspace(*axes[0], 61).tolist()
     assert centres[:, 0, 1].tolist() == np.linspace(*axes[1], 61).tolist()
     file = tmp_path / "maps.png"
-    draw_density_maps(maps, file, title="one run")
+    draw_density_maps(maps, file, "one run", setting.outlines[0])
     assert file.read_bytes().startswith(b"\x89PNG")
+
+
+def test_outlines_lie_in_the_plane_of_the_people(tmp_path):
+    """A corner of a borough is where Mercator has it on a sphere; others have the coast near."""
+    lines, source = DEFAULT.outlines
+    (first, *_) = lines_of(new_york_boroughs())
+    longitude, latitude = np.radians(first[0][:2])
+    mercator = 6_371_000.0 * np.array([longitude, np.arctanh(np.sin(latitude))])
+    assert np.abs(lines[0][0] - mercator).max() < 1
+    assert "Census" in source
+    file = tmp_path / "west.csv"
+    file.write_text("x,y\n-123.0,37.0\n-121.0,38.5\n-122.0,38.0\n")
+    own = replace(DEFAULT, given=OwnInput(data=file, columns=("x", "y")))
+    lines, source = own.outlines
+    low, high = own.box
+    assert "Natural Earth" in source
+    assert any(((line > low) & (line < high)).all(axis=1).any() for line in lines)
 
 
 @pytest.mark.deep

@@ -36,7 +36,7 @@ from geoveil.simulation.epochs import experiment as over_time
 from geoveil.simulation.experiment import Cell, compute_cells, read_csv
 from geoveil.simulation.experiments import kde, own, twoway
 from geoveil.simulation.experiments import oneway as one_way
-from geoveil.simulation.experiments.kde import KernelSetting, collision_places
+from geoveil.simulation.experiments.kde import KernelSetting, places_of
 from geoveil.simulation.experiments.oneway import PANELS, OneWayPanel
 from geoveil.simulation.experiments.own import OwnInput, distinct_values
 from geoveil.simulation.experiments.published import Asked, drawn
@@ -129,7 +129,7 @@ def test_a_table_has_a_column_and_places_have_an_extent(tmp_path):
     for text in ("lon,lat\n13.4,52.5\n", "lon,lat\n52.5,113.4\n52.6,113.5\n"):
         file.write_text(text)
         with pytest.raises(ParameterError, match="longitudes and latitudes, in this order"):
-            kde.collision_places(OwnInput(data=file, columns=("lon", "lat")))
+            kde.places_of(OwnInput(data=file, columns=("lon", "lat")))
 
 
 def test_a_distribution_is_of_numbers_that_differ_in_the_range(tmp_path):
@@ -377,7 +377,7 @@ def test_places_of_ones_own_are_in_a_plane_of_their_own(tmp_path):
     file = tmp_path / "places.csv"
     file.write_text("lon,lat,many\n10,60,1\n10.1,60,2\n10,60.1,1\n10,60,1\n")
     given = OwnInput(data=file, columns=("lon", "lat"), weight="many")
-    places = collision_places(given)
+    places, _ = places_of(given)
     assert sorted(places.weights.tolist()) == [1, 2, 2]
     apart = np.linalg.norm(places.values[:, None] - places.values, axis=-1)
     assert sorted(apart[np.triu_indices(3, 1)]) == pytest.approx([5_580, 11_140, 12_460], rel=5e-3)
@@ -385,7 +385,7 @@ def test_places_of_ones_own_are_in_a_plane_of_their_own(tmp_path):
     rows = kde.exact(setting, names=("GP_Lip",))
     assert all(row.error > 0 for row in rows)
     with pytest.raises(ParameterError, match="column"):
-        collision_places(OwnInput(data=file, columns=("lon",)))
+        places_of(OwnInput(data=file, columns=("lon",)))
 
 
 def test_cells_are_computed_on_a_cluster():

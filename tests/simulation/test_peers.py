@@ -71,14 +71,16 @@ def test_a_promise_that_is_not_kept_is_refuted() -> None:
 def test_every_contestant_estimates_the_share(
     packages: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without noise worth the name, all are right at a threshold where nobody is near.
+    """Every estimate of a share of 0.25 among n = 8,000 is within 0.12, nobody near the threshold.
 
-    Those of other packages, which take seconds to be loaded, if they are installed.
+    The noisiest, unary encoding at ε = 1, has a standard error of 0.023, of which 0.12 are 5.2:
+    α = 2e-7 for packages, which draw from the system's randomness. They take seconds to be loaded,
+    and are tried if they are installed.
     """
     if packages == "none":
         monkeypatch.setattr(who, "version_of", lambda _: None)
     rng = np.random.default_rng(1)
-    incomes = np.repeat([20_000.0, 180_000.0], [1_200, 400])
+    incomes = np.repeat([20_000.0, 180_000.0], [6_000, 2_000])
     installed = {name for name in PACKAGES if who.version_of(name)}
     seen = set()
     for peer in contestants(rng):

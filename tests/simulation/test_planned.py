@@ -11,7 +11,7 @@ from geoveil.analyst.planner import HardThreshold, SamplePrior, compare_allocati
 from geoveil.analyst.planner.problem import PlanningProblem
 from geoveil.gp import DebiasedLaplace, GaussianKernel, GeoPrivacy
 from geoveil.simulation.comparison import STUDENT_T
-from geoveil.simulation.experiments.kde import SETTINGS, centre_errors, collision_places
+from geoveil.simulation.experiments.kde import DEFAULT, SETTINGS, centre_errors
 from geoveil.simulation.experiments.oneway import PANELS
 from geoveil.simulation.populations import household_incomes
 
@@ -76,7 +76,7 @@ def planned_for_incomes():
 
 @pytest.fixture(scope="module")
 def planned_for_collisions():
-    places = collision_places()
+    places = DEFAULT.places
     prior = SamplePrior(places.values, places.weights, size=places.size)
     center = np.median(places.values, axis=0).tolist()
     query = GaussianKernel(center, 1_439.0)
@@ -105,7 +105,7 @@ def test_a_wrong_prediction_would_be_noticed(planned_for_incomes):
 @pytest.mark.parametrize("setting", SETTINGS[:5], ids=lambda s: s.label)
 def test_planning_a_grid_of_kernels(setting):
     """On 61 × 61 centres: ≥ 20 × less ASE at the same ε per centre, ≥ 1000 × at ε in all."""
-    places = collision_places()
+    places = DEFAULT.places
     prior = SamplePrior(places.values, places.weights, size=places.size)
     kernels = [GaussianKernel(c, setting.bandwidth) for c in setting.centres.tolist()]
     found = compare_allocations(kernels, setting.privacy, prior, setting.n)

@@ -49,13 +49,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from geoveil.analyst.outlines import lines_of, outlines_of
 from geoveil.analyst.planner import PointReports
 from geoveil.analyst.planner.prediction import mean_reciprocal
 from geoveil.gp import GaussianKernel, ParameterError, validation
 from geoveil.gp.coordinates import Area, AzimuthalEquidistant, SphericalMercator
 from geoveil.simulation.comparison import MECHANISMS, Setting
 from geoveil.simulation.experiment import Cell, Experiment
-from geoveil.simulation.experiments.own import AS_PUBLISHED, OwnInput
+from geoveil.simulation.experiments.own import OwnInput
 from geoveil.simulation.experiments.published import Asked, Panel, published
 from geoveil.simulation.experiments.rows import ErrorRow
 from geoveil.simulation.experiments.sums import (
@@ -133,7 +134,7 @@ class KernelSetting(Panel):
     @property
     def places(self) -> Population:
         """Where people are, in a plane."""
-        return collision_places(self.given)
+        return places_of(self.given)[0]
 
     @property
     def box(self) -> Array:
@@ -165,6 +166,14 @@ class KernelSetting(Panel):
         low, high = self.box
         east, north = np.meshgrid(*np.linspace(low, high, self.size).T)
         return np.stack([east.ravel(), north.ravel()], axis=1)[self.chosen]
+
+    @property
+    def outlines(self) -> tuple[list[Array], str]:
+        """Boroughs or coasts that ship, lines of the plane, (k, 2) each in metres; their source."""
+        plane = places_of(self.given)[1]
+        (west, south), (east, north) = plane.unproject(self.box).tolist()
+        found, source = outlines_of((west, south, east, north))
+        return [plane.project(np.asarray(line)[:, :2]) for line in lines_of(found)], source
 
     def question(self, kernel: GaussianKernel) -> Setting:
         """Return the question as contestants take it: everyone answers the same kernel.
@@ -227,17 +236,17 @@ SETTINGS = (
 
 
 @lru_cache(maxsize=2)
-def collision_places(given: OwnInput = AS_PUBLISHED) -> Population:
-    """Return the collisions inside the paper's window, in the paper's plane.
+def places_of(given: OwnInput) -> tuple[Population, SphericalMercator | AzimuthalEquidistant]:
+    """Return the collisions inside the paper's window, and the paper's plane, in which they lie.
 
-    Others lie in a plane that is true to distances from their middle.
+    Other people lie in a plane that is true to distances from their middle.
     """
     people = given.people(2)
     if people is None:
         points = PLANE.project(collisions().values)
         low, high = np.array(WINDOW_M).T
         inside = ((points >= low) & (points <= high)).all(axis=1)
-        return gathered(points[inside], np.ones(inside.sum()))
+        return gathered(points[inside], np.ones(inside.sum())), PLANE
     low, high = people.values.min(axis=0), people.values.max(axis=0)
     if (low == high).any() or (np.abs([low, high]) > (180.0, 90.0)).any():
         expected = "a file of longitudes and latitudes, in this order, two or more of each"
@@ -245,7 +254,7 @@ def collision_places(given: OwnInput = AS_PUBLISHED) -> Population:
     east, north = (float(x) for x in (low + high) / 2)
     reach = 1.5 * float(np.hypot(*(111_200.0 * (high - low) / 2)))
     plane = AzimuthalEquidistant(east, north, max(reach, 1_000.0))
-    return gathered(plane.project(people.values), people.weights)
+    return gathered(plane.project(people.values), people.weights), plane
 
 
 class CentreErrors(NamedTuple):
@@ -395,8 +404,10 @@ def experiment(asked: Asked, maps: str = "none") -> Experiment[ErrorRow]:
                 f"One run: n = {s.n:,}, 1/ε = {s.per:g} m for each centre,"
                 f" h = {s.factor:g} cell diagonals (metres of the Mercator plane)"
             )
-            found = density_maps(replace(s, given=asked.given), asked.seed)
-            draw_density_maps(found, files[-1], title=told)
+            setting = replace(s, given=asked.given)
+            lines, source = setting.outlines
+            title = f"{told}\n{source}" if source else told
+            draw_density_maps(density_maps(setting, asked.seed), files[-1], title, lines)
         return files
 
     return published(

@@ -152,10 +152,13 @@ def _noise_ratio(rows: Sequence[ErrorRow]) -> list[float]:
     return [seed[0] / min(ours)] if seed and ours and min(ours) > 0 else []
 
 
-def draw_density_maps(maps: Mapping[str, tuple[Array, Array]], file: Path, *, title: str) -> None:
+def draw_density_maps(
+    maps: Mapping[str, tuple[Array, Array]], file: Path, title: str, outlines: Sequence[Array] = ()
+) -> None:
     """Draw contour maps with common levels, those of the first one, the density in the clear.
 
     Each is centres of a square lattice, (k², 2) in metres, row by row, and heights there, (k²,).
+    Outlines are lines in the same metres, (k, 2) each.
     """
     columns = (len(maps) + 1) // 2
     figure, axes = pyplot().subplots(
@@ -168,11 +171,14 @@ def draw_density_maps(maps: Mapping[str, tuple[Array, Array]], file: Path, *, ti
     drawn: Any = None
     for place, (name, (centres, heights)) in zip(axes.flat, maps.items(), strict=False):
         side = round(len(centres) ** 0.5)
-        km = centres / 1_000
+        km = (centres - centres[0]) / 1_000
         drawn = place.contourf(
-            *(km - km[0]).T.reshape(2, side, side), heights.reshape(side, side), levels,
+            *km.T.reshape(2, side, side), heights.reshape(side, side), levels,
             cmap="viridis", extend="both",
         )  # fmt: skip
+        for line in outlines:
+            place.plot(*((line - centres[0]) / 1_000).T, color="white", alpha=0.7, linewidth=0.8)
+        place.set(xlim=(0, km[-1, 0]), ylim=(0, km[-1, 1]))
         coarse = f", {side}×{side} centres" if side < 61 else ""
         place.set_title(name + coarse, fontsize=10)
         place.set_aspect("equal")
