@@ -96,7 +96,7 @@ def test_the_command_names_what_is_missing(tmp_path: Path, monkeypatch: pytest.M
     (tmp_path / "own.py").write_text(
         "from geoveil.audit import NoisyAnswer\nfrom geoveil.gp import Laplace\n"
         "def wide(query, privacy):\n    scale = 1.1 * query.lipschitz / privacy.rate\n"
-        "    return NoisyAnswer(query, privacy, Laplace(), scale)\n"
+        "    print('made')\n    return NoisyAnswer(query, privacy, Laplace(), scale)\n"
     )
     command = ["compare", "--quick", "--module", str(tmp_path / "own.py"), "--out", str(tmp_path)]
     ran = CliRunner().invoke(app, [*command, "--json"])
@@ -105,6 +105,27 @@ def test_the_command_names_what_is_missing(tmp_path: Path, monkeypatch: pytest.M
     rows = json.loads(ran.stdout)
     assert [row["name"] for row in rows][:2] == ["wide", "geoveil, value campaign"]
     assert "| wide | ε = 1 per 8000 dollar |" in (tmp_path / "peers.md").read_text()
+
+
+def test_the_table_has_errors_of_errors_and_the_bias(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = who.PeerRow(
+        name="ours",
+        version="1",
+        promise="ε = 1",
+        drawn="exact",
+        called="array",
+        rmse=0.0123,
+        rmse_error=0.0045,
+        bias=-0.0067,
+        rmse_many=0.0321,
+        micros=123.4,
+        proven=0.85,
+    )
+    monkeypatch.setattr("geoveil.cli.compare.compare_peers", lambda **_: [row])
+    ran = CliRunner().invoke(app, ["compare"])
+    cells = "ours* 0.0123 ± 0.0045 -0.0067 0.0321 123.4 exact 0.85"
+    assert cells in " ".join(ran.stdout.split())
+    assert "±: its standard error" in " ".join(ran.stdout.split())
 
 
 @pytest.mark.parametrize("wrong", [{"n": 99}, {"repetitions": 1}, {"samples": 999}])

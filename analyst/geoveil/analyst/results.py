@@ -151,7 +151,7 @@ class GeoResult(Result):
         try:
             import geopandas
         except ImportError:
-            raise UnsupportedError("that needs GeoPandas: pip install geopandas") from None
+            raise UnsupportedError("that needs GeoPandas: pip install 'geoveil[maps]'") from None
         frame = geopandas.GeoDataFrame.from_features(self.to_geojson(), crs="EPSG:4326")
         frame.attrs |= {"title": self.title, "notes": list(self.notes)}
         return frame

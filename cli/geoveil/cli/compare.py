@@ -73,7 +73,15 @@ def compare(
 
 def _show(rows: Sequence[PeerRow]) -> None:
     table = table_80(
-        "contestant", "one", "ten", "µs", "drawn", "proven", wrapped=[0], right=[1, 2, 3, 5]
+        "contestant",
+        "one",
+        "bias",
+        "ten",
+        "µs",
+        "drawn",
+        "proven",
+        wrapped=[0],
+        right=[1, 2, 3, 4, 6],
     )
     for promise in dict.fromkeys(row.promise for row in rows):
         table.add_row(Text(promise, style="bold"))
@@ -81,7 +89,8 @@ def _show(rows: Sequence[PeerRow]) -> None:
             if row.promise == promise:
                 table.add_row(
                     Text(row.name + ("*" if row.called == "array" else "")),
-                    f"{row.rmse:.4f}",
+                    f"{row.rmse:.4f} ± {row.rmse_error:.4f}",
+                    f"{row.bias:+.4f}",
                     f"{row.rmse_many:.4f}",
                     f"{row.micros:,.1f}",
                     row.drawn,
@@ -91,6 +100,7 @@ def _show(rows: Sequence[PeerRow]) -> None:
     out.print(table)
     out.print(
         "one, ten: root mean squared error of the hard share of participants above one threshold,"
-        " and above each of ten. µs: of a processor for a report; * over an array. proven: the part"
-        " of the promised ε that outputs prove to be used; above 1 the promise is broken."
+        " and above each of ten; ±: its standard error. bias: the mean error above the one. µs: of"
+        " a processor for a report; * over an array. proven: the part of the promised ε"
+        " that outputs prove to be used; above 1 the promise is broken."
     )
