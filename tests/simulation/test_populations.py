@@ -1,6 +1,9 @@
 """The shipped populations are the published ones; files and formulas become what they say."""
 
+import sys
+import tomllib
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow as arrow
@@ -8,7 +11,7 @@ import pyarrow.parquet as parquet
 import pytest
 from scipy import integrate, stats
 
-from geoveil.gp import ParameterError, TableFileError, TwoWayThreshold
+from geoveil.gp import ParameterError, TableFileError, TwoWayThreshold, UnsupportedError
 from geoveil.simulation import (
     Population,
     collisions,
@@ -226,6 +229,7 @@ SECRET = "73219"
         (f"income\n1\n \n{SECRET}\n", "row 2, column 'income'"),
         ("income\nnan\n", "row 1, column 'income'"),
         ("income\ninf\n", "row 1, column 'income'"),
+        (f"income\n1\n{SECRET}e304\n", "row 2, column 'income'"),
         (f"{SECRET}\n{SECRET}\n", "column 'income'"),  # no header: that row is a person's
         (f"income,income\n1,{SECRET}\n", "column 'income'"),
         (f"income\n1,{SECRET}\n", "row 1 must be of 1 fields"),
@@ -259,6 +263,7 @@ def assert_nothing_shown(error):
     [
         ({"income": [1.0, None]}, "row 2, column 'income'"),
         ({"income": [1.0, float("nan")]}, "row 2, column 'income'"),
+        ({"income": [1.0, float(f"{SECRET}e304")]}, "row 2, column 'income'"),
         ({"income": [SECRET]}, "type string"),
         ({"income": [True]}, "type bool"),
         ({SECRET: [1.0]}, "column 'income'"),
@@ -295,6 +300,22 @@ def test_weights_and_columns_of_files_are_checked(tmp_path):
     for columns in ([], "income"):
         with pytest.raises(ParameterError, match="values"):
             Population.from_file(path, values=columns)
+    with pytest.raises(ParameterError, match=r"column must be .* not the same twice"):
+        Population.from_file(path, values=["income", "income"])
+
+
+@pytest.mark.parametrize("ending", ["gpkg", "parquet"])
+def test_without_what_reads_a_file_it_says_what_to_install(ending, tmp_path, monkeypatch):
+    for package in ("geopandas", "pyarrow"):
+        monkeypatch.setitem(sys.modules, package, None)
+    asked = {"gpkg": "simulation,maps", "parquet": "simulation"}[ending]
+    with pytest.raises(UnsupportedError, match=rf"pip install 'geoveil\[{asked}\]'"):
+        Population.from_file(tmp_path / f"people.{ending}", values=["income"])
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    packages = " ".join(of for extra in asked.split(",") for of in extras[extra])
+    assert "pyarrow" in packages
+    assert ("geopandas" in packages) == (ending == "gpkg")
 
 
 def geopackage(path, columns, points):

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.gp import TableFileError, UnsupportedError
+from geoveil.gp.validation import FARTHEST
 
 Array = NDArray[np.float64]
 
@@ -23,7 +24,7 @@ FORMATS = (".csv", ".parquet", GEOPACKAGE)
 """Endings of files of people."""
 COORDINATES = ("longitude", "latitude")
 """What the two numbers of a point are called, as columns of a file of points."""
-_NUMBER = "a finite number (what it holds is not shown)"
+_NUMBER = f"a number from -{FARTHEST:g} to {FARTHEST:g} (what it holds is not shown)"
 _SEPARATORS = MappingProxyType({";": "semicolons", "\t": "tabs", "|": "bars"})
 """What stands between fields elsewhere, as spreadsheets write them where a comma is in numbers."""
 
@@ -47,7 +48,7 @@ def read_csv(path: Path, columns: Sequence[str]) -> list[Array]:
                     raise TableFileError(path, row, fields)
                 rows.append([_number(line[place]) for place in places])
                 for column, number in zip(columns, rows[-1], strict=True):
-                    if not math.isfinite(number):
+                    if not abs(number) <= FARTHEST:  # NaN compares false
                         raise TableFileError(path, f"{row}, column {column!r} {at}", _NUMBER)
         return list(np.array(rows, dtype=np.float64).reshape(-1, len(columns)).T.copy())
     except (UnicodeDecodeError, csv.Error):
@@ -109,7 +110,7 @@ def read_columns(path: Path, columns: Sequence[str]) -> list[Array]:
         return read_csv(path, columns)
     if path.suffix == GEOPACKAGE:
         read, kind = _read_points, "GeoPackage"
-        needed = "GeoPackages need GeoPandas: pip install geopandas 'geoveil[simulation]'"
+        needed = "GeoPackages need GeoPandas: pip install 'geoveil[simulation,maps]'"
     else:
         read, kind = _read_parquet, "Parquet file"
         needed = "reading Parquet needs pyarrow: pip install 'geoveil[simulation]'"
@@ -135,7 +136,7 @@ def _numbers(path: Path, name: str, column: Any) -> Array:
     if not (types.is_integer(column.type) or types.is_floating(column.type)):
         raise TableFileError(path, f"column {name!r}, of type {column.type},", "of numbers")
     numbers: Array = column.to_numpy().astype(np.float64)  # NaN where nothing stands
-    bad = ~np.isfinite(numbers)
+    bad = ~(np.abs(numbers) <= FARTHEST)  # NaN compares false
     if bad.any():
         raise TableFileError(path, f"row {int(np.argmax(bad)) + 1}, column {name!r}", _NUMBER)
     return numbers

@@ -149,7 +149,7 @@ class Population(People):
             unit: of the values; "degree" for (longitude, latitude), and of a GeoPackage.
 
         Raises:
-            ParameterError: if the ending is another one, or no column is named.
+            ParameterError: if the ending is another one, or no column is named, or one twice.
             TableFileError: naming the file, the row and the column. Never a row's value, as
                 the people in the file may be real.
             UnsupportedError: if what reads such files is not installed.
@@ -162,6 +162,8 @@ class Population(People):
             values = COORDINATES
         if isinstance(values, str) or not values:
             raise ParameterError("values", values, "a list of at least one column name")
+        if len(set(values)) < len(values):
+            raise ParameterError("column", [*values], "another one each time, not the same twice")
         columns = [*values] if weights is None else [*values, weights]
         found = read_columns(file, columns)
         points = np.stack(found[: len(values)], axis=-1) if len(values) > 1 else found[0]
