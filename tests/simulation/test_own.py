@@ -240,6 +240,81 @@ def test_a_function_that_needs_more_than_a_query_and_a_guarantee_is_refused(tmp_
     assert list(mechanisms_in(file)) == ["mine"]
 
 
+HELPED = """
+import sys
+from helper import FACTOR
+from geoveil.audit import NoisyAnswer
+from geoveil.gp import Laplace
+from geoveil.selection import PermuteAndFlip
+
+print("loaded")
+
+class _Loud(NoisyAnswer):
+    def simulate(self, x, rng):
+        print("drawn")
+        return super().simulate(x, rng)
+
+def helped(query, privacy):
+    from late import LATE
+    print("made", LATE)
+    return _Loud(query, privacy, Laplace(), FACTOR * query.lipschitz / privacy.rate)
+
+def flip(epsilon, sensitivity):
+    print("flipped")
+    return PermuteAndFlip(epsilon, sensitivity)
+"""
+
+
+def helped(folder: Path, factor: float) -> Path:
+    folder.mkdir()
+    (folder / "helper.py").write_text(f"print('helping')\nFACTOR = {factor}\n")
+    (folder / "late.py").write_text("LATE = 'late'\n")
+    file = folder / "mine.py"
+    file.write_text(HELPED)
+    return file
+
+
+def test_a_file_imports_what_is_beside_it_and_prints_to_standard_error(tmp_path, capsys):
+    """As `python mine.py` does; a file of another folder has its own module of that name."""
+    path = [*sys.path]
+    x = np.array([100_000.0])
+    for name, factor in (("a", 1.5), ("b", 3.0)):
+        made = mechanisms_in(helped(tmp_path / name, factor))["helped"](QUERY, PRIVACY)
+        assert made.variance(x) == pytest.approx(2 * (factor * QUERY.lipschitz / PRIVACY.rate) ** 2)
+    assert sys.path == path
+    assert capsys.readouterr() == ("", "helping\nloaded\nmade late\n" * 2)
+    result = runner.invoke(
+        app, ["audit", "--module", str(tmp_path / "b" / "mine.py"), "--samples", "2000", "--json"]
+    )
+    assert {row["mechanism"] for row in json.loads(result.stdout)["rows"]} == {"helped"}
+    assert all(word in result.stderr for word in ("helping", "made late", "drawn", "flipped"))
+
+
+def test_what_is_beside_a_file_is_part_of_what_rows_depend_on(tmp_path):
+    file = helped(tmp_path / "a", 1.5)
+    before = OwnInput(file).key, Options(module=file).key
+    (file.parent / ".#lock.py").symlink_to("nowhere")
+    assert (OwnInput(file).key, Options(module=file).key) == before
+    (file.parent / "helper.py").write_text("FACTOR = 2\n")
+    assert OwnInput(file).key != before[0]
+    assert Options(module=file).key != before[1]
+
+
+@pytest.mark.deep
+def test_other_processes_import_what_is_beside_a_file_too(tmp_path):
+    file = helped(tmp_path / "a", 1.5)
+    command = ["simulate", "oneway", "--quick", "--processes", "2", "--module", str(file)]
+    ran = subprocess.run(
+        [Path(sys.executable).with_name("geoveil"), *command],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert "helped" in ran.stdout
+    assert "loaded" not in ran.stdout
+
+
 def test_the_audit_keeps_the_wide_one_and_refutes_the_narrow_one(module):
     cases = own_cases(mechanisms_in(module))
     assert [case.name for case in cases] == ["wide"] * 3 + ["narrow"] * 3 + ["exact"]

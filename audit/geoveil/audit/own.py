@@ -6,8 +6,10 @@ to be compared needs a function that makes it for a query and a guarantee.
 
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, replace
+from functools import wraps
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any, NoReturn, Protocol, TypeAlias
@@ -138,8 +140,9 @@ class OwnSelection:
         """
         values = scores.values if isinstance(scores, Utilities) else np.asarray(scores, np.float64)
         try:
-            made = self.make(self.epsilon, self.sensitivity)
-            found = np.asarray(made.probabilities(values), dtype=np.float64)
+            with redirect_stdout(sys.stderr):
+                made = self.make(self.epsilon, self.sensitivity)
+                found = np.asarray(made.probabilities(values), dtype=np.float64)
         except Exception as error:
             told = f"a mechanism with probabilities; {type(error).__name__}: {error}"
             raise ParameterError("module", self.name, told) from error
@@ -171,7 +174,8 @@ def keeps(found: float) -> bool:
 def mechanisms_in(file: Path, *, needed: bool = True) -> Mapping[str, MakeMechanism]:
     """Return the functions of a Python file whose arguments are `query` and `privacy`, by name.
 
-    The file is run.
+    The file is run as a script is: its folder comes first in `sys.path` while it runs, and while a
+    function of it makes a mechanism. What it prints goes to standard error, also later.
 
     Args:
         file: of mechanisms; names that begin with an underscore are left out.
@@ -186,7 +190,8 @@ def mechanisms_in(file: Path, *, needed: bool = True) -> Mapping[str, MakeMechan
 def selections_in(file: Path, *, needed: bool = True) -> Mapping[str, OwnSelection]:
     """Return the mechanisms that functions of `epsilon` and `sensitivity` in a file make, by name.
 
-    The file is run.
+    The file is run as a script is: its folder comes first in `sys.path` while it runs, and while a
+    function of it makes a mechanism. What it prints goes to standard error, also later.
 
     Args:
         file: of mechanisms; names that begin with an underscore are left out.
@@ -199,6 +204,43 @@ def selections_in(file: Path, *, needed: bool = True) -> Mapping[str, OwnSelecti
     return {name: OwnSelection(name, make) for name, make in found.items()}
 
 
+def source_files(file: Path) -> list[Path]:
+    """Return a file of mechanisms, and the Python files beside it, which it may import."""
+    found = {*file.parent.glob("*.py"), *file.parent.glob("*/*.py")} - {file}
+    return [file, *sorted(beside for beside in found if beside.is_file())]
+
+
+_imported_from_beside: set[str] = set()
+"""Modules that the last file imported from its folder; another folder may have such names too."""
+
+
+@contextmanager
+def _as_a_script(folder: Path) -> Iterator[None]:
+    """Let what runs import from a folder, and print to standard error."""
+    known, place = set(sys.modules), str(folder)
+    sys.path.insert(0, place)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        if place in sys.path:
+            sys.path.remove(place)
+        for name in set(sys.modules) - known:
+            top = name.partition(".")[0]
+            origin = getattr(sys.modules.get(top), "__file__", None)
+            if top not in known and origin and Path(origin).parent in (folder, folder / top):
+                _imported_from_beside.add(name)
+
+
+def _run_in(folder: Path, make: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(make)
+    def made(*given: Any, **named: Any) -> Any:
+        with _as_a_script(folder):
+            return make(*given, **named)
+
+    return made
+
+
 def _functions_in(
     file: Path, arguments: Sequence[str], needed: bool
 ) -> Mapping[str, Callable[..., Any]]:
@@ -209,8 +251,12 @@ def _functions_in(
         raise ParameterError("module", str(file), "a Python file, which ends in .py")
     module = module_from_spec(spec)
     sys.modules[spec.name] = module  # dataclasses look their module up
+    while _imported_from_beside:
+        sys.modules.pop(_imported_from_beside.pop(), None)
+    folder = file.resolve().parent
     try:
-        spec.loader.exec_module(module)
+        with _as_a_script(folder):
+            spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:  # a script ends by sys.exit(main())
         told = f"a Python file that runs; {type(error).__name__}: {error}"
         raise ParameterError("module", str(file), told) from error
@@ -232,7 +278,7 @@ def _functions_in(
     if needed and not found:
         named = f"a function f({', '.join(arguments)}), whose arguments have these names"
         raise ParameterError("module", str(file), f"a file with {named}")
-    return found
+    return {name: _run_in(folder, made) for name, made in found.items()}
 
 
 def checked(
@@ -285,25 +331,30 @@ class Checked:
 
     def mean(self, x: ArrayLike) -> Array:
         """Return the mean of a report at each point."""
-        found = self.mechanism.mean(x)
+        with redirect_stdout(sys.stderr):
+            found = self.mechanism.mean(x)
         return self._numbers("mean(x)", found, self._shape(x), np.isfinite, "finite")
 
     def variance(self, x: ArrayLike) -> Array:
         """Return the variance of a report at each point."""
-        found = self.mechanism.variance(x)
+        with redirect_stdout(sys.stderr):
+            found = self.mechanism.variance(x)
         return self._numbers("variance(x)", found, self._shape(x), lambda v: v >= 0, "0 or more")
 
     def simulate(self, x: ArrayLike, rng: np.random.Generator) -> Array:
         """Return one report per point."""
-        drawn, shape = self.mechanism.simulate(x, rng), self._shape(x)
+        with redirect_stdout(sys.stderr):
+            drawn = self.mechanism.simulate(x, rng)
+        shape = self._shape(x)
         if np.shape(drawn) != shape:  # one number would be the same noise for everybody
             self._refuse("simulate(x, rng)", f"of shape {shape}, not {np.shape(drawn)}")
         return self._numbers("simulate(x, rng)", drawn, shape, np.isfinite, "finite")
 
     def log_density(self, y: ArrayLike, x: ArrayLike) -> Array:
         """Return the log-density at output y given the point x, the two broadcast together."""
-        found, shape = self.mechanism.log_density(y, x), np.shape(y)
-        shape = np.broadcast_shapes(shape, self._shape(x))
+        with redirect_stdout(sys.stderr):
+            found = self.mechanism.log_density(y, x)
+        shape = np.broadcast_shapes(np.shape(y), self._shape(x))
         return self._numbers("log_density(y, x)", found, shape, lambda v: v < np.inf, "below ∞")
 
     def _shape(self, x: ArrayLike) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from geoveil.analyst.planner import Reports
 from geoveil.audit import mechanisms_in
-from geoveil.audit.own import MakeMechanism, checked
+from geoveil.audit.own import MakeMechanism, checked, source_files
 from geoveil.gp import GeoPrivacy, ParameterError, Query, validation
 from geoveil.simulation.people_files import FORMATS, GEOPACKAGE
 from geoveil.simulation.populations import Array, Population, household_incomes
@@ -80,12 +80,16 @@ class OwnInput:
 
     @property
     def key(self) -> str:
-        """Names the files' contents and the question; "as published" without any."""
+        """Names the question and what files hold, also those beside the module.
+
+        "as published" without any.
+        """
         if self == OwnInput():
             return "as published"
         asked = (self.columns, self.weight, self.thresholds, self.per, self.ends)
         digest = hashlib.sha256(repr(asked).encode())
-        for file in (self.module, self.data):
+        files = [] if self.module is None else source_files(self.module)
+        for file in (*files, self.data):
             digest.update(hashlib.sha256(b"" if file is None else file.read_bytes()).digest())
         return digest.hexdigest()[:16]
 

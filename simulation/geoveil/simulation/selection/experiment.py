@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from geoveil.audit import OwnSelection, selections_in
+from geoveil.audit.own import source_files
 from geoveil.audit.selection import Selects
 from geoveil.gp import ParameterError, validation
 from geoveil.gp.noise.base import Laplace, Noise
@@ -111,7 +112,7 @@ class Options:
     @property
     def key(self) -> str:
         """Names all that rows depend on; of files their contents."""
-        given = self.data if self.module is None else (*self.data, self.module)
+        given = (*self.data, *([] if self.module is None else source_files(self.module)))
         files = [hashlib.sha256(file.read_bytes()).hexdigest()[:12] for file in given]
         return " ".join([f"seed={self.seed} quick={self.quick}", *files])
 
