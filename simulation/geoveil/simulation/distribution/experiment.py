@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from operator import attrgetter
+from pathlib import Path
 
 import numpy as np
 
@@ -164,6 +165,12 @@ def experiment(
         validation.positive("epsilon", epsilon)
     for n in people:
         validation.require_count("n", n, 1, 10_000_000)
+
+    def draw(rows: Sequence[ErrorRow], file: Path) -> list[Path]:
+        units = {name: attribute_of(name, given).people.unit for name in attributes}
+        told = {n: "its unit" if unit == "unit" else f"{unit}s" for n, unit in units.items()}
+        return draw_distributions(rows, file, units=told)
+
     return Experiment(
         name="distribution",
         cells=[
@@ -173,7 +180,7 @@ def experiment(
             for n in dict.fromkeys(people or (PEOPLE[:1] if quick else PEOPLE))
         ],
         seed=seed,
-        draw=draw_distributions,
+        draw=draw,
         tables=lambda rows: [_table(setting) for setting in settings(rows)],
         note=_note,
     )

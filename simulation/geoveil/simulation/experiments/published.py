@@ -31,7 +31,7 @@ from geoveil.simulation.experiments.rows import (
     over,
 )
 from geoveil.simulation.experiments.sums import drawn_error
-from geoveil.simulation.figures.published import draw_ratios
+from geoveil.simulation.figures.published import draw_ratios, titled
 from geoveil.simulation.figures.style import count
 from geoveil.simulation.populations import Array
 
@@ -203,7 +203,12 @@ def published(
         reports = min(panel.questions, 4 if contestants[name].answers_every_query else math.inf)
         return Cell(drawn, (panel, name, n, runs, asked.seed), float(n * runs * reports))
 
-    def figures(rows: Sequence[ErrorRow], file: Path) -> list[Path]:
+    # A table of amounts does not say what they are in; places are in metres, wherever they are.
+    unit = panels[0].unit
+    unit = "" if asked.given.data is not None and unit == "dollar" else unit
+
+    def figures(found: Sequence[ErrorRow], file: Path) -> list[Path]:
+        rows = [replace(row, panel=titled(row.panel, unit)) for row in found]
         ratios = file.with_stem(f"{file.stem}-ratios")
         draw(rows, file)
         draw_ratios(rows, compare(rows), ratios)

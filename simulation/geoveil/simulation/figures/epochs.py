@@ -12,7 +12,8 @@ from geoveil.simulation.figures.style import GREEN, GREY, ROSE, TRUTH, WINE, pyp
 def draw_curves(runs: Mapping[str, Curves], file: Path, *, question: str, shock: int) -> None:
     """Write the figure, a panel for each run, from half a year before the shock on.
 
-    The question says what the shares are of.
+    The question says what the shares are of. Weeks are counted from 1, that of the shock, as in the
+    delays of the tables.
     """
     from matplotlib.ticker import PercentFormatter
 
@@ -21,7 +22,7 @@ def draw_curves(runs: Mapping[str, Curves], file: Path, *, question: str, shock:
     )
     for place, (title, curves) in zip(axes.flat, runs.items(), strict=True):
         shown = curves.week >= shock - 26
-        week = curves.week[shown] - shock
+        week = curves.week[shown] - shock + 1
         spread = 1.96 * np.sqrt(curves.variance[shown] / curves.n)
         estimate = curves.extrapolated[shown]
         place.plot(
@@ -31,18 +32,18 @@ def draw_curves(runs: Mapping[str, Curves], file: Path, *, question: str, shock:
         place.plot(week, estimate, color=GREEN, lw=1.8, label="extrapolated, 95 % interval")
         place.plot(week, curves.carried[shown], color=ROSE, lw=1.4, ls="--", label="carried")
         place.plot(week, curves.truth[shown], color=TRUTH, lw=1.4, label="truth")
-        alarms = curves.week[(curves.week >= shock) & (curves.flags == 1)] - shock
+        alarms = curves.week[(curves.week >= shock) & (curves.flags == 1)] - shock + 1
         if len(alarms):
             place.axvline(alarms[0], color=WINE, ls="--", lw=1.2)
             place.text(
                 alarms[0] + 0.8,
                 0.03,
-                f"flagged: week {alarms[0] + 1:.0f}",
+                f"flagged: week {alarms[0]:.0f}",
                 color=WINE,
                 transform=place.get_xaxis_transform(),
             )
         place.set_title(title, loc="left", fontsize=10)
-        place.set_xlabel("weeks since one in twenty lost half of what they hold")
+        place.set_xlabel("week; in week 1 one in twenty lost half of what they hold")
         place.grid(alpha=0.25)
     axes[0, 0].set_ylabel(question)
     axes[0, 0].yaxis.set_major_formatter(PercentFormatter(1, decimals=0))

@@ -1,6 +1,7 @@
 """The figures of the paper's experiments: errors, the ratios that sum them up, and maps."""
 
 import math
+import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -26,6 +27,27 @@ from geoveil.simulation.figures.style import (
 from geoveil.simulation.populations import Array
 
 _LEVELS = 12
+_NUMBER = re.compile(r"-?[0-9.]+(?:e[+-][0-9]+)?")
+
+
+def titled(panel: str, unit: str) -> str:
+    """Return the name of a panel as figures have it: amounts in a unit, "" if it is not known.
+
+    Example:
+        >>> titled("T=10000, 1/ε=800", "dollar")
+        'T = $10,000, 1/ε = $800'
+        >>> titled("1/ε=500, h=1 cell diagonals", "metre")
+        '1/ε = 500 m, h = 1 cell diagonals'
+    """
+    before, after = {"dollar": ("$", ""), "metre": ("", " m")}.get(unit, ("", ""))
+
+    def amount(number: re.Match[str]) -> str:
+        return f"{before}{float(number[0]):,.15g}{after}"
+
+    def setting(found: re.Match[str]) -> str:
+        return f"{found[1]}={_NUMBER.sub(amount, found[2])}"
+
+    return re.sub(r"(T|1/ε)=(\(.*?\)|[^,]+)", setting, panel).replace("=", " = ")
 
 
 def draw_errors(rows: Sequence[ErrorRow], file: Path) -> None:
@@ -79,8 +101,13 @@ def draw_settings(
     draw_dots(panels, file, x_label=f"{measure} (log)", title=title, note=note)
 
 
-def draw_distributions(rows: Sequence[ErrorRow], file: Path) -> list[Path]:
-    """Draw how far distributions are from the truth, a figure for each attribute."""
+def draw_distributions(
+    rows: Sequence[ErrorRow], file: Path, *, units: Mapping[str, str]
+) -> list[Path]:
+    """Draw how far distributions are from the truth, a figure for each attribute.
+
+    `units` are plural, by attribute.
+    """
     by_attribute = defaultdict[str, list[ErrorRow]](list)
     for row in rows:
         if row.measure == "area":
@@ -91,11 +118,11 @@ def draw_distributions(rows: Sequence[ErrorRow], file: Path) -> list[Path]:
                 standard_error=row.standard_error / (2 * math.sqrt(row.error)),
                 measure="root mean square",
             )
-            by_attribute[row.panel.split(",")[0]].append(drawn)
+            by_attribute[row.panel.rsplit(", ε = ", 1)[0]].append(drawn)
     files = []
     for attribute, own in by_attribute.items():
         files.append(file.with_stem(f"{file.stem}-{attribute}"))
-        title = f"Distribution of {attribute}: area between it and the truth, in the unit of values"
+        title = f"Distribution of {attribute}: area between it and the truth, in {units[attribute]}"
         note = "at …: ε-LDP that hides two values so far apart as well as the others do"
         draw_settings(own, files[-1], title=title, note=note)
     return files
@@ -127,7 +154,7 @@ def draw_ratios(
                 )  # fmt: skip
     axes.axvline(1.0, color="#222222", lw=1)
     axes.set_xscale("log")
-    axes.set_yticks(range(len(panels)), [*panels])
+    axes.set_yticks(range(len(panels)), [*panels], parse_math=False)
     axes.grid(axis="x", alpha=0.25)
     low, high = axes.get_xlim()
     # A decade or two needs more than its powers of ten.

@@ -69,8 +69,8 @@ _PAPERS = (
     *("square wave", "hierarchy"),
 )
 _MARKERS = "osvD^P*X<>dh"
-_COLUMNS = 3
-"""Panels in a row."""
+_WIDEST = 3
+"""Panels in a row, at most."""
 _FONT = 7.5
 """Points: of the names of lines."""
 
@@ -91,6 +91,11 @@ def ordered(mechanisms: Iterable[str]) -> list[str]:
 def count(n: int) -> str:
     """Return a number of people as figures and tables have it: "1.6M", "200k"."""
     return f"{n / 1e6:g}M" if n >= 1_000_000 else f"{n / 1e3:g}k"
+
+
+def _columns(panels: int) -> int:
+    """Return how many panels stand in a row: those that fill the fewest rows."""
+    return math.ceil(panels / math.ceil(panels / _WIDEST))
 
 
 def pyplot() -> Any:
@@ -139,13 +144,13 @@ def _multiples(
 
     In inches, (width, height): a panel, what stands beside them all; the least width of the figure.
     """
-    columns = min(_COLUMNS, len(panels))
+    columns = _columns(len(panels))
     rows = math.ceil(len(panels) / columns)
     size = max(panel[0] * columns + beside[0], least), panel[1] * rows + beside[1]
     figure = pyplot().figure(figsize=size, layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False, sharex=shared, sharey=shared).ravel()
     for place, title in zip(axes, panels, strict=False):
-        place.set_title(title, loc="left", fontsize=10)
+        place.set_title(title, loc="left", fontsize=10, parse_math=False)  # dollars are dollars
         place.grid(alpha=0.25)
         place.spines[["top", "right"]].set_visible(False)
     for place in axes[len(panels) :]:
@@ -187,7 +192,7 @@ def draw_lines(
             place.set_yscale("symlog", linthresh=linear_below)
             place.set_ylim(bottom=0, top=2.5 * max(max(line.y) for line in own))
         _name_lines(place, own, height)
-    for place in places[::_COLUMNS]:
+    for place in places[:: _columns(len(places))]:
         place.set_ylabel(y_label)
     figure.supxlabel(x_label + (f"\n{note}" if note else ""), fontsize=9)
     figure.suptitle(title, fontsize=12)
@@ -306,7 +311,7 @@ def draw_dots(
                 )  # fmt: skip
         place.set_xscale("log")
         place.margins(x=0.08)
-        place.tick_params(labelbottom=number + _COLUMNS >= len(panels))
+        place.tick_params(labelbottom=number + _columns(len(panels)) >= len(panels))
     places[0].set_yticks(range(len(names)), names)
     places[0].set_ylim(len(names) - 0.5, -0.7)
     figure.supxlabel(x_label, fontsize=10)

@@ -26,7 +26,7 @@ Parts = Callable[[Options], Mapping[str, Compute]]
 
 EXPERIMENTS: Mapping[str, tuple[Parts, Mapping[str, Any]]] = MappingProxyType(
     {
-        "percentile": (percentile.parts, {"unit": "counts", "linear_below": 1.0}),
+        "percentile": (percentile.parts, percentile.DRAWN),
         "nodes": (influence.parts, {}),
         "tree": (tree.parts, {"title": "Private ID3: which attribute to split by"}),
         "forest": (forest.parts, {"title": "Private random forests: which label a leaf has"}),
@@ -34,6 +34,8 @@ EXPERIMENTS: Mapping[str, tuple[Parts, Mapping[str, Any]]] = MappingProxyType(
     }
 )
 """Name of the application → its parts, and how its figures are drawn."""
+_NOTES: Mapping[str, str] = MappingProxyType({"percentile": percentile.NOTE})
+"""Name of the application → what its tables do not say of themselves."""
 
 
 def part_rows(application: str, part: str, options: Options) -> list[SelectionRow]:
@@ -58,7 +60,7 @@ def experiment(application: str, options: Options) -> Experiment[SelectionRow]:
         seed=options.seed,
         draw=partial(draw_selection, **drawn),
         tables=_tables,
-        note=lambda _: _audited(options),
+        note=lambda _: " ".join(filter(None, (_NOTES.get(application), _audited(options)))),
     )
 
 
