@@ -6,10 +6,10 @@ to be compared needs a function that makes it for a query and a guarantee.
 
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, replace
-from functools import wraps
+from functools import lru_cache, wraps
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any, NoReturn, Protocol, TypeAlias
@@ -204,32 +204,37 @@ def selections_in(file: Path, *, needed: bool = True) -> Mapping[str, OwnSelecti
     return {name: OwnSelection(name, make) for name, make in found.items()}
 
 
+_beside: dict[str, Path] = {}
+"""Name → source of each module that the last file imported from its own folder."""
+
+
+@lru_cache(maxsize=4)
 def source_files(file: Path) -> list[Path]:
-    """Return a file of mechanisms, and the Python files beside it, which it may import."""
-    found = {*file.parent.glob("*.py"), *file.parent.glob("*/*.py")} - {file}
-    return [file, *sorted(beside for beside in found if beside.is_file())]
-
-
-_imported_from_beside: set[str] = set()
-"""Modules that the last file imported from its folder; another folder may have such names too."""
+    """Return a file of mechanisms, which is run, and the files beside it that it imports."""
+    _functions_in(file, (), needed=False)
+    return [file, *sorted(_beside.values())]
 
 
 @contextmanager
 def _as_a_script(folder: Path) -> Iterator[None]:
     """Let what runs import from a folder, and print to standard error."""
-    known, place = set(sys.modules), str(folder)
-    sys.path.insert(0, place)
+    sys.path.insert(0, str(folder))
     try:
         with redirect_stdout(sys.stderr):
             yield
     finally:
-        if place in sys.path:
-            sys.path.remove(place)
-        for name in set(sys.modules) - known:
-            top = name.partition(".")[0]
-            origin = getattr(sys.modules.get(top), "__file__", None)
-            if top not in known and origin and Path(origin).parent in (folder, folder / top):
-                _imported_from_beside.add(name)
+        if str(folder) in sys.path:
+            sys.path.remove(str(folder))
+
+
+def _imported(folder: Path, known: Collection[str]) -> Iterator[tuple[str, Path]]:
+    """Yield names and sources of modules of a folder that were not known before."""
+    for name in sorted(sys.modules.keys() - known):
+        top, origin = name.partition(".")[0], getattr(sys.modules[name], "__file__", None)
+        first = getattr(sys.modules.get(top), "__file__", None)
+        # Not what is installed in an environment that lies in the folder.
+        if origin and first and Path(first).parent in (folder, folder / top):
+            yield name, Path(origin)
 
 
 def _run_in(folder: Path, make: Callable[..., Any]) -> Callable[..., Any]:
@@ -251,15 +256,17 @@ def _functions_in(
         raise ParameterError("module", str(file), "a Python file, which ends in .py")
     module = module_from_spec(spec)
     sys.modules[spec.name] = module  # dataclasses look their module up
-    while _imported_from_beside:
-        sys.modules.pop(_imported_from_beside.pop(), None)
-    folder = file.resolve().parent
+    while _beside:  # a file of another folder may import others of the same names
+        sys.modules.pop(_beside.popitem()[0], None)
+    folder, known = file.resolve().parent, {*sys.modules}
     try:
         with _as_a_script(folder):
             spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:  # a script ends by sys.exit(main())
         told = f"a Python file that runs; {type(error).__name__}: {error}"
         raise ParameterError("module", str(file), told) from error
+    finally:
+        _beside.update(_imported(folder, known))
     found = {
         name: made
         for name, made in vars(module).items()
