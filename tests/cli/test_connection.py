@@ -144,9 +144,8 @@ def test_without_one_of_the_authority_nothing_works(command, files, tmp_path, ca
     with pytest.raises(CommandError, match=expected):
         command(*arguments, *options)
     assert not list(tmp_path.iterdir())
-    health = command("health", *options)
-    assert (health.exit_code, health.stdout) == (1, "")
-    assert expected in health.stderr
+    with pytest.raises(CommandError, match=expected):
+        command("health", *options)
 
 
 def test_a_device_without_a_certificate_is_told(command, files, tmp_path):
@@ -160,11 +159,9 @@ def test_a_device_without_a_certificate_is_told(command, files, tmp_path):
 @pytest.mark.parametrize("options", [[], ["--tls-roots", "clients"]])
 def test_a_server_that_is_not_known_or_in_the_clear_is_not_talked_to(command, files, options):
     given = [str(files.get(option, option)) for option in options]
-    health = command("health", *given)
-    assert (health.exit_code, health.stdout) == (1, "")
-    assert "--tls-roots" in health.stderr
-    with pytest.raises(CommandError, match="--tls-roots"):
-        command("campaign", "list", *given)
+    for call in (["health"], ["campaign", "list"]):
+        with pytest.raises(CommandError, match="--tls-roots"):
+            command(*call, *given)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from geoveil.aggregator.ops.settings_sources import KNOWN, load
+from geoveil.cli.connection import CommandError
 from geoveil.gp import ParameterError
 
 COMMAND = [sys.executable, "-W", "error", "-c", "from geoveil.cli import main; main()"]
@@ -209,13 +210,13 @@ def test_what_keeps_a_server_from_starting_is_an_event(tmp_path, arguments, reas
     assert reason in last["reason"]
 
 
-def test_health_of_nothing_is_status_1(geoveil, server):
+def test_health_of_nothing_is_an_error(geoveil, server):
     assert geoveil("health").exit_code == 0
     assert geoveil("health", "--service", "geoveil.proto.v1.Analyst").output == "SERVING\n"
-    assert geoveil("health", "--service", "unknown").exit_code == 1
-    gone = geoveil("health", "--server", "127.0.0.1:1", to_server=False)
-    assert gone.exit_code == 1
-    assert "UNAVAILABLE" in gone.output
+    with pytest.raises(CommandError, match="has no service 'unknown'"):
+        geoveil("health", "--service", "unknown")
+    with pytest.raises(CommandError, match="no aggregator answers at "):
+        geoveil("health", "--server", "127.0.0.1:1", to_server=False)
 
 
 def test_samples_are_where_the_document_says():
