@@ -15,7 +15,7 @@ import platform
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from importlib.resources import files
 from operator import attrgetter
 from pathlib import Path
@@ -51,7 +51,7 @@ class Cell(Generic[Row]):
     parameters: tuple[Any, ...] = ()
     cost: float = 1.0
 
-    @property
+    @cached_property  # it may hold hashes of files
     def key(self) -> str:
         """Names the cell and everything its rows depend on."""
         named = [getattr(value, "key", None) or repr(value) for value in self.parameters]

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import cast
 
@@ -20,7 +20,7 @@ MakeReports = Callable[[Query, GeoPrivacy], Reports]
 """A function of a query and a guarantee that makes a mechanism."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class OwnInput:
     """Files of one's own; without any, the experiment is the paper's.
 
@@ -78,7 +78,7 @@ class OwnInput:
             raise ParameterError("per", None, "given together with threshold")
         return self.thresholds, self.per
 
-    @property
+    @cached_property
     def key(self) -> str:
         """Names the question and what files hold, also those beside the module.
 
