@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, replace
-from functools import lru_cache, wraps
+from functools import wraps
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any, NoReturn, Protocol, TypeAlias
@@ -206,13 +206,19 @@ def selections_in(file: Path, *, needed: bool = True) -> Mapping[str, OwnSelecti
 
 _beside: dict[str, Path] = {}
 """Name → source of each module that the last file imported from its own folder."""
+_sources: dict[Path, list[Path]] = {}
+"""File of mechanisms → itself and what it imported from its own folder when it was last run."""
 
 
-@lru_cache(maxsize=4)
 def source_files(file: Path) -> list[Path]:
-    """Return a file of mechanisms, which is run, and the files beside it that it imports."""
-    _functions_in(file, (), needed=False)
-    return [file, *sorted(_beside.values())]
+    """Return a file of mechanisms, which is run if it was not yet, and what it imports beside it.
+
+    Raises:
+        ParameterError: if it can't be run.
+    """
+    if file not in _sources:
+        _functions_in(file, (), needed=False)
+    return _sources[file]
 
 
 @contextmanager
@@ -267,6 +273,7 @@ def _functions_in(
         raise ParameterError("module", str(file), told) from error
     finally:
         _beside.update(_imported(folder, known))
+    _sources[file] = [file, *sorted(_beside.values())]
     found = {
         name: made
         for name, made in vars(module).items()
