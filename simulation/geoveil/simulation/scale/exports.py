@@ -39,6 +39,7 @@ from geoveil.aggregator.store.migrate import require_current, schema_version
 from geoveil.aggregator.store.opening import open_store
 from geoveil.aggregator.store.schema import CAMPAIGN, REPORT_COUNT
 from geoveil.analyst import ReportRows
+from geoveil.analyst.whole_file import whole_file
 from geoveil.campaign import Campaign, ValueCampaign, decode, digest, encode, open_envelope
 from geoveil.campaign.admission import REPORT_ID_BYTES
 from geoveil.campaign.value import AXES
@@ -136,15 +137,8 @@ def write_reports(parts: Iterator[bytes | ReportRows], file: Path) -> int:
         for part in parts
         if isinstance(part, ReportRows)
     )
-    partial = file.with_name(file.name + ".partial")
-    try:
-        sizes = _write(partial, schema, _row_groups(schema, rows, _ROWS))
-        os.replace(partial, file)
-    except OSError as error:
-        raise ParameterError("file", str(file), f"a file to write ({error.strerror})") from error
-    finally:
-        partial.unlink(missing_ok=True)
-    return sum(sizes)
+    with whole_file("file", file) as beside:
+        return sum(_write(beside, schema, _row_groups(schema, rows, _ROWS)))
 
 
 def export_reports(
