@@ -67,7 +67,7 @@ def row(request: pytest.FixtureRequest) -> Row:
 
 @pytest.fixture(params=[name for name in ROWS if not name.startswith("smooth")])
 def light_row(request: pytest.FixtureRequest) -> Row:
-    """Likewise, with noise whose tail is exponential and any ε that a double can state."""
+    """How to make one whose noise has an exponential tail, at any ε that a double can state."""
     return ROWS[request.param]
 
 

@@ -53,7 +53,7 @@ def made_places():
 
 
 class SmallSetting(KernelSetting):
-    """Of people who are made up."""
+    """A setting whose people are made up."""
 
     places = made_places()
 

@@ -29,7 +29,7 @@ class People(ABC):
     name: str
     """What its members are, in the plural."""
     unit: str
-    """Of the values; "degree" for places."""
+    """The unit of the values; "degree" for places."""
     source: str
     """Where the data comes from."""
 

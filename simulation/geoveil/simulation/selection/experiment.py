@@ -71,7 +71,7 @@ class SelectionRow:
     measure: str
     value: float
     standard_error: float = 0.0
-    """Of `value`; 0 if nothing was drawn."""
+    """The standard error of `value`; 0 if nothing was drawn."""
     mode: str = "exact"
     """"exact" over the noise, or "monte-carlo"."""
 
