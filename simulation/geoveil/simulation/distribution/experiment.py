@@ -1,6 +1,5 @@
 """geoveil simulate distribution: the errors of all protocols, drawn, at stated footings."""
 
-import zlib
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from geoveil.simulation.experiments.own import (
     own_mechanisms,
 )
 from geoveil.simulation.experiments.rows import BASELINE, OURS, OWN, ErrorRow
-from geoveil.simulation.experiments.sums import drawn_error
+from geoveil.simulation.experiments.sums import drawn_error, seeded
 from geoveil.simulation.figures.published import draw_distributions
 
 PEOPLE = (10_000, 50_000, 200_000)
@@ -68,8 +67,7 @@ def drawn(
 
 
 def _generator(name: str, n: int, repetition: int, seed: int, draws: str) -> np.random.Generator:
-    names = (zlib.crc32(f"{name} {part}".encode()) for part in ("", draws))
-    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(*names, n, repetition)))
+    return seeded(seed, f"{name} ", f"{name} {draws}", n, repetition)
 
 
 @dataclass(frozen=True, slots=True)

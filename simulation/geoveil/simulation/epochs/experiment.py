@@ -15,6 +15,7 @@ from geoveil.gp import GeoPrivacy, ParameterError, PlanarLaplace, Threshold, val
 from geoveil.simulation.epochs.curves import WEEKS, Curves, Drift, follow
 from geoveil.simulation.experiment import Cell, Experiment, Table
 from geoveil.simulation.experiments.own import AS_PUBLISHED, OwnInput
+from geoveil.simulation.experiments.sums import seeded
 from geoveil.simulation.figures.epochs import draw_curves
 from geoveil.simulation.populations import Array, Population, household_incomes
 
@@ -175,8 +176,7 @@ def run(
 ) -> Curves:
     """Return the curves of one repetition."""
     drift = Drift(people_of(given), shock_week=SHOCK if shock else None)
-    key = (int(threshold), n, epoch, repetition, int(shock))
-    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
+    rng = seeded(seed, int(threshold), n, epoch, repetition, int(shock))
     return follow(drift, asked(threshold, given), mechanism(given=given), epoch, n, YEARS, rng)
 
 

@@ -13,7 +13,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from itertools import product
 from pathlib import Path
 from types import MappingProxyType
@@ -119,7 +119,10 @@ class Options:
     @property
     def own(self) -> Mapping[str, OwnSelection]:
         """The functions of the file, by name; none without one."""
-        return {} if self.module is None else selections_in(self.module)
+        return {} if self.module is None else _in_file(self.module)
+
+
+_in_file = lru_cache(maxsize=4)(selections_in)
 
 
 Compute = Callable[[], Iterable[SelectionRow]]
