@@ -37,7 +37,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.gp import DebiasedLaplace, GeoPrivacy, PlanarLaplace, Threshold, TwoWayThreshold
+from geoveil.gp import (
+    DebiasedLaplace,
+    GeoPrivacy,
+    ParameterError,
+    PlanarLaplace,
+    Threshold,
+    TwoWayThreshold,
+)
 from geoveil.simulation.comparison import MECHANISMS, Contestant, Setting
 from geoveil.simulation.experiment import Cell, Experiment
 from geoveil.simulation.experiments.published import Asked, Panel, band, published
@@ -79,6 +86,13 @@ class TwoWayPanel(Panel):
     footing: float = 12_000.0
     axes: tuple[tuple[float, ...], tuple[float, ...]] = (AXIS, AXIS)
     people: tuple[int, ...] = PEOPLE
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for axis in self.axes:
+            if not (len(axis) and np.isfinite(axis).all() and (np.diff(axis) > 0).all()):
+                expected = "one finite threshold or more, increasing"
+                raise ParameterError("axes", [*axis], expected)
 
     @property
     def label(self) -> str:
