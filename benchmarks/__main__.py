@@ -9,7 +9,6 @@ from pathlib import Path
 from benchmarks import (
     console,
     device,
-    first_planner,
     handshake,
     history,
     host,
@@ -59,7 +58,6 @@ TABLES: Mapping[str, Callable[[], list[Figure] | None]] = {
     "intervals": intervals.table,
     "joint": joint.table,
     "plans": plans.table,
-    "first_planner": first_planner.table,
     "web": web.table,
     "console": console.table,
 }
@@ -68,7 +66,6 @@ QUICK = {
     "intervals": intervals.table,
     "joint": joint.table,
     "plans": plans.table,
-    "first_planner": first_planner.table,
 }
 """Those that can be had with less."""
 AGAIN = 2

@@ -21,7 +21,6 @@ from rich.console import Console
 from rich.table import Table
 
 from geoveil.gp import (
-    ChannelMechanism,
     DebiasedLaplace,
     Disc,
     FormulaProfile,
@@ -29,7 +28,6 @@ from geoveil.gp import (
     GaussianKernel,
     GeoPrivacy,
     Linear,
-    LinearProgramMechanism,
     LipschitzMechanism,
     NotPrivateWarning,
     PlanarLaplace,
@@ -299,12 +297,6 @@ def _real() -> Iterator[Case]:
 
 def _families() -> Iterator[Case]:
     rare = [-FAR, -4 * B, 0.0, FAR], [0.95, 0.04, 0.005, 0.005]
-    step = Threshold(0.0, 3 * B, "smoothstep")
-    channel = LinearProgramMechanism(step, PRIVACY, quick=True).channel
-    yield of_people("a channel, a mixture", ChannelMechanism(step, PRIVACY, channel), *rare)
-    yield of_people(
-        "a channel, all beside it", ChannelMechanism(step, PRIVACY, channel), [-4 * B], [1]
-    )
     sixth = DebiasedLaplace(Threshold(0.0, 11 * B, "sixth-order"), PRIVACY)
     yield of_people("order 6, 11 b, all beside it", sixth, [-9.35 * B], [1])
     order = Threshold(0.0, 10 * B, FourthOrderStep(10 * B))

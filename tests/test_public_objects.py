@@ -96,7 +96,6 @@ def made() -> list[Any]:
         ),
         gp.DebiasedLaplace(STEP, PRIVACY),
         gp.DebiasedLaplace(STEP, PRIVACY, step=2.0**-9),
-        gp.LinearProgramMechanism(STEP, PRIVACY, quick=True, tolerance=0.05),
         gp.LipschitzMechanism(gp.Linear(decay, (1.0, 2.0)), PRIVACY),
         gp.LocalLaplace(RAMP, LOCAL),
         gp.RandomizedResponse(RAMP, LOCAL, step=0.5),
@@ -170,8 +169,6 @@ def made() -> list[Any]:
         attacks.Reached(attacks.Guesses(1, 2, 3, 1e-9), 0.1, 0.2),
         attacks.OutputAttack("a", "b", "c", True, 0.1, attacks.Guesses(1, 2, 3, 1e-9)),
         planner.Prediction(0.1, 0.2, 0.3, 0.4, 10.0),
-        planner.LowerBound(0.1, 0.2, 3, 4),
-        planner.DistancePrior((0.1, 0.3)),
         client.PerturbedAnswer(0, -4),
         client.Rejection("a", "b"),
         client.SubmissionResult(list(client.DeliveryStatus)[1]),
@@ -300,7 +297,7 @@ _PEOPLE = "holds private or perturbed values, which are not shown"
 _LIVE = "holds connections, files or threads, or draws that were made"
 _CODE = "holds functions"
 EXCUSED = {
-    **dict.fromkeys(("Channel", "ChannelMechanism", "ChannelSpec", "Scene", "Case"), _TABLES),
+    **dict.fromkeys(("Scene", "Case"), _TABLES),
     **dict.fromkeys(("TabulatedProfile",), _TABLES),
     **dict.fromkeys(("HistogramPrior", "RasterPrior", "SamplePrior", "Population"), _TABLES),
     **dict.fromkeys(("Alternative", "Allocated", "Comparison", "Plan"), _TABLES),

@@ -42,7 +42,7 @@ def planned(allocation: str, sizes: list[float] = SIZES, seed: int = 5) -> Plann
         asked, epsilon=1.0, per=300.0, source=source, participants=20_000, bandwidth=900.0,
         allocation=allocation, center=CENTER,
     )  # fmt: skip
-    found = plan_for(request, for_campaign=True, bound=False)
+    found = plan_for(request, for_campaign=True)
     assert isinstance(found, PlannedQuestions)
     return found
 

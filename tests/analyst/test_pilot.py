@@ -11,14 +11,10 @@ from numpy.typing import NDArray
 from scipy.integrate import quad
 
 from geoveil.analyst import (
-    PlanRequest,
     PublicPrior,
     ReportRows,
     Reports,
-    ShareAbove,
-    ShareWithin,
     pilot_prior,
-    plan_for,
     reports_of,
 )
 from geoveil.analyst.pilot import transition
@@ -27,7 +23,6 @@ from geoveil.analyst.planner.problem import PlanningProblem
 from geoveil.campaign import Attribute, PlanarLaplaceSpec, ValueCampaign, encode
 from geoveil.gp import GeoPrivacy, ParameterError
 from geoveil.gp.hard_question import Difference, Heap, hard_share
-from geoveil.simulation.priors import public_prior
 from geoveil.simulation.scale import write_reports
 
 PRIVACY, SCALE, NORMAL = GeoPrivacy(1.0, per=8_000.0, unit="dollar"), 8_000.0, 1.959963984540054
@@ -140,40 +135,3 @@ def test_what_is_no_pilot_is_refused():
     nobody = Reports(campaign(2), lambda: iter(()))
     with pytest.raises(ParameterError, match="value campaign of numbers"):
         pilot_prior(nobody)
-
-
-@pytest.mark.deep
-def test_two_rounds_gain_where_the_prior_is_in_doubt_and_one_of_points_gains_more():
-    """n = 200,000: the margin after a pilot is within a tenth of that after another, drawn."""
-    law = LogNormalPrior(math.log(98_000), 0.83)
-    source = PublicPrior.of_numbers(law, "dollar").doubted(scale=0.1)
-    request = PlanRequest.of(
-        [ShareAbove(100_000)], epsilon=1.0, per=8_000.0, source=source, participants=200_000
-    )
-    planned: Any = plan_for(request, for_campaign=True, bound=False, rounds=True)
-    found = planned.rounds
-    assert found.pilot + found.main == 200_000
-    assert found.points < found.error_95 < found.one_round
-    assert planned.report()["two_rounds"]["pilot"] == found.pilot
-    rng = np.random.default_rng(11)
-    prior = pilot_prior(incomes(law.mu, law.sigma, found.pilot, rng)).make(None)
-    question = HardThreshold(100_000)
-    drawn = plan(question, PRIVACY, prior, found.main, kinds=("DebiasedLaplace",)).choice
-    assert drawn.prediction.margin(found.main) == pytest.approx(found.error_95, rel=0.1)
-
-
-def test_where_two_rounds_are_nothing_to_ask_for():
-    numbers = PublicPrior.of_numbers(LogNormalPrior(11.5, 0.8), "dollar")
-    few: dict[str, Any] = {"epsilon": 1.0, "per": 8_000.0, "source": numbers, "participants": 5_000}
-    one = PlanRequest.of([ShareAbove(100_000)], **few)
-    with pytest.raises(ParameterError, match="at least 10,000 for two rounds"):
-        plan_for(one, bound=False, rounds=True)
-    several = PlanRequest.of([ShareAbove(100_000), ShareAbove(50_000)], **few)
-    with pytest.raises(ParameterError, match="left out unless there is one question"):
-        plan_for(several, rounds=True)
-    place = PlanRequest.of(
-        [ShareWithin(-73.98, 40.75, 2_000.0)], epsilon=1.0, per=500.0,
-        source=public_prior("collisions"), participants=20_000,
-    )  # fmt: skip
-    with pytest.raises(ParameterError, match="unless a hard share of numbers is asked"):
-        plan_for(place, for_campaign=True, bound=False, rounds=True)

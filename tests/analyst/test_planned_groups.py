@@ -28,7 +28,7 @@ def planned(*at: float, **said: Any) -> Any:
     asked = [ShareAbove(one) for one in at]
     people = {"source": source, "participants": 30_000, "unit": "dollar"}
     request = PlanRequest.of(asked, epsilon=1.0, per=8_000.0, **people, **said)
-    return plan_for(request, for_campaign=True, bound=False)
+    return plan_for(request, for_campaign=True)
 
 
 @pytest.fixture(scope="module")

@@ -56,7 +56,7 @@ def test_plans_of_a_session_are_those_made_alone(case):
     assert forecast.met
     quick = forecast.planned.report()
     if quick["choice"] != alone["choice"]:
-        assert case in ("place", "circle")  # a channel
+        assert case in ("place", "circle")
         assert not forecast.settled
     elif len(request.questions) == 1:
         assert numbers(quick) == numbers(alone)

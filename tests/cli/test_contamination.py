@@ -33,7 +33,7 @@ def test_a_plan_says_what_liars_can_do(geoveil):
     asked = (
         "plan", "--threshold", "100000", "--soft", "--width", "80000", "--participants", "50000",
         "--epsilon", "1", "--per", "8000", "--unit", "dollar", "--prior", "lognormal:98000,0.83",
-        "--no-bound", "--contamination", "0.01",
+        "--contamination", "0.01",
     )  # fmt: skip
     report = json.loads(geoveil(*asked, "--json", to_server=False).output)
     (row,) = report["contamination"]

@@ -326,7 +326,7 @@ def test_as_few_heads_are_folded_into_as_few_lines_as_need_to_be(monkeypatch, ca
 
 
 def test_a_quantile_is_planned_where_a_share_would_be_taken_from_the_prior(geoveil):
-    asked = ["--participants", "1000", "--epsilon", "1", "--per", "5000", "--no-bound"]
+    asked = ["--participants", "1000", "--epsilon", "1", "--per", "5000"]
     people = ["--unit", "euro", "--prior", "lognormal:15000,1"]
     planned = geoveil("plan", "--quantile", "0.5", *asked, *people, to_server=False)
     assert planned.exit_code == 0

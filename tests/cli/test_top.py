@@ -26,4 +26,4 @@ def test_a_plan_says_how_many_name_the_top(geoveil):
         shown.split()
     )
     with pytest.raises(ParameterError, match="several"):
-        geoveil(*ASKED, *RANGES[:2], "--no-bound", to_server=False)
+        geoveil(*ASKED, *RANGES[:2], to_server=False)

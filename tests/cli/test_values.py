@@ -307,7 +307,7 @@ def test_points_are_asked_what_their_plan_says(geoveil, server, tmp_path):
     asked = (
         "plan", "--threshold", "98000", "--participants", "20000", "--epsilon", "1",
         "--per", "8000", "--prior", "lognormal:98000,0.83", "--unit", "dollar",
-        "--attribute", "income", "--no-bound",
+        "--attribute", "income",
     )  # fmt: skip
     geoveil(*asked, "--allocation", "points", "--out", plan)
     created = geoveil("campaign", "create", "Planned", "--plan", plan, "--id", name).output

@@ -6,15 +6,13 @@ How long that takes is measured by `python -m benchmarks startup`.
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import geoveil.client
-from geoveil.campaign import Campaign, ChannelSpec, encode
-from geoveil.gp import GeoPrivacy, LinearProgramMechanism
+from geoveil.campaign import Campaign, encode
 
 HEAVY = (
     *("scipy", "sqlalchemy", "pandas", "matplotlib", "shapely", "dask"),
@@ -58,15 +56,6 @@ def test_the_first_report_loads_nothing_heavy(campaign: Campaign) -> None:
 
 def test_the_first_report_loads_no_openssl(campaign: Campaign, tmp_path: Path) -> None:
     assert "_hashlib" not in first_report(campaign, str(tmp_path / "state"))["modules"]
-
-
-def test_a_channel_is_checked_and_drawn_by_without_a_solver(
-    make_campaign: Callable[..., Campaign],
-) -> None:
-    asked = make_campaign().questions[0].query
-    planned = LinearProgramMechanism(asked, GeoPrivacy(1, 8000, "dollar"), quick=True)
-    campaign = make_campaign("channel", mechanism=ChannelSpec.of(planned))
-    assert first_report(campaign)["heavy"] == {"numpy", "sqlite3"}
 
 
 def test_places_load_pyproj(places: Campaign, tmp_path: Path) -> None:

@@ -17,7 +17,6 @@ import pytest
 import geoveil.gp as gp
 from geoveil.gp import (
     ApproximateLaplace,
-    ChannelMechanism,
     DebiasedLaplace,
     Disc,
     FormulaProfile,
@@ -29,7 +28,6 @@ from geoveil.gp import (
     Laplace,
     LaplacePareto,
     Linear,
-    LinearProgramMechanism,
     LipschitzMechanism,
     LocalLaplace,
     LocalPrivacy,
@@ -201,14 +199,6 @@ def plain(kind: Callable[..., Any], privacy: Any = PRIVACY) -> Callable[[Query],
     return makers
 
 
-def given(query: Query) -> Makers:
-    def make() -> Any:
-        channel = LinearProgramMechanism(query, PRIVACY, quick=True).channel
-        return ChannelMechanism(query, PRIVACY, channel)
-
-    yield "", make, None
-
-
 def planar(query: Query) -> Makers:
     yield "", lambda: PlanarLaplace(PRIVACY, query.dimension), None
 
@@ -218,8 +208,6 @@ MECHANISMS: dict[type, Callable[[Query], Makers]] = {
     VectorSmoothMechanism: vector,
     ApproximateLaplace: approximate,
     DebiasedLaplace: debiased,
-    LinearProgramMechanism: plain(LinearProgramMechanism),
-    ChannelMechanism: given,
     RadialLaplace: plain(RadialLaplace),
     LipschitzMechanism: plain(LipschitzMechanism),
     LocalLaplace: plain(LocalLaplace, LocalPrivacy(2.0)),

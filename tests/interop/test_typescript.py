@@ -65,7 +65,7 @@ async def test_devices_in_typescript_are_counted_once(device: Path, tmp_path: Pa
     now = datetime.now(UTC)
     dates = {"opens": now - timedelta(hours=1), "closes": now + timedelta(days=1)}
     kept = ("debiased-threshold-smoothstep-1", "smooth-disc-linear-2", "split-lied-0")
-    kept += ("places-disc", "places-points", "points-3", "channel-ramp")
+    kept += ("places-disc", "places-points", "points-3")
     told = [campaign for name, campaign, _ in every_campaign() if name in kept]
     campaigns = [replace(campaign, **dates) for campaign in told]
     settings = Settings(database=tmp_path / "reports.sqlite", port=0, web="127.0.0.1:0")

@@ -5,14 +5,15 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 from geoveil.campaign import (
     Attribute,
-    Campaign,
     LipschitzLaplaceSpec,
     PlanarLaplaceSpec,
     Question,
+    Readings,
     SigningKey,
     decode,
     digest,
@@ -30,7 +31,6 @@ from geoveil.gp import (
     Linear,
     ParameterError,
     Polygon,
-    Query,
     Radial,
     Range,
     TabulatedProfile,
@@ -38,7 +38,7 @@ from geoveil.gp import (
 )
 from geoveil.proto.v1 import campaign_pb2 as pb
 from tools.vectors.chance import PARIS
-from tools.vectors.examples import every_campaign, small_campaign, spline_channel
+from tools.vectors.examples import every_campaign, small_campaign
 from tools.vectors.hostile import CHANGES, REGIONS, changed, put
 
 _REASONS = {
@@ -52,7 +52,6 @@ _REASONS = {
     "text": r"^(campaign_id|title|attribute\.(name|unit)|query\.label|strata\.(name|labels\[))",
     "labels": r"^(labels of the queries|strata\.labels) ",
     "polygon": r"region|parts\[",
-    "channel": r"channel|per_query|^ratio of rows|too coarse for the guarantee",
     "table": r"number of (at|values|slopes) |\.(at|values|slopes)\[|of the whole|within 1,024"
     r"|numbers up to|numbers that differ|range of the values|\.slope ",
     "count": r"^(number of queries|dimensions? of the queries|mechanism\.dimension"
@@ -113,7 +112,6 @@ def campaign_vectors() -> list[dict[str, Any]]:
     for name, table in _tables():
         made = changed(bases["table"], [(f"queries.0.linear.profile.{k}", v) for k, v in table])
         found.append(told_of(f"table: {name}", seal(made)))
-    found += _channels(bases["channel"])
     for name, bytes_ in _encodings(bases):
         found.append(told_of(name, pb.CampaignEnvelope(campaign=bytes_).SerializeToString()))
     signed = seal(bases["plain"], SigningKey.from_pem(_PEM))
@@ -128,7 +126,6 @@ def _bases() -> dict[str, bytes]:
     privacy = {"privacy": GeoPrivacy(1.0, 8.0, "unit")}
     even = TabulatedProfile((0.0, 20.0, 50.0), (1.0, 0.7, 0.2), (0.0, -0.02, -0.02, 0.0))
     ramp = TabulatedProfile((0.0, 1.0), (0.0, 1.0), (1.0, 1.0))
-    bell = TabulatedProfile((0.0, 48.0), (1.0, 0.0), (0.0, 0.0))
     lipschitz = {"mechanism": LipschitzLaplaceSpec()}
     steps = {
         "range": Range(-30.0, 30.0, 20.0, "smoothstep"),
@@ -138,6 +135,11 @@ def _bases() -> dict[str, bytes]:
     found = {
         "plain": small_campaign("plain"),
         "split": made["split-lied-0"],
+        "readings": replace(
+            small_campaign("readings"),
+            period=timedelta(days=1),
+            readings=Readings(every=timedelta(days=7)),
+        ),
         **{
             name: small_campaign(name, **unit, **privacy, questions=(Question("q", query),))
             for name, query in steps.items()
@@ -167,8 +169,6 @@ def _bases() -> dict[str, bytes]:
             questions=(Question("q", Polygon([(0.0, 0.0), (8.0, 0.0), (0.0, 8.0)], 4.0)),),
         ),
         "table": made["debiased-linear-1"],
-        "channel": _channel("channel", Threshold(0.0, 16.0), (-8.0, 8.0), 4, even=False),
-        "channel-even": _channel("channel-even", Radial(bell, (0.0,)), (0.0, 48.0), 12, even=True),
         "places": made["places-disc"],
         "points": replace(made["points-2"], step_exponent=0),
         "points-of-places": small_campaign(
@@ -179,18 +179,6 @@ def _bases() -> dict[str, bytes]:
         ),
     }
     return {name: encode(campaign) for name, campaign in found.items()}
-
-
-def _channel(
-    name: str, query: Query, edges: tuple[float, ...], cells: int, *, even: bool
-) -> Campaign:
-    return small_campaign(
-        name,
-        attribute=Attribute(name="value", unit="unit"),
-        privacy=GeoPrivacy(1.0, 4.0, "unit"),
-        questions=(Question("q", query),),
-        mechanism=spline_channel(query, edges, (cells,), even),
-    )
 
 
 def _signatures(plain: bytes, other: bytes) -> Iterator[dict[str, Any]]:
@@ -277,33 +265,9 @@ def _tables() -> Iterator[tuple[str, Sequence[tuple[str, list[float]]]]]:
     yield "values that differ by 1e-51", table([0.0, 50.0], [0.0, 1e-51])
 
 
-def _channels(ramp: bytes) -> Iterator[dict[str, Any]]:
-    """Yield channels at both sides of the privacy that their rows keep, and of the bias."""
-    path = "privacy.epsilon"
-    for epsilon in _border(ramp, path, 1.0, 0.01):
-        yield told_of(f"channel: rows at {epsilon}", seal(changed(ramp, ((path, epsilon),))))
-    path = "queries.0.threshold.width"
-    widest, _ = _border(ramp, path, 16.0, 64.0)
-    for width in (widest * (1 - 1e-9), widest * (1 + 1e-9)):
-        yield told_of(f"channel: biased by {width}/16", seal(changed(ramp, ((path, width),))))
-    change = (
-        ("mechanism.channels.per_query.0.edges", [0.0, 16.0]),
-        ("mechanism.channels.per_query.0.absolute", True),
-    )
-    yield told_of("channel: of |s| for a query that is not even", seal(changed(ramp, change)))
-
-
-def _border(campaign: bytes, path: str, sound: float, refused: float) -> tuple[float, float]:
-    """Return the last double with which a campaign is sound, and the next one."""
-    while (middle := (sound + refused) / 2) not in (sound, refused):
-        verdict = told_of("", seal(changed(campaign, ((path, middle),))))["verdict"]
-        sound, refused = (middle, refused) if verdict == "sound" else (sound, middle)
-    return sound, refused
-
-
 def _encodings(bases: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
     """Yield bytes that hold a campaign in a way that no writer has, or none."""
-    plain, channel = bases["plain"], bases["channel"]
+    plain = bases["plain"]
     yield "unknown field at the end", plain + b"\x98\x06\x01"
     yield "unknown field within a message", _within(plain, (3,), lambda b: b + b"\x98\x06\x01")
     yield "not canonical: a field twice", plain + plain[:7]
@@ -320,7 +284,7 @@ def _encodings(bases: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
     yield "two kinds of a mechanism", _within(plain, (6,), lambda b: b + b"\x12\x00")
     yield "an empty packed field", _within(bases["kernel"], (5, 3), lambda b: b"\x0a\x00" + b[10:])
     yield "a number that is not packed", _within(bases["kernel"], (5, 3), lambda b: b"\x09" + b[2:])
-    yield "a truth value of 2", _within(channel, (6, 5, 1), lambda b: _inserted(b, 3, 2))
+    yield "a truth value of 2", _within(bases["readings"], (14,), lambda b: _inserted(b, 2, 2))
     yield (
         "an enumeration beyond 32 bits",
         _within(plain, (5, 2), lambda b: b[:-1] + _varint(2**32 + 2)),

@@ -3,14 +3,12 @@
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from functools import cache
 from random import Random
 from typing import Any
 
 from geoveil.campaign import (
     Attribute,
     Campaign,
-    ChannelSpec,
     DebiasedLaplaceSpec,
     LipschitzLaplaceSpec,
     MechanismSpec,
@@ -29,7 +27,6 @@ from geoveil.gp import (
     GeoPrivacy,
     GeoVeilError,
     Linear,
-    LinearProgramMechanism,
     Polygon,
     Query,
     Radial,
@@ -106,23 +103,6 @@ KINDS = {
 }
 
 
-@cache
-def _channels() -> tuple[tuple[Query, GeoPrivacy, MechanismSpec], ...]:
-    """Return queries with their privacy and a channel for it; seconds of linear programmes."""
-    found = []
-    for query, privacy in (
-        (Threshold(100_000.0, 16_000.0), GeoPrivacy(1.0, 8_000.0, "unit")),
-        (Threshold(100.0, 24.0, "smoothstep"), GeoPrivacy(1.0, 8.0, "unit")),
-        (Threshold(0.0, 16.0, "fourth-order"), GeoPrivacy(2.0, 8.0, "unit")),
-        (Range(20.0, 60.0, 16.0), GeoPrivacy(1.0, 8.0, "unit")),
-        (GaussianKernel((0.0, 0.0), 1000.0), GeoPrivacy(1.0, 500.0, "unit")),
-        (Disc((10.0, -20.0), 1500.0, 1000.0, "smoothstep"), GeoPrivacy(1.0, 500.0, "unit")),
-    ):
-        channel = LinearProgramMechanism(query, privacy, quick=True)
-        found.append((query, privacy, ChannelSpec.of(channel)))
-    return tuple(found)
-
-
 def any_campaign(draw: Random) -> tuple[Campaign, float]:
     """Return a campaign of any kind, and the length over which it asks.
 
@@ -143,16 +123,6 @@ def any_campaign(draw: Random) -> tuple[Campaign, float]:
         "strata": strata or None,
         "period": recurring,
     }
-    if draw.random() < 0.1:
-        query, privacy, spec = draw.choice(_channels())
-        made: Campaign = StatisticCampaign(
-            **common,
-            attribute=Attribute(name="value", unit="unit"),
-            privacy=privacy,
-            questions=(Question("q", query),),
-            mechanism=spec,
-        )
-        return _finer(draw, made), privacy.per
     plane = draw.choice([PARIS, WORLD]) if draw.random() < 0.25 else None
     dimension = 2 if plane else draw.choice([1, 1, 2, 2, 3])
     unit = "metre" if plane else "unit"
@@ -164,7 +134,7 @@ def any_campaign(draw: Random) -> tuple[Campaign, float]:
         "privacy": privacy,
     }
     if draw.random() < 0.1:
-        made = ValueCampaign(**common, mechanism=PlanarLaplaceSpec(dimension))
+        made: Campaign = ValueCampaign(**common, mechanism=PlanarLaplaceSpec(dimension))
         return _finer(draw, made), size
     mechanism = draw.choice(["debiased", "debiased", "lipschitz", "smooth"])
     queries = []

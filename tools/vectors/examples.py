@@ -3,15 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
-from fractions import Fraction
-from itertools import pairwise
 from random import Random
 from typing import Any
 
 from geoveil.campaign import (
     Attribute,
     Campaign,
-    ChannelSpec,
     DebiasedLaplaceSpec,
     LipschitzLaplaceSpec,
     MechanismSpec,
@@ -36,8 +33,6 @@ from geoveil.gp import (
     Threshold,
     TwoWayThreshold,
 )
-from geoveil.gp.mechanisms.channel import TOTAL, Channel, ProbabilityTable
-from geoveil.gp.mechanisms.channel_spline import SplineGrid
 from tools.vectors.chance import KINDS, OPENS, PARIS, PROFILES, WORLD, query_by_chance
 
 
@@ -58,28 +53,6 @@ def small_campaign(name: str, **changes: Any) -> Campaign:
         given["questions"] = (Question("above 100k", asked),)
     made: Campaign = kind(**(given | changes))
     return made
-
-
-def spline_channel(
-    query: Query, edges: tuple[float, ...], cells: tuple[int, ...], even: bool
-) -> ChannelSpec:
-    """Return the channel with three outputs, −2, 1 and 3, whose mean is the query's in each row."""
-    places: list[Fraction] = []
-    for (low, high), count in zip(pairwise(map(Fraction, edges)), cells, strict=True):
-        width = (high - low) / count
-        places += [low, *(low + (i + Fraction(1, 2)) * width for i in range(count))]
-    places.append(Fraction(edges[-1]))
-    rows = []
-    for place in places:
-        mean = Fraction(float(query.profile.value(float(place))))
-        # Of what is not the middle output, as much goes up as has the mean right.
-        middle = Fraction(1, 5)
-        high_share = (mean - middle + 2 * (1 - middle)) / 5
-        top = round(high_share * TOTAL)
-        between = round(middle * TOTAL)
-        rows.append((TOTAL - top - between, between, top))
-    table = ProbabilityTable((-2, 1, 3), tuple(rows))
-    return ChannelSpec((Channel(SplineGrid(edges, cells), table, 0, even),))
 
 
 def every_campaign() -> Iterator[tuple[str, Campaign, float]]:
@@ -159,23 +132,6 @@ def every_campaign() -> Iterator[tuple[str, Campaign, float]]:
         small_campaign("smooth-heavy", **income, privacy=privacy, mechanism=heavy),
         8.0,
     )
-    bell = TabulatedProfile((0.0, 48.0), (1.0, 0.0), (0.0, 0.0))
-    for name, query, edges, cells, even in (
-        ("channel-ramp", Threshold(0.0, 16.0), (-8.0, 8.0), (12,), False),
-        ("channel-two-segments", Threshold(3.0, 16.0), (-8.0, -1.0, 8.0), (6, 8), False),
-        ("channel-even", Radial(bell, (0.0, 0.0)), (0.0, 48.0), (32,), True),
-    ):
-        spec = spline_channel(query, edges, cells, even)
-        made = small_campaign(
-            name,
-            **income,
-            privacy=GeoPrivacy(1.0, 4.0, "unit"),
-            questions=(Question("q", query),),
-            mechanism=spec,
-        )
-        yield name, made, 16.0
-        finer = replace(made, campaign_id=f"{name}-finer", step_exponent=-5)
-        yield f"{name}-finer", finer, 16.0
 
 
 def fine_campaigns() -> Iterator[tuple[str, Campaign, float]]:

@@ -133,7 +133,6 @@ _LONGITUDE = "attribute.azimuthal_equidistant.longitude_deg"
 _LATITUDE = "attribute.azimuthal_equidistant.latitude_deg"
 _THRESHOLD = "queries.0.threshold"
 _LINEAR = "queries.0.linear"
-_CHANNEL = "mechanism.channels.per_query.0"
 _GRID = "grid.step_exponent"
 
 CHANGES: Mapping[str, Sequence[Change]] = {
@@ -238,23 +237,6 @@ CHANGES: Mapping[str, Sequence[Change]] = {
         *one("queries.0.radial.profile.at.0", -1.0, 1.0, -0.0),
         *one("queries.0.radial.profile.slopes.0", 0.01),
         *one("queries.0.radial.center", []),
-    ],
-    "channel": [
-        *one("mechanism.channels.per_query", []),
-        *one(f"{_CHANNEL}.cells", [3]),
-        *one(f"{_CHANNEL}.cells.0", 0),
-        *one(f"{_CHANNEL}.outputs", [1, -2, 3], [-2, 1]),
-        *one(f"{_CHANNEL}.counts.0", 0, 1 << 60),
-        *one(f"{_CHANNEL}.edges", [8.0, -8.0], [-800.0, 8.0], [-8.0], [-8.0, math.inf]),
-        *one(f"{_CHANNEL}.step_exponent", 1),
-        (("privacy.epsilon", 2.1), (_GRID, -1)),
-        *one(_GRID, 1, -59, -60),
-        (("queries.1.label", "another"), ("queries.1.threshold.width", 16.0),
-         ("queries.1.threshold.profile", 1)),
-    ],
-    "channel-even": [
-        *one(f"{_CHANNEL}.absolute", False),
-        *one(f"{_CHANNEL}.edges.0", -0.0),
     ],
     "places": [
         *one("attribute.unit", "mile"),

@@ -1,15 +1,12 @@
 """Campaigns, points and bits with the answers: one of everything, and hard cases."""
 
 from collections.abc import Iterator, Sequence
-from fractions import Fraction
-from itertools import accumulate
 from random import Random
 from typing import Any
 
 from geoveil.campaign import (
     Attribute,
     Campaign,
-    ChannelSpec,
     PlanarLaplaceSpec,
     Question,
     SmoothSpec,
@@ -20,9 +17,8 @@ from geoveil.campaign import (
 from geoveil.campaign.statistic import Allocation
 from geoveil.gp import GeoPrivacy, Threshold
 from geoveil.gp.labels import RandomizedLabels
-from geoveil.gp.mechanisms.channel import TOTAL
 from tools.vectors.chance import one_tuple
-from tools.vectors.examples import every_campaign, fine_campaigns, small_campaign, spline_channel
+from tools.vectors.examples import every_campaign, fine_campaigns, small_campaign
 from tools.vectors.tape import Tape, tuple_of
 
 _ID = "0" * 128
@@ -109,7 +105,6 @@ def _hard() -> Iterator[tuple[str, Campaign, Iterator[dict[str, Any]]]]:
     drawn = (0, weight - 1, weight, weight + 2**32 - 1, weight + 2**32, most - 1)
     tapes = [f"{u:0{length}b}" for u in drawn] + [f"{most:0{length}b}{weight:0{length}b}"]
     yield "hard-labels", lied, (_given(lied, [3.0], tape, group=1) for tape in tapes)
-    yield from _hard_channels()
 
 
 def _extremes(income: dict[str, Any]) -> Iterator[tuple[str, Campaign, Iterator[dict[str, Any]]]]:
@@ -124,36 +119,3 @@ def _extremes(income: dict[str, Any]) -> Iterator[tuple[str, Campaign, Iterator[
 
 
 _ENDS = ("0" * 128, "1" * 128)
-
-
-def _hard_channels() -> Iterator[tuple[str, Campaign, Iterator[dict[str, Any]]]]:
-    """Yield a channel at U beside the running sums, in its first, an inner and its last cell."""
-    query = Threshold(0.0, 16.0)
-    spec = spline_channel(query, (-8.0, 8.0), (12,), even=False)
-    campaign = small_campaign(
-        "hard-channel",
-        attribute=Attribute(name="value", unit="unit"),
-        privacy=GeoPrivacy(1.0, 4.0, "unit"),
-        questions=(Question("q", query),),
-        mechanism=spec,
-    )
-    yield "hard-channel", campaign, _at_sums(campaign, spec)
-
-
-def _at_sums(campaign: Campaign, spec: ChannelSpec) -> Iterator[dict[str, Any]]:
-    channel = spec.channels[0]
-    for s, index in ((-7.5, 0), (-7.0, 0), (0.25, 6), (7.5, 11), (8.0, 11), (-9.0, 0)):
-        cell = channel.grid.cells[index]
-        inside = min(max(Fraction(s), Fraction(-8)), Fraction(8))
-        weights = cell.weights((inside - cell.start) / cell.width)
-        rows = channel.table.rows[cell.row : cell.row + 3]
-        counts = [
-            sum(w * row[i] for w, row in zip(weights, rows, strict=True))
-            for i in range(len(rows[0]))
-        ]
-        for total in list(accumulate(counts))[:-1]:
-            at = total * 2**128 // TOTAL
-            for numerator in (at - 1, at + 1):
-                yield _given(campaign, [s], _ID + f"{int(numerator):0128b}")
-    for end in _ENDS:
-        yield _given(campaign, [1.0], _ID + end)

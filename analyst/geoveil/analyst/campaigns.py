@@ -91,7 +91,7 @@ def campaign_asking(
 def mechanism_names() -> list[str]:
     """Return the names of the mechanisms that answer questions; no other package is imported.
 
-    Those whose parameters nobody types, channels and points, are left out.
+    Points are left out.
     """
     library = MECHANISMS.built_in
     return [n for n in MECHANISMS.names if n not in library or library[n].default is not None]

@@ -225,17 +225,10 @@ def check_plan(request: PlanRequest, found: Plan) -> None:
     raise _unmet(request, [targets], nearest, part)
 
 
-def compared(
-    request: PlanRequest, searches: Searches, participants: int, *, channels: bool = False
-) -> Comparison:
+def compared(request: PlanRequest, searches: Searches, participants: int) -> Comparison:
     """Return the ways to share out the privacy among the questions: see `compare_allocations`."""
     return compare_allocations(
-        request.questions,
-        request.plane_privacy,
-        request.prior,
-        participants,
-        searches=searches,
-        channels=channels,
+        request.questions, request.plane_privacy, request.prior, participants, searches=searches
     )
 
 

@@ -18,7 +18,6 @@ from google.protobuf import json_format
 from geoveil.analyst.planner import ALLOCATIONS, Alternative, Comparison, Plan, Prediction
 from geoveil.analyst.planner.allocation import Searches
 from geoveil.analyst.planner.kinds import (
-    CHANNEL,
     KINDS,
     POINTS,
     Declared,
@@ -101,7 +100,7 @@ def chosen_alone(request: PlanRequest, found: Plan) -> Chosen:
     best = found.choice
     mechanism = declared(best.kind, best.reports, best.parameters)
     if mechanism is None:
-        held = ", ".join(kind for kind in (*KINDS, CHANNEL) if fits_campaigns(kind))
+        held = ", ".join(kind for kind in KINDS if fits_campaigns(kind))
         raise UnsupportedError(
             f"a campaign cannot hold {best.kind}, but {held}; plan for a campaign to choose among"
             " those"
@@ -124,8 +123,8 @@ def chosen_alone(request: PlanRequest, found: Plan) -> Chosen:
 def chosen_together(request: PlanRequest, found: Comparison, searches: Searches) -> Chosen:
     """Return the campaign for several questions, with the allocation that was chosen.
 
-    A campaign has one mechanism: one without parameters serves every question, and channels are
-    solved for each. Points are asked when they are there: what to ask is told to people.
+    A campaign has one mechanism, without parameters, that serves every question. Points are asked
+    when they are there: what to ask is told to people.
 
     Args:
         request: what was asked for.
@@ -149,8 +148,6 @@ def chosen_together(request: PlanRequest, found: Comparison, searches: Searches)
     several = tuple(kind for kind in KINDS if KINDS[kind].serves_several)
     kinds = several if name != "points" else (POINTS,)
     ways = {kind: [_best(search, (kind,), kind, error) for search in asked] for kind in kinds}
-    if request.channels and name != "points":
-        ways[CHANNEL] = [_best(s, ("DebiasedLaplace", CHANNEL), CHANNEL, error) for s in asked]
     complete = {
         kind: [a for a in alone if a is not None]
         for kind, alone in ways.items()
@@ -170,17 +167,17 @@ def chosen_together(request: PlanRequest, found: Comparison, searches: Searches)
         for targets in [a.prediction.targets(found.n, error)]
     ]
     expected = {"allocation": name, "answers": answers}
-    mechanisms = [declared(kind, a.reports, a.parameters) for a in complete[kind]]
-    first, *others = (m for m in mechanisms if m is not None)
-    if isinstance(first, PlanarLaplaceSpec):
+    first = complete[kind][0]
+    mechanism = declared(kind, first.reports, first.parameters)
+    if isinstance(mechanism, PlanarLaplaceSpec):
         expected["queries"] = _of_points(request, complete[kind])
-        return Chosen(first, (), Allocation.PARTITION, expected, tuple(complete[kind]))
+        return Chosen(mechanism, (), Allocation.PARTITION, expected, tuple(complete[kind]))
     questions = []
     for i, (label, a) in enumerate(zip(request.labels, complete[kind], strict=True)):
         assert isinstance(a.query, Query)
         questions.append(Question(label, a.query, _softness(request, i, a)))
-    joined = first.joined([m for m in others if isinstance(m, MechanismSpec)])
-    return Chosen(joined, tuple(questions), Allocation(name), expected, tuple(complete[kind]))
+    assert mechanism is not None  # as the kind serves several questions
+    return Chosen(mechanism, tuple(questions), Allocation(name), expected, tuple(complete[kind]))
 
 
 def _of_points(request: PlanRequest, asked: Sequence[Alternative]) -> list[dict[str, Any]]:

@@ -5,10 +5,9 @@
     session.forecast(session.request([ShareAbove(100_000)], **wish))    # as a slider moves
     session.plan(session.request([ShareAbove(100_000)], **wish))        # where it came to rest
 
-A forecast is a plan without what takes long: optimal channels, which a linear programme finds,
-values that are places and are perturbed themselves, and the nearest wish that can be met are left
-to the plan. It says whether the plan could choose otherwise; where both choose the same, they have
-the same numbers.
+A forecast is a plan without what takes long: places that are perturbed themselves, and the nearest
+wish that can be met, are left to the plan. It says whether the plan could choose otherwise; where
+both choose the same, they have the same numbers.
 """
 
 from collections import OrderedDict
@@ -26,7 +25,6 @@ from geoveil.analyst.planning import (
     PlannedQuestions,
     kinds_for,
     plan_for,
-    without_channel,
 )
 from geoveil.analyst.questions import AnalystQuestion
 from geoveil.analyst.request import PlanRequest, PublicPrior
@@ -45,7 +43,7 @@ class Forecast:
     """What a plan will say, as far as can be told at once."""
 
     planned: PlannedQuestion | PlannedQuestions
-    """The plan without what was left out: the best of few alternatives, and no bound."""
+    """The plan without what was left out: the best of few alternatives."""
     settled: bool
     """Whether the plan chooses the same, so that its numbers are these."""
     met: bool
@@ -114,8 +112,8 @@ class PlanningSession:
             kinds = tuple(kind for kind in kinds if kind != POINTS)
         found = planned(search, request.participants, kinds, within=CLOSE)
         return Forecast(
-            PlannedQuestion(request, found, None),
-            settled=not slow and without_channel(request, found),
+            PlannedQuestion(request, found),
+            settled=not slow,
             met=excess(request, found) <= 0,
         )
 
@@ -123,7 +121,7 @@ class PlanningSession:
         found = compared(request, searches, request.participants)
         return Forecast(
             PlannedQuestions(request, found, searches),
-            settled=not request.channels,
+            settled=True,
             met=excess_of_all(request, found, searches) <= 0,
         )
 

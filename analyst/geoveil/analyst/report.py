@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from geoveil.analyst.nearest import repeated
@@ -21,7 +20,6 @@ from geoveil.analyst.planner.prediction import NORMAL_95, Targets
 from geoveil.analyst.planner.problem import PlanningProblem
 from geoveil.analyst.planner.question import Estimand, HardQuestion
 from geoveil.analyst.request import PlanRequest, scaled
-from geoveil.analyst.rounds import TwoRounds
 from geoveil.gp import GeoPrivacy, Query
 from geoveil.gp.hard_question import reach
 
@@ -34,16 +32,12 @@ DISTANCES = (1, 2, 5)
 Record = dict[str, Any]
 
 
-def plan_report(
-    request: PlanRequest, found: Plan, least: float | None, rounds: TwoRounds | None = None
-) -> Record:
+def plan_report(request: PlanRequest, found: Plan) -> Record:
     """Return all that is said of one question.
 
     Args:
         request: what was asked for.
         found: its plan.
-        least: the noise that no unbiased mechanism can beat; None if it is not known.
-        rounds: what a pilot would gain; None if it is not known.
     """
     n, choice = found.n, found.choice
     return {
@@ -65,8 +59,6 @@ def plan_report(
             }
             for people, margin, share in found.at(several(n))
         ],
-        "bound": None if least is None else _bound(found, least),
-        "two_rounds": None if rounds is None else asdict(rounds),
     }
 
 
@@ -98,7 +90,6 @@ def comparison_report(request: PlanRequest, found: Comparison) -> Record:
         ],
         "choice": best.allocation,
         "asked_for": request.allocation is not None,
-        "channels": request.channels,
         "crossover": found.crossover,
         "allocations": rows,
         "errors": [
@@ -211,11 +202,6 @@ def _allocation(row: Allocated, chosen: Allocated, privacy: GeoPrivacy) -> Recor
         "times": total / best if best else 1.0,
         "same_promise": row.in_all.exact_rate <= privacy.scaled(1 + 1e-9).exact_rate,
     }
-
-
-def _bound(found: Plan, least: float) -> Record:
-    noise = found.choice.prediction.noise
-    return {"noise": noise, "least": least, "within_percent": 100 * (noise / least - 1)}
 
 
 def _scenarios_of(request: PlanRequest, found: Plan) -> Record | None:

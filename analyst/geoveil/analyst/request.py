@@ -206,8 +206,6 @@ class PlanRequest:
     allocation: str | None = None
     """A name in `ALLOCATIONS`; None for the best that promises what a person is promised. One
     question has none, or "points"."""
-    channels: bool = False
-    """Whether optimal channels are considered for several questions."""
     attribute: str = "value"
 
     @classmethod
@@ -227,7 +225,6 @@ class PlanRequest:
         radius: float = RADIUS_M,
         target_error: float | None = None,
         allocation: str | None = None,
-        channels: bool = False,
         attribute: str | None = None,
     ) -> "PlanRequest":
         """Return a request for a plan.
@@ -248,7 +245,6 @@ class PlanRequest:
             target_error: the 95 % error that is wanted.
             allocation: how several questions share the privacy; the best by default. Of one
                 question "points" has it asked of a value campaign.
-            channels: whether to consider optimal channels for several questions.
             attribute: what participants hold; what the prior says by default.
 
         Raises:
@@ -318,7 +314,6 @@ class PlanRequest:
             participants=participants,
             target_error=target_error,
             allocation=allocation,
-            channels=channels,
             attribute=attribute or source.attribute,
         )
 

@@ -33,9 +33,7 @@ from geoveil.gp.errors import UnsupportedError
 from geoveil.gp.mechanisms.additive import AdditiveMechanism, LipschitzMechanism
 from geoveil.gp.mechanisms.approximate import ApproximateLaplace
 from geoveil.gp.mechanisms.base import QueryMechanism
-from geoveil.gp.mechanisms.channel_mechanism import ChannelMechanism
 from geoveil.gp.mechanisms.distance import DebiasedLaplace, DistanceLaplace, RadialLaplace
-from geoveil.gp.mechanisms.linear_program_mechanism import LinearProgramMechanism
 from geoveil.gp.mechanisms.local import LocalLaplace, RandomizedResponse
 from geoveil.gp.mechanisms.planar import PlanarLaplace
 from geoveil.gp.mechanisms.smooth import SmoothMechanism
@@ -184,18 +182,6 @@ def _debiased() -> Iterator[Case]:
         yield _bounded(scene, DebiasedLaplace(scene.query, scene.privacy))
 
 
-def _linear_program() -> Iterator[Case]:
-    for scene in (RAMP, STEP, BELL):
-        mechanism = LinearProgramMechanism(scene.query, scene.privacy)
-        yield scene.case(mechanism, mechanism.atoms)
-
-
-def _channel() -> Iterator[Case]:
-    quick = LinearProgramMechanism(RAMP.query, RAMP.privacy, quick=True)
-    given = ChannelMechanism(RAMP.query, RAMP.privacy, quick.channel)
-    yield RAMP.case(given, given.atoms)
-
-
 def _radial() -> Iterator[Case]:
     for scene in (BELL, STEP):
         yield _bounded(scene, RadialLaplace(scene.query, scene.privacy))
@@ -302,8 +288,6 @@ _ROWS: Mapping[str, Callable[[], Iterator[Case]]] = MappingProxyType(
         "SmoothMechanism": _smooth,
         "LipschitzMechanism": _lipschitz,
         "DebiasedLaplace": _debiased,
-        "LinearProgramMechanism": _linear_program,
-        "ChannelMechanism": _channel,
         "RadialLaplace": _radial,
         "PlanarLaplace": _planar,
         "History": _history,

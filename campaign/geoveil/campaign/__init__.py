@@ -1,6 +1,5 @@
 """What analyst, server and device agree on: the campaign, its bytes and their digest."""
 
-from geoveil.campaign.channel import ChannelSpec
 from geoveil.campaign.codec import decode, digest, encode, make_campaign, open_envelope
 from geoveil.campaign.entry_points import NotInstalled
 from geoveil.campaign.families import (
@@ -42,7 +41,6 @@ __all__ = [
     "Allocation",
     "Attribute",
     "Campaign",
-    "ChannelSpec",
     "DebiasedLaplaceSpec",
     "Example",
     "LipschitzLaplaceSpec",

@@ -38,24 +38,6 @@ _KINDS: Mapping[object, type] = MappingProxyType({float: float, int: int, str: s
 class MechanismSpec(ABC):
     """Names a mechanism that perturbs answers to queries, and its public parameters."""
 
-    def each(self, queries: int) -> Sequence["MechanismSpec"]:
-        """Return what perturbs the answers to each of a campaign's queries: this, as a rule.
-
-        Raises:
-            ParameterError: if it is made for another number of queries.
-        """
-        return (self,) * queries
-
-    def joined(self, others: Sequence["MechanismSpec"]) -> "MechanismSpec":
-        """Return what says the same as this and others, each of which was made for one query.
-
-        Raises:
-            UnsupportedError: if they differ, as one declaration stands for every query.
-        """
-        if any(other != self for other in others):
-            raise UnsupportedError(f"{self!r} can't stand for every query: others differ")
-        return self
-
     @abstractmethod
     def build(self, query: Query, privacy: GeoPrivacy, step: float | None = None) -> QueryMechanism:
         """Return the mechanism for one query, whose privacy is the one given.

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from geoveil.campaign.channel import ChannelSpec, decode_channels, encode_channels
 from geoveil.campaign.families import (
     Example,
     MechanismFamily,
@@ -162,15 +161,6 @@ MECHANISMS: Registry[MechanismFamily] = Registry(
             ),
             work=Work(read=0, drawn=80),
             planned=(Planned(name="PlanarLaplace", options=()),),
-            examples=_examples,
-        ),
-        MechanismFamily(
-            name="channels",
-            made=ChannelSpec,
-            summary="a table of probabilities for each query, found by a linear programme",
-            wire=Wire("channels", encode_channels, decode_channels),
-            work=Work(read=0, drawn=300),
-            planned=(Planned(name="LinearProgramMechanism", options=()),),
             examples=_examples,
         ),
     ),

@@ -219,11 +219,10 @@ class StatisticCampaign(Campaign):
         object.__setattr__(self, "_all_built_in", trusted)
 
     def _build(self, step: float | None) -> tuple[QueryMechanism, ...]:
-        privacy, specs = self._plane_privacy, self.mechanism.each(len(self.questions))
         with foreign(type(self.mechanism).__name__):
             return tuple(
-                _built(spec, question.query, privacy, step)
-                for spec, question in zip(specs, self.questions, strict=True)
+                _built(self.mechanism, question.query, self._plane_privacy, step)
+                for question in self.questions
             )
 
     def _check_kinds(self) -> None:

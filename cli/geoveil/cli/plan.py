@@ -154,13 +154,6 @@ def plan(
             " that it is asked of."
         ),
     ] = None,
-    channels: Annotated[
-        bool,
-        typer.Option(
-            "--channels",
-            help="Consider optimal channels for several questions, too: some seconds for each.",
-        ),
-    ] = False,
     for_campaign: Annotated[
         bool | None,
         typer.Option(
@@ -168,12 +161,6 @@ def plan(
             help="Choose among mechanisms that campaigns can hold; so by default with --out.",
         ),
     ] = None,
-    bound: Annotated[
-        bool,
-        typer.Option(
-            "--bound/--no-bound", help="Also say how good any unbiased mechanism could be."
-        ),
-    ] = True,
     contamination: options.Contamination = None,
     top: Annotated[
         int | None,
@@ -204,12 +191,6 @@ def plan(
         float,
         typer.Option(help="With --periods: by how much the share moves in a period, as 0.001."),
     ] = 0.0,
-    two_rounds: Annotated[
-        bool,
-        typer.Option(
-            "--two-rounds", help="Also say whether a pilot would help; for one share of numbers."
-        ),
-    ] = False,
     attribute: Annotated[
         str | None, typer.Option(help="What participants hold, for --out.")
     ] = None,
@@ -292,14 +273,13 @@ def plan(
         radius=RADIUS_M if radius is None else radius,
         target_error=target_error,
         allocation=allocation,
-        channels=channels,
         attribute=attribute,
     )
     with err.status("planning"):
         sizes = _sizes(strata, strata_epsilon)
         held = out_file is not None or any(x is not None for x in (contamination, top, sizes))
         restricted = held if for_campaign is None else for_campaign
-        plan_of = partial(plan_for, for_campaign=restricted, bound=bound, rounds=two_rounds)
+        plan_of = partial(plan_for, for_campaign=restricted)
         request = request_of(soft=soft)
         try:
             planned = plan_of(request)

@@ -50,8 +50,6 @@ def print_plan(report: Record, console: PlainConsole) -> None:
         )
     _print_targets(report, console)
     _print_scenarios(report, console)
-    _print_rounds(report, console)
-    _print_bound(report, console)
     if any(not row["keeps_promise"] for row in report["alternatives"]):
         console.print("* promises less, and is not chosen", style="dim")
     _print_errors(report, console)
@@ -86,8 +84,6 @@ def print_comparison(report: Record, console: PlainConsole) -> None:
         else "has the least error of those that promise the same in all"
     )
     console.print(f"{report['choice']} {why}: {_ALLOCATIONS[report['choice']]}.")
-    if not report["channels"]:
-        console.print("Optimal channels were not considered (--channels: some seconds each).")
     console.print(_crossover(report["crossover"], m))
     of_each = ("question", "participants", "population", "hard question", "price")
     answers = table_80(*of_each, wrapped=(0, 1), right=range(1, 5))
@@ -323,29 +319,6 @@ def _print_scenarios(report: Record, console: PlainConsole) -> None:
         f" {_error_of(worst['hard_question'])}: it is planned for, so that one interval holds in"
         " each. Participants: so many have the same error of the population."
     )
-
-
-def _print_rounds(report: Record, console: PlainConsole) -> None:
-    """Print what a pilot would gain."""
-    found = report["two_rounds"]
-    if found is None:
-        return
-    gains = found["error_95"] < found["one_round"]
-    console.print(
-        f"Two rounds, a pilot of {found['pilot']:,} people and a campaign of {found['main']:,}:"
-        f" ±{found['error_95']:.3g}, {'less' if gains else 'no less'} than the"
-        f" ±{found['one_round']:.3g} of one. A value campaign of all, its band chosen from its own"
-        f" reports: ±{found['points']:.3g} in one round. Heaps are not counted: a pilot sees none."
-    )
-
-
-def _print_bound(report: Record, console: PlainConsole) -> None:
-    bound = report["bound"]
-    if bound is not None:
-        console.print(
-            f"Its noise is within {bound['within_percent']:.2g} % of the best that any unbiased"
-            " mechanism with this promise can do for the same band."
-        )
 
 
 def _print_errors(report: Record, console: PlainConsole) -> None:

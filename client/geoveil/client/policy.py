@@ -52,8 +52,7 @@ class Demand:
             most = max(drawn)
         else:
             most = sum(drawn)
-        tables = 700 * len(message.mechanism.channels.per_query)
-        read += tables + message.mechanism.ByteSize() // 12
+        read += message.mechanism.ByteSize() // 12
         return cls(len(message.queries), read + most)
 
 

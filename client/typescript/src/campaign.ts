@@ -15,7 +15,6 @@ import {
   type Query as QueryMessage,
   type Strata as StrataMessage,
 } from "./gen/geoveil/proto/v1/campaign_pb.js";
-import { Channel, channelMechanism } from "./gp/channel.js";
 import { answerFrom, debiasedLaplace, lipschitzLaplace, type Mechanism, PlanarLaplace, type Privacy, repeated, smooth } from "./gp/mechanism.js";
 import { inPlane, type Plane, requirePlane } from "./gp/plane.js";
 import { readRegion } from "./gp/polygon.js";
@@ -29,7 +28,6 @@ const MOST_BYTES = 1 << 20;
 const MOST_QUESTIONS = 10_000;
 const MOST_SLOTS = 100_000n;
 const MOST_LABELS = 64;
-const MOST_CHANNELS = 64;
 const MOST_EPSILON = 16;
 /** What a perturbed number answers, asked of one coordinate. */
 const NESTING = new Set(["threshold", "range", "gaussianKernel", "linear"]);
@@ -340,14 +338,6 @@ export class Campaign {
         return asked.map((q) => smooth(q, privacy, kind.value.betaFraction, this.stepExponent));
       case "planarLaplace":
         return [new PlanarLaplace(privacy, this.dimension, this.stepExponent)];
-      case "channels": {
-        const tables = kind.value.perQuery;
-        if (tables.length < 1 || tables.length > MOST_CHANNELS) {
-          throw new ParameterError("number of channels", tables.length, `1 to ${MOST_CHANNELS}`);
-        }
-        if (tables.length !== asked.length) throw new ParameterError("number of channels", tables.length, `${asked.length}`);
-        return asked.map((q, i) => channelMechanism(q, privacy, new Channel(tables[i]!), this.stepExponent));
-      }
       default:
         throw new UnsupportedError("the campaign's mechanism is of no kind that this client knows");
     }

@@ -16,7 +16,6 @@ const DRAWN: Partial<Record<string, number>> = {
   smooth: 80,
   lipschitzLaplace: 80,
   planarLaplace: 80,
-  channels: 300,
 };
 
 const ASKED: Partial<Record<string, readonly [read: number, drawn: number]>> = {
@@ -45,7 +44,6 @@ export function demandOf(campaign: Uint8Array): Demand {
   let most = drawn.reduce((sum, x) => sum + x, 0);
   if (!drawn.length) most = mechanism.kind.case === "planarLaplace" ? answer * mechanism.kind.value.dimension : 0;
   else if (allocation === Allocation.PARTITION) most = Math.max(...drawn);
-  if (mechanism.kind.case === "channels") read += 700 * mechanism.kind.value.perQuery.length;
   read += Math.floor((blocksOf(campaign, 6)[0]?.length ?? 0) / 12);
   return { queries: queries.length, work: read + most };
 }

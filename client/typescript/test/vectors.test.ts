@@ -51,7 +51,6 @@ const REASONS: readonly (readonly [string, RegExp])[] = [
   ["text", /^(campaign_id|title|attribute\.(name|unit)|queries\[\d+\]\.label|strata\.(name|labels\[))/],
   ["labels", /^(labels of the queries|strata\.labels) /],
   ["polygon", /^region|^parts/],
-  ["channel", /channel|^(edges|cells|counts|outputs|rows\[|step_exponent|number of (segments|rows|outputs|counts)|ratio of rows)|too coarse for the guarantee/],
   ["table", /^number of (at|values|slopes) |of the whole|within 1,024|numbers up to|numbers that differ|^range of the values|^slope |^at\[/],
   ["count", /^(number of queries|dimensions? of the queries|mechanism\.dimension|minimum_participants) /],
   ["date", /^(opens|closes|period) /],

@@ -12,10 +12,7 @@ from geoveil.gp.errors import (
 from geoveil.gp.exact import RandomSource, SeededSource, SystemSource, paced
 from geoveil.gp.mechanisms import (
     ApproximateLaplace,
-    Channel,
-    ChannelMechanism,
     DebiasedLaplace,
-    LinearProgramMechanism,
     LipschitzMechanism,
     LocalLaplace,
     Mechanism,
@@ -61,8 +58,6 @@ from geoveil.gp.version import __version__ as __version__
 __all__ = [
     "NOISES",
     "ApproximateLaplace",
-    "Channel",
-    "ChannelMechanism",
     "Coarsening",
     "DebiasedLaplace",
     "Disc",
@@ -76,7 +71,6 @@ __all__ = [
     "Laplace",
     "LaplacePareto",
     "Linear",
-    "LinearProgramMechanism",
     "LipschitzMechanism",
     "LocalLaplace",
     "LocalPrivacy",

@@ -13,8 +13,6 @@ from geoveil.analyst.planner import (
     plan,
 )
 from geoveil.analyst.planner.allocation import ALLOCATIONS
-from geoveil.analyst.planner.batch import batched
-from geoveil.analyst.planner.question import as_estimand
 from geoveil.gp import (
     DebiasedLaplace,
     GaussianKernel,
@@ -28,39 +26,6 @@ from geoveil.gp import (
 UNIT = GeoPrivacy(1.0, per=1.0)
 PLACES = SamplePrior(np.random.default_rng(9).normal(scale=4.0, size=(300, 2)))
 GRID = [GaussianKernel((float(x), float(y)), 2.0) for x in (-4, 0, 4) for y in (-4, 0, 4)]
-
-
-@pytest.mark.parametrize(
-    "kind", ["DebiasedLaplace", "LipschitzMechanism", "RadialLaplace", "PlanarLaplace"]
-)
-@pytest.mark.parametrize(
-    ("queries", "prior"),
-    [
-        (GRID, PLACES),
-        ([Threshold(float(t), 3.0, "smoothstep") for t in range(4, 12)], LogNormalPrior(2.0, 0.5)),
-    ],
-    ids=["kernels", "thresholds"],
-)
-def test_a_batch_predicts_what_plans_do(kind, queries, prior):
-    batch = batched([as_estimand(q) for q in queries], UNIT, prior, 1_000)
-    name, found = batch.best((kind,), UNIT, lambda p: p.expected_error(1_000))
-    assert name == kind
-    for query, prediction in zip(queries, found, strict=True):
-        single = plan(query, UNIT, prior, 1_000, kinds=(kind,)).choice.prediction
-        assert prediction.noise == pytest.approx(single.noise, rel=2e-3, abs=1e-9)
-        assert prediction.varied == pytest.approx(single.varied, rel=2e-3, abs=1e-9)
-        assert prediction.bias == pytest.approx(single.bias, rel=1e-2, abs=1e-6)
-
-
-def test_points_that_are_gathered_keep_their_means(monkeypatch):
-    monkeypatch.setattr("geoveil.analyst.planner.batch._PAIRS", 1)
-    asked = [as_estimand(q) for q in GRID]
-    gathered = batched(asked, UNIT, PLACES, 10)
-    monkeypatch.undo()
-    exact = batched(asked, UNIT, PLACES, 10)
-    errors = [b.best(("DebiasedLaplace",), UNIT, lambda p: p.noise)[1] for b in (gathered, exact)]
-    for a, b in zip(*errors, strict=True):
-        assert a.noise == pytest.approx(b.noise, rel=0.01)
 
 
 @pytest.mark.deep
@@ -82,8 +47,7 @@ def test_perturbed_points_and_a_partition_against_draws():
                    for i, q in enumerate(GRID)]  # fmt: skip
         by_parts.append(float(np.square(np.array(reports) - truth).sum()))
     assert found["points"].total_error == pytest.approx(np.mean(by_points), rel=0.05)
-    batch = batched([as_estimand(q) for q in GRID], UNIT, PLACES, 300)
-    _, parts = batch.best(("DebiasedLaplace",), UNIT, lambda p: p.partitioned(300, 9))
+    parts = [plan(q, UNIT, PLACES, 300, kinds=("DebiasedLaplace",)).choice.prediction for q in GRID]
     predicted = math.fsum(p.partitioned(300, 9) for p in parts)
     assert predicted == pytest.approx(np.mean(by_parts), rel=0.05)
 
@@ -130,22 +94,6 @@ def test_what_cannot_be_answered_by_points_is_partitioned():
     assert found.crossover is None
     with pytest.raises(ParameterError):
         found["points"]
-
-
-@pytest.mark.deep
-def test_channels_are_considered_if_asked_for():
-    """Narrow bands: each question gets a channel, which errs less; points get none."""
-    steps = [Threshold(t, 1.0, "smoothstep") for t in (6.0, 9.0)]
-    prior = LogNormalPrior(2.0, 0.5)
-    usual = compare_allocations(steps, UNIT, prior, 10**7)
-    better = compare_allocations(steps, UNIT, prior, 10**7, channels=True)
-    for allocation in ("partition", "split", "repeat"):
-        assert better[allocation].kinds == ("LinearProgramMechanism",) * 2
-        assert better[allocation].total_error < 0.8 * usual[allocation].total_error
-    assert better["points"].kinds == ("PlanarLaplace",) * 2
-    assert better["points"].total_error == pytest.approx(usual["points"].total_error, rel=2e-3)
-    with pytest.raises(ParameterError, match="up to 64"):
-        compare_allocations(steps * 33, UNIT, prior, 1_000, channels=True)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """Screening against trying everything, with exact moments: every band, profile and parameter."""
 
-from functools import partial
-
 import numpy as np
 import pytest
 
@@ -16,10 +14,8 @@ from geoveil.analyst.planner import (
     SamplePrior,
     plan,
 )
-from geoveil.analyst.planner.channels import bands_like, best_channels, channels
 from geoveil.analyst.planner.coarse import NARROWEST, WIDEST, least_noise, width
 from geoveil.analyst.planner.kinds import Task
-from geoveil.analyst.planner.prediction import Prediction
 from geoveil.analyst.planner.problem import PlanningProblem
 from geoveil.analyst.planner.search import OF_HIGHER_ORDER, Search
 from geoveil.gp import GeoPrivacy, UnsupportedError
@@ -115,26 +111,3 @@ def test_no_kind_has_less_noise_than_the_bound_that_widths_are_left_out_by(quest
                     assert floor.expected_error(900) <= 1.01 * found.prediction.expected_error(900)
                     compared += 1
     assert compared > 200
-
-
-@pytest.mark.deep(keep=1)
-@pytest.mark.parametrize(
-    ("question", "prior"), [(HardThreshold(10.0), HEAPED), (HardThreshold(6.0), LAW)]
-)
-def test_the_channel_that_is_left_unsolved_is_not_the_best(question, prior):
-    search = Search(PlanningProblem.of(question, UNIT, prior))
-    left_out = 0
-    for width_of_best in (1.0, 2.0, 4.0, 8.0):
-        query = search.aimed(width_of_best, "smoothstep")
-        assert query is not None
-        bands = bands_like(search, query)
-        solved = {a.query: a.prediction for a in channels(search, bands)}
-        for band, found in solved.items():
-            assert 0.5 * found.noise < search.least_noise(band) < 0.97 * found.noise
-        for n in (500, 50_000, 5_000_000):
-            error = partial(Prediction.expected_error, n=n)
-            tried = {a.query for a in best_channels(search, bands, error)}
-            errors = {band: error(found) for band, found in solved.items()}
-            assert min(errors, key=errors.__getitem__) in tried
-            left_out += len(tried) < len(bands)
-    assert left_out > 6

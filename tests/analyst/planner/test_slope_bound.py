@@ -31,7 +31,7 @@ def planned(source: PublicPrior, *asked: Any, n: int = 20_000, **more: Any) -> A
     request = PlanRequest.of(
         asked or [ShareAbove(T)], epsilon=1.0, per=PER, source=source, participants=n, **more
     )
-    return plan_for(request, for_campaign=True, bound=False)
+    return plan_for(request, for_campaign=True)
 
 
 @pytest.mark.deep
@@ -128,9 +128,3 @@ def test_where_a_bound_says_nothing():
         planned(NUMBERS.slope_bounded(1e-10), soft=True)
     with pytest.raises(ParameterError, match="slope_bound must be"):
         planned(NUMBERS.slope_bounded(-1.0))
-    request = PlanRequest.of(
-        [ShareAbove(T)], epsilon=1.0, per=PER, source=NUMBERS.slope_bounded(1e-10),
-        participants=20_000,
-    )  # fmt: skip
-    with pytest.raises(ParameterError, match="two_rounds must be left out"):
-        plan_for(request, bound=False, rounds=True)

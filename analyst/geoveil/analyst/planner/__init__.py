@@ -8,7 +8,6 @@ from geoveil.analyst.planner.allocation import (
     compare_allocations,
 )
 from geoveil.analyst.planner.kinds import KINDS, Kind, PointReports, Reports
-from geoveil.analyst.planner.lower_bound import LowerBound, lower_bound
 from geoveil.analyst.planner.plan import Plan, plan
 from geoveil.analyst.planner.prediction import Prediction
 from geoveil.analyst.planner.priors import (
@@ -32,7 +31,6 @@ from geoveil.analyst.planner.question import (
     SoftQuestion,
 )
 from geoveil.analyst.planner.search import Alternative
-from geoveil.gp.mechanisms.distance_prior import DistancePrior
 
 __all__ = [
     "ALLOCATIONS",
@@ -41,7 +39,6 @@ __all__ = [
     "AllocationRule",
     "Alternative",
     "Comparison",
-    "DistancePrior",
     "DoubtedPrior",
     "Estimand",
     "HardDisc",
@@ -54,7 +51,6 @@ __all__ = [
     "HistogramPrior",
     "Kind",
     "LogNormalPrior",
-    "LowerBound",
     "Plan",
     "PointReports",
     "Prediction",
@@ -65,6 +61,5 @@ __all__ = [
     "SlopeBoundedPrior",
     "SoftQuestion",
     "compare_allocations",
-    "lower_bound",
     "plan",
 ]

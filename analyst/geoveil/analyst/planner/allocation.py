@@ -17,21 +17,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from geoveil.analyst.planner.batch import QueryBatch, batched
-from geoveil.analyst.planner.channels import may_save
-from geoveil.analyst.planner.kinds import CHANNEL, KINDS
+from geoveil.analyst.planner.kinds import KINDS
 from geoveil.analyst.planner.plan import CLOSE, screened
 from geoveil.analyst.planner.prediction import Prediction, Targets
 from geoveil.analyst.planner.priors import Prior
-from geoveil.analyst.planner.problem import PlanningProblem
+from geoveil.analyst.planner.problem import PlanningProblem, check_promise
 from geoveil.analyst.planner.question import Estimand, as_estimand
 from geoveil.analyst.planner.search import Alternative, Search
+from geoveil.gp import validation
 from geoveil.gp.errors import ParameterError, UnsupportedError
 from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.queries.base import Query
 
-_MOST_ALONE = 64
-"""Questions that are planned one by one; more must be queries of one profile."""
+_MOST = 64
+"""Questions of one comparison: each is planned by itself."""
 _MOST_QUESTIONS = 10**9
 
 
@@ -48,14 +47,10 @@ class AllocationRule:
     one_for_all: bool = False
     """Whether one report is to answer every question."""
 
-    def kinds(self, channels: bool) -> tuple[str, ...]:
-        """Return the kinds of mechanisms that it can be made of.
-
-        Args:
-            channels: whether optimal channels are among them, which answer one question each.
-        """
-        found = tuple(name for name, k in KINDS.items() if k.answers_all == self.one_for_all)
-        return (*found, CHANNEL) if channels and not self.one_for_all else found
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of mechanisms that it can be made of."""
+        return tuple(name for name, k in KINDS.items() if k.answers_all == self.one_for_all)
 
 
 ALLOCATIONS: Mapping[str, AllocationRule] = MappingProxyType(
@@ -177,25 +172,18 @@ def compare_allocations(
     n: int,
     *,
     searches: Searches | None = None,
-    channels: bool = False,
 ) -> Comparison:
     """Return the expected error of every allocation for several questions.
 
-    For each the best mechanism is chosen: for queries that share a profile, such as the kernels of
-    a grid, one for all of them; otherwise question by question, as `plan` does it. Optimal channels
-    are left out unless asked for: there is one to solve for each question and allocation, at some
-    seconds. They save noise where bands are narrow, a factor that all allocations but points share;
-    so where points win, a partition of channels might yet be better by up to that factor.
+    For each question the best mechanism is chosen, as `plan` does it.
 
     Args:
-        questions: m ≥ 1; more than 64 of them must be queries with one common profile.
+        questions: 1 to 64.
         privacy: what a person is promised in all; delta must be 0.
         prior: public.
         n: number of people, ≥ 1.
         searches: takes up what was found out, to be given again with the same questions and prior
             and another n or guarantee.
-        channels: whether optimal channels are considered, for up to 64 questions, where the lower
-            bound leaves a twentieth of the error to win; then none are predicted together.
 
     Raises:
         ParameterError: if an argument is out of range, or the dimensions differ.
@@ -213,19 +201,19 @@ def compare_allocations(
     asked = [as_estimand(q) for q in questions]
     if not asked:
         raise ParameterError("questions", questions, "at least one question")
-    batch = batched(asked, privacy, prior, n)
-    if channels:
-        batch = None
-    if batch is None and len(asked) > _MOST_ALONE:
-        raise ParameterError(
-            "questions", f"{len(asked)} of them", f"up to {_MOST_ALONE}, or queries of one profile"
-        )
+    if len(asked) > _MOST:
+        raise ParameterError("questions", f"{len(asked)} of them", f"up to {_MOST}")
+    check_promise(privacy, prior)
+    for i, question in enumerate(asked):
+        if question.dimension != prior.dimension:
+            name = f"questions[{i}].dimension"
+            raise ParameterError(name, question.dimension, f"{prior.dimension}")
+    validation.require_count("n", n)
     known = Searches() if searches is None else searches
     rows = []
     for name, allocation in ALLOCATIONS.items():
         try:
-            kinds = allocation.kinds(channels)
-            rows.append(_allocated(name, allocation, kinds, asked, privacy, prior, n, batch, known))
+            rows.append(_allocated(name, allocation, asked, privacy, prior, n, known))
         except UnsupportedError:
             continue  # it serves none of them, or not all
     if not rows:
@@ -237,12 +225,10 @@ def compare_allocations(
 def _allocated(
     name: str,
     allocation: AllocationRule,
-    considered: tuple[str, ...],
     asked: Sequence[Estimand],
     privacy: GeoPrivacy,
     prior: Prior,
     n: int,
-    batch: QueryBatch | None,
     known: Searches,
 ) -> Allocated:
     m = len(asked)
@@ -251,16 +237,12 @@ def _allocated(
     def error(found: Prediction) -> float:
         return allocation.error(found, n, m)
 
-    if batch is not None:
-        kind, predictions = batch.best(considered, each, error)
-        kinds: tuple[str, ...] = (kind,)
-    else:
-        chosen = [
-            _alone(known.of(i, question, each, prior), considered, error)
-            for i, question in enumerate(asked)
-        ]
-        kinds = tuple(a.kind for a in chosen)
-        predictions = tuple(a.prediction for a in chosen)
+    chosen = [
+        _alone(known.of(i, question, each, prior), allocation.kinds, error)
+        for i, question in enumerate(asked)
+    ]
+    kinds = tuple(a.kind for a in chosen)
+    predictions = tuple(a.prediction for a in chosen)
     errors = tuple(error(p) for p in predictions)
     targets = tuple(p.targets(n, error) for p in predictions)
     return Allocated(name, allocation.in_all(privacy, m), kinds, predictions, errors, targets)
@@ -269,10 +251,7 @@ def _allocated(
 def _alone(
     search: Search, kinds: tuple[str, ...], error: Callable[[Prediction], float]
 ) -> Alternative:
-    alone = [kind for kind in kinds if kind != CHANNEL]
-    found = screened(search, alone, error, within=CLOSE)
-    if CHANNEL in kinds and found and may_save(search, found[0]):
-        found = screened(search, kinds, error, within=CLOSE)
+    found = screened(search, kinds, error, within=CLOSE)
     if not found or not found[0].satisfies_guarantee:
         raise UnsupportedError(f"none of {', '.join(kinds)} serves {search.problem.question!r}")
     return found[0]

@@ -16,7 +16,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from geoveil.campaign import (
     MECHANISMS,
-    ChannelSpec,
     MechanismFamily,
     MechanismSpec,
     PlanarLaplaceSpec,
@@ -171,8 +170,6 @@ POINTS = "PlanarLaplace"
 """The value campaign: noise on the point itself."""
 DEBIASED = "DebiasedLaplace"
 """Noise on the distance, undone."""
-CHANNEL = "LinearProgramMechanism"
-"""Solved for the few queries that are left at the end; see `channels`."""
 
 _BASELINES: Mapping[str, Kind] = MappingProxyType(
     {
@@ -233,16 +230,14 @@ def declared(name: str, reports: Any, parameters: Parameters) -> Declared | None
     """Return what a campaign says of reports that a plan chose; None if no campaign can hold them.
 
     Args:
-        name: of their kind, a key of `KINDS`, or "LinearProgramMechanism".
+        name: of their kind, a key of `KINDS`.
         reports: that were built.
         parameters: with which.
     """
-    if name == CHANNEL:
-        return ChannelSpec.of(reports)
     declares = KINDS[name].declares
     return None if declares is None else declares(reports, parameters)
 
 
 def fits_campaigns(name: str) -> bool:
-    """Return whether a campaign can hold a kind of mechanism: a key of `KINDS`, or a channel."""
-    return name == CHANNEL or KINDS[name].declares is not None
+    """Return whether a campaign can hold a kind of mechanism: a key of `KINDS`."""
+    return KINDS[name].declares is not None

@@ -4,9 +4,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 
-from geoveil.analyst.planner.channels import bands_like, best_channels, next_to_optimal
-from geoveil.analyst.planner.kinds import CHANNEL, KINDS, POINTS
-from geoveil.analyst.planner.lower_bound import LowerBound
+from geoveil.analyst.planner.kinds import KINDS, POINTS
 from geoveil.analyst.planner.prediction import Prediction
 from geoveil.analyst.planner.priors import Prior
 from geoveil.analyst.planner.problem import PlanningProblem, check_promise
@@ -21,8 +19,6 @@ CLOSE = 1.05
 """Kinds with so many times the least error may yet be the best when it is exact."""
 _HOPELESS = 10.0
 """A squared error so many times the least one is given up: no bandwidth would save as much."""
-_BLIND = 2.0
-"""Width of a band for a channel where no other kind serves the question, in noise scales."""
 
 
 @dataclass(frozen=True)
@@ -81,27 +77,6 @@ class Plan:
         found = self.choice.prediction
         return [(n, found.margin(n), found.share_of_bias(n)) for n in people]
 
-    def lower_bound(self, nodes: int = 32, *, quick: bool = False) -> LowerBound:
-        """Return what no unbiased ε-GP mechanism can beat for the query that was chosen.
-
-        In value and attained the noise of one report averaged over the prior, so that it compares
-        with `choice.prediction.noise`. People more than 6/ε
-        from where the query varies are counted with no noise. It takes some tenths of a second.
-
-        Args:
-            nodes: see `lower_bound`.
-            quick: see there.
-
-        Raises:
-            UnsupportedError: if the query has no signed distance (a smoothed region).
-        """
-        query = self.choice.query
-        if not isinstance(query, Query):
-            raise UnsupportedError(
-                f"{query!r} has no signed distance, and hence no bound in one dimension"
-            )
-        return self.search.lower_bound(query, nodes, quick=quick)
-
 
 def plan(
     question: Estimand | Query,
@@ -126,7 +101,7 @@ def plan(
         n: number of people who will report, ≥ 1.
         diameter: largest distance between two possible values, if known; then baselines of local
             privacy at ε·diameter are shown, which is a weaker promise to neighbours.
-        kinds: names in `KINDS`, or "LinearProgramMechanism": what to consider; all by default.
+        kinds: names in `KINDS`: what to consider; all by default.
 
     Raises:
         ParameterError: if an argument is out of range, or the dimensions differ.
@@ -145,10 +120,9 @@ def plan(
         raise ParameterError("prior.dimension", prior.dimension, f"{asked.dimension}")
     if diameter is not None:
         diameter = validation.positive("diameter", diameter)
-    known = (*KINDS, CHANNEL)
-    kinds = known if kinds is None else kinds
+    kinds = tuple(KINDS) if kinds is None else kinds
     for name in kinds:
-        validation.choice("kinds", name, known)
+        validation.choice("kinds", name, tuple(KINDS))
     return planned(Search(PlanningProblem.of(asked, privacy, prior, diameter)), n, kinds)
 
 
@@ -212,17 +186,11 @@ def screened(
             (error(a.prediction) for a in best.values() if a.satisfies_guarantee), default=math.inf
         )
         consider(search.regions(error, hopeless=_HOPELESS * least))
-    if CHANNEL in kinds:
-        consider(_channels(search, best.values(), error))
     # Sorting is stable, so that of two equal kinds the first in the registry comes first.
     return sorted(
-        best.values(), key=lambda a: (not a.satisfies_guarantee, ranked(a, error(a.prediction)))
+        best.values(),
+        key=lambda a: (not a.satisfies_guarantee, KINDS[a.kind].ranked(error(a.prediction))),
     )
-
-
-def ranked(found: Alternative, error: float) -> float:
-    """Return what the error of an alternative counts for in a choice: see `Kind.ranked`."""
-    return KINDS[found.kind].ranked(error) if found.kind in KINDS else error
 
 
 def _banded(
@@ -238,22 +206,3 @@ def _banded(
             made = search.made(candidate)
             if made is not None:
                 yield made
-
-
-def _channels(
-    search: Search, found: Iterable[Alternative], error: Callable[[Prediction], float]
-) -> Iterable[Alternative]:
-    """Return optimal channels for bands about as wide as the best that was found."""
-    on_distance = [a for a in found if a.satisfies_guarantee and isinstance(a.query, Query)]
-    query: Query | None
-    if on_distance:
-        best = min(on_distance, key=lambda a: error(a.prediction))
-        if next_to_optimal(search.problem.question, best):
-            return ()
-        assert isinstance(best.query, Query)
-        query = best.query
-    elif isinstance(search.problem.question, SoftQuestion):
-        query = search.problem.question.query
-    else:  # nothing to go by
-        query = search.aimed(_BLIND * search.problem.scale, "smoothstep")
-    return () if query is None else best_channels(search, bands_like(search, query), error)

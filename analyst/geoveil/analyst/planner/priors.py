@@ -19,8 +19,6 @@ from geoveil.gp import validation
 from geoveil.gp.arrays import distinct
 from geoveil.gp.errors import ParameterError
 from geoveil.gp.hard_question import Heap, People
-from geoveil.gp.mechanisms.distance_prior import DistancePrior
-from geoveil.gp.queries.base import Query
 
 Array = NDArray[np.float64]
 
@@ -99,11 +97,6 @@ class Prior(ABC):
         points, weights = self.nodes(breaks)
         # Not a matrix product: starting threads takes longer than adding.
         return float(np.sum(weights * function(points)))
-
-    def of_signed_distance(self, query: Query, breaks: Sequence[float] = ()) -> DistancePrior:
-        """Return the law of the signed distance s(x) of a query."""
-        points, weights = self.nodes(breaks)
-        return DistancePrior.of_points(query, points, weights.tolist())
 
 
 @dataclass(frozen=True, eq=False)

@@ -36,14 +36,12 @@ from geoveil.analyst.planner.kinds import (
     Reports,
     Task,
 )
-from geoveil.analyst.planner.lower_bound import LowerBound, lower_bound, rough_bound
 from geoveil.analyst.planner.prediction import Prediction, predicted
 from geoveil.analyst.planner.problem import Nodes, PlanningProblem
 from geoveil.analyst.planner.question import HardQuestion, HardRange, HardThreshold, SoftQuestion
 from geoveil.gp.deconvolution import SmoothedRegion
 from geoveil.gp.errors import ParameterError, UnsupportedError
 from geoveil.gp.hard_question import difference
-from geoveil.gp.mechanisms.distance_prior import DistancePrior, variation
 from geoveil.gp.mechanisms.planar import PlanarLaplace
 from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.queries.base import Query
@@ -68,11 +66,6 @@ _CERTAIN = 1.02
 """Times an error that the bound on another has to exceed; moments in tables are off by 1 %."""
 _UNBIASED = 1e-6
 """How far the mean of a report may be off f by rounding and interpolation."""
-_REACH, _CELLS = 14.0, 16.0
-"""Noise scales from the band up to which a law of distances is kept; cells per shortest length."""
-_BOUND_REACH = 6.0
-"""Noise scales from the band up to which the prior counts for a bound; a channel counts what is
-beyond as being there."""
 _BANDWIDTHS = (0.5, 0.7, 1.0, 1.4, 2.0, 2.8)
 """Bandwidths, in noise scales, that smooth regions which are read from perturbed points."""
 
@@ -82,7 +75,7 @@ class Alternative:
     """One way to ask, with the error to expect."""
 
     kind: str
-    """A name in `KINDS`, or "LinearProgramMechanism"."""
+    """A name in `KINDS`."""
     query: Query | SmoothedRegion
     """What is asked, softly."""
     privacy: GeoPrivacy
@@ -124,7 +117,7 @@ class Search:
         self.asked_softly = cache(self._asked_softly)
         """Name of a kind → what it makes of a soft question; none if it refuses."""
         self.signed = cache(self._signed)
-        """(query, nodes) → its signed distance there: kinds, bounds and channels share bands."""
+        """(query, nodes) → its signed distance there: kinds share bands."""
         self._atoms = cache(lambda nodes, wide: joined(problem, nodes, wide))
         self._noiseless = cache(self._without_noise)
         self._steepness = cache(self._steepest_nearby)
@@ -423,7 +416,7 @@ class Search:
 
     def exact(self, found: Alternative) -> Alternative:
         """Return an alternative with its mechanism, and its moments at every node of the prior."""
-        if found.kind not in KINDS or found.answers_all or not self._joins:
+        if found.answers_all or not self._joins:
             return found
         assert isinstance(found.query, Query)
         task = Task(found.query, self.problem.privacy, self.problem.diameter)
@@ -499,75 +492,5 @@ class Search:
             POINTS, smooth, problem.privacy, parameters, reports, prediction, answers_all=True
         )
 
-    # Laws of signed distances, on which optimal channels and lower bounds depend alone.
-
     def _signed(self, query: Query, nodes: Nodes) -> Array:
         return np.asarray(query.signed_distance(nodes.points)).ravel()
-
-    def law(self, query: Query) -> DistancePrior:
-        """Return the law of a query's signed distance, with all that is far away at its ends."""
-        s, weights = self.signed(query, self.problem.nodes), self.problem.nodes.weights
-        low, high = variation(query.profile)
-        if low == 0:
-            s = np.abs(s)
-        reach = _REACH * self.problem.scale
-        cell = min(self.problem.scale, high - low) / _CELLS
-        grid, index = np.unique(
-            np.round(np.clip(s, low - reach, high + reach) / cell), return_inverse=True
-        )
-        return DistancePrior((grid * cell).tolist(), np.bincount(index, weights).tolist())
-
-    def lower_bound(self, query: Query, nodes: int = 32, *, quick: bool = False) -> LowerBound:
-        """Return what no unbiased report about a query's signed distance can beat; see `Plan`.
-
-        Raises:
-            UnsupportedError: if nobody is near where the query varies, or the solver fails.
-        """
-        share, prior = self._near(query)
-        found = lower_bound(query, self.problem.privacy, prior, nodes=nodes, quick=quick)
-        return replace(found, value=share * found.value, attained=share * found.attained)
-
-    def with_noise(self, query: Query, noise: float) -> Prediction:
-        """Return the prediction for reports that are f on average, and have so much noise.
-
-        If people are otherwise than expected, none.
-        """
-
-        def soft(nodes: Nodes) -> tuple[Array, Array]:
-            mean = np.asarray(query.profile.value(self.signed(query, nodes)))
-            return mean, np.zeros_like(mean)
-
-        return replace(self.believed(query, self.problem.prediction(soft)), noise=noise)
-
-    def least_noise(self, query: Query) -> float:
-        """Return a little less than the least noise of unbiased reports about a signed distance.
-
-        It chooses what is computed and is never printed: people are gathered in cells, which is
-        near the truth and no proof.
-        """
-        try:
-            share, prior = self._near(query)
-            return share * rough_bound(query.profile, self.problem.privacy, prior)
-        except UnsupportedError:
-            return 0.0
-
-    def likely_noise(self, query: Query) -> float:
-        """Return about the noise of reports with noise before f, which is undone."""
-        s, weights = self.signed(query, self.problem.nodes), self.problem.nodes.weights
-        return float(np.sum(weights * query.profile.estimated_variance(s, self.problem.scale)))
-
-    def _near(self, query: Query) -> tuple[float, DistancePrior]:
-        """Return the share of people near where a query varies, and the law of their distances.
-
-        Raises:
-            UnsupportedError: if there are none.
-        """
-        law = self.law(query)
-        low, high = variation(query.profile)
-        s, weights = np.array(law.distances), np.array(law.weights)
-        reach = _BOUND_REACH * self.problem.scale
-        near = (s >= low - reach) & (s <= high + reach)
-        share = float(weights[near].sum())
-        if not share > 0:
-            raise UnsupportedError(f"the prior has nobody near where {query!r} varies")
-        return share, DistancePrior(s[near].tolist(), weights[near].tolist())

@@ -20,7 +20,6 @@ from geoveil.audit.catalogue import BELL, INCOME, PLACE, RAMP, STEP
 from geoveil.gp.exact import paced
 from geoveil.gp.mechanisms.additive import LipschitzMechanism
 from geoveil.gp.mechanisms.distance import DebiasedLaplace
-from geoveil.gp.mechanisms.linear_program_mechanism import LinearProgramMechanism
 from geoveil.gp.mechanisms.local import RandomizedResponse
 from geoveil.gp.mechanisms.planar import PlanarLaplace
 from geoveil.gp.mechanisms.smooth import SmoothMechanism
@@ -118,7 +117,6 @@ def timed_mechanisms() -> tuple[TimedMechanism, ...]:
             ("DebiasedLaplace, kernel", BELL, DebiasedLaplace(BELL.query, PLACE)),
             ("PlanarLaplace", BELL, PlanarLaplace(PLACE, 2)),
             ("RandomizedResponse", RAMP, RandomizedResponse(RAMP.query, LocalPrivacy(1.0))),
-            ("channel", RAMP, LinearProgramMechanism(RAMP.query, INCOME, quick=True)),
         )
     ]
     found += [

@@ -3,10 +3,7 @@
 from geoveil.gp.mechanisms.additive import LipschitzMechanism
 from geoveil.gp.mechanisms.approximate import ApproximateLaplace
 from geoveil.gp.mechanisms.base import Mechanism, QueryMechanism
-from geoveil.gp.mechanisms.channel import Channel
-from geoveil.gp.mechanisms.channel_mechanism import ChannelMechanism
 from geoveil.gp.mechanisms.distance import DebiasedLaplace, RadialLaplace
-from geoveil.gp.mechanisms.linear_program_mechanism import LinearProgramMechanism
 from geoveil.gp.mechanisms.local import LocalLaplace, RandomizedResponse
 from geoveil.gp.mechanisms.planar import PlanarLaplace
 from geoveil.gp.mechanisms.smooth import SmoothMechanism
@@ -14,10 +11,7 @@ from geoveil.gp.mechanisms.vector import VectorSmoothMechanism
 
 __all__ = [
     "ApproximateLaplace",
-    "Channel",
-    "ChannelMechanism",
     "DebiasedLaplace",
-    "LinearProgramMechanism",
     "LipschitzMechanism",
     "LocalLaplace",
     "Mechanism",

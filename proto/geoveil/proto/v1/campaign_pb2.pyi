@@ -862,7 +862,6 @@ class Mechanism(google.protobuf.message.Message):
     LIPSCHITZ_LAPLACE_FIELD_NUMBER: builtins.int
     SMOOTH_FIELD_NUMBER: builtins.int
     PLANAR_LAPLACE_FIELD_NUMBER: builtins.int
-    CHANNELS_FIELD_NUMBER: builtins.int
     EXTENSION_FIELD_NUMBER: builtins.int
     @property
     def debiased_laplace(self) -> global___DebiasedLaplace: ...
@@ -877,8 +876,6 @@ class Mechanism(google.protobuf.message.Message):
         """
 
     @property
-    def channels(self) -> global___Channels: ...
-    @property
     def extension(self) -> global___Extension: ...
     def __init__(
         self,
@@ -887,12 +884,11 @@ class Mechanism(google.protobuf.message.Message):
         lipschitz_laplace: global___LipschitzLaplace | None = ...,
         smooth: global___Smooth | None = ...,
         planar_laplace: global___PlanarLaplace | None = ...,
-        channels: global___Channels | None = ...,
         extension: global___Extension | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["channels", b"channels", "debiased_laplace", b"debiased_laplace", "extension", b"extension", "kind", b"kind", "lipschitz_laplace", b"lipschitz_laplace", "planar_laplace", b"planar_laplace", "smooth", b"smooth"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["channels", b"channels", "debiased_laplace", b"debiased_laplace", "extension", b"extension", "kind", b"kind", "lipschitz_laplace", b"lipschitz_laplace", "planar_laplace", b"planar_laplace", "smooth", b"smooth"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["debiased_laplace", "lipschitz_laplace", "smooth", "planar_laplace", "channels", "extension"] | None: ...
+    def HasField(self, field_name: typing.Literal["debiased_laplace", b"debiased_laplace", "extension", b"extension", "kind", b"kind", "lipschitz_laplace", b"lipschitz_laplace", "planar_laplace", b"planar_laplace", "smooth", b"smooth"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["debiased_laplace", b"debiased_laplace", "extension", b"extension", "kind", b"kind", "lipschitz_laplace", b"lipschitz_laplace", "planar_laplace", b"planar_laplace", "smooth", b"smooth"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["debiased_laplace", "lipschitz_laplace", "smooth", "planar_laplace", "extension"] | None: ...
 
 global___Mechanism = Mechanism
 
@@ -959,83 +955,6 @@ class PlanarLaplace(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["dimension", b"dimension"]) -> None: ...
 
 global___PlanarLaplace = PlanarLaplace
-
-@typing.final
-class Channels(google.protobuf.message.Message):
-    """Tables of probabilities, found by a linear programme where the campaign was
-    made. A device does not trust them: it draws nothing unless it has checked, in
-    integers, that they keep the privacy of an answer.
-    """
-
-    DESCRIPTOR: google.protobuf.descriptor.Descriptor
-
-    PER_QUERY_FIELD_NUMBER: builtins.int
-    @property
-    def per_query(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Channel]:
-        """As many as there are queries, in their order: 1 to 64."""
-
-    def __init__(
-        self,
-        *,
-        per_query: collections.abc.Iterable[global___Channel] | None = ...,
-    ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["per_query", b"per_query"]) -> None: ...
-
-global___Channels = Channels
-
-@typing.final
-class Channel(google.protobuf.message.Message):
-    """Distributions of the report, for every signed distance s of a query: rows of
-    probabilities, joined by quadratic splines (see docs/protocol.md).
-    """
-
-    DESCRIPTOR: google.protobuf.descriptor.Descriptor
-
-    EDGES_FIELD_NUMBER: builtins.int
-    CELLS_FIELD_NUMBER: builtins.int
-    ABSOLUTE_FIELD_NUMBER: builtins.int
-    STEP_EXPONENT_FIELD_NUMBER: builtins.int
-    OUTPUTS_FIELD_NUMBER: builtins.int
-    COUNTS_FIELD_NUMBER: builtins.int
-    absolute: builtins.bool
-    """It is a channel on |s|."""
-    step_exponent: builtins.int
-    """What is reported, y = output * 2^step_exponent: increasing, at most 256. The
-    grid of the campaign is as fine or finer.
-    """
-    @property
-    def edges(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.float]:
-        """Ends of the segments of s, increasing: one more than segments, of which there
-        are at most 16. Beyond its ends s counts as the end.
-        """
-
-    @property
-    def cells(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
-        """How many cells of equal width each segment has. A segment of N cells has
-        N + 2 rows, the last of which is the first of the next segment: at most 256.
-        """
-
-    @property
-    def outputs(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]: ...
-    @property
-    def counts(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
-        """Row after row, one per output: probabilities times 2^60. They are positive,
-        and those of a row add up to 2^60.
-        """
-
-    def __init__(
-        self,
-        *,
-        edges: collections.abc.Iterable[builtins.float] | None = ...,
-        cells: collections.abc.Iterable[builtins.int] | None = ...,
-        absolute: builtins.bool = ...,
-        step_exponent: builtins.int = ...,
-        outputs: collections.abc.Iterable[builtins.int] | None = ...,
-        counts: collections.abc.Iterable[builtins.int] | None = ...,
-    ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["absolute", b"absolute", "cells", b"cells", "counts", b"counts", "edges", b"edges", "outputs", b"outputs", "step_exponent", b"step_exponent"]) -> None: ...
-
-global___Channel = Channel
 
 @typing.final
 class Grid(google.protobuf.message.Message):
