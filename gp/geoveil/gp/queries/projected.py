@@ -14,6 +14,7 @@ from geoveil.gp.arrays import np
 from geoveil.gp.errors import ParameterError
 from geoveil.gp.queries.base import Query
 from geoveil.gp.queries.profiles import Gaussian, Profile, TabulatedProfile
+from geoveil.gp.queries.profiles.enclosed import EnclosedProfile
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -72,7 +73,8 @@ class Linear(Query):
         offset: where φ has its 0 along the direction, in the unit of the points.
 
     Raises:
-        ParameterError: if there is no profile, a number is not finite, or the direction is 0.
+        ParameterError: if there is no profile, it is that of a ray, a number is not finite, or the
+            direction is 0.
 
     Example:
         >>> from geoveil.gp import FormulaProfile
@@ -93,6 +95,8 @@ class Linear(Query):
         largest = max(map(abs, components))
         if not validation.LEAST <= largest <= validation.MOST:
             raise ParameterError("direction", direction, "a vector that is not 0, below 1e+50")
+        if isinstance(profile, EnclosedProfile) and profile.ray:
+            raise ParameterError("profile", profile, "one of a line: leave out ray=True")
         object.__setattr__(self, "profile", _profile(profile))
         object.__setattr__(self, "direction", components)
         object.__setattr__(self, "offset", validation.real("offset", offset))

@@ -59,6 +59,8 @@ class SlopeCells:
     """The knots and ends at which the slope jumps; φ is constant beyond the ends."""
     limits: tuple[float, float]
     """φ at the two ends."""
+    ray: bool
+    """Whether the first edge is 0 and nothing is before it; else φ is constant there, too."""
     steepest: Array = field(init=False, repr=False)
     """(n,): upper bounds of |φ'|."""
 
@@ -71,25 +73,26 @@ class SlopeCells:
         return float(self.steepest.max())
 
 
-def enclose(formula: Formula, low: float, high: float) -> SlopeCells:
-    """Return the cells of a formula on [low, high].
+def enclose(formula: Formula, extent: float, *, ray: bool) -> SlopeCells:
+    """Return the cells of a formula.
 
     Args:
         formula: φ, a function of (u, arithmetic).
-        low: beyond it φ is constant; or 0, and nothing is beyond it.
-        high: beyond it φ is constant.
+        extent: |u| beyond which φ is constant.
+        ray: whether u is never negative.
 
     Raises:
         ParameterError: if φ jumps, its slope is not bounded, it is constant, or it fails.
     """
     with working_precision(_PRECISION):
-        return _Search(formula).cells(low, high)
+        return _Search(formula, ray).cells(0.0 if ray else -extent, extent)
 
 
 class _Search:
     """One enclosure in the making."""
 
-    def __init__(self, formula: Formula) -> None:
+    def __init__(self, formula: Formula, ray: bool) -> None:
+        self._ray = ray
         self._tape = recorded(formula)
         self._cost = self._tape.cost + _OVERHEAD
         self._left = _MOST
@@ -173,9 +176,10 @@ class _Search:
         low, high = found[0][0], found[-1][1]
         edges = np.array([a for a, _, _ in found] + [high])
         inner = [(a, b) for a, b in knots if a > low and b < high]
-        jumps = {end: float(self._on(end, end)[0].slope.abs_upper()) for end in (low, high) if end}
+        ends = (high,) if self._ray else (low, high)
+        jumps = {end: float(self._on(end, end)[0].slope.abs_upper()) for end in ends}
         for a, b in knots:
-            if a != 0 or low < 0:  # beside the end of a ray there is nothing to join
+            if a > low or not self._ray:  # beside the end of a ray there is nothing to join
                 within = (a <= edges[:-1]) & (edges[1:] <= b)
                 jumps[(a + b) / 2] = _spread(slope[:, within])
         return SlopeCells(
@@ -186,6 +190,7 @@ class _Search:
             tuple((a + b) / 2 for a, b in inner),
             tuple(sorted(at for at, jump in jumps.items() if not jump <= CORNER * steepest)),
             (self._at(low), self._at(high)),
+            self._ray,
         )
 
     def _at(self, u: float) -> float:

@@ -20,11 +20,14 @@ from typing import ClassVar
 from flint import arb
 
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
-from geoveil.gp.arrays import Array, distinct, np
+from geoveil.gp.arrays import Array, NDArray, distinct, np
 from geoveil.gp.exact import working_precision
 from geoveil.gp.smooth.growth import EXPONENTIAL, LINEAR
 
 _BLOCK = 8
+_ROUNDS = 64
+_STRAIGHT = 1e-12
+"""Rounds in search of bends, and how far a line may be off one, relative to its value."""
 _LOG_BITS = 256
 """Bits of a logarithm: enough for every device to find the same doubles, in any arithmetic."""
 
@@ -139,13 +142,11 @@ def _fallen(node: list[float], fall: list[float]) -> list[float]:
 
 
 class LinearBound(CertifiedBound):
-    """g(t) = 1 + t: v = 1/B at the edges, linear between them.
+    """g(t) = 1 + t: B is the largest term M_j/(1 + β·dist(u, cell j)).
 
-    Smooth at all points if it is at the edges. For u < u' on cells left and right of nodes a and b
-    v(u') is a mean of the v_b ≤ v_a(1 + β(u_b − u_a)), so v(u') ≤ v_a(1 + β(u' − u_a)) for either
-    end a of u's cell. If v rises on that cell, the mean of the right sides over a is at most
-    v(u)(1 + β(u' − u)), as v_a and u' − u_a move against each other; if it falls, take the end
-    where v_a ≤ v(u).
+    On a cell every distance is linear in u, so that v = 1/B, the least of lines, is concave there
+    and bends where two terms are equal. Doubles interpolate v between its bends, balls evaluate the
+    largest terms.
     """
 
     everywhere = True
@@ -153,25 +154,60 @@ class LinearBound(CertifiedBound):
     negligible = 1e-4
 
     def _prepare(self) -> None:
+        at, best, winner = self.edges, *self._largest(self.edges)
+        for _ in range(_ROUNDS):
+            added = self._bends(at, 1 / best, winner)
+            if not len(added):
+                break
+            more, more_winners = self._largest(added)
+            order = np.argsort(np.concatenate([at, added]), kind="stable")
+            at = np.concatenate([at, added])[order]
+            best = np.concatenate([best, more])[order]
+            winner = np.concatenate([winner, more_winners])[order]
+        # A bend that was missed leaves v too small, and B too large.
+        self._at, self._inverse = at, 1 / best
+
+    def _largest(self, at: Array) -> tuple[Array, NDArray[np.intp]]:
+        """Return the largest term at each point, and its cell."""
         low, high = self.edges[:-1], self.edges[1:]
-        best = np.empty(len(self.edges))
-        for start in range(0, len(best), _BLOCK):
-            u = self.edges[start : start + _BLOCK, None]
+        best, winner = np.empty(len(at)), np.empty(len(at), np.intp)
+        for start in range(0, len(at), _BLOCK):
+            u = at[start : start + _BLOCK, None]
             growth = np.maximum(low - u, u - high)  # of the distance, in place
             np.maximum(growth, 0, out=growth)
             growth *= self.beta
             growth += 1
             terms = np.divide(self.steepest, growth, out=growth)
-            best[start : start + _BLOCK] = terms.max(axis=1)
-        self._inverse = 1 / best
+            found = terms.argmax(axis=1)
+            winner[start : start + _BLOCK] = found
+            best[start : start + _BLOCK] = terms[np.arange(len(found)), found]
+        return best, winner
+
+    def _bends(self, at: Array, v: Array, winner: NDArray[np.intp]) -> Array:
+        """Return where the lines that are least at the two ends of an interval meet inside it."""
+        low, high = self.edges[:-1], self.edges[1:]
+        first, last = at[:-1], at[1:]
+        length = last - first
+
+        def slope(cell: NDArray[np.intp]) -> Array:
+            side = (high[cell] <= first).astype(float) - (low[cell] >= last)
+            return np.asarray(side * self.beta / self.steepest[cell])
+
+        start, end = slope(winner[:-1]), slope(winner[1:])
+        bent = v[:-1] + start * length > v[1:] * (1 + _STRAIGHT)
+        bent &= v[1:] - end * length > v[:-1] * (1 + _STRAIGHT)
+        bent &= start > end
+        run = (v[1:] - v[:-1] - end * length)[bent] / (start - end)[bent]
+        found = first[bent] + run
+        return found[(found > first[bent]) & (found < last[bent])]
 
     def __call__(self, u: Real, ops: Arithmetic = FLOAT) -> Real:
         if ops.rounded:
-            return np.asarray((1 + 1e-12) / np.interp(u, self.edges, self._inverse))
+            return np.asarray((1 + 1e-12) / np.interp(u, self._at, self._inverse))
         return self._ball(u, ops)
 
     def _ball(self, u: Real, ops: Arithmetic) -> Real:
-        """Return the largest term itself, of which the interpolation is an upper bound."""
+        """Return the largest of the terms that may be it somewhere on the ball."""
         low, high = self.edges[:-1], self.edges[1:]
         at = float(u.mid())
         spread = float(u.rad()) + math.ulp(at)

@@ -41,8 +41,7 @@ def outspread(cells: SlopeCells, reach: float) -> tuple[Array, Array]:
     slope, edges = _merged(cells)
     low, high = float(edges[0]), float(edges[-1])
     right = _outwards(high - low, reach)
-    # A ray starts at 0, and nothing is to the left of it.
-    left = right if low < 0 else right[:0]
+    left = right[:0] if cells.ray else right
     flat_left, flat_right = np.zeros((2, len(left))), np.zeros((2, len(right)))
     return (
         np.concatenate([low - left[::-1], edges, high + right]),

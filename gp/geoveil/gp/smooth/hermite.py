@@ -117,6 +117,7 @@ class Hermite:
             tuple(self.knots[1:-1].tolist()),
             tuple(self.knots[corner].tolist()),
             (float(self.values[0]), float(self.values[-1])),
+            ray,
         )  # fmt: skip
 
 

@@ -126,4 +126,4 @@ class FormulaProfile(ReprByArguments, EnclosedProfile):
 
 @lru_cache(maxsize=64)
 def _enclosed(tape: Tape, extent: float, ray: bool) -> SlopeCells:
-    return enclose(tape, 0.0 if ray else -extent, extent)
+    return enclose(tape, extent, ray=ray)

@@ -151,6 +151,7 @@ def _enclosed(coefficients: tuple[int, ...], divisor: int) -> SlopeCells:
         (),
         (),
         (0.0, 1.0),
+        ray=False,
     )
 
 
