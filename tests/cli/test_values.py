@@ -270,7 +270,7 @@ def test_points_that_are_no_places_are_asked_as_they_are(campaign, tmp_path):
     path.write_text(json.dumps({"type": "FeatureCollection", "features": shapes}))
     bell, park, other = questions(campaign, place=["5,7"], region=[path])
     assert bell.query == GaussianKernel((5.0, 7.0), 600.0)
-    assert (bell.label, park.label, other.label) == ("5,7", "park", "parts 1")
+    assert (bell.label, park.label, other.label) == ("5,7", "park", "parts 2")
     inside = [[450.0, 300.0], [0.0, 300.0]]
     assert park.query.value(inside).tolist() == other.query.value(inside).tolist()
 

@@ -12,6 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from geoveil.analyst.clipping import clipped
 from geoveil.analyst.planner import (
     Estimand,
     HardDisc,
@@ -268,7 +269,12 @@ class ShareWithin(_AtPlace):
 class ShareInside(AnalystQuestion):
     """The share of people inside polygons, given as longitudes and latitudes of their corners.
 
-    Corners are joined by straight lines of the plane that places are projected to.
+    Corners are joined by straight lines of the plane that places are projected to. What lies beyond
+    the area of a survey is cut off.
+
+    Raises:
+        ParameterError: where it is asked of a survey, if it lies outside of its area, or in it only
+            with the latitudes first.
 
     Example:
         >>> square = [[[(-74.0, 40.7), (-73.9, 40.7), (-73.9, 40.8), (-74.0, 40.8)]]]
@@ -301,7 +307,9 @@ class ShareInside(AnalystQuestion):
         return SmoothedRegion(Polygon(self._projected(plane), width=1.0), softness.bell)
 
     def _projected(self, plane: AzimuthalEquidistant | None) -> list[list[list[Place]]]:
-        return [[projected(plane, ring) for ring in part] for part in self.parts]
+        if plane is None:
+            return [[list(ring) for ring in part] for part in self.parts]
+        return clipped(plane, self.label, self.parts).parts
 
 
 @dataclass(frozen=True, init=False)

@@ -4,18 +4,17 @@ threshold  100000                  the share of people above a value
 range      50000,100000            the share between two values
 place      Midtown=-73.98,40.75    the density of people at a place
 circle     -73.98,40.75,2000       the share within a circle, of a radius in metres
-region     district.geojson        the share inside the polygons of a file
+region     district.geojson        the share inside the polygons of a file, by their names
 query      range:low=1,high=5,...  the mean of a query of any family, as it is
 question   NAME:name=value,...     what another package asks; or any of the above
 """
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
+from geoveil.analyst.geojson import outlines_in, read_file
 from geoveil.analyst.questions import (
     AnalystQuestion,
     DensityAt,
@@ -23,7 +22,6 @@ from geoveil.analyst.questions import (
     Place,
     ShareAbove,
     ShareBetween,
-    ShareInside,
     ShareWithin,
     on_earth,
 )
@@ -31,7 +29,8 @@ from geoveil.campaign import QUERIES, Registry
 from geoveil.campaign.families import Family
 from geoveil.gp import ParameterError, UnsupportedError, validation
 
-_GEOJSON = "a GeoJSON file of a Polygon or MultiPolygon, or of features that are such"
+NAME_PROPERTY = "name-property"
+"""Beside the words: the property that names the regions of a file."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +50,8 @@ def questions_in(words: Mapping[str, Sequence[object]]) -> list[AnalystQuestion]
     """Return the questions that people write as they stand at the top of this module.
 
     Args:
-        words: a word that stands there → what is written after it.
+        words: a word that stands there → what is written after it. `name-property` beside them
+            is the property of features that names regions, `name` by default.
 
     Raises:
         ParameterError: naming the word, what was written, and what is permitted.
@@ -64,10 +64,13 @@ def questions_in(words: Mapping[str, Sequence[object]]) -> list[AnalystQuestion]
         'Times Square'
     """
     found: list[AnalystQuestion] = []
+    name_property = next(map(str, words.get(NAME_PROPERTY, ())), None)
     for word, texts in words.items():
+        if word == NAME_PROPERTY:
+            continue
         validation.choice("question", word, VOCABULARY)
-        for text in texts:
-            found += VOCABULARY[word](str(text))
+        for text in map(str, texts):
+            found += _region(text, name_property) if word == "region" else VOCABULARY[word](text)
     return found
 
 
@@ -128,39 +131,10 @@ def _circle(text: str) -> Iterator[AnalystQuestion]:
     yield ShareWithin(x, y, radius, label)
 
 
-def _region(text: str) -> Iterator[AnalystQuestion]:
+def _region(text: str, name_property: str | None = None) -> Iterator[AnalystQuestion]:
     path = Path(text)
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ParameterError("region", text, f"{_GEOJSON}, in UTF-8") from error
-    yield from shares_inside(content, text, path.stem)
-
-
-def shares_inside(content: Any, source: str, stem: str) -> Iterator[ShareInside]:
-    """Yield the share inside each feature of GeoJSON, named by its property `name`.
-
-    Args:
-        content: a FeatureCollection, a feature, or a geometry: polygons only.
-        source: what an error names.
-        stem: of the names of features without one.
-
-    Raises:
-        ParameterError: if it is anything else.
-    """
-    features = _features(content)
-    for number, feature in enumerate(features):
-        geometry = _mapping(feature.get("geometry"))
-        kind, coordinates = geometry.get("type"), geometry.get("coordinates")
-        if kind not in ("Polygon", "MultiPolygon") or not isinstance(coordinates, list | tuple):
-            raise ParameterError("region", source, _GEOJSON)
-        name = _mapping(feature.get("properties")).get("name")
-        fallback = stem if len(features) == 1 else f"{stem} {number}"
-        try:
-            parts = [coordinates] if kind == "Polygon" else coordinates
-            yield ShareInside(parts, str(name or fallback))
-        except (TypeError, ValueError) as error:
-            raise ParameterError("region", source, _GEOJSON) from error
+    content = read_file("region", path)
+    yield from outlines_in(content, text, name_property=name_property, stem=path.stem)
 
 
 def _query(text: str) -> Iterator[AnalystQuestion]:
@@ -176,20 +150,6 @@ def _question(text: str) -> Iterator[AnalystQuestion]:
     if not isinstance(found, AnalystQuestion):
         raise UnsupportedError(f"the family {word!r} of questions makes {found!r}, which is none")
     yield found
-
-
-def _features(content: Any) -> list[Mapping[str, Any]]:
-    top = _mapping(content)
-    if top.get("type") == "FeatureCollection":
-        found = top.get("features")
-        return (
-            [_mapping(one) for one in found] if found and isinstance(found, list | tuple) else [{}]
-        )
-    return [top if top.get("type") == "Feature" else {"geometry": top}]
-
-
-def _mapping(content: Any) -> Mapping[str, Any]:
-    return content if isinstance(content, Mapping) else {}
 
 
 VOCABULARY: Mapping[str, Callable[[str], Iterator[AnalystQuestion]]] = MappingProxyType(

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from geoveil.analyst.calls import LAST_PERIOD
-from geoveil.analyst.vocabulary import QUESTIONS, questions_in
+from geoveil.analyst.vocabulary import NAME_PROPERTY, QUESTIONS, questions_in
 from geoveil.campaign import QUERIES
 from geoveil.cli.options import takes
 from geoveil.gp import ParameterError
@@ -50,6 +50,12 @@ _Region = Annotated[
         help=f"Share inside the polygons of a GeoJSON file.{_REPEATED}",
     ),
 ]
+_NameProperty = Annotated[
+    str | None,
+    typer.Option(
+        help="The property that names the polygons or points of GeoJSON files; 'name' by default."
+    ),
+]
 _Query = Annotated[
     list[str] | None,
     typer.Option(help=f"Mean of a query as it is: 'FAMILY:A=1,B=2', of {_FAMILIES}.{_REPEATED}"),
@@ -64,6 +70,7 @@ _QUESTIONS: dict[str, tuple[Any, Any]] = {
     "place": (_Place, None),
     "circle": (_Circle, None),
     "region": (_Region, None),
+    "name_property": (_NameProperty, None),
     "query": (_Query, None),
     "question": (_Question, None),
 }
@@ -101,11 +108,13 @@ def asks(command: Callable[..., None]) -> Callable[..., None]:
 
 def _that_asks(words: Words, label: object) -> str | None:
     """Return the word of the question with a label; None if there is none."""
-    said = ((word, one) for word, texts in words.items() for one in texts)
+    named = {word: said for word, said in words.items() if word == NAME_PROPERTY}
+    said = ((word, one) for word, texts in words.items() if word not in named for one in texts)
     return next(
-        (w for w, one in said if label in [q.label for q in questions_in({w: [one]})]), None
+        (w for w, one in said if label in [q.label for q in questions_in({w: [one]} | named)]), None
     )
 
 
-def _words(**given: Sequence[Any] | None) -> Words:
-    return {word: said for word, said in given.items() if said}
+def _words(*, name_property: str | None, **given: Sequence[Any] | None) -> Words:
+    words = {word: said for word, said in given.items() if said}
+    return words if name_property is None else words | {NAME_PROPERTY: [name_property]}

@@ -31,6 +31,7 @@ from geoveil.analyst import (
 )
 from geoveil.analyst.results import Result
 from geoveil.analyst.statistics.words import statistics_in
+from geoveil.analyst.vocabulary import NAME_PROPERTY
 from geoveil.analyst.whole_file import whole_file
 from geoveil.campaign import Campaign, PointQuestion, ValueCampaign
 from geoveil.cli import options
@@ -109,7 +110,8 @@ _STATISTICS: dict[str, tuple[Any, Any]] = {
         Annotated[
             list[str] | None,
             typer.Option(
-                help="Share to whom this place is the nearest: 'LABEL=LON,LAT', twice or more.",
+                help="Share to whom this place is the nearest: 'LABEL=LON,LAT', twice or more;"
+                " or a GeoJSON file of points.",
             ),
         ],
         None,
@@ -293,7 +295,8 @@ def estimate(
     for name, size in (("width", width), ("bandwidth", bandwidth)):
         if size is not None:
             validation.positive(name, size)
-    wanted = statistics_in(statistics, width, bandwidth)
+    name_property = next(iter(words.get(NAME_PROPERTY, ())), None)
+    wanted = statistics_in(statistics, width, bandwidth, name_property)
     if top is not None:
         if len(asked) < 2:
             raise ParameterError("top", top, "given beside two questions or more, as --place")

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from geoveil.analyst import Curve, DensityMap, DistrictShares, PartitionShares, Result
 from geoveil.analyst.outlines import lines_of, outlines_of
 from geoveil.analyst.pictures import COLOR
+from geoveil.analyst.statistics.districts import place_for_name
 from geoveil.console.layer import Part
 
 if TYPE_CHECKING:
@@ -351,10 +352,18 @@ def _layer(layer: Sequence[Part], bounds: Sequence[float], x: _Scale, y: _Scale)
 def district_map(result: DistrictShares) -> Markup:
     """Return districts, the darker the more of the people live there."""
     rings = [
-        (row, [np.asarray(part[0], np.float64)[:, :2] for part in outline["coordinates"]])
-        for outline, row in zip(result.outlines, result.rows(), strict=False)
+        (
+            row,
+            place_for_name(parts),
+            [
+                np.asarray(ring.coords)[:, :2]
+                for part in parts
+                for ring in (part.exterior, *part.interiors)
+            ],
+        )
+        for parts, row in zip(result.shapes(), result.rows(), strict=False)
     ]
-    every = np.concatenate([ring for _, of_one in rings for ring in of_one])
+    every = np.concatenate([ring for _, _, of_one in rings for ring in of_one])
     (west, south), (east, north) = every.min(axis=0).tolist(), every.max(axis=0).tolist()
     stretch = math.cos(math.radians((south + north) / 2))
     left, width = 16.0, _WIDTH - 32.0
@@ -362,9 +371,9 @@ def district_map(result: DistrictShares) -> Markup:
     if height > 640:
         width, height = width * 640 / height, 640.0
     x, y = _Scale(west, east, left, left + width), _Scale(south, north, _TOP + height, _TOP)
-    most = max(*(row["estimate"] for row, _ in rings), 0.25 / len(rings))
+    most = max(*(row["estimate"] for row, _, _ in rings), 0.25 / len(rings))
     parts, names = [], []
-    for row, of_one in rings:
+    for row, middle, of_one in rings:
         lines = "".join(
             "M" + "L".join(f"{x.at(a):.1f} {y.at(b):.1f}" for a, b in ring.tolist()) + "Z"
             for ring in of_one
@@ -373,7 +382,6 @@ def district_map(result: DistrictShares) -> Markup:
             f'<path class="one" d="{lines}" fill="{COLOR}" fill-opacity='
             f'"{0.08 + 0.8 * max(row["estimate"], 0.0) / most:.2f}" stroke="{SOFT}"/>'
         )
-        middle = max(of_one, key=len).mean(axis=0)
         told = f"{_cut(str(row['name']), 18)} {100 * row['estimate']:.1f} %"
         names.append(_text(x.at(middle[0]), y.at(middle[1]), told, "middle", halo=True))
     return _svg(result.title, _TOP + height + 16, [*parts, *names], _FITS)

@@ -30,7 +30,6 @@ from geoveil.analyst import (
     Nearest,
     Quantiles,
     Result,
-    ShareInside,
     SmoothedDistribution,
     Statistic,
     Top,
@@ -42,6 +41,7 @@ from geoveil.analyst import (
     questions_in,
     softness_of_points,
 )
+from geoveil.analyst.geojson import check_distinct
 from geoveil.analyst.results import shown
 from geoveil.analyst.vocabulary import numbers_in, place_in
 from geoveil.campaign import Campaign, ValueCampaign
@@ -158,6 +158,7 @@ def asked(request: Asked) -> Response:
         choice=choice,
         said=said,
         geojson=geojson,
+        name_property=request.text("name_property"),
         period=request.integer("period", 0) or 0,
         begun=_begun(request, campaign),
         labels=() if strata is None or strata.epsilon is not None else strata.labels,
@@ -236,7 +237,7 @@ def _found(
         yield (found.contaminated(doubt) if doubt else found), code
         return
     statistic = _statistic(request, campaign, choice, said, geojson, how)
-    text = _code_of(statistic, choice, said)
+    text = _code_of(request, statistic, choice, said)
     if doubt:
         statistic, text = Contaminated(statistic, doubt), f"Contaminated({text}, {doubt!r})"
     before = [f"campaign = analyst.campaign({campaign_id!r})"] if "campaign," in text else []
@@ -271,11 +272,11 @@ def _statistic(
         curve = request.analyst.ask(campaign.campaign_id, DistributionFunction(), **how)
         return Histogram(edges=round_numbers(float(curve.at[0]), float(curve.at[-1])))
     if choice.word == "districts":
-        return Districts(_geojson(geojson))
+        return _districts(request, geojson)
     if choice.word == "top":
         return Top(request.integer("count", 1) or 1, questions_in({"place": _lines(said)}))
     if choice.word == "top-districts":
-        return Top(request.integer("count", 1) or 1, _districts(geojson))
+        return Top(request.integer("count", 1) or 1, _districts(request, geojson).districts)
     if choice.word == "circle":
         return _means(campaign, _circle(said))
     return _STATISTICS[choice.word](said)
@@ -292,7 +293,7 @@ _STATISTICS: Mapping[str, Callable[[str], Statistic[Any]]] = MappingProxyType(
         "top-share": lambda said: TopShare(share=_several("share", said)[0]),
         "smoothed": lambda said: SmoothedDistribution(),
         "map": lambda said: Map(),
-        "nearest": lambda said: Nearest(dict(_named(line) for line in _lines(said))),
+        "nearest": lambda said: Nearest(_by_name(_lines(said))),
     }
 )
 
@@ -321,15 +322,25 @@ def _code_of_means(questions: str) -> str:
     return f"Means(asked_of_points(campaign, {questions}, softness_of_points(campaign)))"
 
 
-def _districts(geojson: str) -> Sequence[AnalystQuestion]:
-    return [one for one in Districts(_geojson(geojson)).districts if isinstance(one, ShareInside)]
+def _districts(request: Asked, geojson: str) -> Districts:
+    named = request.text("name_property") or None
+    return Districts(_geojson(geojson), name_property=named)
 
 
-_READ_DISTRICTS = 'Districts(json.load(open("districts.geojson"))).districts'
+def _code_of_districts(request: Asked) -> str:
+    named = request.text("name_property")
+    more = f", name_property={named!r}" if named else ""
+    return f'Districts(json.load(open("districts.geojson")){more})'
 
 
 def _lines(said: str) -> list[str]:
     return [line.strip() for line in said.splitlines() if line.strip()]
+
+
+def _by_name(lines: Sequence[str]) -> dict[str, tuple[float, float]]:
+    found = [_named(line) for line in lines]
+    check_distinct([name for name, _ in found], "places", f"{len(found)} places")
+    return dict(found)
 
 
 def _named(line: str) -> tuple[str, tuple[float, float]]:
@@ -351,7 +362,7 @@ def _geojson(text: str) -> Any:
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        expected = "a GeoJSON file of polygons, each with a property 'name'"
+        expected = "a GeoJSON file"
         raise ParameterError("file", f"{len(text):,} characters", expected)
     return found
 
@@ -396,7 +407,7 @@ def _changed(
             [f"asked = {code_of(statistic)}"],
         )
     else:
-        questions, written = _questions(campaign, choice, said, geojson)
+        questions, written = _questions(request, campaign, choice, said, geojson)
         noisiest = max(
             (one.campaign for one in every), key=lambda one: 1 / one.point_mechanism.privacy.rate
         )
@@ -463,11 +474,12 @@ def _latest(
 
 
 def _questions(
-    campaign: ValueCampaign, choice: Choice, said: str, geojson: str
+    request: Asked, campaign: ValueCampaign, choice: Choice, said: str, geojson: str
 ) -> tuple[Sequence[AnalystQuestion], str]:
     """Return the questions whose answers are compared, and the Python that makes them."""
     if choice.file:
-        return _districts(geojson), _READ_DISTRICTS
+        districts = _districts(request, geojson).districts
+        return districts, f"{_code_of_districts(request)}.districts"
     if choice.word == "changes-places":
         found = questions_in({"place": _lines(said)})
     elif choice.word == "changes-range":
@@ -486,11 +498,11 @@ def _ask(request: Asked, one: _Reports, statistic: Statistic[Any]) -> Any:
     )
 
 
-def _code_of(statistic: Statistic[Any], choice: Choice, said: str) -> str:
+def _code_of(request: Asked, statistic: Statistic[Any], choice: Choice, said: str) -> str:
     if choice.word == "districts":
-        return 'Districts(json.load(open("districts.geojson")))'
+        return _code_of_districts(request)
     if isinstance(statistic, Top) and choice.file:
-        return f"Top({statistic.count}, {_READ_DISTRICTS})"
+        return f"Top({statistic.count}, {_code_of_districts(request)}.districts)"
     if choice.word == "circle":
         return _code_of_means(code_of(_circle(said)))
     return code_of(statistic)

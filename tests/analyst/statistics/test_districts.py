@@ -127,7 +127,7 @@ def test_what_is_no_partition_is_refused(reports: Reports) -> None:
     twice = [{"type": "Feature", "properties": {"name": name}, "geometry": shape} for name in "ab"]
     with pytest.raises(ParameterError, match="a and b"):
         reports.ask(Districts({"type": "FeatureCollection", "features": twice}))
-    with pytest.raises(ParameterError, match="region"):
+    with pytest.raises(ParameterError, match="districts must be a GeoJSON"):
         Districts({"type": "Point", "coordinates": [0.0, 0.0]})
     with pytest.raises(ParameterError, match="places"):
         Nearest({"one": (0.0, 0.0)})

@@ -12,19 +12,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from geoveil.analyst.campaigns import softness_of_points
+from geoveil.analyst.clipping import clipped
+from geoveil.analyst.geojson import check_distinct, outlines_in, places_in
 from geoveil.analyst.pictures import finish_map, new_axes
-from geoveil.analyst.questions import Place, ShareInside, on_earth, projected
+from geoveil.analyst.questions import Place, ShareInside, is_inside, on_earth, projected
 from geoveil.analyst.results import GeoResult
 from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.partition import PartitionShares, partition_shares
 from geoveil.analyst.statistics.statistic import MOST_QUESTIONS, Statistic, Steps
-from geoveil.analyst.vocabulary import shares_inside
 from geoveil.campaign import Campaign, PointQuestion, ValueCampaign
 from geoveil.gp import ParameterError, Polygon, SmoothedRegion, UnsupportedError, validation
 from geoveil.gp.coordinates import AzimuthalEquidistant
 from geoveil.gp.intervals import Limits
 
 if TYPE_CHECKING:
+    import shapely
     from matplotlib.axes import Axes
 
 __all__ = ["DistrictShares", "Districts", "Nearest"]
@@ -51,12 +53,23 @@ class DistrictShares(PartitionShares, GeoResult):
         ]
         return {"type": "FeatureCollection", "features": features}
 
+    def shapes(self) -> "list[list[shapely.Polygon]]":
+        """Return the parts of each district, exteriors and holes drawn in opposite senses."""
+        import shapely
+        from shapely.geometry.polygon import orient
+
+        return [
+            [orient(shapely.Polygon(part[0], part[1:])) for part in outline["coordinates"]]
+            for outline in self.outlines
+        ]
+
     def plot(self, ax: "Axes | None" = None) -> "Axes":
         try:
-            import shapely
             from matplotlib import colormaps
             from matplotlib.cm import ScalarMappable
             from matplotlib.colors import Normalize
+            from matplotlib.patches import PathPatch
+            from matplotlib.path import Path
         except ImportError:
             raise UnsupportedError(
                 "this picture needs matplotlib and shapely: pip install 'geoveil[notebook]'"
@@ -64,18 +77,27 @@ class DistrictShares(PartitionShares, GeoResult):
         ax = new_axes() if ax is None else ax
         shares = self.shares[: len(self.outlines)]
         color = ScalarMappable(Normalize(0.0, float(shares.max()) or 1.0), colormaps["YlGnBu"])
-        for label, share, outline in zip(self.labels, shares.tolist(), self.outlines, strict=False):
-            rings = [np.asarray(part[0], np.float64) for part in outline["coordinates"]]
-            for ring in rings:
-                ax.fill(*ring[:, :2].T, facecolor=color.to_rgba(share), edgecolor="0.25", lw=0.8)
-            middle = shapely.MultiPolygon([(r,) for r in rings]).representative_point()
+        for label, share, parts in zip(self.labels, shares.tolist(), self.shapes(), strict=False):
+            rings = [ring for part in parts for ring in (part.exterior, *part.interiors)]
+            shape = Path.make_compound_path(
+                *(Path(np.asarray(ring.coords)[:, :2], closed=True) for ring in rings)
+            )
+            ax.add_patch(PathPatch(shape, facecolor=color.to_rgba(share), edgecolor="0.25", lw=0.8))
+            middle = place_for_name(parts)
             paper = {"facecolor": "white", "alpha": 0.75, "edgecolor": "none", "pad": 1.5}
-            told = f"{label}\n{100 * share:.1f} %"
-            ax.text(middle.x, middle.y, told, ha="center", va="center", fontsize=8, bbox=paper)
+            text = f"{label}\n{100 * share:.1f} %"
+            ax.text(*middle, text, ha="center", va="center", fontsize=8, bbox=paper)
+        ax.autoscale_view()
         ax.figure.colorbar(color, ax=ax, label="share of the people", shrink=0.8)
         ax.set(xlabel="longitude", ylabel="latitude")
         finish_map(ax, self.title)
         return ax
+
+
+def place_for_name(parts: "Sequence[shapely.Polygon]") -> Place:
+    """Return a longitude and a latitude within a district, in its largest part."""
+    place = max(parts, key=lambda part: float(part.area)).representative_point()
+    return float(place.x), float(place.y)
 
 
 @dataclass(frozen=True)
@@ -83,39 +105,55 @@ class Districts(Statistic[DistrictShares]):
     """The share of the people in each of some districts, and elsewhere.
 
     Args:
-        districts: GeoJSON, a FeatureCollection of polygons that do not overlap, each with a
-            property `name`; or the same as `ShareInside` questions.
+        districts: GeoJSON of polygons that do not overlap, or a GeoDataFrame of them, in longitudes
+            and latitudes; or the same as `ShareInside` questions. Each has a name of its own.
         bandwidth: by which edges are smoothed, in metres; three noise scales by default.
+        name_property: of features, or the column, that names them; `name` by default.
 
     Raises:
-        ParameterError: if it is no such GeoJSON.
+        ParameterError: if it is no such GeoJSON, or two districts have one name.
     """
 
-    districts: Mapping[str, Any] | Sequence[ShareInside]
+    districts: Any
     bandwidth: float | None = None
+    name_property: str | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.districts, Mapping):
-            read = tuple(shares_inside(self.districts, "districts", "district"))
-            object.__setattr__(self, "districts", read)
-        if not 1 <= len(self.districts) < MOST_QUESTIONS:
-            raise ParameterError("districts", len(self.districts), f"1 to {MOST_QUESTIONS - 1}")
+        read: Any = self.districts
+        if not isinstance(read, Sequence):
+            read = outlines_in(read, "this", name="districts", name_property=self.name_property)
+        if not 1 <= len(read) < MOST_QUESTIONS:
+            raise ParameterError("districts", len(read), f"1 to {MOST_QUESTIONS - 1}")
+        if not all(isinstance(district, ShareInside) for district in read):
+            raise ParameterError("districts", "other questions", "GeoJSON, or ShareInside only")
+        labels = [district.label for district in read]
+        check_distinct(labels, "districts", f"{len(labels)} districts")
+        if ELSEWHERE in labels:
+            expected = f"named otherwise: {ELSEWHERE!r} is what lies in no district"
+            raise ParameterError("districts", ELSEWHERE, expected)
+        object.__setattr__(self, "districts", tuple(read))
         if self.bandwidth is not None:
             validation.positive("bandwidth", self.bandwidth)
 
     def steps(self, campaign: Campaign, confidence: float) -> Steps[DistrictShares]:
         plane, bandwidth = _plane_of(campaign, self.bandwidth)
-        asked = [one for one in self.districts if isinstance(one, ShareInside)]
-        polygons = {
-            one.label: [[projected(plane, ring) for ring in part] for part in one.parts]
-            for one in asked
-        }
+        cut = {one.label: clipped(plane, one.label, one.parts) for one in self.districts}
+        polygons = {label: outline.parts for label, outline in cut.items()}
         _check_apart(polygons)
         found: JointEstimates = yield _questions(polygons, bandwidth)
         shares = partition_shares(with_elsewhere(replace(found, confidence=confidence)))
+        made = _fields_of(shares, bandwidth)
+        beyond = [label for label, outline in cut.items() if not outline.whole]
+        if beyond:
+            made["about"] += (
+                f"Beyond the area of the survey lies a part of {', '.join(beyond)}: people there"
+                " count where they are moved to, on the edge of the area.",
+            )
         return DistrictShares(
-            **_fields_of(shares, bandwidth),
-            outlines=tuple({"type": "MultiPolygon", "coordinates": one.parts} for one in asked),
+            **made,
+            outlines=tuple(
+                {"type": "MultiPolygon", "coordinates": one.parts} for one in self.districts
+            ),
         )
 
 
@@ -126,18 +164,25 @@ class Nearest(Statistic[PartitionShares]):
     Of people beyond the campaign's area the place on its edge that stands for them counts.
 
     Args:
-        places: longitude and latitude of each, by name; at least two.
+        places: longitude and latitude of each, by name, at least two; or GeoJSON of points, or a
+            GeoDataFrame of them.
         bandwidth: by which the edges between cells are smoothed, in metres; three noise scales by
             default.
+        name_property: of features, or the column, that names them; `name` by default.
 
     Raises:
-        ParameterError: if there are too few places, or one is none.
+        ParameterError: if there are too few places, one is none, or two have one name.
     """
 
-    places: Mapping[str, Place]
+    places: Any
     bandwidth: float | None = None
+    name_property: str | None = None
 
     def __post_init__(self) -> None:
+        by_name = isinstance(self.places, Mapping) and not isinstance(self.places.get("type"), str)
+        if not by_name:
+            read = places_in(self.places, "this", name_property=self.name_property)
+            object.__setattr__(self, "places", read)
         if not 2 <= len(self.places) < MOST_QUESTIONS:
             raise ParameterError("places", len(self.places), f"2 to {MOST_QUESTIONS - 1}")
         for place in self.places.values():
@@ -147,6 +192,12 @@ class Nearest(Statistic[PartitionShares]):
 
     def steps(self, campaign: Campaign, confidence: float) -> Steps[PartitionShares]:
         plane, bandwidth = _plane_of(campaign, self.bandwidth)
+        for label, place in self.places.items():
+            if not is_inside(plane, place):
+                longitude, latitude = place
+                swapped = abs(longitude) <= 90 and is_inside(plane, (latitude, longitude))
+                hint = "; the longitude comes first" if swapped else ""
+                raise ParameterError("places", label, f"in the area of the survey{hint}")
         centers = np.array(projected(plane, list(self.places.values())))
         half = plane.radius_m + _REACH * bandwidth
         if len(np.unique(centers, axis=0)) < len(centers):
@@ -244,7 +295,8 @@ def _check_apart(polygons: Mapping[str, Any]) -> None:
     ]
     for label, shape in zip(polygons, shapes, strict=True):
         if not shape.is_valid:
-            raise ParameterError("districts", label, "valid polygons")
+            expected = f"valid polygons ({shapely.is_valid_reason(shape)})"
+            raise ParameterError("districts", label, expected)
     names = list(polygons)
     for i, j in np.sort(shapely.STRtree(shapes).query(shapes, predicate="intersects").T, axis=1):
         common = shapes[i].intersection(shapes[j]).area if i != j else 0.0

@@ -10,13 +10,17 @@ gini                       the Gini coefficient
 top-share  0.1             the share of the total that this share of the people holds
 map        FILE.geojson    the density of people on a grid; who asks writes the file
 districts  FILE.geojson    the share in each of the polygons of a file, and elsewhere
-nearest    A=-73.9,40.7    the share to whom each of several places is the nearest
+nearest    A=-73.9,40.7    the share to whom each of several places is the nearest; or a GeoJSON
+                           file of points
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from geoveil.analyst.geojson import places_in, read_file
 from geoveil.analyst.questions import AnalystQuestion, Place, ShareInside
 from geoveil.analyst.statistics.distribution import Density, DistributionFunction
 from geoveil.analyst.statistics.districts import Districts, Nearest
@@ -26,7 +30,7 @@ from geoveil.analyst.statistics.partition import Histogram
 from geoveil.analyst.statistics.quantiles import Quantiles
 from geoveil.analyst.statistics.smoothed import SmoothedDistribution
 from geoveil.analyst.statistics.statistic import MOST_QUESTIONS, Statistic
-from geoveil.analyst.vocabulary import questions_in
+from geoveil.analyst.vocabulary import NAME_PROPERTY, questions_in
 from geoveil.gp import ParameterError, validation
 
 __all__ = ["STATISTICS", "statistics_in"]
@@ -41,59 +45,81 @@ def numbers_in(word: str, said: str) -> tuple[float, ...]:
         raise ParameterError(word, said, "numbers with commas between them") from None
 
 
-def _asked(word: str, read_as: str, said: Sequence[str]) -> list[AnalystQuestion]:
+def _asked(
+    word: str, read_as: str, said: Sequence[str], name_property: str | None = None
+) -> list[AnalystQuestion]:
     """Return the questions that another word of the vocabulary reads."""
+    named: dict[str, Sequence[str]] = {}
+    if name_property is not None:
+        named[NAME_PROPERTY] = [name_property]
     try:
-        return questions_in({read_as: said})
+        return questions_in({read_as: said} | named)
     except ParameterError as error:
         raise ParameterError(word, error.value, error.expected) from error.__cause__
 
 
-def _places(word: str, said: Sequence[str]) -> dict[str, Place]:
-    found = {one.label: one.place for one in _asked(word, "place", said) if one.place}
+def _places(said: Sequence[str], name_property: str | None) -> dict[str, Place]:
+    """Return the places that are written, or those of a GeoJSON file of points."""
+    path = Path(said[0])
+    if len(said) == 1 and path.is_file():
+        content = read_file("nearest", path, "Point")
+        return places_in(content, said[0], name="nearest", name_property=name_property)
+    found = {one.label: one.place for one in _asked("nearest", "place", said) if one.place}
     if not 2 <= len(found) == len(said) < MOST_QUESTIONS:
-        expected = f"2 to {MOST_QUESTIONS - 1} places 'LABEL=LON,LAT', each with a label of its own"
-        raise ParameterError(word, [*said], expected)
+        expected = (
+            f"2 to {MOST_QUESTIONS - 1} places 'LABEL=LON,LAT', each with a label of its own, or a"
+            " GeoJSON file of points"
+        )
+        raise ParameterError("nearest", [*said], expected)
     return found
 
 
-STATISTICS: Mapping[str, Callable[[Sequence[str], float | None, float | None], Made]] = (
-    MappingProxyType(
-        {
-            "mean": lambda said, width, bell: MeanValue(width=width),
-            "quantile": lambda said, width, bell: Quantiles(
-                levels=sorted(level for one in said for level in numbers_in("quantile", one)),
-                width=width,
-            ),
-            "curve": lambda said, width, bell: DistributionFunction(width=width),
-            "smoothed": lambda said, width, bell: SmoothedDistribution(),
-            "density": lambda said, width, bell: Density(of=DistributionFunction(width=width)),
-            "histogram": lambda said, width, bell: Histogram(
-                edges=numbers_in("histogram", ",".join(said)), width=width
-            ),
-            "gini": lambda said, width, bell: Gini(width=width),
-            "top-share": lambda said, width, bell: TopShare(
-                share=numbers_in("top-share", said[-1])[0], width=width
-            ),
-            "map": lambda said, width, bell: Map(bandwidth=bell),
-            "districts": lambda said, width, bell: Districts(
-                [
-                    one
-                    for one in _asked("districts", "region", said)
-                    if isinstance(one, ShareInside)
-                ],
-                bell,
-            ),
-            "nearest": lambda said, width, bell: Nearest(_places("nearest", said), bell),
-        }
-    )
+@dataclass(frozen=True, slots=True)
+class How:
+    """How softly a statistic is asked, and what names the districts of a file."""
+
+    width: float | None = None
+    """Of soft thresholds."""
+    bandwidth: float | None = None
+    """Of bells and smoothed edges."""
+    name_property: str | None = None
+
+
+def _districts(said: Sequence[str], how: How) -> Districts:
+    asked = _asked("districts", "region", said, how.name_property)
+    return Districts([one for one in asked if isinstance(one, ShareInside)], how.bandwidth)
+
+
+STATISTICS: Mapping[str, Callable[[Sequence[str], How], Made]] = MappingProxyType(
+    {
+        "mean": lambda said, how: MeanValue(width=how.width),
+        "quantile": lambda said, how: Quantiles(
+            levels=sorted(level for one in said for level in numbers_in("quantile", one)),
+            width=how.width,
+        ),
+        "curve": lambda said, how: DistributionFunction(width=how.width),
+        "smoothed": lambda said, how: SmoothedDistribution(),
+        "density": lambda said, how: Density(of=DistributionFunction(width=how.width)),
+        "histogram": lambda said, how: Histogram(
+            edges=numbers_in("histogram", ",".join(said)), width=how.width
+        ),
+        "gini": lambda said, how: Gini(width=how.width),
+        "top-share": lambda said, how: TopShare(
+            share=numbers_in("top-share", said[-1])[0], width=how.width
+        ),
+        "map": lambda said, how: Map(bandwidth=how.bandwidth),
+        "districts": _districts,
+        "nearest": lambda said, how: Nearest(_places(said, how.name_property), how.bandwidth),
+    }
 )
-"""Word → what makes its statistic of what is written after the word, the width of bands, and the
-bandwidth of bells."""
+"""Word → what makes its statistic of what is written after the word."""
 
 
 def statistics_in(
-    words: Mapping[str, Sequence[str]], width: float | None = None, bandwidth: float | None = None
+    words: Mapping[str, Sequence[str]],
+    width: float | None = None,
+    bandwidth: float | None = None,
+    name_property: str | None = None,
 ) -> list[Made]:
     """Return the statistics that people write as they stand at the top of this module.
 
@@ -101,6 +127,7 @@ def statistics_in(
         words: a word that stands there → what is written after it; nothing for a word alone.
         width: of the soft thresholds; three noise scales by default.
         bandwidth: of the bells of a map, in metres; three noise scales by default.
+        name_property: of features, that names districts or places; `name` by default.
 
     Raises:
         ParameterError: naming the word, what was written, and what is permitted.
@@ -111,4 +138,5 @@ def statistics_in(
     """
     for word in words:
         validation.choice("statistic", word, STATISTICS)
-    return [STATISTICS[word](said, width, bandwidth) for word, said in words.items()]
+    how = How(width, bandwidth, name_property)
+    return [STATISTICS[word](said, how) for word, said in words.items()]

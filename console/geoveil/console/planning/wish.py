@@ -9,7 +9,7 @@ from typing import Any, Self, get_type_hints
 
 from geoveil.analyst import AnalystQuestion, questions_in
 from geoveil.analyst.campaigns import id_of
-from geoveil.analyst.vocabulary import shares_inside
+from geoveil.analyst.geojson import outlines_in
 from geoveil.console.http import Request
 from geoveil.gp import ParameterError, validation
 
@@ -156,7 +156,7 @@ class Wish:
             content = json.loads(self.region)
         except (ValueError, RecursionError):
             raise ParameterError("region", "this text", "GeoJSON of one polygon") from None
-        found = [*shares_inside(content, "this text", "district")]
+        found = outlines_in(content, "this text")
         if len(found) != 1:
             raise ParameterError("region", f"{len(found)} features", "GeoJSON of one polygon")
         return found[0]
