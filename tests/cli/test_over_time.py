@@ -1,6 +1,7 @@
 """The curve over periods by command: what Python's `over_time` says, to the digit."""
 
 import json
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -19,7 +20,7 @@ from geoveil.campaign import (
     ValueCampaign,
 )
 from geoveil.campaign.connection import TLS
-from geoveil.client import Client, Limit, Policy, Timing
+from geoveil.client import AnswerNotYet, Client, Limit, Policy, Timing
 from geoveil.gp import GeoPrivacy, ParameterError, Threshold, UnsupportedError
 
 DAY = timedelta(days=1)
@@ -79,7 +80,8 @@ def answered(server, campaigns, days=DAYS):
             for day in range(days):
                 at[0] = campaigns[0].opens + (day + 0.5) * DAY
                 for one in campaigns:
-                    client.contribute(one.campaign_id, income * (1 - 0.5 * (day >= 11)))
+                    with suppress(AnswerNotYet):
+                        client.contribute(one.campaign_id, income * (1 - 0.5 * (day >= 11)))
             client.flush(30.0)
 
 

@@ -23,7 +23,7 @@ from geoveil.campaign import (
     seal,
 )
 from geoveil.client.device_session import DeviceSession, Timing
-from geoveil.client.errors import BudgetExceeded, PolicyRefused
+from geoveil.client.errors import AnswerNotYet, BudgetExceeded, PolicyRefused
 from geoveil.client.policy import Epoch, Limit, Policy, Window
 from geoveil.client.reports import AcceptedCampaign, Reading, ReportBuilder
 from geoveil.gp import (
@@ -309,6 +309,8 @@ def _sequence(draw: Random, name: str, operations: int) -> dict[str, Any]:
                 one |= {"bits": tape.hexadecimal, "answers": answers}
         except PolicyRefused:
             one["verdict"] = "not permitted"
+        except AnswerNotYet as error:
+            one |= {"verdict": "not yet", "starts_us": _us(error.starts)}
         except BudgetExceeded as error:
             one |= {"verdict": "refused", "scope": error.scope}
             one["frees_us"] = error.frees and _us(error.frees)

@@ -20,8 +20,8 @@ _MEANS: Mapping[Allocation, str] = MappingProxyType(
 _OF_GROUPS = ", or over those of them who are in the stratum that is named"
 _CARRIED = ", as each of them was when their device last read the value"
 _EXTRAPOLATED = (
-    ", if it goes on as it went between the last two readings of each device; of devices that have"
-    " read once, as they were then"
+    ", if it goes on as it went between two readings of each device; left out are devices whose"
+    " readings lie too close together, until they read again"
 )
 _MEAN_POINT = "the mean of each coordinate over all who took part{period}"
 

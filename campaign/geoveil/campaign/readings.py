@@ -33,8 +33,9 @@ class Readings:
     every: timedelta
     """How long an epoch is."""
     extrapolated: bool = False
-    """Whether an answer is moved on by what changed since the reading before: right for means that
-    drift, at up to five times the variance of the noise (8/3 on average)."""
+    """Whether an answer goes on as two readings did, at most for as long as lay between them: right
+    for means that drift, at up to five times the variance of the noise (8/3 on average). A device
+    without two such readings answers only when it reads: most do not in the first two epochs."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.every, timedelta) or not _SHORTEST <= self.every <= LONGEST:
@@ -61,7 +62,7 @@ def moved_on(latest: int, before: int, age: timedelta, gap: timedelta) -> int:
 
     Args:
         latest: the answer of the last reading.
-        before: that of the reading before it.
+        before: that of an earlier reading.
         age: of the last reading, from 0 to `gap`; what is outside counts as the nearer end.
         gap: the time between the two, > 0.
 

@@ -132,8 +132,7 @@ def create(
         bool,
         typer.Option(
             "--extrapolated",
-            help="With --read-every: answers go on as the last two readings did; for means that"
-            " drift.",
+            help="With --read-every: answers go on as two readings did; for means that drift.",
         ),
     ] = False,
     cohorts: Annotated[

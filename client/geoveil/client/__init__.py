@@ -10,6 +10,7 @@ from geoveil.campaign.connection import TLS
 from geoveil.client.async_client import AsyncClient
 from geoveil.client.device_session import ReportCounts, Timing
 from geoveil.client.errors import (
+    AnswerNotYet,
     BudgetExceeded,
     CampaignChanged,
     CampaignError,
@@ -56,6 +57,7 @@ not_private.declare_holder(__name__)
 __all__ = [
     "TLS",
     "AcceptedCampaign",
+    "AnswerNotYet",
     "AsyncClient",
     "AsyncTransport",
     "Budget",

@@ -238,7 +238,7 @@ class DeviceSession:
         if current is None:
             last = readings[-1] if readings else None
             current = new = builder.read(accepted, value, last, now)
-        before = accepted.before(current.drawn, readings)
+        before = accepted.before(current, readings, now)
         known = {kept.reading: kept for kept in points}
         needed = [current] if before is None else [current, before]
         found = [known.get(r) or builder.coarsen(accepted, r, now) for r in needed]
@@ -318,7 +318,7 @@ def _check_limits(
     current: Reading | None,
     history_of: ledger.HistoryOf,
 ) -> None:
-    """Refuse what the limits leave no room for.
+    """Refuse what the limits leave no room for, and what can't be answered yet.
 
     Args:
         accepted: the campaign.
@@ -347,7 +347,7 @@ def _check_limits(
     paid: tuple[GeoPrivacy, ...] = ()
     if accepted.epoch is not None:
         price = None if current is not None else accepted.epoch.privacy
-        before = accepted.before(now if current is None else current.drawn, readings)
+        before = accepted.before(current, readings, now)
         kept = [reading for reading in (current, before) if reading is not None]
         paid = tuple(r.privacy for r in kept if not history.used(campaign.campaign_id, r.begins))
     ledger.check(

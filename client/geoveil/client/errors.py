@@ -14,6 +14,7 @@
         │   ├── CampaignNotFetched            this device does not have it yet
         │   ├── CampaignNotFound              the server does not know it
         │   ├── CampaignNotOpen               before its dates, past them, or closed
+        │   ├── AnswerNotYet                  it goes on from two readings, and they are too close
         │   ├── CampaignInvalid               its bytes are not a sound campaign of that id
         │   │   └── FamilyMissing             this app lacks the package for what it asks
         │   └── CampaignChanged               its bytes are not those this device saw first
@@ -183,6 +184,23 @@ class CampaignNotOpen(CampaignError):
 
 
 @dataclass(eq=False, repr=False)
+class AnswerNotYet(CampaignError):
+    """The campaign's answers go on as two readings did, and no two reach as far as now.
+
+    The answer would be biased for every mean that drifts. Nothing was drawn or spent.
+    """
+
+    starts: datetime
+    """When this device's next epoch begins, with a reading that can be answered from at once."""
+
+    def __str__(self) -> str:
+        return (
+            f"campaign {self.campaign_id!r} can't be answered before {self.starts.isoformat()}: its"
+            " answers go on as two readings did, for as long as lay between them"
+        )
+
+
+@dataclass(eq=False, repr=False)
 class CampaignInvalid(CampaignError):
     """What the server sent is not a sound campaign of that id."""
 
@@ -229,6 +247,7 @@ def exactly(privacy: GeoPrivacy) -> str:
 
 
 __all__ = [
+    "AnswerNotYet",
     "BudgetExceeded",
     "CampaignChanged",
     "CampaignError",

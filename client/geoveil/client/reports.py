@@ -26,6 +26,7 @@ from geoveil.campaign.admission import MOST_REPORTS, REPORT_ID_BYTES
 from geoveil.campaign.connection import shown
 from geoveil.campaign.readings import moved_on
 from geoveil.client.errors import (
+    AnswerNotYet,
     CampaignInvalid,
     FamilyMissing,
     PolicyRefused,
@@ -312,18 +313,31 @@ class AcceptedCampaign:
             return f"{kind} for {self.campaign.campaign_id}"
         return kind
 
-    def before(self, drawn: datetime, readings: Iterable[Reading]) -> Reading | None:
-        """Return the reading that an answer is extrapolated from, beside a later one.
+    def before(
+        self, latest: Reading | None, readings: Iterable[Reading], now: datetime
+    ) -> Reading | None:
+        """Return the reading that an answer goes on from, beside the latest; None: it need not.
+
+        It lies as long before the latest as that lies before now, or longer, so that an answer goes
+        on for at most as long as lay between the two [MATH §13].
 
         Args:
-            drawn: when the later one was drawn.
+            latest: the reading of the epoch; None: it is made now.
             readings: all that are kept of the attribute.
+            now: the date.
+
+        Raises:
+            AnswerNotYet: if there is none, and the latest is not of now.
         """
         asked = self.campaign.readings
-        if asked is None or not asked.extrapolated:
+        if asked is None or not asked.extrapolated or latest is None or now <= latest.drawn:
             return None
-        earlier = (r for r in readings if r.drawn < drawn and _serves(r, self.campaign))
-        return max(earlier, key=lambda reading: reading.drawn, default=None)
+        most = latest.drawn - (now - latest.drawn)
+        earlier = (r for r in readings if r.drawn <= most and _serves(r, self.campaign))
+        found = max(earlier, key=lambda reading: reading.drawn, default=None)
+        if found is None:
+            raise AnswerNotYet(self.campaign.campaign_id, latest.ends)
+        return found
 
 
 class ReportBuilder:
@@ -551,7 +565,7 @@ class ReportBuilder:
         Args:
             accepted: the campaign.
             latest: its point of the epoch.
-            before: that of the reading before, if the campaign extrapolates and there is one.
+            before: that of the reading which `AcceptedCampaign.before` returned, if any.
             now: the date.
             period: the period of a recurring campaign, from 0; else 0.
             group: what `group` returned.
@@ -563,9 +577,7 @@ class ReportBuilder:
             answers = campaign.answers_from(latest.point, columns, source)
             if before is None:
                 return answers
-            reading, last = latest.reading, before.reading
-            age = now - reading.drawn
-            gap = max(reading.drawn - last.drawn, reading.ends - reading.begins)
+            age, gap = now - latest.reading.drawn, latest.reading.drawn - before.reading.drawn
             earlier = campaign.answers_from(before.point, columns, source)
             return [moved_on(y, was, age, gap) for y, was in zip(answers, earlier, strict=True)]
 

@@ -224,6 +224,8 @@ class Client(ClientBase[Transport, GrpcTransport]):
         Raises:
             CampaignNotFetched: if this device does not have the campaign yet.
             CampaignNotOpen: if it is before the campaign's dates, or past them.
+            AnswerNotYet: if its answers go on from two readings, and those of this device lie too
+                close together.
             PolicyRefused: if the policy, which may have changed, does not permit it.
             PrivateValueError: if the value, or the label, is not of the kind asked for.
             BudgetExceeded: if the limits of the policy leave too little.

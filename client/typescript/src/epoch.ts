@@ -1,6 +1,7 @@
 /** Epochs: a value is read and perturbed once in a stretch of time, and all reports of it are made from that. */
 import type { Before, Campaign, Drawn } from "./campaign.js";
 import { below, type BitSource } from "./exact/bits.js";
+import { AnswerNotYet } from "./errors.js";
 import { coarsen } from "./gp/nested.js";
 import { exactRate, type Privacy } from "./gp/mechanism.js";
 import { kindOf, type Limit, refused, words } from "./policy.js";
@@ -81,15 +82,14 @@ export class Epochs {
 
   /** Of the readings that a report is made from, those that others have paid for. */
   get paid(): Privacy[] {
-    const before = this.#before(this.#current?.drawnUs ?? this.nowUs);
-    return [this.#current, before].filter((r) => r !== undefined && !this.#pointOf(r)).map((r) => r!.privacy);
+    return [this.#current, this.#before(this.#current)].filter((r) => r !== undefined && !this.#pointOf(r)).map((r) => r!.privacy);
   }
 
   /** Make a report; the value is looked at if the epoch has no reading. */
   report(pointOf: () => readonly number[], group: number | undefined, source: BitSource): Made {
     const { campaign, nowUs, space } = this;
     const latest = this.#current ?? this.#read(pointOf, source);
-    const before = this.#before(latest.drawnUs);
+    const before = this.#before(latest);
     const found = (before ? [latest, before] : [latest]).map((one) => this.#pointOf(one) ?? coarser(campaign, one, source));
     const drawn = answered(campaign, found[0]!, found[1], nowUs, group, source);
     const points = found
@@ -100,12 +100,19 @@ export class Epochs {
     return { drawn, kept: { ...privacy, epochUs: `${beginsUs}`, ...(!this.#current && { reading }), points } };
   }
 
-  /** The reading that an answer is moved on from, beside a later one. */
-  #before(drawnUs: bigint): Reading | undefined {
-    if (!this.campaign.readings?.extrapolated) return undefined;
-    return this.readings
-      .filter((one) => one.drawnUs < drawnUs && serves(one, this.campaign))
+  /**
+   * The reading that an answer goes on from, beside the latest: as long before it as that is before now, or
+   * longer. Undefined: the latest is of now, or made now. Refused if there is none.
+   */
+  #before(latest: Reading | undefined): Reading | undefined {
+    const { campaign, nowUs } = this;
+    if (!campaign.readings?.extrapolated || !latest || nowUs <= latest.drawnUs) return undefined;
+    const mostUs = 2n * latest.drawnUs - nowUs;
+    const found = this.readings
+      .filter((one) => one.drawnUs <= mostUs && serves(one, campaign))
       .reduce<Reading | undefined>((last, one) => (last && last.drawnUs >= one.drawnUs ? last : one), undefined);
+    if (!found) throw new AnswerNotYet(campaign.id, latest.endsUs);
+    return found;
   }
 
   #pointOf(reading: Reading): CampaignPoint | undefined {
@@ -152,9 +159,7 @@ export function answered(
 ): Drawn {
   let before: Before | undefined;
   if (earlier) {
-    const apart = reading.drawnUs - earlier.reading.drawnUs;
-    const lengthUs = reading.endsUs - reading.beginsUs;
-    before = { point: earlier.point, ageUs: nowUs - reading.drawnUs, gapUs: apart > lengthUs ? apart : lengthUs };
+    before = { point: earlier.point, ageUs: nowUs - reading.drawnUs, gapUs: reading.drawnUs - earlier.reading.drawnUs };
   }
   const label = campaign.tellsCohorts ? campaign.cohort(reading.beginsUs) : group;
   return campaign.answer(point, before, label, source);

@@ -2,6 +2,7 @@
 
 /** What went wrong, from a closed list. */
 export type Code =
+  | "answer-not-yet"
   | "campaign-invalid"
   | "campaign-not-found"
   | "campaign-not-open"
@@ -35,6 +36,19 @@ export class ParameterError extends GeoveilError {
   ) {
     super(code, `${parameter} must be ${expected}, got ${shown(value)}`);
     this.name = "ParameterError";
+  }
+}
+
+/** The campaign's answers go on as two readings did, and no two reach as far as now. Nothing was drawn. */
+export class AnswerNotYet extends GeoveilError {
+  constructor(
+    campaignId: string,
+    /** When the next epoch begins, with a reading that can be answered from at once: microseconds since 1970. */
+    readonly startsUs: bigint,
+  ) {
+    const starts = new Date(Number(startsUs / 1000n)).toISOString();
+    super("answer-not-yet", `campaign ${campaignId} can't be answered before ${starts}: its answers go on as two readings did, for as long as lay between them`);
+    this.name = "AnswerNotYet";
   }
 }
 

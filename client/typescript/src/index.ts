@@ -3,7 +3,7 @@ export { type Attribute, Campaign, type Question, type State, type Strata } from
 export { Client, type ClientOptions, type ContributeOptions, type Counts, type FlushResult, type Offer, type Value } from "./client.js";
 export type { Demand } from "./demand.js";
 export { PublicKey } from "./envelope.js";
-export { type Code, GeoveilError, ParameterError, PrivateValueError, UnsupportedError } from "./errors.js";
+export { AnswerNotYet, type Code, GeoveilError, ParameterError, PrivateValueError, UnsupportedError } from "./errors.js";
 export { type Budget, BudgetExceeded } from "./ledger.js";
 export {
   type Area,

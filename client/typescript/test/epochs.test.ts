@@ -6,7 +6,7 @@ import { test } from "node:test";
 import { Campaign } from "../src/campaign.js";
 import { Client, type ClientOptions } from "../src/client.js";
 import { openEnvelope } from "../src/envelope.js";
-import { GeoveilError, ParameterError } from "../src/errors.js";
+import { AnswerNotYet, GeoveilError, ParameterError } from "../src/errors.js";
 import { type BitSource, systemSource } from "../src/exact/bits.js";
 import { FileStorage } from "../src/node.js";
 import { describeEpoch, type Epoch, type GeoPrivacy, type Limit, Policy } from "../src/policy.js";
@@ -149,7 +149,7 @@ test("within an epoch no value is looked at, and none is kept", async () => {
 
 test("a campaign with readings of its own shares them with nobody, and charges each", async () => {
   const storage = new MemoryStorage();
-  const envelopes = { "at-1": asked(1, 30), "at-0_5": asked(0.5, 30, true), "at-0_25": asked(0.25) };
+  const envelopes = { "at-1": asked(1, 30), "at-0_5": asked(0.5, 30), "at-0_25": asked(0.25) };
   for (const day of [1, 8, 40]) {
     const device = client(envelopes, { storage, now: () => OPENS + day * DAY }, { epoch: undefined });
     for (const id of Object.keys(envelopes)) await device.contribute(id, 50_000);
@@ -160,18 +160,23 @@ test("a campaign with readings of its own shares them with nobody, and charges e
   assert.equal(spent, 2 * 1 + 2 * 0.5 + 3 * 0.25);
 });
 
-test("an answer is moved on from the reading drawn last that is as fine as the campaign asks", async () => {
+test("an answer goes on from the reading drawn last that is as fine as the campaign asks, and as old", async () => {
   const storage = new MemoryStorage();
   const envelopes = { "at-0_75": asked(0.75, 30, true), "at-1": asked(1), "at-0_5": asked(0.5) };
-  const years: [string, number][] = [["at-0_75", 1], ["at-1", 1], ["at-0_5", 0.5], ["at-0_75", 1]];
-  for (const [year, [id, epsilon]] of years.entries()) {
-    const now = (): number => OPENS + DAY + year * yearly.lengthMs;
-    await client(envelopes, { storage, now }, { epoch: { ...yearly, privacy: dollars(epsilon) } }).contribute(id, 50_000);
-  }
+  const on = (day: number, id: string, epsilon: number): Promise<unknown> =>
+    client(envelopes, { storage, now: () => OPENS + day * DAY }, { epoch: { ...yearly, privacy: dollars(epsilon) } }).contribute(id, 50_000);
+  await on(1, "at-0_75", 1);
+  await assert.rejects(on(9, "at-0_75", 1), (error: Error) => error instanceof AnswerNotYet && error.startsUs === BigInt(OPENS + 366 * DAY) * 1000n);
+  await on(366, "at-1", 1);
+  await on(731, "at-0_5", 0.5);
+  await on(1096 + 100, "at-1", 1);
+  for (const day of [1200, 1400]) await on(day, "at-0_75", 1);
   const entries = await storage.exclusively((journal) => journal.entries());
-  const [first, second, , last] = entries.map(({ reading }) => reading!.beginsUs);
+  const [first, second, , last] = entries.map(({ reading }) => reading?.beginsUs);
   assert.deepEqual(entries[0]!.points!.map(({ beginsUs }) => beginsUs), [first]);
-  assert.deepEqual(entries[3]!.points!.map(({ beginsUs }) => beginsUs), [last, second]);
+  assert.deepEqual(entries[4]!.points!.map(({ beginsUs }) => beginsUs), [last, second]);
+  // On the last day of its epoch: the second reading is 830 days before the last, the first too old to be needed.
+  assert.deepEqual(entries[5]!.points, []);
 });
 
 test("an app's epoch must be one, and campaigns above it are refused", async () => {

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { create, toBinary } from "@bufbuild/protobuf";
 import { Client } from "../src/client.js";
-import { GeoveilError } from "../src/errors.js";
+import { AnswerNotYet, GeoveilError } from "../src/errors.js";
 import {
   Allocation,
   CampaignEnvelopeSchema,
@@ -43,7 +43,7 @@ export interface Sequence {
     at_us: number;
     campaign: string;
     limit: number;
-    verdict: "kept" | "refused" | "not permitted";
+    verdict: "kept" | "refused" | "not permitted" | "not yet";
     fresh?: boolean;
     read?: boolean;
     begins_us?: number | null;
@@ -51,6 +51,7 @@ export interface Sequence {
     answers?: [number, string][];
     scope?: string;
     frees_us?: number | null;
+    starts_us?: number;
     spent: number;
   }[];
 }
@@ -98,6 +99,8 @@ function limitOf({ campaign, lifetime, windows, epoch }: Sequence["limits"][numb
   };
 }
 
+const VERDICTS: Record<string, string> = { "budget-exceeded": "refused", "policy-refused": "not permitted", "answer-not-yet": "not yet" };
+
 /** Live through a sequence; throws where something else comes of it. */
 export async function replayed(sequence: Sequence, storage: Storage = new MemoryStorage()): Promise<void> {
   const entries = Object.entries(sequence.campaigns);
@@ -123,7 +126,8 @@ export async function replayed(sequence: Sequence, storage: Storage = new Memory
       assert.equal(epoch?.getTime(), told.begins_us === null ? undefined : Math.floor(told.begins_us! / 1000), where);
     } catch (error) {
       if (!(error instanceof GeoveilError)) throw error;
-      assert.equal(error.code, told.verdict === "refused" ? "budget-exceeded" : "policy-refused", `${where}: ${error.message}`);
+      assert.equal(VERDICTS[error.code], told.verdict, `${where}: ${error.message}`);
+      if (error instanceof AnswerNotYet) assert.equal(error.startsUs, BigInt(told.starts_us!), where);
       if (error instanceof BudgetExceeded) {
         assert.equal(error.scope, told.scope!.replace(/ days,.*/, " days"), where);
         assert.equal(error.freesUs ?? null, told.frees_us == null ? null : BigInt(told.frees_us), where);

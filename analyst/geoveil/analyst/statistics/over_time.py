@@ -139,7 +139,7 @@ class OverTime(Result):
     privacy: GeoPrivacy
     """What one reading costs."""
     extrapolated: bool
-    """Whether answers go on as the last two readings did; else they are carried."""
+    """Whether answers go on as two readings did; else they are carried."""
     epoch: float
     """The length of an epoch, in periods; 0: every report is drawn anew."""
     cohorts: Cohorts | None = None
@@ -172,7 +172,9 @@ class OverTime(Result):
         ]
         if self.epoch:
             how = (
-                "go on as the last two readings of each device did: right for a mean that drifts"
+                "go on as two readings of each device did, for at most as long as lay between"
+                " them: right for a mean that drifts. Devices that have none such do not answer,"
+                " most of them in the first two epochs"
                 if self.extrapolated
                 else "are as old as the last reading of each device"
             )
@@ -258,7 +260,11 @@ class OverTime(Result):
         )
 
     def _error_of_change(self, a: int, b: int, level: float) -> tuple[int, float, float]:
-        """Return the number of cohorts, the standard error, and the margin of a change."""
+        """Return the number of cohorts, the standard error, and the margin of a change.
+
+        Of two extrapolated answers the later may take from it what the earlier adds: (1 + r)y − ry'
+        and (1 + s)z − sy have noise with a correlation of −1/√5 or more, for r and s in [0, 1].
+        """
         from scipy.special import stdtrit
 
         if self.cohorts is not None:
@@ -272,11 +278,7 @@ class OverTime(Result):
                 error = math.sqrt(float(weights**2 @ apart**2) * count / (count - 1))
                 return count, error, float(stdtrit(count - 1, (1 + level) / 2)) * error
         one, other = self.standard_errors[[a, b]].tolist()
-        against = 0.0
-        if self.extrapolated:
-            ages = (self.periods[b] - self.periods[a]) / self.epoch
-            # 3/8 of the variance of an extrapolated answer is the most that the noise's can be.
-            against = -2 * min(noise_in_common(ages), 0.0) * 3 / 8 * one * other
+        against = 2 * one * other / math.sqrt(5) if self.extrapolated else 0.0
         error = math.sqrt(one**2 + other**2 + against)
         return 0, error, critical_value_of_one(level) * error
 
@@ -430,7 +432,9 @@ def _flags(curve: OverTime, cohorts: Cohorts, over: NDArray[np.int64]) -> Array:
             cohorts.standard_errors[now, who] ** 2 + cohorts.standard_errors[then, who] ** 2
         )
     flags = np.full(len(curve.periods), np.nan)
-    told = np.array(changes), np.array(bounds)
+    # At first, those whose readings are too close together do not answer yet.
+    begun = int(np.argmax(np.isfinite([*bounds, 0.0])))
+    cells, told = cells[begun:], (np.array(changes[begun:]), np.array(bounds[begun:]))
     if count < 2 or len(cells) <= count or not all(np.isfinite(part).all() for part in told):
         return flags
     raised = flagged(*told, count, curve.false_alarms, looks=len(cells) - count, known=False)
@@ -539,23 +543,6 @@ def delay(
         if abs(shift) >= needed * math.sqrt(recent / length + 2 * usual)
     )
     return next(enough, None)
-
-
-def noise_in_common(lag: float) -> float:
-    """Return the covariance of the noise of extrapolated answers, in units of that of a reading.
-
-    Of one device, at two times so many epochs apart, on average over when it reads [MATH §13].
-
-    Example:
-        >>> [round(noise_in_common(lag), 4) for lag in (0.0, 0.5, 1.0, 2.0)]
-        [2.6667, 0.9792, -0.8333, 0.0]
-    """
-    between("lag", lag, 0, math.inf)
-    ages = (np.arange(2_000) + 0.5) / 2_000
-    earlier = ages - lag
-    same = (1 + ages) * (1 + earlier) + ages * earlier
-    before = -ages * (2 + earlier)
-    return float(np.where(earlier >= 0, same, np.where(earlier >= -1, before, 0.0)).mean())
 
 
 def _share(epoch: int, false_alarms: float, looks: int) -> float:

@@ -16,6 +16,8 @@ WEEKS = 52
 """In a year."""
 _SHOCK_SHARE, _SHOCK_FACTOR = 0.05, 0.5
 """How many a shock hits, drawn at random, and what their incomes are multiplied by."""
+_NEVER = -(2**40)
+"""The week of a reading that was not made."""
 _NODES = 40
 _GRID = 40_001
 """Points of a function of income, 0 to the largest income; between them it is linear."""
@@ -79,6 +81,11 @@ class Drift:
         return np.asarray((1 - _SHOCK_SHARE * struck) * calm + _SHOCK_SHARE * struck * hit)
 
 
+def _mean_and_variance(numbers: Array) -> tuple[float, float]:
+    """Return both; NaN of no numbers."""
+    return (float(numbers.mean()), float(numbers.var())) if len(numbers) else (np.nan, np.nan)
+
+
 def grouped(labels: NDArray[np.int64], count: int) -> list[NDArray[np.int64]]:
     """Return, for each label, where it stands."""
     return [np.flatnonzero(labels == label) for label in range(count)]
@@ -86,11 +93,12 @@ def grouped(labels: NDArray[np.int64], count: int) -> list[NDArray[np.int64]]:
 
 @dataclass(frozen=True, eq=False)
 class Curves:
-    """Weekly estimates of one run, arrays by week.
+    """Weekly estimates of one run, arrays by week, from that in which it opens.
 
-    In the week of age a since a device read its value it answers `carried` with y_e, and
-    `extrapolated` with y_e + (a/R)(y_e − y_{e−1}), R the length of an epoch: both computed from the
-    points of its last two epochs. The cohort of a week are those who read their value in it.
+    At the age a of its reading a device answers `carried` with y, and `extrapolated` with
+    y + (a/g)(y − y'), y' of the latest reading that was made at least a before y, and g the time
+    between the two. In the week of its reading it answers y; where no y' is that old, nothing.
+    The cohort of a week are those whose epoch begins in it, and who answer.
     """
 
     epoch: int
@@ -101,7 +109,9 @@ class Curves:
     """The least and the greatest answer that is carried."""
     week: Array
     truth: Array
-    """The mean of the query over the participants."""
+    """The mean of the query over all n."""
+    answered: Array
+    """How many extrapolated answers there are."""
     carried: Array
     extrapolated: Array
     variance: Array
@@ -110,15 +120,17 @@ class Curves:
     """The mean of the week's cohort alone."""
     cohort_size: Array
     change: Array
-    """The mean change of the cohort since its last epoch."""
+    """The mean change of those of the cohort who read an epoch ago as well; NaN without such."""
     change_variance: Array
     """The variance of one change."""
 
     @lazy
     def flags(self) -> Array:
         """Whether each week is flagged at 1 % false alarms a year: NaN, 0 or 1 (`flagged`)."""
-        noise = self.change_variance / self.cohort_size
-        return flagged(self.change, noise, self.epoch, looks=WEEKS)
+        flags, known = np.full(len(self.week), np.nan), self.week >= 2 * self.epoch
+        noise = self.change_variance[known] / self.cohort_size[known]
+        flags[known] = flagged(self.change[known], noise, self.epoch, looks=WEEKS)
+        return flags
 
     def interval(self, place: int, confidence: float = 0.95) -> Interval:
         """Return the interval for the population's mean in a week, from extrapolated answers."""
@@ -126,7 +138,7 @@ class Curves:
         # 2y − y', y and y' in [low, high]; the mean of two shares likewise.
         ends = Limits((2 * low - high, 2 * high - low), (-1.0, 2.0))
         mean, variance = float(self.extrapolated[place]), float(self.variance[place])
-        return interval_of_mean(self.n, mean, variance, confidence, ends)
+        return interval_of_mean(int(self.answered[place]), mean, variance, confidence, ends)
 
 
 def follow(
@@ -137,35 +149,59 @@ def follow(
     n: int,
     years: int,
     rng: np.random.Generator,
+    skipped: float = 0.0,
 ) -> Curves:
-    """Draw one run, which is longer than two epochs, from the week in which all have read twice.
+    """Draw one run, from the week in which the campaign opens.
 
-    A device draws in which week of an epoch it reads. There are at least 20 people for each week
-    of an epoch.
+    A device draws when its epochs begin, and reads when it first answers in one: in the first week,
+    and again as soon as an epoch of its own begins. There are at least 20 people for each week of
+    an epoch.
+
+    Args:
+        drift: the people.
+        query: what they are asked.
+        mechanism: what perturbs a reading.
+        epoch: weeks.
+        n: people.
+        years: how long it goes.
+        rng: random numbers.
+        skipped: the probability with which a device does not answer in a week, each for itself.
     """
     estimator = mechanism.estimator(query, debias=True)
     cohorts = grouped(rng.integers(epoch, size=n), epoch)
-    sizes = np.array([len(cohort) for cohort in cohorts])
-    latest, before = np.full(n, np.nan), np.full(n, np.nan)
-    asked = np.empty(n)
-    sums = np.full((5, epoch), np.nan)
+    (apart,) = rng.spawn(1)  # for what is not of every run: others stay as they are
+    begun, read, values = np.zeros(n, int), np.full((3, n), _NEVER), np.zeros((3, n))
+    gaps, slopes = np.full((2, n), -1), np.zeros((2, n))
+    asked, answers = np.empty(n), np.ones(n, bool)
     rows = []
     for week, (incomes, changed) in enumerate(drift.weeks(n, years * WEEKS, rng)):
         asked[changed] = query.value(incomes[changed])
-        now = week % epoch
-        cohort = cohorts[now]
-        before[cohort] = latest[cohort]
-        latest[cohort] = estimator.value(mechanism.simulate(incomes[cohort], rng))
-        y, old = latest[cohort], before[cohort]
-        sums[:, now] = y.sum(), old.sum(), y @ y, y @ old, old @ old
-        if week < 2 * epoch:
-            continue
-        age = ((week - np.arange(epoch)) % epoch) / epoch
-        new, past, new2, both, past2 = sums
-        mean = ((1 + age) * new - age * past).sum() / n
-        square = ((1 + age) ** 2 * new2 - 2 * age * (1 + age) * both + age**2 * past2).sum() / n
-        change = (new[now] - past[now]) / sizes[now]
-        scatter = (new2[now] - 2 * both[now] + past2[now]) / sizes[now] - change**2
-        answers = new.sum() / n, mean, square - mean**2, new[now] / sizes[now]
-        rows.append((week, asked.mean(), *answers, sizes[now], change, scatter))
+        if skipped:
+            answers = apart.random(n) >= skipped
+        begun[cohorts[week % epoch]] = week
+        cohort = cohorts[week % epoch]
+        cohort = cohort[answers[cohort]]
+        due = answers & (read[0] < begun)
+        due[cohort] = False
+        for who, source in ((cohort, rng), (np.flatnonzero(due), apart)):
+            read[1:, who], values[1:, who] = read[:-1, who], values[:-1, who]
+            read[0, who] = week
+            values[0, who] = estimator.value(mechanism.simulate(incomes[who], source))
+            gaps[:, who] = np.where(read[1:, who] == _NEVER, -1, week - read[1:, who])
+            slopes[:, who] = (values[0, who] - values[1:, who]) / gaps[:, who]
+        age = week - read[0]
+        moved = values[0] + age * slopes[0]
+        late = np.flatnonzero((age > gaps[0]) & answers)
+        moved[late] = values[0, late] + age[late] * slopes[1, late]
+        reach = answers.copy()
+        reach[late] = (age[late] == 0) | (age[late] <= gaps[1, late])
+        told, latest = moved[reach], values[0, answers]
+        change = (values[0, cohort] - values[1, cohort])[gaps[0, cohort] == epoch]
+        rows.append(
+            (
+                *(week, asked.mean(), len(told), latest.mean(), told.mean(), told.var()),
+                *(_mean_and_variance(values[0, cohort])[0], len(cohort)),
+                *_mean_and_variance(change),
+            )
+        )
     return Curves(epoch, n, estimator.limits.reports, *np.array(rows).T)
