@@ -15,8 +15,7 @@ def modules() -> Iterator[ModuleType]:
         root = importlib.import_module(f"geoveil.{part}")
         yield root
         for found in pkgutil.walk_packages(root.__path__, f"{root.__name__}."):
-            if ".migrations" not in found.name:
-                yield importlib.import_module(found.name)
+            yield importlib.import_module(found.name)
 
 
 def documentation(owner: type, name: str) -> str | None:

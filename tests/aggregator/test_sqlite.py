@@ -265,3 +265,23 @@ def test_a_store_stays_on_the_thread_that_opened_it(database: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
     assert done.stdout == "STORE_UNAVAILABLE\n"
+
+
+def test_a_file_with_a_broken_page_is_refused_before_it_is_served(
+    database: Path, tmp_path: Path
+) -> None:
+    with SQLiteStore(database) as store:
+        store.verify()  # the control: as it was written it is sound
+    content = database.read_bytes()
+    damaged = tmp_path / "damaged.sqlite"
+    refused = 0
+    for page in range(1, len(content) // 4096):
+        torn = bytearray(content)
+        torn[page * 4096 : (page + 1) * 4096] = 4096 * b"\xaa"
+        damaged.write_bytes(torn)
+        with pytest.raises(ServiceError) as caught, SQLiteStore(damaged) as store:
+            store.verify()
+        assert caught.value.code is Code.DATABASE_UNUSABLE
+        assert "malformed" in str(caught.value)
+        refused += 1
+    assert refused >= 7  # a table or an index each

@@ -1,6 +1,7 @@
 """Pages of campaigns, from every store: complete, bounded, and as cheap among many as among few."""
 
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -33,7 +34,14 @@ def store(request: pytest.FixtureRequest) -> Iterator[SQLStore]:
 def add(store: SQLStore, names: list[str], size: int = 300) -> None:
     """Create campaigns in one transaction: one after the other would take minutes."""
     rows = [
-        {"campaign_id": name, "published": bytes(size), "queries": 1, "closed": False}
+        {
+            "campaign_id": name,
+            "published": bytes(size),
+            "queries": 1,
+            "closed": False,
+            "opens": datetime(2030, 1, 1, tzinfo=UTC),
+            "closes": datetime(2031, 1, 1, tzinfo=UTC),
+        }
         for name in names
     ]
     store.run(lambda connection: connection.execute(insert(CAMPAIGN), rows), write=True)

@@ -18,7 +18,7 @@ from geoveil.aggregator import Settings, SQLiteStore
 from geoveil.aggregator.domain.layout import Layout
 from geoveil.aggregator.domain.reports import Report
 from geoveil.aggregator.store import CampaignRecord, Submission
-from geoveil.aggregator.store.migrate import VERSION_TABLE
+from geoveil.aggregator.store.schema import VERSION
 from geoveil.campaign import (
     Allocation,
     Attribute,
@@ -297,8 +297,8 @@ def test_what_cannot_be_exported_is_refused_and_writes_nothing(database, tmp_pat
     connection.close()
     newer = tmp_path / "newer.db"
     with sqlite3.connect(newer) as connection:
-        connection.execute(f"CREATE TABLE {VERSION_TABLE} (version_num TEXT)")
-        connection.execute(f"INSERT INTO {VERSION_TABLE} VALUES ('0099')")
+        connection.execute(f"CREATE TABLE {VERSION.name} (version_num TEXT)")
+        connection.execute(f"INSERT INTO {VERSION.name} VALUES ('0099')")
     connection.close()
     text = tmp_path / "text.db"
     text.write_text("not a database, " * 100)

@@ -11,7 +11,7 @@ from geoveil.cli.environment import CONFIG, VARIABLES
 from geoveil.cli.plain_errors import for_operators
 
 app = typer.Typer(
-    help="Upgrade, check and copy the database of an aggregator, also while it runs.",
+    help="Check and copy the database of an aggregator, also while it runs.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -28,27 +28,6 @@ URLFile = Annotated[
     Path | None,
     typer.Option("--database-url-file", help="File with the URL, which holds a password."),
 ]
-
-
-@app.command()
-def upgrade(
-    database: Database = None,
-    database_url_file: URLFile = None,
-    config: Config = None,
-) -> None:
-    """Bring the database to the version of this geoveil, in one transaction.
-
-    Copy it first (geoveil db backup, of the version before), then upgrade, then start the new
-    servers.
-    """
-    from geoveil.aggregator.store import maintenance
-
-    with for_operators():
-        done = maintenance.upgrade(_database(config, database, database_url_file))
-    if done.before == done.after:
-        err.print(f"the schema has version {done.after} already")
-    else:
-        err.print(f"the schema went from version {done.before} to {done.after}")
 
 
 @app.command()

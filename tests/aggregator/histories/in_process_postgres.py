@@ -10,7 +10,7 @@ from geoveil.aggregator import Store
 from geoveil.aggregator.store import open_store
 from geoveil.aggregator.store.maintenance import check
 from geoveil.aggregator.store.reader import Reader
-from geoveil.aggregator.store.schema import tables_of
+from geoveil.aggregator.store.schema import VERSION, tables_of
 
 from ..cutting_proxy import CuttingProxy  # noqa: TID252 - tests are no package
 from ..postgres import PostgresServer  # noqa: TID252 - tests are no package
@@ -43,7 +43,8 @@ def prepare(url: str) -> None:
 
 def empty(url: str) -> None:
     """Delete what a history left: every check reads all there is."""
-    names = [sql.Identifier(table.name) for table in tables_of("postgresql")]
+    tables = [table for table in tables_of("postgresql") if table is not VERSION]
+    names = [sql.Identifier(table.name) for table in tables]
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(sql.SQL("TRUNCATE {}").format(sql.SQL(", ").join(names)))
 

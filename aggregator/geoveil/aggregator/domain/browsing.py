@@ -1,39 +1,23 @@
-"""Campaigns a page at a time, for devices and analysts.
+"""Campaigns a page at a time, for devices and analysts."""
 
-Only dates are read of what was published, so that a page costs little whatever is asked in it.
-"""
-
-import asyncio
 import base64
 import binascii
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-
-from google.protobuf.message import DecodeError
+from datetime import datetime
 
 from geoveil.aggregator.domain.campaign_cache import CampaignStatus
 from geoveil.aggregator.domain.errors import Code, ServiceError
-from geoveil.aggregator.store import CampaignPage, CampaignRecord
-from geoveil.campaign import State
+from geoveil.aggregator.store import CampaignPage
 from geoveil.gp import ParameterError
-from geoveil.proto.v1.campaign_pb2 import Campaign, CampaignEnvelope
 
 MOST_ON_PAGE = 1_000
-MOST_LOOKED_AT = 1_000
-"""Campaigns that are read for a page, closed ones included."""
 _DEFAULT_ON_PAGE = 100
 _MOST_BYTES = 256 << 10
 """The most bytes of a page of several campaigns; a campaign alone has up to 1 MiB."""
-_LEAST_READ = 100
-"""Campaigns read at once: of a small page among many closed campaigns, too."""
-_READ_BYTES = 2 << 20
-"""Bytes of campaigns read at once."""
-_MOST_BYTES_READ = 8 << 20
-"""Bytes read for a page, closed campaigns included; those of the last read may exceed it."""
 
-Read = Callable[[str, int, int], Awaitable[CampaignPage]]
-"""Reads what `Store.campaign_page` returns for `after`, `limit` and `most_bytes`."""
+Read = Callable[[str, int, int, datetime | None], Awaitable[CampaignPage]]
+"""Returns `Store.campaign_page` for `after`, `limit`, `most_bytes` and `open_at`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +33,7 @@ async def page(read: Read, now: datetime, size: int, token: str, *, closed: bool
     """Return the page of campaigns after `token`, in order of creation.
 
     Of campaigns that stay as they are, pages neither skip nor repeat one, whatever is added or
-    closed between them. A page holds fewer than `size` if campaigns are large, or if many are
-    passed over, as no more than `MOST_LOOKED_AT` are read for one; it may be empty and still have a
-    token.
+    closed between them. A page holds fewer than `size` if campaigns are large.
 
     Args:
         read: of the store.
@@ -62,30 +44,19 @@ async def page(read: Read, now: datetime, size: int, token: str, *, closed: bool
 
     Raises:
         ParameterError: if the token is of no page, or the size out of range.
-        ServiceError: INTERNAL if a stored campaign can't be read; STORE_UNAVAILABLE.
+        ServiceError: STORE_UNAVAILABLE.
     """
     if not 0 <= size <= MOST_ON_PAGE:
         raise ParameterError("page_size", size, f"an integer from 0 to {MOST_ON_PAGE:,}")
-    size = size or _DEFAULT_ON_PAGE
     after = _campaign_of(token)
-    shown: list[CampaignStatus] = []
-    looked_at = read_bytes = total = 0
-    while True:
-        limit = min(max(size, _LEAST_READ), MOST_LOOKED_AT - looked_at)
-        found = await _read(read, after, limit, token)
-        looked_at += len(found.records)
-        read_bytes += sum(len(record.published) for record in found.records)
-        for standing in await asyncio.to_thread(_standings, found.records, now):
-            if closed or standing.state is not State.CLOSED:
-                total += len(standing.record.published)
-                if len(shown) == size or (shown and total > _MOST_BYTES):
-                    return Page(shown, _token_of(after))
-                shown.append(standing)
-            after = standing.record.campaign_id
-        if not found.more:
-            return Page(shown, "")
-        if len(shown) == size or looked_at == MOST_LOOKED_AT or read_bytes >= _MOST_BYTES_READ:
-            return Page(shown, _token_of(after))
+    try:
+        of_store = await read(after, size or _DEFAULT_ON_PAGE, _MOST_BYTES, None if closed else now)
+    except ServiceError as error:
+        if error.code is Code.CAMPAIGN_NOT_FOUND:
+            raise _no_token(token) from None
+        raise
+    shown = [CampaignStatus(record, record.state(now)) for record in of_store.records]
+    return Page(shown, _token_of(shown[-1].record.campaign_id) if of_store.more else "")
 
 
 async def pages(read: Read, clock: Callable[[], datetime]) -> AsyncIterator[Page]:
@@ -97,34 +68,6 @@ async def pages(read: Read, clock: Callable[[], datetime]) -> AsyncIterator[Page
         token = found.next_token
         if not token:
             return
-
-
-async def _read(read: Read, after: str, limit: int, token: str) -> CampaignPage:
-    try:
-        return await read(after, limit, _READ_BYTES)
-    except ServiceError as error:
-        if error.code is Code.CAMPAIGN_NOT_FOUND:
-            raise _no_token(token) from None
-        raise
-
-
-def _standings(records: Sequence[CampaignRecord], now: datetime) -> list[CampaignStatus]:
-    return [CampaignStatus(record, _state(record, now)) for record in records]
-
-
-def _state(record: CampaignRecord, now: datetime) -> State:
-    """Return what `Campaign.state` would; decoding the queries would take far longer."""
-    if record.closed:
-        return State.CLOSED
-    try:
-        campaign = Campaign.FromString(CampaignEnvelope.FromString(record.published).campaign)
-        opens, closes = (date.ToDatetime(UTC) for date in (campaign.opens, campaign.closes))
-    except (DecodeError, ValueError, OverflowError) as error:
-        # Not the caller's fault: written by a later version, or damaged.
-        raise ServiceError(Code.INTERNAL, "a stored campaign can't be read") from error
-    if now >= closes:
-        return State.CLOSED
-    return State.PENDING if now < opens else State.OPEN
 
 
 def _token_of(campaign_id: str) -> str:

@@ -75,6 +75,8 @@ def publish(
         published=published,
         queries=layout.sums,
         block_key=layout.key,
+        opens=campaign.opens,
+        closes=campaign.closes,
     )
     return record, digest(envelope.campaign)
 

@@ -404,10 +404,17 @@ class Service:
         self._pace.stop()
 
     async def _read_page(
-        self, after: str, limit: int, most_bytes: int, only: Collection[str] | None = None
+        self,
+        after: str,
+        limit: int,
+        most_bytes: int,
+        open_at: datetime | None,
+        only: Collection[str] | None = None,
     ) -> CampaignPage:
         return await self._reader.call(
-            lambda store: store.campaign_page(after, limit=limit, most_bytes=most_bytes, only=only)
+            lambda store: store.campaign_page(
+                after, limit=limit, most_bytes=most_bytes, only=only, open_at=open_at
+            )
         )
 
     async def _sums(

@@ -5,9 +5,7 @@ the call is known before; its caller is authorised; the request is parsed, and l
 caller's token is limited to some campaigns; the servicer answers; every error becomes a status.
 
 Every method is wrapped once, when it is added. Interceptors of gRPC would find, wrap and call
-anew for every call, which takes as long as counting a report. Methods are added as generic ones:
-of those that are registered, grpc.aio awaits the next call of each, and looks through all these
-whenever a call comes.
+anew for every call, which takes as long as counting a report.
 """
 
 import logging
@@ -27,6 +25,7 @@ from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 
 from geoveil.aggregator.domain.errors import Code, PublicError, ServiceError, public
+from geoveil.aggregator.grpc.any_path import OTHERS
 from geoveil.aggregator.grpc.holdings import Call, Holdings
 from geoveil.aggregator.grpc.submissions import unpacked
 from geoveil.aggregator.ops.authorizer import (
@@ -135,9 +134,7 @@ class Middleware:
         made = {
             name: self._around(handler, f"/{service}/{name}") for name, handler in handlers.items()
         }
-        self._server.add_generic_rpc_handlers(
-            (grpc.method_handlers_generic_handler(service, made),)
-        )
+        self._server.add_registered_method_handlers(service, made)
 
     def add_generic_rpc_handlers(self, handlers: Iterable[grpc.GenericRpcHandler]) -> None:
         """Pass over: generated code adds the same by name."""
@@ -145,7 +142,8 @@ class Middleware:
     def refuse_others(self) -> None:
         """Refuse every method that was not added before."""
         others = self._around(grpc.unary_unary_rpc_method_handler(_refuse), "")
-        self._server.add_generic_rpc_handlers((_Others(others),))
+        service, name = OTHERS
+        self._server.add_registered_method_handlers(service, {name: others})
 
     def _around(self, handler: Handler, path: str) -> Handler:
         """Return a handler that reads its requests itself, and returns responses as bytes.
@@ -243,10 +241,7 @@ class Middleware:
             if method.several:
                 return None
             self._count_in_vain(context.peer())
-            try:
-                await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "there is no request")
-            except grpc.aio.InternalError:  # who began it is gone: no defect
-                raise CancelledError from None
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "there is no request")
         self._holdings.resize(call, len(message))
         if not method.public:
             self._authorise(method, context)
@@ -267,6 +262,8 @@ class Middleware:
         gRPC keeps the error with the call, of which the frames of the error know: whatever they
         hold, such as a request, would stay until garbage is collected.
         """
+        if isinstance(error, grpc.aio.InternalError):  # the caller is gone: no defect
+            error = CancelledError()
         if isinstance(error, CancelledError):
             self._count_in_vain(context.peer())
         elif isinstance(error, Exception) and not isinstance(error, grpc.aio.AbortError):
@@ -304,16 +301,6 @@ class Middleware:
         of_one = self._in_vain_each.take(peer.encode(), 1)
         if of_all and of_one:
             self._silence(peer)
-
-
-class _Others(grpc.GenericRpcHandler):
-    """Whatever a method is called, it is none."""
-
-    def __init__(self, handler: Handler) -> None:
-        self._handler = handler
-
-    def service(self, handler_call_details: grpc.HandlerCallDetails) -> Handler:
-        return self._handler
 
 
 async def _refuse(message: bytes, context: Context) -> bytes:
@@ -359,6 +346,8 @@ async def _abort(error: Exception, path: str, context: Context) -> BaseException
         await context.abort(
             grpc.StatusCode[status], text, (*(context.trailing_metadata() or ()), *trailing)
         )
+    except grpc.aio.InternalError:  # the caller is gone
+        return CancelledError()
     except BaseException as ended:  # noqa: BLE001 - it is raised by the caller
         return ended
 

@@ -15,6 +15,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc  # type: ignore[import-un
 
 from geoveil.aggregator.domain.errors import ServiceError
 from geoveil.aggregator.domain.service import Clock, Service, utc_now
+from geoveil.aggregator.grpc import any_path
 from geoveil.aggregator.grpc.connections import MARGIN, allow, allowed
 from geoveil.aggregator.grpc.health import Health, Readiness, writable
 from geoveil.aggregator.grpc.interpreter import for_serving, serving_loop
@@ -170,6 +171,7 @@ class Aggregator:
         gate = Authorizer.of(self._settings, self._clock)
         await self._writer.start()
         try:
+            await self._writer.call(lambda store: store.verify())
             await self._reader.start()
             self._serve_metrics(tls)
             await self._listen(tls, gate)
@@ -222,7 +224,7 @@ class Aggregator:
         await self.stop()
 
     async def _listen(self, tls: Certificates | None, gate: Authorizer) -> None:
-        server = self._server = grpc.aio.server(
+        server = self._server = any_path.server(
             options=[
                 ("grpc.max_receive_message_length", self._settings.max_message_bytes),
                 # `unpacking` does it, off the thread that answers everybody, and knows gzip only.

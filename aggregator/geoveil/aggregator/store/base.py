@@ -7,13 +7,17 @@ database, in one process or in many.
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from enum import Enum
 from typing import NamedTuple, Self
 
 from geoveil.aggregator.domain.reports import PackedColumns, PackedReport, in_columns
+from geoveil.campaign import State
 from geoveil.gp import UnsupportedError
 from geoveil.gp.estimation import Accumulator
 from geoveil.gp.shown import member
+
+_FIRST, _LAST = (moment.replace(tzinfo=UTC) for moment in (datetime.min, datetime.max))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,8 +33,18 @@ class CampaignRecord:
     """The secret key of `Layout`; of the record that created the campaign."""
     closed: bool = False
     """Whether its analyst closed it."""
+    opens: datetime = _FIRST
+    """As published."""
+    closes: datetime = _LAST
+    """As published."""
     reports: int = 0
     """Counted so far."""
+
+    def state(self, now: datetime) -> State:
+        """Return what `Campaign.state` returns, without decoding what was published."""
+        if self.closed or now >= self.closes:
+            return State.CLOSED
+        return State.PENDING if now < self.opens else State.OPEN
 
 
 class Progress(NamedTuple):
@@ -131,6 +145,7 @@ class Store(ABC):
         limit: int = 100,
         most_bytes: int = 2 << 20,
         only: Collection[str] | None = None,
+        open_at: datetime | None = None,
     ) -> CampaignPage:
         """Return the campaigns after one, in order of creation.
 
@@ -139,10 +154,10 @@ class Store(ABC):
 
         Args:
             after: id of a campaign; "": from the first.
-            limit: most campaigns, at least 1. So many rows and one more are read, however many
-                there are.
+            limit: most campaigns, at least 1. The content of no more than these is read.
             most_bytes: of what they published together; the first is returned in any case.
             only: ids of those to return; None: all.
+            open_at: leave out campaigns that are closed at this time; None: leave out none.
 
         Raises:
             ServiceError: CAMPAIGN_NOT_FOUND if there is no campaign `after`.
@@ -179,6 +194,13 @@ class Store(ABC):
     def extent(self) -> Extent | None:
         """Return how large the database is, and how many servers write to it, if that is known."""
         return None
+
+    def verify(self) -> None:  # noqa: B027 - a store need not
+        """Refuse a database whose files are damaged, before it is served.
+
+        Raises:
+            ServiceError: DATABASE_UNUSABLE, saying what to do. By default nothing is looked at.
+        """
 
     @abstractmethod
     def probe(self) -> None:

@@ -1,6 +1,6 @@
-"""Care of a database: bring it up to date, check it against itself, copy it.
+"""Care of a database: check it against itself, copy it.
 
-Safe while aggregators run on it: each is one transaction, or reads one moment.
+Safe while aggregators run on it: each reads one moment.
 """
 
 import os
@@ -12,23 +12,14 @@ import numpy as np
 from sqlalchemy import Connection, func, select
 
 from geoveil.aggregator.domain.reports import tally
-from geoveil.aggregator.store.migrate import require_current, schema_version, upgrade_schema
 from geoveil.aggregator.store.opening import open_store
 from geoveil.aggregator.store.private_file import new_private_file
 from geoveil.aggregator.store.schema import CAMPAIGN, REPORT_COUNT
 from geoveil.aggregator.store.sql import SQLStore
+from geoveil.aggregator.store.version import require_current, schema_version
 from geoveil.campaign.admission import REPORT_ID_BYTES
 from geoveil.gp import ParameterError
 from geoveil.gp.estimation import Accumulator
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Upgrade:
-    """What an upgrade did."""
-
-    before: int
-    """Version of the schema; 0: the database was empty."""
-    after: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,31 +31,6 @@ class Check:
     """Stored."""
     faults: Sequence[str]
     """What is wrong, one line each; none in a sound database."""
-
-
-def upgrade(database: Path | str, *, busy_timeout_s: float = 60.0) -> Upgrade:
-    """Bring a database to the version of this geoveil, in one transaction; idempotent.
-
-    Args:
-        database: see `open_store`. An absent SQLite file, or an empty database, gets its tables.
-        busy_timeout_s: how long to wait, in seconds, for those who use it.
-
-    Raises:
-        ServiceError: DATABASE_UNUSABLE if it is of a later version, or of something else;
-            STORE_UNAVAILABLE.
-        ParameterError: if `database` names none.
-    """
-
-    def work(connection: Connection) -> Upgrade:
-        store.exclude_upgrades(connection)
-        before = schema_version(connection)
-        upgrade_schema(connection)
-        return Upgrade(before=before, after=schema_version(connection))
-
-    with open_store(database, busy_timeout_s=busy_timeout_s, create=False) as store:
-        done = store.run(work, write=True)
-        store.protect()
-        return done
 
 
 def check(database: Path | str) -> Check:

@@ -104,7 +104,7 @@ shown), got database='...'
         lock = text("SELECT pg_advisory_xact_lock(:space, :key)")
         connection.execute(lock, {"space": CAMPAIGN_LOCKS, "key": key})
 
-    def exclude_upgrades(self, connection: Connection) -> None:
+    def exclude_creation(self, connection: Connection) -> None:
         connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": SCHEMA_LOCK})
 
     def freeze(self, connection: Connection) -> None:

@@ -36,7 +36,7 @@ CAMPAIGN_LOCKS = 0x67656F76
 SHARD_LOCKS = CAMPAIGN_LOCKS + 1
 """The class of advisory locks of shards, held by the connection that writes the shard."""
 SCHEMA_LOCK = CAMPAIGN_LOCKS << 32
-"""Advisory lock of whoever changes the schema."""
+"""Advisory lock of whoever makes the tables."""
 _SHARDS = 4096
 _WARY = 16
 """How many transactions of a connection expect taken slots after one that met some."""
@@ -53,7 +53,7 @@ _CAMPAIGNS = """
     ORDER BY campaign_key
 """
 _INSERT_NEW = "SELECT insert_new_reports(%(slots)s, %(ids)s, %(answers)s)"
-"""The function is of revision 0006. An error that it catches does not come to the server's log."""
+"""See `geoveil.aggregator.store.schema`."""
 _INSERTED = "SELECT string_agg(uuid_send(report_id), ''::bytea) FROM inserted"
 _INSERT = f"""
     WITH inserted AS (

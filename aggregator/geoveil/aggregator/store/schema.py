@@ -4,6 +4,7 @@ Reports lie in order of their random ids: in PostgreSQL of a part of them, in an
 within a page.
 """
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
+    Connection,
     Dialect,
     Identity,
     Integer,
@@ -22,13 +24,18 @@ from sqlalchemy import (
     Table,
     Text,
     Uuid,
+    event,
     types,
 )
 
 from geoveil.campaign.admission import REPORT_ID_BYTES
 
-SCHEMA_VERSION = 6
-"""Raised by every revision in `geoveil.aggregator.store.migrations`."""
+SCHEMA_VERSION = 7
+"""Raised with every change of the tables; databases of another version are refused."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_ROOM = {"fillfactor": 50}
+"""Rows of counters are rewritten by every transaction: room on the page spares the index."""
 
 
 class ExactInteger(types.TypeDecorator[int]):
@@ -51,17 +58,37 @@ class ExactInteger(types.TypeDecorator[int]):
         return None if value is None else int(value)
 
 
+class Moment(types.TypeDecorator[datetime]):
+    """A time of any zone, as microseconds since 1970: alike, and in order, in every database."""
+
+    impl = BigInteger
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> Any:
+        """Return the microseconds."""
+        return None if value is None else (value - _EPOCH) // _MICROSECOND
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:
+        """Return the time, in UTC."""
+        return None if value is None else _EPOCH + value * _MICROSECOND
+
+
 METADATA = MetaData()
+
+VERSION = Table("geoveil_revision", METADATA, Column("version_num", String(32), primary_key=True))
 
 CAMPAIGN = Table(
     "campaign",
     METADATA,
-    Column("campaign_key", Integer, Identity(), primary_key=True),  # in order of creation
+    # In order of creation. The other bits of a slot, and its sign, are the id's.
+    Column("campaign_key", Integer, Identity(maxvalue=(1 << 19) - 1), primary_key=True),
     Column("campaign_id", String(64), nullable=False, unique=True),
-    Column("published", LargeBinary, nullable=False),
     Column("queries", Integer, nullable=False),
     Column("closed", Boolean, nullable=False),
+    Column("opens", Moment, nullable=False),
+    Column("closes", Moment, nullable=False),
     Column("block_key", LargeBinary),  # see `geoveil.aggregator.domain.layout`
+    Column("published", LargeBinary, nullable=False),  # last: SQLite reads a row from its start
 )
 
 # Reports counted and their sums are each split in shards, which are to be added up: processes that
@@ -74,6 +101,7 @@ REPORT_COUNT = Table(
     Column("shard", Integer, primary_key=True, autoincrement=False),
     Column("reports", BigInteger, nullable=False),
     sqlite_with_rowid=False,
+    postgresql_with=_ROOM,
 )
 
 # Of a whole day, so that it says little of when somebody took part.
@@ -106,6 +134,7 @@ QUERY_SUM = Table(
     Column("total", ExactInteger, nullable=False),
     Column("total_of_squares", ExactInteger, nullable=False),
     sqlite_with_rowid=False,
+    postgresql_with=_ROOM,
 )
 
 # Of a random id, 44 bits are enough to find it by, and the index is half as wide. A report whose
@@ -142,6 +171,23 @@ REPORT_PAGE = Table(
     info={"dialect": "sqlite"},
 )
 
+# An error that it catches does not come to the server's log.
+_INSERT_NEW = """
+    CREATE FUNCTION insert_new_reports(bigint[], uuid[], bytea[]) RETURNS boolean
+    LANGUAGE plpgsql AS $$
+    BEGIN
+        INSERT INTO report (slot, report_id, answers) SELECT * FROM unnest($1, $2, $3);
+        RETURN true;
+    EXCEPTION WHEN unique_violation THEN
+        RETURN false;
+    END $$
+"""
+
+
+@event.listens_for(REPORT, "after_create")
+def _add_function(_table: Table, connection: Connection, **_: object) -> None:
+    connection.exec_driver_sql(_INSERT_NEW)
+
 
 SLOT_BITS = 44
 """The lowest bits of a slot are the id's; those above are the campaign's key."""
@@ -171,7 +217,8 @@ def tables_of(dialect: str) -> list[Table]:
 
     Example:
         >>> [table.name for table in tables_of("sqlite")]
-        ['campaign', 'campaign_plan', 'query_sum', 'report_count', 'report_day', 'report_page']
+        ['campaign', 'campaign_plan', 'geoveil_revision', 'query_sum', 'report_count', \
+'report_day', 'report_page']
     """
     tables = METADATA.tables.values()
     return sorted(

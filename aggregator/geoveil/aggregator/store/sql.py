@@ -4,6 +4,7 @@ import logging
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from functools import partial
 from itertools import accumulate, islice
 from pathlib import Path
@@ -35,7 +36,6 @@ from geoveil.aggregator.store.base import (
     StoredAnswers,
     Submission,
 )
-from geoveil.aggregator.store.migrate import require_current, schema_version, upgrade_schema
 from geoveil.aggregator.store.schema import (
     CAMPAIGN,
     CAMPAIGN_PLAN,
@@ -43,6 +43,7 @@ from geoveil.aggregator.store.schema import (
     REPORT_COUNT,
     REPORT_DAY,
 )
+from geoveil.aggregator.store.version import create_tables, require_current, schema_version
 from geoveil.gp.estimation import Accumulator
 
 _LOG = logging.getLogger(__name__)
@@ -56,6 +57,8 @@ _RECORD = (
     CAMPAIGN.c.queries,
     CAMPAIGN.c.block_key,
     CAMPAIGN.c.closed,
+    CAMPAIGN.c.opens,
+    CAMPAIGN.c.closes,
     select(func.coalesce(func.sum(REPORT_COUNT.c.reports), 0))
     .where(REPORT_COUNT.c.campaign_key == CAMPAIGN.c.campaign_key)
     .scalar_subquery()
@@ -90,7 +93,7 @@ class SQLStore(Store):
             raise
 
     def create_campaign(self, record: CampaignRecord) -> None:
-        fields = ("campaign_id", "published", "queries", "block_key", "closed")
+        fields = ("campaign_id", "published", "queries", "block_key", "closed", "opens", "closes")
         values = {name: getattr(record, name) for name in fields}
         change = self._insert(CAMPAIGN).values(values).on_conflict_do_nothing()
         query = select(CAMPAIGN.c.published).where(CAMPAIGN.c.campaign_id == record.campaign_id)
@@ -126,12 +129,15 @@ class SQLStore(Store):
         limit: int = 100,
         most_bytes: int = 2 << 20,
         only: Collection[str] | None = None,
+        open_at: datetime | None = None,
     ) -> CampaignPage:
         key = CAMPAIGN.c.campaign_key
         # Sizes first: they are read without the content, which may be large.
         sizes = select(key, func.length(CAMPAIGN.c.published)).order_by(key).limit(limit + 1)
         if only is not None:
             sizes = sizes.where(CAMPAIGN.c.campaign_id.in_(only))
+        if open_at is not None:
+            sizes = sizes.where(~CAMPAIGN.c.closed, CAMPAIGN.c.closes > open_at)
 
         def work(connection: Connection) -> CampaignPage:
             later = sizes.where(key > _find(connection, after).campaign_key) if after else sizes
@@ -277,17 +283,17 @@ class SQLStore(Store):
         """Return what the database itself knows to be damaged."""
         return ()
 
-    def exclude_upgrades(self, connection: Connection) -> None:
-        """Let one process at a time change the schema."""
+    def exclude_creation(self, connection: Connection) -> None:
+        """Let one process at a time make the tables."""
 
     def _exclude_commits(self, connection: Connection, key: int) -> None:
         """Wait for commits to a campaign that are in flight, and make later ones wait."""
 
     def _create(self, connection: Connection) -> None:
         """Make the tables, unless another process just did."""
-        self.exclude_upgrades(connection)
+        self.exclude_creation(connection)
         if schema_version(connection) == 0:
-            upgrade_schema(connection)
+            create_tables(connection)
 
     def _is_transient(self, error: SQLAlchemyError) -> bool:
         """Return whether the same transaction can succeed if it is done again at once."""

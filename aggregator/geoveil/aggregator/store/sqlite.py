@@ -203,6 +203,19 @@ class SQLiteStore(SQLStore):
         except sqlite3.Error as error:
             raise ServiceError(Code.STORE_UNAVAILABLE, str(error)) from error
 
+    def verify(self) -> None:
+        def work(connection: Connection) -> str:
+            found = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar_one()
+            return " ".join(str(found).split())
+
+        first = self.run(work, failure=self._unusable)
+        if first != "ok":
+            raise ServiceError(
+                self._unusable,
+                f'{self._path} is malformed ({first}): see "A damaged database" in'
+                " docs/operating.md",
+            )
+
     def faults(self, connection: Connection) -> Sequence[str]:
         lines = connection.exec_driver_sql("PRAGMA integrity_check").scalars().all()
         return [] if lines == ["ok"] else lines

@@ -7,11 +7,11 @@ metrics, errors) is `geoveil.aggregator.grpc.middleware` for both, and answers a
 import asyncio
 import logging
 from asyncio import CancelledError
-from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, NamedTuple, Protocol, Self, TypeAlias
+from typing import Any, Protocol, Self, TypeAlias
 
 import grpc
 import grpc.aio
@@ -92,12 +92,12 @@ class Calls:
         self.holdings = holdings
         self._lane = lane
         self._charge = charge
-        self._handlers: list[grpc.GenericRpcHandler] = []
+        self._handlers: dict[str, Any] = {}
         self._methods: dict[str, _Method] = {}
 
-    def add_generic_rpc_handlers(self, handlers: Iterable[grpc.GenericRpcHandler]) -> None:
+    def add_registered_method_handlers(self, service: str, handlers: Mapping[str, Any]) -> None:
         """Take the methods of a service, as `Middleware` adds them."""
-        self._handlers += handlers
+        self._handlers |= {f"/{service}/{name}": handler for name, handler in handlers.items()}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a call; its path is "/package.Service/Method"."""
@@ -158,8 +158,7 @@ class Calls:
 
     def _found(self, path: str) -> _Method:
         """Return the method of a path that is asked for the first time, or one that refuses."""
-        details: Any = _Details(path)
-        handler: Any = next(filter(None, (one.service(details) for one in self._handlers)))
+        handler = self._handlers.get(path, self._handlers["//"])
         streams = bool(handler.response_streaming)
         behaviour = handler.stream_stream if streams else handler.stream_unary
         described = _described(path)
@@ -410,13 +409,6 @@ class Call:
         self.gone = True
         if not self._timeout.expired():
             self._timeout.reschedule(asyncio.get_running_loop().time())
-
-
-class _Details(NamedTuple):
-    """What a call is asked for by."""
-
-    method: str
-    invocation_metadata: tuple[()] = ()
 
 
 def _described(path: str) -> MethodDescriptor | None:

@@ -35,9 +35,9 @@ from sqlalchemy import Connection, func, select
 from geoveil.aggregator import ServiceError
 from geoveil.aggregator.domain.exporting import Rows, rows_of
 from geoveil.aggregator.domain.layout import Layout
-from geoveil.aggregator.store.migrate import require_current, schema_version
 from geoveil.aggregator.store.opening import open_store
 from geoveil.aggregator.store.schema import CAMPAIGN, REPORT_COUNT
+from geoveil.aggregator.store.version import require_current, schema_version
 from geoveil.analyst import ReportRows
 from geoveil.analyst.whole_file import whole_file
 from geoveil.campaign import Campaign, ValueCampaign, decode, digest, encode, open_envelope

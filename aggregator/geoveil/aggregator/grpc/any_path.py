@@ -1,0 +1,32 @@
+"""A server of grpc.aio that the path of a call can't stop.
+
+grpc.aio decodes the path of a call to a method that is not registered, as UTF-8, in the task that
+takes calls; other bytes end that task, and the server with it. Here all methods are registered,
+whose paths need no decoding, and calls of any other path come under one registered name.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+from unittest.mock import patch
+
+import grpc.aio
+from grpc._cython import cygrpc  # type: ignore[attr-defined]  # no stubs
+
+OTHERS = ("", "")
+"""Service and method under which calls of paths that are not registered come."""
+_PATH_OF_OTHERS = b"//"
+
+
+class _Server(cygrpc.AioServer):  # type: ignore[misc]
+    def _make_request_call_future(self, path: bytes | None) -> Any:
+        """Return the next call of a registered path; None: of those that are not."""
+        if path is None:  # asked for once, and its calls would be decoded
+            return asyncio.get_running_loop().create_future()
+        return super()._make_request_call_future(None if path == _PATH_OF_OTHERS else path)
+
+
+def server(options: Sequence[tuple[str, Any]]) -> grpc.aio.Server:
+    """Return a server; its methods are to be registered, a handler of `OTHERS` among them."""
+    with patch.object(cygrpc, "AioServer", _Server):
+        return grpc.aio.server(options=options)

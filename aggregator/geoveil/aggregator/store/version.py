@@ -1,0 +1,60 @@
+"""The version of a database's schema: read it, judge it, make the tables of an empty database."""
+
+import re
+
+from sqlalchemy import Connection, insert, inspect, text
+
+from geoveil.aggregator.domain.errors import Code, ServiceError
+from geoveil.aggregator.store.schema import METADATA, SCHEMA_VERSION, VERSION, tables_of
+
+_FIRST_VERSION_TABLE = "geoveil_schema"
+"""Where version 1 kept its number."""
+
+
+def schema_version(connection: Connection) -> int:
+    """Return the version of the schema; 0 if the database is empty.
+
+    Raises:
+        ServiceError: DATABASE_UNUSABLE if it holds the tables of something else.
+    """
+    tables = inspect(connection).get_table_names()
+    if not tables:
+        return 0
+    for table, column in ((VERSION.name, "version_num"), (_FIRST_VERSION_TABLE, "version")):
+        if table in tables:
+            query = text(f"SELECT {column} FROM {table}")  # noqa: S608 - no input in it
+            stored = connection.execute(query).scalars().all()
+            if len(stored) == 1 and re.fullmatch("[0-9]{1,9}", str(stored[0])):
+                return int(stored[0])
+    raise ServiceError(Code.DATABASE_UNUSABLE, "it holds the tables of something else")
+
+
+def require_current(version: int) -> None:
+    """Refuse a database of another version.
+
+    Raises:
+        ServiceError: DATABASE_UNUSABLE, saying what to do.
+
+    Example:
+        >>> require_current(1)
+        Traceback (most recent call last):
+        geoveil.aggregator.domain.errors.ServiceError: the database can't be used: its schema has \
+version 1, this version of geoveil needs 7: use the geoveil that made it, or a new database
+    """
+    if version == SCHEMA_VERSION:
+        return
+    older = version < SCHEMA_VERSION
+    advice = (
+        "use the geoveil that made it, or a new database" if older else "install a later geoveil"
+    )
+    raise ServiceError(
+        Code.DATABASE_UNUSABLE,
+        f"its schema has version {version}, this version of geoveil needs {SCHEMA_VERSION}:"
+        f" {advice}",
+    )
+
+
+def create_tables(connection: Connection) -> None:
+    """Make the tables in an empty database, within the open transaction."""
+    METADATA.create_all(connection, tables_of(connection.dialect.name), checkfirst=False)
+    connection.execute(insert(VERSION).values(version_num=f"{SCHEMA_VERSION:04}"))

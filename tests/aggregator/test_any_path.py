@@ -1,0 +1,143 @@
+"""Paths of calls, whatever bytes they are, stop no server and are no defect of it."""
+
+import asyncio
+import logging
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.events import ResponseReceived, StreamReset, TrailersReceived
+
+from geoveil.aggregator.grpc import any_path
+from geoveil.proto.v1.collector_pb2 import GetCampaignRequest
+from geoveil.proto.v1.collector_pb2_grpc import CollectorStub
+
+_HEADERS = [
+    (b":method", b"POST"),
+    (b":scheme", b"http"),
+    (b":authority", b"a"),
+    (b"te", b"trailers"),
+    (b"content-type", b"application/grpc"),
+]
+_PATHS = [b"/\xff\xfe/\x80", b"/a/\xc3(", b"", b"//", b"/" + 9_000 * b"a", b"*"]
+
+
+async def call(address: str, path: bytes) -> list[dict[bytes, bytes]]:
+    """Return the headers and trailers that answer a call."""
+    host, _, port = address.rpartition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    connection = H2Connection(
+        H2Configuration(header_encoding=None, validate_outbound_headers=False)
+    )
+    connection.initiate_connection()
+    connection.send_headers(1, [*_HEADERS[:3], (b":path", path), *_HEADERS[3:]])
+    connection.send_data(1, b"\0\0\0\0\0", end_stream=True)
+    writer.write(connection.data_to_send())
+    answers: list[dict[bytes, bytes]] = []
+    try:
+        async with asyncio.timeout(2):
+            while content := await reader.read(65_536):
+                for event in connection.receive_data(content):
+                    if isinstance(event, ResponseReceived | TrailersReceived):
+                        answers.append(dict(event.headers))
+                    if isinstance(event, StreamReset) or b"grpc-status" in (answers or [{}])[-1]:
+                        return answers
+                writer.write(connection.data_to_send())
+    except TimeoutError:
+        pass
+    finally:
+        writer.close()
+    return answers
+
+
+@pytest.mark.parametrize("path", _PATHS[:2])
+async def test_a_path_that_is_no_text_is_that_of_no_method(
+    start_server: Any, path: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = await start_server()
+    ((answer),) = await call(server.address, path)
+    assert answer[b"grpc-status"] == str(grpc.StatusCode.UNIMPLEMENTED.value[0]).encode()
+    async with grpc.aio.insecure_channel(server.address) as channel:
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await CollectorStub(channel).GetCampaign(GetCampaignRequest(campaign_id="a"))
+    assert refused.value.code() is grpc.StatusCode.NOT_FOUND  # it still answers
+    assert [one for one in caplog.records if one.levelno >= logging.ERROR] == []
+
+
+async def test_no_other_path_stops_it(start_server: Any) -> None:
+    server = await start_server()
+    for path in _PATHS:
+        await call(server.address, path)
+    async with grpc.aio.insecure_channel(server.address) as channel:
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await CollectorStub(channel).GetCampaign(GetCampaignRequest(campaign_id="a"))
+    assert refused.value.code() is grpc.StatusCode.NOT_FOUND
+
+
+class _Gone:
+    """A call whose caller has gone: whatever is done with it fails, as grpc.aio has it."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("read", "abort"):
+            return self._fail
+        return {"peer": lambda: "ipv4:192.0.2.1:5", "code": lambda: 0}.get(name, lambda *_: ())
+
+    async def _fail(self, *_: Any) -> None:
+        raise grpc.aio.InternalError("Failed grpc_call_start_batch")
+
+
+@pytest.mark.parametrize("path", ["//", "/geoveil.proto.v1.Collector/GetCampaign"])
+async def test_a_caller_that_is_gone_is_no_defect(
+    start_server: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, path: str
+) -> None:
+    made: dict[str, Any] = {}
+    server_of = any_path.server
+
+    def spying(options: Any) -> Any:
+        server = server_of(options)
+        register = server.add_registered_method_handlers
+
+        def record(service: str, handlers: Any) -> None:
+            made.update({f"/{service}/{name}": handler for name, handler in handlers.items()})
+            register(service, handlers)
+
+        monkeypatch.setattr(server, "add_registered_method_handlers", record)
+        return server
+
+    monkeypatch.setattr(any_path, "server", spying)
+    await start_server()
+    with pytest.raises(asyncio.CancelledError):
+        await made[path].stream_unary(None, _Gone())
+    assert [one.getMessage() for one in caplog.records if one.levelno >= logging.ERROR] == []
+
+
+async def _echo(request: bytes, context: Any) -> bytes:
+    return request
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+async def test_a_server_of_grpc_alone_is_stopped_by_one_such_call(guarded: bool) -> None:
+    """The control. Once grpc.aio takes any path, this fails, and `any_path` can go."""
+    server = any_path.server([]) if guarded else grpc.aio.server()
+    handler = grpc.unary_unary_rpc_method_handler(_echo)
+    server.add_registered_method_handlers(
+        *("", {"": handler}) if guarded else ("a", {"b": handler})
+    )
+    if not guarded:
+        server.add_generic_rpc_handlers(
+            (grpc.method_handlers_generic_handler("a", {"b": handler}),)
+        )
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    ended = asyncio.ensure_future(server.wait_for_termination())
+    await call(f"127.0.0.1:{port}", _PATHS[0])
+    await asyncio.wait([ended], timeout=1)
+    assert ended.done() is not guarded
+    if guarded:
+        await server.stop(None)
+        await ended
+    else:
+        assert isinstance(ended.exception(), UnicodeDecodeError)
