@@ -24,7 +24,6 @@ from geoveil.gp import (
     DebiasedLaplace,
     Disc,
     FormulaProfile,
-    FourthOrderStep,
     GaussianKernel,
     GeoPrivacy,
     Linear,
@@ -297,10 +296,6 @@ def _real() -> Iterator[Case]:
 
 def _families() -> Iterator[Case]:
     rare = [-FAR, -4 * B, 0.0, FAR], [0.95, 0.04, 0.005, 0.005]
-    sixth = DebiasedLaplace(Threshold(0.0, 11 * B, "sixth-order"), PRIVACY)
-    yield of_people("order 6, 11 b, all beside it", sixth, [-9.35 * B], [1])
-    order = Threshold(0.0, 10 * B, FourthOrderStep(10 * B))
-    yield of_people("order 4, 10 b, a mixture", DebiasedLaplace(order, PRIVACY), *rare)
     between = Range(-B, B, 2 * B, "smoothstep")
     yield of_people("range 2 b, a mixture", DebiasedLaplace(between, PRIVACY), *rare)
     logistic = FormulaProfile(lambda u, ops: 1 / (1 + ops.exp(-u)), scale=B)

@@ -124,8 +124,6 @@ def made() -> list[Any]:
         gp.Gaussian(0.1),
         gp.Ramp(0.1),
         gp.Smoothstep(0.1),
-        gp.FourthOrderStep(0.1),
-        gp.SixthOrderStep(0.1),
         gp.SmoothedRegion(DISC, 0.4),
         gp.SmoothedRegion(gp.TwoWayThreshold((0.0, 0.0), 1.0), 0.4, (-9.0, -9.0, 9.0, 9.0)),
         gp.GeoPrivacy(0.1, per=1 / 3),

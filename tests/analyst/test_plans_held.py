@@ -32,7 +32,7 @@ def test_campaigns_print_what_was_planned_and_hold_the_hard_share():
 
 @pytest.mark.deep
 def test_controls_do_not_hold_the_hard_share():
-    """A law a tenth off with nothing in doubt; a bound of order 4 for a smoothstep."""
+    """A law a tenth off with nothing in doubt; a quarter of the bound."""
     for held, control in (plans.too_rich(CAMPAIGNS), plans.steep(CAMPAIGNS)[:2]):
         assert held >= 0.85  # of 94 % or more, fewer than 17 of 20 are seen once in 150 times
         assert control < 0.6

@@ -38,7 +38,7 @@ def test_probability_of_landing_within(dimension: int, a: float) -> None:
 
 
 @pytest.mark.deep(keep=1)
-@pytest.mark.parametrize("profile", ["linear", "smoothstep", "fourth-order"])
+@pytest.mark.parametrize("profile", ["linear", "smoothstep"])
 @pytest.mark.parametrize("dimension", [2, 3])
 def test_monte_carlo(oracles: Any, dimension: int, profile: str) -> None:
     """z-test of mean and variance: n = 200,000, α = 1e-6; f itself, or b off by 5 %, fails."""
@@ -67,7 +67,7 @@ def test_monte_carlo(oracles: Any, dimension: int, profile: str) -> None:
     assert all(failed), "the controls must fail"
 
 
-@pytest.mark.parametrize("profile", ["linear", "smoothstep", "fourth-order"])
+@pytest.mark.parametrize("profile", ["linear", "smoothstep"])
 @pytest.mark.parametrize("per", [0.02, 1.0, 30.0])
 def test_moments_of_a_ball(per: float, profile: str) -> None:
     """k = 3 by the elementary density of the distance, with adaptive quadrature, to 1e-7."""

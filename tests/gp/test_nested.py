@@ -33,7 +33,7 @@ from geoveil.gp import (
     Threshold,
     UnsupportedError,
 )
-from geoveil.gp.queries.profiles import FourthOrderStep
+from geoveil.gp.queries.profiles import Smoothstep
 
 Array = NDArray[np.float64]
 ALPHA = 1e-6
@@ -343,7 +343,7 @@ BAND = Threshold(80_000, 24_000, "smoothstep")
 ASKED: dict[str, Query] = {
     "threshold": BAND,
     "bell": GaussianKernel(80_000.0, 24_000.0),
-    "linear": Linear(FourthOrderStep(60_000.0), -1.0, -90_000.0),
+    "linear": Linear(Smoothstep(60_000.0), -1.0, -90_000.0),
     "range": Range(80_000, 104_000, 24_000, "smoothstep"),
 }
 

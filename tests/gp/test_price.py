@@ -47,8 +47,7 @@ NODES, WEIGHTS = np.polynomial.legendre.leggauss(48)
 # Functions, as a formula takes a while: it is enclosed by whoever runs these tests.
 ON_THE_LINE: dict[str, Callable[[], Query]] = {
     "smoothstep": lambda: Threshold(2.0, 9.0, "smoothstep"),
-    "fourth order": lambda: Threshold(2.0, 24.0, "fourth-order"),
-    "sixth order": lambda: Threshold(2.0, 40.0, "sixth-order"),
+    "wide smoothstep": lambda: Threshold(2.0, 40.0, "smoothstep"),
     "range": lambda: Range(-7.0, 11.0, 9.0, "smoothstep"),
     "kernel": lambda: GaussianKernel(2.0, 6.0),
     "bell": lambda: Linear(FormulaProfile(lambda u, ops: ops.exp(-u * u), scale=5.0), (1.0,), 1.0),
@@ -189,7 +188,7 @@ def test_intervals_from_points_cover(kind: str, n: int) -> None:
 
 MECHANISMS: list[QueryMechanism] = [
     DebiasedLaplace(Threshold(2.0, 12.0, "smoothstep"), PRIVACY),
-    DebiasedLaplace(Threshold(2.0, 40.0, "fourth-order"), PRIVACY),
+    DebiasedLaplace(Threshold(2.0, 40.0, "smoothstep"), PRIVACY),
     DebiasedLaplace(GaussianKernel((2.0, 0.0), 6.0), PRIVACY),
     SmoothMechanism(Threshold(2.0, 12.0, "smoothstep"), PRIVACY),
 ]

@@ -35,7 +35,6 @@ STEPS = [
 ]
 OTHERS = [
     GaussianKernel(0.4, 0.8),
-    Threshold(0.0, 2.0, "fourth-order"),
     Threshold(0.2, 1.0, "smoothstep"),
 ]
 

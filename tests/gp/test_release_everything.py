@@ -20,7 +20,6 @@ from geoveil.gp import (
     DebiasedLaplace,
     Disc,
     FormulaProfile,
-    FourthOrderStep,
     Gaussian,
     GaussianKernel,
     GeneralizedCauchy,
@@ -46,7 +45,6 @@ from geoveil.gp import (
     RandomSource,
     Range,
     SeededSource,
-    SixthOrderStep,
     SmoothMechanism,
     Smoothstep,
     StudentT,
@@ -76,7 +74,7 @@ def tent(u: Any, ops: Any) -> Any:
     return ops.maximum(1 - ops.absolute(u), ops.constant(0))
 
 
-STEPS = ("linear", "smoothstep", "fourth-order", "sixth-order")
+STEPS = ("linear", "smoothstep")
 FLAT, PLANE, SPACE = (0.3, -2.5), ((0.4, 0.2), (7.5, -3.0)), ((0.4, 0.2, 1.0), (5.0, 3.0, -1.0))
 Row = tuple[Query, tuple[Any, ...]]
 
@@ -87,8 +85,6 @@ def profiles() -> dict[type, list[Profile]]:
     return {
         Ramp: [Ramp(2.0)],
         Smoothstep: [Smoothstep(2.0)],
-        FourthOrderStep: [FourthOrderStep(2.0)],
-        SixthOrderStep: [SixthOrderStep(3.0)],
         Gaussian: [Gaussian(1.5)],
         FormulaProfile: [
             FormulaProfile(bump, scale=1.5, extent=5.0),

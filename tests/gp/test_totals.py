@@ -255,7 +255,7 @@ def test_some_of_many_points_stand_for_all() -> None:
     Control: not within them for points that lie elsewhere.
     """
     noise = mechanism(1)
-    estimator = noise.estimator(Threshold(0.3, 4.0, "fourth-order"), debias=True)
+    estimator = noise.estimator(Threshold(0.3, 4.0, "smoothstep"), debias=True)
     points = released(noise, 200_000, 1.0)
     few = EachTotals("q", estimator, noise.step, points=len(points))
     found = all_sums([few], points)["q"].variance

@@ -125,6 +125,7 @@ def _bases() -> dict[str, bytes]:
     unit = {"attribute": Attribute(name="value", unit="unit")}
     privacy = {"privacy": GeoPrivacy(1.0, 8.0, "unit")}
     even = TabulatedProfile((0.0, 20.0, 50.0), (1.0, 0.7, 0.2), (0.0, -0.02, -0.02, 0.0))
+    bump = TabulatedProfile((0.0, 7.0, 31.0), (0.1, 1.3, 0.2), (0.0, 0.1, 0.1, 0.0))
     ramp = TabulatedProfile((0.0, 1.0), (0.0, 1.0), (1.0, 1.0))
     lipschitz = {"mechanism": LipschitzLaplaceSpec()}
     steps = {
@@ -150,7 +151,7 @@ def _bases() -> dict[str, bytes]:
             **unit,
             **privacy,
             **lipschitz,
-            questions=(Question("q", Threshold(0.0, 16.0, "fourth-order")),),
+            questions=(Question("q", Threshold(0.0, 16.0, "smoothstep")),),
             step_exponent=0,
         ),
         "level": small_campaign(
@@ -168,7 +169,9 @@ def _bases() -> dict[str, bytes]:
             **lipschitz,
             questions=(Question("q", Polygon([(0.0, 0.0), (8.0, 0.0), (0.0, 8.0)], 4.0)),),
         ),
-        "table": made["debiased-linear-1"],
+        "table": small_campaign(
+            "table", **unit, **privacy, questions=(Question("q", Linear(bump, (1.0,))),)
+        ),
         "places": made["places-disc"],
         "points": replace(made["points-2"], step_exponent=0),
         "points-of-places": small_campaign(

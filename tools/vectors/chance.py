@@ -39,7 +39,7 @@ from geoveil.gp.coordinates import AzimuthalEquidistant
 from tools.vectors.tape import Tape, tuple_of
 
 OPENS = datetime(2026, 1, 1, tzinfo=UTC)
-PROFILES = ("linear", "smoothstep", "fourth-order", "sixth-order")
+PROFILES = ("linear", "smoothstep")
 PARIS = AzimuthalEquidistant(2.35, 48.86, 15_000.0)
 WORLD = AzimuthalEquidistant(-73.98, 40.72, 4_000_000.0)
 _STAR = ((-1000.0, -800.0), (950.0, -700.0), (1000.0, 812.5), (120.25, 10.0), (-1000.0, 800.0))

@@ -58,7 +58,7 @@ def _campaigns() -> Iterator[tuple[str, Campaign]]:
     soft = [
         Question("above", Threshold(50_000.0, 32_000.0, "smoothstep")),
         Question("below", Linear(table, -1.0, -45_000.0)),
-        Question("between", Range(20_000.0, 80_000.0, 32_000.0, "sixth-order")),
+        Question("between", Range(20_000.0, 80_000.0, 20_000.0, "smoothstep")),
         Question("near", GaussianKernel(40_000.0, 20_000.0)),
     ]
     for allocation in Allocation:

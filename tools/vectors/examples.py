@@ -28,7 +28,6 @@ from geoveil.gp import (
     ParameterError,
     Query,
     Radial,
-    Range,
     TabulatedProfile,
     Threshold,
     TwoWayThreshold,
@@ -146,8 +145,6 @@ def fine_campaigns() -> Iterator[tuple[str, Campaign, float]]:
     flat = TabulatedProfile((0.0, 9.0, 40.0), (1.0, 0.4, 0.0), (-6e-8, -0.03, -0.03, 0.0))
     band = {"width": 13.7}
     queries: dict[str, Query] = {
-        "fourth-order": Threshold(3.1, profile="fourth-order", **band),
-        "sixth-order": Range(-20.3, 20.9, profile="sixth-order", **band),
         "smoothstep": Disc((0.1, 0.2), 30.0, profile="smoothstep", **band),
         "linear": TwoWayThreshold((0.3, 0.7), profile="linear", **band),
         "kernel": GaussianKernel((0.3,), 11.3),
@@ -165,7 +162,7 @@ def fine_campaigns() -> Iterator[tuple[str, Campaign, float]]:
         for kind, query in queries.items():
             corners = kind in ("linear", "table", "many-pieces")
             if (mechanism == "debiased" and corners) or (
-                mechanism == "lipschitz" and kind not in ("fourth-order", "table", "many-pieces")
+                mechanism == "lipschitz" and kind not in ("table", "many-pieces")
             ):
                 continue
             name = f"fine-{mechanism}-{kind}"

@@ -31,8 +31,6 @@ from geoveil.gp.hard_question import (
 
 _WIDTHS = tuple(2.0 ** (k / 2) for k in range(2, 9))
 """In noise scales: from 2 to 16."""
-_NARROWEST = {"smoothstep": 2.0, "fourth-order": 4.0, "sixth-order": 6.0}
-"""The narrowest band of a profile that is tried, in noise scales: narrower ones only add noise."""
 _USUAL = 3.0
 """The widest band that is shown while there are too few reports to choose, in noise scales."""
 _PILOT = 0.7
@@ -70,7 +68,7 @@ class ChosenBands:
         ...     opens=datetime(2026, 1, 1, tzinfo=UTC), closes=datetime(2026, 2, 1, tzinfo=UTC))
         >>> bands = ChosenBands(campaign, [ShareAbove(18)], slope_bound=0.001)
         >>> len(bands.questions), bands.questions[0].query
-        (15, Threshold(at=18.0, width=4.0, profile='smoothstep'))
+        (7, Threshold(at=18.0, width=4.0, profile='smoothstep'))
     """
 
     campaign: ValueCampaign
@@ -153,11 +151,8 @@ class ChosenBands:
     def _queries(self, number: int) -> Iterator[Query]:
         ends, scale = self.asked[number].ends, self._scale
         room = ends[1] - ends[0] if len(ends) > 1 else math.inf
-        for profile, narrowest in _NARROWEST.items():
-            widths = [min(w * scale, room) for w in _WIDTHS if w >= narrowest * (1 - 1e-9)]
-            for width in dict.fromkeys(widths):
-                if width < room or profile == "smoothstep":
-                    yield self.asked[number].banded(width, profile)
+        for width in dict.fromkeys(min(w * scale, room) for w in _WIDTHS):
+            yield self.asked[number].banded(width, "smoothstep")
         if self.slope_bound is None:
             h = _PILOT * scale
             centers = dict.fromkeys(end + k * h for end in ends for k in _pilot_places())

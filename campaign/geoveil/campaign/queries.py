@@ -64,8 +64,6 @@ _PROFILES = MappingProxyType(
     {
         "linear": pb.PROFILE_LINEAR,
         "smoothstep": pb.PROFILE_SMOOTHSTEP,
-        "fourth-order": pb.PROFILE_FOURTH_ORDER,
-        "sixth-order": pb.PROFILE_SIXTH_ORDER,
     }
 )
 

@@ -449,13 +449,11 @@ function duration(name: string, { seconds, nanos }: { seconds: bigint; nanos: nu
 const PROFILES: Partial<Record<Profile, queries.ProfileName>> = {
   [Profile.LINEAR]: "linear",
   [Profile.SMOOTHSTEP]: "smoothstep",
-  [Profile.FOURTH_ORDER]: "fourth-order",
-  [Profile.SIXTH_ORDER]: "sixth-order",
 };
 
 function profileOf(profile: Profile): queries.ProfileName {
   const name = PROFILES[profile];
-  if (!name) throw new ParameterError("profile", profile, "one of 1, 2, 3, 4");
+  if (!name) throw new ParameterError("profile", profile, "one of 1, 2");
   return name;
 }
 

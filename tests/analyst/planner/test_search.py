@@ -17,10 +17,9 @@ from geoveil.analyst.planner import (
 from geoveil.analyst.planner.coarse import NARROWEST, WIDEST, least_noise, width
 from geoveil.analyst.planner.kinds import Task
 from geoveil.analyst.planner.problem import PlanningProblem
-from geoveil.analyst.planner.search import OF_HIGHER_ORDER, Search
+from geoveil.analyst.planner.search import Search
 from geoveil.gp import GeoPrivacy, UnsupportedError
 from geoveil.gp.queries.indicator import PROFILES
-from geoveil.gp.queries.profiles.higher_order import HigherOrderStep
 
 UNIT = GeoPrivacy(1.0, per=1.0)
 TRIED = ("DebiasedLaplace", "LaplacePareto", "PowerLaw", "LipschitzMechanism", "RadialLaplace")
@@ -44,16 +43,11 @@ SETTINGS = [
 ]
 
 
-def ranked(step, error):
-    """Return what an error counts for: see `OF_HIGHER_ORDER`."""
-    return error * (OF_HIGHER_ORDER if issubclass(step, HigherOrderStep) else 1.0)
-
-
 def least(question, prior, n):
     """Return the least error of all bands that the planner might choose, exactly, as it counts."""
     search = Search(PlanningProblem.of(question, UNIT, prior))
     errors = []
-    for name_of_step, step in PROFILES.items():
+    for name_of_step in PROFILES:
         for index in range(NARROWEST, WIDEST + 1):
             query = search.aimed(width(index), name_of_step)
             for name in TRIED if query is not None else ():
@@ -62,8 +56,7 @@ def least(question, prior, n):
                         reports = KINDS[name].build(Task(query, UNIT), parameters)
                     except UnsupportedError:
                         break
-                    error = search.problem.predict(reports).expected_error(n)
-                    errors.append(ranked(step, error))
+                    errors.append(search.problem.predict(reports).expected_error(n))
     return min(errors)
 
 
@@ -74,10 +67,9 @@ def least(question, prior, n):
     ids=[f"{type(q).__name__}-{type(p).__name__}-{n}" for q, p, n in SETTINGS],
 )
 def test_the_choice_is_within_a_hundredth_of_the_best_of_all(question, prior, n):
-    """Steps of higher order count 5 % more."""
     chosen = plan(question, UNIT, prior, n, kinds=TRIED).choice
     best = least(question, prior, n)
-    error = ranked(type(chosen.query.profile), chosen.prediction.expected_error(n))
+    error = chosen.prediction.expected_error(n)
     assert best <= error <= 1.01 * best
 
 

@@ -46,7 +46,6 @@ from geoveil.gp.mechanisms.planar import PlanarLaplace
 from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.queries.base import Query
 from geoveil.gp.queries.indicator import PROFILES, SoftIndicator
-from geoveil.gp.queries.profiles.higher_order import HigherOrderStep
 from geoveil.gp.queries.profiles.soft_step import SoftStep
 from geoveil.gp.queries.projected import Linear
 
@@ -54,10 +53,6 @@ Array = NDArray[np.float64]
 
 _STRIDES = (4, 2, 1)
 """The widths are first an octave apart; then their neighbours are tried, to a quarter of one."""
-OF_HIGHER_ORDER = 1.05
-"""What an error counts for with a step of higher order. Where the prior alone says what the bias
-is, such a step is as good as a plain one between two of the widths that are tried, and saves less;
-where people may be otherwise it saves much more."""
 _FEW = 1_000
 """Nodes up to which none are joined."""
 _PER_NEAR, _BEND = 40, 4.0
@@ -140,10 +135,8 @@ class Search:
             error: what is to be least.
         """
         leading: list[CoarseCandidate] = []
-        for profile, step in PROFILES.items():
+        for profile in PROFILES:
             ramps = any(candidate.profile == "linear" for candidate in leading)
-            if ramps and issubclass(step, HigherOrderStep):
-                continue  # noise beside f is scaled to its slope, and these are the steepest
             first: Sequence[int] = range(NARROWEST, WIDEST + 1, _STRIDES[0])
             alone = not self.problem.scenarios and self.problem.nodes.again is None
             alone = alone and self.problem.prior.assumed is None
@@ -155,12 +148,7 @@ class Search:
             if found:
                 leading.append(min(found, key=lambda c: error(c.prediction)))
         refined = (self._refined(c, error) for c in leading)
-
-        def ranked(found: CoarseCandidate) -> float:
-            steep = issubclass(PROFILES[found.profile], HigherOrderStep)
-            return error(found.prediction) * (OF_HIGHER_ORDER if steep else 1.0)
-
-        return min(refined, key=ranked, default=None)
+        return min(refined, key=lambda c: error(c.prediction), default=None)
 
     def _near_the_best(
         self,

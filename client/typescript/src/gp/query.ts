@@ -2,7 +2,6 @@
 import { ParameterError } from "../errors.js";
 import { norm, sqrt } from "../exact/elementary.js";
 import { constant, HALF, type Interval, NOUGHT, ONE } from "../exact/interval.js";
-import { fourthOrderStep, sixthOrderStep } from "./higher-order.js";
 import { ExactPolygon, readRegion } from "./polygon.js";
 import { Gaussian, LEAST, MOST, positive, type Profile, Ramp, Smoothstep } from "./profile.js";
 import type { Table } from "./table.js";
@@ -16,13 +15,11 @@ export interface Query {
   distance(x: PrivatePoint): Interval;
 }
 
-export type ProfileName = "linear" | "smoothstep" | "fourth-order" | "sixth-order";
+export type ProfileName = "linear" | "smoothstep";
 
 const STEPS: Record<ProfileName, (width: number) => Profile> = {
   linear: (w) => new Ramp(w),
   smoothstep: (w) => new Smoothstep(w),
-  "fourth-order": fourthOrderStep,
-  "sixth-order": sixthOrderStep,
 };
 
 function real(name: string, x: number): number {

@@ -5,11 +5,9 @@ from geoveil.gp.queries.indicator import Disc, Range, SoftIndicator, Threshold, 
 from geoveil.gp.queries.polygon import Polygon
 from geoveil.gp.queries.profiles import (
     FormulaProfile,
-    FourthOrderStep,
     Gaussian,
     Profile,
     Ramp,
-    SixthOrderStep,
     Smoothstep,
     TabulatedProfile,
 )
@@ -18,7 +16,6 @@ from geoveil.gp.queries.projected import GaussianKernel, Linear, Radial
 __all__ = [
     "Disc",
     "FormulaProfile",
-    "FourthOrderStep",
     "Gaussian",
     "GaussianKernel",
     "Linear",
@@ -28,7 +25,6 @@ __all__ = [
     "Radial",
     "Ramp",
     "Range",
-    "SixthOrderStep",
     "Smoothstep",
     "SoftIndicator",
     "TabulatedProfile",

@@ -14,13 +14,11 @@ from geoveil.gp import validation
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
 from geoveil.gp.errors import ParameterError
 from geoveil.gp.queries.base import Query
-from geoveil.gp.queries.profiles import FourthOrderStep, Ramp, SixthOrderStep, Smoothstep
+from geoveil.gp.queries.profiles import Ramp, Smoothstep
 from geoveil.gp.queries.profiles.soft_step import SoftStep
 from geoveil.gp.shown import ReprByArguments
 
-PROFILES: Mapping[str, type[SoftStep]] = MappingProxyType(
-    {p.name: p for p in (Ramp, Smoothstep, FourthOrderStep, SixthOrderStep)}
-)
+PROFILES: Mapping[str, type[SoftStep]] = MappingProxyType({p.name: p for p in (Ramp, Smoothstep)})
 """Name of the profile of a band → its class."""
 
 
@@ -29,7 +27,6 @@ class SoftIndicator(ReprByArguments, Query):
 
     f is 1/2 on the boundary, 0 from half the width outside and 1 from half the width inside. The
     profile is given by name; one of another width, as that of another query, counts as its name.
-    Steps of higher order overshoot 0 and 1 by a tenth, and are off the hard share by less.
     """
 
     width: float
@@ -46,7 +43,7 @@ class Threshold(SoftIndicator):
     Args:
         at: the threshold T, in the unit of the values.
         width: width w > 0 of the band centred at T, in the same unit.
-        profile: a name in `PROFILES`: "linear", "smoothstep", "fourth-order" or "sixth-order".
+        profile: a name in `PROFILES`: "linear" or "smoothstep".
 
     Raises:
         ParameterError: if a parameter is not finite, the width not positive, the profile unknown.
@@ -91,7 +88,7 @@ class Range(SoftIndicator):
         low: lower end a, in the unit of the values.
         high: upper end b > a.
         width: width w of the bands at both ends, in (0, b − a].
-        profile: a name in `PROFILES`: "linear", "smoothstep", "fourth-order" or "sixth-order".
+        profile: a name in `PROFILES`: "linear" or "smoothstep".
 
     Raises:
         ParameterError: as `Threshold`; and if the ends are out of order or their bands overlap.
@@ -142,7 +139,7 @@ class TwoWayThreshold(SoftIndicator):
     Args:
         at: (T₁, T₂), in the common unit of the two values.
         width: width w > 0 of the band, in the same unit.
-        profile: a name in `PROFILES`: "linear", "smoothstep", "fourth-order" or "sixth-order".
+        profile: a name in `PROFILES`: "linear" or "smoothstep".
 
     Raises:
         ParameterError: as `Threshold`; and if there are not exactly two thresholds.
@@ -191,7 +188,7 @@ class Disc(SoftIndicator):
         center: k ≥ 2 coordinates, in the unit of the points.
         radius: r > 0, in the same unit.
         width: width w of the band around the circle, in (0, 2r].
-        profile: a name in `PROFILES`: "linear", "smoothstep", "fourth-order" or "sixth-order".
+        profile: a name in `PROFILES`: "linear" or "smoothstep".
 
     Raises:
         ParameterError: as `Threshold`; and if the centre has fewer than two coordinates or the band

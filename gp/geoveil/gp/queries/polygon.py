@@ -443,7 +443,7 @@ class Polygon(SoftIndicator):
             (exterior, hole, ...) or (exterior, [hole, ...]), or a sequence of parts. A ring may
             repeat its first point at the end. In the unit of the points.
         width: width w > 0 of the band around the boundary, in the same unit.
-        profile: a name in `PROFILES`: "linear", "smoothstep", "fourth-order" or "sixth-order".
+        profile: a name in `PROFILES`: "linear" or "smoothstep".
 
     Raises:
         ParameterError: as `Threshold`; and if the region is empty or no valid polygon: a ring of

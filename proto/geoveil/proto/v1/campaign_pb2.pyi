@@ -32,14 +32,6 @@ class _ProfileEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTy
     """A straight ramp."""
     PROFILE_SMOOTHSTEP: _Profile.ValueType  # 2
     """3t^2 - 2t^3: its slope has no jumps."""
-    PROFILE_FOURTH_ORDER: _Profile.ValueType  # 3
-    """1/2 + v(105 - 175v^2 + 147v^4 - 45v^6)/64 with v = 2s/width: its bias
-    against a hard step is of the fourth order in the width.
-    """
-    PROFILE_SIXTH_ORDER: _Profile.ValueType  # 4
-    """1/2 + v(4725 - 14700v^2 + 23814v^4 - 17820v^6 + 5005v^8)/2048: of the
-    sixth order.
-    """
 
 class Profile(_Profile, metaclass=_ProfileEnumTypeWrapper):
     """The shape of a soft step of a given width."""
@@ -49,14 +41,6 @@ PROFILE_LINEAR: Profile.ValueType  # 1
 """A straight ramp."""
 PROFILE_SMOOTHSTEP: Profile.ValueType  # 2
 """3t^2 - 2t^3: its slope has no jumps."""
-PROFILE_FOURTH_ORDER: Profile.ValueType  # 3
-"""1/2 + v(105 - 175v^2 + 147v^4 - 45v^6)/64 with v = 2s/width: its bias
-against a hard step is of the fourth order in the width.
-"""
-PROFILE_SIXTH_ORDER: Profile.ValueType  # 4
-"""1/2 + v(4725 - 14700v^2 + 23814v^4 - 17820v^6 + 5005v^8)/2048: of the
-sixth order.
-"""
 global___Profile = Profile
 
 class _Allocation:

@@ -10,14 +10,12 @@ import numpy as np
 from geoveil.analyst.questions import Softness
 from geoveil.gp import GeoPrivacy, PlanarLaplace
 from geoveil.gp.expectation_maximisation import expectation_maximisation
-from geoveil.gp.queries.profiles import FourthOrderStep, Smoothstep
+from geoveil.gp.queries.profiles import Smoothstep
 from geoveil.gp.queries.profiles.soft_step import SoftStep
 from geoveil.simulation.distribution.cells import Cells, moved
 from geoveil.simulation.experiments.sums import at_nodes
 from geoveil.simulation.populations import Array
 
-WIDTHS = (3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0)
-"""Widths of the band between which a threshold chooses, in noise scales."""
 _FINE, _MOST_NODES = 128, 64
 """Nodes in a noise scale, at least, on which reports are put for the convolution; and in a cell, at
 most, where cells are so much wider than the noise that nothing is left to be undone."""
@@ -31,7 +29,7 @@ _FINEST = 4
 
 @dataclass(frozen=True, slots=True)
 class PerturbedNumbers:
-    """Reports x + Laplace(1/ε), and the distribution of x from them, in three ways."""
+    """Reports x + Laplace(1/ε), and the distribution of x from them, in two ways."""
 
     privacy: GeoPrivacy
     cells: Cells
@@ -51,29 +49,6 @@ class PerturbedNumbers:
         That is by a smoothstep of three noise scales at each edge, without the noise's bias.
         """
         return self._soft(reports, Smoothstep(Softness(self.scale).band()))[0]
-
-    def adapted(self, reports: Array, pilot: Array) -> Array:
-        """Return the share below each edge of the cells, by steps whose widths reports choose.
-
-        Each edge has a step of order 4 [MATH §2.1], of the width whose mean squared error against
-        the hard one is estimated to be least: the variance from the reports, the bias from the
-        pilot.
-
-        The pilot is the share below each edge, as `smoothed` returns it.
-        """
-        mass = np.diff(pilot, prepend=0.0, append=1.0)  # below, in each cell, above
-        middles = self.cells.edges[:-1] + self.cells.width / 2
-        held = np.concatenate([[-np.inf], middles, [np.inf]])
-        found, errors = [], []
-        for scales in WIDTHS:
-            step = FourthOrderStep(scales * self.scale)
-            below, variance = self._soft(reports, step)
-            nodes, offsets = self._nodes(step)
-            expected = self._means(held, mass, nodes, step.value(offsets))
-            found.append(below)
-            errors.append(variance + (expected - (1 - pilot)) ** 2)
-        best = np.argmin(errors, axis=0)
-        return np.asarray(np.take_along_axis(np.array(found), best[None], axis=0)[0])
 
     def _soft(self, reports: Array, step: SoftStep) -> tuple[Array, Array]:
         """Return the share below each edge by a step without the noise's bias, and its variance."""

@@ -25,7 +25,7 @@ LocalProtocol = Callable[[Array, LocalPrivacy, np.random.Generator], Array | flo
 """Numbers in [0, 1] → the share of people in each of equal cells; or only their mean."""
 
 CLEAR = "values in the clear"
-DEBIASED, ADAPTED, SMOOTHED = "Laplace, debiased", "Laplace, adapted", "Laplace, EMS"
+DEBIASED, SMOOTHED = "Laplace, debiased", "Laplace, EMS"
 WAVE_CELLS = 256
 """Cells of the square wave. With 1,024, as in [LWLSS20], it takes 10 to 30 times as long; most
 errors are about the same, those of the histogram at ε = 1 larger."""
@@ -56,19 +56,14 @@ def told_by_all(
 def _perturbed(
     attribute: NumericAttribute, privacy: GeoPrivacy, values: Array, rng: np.random.Generator
 ) -> dict[str, Distribution]:
-    """Return what one perturbed number of each person tells, in three ways.
+    """Return what one perturbed number of each person tells, in two ways.
 
-    They are debiased thresholds as an analyst is told by default; the same with widths that the
-    reports choose; and smoothed expectation-maximisation.
+    They are debiased thresholds, as an analyst gets them by default, and smoothed
+    expectation-maximisation.
     """
     points = PerturbedNumbers(privacy, attribute.cells)
     reports = points.simulate(values, rng)
-    smoothed = points.smoothed(reports)
-    told = {
-        DEBIASED: points.debiased(reports),
-        ADAPTED: points.adapted(reports, smoothed),
-        SMOOTHED: smoothed,
-    }
+    told = {DEBIASED: points.debiased(reports), SMOOTHED: points.smoothed(reports)}
     return {name: _from_shares(attribute, below) for name, below in told.items()}
 
 
@@ -143,4 +138,4 @@ LOCAL_PROTOCOLS: Mapping[str, LocalProtocol] = MappingProxyType(
 """Name → a protocol of ε-LDP, with the parameters of its paper: the square wave with smoothed
 expectation-maximisation [LWLSS20]; a tree of fan 4 made consistent [CKS19], asked by optimised
 unary encoding or optimised local hashing [WBLJ17]; two that tell the mean only [WXYZHSSY19]."""
-PROTOCOLS = (CLEAR, DEBIASED, ADAPTED, SMOOTHED, *LOCAL_PROTOCOLS)
+PROTOCOLS = (CLEAR, DEBIASED, SMOOTHED, *LOCAL_PROTOCOLS)

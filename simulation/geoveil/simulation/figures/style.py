@@ -54,7 +54,6 @@ _COLOURS: Mapping[str, str] = MappingProxyType(
         "no privacy": TRUTH,
         "values in the clear": TRUTH,
         "Laplace, debiased": GREEN,
-        "Laplace, adapted": TEAL,
         "Laplace, EMS": INDIGO,
         "square wave": ROSE,
         "hierarchy, OUE": PURPLE,

@@ -3,17 +3,14 @@
 from geoveil.gp.queries.profiles.base import Profile
 from geoveil.gp.queries.profiles.formula import FormulaProfile
 from geoveil.gp.queries.profiles.gaussian import Gaussian
-from geoveil.gp.queries.profiles.higher_order import FourthOrderStep, SixthOrderStep
 from geoveil.gp.queries.profiles.soft_step import Ramp, Smoothstep
 from geoveil.gp.queries.profiles.tabulated import TabulatedProfile
 
 __all__ = [
     "FormulaProfile",
-    "FourthOrderStep",
     "Gaussian",
     "Profile",
     "Ramp",
-    "SixthOrderStep",
     "Smoothstep",
     "TabulatedProfile",
 ]
