@@ -187,7 +187,7 @@ def test_a_stated_bound_chooses_the_shortest_interval():
         assert found.softness.bound == pytest.approx(bound, rel=0.01)
         widths.append(found.band.width)
     assert widths == sorted(widths, reverse=True)
-    assert (widths[0], widths[-1]) == (16 * B, 4 * B)
+    assert (widths[0], widths[-1]) == (16 * B, 2 * B)
 
 
 def test_ranges_have_bands_that_they_have_room_for():

@@ -117,8 +117,8 @@ def queries() -> dict[type, list[Row]]:
 
 
 SIZES = {
-    Threshold: 4, Range: 4, TwoWayThreshold: 4, Disc: 4, Polygon: 4, GaussianKernel: 3, Radial: 9,
-    Linear: 9,
+    Threshold: 2, Range: 2, TwoWayThreshold: 2, Disc: 2, Polygon: 2, GaussianKernel: 3, Radial: 7,
+    Linear: 7,
 }  # fmt: skip
 """How many queries of each kind there are."""
 TAILED: dict[type, Noise] = {

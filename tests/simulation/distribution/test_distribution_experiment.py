@@ -13,7 +13,6 @@ from geoveil.gp import ParameterError
 from geoveil.simulation.distribution.attributes import ATTRIBUTES, BARS, MEASURES, Distribution
 from geoveil.simulation.distribution.experiment import drawn, experiment, settings
 from geoveil.simulation.distribution.protocols import (
-    ADAPTED,
     CLEAR,
     DEBIASED,
     LOCAL_PROTOCOLS,
@@ -70,7 +69,7 @@ def test_every_protocol_is_measured_at_every_footing(rows):
     (setting,) = settings(rows)
     assert setting.footings == [8_000.0, 40_000.0, 2.0**19]
     assert [setting.epsilon(footing) for footing in setting.footings] == [1.0, 5.0, 65.536]
-    assert setting.mechanisms(None) == [CLEAR, DEBIASED, ADAPTED, SMOOTHED]
+    assert setting.mechanisms(None) == [CLEAR, DEBIASED, SMOOTHED]
     for footing in setting.footings:
         assert setting.mechanisms(footing) == list(LOCAL_PROTOCOLS)
         for name in LOCAL_PROTOCOLS:
@@ -166,7 +165,6 @@ def test_the_command_prints_a_table_of_80_columns_and_writes_all_rows(tmp_path):
     assert {row["mechanism"] for row in written} == {
         CLEAR,
         DEBIASED,
-        ADAPTED,
         SMOOTHED,
         *LOCAL_PROTOCOLS,
     }

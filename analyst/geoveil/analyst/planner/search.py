@@ -46,8 +46,9 @@ from geoveil.gp.mechanisms.planar import PlanarLaplace
 from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.queries.base import Query
 from geoveil.gp.queries.indicator import PROFILES, SoftIndicator
+from geoveil.gp.queries.profiles.enclosed import EnclosedProfile
 from geoveil.gp.queries.profiles.soft_step import SoftStep
-from geoveil.gp.queries.projected import Linear
+from geoveil.gp.queries.projected import Linear, Radial
 
 Array = NDArray[np.float64]
 
@@ -431,7 +432,9 @@ class Search:
         mass = np.asarray(np.bincount(index, weights), np.float64)
         used = mass > 0
         points = np.bincount(index, weights * s)[used] / mass[used]
-        line = Linear(query.profile, direction=1.0)
+        profile = query.profile
+        ray = isinstance(profile, EnclosedProfile) and profile.ray
+        line = Radial(profile, center=0.0) if ray else Linear(profile, direction=1.0)
         return line, points, line.value(points), mass[used]
 
     # Regions of the plane, read from perturbed points and smoothed by a Gaussian.
