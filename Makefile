@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 
 # Many tests start processes, which should not compile the whole project each time.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help demo test test-all test-rest browser check format bench lock audit proto typescript clean
+.PHONY: help demo test test-all test-rest browser check format bench lock wheels audit proto typescript clean
 help:            ## show this
 	@sed -n 's/^\([a-z-]*\): .*## /  make \1   /p' $(MAKEFILE_LIST)
 
@@ -70,6 +70,15 @@ lock:            ## find the latest versions that fit, write them to requirement
 	$(PYTHON) -m venv .venv-lock
 	.venv-lock/bin/pip install --quiet --upgrade uv
 	.venv-lock/bin/python tools/lock.py .venv-lock/bin/uv
+
+# For these Pythons nothing is run here: that all wheels are there is what is known of them.
+wheels:           ## look for wheels of what requirements/all.txt names, for Python 3.12 to 3.14
+	$(PYTHON) -m venv .venv-lock
+	.venv-lock/bin/pip install --quiet --upgrade uv
+	@for version in 3.12 3.13 3.14; do \
+	    .venv-lock/bin/uv pip compile --quiet --only-binary :all: --python-version $$version \
+	        --extra all --constraint requirements/all.txt --output-file /dev/null pyproject.toml \
+	        && echo "Python $$version: every dependency has a wheel" || exit 1; done
 
 audit:            ## look for known vulnerabilities in what requirements/ names (asks a database)
 	$(PYTHON) -m venv .venv-lock

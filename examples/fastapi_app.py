@@ -4,7 +4,7 @@ A person is a state directory: whoever has several people keeps one for each. `c
 the service ships, with GrpcAioTransport("collector.example:443", tls=TLS()) for its transport;
 below it, the service is tried with an in-memory collector and no network.
 
-Run: pip install '.[client]' fastapi httpx
+Run: pip install . fastapi httpx
      python examples/fastapi_app.py
 """
 

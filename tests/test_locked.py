@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 FILES = {file.stem: file.read_text() for file in sorted((ROOT / "requirements").glob("*.txt"))}
-PYTHONS = ("3.11", "3.12", "3.13")
+PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 
 
 def locked(name: str) -> list[tuple[Requirement, list[str]]]:

@@ -89,5 +89,5 @@ def test_pandas_has_the_rows_and_the_notes():
 
 def test_without_pandas_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(UnsupportedError, match="pip install pandas"):
+    with pytest.raises(UnsupportedError, match=r"pip install 'geoveil\[analyst\]'"):
         Shares().to_pandas()

@@ -26,7 +26,6 @@ from geoveil.gp import (
     PrivateValueError,
     QueryMechanism,
     SmoothMechanism,
-    UnsupportedError,
 )
 from geoveil.gp.exact import BALL, working_precision
 from geoveil.gp.queries import polygon
@@ -602,15 +601,6 @@ def test_points_and_shapes() -> None:
     for bad in (1.0, [1.0, 2.0, 3.0], [[math.nan, 0.0]], [1e91, 0.0], "here", [[0.0], [1.0]]):
         with pytest.raises(PrivateValueError):
             query.value(bad)
-
-
-def test_without_shapely_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    polygon.geometry.cache_clear()
-    monkeypatch.setitem(sys.modules, "shapely", None)
-    with pytest.raises(UnsupportedError, match=r"pip install 'geoveil\[geo\]'"):
-        Polygon(OUTER, 1.0)
-    with pytest.raises(ParameterError):  # what is wrong without it is still said
-        Polygon(OUTER[:2], 1.0)
 
 
 RUNS: dict[str, tuple[Callable[[str], str], str]] = {

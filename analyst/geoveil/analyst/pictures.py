@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.gp import UnsupportedError
+from geoveil.gp.extras import needed_for
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,10 +33,8 @@ def new_axes(width_in: float = 7.0, height_in: float = 6.0) -> "Axes":
     Raises:
         UnsupportedError: if matplotlib is not installed.
     """
-    try:
+    with needed_for("a picture"):
         from matplotlib import pyplot
-    except ImportError:
-        raise UnsupportedError("a picture needs matplotlib: pip install matplotlib") from None
     return pyplot.figure(figsize=(width_in, height_in), layout="constrained").add_subplot()
 
 

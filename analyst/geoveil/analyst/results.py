@@ -13,6 +13,7 @@ import numpy as np
 
 from geoveil.analyst.pictures import draw_intervals
 from geoveil.gp import UnsupportedError
+from geoveil.gp.extras import needed_for
 
 if TYPE_CHECKING:
     import geopandas
@@ -76,10 +77,8 @@ class Result(ABC):
         Raises:
             UnsupportedError: if pandas is not installed.
         """
-        try:
+        with needed_for("a data frame"):
             import pandas as pd
-        except ImportError:
-            raise UnsupportedError("a data frame needs pandas: pip install pandas") from None
         frame = pd.DataFrame(self.rows())
         frame.attrs |= {"title": self.title, "notes": list(self.notes)}
         return frame
@@ -148,10 +147,8 @@ class GeoResult(Result):
         Raises:
             UnsupportedError: if GeoPandas is not installed.
         """
-        try:
+        with needed_for("a GeoDataFrame"):
             import geopandas
-        except ImportError:
-            raise UnsupportedError("that needs GeoPandas: pip install 'geoveil[maps]'") from None
         frame = geopandas.GeoDataFrame.from_features(self.to_geojson(), crs="EPSG:4326")
         frame.attrs |= {"title": self.title, "notes": list(self.notes)}
         return frame

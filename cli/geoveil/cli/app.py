@@ -4,6 +4,7 @@ import os
 import sys
 from contextlib import suppress
 from importlib import import_module
+from types import MappingProxyType
 from typing import Annotated, Any
 
 import typer
@@ -13,6 +14,7 @@ from geoveil.campaign.entry_points import added, load
 from geoveil.cli.console import degrade, fail
 from geoveil.cli.plain_errors import refuse_empty_paths, tell_plainly
 from geoveil.gp import GeoVeilError
+from geoveil.gp.extras import MissingExtraError, needed_for
 from geoveil.gp.version import __version__
 
 COMMANDS = (
@@ -27,12 +29,15 @@ COMMANDS = (
         "client",
         "estimate",
         "plan",
+        "rehearse",
     ),
     *("demo", "audit", "simulate", "compare"),
 )
 """In the order of the help; each is a module here, with an `app` or a function of its name."""
 _OF_SETTINGS = frozenset({"serve", "db"})
 """Commands whose errors name a setting, which may stand in a file or in the environment, too."""
+_NEED_MORE = MappingProxyType({"demo": "analyst", "simulate": "all", "compare": "all"})
+"""Commands that go on to need more than the library that is missed first → their extra."""
 _GROUP = "geoveil.commands"
 """The group of entry points by which other packages add commands: functions or `typer.Typer`."""
 
@@ -45,7 +50,10 @@ class _Lazy(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name in COMMANDS:
-            module = import_module(f"geoveil.cli.{cmd_name}")
+            try:
+                module = import_module(f"geoveil.cli.{cmd_name}")
+            except MissingExtraError as error:
+                return _not_installed(cmd_name, error)
             made: Any = getattr(module, "app", None) or getattr(module, cmd_name)
         elif cmd_name in added(_GROUP, frozenset(COMMANDS)):
             made = load(_GROUP, cmd_name, COMMANDS)
@@ -63,6 +71,24 @@ class _Lazy(TyperGroup):
         if cmd_name not in _OF_SETTINGS:
             tell_plainly(command)
         return command
+
+
+def _not_installed(name: str, error: MissingExtraError) -> Any:
+    """Return a command that says which extra it needs, in the help and whatever it is given."""
+    made = typer.Typer(add_completion=False)
+    extra = _NEED_MORE.get(name, error.extra)
+
+    @made.command(
+        help=f"Not installed: it needs the extra {extra!r}.",
+        context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
+        add_help_option=False,
+    )
+    def refuse() -> None:
+        raise MissingExtraError(f"geoveil {name}", error.library, extra)
+
+    command: Any = typer.main.get_command(made)
+    command.name = name
+    return command
 
 
 def _let_flow(command: Any) -> None:
@@ -107,7 +133,8 @@ def run() -> None:
     degrade()
     try:
         try:
-            app()
+            with needed_for("this command"):
+                app()
         finally:
             sys.stdout.flush()  # here, where a full disk is still an error like any other
     except GeoVeilError as error:

@@ -44,6 +44,7 @@ from geoveil.cli.console import out, print_json, privacy_text, table_80, write_n
 from geoveil.cli.environment import SIGN_KEY
 from geoveil.cli.sources import EXPORTED
 from geoveil.gp import GeoPrivacy, GeoVeilError, ParameterError, validation
+from geoveil.gp.extras import needed_for
 from geoveil.proto.v1.campaign_pb2 import CampaignEnvelope
 
 app = typer.Typer(help="Create, sign, show, list and close campaigns.", no_args_is_help=True)
@@ -391,6 +392,8 @@ def export(
     A row is an answer, or a point with its coordinates. Values are integers on the campaign's grid:
     times 2^step_exponent, which the file's metadata names, they are numbers.
     """
+    with needed_for("an export"):
+        import pyarrow  # noqa: F401 - before what a server needs, which is not all that is needed
     from geoveil.simulation.scale import write_reports
 
     if file.suffix != EXPORTED:

@@ -93,7 +93,7 @@ class Connection:
         if self.tls_roots is None and self.tls_client_certificate is None:
             return None
         # Imported here: without TLS nobody pays for it.
-        from geoveil.aggregator.ops.tls import read_authorities, read_pair
+        from geoveil.campaign.pem_files import read_authorities, read_pair
 
         path = self.tls_roots
         roots = None if path is None else read_authorities("tls_roots", path)

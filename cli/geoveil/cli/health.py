@@ -8,6 +8,7 @@ import typer
 from geoveil.campaign.connection import TLS, CallError, open_channel
 from geoveil.cli.connection import CommandError, Connection, connects, unanswered
 from geoveil.gp import validation
+from geoveil.gp.extras import needed_for
 
 _EAGER = (("grpc.initial_reconnect_backoff_ms", 100), ("grpc.max_reconnect_backoff_ms", 1_000))
 """A server that starts is found within a second of when it listens."""
@@ -34,7 +35,11 @@ def health(
     connection: Connection,
 ) -> None:
     """Ask an aggregator whether it takes requests: exit status 0 if it is SERVING, else 1."""
-    from grpc_health.v1 import health_pb2, health_pb2_grpc  # type: ignore[import-untyped]  # no types
+    with needed_for("geoveil health"):
+        from grpc_health.v1 import (  # type: ignore[import-untyped]  # no types
+            health_pb2,
+            health_pb2_grpc,
+        )
 
     tls = connection.tls()
     if timeout_s is None:

@@ -14,6 +14,7 @@ from geoveil.analyst.whole_file import whole_file
 from geoveil.cli.console import err, out, print_json, print_whole, table_80
 from geoveil.cli.options import AsJson, takes
 from geoveil.gp import ParameterError
+from geoveil.gp.extras import needed_for
 
 _MOST_ROWS = 1_000
 """Rows that a table may have: of more, a file or a picture is read."""
@@ -127,8 +128,8 @@ def formed(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _draw(result: Result, file: Path) -> None:
-    import matplotlib
-
+    with needed_for("--plot"):
+        import matplotlib
     matplotlib.use("Agg")
     figure = result.plot().get_figure(root=True)
     assert figure is not None  # new axes have one
@@ -137,8 +138,9 @@ def _draw(result: Result, file: Path) -> None:
 
 
 def _write_parquet(result: Result, file: Path) -> None:
-    import pyarrow
-    from pyarrow import parquet
+    with needed_for("--parquet"):
+        import pyarrow
+        from pyarrow import parquet
 
     told = Result.to_dict(result)  # with its rows, also where JSON has a form of its own
     table = pyarrow.Table.from_pylist(told["rows"])

@@ -13,7 +13,7 @@ from geoveil.aggregator.ops.settings_sources import TYPES, load
 from geoveil.cli import options
 from geoveil.cli.environment import CONFIG, VARIABLES
 from geoveil.cli.plain_errors import for_operators
-from geoveil.gp import UnsupportedError
+from geoveil.gp.extras import needed_for
 
 _TEN_SECONDS = "(10 seconds of them)"
 _SETTINGS: Mapping[str, Mapping[str, str]] = MappingProxyType(
@@ -138,13 +138,13 @@ def serve(
 
     effective = load(config, os.environ, flags, others=VARIABLES)
     settings = effective.settings
+    mounts = _mounts(settings)
     if check:
         from geoveil.aggregator.grpc.server import check_files
 
         check_files(settings)
         typer.echo(effective.to_toml(), nl=False)
         return
-    mounts = _mounts(settings)
     in_json = configure(settings.log_level, settings.log_format)
     log_what_nobody_catches()
     if not in_json:
@@ -166,12 +166,10 @@ def _mounts(settings: Settings) -> Mapping[str, Any]:
     """Return what hangs on the web door.
 
     Raises:
-        UnsupportedError: if the console is asked for and not installed.
+        MissingExtraError: if the console is asked for and not installed.
     """
     if not settings.console:
         return {}
-    try:
+    with needed_for("the console"):
         from geoveil.console import Console
-    except ImportError:
-        raise UnsupportedError("the console needs Jinja2: pip install 'geoveil[console]'") from None
     return {"/console/": Console}

@@ -14,7 +14,8 @@ from itertools import islice
 from multiprocessing import resource_tracker
 from typing import Any, Protocol, TypeVar
 
-from geoveil.gp import GeoVeilError, ParameterError, UnsupportedError, validation
+from geoveil.gp import GeoVeilError, ParameterError, validation
+from geoveil.gp.extras import needed_for
 
 
 @contextmanager
@@ -138,12 +139,8 @@ def computer(scheduler: str | None, workers: int | None) -> Iterator[Computer]:
         if scheduler is not None:
             raise ParameterError("workers", workers, "left out if a scheduler is given")
         validation.require_count("workers", workers, 1, 1024)
-    try:
+    with needed_for("a cluster"):
         import distributed
-    except ImportError:
-        raise UnsupportedError(
-            "this needs Dask: pip install 'geoveil[simulation]', or compute in this process"
-        ) from None
     from distributed.utils import silence_logging_cmgr
 
     # That a connection is closed it tells with a trace, also after all has ended on purpose.

@@ -25,7 +25,8 @@ from typing import Any, Generic, TypeVar, get_args, get_type_hints
 import numpy as np
 
 from geoveil.analyst.whole_file import whole_file
-from geoveil.gp import ParameterError, UnsupportedError
+from geoveil.gp import ParameterError
+from geoveil.gp.extras import needed_for
 from geoveil.gp.version import __version__
 from geoveil.simulation.computing import Computer, in_this_process
 
@@ -145,13 +146,9 @@ def write_tables(rows: Sequence[Any], stem: Path, seed: int) -> list[Path]:
         writer = csv.DictWriter(stream, [*held[0]])
         writer.writeheader()
         writer.writerows(held)
-    try:
+    with needed_for("writing Parquet beside the CSV"):
         import pyarrow as pa
         import pyarrow.parquet as pq
-    except ImportError:
-        raise UnsupportedError(
-            "Parquet needs pyarrow: pip install 'geoveil[simulation]'; the CSV holds the same"
-        ) from None
     provenance = {
         "version": __version__,
         "python": platform.python_version(),

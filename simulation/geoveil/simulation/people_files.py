@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.gp import TableFileError, UnsupportedError
+from geoveil.gp.extras import needed_for
 from geoveil.gp.validation import FARTHEST
 
 Array = NDArray[np.float64]
@@ -110,15 +111,12 @@ def read_columns(path: Path, columns: Sequence[str]) -> list[Array]:
         return read_csv(path, columns)
     if path.suffix == GEOPACKAGE:
         read, kind = _read_points, "GeoPackage"
-        needed = "GeoPackages need GeoPandas: pip install 'geoveil[simulation,maps]'"
     else:
         read, kind = _read_parquet, "Parquet file"
-        needed = "reading Parquet needs pyarrow: pip install 'geoveil[simulation]'"
     try:
-        table = read(path, list(dict.fromkeys(columns)))
-    except ImportError:
-        raise UnsupportedError(needed) from None
-    except TableFileError:
+        with needed_for(f"reading a {kind}"):
+            table = read(path, list(dict.fromkeys(columns)))
+    except (TableFileError, UnsupportedError):
         raise
     except (OSError, ValueError, RuntimeError):  # errors of pyarrow and pyogrio are these
         table = None

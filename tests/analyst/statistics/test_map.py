@@ -159,7 +159,7 @@ def test_geopandas_reads_it(found: DensityMap) -> None:
 
 def test_without_geopandas_it_says_so(found: DensityMap, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "geopandas", None)
-    with pytest.raises(UnsupportedError, match=r"pip install 'geoveil\[maps\]'"):
+    with pytest.raises(UnsupportedError, match=r"pip install 'geoveil\[analyst\]'"):
         found.to_geopandas()
 
 

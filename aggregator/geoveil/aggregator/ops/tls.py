@@ -8,29 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import grpc
-from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    PublicFormat,
-    load_pem_private_key,
-)
 
 from geoveil.aggregator.ops.reloading_file import ReloadingFile
 from geoveil.aggregator.ops.settings import Settings
+from geoveil.campaign.pem_files import read_authorities, read_pair, read_pem
 from geoveil.gp import ParameterError
 
 _LOG = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class KeyPair:
-    """A certificate and its key, as PEM."""
-
-    chain: bytes
-    key: bytes
-    expires: datetime
-    """When the certificate ends."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -59,7 +43,7 @@ class Certificates:
         self._certificate, self._key, self._client_ca = certificate, key, client_ca
         paths = [certificate, key, *([client_ca] if client_ca else [])]
         for name, path in zip(("tls_certificate", "tls_key", "tls_client_ca"), paths, strict=False):
-            _bytes(name, path)  # names the one that is missing
+            read_pem(name, path)  # names the one that is missing
         self._watched = ReloadingFile(paths, self._load)
         self._current = self._watched.get()
         self._failed = False
@@ -130,56 +114,3 @@ def certificates(settings: Settings) -> Certificates | None:
     if settings.tls_certificate is None or settings.tls_key is None:
         return None
     return Certificates(settings.tls_certificate, settings.tls_key, settings.tls_client_ca)
-
-
-def read_pair(certificate: tuple[str, Path], key: tuple[str, Path]) -> KeyPair:
-    """Read the files of a certificate and its key, and see that they fit together.
-
-    Args:
-        certificate: the name of the setting, for errors, and the PEM file: own certificate first.
-        key: likewise; the private key, without a passphrase.
-
-    Raises:
-        ParameterError: naming the setting of the file that can't be used.
-    """
-    chain, secret = _bytes(*certificate), _bytes(*key)
-    own = _certificates(*certificate, chain)[0]
-    name, path = key
-    try:
-        public = load_pem_private_key(secret, password=None).public_key()
-    except (ValueError, TypeError, UnsupportedAlgorithm):  # TypeError: it needs a passphrase
-        expected = "a PEM file with a private key without a passphrase"
-        raise ParameterError(name, str(path), expected) from None
-    form = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
-    if public.public_bytes(*form) != own.public_key().public_bytes(*form):
-        raise ParameterError(name, str(path), f"the key of {certificate[0]}")
-    return KeyPair(chain, secret, own.not_valid_after_utc)
-
-
-def read_authorities(name: str, path: Path) -> bytes:
-    """Return the PEM of the certificates in a file.
-
-    Args:
-        name: of the setting, for errors.
-        path: of the file.
-
-    Raises:
-        ParameterError: naming the setting, if there are none or the file can't be read.
-    """
-    pem = _bytes(name, path)
-    _certificates(name, path, pem)
-    return pem
-
-
-def _certificates(name: str, path: Path, pem: bytes) -> list[x509.Certificate]:
-    try:
-        return x509.load_pem_x509_certificates(pem)
-    except ValueError:
-        raise ParameterError(name, str(path), "a PEM file with certificates") from None
-
-
-def _bytes(name: str, path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise ParameterError(name, str(path), f"a file to read ({error.strerror})") from error

@@ -21,8 +21,9 @@ from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.partition import PartitionShares, partition_shares
 from geoveil.analyst.statistics.statistic import MOST_QUESTIONS, Statistic, Steps
 from geoveil.campaign import Campaign, PointQuestion, ValueCampaign
-from geoveil.gp import ParameterError, Polygon, SmoothedRegion, UnsupportedError, validation
+from geoveil.gp import ParameterError, Polygon, SmoothedRegion, validation
 from geoveil.gp.coordinates import AzimuthalEquidistant
+from geoveil.gp.extras import needed_for
 from geoveil.gp.intervals import Limits
 
 if TYPE_CHECKING:
@@ -64,16 +65,12 @@ class DistrictShares(PartitionShares, GeoResult):
         ]
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
-        try:
+        with needed_for("a picture"):
             from matplotlib import colormaps
             from matplotlib.cm import ScalarMappable
             from matplotlib.colors import Normalize
             from matplotlib.patches import PathPatch
             from matplotlib.path import Path
-        except ImportError:
-            raise UnsupportedError(
-                "this picture needs matplotlib and shapely: pip install 'geoveil[notebook]'"
-            ) from None
         ax = new_axes() if ax is None else ax
         shares = self.shares[: len(self.outlines)]
         color = ScalarMappable(Normalize(0.0, float(shares.max()) or 1.0), colormaps["YlGnBu"])
@@ -284,12 +281,9 @@ def _check_apart(polygons: Mapping[str, Any]) -> None:
 
     Raises:
         ParameterError: naming two that do, or one that is no valid polygon.
-        UnsupportedError: if shapely is not installed.
     """
-    try:
-        import shapely
-    except ImportError:
-        raise UnsupportedError("polygons need shapely: pip install 'geoveil[geo]'") from None
+    import shapely
+
     shapes = [
         shapely.MultiPolygon([(part[0], part[1:]) for part in parts]) for parts in polygons.values()
     ]

@@ -21,8 +21,9 @@ from geoveil.analyst.statistics.separate import SeparateEstimates
 from geoveil.analyst.statistics.simultaneous import critical_value_of_field, critical_value_of_many
 from geoveil.analyst.statistics.statistic import Separately, Statistic, Steps, noise_scale
 from geoveil.campaign import Campaign, PointQuestion, ValueCampaign
-from geoveil.gp import GaussianKernel, GeoPrivacy, ParameterError, UnsupportedError, validation
+from geoveil.gp import GaussianKernel, GeoPrivacy, ParameterError, validation
 from geoveil.gp.coordinates import AzimuthalEquidistant
+from geoveil.gp.extras import needed_for
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -226,10 +227,8 @@ class DensityMap(GeoResult):
         Raises:
             UnsupportedError: if contourpy, which comes with matplotlib, is not installed.
         """
-        try:
+        with needed_for("a contour"):
             import contourpy
-        except ImportError:
-            raise UnsupportedError("contours need matplotlib: pip install matplotlib") from None
         found = contourpy.contour_generator(self.longitudes, self.latitudes, self.density)
         features = []
         for level in validation.numbers("levels", levels):

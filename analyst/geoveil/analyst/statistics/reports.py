@@ -57,7 +57,6 @@ from geoveil.campaign import (
 from geoveil.campaign.value import AXES
 from geoveil.gp import (
     ParameterError,
-    UnsupportedError,
 )
 from geoveil.gp.deconvolution.bands import BandTotals
 from geoveil.gp.deconvolution.base import PointEstimator
@@ -65,6 +64,7 @@ from geoveil.gp.deconvolution.choice import joint_way, ways
 from geoveil.gp.deconvolution.products import Products
 from geoveil.gp.deconvolution.totals import GRID_EXPONENT, MOST_AT_ONCE, Sums
 from geoveil.gp.estimation import estimate as estimate_of_sums
+from geoveil.gp.extras import needed_for
 from geoveil.gp.price import estimated_noise_variance
 
 __all__ = ["ReportRows", "Reports", "reports_of"]
@@ -451,10 +451,8 @@ def _of_points(campaign: Campaign) -> ValueCampaign:
 
 
 def _parquet(file: Path) -> Any:
-    try:
+    with needed_for("reading Parquet"):
         from pyarrow import ArrowException, parquet
-    except ImportError:
-        raise UnsupportedError("reading Parquet needs pyarrow: pip install pyarrow") from None
     try:
         return parquet.ParquetFile(file)
     except FileNotFoundError:

@@ -32,6 +32,7 @@ from geoveil.console.child import Ask
 from geoveil.console.planning.wish import Wish
 from geoveil.console.process import Message, refused
 from geoveil.gp import GeoVeilError, ParameterError, UnsupportedError
+from geoveil.gp.extras import needed_for
 from geoveil.simulation.priors import public_prior
 
 MOST_ROWS = 200_000
@@ -121,11 +122,9 @@ def _of_file(wish: Wish, content: bytes) -> PublicPrior:
 
 def _check_unpacked(file: Path) -> None:
     """Refuse a file that is far larger than it looks, by what its end says of it."""
-    try:
+    with needed_for("a Parquet file"):
         from pyarrow import ArrowException
         from pyarrow.parquet import ParquetFile
-    except ImportError:
-        raise UnsupportedError("a Parquet file needs pyarrow, which is not installed") from None
     try:
         with ParquetFile(file) as opened:
             told = opened.metadata

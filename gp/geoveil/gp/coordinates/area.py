@@ -73,7 +73,6 @@ class Area:
         Raises:
             ParameterError: if a side is out of range, the box empty, 180° wide or more, or no disc
                 of 5,000 km around its centre contains it.
-            UnsupportedError: if pyproj is not installed.
 
         Example:
             >>> Area.of_box(-74.26, 40.49, -73.69, 40.92)
@@ -95,7 +94,6 @@ class Area:
         Raises:
             ParameterError: if it is none or empty, 180° wide or more, has a vertex that is no
                 longitude and latitude, or no disc of 5,000 km around its centre contains it.
-            UnsupportedError: if pyproj is not installed.
 
         Example:
             >>> triangle = [(178.0, -19.0), (182.0, -19.0), (180.0, -16.0), (178.0, -19.0)]
@@ -121,9 +119,6 @@ class Area:
     def contains(self, other: Area) -> bool:
         """Return whether every place of another area is in this one.
 
-        Raises:
-            UnsupportedError: if pyproj is not installed.
-
         Example:
             >>> city = Area(longitude_deg=-73.95, latitude_deg=40.72, radius_m=60_000)
             >>> city.contains(Area(longitude_deg=-73.95, latitude_deg=40.8, radius_m=50_000))
@@ -142,7 +137,6 @@ class Area:
 
         Raises:
             PrivateValueError: if a place is no longitude and latitude.
-            UnsupportedError: if pyproj is not installed.
         """
         azimuth, distance = self._seen_from_centre(earth.places_array(places))
         return azimuth, self._drawn_in(distance)
@@ -158,7 +152,6 @@ class Area:
 
         Raises:
             PrivateValueError: if a place is no longitude and latitude.
-            UnsupportedError: if pyproj is not installed.
         """
         array = earth.places_array(places)
         azimuth, distance = self._seen_from_centre(array)

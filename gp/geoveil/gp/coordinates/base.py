@@ -41,7 +41,6 @@ class Projection(ABC):
 
         Raises:
             PrivateValueError: if a place is no longitude and latitude.
-            UnsupportedError: if pyproj is not installed.
         """
 
     @abstractmethod
@@ -56,7 +55,6 @@ class Projection(ABC):
 
         Raises:
             PrivateValueError: if a point is not finite, or no place lies there.
-            UnsupportedError: if pyproj is not installed.
         """
 
     def privacy(self, true: GeoPrivacy) -> GeoPrivacy:

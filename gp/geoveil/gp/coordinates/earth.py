@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 from geoveil.gp import validation
 from geoveil.gp.arrays import ArrayLike, NDArray, np
-from geoveil.gp.errors import PrivateValueError, UnsupportedError
+from geoveil.gp.errors import PrivateValueError
 
 if TYPE_CHECKING:
     from pyproj import Geod
@@ -58,26 +56,9 @@ def wrapped(longitude_deg: float) -> float:
     return math.remainder(longitude_deg, 360.0)
 
 
-def pyproj() -> ModuleType:
-    """Return pyproj, which only places on the Earth need.
-
-    Raises:
-        UnsupportedError: if it is not installed.
-    """
-    try:
-        return import_module("pyproj")
-    except ImportError:
-        raise UnsupportedError(
-            "places on the Earth need pyproj: pip install 'geoveil[geo]'"
-        ) from None
-
-
 @lru_cache(maxsize=1)
 def geodesics() -> Geod:
-    """Return the solver of geodesics on WGS 84.
+    """Return the solver of geodesics on WGS 84."""
+    import pyproj
 
-    Raises:
-        UnsupportedError: if pyproj is not installed.
-    """
-    solver: Geod = pyproj().Geod(ellps="WGS84")
-    return solver
+    return pyproj.Geod(ellps="WGS84")

@@ -80,7 +80,6 @@ def disc_around(outlines: Sequence[Ring]) -> tuple[float, float, float]:
 
     Raises:
         ParameterError: if the outlines together are 180° wide or more.
-        UnsupportedError: if pyproj is not installed.
     """
     outlines = _side_by_side(outlines)
     everything = np.concatenate(outlines)

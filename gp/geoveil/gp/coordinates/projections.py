@@ -298,12 +298,11 @@ def largest_scale(area: Area, zone: int, nodes: int = 2048) -> float:
         area: within 1,300 km of the central meridian.
         zone: 1 to 60.
         nodes: how many places around the edge are looked at; fewer make the bound looser.
-
-    Raises:
-        UnsupportedError: if pyproj is not installed.
     """
     longitude, latitude = area.edge(nodes).T
-    proj = earth.pyproj().Proj(_definition(zone, south=False))
+    import pyproj
+
+    proj = pyproj.Proj(_definition(zone, south=False))
     factors = proj.get_factors(longitude, latitude, errcheck=True)
     # Both equal the scale, but for the error of PROJ's differences.
     at_nodes = float(np.maximum(factors.meridional_scale, factors.parallel_scale).max())
@@ -345,5 +344,7 @@ def _definition(zone: int, south: bool) -> str:
 @lru_cache(maxsize=120)
 def _transformer(zone: int, south: bool) -> Transformer:
     """Return PROJ's transformation; unlike its `Proj`, it may be shared between threads."""
-    found: Transformer = earth.pyproj().Transformer.from_pipeline(_definition(zone, south))
+    import pyproj
+
+    found: Transformer = pyproj.Transformer.from_pipeline(_definition(zone, south))
     return found

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from geoveil.gp import validation
 from geoveil.gp.arrays import Array, NDArray, np
-from geoveil.gp.errors import ParameterError, UnsupportedError
+from geoveil.gp.errors import ParameterError
 
 if TYPE_CHECKING:
     from shapely import MultiPolygon
@@ -67,12 +67,9 @@ def geometry(parts: Parts) -> MultiPolygon:
 
     Raises:
         ParameterError: if it is no valid polygon.
-        UnsupportedError: if shapely is not installed.
     """
-    try:
-        import shapely
-    except ImportError:
-        raise UnsupportedError("polygons need shapely: pip install 'geoveil[geo]'") from None
+    import shapely
+
     region = shapely.MultiPolygon([(part[0], part[1:]) for part in parts])
     if not region.is_valid:
         raise ParameterError("region", shapely.is_valid_reason(region), _VALID)
@@ -448,7 +445,6 @@ class Polygon(SoftIndicator):
     Raises:
         ParameterError: as `Threshold`; and if the region is empty or no valid polygon: a ring of
             fewer than three points or without area, rings that cross, parts that overlap.
-        UnsupportedError: if shapely is not installed.
 
     Example:
         >>> outer, hole = [(0, 0), (900, 0), (900, 600), (0, 600)], [(300, 200), (600, 200),

@@ -30,7 +30,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sqlalchemy import Connection, func, select
 
 from geoveil.aggregator import ServiceError
 from geoveil.aggregator.domain.exporting import Rows, rows_of
@@ -43,9 +42,13 @@ from geoveil.analyst.whole_file import whole_file
 from geoveil.campaign import Campaign, ValueCampaign, decode, digest, encode, open_envelope
 from geoveil.campaign.admission import REPORT_ID_BYTES
 from geoveil.campaign.value import AXES
-from geoveil.gp import GeoVeilError, ParameterError, UnsupportedError, validation
+from geoveil.gp import GeoVeilError, ParameterError, validation
 from geoveil.gp.estimation import Accumulator, sums_of
+from geoveil.gp.extras import needed_for
 from geoveil.simulation.scale.work import BlockedWork, Sums, of_triples, to_triples
+
+with needed_for("an export"):
+    from sqlalchemy import Connection, func, select
 
 _MANIFEST = "_manifest.json"
 _FORMAT = "geoveil reports 2"
@@ -62,11 +65,8 @@ class ExportError(GeoVeilError):
 
 
 def _require_pyarrow() -> None:
-    try:
+    with needed_for("writing Parquet"):
         import pyarrow  # noqa: F401
-    except ImportError:
-        told = "writing Parquet needs pyarrow: pip install 'geoveil[simulation]'"
-        raise UnsupportedError(told) from None
 
 
 def _schema(campaign: Campaign) -> Any:

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.gp import ParameterError, UnsupportedError, validation
+from geoveil.gp import ParameterError, validation
+from geoveil.gp.extras import needed_for
 from geoveil.selection.contrib.random_trees import Domain
 
 Ranges = Mapping[str, tuple[float, float]]
@@ -79,11 +80,9 @@ def read_table(file: Path) -> Dataset:
 
 
 def _columns(file: Path) -> dict[str, NDArray[Any]]:
-    try:
+    with needed_for("a table"):
         import pyarrow as pa
         from pyarrow import csv, parquet
-    except ImportError:
-        raise UnsupportedError("tables need pyarrow: pip install 'geoveil[simulation]'") from None
     try:
         found = (parquet.read_table if file.suffix == ".parquet" else csv.read_csv)(file)
     except (OSError, pa.ArrowInvalid) as error:

@@ -1,0 +1,87 @@
+"""Certificates and keys in PEM files, as servers and their callers read them."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    PublicFormat,
+    load_pem_private_key,
+)
+
+from geoveil.gp import ParameterError
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class KeyPair:
+    """A certificate and its key, as PEM."""
+
+    chain: bytes
+    key: bytes
+    expires: datetime
+    """When the certificate ends."""
+
+
+def read_pair(certificate: tuple[str, Path], key: tuple[str, Path]) -> KeyPair:
+    """Read the files of a certificate and its key, and see that they fit together.
+
+    Args:
+        certificate: the name of the setting, for errors, and the PEM file: own certificate first.
+        key: likewise; the private key, without a passphrase.
+
+    Raises:
+        ParameterError: naming the setting of the file that can't be used.
+    """
+    chain, secret = read_pem(*certificate), read_pem(*key)
+    own = _certificates(*certificate, chain)[0]
+    name, path = key
+    try:
+        public = load_pem_private_key(secret, password=None).public_key()
+    except (ValueError, TypeError, UnsupportedAlgorithm):  # TypeError: it needs a passphrase
+        expected = "a PEM file with a private key without a passphrase"
+        raise ParameterError(name, str(path), expected) from None
+    form = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    if public.public_bytes(*form) != own.public_key().public_bytes(*form):
+        raise ParameterError(name, str(path), f"the key of {certificate[0]}")
+    return KeyPair(chain, secret, own.not_valid_after_utc)
+
+
+def read_authorities(name: str, path: Path) -> bytes:
+    """Return the PEM of the certificates in a file.
+
+    Args:
+        name: of the setting, for errors.
+        path: of the file.
+
+    Raises:
+        ParameterError: naming the setting, if there are none or the file can't be read.
+    """
+    pem = read_pem(name, path)
+    _certificates(name, path, pem)
+    return pem
+
+
+def _certificates(name: str, path: Path, pem: bytes) -> list[x509.Certificate]:
+    try:
+        return x509.load_pem_x509_certificates(pem)
+    except ValueError:
+        raise ParameterError(name, str(path), "a PEM file with certificates") from None
+
+
+def read_pem(name: str, path: Path) -> bytes:
+    """Return what a file holds.
+
+    Args:
+        name: of the setting, for errors.
+        path: of the file.
+
+    Raises:
+        ParameterError: naming the setting, if the file can't be read.
+    """
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ParameterError(name, str(path), f"a file to read ({error.strerror})") from error

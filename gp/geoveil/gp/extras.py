@@ -1,0 +1,81 @@
+"""Libraries that only an extra of the package installs, and an error that names the extra."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import MappingProxyType
+
+from geoveil.gp.errors import UnsupportedError
+
+EXTRAS = MappingProxyType(
+    {
+        "contourpy": "analyst",
+        "dask": "all",
+        "distributed": "all",
+        "geopandas": "analyst",
+        "grpc_health": "server",
+        "grpc_reflection": "server",
+        "h2": "server",
+        "jinja2": "console",
+        "matplotlib": "analyst",
+        "pandas": "analyst",
+        "prometheus_client": "server",
+        "psycopg": "server",
+        "pyarrow": "analyst",
+        "sqlalchemy": "server",
+        "structlog": "server",
+        "uvicorn": "server",
+    }
+)
+"""What is imported → the smallest extra that has it."""
+
+
+class MissingExtraError(UnsupportedError, ImportError):
+    """A library is not installed; the message names the extra that has it.
+
+    Attributes:
+        purpose: what needs the library.
+        library: what could not be imported.
+        extra: of the package, which has the library.
+
+    Example:
+        >>> str(MissingExtraError("a server", "structlog", "server"))
+        "a server needs structlog, which is not installed: pip install 'geoveil[server]'"
+    """
+
+    def __init__(self, purpose: str, library: str, extra: str) -> None:
+        super().__init__(purpose, library, extra)
+        self.purpose = purpose
+        self.library = library
+        self.extra = extra
+
+    def __str__(self) -> str:
+        return (
+            f"{self.purpose} needs {self.library}, which is not installed:"
+            f" pip install 'geoveil[{self.extra}]'"
+        )
+
+
+@contextmanager
+def needed_for(purpose: str) -> Iterator[None]:
+    """Name the extra of a library that an import within the block does not find.
+
+    Args:
+        purpose: what needs it, the subject of a sentence, as "a picture".
+
+    Raises:
+        MissingExtraError: if the library is of an extra; others fail as Python has it.
+
+    Example:
+        >>> with needed_for("a picture"):
+        ...     raise ModuleNotFoundError(name="matplotlib.pyplot")
+        Traceback (most recent call last):
+        geoveil.gp.extras.MissingExtraError: a picture needs matplotlib, which is not installed: \
+pip install 'geoveil[analyst]'
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        library = (error.name or "").partition(".")[0]
+        if library not in EXTRAS:
+            raise
+        raise MissingExtraError(purpose, library, EXTRAS[library]) from None

@@ -1,0 +1,213 @@
+"""A rehearsal: a campaign is published on this machine, and simulated people answer it.
+
+Everything is as later, but for the people: the server listens on the loopback for as long as the
+rehearsal takes, each report is an exact release by the device's SDK, and what comes back is what
+an analyst would get.
+"""
+
+import asyncio
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import overload
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from geoveil.analyst import Analyst, CampaignEstimates, Prior, Reports, reports_of
+from geoveil.campaign import Campaign, StatisticCampaign, ValueCampaign, encode
+from geoveil.client import GrpcTransport, Policy
+from geoveil.gp import GeoVeilError, ParameterError, validation
+from geoveil.gp.validation import FARTHEST
+from geoveil.simulation.fleet import labels_for, prepared
+from geoveil.simulation.populations import People
+
+_START_S = 60.0
+_REQUEST_S = 60.0
+_BATCH = 1_000
+"""Reports in a request."""
+MOST_PEOPLE = 1_000_000
+"""People who can take part: a million reports take some minutes to draw."""
+
+
+@overload
+def rehearse(
+    campaign: ValueCampaign,
+    people: "People | Prior | ArrayLike",
+    *,
+    participants: int | None = None,
+    labels: Sequence[str] | None = None,
+    seed: int | None = None,
+) -> Reports: ...
+
+
+@overload
+def rehearse(
+    campaign: StatisticCampaign,
+    people: "People | Prior | ArrayLike",
+    *,
+    participants: int | None = None,
+    labels: Sequence[str] | None = None,
+    seed: int | None = None,
+) -> CampaignEstimates: ...
+
+
+@overload
+def rehearse(
+    campaign: Campaign,
+    people: "People | Prior | ArrayLike",
+    *,
+    participants: int | None = None,
+    labels: Sequence[str] | None = None,
+    seed: int | None = None,
+) -> CampaignEstimates | Reports: ...
+
+
+def rehearse(
+    campaign: Campaign,
+    people: "People | Prior | ArrayLike",
+    *,
+    participants: int | None = None,
+    labels: Sequence[str] | None = None,
+    seed: int | None = None,
+) -> CampaignEstimates | Reports:
+    """Publish a campaign on this machine, let simulated people answer it, and return what is found.
+
+    It is open at once, whatever its dates are. Noise is always fresh, also with a seed.
+
+    Args:
+        campaign: what is asked; nothing of it is kept.
+        people: a value for each of them, such as a column of a data frame, an array of shape (n,),
+            or (n, 2) for pairs or places (longitude, latitude); or whom to draw them from, a
+            population (`Population.from_file("people.csv", values=["income"])`) or a prior in the
+            campaign's own coordinates.
+        participants: how many take part, drawn at random; all who have a value by default.
+        labels: the group of each, where the campaign asks for groups; by default each group is as
+            likely. Only for people with a value each, who then all take part.
+        seed: draws the same people again.
+
+    Returns:
+        The estimates of a campaign that asks questions; of a value campaign its reports, of which
+        anything can be asked.
+
+    Raises:
+        ParameterError: if the people don't hold what the campaign asks for.
+        MissingExtraError: if what a server needs is not installed.
+
+    Example:
+        >>> from geoveil.analyst import ShareAbove, campaign_asking
+        >>> from geoveil.gp import GeoPrivacy
+        >>> campaign = campaign_asking([ShareAbove(100_000)], attribute="income",
+        ...     privacy=GeoPrivacy(1.0, per=8_000.0, unit="dollar"), campaign_id="income",
+        ...     title="Income", opens=datetime(2030, 1, 1, tzinfo=UTC),
+        ...     closes=datetime(2030, 2, 1, tzinfo=UTC))
+        >>> rehearse(campaign, [87_500, 131_000, 45_000]).estimates[0].n
+        3
+    """
+    rng = np.random.default_rng(seed)
+    values = _values(campaign, people, participants, labels, rng)
+    groups = labels_for(campaign, len(values), rng) if labels is None else [*labels]
+    opens = datetime.now(UTC) - timedelta(minutes=1)
+    today = replace(campaign, opens=opens, closes=opens + (campaign.closes - campaign.opens))
+    with _server() as address, Analyst(address) as analyst:
+        analyst.create(today)
+        with closing(GrpcTransport(address)) as transport:
+            batches = prepared(
+                today.campaign_id, encode(today), values.tolist(), groups,
+                policy=Policy.permitting(today), batch_size=_BATCH,
+            )  # fmt: skip
+            for batch in batches:
+                response = transport.submit_reports(batch.request(), _REQUEST_S)
+                for outcome in batch.results(response):
+                    if outcome.rejection is not None:
+                        raise GeoVeilError(f"a report was refused: {outcome.rejection}")
+        if isinstance(today, ValueCampaign):
+            return reports_of(analyst.export(today.campaign_id))
+        return analyst.estimate(today.campaign_id)
+
+
+def _values(
+    campaign: Campaign,
+    people: "People | Prior | ArrayLike",
+    participants: int | None,
+    labels: Sequence[str] | None,
+    rng: np.random.Generator,
+) -> NDArray[np.float64]:
+    """Return what each participant holds, shape (n,) or (n, k)."""
+    if participants is not None:
+        validation.require_count("participants", participants, 1, MOST_PEOPLE)
+    if labels is not None and (participants is not None or isinstance(people, People | Prior)):
+        raise ParameterError("labels", "given", "left out where people are drawn at random")
+    if isinstance(people, People | Prior):
+        if participants is None:
+            raise ParameterError("participants", None, "given: how many people are drawn")
+        values = _drawn(people, participants, rng)
+    else:
+        values = np.asarray(people, dtype=np.float64)
+        if values.ndim == 2 and values.shape[1] == 1:
+            values = values[:, 0]
+        if participants is not None:
+            values = values[rng.integers(len(values), size=participants)]
+    shape = (1,) if values.ndim == 1 else values.shape[1:]
+    places = campaign.attribute.coordinates is not None
+    if shape != ((2,) if places else (campaign.dimension,)):
+        expected = "a place (longitude, latitude)" if places else f"{campaign.dimension} number(s)"
+        raise ParameterError("people", f"of shape {values.shape}", f"{expected} for each person")
+    if not 1 <= len(values) <= MOST_PEOPLE:
+        raise ParameterError("people", f"{len(values)} rows", f"1 to {MOST_PEOPLE:,} rows")
+    bad = ~(np.abs(values) <= FARTHEST)
+    if bad.any():
+        row = int(np.argwhere(bad)[0][0]) + 1
+        raise ParameterError("people", f"row {row}", "finite numbers; leave out who has none")
+    if labels is not None and len(labels) != len(values):
+        raise ParameterError("labels", f"{len(labels)} labels", f"{len(values)}, one for each")
+    return values
+
+
+def _drawn(people: People | Prior, n: int, rng: np.random.Generator) -> NDArray[np.float64]:
+    if isinstance(people, People):
+        return people.sample(n, rng)
+    nodes, weights = people.nodes()
+    drawn: NDArray[np.float64] = nodes[rng.choice(len(nodes), size=n, p=weights / weights.sum())]
+    return drawn
+
+
+@contextmanager
+def _server() -> Iterator[str]:
+    """Run a server on a thread of this process, on a free port of the loopback; yield its address.
+
+    Raises:
+        GeoVeilError: if it does not start.
+    """
+    from geoveil.aggregator import Aggregator, Settings
+
+    started: Future[tuple[str, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+
+    async def run(database: Path) -> None:
+        stop = asyncio.Event()
+        async with Aggregator(Settings(host="127.0.0.1", port=0, database=database)) as server:
+            started.set_result((server.address, asyncio.get_running_loop(), stop))
+            await stop.wait()
+
+    def serve(database: Path) -> None:
+        try:
+            asyncio.run(run(database))
+        except BaseException as error:
+            if started.done():
+                raise
+            started.set_exception(error)
+
+    with tempfile.TemporaryDirectory(prefix="geoveil-rehearsal-") as folder:
+        thread = threading.Thread(target=serve, args=(Path(folder) / "reports.db",), daemon=True)
+        thread.start()
+        address, loop, stop = started.result(_START_S)
+        try:
+            yield address
+        finally:
+            loop.call_soon_threadsafe(stop.set)
+            thread.join(_START_S)
