@@ -15,6 +15,7 @@ from geoveil.campaign import (
     Question,
     Readings,
     SigningKey,
+    SmoothSpec,
     decode,
     digest,
     encode,
@@ -88,12 +89,22 @@ def told_of(name: str, envelope: bytes) -> dict[str, Any]:
         "campaign_id": campaign.campaign_id,
         "digest": digest(message.campaign).hex(),
         "signer": None if signed_by is None else str(signed_by),
-        "price": {"epsilon": price.epsilon, "per": price.per, "unit": price.unit},
-        "total": {"epsilon": whole.epsilon, "per": whole.per, "unit": whole.unit},
+        "price": stated(price),
+        "total": stated(whole),
         "work": demand.work,
         "queries": demand.queries,
         "periods": campaign.periods,
     }
+
+
+def stated(privacy: GeoPrivacy) -> dict[str, Any]:
+    """Return a guarantee as vectors have it: δ and Λ where there is one."""
+    told: dict[str, Any] = {"epsilon": privacy.epsilon, "per": privacy.per, "unit": privacy.unit}
+    if privacy.delta:
+        told["delta"] = privacy.delta
+    if privacy.reach < math.inf:
+        told["reach"] = privacy.reach
+    return told
 
 
 def campaign_vectors() -> list[dict[str, Any]]:
@@ -146,6 +157,15 @@ def _bases() -> dict[str, bytes]:
             for name, query in steps.items()
         },
         "lipschitz": small_campaign("lipschitz", **lipschitz),
+        "student": small_campaign(
+            "student",
+            mechanism=SmoothSpec(noise="student-t", calibration="paper", reach=math.inf),
+        ),
+        "laplace": small_campaign(
+            "laplace",
+            privacy=GeoPrivacy(1.0, 8_000.0, "dollar", delta=1e-6),
+            mechanism=SmoothSpec(noise="laplace", calibration="paper"),
+        ),
         "steep": small_campaign(
             "steep",
             **unit,

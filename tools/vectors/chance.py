@@ -1,5 +1,6 @@
 """Campaigns, points and bits by chance, with what a device answers."""
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -103,6 +104,34 @@ KINDS = {
 }
 
 
+CLOSED_KINDS = {
+    1: ("threshold", "range", "gaussian-kernel"),
+    2: ("two-way-threshold", "disc", "polygon", "gaussian-kernel"),
+    3: ("disc", "gaussian-kernel"),
+}
+"""Those with a bound of infinite reach in closed form."""
+
+
+def published_by_chance(draw: Random) -> SmoothSpec:
+    """Return noise as papers have it, most of which browsers serve."""
+    noise: dict[str, Any] = draw.choice(
+        [
+            {"noise": "student-t", "nu": float(draw.choice([3, 3, 4, 5, 7, 8, 10, 30]))},
+            {"noise": "generalized-cauchy", "gamma": draw.choice([4.0, 4.0, 6.0, 8.0, 10.0, 12.0])},
+            {"noise": "laplace", "calibration": "paper"},
+            {"noise": "best"},
+        ]
+    )
+    if noise["noise"] not in ("best", "laplace"):
+        noise["calibration"] = draw.choice(["exact", "paper"])
+    if noise["noise"] != "laplace":
+        noise["reach"] = draw.choice([0.0, math.inf])
+        noise["growth"] = draw.choice(["exponential", "exponential", "linear"])
+    if draw.random() < 0.4:
+        noise["beta_fraction"] = draw.choice([1 / 9, 1 / 15, 0.05, 10.0 ** draw.uniform(-6, -0.3)])
+    return SmoothSpec(**noise)
+
+
 def any_campaign(draw: Random) -> tuple[Campaign, float]:
     """Return a campaign of any kind, and the length over which it asks.
 
@@ -136,10 +165,12 @@ def any_campaign(draw: Random) -> tuple[Campaign, float]:
     if draw.random() < 0.1:
         made: Campaign = ValueCampaign(**common, mechanism=PlanarLaplaceSpec(dimension))
         return _finer(draw, made), size
-    mechanism = draw.choice(["debiased", "debiased", "lipschitz", "smooth"])
+    mechanism = draw.choice(["debiased", "lipschitz", "smooth", "published", "published"])
     queries = []
     for _ in range(draw.choice([1, 1, 1, 2, 3, 5])):
         kind, profile = draw.choice(KINDS[dimension]), draw.choice(PROFILES)
+        if mechanism == "published":
+            kind, profile = draw.choice(CLOSED_KINDS[dimension]), draw.choice(PROFILES[:2])
         if mechanism == "debiased" and profile == "linear":
             profile = "smoothstep"
         corners = mechanism != "debiased" and draw.random() < 0.5
@@ -151,10 +182,15 @@ def any_campaign(draw: Random) -> tuple[Campaign, float]:
             draw.choice([0.15, 0.3, draw.uniform(0.01, 0.95), 10.0 ** draw.uniform(-14, 0)])
         ),
     }
+    spec = specs.get(mechanism) or published_by_chance(draw)
+    if spec.unserved(queries) is not None:
+        return any_campaign(draw)
+    if spec.has_slack:
+        common["privacy"] = replace(privacy, delta=10.0 ** draw.uniform(-12, -1))
     made = StatisticCampaign(
         **common,
         questions=tuple(Question(f"q{i}", q) for i, q in enumerate(queries)),
-        mechanism=specs[mechanism],
+        mechanism=spec,
         allocation=draw.choice(list(Allocation)),
     )
     return _finer(draw, made), size

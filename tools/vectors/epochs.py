@@ -151,7 +151,6 @@ def _envelopes() -> Iterator[dict[str, Any]]:
         ("questions", "readings.every.seconds", 3660 * 86_400 + 1),
         ("questions", "readings.extrapolated", False),
         ("questions", "period", None),
-        ("questions", "mechanism.smooth.beta_fraction", 0.25),
         ("points", "readings.extrapolated", True),
         ("points", "readings.every", None),
         ("cohorts", "strata.epsilon", 1.0),
@@ -159,6 +158,9 @@ def _envelopes() -> Iterator[dict[str, Any]]:
     ):
         made = changed(encode(nested[base]), [(path, value)])
         yield told_of(f"{base}: {path} = {value}", seal(made))
+    smooth = [(f"mechanism.smooth.{name}", 1) for name in ("growth", "calibration")]
+    made = changed(encode(nested["questions"]), smooth)
+    yield told_of("questions: smooth", seal(made))
     polygon = next(c for name, c, _ in every_campaign() if name == "smooth-polygon-smoothstep-2")
     made = changed(encode(polygon), [("readings.every.seconds", 86_400)])
     yield told_of("polygon", seal(made))

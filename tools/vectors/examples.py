@@ -1,5 +1,6 @@
 """A campaign for every mechanism, query, profile, allocation, and what else is decided."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -92,6 +93,7 @@ def every_campaign() -> Iterator[tuple[str, Campaign, float]]:
                         ),
                         16.0,
                     )
+    yield from published(draw)
     questions = tuple(Question(f"q{i}", Threshold(10.0 * i, 16.0, "smoothstep")) for i in range(3))
     region = Strata(name="region", labels=("north", "south", "west"), epsilon=0.5)
     for allocation in Allocation:
@@ -206,6 +208,50 @@ def fine_campaigns() -> Iterator[tuple[str, Campaign, float]]:
         mechanism=LipschitzLaplaceSpec(),
     )
     yield "fine-places", finest(made), 700.0
+
+
+def published(draw: Random) -> Iterator[tuple[str, Campaign, float]]:
+    """Yield campaigns with the noises of papers, calibrated both ways, of either reach."""
+    specs = [
+        {**noise, "calibration": calibration, "reach": reach}
+        for i, noise in enumerate(_PUBLISHED)
+        for calibration in ("exact", "paper")
+        for reach in (0.0, math.inf)
+        if i < 2 or (calibration == "paper") == (reach > 0)
+    ]
+    specs += [{"noise": "best", "reach": math.inf}, {"noise": "best", "growth": "linear"}]
+    specs += [{"noise": "laplace", "calibration": "paper"}] * 3
+    kinds = (("threshold", 1), ("range", 1), ("two-way-threshold", 2), ("gaussian-kernel", 2))
+    for index, given in enumerate(specs):
+        spec = SmoothSpec(**given)
+        kind, dimension = kinds[index % 4] if index >= 8 else kinds[index // 2 % 4]
+        profile = PROFILES[index % 2]
+        if spec.growth == "linear" and spec.reach == 0 and kind == "gaussian-kernel":
+            kind, dimension = kinds[0]
+        query = query_by_chance(draw, kind, dimension, 16.0, profile, False)
+        slack = {"delta": 1e-6} if spec.has_slack else {}
+        name = f"published-{index}-{spec.noise}-{spec.calibration}-{kind}"
+        yield (
+            name,
+            small_campaign(
+                name,
+                attribute=Attribute(name="value", unit="unit"),
+                privacy=GeoPrivacy(1.0, 8.0, "unit", **slack),
+                mechanism=spec,
+                questions=(Question("q", query),),
+            ),
+            16.0,
+        )
+
+
+_PUBLISHED: tuple[dict[str, Any], ...] = (
+    {"noise": "student-t", "nu": 3.0},
+    {"noise": "generalized-cauchy", "gamma": 4.0},
+    {"noise": "student-t", "nu": 10.0},
+    {"noise": "generalized-cauchy", "gamma": 6.0, "beta_fraction": 0.05},
+    {"noise": "student-t", "nu": 4.0, "beta_fraction": 0.1},
+    {"noise": "student-t", "nu": 5.0},
+)
 
 
 def _many_pieces(seed: int, pieces: int) -> TabulatedProfile:

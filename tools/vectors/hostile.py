@@ -135,6 +135,8 @@ _THRESHOLD = "queries.0.threshold"
 _LINEAR = "queries.0.linear"
 _GRID = "grid.step_exponent"
 
+_SMOOTH = (("mechanism.smooth.growth", 1), ("mechanism.smooth.calibration", 1))
+
 CHANGES: Mapping[str, Sequence[Change]] = {
     "plain": [
         *one("campaign_id", "UPPER", "", "a" * 64, "a" * 65, "-a", "a\n"),
@@ -161,7 +163,14 @@ CHANGES: Mapping[str, Sequence[Change]] = {
         *one("queries.0.softness.expected_difference", -0.5, math.inf),
         *one("mechanism", None),
         *one("mechanism.planar_laplace.dimension", 1),
-        *one("mechanism.smooth.beta_fraction", 1e-46, 1e-47, nextafter(1.0, 0.0), 1.0, -0.1),
+        *(
+            (*_SMOOTH, ("mechanism.smooth.beta_fraction", share))
+            for share in (1e-46, 1e-47, nextafter(1.0, 0.0), 1.0, -0.1)
+        ),
+        _SMOOTH,
+        (*_SMOOTH, ("mechanism.smooth.calibration", 2)),
+        *one("privacy.delta", 1e-6, -0.0),
+        *one("privacy.reach", 1e6),
         *one("mechanism.extension.family", "some-package"),
         *one("allocation", 0, 4),
         *one("grid", None),
@@ -190,6 +199,26 @@ CHANGES: Mapping[str, Sequence[Change]] = {
             (("strata.name", name), ("strata.labels", ["a", "b"]))
             for name in ("", "s" * 64, "s" * 65)
         ),
+    ],
+    "student": [
+        *one("mechanism.smooth.student_t.nu", 2.0, 4.0, 100.5, math.nan),
+        *one("mechanism.smooth.generalized_cauchy.gamma", 3.0, 4.0, math.nan),
+        *one("mechanism.smooth.beta_fraction", 0.0, 0.3, 0.34, math.nan),
+        *one("mechanism.smooth.growth", 0, 2),
+        *one("mechanism.smooth.calibration", 0, 1),
+        *one("mechanism.smooth.reach", None, 0.0, -1.0, math.nan),
+        *one("mechanism.smooth.student_t", None),
+        *one("privacy.delta", 1e-6),
+    ],
+    "laplace": [
+        *one("privacy.delta", 0.0, -0.1, 0.5, nextafter(1.0, 0.0), 1.0, 1e-300),
+        *one("privacy.reach", 0.0, -1.0, math.inf),
+        *one("mechanism.smooth.beta_fraction", 0.07, 0.08),
+        *one("mechanism.smooth.growth", 0, 1),
+        *one("mechanism.smooth.calibration", 0),
+        *one("mechanism.smooth.reach", 0.0, math.inf),
+        (("period.seconds", _DAY),),
+        (("period.seconds", _DAY), ("privacy.delta", 0.02)),
     ],
     "split": [
         *one("allocation", 3),

@@ -15,6 +15,7 @@ from geoveil.analyst.statistics.labelled_groups import groups_of
 from geoveil.analyst.statistics.reports import ReportRows
 from geoveil.analyst.statistics.separate import SeparateEstimates
 from geoveil.campaign import Campaign, StatisticCampaign, ValueCampaign, decode
+from geoveil.campaign.codec import decode_privacy
 from geoveil.gp import GeoPrivacy, UnsupportedError
 from geoveil.gp.estimation import Accumulator
 from geoveil.gp.intervals import UNLIMITED, IntervalMethod, Limits
@@ -235,7 +236,7 @@ def _noise(
 
 
 def _privacy(campaign: Campaign, message: campaign_pb2.Privacy) -> GeoPrivacy:
-    return GeoPrivacy(message.epsilon, message.per, campaign.privacy.unit)
+    return decode_privacy(message, campaign.privacy.unit)
 
 
 def _state(number: int) -> str:

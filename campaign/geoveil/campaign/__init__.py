@@ -18,7 +18,6 @@ from geoveil.campaign.mechanisms import (
     DebiasedLaplaceSpec,
     LipschitzLaplaceSpec,
     PlanarLaplaceSpec,
-    SmoothSpec,
 )
 from geoveil.campaign.model import Attribute, Campaign, State, Value
 from geoveil.campaign.queries import (
@@ -30,6 +29,7 @@ from geoveil.campaign.queries import (
 )
 from geoveil.campaign.readings import Readings
 from geoveil.campaign.signing import PublicKey, SignatureInvalid, SigningKey, seal, signer
+from geoveil.campaign.smooth import SmoothSpec
 from geoveil.campaign.statistic import Allocation, StatisticCampaign
 from geoveil.campaign.strata import Strata
 from geoveil.campaign.value import ValueCampaign

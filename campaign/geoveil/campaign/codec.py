@@ -4,6 +4,7 @@ The digest of a campaign is SHA-256 over its bytes as published. They must be ex
 codec writes: a field it does not know could change what a report means, so it is refused.
 """
 
+import math
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from types import MappingProxyType
@@ -60,7 +61,7 @@ def encode(campaign: Campaign) -> bytes:
         campaign_id=campaign.campaign_id,
         title=campaign.title,
         attribute=_encode_attribute(campaign.attribute),
-        privacy=pb.Privacy(epsilon=campaign.privacy.epsilon, per=campaign.privacy.per),
+        privacy=encode_privacy(campaign.privacy),
         queries=[encode_question(q) for q in asked.questions] if asked else (),
         mechanism=pb.Mechanism(**MECHANISMS.encode(campaign.mechanism)),
         allocation=_ALLOCATIONS[asked.allocation if asked else Allocation.PARTITION],
@@ -155,7 +156,7 @@ def decode(campaign: bytes) -> Campaign:
         campaign_id=message.campaign_id,
         title=message.title,
         attribute=attribute,
-        privacy=within("privacy", lambda: GeoPrivacy(privacy.epsilon, privacy.per, attribute.unit)),
+        privacy=within("privacy", lambda: decode_privacy(privacy, attribute.unit)),
         step_exponent=message.grid.step_exponent,
         opens=_decode_date("opens", message.opens),
         closes=_decode_date("closes", message.closes),
@@ -202,6 +203,22 @@ def make_campaign(
             "allocation", allocation.value, "'partition': there is nothing to divide"
         )
     return ValueCampaign(mechanism=mechanism, **common)
+
+
+def encode_privacy(privacy: GeoPrivacy) -> pb.Privacy:
+    """Return a guarantee as it travels, without its unit."""
+    reach = privacy.reach if privacy.reach < math.inf else None
+    return pb.Privacy(epsilon=privacy.epsilon, per=privacy.per, delta=privacy.delta, reach=reach)
+
+
+def decode_privacy(message: pb.Privacy, unit: str) -> GeoPrivacy:
+    """Return a guarantee that travelled.
+
+    Raises:
+        ParameterError: naming the field, its value and what is permitted.
+    """
+    reach = message.reach if message.HasField("reach") else math.inf
+    return GeoPrivacy(message.epsilon, message.per, unit, message.delta, reach)
 
 
 def _encode_attribute(attribute: Attribute) -> pb.Attribute:

@@ -38,6 +38,17 @@ _KINDS: Mapping[object, type] = MappingProxyType({float: float, int: int, str: s
 class MechanismSpec(ABC):
     """Names a mechanism that perturbs answers to queries, and its public parameters."""
 
+    __slots__ = ()
+
+    @property
+    def has_slack(self) -> bool:
+        """Whether it is for guarantees with a δ, and for no others."""
+        return False
+
+    def unserved(self, queries: Sequence[Query]) -> str | None:
+        """Return why devices in browsers refuse it for queries; None if they don't."""
+        return None
+
     @abstractmethod
     def build(self, query: Query, privacy: GeoPrivacy, step: float | None = None) -> QueryMechanism:
         """Return the mechanism for one query, whose privacy is the one given.
@@ -182,6 +193,14 @@ class MechanismFamily(Family):
     """What the bare name means; None if it needs parameters."""
     planned: tuple[Planned, ...] = ()
     work: Work = Work(read=0, drawn=300)
+    dearer: Callable[[Any], int] | None = None
+    """Returns what a message of its own adds to the time of an answer; None: nothing."""
+
+    def drawn(self, mechanism: pb.Mechanism) -> int:
+        """Return the time to draw an answer, in microseconds, as `Work` tells it."""
+        if self.wire is None or self.dearer is None:
+            return self.work.drawn
+        return self.work.drawn + self.dearer(getattr(mechanism, self.wire.field))
 
     def parse(self, text: str) -> Any:
         """Return what 'name=value,name=value' declares, or the default for no text."""

@@ -13,6 +13,7 @@ from geoveil.campaign.families import (
     Wire,
     Work,
 )
+from geoveil.campaign.smooth import SmoothSpec, dearer, decode_smooth, encode_smooth
 from geoveil.gp import (
     DebiasedLaplace,
     GeoPrivacy,
@@ -21,13 +22,11 @@ from geoveil.gp import (
     PlanarLaplace,
     Query,
     QueryMechanism,
-    SmoothMechanism,
     Threshold,
 )
 from geoveil.gp.mechanisms.planar import DIMENSIONS
 from geoveil.gp.smooth.frontier import Frontier
 from geoveil.gp.smooth.growth import EXPONENTIAL
-from geoveil.gp.validation import between
 from geoveil.proto.v1 import campaign_pb2 as pb
 
 
@@ -45,20 +44,6 @@ class LipschitzLaplaceSpec(MechanismSpec):
 
     def build(self, query: Query, privacy: GeoPrivacy, step: float | None = None) -> QueryMechanism:
         return LipschitzMechanism(query, privacy, step=step)
-
-
-@dataclass(frozen=True, slots=True)
-class SmoothSpec(MechanismSpec):
-    """`geoveil.gp.SmoothMechanism`: the best noise for the query's frontier."""
-
-    beta_fraction: float
-    """β as a fraction of the privacy rate, in (0, 1)."""
-
-    def __post_init__(self) -> None:
-        between("beta_fraction", self.beta_fraction, 0, 1, low_open=True, high_open=True)
-
-    def build(self, query: Query, privacy: GeoPrivacy, step: float | None = None) -> QueryMechanism:
-        return SmoothMechanism(query, privacy, beta=self.beta_fraction * privacy.rate, step=step)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,13 +100,10 @@ MECHANISMS: Registry[MechanismFamily] = Registry(
             name="smooth",
             made=SmoothSpec,
             summary="noise scaled to how steep the query is near the participant's own point",
-            wire=Wire(
-                "smooth",
-                lambda s: pb.Smooth(beta_fraction=s.beta_fraction),
-                lambda m: SmoothSpec(m.beta_fraction),
-            ),
+            wire=Wire("smooth", encode_smooth, decode_smooth),
+            dearer=dearer,
             work=Work(read=0, drawn=80),
-            default=SmoothSpec(0.15),
+            default=SmoothSpec(),
             planned=(
                 Planned(
                     name="LaplacePareto",

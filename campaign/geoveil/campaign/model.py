@@ -176,13 +176,7 @@ class Campaign(ABC):
         self._check_dates()
         self._check_periods()
         self._check_minimum()
-        stated = (self.privacy.delta, self.privacy.reach, self.privacy.unit)
-        if stated != (0, math.inf, self.attribute.unit):
-            raise ParameterError(
-                "privacy",
-                str(self.privacy),
-                f"pure, at every distance, over a distance in {self.attribute.unit}",
-            )
+        self._check_privacy()
         _ = self.total_privacy  # refuses what can't be added up
         if self.step_exponent is None:
             object.__setattr__(self, "step_exponent", self._finest_exponent())
@@ -454,6 +448,24 @@ class Campaign(ABC):
                 raise ParameterError(name, getattr(self, name), f"{article} {kind.__name__}")
         if not isinstance(self.strata, Strata | None):
             raise ParameterError("strata", self.strata, "a Strata, or None")
+
+    def _check_privacy(self) -> None:
+        unit, privacy = self.attribute.unit, self.privacy
+        if privacy.unit != unit:
+            raise ParameterError("privacy", str(privacy), f"over a distance in {unit}")
+        if privacy.delta > 0 and not self._has_slack:
+            raise ParameterError(
+                "privacy.delta", privacy.delta, "0, but of smooth noise of the family laplace"
+            )
+        if privacy.delta == 0 and privacy.reach < math.inf:
+            raise ParameterError(
+                "privacy.reach", privacy.reach, "infinite: without a δ it holds at every distance"
+            )
+
+    @property
+    def _has_slack(self) -> bool:
+        """Whether the mechanism is for guarantees with a δ."""
+        return False
 
     def _check_names(self) -> None:
         check_campaign_id(self.campaign_id)

@@ -143,7 +143,12 @@ class StatisticCampaign(Campaign):
 
     @property
     def answer_privacy(self) -> GeoPrivacy:
-        return self.privacy.scaled(self.allocation.share(self.columns))
+        split = self.allocation is Allocation.SPLIT
+        return self.privacy.split(self.columns) if split else self.privacy
+
+    @property
+    def _has_slack(self) -> bool:
+        return self.mechanism.has_slack
 
     @lazy
     def report_privacy(self) -> GeoPrivacy:

@@ -26,6 +26,7 @@ escaped before it is shown.
 
 # ruff: noqa: N818 - the names say what happened ("delivery failed"), as an app's code reads best.
 
+import math
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -242,8 +243,13 @@ class TransportError(ClientError, CallError):
 
 
 def exactly(privacy: GeoPrivacy) -> str:
-    """Return ε with its unit, to the last bit: two that differ must not look the same."""
-    return f"ε = {privacy.epsilon!r} per {privacy.per!r} {shown(privacy.unit)}"
+    """Return a guarantee with its unit, to the last bit: two that differ must not look the same."""
+    parts = [f"ε = {privacy.epsilon!r} per {privacy.per!r} {shown(privacy.unit)}"]
+    if privacy.delta > 0:
+        parts.append(f"δ = {privacy.delta!r}")
+    if privacy.reach < math.inf:
+        parts.append(f"up to {privacy.reach!r} {shown(privacy.unit)}")
+    return ", ".join(parts)
 
 
 __all__ = [

@@ -40,7 +40,7 @@ class Demand:
             NotInstalled: if it is of a family that no package here provides.
         """
         message = pb.Campaign.FromString(campaign)
-        answer = MECHANISMS.named_by(message.mechanism).work.drawn
+        answer = MECHANISMS.named_by(message.mechanism).drawn(message.mechanism)
         read, drawn = 0, []
         for query in message.queries:
             work, size = QUERIES.named_by(query).work, query.ByteSize()
@@ -329,7 +329,7 @@ class Policy(ReprByArguments):
         shared = limit.epoch is not None and campaign.nests
         asked = campaign.answer_privacy if shared else campaign.report_privacy
         most = limit.campaign
-        if asked.unit != most.unit or asked.exact_rate > most.exact_rate:
+        if exceeds(asked, most):
             raise PolicyRefused(
                 campaign.campaign_id,
                 f"privacy loss of {attribute.name!r}",
@@ -338,7 +338,7 @@ class Policy(ReprByArguments):
             )
         if limit.epoch is not None and shared:
             most = limit.epoch.most
-            if asked.exact_rate > most.exact_rate:
+            if exceeds(asked, most):
                 raise PolicyRefused(
                     campaign.campaign_id,
                     f"privacy loss of {attribute.name!r} in an epoch",
@@ -455,6 +455,19 @@ def in_days(length: timedelta) -> str:
     """Return how long something is, in days if it is at least one, for people."""
     days = length / timedelta(days=1)
     return f"{days:g} days" if days >= 1 else str(length)
+
+
+def exceeds(asked: GeoPrivacy, most: GeoPrivacy) -> bool:
+    """Return whether a guarantee promises less than a limit, in rate, δ or reach, or in its unit.
+
+    A δ promises less where it is stated for shorter distances only.
+    """
+    return (
+        asked.unit != most.unit
+        or asked.exact_rate > most.exact_rate
+        or asked.delta > most.delta
+        or (asked.delta > 0 and asked.reach < most.reach)
+    )
 
 
 def _check_pure(name: str, limit: object) -> GeoPrivacy:

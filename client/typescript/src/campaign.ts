@@ -15,11 +15,12 @@ import {
   type Query as QueryMessage,
   type Strata as StrataMessage,
 } from "./gen/geoveil/proto/v1/campaign_pb.js";
-import { answerFrom, debiasedLaplace, lipschitzLaplace, type Mechanism, PlanarLaplace, type Privacy, repeated, smooth } from "./gp/mechanism.js";
+import { answerFrom, debiasedLaplace, lipschitzLaplace, type Mechanism, PlanarLaplace, type Privacy, repeated } from "./gp/mechanism.js";
 import { inPlane, type Plane, requirePlane } from "./gp/plane.js";
 import { readRegion } from "./gp/polygon.js";
 import { LEAST, MOST, positive } from "./gp/profile.js";
 import * as queries from "./gp/query.js";
+import { hasSlack, smooth } from "./gp/smooth.js";
 import { Table } from "./gp/table.js";
 import { COHORT, DAY_US, movedOn, Readings } from "./readings.js";
 import { plain } from "./text.js";
@@ -103,10 +104,7 @@ export class Campaign {
     this.id = message.campaignId;
     this.title = plain("title", message.title, 200);
     this.attribute = attributeOf(message);
-    this.privacy = {
-      epsilon: positive("privacy.epsilon", message.privacy?.epsilon ?? 0),
-      per: positive("privacy.per", message.privacy?.per ?? 0),
-    };
+    this.privacy = privacyOf(message);
     this.stepExponent = message.grid?.stepExponent ?? 0;
     if (Math.abs(this.stepExponent) > 200) {
       throw new ParameterError("grid.step_exponent", this.stepExponent, "an integer in [-200, 200]");
@@ -170,8 +168,10 @@ export class Campaign {
   /** What one answer, or one point, spends, over true distances. */
   get answerPrivacy(): Privacy {
     if (this.#ofPoints || this.allocation !== "split") return this.privacy;
-    const part = Rational.from(this.privacy.epsilon).div(Rational.of(BigInt(this.columns))).roundDown();
-    return { epsilon: positive("epsilon", part), per: this.privacy.per };
+    const { epsilon, delta } = this.privacy;
+    const share = (whole: number): number => Rational.from(whole).div(Rational.of(BigInt(this.columns))).roundDown();
+    const part = { ...this.privacy, epsilon: positive("epsilon", share(epsilon)) };
+    return delta ? { ...part, delta: share(delta) } : part;
   }
   /** What one report spends, all its answers together, over true distances. */
   get reportPrivacy(): Privacy {
@@ -335,7 +335,7 @@ export class Campaign {
       case "lipschitzLaplace":
         return asked.map((q) => lipschitzLaplace(q, privacy, this.stepExponent));
       case "smooth":
-        return asked.map((q) => smooth(q, privacy, kind.value.betaFraction, this.stepExponent));
+        return asked.map((q) => smooth(q, privacy, kind.value, this.stepExponent));
       case "planarLaplace":
         return [new PlanarLaplace(privacy, this.dimension, this.stepExponent)];
       default:
@@ -390,6 +390,22 @@ function attributeOf({ attribute }: CampaignMessage): Attribute {
   plain("attribute.unit", found.unit, 64);
   if (coordinates && found.unit !== "metre") throw new ParameterError("attribute.unit", found.unit, "'metre' for places");
   return { name: found.name, unit: found.unit, coordinates };
+}
+
+function privacyOf({ privacy, mechanism }: CampaignMessage): Privacy {
+  const { epsilon, per, delta, reach } = privacy ?? { epsilon: 0, per: 0, delta: 0, reach: undefined };
+  const pure = { epsilon: positive("privacy.epsilon", epsilon), per: positive("privacy.per", per) };
+  if (!(delta >= 0 && delta < 1)) throw new ParameterError("privacy.delta", delta, "a number in [0, 1)");
+  if (reach !== undefined && !(reach > 0)) throw new ParameterError("privacy.reach", reach, "a number > 0 (infinity is permitted)");
+  if (reach === Infinity) throw new UnsupportedError("privacy.reach is not in canonical form: infinity is left out");
+  if (Object.is(delta, -0)) throw new UnsupportedError("privacy.delta is not in canonical form: -0");
+  if (delta === 0 && reach !== undefined) throw new ParameterError("privacy.reach", reach, "left out: without a delta it holds at every distance");
+  const kind = mechanism?.kind;
+  if (delta > 0 && !(kind?.case === "smooth" && hasSlack(kind.value))) {
+    throw new ParameterError("privacy.delta", delta, "0, but of smooth noise of the family laplace");
+  }
+  if (delta === 0) return pure;
+  return { ...pure, delta, ...(reach !== undefined && { reach }) };
 }
 
 function allocationOf(allocation: Allocation): "partition" | "split" | "repeat" {

@@ -2,7 +2,7 @@
 import { parse } from "./campaign.js";
 import { blocksOf } from "./canonical.js";
 import { ParameterError } from "./errors.js";
-import { Allocation, CampaignSchema, type Query } from "./gen/geoveil/proto/v1/campaign_pb.js";
+import { Allocation, CampaignSchema, Growth, type Query, type Smooth } from "./gen/geoveil/proto/v1/campaign_pb.js";
 
 export interface Demand {
   /** Questions; 0 of a campaign that asks for points. */
@@ -31,8 +31,9 @@ const ASKED: Partial<Record<string, readonly [read: number, drawn: number]>> = {
 
 export function demandOf(campaign: Uint8Array): Demand {
   const { mechanism, queries, allocation } = parse(CampaignSchema, campaign, "campaign");
-  const answer = DRAWN[mechanism?.kind.case ?? ""];
-  if (!mechanism || answer === undefined) throw new ParameterError("mechanism", mechanism?.kind.case, "one that is known");
+  const plain = DRAWN[mechanism?.kind.case ?? ""];
+  if (!mechanism || plain === undefined) throw new ParameterError("mechanism", mechanism?.kind.case, "one that is known");
+  const answer = plain + (mechanism.kind.case === "smooth" ? dearer(mechanism.kind.value) : 0);
   let read = 0;
   const sizes = blocksOf(campaign, 5).map((block) => block.length);
   const drawn = queries.map((query, i) => {
@@ -46,6 +47,12 @@ export function demandOf(campaign: Uint8Array): Demand {
   else if (allocation === Allocation.PARTITION) most = Math.max(...drawn);
   read += Math.floor((blocksOf(campaign, 6)[0]?.length ?? 0) / 12);
   return { queries: queries.length, work: read + most };
+}
+
+/** What noise without a closed quantile, and bounds of other than the local slope, take beyond others. */
+function dearer({ noise, reach, growth }: Smooth): number {
+  const inverted = noise.case === "studentT" || noise.case === "generalizedCauchy";
+  return (inverted ? 300 : 0) + (reach !== undefined || growth === Growth.LINEAR ? 200 : 0);
 }
 
 function workOf({ kind }: Query): readonly [number, number] {

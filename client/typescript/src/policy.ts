@@ -183,7 +183,7 @@ export class Policy {
     const epoch = campaign.nests ? limit.epoch : undefined;
     const asked = epoch ? campaign.answerPrivacy : campaign.reportPrivacy;
     const within = (aspect: string, most: GeoPrivacy): void => {
-      if (attribute.unit === most.unit && exactRate(asked).compare(exactRate(most)) <= 0) return;
+      if (attribute.unit === most.unit && !exceeds(asked, most)) return;
       throw refused(id, aspect, words(asked, attribute.unit), `at most ${words(most, most.unit)}`);
     };
     within("privacy loss", limit.campaign);
@@ -272,8 +272,16 @@ function requireEpoch(name: string, { privacy, finest }: Epoch, { campaign, valu
   if (value?.kind === "point" && value.dimension > 3) throw new ParameterError(name, value.dimension, "of at most 3 coordinates");
 }
 
-export function words({ epsilon, per }: Privacy, unit: string): string {
-  return `ε = ${epsilon} per ${per} ${unit}`;
+/** Whether a guarantee promises less than a limit: in rate, in delta, or for shorter distances with one. */
+export function exceeds(asked: Privacy, most: Privacy): boolean {
+  const delta = asked.delta ?? 0;
+  const shorter = delta > 0 && (asked.reach ?? Infinity) < (most.reach ?? Infinity);
+  return exactRate(asked).compare(exactRate(most)) > 0 || delta > (most.delta ?? 0) || shorter;
+}
+
+export function words({ epsilon, per, delta, reach }: Privacy, unit: string): string {
+  const slack = delta ? `, δ = ${delta}` : "";
+  return `ε = ${epsilon} per ${per} ${unit}${slack}${reach === undefined ? "" : `, up to ${reach} ${unit}`}`;
 }
 
 export function refused(id: string, aspect: string, asked: string, permitted: string): GeoveilError {

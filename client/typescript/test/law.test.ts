@@ -3,8 +3,11 @@ import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { test } from "node:test";
 import type { BitSource } from "../src/exact/bits.js";
-import { debiasedLaplace, lipschitzLaplace, type Mechanism, PlanarLaplace, smooth } from "../src/gp/mechanism.js";
+import { debiasedLaplace, lipschitzLaplace, type Mechanism, PlanarLaplace } from "../src/gp/mechanism.js";
+import { create, type MessageInitShape } from "@bufbuild/protobuf";
+import { Calibration, Growth, type Smooth, SmoothSchema } from "../src/gen/geoveil/proto/v1/campaign_pb.js";
 import { threshold } from "../src/gp/query.js";
+import { smooth } from "../src/gp/smooth.js";
 
 const N = Number(process.env.GEOVEIL_RELEASES ?? 4_000);
 /** 1.95 = √(log(2/α)/2) rounded up where α = 1e-6: 2.69. */
@@ -45,6 +48,8 @@ function drawn(mechanism: Mechanism, x: number[], exponent: number, seed: string
   return Array.from({ length: N }, () => Number(mechanism.release(x, source)[axis]) * 2 ** exponent);
 }
 
+const declared = (init: MessageInitShape<typeof SmoothSchema>): Smooth =>
+  create(SmoothSchema, { growth: Growth.EXPONENTIAL, calibration: Calibration.EXACT, ...init });
 const laplace = (z: number): number => (z < 0 ? Math.exp(z) / 2 : 1 - Math.exp(-z) / 2);
 const privacy = { epsilon: 1, per: 8 };
 
@@ -94,7 +99,7 @@ test("noise for the slope nearby, with a heavy tail", () => {
     const u = Math.abs(y - 1) / (size * scale);
     return y > 1 ? 1 - tail(u) : tail(u);
   };
-  const made = smooth(threshold(0, w, "linear"), privacy, beta, -40);
+  const made = smooth(threshold(0, w, "linear"), privacy, declared({ betaFraction: beta }), -40);
   compared(drawn(made, [x], -40, "smooth"), law(1), law(1.25));
 });
 

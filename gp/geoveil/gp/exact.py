@@ -365,6 +365,24 @@ def lower(ball: Real) -> Fraction:
     return -upper(-ball)
 
 
+_CLEAR = 1 - Fraction(1, 2**80)
+"""Factor that moves numbers which are doubles themselves to where balls tell how they round."""
+
+
+def settled_down(ball: Real) -> float:
+    """Return the greatest double ≤ (1 − 2^-80) of a number > 0 that a thin ball encloses.
+
+    It is the same whatever the precision, as long as that is well above 80 bits: so devices in all
+    languages find it.
+    """
+    return round_down(lower(ball * BALL.constant(_CLEAR)))
+
+
+def settled_up(ball: Real) -> float:
+    """Return the least double ≥ the number over (1 − 2^-80), likewise."""
+    return round_up(upper(ball / BALL.constant(_CLEAR)))
+
+
 def log_up(number: Fraction) -> float:
     """Return the least double that is known to be at least the logarithm of a number > 1."""
     with working_precision(BITS):

@@ -24,7 +24,8 @@ from geoveil.aggregator.ops.authorizer import TOKEN
 from geoveil.aggregator.store import CampaignRecord
 from geoveil.campaign import PointQuestion, State, decode_point_question
 from geoveil.campaign.admission import Reason
-from geoveil.gp import GeoPrivacy, ParameterError
+from geoveil.campaign.codec import encode_privacy
+from geoveil.gp import ParameterError
 from geoveil.gp.intervals import IntervalMethod
 from geoveil.proto.v1 import analyst_pb2 as pb
 from geoveil.proto.v1 import campaign_pb2, collector_pb2, report_pb2
@@ -234,8 +235,8 @@ def _shown(shown: Snapshot) -> pb.GetEstimateResponse:
         state=STATES[shown.standing.state],
         estimates=[_estimate(e) for e in disclosure.estimates],
         unbiased_for=disclosure.unbiased_for,
-        privacy=privacy(disclosure.privacy),
-        privacy_at_most=privacy(disclosure.privacy_at_most),
+        privacy=encode_privacy(disclosure.privacy),
+        privacy_at_most=encode_privacy(disclosure.privacy_at_most),
         covariances=[
             pb.Covariances(period=period, lower_triangle=matrix[np.tril_indices(len(matrix))])
             for period, matrix in disclosure.covariances.items()
@@ -321,11 +322,6 @@ def _field(number: int, content: bytes) -> bytes:
         prefix.append(length & 0x7F | 0x80)
         length >>= 7
     return bytes(prefix) + bytes([length]) + content
-
-
-def privacy(guarantee: GeoPrivacy) -> campaign_pb2.Privacy:
-    """Return a guarantee; its unit is that of the campaign's attribute."""
-    return campaign_pb2.Privacy(epsilon=guarantee.epsilon, per=guarantee.per)
 
 
 def serialized_results(of_reports: Sequence[Result]) -> bytes:

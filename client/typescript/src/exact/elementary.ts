@@ -236,6 +236,48 @@ export function turn(u: Interval): [Interval, Interval] {
   return [c, s];
 }
 
+const HALVINGS = 3;
+
+/** atan(x/2^bits) · 2^bits, for 0 ≤ x/2^bits ≤ 1. */
+function atanFixed(x: bigint, bits: number): bigint {
+  const width = BigInt(bits);
+  const one = 1n << width;
+  // tan(a/2) = t/(1 + √(1 + t²))
+  for (let i = 0; i < HALVINGS; i++) x = (x << width) / (one + integerRoot((one << width) + x * x));
+  const square = (x * x) >> width;
+  let power = x;
+  let sum = x;
+  for (let k = 3n; power !== 0n && power !== -1n; k += 2n) {
+    power = -((power * square) >> width);
+    sum += power / k;
+  }
+  return sum << BigInt(HALVINGS);
+}
+
+function atanEnd(value: bigint, exponent: number, bits: number): bigint {
+  if (value < 0n) return -atanEnd(-value, exponent, bits);
+  const quarter = pi(bits) >> 1n;
+  if (bitLength(value) + exponent > bits + 2) return quarter; // the rest is below a unit
+  const x = fixed(value, exponent, bits);
+  const width = BigInt(bits);
+  return x >> width === 0n ? atanFixed(x, bits) : quarter - atanFixed((1n << (2n * width)) / x, bits);
+}
+
+/** The angle in (−π/2, π/2) with a tangent. */
+export function atan(x: Interval): Interval {
+  if (!x.known) return x;
+  const bits = precision() + GUARD;
+  const low = atanEnd(x.low, x.exponent, bits);
+  const high = x.low === x.high ? low : atanEnd(x.high, x.exponent, bits);
+  return Interval.of(low - DOUBT, high + DOUBT, -bits);
+}
+
+/** π, enclosed. */
+export function circleConstant(): Interval {
+  const bits = precision() + GUARD;
+  return enclosed(pi(bits), DOUBT, bits);
+}
+
 function enclosed(value: bigint, doubt: bigint, bits: number): Interval {
   return Interval.of(value - doubt, value + doubt, -bits);
 }

@@ -152,6 +152,27 @@ export class Interval {
     return Interval.of(low(a.low, b.low), high(a.high, b.high), exponent);
   }
 
+  /** A number in its middle, of no more bits than the working precision. */
+  get middle(): Interval {
+    if (!this.known) return this;
+    const sum = this.low + this.high;
+    const excess = Math.max(bitLength(sum) - working, 0);
+    const mantissa = sum >> BigInt(excess);
+    return new Interval(mantissa, mantissa, this.exponent - 1 + excess, true);
+  }
+
+  /** Whether it lies in another. */
+  within(other: Interval): boolean {
+    if (!this.known || !other.known) return false;
+    const [a, b] = aligned(this, other);
+    return b.low <= a.low && a.high <= b.high;
+  }
+
+  /** About its middle, as a double. */
+  get near(): number {
+    return this.middle.ends()[0].toNumber();
+  }
+
   /** Whether every number in it is below every number in the other. */
   below(other: Interval): boolean {
     if (!this.known || !other.known) return false;

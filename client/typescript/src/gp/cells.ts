@@ -3,7 +3,7 @@
  * alike: all operations below are those of IEEE 754, in this order.
  */
 import { exp, log } from "../exact/elementary.js";
-import { constant, Interval, withPrecision } from "../exact/interval.js";
+import { constant, Interval, NOUGHT, ONE, withPrecision } from "../exact/interval.js";
 import { nextDown, nextUp, Rational } from "../exact/rational.js";
 
 /** Enclosures on n cells between n + 1 edges, in units of a profile's own variable. */
@@ -53,6 +53,9 @@ function logUp(x: number): number {
   return nextUp(high.toNumber());
 }
 
+/** The logarithms of cells, which are the same for every β. */
+const LOGS = new WeakMap<readonly number[], readonly number[]>();
+
 function less(value: number, fall: number): number {
   return value === -Infinity ? value : Math.min(nextUp(value - fall), value);
 }
@@ -70,7 +73,9 @@ export class ExponentialBound {
     steepest: readonly number[],
     readonly beta: number,
   ) {
-    this.#inside = [-Infinity, ...steepest.map(logUp), -Infinity];
+    let logs = LOGS.get(steepest);
+    if (!logs) LOGS.set(steepest, (logs = steepest.map(logUp)));
+    this.#inside = [-Infinity, ...logs, -Infinity];
     const node = edges.map((_, i) => Math.max(this.#inside[i]!, this.#inside[i + 1]!));
     const fall = steepest.map((_, i) => nextDown(beta * (edges[i + 1]! - edges[i]!) * (1 - 1e-15)));
     for (let i = 1; i < node.length; i++) node[i] = Math.max(node[i]!, less(node[i - 1]!, fall[i - 1]!));
@@ -94,6 +99,36 @@ export class ExponentialBound {
       result = result ? result.union(best) : best;
     }
     return exp(result!);
+  }
+}
+
+const RIVALS = 1e-9;
+
+/** B(u) = max_j M_j/(1 + β·dist(u, cell j)). */
+export class LinearBound {
+  constructor(
+    readonly edges: readonly number[],
+    readonly steepest: readonly number[],
+    readonly beta: number,
+  ) {}
+
+  at(u: Interval): Interval {
+    if (!u.known) return u;
+    const { edges, steepest, beta } = this;
+    const [low, high] = u.ends().map((end) => end.toNumber()) as [number, number];
+    const at = (low + high) / 2;
+    const spread = high - low + Math.abs(at) * 2 ** -50;
+    const terms = steepest.map((most, i) => most / (1 + beta * Math.max(edges[i]! - at, at - edges[i + 1]!, 0)));
+    // All that may be the largest somewhere on the interval, rounding included.
+    const enough = largest(terms) * (1 - RIVALS - 4 * beta * spread);
+    let result: Interval | undefined;
+    terms.forEach((term, i) => {
+      if (term < enough) return;
+      const away = constant(edges[i]!).sub(u).max(u.sub(constant(edges[i + 1]!))).max(NOUGHT);
+      const value = constant(steepest[i]!).div(ONE.add(constant(beta).mul(away)));
+      result = result ? result.max(value) : value;
+    });
+    return result!;
   }
 }
 

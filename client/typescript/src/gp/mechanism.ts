@@ -1,17 +1,21 @@
 /** Mechanisms that a campaign can declare: integers on a public grid for a private point. */
-import { ParameterError } from "../errors.js";
+import { ParameterError, UnsupportedError } from "../errors.js";
 import { type BitSource, LazyUniform } from "../exact/bits.js";
 import { log, sqrt, turn } from "../exact/elementary.js";
 import { constant, HALF, Interval, NOUGHT, ONE, piecewise } from "../exact/interval.js";
 import { frexp, ONE as RATIONAL_ONE, Rational, scale } from "../exact/rational.js";
 import { releaseIntegers } from "../exact/release.js";
-import { laplace, laplacePareto, powerLaw, quantile, type Tail } from "./noise.js";
+import { laplace, quantile } from "./noise.js";
 import type { PrivatePoint, Query } from "./query.js";
 
 /** What two values `per` apart may be told apart by, at most. */
 export interface Privacy {
   readonly epsilon: number;
   readonly per: number;
+  /** What the probability of any event may exceed that by; undefined: nothing. */
+  readonly delta?: number;
+  /** The distance up to which it holds, with a delta; undefined: any. */
+  readonly reach?: number;
 }
 
 export function exactRate({ epsilon, per }: Privacy): Rational {
@@ -21,7 +25,11 @@ export function exactRate({ epsilon, per }: Privacy): Rational {
 /** What so many answers spend together, rounded up. */
 export function repeated(privacy: Privacy, times: bigint): Privacy {
   const rate = exactRate(privacy).mul(Rational.of(times));
-  return { epsilon: rate.mul(Rational.from(privacy.per)).roundUp(), per: privacy.per };
+  const together = { epsilon: rate.mul(Rational.from(privacy.per)).roundUp(), per: privacy.per };
+  if (!privacy.delta) return together;
+  const delta = Rational.from(privacy.delta).mul(Rational.of(times)).roundUp();
+  if (delta >= 1) throw new UnsupportedError(`the slacks delta add up to ${delta}, and with 1 or more nothing is promised`);
+  return { ...together, delta, ...(privacy.reach !== undefined && { reach: privacy.reach }) };
 }
 
 export interface Mechanism {
@@ -93,27 +101,6 @@ export function lipschitzLaplace(query: Query, privacy: Privacy, stepExponent: n
   return new QueryMechanism(query, stepExponent, size.toNumber() * 2 ** 13, (s, u) =>
     query.profile.value(s).add(constant(size).mul(quantile(laplace, u))),
   );
-}
-
-export function smooth(query: Query, privacy: Privacy, betaFraction: number, stepExponent: number): Mechanism {
-  requireComparable(query, privacy);
-  if (!(betaFraction > 0 && betaFraction < 1)) {
-    throw new ParameterError("beta_fraction", betaFraction, "a number in (0, 1)");
-  }
-  const eta = exactRate(privacy);
-  const rate = privacy.epsilon / privacy.per;
-  const asked = betaFraction * rate;
-  if (!(asked >= 1e-50 && asked <= 1e50 && asked <= rate)) throw new ParameterError("beta", asked, `in (0, ${rate}]`);
-  const fraction = Math.min(Rational.from(asked).div(eta).toNumber(), 1);
-  if (!(fraction >= 1e-50)) throw new ParameterError("beta", fraction, "at least 1e-50 of the rate");
-  const beta = Rational.from(fraction).mul(eta);
-  const tail: Tail = query.profile.crossed ? laplacePareto(fraction) : powerLaw(fraction);
-  const largest = query.profile.lipschitz / eta.roundDown();
-  query.profile.noiseBound(NOUGHT, beta); // what is public is found before a value is looked at
-  return new QueryMechanism(query, stepExponent, largest * 2 ** 13, (s, u) => {
-    const size = query.profile.noiseBound(s, beta).div(constant(eta));
-    return query.profile.value(s).add(size.mul(quantile(tail, u)));
-  });
 }
 
 /**

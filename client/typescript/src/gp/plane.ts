@@ -61,7 +61,9 @@ export function distortion({ radiusM }: Plane): number {
 /** What to calibrate with in the plane, so that a guarantee holds for true distances. */
 export function inPlane(privacy: Privacy, plane: Plane): Privacy {
   const kappa = Rational.from(distortion(plane));
-  return { epsilon: Rational.from(privacy.epsilon).div(kappa).roundDown(), per: privacy.per };
+  const epsilon = Rational.from(privacy.epsilon).div(kappa).roundDown();
+  const { reach } = privacy;
+  return { ...privacy, epsilon, ...(reach !== undefined && { reach: Rational.from(reach).mul(kappa).roundUp() }) };
 }
 
 interface Centre {

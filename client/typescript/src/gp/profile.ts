@@ -3,9 +3,34 @@ import { ParameterError, UnsupportedError } from "../errors.js";
 import { exp, sqrt } from "../exact/elementary.js";
 import { clip, constant, HALF, Interval, NOUGHT, ONE, piecewise } from "../exact/interval.js";
 import { Rational } from "../exact/rational.js";
+import { bellBound } from "./bell-chords.js";
 
 export const LEAST = 1e-50;
 export const MOST = 1e50;
+
+/** Which bound of the slope a mechanism scales its noise to. */
+export interface BoundKind {
+  /** The length of chords up to which slopes count: 0, of the slope itself, or Infinity. */
+  readonly reach: number;
+  /** Whether it changes as 1 + βd at most; else as e^{βd}. */
+  readonly linear: boolean;
+}
+
+export const LOCAL: BoundKind = { reach: 0, linear: false };
+
+/** Refuse a bound that has no closed form here. */
+export function requireLocal(kind: BoundKind): void {
+  if (kind.reach !== 0 || kind.linear) throw noSuchBound();
+}
+
+export function noSuchBound(): UnsupportedError {
+  return new UnsupportedError("such a smooth bound has no closed form in this client: steps and kernels have those of reach 0 or infinity");
+}
+
+/** 1/g(t), t ≥ 0. */
+function decay(t: Interval, linear: boolean): Interval {
+  return linear ? ONE.div(ONE.add(t)) : exp(t.neg());
+}
 
 export type Level = readonly [low: number, high: number, value: number];
 
@@ -26,8 +51,8 @@ export interface Profile {
   value(s: Interval): Interval;
   /** φ in doubles, for what is told to nobody. */
   near(s: number): number;
-  /** A bound of the slope that is smooth at a rate. */
-  noiseBound(s: Interval, beta: Rational): Interval;
+  /** A bound of the slopes of chords that is smooth at a rate. */
+  noiseBound(s: Interval, beta: Rational, kind: BoundKind): Interval;
   /** φ(v) − b²φ''(v). */
   debiased(v: Interval, b: Rational): Interval;
   debiasedRange(b: number): [number, number];
@@ -74,7 +99,7 @@ export abstract class SoftStep implements Profile {
   }
   abstract value(s: Interval): Interval;
   abstract near(s: number): number;
-  abstract noiseBound(s: Interval, beta: Rational): Interval;
+  abstract noiseBound(s: Interval, beta: Rational, kind: BoundKind): Interval;
   abstract debiased(v: Interval, b: Rational): Interval;
   abstract debiasedRange(b: number): [number, number];
 }
@@ -90,11 +115,12 @@ export class Ramp extends SoftStep {
   near(s: number): number {
     return Math.min(Math.max(s / this.width + 0.5, 0), 1);
   }
-  noiseBound(s: Interval, beta: Rational): Interval {
+  noiseBound(s: Interval, beta: Rational, { reach, linear }: BoundKind): Interval {
     const z = s.abs();
     const width = constant(this.width);
     const away = z.sub(z.min(width.scaled(-1))).abs();
-    return ONE.div(width).mul(exp(constant(beta).mul(away).neg()));
+    const bound = ONE.div(width).mul(decay(constant(beta).mul(away), linear));
+    return reach === 0 ? bound : bound.max(ONE.div(width.add(away)));
   }
   debiased(): Interval {
     throw noDebiasedForm();
@@ -116,16 +142,28 @@ export class Smoothstep extends SoftStep {
     const t = Math.min(Math.max(s / this.width + 0.5, 0), 1);
     return t * t * (3 - 2 * t);
   }
-  noiseBound(s: Interval, beta: Rational): Interval {
+  noiseBound(s: Interval, beta: Rational, { reach, linear }: BoundKind): Interval {
     const z = s.abs();
     const width = constant(this.width);
     const rate = constant(beta);
-    const q = width.scaled(-1);
+    const q = reach === 0 ? width.scaled(-1) : width;
     const bq2 = rate.mul(q).mul(q);
-    const c = z.min(bq2.div(sqrt(ONE.add(rate.mul(bq2))).add(ONE)));
-    const y = c.div(width).min(HALF);
-    const slope = constant(6n).div(width).mul(constant(0.25).sub(y.square()));
-    return slope.mul(exp(rate.mul(z.sub(c).abs()).neg()));
+    const lead = ONE.add(rate.mul(z));
+    const root = linear ? lead.square().sub(rate.mul(bq2)).max(NOUGHT) : ONE.add(rate.mul(bq2));
+    const c = z.min(bq2.div(sqrt(root).add(linear ? lead : ONE)));
+    const bound = this.#steepest(c, reach).mul(decay(rate.mul(z.sub(c).abs()), linear));
+    return reach === 0 ? bound : bound.max(this.#steepest(z, reach));
+  }
+  /** The steepest chord from z ≥ 0: at infinite reach it touches the step elsewhere. */
+  #steepest(z: Interval, reach: number): Interval {
+    const width = constant(this.width);
+    const y = z.div(width);
+    const inside = y.min(HALF).square();
+    if (reach === 0) return constant(6n).div(width).mul(constant(0.25).sub(inside));
+    const lead = constant(5n).add(y.sub(HALF).max(NOUGHT).mul(constant(6n)));
+    const v = constant(2n).div(lead.add(sqrt(lead.square().sub(constant(16n)))));
+    const outside = constant(6n).mul(v).mul(ONE.sub(v)).div(width);
+    return outside.add(constant(3n).div(width.scaled(1)).mul(constant(0.25).sub(inside)));
   }
   debiased(v: Interval, b: Rational): Interval {
     const width = constant(this.width);
@@ -171,7 +209,9 @@ export class Gaussian implements Profile {
     const u = s / this.bandwidth;
     return Math.exp((-u * u) / 2);
   }
-  noiseBound(s: Interval, beta: Rational): Interval {
+  noiseBound(s: Interval, beta: Rational, kind: BoundKind): Interval {
+    if (kind.reach === Infinity) return this.#chords(s, beta, kind.linear);
+    requireLocal(kind);
     const z = s.abs();
     const h = constant(this.bandwidth);
     const rate = constant(beta);
@@ -182,6 +222,13 @@ export class Gaussian implements Profile {
     const u = c.div(h);
     const slope = u.mul(exp(u.square().scaled(-1).neg())).div(h);
     return slope.mul(exp(rate.mul(z.sub(c).abs()).neg()));
+  }
+  #bound: { readonly linear: boolean; readonly at: ReturnType<typeof bellBound> } | undefined;
+  #chords(s: Interval, beta: Rational, linear: boolean): Interval {
+    const rate = beta.mul(Rational.from(this.bandwidth)).roundDown();
+    if (this.#bound?.linear !== linear || this.#bound.at.beta !== rate) this.#bound = { linear, at: bellBound(rate, linear) };
+    const h = constant(this.bandwidth);
+    return this.#bound.at.at(s.abs().div(h)).div(h);
   }
   debiased(v: Interval, b: Rational): Interval {
     const h = constant(this.bandwidth);

@@ -3,7 +3,7 @@ import { ParameterError } from "../errors.js";
 import { clip, constant, Interval, NOUGHT, ONE, piecewise } from "../exact/interval.js";
 import { frexp, Rational } from "../exact/rational.js";
 import { type Cells, ExponentialBound, largest, least, meeting, settled } from "./cells.js";
-import { type Level, MOST, noDebiasedForm, positive, type Profile } from "./profile.js";
+import { type BoundKind, type Level, MOST, noDebiasedForm, positive, type Profile, requireLocal } from "./profile.js";
 
 const MOST_PIECES = 256;
 const CLOSEST = 2 ** -30;
@@ -272,7 +272,8 @@ export class Table implements Profile {
   value(s: Interval): Interval {
     return this.#at(this.#inside(s.div(constant(this.scale)))).value;
   }
-  noiseBound(s: Interval, beta: Rational): Interval {
+  noiseBound(s: Interval, beta: Rational, kind: BoundKind): Interval {
+    requireLocal(kind);
     const rate = beta.mul(Rational.from(this.scale)).roundDown();
     if (this.#bound?.beta !== rate) this.#bound = new ExponentialBound(this.#cells.edges, this.#cells.steepest, rate);
     const scale = constant(this.scale);

@@ -6,7 +6,7 @@ from fractions import Fraction
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import Arithmetic, Real
 from geoveil.gp.errors import ParameterError
-from geoveil.gp.exact import BALL, BITS, upper, working_precision
+from geoveil.gp.exact import BALL, BITS, settled_up, working_precision
 from geoveil.gp.mechanisms.smooth import BoundedMechanism
 from geoveil.gp.noise.base import Laplace
 from geoveil.gp.privacy import GeoPrivacy
@@ -127,6 +127,6 @@ class ApproximateLaplace(BoundedMechanism):
 
 
 def paper_cost(delta: float) -> Fraction:
-    """Return max(1, log(1/δ)), rounded up [SGP Lemma 3.6]."""
+    """Return max(1, log(1/δ)), rounded up to a double [SGP Lemma 3.6]."""
     with working_precision(BITS):
-        return max(upper(-BALL.constant(delta).log()), Fraction(1))
+        return max(Fraction(settled_up(-BALL.constant(delta).log())), Fraction(1))

@@ -13,7 +13,7 @@ from geoveil.gp.noise import Noise, best_noise
 from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.queries.base import Query
 from geoveil.gp.smooth.frontier import CALIBRATIONS, Frontier, default_fraction
-from geoveil.gp.smooth.growth import EXPONENTIAL
+from geoveil.gp.smooth.growth import DECAYS, EXPONENTIAL
 
 
 class SmoothlyScaled:
@@ -88,6 +88,8 @@ class SmoothMechanism(BoundedMechanism):
             for the default noise, 0.3 of the rate on the cross frontier and 0.15 on the rectangle;
             for another, the largest that leaves three quarters of the η it could have.
         reach: Λ of the bound: 0, which suffices, or ∞, the seed paper's.
+        growth: "exponential", or "linear" for a bound that falls more slowly: as 1 + t ≤ e^t, it is
+            smooth for exponential growth too.
         calibration: "exact", the largest η that the frontier allows, or "paper", the seed's sum
             of two suprema (Student-t and generalized Cauchy only).
         step: see `Mechanism`.
@@ -115,6 +117,7 @@ class SmoothMechanism(BoundedMechanism):
         noise: Noise | None = None,
         beta: float | None = None,
         reach: float = 0.0,
+        growth: str = EXPONENTIAL,
         calibration: str = "exact",
         step: float | None = None,
     ) -> None:
@@ -124,17 +127,19 @@ class SmoothMechanism(BoundedMechanism):
             noise=noise,
             beta=beta,
             reach=reach,
+            growth=growth,
             calibration=calibration,
             step=step,
         )
         self.reach = validation.non_negative("reach", reach)
-        self.frontier = query.profile.frontier(EXPONENTIAL, self.reach)
+        self.growth = validation.choice("growth", growth, DECAYS)
+        self.frontier = query.profile.frontier(self.growth, self.reach)
         best = self.frontier.default_beta_fraction, partial(best_noise, self.frontier)
         self._calibrate(noise, beta, calibration, default=best)
         self._choose_step(step)
 
     def _scale(self, s: Real, ops: Arithmetic) -> Real:
         bound = self.query.profile.noise_bound(
-            s, self._beta, ops, growth=EXPONENTIAL, reach=self.reach
+            s, self._beta, ops, growth=self.growth, reach=self.reach
         )
         return bound / ops.constant(self._eta)

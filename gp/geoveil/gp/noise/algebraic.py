@@ -27,7 +27,7 @@ from flint import arb
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import TINY
 from geoveil.gp.arrays import Array, ArrayLike, np
-from geoveil.gp.exact import BALL, BITS, lower, round_up, upper, working_precision
+from geoveil.gp.exact import BALL, BITS, round_up, settled_down, upper, working_precision
 from geoveil.gp.noise.base import FAR_TAIL
 from geoveil.gp.noise.inversion import InvertedNoise
 
@@ -68,7 +68,7 @@ class AlgebraicNoise(InvertedNoise):
             return round_up(upper(self._ball_max_score()))
 
     def least_quotient(self, constant: Fraction, factor: Fraction) -> Fraction:
-        """Return the infimum of (constant + factor·uψ)/ψ: in closed form."""
+        """Return the infimum of (constant + factor·uψ)/ψ: in closed form, as a double below it."""
         return _least_quotient(self, constant, factor)
 
 
@@ -80,7 +80,7 @@ def _least_quotient(noise: AlgebraicNoise, constant: Fraction, factor: Fraction)
     with working_precision(BITS):
         q = BALL.constant(noise._share)
         mean = BALL.constant(constant) ** q * BALL.constant(end) ** (1 - q)
-        return lower(mean / noise._ball_max_score())
+        return Fraction(settled_down(mean / noise._ball_max_score()))
 
 
 @lru_cache(maxsize=64)

@@ -43,6 +43,50 @@ PROFILE_SMOOTHSTEP: Profile.ValueType  # 2
 """3t^2 - 2t^3: its slope has no jumps."""
 global___Profile = Profile
 
+class _Growth:
+    ValueType = typing.NewType("ValueType", builtins.int)
+    V: typing_extensions.TypeAlias = ValueType
+
+class _GrowthEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_Growth.ValueType], builtins.type):
+    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+    GROWTH_UNSPECIFIED: _Growth.ValueType  # 0
+    GROWTH_EXPONENTIAL: _Growth.ValueType  # 1
+    """g(t) = e^t."""
+    GROWTH_LINEAR: _Growth.ValueType  # 2
+    """g(t) = 1 + t. Laplace noise needs it."""
+
+class Growth(_Growth, metaclass=_GrowthEnumTypeWrapper):
+    """How fast B may change: B(x) <= g(beta |x - x'|) B(x')."""
+
+GROWTH_UNSPECIFIED: Growth.ValueType  # 0
+GROWTH_EXPONENTIAL: Growth.ValueType  # 1
+"""g(t) = e^t."""
+GROWTH_LINEAR: Growth.ValueType  # 2
+"""g(t) = 1 + t. Laplace noise needs it."""
+global___Growth = Growth
+
+class _Calibration:
+    ValueType = typing.NewType("ValueType", builtins.int)
+    V: typing_extensions.TypeAlias = ValueType
+
+class _CalibrationEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_Calibration.ValueType], builtins.type):
+    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+    CALIBRATION_UNSPECIFIED: _Calibration.ValueType  # 0
+    CALIBRATION_EXACT: _Calibration.ValueType  # 1
+    """The largest that keeps the guarantee."""
+    CALIBRATION_PAPER: _Calibration.ValueType  # 2
+    """As printed in "Smooth Sensitivity for Geo-Privacy": a sum of two suprema."""
+
+class Calibration(_Calibration, metaclass=_CalibrationEnumTypeWrapper):
+    """How eta follows from the noise, beta and the privacy."""
+
+CALIBRATION_UNSPECIFIED: Calibration.ValueType  # 0
+CALIBRATION_EXACT: Calibration.ValueType  # 1
+"""The largest that keeps the guarantee."""
+CALIBRATION_PAPER: Calibration.ValueType  # 2
+"""As printed in "Smooth Sensitivity for Geo-Privacy": a sum of two suprema."""
+global___Calibration = Calibration
+
 class _Allocation:
     ValueType = typing.NewType("ValueType", builtins.int)
     V: typing_extensions.TypeAlias = ValueType
@@ -326,22 +370,39 @@ global___AzimuthalEquidistant = AzimuthalEquidistant
 
 @typing.final
 class Privacy(google.protobuf.message.Message):
-    """Values at distance d are at most epsilon * d / per distinguishable."""
+    """Values at distance d, and no further apart than `reach`, are at most
+    epsilon * d / per distinguishable, but for a slack of delta.
+    """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     EPSILON_FIELD_NUMBER: builtins.int
     PER_FIELD_NUMBER: builtins.int
+    DELTA_FIELD_NUMBER: builtins.int
+    REACH_FIELD_NUMBER: builtins.int
     epsilon: builtins.float
     per: builtins.float
     """A distance in the unit of the attribute."""
+    delta: builtins.float
+    """In [0, 1): what the probability of any event may exceed that bound by. Only of
+    a campaign whose mechanism is smooth with Laplace noise, and there above 0.
+    """
+    reach: builtins.float
+    """The largest distance at which the guarantee is stated, in the unit of the
+    attribute; absent: none. Only with a delta: without one the guarantee holds at
+    every distance.
+    """
     def __init__(
         self,
         *,
         epsilon: builtins.float = ...,
         per: builtins.float = ...,
+        delta: builtins.float = ...,
+        reach: builtins.float | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["epsilon", b"epsilon", "per", b"per"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_reach", b"_reach", "reach", b"reach"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_reach", b"_reach", "delta", b"delta", "epsilon", b"epsilon", "per", b"per", "reach", b"reach"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["_reach", b"_reach"]) -> typing.Literal["reach"] | None: ...
 
 global___Privacy = Privacy
 
@@ -902,23 +963,105 @@ global___LipschitzLaplace = LipschitzLaplace
 
 @typing.final
 class Smooth(google.protobuf.message.Message):
-    """The noise that is best for the query's privacy frontier, scaled to the query's
-    smooth sensitivity at the participant's own point.
+    """f(x) + (B(x)/eta)*Z: noise scaled to a smooth bound B of how steep the query is near
+    the participant's own point. A device computes B, beta and eta itself.
     """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     BETA_FRACTION_FIELD_NUMBER: builtins.int
+    STUDENT_T_FIELD_NUMBER: builtins.int
+    GENERALIZED_CAUCHY_FIELD_NUMBER: builtins.int
+    LAPLACE_FIELD_NUMBER: builtins.int
+    REACH_FIELD_NUMBER: builtins.int
+    GROWTH_FIELD_NUMBER: builtins.int
+    CALIBRATION_FIELD_NUMBER: builtins.int
     beta_fraction: builtins.float
-    """Share of the privacy rate that pays for the change of scale, in (0, 1)."""
+    """beta, how fast B may change, as a share of the privacy rate, in (0, 1). Absent:
+    0.3 for the best noise where f is a straight ramp and 0.15 elsewhere; 1/(3 nu)
+    for Student-t, 1/(5 (gamma - 1)) for generalized Cauchy noise, and
+    1/(4 max(1, log(1/delta))) for Laplace noise.
+    """
+    reach: builtins.float
+    """B bounds the slope of every chord of f from x that is no longer than this, in the
+    unit of the points; 0 means the slope at x itself. Absent: 0, and with Laplace
+    noise the reach of the privacy, the only one permitted there.
+    """
+    growth: global___Growth.ValueType
+    calibration: global___Calibration.ValueType
+    @property
+    def student_t(self) -> global___StudentT: ...
+    @property
+    def generalized_cauchy(self) -> global___GeneralizedCauchy: ...
+    @property
+    def laplace(self) -> global___LaplaceNoise: ...
     def __init__(
         self,
         *,
-        beta_fraction: builtins.float = ...,
+        beta_fraction: builtins.float | None = ...,
+        student_t: global___StudentT | None = ...,
+        generalized_cauchy: global___GeneralizedCauchy | None = ...,
+        laplace: global___LaplaceNoise | None = ...,
+        reach: builtins.float | None = ...,
+        growth: global___Growth.ValueType = ...,
+        calibration: global___Calibration.ValueType = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["beta_fraction", b"beta_fraction"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_beta_fraction", b"_beta_fraction", "_reach", b"_reach", "beta_fraction", b"beta_fraction", "generalized_cauchy", b"generalized_cauchy", "laplace", b"laplace", "noise", b"noise", "reach", b"reach", "student_t", b"student_t"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_beta_fraction", b"_beta_fraction", "_reach", b"_reach", "beta_fraction", b"beta_fraction", "calibration", b"calibration", "generalized_cauchy", b"generalized_cauchy", "growth", b"growth", "laplace", b"laplace", "noise", b"noise", "reach", b"reach", "student_t", b"student_t"]) -> None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_beta_fraction", b"_beta_fraction"]) -> typing.Literal["beta_fraction"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_reach", b"_reach"]) -> typing.Literal["reach"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["noise", b"noise"]) -> typing.Literal["student_t", "generalized_cauchy", "laplace"] | None: ...
 
 global___Smooth = Smooth
+
+@typing.final
+class StudentT(google.protobuf.message.Message):
+    """Student's t with nu degrees of freedom, in (2, 100]."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NU_FIELD_NUMBER: builtins.int
+    nu: builtins.float
+    def __init__(
+        self,
+        *,
+        nu: builtins.float = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["nu", b"nu"]) -> None: ...
+
+global___StudentT = StudentT
+
+@typing.final
+class GeneralizedCauchy(google.protobuf.message.Message):
+    """Density proportional to 1/(1 + |z|^gamma), gamma in (3, 101]."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    GAMMA_FIELD_NUMBER: builtins.int
+    gamma: builtins.float
+    def __init__(
+        self,
+        *,
+        gamma: builtins.float = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["gamma", b"gamma"]) -> None: ...
+
+global___GeneralizedCauchy = GeneralizedCauchy
+
+@typing.final
+class LaplaceNoise(google.protobuf.message.Message):
+    """Density proportional to exp(-|z|): the guarantee then has a delta."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+
+global___LaplaceNoise = LaplaceNoise
 
 @typing.final
 class PlanarLaplace(google.protobuf.message.Message):

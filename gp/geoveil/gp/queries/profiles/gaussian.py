@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
 
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Exact, Real
 from geoveil.gp.arrays import Array, np
+from geoveil.gp.exact import round_down
+from geoveil.gp.queries.profiles.bell_chords import bell_bound
 from geoveil.gp.queries.profiles.closed_form import ClosedFormProfile
 from geoveil.gp.smooth.growth import EXPONENTIAL
 
@@ -94,6 +97,22 @@ class Gaussian(ClosedFormProfile):
         u = c / h
         exponent = u * u / 2 + ops.constant(beta) * ops.absolute(z - c)
         return u * ops.exp(-exponent) / h
+
+    def noise_bound(
+        self,
+        s: Real,
+        beta: Exact,
+        ops: Arithmetic = FLOAT,
+        *,
+        growth: str = EXPONENTIAL,
+        reach: float = 0.0,
+    ) -> Real:
+        """Return the bound in closed form at reach 0, and at reach ∞ from cells of the bell."""
+        if reach < math.inf:
+            return ClosedFormProfile.noise_bound(self, s, beta, ops, growth=growth, reach=reach)
+        h = ops.constant(self.bandwidth)
+        rate = round_down(Fraction(beta) * Fraction(self.bandwidth))
+        return bell_bound(rate, growth)(ops.absolute(s) / h, ops) / h
 
     def has_maximizer(self, growth: str, reach: float) -> bool:
         """Return whether the reach is finite: at ∞ the maximizers are found in float64 only."""

@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file geoveil/proto/v1/campaign.proto.
  */
 export const file_geoveil_proto_v1_campaign: GenFile = /*@__PURE__*/
-  fileDesc("Ch9nZW92ZWlsL3Byb3RvL3YxL2NhbXBhaWduLnByb3RvEhBnZW92ZWlsLnByb3RvLnYxIrQECghDYW1wYWlnbhITCgtjYW1wYWlnbl9pZBgBIAEoCRINCgV0aXRsZRgCIAEoCRIuCglhdHRyaWJ1dGUYAyABKAsyGy5nZW92ZWlsLnByb3RvLnYxLkF0dHJpYnV0ZRIqCgdwcml2YWN5GAQgASgLMhkuZ2VvdmVpbC5wcm90by52MS5Qcml2YWN5EigKB3F1ZXJpZXMYBSADKAsyFy5nZW92ZWlsLnByb3RvLnYxLlF1ZXJ5Ei4KCW1lY2hhbmlzbRgGIAEoCzIbLmdlb3ZlaWwucHJvdG8udjEuTWVjaGFuaXNtEjAKCmFsbG9jYXRpb24YByABKA4yHC5nZW92ZWlsLnByb3RvLnYxLkFsbG9jYXRpb24SJAoEZ3JpZBgIIAEoCzIWLmdlb3ZlaWwucHJvdG8udjEuR3JpZBIpCgVvcGVucxgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKgoGY2xvc2VzGAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIpCgZwZXJpb2QYCyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SHAoUbWluaW11bV9wYXJ0aWNpcGFudHMYDCABKAQSKAoGc3RyYXRhGA0gASgLMhguZ2VvdmVpbC5wcm90by52MS5TdHJhdGESLAoIcmVhZGluZ3MYDiABKAsyGi5nZW92ZWlsLnByb3RvLnYxLlJlYWRpbmdzIkoKCFJlYWRpbmdzEigKBWV2ZXJ5GAEgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhQKDGV4dHJhcG9sYXRlZBgCIAEoCCJICgZTdHJhdGESDAoEbmFtZRgBIAEoCRIOCgZsYWJlbHMYAiADKAkSFAoHZXBzaWxvbhgDIAEoAUgAiAEBQgoKCF9lcHNpbG9uIn8KCUF0dHJpYnV0ZRIMCgRuYW1lGAEgASgJEgwKBHVuaXQYAiABKAkSRwoVYXppbXV0aGFsX2VxdWlkaXN0YW50GAMgASgLMiYuZ2VvdmVpbC5wcm90by52MS5BemltdXRoYWxFcXVpZGlzdGFudEgAQg0KC2Nvb3JkaW5hdGVzIlUKFEF6aW11dGhhbEVxdWlkaXN0YW50EhUKDWxvbmdpdHVkZV9kZWcYASABKAESFAoMbGF0aXR1ZGVfZGVnGAIgASgBEhAKCHJhZGl1c19tGAMgASgBIicKB1ByaXZhY3kSDwoHZXBzaWxvbhgBIAEoARILCgNwZXIYAiABKAEi/QQKBVF1ZXJ5Eg0KBWxhYmVsGAEgASgJEjAKCXRocmVzaG9sZBgCIAEoCzIbLmdlb3ZlaWwucHJvdG8udjEuVGhyZXNob2xkSAASOwoPZ2F1c3NpYW5fa2VybmVsGAMgASgLMiAuZ2VvdmVpbC5wcm90by52MS5HYXVzc2lhbktlcm5lbEgAEigKBXJhbmdlGAQgASgLMhcuZ2VvdmVpbC5wcm90by52MS5SYW5nZUgAEj4KEXR3b193YXlfdGhyZXNob2xkGAUgASgLMiEuZ2VvdmVpbC5wcm90by52MS5Ud29XYXlUaHJlc2hvbGRIABImCgRkaXNjGAYgASgLMhYuZ2VvdmVpbC5wcm90by52MS5EaXNjSAASLAoHcG9seWdvbhgHIAEoCzIZLmdlb3ZlaWwucHJvdG8udjEuUG9seWdvbkgAEjcKDXNtb290aGVkX2Rpc2MYCCABKAsyHi5nZW92ZWlsLnByb3RvLnYxLlNtb290aGVkRGlzY0gAEj0KEHNtb290aGVkX3BvbHlnb24YCSABKAsyIS5nZW92ZWlsLnByb3RvLnYxLlNtb290aGVkUG9seWdvbkgAEioKBnJhZGlhbBgKIAEoCzIYLmdlb3ZlaWwucHJvdG8udjEuUmFkaWFsSAASKgoGbGluZWFyGAsgASgLMhguZ2VvdmVpbC5wcm90by52MS5MaW5lYXJIABIwCglleHRlbnNpb24YDyABKAsyGy5nZW92ZWlsLnByb3RvLnYxLkV4dGVuc2lvbkgAEiwKCHNvZnRuZXNzGBAgASgLMhouZ2VvdmVpbC5wcm90by52MS5Tb2Z0bmVzc0IGCgRraW5kIjYKCFNvZnRuZXNzEhsKE2V4cGVjdGVkX2RpZmZlcmVuY2UYASABKAESDQoFYm91bmQYAiABKAEiTAoJRXh0ZW5zaW9uEg4KBmZhbWlseRgBIAEoCRIvCgpwYXJhbWV0ZXJzGAIgAygLMhsuZ2VvdmVpbC5wcm90by52MS5QYXJhbWV0ZXIihQEKCVBhcmFtZXRlchIMCgRuYW1lGAEgASgJEhAKBm51bWJlchgCIAEoAUgAEhEKB2ludGVnZXIYAyABKBJIABIOCgR0ZXh0GAQgASgJSAASLAoHbnVtYmVycxgFIAEoCzIZLmdlb3ZlaWwucHJvdG8udjEuTnVtYmVyc0gAQgcKBXZhbHVlIhkKB051bWJlcnMSDgoGdmFsdWVzGAEgAygBIlIKCVRocmVzaG9sZBIKCgJhdBgBIAEoARINCgV3aWR0aBgCIAEoARIqCgdwcm9maWxlGAMgASgOMhkuZ2VvdmVpbC5wcm90by52MS5Qcm9maWxlIl0KBVJhbmdlEgsKA2xvdxgBIAEoARIMCgRoaWdoGAIgASgBEg0KBXdpZHRoGAMgASgBEioKB3Byb2ZpbGUYBCABKA4yGS5nZW92ZWlsLnByb3RvLnYxLlByb2ZpbGUiawoPVHdvV2F5VGhyZXNob2xkEg0KBWZpcnN0GAEgASgBEg4KBnNlY29uZBgCIAEoARINCgV3aWR0aBgDIAEoARIqCgdwcm9maWxlGAQgASgOMhkuZ2VvdmVpbC5wcm90by52MS5Qcm9maWxlImEKBERpc2MSDgoGY2VudGVyGAEgAygBEg4KBnJhZGl1cxgCIAEoARINCgV3aWR0aBgDIAEoARIqCgdwcm9maWxlGAQgASgOMhkuZ2VvdmVpbC5wcm90by52MS5Qcm9maWxlInIKB1BvbHlnb24SLAoFcGFydHMYASADKAsyHS5nZW92ZWlsLnByb3RvLnYxLlBvbHlnb25QYXJ0Eg0KBXdpZHRoGAIgASgBEioKB3Byb2ZpbGUYAyABKA4yGS5nZW92ZWlsLnByb3RvLnYxLlByb2ZpbGUiOwoLUG9seWdvblBhcnQSLAoFcmluZ3MYASADKAsyHS5nZW92ZWlsLnByb3RvLnYxLlBvbHlnb25SaW5nIiIKC1BvbHlnb25SaW5nEhMKC2Nvb3JkaW5hdGVzGAEgAygBIkEKDFNtb290aGVkRGlzYxIOCgZjZW50ZXIYASADKAESDgoGcmFkaXVzGAIgASgBEhEKCWJhbmR3aWR0aBgDIAEoASJSCg9TbW9vdGhlZFBvbHlnb24SLAoFcGFydHMYASADKAsyHS5nZW92ZWlsLnByb3RvLnYxLlBvbHlnb25QYXJ0EhEKCWJhbmR3aWR0aBgCIAEoASIzCg5HYXVzc2lhbktlcm5lbBIOCgZjZW50ZXIYASADKAESEQoJYmFuZHdpZHRoGAIgASgBIkIKBlJhZGlhbBIOCgZjZW50ZXIYASADKAESKAoHcHJvZmlsZRgCIAEoCzIXLmdlb3ZlaWwucHJvdG8udjEuVGFibGUiVQoGTGluZWFyEhEKCWRpcmVjdGlvbhgBIAMoARIOCgZvZmZzZXQYAiABKAESKAoHcHJvZmlsZRgDIAEoCzIXLmdlb3ZlaWwucHJvdG8udjEuVGFibGUiMwoFVGFibGUSCgoCYXQYASADKAESDgoGdmFsdWVzGAIgAygBEg4KBnNsb3BlcxgDIAMoASKsAgoJTWVjaGFuaXNtEj0KEGRlYmlhc2VkX2xhcGxhY2UYASABKAsyIS5nZW92ZWlsLnByb3RvLnYxLkRlYmlhc2VkTGFwbGFjZUgAEj8KEWxpcHNjaGl0el9sYXBsYWNlGAIgASgLMiIuZ2VvdmVpbC5wcm90by52MS5MaXBzY2hpdHpMYXBsYWNlSAASKgoGc21vb3RoGAMgASgLMhguZ2VvdmVpbC5wcm90by52MS5TbW9vdGhIABI5Cg5wbGFuYXJfbGFwbGFjZRgEIAEoCzIfLmdlb3ZlaWwucHJvdG8udjEuUGxhbmFyTGFwbGFjZUgAEjAKCWV4dGVuc2lvbhgPIAEoCzIbLmdlb3ZlaWwucHJvdG8udjEuRXh0ZW5zaW9uSABCBgoEa2luZCIRCg9EZWJpYXNlZExhcGxhY2UiEgoQTGlwc2NoaXR6TGFwbGFjZSIfCgZTbW9vdGgSFQoNYmV0YV9mcmFjdGlvbhgBIAEoASIiCg1QbGFuYXJMYXBsYWNlEhEKCWRpbWVuc2lvbhgBIAEoDSIdCgRHcmlkEhUKDXN0ZXBfZXhwb25lbnQYASABKBEiXAoQQ2FtcGFpZ25FbnZlbG9wZRIQCghjYW1wYWlnbhgBIAEoDBI2CglzaWduYXR1cmUYAiABKAsyIy5nZW92ZWlsLnByb3RvLnYxLkNhbXBhaWduU2lnbmF0dXJlIjoKEUNhbXBhaWduU2lnbmF0dXJlEhIKCnB1YmxpY19rZXkYASABKAwSEQoJc2lnbmF0dXJlGAIgASgMKk4KB1Byb2ZpbGUSFwoTUFJPRklMRV9VTlNQRUNJRklFRBAAEhIKDlBST0ZJTEVfTElORUFSEAESFgoSUFJPRklMRV9TTU9PVEhTVEVQEAIqbwoKQWxsb2NhdGlvbhIaChZBTExPQ0FUSU9OX1VOU1BFQ0lGSUVEEAASGAoUQUxMT0NBVElPTl9QQVJUSVRJT04QARIUChBBTExPQ0FUSU9OX1NQTElUEAISFQoRQUxMT0NBVElPTl9SRVBFQVQQAyp/Cg1DYW1wYWlnblN0YXRlEh4KGkNBTVBBSUdOX1NUQVRFX1VOU1BFQ0lGSUVEEAASFwoTQ0FNUEFJR05fU1RBVEVfT1BFThABEhoKFkNBTVBBSUdOX1NUQVRFX1BFTkRJTkcQAhIZChVDQU1QQUlHTl9TVEFURV9DTE9TRUQQA2IGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("Ch9nZW92ZWlsL3Byb3RvL3YxL2NhbXBhaWduLnByb3RvEhBnZW92ZWlsLnByb3RvLnYxIrQECghDYW1wYWlnbhITCgtjYW1wYWlnbl9pZBgBIAEoCRINCgV0aXRsZRgCIAEoCRIuCglhdHRyaWJ1dGUYAyABKAsyGy5nZW92ZWlsLnByb3RvLnYxLkF0dHJpYnV0ZRIqCgdwcml2YWN5GAQgASgLMhkuZ2VvdmVpbC5wcm90by52MS5Qcml2YWN5EigKB3F1ZXJpZXMYBSADKAsyFy5nZW92ZWlsLnByb3RvLnYxLlF1ZXJ5Ei4KCW1lY2hhbmlzbRgGIAEoCzIbLmdlb3ZlaWwucHJvdG8udjEuTWVjaGFuaXNtEjAKCmFsbG9jYXRpb24YByABKA4yHC5nZW92ZWlsLnByb3RvLnYxLkFsbG9jYXRpb24SJAoEZ3JpZBgIIAEoCzIWLmdlb3ZlaWwucHJvdG8udjEuR3JpZBIpCgVvcGVucxgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKgoGY2xvc2VzGAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIpCgZwZXJpb2QYCyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SHAoUbWluaW11bV9wYXJ0aWNpcGFudHMYDCABKAQSKAoGc3RyYXRhGA0gASgLMhguZ2VvdmVpbC5wcm90by52MS5TdHJhdGESLAoIcmVhZGluZ3MYDiABKAsyGi5nZW92ZWlsLnByb3RvLnYxLlJlYWRpbmdzIkoKCFJlYWRpbmdzEigKBWV2ZXJ5GAEgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhQKDGV4dHJhcG9sYXRlZBgCIAEoCCJICgZTdHJhdGESDAoEbmFtZRgBIAEoCRIOCgZsYWJlbHMYAiADKAkSFAoHZXBzaWxvbhgDIAEoAUgAiAEBQgoKCF9lcHNpbG9uIn8KCUF0dHJpYnV0ZRIMCgRuYW1lGAEgASgJEgwKBHVuaXQYAiABKAkSRwoVYXppbXV0aGFsX2VxdWlkaXN0YW50GAMgASgLMiYuZ2VvdmVpbC5wcm90by52MS5BemltdXRoYWxFcXVpZGlzdGFudEgAQg0KC2Nvb3JkaW5hdGVzIlUKFEF6aW11dGhhbEVxdWlkaXN0YW50EhUKDWxvbmdpdHVkZV9kZWcYASABKAESFAoMbGF0aXR1ZGVfZGVnGAIgASgBEhAKCHJhZGl1c19tGAMgASgBIlQKB1ByaXZhY3kSDwoHZXBzaWxvbhgBIAEoARILCgNwZXIYAiABKAESDQoFZGVsdGEYAyABKAESEgoFcmVhY2gYBCABKAFIAIgBAUIICgZfcmVhY2gi/QQKBVF1ZXJ5Eg0KBWxhYmVsGAEgASgJEjAKCXRocmVzaG9sZBgCIAEoCzIbLmdlb3ZlaWwucHJvdG8udjEuVGhyZXNob2xkSAASOwoPZ2F1c3NpYW5fa2VybmVsGAMgASgLMiAuZ2VvdmVpbC5wcm90by52MS5HYXVzc2lhbktlcm5lbEgAEigKBXJhbmdlGAQgASgLMhcuZ2VvdmVpbC5wcm90by52MS5SYW5nZUgAEj4KEXR3b193YXlfdGhyZXNob2xkGAUgASgLMiEuZ2VvdmVpbC5wcm90by52MS5Ud29XYXlUaHJlc2hvbGRIABImCgRkaXNjGAYgASgLMhYuZ2VvdmVpbC5wcm90by52MS5EaXNjSAASLAoHcG9seWdvbhgHIAEoCzIZLmdlb3ZlaWwucHJvdG8udjEuUG9seWdvbkgAEjcKDXNtb290aGVkX2Rpc2MYCCABKAsyHi5nZW92ZWlsLnByb3RvLnYxLlNtb290aGVkRGlzY0gAEj0KEHNtb290aGVkX3BvbHlnb24YCSABKAsyIS5nZW92ZWlsLnByb3RvLnYxLlNtb290aGVkUG9seWdvbkgAEioKBnJhZGlhbBgKIAEoCzIYLmdlb3ZlaWwucHJvdG8udjEuUmFkaWFsSAASKgoGbGluZWFyGAsgASgLMhguZ2VvdmVpbC5wcm90by52MS5MaW5lYXJIABIwCglleHRlbnNpb24YDyABKAsyGy5nZW92ZWlsLnByb3RvLnYxLkV4dGVuc2lvbkgAEiwKCHNvZnRuZXNzGBAgASgLMhouZ2VvdmVpbC5wcm90by52MS5Tb2Z0bmVzc0IGCgRraW5kIjYKCFNvZnRuZXNzEhsKE2V4cGVjdGVkX2RpZmZlcmVuY2UYASABKAESDQoFYm91bmQYAiABKAEiTAoJRXh0ZW5zaW9uEg4KBmZhbWlseRgBIAEoCRIvCgpwYXJhbWV0ZXJzGAIgAygLMhsuZ2VvdmVpbC5wcm90by52MS5QYXJhbWV0ZXIihQEKCVBhcmFtZXRlchIMCgRuYW1lGAEgASgJEhAKBm51bWJlchgCIAEoAUgAEhEKB2ludGVnZXIYAyABKBJIABIOCgR0ZXh0GAQgASgJSAASLAoHbnVtYmVycxgFIAEoCzIZLmdlb3ZlaWwucHJvdG8udjEuTnVtYmVyc0gAQgcKBXZhbHVlIhkKB051bWJlcnMSDgoGdmFsdWVzGAEgAygBIlIKCVRocmVzaG9sZBIKCgJhdBgBIAEoARINCgV3aWR0aBgCIAEoARIqCgdwcm9maWxlGAMgASgOMhkuZ2VvdmVpbC5wcm90by52MS5Qcm9maWxlIl0KBVJhbmdlEgsKA2xvdxgBIAEoARIMCgRoaWdoGAIgASgBEg0KBXdpZHRoGAMgASgBEioKB3Byb2ZpbGUYBCABKA4yGS5nZW92ZWlsLnByb3RvLnYxLlByb2ZpbGUiawoPVHdvV2F5VGhyZXNob2xkEg0KBWZpcnN0GAEgASgBEg4KBnNlY29uZBgCIAEoARINCgV3aWR0aBgDIAEoARIqCgdwcm9maWxlGAQgASgOMhkuZ2VvdmVpbC5wcm90by52MS5Qcm9maWxlImEKBERpc2MSDgoGY2VudGVyGAEgAygBEg4KBnJhZGl1cxgCIAEoARINCgV3aWR0aBgDIAEoARIqCgdwcm9maWxlGAQgASgOMhkuZ2VvdmVpbC5wcm90by52MS5Qcm9maWxlInIKB1BvbHlnb24SLAoFcGFydHMYASADKAsyHS5nZW92ZWlsLnByb3RvLnYxLlBvbHlnb25QYXJ0Eg0KBXdpZHRoGAIgASgBEioKB3Byb2ZpbGUYAyABKA4yGS5nZW92ZWlsLnByb3RvLnYxLlByb2ZpbGUiOwoLUG9seWdvblBhcnQSLAoFcmluZ3MYASADKAsyHS5nZW92ZWlsLnByb3RvLnYxLlBvbHlnb25SaW5nIiIKC1BvbHlnb25SaW5nEhMKC2Nvb3JkaW5hdGVzGAEgAygBIkEKDFNtb290aGVkRGlzYxIOCgZjZW50ZXIYASADKAESDgoGcmFkaXVzGAIgASgBEhEKCWJhbmR3aWR0aBgDIAEoASJSCg9TbW9vdGhlZFBvbHlnb24SLAoFcGFydHMYASADKAsyHS5nZW92ZWlsLnByb3RvLnYxLlBvbHlnb25QYXJ0EhEKCWJhbmR3aWR0aBgCIAEoASIzCg5HYXVzc2lhbktlcm5lbBIOCgZjZW50ZXIYASADKAESEQoJYmFuZHdpZHRoGAIgASgBIkIKBlJhZGlhbBIOCgZjZW50ZXIYASADKAESKAoHcHJvZmlsZRgCIAEoCzIXLmdlb3ZlaWwucHJvdG8udjEuVGFibGUiVQoGTGluZWFyEhEKCWRpcmVjdGlvbhgBIAMoARIOCgZvZmZzZXQYAiABKAESKAoHcHJvZmlsZRgDIAEoCzIXLmdlb3ZlaWwucHJvdG8udjEuVGFibGUiMwoFVGFibGUSCgoCYXQYASADKAESDgoGdmFsdWVzGAIgAygBEg4KBnNsb3BlcxgDIAMoASKsAgoJTWVjaGFuaXNtEj0KEGRlYmlhc2VkX2xhcGxhY2UYASABKAsyIS5nZW92ZWlsLnByb3RvLnYxLkRlYmlhc2VkTGFwbGFjZUgAEj8KEWxpcHNjaGl0el9sYXBsYWNlGAIgASgLMiIuZ2VvdmVpbC5wcm90by52MS5MaXBzY2hpdHpMYXBsYWNlSAASKgoGc21vb3RoGAMgASgLMhguZ2VvdmVpbC5wcm90by52MS5TbW9vdGhIABI5Cg5wbGFuYXJfbGFwbGFjZRgEIAEoCzIfLmdlb3ZlaWwucHJvdG8udjEuUGxhbmFyTGFwbGFjZUgAEjAKCWV4dGVuc2lvbhgPIAEoCzIbLmdlb3ZlaWwucHJvdG8udjEuRXh0ZW5zaW9uSABCBgoEa2luZCIRCg9EZWJpYXNlZExhcGxhY2UiEgoQTGlwc2NoaXR6TGFwbGFjZSLiAgoGU21vb3RoEhoKDWJldGFfZnJhY3Rpb24YASABKAFIAYgBARIvCglzdHVkZW50X3QYAiABKAsyGi5nZW92ZWlsLnByb3RvLnYxLlN0dWRlbnRUSAASQQoSZ2VuZXJhbGl6ZWRfY2F1Y2h5GAMgASgLMiMuZ2VvdmVpbC5wcm90by52MS5HZW5lcmFsaXplZENhdWNoeUgAEjEKB2xhcGxhY2UYBCABKAsyHi5nZW92ZWlsLnByb3RvLnYxLkxhcGxhY2VOb2lzZUgAEhIKBXJlYWNoGAUgASgBSAKIAQESKAoGZ3Jvd3RoGAYgASgOMhguZ2VvdmVpbC5wcm90by52MS5Hcm93dGgSMgoLY2FsaWJyYXRpb24YByABKA4yHS5nZW92ZWlsLnByb3RvLnYxLkNhbGlicmF0aW9uQgcKBW5vaXNlQhAKDl9iZXRhX2ZyYWN0aW9uQggKBl9yZWFjaCIWCghTdHVkZW50VBIKCgJudRgBIAEoASIiChFHZW5lcmFsaXplZENhdWNoeRINCgVnYW1tYRgBIAEoASIOCgxMYXBsYWNlTm9pc2UiIgoNUGxhbmFyTGFwbGFjZRIRCglkaW1lbnNpb24YASABKA0iHQoER3JpZBIVCg1zdGVwX2V4cG9uZW50GAEgASgRIlwKEENhbXBhaWduRW52ZWxvcGUSEAoIY2FtcGFpZ24YASABKAwSNgoJc2lnbmF0dXJlGAIgASgLMiMuZ2VvdmVpbC5wcm90by52MS5DYW1wYWlnblNpZ25hdHVyZSI6ChFDYW1wYWlnblNpZ25hdHVyZRISCgpwdWJsaWNfa2V5GAEgASgMEhEKCXNpZ25hdHVyZRgCIAEoDCpOCgdQcm9maWxlEhcKE1BST0ZJTEVfVU5TUEVDSUZJRUQQABISCg5QUk9GSUxFX0xJTkVBUhABEhYKElBST0ZJTEVfU01PT1RIU1RFUBACKksKBkdyb3d0aBIWChJHUk9XVEhfVU5TUEVDSUZJRUQQABIWChJHUk9XVEhfRVhQT05FTlRJQUwQARIRCg1HUk9XVEhfTElORUFSEAIqWAoLQ2FsaWJyYXRpb24SGwoXQ0FMSUJSQVRJT05fVU5TUEVDSUZJRUQQABIVChFDQUxJQlJBVElPTl9FWEFDVBABEhUKEUNBTElCUkFUSU9OX1BBUEVSEAIqbwoKQWxsb2NhdGlvbhIaChZBTExPQ0FUSU9OX1VOU1BFQ0lGSUVEEAASGAoUQUxMT0NBVElPTl9QQVJUSVRJT04QARIUChBBTExPQ0FUSU9OX1NQTElUEAISFQoRQUxMT0NBVElPTl9SRVBFQVQQAyp/Cg1DYW1wYWlnblN0YXRlEh4KGkNBTVBBSUdOX1NUQVRFX1VOU1BFQ0lGSUVEEAASFwoTQ0FNUEFJR05fU1RBVEVfT1BFThABEhoKFkNBTVBBSUdOX1NUQVRFX1BFTkRJTkcQAhIZChVDQU1QQUlHTl9TVEFURV9DTE9TRUQQA2IGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * A campaign is one public question put to many devices. It is all that a
@@ -278,7 +278,8 @@ export const AzimuthalEquidistantSchema: GenMessage<AzimuthalEquidistant> = /*@_
   messageDesc(file_geoveil_proto_v1_campaign, 4);
 
 /**
- * Values at distance d are at most epsilon * d / per distinguishable.
+ * Values at distance d, and no further apart than `reach`, are at most
+ * epsilon * d / per distinguishable, but for a slack of delta.
  *
  * @generated from message geoveil.proto.v1.Privacy
  */
@@ -294,6 +295,23 @@ export type Privacy = Message<"geoveil.proto.v1.Privacy"> & {
    * @generated from field: double per = 2;
    */
   per: number;
+
+  /**
+   * In [0, 1): what the probability of any event may exceed that bound by. Only of
+   * a campaign whose mechanism is smooth with Laplace noise, and there above 0.
+   *
+   * @generated from field: double delta = 3;
+   */
+  delta: number;
+
+  /**
+   * The largest distance at which the guarantee is stated, in the unit of the
+   * attribute; absent: none. Only with a delta: without one the guarantee holds at
+   * every distance.
+   *
+   * @generated from field: optional double reach = 4;
+   */
+  reach?: number;
 };
 
 /**
@@ -984,18 +1002,65 @@ export const LipschitzLaplaceSchema: GenMessage<LipschitzLaplace> = /*@__PURE__*
   messageDesc(file_geoveil_proto_v1_campaign, 26);
 
 /**
- * The noise that is best for the query's privacy frontier, scaled to the query's
- * smooth sensitivity at the participant's own point.
+ * f(x) + (B(x)/eta)*Z: noise scaled to a smooth bound B of how steep the query is near
+ * the participant's own point. A device computes B, beta and eta itself.
  *
  * @generated from message geoveil.proto.v1.Smooth
  */
 export type Smooth = Message<"geoveil.proto.v1.Smooth"> & {
   /**
-   * Share of the privacy rate that pays for the change of scale, in (0, 1).
+   * beta, how fast B may change, as a share of the privacy rate, in (0, 1). Absent:
+   * 0.3 for the best noise where f is a straight ramp and 0.15 elsewhere; 1/(3 nu)
+   * for Student-t, 1/(5 (gamma - 1)) for generalized Cauchy noise, and
+   * 1/(4 max(1, log(1/delta))) for Laplace noise.
    *
-   * @generated from field: double beta_fraction = 1;
+   * @generated from field: optional double beta_fraction = 1;
    */
-  betaFraction: number;
+  betaFraction?: number;
+
+  /**
+   * What Z is. Absent: the noise that is best for what f and B attain together.
+   *
+   * @generated from oneof geoveil.proto.v1.Smooth.noise
+   */
+  noise: {
+    /**
+     * @generated from field: geoveil.proto.v1.StudentT student_t = 2;
+     */
+    value: StudentT;
+    case: "studentT";
+  } | {
+    /**
+     * @generated from field: geoveil.proto.v1.GeneralizedCauchy generalized_cauchy = 3;
+     */
+    value: GeneralizedCauchy;
+    case: "generalizedCauchy";
+  } | {
+    /**
+     * @generated from field: geoveil.proto.v1.LaplaceNoise laplace = 4;
+     */
+    value: LaplaceNoise;
+    case: "laplace";
+  } | { case: undefined; value?: undefined };
+
+  /**
+   * B bounds the slope of every chord of f from x that is no longer than this, in the
+   * unit of the points; 0 means the slope at x itself. Absent: 0, and with Laplace
+   * noise the reach of the privacy, the only one permitted there.
+   *
+   * @generated from field: optional double reach = 5;
+   */
+  reach?: number;
+
+  /**
+   * @generated from field: geoveil.proto.v1.Growth growth = 6;
+   */
+  growth: Growth;
+
+  /**
+   * @generated from field: geoveil.proto.v1.Calibration calibration = 7;
+   */
+  calibration: Calibration;
 };
 
 /**
@@ -1004,6 +1069,59 @@ export type Smooth = Message<"geoveil.proto.v1.Smooth"> & {
  */
 export const SmoothSchema: GenMessage<Smooth> = /*@__PURE__*/
   messageDesc(file_geoveil_proto_v1_campaign, 27);
+
+/**
+ * Student's t with nu degrees of freedom, in (2, 100].
+ *
+ * @generated from message geoveil.proto.v1.StudentT
+ */
+export type StudentT = Message<"geoveil.proto.v1.StudentT"> & {
+  /**
+   * @generated from field: double nu = 1;
+   */
+  nu: number;
+};
+
+/**
+ * Describes the message geoveil.proto.v1.StudentT.
+ * Use `create(StudentTSchema)` to create a new message.
+ */
+export const StudentTSchema: GenMessage<StudentT> = /*@__PURE__*/
+  messageDesc(file_geoveil_proto_v1_campaign, 28);
+
+/**
+ * Density proportional to 1/(1 + |z|^gamma), gamma in (3, 101].
+ *
+ * @generated from message geoveil.proto.v1.GeneralizedCauchy
+ */
+export type GeneralizedCauchy = Message<"geoveil.proto.v1.GeneralizedCauchy"> & {
+  /**
+   * @generated from field: double gamma = 1;
+   */
+  gamma: number;
+};
+
+/**
+ * Describes the message geoveil.proto.v1.GeneralizedCauchy.
+ * Use `create(GeneralizedCauchySchema)` to create a new message.
+ */
+export const GeneralizedCauchySchema: GenMessage<GeneralizedCauchy> = /*@__PURE__*/
+  messageDesc(file_geoveil_proto_v1_campaign, 29);
+
+/**
+ * Density proportional to exp(-|z|): the guarantee then has a delta.
+ *
+ * @generated from message geoveil.proto.v1.LaplaceNoise
+ */
+export type LaplaceNoise = Message<"geoveil.proto.v1.LaplaceNoise"> & {
+};
+
+/**
+ * Describes the message geoveil.proto.v1.LaplaceNoise.
+ * Use `create(LaplaceNoiseSchema)` to create a new message.
+ */
+export const LaplaceNoiseSchema: GenMessage<LaplaceNoise> = /*@__PURE__*/
+  messageDesc(file_geoveil_proto_v1_campaign, 30);
 
 /**
  * Noise of density proportional to exp(-|v| * rate) on the point itself, all of
@@ -1025,7 +1143,7 @@ export type PlanarLaplace = Message<"geoveil.proto.v1.PlanarLaplace"> & {
  * Use `create(PlanarLaplaceSchema)` to create a new message.
  */
 export const PlanarLaplaceSchema: GenMessage<PlanarLaplace> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 28);
+  messageDesc(file_geoveil_proto_v1_campaign, 31);
 
 /**
  * The public grid that every answer lies on: answer = integer * 2^step_exponent.
@@ -1044,7 +1162,7 @@ export type Grid = Message<"geoveil.proto.v1.Grid"> & {
  * Use `create(GridSchema)` to create a new message.
  */
 export const GridSchema: GenMessage<Grid> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 29);
+  messageDesc(file_geoveil_proto_v1_campaign, 32);
 
 /**
  * A campaign as it was published. Its digest is SHA-256 over exactly these
@@ -1073,7 +1191,7 @@ export type CampaignEnvelope = Message<"geoveil.proto.v1.CampaignEnvelope"> & {
  * Use `create(CampaignEnvelopeSchema)` to create a new message.
  */
 export const CampaignEnvelopeSchema: GenMessage<CampaignEnvelope> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 30);
+  messageDesc(file_geoveil_proto_v1_campaign, 33);
 
 /**
  * Ed25519 (RFC 8032), by the analyst who asks.
@@ -1101,7 +1219,7 @@ export type CampaignSignature = Message<"geoveil.proto.v1.CampaignSignature"> & 
  * Use `create(CampaignSignatureSchema)` to create a new message.
  */
 export const CampaignSignatureSchema: GenMessage<CampaignSignature> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 31);
+  messageDesc(file_geoveil_proto_v1_campaign, 34);
 
 /**
  * The shape of a soft step of a given width.
@@ -1134,6 +1252,70 @@ export enum Profile {
  */
 export const ProfileSchema: GenEnum<Profile> = /*@__PURE__*/
   enumDesc(file_geoveil_proto_v1_campaign, 0);
+
+/**
+ * How fast B may change: B(x) <= g(beta |x - x'|) B(x').
+ *
+ * @generated from enum geoveil.proto.v1.Growth
+ */
+export enum Growth {
+  /**
+   * @generated from enum value: GROWTH_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * g(t) = e^t.
+   *
+   * @generated from enum value: GROWTH_EXPONENTIAL = 1;
+   */
+  EXPONENTIAL = 1,
+
+  /**
+   * g(t) = 1 + t. Laplace noise needs it.
+   *
+   * @generated from enum value: GROWTH_LINEAR = 2;
+   */
+  LINEAR = 2,
+}
+
+/**
+ * Describes the enum geoveil.proto.v1.Growth.
+ */
+export const GrowthSchema: GenEnum<Growth> = /*@__PURE__*/
+  enumDesc(file_geoveil_proto_v1_campaign, 1);
+
+/**
+ * How eta follows from the noise, beta and the privacy.
+ *
+ * @generated from enum geoveil.proto.v1.Calibration
+ */
+export enum Calibration {
+  /**
+   * @generated from enum value: CALIBRATION_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * The largest that keeps the guarantee.
+   *
+   * @generated from enum value: CALIBRATION_EXACT = 1;
+   */
+  EXACT = 1,
+
+  /**
+   * As printed in "Smooth Sensitivity for Geo-Privacy": a sum of two suprema.
+   *
+   * @generated from enum value: CALIBRATION_PAPER = 2;
+   */
+  PAPER = 2,
+}
+
+/**
+ * Describes the enum geoveil.proto.v1.Calibration.
+ */
+export const CalibrationSchema: GenEnum<Calibration> = /*@__PURE__*/
+  enumDesc(file_geoveil_proto_v1_campaign, 2);
 
 /**
  * How one participant's privacy is spent over the queries of a campaign.
@@ -1173,7 +1355,7 @@ export enum Allocation {
  * Describes the enum geoveil.proto.v1.Allocation.
  */
 export const AllocationSchema: GenEnum<Allocation> = /*@__PURE__*/
-  enumDesc(file_geoveil_proto_v1_campaign, 1);
+  enumDesc(file_geoveil_proto_v1_campaign, 3);
 
 /**
  * @generated from enum geoveil.proto.v1.CampaignState
@@ -1210,5 +1392,5 @@ export enum CampaignState {
  * Describes the enum geoveil.proto.v1.CampaignState.
  */
 export const CampaignStateSchema: GenEnum<CampaignState> = /*@__PURE__*/
-  enumDesc(file_geoveil_proto_v1_campaign, 2);
+  enumDesc(file_geoveil_proto_v1_campaign, 4);
 
