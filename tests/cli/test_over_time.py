@@ -66,7 +66,7 @@ def answered(server, campaigns, days=DAYS):
         income = float(rng.lognormal(11, 0.5))
         at = [campaigns[0].opens]
         timing = Timing(now=lambda at=at: at[0])
-        policy = Policy({"income": Limit(campaign=most)})
+        policy = Policy({"income": Limit(campaign=most, cohorts=len(CELLS.labels))})
         with Client(
             server,
             policy=policy,

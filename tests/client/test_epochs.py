@@ -26,6 +26,7 @@ from geoveil.campaign import (
     Strata,
     ValueCampaign,
 )
+from geoveil.campaign.readings import ORIGIN
 from geoveil.client import (
     AnswerNotYet,
     BudgetExceeded,
@@ -910,19 +911,161 @@ def test_a_directory_of_version_5_goes_on(fake_time: FakeTime, tmp_path: Path) -
 def test_a_device_tells_in_which_part_of_an_epoch_it_reads(
     device: Devices, fake_time: FakeTime
 ) -> None:
-    """Seven labels over 70 days: the one that the beginning of its own epoch lies in."""
+    """Seven labels over 70 days from 1970 on: the one that its own epoch begins in."""
     strata = Strata(name="reading", labels=tuple("abcdefg"))
     every = Readings(every=timedelta(days=70))
     asked = question("a", period=WEEK, readings=every, strata=strata)
-    client = device(asked, of=limit(epoch=Epoch(privacy=dollars(1.0), length=every.every)))
+    epoch = Epoch(privacy=dollars(1.0), length=every.every)
+    client = device(asked, of=limit(epoch=epoch, cohorts=7))
     labels = set()
     for _ in range(3):
         receipt = client.contribute("a", 50_000.0)
         assert receipt.epoch is not None
-        part = (receipt.epoch - OPENS) % every.every // timedelta(days=10)
+        part = (receipt.epoch - ORIGIN) % every.every // timedelta(days=10)
         assert {a.query_index // 3 for a in receipt.answers} == {part}
         labels.add(part)
         fake_time.date = receipt.epoch + every.every
     assert len(labels) == 1
     with pytest.raises(ParameterError, match=r"strata\.epsilon"):
         question("b", readings=every, strata=Strata(name="reading", labels=("a", "b"), epsilon=1))
+
+
+def labelled(length: timedelta, labels: int) -> StatisticCampaign:
+    """Return a campaign that asks in which of so many parts of an epoch a device's begin."""
+    return question(
+        f"parts-{length.days}-{labels}",
+        period=WEEK,
+        readings=Readings(every=length),
+        strata=Strata(name="reading", labels=tuple(f"{i}" for i in range(labels))),
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "permitted"),
+    [
+        ({}, []),
+        ({"cohorts": 12}, [12, 6, 4, 3, 2]),
+        ({"cohorts": 13}, [13]),
+        ({"cohorts": 12, "epoch": None}, [12, 6, 4, 3, 2]),
+        ({"cohorts": 12, "epoch": Epoch(privacy=dollars(1.0), length=YEAR + WEEK)}, []),
+    ],
+)
+def test_a_label_is_sent_only_as_the_policy_says(
+    changes: dict[str, Any], permitted: list[int]
+) -> None:
+    """As many parts as it permits or a divisor, of an epoch of its own length."""
+    policy = Policy({"income": limit(**changes)})
+    found = []
+    for labels in range(16, 1, -1):
+        try:
+            policy.check(labelled(YEAR, labels), None)
+            found.append(labels)
+        except PolicyRefused:
+            continue
+    assert found == permitted
+
+
+@pytest.mark.parametrize("cohorts", [1, 17, -1, 2.5])
+def test_a_number_of_parts_out_of_range_is_refused(cohorts: Any) -> None:
+    finest = Epoch(privacy=dollars(1.0), length=YEAR, finest=dollars(0.5))
+    for changes in ({"cohorts": cohorts}, {"cohorts": 4, "epoch": finest}):
+        with pytest.raises(ParameterError) as caught:
+            limit(**changes)
+        assert caught.value.name == "cohorts"
+    with pytest.raises(ParameterError, match="at most 16"):
+        labelled(YEAR, 17)
+
+
+def linked(first: Any, second: Any, labels: list[Any], rng: np.random.Generator) -> float:
+    """Return the share of people whose report of one year is linked to theirs of another.
+
+    By the nearest point among the reports that had the same labels in all campaigns of both years;
+    in the other year they come in another order.
+    """
+    n = len(first)
+    order = rng.permutation(n)
+    key = np.zeros(n, np.int64)
+    for of_campaign in labels:
+        key = np.unique(key * 64 + of_campaign, return_inverse=True)[1]
+    right = 0
+    for one in range(int(key.max()) + 1):
+        here = np.flatnonzero(key == one)
+        there = order[key[order] == one]
+        there = there[np.argsort(second[there], kind="stable")]
+        near = np.searchsorted(second[there], first[here]).clip(1, max(len(there) - 1, 1))
+        below, above = there[near - 1], there[near.clip(max=len(there) - 1)]
+        closer = np.abs(second[below] - first[here]) <= np.abs(second[above] - first[here])
+        right += int((np.where(closer, below, above) == here).sum())
+    return right / n
+
+
+def test_reports_of_two_years_are_linked_by_what_points_tell() -> None:
+    """10,000 people, four campaigns a year at lengths and numbers of labels of the server's choice.
+
+    A policy that does not permit labels: linked as often as by the points alone, which is rare. One
+    that permits 13: at most 13 times as often, and not by more campaigns. Control: the labels that
+    were sent to any campaign, counted from its opening, link more than 9 of 10.
+    """
+    n, rng = 10_000, np.random.default_rng(8)
+    incomes = rng.lognormal(11.0, 0.6, n)
+    first, second = (incomes + rng.laplace(0.0, 8_000.0, n) for _ in range(2))
+    asked = [labelled(d * WEEK, m) for d, m in ((52, 13), (26, 16), (13, 13), (52, 16))]
+    begins = [ORIGIN + YEAR * 50 + timedelta(seconds=s) for s in rng.uniform(0, 52 * 604_800, n)]
+
+    def with_policy(cohorts: int) -> float:
+        epoch = Epoch(privacy=dollars(1.0), length=52 * WEEK)
+        policy, sent = Policy({"income": limit(epoch=epoch, cohorts=cohorts)}), []
+        for one in asked:
+            try:
+                policy.check(one, None)
+            except PolicyRefused:
+                continue
+            assert one.readings is not None
+            sent.append(np.array([one.readings.cohort(at, one.groups) for at in begins]))
+        return linked(first, second, sent, np.random.default_rng(9))
+
+    by_points = linked(first, second, [], np.random.default_rng(9))
+    assert by_points < 0.002
+    assert with_policy(0) == by_points
+    spread = 4.9 * (13 * by_points / n) ** 0.5
+    assert by_points < with_policy(13) < 13 * by_points + spread
+    sent = []
+    for hours in (52 * 168, 137, 3, 1):
+        length = timedelta(hours=hours)
+        sent.append(np.array([64 * ((at - OPENS) % length) // length for at in begins]))
+    assert linked(first, second, sent, np.random.default_rng(9)) > 0.9
+
+
+def test_no_schedule_spends_more_on_readings_than_people_are_told(fake_time: FakeTime) -> None:
+    """40 devices with clocks that jump, 40 times each: the readings in any 91 days cost at most
+    what both sentences say, two of them, and in all at most what the campaign says of its dates.
+
+    Control: once what one reading costs, as they said before, is exceeded by most.
+    """
+    quarter = 13 * WEEK
+    rng, once, length = np.random.default_rng(4), 0, 40 * WEEK
+    epoch = Epoch(privacy=dollars(1.0), length=quarter)
+    asked = campaign("a", period=WEEK, readings=Readings(every=quarter), closes=OPENS + length)
+    assert f"their readings cost at most {dollars(2.0)} (" in str(epoch)
+    assert "any 91 days touch two of them" in str(asked.readings)
+    for own in (True, False) * 20:
+        client = Client(
+            policy=Policy({"income": limit(epoch=None if own else epoch)}),
+            state_dir=None,
+            transport=InMemoryTransport(InMemoryCollector([asked])),
+            timing=fake_time.timing(),
+            release_floor_s=0,
+            background=False,
+        )
+        client.fetch("a")
+        for days in rng.integers(0, length.days, 40).tolist():
+            fake_time.date = OPENS + timedelta(days=days, seconds=1)
+            client.contribute("a", 50_000.0)
+        space = "Number() for a" if own else "Number()"
+        drawn = [r.drawn for r in client._session.journal.readings("income", "dollar", space)]
+        most = max(sum(at <= one < at + quarter for one in drawn) for at in drawn)
+        assert most <= 2
+        assert spent(client) == len(drawn) <= asked.total_privacy.epsilon
+        once += most > 1
+        client.close(0)
+    assert once > 20

@@ -393,7 +393,7 @@ def _nesting_by_chance(draw: Random) -> Campaign:
         GeoVeilError: if the campaign that chance made is none.
     """
     campaign, _ = any_campaign(draw)
-    cohorts = Strata(name="reading", labels=tuple(f"c{i}" for i in range(draw.randint(2, 64))))
+    cohorts = Strata(name="reading", labels=tuple(f"c{i}" for i in range(draw.randint(2, 16))))
     every = timedelta(microseconds=draw.randint(60_000_000, 3660 * 86_400_000_000))
     recurs = isinstance(campaign, StatisticCampaign) and campaign.period is not None
     return replace(

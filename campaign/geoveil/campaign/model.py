@@ -18,7 +18,7 @@ from enum import Enum
 from math import ldexp
 from typing import TypeAlias
 
-from geoveil.campaign.readings import COHORT, Readings
+from geoveil.campaign.readings import COHORT, MOST_COHORTS, Readings
 from geoveil.campaign.strata import Strata
 from geoveil.campaign.text import plain
 from geoveil.gp import (
@@ -511,18 +511,9 @@ class Campaign(ABC):
 
     @lazy
     def tells_cohorts(self) -> bool:
-        """Whether a report's label is when in an epoch its device reads, which it drew itself."""
+        """Whether a report's label is in which part of an epoch its device's epochs begin."""
         strata = self.strata
         return self.readings is not None and strata is not None and strata.name == COHORT
-
-    def cohort(self, begins: datetime) -> int:
-        """Return the label, from 0, of devices whose epoch began at a time.
-
-        It is the part of `readings.every` that this lies in, counted from when the campaign opens.
-        """
-        assert self.readings is not None  # it tells cohorts
-        every = self.readings.every
-        return self.groups * ((begins - self.opens) % every) // every
 
     def _check_readings(self) -> None:
         if not isinstance(self.readings, Readings | None):
@@ -534,10 +525,15 @@ class Campaign(ABC):
                 "None: only points, and DebiasedLaplace on a line, are answered from one reading",
             )
 
-        if self.tells_cohorts and self.strata is not None and self.strata.epsilon is not None:
+        if not self.tells_cohorts or self.strata is None:
+            return
+        if self.strata.epsilon is not None:
             raise ParameterError(
                 "strata.epsilon", self.strata.epsilon, f"None where the strata are named {COHORT!r}"
             )
+        if self.groups > MOST_COHORTS:
+            few = f"at most {MOST_COHORTS} where the strata are named {COHORT!r}"
+            raise ParameterError("number of strata.labels", self.groups, few)
 
     def _check_minimum(self) -> None:
         least = self.minimum_participants

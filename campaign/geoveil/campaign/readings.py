@@ -1,14 +1,16 @@
 """Readings: values that are read, and perturbed, once in a stretch of time [MATH §13]."""
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 
 from geoveil.gp import ParameterError, validation
 from geoveil.gp.exact import INT64_MAX, INT64_MIN
 
 COHORT = "reading"
-"""The name of strata that devices fill in themselves, by when in an epoch they read."""
+"""The name of strata that devices fill in themselves, by when their epochs begin."""
+MOST_COHORTS = 16
+"""The most labels of such strata: each halving of the parts halves who a device may be."""
 _SHORTEST = timedelta(minutes=1)
 LONGEST = timedelta(days=3660)
 """The longest epoch."""
@@ -19,15 +21,17 @@ class Readings:
     """A campaign's wish that a device reads its value once in so long, and answers from that.
 
     All reports of such a stretch, an epoch, are made from one perturbed point, which is paid for
-    once. Each device lays its epochs for itself, at times that it draws.
+    once. Each device draws when its first epoch begins; the others follow without a gap, and the
+    value is read when the device first answers in one.
 
     Raises:
         ParameterError: if the length is not from a minute to ten years.
 
     Example:
         >>> print(Readings(every=timedelta(days=91), extrapolated=True))
-        Your value is read once in 91 days, at a time that your device draws, and perturbed once\
- for all reports in between; what changed since the last reading is carried on.
+        Your value is read and perturbed once in each stretch of 91 days, when your device first\
+ answers in it; all reports of the stretch are made from that, and go on as two readings did. Your\
+ device draws when its stretches begin: any 91 days touch two of them.
     """
 
     every: timedelta
@@ -45,12 +49,33 @@ class Readings:
         validation.require_flag("readings.extrapolated", self.extrapolated)
 
     def __str__(self) -> str:
-        days = self.every / timedelta(days=1)
-        carried = "; what changed since the last reading is carried on" if self.extrapolated else ""
+        days = self.every / _DAY
+        moved = ", and go on as two readings did" if self.extrapolated else ""
         return (
-            f"Your value is read once in {days:g} days, at a time that your device draws, and"
-            f" perturbed once for all reports in between{carried}."
+            f"Your value is read and perturbed once in each stretch of {days:g} days, when your"
+            f" device first answers in it; all reports of the stretch are made from that{moved}."
+            f" Your device draws when its stretches begin: any {days:g} days touch two of them."
         )
+
+    def telling(self, cohorts: int) -> str:
+        """Return what to tell people whose device tells in which part of an epoch it begins.
+
+        Args:
+            cohorts: how many parts there are.
+        """
+        return (
+            f"Your device also tells in which of {cohorts} parts of {self.every / _DAY:g} days its"
+            " stretches begin. That stays the same, and tells your reports of different stretches"
+            f" from those of {cohorts - 1} in {cohorts} other people."
+        )
+
+    def cohort(self, begins: datetime, cohorts: int) -> int:
+        """Return in which of so many parts an epoch began, from 0.
+
+        Parts are counted from 1970 on, for all campaigns alike: two that ask for as many, or for a
+        divisor, learn no more than one.
+        """
+        return cohorts * ((begins - ORIGIN) % self.every) // self.every
 
     def most(self, length: timedelta) -> int:
         """Return how many epochs a stretch of time touches, at most."""
@@ -75,4 +100,6 @@ def moved_on(latest: int, before: int, age: timedelta, gap: timedelta) -> int:
     return min(max(moved, INT64_MIN), INT64_MAX)
 
 
-_MICROSECOND = timedelta(microseconds=1)
+_DAY, _MICROSECOND = timedelta(days=1), timedelta(microseconds=1)
+ORIGIN = datetime(1970, 1, 1, tzinfo=UTC)
+"""From when on the parts are counted in which epochs begin."""

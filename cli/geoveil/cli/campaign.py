@@ -35,8 +35,7 @@ from geoveil.campaign import (
     seal,
     signer,
 )
-from geoveil.campaign.readings import COHORT, LONGEST
-from geoveil.campaign.strata import MOST_LABELS
+from geoveil.campaign.readings import COHORT, LONGEST, MOST_COHORTS
 from geoveil.cli import options
 from geoveil.cli.asking import Period, Words, asks
 from geoveil.cli.connection import CommandError, Connection, analyst_at, connects
@@ -140,9 +139,9 @@ def create(
         int | None,
         typer.Option(
             min=2,
-            max=MOST_LABELS,
-            help="With --read-every: devices tell in which of so many parts of that time they read,"
-            " so that those who just did can be seen alone: as many as periods is best, up to 64.",
+            max=MOST_COHORTS,
+            help="With --read-every: devices whose app permits so many say in which part of that"
+            " time theirs begins, so that those who just read can be seen alone. It links reports.",
         ),
     ] = None,
     participants: Annotated[
@@ -363,10 +362,12 @@ def _print_campaign(campaign: Campaign) -> None:
     out.tell((campaign.campaign_id, "bold"), f"  {campaign.title}")
     out.tell(f"{campaign.attribute.name}: {privacy_text(campaign)}")
     out.tell(f"open from {campaign.opens:%Y-%m-%d %H:%M} to {campaign.closes:%Y-%m-%d %H:%M} UTC")
-    if campaign.strata is not None:
+    if campaign.strata is not None and not campaign.tells_cohorts:
         out.tell(str(campaign.strata))
     if campaign.readings is not None:
         out.tell(str(campaign.readings))
+        if campaign.tells_cohorts:
+            out.tell(campaign.readings.telling(campaign.groups))
     table = table_80("query", "a report counts from", "to", "beyond", wrapped=range(4))
     for column in campaign_record(campaign)["queries"]:
         beyond = "counts as the end" if column["clamps"] else "is refused"

@@ -154,8 +154,8 @@ def _take_part(
         err.tell(f"Your {campaign.attribute.name}: {epoch}.")
     elif campaign.readings is not None:
         err.tell(f"{campaign.readings} In all: {campaign.total_privacy}.")
-    if campaign.tells_cohorts:
-        err.tell("When in that time your device reads, it draws itself and tells the server.")
+    if campaign.readings is not None and campaign.tells_cohorts:
+        err.tell(campaign.readings.telling(campaign.groups))
     elif campaign.strata is not None:
         err.tell(str(campaign.strata))
     if not yes and not _agreed():

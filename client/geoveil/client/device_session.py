@@ -236,8 +236,7 @@ class DeviceSession:
         group = builder.group(accepted, stratum)
         new = None
         if current is None:
-            last = readings[-1] if readings else None
-            current = new = builder.read(accepted, value, last, now)
+            current = new = builder.read(accepted, value, readings, now)
         before = accepted.before(current, readings, now)
         known = {kept.reading: kept for kept in points}
         needed = [current] if before is None else [current, before]

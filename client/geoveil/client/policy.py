@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any, Literal, Self, TypeVar
 
 from geoveil.campaign import MECHANISMS, QUERIES, Campaign, PublicKey, Readings, encode
+from geoveil.campaign.readings import MOST_COHORTS
 from geoveil.campaign.strata import LABEL_UNIT
 from geoveil.client.errors import PolicyRefused, exactly
 from geoveil.client.values import Number, Place, Point, ValueKind, kind_of
@@ -93,7 +94,8 @@ class Epoch:
     in one reads the value, at the rate of `privacy`, which is what all answers of the stretch cost
     together: those to value campaigns, and to questions about one number with `DebiasedLaplace`. To
     campaigns of a smaller rate they are made from a point that is coarser, drawn once for each
-    campaign [MATH §13].
+    campaign [MATH §13]. Places are read once for each plane, that is for each area that campaigns
+    ask about. Other answers have noise of their own, and cost their own rates.
 
     Raises:
         ParameterError: if a privacy has no unit or is not pure, the length is not positive or more
@@ -101,7 +103,9 @@ class Epoch:
 
     Example:
         >>> print(Epoch(privacy=GeoPrivacy(1, 8000, "dollar"), length=timedelta(days=365)))
-        everything asked within 365 days costs at most ε = 1 per 8000 dollar
+        read once in each stretch of 365 days, when it is first asked for, at ε = 1 per 8000\
+ dollar; any 365 days touch two stretches, so that their readings cost at most ε = 2 per 8000\
+ dollar (of places: for each area). What no reading answers costs its own ε
     """
 
     privacy: GeoPrivacy
@@ -129,7 +133,12 @@ class Epoch:
         return self.privacy if self.finest is None else self.finest
 
     def __str__(self) -> str:
-        return f"everything asked within {in_days(self.length)} costs at most {self.privacy}"
+        days, twice = in_days(self.length), self.privacy.repeated(2)
+        return (
+            f"read once in each stretch of {days}, when it is first asked for, at {self.privacy};"
+            f" any {days} touch two stretches, so that their readings cost at most {twice} (of"
+            " places: for each area). What no reading answers costs its own ε"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +170,10 @@ class Limit:
     epoch: Epoch | None = None
     """How long one perturbed value answers campaigns. None: every report is drawn anew, unless the
     campaign asks for readings of its own (`Campaign.readings`)."""
+    cohorts: int = 0
+    """Into how many parts an epoch is cut, of which campaigns may learn the one that this device's
+    epochs begin in; 2 to 16. They may ask for as many or a divisor, and for epochs of the same
+    length. It links a person's reports for years. 0: no campaign may."""
 
     def __post_init__(self) -> None:
         _check_pure("campaign", self.campaign)
@@ -182,6 +195,11 @@ class Limit:
             raise ParameterError(
                 "epoch.privacy", exactly(reading), f"at most {exactly(self.campaign)}"
             )
+        if require_count("cohorts", self.cohorts, 0) == 1 or self.cohorts > MOST_COHORTS:
+            raise ParameterError("cohorts", self.cohorts, f"0, or 2 to {MOST_COHORTS}")
+        if self.cohorts and self.epoch is not None and self.epoch.finest is not None:
+            apart = "0 beside `finest`, which keeps campaigns apart"
+            raise ParameterError("cohorts", self.cohorts, apart)
         if reading is not None and isinstance(self.value, Point) and self.value.dimension > 3:
             raise ParameterError("value", str(self.value), "of at most 3 coordinates for an epoch")
 
@@ -281,11 +299,12 @@ class Policy(ReprByArguments):
         """
         most = campaign.total_privacy
         if epoch is not None and campaign.nests:
-            # As many readings as its dates touch, and one before them.
+            # As many readings as its dates touch, and two before them to go on from.
             touched = Readings(every=epoch.length).most(campaign.closes - campaign.opens)
-            readings = epoch.privacy.repeated(touched + 1)
+            readings = epoch.privacy.repeated(touched + 2)
             most = max(most, readings, key=lambda privacy: privacy.exact_rate)
-        limit = Limit(campaign=most, value=kind_of(campaign), epoch=epoch)
+        cohorts = campaign.groups if campaign.tells_cohorts else 0
+        limit = Limit(campaign=most, value=kind_of(campaign), epoch=epoch, cohorts=cohorts)
         demand = Demand.of(encode(campaign))
         return cls(
             {campaign.attribute.name: limit},
@@ -345,7 +364,7 @@ class Policy(ReprByArguments):
                     exactly(asked),
                     f"at most {exactly(most)}",
                 )
-        self._check_strata(campaign)
+        self._check_strata(campaign, limit)
         found = kind_of(campaign)
         if not limit.value.permits(found):
             raise PolicyRefused(
@@ -366,9 +385,19 @@ class Policy(ReprByArguments):
             if asked > most:
                 raise PolicyRefused(campaign_id, aspect, f"{asked:,}", f"at most {most:,}")
 
-    def _check_strata(self, campaign: Campaign) -> None:
-        strata = campaign.strata
-        if strata is None or campaign.tells_cohorts:
+    def _check_strata(self, campaign: Campaign, limit: Limit) -> None:
+        strata, readings = campaign.strata, campaign.readings
+        if strata is None:
+            return
+        if campaign.tells_cohorts and readings is not None:
+            length = readings.every if limit.epoch is None else limit.epoch.length
+            if limit.cohorts % campaign.groups or not limit.cohorts or length != readings.every:
+                raise PolicyRefused(
+                    campaign.campaign_id,
+                    f"label {strata.name!r}",
+                    f"which of {campaign.groups} parts of {in_days(readings.every)} it begins in",
+                    f"of {limit.cohorts} parts of {in_days(length)}" if limit.cohorts else "none",
+                )
             return
         permitted = self.strata.get(strata.name)
         if permitted == "openly" or (
@@ -427,7 +456,7 @@ def _strata(given: object) -> dict[str, LocalPrivacy | Literal["openly"]]:
 
 
 def _permitting(campaign: Campaign) -> dict[str, LocalPrivacy | Literal["openly"]]:
-    if campaign.strata is None:
+    if campaign.strata is None or campaign.tells_cohorts:
         return {}
     if campaign.strata.epsilon is None:
         return {campaign.strata.name: "openly"}

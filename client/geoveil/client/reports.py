@@ -490,7 +490,7 @@ class ReportBuilder:
         self,
         accepted: AcceptedCampaign,
         value: Value,
-        last: Reading | None,
+        earlier: Sequence[Reading],
         now: datetime,
     ) -> Reading:
         """Perturb a value once, for all campaigns of an epoch.
@@ -500,8 +500,9 @@ class ReportBuilder:
         Args:
             accepted: a campaign whose policy has an epoch for its attribute.
             value: what `point` takes.
-            last: the latest reading, whose epochs go on; None: when the first begins is drawn, so
-                that it says nothing of the value or of the person.
+            earlier: the readings that are kept, by when their epochs begin, of which the last one's
+                go on, and back if the clock was set back; without any, when the first begins is
+                drawn, so that it says nothing of the value or of the person.
             now: the date, in an epoch that has no reading.
 
         Raises:
@@ -509,10 +510,15 @@ class ReportBuilder:
         """
         epoch = accepted.epoch
         assert epoch is not None
-        if last is None or now < last.ends:
-            begins = now - timedelta(microseconds=self._source.below(epoch.length // _MICROSECOND))
+        if earlier:
+            last = earlier[-1].ends
+            begins = last + (now - last) // epoch.length * epoch.length
+            ends = begins + epoch.length
+            # The length may have been another.
+            begins = max([begins, *(one.ends for one in earlier if one.ends <= now)])
         else:
-            begins = last.ends + (now - last.ends) // epoch.length * epoch.length
+            begins = now - timedelta(microseconds=self._source.below(epoch.length // _MICROSECOND))
+            ends = begins + epoch.length
         released = _reader(accepted.campaign, epoch.privacy).release(
             self.point(accepted, value), self._source
         )
@@ -520,7 +526,7 @@ class ReportBuilder:
             attribute=accepted.campaign.attribute.name,
             space=accepted.space,
             begins=begins,
-            ends=begins + epoch.length,
+            ends=ends,
             privacy=epoch.privacy,
             point=released,
             drawn=now,
@@ -582,7 +588,8 @@ class ReportBuilder:
             return [moved_on(y, was, age, gap) for y, was in zip(answers, earlier, strict=True)]
 
         if campaign.tells_cohorts:
-            group = campaign.cohort(latest.reading.begins)
+            assert campaign.readings is not None  # it tells cohorts
+            group = campaign.readings.cohort(latest.reading.begins, campaign.groups)
         made = self._report(accepted, columns, release, period, group)
         return replace(made, privacy=latest.reading.privacy, epoch=latest.reading.begins)
 

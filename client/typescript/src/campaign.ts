@@ -22,7 +22,7 @@ import { LEAST, MOST, positive } from "./gp/profile.js";
 import * as queries from "./gp/query.js";
 import { hasSlack, smooth } from "./gp/smooth.js";
 import { Table } from "./gp/table.js";
-import { COHORT, DAY_US, movedOn, Readings } from "./readings.js";
+import { COHORT, DAY_US, MOST_COHORTS, movedOn, Readings } from "./readings.js";
 import { plain } from "./text.js";
 
 const MOST_BYTES = 1 << 20;
@@ -199,15 +199,9 @@ export class Campaign {
     const asked = this.questions.every(({ query }) => NESTING.has(query.kind));
     return asked && this.dimension === 1 && this.mechanism === "debiasedLaplace";
   }
-  /** Whether a report's label is when in an epoch its device reads, which it drew itself. */
+  /** Whether a report's label is in which part of an epoch its device's epochs begin. */
   get tellsCohorts(): boolean {
     return this.readings !== undefined && this.strata?.name === COHORT;
-  }
-  /** The label, from 0, of devices whose epoch began at a time. */
-  cohort(beginsUs: bigint): number {
-    const every = this.readings!.everyUs;
-    const since = (beginsUs - this.opensUs) % every;
-    return Number((BigInt(this.groups) * (since < 0n ? since + every : since)) / every);
   }
   /** What perturbs a point at a rate over true distances, on the grid of that rate. */
   reader(privacy: Privacy): PlanarLaplace {
@@ -320,8 +314,12 @@ export class Campaign {
     if (extrapolated && (this.#ofPoints || this.periodUs === undefined)) {
       throw new ParameterError("readings.extrapolated", extrapolated, "false, but of recurring questions");
     }
-    if (this.tellsCohorts && this.strata?.epsilon !== undefined) {
+    if (!this.tellsCohorts || !this.strata) return;
+    if (this.strata.epsilon !== undefined) {
       throw new ParameterError("strata.epsilon", this.strata.epsilon, `left out where the strata are named ${COHORT}`);
+    }
+    if (this.groups > MOST_COHORTS) {
+      throw new ParameterError("number of strata.labels", this.groups, `at most ${MOST_COHORTS} where the strata are named ${COHORT}`);
     }
   }
 

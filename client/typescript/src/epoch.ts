@@ -1,6 +1,7 @@
 /** Epochs: a value is read and perturbed once in a stretch of time, and all reports of it are made from that. */
 import type { Before, Campaign, Drawn } from "./campaign.js";
 import { below, type BitSource } from "./exact/bits.js";
+import { floorDiv } from "./exact/rational.js";
 import { AnswerNotYet } from "./errors.js";
 import { coarsen } from "./gp/nested.js";
 import { exactRate, type Privacy } from "./gp/mechanism.js";
@@ -122,13 +123,13 @@ export class Epochs {
   /** Perturb the value, once for all campaigns of the epoch; when the first epoch begins is drawn. */
   #read(pointOf: () => readonly number[], source: BitSource): Reading {
     const { campaign, privacy, lengthUs, nowUs } = this;
-    const last = this.readings.at(-1);
-    const beginsUs =
-      last && nowUs >= last.endsUs
-        ? last.endsUs + ((nowUs - last.endsUs) / lengthUs) * lengthUs
-        : nowUs - below(source, lengthUs);
+    const last = this.readings.at(-1)?.endsUs;
+    let beginsUs = last === undefined ? nowUs - below(source, lengthUs) : last + floorDiv(nowUs - last, lengthUs) * lengthUs;
+    const endsUs = beginsUs + lengthUs;
+    // The length may have been another.
+    for (const one of this.readings) if (one.endsUs <= nowUs && one.endsUs > beginsUs) beginsUs = one.endsUs;
     const point = campaign.reader(privacy).release(pointOf(), source);
-    return { beginsUs, endsUs: beginsUs + lengthUs, privacy, point, drawnUs: nowUs };
+    return { beginsUs, endsUs, privacy, point, drawnUs: nowUs };
   }
 }
 
@@ -161,6 +162,6 @@ export function answered(
   if (earlier) {
     before = { point: earlier.point, ageUs: nowUs - reading.drawnUs, gapUs: reading.drawnUs - earlier.reading.drawnUs };
   }
-  const label = campaign.tellsCohorts ? campaign.cohort(reading.beginsUs) : group;
+  const label = campaign.tellsCohorts ? campaign.readings!.cohort(reading.beginsUs, campaign.groups) : group;
   return campaign.answer(point, before, label, source);
 }

@@ -7,7 +7,7 @@ import { floorDiv, Rational } from "./exact/rational.js";
 import { exactRate, type Privacy, repeated } from "./gp/mechanism.js";
 import { geodesicDistance } from "./gp/plane.js";
 import { positive } from "./gp/profile.js";
-import { inDays } from "./readings.js";
+import { inDays, MOST_COHORTS } from "./readings.js";
 
 /** A guarantee with the unit of its distance: values `per` apart are at most `epsilon` apart. */
 export interface GeoPrivacy extends Privacy {
@@ -59,7 +59,11 @@ export function describeEpoch({ privacy, lengthMs }: Epoch): string {
   requireLength(lengthMs);
   const days = inDays(BigInt(Math.round(lengthMs * 1000)));
   const length = days >= 1 ? `${days} days` : `${Number((lengthMs / 3_600_000).toPrecision(6))} hours`;
-  return `everything asked within ${length} costs at most ${words(privacy, privacy.unit)}`;
+  return (
+    `read once in each stretch of ${length}, when it is first asked for, at ${words(privacy, privacy.unit)};` +
+    ` any ${length} touch two stretches, so that their readings cost at most ${words(repeated(privacy, 2n), privacy.unit)}` +
+    " (of places: for each area). What no reading answers costs its own ε"
+  );
 }
 
 /** How much privacy one attribute may cost. */
@@ -74,6 +78,9 @@ export interface Limit {
   /** How long one perturbed value answers campaigns; undefined: every report is drawn anew, unless the
    * campaign asks for readings of its own. */
   readonly epoch?: Epoch | undefined;
+  /** Into how many parts an epoch is cut, of which campaigns may learn the one that this device's epochs
+   * begin in: 2 to 16. It links a person's reports for years; 0 or left out: no campaign may. */
+  readonly cohorts?: number;
 }
 
 export interface PolicyOptions {
@@ -95,7 +102,7 @@ const LONGEST_MS = 36_525 * 86_400_000;
 const MOST_QUERIES = 100;
 const MOST_WORK = 10_000;
 const OPTIONS = ["limits", "trustedKeys", "latestClose", "minimumParticipants", "mostQueries", "mostWork", "strata"];
-const LIMIT = ["campaign", "lifetime", "windows", "value", "epoch"];
+const LIMIT = ["campaign", "lifetime", "windows", "value", "epoch", "cohorts"];
 const GUARANTEE = "{ epsilon, per, unit }";
 const KINDS = ["number", "point", "place"];
 
@@ -124,6 +131,13 @@ export class Policy {
       }
       for (const { lengthMs } of epoch ? [...windows, epoch] : windows) requireLength(lengthMs);
       if (epoch) requireEpoch(`limits[${name}].epoch`, epoch, limit);
+      const { cohorts = 0 } = limit;
+      if (!Number.isInteger(cohorts) || cohorts < 0 || cohorts === 1 || cohorts > MOST_COHORTS) {
+        throw new ParameterError(`limits[${name}].cohorts`, cohorts, `0, or 2 to ${MOST_COHORTS}`);
+      }
+      if (cohorts && epoch?.finest) {
+        throw new ParameterError(`limits[${name}].cohorts`, cohorts, "0 beside finest, which keeps campaigns apart");
+      }
       if (limit.value?.kind === "place" && limit.campaign.unit !== "metre") {
         throw new ParameterError(`limits[${name}].unit`, limit.campaign.unit, "'metre' for a place");
       }
@@ -141,20 +155,20 @@ export class Policy {
     const { name, unit } = campaign.attribute;
     let most = campaign.totalPrivacy;
     if (epoch && campaign.nests) {
-      // As many readings as its dates touch, and one before them.
+      // As many readings as its dates touch, and two before them to go on from.
       const lengthUs = BigInt(Math.round(epoch.lengthMs * 1000));
       const touched = 1n - floorDiv(campaign.opensUs - campaign.closesUs, lengthUs);
-      const readings = repeated(epoch.privacy, touched + 1n);
+      const readings = repeated(epoch.privacy, touched + 2n);
       if (exactRate(readings).compare(exactRate(most)) > 0) most = readings;
     }
     const { strata } = campaign;
     const periods = Rational.of(campaign.periods);
     const label = strata?.epsilon === undefined ? "openly" : Rational.from(strata.epsilon).mul(periods).roundUp();
     return new Policy({
-      limits: { [name]: { campaign: { ...most, unit }, value: kindOf(campaign), epoch } },
+      limits: { [name]: { campaign: { ...most, unit }, value: kindOf(campaign), epoch, cohorts: campaign.tellsCohorts ? campaign.groups : 0 } },
       mostQueries: Math.max(demand.queries, MOST_QUERIES),
       mostWork: Math.max(demand.work, MOST_WORK),
-      ...(strata && { strata: { [strata.name]: label } }),
+      ...(strata && !campaign.tellsCohorts && { strata: { [strata.name]: label } }),
     });
   }
 
@@ -188,7 +202,7 @@ export class Policy {
     };
     within("privacy loss", limit.campaign);
     if (epoch) within("privacy loss in an epoch", epoch.finest ?? epoch.privacy);
-    this.#checkStrata(campaign);
+    this.#checkStrata(campaign, limit);
     const found = kindOf(campaign);
     if (!permits(limit.value ?? number, found)) {
       throw refused(id, "value", described(found), described(limit.value ?? number));
@@ -196,8 +210,15 @@ export class Policy {
     return limit;
   }
 
-  #checkStrata({ id, strata, tellsCohorts }: Campaign): void {
-    if (!strata || tellsCohorts) return;
+  #checkStrata({ id, strata, tellsCohorts, readings, groups }: Campaign, { epoch, cohorts = 0 }: Limit): void {
+    if (!strata) return;
+    if (tellsCohorts) {
+      const every = readings!.everyUs;
+      const length = epoch ? BigInt(Math.round(epoch.lengthMs * 1000)) : every;
+      if (cohorts && cohorts % groups === 0 && length === every) return;
+      const most = cohorts ? `of ${cohorts} parts of ${inDays(length)} days` : "none";
+      throw refused(id, `label ${strata.name}`, `which of ${groups} parts of ${inDays(every)} days it begins in`, most);
+    }
     const permitted = this.strata.get(strata.name);
     if (permitted === "openly") return;
     if (permitted !== undefined && strata.epsilon !== undefined && strata.epsilon <= permitted) return;

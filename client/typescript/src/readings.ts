@@ -3,8 +3,10 @@ import { ParameterError } from "./errors.js";
 import { floorDiv } from "./exact/rational.js";
 import { saturated } from "./exact/release.js";
 
-/** The name of strata that devices fill in themselves, by when in an epoch they read. */
+/** The name of strata that devices fill in themselves, by when their epochs begin. */
 export const COHORT = "reading";
+/** The most labels of such strata. */
+export const MOST_COHORTS = 16;
 const MINUTE_US = 60_000_000n;
 export const DAY_US = 86_400_000_000n;
 
@@ -27,11 +29,27 @@ export class Readings {
   }
 
   toString(): string {
-    const carried = this.extrapolated ? "; what changed since the last reading is carried on" : "";
+    const moved = this.extrapolated ? ", and go on as two readings did" : "";
+    const days = inDays(this.everyUs);
     return (
-      `Your value is read once in ${inDays(this.everyUs)} days, at a time that your device draws, and` +
-      ` perturbed once for all reports in between${carried}.`
+      `Your value is read and perturbed once in each stretch of ${days} days, when your device first answers in it;` +
+      ` all reports of the stretch are made from that${moved}.` +
+      ` Your device draws when its stretches begin: any ${days} days touch two of them.`
     );
+  }
+
+  /** What to tell people whose device tells in which of so many parts of an epoch it begins. */
+  telling(cohorts: number): string {
+    return (
+      `Your device also tells in which of ${cohorts} parts of ${inDays(this.everyUs)} days its stretches begin.` +
+      ` That stays the same, and tells your reports of different stretches from those of ${cohorts - 1} in ${cohorts} other people.`
+    );
+  }
+
+  /** In which of so many parts an epoch began, from 0: counted from 1970 on, for all campaigns alike. */
+  cohort(beginsUs: bigint, cohorts: number): number {
+    const since = beginsUs - floorDiv(beginsUs, this.everyUs) * this.everyUs;
+    return Number((BigInt(cohorts) * since) / this.everyUs);
   }
 }
 

@@ -206,15 +206,25 @@ test("cohorts are told by when the epoch began, and nobody is asked", async () =
   assert.ok(campaign.tellsCohorts && campaign.readings!.extrapolated);
   const policy = Policy.permitting({ campaign, demand: { queries: 2, work: 1000 } });
   const envelopes = { [campaign.id]: bytesOf(told.envelope) };
-  const unlisted = new Policy({ limits: { [campaign.attribute.name]: { campaign: dollars(1000) } } });
-  assert.equal(unlisted.check(campaign, undefined).campaign.epsilon, 1000);
+  const permits = (more: Partial<Limit>): Policy =>
+    new Policy({ limits: { [campaign.attribute.name]: { campaign: dollars(1000), ...more } } });
+  for (const more of [{ cohorts: 7 }, { cohorts: 14 }, { cohorts: 7, epoch: { privacy: dollars(1000), lengthMs: 60 * DAY } }]) {
+    assert.equal(permits(more).check(campaign, undefined).campaign.epsilon, 1000);
+  }
+  for (const more of [{}, { cohorts: 13 }, { cohorts: 7, epoch: { privacy: dollars(1000), lengthMs: 61 * DAY } }]) {
+    assert.throws(() => permits(more).check(campaign, undefined), /label reading/);
+  }
+  const epoch = { privacy: dollars(10), lengthMs: 60 * DAY, finest: dollars(5) };
+  for (const more of [{ cohorts: 1 }, { cohorts: 17 }, { cohorts: 1.5 }, { cohorts: 7, epoch }]) {
+    assert.throws(() => permits(more), ParameterError);
+  }
   const now = (): number => campaign.opens.getTime() + 20 * DAY;
   const groups = new Set<number>();
   for (let i = 0; i < 60; i++) {
     const device = client(envelopes, { policy, now });
     const { answers, epoch } = await device.contribute(campaign.id, 50_000);
     const group = Math.floor(answers[0]!.queryIndex / campaign.columns);
-    const share = (((epoch!.getTime() - campaign.opens.getTime()) / (60 * DAY)) % 1 + 1) % 1;
+    const share = (epoch!.getTime() / (60 * DAY)) % 1;
     assert.equal(group, Math.floor(share * 7));
     groups.add(group);
   }
@@ -225,11 +235,22 @@ test("cohorts are told by when the epoch began, and nobody is asked", async () =
 test("what people are told is what Python says", () => {
   assert.equal(
     new Readings(BigInt(91 * DAY) * 1000n, true).toString(),
-    "Your value is read once in 91 days, at a time that your device draws, and perturbed once for all reports in between;" +
-      " what changed since the last reading is carried on.",
+    "Your value is read and perturbed once in each stretch of 91 days, when your device first answers in it; all reports" +
+      " of the stretch are made from that, and go on as two readings did. Your device draws when its stretches begin: any" +
+      " 91 days touch two of them.",
   );
-  assert.ok(new Readings(60_000_000n, false).toString().startsWith("Your value is read once in 0.000694444 days, "));
-  assert.equal(describeEpoch(yearly), "everything asked within 365 days costs at most ε = 1 per 8000 dollar");
+  assert.ok(new Readings(60_000_000n, false).toString().startsWith("Your value is read and perturbed once in each stretch of 0.000694444 days, "));
+  assert.equal(
+    new Readings(BigInt(91 * DAY) * 1000n, true).telling(13),
+    "Your device also tells in which of 13 parts of 91 days its stretches begin. That stays the same, and tells your" +
+      " reports of different stretches from those of 12 in 13 other people.",
+  );
+  assert.equal(
+    describeEpoch(yearly),
+    "read once in each stretch of 365 days, when it is first asked for, at ε = 1 per 8000 dollar; any 365 days touch two" +
+      " stretches, so that their readings cost at most ε = 2 per 8000 dollar (of places: for each area). What no reading" +
+      " answers costs its own ε",
+  );
 });
 
 test("answers are moved on in whole numbers, halves upwards, within 64 bits", () => {

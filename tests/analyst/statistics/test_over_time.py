@@ -21,6 +21,7 @@ from geoveil.analyst.statistics.over_time import (
     windows,
 )
 from geoveil.campaign import Allocation, Attribute, Question, Readings, StatisticCampaign, Strata
+from geoveil.campaign.readings import ORIGIN
 from geoveil.gp import GeoPrivacy, ParameterError, Threshold
 from geoveil.gp.estimation import Accumulator, estimate
 from geoveil.gp.intervals import Limits
@@ -73,7 +74,8 @@ def answers(shock: bool, rng: np.random.Generator) -> tuple[Array, NDArray[np.in
         age = week - read
         told[week] = latest + age / np.maximum(gap, 1) * (latest - before)
         told[week, age > gap] = np.nan
-    return told, phase
+    since = int((campaign().opens - ORIGIN) / WEEK)  # a whole number: cells are counted from 1970
+    return told, (phase + since) % EPOCH
 
 
 def curve(

@@ -210,7 +210,7 @@ def test_a_shock_is_flagged_within_the_stated_delay() -> None:
     drifts = (Drift(household_incomes(), shock_week=week) for week in (None, SHOCK))
     means = [drift.means(QUERY, YEARS * WEEKS)[SHOCK] for drift in drifts]
     struck = [run(threshold, n, epoch, seed, 5, shock=True) for seed in range(16)]
-    scatter = float(np.mean([c.change_variance[c.week < SHOCK].mean() for c in struck]))
+    scatter = float(np.mean([c.change_variance[2 * epoch : SHOCK].mean() for c in struck]))
     stated = delay(float(means[1] - means[0]), scatter, n, epoch)
     assert stated is not None
     within = [c.flags[(c.week >= SHOCK) & (c.week < SHOCK + stated)].max() for c in struck]

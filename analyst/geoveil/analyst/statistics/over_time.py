@@ -22,6 +22,7 @@ from geoveil.analyst.results import Result, rows_of
 from geoveil.analyst.statistics.groups import GroupEstimates
 from geoveil.analyst.statistics.simultaneous import critical_value_of_one
 from geoveil.campaign import Campaign
+from geoveil.campaign.readings import ORIGIN
 from geoveil.gp import GeoPrivacy, ParameterError
 from geoveil.gp.estimation import Accumulator, estimate
 from geoveil.gp.intervals import UNLIMITED, Limits
@@ -397,10 +398,12 @@ def _with_cohorts(
         values[row, columns] = group.values
         errors[row, columns] = np.sqrt(np.diag(group.covariance))
         n[row, columns] = 0 if group.n is None else group.n
-    cell = readings.every / len(strata.labels)
-    # The last cell of an epoch that was over when the period began: its devices have read since.
-    over = np.array([(place * period) // cell for place in curve.periods])
-    latest = np.where(over > 0, (over - 1) % len(strata.labels), -1)
+    cell, since = readings.every / len(strata.labels), campaign.opens - ORIGIN
+    # The cells of an epoch that began after it opened and were over when the period began: the
+    # devices of the last of them have read since.
+    first = -(-since // cell)
+    over = np.array([(since + place * period) // cell for place in curve.periods]) - first
+    latest = np.where(over > 0, (first + over - 1) % len(strata.labels), -1)
     cohorts = Cohorts(values=values, standard_errors=errors, n=n, latest=latest)
     curve = replace(curve, cohorts=cohorts)
     level = curve.confidence ** (1 / max(int((latest >= 0).sum()), 1))
@@ -410,7 +413,7 @@ def _with_cohorts(
         curve,
         cohort_low=np.maximum(mean - margin, limits.means[0]),
         cohort_high=np.minimum(mean + margin, limits.means[1]),
-        flags=_flags(curve, cohorts, over.astype(int)),
+        flags=_flags(curve, cohorts, over.astype(int), first),
     )
 
 
@@ -418,15 +421,22 @@ def _limits(groups: Mapping[int, GroupEstimates]) -> Limits:
     return next((group.limits for group in groups.values()), UNLIMITED)
 
 
-def _flags(curve: OverTime, cohorts: Cohorts, over: NDArray[np.int64]) -> Array:
-    """Return the flag of each period: of the newest cohort, beside those before it."""
+def _flags(curve: OverTime, cohorts: Cohorts, over: NDArray[np.int64], origin: int) -> Array:
+    """Return the flag of each period: of the newest cohort, beside those before it.
+
+    Args:
+        curve: without flags.
+        cohorts: its cohorts.
+        over: (periods,), how many cells have passed since the campaign opened.
+        origin: the number of the first of them.
+    """
     count = cohorts.values.shape[1]
     # The first period in which each cell, counted through all epochs, was over.
     first = {int(cell): row for row, cell in reversed(list(enumerate(over.tolist())))}
     cells = sorted(cell for cell in first if cell > count and cell - count in first)
     changes, bounds = [], []
     for cell in cells:
-        now, then, who = first[cell], first[cell - count], (cell - 1) % count
+        now, then, who = first[cell], first[cell - count], (origin + cell - 1) % count
         changes.append(cohorts.values[now, who] - cohorts.values[then, who])
         bounds.append(
             cohorts.standard_errors[now, who] ** 2 + cohorts.standard_errors[then, who] ** 2

@@ -220,7 +220,7 @@ def drawn(
     means, after = (
         Drift(people, shock_week=week).means(query, YEARS * WEEKS)[SHOCK:] for week in (None, SHOCK)
     )
-    scatter = float(np.mean([c.change_variance[:-WEEKS].mean() for c in struck]))
+    scatter = float(np.mean([c.change_variance[2 * epoch : -WEEKS].mean() for c in struck]))
     stated = delay(float(after[0] - means[0]), scatter, n, epoch)
     within = [(c.flags[-WEEKS:][: stated or 0] == 1).any() for c in struck]
     held = np.array([_coverage(c, means) for c in calm])

@@ -215,7 +215,7 @@ function tellWhatIsSent(campaign) {
     const { epsilon, per } = campaign.totalPrivacy;
     lines.push(`${campaign.readings} In all: ε = ${number(epsilon)} per ${distanceText(per, campaign.attribute.unit)}.`);
   }
-  if (campaign.tellsCohorts) lines.push("When in that time your device reads, it draws itself and tells the server.");
+  if (campaign.tellsCohorts) lines.push(campaign.readings.telling(campaign.groups));
   at("sent").replaceChildren(...lines.map(item));
 }
 
