@@ -2,7 +2,7 @@
 
 They need no token. `python -m benchmarks.hostile_attacks NAME ADDRESS SECONDS` runs one against a
 server of this machine that `benchmarks.serving.publish` was called for; those whose names begin
-with "web:" are against its web door.
+with "web:" are against its gateway.
 """
 
 import asyncio
@@ -180,21 +180,6 @@ def _flood(unit: bytes, address: str, seconds: float, *, first: bytes = b"") -> 
             connection.send(unit * (_FLOODED // len(unit)))
 
 
-def _called(address: str, seconds: float) -> None:
-    """Ask the web door for a campaign that there is not, 50 times at once on each connection."""
-    request = collector_pb2.GetCampaignRequest(campaign_id="nobody").SerializeToString()
-    asked = [0] * 8
-    with Connections(address, len(asked)) as connections:
-        for n, connection in zip(itertools.cycle(range(8)), connections.rounds(seconds)):
-            if connection.sent == 0:
-                asked[n] = 0
-            if asked[n] == connection.ended:
-                few = range(2 * asked[n] + 1, 2 * asked[n] + 101, 2)
-                asked[n] += len(few)
-                connection.send(b"".join(_of_the_web(k, FETCH, [request]) for k in few))
-            connection.granted()
-
-
 def _calls(address: str, seconds: float) -> None:
     """Ask for a campaign that there is not, as fast as it goes."""
 
@@ -205,7 +190,6 @@ def _calls(address: str, seconds: float) -> None:
     _requests(make, FETCH, address, seconds, at_once=50)
 
 
-_of_the_web = partial(frames.call, kind="application/grpc-web+proto")
 _EMPTY, _UNKNOWN = b"\x1a\x00", b"\x78\x01"
 _PAGE = collector_pb2.BrowseCampaignsRequest(page_size=1_000).SerializeToString()
 _CONTINUED = frames.frame(FrameKind.CONTINUATION, 1, frames.fields(("x-a", "b" * 100)))
@@ -241,18 +225,6 @@ ATTACKS: Mapping[str, Attack] = MappingProxyType(
             _flood, _CONTINUED, first=frames.frame(FrameKind.HEADERS, 1, frames.fields((":a", "b")))
         ),
         **WEB_ATTACKS,
-        "web: HTTP/2, calls": _called,
-        "web: HTTP/2, pages not read": partial(_unread, BROWSE, _PAGE, count=30, call=_of_the_web),
-        "web: HTTP/2, requests without an end": partial(_unfinished, count=30, call=_of_the_web),
-        "web: HTTP/2, idle connections": partial(_idle, preface=True),
-        "web: HTTP/2, rapid reset": partial(_reset, call=_of_the_web),
-        "web: HTTP/2, rapid reset, many connections": partial(_reset, count=100, call=_of_the_web),
-        "web: HTTP/2, rapid reset, new connections": partial(_reset, most=90, call=_of_the_web),
-        "web: HTTP/2, pings": partial(_flood, frames.frame(FrameKind.PING, payload=bytes(8))),
-        "web: HTTP/2, settings": partial(_flood, frames.settings(window=65_535)),
-        "web: HTTP/2, headers without an end": partial(
-            _flood, _CONTINUED, first=frames.frame(FrameKind.HEADERS, 1, frames.fields((":a", "b")))
-        ),
     }
 )
 

@@ -1,4 +1,4 @@
-"""Attacks on the web door that go on for a while: what clients of HTTP/1.1 send, keep or leave."""
+"""Attacks on the gateway that go on for a while: what clients of HTTP/1.1 send, keep or leave."""
 
 import asyncio
 import gzip
@@ -198,4 +198,4 @@ WEB_ATTACKS: Mapping[str, Callable[[str, float], None]] = MappingProxyType(
         "web: calls taken back": partial(_repeated, _taken_back, count=100),
     }
 )
-"""Name → attack on the web door at "host:port", for so many seconds."""
+"""Name → attack on the gateway at "host:port", for so many seconds."""

@@ -4,7 +4,7 @@
 gets, with TLS if PEM files are named;
 `python -m benchmarks.serving aggregator DATABASE [KEY]` is the whole aggregator, which takes
 campaigns of everybody or those signed with one key, at any rate; `default` in place of
-`aggregator` is the same with its rates by default, and may have a web door (`HOST:PORT` in place of
+`aggregator` is the same with its rates by default, and may have a gateway (`HOST:PORT` in place of
 KEY); `web DATABASE HOST:PORT [CERTIFICATE KEY]` has one, any rate, and room for the connections of
 thousands of browsers; `console` is the same with the console. Each prints its address and stops
 when its standard input ends.
@@ -46,6 +46,7 @@ from geoveil.campaign import (
     encode,
     seal,
 )
+from geoveil.cli.serve import gateway_beside
 from geoveil.gp import GeoPrivacy, Threshold
 from geoveil.proto.v1 import (
     analyst_pb2,
@@ -78,6 +79,11 @@ class Served:
         """Return the memory that its process holds."""
         return float(self.process.memory_info().rss / 2**20)
 
+    @property
+    def gateway(self) -> psutil.Process:
+        """The gateway beside it."""
+        return self.process.children()[0]
+
 
 def processor_s(process: psutil.Process) -> float:
     """Return the seconds of processors that a process has used."""
@@ -100,7 +106,7 @@ def served(*arguments: str) -> Iterator[Served]:
 
 @contextmanager
 def served_to_browsers(kind: str, database: str, *files: str) -> Iterator[tuple[Served, str]]:
-    """Run a server of the kind `web` or `default`; yield it, and the address of its web door.
+    """Run a server of the kind `web`, `console` or `default`; yield it, and where its gateway is.
 
     Args:
         kind: of the server.
@@ -268,14 +274,11 @@ async def _aggregator(kind: str, database: str, *more: str) -> None:
     else:
         rates["trusted_keys"] = tuple(map(PublicKey.parse, more))
     where = DatabaseURL(database) if "://" in database else Path(database)
-    mounts: dict[str, Any] = {}
     if kind == "console":
-        from geoveil.console import Console  # other servers are measured without
-
-        rates["console"], mounts = True, {"/console/": Console}
+        rates["console"] = True
     settings = Settings(database=where, port=0, **rates)
     serving = asyncio.create_task(
-        serve(settings, started=partial(print, flush=True), mounts=mounts)
+        serve(settings, started=partial(print, flush=True), beside=gateway_beside(settings))
     )
     ended = asyncio.create_task(asyncio.to_thread(sys.stdin.read))
     await asyncio.wait((serving, ended), return_when=asyncio.FIRST_COMPLETED)

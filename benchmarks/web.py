@@ -1,39 +1,41 @@
-"""The web door beside gRPC: what a report costs the server, and what idle browsers cost it.
+"""The gateway beside gRPC: what a report costs the server, and what idle browsers cost the gateway.
 
-One server serves all; the client is a process of its own. The roads take turns, each with the same
-requests of one report, so many at once; the first round is not counted. The client of the web door
-is asyncio and a few lines of HTTP/1.1 or 2, that of gRPC is grpc.aio. Then many connections are
-opened that fetch a campaign once and stay, while reports come at a steady rate: once over HTTP/1.1,
-once over HTTP/2 with TLS, as browsers speak it.
+The roads take turns, each with the same requests of one report, so many at once; the first round is
+not counted. The client of the gateway is asyncio and a few lines of HTTP/1.1, that of gRPC is
+grpc.aio. Then connections are opened that fetch a campaign once and stay, while reports come at a
+steady rate.
 """
 
 import asyncio
 import multiprocessing
 import os
-import ssl
 import statistics
 import tempfile
 import time
 from dataclasses import dataclass
-from datetime import timedelta
-from pathlib import Path
 from typing import Self
 
+import psutil
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.hostile_frames import END_HEADERS, END_STREAM, PREFACE, FrameKind, fields, frame
 from benchmarks.load_client import Load, run
-from benchmarks.serving import SUBMIT, Requests, Served, publish, served_to_browsers
+from benchmarks.serving import (
+    SUBMIT,
+    Requests,
+    Served,
+    processor_s,
+    publish,
+    served_to_browsers,
+)
 from geoveil.aggregator.grpc.connections import allow
-from geoveil.aggregator.ops.authority import Authority
 from geoveil.campaign import Campaign
 from geoveil.proto.v1.collector_pb2 import GetCampaignRequest, SubmitReportsResponse
 from geoveil.proto.v1.report_pb2 import REPORT_STATUS_ACCEPTED
 
 ROUNDS = 5
-CALLS, CONCURRENCY = 4_000, 64
-BROWSERS, RATE, SECONDS = 5_000, 200.0, 20.0
+CALLS, CONCURRENCY = 500, 16
+BROWSERS, RATE, SECONDS = 500, 50.0, 20.0
 _GET = "/geoveil.proto.v1.Collector/GetCampaign"
 
 
@@ -42,9 +44,9 @@ class Crowd:
     """What browsers that are open, and reports beside them, cost.
 
     Args:
-        resident_mb: the most memory that the server held.
+        resident_mb: the most memory that the gateway held.
         p99_s: within which 99 % of the reports were acknowledged.
-        processor: part of a processor that the server used.
+        processor: part of a processor that the gateway used.
         open: connections that were still there at the end.
     """
 
@@ -61,49 +63,31 @@ def table() -> None:
         served_to_browsers("web", f"{folder}/web.db") as (server, web),
     ):
         campaign = publish(server.address)
-        spent: dict[str, list[float]] = {"gRPC": [], "HTTP/1.1": [], "HTTP/2": []}
+        spent: dict[str, list[float]] = {"gRPC": [], "the gateway": []}
         for _ in range(1 + ROUNDS):
             for name, costs in spent.items():
                 costs.append(_cost_us(name, server, web, campaign))
-    shown = Table("", "processor of the server, µs a report", title="single reports")
+    shown = Table("", "processor, µs a report", title="single reports, aggregator and gateway")
     for name, costs in spent.items():
         shown.add_row(name, f"{statistics.median(costs[1:]):,.0f}")
     Console().print(shown)
-    for name in ("HTTP/1.1", "HTTP/2"):
-        ratios = [a / b for a, b in zip(spent["gRPC"][1:], spent[name][1:], strict=True)]
-        median, least, most = statistics.median(ratios), min(ratios), max(ratios)
-        print(f"gRPC / {name}: {median:.2f} ({least:.2f} to {most:.2f})")
-    for http2 in (False, True):
-        found = crowd(http2=http2)
-        print(
-            f"{found.open:,} idle browsers over {'HTTP/2 with TLS' if http2 else 'HTTP/1.1'}"
-            f" and {RATE:g} reports/s: {found.resident_mb:.0f} MB, 99 % of the reports within"
-            f" {1e3 * found.p99_s:.0f} ms, {found.processor:.2f} of a processor"
-            f" (load average {os.getloadavg()[0]:.1f})"
-        )
+    found = crowd()
+    print(
+        f"{found.open:,} idle browsers and {RATE:g} reports/s: {found.resident_mb:.0f} MB, 99 % of"
+        f" the reports within {1e3 * found.p99_s:.0f} ms, {found.processor:.2f} of a processor"
+        f" (load average {os.getloadavg()[0]:.1f})"
+    )
 
 
-def crowd(
-    browsers: int = BROWSERS, rate: float = RATE, seconds: float = SECONDS, *, http2: bool = False
-) -> Crowd:
-    """Open so many browsers, and report beside them; over HTTP/2 with TLS, or HTTP/1.1 without."""
+def crowd(browsers: int = BROWSERS, rate: float = RATE, seconds: float = SECONDS) -> Crowd:
+    """Open so many browsers, and report beside them."""
     allow(browsers)
-    with tempfile.TemporaryDirectory() as folder:
-        authority, *files = _certificate(Path(folder)) if http2 else [None]
-        with served_to_browsers("web", f"{folder}/web.db", *map(str, files)) as (server, web):
-            campaign = publish(server.address, authority=authority and authority.read_bytes())
-            return asyncio.run(_crowd(server, web, campaign, browsers, rate, seconds, http2))
-
-
-def _certificate(folder: Path) -> list[Path]:
-    """Return the files of a new authority, of a certificate of its own, and of its key."""
-    issued = Authority.create("benchmark", timedelta(days=2))
-    server = Authority(issued).issue("server", timedelta(days=1), ["127.0.0.1"])
-    files = [folder / name for name in ("authority.pem", "server.pem", "server-key.pem")]
-    contents = (issued.certificate, server.certificate, server.key)
-    for file, content in zip(files, contents, strict=True):
-        file.write_bytes(content)
-    return files
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        served_to_browsers("web", f"{folder}/web.db") as (server, web),
+    ):
+        campaign = publish(server.address)
+        return asyncio.run(_crowd(server, web, campaign, browsers, rate, seconds))
 
 
 async def _crowd(
@@ -113,13 +97,12 @@ async def _crowd(
     browsers: int,
     rate: float,
     seconds: float,
-    http2: bool,
 ) -> Crowd:
     idle = []
-    kind = Http2Connection if http2 else Connection
+    gateway = server.gateway
     asking = GetCampaignRequest(campaign_id=campaign.campaign_id).SerializeToString()
     for _ in range(browsers):
-        connection = await kind.opened(web, tls=http2)
+        connection = await Connection.opened(web)
         await connection.call(_GET, asking)
         idle.append(connection)
     requests = Requests(campaign, 1)
@@ -129,16 +112,16 @@ async def _crowd(
         _check(await by.call(SUBMIT, requests.draw()))
         took.append(time.monotonic() - due)
 
-    resident, under_way = server.resident_mb(), []
-    started, before = time.monotonic(), server.processor_s()
+    resident, under_way = _resident_mb(gateway), []
+    started, before = time.monotonic(), processor_s(gateway)
     for number in range(round(rate * seconds)):
         due = started + number / rate
         await asyncio.sleep(max(0.0, due - time.monotonic()))
         under_way.append(asyncio.create_task(report(idle[number % browsers], due)))
-        resident = max(resident, server.resident_mb()) if number % 100 == 0 else resident
+        resident = max(resident, _resident_mb(gateway)) if number % 100 == 0 else resident
     await asyncio.gather(*under_way)
-    spent = server.processor_s() - before
-    resident = max(resident, server.resident_mb())
+    spent = processor_s(gateway) - before
+    resident = max(resident, _resident_mb(gateway))
     stayed = sum(not one.gone for one in idle)
     for one in idle:
         one.close()
@@ -149,25 +132,26 @@ async def _crowd(
 
 
 def _cost_us(name: str, server: Served, web: str, campaign: Campaign) -> float:
-    before = server.processor_s()
+    before = server.processor_s() + processor_s(server.gateway)
     if name == "gRPC":
         run(Load(server.address, SUBMIT, campaign, 1, CALLS, CONCURRENCY))
     else:
         with multiprocessing.get_context("spawn").Pool(1) as pool:
-            pool.apply(_load, (name, web, campaign))
-    return 1e6 * (server.processor_s() - before) / CALLS
+            pool.apply(_load, (web, campaign))
+    after = server.processor_s() + processor_s(server.gateway)
+    return 1e6 * (after - before) / CALLS
 
 
-def _load(name: str, web: str, campaign: Campaign) -> None:
-    asyncio.run(_send(Http2Connection if name == "HTTP/2" else Connection, web, campaign))
+def _load(web: str, campaign: Campaign) -> None:
+    asyncio.run(_send(web, campaign))
 
 
-async def _send(kind: "type[Connection]", web: str, campaign: Campaign) -> None:
+async def _send(web: str, campaign: Campaign) -> None:
     requests = Requests(campaign, 1)
     drawn = iter([requests.draw() for _ in range(CALLS)])
 
     async def one_browser() -> None:
-        connection = await kind.opened(web)
+        connection = await Connection.opened(web)
         for request in drawn:
             _check(await connection.call(SUBMIT, request))
         connection.close()
@@ -181,6 +165,10 @@ def _check(answer: bytes) -> None:
         raise AssertionError(result)
 
 
+def _resident_mb(process: psutil.Process) -> float:
+    return float(process.memory_info().rss / 2**20)
+
+
 class Connection:
     """As much of a browser as calls take: Connect with binary messages on a connection that stays.
 
@@ -189,22 +177,15 @@ class Connection:
         writer: what goes.
     """
 
-    speaks = "http/1.1"
-
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
 
     @classmethod
-    async def opened(cls, web: str, *, tls: bool = False) -> Self:
-        """Return a new connection to "host:port"; whose certificate it is does not matter."""
+    async def opened(cls, web: str) -> Self:
+        """Return a new connection to "host:port"."""
         host, _, port = web.rpartition(":")
-        context = None
-        if tls:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-            context.set_alpn_protocols([cls.speaks])
-        return cls(*await asyncio.open_connection(host, int(port), limit=1 << 14, ssl=context))
+        return cls(*await asyncio.open_connection(host, int(port), limit=1 << 14))
 
     @property
     def gone(self) -> bool:
@@ -228,44 +209,3 @@ class Connection:
     def close(self) -> None:
         """Close it."""
         self._writer.close()
-
-
-class Http2Connection(Connection):
-    """The same over HTTP/2, one call at a time."""
-
-    speaks = "h2"
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        super().__init__(reader, writer)
-        self._next = 1
-        writer.write(PREFACE + frame(FrameKind.SETTINGS))
-
-    async def call(self, path: str, message: bytes) -> bytes:
-        stream, self._next = self._next, self._next + 2
-        headers = fields(
-            (":method", "POST"),
-            (":scheme", "http"),
-            (":path", path),
-            (":authority", "localhost"),
-            ("content-type", "application/proto"),
-        )
-        self._writer.write(
-            frame(FrameKind.HEADERS, stream, headers, END_HEADERS)
-            + frame(FrameKind.DATA, stream, message, END_STREAM)
-        )
-        content = b""
-        while True:
-            head = await self._reader.readexactly(9)
-            payload = await self._reader.readexactly(int.from_bytes(head[:3], "big"))
-            kind, flags = head[3], head[4]
-            if kind == FrameKind.SETTINGS and not flags:
-                self._writer.write(frame(FrameKind.SETTINGS, flags=1))
-            elif kind == FrameKind.DATA:
-                content += payload
-                if payload:
-                    room = frame(FrameKind.WINDOW_UPDATE, 0, len(payload).to_bytes(4, "big"))
-                    self._writer.write(room)
-                if flags & END_STREAM:
-                    return content
-            elif kind in (FrameKind.RST_STREAM, FrameKind.GOAWAY):
-                raise AssertionError(payload)

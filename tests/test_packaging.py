@@ -22,6 +22,7 @@ PARTS = {
     "cli",
     "client",
     "console",
+    "gateway",
     "gp",
     "proto",
     "selection",

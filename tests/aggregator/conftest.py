@@ -4,13 +4,12 @@ import asyncio
 import os
 import shutil
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import grpc
@@ -252,13 +251,12 @@ async def start_server(
 
         async def start(
             open_store: Callable[[], Store] | None = None,
-            mounts: Mapping[str, Any] = MappingProxyType({}),
             **changes: Any,
         ) -> RunningServer:
             settings = Settings(**{"database": database, "port": 0, "grace_s": 0.5, **changes})
             if open_store is None and isinstance(settings.database, Path):
                 prepared(settings.database)
-            aggregator = Aggregator(settings, clock=clock, open_store=open_store, mounts=mounts)
+            aggregator = Aggregator(settings, clock=clock, open_store=open_store)
             address = await aggregator.start()
             stack.push_async_callback(aggregator.stop)
             channel = await stack.enter_async_context(grpc.aio.insecure_channel(address))

@@ -11,15 +11,23 @@ import pytest
 from google.rpc.error_details_pb2 import ErrorInfo
 from google.rpc.status_pb2 import Status
 
-from geoveil.aggregator.ops.authorizer import CAMPAIGN_OF, RULES
+from geoveil.aggregator.ops.authorizer import CAMPAIGNS_OF, RULES, Public
 from geoveil.aggregator.ops.tokens import Scope, TokenFile, Tokens
 from geoveil.campaign import seal
 from geoveil.gp import ParameterError
-from geoveil.proto.v1 import analyst_pb2, campaign_pb2
+from geoveil.proto.v1 import analyst_pb2, campaign_pb2, console_pb2
 
-SERVICE = analyst_pb2.DESCRIPTOR.services_by_name["Analyst"]
-ABOUT_ONE = [m.name for m in SERVICE.methods if m.name != "ListCampaigns"]
-PREFIX = f"/{SERVICE.full_name}/"
+SERVICES = {
+    analyst_pb2: analyst_pb2.DESCRIPTOR.services_by_name["Analyst"],
+    console_pb2: console_pb2.DESCRIPTOR.services_by_name["Console"],
+}
+MODULES = {m.name: module for module, service in SERVICES.items() for m in service.methods}
+ABOUT_NONE = {"ListCampaigns", "GetCaller", "GetStatus"}
+ABOUT_ONE = [name for name in MODULES if name not in ABOUT_NONE]
+
+
+def path_of(method: str) -> str:
+    return f"/{SERVICES[MODULES[method]].full_name}/{method}"
 
 
 @pytest.fixture
@@ -34,18 +42,19 @@ async def ask(start_server: Any, tokens_file: Path, publish: Callable[..., Any])
     channel = (await start_server(tokens_file=tokens_file)).wire.channel
 
     async def ask(method: str, token: str, **fields: Any) -> Any:
-        described = SERVICE.methods_by_name[method]
-        request = getattr(analyst_pb2, described.input_type.name)(**fields).SerializeToString()
+        module = MODULES[method]
+        described = SERVICES[module].methods_by_name[method]
+        request = getattr(module, described.input_type.name)(**fields).SerializeToString()
         metadata = (("authorization", f"Bearer {token}"),)
         if described.server_streaming:
-            stream = channel.unary_stream(PREFIX + method)(request, metadata=metadata, timeout=20)
+            stream = channel.unary_stream(path_of(method))(request, metadata=metadata, timeout=20)
             answer = await stream.read()
             stream.cancel()
         else:
-            answer = await channel.unary_unary(PREFIX + method)(
+            answer = await channel.unary_unary(path_of(method))(
                 request, metadata=metadata, timeout=20
             )
-        return getattr(analyst_pb2, described.output_type.name).FromString(answer)
+        return getattr(module, described.output_type.name).FromString(answer)
 
     for name in ("other", "mine", "others"):
         await ask("CreateCampaign", everything, envelope=envelope(publish(name)))
@@ -59,7 +68,12 @@ def envelope(campaign: Any) -> Any:
 def fields_of(method: str, campaign: Any) -> dict[str, Any]:
     if method == "CreateCampaign":
         return {"envelope": envelope(campaign)}
-    return {"campaign_id": campaign.campaign_id}
+    return named(method, campaign.campaign_id)
+
+
+def named(method: str, campaign_id: str) -> dict[str, Any]:
+    several = method == "GetProgress"
+    return {"campaign_ids": ["mine", campaign_id]} if several else {"campaign_id": campaign_id}
 
 
 def reason(error: grpc.aio.AioRpcError) -> str:
@@ -75,10 +89,9 @@ async def test_a_limited_token_reaches_its_campaigns_and_no_other(
 ) -> None:
     token = TokenFile(tokens_file).create("bob", Scope, None, ["mine", "new"])
     for name in ("other", "others", "unknown", "Mine", ""):
-        fields = {"campaign_id": name}
+        fields = named(method, name)
         if method == "CreateCampaign":
-            named = publish(name) if name.islower() else publish("other")
-            fields = fields_of(method, named)
+            fields = fields_of(method, publish(name) if name.islower() else publish("other"))
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await ask(method, token, **fields)
         assert caught.value.code() is grpc.StatusCode.PERMISSION_DENIED
@@ -123,8 +136,36 @@ async def test_a_limited_token_lists_its_campaigns_alone(ask: Any, tokens_file: 
 
 def test_every_method_of_analysts_says_which_campaign_it_is_about() -> None:
     """One that does not refuses tokens that are limited."""
-    assert set(CAMPAIGN_OF) == {method for method, rule in RULES.items() if rule in set(Scope)}
-    assert set(CAMPAIGN_OF) == {PREFIX + method.name for method in SERVICE.methods}
+    of_all = path_of("GetStatus")  # of no campaign: for nobody who is limited to some
+    public = {method for method, rule in RULES.items() if isinstance(rule, Public)}
+    assert {*CAMPAIGNS_OF, of_all} == {*RULES} - public
+    assert {*CAMPAIGNS_OF, of_all} == {path_of(method) for method in MODULES}
+
+
+async def test_any_token_that_is_known_has_a_name(ask: Any, tokens_file: Path) -> None:
+    tokens = TokenFile(tokens_file)
+    for name, scopes, campaigns in (("bob", [Scope.EXPORT], None), ("carol", Scope, ["mine"])):
+        assert (await ask("GetCaller", tokens.create(name, scopes, None, campaigns))).name == name
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await ask("GetCaller", "unknown")
+    assert reason(caught.value) == "TOKEN_UNKNOWN"
+
+
+async def test_how_the_server_stands_is_for_operators_of_all_of_it(
+    ask: Any, tokens_file: Path
+) -> None:
+    tokens = TokenFile(tokens_file)
+    told = await ask("GetStatus", tokens.create("bob", [Scope.OPERATE], None))
+    assert (told.database, told.on_loopback) == ("SQLite", True)
+    assert {"geoveil_ready", "geoveil_queue_weight"} <= {one.name for one in told.samples}
+    others = [scope for scope in Scope if scope is not Scope.OPERATE]
+    for token in (
+        tokens.create("carol", others, None),
+        tokens.create("dave", Scope, None, ["mine"]),
+    ):
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await ask("GetStatus", token)
+        assert caught.value.code() is grpc.StatusCode.PERMISSION_DENIED
 
 
 def test_files_of_before_hold_tokens_without_limits(tokens_file: Path) -> None:
@@ -158,10 +199,10 @@ async def test_a_watch_ends_when_its_token_is_revoked(
     server, campaign = await start_server(tokens_file=tokens_file), publish()
     channel, fields = server.wire.channel, fields_of("CreateCampaign", campaign)
     request = analyst_pb2.CreateCampaignRequest(**fields).SerializeToString()
-    await channel.unary_unary(PREFIX + "CreateCampaign")(request, metadata=metadata, timeout=20)
+    await channel.unary_unary(path_of("CreateCampaign"))(request, metadata=metadata, timeout=20)
     watch = analyst_pb2.WatchEstimateRequest(campaign_id=campaign.campaign_id)
     watch.interval.seconds = 1
-    stream = channel.unary_stream(PREFIX + "WatchEstimate")(
+    stream = channel.unary_stream(path_of("WatchEstimate"))(
         watch.SerializeToString(), metadata=metadata, timeout=20
     )
     assert await stream.read()

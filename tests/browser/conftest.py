@@ -1,4 +1,4 @@
-"""A real browser, and servers with a web door for it. Skipped where there is no Chromium."""
+"""A real browser, and servers with a gateway for it. Skipped where there is no Chromium."""
 
 import shutil
 import subprocess

@@ -7,6 +7,7 @@ import pytest
 from playwright.async_api import BrowserContext
 
 from geoveil.aggregator import Aggregator, Settings
+from tests.gateways import gateway_of
 
 ASK = """async ({door, path, type, body}) => {
     try {
@@ -25,13 +26,15 @@ CLOSE = "/geoveil.proto.v1.Analyst/CloseCampaign"
 async def test_only_listed_pages_may_call(
     tmp_path: Path, context: BrowserContext, listed: bool
 ) -> None:
-    async with Aggregator(_settings(tmp_path / "page.db")) as page_server:
-        origin = f"http://{page_server.web_address}"
-        origins = (origin,) if listed else ()
-        async with Aggregator(_settings(tmp_path / "door.db", web_origins=origins)) as server:
+    async with (
+        Aggregator(_settings(tmp_path / "page.db")) as server,
+        gateway_of(server) as pages,
+    ):
+        origin = f"http://{pages.address}"
+        async with gateway_of(server, origins=(origin,) if listed else ()) as gateway:
             page = await context.new_page()
             await page.goto(f"{origin}/anything")
-            asked = {"door": f"http://{server.web_address}", "path": BROWSE, "body": "{}"}
+            asked = {"door": f"http://{gateway.address}", "path": BROWSE, "body": "{}"}
             sound = await page.evaluate(ASK, {**asked, "type": "application/json"})
             forms = [
                 await page.evaluate(ASK, {**asked, "path": CLOSE, "type": kind})

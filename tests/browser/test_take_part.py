@@ -32,12 +32,14 @@ from geoveil.campaign import (
     encode,
     seal,
 )
+from geoveil.gateway.server import Gateway
 from geoveil.gp import Disc, GeoPrivacy, Threshold, TwoWayThreshold
 from geoveil.gp.coordinates import AzimuthalEquidistant
 from geoveil.proto.v1 import analyst_pb2, campaign_pb2
 from geoveil.proto.v1.analyst_pb2_grpc import AnalystStub
 from geoveil.proto.v1.collector_pb2 import SubmitReportsRequest
 from tests.aggregator.tls_files import for_server, new_authority, written
+from tests.gateways import gateway_of
 
 from .conftest import start_browser
 
@@ -65,13 +67,13 @@ def campaign_of(campaign_id: str, **changes: Any) -> Campaign:
 class Survey:
     """A server, and what analysts see of it."""
 
-    def __init__(self, aggregator: Aggregator, analyst: Any) -> None:
-        self.aggregator = aggregator
+    def __init__(self, gateway: Gateway, analyst: Any) -> None:
+        self.gateway = gateway
         self._analyst = analyst
         self._key = SigningKey.generate()
 
     def url(self, campaign_id: str = "income") -> str:
-        return f"http://{self.aggregator.web_address}/take-part/{campaign_id}"
+        return f"http://{self.gateway.address}/take-part/{campaign_id}"
 
     async def create(self, campaign: Campaign) -> None:
         envelope = campaign_pb2.CampaignEnvelope.FromString(seal(encode(campaign), self._key))
@@ -90,9 +92,10 @@ async def running(database: Path) -> AsyncIterator[Survey]:
     settings = Settings(database=database, port=0, web="127.0.0.1:0", grace_s=0.5)
     async with (
         Aggregator(settings) as aggregator,
+        gateway_of(aggregator) as gateway,
         grpc.aio.insecure_channel(aggregator.address) as channel,
     ):
-        yield Survey(aggregator, AnalystStub(channel))
+        yield Survey(gateway, AnalystStub(channel))
 
 
 @pytest.fixture
@@ -338,7 +341,7 @@ async def test_a_map_has_the_coasts_that_there_are(survey: Survey, page: Page) -
         assert await axe(page) == []
 
 
-async def test_a_browser_speaks_http_2_where_there_is_tls(browser: Browser, tmp_path: Path) -> None:
+async def test_a_browser_takes_part_by_tls(browser: Browser, tmp_path: Path) -> None:
     authority = new_authority("survey")
     certificate, key = written(for_server(authority), tmp_path, "server")
     settings = Settings(
@@ -351,9 +354,10 @@ async def test_a_browser_speaks_http_2_where_there_is_tls(browser: Browser, tmp_
     secure = grpc.ssl_channel_credentials(authority.certificate)
     async with (
         Aggregator(settings) as aggregator,
+        gateway_of(aggregator) as gateway,
         grpc.aio.secure_channel(aggregator.address, secure) as channel,
     ):
-        survey = Survey(aggregator, AnalystStub(channel))
+        survey = Survey(gateway, AnalystStub(channel))
         await survey.create(campaign_of("income"))
         context = await browser.new_context(ignore_https_errors=True)
         page = await context.new_page()
@@ -369,7 +373,7 @@ async def test_a_browser_speaks_http_2_where_there_is_tls(browser: Browser, tmp_
         assert await survey.counted() == {"income": 1}
     assert len(spoken) > 6
     assert any(name.endswith("/SubmitReports") for name, _ in spoken)
-    assert {protocol for _, protocol in spoken} == {"h2"}
+    assert {protocol for _, protocol in spoken} == {"http/1.1"}
 
 
 async def test_a_survey_that_there_is_not_is_told(survey: Survey, context: BrowserContext) -> None:

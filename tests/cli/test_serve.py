@@ -158,7 +158,7 @@ async def noisy(settings, started=None):
 
 
 import asyncio
-aggregator.run = lambda settings, mounts: asyncio.run(noisy(settings))
+aggregator.run = lambda settings, beside: asyncio.run(noisy(settings))
 from geoveil.cli import main
 sys.argv = ["geoveil", "serve", "--log-format", "json"]
 main()

@@ -29,7 +29,7 @@ CANDIDATES = {
     bool: (True, False),
     int: NUMBERS,
     float: NUMBERS,
-    str: (*LOG_LEVELS, *LOG_FORMATS, *WEB),
+    str: (*LOG_LEVELS, *LOG_FORMATS, *WEB, "192.0.2.1", "2001:db8::1"),
     Path: tuple(Path(f"/{name}/file") for name in "abc"),
     Path | DatabaseURL: (Path("/a.db"), DatabaseURL("postgresql:///b"), Path("/c.db")),
     PublicKey: tuple(PublicKey.parse("ed25519:" + 32 * f"{n:02x}") for n in (1, 2, 3)),
@@ -44,7 +44,7 @@ def companions(name):
     if name.startswith("tls_"):
         pair = {"tls_certificate": Path("/pair.pem"), "tls_key": Path("/pair-key.pem")}
         return {other: path for other, path in pair.items() if other != name}
-    if name == "web_origins":
+    if name in ("web_origins", "web_proxies"):
         return {"web": WEB[0]}
     return {name.replace("_burst", "_rate"): 5} if name.endswith("_burst") else {}
 

@@ -27,13 +27,15 @@ from geoveil.campaign import (
     encode,
     seal,
 )
-from geoveil.console import Console
+from geoveil.console.app import Console
+from geoveil.gateway.server import Gateway
 from geoveil.gp import GeoPrivacy, Threshold
 from geoveil.gp.coordinates import AzimuthalEquidistant
 from geoveil.proto.v1 import analyst_pb2, campaign_pb2, report_pb2
 from geoveil.proto.v1.analyst_pb2_grpc import AnalystStub
 from geoveil.proto.v1.collector_pb2 import SubmitReportsRequest
 from geoveil.proto.v1.collector_pb2_grpc import CollectorStub
+from tests.gateways import gateway_of
 
 NOW = datetime.now(UTC)
 _BATCH = 2_000
@@ -84,13 +86,14 @@ class Served:
     """A server with a console."""
 
     def __init__(
-        self, aggregator: Aggregator, console: Console, channel: Any, token: str | None
+        self, aggregator: Aggregator, gateway: Gateway, channel: Any, token: str | None
     ) -> None:
         self.aggregator = aggregator
-        self.console = console
+        self.gateway = gateway
+        self.console: Console = gateway.console
         self.token = token
         self.key = SigningKey.generate()
-        self.base = f"http://{aggregator.web_address}"
+        self.base = f"http://{gateway.address}"
         metadata = [] if token is None else [("authorization", f"Bearer {token}")]
         self._metadata = tuple(metadata)
         self._analyst: Any = AnalystStub(channel)
@@ -201,14 +204,20 @@ async def served(
         token = TokenFile(given["tokens_file"]).create("alice", Scope, None)
     settings = Settings(**(given | {"console": True, "grace_s": 0.05} | changes))
     more = {} if clock is None else {"clock": clock}
-    made: list[Console] = []
-
-    def make(inside: Any) -> Console:
-        made.append(Console(inside))
-        return made[0]
-
     async with (
-        Aggregator(settings, mounts={"/console/": make}, **more) as aggregator,
+        Aggregator(settings, **more) as aggregator,
+        gateway_of(aggregator) as gateway,
         grpc.aio.insecure_channel(aggregator.address) as channel,
     ):
-        yield Served(aggregator, made[0], channel, token)
+        if clock is not None:
+            gateway.console._clock = clock
+        yield Served(aggregator, gateway, channel, token)
+
+
+async def uploaded(client: httpx.AsyncClient, name: str, content: bytes) -> dict[str, str]:
+    """Send a file as the script of the pages does, and return the field that names it."""
+    token = form_token((await client.get("/console/plan")).text)
+    headers = {"content-type": "application/octet-stream", "x-form-token": token}
+    answer = await client.post("/console/uploads", content=content, headers=headers)
+    assert answer.status_code == 200, answer.text
+    return {f"upload:{name}": answer.text}

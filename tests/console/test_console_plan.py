@@ -19,14 +19,14 @@ from geoveil.analyst import PlanRequest, plan_for, questions_in
 from geoveil.campaign import decode, encode, open_envelope, seal, signer
 from geoveil.console import process
 from geoveil.console.http import RefusedError
+from geoveil.console.kept import Kept
 from geoveil.console.planning.answers import Planner
-from geoveil.console.planning.pages import Kept
 from geoveil.console.planning.wish import Wish
 from geoveil.console.process import ChildProcess, SupersededError
 from geoveil.gp import ParameterError
 from geoveil.simulation.priors import public_prior
 
-from .served import Served, form_token, numbers, served, survey
+from .served import Served, form_token, numbers, served, survey, uploaded
 
 FORGED = "<img src=x onerror=alert(1)>\"'{{7*7}}"
 
@@ -49,7 +49,7 @@ async def test_a_signed_file_is_checked_and_published_as_it_is(
     sealed = seal(encode(survey("brought", title=FORGED)), console.key)
     async with console.signed_in() as client:
         token = form_token((await client.get("/console/publish")).text)
-        sent = {"data": {"form_token": token}, "files": {"signed": ("x.campaign", sealed)}}
+        sent = {"data": {"form_token": token} | await uploaded(client, "signed", sealed)}
         answer = await client.post("/console/publish", **sent)
         assert answer.status_code == 303
         where = answer.headers["location"]
@@ -80,7 +80,7 @@ async def test_files_that_are_no_signed_campaign_are_refused(console: Served) ->
     async with console.signed_in() as client:
         token = form_token((await client.get("/console/publish")).text)
         for content in (b"rubbish", seal(encode(survey())), changed, sealed[:-1], sealed + b"\x00"):
-            sent = {"data": {"form_token": token}, "files": {"signed": ("x.campaign", content)}}
+            sent = {"data": {"form_token": token} | await uploaded(client, "signed", content)}
             answer = await client.post("/console/publish", **sent)
             assert answer.status_code == 200
             assert 'class="problem"' in answer.text
@@ -94,7 +94,7 @@ async def test_a_token_publishes_and_closes_what_it_may(console: Served, tmp_pat
     sealed = seal(encode(survey("brought")), console.key)
     async with console.signed_in(bob) as client:
         token = form_token((await client.get("/console/publish")).text)
-        sent = {"data": {"form_token": token}, "files": {"signed": ("x.campaign", sealed)}}
+        sent = {"data": {"form_token": token} | await uploaded(client, "signed", sealed)}
         where = (await client.post("/console/publish", **sent)).headers["location"]
         assert (await client.post(where, data={"form_token": token})).status_code == 403
         told = {"form_token": token}

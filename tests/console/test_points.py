@@ -21,7 +21,7 @@ from geoveil.campaign import Attribute, Question, Strata
 from geoveil.console.layer import layer_in
 from geoveil.gp import GeoPrivacy, ParameterError, Threshold
 
-from .served import NOW, Served, form_token, numbers, places, served, survey
+from .served import NOW, Served, form_token, numbers, places, served, survey, uploaded
 
 FORGED = "<img src=x onerror=alert(1)>\"'&"
 SPOTS = "Times Square=-73.9855,40.758\nBattery=-74.017,40.703\nFlushing=-73.83,40.76"
@@ -190,21 +190,21 @@ async def test_districts_come_from_a_file_and_are_not_kept(console: Served) -> N
     async with console.signed_in() as client:
         page = await ask(client, "places", what="districts")
         told = {"what": "districts", "form_token": form_token(page)}
-        files = {"file": ("x.geojson", json.dumps(boroughs).encode())}
+        told |= await uploaded(client, "file", json.dumps(boroughs).encode())
         path = "/console/surveys/places/ask"
-        answer = await client.post(path, data=told, files=files)
+        answer = await client.post(path, data=told)
         assert problem_in(answer.text) == ""
         assert "<img" not in answer.text
         assert "Brooklyn" in answer.text
-        files = {"geojson": (None, json.dumps(boroughs).encode())}
-        saved = await client.post(path, data=told | {"save": "0.csv"}, files=files)
+        assert f'value="{told["upload:file"]}"' in answer.text
+        saved = await client.post(path, data=told | {"save": "0.csv"})
         rows = [*csv.DictReader(io.StringIO(saved.text))]
         assert all(row["name"].startswith("'=") or row["name"] == "elsewhere" for row in rows)
         found = await console.analyst(lambda one: one.ask("places", Districts(boroughs)).rows())
         assert [float(row["estimate"]) for row in rows] == [row["estimate"] for row in found]
-        saved = await client.post(path, data=told | {"save": "0.geojson"}, files=files)
+        saved = await client.post(path, data=told | {"save": "0.geojson"})
         assert len(saved.json()["features"]) == len(boroughs["features"])
-        saved = await client.post(path, data=told | {"save": "0.svg"}, files=files)
+        saved = await client.post(path, data=told | {"save": "0.svg"})
         assert saved.text.startswith("<svg")
         assert "<img" not in saved.text
         for rubbish in (
@@ -213,10 +213,11 @@ async def test_districts_come_from_a_file_and_are_not_kept(console: Served) -> N
             b'{"type": "Polygon", "coordinates": [[[1e400, 1], [2, 3], [4, 5], [1e400, 1]]]}',
             b'{"type": "Feature", "geometry": null, "properties": {"name": {}}}',
         ):  # fmt: skip
-            answer = await client.post(path, data=told, files={"file": ("x", rubbish)})
+            answer = await client.post(path, data=told | await uploaded(client, "file", rubbish))
             assert (answer.status_code, problem_in(answer.text) != "") == (200, True), rubbish[:60]
-        much = b" " * (1 << 20)
-        answer = await client.post(path, data=told, files={"file": ("x", much)})
+        headers = {"content-type": "application/octet-stream", "x-form-token": form_token(page)}
+        much = b" " * ((1 << 20) + 1)
+        answer = await client.post("/console/uploads", content=much, headers=headers)
         assert answer.status_code == 413
 
 
@@ -245,8 +246,8 @@ async def test_files_are_ranked_compared_and_drawn_on_the_map(console: Served) -
             ("top-districts", boroughs), ("changes-districts", boroughs), ("map", spots)
         ):  # fmt: skip
             told = {"what": what, "form_token": token, "count": "2", "period": "0"}
-            files = {"file": ("x.geojson", json.dumps(content).encode())}
-            page = (await client.post(path, data=told, files=files)).text
+            told |= await uploaded(client, "file", json.dumps(content).encode())
+            page = (await client.post(path, data=told)).text
             assert problem_in(page) == "", what
             assert "<img" not in page
             (code,) = code_in(page)
@@ -256,9 +257,9 @@ async def test_files_are_ranked_compared_and_drawn_on_the_map(console: Served) -
                 "import json\n", f"import json\nboroughs = {json.dumps(boroughs)!r}\n"
             )
             made = await run(console, code)
-            saved = await client.post(path, data=told | {"save": "0.json"}, files=files)
+            saved = await client.post(path, data=told | {"save": "0.json"})
             assert saved.json() == json.loads(json.dumps(made.to_dict())), what
-            svg = (await client.post(path, data=told | {"save": "0.svg"}, files=files)).text
+            svg = (await client.post(path, data=told | {"save": "0.svg"})).text
             assert ("Battery &lt;img" in svg) == (what == "map")
         page = await ask(client, "places", what="changes-places", said=SPOTS)
         assert problem_in(page) == ""

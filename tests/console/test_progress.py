@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from geoveil.aggregator.ops.tokens import Scope, TokenFile
-from geoveil.aggregator.store import Progress
 from geoveil.analyst import PublishedCampaign
 from geoveil.campaign import encode, seal
+from geoveil.console.asker import Progress
 from geoveil.console.charts import filling
 from geoveil.console.progress import ReportsOverTime
 from geoveil.proto.v1.campaign_pb2 import CampaignEnvelope

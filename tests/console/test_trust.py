@@ -12,6 +12,7 @@ from geoveil.aggregator import Settings
 from geoveil.aggregator.ops.tokens import Scope, TokenFile
 from geoveil.console import sessions
 from geoveil.console.sessions import COOKIE, Sessions
+from geoveil.gateway import ledger
 from geoveil.gp import ParameterError
 
 from .served import Served, form_token, served, survey
@@ -63,14 +64,51 @@ async def test_a_token_opens_a_session_and_a_wrong_one_does_not(guarded: Served)
         assert "; Secure" in answer.headers["set-cookie"]
 
 
-async def test_signing_in_is_limited(guarded: Served) -> None:
+async def test_pages_and_tries_to_sign_in_are_limited(
+    guarded: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By what they cost, as tokens are too long to be found: wrong tries lock nobody else out."""
+    monkeypatch.setattr(ledger, "_BURST", 50_000.0)
+    monkeypatch.setattr(ledger, "_SHARE", 1e-9)
+    guarded.gateway.ledger.account("127.0.0.1").credit = 50_000.0
     async with guarded.browser() as client:
         codes = []
-        for _ in range(15):
+        for _ in range(12):
             answer = await client.post("/console/sign-in", data={"token": "x", "next": "/"})
             codes.append(answer.status_code)
-    assert codes[:10] == [403] * 10
-    assert set(codes[10:]) == {429}
+    assert codes[:6] == [403] * 6
+    assert codes[-1] == 429
+
+
+async def test_forms_of_strangers_are_short(guarded: Served) -> None:
+    async with guarded.browser() as client:
+        told = {"token": "x" * 5_000, "next": "/"}
+        assert (await client.post("/console/sign-in", data=told)).status_code == 413
+        files = {"token": ("name", b"x" * 100)}
+        assert (await client.post("/console/sign-in", files=files)).status_code == 415
+        sent = {"content": b"x" * 5_000, "headers": {"content-type": "application/octet-stream"}}
+        assert (await client.post("/console/uploads", **sent)).status_code == 413
+    async with guarded.signed_in() as client:
+        sent["headers"]["x-form-token"] = form_token((await page(client)).text)
+        assert (await client.post("/console/uploads", **sent)).status_code == 200
+        sent["headers"]["x-form-token"] = "x"
+        assert (await client.post("/console/uploads", **sent)).status_code == 403
+
+
+async def test_a_cookie_is_found_wherever_it_stands(guarded: Served) -> None:
+    async with guarded.signed_in() as client:
+        cookie = client.cookies[COOKIE]
+    backslashes = "\\" * 15_000
+    for text in (
+        f"a=1; {COOKIE}={cookie}",
+        f'x="{backslashes}; {COOKIE}={cookie};',
+        f"{COOKIE}={cookie}",
+    ):
+        async with guarded.browser(cookie=text) as client:
+            assert (await page(client)).status_code == 200, text[:40]
+    for text in (backslashes, f"{COOKIE}", f"x{COOKIE}={cookie}", "=", ";;;"):
+        async with guarded.browser(cookie=text) as client:
+            assert (await page(client)).status_code == 303, text[:40]
 
 
 async def test_a_cookie_is_worth_nothing_after_signing_out(guarded: Served) -> None:

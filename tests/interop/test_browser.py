@@ -16,6 +16,7 @@ from geoveil.gp import GeoPrivacy, Threshold
 from geoveil.proto.v1 import analyst_pb2_grpc
 from geoveil.proto.v1.analyst_pb2 import CreateCampaignRequest, ListCampaignsRequest
 from geoveil.proto.v1.campaign_pb2 import CampaignEnvelope
+from tests.gateways import gateway_of
 
 PAGES = Path(__file__).parents[2] / "aggregator" / "geoveil" / "aggregator" / "web" / "pages"
 ORIGIN = "http://localhost:8765"
@@ -135,9 +136,11 @@ async def server(tmp_path: Path) -> AsyncIterator[Any]:
     settings = Settings(
         database=tmp_path / "reports.sqlite", port=0, web="127.0.0.1:0", web_origins=(ORIGIN,)
     )
-    aggregator = Aggregator(settings)
-    address = await aggregator.start()
-    async with grpc.aio.insecure_channel(address) as channel:
+    async with (
+        Aggregator(settings) as aggregator,
+        gateway_of(aggregator) as gateway,
+        grpc.aio.insecure_channel(aggregator.address) as channel,
+    ):
         analyst = analyst_pb2_grpc.AnalystStub(channel)
         envelope = CampaignEnvelope(campaign=encode(campaign))
         await analyst.CreateCampaign(CreateCampaignRequest(envelope=envelope))
@@ -146,8 +149,7 @@ async def server(tmp_path: Path) -> AsyncIterator[Any]:
             (summary,) = (await analyst.ListCampaigns(ListCampaignsRequest())).campaigns
             return int(summary.reports)
 
-        yield f"http://{aggregator.web_address}", counted
-    await aggregator.stop()
+        yield f"http://{gateway.address}", counted
 
 
 _CALL = """async ([server, person, value, killed]) => {

@@ -17,6 +17,7 @@ from geoveil.campaign import digest, encode
 from geoveil.proto.v1 import analyst_pb2_grpc
 from geoveil.proto.v1.analyst_pb2 import CreateCampaignRequest, ListCampaignsRequest
 from geoveil.proto.v1.campaign_pb2 import CampaignEnvelope
+from tests.gateways import gateway_of
 from tools.vectors.examples import every_campaign
 
 from .conftest import PATIENCE_S, ROOT, npm
@@ -61,7 +62,7 @@ def test_generated_messages_have_not_drifted(device: Path, tmp_path: Path) -> No
 
 @pytest.mark.deep
 async def test_devices_in_typescript_are_counted_once(device: Path, tmp_path: Path) -> None:
-    """Every kind of campaign, through the web door; the first answer of each is lost."""
+    """Every kind of campaign, through the gateway; the first answer of each is lost."""
     now = datetime.now(UTC)
     dates = {"opens": now - timedelta(hours=1), "closes": now + timedelta(days=1)}
     kept = ("debiased-threshold-smoothstep-1", "smooth-disc-linear-2", "split-lied-0")
@@ -69,36 +70,35 @@ async def test_devices_in_typescript_are_counted_once(device: Path, tmp_path: Pa
     told = [campaign for name, campaign, _ in every_campaign() if name in kept]
     campaigns = [replace(campaign, **dates) for campaign in told]
     settings = Settings(database=tmp_path / "reports.sqlite", port=0, web="127.0.0.1:0")
-    aggregator = Aggregator(settings)
-    address = await aggregator.start()
-    try:
-        async with grpc.aio.insecure_channel(address) as channel:
-            analyst = analyst_pb2_grpc.AnalystStub(channel)
-            for campaign in campaigns:
-                envelope = CampaignEnvelope(campaign=encode(campaign))
-                await analyst.CreateCampaign(CreateCampaignRequest(envelope=envelope))
-            process = await asyncio.create_subprocess_exec(
-                *("node", str(device / "build" / "test" / "live.js")),
-                *(f"http://{aggregator.web_address}", str(tmp_path / "people")),
-                stdout=asyncio.subprocess.PIPE,
-            )
-            output, _ = await asyncio.wait_for(process.communicate(), PATIENCE_S)
-            assert process.returncode == 0
-            found = json.loads(output)
-            assert found["missing"] == "campaign-not-found"
-            assert len(found["told"]) == 3 * len(campaigns)
-            assert {item["status"] for item in found["told"]} == {"acknowledged"}
-            digests = {digest(encode(campaign)).hex() for campaign in campaigns}
-            assert {item["digest"] for item in found["told"]} == digests
-            listed = (await analyst.ListCampaigns(ListCampaignsRequest())).campaigns
-            assert [summary.reports for summary in listed] == [3] * len(campaigns)
-    finally:
-        await aggregator.stop()
+    async with (
+        Aggregator(settings) as aggregator,
+        gateway_of(aggregator) as gateway,
+        grpc.aio.insecure_channel(aggregator.address) as channel,
+    ):
+        analyst = analyst_pb2_grpc.AnalystStub(channel)
+        for campaign in campaigns:
+            envelope = CampaignEnvelope(campaign=encode(campaign))
+            await analyst.CreateCampaign(CreateCampaignRequest(envelope=envelope))
+        process = await asyncio.create_subprocess_exec(
+            *("node", str(device / "build" / "test" / "live.js")),
+            *(f"http://{gateway.address}", str(tmp_path / "people")),
+            stdout=asyncio.subprocess.PIPE,
+        )
+        output, _ = await asyncio.wait_for(process.communicate(), PATIENCE_S)
+        assert process.returncode == 0
+        found = json.loads(output)
+        assert found["missing"] == "campaign-not-found"
+        assert len(found["told"]) == 3 * len(campaigns)
+        assert {item["status"] for item in found["told"]} == {"acknowledged"}
+        digests = {digest(encode(campaign)).hex() for campaign in campaigns}
+        assert {item["digest"] for item in found["told"]} == digests
+        listed = (await analyst.ListCampaigns(ListCampaignsRequest())).campaigns
+        assert [summary.reports for summary in listed] == [3] * len(campaigns)
 
 
 @pytest.mark.deep
 def test_bundle_has_not_drifted(device: Path) -> None:
-    pages = Path("aggregator") / "geoveil" / "aggregator" / "web" / "pages"
+    pages = Path("gateway") / "geoveil" / "gateway" / "files"
     done = npm(device, "run", "bundle")
     assert done.returncode == 0, done.stderr
     made = sorted((device.parents[1] / pages).iterdir())

@@ -13,6 +13,7 @@ from geoveil.gp import GeoVeilError, ParameterError
 
 if TYPE_CHECKING:
     import grpc
+    import grpc.aio
 
 RETRYABLE = frozenset(
     {"CANCELLED", "DEADLINE_EXCEEDED", "ABORTED", "OUT_OF_RANGE", "UNAVAILABLE", "DATA_LOSS"}
@@ -236,16 +237,40 @@ def open_channel(
     """
     import grpc
 
+    credentials, arguments = _secured(target, tls, options)
+    if credentials is None:
+        return grpc.insecure_channel(target, options=arguments)
+    return grpc.secure_channel(target, credentials, options=arguments)
+
+
+def open_async_channel(
+    target: str, tls: TLS | None = None, options: Sequence[tuple[str, int | str]] = ()
+) -> "grpc.aio.Channel":
+    """Return what `open_channel` does, for asyncio."""
+    import grpc.aio
+
+    credentials, arguments = _secured(target, tls, options)
+    if credentials is None:
+        return grpc.aio.insecure_channel(target, options=arguments)
+    return grpc.aio.secure_channel(target, credentials, options=arguments)
+
+
+def _secured(
+    target: str, tls: TLS | None, options: Sequence[tuple[str, int | str]]
+) -> "tuple[grpc.ChannelCredentials | None, list[tuple[str, int | str]]]":
+    """Return credentials, None for none, and the arguments of a channel."""
+    import grpc
+
     tls = tls_for(target, tls)
     arguments = [*options, *_NO_PROXY]
     if tls.insecure:
-        return grpc.insecure_channel(target, options=arguments)
+        return None, arguments
     if tls.server_name is not None:
         arguments.append(("grpc.ssl_target_name_override", tls.server_name))
     credentials = grpc.ssl_channel_credentials(
         tls.root_certificates, tls.private_key, tls.certificate_chain
     )
-    return grpc.secure_channel(target, credentials, options=arguments)
+    return credentials, arguments
 
 
 _Failure = TypeVar("_Failure", bound=CallError)

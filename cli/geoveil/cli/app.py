@@ -20,6 +20,7 @@ from geoveil.gp.version import __version__
 COMMANDS = (
     *(
         "serve",
+        "web",
         "health",
         "db",
         "token",

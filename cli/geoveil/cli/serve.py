@@ -1,7 +1,8 @@
 """geoveil serve: run an aggregator until it is told to stop."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any
@@ -31,7 +32,8 @@ _SETTINGS: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "tls_key": "PEM private key",
             "tls_client_ca": "PEM certificates; every client then needs one of theirs",
             "tokens_file": "Analysts then need a token of 'geoveil token create'",
-            "web_origins": "Pages of this origin may call by the web door; may be repeated",
+            "web_origins": "Pages of this origin may call by the gateway; may be repeated",
+            "web_proxies": "Believe X-Forwarded-For of this address; may be repeated",
             "trusted_keys": "Take campaigns signed by this key ed25519:... only; may be repeated",
         },
         "Open to anyone": {
@@ -76,6 +78,7 @@ _SPELLED: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "tls_certificate": ("--tls-certificate", "--tls-cert"),
         "trusted_keys": ("--trusted-keys", "--trusted-key"),
         "web_origins": ("--web-origins", "--web-origin"),
+        "web_proxies": ("--web-proxies", "--web-proxy"),
         "console": ("--console/--no-console",),
         "insecure_open_analyst": ("--insecure-open-analyst/--no-insecure",),
         "reflection": ("--reflection/--no-reflection",),
@@ -138,7 +141,13 @@ def serve(
 
     effective = load(config, os.environ, flags, others=VARIABLES)
     settings = effective.settings
-    mounts = _mounts(settings)
+    if settings.web is not None:
+        with needed_for("the gateway"):
+            import_module("httptools")
+            import_module("uvicorn")
+    if settings.console:
+        with needed_for("the console"):
+            import_module("jinja2")
     if check:
         from geoveil.aggregator.grpc.server import check_files
 
@@ -149,12 +158,12 @@ def serve(
     log_what_nobody_catches()
     if not in_json:
         with for_operators():
-            run(settings, mounts=mounts)
+            run(settings, beside=gateway_beside(settings))
         return
     with native_lines_logged():
         try:
             with for_operators():
-                run(settings, mounts=mounts)
+                run(settings, beside=gateway_beside(settings))
         except Exception as error:
             failed(error)
             if settings.log_format == "json":  # asked for, and nothing else
@@ -162,14 +171,34 @@ def serve(
             raise
 
 
-def _mounts(settings: Settings) -> Mapping[str, Any]:
-    """Return what hangs on the web door.
+def gateway_beside(settings: Settings) -> Callable[[Any], Any] | None:
+    """Return what runs a gateway beside an aggregator, if one is asked for.
 
-    Raises:
-        MissingExtraError: if the console is asked for and not installed.
+    It raises ParameterError if the address is taken.
     """
-    if not settings.console:
-        return {}
-    with needed_for("the console"):
-        from geoveil.console import Console
-    return {"/console/": Console}
+    if settings.web is None:
+        return None
+    from geoveil.gateway.supervisor import Supervisor, command_of, listening
+
+    said = [
+        *("--web", str(settings.web)),
+        *("--max-message-bytes", str(settings.max_message_bytes)),
+        *("--log-level", settings.log_level, "--log-format", settings.log_format),
+        *(part for one in settings.web_origins for part in ("--web-origin", one)),
+        *(part for one in settings.web_proxies for part in ("--web-proxy", one)),
+        *(["--console"] if settings.console else []),
+    ]
+    for option, path in (
+        ("--tls-certificate", settings.tls_certificate),
+        ("--tls-key", settings.tls_key),
+        ("--tls-client-ca", settings.tls_client_ca),
+    ):
+        said += [] if path is None else [option, str(path)]
+
+    def beside(aggregator: Any) -> Supervisor:
+        port = aggregator.address.rpartition(":")[2]
+        shown = f"localhost:{port}" if settings.on_loopback else f"COLLECTOR:{port}"
+        own = ["--server", aggregator.local_address, "--shown", shown]
+        return Supervisor(command_of(*own, *said), listening(*settings.web_address))
+
+    return beside

@@ -1,7 +1,7 @@
 """The console: pages on which analysts and operators see, plan and publish surveys.
 
-It hangs on the web door of a server (`geoveil serve --console`), and asks that server through the
-same layers as any other client: limits, access by tokens, metrics and log.
+It runs in the gateway (`geoveil serve --console`) and asks the server over gRPC, with the token of
+whoever signed in, as any other analyst's client does.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -1,51 +1,48 @@
-"""The application that hangs on the web door: who may see a page, and what is around every page."""
+"""The application that hangs on the gateway: who may see a page, and what is around every page."""
 
-import asyncio
 import logging
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from http.cookies import CookieError, SimpleCookie
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote, unquote
 
-from geoveil.aggregator.ops.authorizer import TOKEN, DeniedError, confine
-from geoveil.aggregator.ops.rates import Rate, TokenBuckets, peer_address
-from geoveil.aggregator.web.calls import Receive, Scope, Send, peer_of
-from geoveil.aggregator.web.mounts import Inside
-from geoveil.aggregator.web.page_files import Files
-from geoveil.analyst import PublishedCampaign
+import grpc
+
+from geoveil.analyst import ServerError
 from geoveil.console import survey, surveys
+from geoveil.console.asker import ChannelAsker
 from geoveil.console.asking import Asking
 from geoveil.console.http import (
     PREFIX,
-    STATUS,
     Headers,
+    Lane,
+    Receive,
     RefusedError,
     Request,
     Response,
     Route,
+    Scope,
+    Send,
     form_of,
     query_of,
     refusal_of,
 )
+from geoveil.console.kept import Kept
 from geoveil.console.live import Live
-from geoveil.console.local_analyst import LocalAnalyst
 from geoveil.console.operators import Operators
 from geoveil.console.planning.pages import Planning
 from geoveil.console.rendering import page
 from geoveil.console.sessions import COOKIE, Session, Sessions, same
 from geoveil.console.workers import Workers
 from geoveil.gp import GeoVeilError
-from geoveil.proto.v1.analyst_pb2 import WatchEstimateRequest
-from geoveil.proto.v1.campaign_pb2 import CampaignEnvelope
 
 _LOG = logging.getLogger(__name__)
-_FILES = "/files/"
-_SIGN_IN = "/sign-in"
-_SIGN_IN_RATE = Rate(per_second=0.2, burst=10.0)
-"""Tries of one address to sign in."""
-_WATCH = "/geoveil.proto.v1.Analyst/WatchEstimate"
+_SIGN_IN, _UPLOADS = "/sign-in", "/uploads"
+_UPLOADED = "upload:"
+"""Fields of this name and that of a file hold the name under which the file was kept."""
+_LONGEST_FORM, _LONGEST_SIGNED, _LONGEST_FILE = 4 << 10, 64 << 10, 1 << 20
+"""Bytes of a form, of one of somebody who is signed in, and of a file of theirs."""
 _FORM_TOKEN = "form_token"  # noqa: S105 - the name of a field
 _ANYONE = "anyone on this machine"
 GUARDS: Headers = (
@@ -65,23 +62,31 @@ GUARDS: Headers = (
 
 
 class Console:
-    """Answers everything below `PREFIX`; see `geoveil.aggregator.web.mounts`.
+    """An ASGI application for everything below `PREFIX`, but for its files.
 
     Args:
-        inside: of the server that it hangs on.
+        channel: to the server.
+        shown: where programs reach the server, as the code on the pages shows it.
+        clock: tells the time.
     """
 
-    def __init__(self, inside: Inside) -> None:
-        self._inside = inside
+    def __init__(
+        self,
+        channel: grpc.Channel,
+        *,
+        shown: str = "localhost:7717",
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._channel = channel
+        self._shown = shown
+        self._clock = clock
         self._workers = Workers()
         self._sessions = Sessions()
-        self._tries = TokenBuckets(_SIGN_IN_RATE)
-        self._files = Files("geoveil.console", "files")
-        self._live = Live(inside, self._workers)
-        self._loop = asyncio.get_running_loop()
+        self._uploads = Kept()
+        self._live = Live(self._workers)
         self._operators = Operators()
-        self._planning = Planning()
-        self._asking = Asking(_refusal)
+        self._planning = Planning(self._uploads)
+        self._asking = Asking()
         self._routes: Sequence[Route] = (
             *surveys.ROUTES,
             *survey.ROUTES,
@@ -97,20 +102,25 @@ class Console:
         await self._live.aclose()
         self._workers.close()
 
+    def longest(self, scope: Scope) -> int:
+        """Return the most bytes of the body of a request, by its head."""
+        headers = {key: value.decode("latin-1") for key, value in scope["headers"]}
+        cookie = _cookie(headers)
+        if cookie is None or self._sessions.find(cookie, use=False) is None:
+            return _LONGEST_FORM
+        return _LONGEST_FILE if scope["path"] == PREFIX + _UPLOADS else _LONGEST_SIGNED
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
         headers = {key: value.decode("latin-1") for key, value in scope["headers"]}
         path: str = scope["path"][len(PREFIX) :]
-        if path.startswith(_FILES):
-            await self._files.answer(scope, send, path.removeprefix(_FILES))
-            return
         try:
             _check_origin(scope["method"], headers)
             if path == _SIGN_IN:
                 response = await self._sign_in(scope, headers, receive)
             else:
                 found = self._signed_in(headers)
-                if found is None and self._trusts(scope["method"], headers):
+                if found is None and await self._trusts(scope["method"], headers):
                     cookie = self._begin(_ANYONE, None)
                     session = self._sessions.find(cookie)
                     assert session is not None  # it has just begun
@@ -127,9 +137,11 @@ class Console:
                 elif path == "/sign-out" and scope["method"] == "POST":
                     await self._form(found[1], headers, receive)
                     response = self._sign_out(found[0], found[1])
+                elif path == _UPLOADS and scope["method"] == "POST":
+                    response = await self._uploaded(found[1], headers, receive)
                 else:
                     response = await self._page(found[1], scope, headers, path, receive)
-        except (GeoVeilError, DeniedError) as error:
+        except GeoVeilError as error:
             response = self._refused(error, self._whose(headers))
         await _send(send, scope["method"], response)
 
@@ -157,22 +169,17 @@ class Console:
     async def _sign_in(
         self, scope: Scope, headers: Mapping[bytes, str], receive: Receive
     ) -> Response:
-        open_to_all = self._inside.gate.analysts == "anyone"
+        open_to_all = await self._open()
         if scope["method"] != "POST":
             query = query_of(scope["query_string"].decode("latin-1"))
             wanted = query.get("next", ["/"])[-1]
             return page("sign_in.html", None, open_to_all=open_to_all, next=wanted)
-        if wait_s := self._tries.take(peer_address(peer_of(scope)), 1):
-            raise RefusedError(429, f"too many tries: wait {wait_s:.0f} seconds")
-        fields, _ = form_of(headers.get(b"content-type", ""), await _body(receive))
+        fields = form_of(headers.get(b"content-type", ""), await _body(receive))
         wanted = fields.get("next", ["/"])[-1]
         token = fields.get("token", [""])[-1].strip()
         who, kept = _ANYONE, None
         if not open_to_all:
-            who = ""
-            with suppress(DeniedError):
-                found = self._inside.gate.permit(None, [f"Bearer {token}"])
-                who = "" if found is None else found.name
+            who = await self._whose_token(token)
             if not who:
                 self._note("", "sign in refused")
                 said = "This token is not known, or it has expired."
@@ -188,14 +195,34 @@ class Console:
         set_cookie = self._set_cookie(cookie, headers, scope)
         return Response(b"", status=303, headers=[(b"location", where), set_cookie])
 
-    def _trusts(self, method: str, headers: Mapping[bytes, str]) -> bool:
+    async def _whose_token(self, token: str) -> str:
+        """Return the name of a token; "" if the server does not know it."""
+        if not token or not (token.isascii() and token.isprintable()):
+            return ""
+        try:
+            return await self._workers.run(Lane.QUICK, ChannelAsker(self._channel, token).caller)
+        except ServerError as error:
+            if error.code not in ("UNAUTHENTICATED", "PERMISSION_DENIED"):
+                raise
+            return ""
+
+    async def _open(self) -> bool:
+        """Return whether the server trusts everybody on its machine."""
+        try:
+            await self._workers.run(Lane.QUICK, ChannelAsker(self._channel, None).caller)
+        except ServerError as error:
+            if error.code not in ("UNAUTHENTICATED", "PERMISSION_DENIED"):
+                raise
+            return False
+        return True
+
+    async def _trusts(self, method: str, headers: Mapping[bytes, str]) -> bool:
         """Return whether who asks for a page is signed in by that: on a machine that is trusted.
 
         Their browser says that no page elsewhere sent them.
         """
-        open_to_all = self._inside.gate.analysts == "anyone"
         own = headers.get(b"sec-fetch-site") in ("none", "same-origin")
-        return open_to_all and method == "GET" and own
+        return method == "GET" and own and await self._open()
 
     def _begin(self, who: str, token: str | None) -> str:
         """Begin a session, and return its cookie."""
@@ -232,9 +259,8 @@ class Console:
         method = "GET" if scope["method"] == "HEAD" else scope["method"]
         route, named = self._found(method, path)
         fields: dict[str, list[str]] = {}
-        files: dict[str, bytes] = {}
         if method == "POST":
-            fields, files = await self._form(session, headers, receive)
+            fields = await self._form(session, headers, receive)
 
         def render(template: str, /, **shown: Any) -> Response:
             return page(template, session, **shown)
@@ -242,25 +268,20 @@ class Console:
         def note(action: str, **about: object) -> None:
             self._note(session.who, action, **about)
 
-        settings = self._inside.settings
-        host = "localhost" if settings.on_loopback else "COLLECTOR"
         request = Request(
             method=method,
             path=path,
             query=query_of(scope["query_string"].decode("latin-1")),
             fields=fields,
-            files=files,
+            files=self._chosen(session, fields),
             named={name: unquote(value) for name, value in named.items()},
             session=session,
-            analyst=self._analyst(session, scope),
+            analyst=ChannelAsker(self._channel, session.token),
             render=render,
             note=note,
-            now=self._inside.clock(),
-            address=f"{host}:{settings.port}",
-            inside=self._inside,
-            standing=lambda campaign_id: self._standing(session, campaign_id),
+            now=self._clock(),
+            address=self._shown,
             begin_asking=self._asking.begin,
-            loop=self._loop,
         )
         return await self._workers.run(route.lane, lambda: route.answer(request))
 
@@ -273,17 +294,29 @@ class Console:
 
     async def _form(
         self, session: Session, headers: Mapping[bytes, str], receive: Receive
-    ) -> tuple[dict[str, list[str]], dict[str, bytes]]:
+    ) -> dict[str, list[str]]:
         """Return what a form of the console holds; refuse any other."""
-        fields, files = form_of(headers.get(b"content-type", ""), await _body(receive))
+        fields = form_of(headers.get(b"content-type", ""), await _body(receive))
         told = fields.pop(_FORM_TOKEN, None) or [headers.get(b"x-form-token", "")]
-        if not same(told[-1], session.form_token):
-            raise RefusedError(403, "this form is not of your session: open its page again")
-        return fields, files
+        _check_form_token(session, told[-1])
+        return fields
 
-    def _analyst(self, session: Session, scope: Scope) -> LocalAnalyst:
-        host, port = scope["client"] or ("", 0)
-        return LocalAnalyst(self._inside.calls, self._loop, session.token, (host, port))
+    async def _uploaded(
+        self, session: Session, headers: Mapping[bytes, str], receive: Receive
+    ) -> Response:
+        """Keep a file for its session, and say under which name."""
+        _check_form_token(session, headers.get(b"x-form-token", ""))
+        key = self._uploads.keep(session.form_token, await _body(receive))
+        return Response(key.encode(), "text/plain; charset=utf-8")
+
+    def _chosen(self, session: Session, fields: Mapping[str, Sequence[str]]) -> dict[str, bytes]:
+        """Return the files that a form names, as far as they are kept."""
+        kept = {
+            name.removeprefix(_UPLOADED): self._uploads.find(session.form_token, values[-1])
+            for name, values in fields.items()
+            if name.startswith(_UPLOADED)
+        }
+        return {name: content for name, content in kept.items() if content}
 
     async def _events(
         self,
@@ -298,30 +331,15 @@ class Console:
         campaign_id = query.get("campaign", [""])[-1]
 
         def permitted() -> bool:
-            if self._sessions.find(cookie, use=False) is None:
-                return False
-            self._permit(session, campaign_id)
-            return True
+            return self._sessions.find(cookie, use=False) is not None
 
-        await self._live.send_events(campaign_id, permitted, send)
-
-    def _permit(self, session: Session, campaign_id: str) -> None:
-        """Raise unless somebody may see the estimates of a survey now."""
-        TOKEN.set(self._inside.gate.admit(_WATCH, session.authorization))
-        confine(_WATCH, WatchEstimateRequest(campaign_id=campaign_id))
-
-    def _standing(self, session: Session, campaign_id: str) -> PublishedCampaign:
-        """Return how a survey stands; on a thread."""
-        self._permit(session, campaign_id)
-        asking = self._inside.service.get_campaign(campaign_id)
-        found = asyncio.run_coroutine_threadsafe(asking, self._loop).result()
-        envelope = CampaignEnvelope.FromString(found.record.published)
-        return PublishedCampaign(envelope, found.state.value, found.record.reports)
+        asker = ChannelAsker(self._channel, session.token)
+        await self._live.send_events(campaign_id, session.token, asker, permitted, send)
 
     # What is around them
 
-    def _refused(self, error: Exception, session: Session | None) -> Response:
-        status, text = _refusal(error)
+    def _refused(self, error: GeoVeilError, session: Session | None) -> Response:
+        status, text = refusal_of(error)
         return page("refused.html", session, status=status, code=status, text=text)
 
     def _note(self, who: str, action: str, **about: object) -> None:
@@ -330,17 +348,8 @@ class Console:
         self._operators.remember(who, action, about)
 
 
-def _refusal(error: Exception) -> tuple[int, str]:
-    """Return the status and the words of the page that tells an error."""
-    if isinstance(error, DeniedError):
-        return STATUS.get(error.denial.value.status, 503), str(error)
-    if isinstance(error, GeoVeilError):
-        return refusal_of(error)
-    raise error  # a defect, which the door tells and logs
-
-
 def _check_origin(method: str, headers: Mapping[bytes, str]) -> None:
-    """Refuse what a page elsewhere sends, or loads into itself; the door refuses its name, too."""
+    """Refuse what a page elsewhere sends, or loads into itself."""
     site = headers.get(b"sec-fetch-site")
     host, origin = headers.get(b"host", ""), headers.get(b"origin")
     if origin is not None and origin.partition("://")[2] != host:
@@ -354,12 +363,19 @@ def _check_origin(method: str, headers: Mapping[bytes, str]) -> None:
         raise RefusedError(403, "pages elsewhere may not use the console")
 
 
+def _check_form_token(session: Session, told: str) -> None:
+    """Refuse a form that no page of the session holds."""
+    if not same(told, session.form_token):
+        raise RefusedError(403, "this form is not of your session: open its page again")
+
+
 def _cookie(headers: Mapping[bytes, str]) -> str | None:
-    try:
-        found = SimpleCookie(headers.get(b"cookie", "")).get(COOKIE)
-    except CookieError:
-        return None
-    return None if found is None or not found.value else found.value
+    """Return the console's cookie, None if there is none: read from left to right, once."""
+    for part in headers.get(b"cookie", "").split(";"):
+        name, _, value = part.partition("=")
+        if name.strip() == COOKIE:
+            return value.strip() or None
+    return None
 
 
 def _within(wanted: str) -> str:
@@ -371,7 +387,7 @@ def _within(wanted: str) -> str:
 
 
 async def _body(receive: Receive) -> bytes:
-    """Return what was sent: the door has read and bounded it."""
+    """Return what was sent: the gateway has read and bounded it."""
     content = b""
     more = True
     while more:

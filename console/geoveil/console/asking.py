@@ -7,13 +7,13 @@ parent, in the name of the reader, through the layers that every caller meets.
 
 import base64
 import itertools
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any
 
-from geoveil.analyst import Analyst, PublishedCampaign, ServerError
-from geoveil.analyst.calls import Call
+from geoveil.analyst import ServerError
 from geoveil.console import points
+from geoveil.console.asker import Asker
 from geoveil.console.child import Ask, main
 from geoveil.console.http import (
     Asked,
@@ -24,29 +24,21 @@ from geoveil.console.http import (
     Route,
     refusal_of,
 )
-from geoveil.console.local_analyst import described
 from geoveil.console.process import ChildProcess, Message
 from geoveil.console.rendering import page
 from geoveil.console.sessions import Session
 from geoveil.gp import GeoVeilError
-from geoveil.proto.v1.campaign_pb2 import CampaignEnvelope
 
-_Result = TypeVar("_Result")
 _PATH = "/surveys/{campaign_id}/ask"
 _SECRET = "not known here"  # noqa: S105 - in place of a token
 
 
 class Asking:
-    """The pages on which points are asked, and the process that makes them.
+    """The pages on which points are asked, and the process that makes them."""
 
-    Args:
-        refusal: tells the status and the words of an error.
-    """
-
-    def __init__(self, refusal: Callable[[Exception], tuple[int, str]]) -> None:
+    def __init__(self) -> None:
         self._process = ChildProcess("geoveil.console.asking")
         self._numbers = itertools.count()
-        self._refusal = refusal
         self.routes: Sequence[Route] = (
             Route("GET", _PATH, self.answered, Lane.WORK),
             Route("POST", _PATH, self.answered, Lane.WORK),
@@ -68,10 +60,10 @@ class Asking:
             try:
                 content = _asked(request, call, streams)
                 return {"content": None if content is None else _text(content)}
-            except Exception as error:  # noqa: BLE001 - the process is told what its page says
+            except GeoVeilError as error:
                 if isinstance(error, ServerError):
                     return {"error": [error.code, error.detail]}
-                status, text = self._refusal(error)
+                status, text = refusal_of(error)
                 return {"status": status, "text": text}
 
         try:
@@ -94,15 +86,11 @@ def _asked(
     """Return what the server answers to a call of the process; None where a stream has ended."""
     if "next" in call:
         return next(streams[call["next"]], None)
-    if "standing" in call:
-        one = request.standing(call["standing"])
-        told = [one.envelope.SerializeToString(), one.state.encode(), b"%d" % one.reports]
-        return b"\n".join(base64.b64encode(part) for part in told)
     method, content = call["method"], _bytes(call["content"])
     if call["stream"]:
-        streams.append(request.analyst.stream_in_bytes(method, content, call["timeout_s"]))
+        streams.append(request.analyst.answers(method, content, call["timeout_s"]))
         return b"%d" % (len(streams) - 1)
-    return request.analyst.ask_in_bytes(method, content, call["timeout_s"])
+    return request.analyst.answer(method, content, call["timeout_s"])
 
 
 def _message(request: Asked) -> Message:
@@ -132,27 +120,27 @@ def _bytes(text: str) -> bytes:
 # In the process
 
 
-class _ParentsAnalyst(Analyst):
-    """`Analyst` whose calls the parent makes."""
+class _ParentsAsker(Asker):
+    """`Asker` whose calls the parent makes."""
 
     def __init__(self, ask: Ask) -> None:
+        super().__init__()
         self._ask = ask
-        self._timeout_s = 60.0
 
-    def close(self) -> None:
-        """Do nothing: there is no connection."""
+    def answer(self, method: str, request: bytes, timeout_s: float | None) -> bytes:
+        return self._begun(method, request, timeout_s, stream=False)
 
-    def _unary(self, call: Call[_Result]) -> _Result:
-        return call.read(described(call.method).FromString(self._begun(call, stream=False)))
-
-    def _stream(self, call: Call[_Result]) -> Iterator[_Result]:
-        number = int(self._begun(call, stream=True))
+    def answers(
+        self, method: str, request: bytes, timeout_s: float | None
+    ) -> Generator[bytes, None, None]:
+        number = int(self._begun(method, request, timeout_s, stream=True))
         while (told := self._ask({"next": number})).get("content", "") is not None:
-            yield call.read(described(call.method).FromString(_replied(told)))
+            yield _replied(told)
 
-    def _begun(self, call: Call[Any], *, stream: bool) -> bytes:
-        content = _text(call.request.SerializeToString())
-        told = {"method": call.method, "content": content, "timeout_s": call.timeout_s}
+    def _begun(
+        self, method: str, request: bytes, timeout_s: float | None, *, stream: bool
+    ) -> bytes:
+        told = {"method": method, "content": _text(request), "timeout_s": timeout_s}
         return _replied(self._ask({**told, "stream": stream}))
 
 
@@ -176,13 +164,6 @@ def answer(message: Message, ask: Ask) -> Message:
     session = Session(message["who"], token, message["form_token"], 0.0, 0.0)
     notes: list[tuple[str, dict[str, object]]] = []
 
-    def standing(campaign_id: str) -> PublishedCampaign:
-        parts = _replied(ask({"standing": campaign_id})).split(b"\n")
-        envelope, state, reports = (base64.b64decode(part) for part in parts)
-        return PublishedCampaign(
-            CampaignEnvelope.FromString(envelope), state.decode(), int(reports)
-        )
-
     def render(template: str, /, **shown: Any) -> Response:
         return page(template, session, **shown)
 
@@ -197,10 +178,9 @@ def answer(message: Message, ask: Ask) -> Message:
         files={name: _bytes(text) for name, text in message["files"].items()},
         named=message["named"],
         session=session,
-        analyst=_ParentsAnalyst(ask),
+        analyst=_ParentsAsker(ask),
         now=datetime.fromisoformat(message["now"]),
         address=message["address"],
-        standing=standing,
         render=render,
         note=note,
     )

@@ -1,15 +1,12 @@
 """What a page is asked with and answers, and the routes by which it is found."""
 
-import asyncio
 import re
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from email.parser import BytesParser
-from email.policy import HTTP
 from enum import Enum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import parse_qs
 
 from geoveil.analyst import ServerError
@@ -17,9 +14,7 @@ from geoveil.gp import GeoVeilError, ParameterError
 from geoveil.gp.shown import member
 
 if TYPE_CHECKING:
-    from geoveil.aggregator.web.mounts import Inside
-    from geoveil.analyst import Analyst, PublishedCampaign
-    from geoveil.console.local_analyst import LocalAnalyst
+    from geoveil.console.asker import Asker
     from geoveil.console.sessions import Session
 
 PREFIX = "/console"
@@ -37,7 +32,10 @@ STATUS = MappingProxyType(
 )
 """Codes of the server and the status of the page that tells them; 503 for all others."""
 _MOST_FIELDS = 2_000
-_Result = TypeVar("_Result")
+Event: TypeAlias = MutableMapping[str, Any]
+Scope: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Event]]
+Send: TypeAlias = Callable[[Event], Awaitable[None]]
 Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
 
 
@@ -93,18 +91,16 @@ class Asked:
     fields: Mapping[str, Sequence[str]]
     """The fields of a form that was sent."""
     files: Mapping[str, bytes]
-    """The files that were chosen in a form that was sent."""
+    """The files that were sent before, by the names of the fields that they were chosen in."""
     named: Mapping[str, str]
     """What stands in the places of the route."""
     session: "Session"
-    analyst: "Analyst"
+    analyst: "Asker"
     """Asks the server in the name of who is signed in. It blocks: for the lanes only."""
     now: datetime
     """When it is asked."""
     address: str
     """The server's address, as Python that asks it names it."""
-    standing: "Callable[[str], PublishedCampaign]" = field(repr=False)
-    """Tells how a survey stands whose estimates the reader may see; its argument is the id."""
     render: Callable[..., Response] = field(repr=False)
     """Makes a page of the name of a template and what stands in it."""
     note: Callable[..., None] = field(repr=False)
@@ -145,20 +141,10 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request(Asked):
-    """What a page is asked with that is made in the process of the server."""
+    """What a page is asked with that is made in the process of the gateway."""
 
-    inside: "Inside" = field(repr=False)
-    """What is inside the server; what is read there is for those whose token permits it."""
-    analyst: "LocalAnalyst"
-    """The client that asks the server, as every page has one."""
     begin_asking: Callable[[], None] = field(repr=False)
     """Begins the process that asks points, if there is none: its first page comes sooner."""
-    loop: asyncio.AbstractEventLoop = field(repr=False)
-    """The server's event loop."""
-
-    def awaited(self, asking: Coroutine[Any, Any, _Result]) -> _Result:
-        """Run something of the server on its event loop, and return what it returns."""
-        return asyncio.run_coroutine_threadsafe(asking, self.loop).result()
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,8 +218,8 @@ def query_of(text: str) -> dict[str, list[str]]:
         raise RefusedError(400, "there are too many fields") from None
 
 
-def form_of(kind: str, content: bytes) -> tuple[dict[str, list[str]], dict[str, bytes]]:
-    """Return the fields and the files of a form.
+def form_of(kind: str, content: bytes) -> dict[str, list[str]]:
+    """Return the fields of a form.
 
     Args:
         kind: its content type.
@@ -242,25 +228,6 @@ def form_of(kind: str, content: bytes) -> tuple[dict[str, list[str]], dict[str, 
     Raises:
         RefusedError: if it is no form.
     """
-    media = kind.partition(";")[0].strip().lower()
-    if media == "application/x-www-form-urlencoded":
-        return query_of(content.decode("utf-8", "replace")), {}
-    if media != "multipart/form-data":
+    if kind.partition(";")[0].strip().lower() != "application/x-www-form-urlencoded":
         raise RefusedError(415, "what is sent must be a form")
-    head = f"Content-Type: {kind}\r\n\r\n".encode("latin-1", "replace")
-    whole = BytesParser(policy=HTTP).parsebytes(head + content)
-    fields: dict[str, list[str]] = {}
-    files: dict[str, bytes] = {}
-    parts: Any = whole.iter_parts() if whole.is_multipart() else ()
-    for number, part in enumerate(parts):
-        if number >= _MOST_FIELDS:
-            raise RefusedError(400, "there are too many fields")
-        name = part.get_param("name", header="content-disposition")
-        body: bytes = part.get_payload(decode=True) or b""
-        if not isinstance(name, str):
-            continue
-        if part.get_filename() is None:
-            fields.setdefault(name, []).append(body.decode("utf-8", "replace"))
-        elif body:
-            files[name] = body
-    return fields, files
+    return query_of(content.decode("utf-8", "replace"))

@@ -1,27 +1,23 @@
-"""Estimates as they come: one look a second at each survey, however many pages show it.
+"""Estimates as they come: one look a second at each survey, however many pages of a reader show it.
 
-A page listens to server-sent events. The first that opens a survey starts a feed of it, the last
-that leaves ends it; what a feed saw last is what whoever comes later gets at once.
+A page listens to server-sent events. The first that a reader opens starts a feed of the survey, in
+the name of their token; the last that leaves ends it. What a feed saw last a later page gets at
+once.
 """
 
 import asyncio
 import json
 import logging
 from collections.abc import Callable
+from functools import partial
 
-from geoveil.aggregator.domain.errors import Code, ServiceError
-from geoveil.aggregator.domain.watching import PollTimer, watch
-from geoveil.aggregator.grpc.servicers import AnalystServicer
-from geoveil.aggregator.ops.diagnostics import traceback_without_values
-from geoveil.aggregator.web.calls import Send
-from geoveil.aggregator.web.mounts import Inside
-from geoveil.analyst.messages import estimates_in
-from geoveil.console.http import Lane, RefusedError
+from geoveil.analyst import CampaignEstimates, PublishedCampaign, ServerError
+from geoveil.console.asker import Asker
+from geoveil.console.http import Lane, RefusedError, Send
 from geoveil.console.rendering import templates
 from geoveil.console.survey import answers_shown
 from geoveil.console.workers import Workers
 from geoveil.gp import GeoVeilError
-from geoveil.proto.v1 import analyst_pb2
 
 _LOG = logging.getLogger(__name__)
 INTERVAL_S = 1.0
@@ -75,8 +71,8 @@ class _Feed:
     def __init__(self) -> None:
         self.pages: dict[_Page, None] = {}
         self.task: asyncio.Task[None] | None = None
-        self.closed = False
-        """Whether the survey takes no reports any more; else who listens may ask again."""
+        self.last = b""
+        """The event that says why there are no more; nothing where who listens may ask again."""
         self._loop = asyncio.get_running_loop()
         self._latest: bytes | None = None
         self._ended = False
@@ -118,18 +114,16 @@ class Live:
     """The feeds of the surveys that are open in some page.
 
     Args:
-        inside: of the server.
-        workers: make what is sent.
+        workers: ask the server, and make what is sent.
     """
 
-    def __init__(self, inside: Inside, workers: Workers) -> None:
-        self._service = inside.service
-        self._servicer = AnalystServicer(inside.service)
+    def __init__(self, workers: Workers) -> None:
         self._workers = workers
-        self._feeds: dict[str, _Feed] = {}
+        self._feeds: dict[tuple[str, str | None], _Feed] = {}
+        self._opening = asyncio.Lock()
         self._template = templates().get_template("answers.html")
         self.looks = 0
-        """How many estimates were asked for."""
+        """How often the server was asked."""
 
     @property
     def feeds(self) -> int:
@@ -143,7 +137,12 @@ class Live:
             feed.close()
 
     async def send_events(
-        self, campaign_id: str, permitted: Callable[[], bool], send: Send
+        self,
+        campaign_id: str,
+        token: str | None,
+        asker: Asker,
+        permitted: Callable[[], bool],
+        send: Send,
     ) -> None:
         """Send events of a survey until it has ended or the listener may not listen any more.
 
@@ -151,77 +150,81 @@ class Live:
 
         Args:
             campaign_id: of the survey.
-            permitted: whether the listener still may, asked before each event; raises why not.
+            token: of the listener.
+            asker: asks with it.
+            permitted: whether the listener is still signed in, asked before each event.
             send: takes the events.
 
         Raises:
             RefusedError: if too many listen, before anything is sent.
-            GeoVeilError: if the listener may not, before anything is sent.
+            ServerError: if the listener may not, before anything is sent.
         """
-        if not permitted():
-            raise RefusedError(401, "you are not signed in any more")
         if sum(len(feed.pages) for feed in self._feeds.values()) >= _MOST_PAGES:
             raise RefusedError(503, "too many pages are open")
-        feed = self._feeds.get(campaign_id)
-        if feed is None:
-            feed = self._feeds[campaign_id] = _Feed()
-            feed.task = asyncio.create_task(self._follow(campaign_id, feed), name="console feed")
+        async with self._opening:
+            feed = self._feeds.get((campaign_id, token))
+            if feed is None:  # one that there is looks by itself
+                await self._look(campaign_id, asker)
+                feed = self._feeds[campaign_id, token] = _Feed()
+                following = self._follow(campaign_id, asker, feed)
+                feed.task = asyncio.create_task(following, name="console feed")
         page = feed.join()
         try:
             await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
             while (event := await page.next()) is not None:
-                may = _still(permitted)
-                event = event if may else _event("signed-out", {})
+                may = permitted()
+                event = event if may else _SIGNED_OUT
                 await send({"type": "http.response.body", "body": event, "more_body": may})
                 if not may:
                     return
-            ended = _event("ended", {}) if feed.closed else b""
-            await send({"type": "http.response.body", "body": ended, "more_body": False})
+            await send({"type": "http.response.body", "body": feed.last, "more_body": False})
         finally:
             del feed.pages[page]
             if not feed.pages:
                 feed.close()
-                if self._feeds.get(campaign_id) is feed:
-                    del self._feeds[campaign_id]
+                if self._feeds.get((campaign_id, token)) is feed:
+                    del self._feeds[campaign_id, token]
 
-    async def _follow(self, campaign_id: str, feed: _Feed) -> None:
+    async def _follow(self, campaign_id: str, asker: Asker, feed: _Feed) -> None:
         """Look at a survey once a second, and tell what changed, until it is closed."""
-
-        async def show() -> bytes:
-            self.looks += 1
-            request = analyst_pb2.GetEstimateRequest(campaign_id=campaign_id)
-            answer = None
-            try:
-                answer = await self._servicer.GetEstimate(request, None)
-            except ServiceError as error:
-                if error.code is not Code.TOO_FEW_REPORTS:
-                    raise
-            standing = await self._service.get_campaign(campaign_id)
-            return await self._workers.run(
-                Lane.QUICK,
-                lambda: self._told(answer, standing.record.reports, standing.state.value),
-            )
-
+        seen: tuple[int, str] | None = None
         try:
-            looking = watch(
-                lambda: self._service.get_campaign(campaign_id), show, PollTimer(), INTERVAL_S
-            )
-            async for event in looking:
-                feed.tell(event)
-            feed.closed = True
+            while True:
+                one = await self._look(campaign_id, asker)
+                if (one.reports, one.state) != seen:
+                    seen = one.reports, one.state
+                    feed.tell(await self._workers.run(Lane.QUICK, partial(self._told, one, asker)))
+                if one.state == "closed":
+                    feed.last = _event("ended", {})
+                    break
+                await asyncio.sleep(INTERVAL_S)
+        except ServerError as error:
+            # The pages say what they last knew, and ask again; or may not ask any more.
+            if error.code in ("UNAUTHENTICATED", "PERMISSION_DENIED"):
+                feed.last = _SIGNED_OUT
         except GeoVeilError:
-            pass  # the pages say what they last knew, and ask again
+            pass
         except Exception as error:  # noqa: BLE001 - logged, without content of requests
-            _LOG.error("defect", extra={"exception": traceback_without_values(error)})
+            _LOG.error("defect", extra={"exception": type(error).__name__})
         await asyncio.sleep(_SPREAD_S)  # the last is told to all
         feed.end()
 
-    def _told(
-        self, answer: analyst_pb2.GetEstimateResponse | None, reports: int, state: str
-    ) -> bytes:
-        found = None if answer is None else estimates_in(answer)
+    async def _look(self, campaign_id: str, asker: Asker) -> PublishedCampaign:
+        self.looks += 1
+        found = await self._workers.run(Lane.QUICK, lambda: asker.standing(campaign_id))
+        assert found.standing is not None  # of the server
+        return found.standing
+
+    def _told(self, one: PublishedCampaign, asker: Asker) -> bytes:
+        found: CampaignEstimates | None = None
+        try:
+            found = asker.estimate(one.campaign.campaign_id)
+        except ServerError as error:
+            if error.code != "FAILED_PRECONDITION":  # there are too few yet
+                raise
         html = self._template.render(answers_shown(found))
-        return _event("estimate", {"html": html, "reports": f"{reports:,}", "state": state})
+        told = {"html": html, "reports": f"{one.reports:,}", "state": one.state}
+        return _event("estimate", told)
 
 
 _HEADERS = (
@@ -232,12 +235,8 @@ _HEADERS = (
 )
 
 
-def _still(permitted: Callable[[], bool]) -> bool:
-    try:
-        return permitted()
-    except GeoVeilError:
-        return False
-
-
 def _event(name: str, told: dict[str, str]) -> bytes:
     return f"event: {name}\ndata: {json.dumps(told)}\n\n".encode()
+
+
+_SIGNED_OUT = _event("signed-out", {})

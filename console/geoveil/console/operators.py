@@ -1,6 +1,6 @@
 """What operators look at: rejections, rates, the queue, the store, certificates, and warnings.
 
-All numbers are those of the metrics that Prometheus is served, read from the same registry.
+All numbers are those of the metrics that Prometheus is served, as the server tells them.
 """
 
 import time
@@ -8,19 +8,12 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from threading import Lock
 
-from prometheus_client import CollectorRegistry
-
-from geoveil.aggregator.domain.errors import ServiceError
-from geoveil.aggregator.ops.authorizer import Denial, DeniedError
-from geoveil.aggregator.ops.settings import Settings
-from geoveil.aggregator.ops.tokens import Scope
-from geoveil.aggregator.store import Extent
 from geoveil.analyst.results import shown
 from geoveil.console.http import Request, Response, Route
 from geoveil.console.rendering import date_text, span_text
+from geoveil.proto.v1.console_pb2 import GetStatusResponse
 
 _SINCE_S = 5.0
 """Seconds over which a rate is told, at least."""
@@ -39,13 +32,9 @@ class Sample:
     values: Mapping[tuple[str, frozenset[tuple[str, str]]], float]
 
     @classmethod
-    def of(cls, registry: CollectorRegistry, at_s: float) -> "Sample":
-        """Return what a registry holds."""
-        values = {
-            (one.name, frozenset(one.labels.items())): one.value
-            for family in registry.collect()
-            for one in family.samples
-        }
+    def of(cls, status: GetStatusResponse, at_s: float) -> "Sample":
+        """Return what a server says of itself."""
+        values = {(one.name, frozenset(one.labels.items())): one.value for one in status.samples}
         return cls(at_s, values)
 
     def get(self, name: str, **labels: str) -> float:
@@ -129,28 +118,15 @@ class Operators:
         self._actions.appendleft(Action(datetime.now(UTC), who, action, words))
 
     def shown(self, request: Request) -> Response:
-        """Return the page.
-
-        Raises:
-            DeniedError: if the token of the reader does not permit it.
-        """
-        inside = request.inside
-        token = inside.gate.permit(Scope.OPERATE, request.session.authorization)
-        if token is not None and token.campaigns is not None:
-            raise DeniedError(Denial.OTHER_CAMPAIGN)
-        now, before = self._sampled(inside.metrics.registry)
-        settings = inside.settings
-        try:
-            extent = request.awaited(inside.service.extent())
-        except ServiceError:
-            extent = None  # the page says elsewhere that the database can't be reached
-        expires = now.get("geoveil_tls_certificate_expires_timestamp_seconds")
+        """Return the page."""
+        status = request.analyst.status()
+        now, before = self._sampled(status)
         return request.render(
             "operators.html",
             version=next(iter(now.by("geoveil_build_info", "version")), ""),
             ready=bool(now.get("geoveil_ready")),
-            warnings=[*warnings_of(now, settings, inside.clock())],
-            server=[*_server(now, settings, extent, expires, inside.clock())],
+            warnings=[*warnings_of(now, status, request.now)],
+            server=[*_server(now, status, request.now)],
             reports=_counts(now, before, "geoveil_reports_total", "outcome"),
             rejected=_counts(now, before, "geoveil_reports_rejected_total", "reason"),
             denied=_counts(now, before, "geoveil_rpcs_denied_total", "reason"),
@@ -163,9 +139,9 @@ class Operators:
             actions=[*self._actions],
         )
 
-    def _sampled(self, registry: CollectorRegistry) -> tuple[Sample, Sample | None]:
+    def _sampled(self, status: GetStatusResponse) -> tuple[Sample, Sample | None]:
         """Return the metrics now, and a while ago if they were looked at then."""
-        now = Sample.of(registry, self._clock())
+        now = Sample.of(status, self._clock())
         with self._lock:
             while self._samples and now.at_s - self._samples[0].at_s > _KEPT_S:
                 self._samples.popleft()
@@ -198,9 +174,7 @@ def _counts(now: Sample, before: Sample | None, name: str, label: str) -> Sequen
     return found
 
 
-def _server(
-    now: Sample, settings: Settings, extent: Extent | None, expires: float, time_now: datetime
-) -> Iterator[Line]:
+def _server(now: Sample, status: GetStatusResponse, time_now: datetime) -> Iterator[Line]:
     """Yield how the server stands."""
     started = now.get("process_start_time_seconds")
     if started:
@@ -210,7 +184,7 @@ def _server(
     waiting = now.get("geoveil_queue_weight")
     yield Line(
         "Answers that wait to be written",
-        f"{waiting:,.0f} of at most {settings.queue_limit:,}",
+        f"{waiting:,.0f} of at most {status.queue_limit:,}",
         f"{waiting:.0f}",
     )
     commits = now.get("geoveil_commit_seconds_count")
@@ -220,10 +194,10 @@ def _server(
         yield Line("99 % of them are done within", f"{shown(slow)} s")
         reports = now.get("geoveil_commit_reports_sum")
         yield Line("Reports in one, on average", f"{reports / commits:,.1f}")
-    scheme = "" if isinstance(settings.database, Path) else str(settings.database).partition(":")[0]
-    kind = {"": "SQLite", "postgresql": "PostgreSQL"}.get(scheme, scheme)
-    size = "of which the size is not known" if extent is None else _size(extent.size_bytes)
-    yield Line("Store", f"{kind}, {size}")
+    known = status.HasField("database_bytes")
+    size = _size(status.database_bytes) if known else "of which the size is not known"
+    yield Line("Store", f"{status.database}, {size}")
+    expires = now.get("geoveil_tls_certificate_expires_timestamp_seconds")
     if expires:
         ends = datetime.fromtimestamp(expires, UTC)
         left = span_text(ends - time_now)
@@ -233,20 +207,20 @@ def _server(
     yield Line(
         "Replicas",
         "one: SQLite has one server"
-        if isinstance(settings.database, Path)
-        else f"{_replicas(extent)}; all other numbers here are of the one that you reached",
+        if status.database == "SQLite"
+        else f"{_replicas(status)}; all other numbers here are of the one that you reached",
     )
 
 
-def _replicas(extent: Extent | None) -> str:
+def _replicas(status: GetStatusResponse) -> str:
     """Return how many servers share a database, as far as that is known."""
-    if extent is None:
+    if not status.HasField("writers"):
         return "how many share the database is not known"
-    number = "one server is" if extent.writers == 1 else f"{extent.writers} servers are"
+    number = "one server is" if status.writers == 1 else f"{status.writers} servers are"
     return f"{number} connected that took reports (one that took none yet is not counted)"
 
 
-def warnings_of(now: Sample, settings: Settings, time_now: datetime) -> Iterator[str]:
+def warnings_of(now: Sample, status: GetStatusResponse, time_now: datetime) -> Iterator[str]:
     """Yield what an operator should look at, in sentences."""
     if not now.get("geoveil_ready"):
         yield "The database can't be written: no reports are taken (geoveil_ready is 0)."
@@ -254,7 +228,7 @@ def warnings_of(now: Sample, settings: Settings, time_now: datetime) -> Iterator
     if failed:
         yield f"{failed:,.0f} operations of the database failed since the server was started."
     waiting = now.get("geoveil_queue_weight")
-    if waiting > _FULL * settings.queue_limit:
+    if waiting > _FULL * status.queue_limit:
         yield "More than half of the queue is full: writing is slower than reports come."
     reports = now.by("geoveil_reports_total", "outcome")
     rejected = reports.get("rejected", 0.0)
@@ -265,7 +239,7 @@ def warnings_of(now: Sample, settings: Settings, time_now: datetime) -> Iterator
         days = (datetime.fromtimestamp(expires, UTC) - time_now).total_seconds() / 86_400
         if days < _EXPIRES_SOON_DAYS:
             yield f"The certificate ends in {max(days, 0.0):.0f} days."
-    elif not settings.on_loopback:
+    elif not status.on_loopback:
         yield "Without TLS reports and tokens travel in the clear, unless a proxy adds it."
 
 

@@ -137,8 +137,7 @@ def asked(request: Asked) -> Response:
     drawn: Markup | None = None
     problem, geojson = "", ""
     if choice.file:
-        sent = request.files.get("file", b"").decode("utf-8", "replace")
-        geojson = sent or request.text("geojson")
+        geojson = request.files.get("file", b"").decode("utf-8", "replace")
     if _complete(choice, said, geojson) and _has_other(request, campaign, choice):
         try:
             results = [*_found(request, campaign, choice, said, geojson)]
@@ -157,7 +156,7 @@ def asked(request: Asked) -> Response:
         choices=choices,
         choice=choice,
         said=said,
-        geojson=geojson,
+        file_key=request.text("upload:file") if geojson else "",
         name_property=request.text("name_property"),
         period=request.integer("period", 0) or 0,
         begun=_begun(request, campaign),

@@ -4,22 +4,18 @@ The server keeps one number of a day and a survey, noted every ten minutes: when
 is not to be found in it, only on which day how many did.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from geoveil.aggregator.ops.authorizer import Denial, DeniedError
-from geoveil.aggregator.ops.tokens import Scope
-from geoveil.aggregator.store import Progress
 from geoveil.analyst import PublishedCampaign, Result
 from geoveil.campaign import Campaign
+from geoveil.console.asker import Progress
 from geoveil.console.http import Request
-from geoveil.gp import validation
 
 _FIRST = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY = timedelta(days=1)
-_MOST_PEOPLE = 10**10
 _TOO_EARLY = 0.01
 """The part of its plan before which a survey is not compared with it."""
 _BEHIND, _EARLY = 0.8, 0.1
@@ -141,28 +137,14 @@ class ReportsOverTime(Result):
         return max(min(_FIRST + (day + 1) * _DAY, self.now), self.campaign.opens)
 
 
-def progress_of(request: Request, ids: Sequence[str]) -> Mapping[str, Progress]:
-    """Return how surveys fill that their reader may see."""
-    return request.awaited(request.inside.service.progress(ids))
-
-
-def over_time(request: Request, one: PublishedCampaign) -> ReportsOverTime:
-    """Return how a survey fills that its reader may see."""
-    known = progress_of(request, [one.campaign.campaign_id])[one.campaign.campaign_id]
-    return ReportsOverTime.of(one, known, request.now)
+def over_time(request: Request, campaign_id: str) -> ReportsOverTime:
+    """Return how a survey fills whose estimates the reader may see."""
+    found = request.analyst.standing(campaign_id)
+    assert found.standing is not None  # of the server
+    return ReportsOverTime.of(found.standing, found, request.now)
 
 
 def plan_participants(request: Request, campaign_id: str, participants: int | None) -> None:
-    """Keep how many participants are planned, for somebody who may publish the survey.
-
-    Raises:
-        DeniedError: if they may not.
-        ParameterError: if it is no such number.
-    """
-    if participants is not None:
-        validation.between("participants", participants, 1, _MOST_PEOPLE)
-    token = request.inside.gate.permit(Scope.CREATE, request.session.authorization)
-    if token is not None and token.campaigns is not None and campaign_id not in token.campaigns:
-        raise DeniedError(Denial.OTHER_CAMPAIGN)
-    request.awaited(request.inside.service.plan_participants(campaign_id, participants))
+    """Keep how many participants are planned, for somebody who may publish the survey."""
+    request.analyst.plan_participants(campaign_id, participants)
     request.note("plan participants", campaign=campaign_id, participants=participants)

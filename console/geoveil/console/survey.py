@@ -70,7 +70,7 @@ def survey(request: Request) -> Response:
     campaign = request.analyst.campaign(campaign_id)
     if isinstance(campaign, ValueCampaign):
         request.begin_asking()
-    filled = reports_over_time(request, request.standing(campaign_id))
+    filled = reports_over_time(request, campaign_id)
     found = _estimates(request, campaign_id)
     doubt = request.number("contamination", 0.01) or 0.0
     people = request.text("people", "same")
@@ -104,7 +104,7 @@ def saved(request: Request) -> Response:
 def saved_reports(request: Request) -> Response:
     """Return how a survey fills as a file."""
     campaign_id, kind = request.named["campaign_id"], request.named["kind"]
-    filled = reports_over_time(request, request.standing(campaign_id))
+    filled = reports_over_time(request, campaign_id)
     request.note("download", campaign=campaign_id, form=kind, what="reports")
     return file_of(filled, kind, f"{campaign_id}-reports", filling(filled))
 

@@ -34,7 +34,8 @@ def told_of(request: Asked, campaign: Campaign) -> dict[str, Any]:
 
 def standing_of(request: Asked, campaign_id: str) -> dict[str, Any]:
     """Return how a survey fills, and who signed it."""
-    one = request.standing(campaign_id)
+    one = request.analyst.standing(campaign_id).standing
+    assert one is not None  # of the server
     campaign, now = one.campaign, request.now
     return {
         "state": one.state,

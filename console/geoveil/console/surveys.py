@@ -1,15 +1,15 @@
 """The list of all surveys: what they ask, what they cost, how they fill, and what needs a look."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from types import MappingProxyType
 
-from geoveil.aggregator.store import Progress
-from geoveil.analyst import PublishedCampaign
+from geoveil.analyst import PublishedCampaign, ServerError
 from geoveil.campaign import SignatureInvalid, signer
+from geoveil.console.asker import Progress
 from geoveil.console.http import Request, Response, Route
-from geoveil.console.progress import ReportsOverTime, progress_of
+from geoveil.console.progress import ReportsOverTime
 from geoveil.console.rendering import date_text, privacy_words, span_text
 from geoveil.console.survey_head import asks_of, pace_words, signer_words
 from geoveil.gp import GeoVeilError
@@ -71,7 +71,7 @@ def listed(request: Request) -> Response:
     page = min(max(request.integer("page", 1) or 1, 1), pages)
     now = request.now
     some = found[(page - 1) * ON_PAGE : page * ON_PAGE]
-    known = progress_of(request, [_id_of(one) for one in some])
+    known = _progress(request, [_id_of(one) for one in some])
     rows = [row_of(one, known.get(_id_of(one), _UNKNOWN), now) for one in some]
     return request.render(
         "surveys.html",
@@ -84,6 +84,16 @@ def listed(request: Request) -> Response:
         page=page,
         pages=pages,
     )
+
+
+def _progress(request: Request, ids: Sequence[str]) -> Mapping[str, Progress]:
+    """Return how surveys fill; nothing for a reader who may list them and see no estimates."""
+    try:
+        return request.analyst.progress(ids)
+    except ServerError as error:
+        if error.code != "PERMISSION_DENIED":
+            raise
+        return {}
 
 
 def row_of(one: PublishedCampaign, progress: Progress, now: datetime) -> Row:

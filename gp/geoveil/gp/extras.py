@@ -14,7 +14,7 @@ EXTRAS = MappingProxyType(
         "geopandas": "analyst",
         "grpc_health": "server",
         "grpc_reflection": "server",
-        "h2": "server",
+        "httptools": "server",
         "jinja2": "console",
         "matplotlib": "analyst",
         "pandas": "analyst",

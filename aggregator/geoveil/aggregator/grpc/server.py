@@ -3,11 +3,12 @@
 import asyncio
 import logging
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Self
+from tempfile import TemporaryDirectory
+from typing import Any, Self
 
 import grpc
 import grpc.aio
@@ -17,6 +18,7 @@ from geoveil.aggregator.domain.errors import ServiceError
 from geoveil.aggregator.domain.service import Clock, Service, utc_now
 from geoveil.aggregator.grpc import any_path
 from geoveil.aggregator.grpc.connections import MARGIN, allow, allowed
+from geoveil.aggregator.grpc.console_servicer import ConsoleServicer
 from geoveil.aggregator.grpc.health import Health, Readiness, writable
 from geoveil.aggregator.grpc.interpreter import for_serving, serving_loop
 from geoveil.aggregator.grpc.keeper import Keeper
@@ -33,14 +35,10 @@ from geoveil.aggregator.store.database_url import DatabaseURL
 from geoveil.aggregator.store.opening import open_any_store
 from geoveil.aggregator.store.reader import Reader
 from geoveil.aggregator.store.writer import Writer
-from geoveil.aggregator.web.calls import Calls
 from geoveil.gp import ParameterError
 from geoveil.proto.v1 import analyst_pb2, collector_pb2
 from geoveil.proto.v1.analyst_pb2_grpc import add_AnalystServicer_to_server
-
-if TYPE_CHECKING:
-    from geoveil.aggregator.web.door import Door
-    from geoveil.aggregator.web.mounts import Inside, Mounted
+from geoveil.proto.v1.console_pb2_grpc import add_ConsoleServicer_to_server
 
 _LOG = logging.getLogger(__name__)
 
@@ -51,6 +49,8 @@ _SERVICES = (
 # Networks drop TCP connections that were idle for 4 minutes, so clients ping every 210 s; a server
 # takes pings oftener than every 5 minutes for abuse unless told otherwise.
 _LEAST_PING_INTERVAL_MS = 200_000
+_SOCKET = "grpc"
+"""Name of the socket of a gateway, in a folder of its own."""
 _MOST_CALLS = 100
 """Under way at once on one connection."""
 _HANDSHAKE_MS = 10_000
@@ -64,8 +64,6 @@ _COUNT_CAMPAIGNS_S = 60.0
 _NOTE_FIRST_S, _NOTE_S = 10.0, 600.0
 """Until it is noted how many reports there are, and between two times of that."""
 
-_NO_MOUNTS: "Mapping[str, Callable[[Inside], Mounted]]" = MappingProxyType({})
-
 
 class Aggregator:
     """One server. Use it as an asynchronous context manager, or `start` and `stop` it once.
@@ -75,10 +73,6 @@ class Aggregator:
         clock: tells the time.
         open_store: opens the database; called once for writing and once for reading, each on the
             thread that uses it. By default that of the settings.
-        mounts: prefix, such as "/name/" → what makes that which the web door serves under it.
-
-    Raises:
-        ParameterError: if there are mounts without a web door, or a prefix is none.
     """
 
     def __init__(
@@ -87,15 +81,8 @@ class Aggregator:
         *,
         clock: Clock = utc_now,
         open_store: Callable[[], Store] | None = None,
-        mounts: "Mapping[str, Callable[[Inside], Mounted]]" = _NO_MOUNTS,
     ) -> None:
-        for prefix in mounts:
-            if settings.web is None:
-                raise ParameterError("web", None, "an address, as something is to be served there")
-            if len(prefix) < 3 or not (prefix[0] == prefix[-1] == "/"):
-                raise ParameterError("mounts", prefix, "prefixes such as /name/")
         self._settings = settings
-        self._mounts = mounts
         self._clock = clock
         self._metrics = Metrics()
         self._metrics_server: MetricsServer | None = None
@@ -140,9 +127,9 @@ class Aggregator:
         )
         self._health = Health(_SERVICES)
         self._server: grpc.aio.Server | None = None
-        self._door: Door | None = None
         self._counting: list[asyncio.Task[None]] = []
-        self._address = self._web_address = ""
+        self._address = ""
+        self._folder: TemporaryDirectory[str] | None = None
         self._ready: bool | None = None
 
     @property
@@ -151,9 +138,12 @@ class Aggregator:
         return self._address
 
     @property
-    def web_address(self) -> str:
-        """Where the web door listens, as "host:port"; empty if there is none."""
-        return self._web_address
+    def local_address(self) -> str:
+        """Where a gateway on this machine asks it; empty if there is to be none.
+
+        It is a socket of this user alone.
+        """
+        return "" if self._folder is None else f"unix:{self._folder.name}/{_SOCKET}"
 
     @property
     def metrics_port(self) -> int | None:
@@ -193,7 +183,6 @@ class Aggregator:
         """
         grace = self._settings.grace_s if grace_s is None else grace_s
         server, self._server = self._server, None
-        door, self._door = self._door, None
         await self._readiness.stop()
         self._health.stop()
         self._metrics.ready.set(0)
@@ -201,8 +190,7 @@ class Aggregator:
             if self._address:  # it was started: a load balancer may know of it
                 await asyncio.sleep(self._settings.drain_s)
             self._service.drain()
-            closing = [] if door is None else [door.stop(grace)]
-            await asyncio.gather(server.stop(grace), *closing)
+            await server.stop(grace)
             await self._keeper.stop()
         counting, self._counting = self._counting, []
         for one in counting:
@@ -213,6 +201,9 @@ class Aggregator:
         metrics_server, self._metrics_server = self._metrics_server, None
         if metrics_server is not None:
             await asyncio.to_thread(metrics_server.close)
+        folder, self._folder = self._folder, None
+        if folder is not None:
+            folder.cleanup()
         if server is not None:
             _LOG.info("stopped")
 
@@ -259,55 +250,16 @@ class Aggregator:
                 port = server.add_secure_port(wanted, tls.credentials())
         except RuntimeError as error:
             raise ParameterError("address", wanted, "free, and one of this machine") from error
-        ports = [port]
         if self._settings.web is not None:
-            ports.append(await self._open_door(tls, gate))
+            self._folder = TemporaryDirectory(prefix="geoveil-")  # nobody else may look into it
+            server.add_insecure_port(self.local_address)
         await server.start()
-        self._keeper.start(ports)
+        self._keeper.start([port])
         self._address = f"{host}:{port}"
 
-    async def _open_door(self, tls: Certificates | None, gate: Authorizer) -> int:
-        """Listen for HTTP, and return the port."""
-        # Only here: uvicorn takes 50 ms to load, which other servers need not wait.
-        from geoveil.aggregator.web.door import Door
-        from geoveil.aggregator.web.mounts import Inside, Mounts
-        from geoveil.aggregator.web.page_files import Pages
-
-        settings = self._settings
-        service, longest = self._service, settings.max_message_bytes
-        calls = Calls(longest, self._keeper.holdings, service.batches, service.admit_size)
-        self._offer(calls, gate).refuse_others()
-        inside = Inside(
-            calls,
-            gate,
-            service,
-            self._limits,
-            self._metrics,
-            settings,
-            self._clock,
-            tls,
-            self._writer,
-        )
-        mounted = {prefix: make(inside) for prefix, make in self._mounts.items()}
-        admit, holdings = self._limits.calls.admit, self._keeper.holdings
-        self._door = Door(
-            calls,
-            Pages(admit),
-            Mounts(mounted, admit, holdings),
-            origins=settings.web_origins,
-            guarded=gate.analysts == "anyone" and settings.on_loopback,
-            idle_s=settings.connection_idle_s,
-            most=self._most_connections,
-        )
-        host, wanted = settings.web_address
-        port = await self._door.start(host, wanted, None if tls is None else tls.context)
-        self._web_address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        return port
-
-    def _offer(self, server: Any, gate: Authorizer) -> Any:
-        """Let a server, or what takes services in place of one, answer the calls that there are."""
-        # Generated code takes a server, of which it calls two methods.
-        middleware: Any = Middleware(
+    def _offer(self, server: grpc.aio.Server, gate: Authorizer) -> Middleware:
+        """Let a server answer the calls that there are."""
+        middleware = Middleware(
             server,
             metrics=self._metrics,
             holdings=self._keeper.holdings,
@@ -320,7 +272,11 @@ class Aggregator:
             self._service, self._settings.max_message_bytes, self._metrics.count_reports
         )
         add_collector(collector, middleware)
-        add_AnalystServicer_to_server(AnalystServicer(self._service), middleware)
+        # Generated code takes a server, of which it calls two methods.
+        offered: Any = middleware
+        add_AnalystServicer_to_server(AnalystServicer(self._service), offered)
+        console = ConsoleServicer(self._service, self._metrics, self._settings)
+        add_ConsoleServicer_to_server(console, offered)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, middleware)
         return middleware
 
@@ -368,11 +324,6 @@ class Aggregator:
         """Log what operators should know of a server that others can reach."""
         fields: dict[str, object] = {"address": self._address, "analysts": gate.analysts}
         fields["tls"] = tls is not None
-        if self._web_address:
-            scheme = "http" if tls is None else "https"
-            fields["web"] = f"{scheme}://{self._web_address}"
-            if self._settings.console:
-                fields["console"] = f"{scheme}://{self._web_address}/console/"
         if self._metrics_server is not None:
             fields["metrics"] = f"http://{self._settings.metrics_host}:{self.metrics_port}/metrics"
         _LOG.info("listening", extra=fields)
@@ -428,7 +379,7 @@ async def serve(
     *,
     clock: Clock = utc_now,
     started: Callable[[str], object] | None = None,
-    mounts: "Mapping[str, Callable[[Inside], Mounted]]" = _NO_MOUNTS,
+    beside: Callable[[Aggregator], AbstractAsyncContextManager[object]] | None = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT, then stop gracefully and return.
 
@@ -438,7 +389,7 @@ async def serve(
         settings: see `Settings`.
         clock: tells the time.
         started: called with the address once requests are taken.
-        mounts: as those of `Aggregator`.
+        beside: what runs as long as it serves, such as a gateway.
 
     Raises:
         ServiceError, ParameterError: as `Aggregator.start`.
@@ -458,11 +409,12 @@ async def serve(
     for number in signals:
         loop.add_signal_handler(number, stop)
     try:
-        async with Aggregator(settings, clock=clock, mounts=mounts) as aggregator:
-            with for_serving():
-                if started is not None:
-                    started(aggregator.address)
-                await told.wait()
+        async with Aggregator(settings, clock=clock) as aggregator:
+            async with nullcontext() if beside is None else beside(aggregator):
+                with for_serving():
+                    if started is not None:
+                        started(aggregator.address)
+                    await told.wait()
             _LOG.info("stopping")
     finally:
         for number in signals:
@@ -473,8 +425,8 @@ def run(
     settings: Settings,
     *,
     started: Callable[[str], object] | None = None,
-    mounts: "Mapping[str, Callable[[Inside], Mounted]]" = _NO_MOUNTS,
+    beside: Callable[[Aggregator], AbstractAsyncContextManager[object]] | None = None,
 ) -> None:
     """Do what `serve` does, from code that is not asynchronous."""
     with asyncio.Runner(loop_factory=serving_loop) as runner:
-        runner.run(serve(settings, started=started, mounts=mounts))
+        runner.run(serve(settings, started=started, beside=beside))

@@ -1,6 +1,6 @@
 """Who may call what, and of which campaigns: one row per method; what has no row is refused."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from datetime import datetime
 from enum import Enum
@@ -29,11 +29,18 @@ class Public(Enum):
     ANYONE = "anyone"
 
 
+class AnyToken(Enum):
+    """What stands in a row that takes any token, whatever its scopes."""
+
+    KNOWN = "any token that is known"
+
+
 _COLLECTOR = "/geoveil.proto.v1.Collector/"
 _ANALYST = "/geoveil.proto.v1.Analyst/"
+_CONSOLE = "/geoveil.proto.v1.Console/"
 _HEALTH = "/grpc.health.v1.Health/"
 
-RULES: Mapping[str, Scope | Public] = MappingProxyType(
+RULES: Mapping[str, Scope | Public | AnyToken] = MappingProxyType(
     {
         _COLLECTOR + "GetCampaign": Public.ANYONE,
         _COLLECTOR + "BrowseCampaigns": Public.ANYONE,
@@ -46,6 +53,10 @@ RULES: Mapping[str, Scope | Public] = MappingProxyType(
         _ANALYST + "WatchEstimate": Scope.ESTIMATE,
         _ANALYST + "EstimateQueries": Scope.ESTIMATE,
         _ANALYST + "ExportReports": Scope.EXPORT,
+        _CONSOLE + "GetCaller": AnyToken.KNOWN,
+        _CONSOLE + "GetProgress": Scope.ESTIMATE,
+        _CONSOLE + "PlanParticipants": Scope.CREATE,
+        _CONSOLE + "GetStatus": Scope.OPERATE,
         _HEALTH + "Check": Public.ANYONE,
         _HEALTH + "List": Public.ANYONE,
         _HEALTH + "Watch": Public.ANYONE,
@@ -56,19 +67,23 @@ RULES: Mapping[str, Scope | Public] = MappingProxyType(
 """Method → who may call it."""
 
 
-def _named(request: Any) -> str:
-    name: str = request.campaign_id
-    return name
+def _named(request: Any) -> Iterable[str]:
+    return (request.campaign_id,)
 
 
-def _published(request: Any) -> str:
+def _listed(request: Any) -> Iterable[str]:
+    ids: Iterable[str] = request.campaign_ids
+    return ids
+
+
+def _published(request: Any) -> Iterable[str]:
     try:
-        return Campaign.FromString(request.envelope.campaign).campaign_id
+        return (Campaign.FromString(request.envelope.campaign).campaign_id,)
     except DecodeError:
-        return ""  # of no campaign, as nobody can say of which
+        return ("",)  # of no campaign, as nobody can say of which
 
 
-CAMPAIGN_OF: Mapping[str, Callable[[Any], str] | None] = MappingProxyType(
+CAMPAIGNS_OF: Mapping[str, Callable[[Any], Iterable[str]] | None] = MappingProxyType(
     {
         _ANALYST + "CreateCampaign": _published,
         _ANALYST + "CloseCampaign": _named,
@@ -77,9 +92,12 @@ CAMPAIGN_OF: Mapping[str, Callable[[Any], str] | None] = MappingProxyType(
         _ANALYST + "WatchEstimate": _named,
         _ANALYST + "EstimateQueries": _named,
         _ANALYST + "ExportReports": _named,
+        _CONSOLE + "GetCaller": None,
+        _CONSOLE + "GetProgress": _listed,
+        _CONSOLE + "PlanParticipants": _named,
     }
 )
-"""Method → the campaign that a request is about; None: it shows those of the token and no others.
+"""Method → the campaigns that a request is about; None: it shows those of the token and no others.
 A method that is not here refuses every token that is limited."""
 
 
@@ -139,7 +157,7 @@ class Authorizer:
         *,
         open_without_tokens: bool,
         clock: Callable[[], datetime],
-        rules: Mapping[str, Scope | Public] = RULES,
+        rules: Mapping[str, Scope | Public | AnyToken] = RULES,
     ) -> None:
         self._tokens = tokens
         self._open = open_without_tokens
@@ -179,7 +197,9 @@ class Authorizer:
         rule = self._rules.get(method)
         if rule is None:
             raise DeniedError(Denial.NO_RULE)
-        return None if isinstance(rule, Public) else self.permit(rule, authorization)
+        if isinstance(rule, Public):
+            return None
+        return self.permit(None if isinstance(rule, AnyToken) else rule, authorization)
 
     def permit(self, scope: Scope | None, authorization: Sequence[str]) -> Token | None:
         """Return the caller's token if it has a scope, or None if the server asks for none.
@@ -230,8 +250,8 @@ def confine(method: str, request: Any) -> None:
     token = TOKEN.get()
     if token is None or token.campaigns is None:
         return
-    if method not in CAMPAIGN_OF:
+    if method not in CAMPAIGNS_OF:
         raise DeniedError(Denial.NO_RULE)
-    campaign_of = CAMPAIGN_OF[method]
-    if campaign_of is not None and campaign_of(request) not in token.campaigns:
+    campaigns_of = CAMPAIGNS_OF[method]
+    if campaigns_of is not None and not token.campaigns.issuperset(campaigns_of(request)):
         raise DeniedError(Denial.OTHER_CAMPAIGN)

@@ -41,13 +41,16 @@ class Settings:
     port: int = 7717
     """Port to listen on; 0 lets the operating system choose."""
     web: str | None = None
-    """Address of the web door, "HOST:PORT": the same calls over Connect, gRPC-Web and JSON, and the
-    page on which people take part. Port 0 lets the operating system choose. None: there is none."""
+    """Address of the gateway, "HOST:PORT": the same calls over Connect, gRPC-Web and JSON, and the
+    page on which people take part, by a process beside this one. Port 0 lets the operating system
+    choose. None: there is none."""
     web_origins: tuple[str, ...] = ()
-    """Origins, such as "https://example.org", of pages elsewhere that may call by the web door."""
+    """Origins, such as "https://example.org", of pages elsewhere that may call by the gateway."""
+    web_proxies: tuple[str, ...] = ()
+    """Addresses of proxies before the gateway, whose header X-Forwarded-For is believed."""
     console: bool = False
-    """Serve the console, for analysts and operators, by the web door under /console/; without an
-    address of its own, the door is then at 127.0.0.1:7718."""
+    """Serve the console, for analysts and operators, by the gateway under /console/; without an
+    address of its own, it is then at 127.0.0.1:7718."""
     tls_certificate: Path | None = None
     """PEM file with the chain of certificates. None: no encryption."""
     tls_key: Path | None = None
@@ -177,8 +180,14 @@ class Settings:
             bare = host.startswith("[") == host.endswith("]") == (":" in host)
             if not (isinstance(self.web, str) and sound and bare and host.isprintable() and host):
                 raise ParameterError("web", self.web, 'HOST:PORT, such as "127.0.0.1:7718"')
-        elif self.web_origins:
-            raise ParameterError("web", None, "given, as web_origins are")
+        elif self.web_origins or self.web_proxies:
+            which = "web_origins" if self.web_origins else "web_proxies"
+            raise ParameterError("web", None, f"given, as {which} are")
+        for proxy in self.web_proxies:
+            try:
+                ip_address(proxy)
+            except ValueError:
+                raise ParameterError("web_proxies", proxy, "addresses of proxies") from None
         for origin in self.web_origins:
             if not isinstance(origin, str) or not _ORIGIN.fullmatch(origin):
                 expected = 'origins in small letters, such as "https://example.org"'
@@ -204,7 +213,7 @@ class Settings:
 
     @property
     def web_address(self) -> tuple[str, int]:
-        """Host and port of the web door.
+        """Host and port of the gateway.
 
         Example:
             >>> Settings(web="[::1]:7718").web_address

@@ -1,7 +1,6 @@
 """TLS: certificates are read again when their files change, for every new connection."""
 
 import logging
-import ssl
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -20,7 +19,6 @@ _LOG = logging.getLogger(__name__)
 @dataclass(frozen=True, slots=True, repr=False)
 class _Loaded:
     configuration: grpc.ServerCertificateConfiguration
-    context: ssl.SSLContext
     expires: datetime
 
 
@@ -63,11 +61,6 @@ class Certificates:
             require_client_authentication=self._client_ca is not None,
         )
 
-    def context(self) -> ssl.SSLContext:
-        """Return what the web door answers a new connection with: it follows the files."""
-        self._renewed()
-        return self._current.context
-
     def _renewed(self) -> grpc.ServerCertificateConfiguration | None:
         """Return the configuration if it changed; called for each new connection, by any thread."""
         try:
@@ -90,19 +83,7 @@ class Certificates:
         ca = self._client_ca
         roots = None if ca is None else read_authorities("tls_client_ca", ca)
         configuration = grpc.ssl_server_certificate_configuration([(pair.key, pair.chain)], roots)
-        return _Loaded(configuration, self._context(roots), pair.expires)
-
-    def _context(self, roots: bytes | None) -> ssl.SSLContext:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.set_alpn_protocols(["h2", "http/1.1"])
-        try:
-            context.load_cert_chain(self._certificate, self._key)
-        except (OSError, ssl.SSLError) as error:  # they were replaced meanwhile
-            raise ParameterError("tls_key", str(self._key), "the key of tls_certificate") from error
-        if roots is not None:
-            context.verify_mode = ssl.CERT_REQUIRED
-            context.load_verify_locations(cadata=roots.decode("ascii", "replace"))
-        return context
+        return _Loaded(configuration, pair.expires)
 
 
 def certificates(settings: Settings) -> Certificates | None:

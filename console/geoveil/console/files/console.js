@@ -1,10 +1,11 @@
-// What pages of the console do beyond plain HTML: each works without it, by its forms and links.
+// What pages of the console do beyond plain HTML: all but files works without it, by forms and links.
 
 import { follow } from "./live.js";
 import { showOdds, slide } from "./plan.js";
 import { savePicture } from "./png.js";
 import { keepFresh } from "./refresh.js";
 import { dragQuantiles } from "./quantiles.js";
+import { sendFiles } from "./upload.js";
 import { keepUpdated, sayRanges } from "./update.js";
 
 for (const place of document.querySelectorAll("[data-live]")) follow(place);
@@ -14,6 +15,7 @@ for (const form of document.querySelectorAll("form[data-updates]")) keepUpdated(
 for (const form of document.querySelectorAll("form[data-quantiles]")) dragQuantiles(form);
 for (const place of document.querySelectorAll("[data-refresh]")) keepFresh(place.id);
 document.addEventListener("input", sayRanges);
+document.addEventListener("submit", sendFiles);
 document.addEventListener("click", (event) => {
   const button = event.target.closest("[data-png]");
   if (button !== null) savePicture(button.closest("section").querySelector("[data-picture] svg"));

@@ -4,7 +4,6 @@ import base64
 import hashlib
 import math
 import secrets
-import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -18,13 +17,14 @@ from geoveil.analyst.pilot import pilot_cells
 from geoveil.analyst.statistics.reports import ReportRows, counter_for, points_in
 from geoveil.campaign import Campaign, ValueCampaign, decode, open_envelope, signer
 from geoveil.console.http import Lane, RefusedError, Request, Response, Route, download, seen_at
+from geoveil.console.kept import Kept
 from geoveil.console.planning.wish import PEOPLE, PLACES, QUESTIONS, Wish
 from geoveil.console.process import ChildProcess, Message, refused
 from geoveil.console.progress import plan_participants
 from geoveil.console.rendering import date_text, privacy_words
-from geoveil.gp import GeoPrivacy, GeoVeilError, ParameterError, UnsupportedError
+from geoveil.gp import GeoPrivacy, GeoVeilError, ParameterError
 
-_MOST_KEPT, _MOST_KEPT_BYTES = 256, 48 << 20
+_MOST_KEPT = 256
 _APART = (0.25, 1.0, 4.0)
 """Distances at which odds are told, in those of the promise: as participants are shown them."""
 _LABELS: Mapping[str, str] = MappingProxyType(
@@ -41,42 +41,16 @@ _LABELS: Mapping[str, str] = MappingProxyType(
 """Fields whose names are not words."""
 
 
-class Kept:
-    """What people have uploaded or made in their sessions: bounded, and found by them alone."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._kept: OrderedDict[tuple[str, str], bytes] = OrderedDict()
-
-    def keep(self, owner: str, content: bytes) -> str:
-        """Keep bytes, and return the name under which they are found."""
-        key = hashlib.sha256(content).hexdigest()[:32]
-        with self._lock:
-            self._kept[owner, key] = content
-            self._kept.move_to_end((owner, key))
-            while len(self._kept) > _MOST_KEPT or self._size > _MOST_KEPT_BYTES:
-                self._kept.popitem(last=False)
-        return key
-
-    def find(self, owner: str, key: str) -> bytes | None:
-        """Return what is kept; None if there is nothing, or no more."""
-        with self._lock:
-            found = self._kept.get((owner, key))
-            if found is not None:
-                self._kept.move_to_end((owner, key))
-            return found
-
-    @property
-    def _size(self) -> int:
-        return sum(map(len, self._kept.values()))
-
-
 class Planning:
-    """The pages, the process that plans for them, and what people have made on them."""
+    """The pages, the process that plans for them, and what people have made on them.
 
-    def __init__(self) -> None:
+    Args:
+        kept: what they have made.
+    """
+
+    def __init__(self, kept: Kept) -> None:
         self._process = ChildProcess("geoveil.console.planning")
-        self._kept = Kept()
+        self._kept = kept
         self._expected: OrderedDict[bytes, str] = OrderedDict()
         """SHA-256 of a campaign that was made here → how many participants are planned."""
         self._pilots: OrderedDict[tuple[str, str], Mapping[str, Any]] = OrderedDict()
@@ -263,7 +237,7 @@ class Planning:
             signer=str(signer(envelope)),
         )
         if planned is not None:
-            with suppress(UnsupportedError):  # it is published, whatever the store keeps beside
+            with suppress(ServerError):  # it is published, whatever the store keeps beside
                 plan_participants(request, campaign.campaign_id, planned)
         return seen_at(f"/surveys/{campaign.campaign_id}")
 

@@ -1,4 +1,4 @@
-"""The pages of the web door: files of this package, the same for everybody, and nothing else.
+"""The pages of the gateway: files of this package, the same for everybody, and nothing else.
 
 They hold nothing of any campaign or caller: what a page shows it asks for by the calls that anyone
 may make. So there is nothing to escape here, and a page may load nothing but its own files.
@@ -6,14 +6,13 @@ may make. So there is nothing to escape here, and a page may load nothing but it
 
 import gzip
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from types import MappingProxyType
 
-from geoveil.aggregator.domain.errors import ServiceError
-from geoveil.aggregator.web.calls import Receive, Scope, Send, answer, peer_of
+from geoveil.gateway.http import Scope, Send, answer, write
 
 TAKE_PART = "/take-part/"
 """Followed by the id of a campaign, or by nothing: then those that are open are listed."""
@@ -78,25 +77,18 @@ class Files:
                 headers.append((b"content-encoding", b"gzip"))
         status = 304 if tag else 200
         await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": content, "more_body": False})
+        await write(send, content)
 
 
 class Pages:
-    """Answers what is asked for by GET.
+    """Answers what is asked for by GET."""
 
-    Args:
-        admit: lets a call of a peer pass, or raises.
-    """
-
-    def __init__(self, admit: Callable[[str], object]) -> None:
-        self._admit = admit
-        self._files = Files("geoveil.aggregator.web", "pages")
+    def __init__(self) -> None:
+        self._files = Files("geoveil.gateway", "files")
         self._outlines = Files("geoveil.campaign", "data")
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, send: Send) -> None:
         """Answer a request."""
-        if not await admitted(self._admit, peer_of(scope), send):
-            return
         path: str = scope["path"]
         name = path.removeprefix(_FILES) if path.startswith(_FILES) else ""
         if path.startswith(TAKE_PART):
@@ -105,17 +97,6 @@ class Pages:
             name = ""
         files = self._outlines if name.endswith(".json") else self._files
         await files.answer(scope, send, name)
-
-
-async def admitted(admit: Callable[[str], object], peer: str, send: Send) -> bool:
-    """Return whether a call of a peer passes; if not, it is answered."""
-    try:
-        admit(peer)
-    except ServiceError as error:
-        after = [(b"retry-after", b"%d" % -(-(error.retry_after_s or 1) // 1))]
-        await answer(send, 429, "too many requests: try again later", after)
-        return False
-    return True
 
 
 @cache

@@ -79,14 +79,10 @@ class WebCaller:
         web: "host:port".
         kind: connect or grpc-web.
         in_json: whether messages are in JSON.
-        http2: whether over HTTP/2, of which the server is then sure to know.
     """
 
-    def __init__(self, web: str, kind: str, *, in_json: bool, http2: bool = False) -> None:
-        self._client = httpx.AsyncClient(
-            base_url=f"http://{web}", timeout=30, http1=not http2, http2=http2
-        )
-        self._spoken = "HTTP/2" if http2 else "HTTP/1.1"
+    def __init__(self, web: str, kind: str, *, in_json: bool) -> None:
+        self._client = httpx.AsyncClient(base_url=f"http://{web}", timeout=30)
         self._kind = kind
         self._in_json = in_json
 
@@ -122,7 +118,7 @@ class WebCaller:
             content = b"\0" + len(content).to_bytes(4, "big") + content
         sent = {key.replace("_", "-"): value for key, value in headers.items()}
         response = await self._client.post(path, content=content, headers=sent)
-        assert response.http_version == self._spoken
+        assert response.http_version == "HTTP/1.1"
         if framed:
             return self._of_frames(path, response.content)
         if response.status_code != 200:

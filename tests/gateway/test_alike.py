@@ -1,4 +1,4 @@
-"""One table of calls, errors included: gRPC and every form of the web door answer alike."""
+"""One table of calls, errors included: gRPC and every form of the gateway answer alike."""
 
 import asyncio
 import gzip
@@ -15,8 +15,8 @@ from geoveil.proto.v1 import analyst_pb2 as analyst
 from geoveil.proto.v1 import campaign_pb2
 from geoveil.proto.v1 import collector_pb2 as collector
 from geoveil.proto.v1.report_pb2 import Report
+from tests.aggregator.conftest import Published
 
-from .conftest import Published
 from .web_client import ANALYST, COLLECTOR, GrpcCaller, Outcome, WebCaller
 
 FORMS = [("connect", False), ("connect", True), ("grpc-web", False), ("grpc-web", True)]
@@ -87,24 +87,22 @@ async def asked(caller: GrpcCaller | WebCaller, rows: list[Row]) -> list[Outcome
 
 
 @pytest.mark.deep(keep=2)
-@pytest.mark.parametrize("http2", [False, True], ids=["HTTP/1.1", "HTTP/2"])
 @pytest.mark.parametrize(("kind", "in_json"), FORMS, ids=NAMES)
 async def test_every_call_is_answered_as_over_grpc(
-    start_server: Any,
+    start_web: Any,
     publish: Callable[..., Published],
     wire_report: Callable[..., Report],
     tmp_path: Path,
     kind: str,
     in_json: bool,
-    http2: bool,
 ) -> None:
     rows = table(publish, wire_report)
-    first = await start_server(database=tmp_path / "grpc.db")
-    second = await start_server(database=tmp_path / "web.db", web="127.0.0.1:0")
+    first = await start_web(database=tmp_path / "grpc.db")
+    second = await start_web(database=tmp_path / "web.db")
     async with GrpcCaller(first.address) as caller:
         expected = await asked(caller, rows)
-    web = second.aggregator.web_address
-    async with WebCaller(web, kind, in_json=in_json, http2=http2) as caller:
+    web = second.web
+    async with WebCaller(web, kind, in_json=in_json) as caller:
         found = await asked(caller, rows)
     for row, of_grpc, of_web in zip(rows, expected, found, strict=True):
         assert of_web == of_grpc, row[0]
@@ -114,12 +112,11 @@ async def test_every_call_is_answered_as_over_grpc(
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("http2", [False, True], ids=["HTTP/1.1", "HTTP/2"])
 @pytest.mark.parametrize(("kind", "in_json"), [FORMS[0], FORMS[2]], ids=["connect", "grpc-web"])
 async def test_bytes_that_are_no_messages_are_refused_alike(
-    start_server: Any, kind: str, in_json: bool, http2: bool
+    start_web: Any, kind: str, in_json: bool
 ) -> None:
-    server = await start_server(web="127.0.0.1:0", max_message_bytes=5_000)
+    server = await start_web(max_message_bytes=5_000)
     paths = (COLLECTOR + "GetCampaign", COLLECTOR + "SubmitReports", ANALYST + "GetEstimate")
     unsound = (
         *(b"\xff", b"\x0a\xff", gzip.compress(b"\xff"), gzip.compress(b"a" * 100_000)),
@@ -128,8 +125,8 @@ async def test_bytes_that_are_no_messages_are_refused_alike(
     rows: list[Row] = [(path, content) for path in paths for content in unsound]
     async with GrpcCaller(server.address) as caller:
         expected = await asked(caller, rows)
-    web = server.aggregator.web_address
-    async with WebCaller(web, kind, in_json=in_json, http2=http2) as caller:
+    web = server.web
+    async with WebCaller(web, kind, in_json=in_json) as caller:
         found = await asked(caller, rows)
     for row, of_grpc, of_web in zip(rows, expected, found, strict=True):
         assert (of_web.code, of_web.details) == (of_grpc.code, of_grpc.details), row
@@ -139,7 +136,7 @@ async def test_bytes_that_are_no_messages_are_refused_alike(
 @pytest.mark.deep(keep=1)
 @pytest.mark.parametrize(("kind", "in_json"), FORMS, ids=NAMES)
 async def test_tokens_are_asked_for_and_told_alike(
-    start_server: Any, tmp_path: Path, clock: Any, kind: str, in_json: bool
+    start_web: Any, tmp_path: Path, clock: Any, kind: str, in_json: bool
 ) -> None:
     file = tmp_path / "tokens.json"
     tokens = TokenFile(file)
@@ -150,14 +147,14 @@ async def test_tokens_are_asked_for_and_told_alike(
         tokens.create("old", [Scope.ESTIMATE], past),
         tokens.create("good", [Scope.ESTIMATE], None),
     ]
-    server = await start_server(web="127.0.0.1:0", tokens_file=file)
+    server = await start_web(tokens_file=file)
     request = analyst.GetEstimateRequest(campaign_id="income").SerializeToString()
     headers = [{}, {"authorization": "Bearer none"}, {"authorization": "Basic abc"}]
     headers += [{"authorization": f"Bearer {text}"} for text in texts]
     found = []
     for caller in (
         GrpcCaller(server.address),
-        WebCaller(server.aggregator.web_address, kind, in_json=in_json),
+        WebCaller(server.web, kind, in_json=in_json),
     ):
         async with caller:
             found.append(
@@ -170,26 +167,28 @@ async def test_tokens_are_asked_for_and_told_alike(
     ]
 
 
-async def test_rates_hold_for_both_together(start_server: Any) -> None:
-    """One address has one rate, whichever way it calls; the delay is told likewise."""
-    server = await start_server(web="127.0.0.1:0", call_rate=0.01, call_burst=3)
+async def test_the_gateway_has_a_share_of_its_own(start_web: Any) -> None:
+    """What is asked by the gateway takes nothing from callers of gRPC; the delay is told alike."""
+    server = await start_web(call_rate=0.01, call_burst=3)
     request = collector.GetCampaignRequest(campaign_id="income").SerializeToString()
     async with (
         GrpcCaller(server.address) as over_grpc,
-        WebCaller(server.aggregator.web_address, "connect", in_json=True) as over_http,
+        WebCaller(server.web, "connect", in_json=True) as over_http,
     ):
         path = COLLECTOR + "GetCampaign"
-        found = [await caller.call(path, request) for caller in (over_grpc, over_http) * 3]
-    assert [one.code for one in found] == ["NOT_FOUND"] * 3 + ["RESOURCE_EXHAUSTED"] * 3
-    assert {one.reason for one in found[3:]} == {"RATE_LIMITED"}
-    delays = [getattr(one.details[1], "retry_delay").seconds for one in found[3:]]  # noqa: B009
-    assert all(90 <= delay <= 100 for delay in delays)
+        of_web = [await over_http.call(path, request) for _ in range(6)]
+        of_grpc = [await over_grpc.call(path, request) for _ in range(6)]
+    for found in (of_web, of_grpc):
+        assert [one.code for one in found] == ["NOT_FOUND"] * 3 + ["RESOURCE_EXHAUSTED"] * 3
+        assert {one.reason for one in found[3:]} == {"RATE_LIMITED"}
+        delays = [getattr(one.details[1], "retry_delay").seconds for one in found[3:]]  # noqa: B009
+        assert all(90 <= delay <= 100 for delay in delays)
 
 
 async def test_a_defect_is_told_alike_and_says_nothing(
-    start_server: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    start_web: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    server = await start_server(web="127.0.0.1:0")
+    server = await start_web()
 
     async def broken(*_: object, **__: object) -> None:
         raise KeyError("4711")
@@ -198,7 +197,7 @@ async def test_a_defect_is_told_alike_and_says_nothing(
     found = []
     for caller in (
         GrpcCaller(server.address),
-        *(WebCaller(server.aggregator.web_address, kind, in_json=j) for kind, j in FORMS),
+        *(WebCaller(server.web, kind, in_json=j) for kind, j in FORMS),
     ):
         async with caller:
             found.append(await caller.call(COLLECTOR + "GetCampaign", b""))
@@ -209,9 +208,9 @@ async def test_a_defect_is_told_alike_and_says_nothing(
 
 @pytest.mark.parametrize("header", ["connect-timeout-ms", "grpc-timeout"])
 async def test_the_patience_of_the_caller_is_kept(
-    start_server: Any, monkeypatch: pytest.MonkeyPatch, header: str
+    start_web: Any, monkeypatch: pytest.MonkeyPatch, header: str
 ) -> None:
-    server = await start_server(web="127.0.0.1:0")
+    server = await start_web()
     ended = asyncio.Event()
 
     async def slow(*_: object, **__: object) -> None:
@@ -221,7 +220,7 @@ async def test_the_patience_of_the_caller_is_kept(
             ended.set()
 
     monkeypatch.setattr(server.aggregator._service, "get_campaign", slow)
-    async with WebCaller(server.aggregator.web_address, "connect", in_json=False) as caller:
+    async with WebCaller(server.web, "connect", in_json=False) as caller:
         path, name = COLLECTOR + "GetCampaign", header.replace("-", "_")
         found = await caller.call(path, b"", **{name: "50" if "connect" in header else "50m"})
         assert found.code == "DEADLINE_EXCEEDED"

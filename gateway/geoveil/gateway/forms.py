@@ -20,10 +20,11 @@ from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 from google.rpc.status_pb2 import Status
 
-from geoveil.aggregator.grpc.middleware import DETAILS_KEY
 from geoveil.gp import ParameterError
 
 Metadata: TypeAlias = Sequence[tuple[str, str | bytes]]
+DETAILS_KEY = "grpc-status-details-bin"
+"""Where gRPC's libraries look for google.rpc.Status."""
 FRAME_HEADER = struct.Struct(">BI")
 """Flags and length."""
 PACKED, _END_OF_CONNECT, _END_OF_GRPC_WEB = 0x01, 0x02, 0x80

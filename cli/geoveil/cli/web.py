@@ -1,0 +1,88 @@
+"""geoveil web: run a gateway, which asks an aggregator what browsers and curl ask it."""
+
+import asyncio
+import os
+import socket
+import threading
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from geoveil.cli.connection import Connection, connects
+from geoveil.gp.extras import needed_for
+
+
+@connects
+def web(
+    connection: Connection,
+    listen: Annotated[
+        str, typer.Option("--web", help="HOST:PORT to listen on; port 0 takes a free one.")
+    ] = "127.0.0.1:7718",
+    console: Annotated[
+        bool, typer.Option("--console", help="Serve the console, at /console/.")
+    ] = False,
+    web_origins: Annotated[
+        list[str] | None,
+        typer.Option("--web-origin", help="Pages of this origin may call; may be repeated."),
+    ] = None,
+    web_proxies: Annotated[
+        list[str] | None,
+        typer.Option("--web-proxy", help="Believe X-Forwarded-For of it; may be repeated."),
+    ] = None,
+    tls_certificate: Annotated[
+        Path | None, typer.Option(help="PEM certificate chain of the gateway.")
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="PEM private key of the gateway.")] = None,
+    tls_client_ca: Annotated[
+        Path | None, typer.Option(help="PEM certificates; browsers then need one of theirs.")
+    ] = None,
+    max_message_bytes: Annotated[
+        int, typer.Option(help="Size of one request; as that of the aggregator.")
+    ] = 4 << 20,
+    shown: Annotated[
+        str | None, typer.Option(help="The aggregator's address in the console's code.")
+    ] = None,
+    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
+    log_format: Annotated[str, typer.Option(help="json, human, or auto.")] = "auto",
+    descriptor: Annotated[int | None, typer.Option("--fd", hidden=True)] = None,
+) -> None:
+    """Run a gateway: pages, Connect, gRPC-Web and JSON for browsers, asked over gRPC.
+
+    It is a client of the aggregator at --server like any other. 'geoveil serve --web' runs one
+    beside the aggregator; this one runs wherever that can be reached.
+
+    SIGTERM or Ctrl-C ends it.
+    """
+    from geoveil.aggregator.ops.logs import configure
+    from geoveil.gateway import GatewaySettings
+
+    with needed_for("the gateway"):
+        from geoveil.gateway.server import serve
+
+    settings = GatewaySettings(
+        server=connection.server,
+        tls=connection.tls(),
+        web=listen,
+        origins=tuple(web_origins or ()),
+        proxies=tuple(web_proxies or ()),
+        tls_certificate=tls_certificate,
+        tls_key=tls_key,
+        tls_client_ca=tls_client_ca,
+        console=console,
+        shown=shown or connection.server,
+        longest=max_message_bytes,
+    )
+    configure(log_level, log_format)
+    taken = None
+    if descriptor is not None:  # of `geoveil serve`, whose end ends this
+        taken = socket.socket(fileno=descriptor)
+        threading.Thread(target=_end_with_parent, daemon=True).start()
+    asyncio.run(serve(settings, taken))
+
+
+def _end_with_parent() -> None:
+    """Wait until whoever started this process is gone, and end it."""
+    while os.read(0, 1):
+        pass
+    os._exit(0)

@@ -1,0 +1,154 @@
+"""An analyst's client for pages: in the name of who signed in, over a channel that all pages share.
+
+Besides what every analyst asks it reads what the service Console tells. What it sends and is
+answered are bytes to what carries them, so that a process beside this one can ask by its parent.
+"""
+
+from abc import abstractmethod
+from collections.abc import Generator, Iterator, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import grpc
+
+from geoveil.analyst import Analyst, PublishedCampaign, ServerError
+from geoveil.analyst.calls import Call
+from geoveil.analyst.messages import published
+from geoveil.campaign.connection import failed
+from geoveil.gp import validation
+from geoveil.proto.v1 import analyst_pb2, collector_pb2, console_pb2
+
+_TIMEOUT_S = 60.0
+_MOST_PEOPLE = 10**10
+_METHODS = {
+    name: (f"/{service.full_name}/{name}", getattr(module, method.output_type.name))
+    for module in (collector_pb2, console_pb2, analyst_pb2)
+    for service in module.DESCRIPTOR.services_by_name.values()
+    for name, method in service.methods_by_name.items()
+}
+"""Name of a method → its path, and the class of its answers."""
+_Result = TypeVar("_Result")
+
+
+class Progress(NamedTuple):
+    """How a campaign fills."""
+
+    planned: int | None
+    """Participants that its analyst expects; None: nobody said."""
+    days: Sequence[tuple[int, int]]
+    """Days since 1970-01-01 in UTC, increasing, and the reports in all that were last noted then;
+    those alone on which there were more. Day 0 stands for all before days were noted."""
+    standing: PublishedCampaign | None = None
+    """The campaign, as it stands."""
+
+
+class Asker(Analyst):
+    """`Analyst`, and what the service Console tells."""
+
+    def __init__(self) -> None:
+        self._timeout_s = _TIMEOUT_S
+
+    def close(self) -> None:
+        """Do nothing: the channel is not its own."""
+
+    @abstractmethod
+    def answer(self, method: str, request: bytes, timeout_s: float | None) -> bytes:
+        """Return the answer to a call."""
+
+    @abstractmethod
+    def answers(
+        self, method: str, request: bytes, timeout_s: float | None
+    ) -> Generator[bytes, None, None]:
+        """Yield the answers to a call."""
+
+    def caller(self) -> str:
+        """Return the name of the token; "" if the server asks for none."""
+        request = console_pb2.GetCallerRequest()
+        return self._unary(Call("GetCaller", request, lambda told: str(told.name), _TIMEOUT_S))
+
+    def progress(self, campaign_ids: Sequence[str]) -> dict[str, Progress]:
+        """Return how campaigns fill, of those that there are."""
+        request = console_pb2.GetProgressRequest(campaign_ids=campaign_ids)
+        return self._unary(Call("GetProgress", request, progress_in, _TIMEOUT_S))
+
+    def standing(self, campaign_id: str) -> Progress:
+        """Return how a campaign stands and fills whose estimates its reader may see.
+
+        Raises:
+            ServerError: NOT_FOUND if there is none.
+        """
+        found = self.progress([campaign_id]).get(campaign_id)
+        if found is None:
+            raise ServerError("NOT_FOUND", "there is no such campaign")
+        return found
+
+    def plan_participants(self, campaign_id: str, participants: int | None) -> None:
+        """Keep how many participants are expected; None: nobody knows any more."""
+        if participants is not None:
+            validation.between("participants", participants, 1, _MOST_PEOPLE)
+        request = console_pb2.PlanParticipantsRequest(
+            campaign_id=campaign_id, participants=participants
+        )
+        self._unary(Call("PlanParticipants", request, lambda told: None, _TIMEOUT_S))
+
+    def status(self) -> console_pb2.GetStatusResponse:
+        """Return how the server stands."""
+        request = console_pb2.GetStatusRequest()
+        told: console_pb2.GetStatusResponse = self._unary(
+            Call("GetStatus", request, lambda answer: answer, _TIMEOUT_S)
+        )
+        return told
+
+    def _unary(self, call: Call[_Result]) -> _Result:
+        content = self.answer(call.method, call.request.SerializeToString(), call.timeout_s)
+        return call.read(_METHODS[call.method][1].FromString(content))
+
+    def _stream(self, call: Call[_Result]) -> Iterator[_Result]:
+        request = call.request.SerializeToString()
+        for content in self.answers(call.method, request, call.timeout_s):
+            yield call.read(_METHODS[call.method][1].FromString(content))
+
+
+class ChannelAsker(Asker):
+    """Asks over a channel; for threads, which it blocks.
+
+    Args:
+        channel: to the server.
+        token: of who asks; None where the server needs none.
+    """
+
+    def __init__(self, channel: grpc.Channel, token: str | None) -> None:
+        super().__init__()
+        self._asked = channel
+        self._said = () if token is None else (("authorization", f"Bearer {token}"),)
+
+    def answer(self, method: str, request: bytes, timeout_s: float | None) -> bytes:
+        call: Any = self._asked.unary_unary(_METHODS[method][0])
+        try:
+            content: bytes = call(request, timeout=timeout_s, metadata=self._said)
+        except grpc.RpcError as error:
+            raise failed(error, ServerError) from None
+        return content
+
+    def answers(
+        self, method: str, request: bytes, timeout_s: float | None
+    ) -> Generator[bytes, None, None]:
+        call: Any = self._asked.unary_stream(_METHODS[method][0])
+        made = call(request, timeout=timeout_s, metadata=self._said)
+        try:
+            yield from made
+        except grpc.RpcError as error:
+            raise failed(error, ServerError) from None
+        finally:
+            made.cancel()
+
+
+def progress_in(told: Any) -> dict[str, Progress]:
+    """Return how campaigns fill, by their ids, as the server says it."""
+    return {
+        one.campaign_id: Progress(
+            one.planned if one.HasField("planned") else None,
+            [(day.day, day.reports) for day in one.days],
+            published(one),
+        )
+        for one in told.campaigns
+    }

@@ -1,0 +1,37 @@
+"""What people have uploaded or made in their sessions: bounded, and found by them alone."""
+
+import hashlib
+import threading
+from collections import OrderedDict
+
+_MOST, _MOST_BYTES = 256, 48 << 20
+
+
+class Kept:
+    """Bytes by their owners and names; those that were used longest ago go first."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[tuple[str, str], bytes] = OrderedDict()
+
+    def keep(self, owner: str, content: bytes) -> str:
+        """Keep bytes, and return the name under which they are found."""
+        key = hashlib.sha256(content).hexdigest()[:32]
+        with self._lock:
+            self._kept[owner, key] = content
+            self._kept.move_to_end((owner, key))
+            while len(self._kept) > _MOST or self._size > _MOST_BYTES:
+                self._kept.popitem(last=False)
+        return key
+
+    def find(self, owner: str, key: str) -> bytes | None:
+        """Return what is kept; None if there is nothing, or no more."""
+        with self._lock:
+            found = self._kept.get((owner, key))
+            if found is not None:
+                self._kept.move_to_end((owner, key))
+            return found
+
+    @property
+    def _size(self) -> int:
+        return sum(map(len, self._kept.values()))

@@ -1,0 +1,102 @@
+"""What the gateway says over HTTP, whoever asks for what."""
+
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from typing import Any, TypeAlias
+
+from geoveil.gateway.ledger import Connection, Ledger
+
+Event: TypeAlias = MutableMapping[str, Any]
+Scope: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Event]]
+Send: TypeAlias = Callable[[Event], Awaitable[None]]
+Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
+CLOSE: tuple[bytes, bytes] = (b"connection", b"close")
+MESSAGE_S = 60.0
+"""Until a request must have come in full."""
+_PIECE = 16 << 10
+"""Bytes of an answer that are handed over at once: the next when most of these are sent."""
+
+
+async def answer(send: Send, status: int, text: str, headers: Headers = ()) -> None:
+    """Answer a request that is no call, or none that can be read, and close the connection."""
+    content = f"{text}\n".encode()
+    fields = [
+        (b"content-type", b"text/plain; charset=utf-8"),
+        (b"content-length", str(len(content)).encode()),
+        CLOSE,
+        *headers,
+    ]
+    await send({"type": "http.response.start", "status": status, "headers": fields})
+    await send({"type": "http.response.body", "body": content, "more_body": False})
+
+
+async def write(send: Send, content: bytes, *, more: bool = False) -> None:
+    """Send a part of an answer, a piece at a time: what is not read stays in one place."""
+    whole = memoryview(content)
+    for at in range(0, len(content), _PIECE):
+        last = not more and at + _PIECE >= len(content)
+        piece = bytes(whole[at : at + _PIECE])
+        await send({"type": "http.response.body", "body": piece, "more_body": not last})
+    if not more and not content:
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+class GoneError(Exception):
+    """Who sent a request is gone before all of it has come."""
+
+
+class TooMuchError(Exception):
+    """A request is longer than it may be, or more is held for its address than may be."""
+
+
+class Body:
+    """The body of a request, which counts in the ledger while it is here.
+
+    Args:
+        receive: of ASGI.
+        ledger: where it counts.
+        connection: that it comes by.
+    """
+
+    def __init__(self, receive: Receive, ledger: Ledger, connection: Connection) -> None:
+        self._receive = receive
+        self._ledger = ledger
+        self._connection = connection
+        self.content = bytearray()
+        self.complete = False
+        """Whether all of it has come."""
+
+    async def more(self) -> None:
+        """Wait for more of it.
+
+        Raises:
+            GoneError: if its sender is gone.
+            TooMuchError: if it may not be held.
+        """
+        event = await self._receive()
+        if event["type"] == "http.disconnect":
+            raise GoneError
+        came = event.get("body", b"")
+        if not self._ledger.hold(self._connection, len(came)):
+            raise TooMuchError
+        self.content += came
+        self.complete = not event.get("more_body", False)
+
+    def take(self, size: int) -> bytes:
+        """Return so many bytes from its beginning; they stay in the account of the connection."""
+        taken = bytes(memoryview(self.content)[:size])
+        del self.content[:size]
+        return taken
+
+    async def whole(self, most: int) -> bytes:
+        """Return all of it.
+
+        Raises:
+            TooMuchError: if it is longer than `most`, or may not be held.
+            GoneError: if its sender is gone.
+        """
+        while not self.complete:
+            await self.more()
+            if len(self.content) > most:
+                raise TooMuchError
+        return self.take(len(self.content))

@@ -1,0 +1,188 @@
+"""What each address costs and holds, counted before anything that it sends is parsed.
+
+Costs are in microseconds of a processor, at prices that are fixed: what a connection, a handshake,
+a piece of data or a request takes here. An address earns a share of a processor; one that has spent
+it is hung up on, or told to come back later. Of what is held, connections and bytes alike, the
+address with most gives way, so that many addresses with little are not locked out by one with much.
+"""
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+
+CONNECT, HANDSHAKE, PIECE, REQUEST, CALL = 100.0, 2_000.0, 15.0, 400.0, 600.0
+"""Microseconds for a connection, its TLS, data that comes at once, a request, a call."""
+BYTE, BYTE_OF_JSON = 0.02, 1.0
+"""Microseconds for a byte that comes, and for one of a request in JSON."""
+_SHARE = 0.25
+"""The part of a processor that an address earns."""
+_BURST = 2e6
+"""Microseconds that an address has after a pause."""
+_MOST_IDLE = 20_000
+"""Addresses that are remembered without a connection."""
+_SITE = 8
+"""Bytes of an IPv6 address that say whose it is: a customer gets a /64."""
+
+
+@dataclass(eq=False, slots=True)
+class Account:
+    """What an address has, and what it holds."""
+
+    credit: float = _BURST
+    seen: float = 0.0
+    held: int = 0
+    connections: "dict[Connection, None]" = field(default_factory=dict)
+    """Those that are open, the oldest first."""
+
+
+@dataclass(eq=False, slots=True)
+class Connection:
+    """A connection, and what it holds."""
+
+    account: Account
+    abort: Callable[[], object]
+    """Ends it at once."""
+    held: int = 0
+    busy: bool = False
+    """Whether a request of it is being answered."""
+
+
+class Ledger:
+    """The accounts of all addresses. Not for several threads.
+
+    Args:
+        connections: how many may be open.
+        held_bytes: of requests and answers, of all connections.
+        proxies: addresses of proxies, which speak for others and are charged nothing themselves.
+        clock: tells the seconds.
+
+    Example:
+        >>> ledger = Ledger(2, 100, clock=lambda: 0.0)
+        >>> opened = [ledger.connect("192.0.2.1", lambda: print("gone")) for _ in range(3)]
+        gone
+        >>> ledger.open
+        2
+    """
+
+    def __init__(
+        self,
+        connections: int,
+        held_bytes: int,
+        *,
+        proxies: tuple[str, ...] = (),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._most = connections
+        self._most_held = held_bytes
+        self._proxies = {address_of(proxy) for proxy in proxies}
+        self._clock = clock
+        self._accounts: dict[bytes, Account] = {}
+        self._idle: OrderedDict[bytes, Account] = OrderedDict()
+        self.open = 0
+        """Connections that are open."""
+        self.held = 0
+        """Bytes that are held."""
+
+    def account(self, host: str) -> Account:
+        """Return the account of an address."""
+        key = address_of(host)
+        found = self._accounts.get(key) or self._idle.get(key)
+        if found is None:
+            credit = float("inf") if key in self._proxies else _BURST
+            found = self._idle[key] = Account(credit, self._clock())
+            if len(self._idle) > _MOST_IDLE:
+                self._idle.popitem(last=False)
+        return found
+
+    def trusts(self, host: str) -> bool:
+        """Return whether an address is that of a proxy."""
+        return address_of(host) in self._proxies
+
+    def connect(self, host: str, abort: Callable[[], object]) -> Connection | None:
+        """Let a connection of an address be open, or return None.
+
+        If there are too many, one of the address with most is ended: the oldest that has no
+        request, or the oldest.
+        """
+        account = self.account(host)
+        if not self.charge(account, CONNECT):
+            return None
+        key = address_of(host)
+        self._idle.pop(key, None)
+        self._accounts[key] = account
+        made = Connection(account, abort)
+        account.connections[made] = None
+        self.open += 1
+        if self.open > self._most:
+            own = max(self._accounts.values(), key=lambda one: len(one.connections)).connections
+            last = next((one for one in own if not one.busy), None) or next(iter(own))
+            self._end(last)
+        return made
+
+    def close(self, connection: Connection, host: str) -> None:
+        """Forget a connection that has ended; idempotent."""
+        account = connection.account
+        self.hold(connection, -connection.held)
+        if account.connections.pop(connection, connection) is None:
+            self.open -= 1
+        key = address_of(host)
+        if not account.connections and self._accounts.pop(key, None) is not None:
+            self._idle[key] = account
+
+    def charge(self, account: Account, microseconds: float) -> bool:
+        """Take what something costs; return whether there was enough."""
+        now = self._clock()
+        earned = account.credit + (now - account.seen) * _SHARE * 1e6
+        account.credit = min(earned, _BURST) if account.credit <= _BURST else account.credit
+        account.seen = now
+        if account.credit < microseconds:
+            return False
+        account.credit -= microseconds
+        return True
+
+    def wait_s(self, account: Account) -> float:
+        """Return how long an address should wait that has nothing left."""
+        return max(1.0, (0.1 * _BURST - account.credit) / (_SHARE * 1e6))
+
+    def hold(self, connection: Connection, more: int) -> bool:
+        """Let a connection hold so many bytes more; return whether it may.
+
+        Where it is too much for all together, the address that holds most loses the connection that
+        holds most; if that is this one, it gets no more.
+        """
+        while more > 0 and self.held + more > self._most_held:
+            account = max(self._accounts.values(), key=lambda one: one.held)
+            greedy = max(account.connections, key=lambda one: one.held, default=connection)
+            if account.held <= connection.account.held + more or not greedy.held:
+                return False
+            self._end(greedy)
+        connection.held += more
+        connection.account.held += more
+        self.held += more
+        return True
+
+    def _end(self, connection: Connection) -> None:
+        """End a connection: what it held counts no more."""
+        self.hold(connection, -connection.held)
+        if connection.account.connections.pop(connection, connection) is None:
+            self.open -= 1
+        connection.abort()
+
+
+def address_of(host: str) -> bytes:
+    """Return what of an address says whose it is.
+
+    Example:
+        >>> address_of("2001:db8::1") == address_of("2001:db8::2")
+        True
+        >>> address_of("::ffff:192.0.2.1") == address_of("192.0.2.1")
+        True
+    """
+    with suppress(ValueError):
+        address = ip_address(host.partition("%")[0])
+        inner = getattr(address, "ipv4_mapped", None)
+        return inner.packed if inner is not None else address.packed[:_SITE]
+    return host.encode()

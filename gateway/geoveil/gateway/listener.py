@@ -1,0 +1,301 @@
+"""Takes connections, and hands on what they send to a parser only once it is paid for.
+
+uvicorn has no hook before TLS nor for each piece of data. Here a connection costs nothing but a
+socket until its first byte has come; then, if there is TLS, its address pays for the handshake.
+"""
+
+import asyncio
+import logging
+import socket
+import ssl
+import struct
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
+
+from geoveil.gateway.ledger import BYTE, HANDSHAKE, PIECE, REQUEST, Connection, Ledger
+
+_LOG = logging.getLogger(__name__)
+HEAD_S = 10.0
+"""Until a connection, or a request on it, has said what it asks for."""
+STALLED_S = 20.0
+"""Until a connection is given up whose other side reads nothing of what it is sent."""
+HEAD_BYTES = 16 << 10
+_AT_ONCE = 32
+"""Connections that are taken before others are heard."""
+_PIPELINED = 8
+"""Requests of a connection that may wait for the one before them."""
+_READ_BYTES, _WRITE_BYTES = 32 << 10, 32 << 10
+_UNSENT_BYTES = 128 << 10
+"""Bytes of a connection that the kernel keeps until they are sent; by itself megabytes."""
+_TLS_BUFFER = 16 << 10
+"""Bytes of asyncio's buffer of each connection with TLS: the longest record. It takes 256 KiB."""
+_RESET = struct.pack("ii", 1, 0)
+"""The value of SO_LINGER with which a close drops what was not sent yet."""
+
+
+class Contexts:
+    """The context of TLS for new connections, which follows its files.
+
+    Files that are half replaced or do not fit together are passed over, and the log says so once.
+
+    Args:
+        certificate: PEM file, the server's own certificate first.
+        key: PEM file of its private key.
+        client_ca: PEM file of what signs the certificates of clients; None asks for none.
+    """
+
+    def __init__(self, certificate: Path, key: Path, client_ca: Path | None) -> None:
+        self._paths = (certificate, key, client_ca)
+        self._seen = self._stamps()
+        self._context = self._load()
+
+    def current(self) -> ssl.SSLContext:
+        """Return the context of the files as they are now."""
+        with suppress(OSError):
+            stamps = self._stamps()
+            if stamps != self._seen:
+                self._seen = stamps
+                try:
+                    self._context = self._load()
+                except (OSError, ValueError):
+                    _LOG.error("tls_files_wrong", extra={"setting": "tls_certificate"})
+        return self._context
+
+    def _stamps(self) -> list[tuple[int, int, int]]:
+        stats = [path.stat() for path in self._paths if path is not None]
+        return [(one.st_mtime_ns, one.st_size, one.st_ino) for one in stats]
+
+    def _load(self) -> ssl.SSLContext:
+        certificate, key, client_ca = self._paths
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.options |= ssl.OP_NO_RENEGOTIATION
+        context.set_alpn_protocols(["http/1.1"])
+        context.load_cert_chain(certificate, key)
+        if client_ca is not None:
+            context.verify_mode = ssl.CERT_REQUIRED
+            context.load_verify_locations(client_ca)
+        return context
+
+
+class Listener:
+    """Takes the connections of a socket.
+
+    Args:
+        taken: listens.
+        config: of uvicorn, with the application.
+        contexts: of TLS; None: no encryption.
+        ledger: who pays.
+    """
+
+    def __init__(
+        self,
+        taken: socket.socket,
+        config: uvicorn.Config,
+        contexts: Contexts | None,
+        ledger: Ledger,
+    ) -> None:
+        self._socket = taken
+        self._config = config
+        self._contexts = contexts
+        self._ledger = ledger
+        self._loop = asyncio.get_running_loop()
+        self._state = ServerState()
+        self._opening: set[asyncio.Task[None]] = set()
+        config.load()
+        # How often it works, not what it does, depends on its size.
+        asyncio.sslproto.SSLProtocol.max_size = _TLS_BUFFER  # type: ignore[attr-defined]  # unknown to the stubs
+
+    def start(self) -> None:
+        """Take connections."""
+        self._socket.setblocking(False)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _UNSENT_BYTES)  # inherited
+        self._loop.add_reader(self._socket, self._take)
+
+    async def stop(self, grace_s: float) -> None:
+        """Take no more, let the requests under way end, and close."""
+        self._loop.remove_reader(self._socket)
+        self._socket.close()
+        for task in self._opening:
+            task.cancel()
+        await asyncio.gather(*self._opening, return_exceptions=True)
+        for connection in [*self._state.connections]:
+            connection.shutdown()
+        tasks = {*self._state.tasks}
+        if tasks:
+            _, late = await asyncio.wait(tasks, timeout=grace_s)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
+        for connection in [*self._state.connections]:
+            connection.transport.abort()
+        await asyncio.sleep(0)  # for their ends to be noticed
+
+    def _take(self) -> None:
+        for _ in range(_AT_ONCE):
+            try:
+                accepted, (host, *_) = self._socket.accept()
+            except BlockingIOError:
+                return
+            except OSError:  # there are no descriptors: others must end first
+                self._loop.remove_reader(self._socket)
+                self._loop.call_later(0.1, self._loop.add_reader, self._socket, self._take)
+                return
+            accepted.setblocking(False)
+
+            def abort(opened: socket.socket = accepted) -> None:
+                with suppress(OSError):
+                    opened.shutdown(socket.SHUT_RDWR)
+
+            connection = self._ledger.connect(host, abort)
+            if connection is None:
+                _reset(accepted)
+                continue
+            task = self._loop.create_task(self._open(accepted, host, connection))
+            self._opening.add(task)
+            task.add_done_callback(self._opening.discard)
+
+    async def _open(self, accepted: socket.socket, host: str, connection: Connection) -> None:
+        """Wait for the first byte, charge for TLS, and let the parser have the rest."""
+        ledger, opened = self._ledger, False
+        try:
+            async with asyncio.timeout(HEAD_S):
+                await _readable(self._loop, accepted)
+            if self._contexts is None or ledger.charge(connection.account, HANDSHAKE):
+                await self._loop.connect_accepted_socket(
+                    lambda: _Http(self._config, self._state, self._loop, ledger, host, connection),
+                    accepted,
+                    ssl=None if self._contexts is None else self._contexts.current(),
+                    ssl_handshake_timeout=None if self._contexts is None else HEAD_S,
+                )
+                opened = True
+        except (OSError, TimeoutError, ssl.SSLError):
+            pass  # what strangers send is no event
+        finally:
+            if not opened:
+                ledger.close(connection, host)
+                _reset(accepted)
+
+
+class _Http(HttpToolsProtocol):
+    """A connection whose data is paid for before it is parsed."""
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        state: ServerState,
+        loop: asyncio.AbstractEventLoop,
+        ledger: Ledger,
+        host: str,
+        connection: Connection,
+    ) -> None:
+        super().__init__(config, state, {"connection": connection}, loop)
+        self._ledger = ledger
+        self._host = host
+        self._connection = connection
+        self._late: asyncio.TimerHandle | None = None
+        self._stalled: asyncio.TimerHandle | None = None
+        self._in_head, self._head, self._fields = True, 0, 0
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        transport.max_size = _READ_BYTES
+        transport.set_write_buffer_limits(high=_WRITE_BYTES)
+        self._connection.abort = transport.abort
+        self._late = self.loop.call_later(HEAD_S, transport.abort)
+
+    def data_received(self, data: bytes) -> None:
+        if self.transport.is_closing():
+            return
+        if not self._ledger.charge(self._connection.account, PIECE + BYTE * len(data)):
+            self.transport.abort()
+            return
+        if self._in_head:
+            self._head += len(data)
+        super().data_received(data)
+        if self._in_head and self._head > HEAD_BYTES + _READ_BYTES:
+            self.transport.abort()
+        elif self._in_head and self._head and self._late is None:
+            self._late = self.loop.call_later(HEAD_S, self.transport.abort)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._in_time()
+        if self._stalled is not None:
+            self._stalled.cancel()
+        self._ledger.close(self._connection, self._host)
+        super().connection_lost(exc)
+        self._unset_keepalive_if_required()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._stalled = self.loop.call_later(STALLED_S, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._stalled is not None:
+            self._stalled.cancel()
+
+    # What the parser finds.
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._fields = 0
+
+    def on_url(self, url: bytes) -> None:
+        self._field(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._field(len(name) + len(value) + 4)
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        self._in_time()
+        waiting = self.cycle is not None and not self.cycle.response_complete
+        paid = self._ledger.charge(self._connection.account, REQUEST)
+        if waiting and (not paid or len(self.pipeline) >= _PIPELINED):
+            self.transport.abort()
+            raise ValueError("too many requests at once")
+        self.scope["state"]["paid"] = paid
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._in_head, self._head = True, 0
+        super().on_message_complete()
+
+    def _field(self, size: int) -> None:
+        self._fields += size
+        if self._fields > HEAD_BYTES:
+            raise ValueError("headers too large")
+
+    def _in_time(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
+
+
+def _reset(opened: socket.socket) -> None:
+    """Close a connection without a word."""
+    with suppress(OSError):
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+    opened.close()
+
+
+async def _readable(loop: asyncio.AbstractEventLoop, opened: socket.socket) -> None:
+    """Wait until something has come."""
+    ready: asyncio.Future[None] = loop.create_future()
+
+    def come() -> None:
+        if not ready.done():
+            ready.set_result(None)
+
+    loop.add_reader(opened, come)
+    try:
+        await ready
+    finally:
+        loop.remove_reader(opened)

@@ -1,0 +1,165 @@
+"""The gateway: it listens for HTTP and is a client of the aggregator like any other."""
+
+import asyncio
+import logging
+import signal
+import socket
+import time
+from typing import Any, Self
+
+import grpc
+import grpc.aio
+import uvicorn
+
+from geoveil.campaign.connection import open_async_channel, open_channel
+from geoveil.gateway.calls import Calls
+from geoveil.gateway.ledger import Ledger
+from geoveil.gateway.listener import Contexts, Listener
+from geoveil.gateway.pages import Files
+from geoveil.gateway.settings import GatewaySettings
+from geoveil.gateway.site import Mount, Site
+from geoveil.gateway.supervisor import listening
+from geoveil.gp import ParameterError
+from geoveil.gp.extras import needed_for
+from geoveil.proto.v1.console_pb2 import GetCallerRequest
+from geoveil.proto.v1.console_pb2_grpc import ConsoleStub
+
+_LOG = logging.getLogger(__name__)
+_TRUST_S = 30.0
+"""How long it is remembered whether the server trusts its machine."""
+_LONGEST_ANSWER = 32 << 20
+_OPTIONS = (("grpc.max_receive_message_length", _LONGEST_ANSWER),)
+_GRACE_S = 5.0
+
+
+class Gateway:
+    """One gateway. Use it as an asynchronous context manager, or `start` and `stop` it once.
+
+    Args:
+        settings: see `GatewaySettings`.
+        taken: listens already; None: it listens where its settings say.
+
+    Raises:
+        MissingExtraError: if the console is asked for and not installed.
+    """
+
+    def __init__(self, settings: GatewaySettings, taken: socket.socket | None = None) -> None:
+        self._settings = settings
+        self._taken = taken
+        self.ledger = Ledger(
+            settings.connections,
+            max(settings.held_bytes, 4 * settings.longest),
+            proxies=settings.proxies,
+        )
+        """What each address costs and holds."""
+        self.console: Any = None
+        """The console, if it is served."""
+        self.address = ""
+        """Where it listens, as "host:port"; empty before it is started."""
+        self._trusts: tuple[float, bool] = (-_TRUST_S, True)
+        self._listener: Listener | None = None
+
+    async def start(self) -> str:
+        """Listen, and return the address.
+
+        Raises:
+            ParameterError: if the address is taken, or a file of TLS can't be used.
+        """
+        settings = self._settings
+        contexts = None
+        if settings.tls_certificate is not None and settings.tls_key is not None:
+            try:
+                contexts = Contexts(
+                    settings.tls_certificate, settings.tls_key, settings.tls_client_ca
+                )
+            except (OSError, ValueError) as error:
+                expected = "a certificate and its key, as PEM"
+                path = str(settings.tls_certificate)
+                raise ParameterError("tls_certificate", path, expected) from error
+        self._channel = open_async_channel(settings.server, settings.tls, _OPTIONS)
+        self._blocking = open_channel(settings.server, settings.tls, _OPTIONS)
+        self._asking: Any = ConsoleStub(self._channel)
+        self._site = Site(
+            Calls(self._channel, settings.longest, self.ledger),
+            self._mounts(),
+            self.ledger,
+            origins=settings.origins,
+            trusting=self._trusting,
+            public=settings.public,
+        )
+        config = uvicorn.Config(
+            self._site,
+            http="httptools",
+            ws="none",
+            lifespan="off",
+            interface="asgi3",
+            log_config=None,
+            log_level="error",  # what outsiders send is no event
+            access_log=False,
+            proxy_headers=False,
+        )
+        config.timeout_keep_alive = settings.idle_s  # type: ignore[assignment]  # whole seconds there
+        taken = self._taken or listening(*settings.address)
+        host, port = taken.getsockname()[:2]
+        self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self._listener = Listener(taken, config, contexts, self.ledger)
+        self._listener.start()
+        scheme = "http" if contexts is None else "https"
+        fields = {"web": f"{scheme}://{self.address}"}
+        if settings.console:
+            fields["console"] = f"{fields['web']}/console/"
+        _LOG.info("listening", extra=fields)
+        return self.address
+
+    async def stop(self, grace_s: float = _GRACE_S) -> None:
+        """Take no new requests and let those under way end; idempotent."""
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            await self._site.aclose()
+            await listener.stop(grace_s)
+            await self._channel.close()
+            self._blocking.close()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    def _mounts(self) -> dict[str, Mount]:
+        if not self._settings.console:
+            return {}
+        with needed_for("the console"):
+            from geoveil.console.app import Console  # the gateway's only way to it
+        self.console = Console(self._blocking, shown=self._settings.shown)
+        return {"/console/": Mount(self.console, Files("geoveil.console", "files"))}
+
+    async def _trusting(self) -> bool:
+        """Return whether the server lets analysts in without a token; yes where that is unknown."""
+        then, trusts = self._trusts
+        if time.monotonic() - then < _TRUST_S:
+            return trusts
+        try:
+            await self._asking.GetCaller(GetCallerRequest(), timeout=5)
+        except grpc.aio.AioRpcError as error:
+            if error.code() not in (
+                grpc.StatusCode.UNAUTHENTICATED,
+                grpc.StatusCode.PERMISSION_DENIED,
+            ):
+                return True
+            trusts = False
+        else:
+            trusts = True
+        self._trusts = (time.monotonic(), trusts)
+        return trusts
+
+
+async def serve(settings: GatewaySettings, taken: socket.socket | None = None) -> None:
+    """Serve until SIGTERM or SIGINT."""
+    told = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, told.set)
+    async with Gateway(settings, taken):
+        await told.wait()

@@ -1,0 +1,72 @@
+"""Settings of a gateway."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from geoveil.campaign.connection import TLS, tls_for
+from geoveil.gateway.site import is_loopback
+from geoveil.gp import ParameterError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewaySettings:
+    """Validated when made.
+
+    Raises:
+        ParameterError: naming the setting, its value and what is permitted.
+    """
+
+    server: str
+    """gRPC address of the aggregator."""
+    tls: TLS | None = field(default=None, repr=False)
+    """How the aggregator is known; may be left out for one on this machine."""
+    web: str = "127.0.0.1:7718"
+    """Address to listen on, "HOST:PORT"; port 0 lets the operating system choose."""
+    origins: tuple[str, ...] = ()
+    """Origins, such as "https://example.org", of pages elsewhere that may call."""
+    proxies: tuple[str, ...] = ()
+    """Addresses of proxies whose header X-Forwarded-For says who is behind them."""
+    tls_certificate: Path | None = None
+    """PEM file with the chain of certificates. None: no encryption."""
+    tls_key: Path | None = None
+    """PEM file with the private key of the certificate."""
+    tls_client_ca: Path | None = None
+    """PEM file with the certificates that sign those of clients, who then need one."""
+    console: bool = False
+    """Serve the console for analysts and operators under /console/."""
+    shown: str = "COLLECTOR"
+    """Where programs reach the aggregator, as the console's code shows it."""
+    longest: int = 4 << 20
+    """Bytes of a request; as the aggregator's max_message_bytes."""
+    connections: int = 512
+    """Connections that are open. Of more, one of the address with most is closed."""
+    held_bytes: int = 64 << 20
+    """Memory, in bytes, of requests and answers under way, of all connections."""
+    idle_s: float = 60.0
+    """Seconds that a connection without a request stays open."""
+
+    def __post_init__(self) -> None:
+        tls_for(self.server, self.tls)
+        host, _, port = self.web.rpartition(":")
+        if not (host and port.isascii() and port.isdigit() and int(port) <= 65_535):
+            raise ParameterError("web", self.web, 'HOST:PORT, such as "127.0.0.1:7718"')
+        if (self.tls_certificate is None) != (self.tls_key is None):
+            both = ("tls_key", "tls_certificate")
+            given, missing = both if self.tls_certificate is None else both[::-1]
+            raise ParameterError(missing, None, f"given, as {given} is")
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port to listen on.
+
+        Example:
+            >>> GatewaySettings(server="127.0.0.1:7717", web="[::1]:7718").address
+            ('::1', 7718)
+        """
+        host, _, port = self.web.rpartition(":")
+        return host.strip("[]"), int(port)
+
+    @property
+    def public(self) -> bool:
+        """Whether other machines reach the gateway."""
+        return not is_loopback(self.address[0])

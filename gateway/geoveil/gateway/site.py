@@ -1,0 +1,315 @@
+"""Who may ask the gateway for what, and from where: the application that uvicorn runs."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass
+from ipaddress import ip_address
+from traceback import extract_tb
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+from geoveil.gateway.calls import Calls
+from geoveil.gateway.http import (
+    MESSAGE_S,
+    Body,
+    Event,
+    GoneError,
+    Headers,
+    Receive,
+    Scope,
+    Send,
+    TooMuchError,
+    answer,
+    write,
+)
+from geoveil.gateway.ledger import Account, Ledger
+from geoveil.gateway.pages import GUARDS, Files, Pages
+
+_LOG = logging.getLogger(__name__)
+LONGEST_FORM = 4 << 10
+"""Bytes of a form of somebody who is not signed in."""
+_PAGE = 5_000.0
+"""Microseconds that a page of a mount costs its address."""
+_OF_ANALYSTS = "/geoveil.proto.v1.Analyst/"
+_FORWARDED = b"x-forwarded-for"
+_ASKED_BY_BROWSERS = b", ".join(
+    (
+        b"authorization, content-type, content-encoding, connect-content-encoding",
+        b"connect-protocol-version, connect-timeout-ms, grpc-timeout, x-grpc-web, x-user-agent",
+    )
+)
+_SHOWN_TO_BROWSERS = b", ".join(
+    (
+        b"grpc-message, grpc-status, grpc-status-details-bin, trailer-geoveil-request-id",
+        b"geoveil-request-id",
+    )
+)
+_PREFLIGHT_S = b"7200"
+_ALWAYS: Headers = ((b"vary", b"origin"), (b"x-content-type-options", b"nosniff"))
+
+
+class Mounted(Protocol):
+    """An ASGI application for requests by GET, HEAD and POST."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request; `receive` returns all of its body at once, and then who is gone."""
+        ...
+
+    def longest(self, scope: Scope) -> int:
+        """Return the most bytes of the body of a request, by its head."""
+        ...
+
+    async def aclose(self) -> None:
+        """Be told that the gateway stops, before its connections are closed."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """What another part serves below a prefix.
+
+    Args:
+        application: answers.
+        files: its files, below "files/".
+    """
+
+    application: Mounted
+    files: Files
+
+
+class Site:
+    """Answers requests: by calls to the server, pages, or what is mounted.
+
+    Args:
+        calls: makes calls.
+        mounts: prefix, such as "/name/" → what is served there.
+        ledger: where requests count.
+        origins: of pages elsewhere that may call, such as "https://example.org".
+        trusting: whether the server trusts everybody on its machine, so that only callers are heard
+            that name this machine as it names itself: no page elsewhere can call in their name.
+        public: whether other machines reach the gateway.
+    """
+
+    def __init__(
+        self,
+        calls: Calls,
+        mounts: Mapping[str, Mount],
+        ledger: Ledger,
+        *,
+        origins: Collection[str],
+        trusting: Callable[[], Awaitable[bool]],
+        public: bool,
+    ) -> None:
+        self._calls = calls
+        self._pages = Pages()
+        self._mounts = mounts
+        self._ledger = ledger
+        self._origins = frozenset(origins)
+        self._trusting = trusting
+        self._public = public
+
+    async def aclose(self) -> None:
+        """Tell all mounts that the gateway stops."""
+        for mount in self._mounts.values():
+            await mount.application.aclose()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        started, shared = False, list[tuple[bytes, bytes]]()
+
+        async def send_more(event: Event) -> None:
+            nonlocal started
+            if event["type"] == "http.response.start":
+                started = True
+                event["headers"] = [*event["headers"], *shared, *_ALWAYS]
+            await send(event)
+
+        state = scope["state"]
+        state["connection"].busy = True
+        try:
+            account, paid = state["connection"].account, state["paid"]
+            headers = dict(scope["headers"])
+            if _FORWARDED in headers and self._ledger.trusts((scope["client"] or ("", 0))[0]):
+                told = headers[_FORWARDED].rpartition(b",")[2].strip().decode("latin-1")
+                scope["client"] = (told, 0)
+                account = self._ledger.account(told)
+                paid = self._ledger.charge(account, 1e3)
+            if not paid:
+                after = b"%d" % self._ledger.wait_s(account)
+                await answer(send_more, 429, "too many requests: try again later",
+                             [(b"retry-after", after)])  # fmt: skip
+                return
+            host, origin = headers.get(b"host", b"").decode("latin-1"), headers.get(b"origin")
+            if not await self._welcome(scope["path"], host, send_more):
+                return
+            if origin is not None and origin.decode("latin-1").partition("://")[2] != host:
+                mounted = self._mount(scope["path"]) is not None
+                if mounted or origin.decode("latin-1") not in self._origins:
+                    text = "pages of other origins may not call: see the setting web_origins"
+                    await answer(send_more, 403, text)
+                    return
+                shared.append((b"access-control-allow-origin", origin))
+                if scope["method"] == "OPTIONS":
+                    await _preflight(send_more)
+                    return
+                shared.append((b"access-control-expose-headers", _SHOWN_TO_BROWSERS))
+            await self._serve(scope, receive, send_more, account)
+        except Exception as error:  # noqa: BLE001 - logged, without content of requests
+            _LOG.error("defect", extra={"exception": _without_values(error)})
+            if not started:
+                await answer(send_more, 500, "internal error")
+        finally:
+            state["connection"].busy = False
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send, account: Account) -> None:
+        path: str = scope["path"]
+        prefix = self._mount(path)
+        if prefix is not None and path == prefix[:-1]:
+            await answer(send, 308, "it ends with a slash", [(b"location", prefix.encode())])
+        elif prefix is not None:
+            await self._mounted(self._mounts[prefix], prefix, scope, receive, send, account)
+        elif scope["method"] in ("GET", "HEAD"):
+            await self._pages(scope, send)
+        else:
+            await self._calls(scope, receive, send, account)
+
+    async def _welcome(self, path: str, host: str, send: Send) -> bool:
+        """Return whether somebody may ask who names the gateway like this; if not, say so."""
+        if not path.startswith(_OF_ANALYSTS) and self._mount(path) is None:
+            return True  # what is open to anybody needs no trust
+        if not await self._trusting():
+            return True
+        if self._public:
+            text = "the server trusts everybody on its machine: give it a tokens_file first"
+            await answer(send, 403, text)
+        elif not self._known(host):
+            text = "this server answers to the name of its own machine only: localhost, 127.0.0.1"
+            await answer(send, 421, text)
+        else:
+            return True
+        return False
+
+    def _mount(self, path: str) -> str | None:
+        """Return the prefix of the mount that a path is of."""
+        return next((one for one in self._mounts if f"{path}/".startswith(one)), None)
+
+    def _known(self, host: str) -> bool:
+        """Return whether a header Host names this machine as it names itself."""
+        try:
+            name = urlsplit(f"//{host}").hostname
+        except ValueError:
+            return False
+        return name is not None and (
+            is_loopback(name) or any(host == one.partition("://")[2] for one in self._origins)
+        )
+
+    async def _mounted(
+        self,
+        mount: Mount,
+        prefix: str,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        account: Account,
+    ) -> None:
+        """Have a mount answer a request, of which it gets all at once."""
+        if scope["method"] not in ("GET", "HEAD", "POST"):
+            await answer(send, 405, "pages take GET and POST", [(b"allow", b"GET, HEAD, POST")])
+            return
+        name = scope["path"].removeprefix(prefix)
+        if name.startswith("files/"):
+            await mount.files.answer(scope, send, name.removeprefix("files/"))
+            return
+        if not self._ledger.charge(account, _PAGE):
+            after = [(b"retry-after", b"%d" % self._ledger.wait_s(account))]
+            await answer(send, 429, "too many requests: try again later", after)
+            return
+        connection = scope["state"]["connection"]
+        most = mount.application.longest(scope) if scope["method"] == "POST" else LONGEST_FORM
+        body = Body(receive, self._ledger, connection)
+        try:
+            async with asyncio.timeout(MESSAGE_S):
+                content = await body.whole(most)
+            await _answered(mount.application, scope, content, receive, send)
+        except TimeoutError:
+            await answer(send, 408, f"a request must come within {MESSAGE_S:g} s")
+        except TooMuchError:
+            await answer(send, 413, f"this request has at most {most:,} bytes")
+        except GoneError:
+            pass
+        finally:
+            self._ledger.hold(connection, -connection.held)
+
+
+async def _preflight(send: Send) -> None:
+    """Tell a browser what a page of another origin may send."""
+    headers = [
+        (b"access-control-allow-methods", b"POST"),
+        (b"access-control-allow-headers", _ASKED_BY_BROWSERS),
+        (b"access-control-max-age", _PREFLIGHT_S),
+        (b"content-length", b"0"),
+    ]
+    await send({"type": "http.response.start", "status": 204, "headers": headers})
+    await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def _answered(
+    mounted: Mounted, scope: Scope, body: bytes, receive: Receive, send: Send
+) -> None:
+    """Have a mount answer a request that has come, until its caller is gone."""
+    gone, given, answered = asyncio.Event(), False, False
+
+    async def receive_rest() -> Event:
+        nonlocal given
+        if not given:
+            given = True
+            return {"type": "http.request", "body": body, "more_body": False}
+        await gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def send_guarded(event: Event) -> None:
+        nonlocal answered
+        if event["type"] == "http.response.start":
+            said = {name.lower() for name, _ in event["headers"]}
+            more = [pair for pair in GUARDS if pair[0] not in said]
+            event["headers"] = [*event["headers"], *more]
+            await send(event)
+        else:
+            answered = not event.get("more_body", False)
+            await write(send, event.get("body", b""), more=not answered)
+
+    async def notice() -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        gone.set()
+        if not answered:
+            answering.cancel()
+
+    answering: asyncio.Future[Any] = asyncio.ensure_future(
+        mounted(scope, receive_rest, send_guarded)
+    )
+    noticing = asyncio.create_task(notice(), name="notice who is gone")
+    try:
+        await answering
+    except asyncio.CancelledError:
+        if not gone.is_set():
+            raise
+    finally:
+        noticing.cancel()
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether an address can be reached from its own machine only."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def _without_values(error: BaseException) -> str:
+    """Return where an error arose, and its type: nothing of what it says."""
+    places = [f"{one.filename}:{one.lineno}" for one in extract_tb(error.__traceback__)]
+    return " ".join([*places, type(error).__name__])
