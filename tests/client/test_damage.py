@@ -5,7 +5,6 @@ import shutil
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
@@ -22,7 +21,7 @@ from geoveil.client import (
     Policy,
     Window,
 )
-from geoveil.client.journal import _COLUMNS, FILE_NAME
+from geoveil.client.journal import FILE_NAME
 from geoveil.gp import GeoPrivacy
 
 Make = Callable[..., Any]
@@ -312,100 +311,15 @@ def test_a_page_of_another_device_is_not_believed(written: Written) -> None:
     assert changed == 2  # reports, and what tells of rows
 
 
-VERSION_2 = """
-CREATE TABLE campaign (
-    campaign_id TEXT PRIMARY KEY, digest BLOB NOT NULL, envelope BLOB NOT NULL,
-    seen INTEGER NOT NULL
-);
-CREATE TABLE entry (
-    campaign_id TEXT NOT NULL, period INTEGER NOT NULL, digest BLOB NOT NULL, report BLOB NOT NULL,
-    attribute TEXT NOT NULL, unit TEXT NOT NULL, epsilon REAL NOT NULL, per REAL NOT NULL,
-    step_exponent INTEGER NOT NULL, closes INTEGER NOT NULL, drawn INTEGER NOT NULL,
-    status INTEGER NOT NULL, sent INTEGER, settled INTEGER, reason TEXT, detail TEXT, failure TEXT,
-    PRIMARY KEY (campaign_id, period)
-);
-CREATE INDEX spent ON entry (attribute, unit, drawn, epsilon, per);
-CREATE INDEX pending ON entry (drawn) WHERE status = 0;
-PRAGMA user_version = 2;
-"""
-
-
-def downgrade(state: Path, version: int) -> None:
-    """Write a journal as an earlier version of its format did."""
-    if version > 2:
-        with closing(sqlite3.connect(state / FILE_NAME)) as connection, connection:
-            for table in ("reading", "answered", "campaign_point"):
-                connection.execute(f"DROP TABLE {table}")
-            connection.execute("PRAGMA user_version = 4")
-    if version == 4:
-        return
-    if version == 3:
-        with closing(sqlite3.connect(state / FILE_NAME)) as connection, connection:
-            for trigger in ("pinned", "recorded", "changed"):
-                connection.execute(f"DROP TRIGGER {trigger}")
-            connection.execute("CREATE TABLE commits (made INTEGER NOT NULL)")
-            connection.execute("INSERT INTO commits SELECT commits FROM state")
-            connection.execute("DROP TABLE state")
-            connection.execute("PRAGMA user_version = 3")
-        return
-    columns = "campaign_id, digest, envelope, seen"
-    with closing(sqlite3.connect(state / FILE_NAME)) as connection:
-        pins = connection.execute(f"SELECT {columns} FROM campaign").fetchall()
-        reports = connection.execute(f"SELECT {_COLUMNS} FROM report").fetchall()
-    (state / FILE_NAME).unlink()
-    (state / f"{FILE_NAME}-mark").unlink(missing_ok=True)
-    with closing(sqlite3.connect(state / FILE_NAME)) as connection, connection:
-        connection.executescript(f"PRAGMA journal_mode = WAL;{VERSION_2}")
-        connection.executemany("INSERT INTO campaign VALUES (?, ?, ?, ?)", pins)
-        connection.executemany(f"INSERT INTO entry VALUES ({', '.join('?' * 17)})", reports)
-
-
-@pytest.mark.parametrize("version", [2, 3, 4])
-def test_a_directory_of_an_earlier_version_is_taken_over(
-    waiting: Any, make_either: Make, state: Path, tape: Any, version: int
-) -> None:
-    before = waiting.history(), waiting.budgets(), waiting.counts()
-    waiting.close(0)
-    downgrade(state, version)
-    fetched = tape.fetched
-    again = make_either(state_dir=state, policy=POLICY)
-    assert (again.history(), again.budgets(), again.counts()) == before
-    receipt = again.contribute("second", 1.0)
-    assert receipt == replace(before[0][1])
-    assert not receipt.fresh
-    assert again.flush().acknowledged == 3
-    assert tape.fetched == fetched  # the campaigns were taken over as well
-    again.close(0)
-    assert len(make_either(state_dir=state, policy=POLICY).history()) == 3
-
-
-def test_a_process_of_the_earlier_version_writes_nothing_any_more(
+def test_a_journal_of_an_earlier_format_is_refused_and_stays_as_it_is(
     waiting: Any, make_either: Make, state: Path
 ) -> None:
     waiting.close(0)
-    downgrade(state, 2)
-    with closing(sqlite3.connect(state / FILE_NAME)) as older:
-        assert older.execute("SELECT count(*) FROM entry").fetchone() == (3,)
-        make_either(state_dir=state, policy=POLICY)
-        with pytest.raises(sqlite3.Error, match="no such table"):
-            older.execute("UPDATE entry SET status = 3")
-        with pytest.raises(sqlite3.Error, match="NOT NULL"):
-            older.execute(
-                "INSERT INTO campaign (campaign_id, digest, envelope, seen) VALUES ('x', 1, 2, 3)"
-            )
-
-
-@pytest.mark.parametrize("version", [2, 3, 4])
-@pytest.mark.parametrize("change", ["epsilon = -1", "digest = 7", "status = 9", "drawn = 1e30"])
-def test_damage_of_an_earlier_version_is_not_taken_over(
-    waiting: Any, make_either: Make, state: Path, change: str, version: int
-) -> None:
-    waiting.close(0)
-    downgrade(state, version)
-    table = "entry" if version == 2 else "report"
-    execute(state, f"UPDATE {table} SET {change} WHERE campaign_id = 'second'")
+    with closing(sqlite3.connect(state / FILE_NAME)) as connection, connection:
+        connection.execute("PRAGMA user_version = 6")
     for _ in range(2):
-        with pytest.raises(JournalError, match="row of 'second'"):
+        with pytest.raises(JournalError, match="its format is 6, this geoveil knows 7"):
             make_either(state_dir=state, policy=POLICY)
     with closing(sqlite3.connect(state / FILE_NAME)) as connection:
-        assert connection.execute("PRAGMA user_version").fetchone() == (version,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (6,)
+        assert connection.execute("SELECT count(*) FROM report").fetchone() == (3,)

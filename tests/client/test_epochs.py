@@ -380,39 +380,6 @@ def test_a_value_of_another_kind_is_refused_and_nothing_is_kept(device: Devices)
     assert readings(client) == client.history() == ()
 
 
-def test_a_directory_of_version_4_goes_on(fake_time: FakeTime, tmp_path: Path) -> None:
-    """Without the tables of readings; what it has keeps its price."""
-
-    def make(of: Limit) -> Client:
-        client = Client(
-            policy=Policy({"income": of}),
-            state_dir=tmp_path / "state",
-            transport=InMemoryTransport(InMemoryCollector([campaign("old"), campaign("new")])),
-            timing=fake_time.timing(),
-            release_floor_s=0,
-        )
-        for name in ("old", "new"):
-            client.fetch(name)
-        return client
-
-    before = make(limit(epoch=None))
-    old = before.contribute("old", 50_000.0)
-    before.close(0)
-    with sqlite3.connect(tmp_path / "state" / FILE_NAME) as connection:
-        connection.executescript(
-            "DROP TABLE reading; DROP TABLE answered; DROP TABLE campaign_point;"
-            "PRAGMA user_version = 4;"
-        )
-    connection.close()
-    after = make(limit())
-    (kept,) = after.history()
-    assert (kept.report_id, kept.epoch) == (old.report_id, None)
-    assert after.contribute("old", 1.0).report_id == old.report_id
-    assert after.contribute("new", 50_000.0).epoch is not None
-    assert spent(after) == 2.0
-    after.close(0)
-
-
 @pytest.mark.parametrize("table", ["reading", "answered", "campaign_point"])
 @pytest.mark.parametrize("change", ["DELETE FROM {}", "UPDATE {} SET checksum = 1"])
 def test_a_reading_that_is_missing_or_changed_is_damage(
@@ -874,38 +841,6 @@ def test_a_coarser_point_is_seldom_another_s() -> None:
         assert spent(client) == 1.0
         client.close(0)
     assert 0 < alike < 40  # binomial(200, 1/16): outside with a probability below 1e-5
-
-
-def test_a_directory_of_version_5_goes_on(fake_time: FakeTime, tmp_path: Path) -> None:
-    """Without campaigns' points: what was answered from a reading stays paid for."""
-
-    def make() -> Client:
-        client = Client(
-            policy=Policy({"income": limit(most=1.0, lifetime=1.0)}),
-            state_dir=tmp_path / "state",
-            transport=InMemoryTransport(InMemoryCollector([campaign("a", 0.5, period=WEEK)])),
-            timing=fake_time.timing(),
-            release_floor_s=0,
-        )
-        client.fetch("a")
-        return client
-
-    before = make()
-    first = before.contribute("a", 50_000.0)
-    (reading,) = readings(before)
-    before.close(0)
-    with sqlite3.connect(tmp_path / "state" / FILE_NAME) as connection:
-        (checksum,) = connection.execute("SELECT checksum FROM campaign_point").fetchone()
-        connection.executescript(
-            "DROP TABLE campaign_point; PRAGMA user_version = 5;"
-            f"UPDATE state SET rows = (rows | {checksum}) - (rows & {checksum});"
-        )
-    connection.close()
-    after = make()
-    fake_time.date = min(first.drawn + WEEK, reading.ends - timedelta(seconds=1))
-    assert after.contribute("a", 50_000.0).epoch == reading.begins
-    assert spent(after) == 1.0
-    after.close(0)
 
 
 def test_a_device_tells_in_which_part_of_an_epoch_it_reads(

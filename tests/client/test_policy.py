@@ -207,7 +207,6 @@ def test_a_signature_that_is_not_valid_is_refused_even_if_none_is_needed(
 
 NO_LIMITS: list[Any] = [
     {"income": GeoPrivacy(1, 8000)},
-    {"income": GeoPrivacy(1, 8000, "dollar", delta=1e-6)},
     {"income": GeoPrivacy(1, 8000, "dollar", reach=1000)},
     {"income": 1.0},
     {"": LIMIT},
@@ -218,7 +217,7 @@ NO_LIMITS: list[Any] = [
 
 
 @pytest.mark.parametrize("limits", NO_LIMITS)
-def test_a_limit_is_pure_and_has_a_unit(limits: Any) -> None:
+def test_a_limit_has_a_unit_and_a_reach_only_with_a_slack(limits: Any) -> None:
     with pytest.raises(ParameterError):
         Policy(limits)
 
@@ -246,7 +245,7 @@ def test_the_rest_of_a_policy_is_checked(name: str, settings: Any) -> None:
     [
         ("campaign", {"campaign": GeoPrivacy(1, 8000)}),
         ("campaign", {"campaign": 1.0}),
-        ("lifetime", {"lifetime": GeoPrivacy(1, 8000, "dollar", delta=0.1)}),
+        ("lifetime", {"lifetime": GeoPrivacy(1, 8000, "dollar", reach=9.0)}),
         ("units of the limits", {"lifetime": GeoPrivacy(1, 8000, "euro")}),
         ("windows", {"windows": (LIMIT,)}),
         ("windows", {"windows": Window(limit=LIMIT, length=timedelta(days=1))}),

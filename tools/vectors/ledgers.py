@@ -37,12 +37,16 @@ class _Answers:
 def ledger_vectors() -> list[dict[str, Any]]:
     """Return sequences of answers to limits, and whether each is permitted."""
     draw, found = Random(7), []
-    for _ in range(12):
+    for index in range(16):
+        slack = 1e-6 if index >= 12 else 0.0  # the last ones have a δ, too
         per = draw.choice([8_000.0, 500.0, 0.1])
         each = draw.choice([0.1, 1 / 3, 1.0])
 
-        def limit(times: float, per: float = per, each: float = each) -> GeoPrivacy:
-            return GeoPrivacy(each * times, per * draw.choice([1.0, 2.0]), "unit")
+        def limit(
+            times: float, per: float = per, each: float = each, slack: float = slack
+        ) -> GeoPrivacy:
+            distance = per * draw.choice([1.0, 2.0])
+            return GeoPrivacy(each * times, distance, "unit", slack * times)
 
         windows = [
             Window(limit=limit(draw.uniform(1, 4)), length=timedelta(days=draw.randint(1, 60)))
@@ -54,19 +58,17 @@ def ledger_vectors() -> list[dict[str, Any]]:
         for _ in range(12):
             now += timedelta(seconds=draw.choice([0, 60, 86_400, 86_400 * draw.randint(1, 30)]))
             campaign = draw.choice(["a", "b", "c"])
-            asked = GeoPrivacy(each * draw.choice([1, 1, 1, 0.5, 2]), per, "unit")
-            told: dict[str, Any] = {
-                "at_us": us(now),
-                "campaign": campaign,
-                "epsilon": asked.epsilon,
-                "per": per,
-            }
+            cost = each * draw.choice([1, 1, 1, 0.5, 2])
+            asked = GeoPrivacy(cost, per, "unit", slack and slack * draw.choice([0.3, 1, 1.7]))
+            told: dict[str, Any] = {"at_us": us(now), "campaign": campaign, **pair(asked)}
             try:
                 check(asked, allowed, history, campaign_id=campaign, attribute="x", now=now)
                 history.kept.append((now, campaign, asked))
                 told["verdict"] = "permitted"
             except BudgetExceeded as error:
                 told |= {"verdict": "refused", "spent": error.spent}
+                if slack:
+                    told["spent_delta"] = error.spent_delta
                 told["frees_us"] = error.frees and us(error.frees)
             operations.append(told)
         limits = {
@@ -88,4 +90,5 @@ def us(when: datetime) -> int:
 
 def pair(privacy: GeoPrivacy) -> dict[str, float]:
     """Return a guarantee as it is written."""
-    return {"epsilon": privacy.epsilon, "per": privacy.per}
+    told = {"epsilon": privacy.epsilon, "per": privacy.per}
+    return told | {"delta": privacy.delta} if privacy.delta else told

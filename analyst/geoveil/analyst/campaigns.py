@@ -190,6 +190,7 @@ def campaign_record(campaign: Campaign) -> dict[str, Any]:
         "unit": campaign.attribute.unit,
         "epsilon": privacy.epsilon,
         "per": privacy.per,
+        **slack_of(privacy),
         "opens": campaign.opens.isoformat(),
         "closes": campaign.closes.isoformat(),
         "periods": campaign.periods,
@@ -333,3 +334,11 @@ def _is_swapped(plane: AzimuthalEquidistant, place: Place) -> bool:
     """Return whether a place is outside of an area, and inside if its latitude comes second."""
     x, y = place
     return abs(x) <= 90 and not is_inside(plane, place) and is_inside(plane, (y, x))
+
+
+def slack_of(privacy: GeoPrivacy) -> dict[str, float]:
+    """Return δ and Λ of a guarantee for JSON; nothing where there is no δ."""
+    if privacy.delta == 0:
+        return {}
+    reach = {} if math.isinf(privacy.reach) else {"reach": privacy.reach}
+    return {"delta": privacy.delta} | reach

@@ -253,6 +253,7 @@ class LabelledEstimate:
             "epsilon": self.privacy.epsilon,
             "per": self.privacy.per,
             "unit": self.privacy.unit,
+            **({"delta": self.privacy.delta} if self.privacy.delta else {}),
             "median_of_means": self.robust
             and {
                 "estimate": self.robust.value,

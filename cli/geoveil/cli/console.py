@@ -280,7 +280,10 @@ def privacy_text(campaign: Campaign) -> str:
     spent = str(campaign.report_privacy)
     if campaign.report_privacy == campaign.privacy:
         return spent
-    return f"{spent}: {campaign.answers:,} answers of ε = {campaign.privacy.epsilon:g} each"
+    each = f"ε = {campaign.privacy.epsilon:g}"
+    if campaign.privacy.delta:
+        each += f", δ = {campaign.privacy.delta:g}"
+    return f"{spent}: {campaign.answers:,} answers of {each} each"
 
 
 def write_new(file: Path, content: bytes, mode: int = 0o644) -> None:

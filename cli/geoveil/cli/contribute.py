@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from geoveil.campaign import Campaign, decode
+from geoveil.campaign.meaning import slack_words
 from geoveil.cli import options
 from geoveil.cli.connection import CommandError, Connection, connects, unanswered
 from geoveil.cli.console import err, out, privacy_text
@@ -150,6 +151,8 @@ def _take_part(
         "One of two values so far apart makes a report at most"
         f" e^{campaign.report_privacy.epsilon:g} times as likely as the other."
     )
+    if slack := slack_words(campaign.report_privacy):
+        err.tell(slack)
     if epoch is not None:
         err.tell(f"Your {campaign.attribute.name}: {epoch}.")
     elif campaign.readings is not None:

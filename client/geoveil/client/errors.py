@@ -106,8 +106,11 @@ class BudgetExceeded(ClientError):
     """The limit."""
     frees: datetime | None
     """When there is room for it again; None if never."""
+    spent_delta: float = 0.0
+    """How much δ is spent of that limit so far."""
 
     def __str__(self) -> str:
+        slack = f" and δ = {self.spent_delta!r}" if self.asked.delta or self.limit.delta else ""
         room = (
             "there will never be room for it"
             if self.frees is None
@@ -116,7 +119,7 @@ class BudgetExceeded(ClientError):
         return (
             f"campaign {self.campaign_id!r} asks for {exactly(self.asked)} of"
             f" {shown(self.attribute)!r}; of {exactly(self.limit)}, permitted for {self.scope},"
-            f" ε = {self.spent!r} is spent; {room}"
+            f" ε = {self.spent!r}{slack} is spent; {room}"
         )
 
 

@@ -15,7 +15,7 @@ import os
 import sqlite3
 from array import array
 from bisect import bisect_right, insort
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -35,7 +35,7 @@ from geoveil.client.reports import (
     Reading,
     Rejection,
 )
-from geoveil.client.state_file import StateFile, commits_of, run
+from geoveil.client.state_file import StateFile, commits_of
 from geoveil.gp import GeoPrivacy
 from geoveil.gp.digests import blake2b
 from geoveil.proto.v1 import campaign_pb2 as pb
@@ -45,7 +45,7 @@ Permit: TypeAlias = Callable[[HistoryOf], None]
 """Raises unless the limits leave room; is given what returns an attribute's history."""
 _Result = TypeVar("_Result")
 
-_VERSION = 6
+_VERSION = 7
 # Times are microseconds since 1970: in order as numbers, exact. Up to version 2 the reports were in
 # a table `entry`, without checksums, and version 3 counted commits in a table of that name: a
 # process that still runs one of them lacks its table, and writes nothing.
@@ -69,6 +69,8 @@ CREATE TABLE report (
     unit TEXT NOT NULL,
     epsilon REAL NOT NULL,
     per REAL NOT NULL,
+    delta REAL NOT NULL,
+    reach REAL NOT NULL,
     step_exponent INTEGER NOT NULL,
     closes INTEGER NOT NULL,
     drawn INTEGER NOT NULL,
@@ -141,15 +143,16 @@ END;
 """
 _SCHEMA = _REPORTS + _READINGS + _POINTS
 _COLUMNS = (
-    "campaign_id, period, digest, report, attribute, unit, epsilon, per, step_exponent, closes,"
+    "campaign_id, period, digest, report, attribute, unit, epsilon, per, delta, reach,"
+    " step_exponent, closes,"
     " drawn, status, sent, settled, reason, detail, failure"
 )
 _ALL = f"SELECT {_COLUMNS}, checksum FROM report"
 _PENDING = f"{_ALL} WHERE status = 0 ORDER BY drawn, campaign_id, period"
 _HISTORY = f"{_ALL} ORDER BY drawn, campaign_id, period"
 _FIND = f"{_ALL} WHERE campaign_id = ? AND period = ?"
-_PUT = f"INSERT INTO report ({_COLUMNS}, checksum) VALUES ({', '.join('?' * 18)})"
-_WRITTEN_ONCE = 11
+_PUT = f"INSERT INTO report ({_COLUMNS}, checksum) VALUES ({', '.join('?' * 20)})"
+_WRITTEN_ONCE = 13
 """Columns that never change, from the first: what was drawn and what it cost."""
 _CHANGE = """
 UPDATE report
@@ -164,10 +167,12 @@ _PINNED = "SELECT campaign_id, digest, envelope, seen, checksum FROM campaign"
 _PINNED_AS = f"{_PINNED} WHERE campaign_id = ?"
 _WAITING = "SELECT count(*), coalesce(sum(length(report)), 0) FROM report WHERE status = 0"
 _SINCE = """
-SELECT rowid, campaign_id, period, attribute, unit, epsilon, per, drawn, length(report) FROM report
-WHERE rowid > ?
+SELECT rowid, campaign_id, period, drawn, length(report),
+    attribute, epsilon, per, unit, delta, reach
+FROM report WHERE rowid > ?
 UNION ALL
-SELECT rowid, NULL, NULL, attribute, unit, epsilon, per, drawn, 0 FROM reading WHERE rowid > ?
+SELECT rowid, NULL, NULL, drawn, 0, attribute, epsilon, per, unit, 0.0, 9e999
+FROM reading WHERE rowid > ?
 """
 _READING_COLUMNS = "attribute, unit, space, begins, ends, epsilon, per, point, drawn"
 _ALL_READINGS = f"SELECT {_READING_COLUMNS}, checksum FROM reading"
@@ -232,7 +237,6 @@ class Journal:
             FILE_NAME,
             _SCHEMA,
             _VERSION,
-            upgrades={2: _upgrade_2, 3: _upgrade_3, 4: _upgrade_4, 5: _upgrade_5},
             check=_check,
         )
         self.durable = self._file.durable
@@ -522,64 +526,6 @@ def _check(connection: sqlite3.Connection) -> None:
         raise JournalError("rows", "some are missing, or of another time")
 
 
-def _upgrade_2(connection: sqlite3.Connection) -> None:
-    """Make the tables of a file of version 2 those of this version, in an open transaction.
-
-    Raises:
-        JournalError: if a row is not one that version 2 wrote.
-    """
-    stored = connection.execute(f"SELECT {_COLUMNS} FROM entry")
-    reports = [_entry(_checked(values)) for values in stored]
-    pins = connection.execute("SELECT campaign_id, digest, envelope, seen FROM campaign").fetchall()
-    connection.execute("DROP TABLE entry")
-    _fill(connection, reports, map(_checked, pins))
-
-
-def _upgrade_3(connection: sqlite3.Connection) -> None:
-    """Make the tables of a file of version 3 those of this version, and count its commits on.
-
-    Raises:
-        JournalError: if a row is not as it was written.
-    """
-    reports = [_entry(values) for values in connection.execute(_HISTORY)]
-    pins = connection.execute(_PINNED).fetchall()
-    for values in pins:
-        _content(values)
-    connection.execute("UPDATE state SET commits = (SELECT made FROM commits)")
-    for table in ("report", "commits"):
-        connection.execute(f"DROP TABLE {table}")
-    _fill(connection, reports, pins)
-
-
-def _upgrade_4(connection: sqlite3.Connection) -> None:
-    """Add the tables of readings, in an open transaction: all rows stay as they are.
-
-    Raises:
-        JournalError: if a row is not as it was written.
-    """
-    run(connection, _READINGS)
-    _upgrade_5(connection)
-
-
-def _upgrade_5(connection: sqlite3.Connection) -> None:
-    """Add the table of campaigns' points, in an open transaction: all rows stay as they are.
-
-    Raises:
-        JournalError: if a row is not as it was written.
-    """
-    run(connection, _POINTS)
-    _check(connection)
-
-
-def _fill(
-    connection: sqlite3.Connection, reports: Iterable[Entry], pins: Iterable[tuple[Any, ...]]
-) -> None:
-    connection.execute("DROP TABLE campaign")
-    run(connection, _SCHEMA)
-    connection.executemany(_PUT, map(_row, reports))
-    connection.executemany(_PIN, pins)
-
-
 class _SeenReports:
     """When every report was drawn, by campaign and price: 8 bytes of memory each, and 0.5 kB.
 
@@ -626,22 +572,21 @@ class _SeenReports:
             ) in self.connection.execute(_POINTS_SINCE, (self._last_point,)).fetchall():
                 if (campaign, begins) not in self._used:
                     self._used.add((campaign, begins))
-                    self._count(attribute, unit, epsilon, per, drawn, campaign)
+                    self._count(drawn, campaign, attribute, (epsilon, per, unit))
                 self._last_point = row
-        for row, campaign_id, period, attribute, unit, epsilon, per, drawn, size in found:
-            price = (attribute, unit, epsilon, per, drawn)
+        for row, campaign_id, period, drawn, size, attribute, *price in found:
             if campaign_id is None:
-                self._count(*price, None)
+                self._count(drawn, None, attribute, price)
                 self._last_reading = row
                 continue
             epoch = self._epochs.get((campaign_id, period)) if self._epochs else None
             if epoch is None:
-                self._count(*price, campaign_id)
-                self._count(*price, None)
+                self._count(drawn, campaign_id, attribute, price)
+                self._count(drawn, None, attribute, price)
             elif (campaign_id, epoch) not in self._used:
                 # What is made from one reading counts once for a campaign, and once for all.
                 self._used.add((campaign_id, epoch))
-                self._count(*price, campaign_id)
+                self._count(drawn, campaign_id, attribute, price)
             self.reports += 1
             self.size += size
             self._last = row
@@ -652,16 +597,15 @@ class _SeenReports:
 
     def _count(
         self,
-        attribute: str,
-        unit: str,
-        epsilon: float,
-        per: float,
         drawn: int,
         campaign_id: str | None,
+        attribute: str,
+        price: Sequence[Any],
     ) -> None:
         try:
-            of_scope = self.drawn.setdefault((attribute, unit, campaign_id), {})
-            insort(of_scope.setdefault(_price(epsilon, per, unit), array("q")), drawn)
+            privacy = _price(*price)
+            of_scope = self.drawn.setdefault((attribute, privacy.unit, campaign_id), {})
+            insort(of_scope.setdefault(privacy, array("q")), drawn)
         except (TypeError, ValueError, OverflowError) as error:
             raise JournalError("row", type(error).__name__) from error
 
@@ -785,6 +729,8 @@ def _row(entry: Entry) -> tuple[Any, ...]:
             made.privacy.unit,
             made.privacy.epsilon,
             made.privacy.per,
+            made.privacy.delta,
+            made.privacy.reach,
             made.step_exponent,
             _number(made.closes),
             _number(entry.drawn),
@@ -873,7 +819,7 @@ def _point(stored: tuple[Any, ...], reading: Reading) -> CampaignPoint:
         raise JournalError(f"row of {values[0]!r}", type(error).__name__) from error
 
 
-_TYPES = (str, int, bytes, bytes, str, str, float, float, int, int, int, int)
+_TYPES = (str, int, bytes, bytes, str, str, float, float, float, float, int, int, int, int)
 """Types of the columns that are never NULL, in their order."""
 
 
@@ -887,17 +833,16 @@ def _entry(stored: tuple[Any, ...]) -> Entry:
     try:
         if not all(map(isinstance, values, _TYPES)):
             raise TypeError  # SQLite keeps any type in any column
-        (campaign_id, period, digest, report, attribute, unit, epsilon, per, exponent, closes) = (
-            values[:10]
-        )
-        drawn, status, sent, settled, reason, detail, failure = values[10:]
+        campaign_id, period, digest, report, attribute, unit, epsilon, per, *others = values
+        delta, reach, exponent, closes, drawn, status, sent, settled, *outcome = others
+        reason, detail, failure = outcome
         return Entry(
             contribution=Contribution(
                 campaign_id=campaign_id,
                 period=period,
                 digest=digest,
                 report=report,
-                privacy=_price(epsilon, per, unit),
+                privacy=_price(epsilon, per, unit, delta, reach),
                 attribute=attribute,
                 step_exponent=exponent,
                 closes=_date(closes),

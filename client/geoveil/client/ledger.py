@@ -1,8 +1,8 @@
 """What a person's answers have cost so far, and whether another may be added. Nothing here writes.
 
 Privacy losses about one attribute (a metric space: a name and the unit of its distances) add up
-[MATH §1]. They are added as exact fractions, so that a thousand small ones are no rounding error
-beside the limit.
+[MATH §1], and so do slacks δ. They are added as exact fractions, so that a thousand small ones are
+no rounding error beside the limit.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -60,6 +60,8 @@ class Budget:
     """The most that may be spent."""
     spent: float
     """ε over the same distance `per` as the limit; nats."""
+    spent_delta: float = 0.0
+    """The sum of the slacks δ."""
 
 
 def check(
@@ -96,13 +98,14 @@ def check(
         if not prices:
             continue
         spent = total(history.spendings(campaign_id=scope.campaign_id, after=scope.after))
-        price = _sum([privacy.exact_rate for privacy in prices])
-        if spent + price > scope.limit.exact_rate:
+        price = total([Spending(privacy=privacy) for privacy in prices])
+        if not (spent + price).within(scope.limit):
             refusal = BudgetExceeded(
                 campaign_id,
                 attribute=attribute,
                 scope=scope.name,
                 spent=_over(spent, scope.limit),
+                spent_delta=float(spent.slack),
                 asked=compose(*prices),
                 limit=scope.limit,
                 frees=_frees(scope, price, spent, history),
@@ -124,19 +127,44 @@ def budgets(attribute: str, limit: Limit, history: SpendingHistory, now: datetim
                 scope=scope.name,
                 limit=scope.limit,
                 spent=_over(spent, scope.limit),
+                spent_delta=float(spent.slack),
             )
         )
     return found
 
 
-def total(spendings: Iterable[Spending]) -> Fraction:
-    """Return the sum of rates, ε per unit of distance."""
-    return _sum([spending.count * spending.privacy.exact_rate for spending in spendings])
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What answers cost together, as exact fractions: sequential composition [MATH §1]."""
+
+    rate: Fraction
+    """The sum of rates, ε per unit of distance."""
+    slack: Fraction
+    """The sum of the δ."""
+
+    def __add__(self, other: "Spent") -> "Spent":
+        return Spent(self.rate + other.rate, self.slack + other.slack)
+
+    def __sub__(self, other: "Spent") -> "Spent":
+        return Spent(self.rate - other.rate, self.slack - other.slack)
+
+    def within(self, limit: GeoPrivacy) -> bool:
+        """Return whether a limit permits it, in rate and in δ."""
+        return self.rate <= limit.exact_rate and self.slack <= limit.delta
 
 
-def _sum(rates: Sequence[Fraction]) -> Fraction:
+def total(spendings: Iterable[Spending]) -> Spent:
+    """Return what answers cost together."""
+    counted = [(spending.count, spending.privacy) for spending in spendings]
+    return Spent(
+        _sum([count * privacy.exact_rate for count, privacy in counted]),
+        _sum([count * Fraction(privacy.delta) for count, privacy in counted if privacy.delta]),
+    )
+
+
+def _sum(numbers: Sequence[Fraction]) -> Fraction:
     """Return the sum; mostly there is one number, and to add it to 0 takes longer than the rest."""
-    return rates[0] if len(rates) == 1 else sum(rates, Fraction(0))
+    return numbers[0] if len(numbers) == 1 else sum(numbers, Fraction(0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,15 +190,13 @@ def _scopes(limit: Limit, campaign_id: str | None, now: datetime) -> Iterator[_S
         )
 
 
-def _frees(
-    scope: _Scope, asked: Fraction, spent: Fraction, history: SpendingHistory
-) -> datetime | None:
+def _frees(scope: _Scope, asked: Spent, spent: Spent, history: SpendingHistory) -> datetime | None:
     """Return when enough of a window has passed; None if that never happens."""
-    if scope.length is None or asked > scope.limit.exact_rate:
+    if scope.length is None or not asked.within(scope.limit):
         return None
     for when, spending in history.times(after=scope.after):
         spent -= total([spending])
-        if spent + asked <= scope.limit.exact_rate:
+        if (spent + asked).within(scope.limit):
             return _shifted(when, scope.length)
     return None
 
@@ -183,6 +209,6 @@ def _shifted(when: datetime, by: timedelta) -> datetime | None:
         return None
 
 
-def _over(rate: Fraction, limit: GeoPrivacy) -> float:
+def _over(spent: Spent, limit: GeoPrivacy) -> float:
     """Return a rate as ε over the distance of a limit."""
-    return float(rate * Fraction(limit.per))
+    return float(spent.rate * Fraction(limit.per))

@@ -57,6 +57,10 @@ class Demand:
         return cls(len(message.queries), read + most)
 
 
+_LIMIT = (
+    'a GeoPrivacy with its unit, for example GeoPrivacy(epsilon=1, per=8000, unit="dollar"); it'
+    " has a reach only with a delta, the most slack that is permitted"
+)
 _PURE = (
     'a pure GeoPrivacy with its unit, for example GeoPrivacy(epsilon=1, per=8000, unit="dollar")'
 )
@@ -72,8 +76,8 @@ class Window:
     """The most that any stretch of time of one length may cost.
 
     Raises:
-        ParameterError: if the limit has no unit or is not pure, or the length is not positive
-            or more than a century.
+        ParameterError: if the limit has no unit, or the length is not positive or more than a
+            century.
     """
 
     limit: GeoPrivacy
@@ -82,7 +86,7 @@ class Window:
     """How long a stretch is; it slides: the limit holds from any moment to that much later."""
 
     def __post_init__(self) -> None:
-        _check_pure("limit", self.limit)
+        _check_limit("limit", self.limit)
         _check_length(self.length)
 
 
@@ -146,8 +150,8 @@ class Limit:
     """How much privacy one attribute may cost.
 
     Raises:
-        ParameterError: if a limit has no unit, is not pure, the units differ, or those of a place
-            are not metres; if points of its kind can't be perturbed once an epoch, or one reading
+        ParameterError: if a limit has no unit, the units differ, or those of a place are not
+            metres; if points of its kind can't be perturbed once an epoch, or one reading
             costs more than one campaign may.
 
     Example:
@@ -159,7 +163,8 @@ class Limit:
     """
 
     campaign: GeoPrivacy
-    """The most that one campaign may cost, with all its periods if it recurs."""
+    """The most that one campaign may cost, with all its periods if it recurs. Its delta, 0 unless
+    it is given, is the most slack δ, up to its reach; likewise in the others."""
     lifetime: GeoPrivacy | None = None
     """The most that all campaigns together may ever cost. None: no bound."""
     windows: tuple[Window, ...] = ()
@@ -176,9 +181,9 @@ class Limit:
     length. It links a person's reports for years. 0: no campaign may."""
 
     def __post_init__(self) -> None:
-        _check_pure("campaign", self.campaign)
+        _check_limit("campaign", self.campaign)
         if self.lifetime is not None:
-            _check_pure("lifetime", self.lifetime)
+            _check_limit("lifetime", self.lifetime)
         object.__setattr__(self, "windows", _all_of(Window, "windows", self.windows))
         if not isinstance(self.value, ValueKind):
             raise ParameterError("value", self.value, "a Number, a Point or a Place")
@@ -189,6 +194,9 @@ class Limit:
         units = {limit.unit for limit in limits if limit is not None}
         if len(units) > 1:
             raise ParameterError("units of the limits", sorted(units), "all the same")
+        reaches = {limit.reach for limit in limits if limit is not None and limit.delta > 0}
+        if len(reaches) > 1:
+            raise ParameterError("reaches of the limits", sorted(reaches), "all the same")
         if isinstance(self.value, Place) and units != {"metre"}:
             raise ParameterError("unit of the limits", self.campaign.unit, "'metre' for a Place")
         if reading is not None and reading.exact_rate > self.campaign.exact_rate:
@@ -229,8 +237,7 @@ class Policy(ReprByArguments):
             of 900 corners, or the largest table that `geoveil plan` makes.
 
     Raises:
-        ParameterError: if a limit has no unit, or is not pure (delta = 0, any distance), or
-            something else is out of range.
+        ParameterError: if a limit has no unit, or something else is out of range.
 
     Example:
         >>> policy = Policy({"household income": GeoPrivacy(epsilon=1, per=8000, unit="dollar")})
@@ -247,8 +254,9 @@ class Policy(ReprByArguments):
         >>> Policy({"household income": GeoPrivacy(epsilon=1, per=8000)})
         Traceback (most recent call last):
         ...
-        geoveil.gp.errors.ParameterError: limits['household income'] must be a pure GeoPrivacy with\
- its unit, for example GeoPrivacy(epsilon=1, per=8000, unit="dollar"), got\
+        geoveil.gp.errors.ParameterError: limits['household income'] must be a GeoPrivacy with\
+ its unit, for example GeoPrivacy(epsilon=1, per=8000, unit="dollar"); it has a reach only with a\
+ delta, the most slack that is permitted, got\
  limits['household income']='ε = 1 per 8000'
     """
 
@@ -469,7 +477,7 @@ def _limit(attribute: str, limit: object) -> Limit:
         raise ParameterError("attribute in limits", attribute, "a name")
     if isinstance(limit, Limit):
         return limit
-    privacy = _check_pure(f"limits[{attribute!r}]", limit)
+    privacy = _check_limit(f"limits[{attribute!r}]", limit)
     return Limit(campaign=privacy, lifetime=privacy)
 
 
@@ -497,6 +505,16 @@ def exceeds(asked: GeoPrivacy, most: GeoPrivacy) -> bool:
         or asked.delta > most.delta
         or (asked.delta > 0 and asked.reach < most.reach)
     )
+
+
+def _check_limit(name: str, limit: object) -> GeoPrivacy:
+    if (
+        not isinstance(limit, GeoPrivacy)
+        or not limit.unit
+        or (limit.delta == 0 and limit.reach != math.inf)
+    ):
+        raise ParameterError(name, str(limit), _LIMIT)
+    return limit
 
 
 def _check_pure(name: str, limit: object) -> GeoPrivacy:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -145,6 +146,8 @@ class Receipt:
             "epsilon": self.privacy.epsilon,
             "per": self.privacy.per,
             "unit": self.privacy.unit,
+            "delta": self.privacy.delta,
+            "reach": None if math.isinf(self.privacy.reach) else self.privacy.reach,
             "epoch": self.epoch and self.epoch.isoformat(),
             "drawn": self.drawn.isoformat(),
             "sent": self.sent and self.sent.isoformat(),

@@ -10,7 +10,7 @@ import { loadGeodesics, project } from "./gp/plane.js";
 import { type Budget, budgetsOf, checkLedger, type Spending } from "./ledger.js";
 import { paced } from "./pace.js";
 import { type Limit, Policy } from "./policy.js";
-import { outcomeOf, type Receipt, receiptOf, reportBytes } from "./report.js";
+import { outcomeOf, priceOf, type Receipt, receiptOf, reportBytes } from "./report.js";
 import { type Entry, MemoryStorage, type Storage } from "./storage.js";
 import { type Transport, TransportError, transportTo } from "./transport.js";
 
@@ -460,8 +460,9 @@ function pointOf({ attribute, dimension }: Campaign, value: Value): number[] {
 function spendings(entries: readonly Entry[], attribute: string, unit: string): Spending[] {
   return entries
     .filter((entry) => entry.attribute === attribute && entry.unit === unit)
-    .flatMap(({ campaignId, epsilon, per, epochUs, reading, points = [], drawnUs }) => {
-      const at = { privacy: { epsilon, per }, drawnUs: BigInt(drawnUs) };
+    .flatMap((entry) => {
+      const { campaignId, epochUs, reading, points = [], drawnUs } = entry;
+      const at = { privacy: priceOf(entry), drawnUs: BigInt(drawnUs) };
       if (epochUs === undefined) return [{ ...at, campaignId }];
       const own = points.map((point): Spending => ({ ...at, campaignId, paid: true, privacy: { epsilon: point.epsilon, per: point.per } }));
       return reading ? [at, ...own] : own;

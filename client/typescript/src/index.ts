@@ -8,6 +8,7 @@ export { type Budget, BudgetExceeded } from "./ledger.js";
 export {
   type Area,
   describeEpoch,
+  describeSlack,
   type Epoch,
   type GeoPrivacy,
   type Limit,

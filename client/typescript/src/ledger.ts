@@ -23,6 +23,8 @@ export interface Budget {
   readonly limit: GeoPrivacy;
   /** ε over the same distance as the limit. */
   readonly spent: number;
+  /** The sum of the slacks δ. */
+  readonly spentDelta: number;
 }
 
 /** The answer would cost more than the limits leave. Nothing was drawn. */
@@ -34,12 +36,14 @@ export class BudgetExceeded extends GeoveilError {
     readonly spent: number,
     /** When there is room again, in microseconds since 1970; undefined: never. */
     readonly freesUs: bigint | undefined,
+    /** The sum of the slacks δ, spent so far. */
+    readonly spentDelta = 0,
   ) {
     const room =
       freesUs === undefined
         ? "there will never be room"
         : `there is room from ${new Date(Number(freesUs / 1000n)).toISOString()}`;
-    super("budget-exceeded", `campaign ${campaignId} asks for more than ${scope} leaves: ε = ${spent} is spent; ${room}`);
+    super("budget-exceeded", `campaign ${campaignId} asks for more than ${scope} leaves: ε = ${spent}${spentDelta ? ` and δ = ${spentDelta}` : ""} is spent; ${room}`);
     this.name = "BudgetExceeded";
   }
 }
@@ -69,12 +73,31 @@ function counted(history: readonly Spending[], scope: Scope, nowUs: bigint): Spe
   );
 }
 
-function total(spendings: readonly Pick<Spending, "privacy">[]): Rational {
-  return spendings.reduce((sum, { privacy }) => sum.add(exactRate(privacy)), ZERO);
+/** What answers cost together: exact fractions. */
+class Spent {
+  constructor(
+    readonly rate: Rational,
+    readonly slack: Rational,
+  ) {}
+  static on({ epsilon, per, delta = 0 }: Privacy): Spent {
+    return new Spent(exactRate({ epsilon, per }), Rational.from(delta));
+  }
+  add(other: Spent): Spent {
+    return new Spent(this.rate.add(other.rate), this.slack.add(other.slack));
+  }
+  sub(other: Spent): Spent {
+    return new Spent(this.rate.sub(other.rate), this.slack.sub(other.slack));
+  }
+  within(limit: GeoPrivacy): boolean {
+    return this.rate.compare(exactRate(limit)) <= 0 && this.slack.compare(Rational.from(limit.delta ?? 0)) <= 0;
+  }
+  over(limit: GeoPrivacy): number {
+    return this.rate.mul(Rational.from(limit.per)).toNumber();
+  }
 }
 
-function over(rate: Rational, limit: GeoPrivacy): number {
-  return rate.mul(Rational.from(limit.per)).toNumber();
+function total(spendings: readonly Pick<Spending, "privacy">[]): Spent {
+  return spendings.reduce((sum, { privacy }) => sum.add(Spent.on(privacy)), new Spent(ZERO, ZERO));
 }
 
 /**
@@ -96,23 +119,22 @@ export function checkLedger(
   for (const scope of scopes(limit, campaignId)) {
     const prices = [...(asked ? [asked] : []), ...(scope.campaignId === undefined ? [] : paid)];
     if (!prices.length) continue;
-    const rate = total(prices.map((privacy) => ({ privacy })));
+    const price = total(prices.map((privacy) => ({ privacy })));
     const mine = counted(history, scope, nowUs);
-    const most = exactRate(scope.limit);
     let spent = total(mine);
-    if (spent.add(rate).compare(most) <= 0) continue;
-    const told = over(spent, scope.limit);
+    if (spent.add(price).within(scope.limit)) continue;
+    const [told, slack] = [spent.over(scope.limit), spent.slack.toNumber()];
     let frees: bigint | undefined;
-    if (scope.lengthUs !== undefined && rate.compare(most) <= 0) {
+    if (scope.lengthUs !== undefined && price.within(scope.limit)) {
       for (const { privacy, drawnUs } of [...mine].sort((a, b) => (a.drawnUs < b.drawnUs ? -1 : 1))) {
-        spent = spent.sub(exactRate(privacy));
-        if (spent.add(rate).compare(most) <= 0) {
+        spent = spent.sub(Spent.on(privacy));
+        if (spent.add(price).within(scope.limit)) {
           frees = drawnUs + scope.lengthUs;
           break;
         }
       }
     }
-    refusals.push(new BudgetExceeded(campaignId, scope.name, told, frees));
+    refusals.push(new BudgetExceeded(campaignId, scope.name, told, frees, slack));
   }
   const longest = refusals.reduce<BudgetExceeded | undefined>((a, b) => {
     if (!a) return b;
@@ -124,10 +146,9 @@ export function checkLedger(
 
 /** The limits over all campaigns, each with what is spent of it. */
 export function budgetsOf(attribute: string, limit: Limit, history: readonly Spending[], nowUs: bigint): Budget[] {
-  return scopes(limit).map((scope) => ({
-    attribute,
-    scope: scope.name,
-    limit: scope.limit,
-    spent: over(total(counted(history, scope, nowUs)), scope.limit),
-  }));
+  return scopes(limit).map((scope) => {
+    const spent = total(counted(history, scope, nowUs));
+    const { name, limit: most } = scope;
+    return { attribute, scope: name, limit: most, spent: spent.over(most), spentDelta: spent.slack.toNumber() };
+  });
 }

@@ -124,11 +124,18 @@ export class Policy {
       const all = [campaign, lifetime, ...windows.map((w) => w.limit), epoch?.privacy, epoch?.finest].filter((l) => l !== undefined);
       for (const one of all) {
         if (!one) throw new ParameterError(`limits[${name}]`, one, `of guarantees ${GUARANTEE}`);
-        const { epsilon, per, unit } = one;
+        const { epsilon, per, unit, delta = 0, reach } = one;
+        if (!(delta >= 0 && delta < 1)) throw new ParameterError(`limits[${name}].delta`, delta, "a number in [0, 1)");
+        if (reach !== undefined && !(reach > 0 && delta > 0)) {
+          throw new ParameterError(`limits[${name}].reach`, reach, "a number > 0, and left out without a delta");
+        }
         positive(`limits[${name}].epsilon`, epsilon);
         positive(`limits[${name}].per`, per);
         if (!unit || unit !== limit.campaign.unit) throw new ParameterError(`limits[${name}].unit`, unit, "the same in all, not empty");
       }
+      const reaches = new Set(all.filter((one) => one?.delta).map((one) => one?.reach));
+      if (reaches.size > 1) throw new ParameterError(`limits[${name}].reach`, [...reaches], "the same in all with a delta");
+      if (epoch?.privacy.delta || epoch?.finest?.delta) throw new ParameterError(`limits[${name}].epoch`, "a delta", "pure");
       for (const { lengthMs } of epoch ? [...windows, epoch] : windows) requireLength(lengthMs);
       if (epoch) requireEpoch(`limits[${name}].epoch`, epoch, limit);
       const { cohorts = 0 } = limit;
@@ -303,6 +310,14 @@ export function exceeds(asked: Privacy, most: Privacy): boolean {
 export function words({ epsilon, per, delta, reach }: Privacy, unit: string): string {
   const slack = delta ? `, δ = ${delta}` : "";
   return `ε = ${epsilon} per ${per} ${unit}${slack}${reach === undefined ? "" : `, up to ${reach} ${unit}`}`;
+}
+
+/** What to tell people of a delta; "" where there is none. */
+export function describeSlack({ delta, reach, unit }: GeoPrivacy): string {
+  if (!delta) return "";
+  const chance = Math.floor(1 / delta + 1e-6).toLocaleString("en");
+  const apart = reach === undefined ? "" : ` It is promised for two values up to ${reach} ${unit} apart.`;
+  return `There is a slack of δ = ${delta}: with a chance of at most 1 in ${chance} a report tells more.${apart}`;
 }
 
 export function refused(id: string, aspect: string, asked: string, permitted: string): GeoveilError {

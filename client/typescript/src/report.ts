@@ -2,6 +2,7 @@
 import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
 import type { Drawn } from "./campaign.js";
 import { hex, unhex } from "./envelope.js";
+import type { Privacy } from "./gp/mechanism.js";
 import { type Report, ReportSchema, RejectionReason, type ReportResult, ReportStatus } from "./gen/geoveil/proto/v1/report_pb.js";
 import type { Entry, Status } from "./storage.js";
 
@@ -27,7 +28,7 @@ export interface Receipt {
   readonly digest: string;
   readonly answers: readonly PerturbedAnswer[];
   /** What it cost, all its answers together. */
-  readonly privacy: { readonly epsilon: number; readonly per: number };
+  readonly privacy: Privacy;
   /** When the epoch began whose one perturbed value answered: all that was answered from it cost
    * `privacy` together. Undefined: the report has noise of its own. */
   readonly epoch: Date | undefined;
@@ -57,6 +58,11 @@ function date(us: string | undefined): Date | undefined {
   return us === undefined ? undefined : new Date(Number(BigInt(us) / 1000n));
 }
 
+/** What a report cost. */
+export function priceOf({ epsilon, per, delta, reach }: Entry): Privacy {
+  return { epsilon, per, ...(delta && { delta }), ...(reach !== undefined && { reach }) };
+}
+
 /** What the person may see of an entry. */
 export function receiptOf(entry: Entry, fresh = false): Receipt {
   const { reportId, answers } = fromReport(unhex(entry.report)!);
@@ -68,7 +74,7 @@ export function receiptOf(entry: Entry, fresh = false): Receipt {
     reportId: hex(reportId),
     digest: entry.digest,
     answers: answers.map(({ queryIndex, value }) => ({ queryIndex, value, perturbed: Number(value) * 2 ** entry.stepExponent })),
-    privacy: { epsilon: entry.epsilon, per: entry.per },
+    privacy: priceOf(entry),
     epoch: date(entry.epochUs),
     fresh,
     drawn: date(entry.drawnUs)!,

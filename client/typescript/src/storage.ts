@@ -32,6 +32,9 @@ export interface Entry {
   readonly unit: string;
   readonly epsilon: number;
   readonly per: number;
+  readonly delta?: number | undefined;
+  /** Undefined: any distance. */
+  readonly reach?: number | undefined;
   readonly stepExponent: number;
   /** What the label cost, of an attribute of its own. */
   readonly label?: { readonly name: string; readonly epsilon: number } | undefined;

@@ -237,11 +237,12 @@ test("nothing that is kept, shown or thrown holds the value", async () => {
 
 interface Sequence {
   limits: { campaign: Pair; lifetime: Pair | null; windows: (Pair & { length_us: number })[] };
-  operations: { at_us: number; campaign: string; epsilon: number; per: number; verdict: string; spent?: number; frees_us?: number | null }[];
+  operations: { at_us: number; campaign: string; epsilon: number; per: number; delta?: number; verdict: string; spent?: number; spent_delta?: number; frees_us?: number | null }[];
 }
 interface Pair {
   epsilon: number;
   per: number;
+  delta?: number;
 }
 
 test("sequences of answers are permitted and refused as the vectors say", async () => {
@@ -251,11 +252,11 @@ test("sequences of answers are permitted and refused as the vectors say", async 
     const limit = {
       campaign: { ...limits.campaign, unit },
       lifetime: limits.lifetime ? { ...limits.lifetime, unit } : undefined,
-      windows: limits.windows.map((w) => ({ limit: { epsilon: w.epsilon, per: w.per, unit }, lengthMs: w.length_us / 1000 })),
+      windows: limits.windows.map((w) => ({ limit: { ...w, unit }, lengthMs: w.length_us / 1000 })),
     };
     const history: { campaignId: string; privacy: Pair; drawnUs: bigint }[] = [];
-    for (const { at_us, campaign, epsilon, per, verdict, spent, frees_us } of operations) {
-      const privacy = { epsilon, per };
+    for (const { at_us, campaign, epsilon, per, delta = 0, verdict, spent, spent_delta, frees_us } of operations) {
+      const privacy = { epsilon, per, delta };
       const ask = (): void => checkLedger(privacy, limit, history, campaign, BigInt(at_us));
       if (verdict === "permitted") {
         ask();
@@ -265,6 +266,7 @@ test("sequences of answers are permitted and refused as the vectors say", async 
       assert.throws(ask, (error) => {
         assert.ok(error instanceof BudgetExceeded);
         assert.equal(error.spent, spent);
+        if (spent_delta !== undefined) assert.equal(error.spentDelta, spent_delta);
         assert.equal(error.freesUs?.toString() ?? null, frees_us?.toString() ?? null);
         return true;
       });

@@ -8,6 +8,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from geoveil.analyst.results import shown
+from geoveil.campaign.meaning import slack_words
 from geoveil.console.http import PREFIX, Response
 from geoveil.console.sessions import Session
 from geoveil.gp import GeoPrivacy
@@ -107,4 +108,5 @@ def privacy_words(privacy: GeoPrivacy) -> str:
         f"ε = {privacy.epsilon:g} per {privacy.per:,.15g} {privacy.unit}: who wavers between two"
         f" values {privacy.per:,.15g} {privacy.unit} apart can become at most {surely} % sure of"
         " one of them"
+        f"{'. ' if privacy.delta else ''}{slack_words(privacy).removesuffix('.')}"
     )

@@ -1,7 +1,7 @@
 // Taking part in a survey: show what is asked and what it costs, perturb here, send, keep the receipt.
 // Every text of a survey is shown as text; nothing of the answer is kept or logged by this page.
 
-import { Client, IndexedDbStorage, Policy } from "./geoveil-client.js";
+import { Client, describeSlack, IndexedDbStorage, Policy } from "./geoveil-client.js";
 import { drawMap } from "./map.js";
 import { bar, distances, distanceText, factor, greatest, number } from "./odds.js";
 
@@ -199,7 +199,7 @@ function picture(price, campaign, value) {
   const one = Math.round(100 * greatest(price, price.per));
   say("odds-text", `With privacy ε = ${number(price.epsilon)} per ${distanceText(price.per, shown)}, two answers that are`
     + ` ${distanceText(price.per, shown)} apart stay hard to tell apart: from 50 % to at most ${one} %.`
-    + ` Closer answers are harder to tell apart, far ones easier.`);
+    + ` Closer answers are harder to tell apart, far ones easier. ${describeSlack(price)}`.trimEnd());
 }
 
 function tellWhatIsSent(campaign) {

@@ -1,0 +1,113 @@
+"""A δ is refused unless the app allows it, and adds up over campaigns and processes."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from geoveil.campaign import Campaign, SmoothSpec
+from geoveil.campaign.meaning import slack_words
+from geoveil.client import BudgetExceeded, Client, Epoch, Limit, Policy, PolicyRefused, Window
+from geoveil.gp import GeoPrivacy, ParameterError
+
+Make = Callable[..., Any]
+PURE = GeoPrivacy(1.0, 8_000.0, "dollar")
+SLACK = replace(PURE, delta=1e-6)
+NAME = "household income"
+
+
+@pytest.fixture
+def slack(make_campaign: Any, collector: Any) -> tuple[Campaign, ...]:
+    """Three campaigns of δ = 10⁻⁶ each."""
+    spec = SmoothSpec(noise="laplace", calibration="paper")
+    made = tuple(
+        make_campaign(f"slack-{i}", privacy=SLACK, mechanism=spec, step_exponent=None)
+        for i in range(3)
+    )
+    for campaign in made:
+        collector.add(campaign)
+    return made
+
+
+def limits(delta: float, **more: Any) -> Policy:
+    most = GeoPrivacy(100.0, 8_000.0, "dollar", delta)
+    return Policy({NAME: Limit(campaign=replace(SLACK, epsilon=10.0), lifetime=most, **more)})
+
+
+def test_a_slack_is_refused_unless_the_app_allows_it(
+    make_either: Make, slack: tuple[Campaign, ...], make_source: Any
+) -> None:
+    source = make_source(0)
+    for most in (PURE, replace(PURE, epsilon=100.0), replace(SLACK, delta=9e-7)):
+        client = make_either(policy=Policy({NAME: most}), source=source)
+        with pytest.raises(PolicyRefused) as refused:
+            client.fetch("slack-0")
+        assert refused.value.asked == "ε = 1.0 per 8000.0 dollar, δ = 1e-06"
+    assert source.draws == []
+    allowed = make_either(policy=Policy({NAME: SLACK}), fetched=("slack-0",))
+    assert allowed.contribute("slack-0", 97_000).privacy == SLACK
+
+
+def test_a_slack_for_shorter_distances_is_less(
+    make_either: Make, make_campaign: Any, collector: Any
+) -> None:
+    spec = SmoothSpec(noise="laplace", calibration="paper")
+    near = replace(SLACK, reach=50_000.0)
+    collector.add(make_campaign("near", privacy=near, mechanism=spec, step_exponent=None))
+    with pytest.raises(PolicyRefused, match="up to 50000"):
+        make_either(policy=Policy({NAME: SLACK})).fetch("near")
+    client = make_either(policy=Policy({NAME: near}), fetched=("near",))
+    assert client.contribute("near", 97_000).privacy == near
+
+
+def test_slacks_add_up_over_campaigns(
+    make_either: Make, state_dir: Path | None, slack: tuple[Campaign, ...]
+) -> None:
+    """Two fit into 2·10⁻⁶ exactly, the third does not, although its ε would."""
+    ids = tuple(campaign.campaign_id for campaign in slack)
+    client = make_either(state_dir=state_dir, policy=limits(2e-6), fetched=ids)
+    for campaign_id in ids[:2]:
+        assert client.contribute(campaign_id, 97_000).privacy == SLACK
+    (budget,) = client.budgets()
+    assert (budget.spent, budget.spent_delta) == (2.0, float(2 * Fraction(1e-6)))
+    with pytest.raises(BudgetExceeded, match="δ = 2e-06 is spent") as refused:
+        client.contribute(ids[2], 97_000)
+    assert refused.value.spent_delta == 2e-06
+    assert [receipt.privacy for receipt in client.history()] == [SLACK, SLACK]
+    assert client.history()[0].to_dict()["delta"] == 1e-6
+
+
+def test_what_was_spent_outlives_the_process(
+    make_client: Make, tmp_path: Path, slack: tuple[Campaign, ...]
+) -> None:
+    policy = limits(1e-6)
+    with make_client(state_dir=tmp_path, policy=policy) as client:
+        client.fetch("slack-0")
+        client.contribute("slack-0", 97_000)
+    with make_client(state_dir=tmp_path, policy=policy) as client:
+        assert isinstance(client, Client)
+        assert client.budgets()[0].spent_delta == 1e-6
+        client.fetch("slack-1")
+        with pytest.raises(BudgetExceeded):
+            client.contribute("slack-1", 97_000)
+
+
+def test_limits_of_a_slack_go_together() -> None:
+    near = replace(SLACK, reach=9.0)
+    with pytest.raises(ParameterError, match="reaches of the limits"):
+        Limit(campaign=SLACK, lifetime=near)
+    with pytest.raises(ParameterError, match="campaign must be"):
+        Limit(campaign=replace(PURE, reach=9.0))
+    with pytest.raises(ParameterError, match="pure"):
+        Epoch(privacy=SLACK, length=timedelta(days=1))
+    assert Limit(campaign=near, windows=(Window(limit=near, length=timedelta(days=1)),))
+
+
+def test_people_are_told() -> None:
+    assert slack_words(PURE) == ""
+    assert "1 in 1,000,000 a report tells more" in slack_words(SLACK)
+    assert "up to 50000 dollar apart" in slack_words(replace(SLACK, reach=50_000.0))
