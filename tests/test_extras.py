@@ -51,10 +51,6 @@ COMMANDS = {
     "geoveil estimate incomes --quantile 0.5 --parquet out.parquet": ("analyst", "console", "all"),
     "geoveil estimate incomes --curve --plot curve.png": ("analyst", "all"),
     "geoveil demo --devices 40 --figure demo.png": ("analyst", "all"),
-    "geoveil rehearse incomes --per 8000 --threshold 100000 --participants 100": SERVES,
-    "geoveil compare --help": SERVES,
-    "geoveil simulate --help": SERVES,
-    "geoveil simulate scale --devices 1000 --workers 1": ("all",),
 }  # fmt: skip
 """What documents tell people to type → the extras with which it does what it says."""
 

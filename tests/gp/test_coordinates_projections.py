@@ -12,14 +12,12 @@ import numpy as np
 import pytest
 from pyproj import Geod, Proj
 
-from geoveil.gp import GeoPrivacy, ParameterError, PrivateValueError, UnsupportedError
+from geoveil.gp import GeoPrivacy, ParameterError, PrivateValueError
 from geoveil.gp.coordinates import (
     Area,
     AzimuthalEquidistant,
     SphericalMercator,
     UniversalTransverseMercator,
-    earth,
-    projections,
 )
 from geoveil.gp.coordinates.projections import largest_scale, scale_slope
 
@@ -315,25 +313,6 @@ def test_a_point_off_the_grid_is_refused_by_utm_and_goes_round_in_the_others():
         UTM[1].unproject([77.123e9, 0.0])
     for plane in (AZIMUTHAL[0], MERCATOR[1]):
         assert (np.abs(plane.unproject([[1e9, -1e9], [1e30, 1e30]])) <= (180, 90)).all()
-
-
-def test_without_pyproj_the_error_says_what_to_install(monkeypatch):
-    caches = (earth.geodesics, projections._transformer, projections.largest_scale)
-    monkeypatch.setitem(sys.modules, "pyproj", None)
-    for cache in caches:
-        cache.cache_clear()
-    try:
-        for act in (
-            lambda: MERCATOR[0].project(NEW_YORK),
-            lambda: UTM[0].unproject([5e5, 4e6]),
-            lambda: UTM[0].distortion,
-            lambda: Area.of_box(0, 0, 1, 1),
-        ):
-            with pytest.raises(UnsupportedError, match=r"geoveil\[geo\]"):
-                act()
-    finally:
-        for cache in caches:
-            cache.cache_clear()
 
 
 def test_projections_are_values():

@@ -174,7 +174,7 @@ class ListsOpen(SQLiteStore):
     """Lists campaigns as if they were never closed."""
 
     def campaign_page(self, *arguments: Any, **named: Any) -> CampaignPage:
-        page = super().campaign_page(*arguments, **named)
+        page = super().campaign_page(*arguments, **(named | {"open_at": None}))
         return page._replace(records=[replace(record, closed=False) for record in page.records])
 
 

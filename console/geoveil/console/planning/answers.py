@@ -141,7 +141,7 @@ def _told(planned: PlannedQuestion | PlannedQuestions, wish: Wish) -> Message:
     report = planned.report()
     kept = (
         "targets", "price_of_privacy", "from_prior", "choice", "reason", "prior", "scenarios",
-        "question", "bound", "participants", "privacy",
+        "question", "participants", "privacy",
     )  # fmt: skip
     told = {name: report[name] for name in kept}
     best = report["alternatives"][0]
