@@ -68,6 +68,7 @@ def test_no_column_could_tell_who_sent_a_report_or_when(store: SQLiteStore, data
             *("campaign_key", "campaign_id", "published", "queries", "block_key", "closed"),
             *("opens", "closes"),
         },
+        "geoveil_revision": {"version_num"},
         "query_sum": {
             *("campaign_key", "shard", "query_index", "n", "total", "total_of_squares"),
         },
