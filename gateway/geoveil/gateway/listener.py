@@ -261,7 +261,7 @@ class _Http(HttpToolsProtocol):
         if waiting and (not paid or len(self.pipeline) >= _PIPELINED):
             self.transport.abort()
             raise ValueError("too many requests at once")
-        self.scope["state"]["paid"] = paid
+        self.scope.setdefault("state", {})["paid"] = paid
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
