@@ -126,7 +126,7 @@ def plan_for(
         together = compared(request, searches, request.participants)
         check_comparison(request, together, searches)
         return PlannedQuestions(request, together, searches)
-    (question,) = request.questions
+    question = next(iter(request.questions))
     search = searches.of(0, question, request.plane_privacy, request.prior)
     found = planned(search, request.participants, kinds_for(request, restricted=for_campaign))
     check_plan(request, found)
