@@ -188,5 +188,5 @@ def test_the_demonstration_compares_what_can_be_compared() -> None:
         assert printed(readme, f"noise: {label}") == [1.0, *map(two_digits, local)]
     told = found("README.md", r"needs (\d+) times the noise variance, (\d+) times for a density")
     assert told == [printed(readme, f"noise: {label}")[1] for label in ("above", "Times")]
-    for name in ("README.md", "cli/geoveil/cli/demo.py"):
+    for name in ("README.md", "apps/geoveil/cli/demo.py"):
         assert "at the same privacy" not in text(name)

@@ -43,7 +43,7 @@ FREES = datetime(2026, 5, 1, tzinfo=UTC)
                 limit=PRIVACY,
                 frees=FREES,
             ),
-            ("c", "a", "lifetime", 1.0, PRIVACY, PRIVACY, FREES),
+            ("c", "a", "lifetime", 1.0, PRIVACY, PRIVACY, FREES, 0.0),
         ),
         (OutboxFull("c", reports=1, size=2, most_reports=3, most_bytes=4), ("c", 1, 2, 3, 4)),
         (CampaignNotFound("c"), ("c",)),

@@ -631,7 +631,7 @@ globalThis.lived = async ({ server, folder, limits, trusted, now, patienceMs, st
   return { errors, history, kept: all };
 };
 """
-PAGES = Path(__file__).parents[2] / "gateway" / "geoveil" / "gateway" / "files"
+PAGES = Path(__file__).parents[2] / "apps" / "geoveil" / "gateway" / "files"
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from geoveil.proto.v1.analyst_pb2 import CreateCampaignRequest, ListCampaignsReq
 from geoveil.proto.v1.campaign_pb2 import CampaignEnvelope
 from tests.gateways import gateway_of
 
-PAGES = Path(__file__).parents[2] / "aggregator" / "geoveil" / "aggregator" / "web" / "pages"
+PAGES = Path(__file__).parents[2] / "apps" / "geoveil" / "gateway" / "files"
 ORIGIN = "http://localhost:8765"
 """Served by the test, inside the browser."""
 STEPS = (
