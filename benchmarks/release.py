@@ -1,11 +1,9 @@
 """Exact release of one report, against OpenDP's Laplace and the same report in 50-digit mpmath."""
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import mpmath
-import numpy as np
 
 from benchmarks.timing import Figure, medians, show
 from geoveil.gp import (
@@ -28,8 +26,6 @@ from geoveil.gp import (
 )
 
 N = 1_000
-CROWD = 4_096
-"""Points released together."""
 INCOME, PLACE = 101_000.0, (300.0, 400.0)
 
 
@@ -82,27 +78,7 @@ def table() -> list[Figure]:
         for name, (mechanism, point) in contestants().items()
     }
     times = medians(runs)
-    found = show("exact release, one core", "µs per report", 1e6 / N, times, reference)
-    many = {
-        name: partial(mechanism.release_many, _crowd(point))
-        for name, (mechanism, point) in contestants().items()
-    }
-    floor = "drawing 128 bits"
-    drawn = {floor: lambda: SystemSource().bits(128 * CROWD)}
-    together = medians(drawn | many, rounds=3)
-    found += show(
-        f"exact release of {CROWD:,} points together", "µs per report", 1e6 / CROWD, together, floor
-    )
-    for name in many:
-        ratio = times[name] / N / (together[name] / CROWD)
-        print(f"  {name}: {ratio:.1f} times the speed of one by one")
-    return found
-
-
-def _crowd(point: Any) -> np.ndarray[Any, Any]:
-    """Return points around one."""
-    away = 1 + 0.1 * np.random.default_rng(1).standard_normal((CROWD, *np.shape(point)))
-    return np.asarray(point * away)
+    return show("exact release, one core", "µs per report", 1e6 / N, times, reference)
 
 
 def _opendp_laplace() -> Callable[[], object] | None:

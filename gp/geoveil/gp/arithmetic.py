@@ -101,10 +101,6 @@ class Arithmetic(ABC):
             branches: functions that may disagree at the edges; not in a formula of one's own.
         """
 
-    def known(self, find: Callable[[Arithmetic], Sequence[Real]]) -> Sequence[Real]:
-        """Return what a formula finds of public numbers alone, perhaps more precisely than here."""
-        return find(self)
-
     def turn(self, u: Real) -> tuple[Real, Real]:
         """Return the cosine and sine of u full turns, u in [0, 1]."""
         raise UnsupportedError("only arithmetics of a release have turns")

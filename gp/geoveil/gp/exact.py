@@ -31,15 +31,13 @@ from flint import arb, ctx, fmpq
 
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import Arithmetic, Exact, Real
-from geoveil.gp.arrays import NDArray, is_array, np
+from geoveil.gp.arrays import is_array, np
 from geoveil.gp.digests import sha256
 from geoveil.gp.errors import GeoVeilError, ParameterError
 from geoveil.gp.not_private import warn_caller
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 _GUARD_BITS = 32
-SHORT_PRECISION = 64
-"""Working precision that tells nearly all reports, far from where rounding changes."""
 _SURE_BITS = 1152
 """More than the exponents of points, grids and scales are apart: what these many bits leave open,
 the random bits do, and not the arithmetic."""
@@ -162,15 +160,6 @@ class LazyUniform:
         return f"LazyUniform({self.count} bits, not shown)"
 
 
-def first_words(source: RandomSource, count: int) -> NDArray[np.uint64]:
-    """Return the first 128 bits of many uniform numbers, (count, 2), in the order of drawing."""
-    size = LazyUniform.FIRST * count
-    # The system's bits are made of bytes: an integer of many is made of them, and taken apart.
-    system = type(source) is SystemSource
-    drawn = os.urandom(size // 8) if system else source.bits(size).to_bytes(size // 8)
-    return np.frombuffer(drawn, ">u8").astype(np.uint64).reshape(count, 2)
-
-
 _lock = threading.RLock()
 # A fork waits until no thread computes: the child has the lock and the precision as they should be.
 if hasattr(os, "register_at_fork"):  # where there are forks
@@ -224,10 +213,9 @@ class BallArithmetic(Arithmetic):
         """Return a double, exactly, and remember nothing."""
         return arb(value)
 
-    def uniform(self, numerator: int | Real, count: int) -> Real:
+    def uniform(self, numerator: int, count: int) -> Real:
         """Return the ball of all numbers in [numerator, numerator + 1] / 2^count."""
-        known = arb(numerator) if isinstance(numerator, int) else numerator
-        return known * _power_of_two(-count, ctx.prec) + _first_of(count, ctx.prec)
+        return arb(numerator) * _power_of_two(-count, ctx.prec) + _first_of(count, ctx.prec)
 
     def turn(self, u: Real) -> tuple[Real, Real]:
         """Return the cosine and sine of u full turns."""
@@ -305,14 +293,10 @@ def _first_of(count: int, precision: int) -> arb:
     return arb(half.mid(), half.mid())
 
 
-def on_grid(value: Real, step_exponent: int) -> Real:
-    """Return the number whose floor is the integer nearest to value/step."""
-    return value * _power_of_two(-step_exponent, ctx.prec) + _HALF
-
-
 def round_to_grid(value: arb, step_exponent: int) -> int | None:
     """Return the integer k that every number y in the ball rounds to, y/step = k ± 1/2, if one."""
-    integer = on_grid(value, step_exponent).floor().unique_fmpz()
+    shifted = value * _power_of_two(-step_exponent, ctx.prec) + _HALF
+    integer = shifted.floor().unique_fmpz()
     return None if integer is None else int(integer)
 
 
@@ -444,29 +428,6 @@ def release_integers(
         coarse_bits = None
         for uniform in uniforms:
             uniform.refine()
-
-
-def release_at_once(
-    line: Callable[..., Sequence[arb]], point: Sequence[float], drawn: Sequence[int]
-) -> tuple[int, ...] | None:
-    """Return what `release_integers` returns, if the first bits and a short precision tell.
-
-    Args:
-        line: encloses output/step + 1/2 at `SHORT_PRECISION`, given balls of the coordinates and
-            of the first bits of each uniform number, as an integer.
-        point: coordinates.
-        drawn: the first bits of each uniform number.
-    """
-    with _lock:  # as `working_precision`, in half of its time
-        before = ctx.prec
-        ctx.prec = SHORT_PRECISION
-        try:
-            balls = line(*map(arb, point), *map(arb, drawn))
-            floors = [ball.floor().unique_fmpz() for ball in balls]
-        finally:
-            ctx.prec = before
-    # None: there are several integers, or the ball is not finite.
-    return None if None in floors else tuple([_saturated(int(k)) for k in floors if k is not None])
 
 
 def _saturated(k: int) -> int:

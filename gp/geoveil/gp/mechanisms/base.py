@@ -15,19 +15,14 @@ from typing import ClassVar, Generic, TypeAlias, TypeVar
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
 from geoveil.gp.arrays import Array, ArrayLike, NDArray, np
-from geoveil.gp.enclosed import ENCLOSED, Undecided, round_where_decided
 from geoveil.gp.errors import ParameterError
 from geoveil.gp.exact import (
     BALL,
     INT64_MAX,
     INT64_MIN,
-    SHORT_PRECISION,
     LazyUniform,
     RandomSource,
     chosen_source,
-    first_words,
-    on_grid,
-    release_at_once,
     release_integers,
     step_exponent_of,
 )
@@ -39,7 +34,6 @@ from geoveil.gp.queries.base import Query
 from geoveil.gp.queries.profiles import Profile
 from geoveil.gp.report_moments import ReportMoments
 from geoveil.gp.shown import ValueObject
-from geoveil.gp.straight_line import Often, StraightLine, straight_line
 
 Report = TypeVar("Report")
 """The type that one release returns: an integer, or a tuple of them."""
@@ -125,16 +119,16 @@ class Mechanism(ValueObject, ABC, Generic[Report]):
         source = chosen_source(source)
         drawn = [source.bits(LazyUniform.FIRST) for _ in range(sum(self._uniforms))]
         point = validation.point(x, self.dimension)
-        return self._report(self._released_one(point, drawn, source))
+        first = iter(drawn)
+        uniforms = [[LazyUniform(source, next(first)) for _ in range(n)] for n in self._uniforms]
+        return self._report(self._integers(PrivatePoint(point), uniforms))
 
     def release_many(self, x: ArrayLike, source: RandomSource | None = None) -> NDArray[np.int64]:
         """Return one exact, private report for each of many points: what `release` returns.
 
-        For those who hold the data of many people. The reports are those of `release` on one point
-        after the other, bit for bit; doubles with a proved bound on their error find most of those
-        about one query with a closed quantile, and balls the others [MATH §10]. How long it takes
-        depends a little on the values, and how many are left to balls on the draws: pace it where
-        somebody may time it, or release one by one with a floor (docs/guarantees.md).
+        For those who hold the data of many people: `release` on each point in turn. How long it
+        takes depends a little on the values; where somebody may time it, release each point with a
+        floor (docs/guarantees.md).
 
         Args:
             x: n points, as `Query.value` takes them.
@@ -158,11 +152,8 @@ class Mechanism(ValueObject, ABC, Generic[Report]):
         source = chosen_source(source)
         points = validation.points(x, self.dimension)
         points = points.reshape(-1) if self.dimension == 1 else points.reshape(-1, self.dimension)
-        reports = np.empty((len(points), *self._shape), np.int64)
-        for start in range(0, len(points), _BLOCK):
-            block = slice(start, start + _BLOCK)
-            reports[block] = self._released(points[block], source)
-        return reports
+        reports = [self.release(point, source) for point in points.tolist()]
+        return np.array(reports, np.int64).reshape(len(points), *self._shape)
 
     def simulate(self, x: ArrayLike, rng: np.random.Generator) -> Simulated:
         """Return one float64 report per point. NOT private on a computer: for experiments.
@@ -203,72 +194,6 @@ class Mechanism(ValueObject, ABC, Generic[Report]):
             x: points, as `Query.value` takes them; (...) is broadcast against (n,).
         """
 
-    def _released(self, points: Array, source: RandomSource) -> NDArray[np.int64]:
-        """Return the reports of a block of points (n,) or (n, k)."""
-        drawn = first_words(source, len(points) * sum(self._uniforms))
-        drawn = drawn.reshape(len(points), -1, 2)
-        reports, decided = self._decided(points, drawn)
-        left = np.flatnonzero(~decided)
-        if not len(left):
-            return reports
-        coordinates = points[left].reshape(len(left), -1).tolist()
-        words = [[high << 64 | low for high, low in of_one] for of_one in drawn[left].tolist()]
-        found = [
-            self._released_one(*of_one, source) for of_one in zip(coordinates, words, strict=True)
-        ]
-        reports[left] = found if self._shape else [integer for (integer,) in found]
-        return reports
-
-    def _released_one(
-        self, point: list[float], drawn: list[int], source: RandomSource
-    ) -> tuple[int, ...]:
-        """Return what is released for a point, from the first bits of its uniform numbers."""
-        often = self._often
-        line = often.line if often.left <= 0 else often.counted(self._taken_down)
-        integers = None if line is None else release_at_once(line, point, drawn)
-        if integers is not None:
-            return integers
-        first = iter(drawn)
-        uniforms = [[LazyUniform(source, next(first)) for _ in range(n)] for n in self._uniforms]
-        return self._integers(PrivatePoint(point), uniforms)
-
-    @lazy
-    def _often(self) -> Often:
-        return Often()
-
-    def _taken_down(self) -> StraightLine | None:
-        """Return what a short precision can tell, as a straight line; None if it has no such."""
-
-        def gridded(given: Sequence[Real], ops: Arithmetic) -> Sequence[Real]:
-            x, drawn = given[: self.dimension], given[self.dimension :]
-            numbers = [*x, *[BALL.uniform(n, LazyUniform.FIRST) for n in drawn]]
-            return [on_grid(y, self.step_exponent) for y in self._formula(numbers, ops)]
-
-        return straight_line(gridded, self.dimension + sum(self._uniforms), SHORT_PRECISION)
-
-    def _decided(
-        self, points: Array, drawn: NDArray[np.uint64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Return the reports of points that doubles can tell, and which these are."""
-        axes = [ENCLOSED.private(axis) for axis in points.reshape(len(points), -1).T]
-        uniforms = [ENCLOSED.uniform(words) for words in drawn.swapaxes(0, 1)]
-        try:
-            with np.errstate(all="ignore"):  # what overflows is not decided
-                ideal = self._formula([*axes, *uniforms], ENCLOSED)
-                found = [round_where_decided(y, self.step_exponent) for y in ideal]
-        except Undecided:
-            return np.zeros((len(points), *self._shape), np.int64), np.zeros(len(points), np.bool_)
-        integers, decided = zip(*found, strict=True)
-        together = np.stack(integers, axis=-1).reshape(len(points), *self._shape)
-        return together, np.all(decided, axis=0)
-
-    def _formula(self, numbers: Sequence[Real], ops: Arithmetic) -> Sequence[Real]:
-        """Return the ideal outputs for a point and its uniform numbers, all in a row.
-
-        `Undecided` where the outputs are not one formula of them all, or `ops` can't enclose it.
-        """
-        raise Undecided
-
     def _integers(
         self, point: PrivatePoint, uniforms: Sequence[Sequence[LazyUniform]]
     ) -> tuple[int, ...]:
@@ -293,9 +218,9 @@ class Mechanism(ValueObject, ABC, Generic[Report]):
     def _uniforms(self) -> tuple[int, ...]:
         """Number of uniform numbers for each part that is rounded by itself."""
 
+    @abstractmethod
     def _ideals(self, point: PrivatePoint) -> Sequence[Ideal]:
         """Return, for each part, the ideal outputs as a function of its uniform numbers."""
-        return (lambda u: self._formula([*point.balls, *u], BALL),)
 
     @abstractmethod
     def _report(self, integers: tuple[int, ...]) -> Report:
@@ -451,10 +376,8 @@ class QueryMechanism(Mechanism[int]):
     def _uniforms(self) -> tuple[int, ...]:
         return (1,)
 
-    def _formula(self, numbers: Sequence[Real], ops: Arithmetic) -> Sequence[Real]:
-        *x, u = numbers
-        s = self.query.signed_distance(x if len(x) > 1 else x[0], ops)
-        return (self._ideal(s, u, ops),)
+    def _ideals(self, point: PrivatePoint) -> Sequence[Ideal]:
+        return (lambda u: (self._ideal(point.distance(self.query), u[0], BALL),),)
 
     def _report(self, integers: tuple[int, ...]) -> int:
         return integers[0]
@@ -478,7 +401,7 @@ class QueryMechanism(Mechanism[int]):
         Args:
             s: the distance, in the arithmetic at hand.
             u: the uniform number, likewise.
-            ops: an arithmetic that encloses real numbers; `Undecided` where it can't.
+            ops: an arithmetic that encloses real numbers.
         """
 
     @abstractmethod

@@ -19,7 +19,7 @@ from geoveil.gp.deconvolution import PointEstimator, SmoothedRegion, point_estim
 from geoveil.gp.errors import ParameterError, UnsupportedError
 from geoveil.gp.exact import BALL, step_exponent_of, working_precision
 from geoveil.gp.lazy import lazy
-from geoveil.gp.mechanisms.base import Mechanism, exponent_below
+from geoveil.gp.mechanisms.base import Ideal, Mechanism, PrivatePoint, exponent_below
 from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.queries.base import Query
 
@@ -130,10 +130,13 @@ class PlanarLaplace(Mechanism[tuple[int, ...]]):
             raise UnsupportedError(f"points are released in {DIMENSIONS} dimensions")
         return (uniforms_needed(self.dimension),)
 
-    def _formula(self, numbers: Sequence[Real], ops: Arithmetic) -> Sequence[Real]:
-        point, u = numbers[: self.dimension], numbers[self.dimension :]
-        b = ops.constant(1 / self.privacy.exact_rate)
-        return [c + b * n for c, n in zip(point, planar_noise(u, ops), strict=True)]
+    def _ideals(self, point: PrivatePoint) -> Sequence[Ideal]:
+        def moved(u: Sequence[Real]) -> list[Real]:
+            b = BALL.constant(1 / self.privacy.exact_rate)
+            noise = planar_noise(u, BALL)
+            return [c + b * n for c, n in zip(point.balls, noise, strict=True)]
+
+        return (moved,)
 
     def _report(self, integers: tuple[int, ...]) -> tuple[int, ...]:
         return integers

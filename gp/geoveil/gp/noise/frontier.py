@@ -152,16 +152,12 @@ class LaplacePareto(FrontierNoise):
 @lru_cache(maxsize=256)
 def _pareto(noise: LaplacePareto, ops: Arithmetic, precision: int) -> tuple[Real, ...]:
     """Return the constants of a quantile: ε, a, and e^{−(1+a)}, mass and tail in units of 1/ε."""
-
-    def find(ops: Arithmetic) -> tuple[Real, ...]:
-        a = ops.constant(Fraction(noise.epsilon) / Fraction(noise.beta))
-        decay = ops.exp(-(1 + a))
-        mass = 2 * (1 + decay / a)
-        knee_tail = decay * (1 + a) / a
-        p_knee = ops.positive(knee_tail / mass)
-        return ops.constant(noise.epsilon), a, decay, mass, knee_tail, p_knee
-
-    return tuple(ops.known(find))
+    a = ops.constant(Fraction(noise.epsilon) / Fraction(noise.beta))
+    decay = ops.exp(-(1 + a))
+    mass = 2 * (1 + decay / a)
+    knee_tail = decay * (1 + a) / a
+    p_knee = ops.positive(knee_tail / mass)
+    return ops.constant(noise.epsilon), a, decay, mass, knee_tail, p_knee
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,19 +266,15 @@ def _power(noise: PowerLaw, ops: Arithmetic, precision: int) -> tuple[Real, ...]
     u is knee − inner·s and knee + outer·s. For a = 1 it is knee − growth·(p − p_knee) up to the
     knee.
     """
-
-    def find(ops: Arithmetic) -> tuple[Real, ...]:
-        epsilon, beta = Fraction(noise.epsilon), Fraction(noise.beta)
-        a, share = ops.constant(epsilon / beta), ops.constant(1 - beta / epsilon)
-        flat = epsilon == beta
-        knee_density = ops.constant(1) if flat else ops.exp((a - 1) * ops.log1p(-1 / a))
-        mass = 2 * (1 + 2 / a * knee_density)
-        p_knee = knee_density * (1 + 1 / a) / mass
-        growth = mass / ops.constant(epsilon) if flat else mass / (knee_density * share)
-        lengths = (1 / epsilon, 1 / beta - 1 / epsilon, 1 / beta + 1 / epsilon)
-        return a, p_knee, *map(ops.constant, lengths), growth
-
-    return tuple(ops.known(find))
+    epsilon, beta = Fraction(noise.epsilon), Fraction(noise.beta)
+    a, share = ops.constant(epsilon / beta), ops.constant(1 - beta / epsilon)
+    flat = epsilon == beta
+    knee_density = ops.constant(1) if flat else ops.exp((a - 1) * ops.log1p(-1 / a))
+    mass = 2 * (1 + 2 / a * knee_density)
+    p_knee = knee_density * (1 + 1 / a) / mass
+    growth = mass / ops.constant(epsilon) if flat else mass / (knee_density * share)
+    lengths = (1 / epsilon, 1 / beta - 1 / epsilon, 1 / beta + 1 / epsilon)
+    return a, p_knee, *map(ops.constant, lengths), growth
 
 
 def _x_log1p_y(x: float, y: Array | float) -> Array | float:

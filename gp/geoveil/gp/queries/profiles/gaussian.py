@@ -184,16 +184,11 @@ def _maximizers(
     bandwidth: float, beta: Exact, ops: Arithmetic, precision: int
 ) -> tuple[Real, Real]:
     """Return c₋ and c₊ of reach 0, in the unit of s."""
-
-    def find(ops: Arithmetic) -> tuple[Real, Real]:
-        h = ops.constant(bandwidth)
-        bh2 = ops.constant(beta) * h * h
-        root = ops.sqrt(bh2 * bh2 + 4 * h * h)
-        # The difference of nearly equal numbers, written as a quotient.
-        return 2 * h * h / (root + bh2), (root + bh2) / 2
-
-    low, high = ops.known(find)
-    return low, high
+    h = ops.constant(bandwidth)
+    bh2 = ops.constant(beta) * h * h
+    root = ops.sqrt(bh2 * bh2 + 4 * h * h)
+    # The difference of nearly equal numbers, written as a quotient.
+    return 2 * h * h / (root + bh2), (root + bh2) / 2
 
 
 def _chord(low: Array, high: Array) -> Array:
