@@ -165,3 +165,25 @@ def test_estimates_of_a_campaign_are_written_to_parquet(geoveil, tmp_path):
     assert (row["query"], row["n"]) == ("above 30,000", 20)
     assert row["ci_low"] <= row["estimate"] <= row["ci_high"]  # of which two may be 1
     assert row["ci_low"] < row["ci_high"]
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ("smooth:noise=student-t,nu=2.5", "Student-t noise for whole ν from 3 to 30"),
+        ("smooth:noise=generalized-cauchy,gamma=5", "generalized Cauchy noise for γ = 4, 6, 8"),
+        ("smooth:noise=student-t,nu=3,calibration=paper,reach=inf", None),
+    ],
+)
+def test_what_no_browser_can_answer_is_published_with_a_warning(geoveil, words, why):
+    title = f"Warned of {words.partition('=')[2][:20]} {why is None}"
+    done = geoveil("campaign", "create", title, *INCOME, "--mechanism", words)
+    assert done.exit_code == 0
+    assert ("no browser can answer it" in done.stderr) == (why is not None)
+    assert (why or "") in done.stderr
+
+
+def test_noise_without_a_variance_makes_no_campaign(geoveil):
+    words = "smooth:noise=student-t,nu=2"
+    with pytest.raises(ParameterError, match=r"nu must be .*2.* got nu=2"):
+        geoveil("campaign", "create", "No variance", *INCOME, "--mechanism", words)

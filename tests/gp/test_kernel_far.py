@@ -12,8 +12,10 @@ from typing import Any
 import mpmath as mp
 import numpy as np
 import pytest
+from scipy.special import lambertw
 
 from geoveil.gp import GaussianKernel, Query, Threshold
+from geoveil.gp.queries.profiles.gaussian import touching_point_of_top
 
 INFINITY = math.inf
 BETAS = (1e-6, 1e-5, 1e-4, 1e-3, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 2.0, 3.0, 5.0, 10.0)
@@ -132,6 +134,9 @@ def test_the_chord_from_the_centre_ends_where_lambert_says() -> None:
     with mp.workdps(40):
         lambert = mp.lambertw(-mp.exp(-mp.mpf(1) / 2) / 2, -1).real
         w = mp.sqrt(-2 * lambert - 1)
+        assert touching_point_of_top() == float(w)
+        scipys = lambertw(-math.exp(-0.5) / 2, -1).real
+        assert touching_point_of_top() == pytest.approx(math.sqrt(-2 * scipys - 1), rel=1e-15)
         # The tangent at w, and so the steepest of all chords from the top.
         assert abs(1 - (1 + w * w) * mp.exp(-w * w / 2)) < mp.mpf(10) ** -35
         slope = chord_slope(mp.mpf(0), w)

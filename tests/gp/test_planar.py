@@ -11,6 +11,7 @@ import mpmath as mp
 import numpy as np
 import pytest
 import scipy.stats
+from scipy.special import gammaincinv, lambertw
 
 from geoveil.gp import (
     Disc,
@@ -32,13 +33,18 @@ RATE = 0.25
 DISC = Disc((0.0, 0.0), 3.0, 2.0)
 
 
-@pytest.mark.parametrize("p", [0.0, 1e-9, 0.1, 0.5, 0.95, 1 - 1e-9])
+@pytest.mark.parametrize("p", [0.0, 5e-324, 1e-300, 1e-9, 0.1, 0.5, 0.95, 1 - 1e-9])
 def test_radius_of_the_plane_is_lamberts(p: float) -> None:
     """k = 2: −(W₋₁((p − 1)/e) + 1)/ε [ABCP13]."""
-    with mp.workdps(40):
+    with mp.workdps(700):
         expected = -(mp.re(mp.lambertw((mp.mpf(p) - 1) / mp.e, -1)) + 1) / RATE
     radius = PlanarLaplace(PRIVACY, 2).radius_quantile(p)
-    assert radius == pytest.approx(float(expected), rel=1e-7 if p < 1e-3 else 1e-11, abs=1e-12)
+    assert radius == pytest.approx(float(expected), rel=1e-15, abs=0)
+    # The quantile of Gamma(2, 1/ε), as SciPy has it where p is not tiny, and Lambert's W.
+    if p > 1e-100:
+        assert radius == pytest.approx(gammaincinv(2, p) / RATE, rel=1e-15, abs=0)
+    if 1e-3 < p < 0.999:
+        assert radius == pytest.approx(-(lambertw((p - 1) / math.e, -1).real + 1) / RATE, rel=1e-13)
 
 
 @pytest.mark.parametrize("dimension", [1, 2, 3, 5, 20])

@@ -13,6 +13,7 @@ import numpy as np
 from geoveil.analyst.questions import AnalystQuestion, Place, Softness, is_inside
 from geoveil.campaign import (
     MECHANISMS,
+    QUERIES,
     Allocation,
     Attribute,
     Campaign,
@@ -220,6 +221,22 @@ def expected_text(campaign: Campaign, participants: int) -> str:
         f" {participants:,} participants, noise and sampling together, and half of it with four"
         " times as many"
     )
+
+
+def browsers_refuse(campaign: Campaign) -> str | None:
+    """Return why devices in browsers can't answer, in half a sentence; None if they can.
+
+    Example:
+        >>> from geoveil.campaign import SmoothSpec
+        >>> SmoothSpec(noise="student-t", nu=2.5).unserved(())
+        'they have Student-t noise for whole ν from 3 to 30'
+    """
+    if not isinstance(campaign, StatisticCampaign):
+        return None
+    asked = [question.query for question in campaign.questions]
+    if MECHANISMS.is_built_in(campaign.mechanism) and all(map(QUERIES.is_built_in, asked)):
+        return campaign.mechanism.unserved(asked)
+    return "they have the families of geoveil itself, and of no other package"
 
 
 def refuse_unlikely(

@@ -11,6 +11,7 @@ import typer
 
 from geoveil.analyst import PublishedCampaign, ServerError, campaign_of, planned_participants
 from geoveil.analyst.campaigns import (
+    browsers_refuse,
     campaign_asking,
     campaign_for_points,
     campaign_record,
@@ -39,7 +40,7 @@ from geoveil.campaign.readings import COHORT, LONGEST, MOST_COHORTS
 from geoveil.cli import options
 from geoveil.cli.asking import Period, Words, asks
 from geoveil.cli.connection import CommandError, Connection, analyst_at, connects
-from geoveil.cli.console import out, print_json, privacy_text, table_80, write_new
+from geoveil.cli.console import err, out, print_json, privacy_text, table_80, write_new
 from geoveil.cli.environment import SIGN_KEY
 from geoveil.cli.sources import EXPORTED
 from geoveil.gp import GeoPrivacy, GeoVeilError, ParameterError, validation
@@ -244,6 +245,8 @@ def create(
         once = "once, in its one period" if n == 1 else f"once in each of {n:,} periods"
         out.print(f"each participant spends this {once}")
     out.print(weight_text(campaign))
+    if (refused := browsers_refuse(campaign)) is not None:
+        err.tell(("warning:", "bold yellow"), f" no browser can answer it: {refused}")
     if key is not None:
         out.tell(f"signed by {key.public}")
 

@@ -186,7 +186,7 @@ class PlanarLaplace(Mechanism[tuple[int, ...]]):
     def radius_quantile(self, probability: float) -> float:
         """Return the radius that noise stays within with the given probability.
 
-        For k = 2 it is −(W₋₁((p − 1)/e) + 1)/ε, W₋₁ the lower branch of Lambert's function
+        For k = 2 it is −(W₋₁((p − 1)/e) + 1)/ε, W₋₁ the lower branch of the Lambert W function
         [ABCP13]; for every k the quantile of Gamma(k, 1/ε).
 
         Args:
@@ -197,9 +197,14 @@ class PlanarLaplace(Mechanism[tuple[int, ...]]):
             >>> round(PlanarLaplace(GeoPrivacy(1.0, per=500.0), 2).radius_quantile(0.95), 1)
             2371.9
         """
+        p = validation.between("probability", probability, 0, 1, high_open=True)
+        if self.dimension == 2 and p > 0:
+            # Near p = 0, the branch point −1/e, W₋₁ + 1 has half the digits of its argument.
+            with working_precision(_REACH_BITS - 2 * math.frexp(p)[1]):
+                w = ((BALL.constant(p) - 1) * BALL.constant(-1).exp()).lambertw(-1)
+                return float(-(w + 1)) / self.privacy.rate
         from scipy.special import gammaincinv
 
-        p = validation.between("probability", probability, 0, 1, high_open=True)
         return float(gammaincinv(self.dimension, p)) / self.privacy.rate
 
     def likely_reach(self, beyond: float) -> float:

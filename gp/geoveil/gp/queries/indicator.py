@@ -82,7 +82,7 @@ class Threshold(SoftIndicator):
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class Range(SoftIndicator):
-    """The share of values between `low` and `high`.
+    """The share of values between `low` and `high` [SGP App. C.3].
 
     Args:
         low: lower end a, in the unit of the values.
@@ -134,7 +134,7 @@ class Range(SoftIndicator):
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class TwoWayThreshold(SoftIndicator):
-    """The share of pairs with both values above their thresholds [SGP §4.2, App. C].
+    """The share of pairs with both values above their thresholds [SGP §4.2, Lemma 4.3].
 
     Args:
         at: (T₁, T₂), in the common unit of the two values.
@@ -167,7 +167,7 @@ class TwoWayThreshold(SoftIndicator):
         return 2
 
     def signed_distance(self, x: Real, ops: Arithmetic = FLOAT) -> Real:
-        """Return s(x): a quadrant whose corner is rounded [MATH §2.1].
+        """Return s(x): a quadrant whose corner is rounded [SGP Lemma 4.3; MATH §2.1].
 
         With u = x₁−T₁, v = x₂−T₂ and R = w(1/√2 + 1/2): R − √((R−u)₊² + (R−v)₊²), and min(u, v)
         where both are beyond R.

@@ -1,4 +1,4 @@
-"""Profiles whose smooth bound has a closed form, or nearly.
+"""Profiles whose smooth bound has a closed form, or nearly [SGP Lemmas 4.1, 4.3, 4.7, App. C.3].
 
 The bound has one shape for all of them: with z = |s|,
 

@@ -1,9 +1,12 @@
 """The Gaussian bell: φ(s) = e^{−s²/2h²}, s a distance, extended evenly [SGP §4.3; MATH §2.2, §5.1].
 
-At reach ∞ the steepest chord from z touches the bell at w, and its slope is that of the bell at w;
-z and w lie on either side of the inflection h. Sliding z changes the slope L of the chord at the
-relative rate |1 − G(z)/L|/|z − w| (envelope theorem), G the slope of the bell, so the bound is
-reached from the points where that rate equals β: one below h, one above. Lengths are in units of h.
+Lengths along a line through the centre are all that counts [SGP Lemmas 4.5, 4.6].
+
+At reach ∞ [SGP Lemma 4.7] the steepest chord from z touches the bell at w, and its slope is that of
+the bell at w; z and w lie on either side of the inflection h. Sliding z changes the slope L of the
+chord at the relative rate |1 − G(z)/L|/|z − w| (envelope theorem), G the slope of the bell, so the
+bound is reached from the points where that rate equals β: one below h, one above. Lengths are in
+units of h.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from functools import lru_cache
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Exact, Real
 from geoveil.gp.arrays import Array, np
-from geoveil.gp.exact import round_down
+from geoveil.gp.exact import BALL, BITS, round_down, working_precision
 from geoveil.gp.queries.profiles.bell_chords import bell_bound
 from geoveil.gp.queries.profiles.closed_form import ClosedFormProfile
 from geoveil.gp.smooth.growth import EXPONENTIAL
@@ -198,8 +201,25 @@ def _chord(low: Array, high: Array) -> Array:
     return np.asarray(np.exp(-low * low / 2) * rise)
 
 
+@lru_cache(maxsize=1)
+def touching_point_of_top() -> float:
+    """Return the w of the chord from the top, z = 0, in units of h [SGP Lemma 4.7].
+
+        w² = −2W₋₁(−e^{−1/2}/2) − 1
+
+    W₋₁ the lower branch of the Lambert W function; no chord touches farther from the centre.
+
+    Example:
+        >>> touching_point_of_top()
+        1.5852010645777456
+    """
+    with working_precision(BITS):
+        half = BALL.constant(Fraction(-1, 2))
+        return float((-2 * (half * half.exp()).lambertw(-1) - 1).sqrt())
+
+
 def _touching_point(z: Array) -> Array:
-    """Return w with e^{−z²/2} = (1 + w(w−z)) e^{−w²/2}, w ≠ z, for z ≥ 0.
+    """Return w with e^{−z²/2} = (1 + w(w−z)) e^{−w²/2}, w ≠ z, for z ≥ 0 [SGP Lemma 4.7].
 
     F(w) = 1 + w(w−z) − e^{(w²−z²)/2} has a double root at z and is monotone beyond 1 on the other
     side, where the root is bisected: for z > 1 between (1 − e^{(1−z²)/2})/z and min(1, 2/z), as
@@ -209,7 +229,7 @@ def _touching_point(z: Array) -> Array:
     below = z < 1
     beyond = np.maximum(z, 1.0)
     left = np.where(below, 1.0, -np.expm1((1 - beyond * beyond) / 2) / beyond)
-    right = np.where(below, 1.6, np.minimum(1.0, 2 / beyond))
+    right = np.where(below, touching_point_of_top(), np.minimum(1.0, 2 / beyond))
     for _ in range(60):
         w = (left + right) / 2
         # F falls through its root for z < 1 and, as w decreases from 1, rises through it for z > 1.

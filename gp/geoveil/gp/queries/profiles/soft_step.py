@@ -95,7 +95,7 @@ class Ramp(ClosedFormStep):
         return ops.clip(t, ops.constant(0), ops.constant(1))
 
     def local_lipschitz(self, z: Real, reach: float, ops: Arithmetic = FLOAT) -> Real:
-        """Return the steepest chord of length up to Λ: 1/w inside the band.
+        """Return the steepest chord of length up to Λ: 1/w inside the band [SGP Lemma 4.1].
 
         From a distance d beyond it the best chord ends at u = min(Λ, d + w) and has the slope
         (u − d)/(wu). At reach 0 it is only asked for inside the band, where the maximizer lies.
@@ -116,7 +116,7 @@ class Ramp(ClosedFormStep):
     def maximizer(
         self, z: Real, beta: Exact, ops: Arithmetic = FLOAT, *, growth: str, reach: float
     ) -> Real | None:
-        """Return the nearest point of the band, for either growth."""
+        """Return the nearest point of the band, for either growth [SGP Lemma 4.1, App. C.3]."""
         if not self.has_maximizer(growth, reach):
             return None
         return ops.minimum(z, ops.constant(self.width) / 2)
