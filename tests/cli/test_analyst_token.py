@@ -13,7 +13,7 @@ HERE = Connection(server="127.0.0.1:1")
 def test_a_token_is_sent_in_the_clear_to_this_machine_only(monkeypatch):
     monkeypatch.setenv(TOKEN, SECRET)
     with (
-        pytest.raises(CommandError, match="over TLS only: give --tls-roots") as caught,
+        pytest.raises(CommandError, match="over TLS only: give --tls or --tls-roots") as caught,
         analyst_at(Connection(server="aggregator.example:7717")),
     ):
         pass

@@ -22,7 +22,7 @@ def commands(group):
 
 
 def test_every_command_with_a_server_has_all_the_options():
-    names = {"server", "tls_roots", "tls_client_certificate", "tls_client_key"}
+    names = {"server", "tls", "tls_roots", "tls_client_certificate", "tls_client_key"}
     found = {}
     for one in commands(typer.main.get_command(app)):
         given = names & {parameter.name for parameter in one.params}

@@ -188,7 +188,7 @@ def test_files_that_can_not_be_used_are_named(files, tmp_path, changes, name):
     }
     given |= {key: value and (files | more)[value] for key, value in changes.items()}
     with pytest.raises(ParameterError) as caught:
-        Connection(**given).tls()
+        Connection(**given).security()
     assert caught.value.name == name
     assert "31415" not in str(caught.value)
     assert "PRIVATE" not in str(caught.value)
@@ -216,7 +216,7 @@ def test_a_key_is_never_shown(files):
     connection = Connection(
         tls_client_certificate=files["analyst"], tls_client_key=files["analyst-key"]
     )
-    tls = connection.tls()
+    tls = connection.security()
     assert tls is not None
     assert tls.root_certificates is None
     secret = files["analyst-key"].read_text().splitlines()[1]

@@ -114,7 +114,7 @@ def test_a_port_in_use(run):
         status, _, told = run("serve", "--port", str(port))
     assert status == 1
     # gRPC writes a line of its own before.
-    assert told.splitlines()[-1].startswith("error: address must be free")
+    assert told.splitlines()[-1].startswith("error: --port must be free")
     assert "Traceback" not in told
 
 
@@ -198,7 +198,7 @@ def test_databases_that_are_not_there(one_line, tmp_path):
     for arguments in (["check"], ["backup", "copy.db"]):
         assert "a file that exists" in one_line("db", *arguments, "-d", "absent.db")
     assert "database must be" in one_line("db", "check", "-d", "mysql://host/x")
-    assert "database_url_file" in one_line("db", "check", "--database-url-file", "absent")
+    assert "--database-url-file" in one_line("db", "check", "--database-url-file", "absent")
     told = one_line("db", "check", "-d", "postgresql://u:31415@127.0.0.1:1/x")
     assert "31415" not in told
     (tmp_path / "url").write_text("postgresql://u:31415@127.0.0.1:1/x")

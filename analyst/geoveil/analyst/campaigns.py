@@ -76,8 +76,10 @@ def campaign_asking(
         >>> campaign.labels, campaign.questions[0].query.width
         (('above 100,000',), 24000.0)
     """
-    if mechanism.partition(":")[0] not in MECHANISMS.names:
+    if not isinstance(mechanism, str) or mechanism.partition(":")[0] not in MECHANISMS.names:
         raise ParameterError("mechanism", mechanism, "one of " + ", ".join(mechanism_names()))
+    if not isinstance(privacy, GeoPrivacy):
+        raise ParameterError("privacy", privacy, "a GeoPrivacy")
     softness = Softness(1 / privacy.rate, width, bandwidth)
     return StatisticCampaign(
         attribute=Attribute(name=attribute, unit=privacy.unit, coordinates=plane),

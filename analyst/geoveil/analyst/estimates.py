@@ -250,8 +250,8 @@ class CampaignEstimates(Result):
                 expects = "The plan expects" if row.band is None else f"{row.band.words} Expect"
                 yield (
                     f"Hard share, {row.label}{begins}: {row.hard.value:.4f}, bias-aware"
-                    f" {100 * row.confidence:g} % interval {row.hard.ci_low:.4f} –"
-                    f" {row.hard.ci_high:.4f}. {expects} the soft share, the estimate above,"
+                    f" {100 * row.confidence:g} % interval {row.hard.ci_low:z.4f} –"
+                    f" {row.hard.ci_high:z.4f}. {expects} the soft share, the estimate above,"
                     f" to be {_beside(row.softness)} from it."
                 )
         if self.contamination is not None:
@@ -278,7 +278,7 @@ class CampaignEstimates(Result):
             holds = (
                 ""
                 if hard is None
-                else f" The hard share is held by {hard.ci_low:.4f} – {hard.ci_high:.4f}."
+                else f" The hard share is held by {hard.ci_low:z.4f} – {hard.ci_high:z.4f}."
             )
             yield (
                 f"Liars, {row.label}{begins}: {100 * fraction:g} % of the answers move the estimate"

@@ -209,4 +209,4 @@ def shown(value: object, decimals: int | None = None) -> str:
         return f"{value:.3g}"
     if decimals is None:
         decimals = 0 if abs(value) >= 1e4 else 2 if abs(value) >= 10 else 4
-    return f"{value:,.{decimals}f}"
+    return f"{value:z,.{decimals}f}"

@@ -35,8 +35,6 @@ COMMANDS = (
     *("demo", "audit", "simulate", "compare"),
 )
 """In the order of the help; each is a module here, with an `app` or a function of its name."""
-_OF_SETTINGS = frozenset({"serve", "db"})
-"""Commands whose errors name a setting, which may stand in a file or in the environment, too."""
 _NEED_MORE = MappingProxyType({"demo": "analyst", "simulate": "all", "compare": "all"})
 """Commands that go on to need more than the library that is missed first → their extra."""
 _GROUP = "geoveil.commands"
@@ -45,6 +43,11 @@ _GROUP = "geoveil.commands"
 
 class _Lazy(TyperGroup):
     """Imports a command when it is asked for: each needs other parts, some of which load slowly."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args[0] not in (names := self.list_commands(ctx)):
+            self.commands = dict.fromkeys(names, self)  # of which the nearest are suggested
+        return super().resolve_command(ctx, args)
 
     def list_commands(self, ctx: Any) -> list[str]:
         return [*COMMANDS, *added(_GROUP, frozenset(COMMANDS))]
@@ -69,8 +72,7 @@ class _Lazy(TyperGroup):
         command.name = cmd_name
         _let_flow(command)
         refuse_empty_paths(command)
-        if cmd_name not in _OF_SETTINGS:
-            tell_plainly(command)
+        tell_plainly(command)
         return command
 
 
@@ -139,13 +141,14 @@ def run() -> None:
         finally:
             sys.stdout.flush()  # here, where a full disk is still an error like any other
     except GeoVeilError as error:
-        fail(str(error))
+        fail(" ".join([str(error), *getattr(error, "__notes__", ())]))
     except OSError as error:
         _write_no_more()
         if isinstance(error, BrokenPipeError):  # nobody reads on, as after `| head`
             sys.exit(1)
         of = "" if error.filename is None else f" {str(error.filename)!r}"
-        fail(f"the system refuses{of}: {error.strerror or error}")
+        why = " ".join([error.strerror or str(error), *getattr(error, "__notes__", ())])
+        fail(f"the system refuses{of}: {why}")
     except UnicodeEncodeError:
         fail("an argument holds bytes that are no text in UTF-8")
     except RecursionError:

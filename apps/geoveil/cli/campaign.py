@@ -57,7 +57,6 @@ _SHOWN_OF_KEY = len("ed25519:") + 16
 
 @app.command()
 @connects
-@options.named_as_typed(file="plan")
 @asks
 def create(
     title: Annotated[str, typer.Argument(help="One line that people read.")],
@@ -317,6 +316,9 @@ def _asking(
     radius = RADIUS_M if said["radius"] is None else said["radius"]
     center = None if said["center"] is None else place_in("center", said["center"])
     plane = area_of(asked, center, radius)
+    if plane is None:
+        of_places = {"radius": said["radius"], "bandwidth": said["bandwidth"]}
+        options.left_out(of_places, "left out: nothing here is about places")
     if said["unit"] is None and plane is None:
         raise ParameterError(
             "unit", None, "given, for example dollar: only of places it is metre by default"
@@ -382,7 +384,6 @@ def _print_campaign(campaign: Campaign) -> None:
 
 @app.command()
 @connects
-@options.named_as_typed(file="file")
 def export(
     campaign_id: options.CampaignId,
     file: Annotated[Path, typer.Option("--out", help="Parquet file to write. Must not exist.")],
@@ -421,7 +422,6 @@ def keygen(
 
 
 @app.command()
-@options.named_as_typed(file="file")
 def sign(
     file: Annotated[
         Path,
@@ -464,7 +464,6 @@ def sign(
 
 @app.command()
 @connects
-@options.named_as_typed(file="file")
 def publish(
     file: Annotated[
         Path,

@@ -90,7 +90,7 @@ def _show(rows: Sequence[PeerRow]) -> None:
                 table.add_row(
                     Text(row.name + ("*" if row.called == "array" else "")),
                     f"{row.rmse:.4f} ± {row.rmse_error:.4f}",
-                    f"{row.bias:+.4f}",
+                    f"{row.bias:+z.4f}",
                     f"{row.rmse_many:.4f}",
                     f"{row.micros:,.1f}",
                     row.drawn,

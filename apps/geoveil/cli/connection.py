@@ -18,6 +18,7 @@ from geoveil.cli.environment import (
     TOKEN,
     TOKEN_FILE,
 )
+from geoveil.cli.environment import TLS as TLS_ALONE
 from geoveil.cli.options import takes
 from geoveil.gp import GeoVeilError, ParameterError
 
@@ -41,6 +42,15 @@ def _file(option: str, variable: str, help_text: str) -> Any:
 
 _OPTIONS: dict[str, tuple[Any, Any]] = {
     "server": (_Server, DEFAULT_SERVER),
+    "tls": (
+        Annotated[
+            bool,
+            typer.Option(
+                "--tls", envvar=TLS_ALONE, help="Talk TLS, and trust what public authorities sign."
+            ),
+        ],
+        False,
+    ),
     "tls_roots": (
         _file("--tls-roots", TLS_ROOTS, "Talk TLS, and trust the certificates in this PEM file."),
         None,
@@ -71,6 +81,8 @@ class Connection:
 
     server: str = DEFAULT_SERVER
     """A gRPC address."""
+    tls: bool = False
+    """Whether there is TLS also where no file is named."""
     tls_roots: Path | None = None
     """PEM file of the authorities to trust; None: those that gRPC comes with, if there is TLS."""
     tls_client_certificate: Path | None = None
@@ -84,14 +96,14 @@ class Connection:
             missing, given = names if self.tls_client_certificate is None else names[::-1]
             raise ParameterError(missing, None, f"given together with {given}")
 
-    def tls(self) -> TLS | None:
-        """Read the files; None if there are none, and so no TLS.
+    def security(self) -> TLS | None:
+        """Read the files; None if there is no TLS.
 
         Raises:
             ParameterError: naming the option of a file that can't be used.
         """
         if self.tls_roots is None and self.tls_client_certificate is None:
-            return None
+            return TLS() if self.tls else None
         # Imported here: without TLS nobody pays for it.
         from geoveil.campaign.pem_files import read_authorities, read_pair
 
@@ -114,16 +126,18 @@ def connects(command: Callable[..., None]) -> Callable[..., None]:
 def advice(tls: TLS | None) -> str:
     """Return what may be wrong with a connection that does not come about."""
     if tls is None:
-        return "or, if it talks TLS, give --tls-roots"
-    if tls.certificate_chain is None:
-        return (
-            "or its certificate is not of --tls-roots or for another name, or it asks for"
-            " --tls-client-certificate"
-        )
-    return (
-        "or its certificate is not of --tls-roots or for another name, or yours is not of its"
-        " tls_client_ca"
+        return "or, if it talks TLS, give --tls or --tls-roots"
+    roots = (
+        "a public authority (else give --tls-roots)"
+        if tls.root_certificates is None
+        else "--tls-roots"
     )
+    own = (
+        "it asks for --tls-client-certificate"
+        if tls.certificate_chain is None
+        else "yours is not of its tls_client_ca"
+    )
+    return f"or its certificate is not of {roots} or for another name, or {own}"
 
 
 class CommandError(GeoVeilError):
@@ -164,12 +178,12 @@ def analyst_at(connection: Connection) -> "Iterator[Analyst]":
     # Imported here: a command that only reports, or asks for the health, has no need of it.
     from geoveil.analyst import Analyst, ServerError, TokenInClearError
 
-    tls = connection.tls()
+    tls = connection.security()
     try:
         with Analyst(connection.server, tls=tls or TLS(insecure=True), token=_token()) as analyst:
             yield analyst
     except TokenInClearError as error:
-        raise CommandError(f"{error}: give --tls-roots") from None
+        raise CommandError(f"{error}: give --tls or --tls-roots") from None
     except ServerError as error:
         if (told := unanswered(connection.server, tls, error)) is not None:
             raise told from error

@@ -272,7 +272,7 @@ def print_json(record: object) -> None:
 
 def number(value: float | None, digits: int = 4) -> str:
     """Return a number for a table; a dash for none."""
-    return "–" if value is None else f"{value:.{digits}f}"
+    return "–" if value is None else f"{value:z.{digits}f}"
 
 
 def privacy_text(campaign: Campaign) -> str:

@@ -85,12 +85,13 @@ def contribute(
     the shell's history and the list of processes would keep it. Places: 'longitude,latitude'. A
     campaign that also asks for a group, such as a region, reads its name from the next line.
     """
-    tls = connection.tls()
+    tls = connection.security()
     try:
         transport = GrpcTransport(connection.server, tls=tls)
     except PlaintextRefused:
         raise CommandError(
-            f"{connection.server!r} is not on this machine, so that it needs TLS: give --tls-roots"
+            f"{connection.server!r} is not on this machine, so that it needs TLS: give --tls or"
+            " --tls-roots"
         ) from None
     try:
         of_campaign = partial(_epoch, read_every, reading_epsilon)

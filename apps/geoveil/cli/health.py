@@ -41,7 +41,7 @@ def health(
             health_pb2_grpc,
         )
 
-    tls = connection.tls()
+    tls = connection.security()
     if timeout_s is None:
         timeout_s = 60.0 if wait else 5.0
     validation.positive("timeout_s", timeout_s)

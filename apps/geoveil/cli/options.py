@@ -5,10 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from functools import wraps
 from inspect import Parameter, signature
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any
 
 import typer
-from typer.models import ArgumentInfo, ParameterInfo
 
 from geoveil.gp import ParameterError
 from geoveil.gp.hard_question import Heap
@@ -139,58 +138,6 @@ def left_out(given: Mapping[str, object], expected: str) -> None:
     for name, value in given.items():
         if value is not None and value is not False:
             raise ParameterError(name, value, expected)
-
-
-def named_as_typed(**options: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Let an error about a parameter name the option of a command that set it.
-
-    Args:
-        options: what the library calls a parameter → what the command does, where that differs.
-
-    Example:
-        >>> @named_as_typed(source="prior")
-        ... def plan(per: Annotated[float, typer.Option()], prior: Annotated[str, typer.Option()]):
-        ...     raise ParameterError("per", per, "a finite number > 0")
-        >>> plan(per=-1.0, prior="incomes")
-        Traceback (most recent call last):
-        geoveil.gp.errors.ParameterError: --per must be a finite number > 0, got --per=-1.0
-    """
-
-    def wrapped(command: Callable[..., None]) -> Callable[..., None]:
-        flags = {
-            name: _flag(name, hint.__metadata__[0])
-            for name, hint in get_type_hints(command, include_extras=True).items()
-            if hasattr(hint, "__metadata__")
-        }
-
-        @wraps(command)
-        def run(*args: Any, **kwargs: Any) -> None:
-            try:
-                command(*args, **kwargs)
-            except ParameterError as error:
-                given = signature(command).bind(*args, **kwargs).arguments
-                name = options.get(error.name, error.name)
-                value = given.get(name)
-                set_here = error.value == value or (
-                    isinstance(value, list) and error.value in value
-                )
-                if name not in flags or not (set_here or error.name in options):
-                    raise
-                raise ParameterError(flags[name], error.value, error.expected) from error.__cause__
-
-        return run
-
-    return wrapped
-
-
-def _flag(name: str, its: ParameterInfo) -> str:
-    """Return how a parameter of a command is typed; an argument has only its name."""
-    if isinstance(its, ArgumentInfo):
-        return name
-    # Typer has the first name of an annotated option as its default.
-    said = (its.default, *(its.param_decls or ()))
-    flags = (one.split("/")[0] for one in said if isinstance(one, str) and one.startswith("--"))
-    return next(flags, "--" + name.replace("_", "-"))
 
 
 def heaps(texts: Sequence[str] | None) -> tuple[Heap, ...]:

@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
@@ -21,11 +21,26 @@ _ALSO_CALLED = MappingProxyType(
         "edges": "histogram",
         "share": "top-share",
         "count": "top",
+        "n": "participants",
+        "prior": "people",
+        "source": "prior people",
+        "columns": "prior-column value column",
+        "weights": "weights prior-weights weight",
+        "file": "file plan out",
+        "tokens_file": "tokens-file file",
+        "authority": "folder",
+        "address": "port host",
+        "signing key": "sign-key",
+        "attribute.name": "attribute",
         "attribute.unit": "unit",
+        "mechanism.dimension": "dimension",
+        "strata.labels": "strata",
+        "strata.name": "strata",
+        "strata.epsilon": "strata-epsilon",
         "radius_m": "radius",
     }
 )
-"""What the library calls a parameter → the option that every command has for it."""
+"""What the library calls a parameter → the options that set it in one command or another."""
 _NO_NUMBER = MappingProxyType(
     {
         "float_parsing": "is no number: write it like 100000 or 0.5",
@@ -53,23 +68,21 @@ def tell_plainly(command: Any) -> None:
         return
     _show_what_is_no_number(command)
     run = command.callback
-    flags = {
-        said: one.name
-        for one in command.params
-        for said in (*one.opts, *one.secondary_opts)
-        if said.startswith("--")
-    }
+    names = {_spelling(one): one.name for one in command.params}
 
     @wraps(run)
     def told(*args: Any, **given: Any) -> Any:
+        typed = {spelled: given.get(name) for spelled, name in names.items()}
         try:
             return run(*args, **given)
         except ParameterError as error:
-            flag = "--" + _ALSO_CALLED.get(error.name, error.name).replace("_", "-")
-            if flag not in flags or not _is_said(error.value, given.get(flags[flag])):
+            spelled = _set_by(error, typed)
+            if spelled is None:
+                _note(error, typed)
                 raise
-            raise ParameterError(flag, error.value, error.expected) from error.__cause__
-        except GeoVeilError:
+            raise ParameterError(spelled, error.value, error.expected) from error.__cause__
+        except (GeoVeilError, OSError) as error:
+            _note(error, typed)
             raise
         except Exception as error:
             module = given.get("module")
@@ -82,6 +95,46 @@ def tell_plainly(command: Any) -> None:
             ) from error
 
     command.callback = told
+
+
+def _set_by(error: ParameterError, typed: Mapping[str, Any]) -> str | None:
+    """Return what was typed to set the parameter of an error, as it is typed; None if nothing."""
+    own = "--" + error.name.replace("_", "-")
+    elsewhere = error.value is None and _given(typed.get("--config"))  # perhaps in that file
+    if own in typed and not elsewhere and _is_said(error.value, typed[own]):
+        return own
+    also = _ALSO_CALLED.get(error.name, "").split()
+    there = [one for name in also for one in (f"--{name}", name) if one in typed]
+    ends = [one for one in typed if one.endswith(own[1:]) and typed[one] == error.value]
+    unsaid = [] if _given(error.value) else there
+    return next((one for one in (*there, *ends) if _given(typed[one])), next(iter(unsaid), None))
+
+
+def _note(error: Exception, typed: Mapping[str, Any]) -> None:
+    """Note beside an error the option that it speaks of, unless it names one."""
+    text = f"{error} {getattr(error, 'filename', '')!r}"
+    best = max((_quoted(text, spelled, typed[spelled]), spelled) for spelled in typed)
+    if best[0] and best[1] not in text:
+        error.add_note(f"({best[1]})")
+
+
+def _quoted(text: str, spelled: str, value: Any) -> int:
+    """Return how surely a text speaks of an option and what it was given, from 0 to 3."""
+    if not (_given(value) and spelled.startswith("--")):
+        return 0
+    said = [str(one) for one in (value if isinstance(value, list | tuple) else [value])]
+    parts = {part for one in said for part in (one, *re.split("[:,=]", one)) if part}
+    return (
+        3
+        if any(f"'{part}'" in text for part in parts)
+        else 2
+        if any(re.search(rf"(?<!\w){re.escape(one)}(?!\w)", text) for one in said if len(one) > 3)
+        else int(f"{spelled[2:].replace('-', '_')}=" in text)
+    )
+
+
+def _given(value: object) -> bool:
+    return not (value is None or value is False or value == [] or value == ())
 
 
 def refuse_empty_paths(command: Any) -> None:

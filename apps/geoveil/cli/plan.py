@@ -44,7 +44,7 @@ from geoveil.cli.plan_text import (
     print_top,
 )
 from geoveil.cli.results import check_picture
-from geoveil.gp import GeoPrivacy, ParameterError, validation
+from geoveil.gp import GeoPrivacy, GeoVeilError, ParameterError, validation
 from geoveil.gp.hard_question import Heap
 from geoveil.simulation.people_files import FORMATS
 from geoveil.simulation.priors import KNOWN, public_prior
@@ -62,15 +62,13 @@ _PROMPTS: Mapping[str, str] = MappingProxyType(
         "per": "Which distance should nobody be able to tell, in that unit?",
     }
 )
+_COLUMNS = "Which column of the file holds the values (of places: longitude, latitude)?"
 _NUMBERS: Mapping[str, type] = MappingProxyType(
     {"participants": int, "epsilon": float, "per": float}
 )
 
 
 @connects
-@options.named_as_typed(
-    source="prior", columns="prior_column", weights="prior_weights", file="out_file"
-)
 @asks
 def plan(
     *,
@@ -215,9 +213,8 @@ def plan(
     --epsilon 1 --per 8000 --prior incomes
     """
     check_picture("--figure", figure)
-    ask = _ask if at_terminal() else None
     asked = questions_in(words)
-    if ask is None:
+    if not at_terminal():
         needed = {"participants": participants, "prior": prior, "epsilon": epsilon, "per": per}
         if not (asked or quantile):
             names = ", ".join(f"--{word}" for word in (*VOCABULARY, "quantile"))
@@ -225,14 +222,15 @@ def plan(
             more = f"; and {also}" if also else ""
             raise ParameterError("question", "none", f"given: at least one of {names}{more}")
         options.all_given(needed, "" if prior else f". PRIOR, what is publicly known, is {KNOWN}")
-    if ask is not None and not (asked or quantile):
-        word, _, text = ask(_EXAMPLES).strip().partition(" ")
-        asked = questions_in({word: [text.strip()]})
-    people = _answer("participants", participants, ask)
+    elif not (asked or quantile):
+        asked = _until_right(_EXAMPLES, lambda said: questions_in(_in_words(said)))
+    people: int = _answer("participants", participants, validation.require_count)
     columns = tuple(prior_column or ()), prior_weights
     heaps = options.heaps(heap)
 
-    told = _answer("prior", prior, ask)
+    told: str = _answer("prior", prior, lambda _, said: _of_people(said))
+    if prior is None and _is_of_rows(told) and prior_column is None:
+        columns = _until_right(_COLUMNS, lambda said: _columns(told, said)), prior_weights
     doubts = [_named(text) for text in scenario or ()]
     any_rows = any(map(_is_of_rows, (told, *(other for _, other in doubts))))
 
@@ -244,9 +242,11 @@ def plan(
     others = {name: _scenario(name, other, known) for name, other in doubts}
     source = source.doubted(others, scenario_scale).slope_bounded(slope_bound)
     if source.unit is None:
-        unit = _answer("unit", unit, ask)
+        unit = _answer("unit", unit, lambda _, said: said)
     privacy = GeoPrivacy(
-        _answer("epsilon", epsilon, ask), _answer("per", per, ask), source.unit or str(unit)
+        _answer("epsilon", epsilon, validation.positive),
+        _answer("per", per, validation.positive),
+        source.unit or str(unit),
     )
     levels = sorted({x for said in quantile or () for x in numbers_in("quantile", said)})
     found = []
@@ -397,14 +397,48 @@ def _scenario(name: str, prior: str, known: Callable[[str], PublicPrior]) -> Pub
         raise ParameterError("scenario", f"{name}={prior}", expected) from error
 
 
-def _answer(name: str, given: Any, ask: Callable[[str], str] | None) -> Any:
+def _answer(name: str, given: Any, right: Callable[[str, Any], Any]) -> Any:
     """Return what an option says; at a terminal, what is answered where it was not given."""
     if given is not None:
         return given
-    if ask is None:
+    if not at_terminal():
         raise ParameterError(name, None, "given")
-    text = ask(_PROMPTS[name]).strip()
+    return _until_right(_PROMPTS[name], lambda said: right(name, _read(name, said)))
+
+
+def _until_right(question: str, read: Callable[[str], Any]) -> Any:
+    """Ask until what is answered can be read."""
+    while True:
+        try:
+            return read(_ask(question).strip())
+        except GeoVeilError as error:
+            err.tell(str(error))
+
+
+def _read(name: str, text: str) -> Any:
     try:
         return _NUMBERS.get(name, str)(text.replace("_", "") if name in _NUMBERS else text)
     except ValueError:
         raise ParameterError(name, text, "a number") from None
+
+
+def _in_words(said: str) -> dict[str, list[str]]:
+    """Return the question of text like "threshold 100000", also with the dashes of an option."""
+    word, _, text = said.removeprefix("--").partition(" ")
+    return {word: [text.strip()]}
+
+
+def _of_people(said: str) -> str:
+    """Return a prior that can be read, but for the columns of a file and a server's pilot."""
+    if _is_of_rows(said):
+        if not Path(said).is_file():
+            raise ParameterError("prior", said, "a file that exists")
+    elif not said.startswith("pilot:"):
+        public_prior(said, (), None, ())
+    return said
+
+
+def _columns(file: str, said: str) -> tuple[str, ...]:
+    columns = tuple(name.strip() for name in said.split(","))
+    public_prior(file, columns, None, ()).make(None)
+    return columns

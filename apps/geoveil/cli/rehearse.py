@@ -39,7 +39,6 @@ _PARTICIPANTS = 10_000
 
 
 @formed
-@options.named_as_typed(source="people", prior="people", columns="value", weights="weight")
 @asks_statistics
 @asks
 def rehearse(

@@ -65,7 +65,7 @@ def fleet(
     from geoveil.simulation.fleet import labels_for, load_campaign, people_for
 
     rng = np.random.default_rng(seed)
-    tls = connection.tls() or (TLS(insecure=True) if insecure else None)
+    tls = connection.security() or (TLS(insecure=True) if insecure else None)
     # Refuses, before anything is made there, an address that needs TLS.
     transport = GrpcAioTransport(connection.server, tls=tls)
     with analyst_at(connection) as analyst:

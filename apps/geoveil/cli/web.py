@@ -62,7 +62,7 @@ def web(
 
     settings = GatewaySettings(
         server=connection.server,
-        tls=connection.tls(),
+        tls=connection.security(),
         web=listen,
         origins=tuple(web_origins or ()),
         proxies=tuple(web_proxies or ()),

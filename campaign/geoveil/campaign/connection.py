@@ -162,6 +162,8 @@ def tls_for(
         expected = 'HOST:PORT, for example "collector.example:443", without http://'
         raise ParameterError("target", target, expected)
     port = _port(target)
+    if port is None and target.partition(":")[0] not in _SCHEMES:
+        port = ""  # gRPC would take 443
     # gRPC would connect to port 34463 if it were asked for 99999.
     if port is not None and not (port.isascii() and port.isdecimal() and 1 <= int(port) <= 65_535):
         raise ParameterError("target", target, "HOST:PORT with a port from 1 to 65,535")

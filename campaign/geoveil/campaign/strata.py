@@ -1,5 +1,6 @@
 """Strata: the groups that participants tell which of them they are in [MATH §6]."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from geoveil.campaign.text import plain
@@ -43,7 +44,8 @@ class Strata:
     def __post_init__(self) -> None:
         plain("strata.name", self.name, 64)
         labels = self.labels
-        if isinstance(labels, str) or not 2 <= len(labels) <= MOST_LABELS:
+        listed = isinstance(labels, Sequence) and not isinstance(labels, str)
+        if not listed or not 2 <= len(labels) <= MOST_LABELS:
             raise ParameterError("strata.labels", labels, f"2 to {MOST_LABELS} names")
         object.__setattr__(
             self, "labels", tuple(plain(f"strata.labels[{i}]", o, 64) for i, o in enumerate(labels))

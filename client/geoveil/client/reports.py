@@ -70,6 +70,9 @@ class DeliveryStatus(IntEnum):
     """Given up by an earlier version of geoveil, which could not read any more what was to be sent.
     This one does not use a state directory that is damaged."""
 
+    def __str__(self) -> str:
+        return self.name
+
 
 @dataclass(frozen=True, slots=True)
 class Rejection:

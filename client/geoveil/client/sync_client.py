@@ -46,7 +46,7 @@ from geoveil.client.transport import (
     is_loaded,
     loaded,
 )
-from geoveil.gp import RandomSource
+from geoveil.gp import ParameterError, RandomSource
 
 _LOG = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
@@ -123,6 +123,8 @@ class ClientBase(ABC, Generic[_TransportT, _GrpcT]):
         timing: Timing | None = None,
     ) -> None:
         self._timeout_s = duration(timeout_s)
+        if transport is not None and not hasattr(transport, "submit_reports"):
+            raise ParameterError("transport", type(transport).__name__, "a Transport, or None")
         self._own: _GrpcT | None = self._kind(target, tls=tls) if transport is None else None
         self._transport: Any = transport if self._own is None else self._own
         self._barrier = ForkBarrier() if self._own is None else self._own.barrier

@@ -1,11 +1,13 @@
 """Columns of numbers from files. The rows may be real people: no error repeats what they hold.
 
-Not even the header is repeated: in a file that has none, it is the first row. For the same reason
-no error is raised while one of a parser, which quotes what it could not read, is being handled.
+Names of columns are told where each begins with a letter: in a file without a header they are
+somebody's row, which has the number that is asked for. For the same reason no error is raised while
+one of a parser, which quotes what it could not read, is being handled.
 """
 
 import csv
 import math
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -26,6 +28,8 @@ FORMATS = (".csv", ".parquet", GEOPACKAGE)
 COORDINATES = ("longitude", "latitude")
 """What the two numbers of a point are called, as columns of a file of points."""
 _NUMBER = f"a number from -{FARTHEST:g} to {FARTHEST:g} (what it holds is not shown)"
+_NAME = re.compile(r"[^\W\d]\w*([ .-][^\W\d]\w*)*")
+"""What the header of a column looks like, and no number does, however it is written."""
 _SEPARATORS = MappingProxyType({";": "semicolons", "\t": "tabs", "|": "bars"})
 """What stands between fields elsewhere, as spreadsheets write them where a comma is in numbers."""
 
@@ -60,7 +64,7 @@ def read_csv(path: Path, columns: Sequence[str]) -> list[Array]:
 
 
 def _once(header: Sequence[str], column: str) -> str:
-    """Return how a column is to be there, and why it may not be; no name in the header is told."""
+    """Return how a column is to be there, and why it may not be."""
     if not header:
         return "there, once; the file is empty"
     other = next((name for sign, name in _SEPARATORS.items() if sign in header[0]), None)
@@ -68,7 +72,9 @@ def _once(header: Sequence[str], column: str) -> str:
         return f"there, once; fields are to be separated by commas, and here by {other}"
     if column in header:
         return f"there, once; it is there {header.count(column)} times"
-    return f"there, once; it has {len(header)} columns, of other names"
+    if not all(_NAME.fullmatch(name) for name in header):
+        return f"there, once; it has {len(header)} columns, and perhaps no header of names"
+    return f"there, once; it has {', '.join(header[:20])}"
 
 
 def _number(text: str) -> float:

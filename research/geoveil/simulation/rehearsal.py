@@ -109,6 +109,8 @@ def rehearse(
         >>> rehearse(campaign, [87_500, 131_000, 45_000]).estimates[0].n
         3
     """
+    if seed is not None:
+        validation.require_count("seed", seed, 0)
     rng = np.random.default_rng(seed)
     values = _values(campaign, people, participants, labels, rng)
     groups = labels_for(campaign, len(values), rng) if labels is None else [*labels]

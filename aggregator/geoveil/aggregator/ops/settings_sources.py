@@ -164,7 +164,7 @@ def _from_file(file: Path | None) -> _Layer:
         wrong = f"TOML ({where[1]} is not)" if where else "TOML"
         raise ParameterError("config", str(file), wrong) from None
     for name in table:
-        _known(name, KNOWN)
+        _known(name, KNOWN, f" in {str(file)!r}")
     return {name: (_of_toml(name, value, file.parent), str(file)) for name, value in table.items()}
 
 
@@ -256,11 +256,11 @@ def _of_text(name: str, kind: Any, text: str, origin: str) -> object:
     raise ParameterError(origin, text, expected)
 
 
-def _known(name: str, known: Collection[str]) -> None:
+def _known(name: str, known: Collection[str], where: str = "") -> None:
     if name not in known:
         near = get_close_matches(name, known, n=1, cutoff=0.5)
         hint = f"a known name, perhaps {near[0]}" if near else f"one of {', '.join(known)}"
-        raise ParameterError("setting", name, hint)
+        raise ParameterError("setting", name, hint + where)
 
 
 def _read_url(path: object) -> DatabaseURL:
