@@ -37,7 +37,7 @@ def state(tmp_path):
     """The state of a device with two reports, of which one was sent."""
     names = ("first", "second")
     transport = InMemoryTransport(InMemoryCollector([income(name) for name in names]))
-    policy = Policy({"household income": Limit(campaign=PRIVACY)})
+    policy = Policy({"household income": Limit(campaign=PRIVACY, lifetime="unbounded")})
     directory = tmp_path / "state"
     with Client(
         policy=policy, state_dir=directory, transport=transport, background=False
@@ -105,7 +105,7 @@ def test_it_looks_and_changes_nothing(geoveil, state):
     directory, receipts = state
     for _ in range(2):
         geoveil("client", "history", "--state-dir", str(directory), to_server=False)
-    policy = Policy({"household income": Limit(campaign=PRIVACY)})
+    policy = Policy({"household income": Limit(campaign=PRIVACY, lifetime="unbounded")})
     nothing = InMemoryTransport(InMemoryCollector())
     with Client(policy=policy, state_dir=directory, transport=nothing, background=False) as client:
         assert client.history() == receipts

@@ -165,8 +165,10 @@ def places() -> Campaign:
 def policy() -> Policy:
     return Policy(
         {
-            "household income": Limit(campaign=GeoPrivacy(1, 8000, "dollar")),
-            "location": Limit(campaign=GeoPrivacy(1, 1000, "metre"), value=Place(None)),
+            "household income": Limit(campaign=GeoPrivacy(1, 8000, "dollar"), lifetime="unbounded"),
+            "location": Limit(
+                campaign=GeoPrivacy(1, 1000, "metre"), lifetime="unbounded", value=Place(None)
+            ),
         }
     )
 

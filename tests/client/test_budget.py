@@ -50,6 +50,23 @@ def test_a_lifetime_is_spent_over_all_campaigns(
     assert client.contribute(names[0], 1) == client.history()[0]
 
 
+def test_a_limit_of_one_campaign_alone_is_that_of_all(
+    make_either: Make, names: tuple[str, ...]
+) -> None:
+    """Else any number of campaigns might each have it; only "unbounded" says so."""
+    unbounded = Limit(campaign=dollars(1), lifetime="unbounded")
+    freely = make_either(policy=Policy({"household income": unbounded}), fetched=names)
+    for name in names:
+        freely.contribute(name, 52_000)
+    policy = Policy({"household income": Limit(campaign=dollars(1))})
+    client = make_either(policy=policy, fetched=names)
+    client.contribute(names[0], 52_000)
+    with pytest.raises(BudgetExceeded, match="lifetime"):
+        client.contribute(names[1], 52_000)
+    window = Window(limit=dollars(2), length=timedelta(days=1))
+    assert Limit(campaign=dollars(1), windows=(window,)).lifetime is None
+
+
 def test_a_value_is_not_looked_at_where_there_is_no_room(
     make_either: Make, names: tuple[str, ...]
 ) -> None:

@@ -71,7 +71,7 @@ ANYWHERE = st.integers(-6, 8)
 LIMITS = st.builds(
     lambda campaign, lifetime, windows: Limit(
         campaign=dollars(campaign),
-        lifetime=None if lifetime is None else dollars(lifetime),
+        lifetime="unbounded" if lifetime is None else dollars(lifetime),
         windows=tuple(Window(limit=dollars(e), length=n * HOUR) for e, n in windows),
     ),
     st.sampled_from([0.5, 1.0, 50.0]),
@@ -96,7 +96,7 @@ def within_all(limit: Limit, answers: list[tuple[datetime, str, GeoPrivacy]]) ->
             cost(a for a in answers if a[1] == campaign) <= rate(limit.campaign)
             for campaign in campaigns
         )
-        and (limit.lifetime is None or cost(answers) <= rate(limit.lifetime))
+        and (not isinstance(limit.lifetime, GeoPrivacy) or cost(answers) <= rate(limit.lifetime))
         and all(
             cost(a for a in answers if start <= a[0] < start + window.length) <= rate(window.limit)
             for window in limit.windows

@@ -247,6 +247,7 @@ def test_the_rest_of_a_policy_is_checked(name: str, settings: Any) -> None:
         ("campaign", {"campaign": 1.0}),
         ("lifetime", {"lifetime": GeoPrivacy(1, 8000, "dollar", reach=9.0)}),
         ("units of the limits", {"lifetime": GeoPrivacy(1, 8000, "euro")}),
+        ("lifetime", {"lifetime": "any"}),
         ("windows", {"windows": (LIMIT,)}),
         ("windows", {"windows": Window(limit=LIMIT, length=timedelta(days=1))}),
         ("value", {"value": CITY}),

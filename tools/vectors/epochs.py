@@ -338,7 +338,7 @@ def _sequence(draw: Random, name: str, operations: int) -> dict[str, Any]:
 
 
 def _told_limit(limit: Limit) -> dict[str, Any]:
-    assert limit.lifetime is not None
+    assert isinstance(limit.lifetime, GeoPrivacy)
     epoch, windows = limit.epoch, limit.windows
     return {
         "campaign": _pair(limit.campaign),

@@ -53,7 +53,9 @@ def ledger_vectors() -> list[dict[str, Any]]:
             for _ in range(draw.randint(0, 2))
         ]
         lifetime = draw.choice([None, limit(draw.randint(3, 9))])
-        allowed = Limit(campaign=limit(3.0), lifetime=lifetime, windows=tuple(windows))
+        allowed = Limit(
+            campaign=limit(3.0), lifetime=lifetime or "unbounded", windows=tuple(windows)
+        )
         history, now, operations = _Answers(), OPENS, []
         for _ in range(12):
             now += timedelta(seconds=draw.choice([0, 60, 86_400, 86_400 * draw.randint(1, 30)]))

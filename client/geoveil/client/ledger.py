@@ -179,7 +179,7 @@ class _Scope:
 def _scopes(limit: Limit, campaign_id: str | None, now: datetime) -> Iterator[_Scope]:
     if campaign_id is not None:
         yield _Scope("this campaign", limit.campaign, campaign_id)
-    if limit.lifetime is not None:
+    if isinstance(limit.lifetime, GeoPrivacy):
         yield _Scope("lifetime", limit.lifetime)
     for window in limit.windows:
         yield _Scope(

@@ -165,8 +165,9 @@ class Limit:
     campaign: GeoPrivacy
     """The most that one campaign may cost, with all its periods if it recurs. Its delta, 0 unless
     it is given, is the most slack δ, up to its reach; likewise in the others."""
-    lifetime: GeoPrivacy | None = None
-    """The most that all campaigns together may ever cost. None: no bound."""
+    lifetime: GeoPrivacy | Literal["unbounded"] | None = None
+    """The most that all campaigns together may ever cost, or "unbounded". None: as `campaign`,
+    unless `windows` bound it."""
     windows: tuple[Window, ...] = ()
     """The most that all campaigns together may cost in any stretch of time."""
     value: ValueKind = field(default_factory=Number)
@@ -182,15 +183,18 @@ class Limit:
 
     def __post_init__(self) -> None:
         _check_limit("campaign", self.campaign)
-        if self.lifetime is not None:
-            _check_limit("lifetime", self.lifetime)
         object.__setattr__(self, "windows", _all_of(Window, "windows", self.windows))
+        if self.lifetime is None and not self.windows:
+            object.__setattr__(self, "lifetime", self.campaign)
+        ever = None if self.lifetime == "unbounded" else self.lifetime
+        if ever is not None:
+            _check_limit("lifetime", ever)
         if not isinstance(self.value, ValueKind):
             raise ParameterError("value", self.value, "a Number, a Point or a Place")
         if self.epoch is not None and not isinstance(self.epoch, Epoch):
             raise ParameterError("epoch", self.epoch, "an Epoch, or None")
         reading = None if self.epoch is None else self.epoch.privacy
-        limits = (self.campaign, self.lifetime, *(w.limit for w in self.windows), reading)
+        limits = (self.campaign, ever, *(w.limit for w in self.windows), reading)
         units = {limit.unit for limit in limits if limit is not None}
         if len(units) > 1:
             raise ParameterError("units of the limits", sorted(units), "all the same")
@@ -312,7 +316,13 @@ class Policy(ReprByArguments):
             readings = epoch.privacy.repeated(touched + 2)
             most = max(most, readings, key=lambda privacy: privacy.exact_rate)
         cohorts = campaign.groups if campaign.tells_cohorts else 0
-        limit = Limit(campaign=most, value=kind_of(campaign), epoch=epoch, cohorts=cohorts)
+        limit = Limit(
+            campaign=most,
+            lifetime="unbounded",  # of other campaigns nothing was said
+            value=kind_of(campaign),
+            epoch=epoch,
+            cohorts=cohorts,
+        )
         demand = Demand.of(encode(campaign))
         return cls(
             {campaign.attribute.name: limit},

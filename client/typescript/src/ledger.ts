@@ -58,8 +58,9 @@ interface Scope {
 function scopes(limit: Limit, campaignId?: string): Scope[] {
   const found: Scope[] = [];
   if (campaignId !== undefined) found.push({ name: "this campaign", limit: limit.campaign, campaignId });
-  if (limit.lifetime) found.push({ name: "lifetime", limit: limit.lifetime });
-  for (const { limit: most, lengthMs } of limit.windows ?? []) {
+  const { windows = [], lifetime = windows.length ? undefined : limit.campaign } = limit;
+  if (lifetime && lifetime !== "unbounded") found.push({ name: "lifetime", limit: lifetime });
+  for (const { limit: most, lengthMs } of windows) {
     found.push({ name: `any ${lengthMs / 86_400_000} days`, limit: most, lengthUs: BigInt(Math.round(lengthMs * 1000)) });
   }
   return found;

@@ -70,8 +70,8 @@ export function describeEpoch({ privacy, lengthMs }: Epoch): string {
 export interface Limit {
   /** The most that one campaign may cost, with all its periods. */
   readonly campaign: GeoPrivacy;
-  /** The most that all campaigns together may ever cost; undefined: no bound. */
-  readonly lifetime?: GeoPrivacy | undefined;
+  /** The most that all campaigns together may ever cost; undefined: as `campaign`, unless windows bound it. */
+  readonly lifetime?: GeoPrivacy | "unbounded" | undefined;
   readonly windows?: readonly Window[];
   /** What the attribute is; one number if left out. */
   readonly value?: ValueKind;
@@ -121,7 +121,8 @@ export class Policy {
       if (!campaign) throw new ParameterError(`limits[${name}].campaign`, campaign, GUARANTEE);
       for (const part of windows) requireKnown(`limits[${name}].windows`, part, ["limit", "lengthMs"]);
       if (epoch) requireKnown(`limits[${name}].epoch`, epoch, ["privacy", "lengthMs", "finest"]);
-      const all = [campaign, lifetime, ...windows.map((w) => w.limit), epoch?.privacy, epoch?.finest].filter((l) => l !== undefined);
+      const ever = lifetime === "unbounded" ? undefined : lifetime;
+      const all = [campaign, ever, ...windows.map((w) => w.limit), epoch?.privacy, epoch?.finest].filter((l) => l !== undefined);
       for (const one of all) {
         if (!one) throw new ParameterError(`limits[${name}]`, one, `of guarantees ${GUARANTEE}`);
         const { epsilon, per, unit, delta = 0, reach } = one;
@@ -172,7 +173,15 @@ export class Policy {
     const periods = Rational.of(campaign.periods);
     const label = strata?.epsilon === undefined ? "openly" : Rational.from(strata.epsilon).mul(periods).roundUp();
     return new Policy({
-      limits: { [name]: { campaign: { ...most, unit }, value: kindOf(campaign), epoch, cohorts: campaign.tellsCohorts ? campaign.groups : 0 } },
+      limits: {
+        [name]: {
+          campaign: { ...most, unit },
+          lifetime: "unbounded", // of other campaigns nothing was said
+          value: kindOf(campaign),
+          epoch,
+          cohorts: campaign.tellsCohorts ? campaign.groups : 0,
+        },
+      },
       mostQueries: Math.max(demand.queries, MOST_QUERIES),
       mostWork: Math.max(demand.work, MOST_WORK),
       ...(strata && !campaign.tellsCohorts && { strata: { [strata.name]: label } }),

@@ -235,6 +235,16 @@ test("nothing that is kept, shown or thrown holds the value", async () => {
   for (const trace of ["123456", bytes.toString("hex"), bytes.toString("base64")]) assert.ok(!shown.includes(trace));
 });
 
+test("a limit without a lifetime or a window is that of all campaigns together", async () => {
+  const { checkLedger, BudgetExceeded } = await import("../src/ledger.js");
+  const history = [{ campaignId: "before", privacy: DOLLARS, drawnUs: 0n }];
+  const ask = (limit: Parameters<typeof checkLedger>[1]): void => checkLedger(DOLLARS, limit, history, "next", 1n);
+  const windows = [{ limit: { ...DOLLARS, epsilon: 2 }, lengthMs: 86_400_000 }];
+  assert.throws(() => ask({ campaign: DOLLARS }), BudgetExceeded);
+  ask({ campaign: DOLLARS, lifetime: "unbounded" });
+  ask({ campaign: DOLLARS, windows });
+});
+
 interface Sequence {
   limits: { campaign: Pair; lifetime: Pair | null; windows: (Pair & { length_us: number })[] };
   operations: { at_us: number; campaign: string; epsilon: number; per: number; delta?: number; verdict: string; spent?: number; spent_delta?: number; frees_us?: number | null }[];
@@ -251,7 +261,7 @@ test("sequences of answers are permitted and refused as the vectors say", async 
     const unit = "unit";
     const limit = {
       campaign: { ...limits.campaign, unit },
-      lifetime: limits.lifetime ? { ...limits.lifetime, unit } : undefined,
+      lifetime: limits.lifetime ? { ...limits.lifetime, unit } : ("unbounded" as const),
       windows: limits.windows.map((w) => ({ limit: { ...w, unit }, lengthMs: w.length_us / 1000 })),
     };
     const history: { campaignId: string; privacy: Pair; drawnUs: bigint }[] = [];
