@@ -46,6 +46,8 @@ _SETTINGS: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "queue_limit": "Reports that may wait to be written",
             "campaign_rate": "Reports per second to one campaign (any)",
             "campaign_burst": f"Reports to one campaign at once {_TEN_SECONDS}",
+            "campaign_quota": "Reports that one campaign may have (any)",
+            "least_free_bytes": "Room on SQLite's disk below which no new reports are taken",
             "peer_rate": "Reports per second from one address",
             "peer_burst": f"Reports from one address at once {_TEN_SECONDS}",
             "call_rate": "Calls per second from one address",

@@ -27,9 +27,11 @@ class Code(Enum):
     __repr__ = member
 
     CAMPAIGN_NOT_FOUND = "campaign not found"
+    CAMPAIGN_FULL = "campaign full"
     CAMPAIGN_ID_TAKEN = "campaign id taken"
     DATABASE_UNUSABLE = "database unusable"
     DIGEST_MISMATCH = "digest mismatch"
+    DISK_FULL = "disk full"
     INTERNAL = "internal"
     INVALID_ARGUMENT = "invalid argument"
     QUEUE_FULL = "queue full"
@@ -56,6 +58,9 @@ class Row(NamedTuple):
 CATALOGUE: Mapping[Code, Row] = MappingProxyType(
     {
         Code.CAMPAIGN_NOT_FOUND: Row("NOT_FOUND", "there is no such campaign"),
+        Code.CAMPAIGN_FULL: Row(
+            "RESOURCE_EXHAUSTED", "the campaign has as many reports as it may", retry_after_s=3600.0
+        ),
         Code.CAMPAIGN_ID_TAKEN: Row(
             "ALREADY_EXISTS",
             "another campaign, or this with another signature, has the campaign_id: choose another",
@@ -64,6 +69,9 @@ CATALOGUE: Mapping[Code, Row] = MappingProxyType(
         Code.DIGEST_MISMATCH: Row(
             "FAILED_PRECONDITION",
             "campaign_digest is not that of the campaign: fetch the campaign again",
+        ),
+        Code.DISK_FULL: Row(
+            "RESOURCE_EXHAUSTED", "there is no room for more: send again later", retry_after_s=60.0
         ),
         Code.INTERNAL: Row("INTERNAL", "internal error"),
         Code.INVALID_ARGUMENT: Row("INVALID_ARGUMENT", "a field is out of range"),

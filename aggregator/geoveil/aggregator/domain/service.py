@@ -226,7 +226,8 @@ class Service:
         Raises:
             ParameterError: if there are none or too many, or one can't be read.
             ServiceError: DIGEST_MISMATCH if they were made for other bytes, QUEUE_FULL,
-                RATE_LIMITED. The whole batch is refused, and nothing was counted.
+                RATE_LIMITED, CAMPAIGN_FULL, DISK_FULL. The whole batch is refused, and nothing was
+                counted.
         """
         count = len(reports)
         if not 1 <= count <= self._max_batch:

@@ -34,6 +34,7 @@ from geoveil.aggregator.store import Store
 from geoveil.aggregator.store.database_url import DatabaseURL
 from geoveil.aggregator.store.opening import open_any_store
 from geoveil.aggregator.store.reader import Reader
+from geoveil.aggregator.store.room import Room
 from geoveil.aggregator.store.writer import Writer
 from geoveil.gp import ParameterError
 from geoveil.proto.v1 import analyst_pb2, collector_pb2
@@ -98,6 +99,7 @@ class Aggregator:
             queue_limit=settings.queue_limit,
             commit_limit=settings.commit_limit,
             latency_s=settings.commit_latency_s,
+            room=Room(settings.campaign_quota, settings.least_free_bytes),
         )
         self._metrics.queue_weight.set_function(lambda: writer.weight)
         self._reader = Reader(observed)

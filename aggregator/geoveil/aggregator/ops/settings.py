@@ -78,6 +78,10 @@ class Settings:
     """Reports per second that one campaign may bring in the long run. None: any number."""
     campaign_burst: float | None = None
     """Reports to one campaign at once, after a pause. None: those of ten seconds."""
+    campaign_quota: int | None = None
+    """Reports that one campaign may have. None: any number."""
+    least_free_bytes: int = 64 << 20
+    """Room on the disk of a SQLite database, in bytes, below which no new reports are taken."""
     peer_rate: float | None = 100_000.0
     """Reports, and other calls of devices, per second from one address. None: any number."""
     peer_burst: float | None = None
@@ -160,6 +164,9 @@ class Settings:
         _integer("max_held_bytes", self.max_held_bytes, 1 << 16, 1 << 40)
         for which in ("campaign", "peer", "call"):
             self._check_rate(f"{which}_rate", f"{which}_burst")
+        if self.campaign_quota is not None:
+            _integer("campaign_quota", self.campaign_quota, 1, 1 << 40)
+        _integer("least_free_bytes", self.least_free_bytes, 0, 1 << 50)
         _integer("commit_limit", self.commit_limit, 1, 1_000_000)
         between("commit_latency_s", self.commit_latency_s, 0, 10)
         between("busy_timeout_s", self.busy_timeout_s, 0, 600)

@@ -195,6 +195,10 @@ class Store(ABC):
         """Return how large the database is, and how many servers write to it, if that is known."""
         return None
 
+    def free_bytes(self) -> int | None:
+        """Return how much room the disk has; None, by default, if that is not known."""
+        return None
+
     def verify(self) -> None:  # noqa: B027 - a store need not
         """Refuse a database whose files are damaged, before it is served.
 

@@ -1,5 +1,6 @@
 """A store in one SQLite file: nothing to install, and every acknowledged report on disk."""
 
+import shutil
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
@@ -188,6 +189,9 @@ class SQLiteStore(SQLStore):
         name = self._path.name
         files = [self._path.with_name(name + end) for end in ("", "-wal", "-shm")]
         return Extent(sum(file.stat().st_size for file in files if file.exists()), 1)
+
+    def free_bytes(self) -> int:
+        return shutil.disk_usage(self._path.parent).free
 
     def close(self) -> None:
         self._driver.close()

@@ -16,6 +16,7 @@ from geoveil.aggregator.domain.errors import Code, ServiceError
 from geoveil.aggregator.domain.reports import ANSWER_BYTES, PackedColumns
 from geoveil.aggregator.ops.diagnostics import traceback_without_values
 from geoveil.aggregator.store import Outcome, Store, Submission
+from geoveil.aggregator.store.room import Room
 
 _LOG = logging.getLogger(__name__)
 _FEW = 100
@@ -49,6 +50,7 @@ class Writer:
         commit_limit: weight of the submissions of one transaction; likewise.
         latency_s: how long to wait, in seconds, for more before writing what there is; ten
             milliseconds after a transaction of more than one request.
+        room: for new reports.
     """
 
     def __init__(
@@ -58,11 +60,13 @@ class Writer:
         queue_limit: int,
         commit_limit: int,
         latency_s: float = 0.0,
+        room: Room = Room(),  # noqa: B008 - frozen
     ) -> None:
         self._open_store = open_store
         self._queue_limit = queue_limit
         self._commit_limit = commit_limit
         self._latency_s = latency_s
+        self._room = room
         # What follows is written by the event loop or by the thread, and deques by both: nothing
         # needs a lock. The thread looks again before it sleeps, and is woken at most once.
         self._asleep = threading.Lock()
@@ -96,8 +100,8 @@ class Writer:
         """Return, once they are durable, the outcomes of reports.
 
         Raises:
-            ServiceError: QUEUE_FULL or STOPPING, and nothing was queued; STORE_UNAVAILABLE, and
-                nothing was changed.
+            ServiceError: QUEUE_FULL or STOPPING, and nothing was queued; STORE_UNAVAILABLE,
+                DISK_FULL or CAMPAIGN_FULL, and nothing was changed.
         """
         if self._stopping:
             raise ServiceError(Code.STOPPING)
@@ -165,7 +169,7 @@ class Writer:
                     for call in calls:
                         tell(_settle, [(call.future, _attempt(call.function, store))])
                     if waiting:
-                        tell(_settle, _commit(store, waiting))
+                        tell(_settle, _commit(store, waiting, self._room))
         finally:
             tell(_settle, [(finished, None)])
 
@@ -190,17 +194,28 @@ class Writer:
         return calls, waiting
 
 
-def _commit(store: Store, waiting: list[_Waiting]) -> list[_Settled]:
+def _commit(store: Store, waiting: list[_Waiting], room: Room) -> list[_Settled]:
     """Write submissions in one transaction; return each waiter's answer."""
     try:
-        outcomes = store.commit([w.submission for w in waiting])
+        batch = [w.submission for w in waiting]
+        lacking = room.lacking(store, batch)
+        admitted = [
+            s if c is None else s._replace(admit=False) for s, c in zip(batch, lacking, strict=True)
+        ]
+        outcomes = store.commit(admitted)
     except ServiceError as error:
         _LOG.error("transaction_failed", extra={"requests": len(waiting), "reason": str(error)})
     except Exception as error:  # noqa: BLE001 - one bad transaction must not end the thread
         fields = {"requests": len(waiting), "exception": traceback_without_values(error)}
         _LOG.error("transaction_failed", extra=fields)
     else:
-        return [(w.future, of_one) for w, of_one in zip(waiting, outcomes, strict=True)]
+        settled: list[_Settled] = []
+        for (submission, _, future), of_one, code in zip(waiting, outcomes, lacking, strict=True):
+            if code is not None and submission.admit and Outcome.NOT_OPEN in of_one:
+                settled.append((future, ServiceError(code)))
+            else:
+                settled.append((future, of_one))
+        return settled
     return [(w.future, ServiceError(Code.STORE_UNAVAILABLE)) for w in waiting]
 
 

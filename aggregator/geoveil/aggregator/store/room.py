@@ -1,0 +1,33 @@
+"""Whether there is room for new reports: on the disk, and in their campaign."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from geoveil.aggregator.domain.errors import Code
+from geoveil.aggregator.store.base import Store, Submission
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """How much room there is. Reports that are counted already need none."""
+
+    quota: int | None = None
+    """Reports that a campaign may have. None: any number."""
+    least_free: int = 0
+    """Bytes of the disk that stay free, where a store knows its disk."""
+
+    def lacking(self, store: Store, batch: Sequence[Submission]) -> list[Code | None]:
+        """Return why new reports of each submission can't be taken; None: they can."""
+        free = store.free_bytes() if self.least_free else None
+        if free is not None and free < self.least_free:
+            return [Code.DISK_FULL] * len(batch)
+        lacking: list[Code | None] = [None] * len(batch)
+        if self.quota is not None:
+            names = {submission.campaign_id for submission in batch}
+            counted = {name: store.get_campaign(name).reports for name in names}
+            for at, (name, reports, _) in enumerate(batch):
+                if counted[name] + len(reports) > self.quota:
+                    lacking[at] = Code.CAMPAIGN_FULL
+                else:
+                    counted[name] += len(reports)
+        return lacking
