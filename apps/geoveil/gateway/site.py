@@ -32,7 +32,7 @@ LONGEST_FORM = 4 << 10
 _PAGE = 5_000.0
 """Microseconds that a page of a mount costs its address."""
 _OF_ANALYSTS = "/geoveil.proto.v1.Analyst/"
-_FORWARDED = b"x-forwarded-for"
+_FORWARDED, _FORWARDED_BY = b"x-forwarded-for", b"x-forwarded-proto"
 _ASKED_BY_BROWSERS = b", ".join(
     (
         b"authorization, content-type, content-encoding, connect-content-encoding",
@@ -130,7 +130,9 @@ class Site:
         try:
             account, paid = state["connection"].account, state["paid"]
             headers = dict(scope["headers"])
-            if _FORWARDED in headers and self._ledger.trusts((scope["client"] or ("", 0))[0]):
+            peer: str = (scope["client"] or ("", 0))[0]
+            proxy = self._ledger.trusts(peer)
+            if _FORWARDED in headers and proxy:
                 told = headers[_FORWARDED].rpartition(b",")[2].strip().decode("latin-1")
                 scope["client"] = (told, 0)
                 account = self._ledger.account(told)
@@ -139,6 +141,13 @@ class Site:
                 after = b"%d" % self._ledger.wait_s(account)
                 await answer(send_more, 429, "too many requests: try again later",
                              [(b"retry-after", after)])  # fmt: skip
+                return
+            secret = b"authorization" in headers or self._mount(scope["path"]) is not None
+            by = headers.get(_FORWARDED_BY, b"") if proxy else b""
+            private = by == b"https" if by else is_loopback(peer)
+            if secret and scope["scheme"] != "https" and not private:
+                text = "tokens don't travel over plain HTTP: use https://"
+                await answer(send_more, 403, text)
                 return
             host, origin = headers.get(b"host", b"").decode("latin-1"), headers.get(b"origin")
             if not await self._welcome(scope["path"], host, send_more):
