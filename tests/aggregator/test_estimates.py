@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,16 @@ from geoveil.aggregator import Code, ServiceError
 from geoveil.aggregator.domain.estimates import disclose
 from geoveil.aggregator.domain.layout import Layout
 from geoveil.aggregator.domain.median_of_means import median_of_means
-from geoveil.aggregator.domain.reports import Report, unpack
-from geoveil.campaign import Allocation, Attribute, Question, SmoothSpec, unbiased_for
-from geoveil.gp import GaussianKernel, GeoPrivacy
+from geoveil.aggregator.domain.reports import Report, tally, unpack
+from geoveil.campaign import (
+    Allocation,
+    Attribute,
+    DebiasedLaplaceSpec,
+    Question,
+    SmoothSpec,
+    unbiased_for,
+)
+from geoveil.gp import ForgedShare, GaussianKernel, GeoPrivacy
 from geoveil.gp.coordinates import AzimuthalEquidistant
 from geoveil.gp.estimation import Accumulator, estimate
 
@@ -48,6 +56,39 @@ def test_light_tails_and_few_answers_get_none(publish: Callable[..., Any]) -> No
     (shown,) = disclose(heavy, [Accumulator.of(range(9))] * 32, begun=1).estimates
     assert shown.estimate.n == 288
     assert shown.median_of_means is None
+
+
+def test_forged_reports_show_in_the_estimate(publish: Callable[..., Any]) -> None:
+    """n = 1,000 for each of two questions; 50 answers to the second are at the end of its range."""
+    campaign = publish(queries=2, mechanism=DebiasedLaplaceSpec()).campaign
+    layout, rng = Layout.of(campaign), np.random.default_rng(5)
+    assert layout.bins is not None
+    packed = []
+    for column, mechanism in enumerate(campaign.mechanisms):
+        values = np.rint(mechanism.simulate(rng.normal(5_000, 30_000, 1_000), rng) / mechanism.step)
+        integers = values.astype(int).tolist()
+        if column == 1:
+            integers[:50] = [mechanism.grid_range[1]] * 50
+        packed += layout.pack([Report(rng.bytes(16), [(column, k)]) for k in integers])
+    rows = tally(b"".join(report.answers for report in packed), layout.bins)
+    one_by_one = [tally(report.answers, layout.bins) for report in packed]
+    assert rows == reduce(
+        lambda a, b: {k: a.get(k, Accumulator()) + b.get(k, Accumulator()) for k in a | b},
+        one_by_one,
+    )
+    counts = {row: sums.n for row, sums in rows.items() if row >= layout.sums}
+    totals = [rows[0], rows[1]]
+    honest, forged = disclose(layout, totals, begun=1, bin_counts=counts).estimates
+    assert honest.forged == ForgedShare(0.0)
+    assert forged.forged is not None
+    assert 0 < forged.forged.at_least <= 0.05
+
+
+def test_campaigns_that_can_not_be_tested_count_no_bins(publish: Callable[..., Any]) -> None:
+    unbounded = Layout.of(publish(queries=1, mechanism=SmoothSpec(0.2)).campaign)
+    assert unbounded.bins is None
+    (shown,) = disclose(unbounded, [Accumulator.of(range(100))], begun=1).estimates
+    assert shown.forged is None
 
 
 @pytest.mark.parametrize(("minimum", "n", "enough"), [(0, 0, True), (1, 0, False), (5, 4, False),

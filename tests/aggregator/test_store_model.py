@@ -18,7 +18,7 @@ from hypothesis.stateful import (
 )
 
 from geoveil.aggregator import Code, ServiceError
-from geoveil.aggregator.domain.reports import PackedColumns, PackedReport, in_columns, pack
+from geoveil.aggregator.domain.reports import Bins, PackedColumns, PackedReport, in_columns, pack
 from geoveil.aggregator.store import CampaignRecord, Outcome, Submission, open_store
 
 from .postgres import PostgresServer
@@ -39,6 +39,8 @@ REPORTS = st.lists(
     min_size=1,
     max_size=8,
 )
+# The last integers of bins: two bins of the one query, three of the other.
+BINS = Bins(QUERIES, ((0,), (-1, 2**62)))
 BATCHES = st.lists(st.tuples(CAMPAIGNS, REPORTS, st.booleans()), min_size=1, max_size=4)
 
 
@@ -93,7 +95,7 @@ class StoreModel(RuleBasedStateMachine):
             packed = [PackedReport(id_of(n), pack(a)) for n, a in reports]
             if columns:
                 packed = PackedColumns(*in_columns(packed))
-            submissions.append(Submission(campaign, packed, admit))
+            submissions.append(Submission(campaign, packed, admit, BINS))
             expected.append([self.judge(campaign, n, a, admit) for n, a in reports])
         assert self.store.commit(submissions) == expected
 
@@ -110,6 +112,16 @@ class StoreModel(RuleBasedStateMachine):
     def reopen(self) -> None:
         self.store.close()
         self.store = open_store(self.database)
+
+    @invariant()
+    def bins_agree(self) -> None:
+        for name in self.campaigns:
+            expected: dict[int, int] = {}
+            for (campaign, _), answers in self.counted.items():
+                for query, value in answers if campaign == name else ():
+                    row = QUERIES + 64 * query + sum(value > end for end in BINS.ends[query])
+                    expected[row] = expected.get(row, 0) + 1
+            assert self.store.bin_counts(name) == expected
 
     @invariant()
     def campaigns_agree(self) -> None:

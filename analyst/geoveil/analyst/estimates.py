@@ -239,6 +239,7 @@ class CampaignEstimates(Result):
         rows = self.estimates
         yield f"{self.unbiased_for} The error holds noise and sampling."
         yield "The interval is for the population of which the participants are a random sample."
+        yield from _of_forgers(rows)
         if any(row.n < 2 for row in rows):
             yield "An error and an interval need two answers (n ≥ 2)."
         yield from _of_privacy(rows)
@@ -308,6 +309,19 @@ def joint_of(
         period=None if campaign.period is None else rows[0].period,
         answers=counts if len(set(counts)) > 1 else None,
     )
+
+
+def _of_forgers(rows: Iterable[LabelledEstimate]) -> Iterator[str]:
+    """Yield what shows of forged reports, first of all that do."""
+    for row in rows:
+        if row.forged is not None and row.forged.shows:
+            yield (
+                f"WARNING, {row.label}: at least {100 * row.forged.at_least:.2g} % of the reports"
+                f" are forged (confidence {100 * row.forged.confidence:g} %): no honest device"
+                " sends so many of them where these lie."
+            )
+    if any(row.mechanism is not None and row.forged is None for row in rows):
+        yield "Forged reports are not tested: only noise with a bounded range shows them."
 
 
 def _beside(softness: Difference) -> str:

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from geoveil.analyst.contamination import Contamination
 from geoveil.gp import GeoPrivacy, QueryMechanism
 from geoveil.gp.estimation import Accumulator, estimate
+from geoveil.gp.forged import ForgedShare
 from geoveil.gp.hard_question import Difference, HardShare, Heap, hard_share
 from geoveil.gp.intervals import IntervalMethod, Limits, interval_of_mean
 from geoveil.gp.price import Basis, NoiseVariance, Price, bounded_noise_variance
@@ -99,6 +100,8 @@ class LabelledEstimate:
     `noise_variance`."""
     mechanism: QueryMechanism | None = None
     """What made the answers, if these are to a query of the campaign."""
+    forged: ForgedShare | None = None
+    """Which share of the answers was forged, at least; None where that can't be tested."""
 
     def with_interval(self, method: IntervalMethod) -> "LabelledEstimate":
         """Return the same with another interval, from the same reports.
@@ -250,6 +253,7 @@ class LabelledEstimate:
             else {"method": self.method.value, "promise": self.method.promise},
             "n": self.n,
             "one_report": self.one_report,
+            "forged_share_at_least": self.forged and self.forged.at_least,
             "epsilon": self.privacy.epsilon,
             "per": self.privacy.per,
             "unit": self.privacy.unit,

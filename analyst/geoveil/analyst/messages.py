@@ -18,6 +18,7 @@ from geoveil.campaign import Campaign, StatisticCampaign, ValueCampaign, decode
 from geoveil.campaign.codec import decode_privacy
 from geoveil.gp import GeoPrivacy, UnsupportedError
 from geoveil.gp.estimation import Accumulator
+from geoveil.gp.forged import ForgedShare
 from geoveil.gp.intervals import UNLIMITED, IntervalMethod, Limits
 from geoveil.gp.price import Basis, NoiseVariance
 from geoveil.gp.report_moments import ReportMoments
@@ -186,6 +187,11 @@ def _estimate(
         one_report=weight / shown.n if shown.n > 0 and math.isfinite(weight) else None,
         privacy=campaign.report_privacy,
         period=shown.period,
+        forged=(
+            ForgedShare(shown.forged_share_at_least)
+            if shown.HasField("forged_share_at_least")
+            else None
+        ),
         robust=(
             RobustInterval(found.value, found.ci_low, found.ci_high, found.blocks)
             if shown.HasField("median_of_means")

@@ -10,6 +10,7 @@ from geoveil.gp.errors import (
     UnsupportedError,
 )
 from geoveil.gp.exact import RandomSource, SeededSource, SystemSource, paced
+from geoveil.gp.forged import ForgedShare, forged_share, report_bins
 from geoveil.gp.mechanisms import (
     ApproximateLaplace,
     DebiasedLaplace,
@@ -59,6 +60,7 @@ __all__ = [
     "Coarsening",
     "DebiasedLaplace",
     "Disc",
+    "ForgedShare",
     "FormulaProfile",
     "Gaussian",
     "GaussianKernel",
@@ -104,5 +106,7 @@ __all__ = [
     "UnsupportedError",
     "VectorSmoothMechanism",
     "compose",
+    "forged_share",
     "paced",
+    "report_bins",
 ]

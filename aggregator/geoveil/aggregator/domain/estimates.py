@@ -15,6 +15,7 @@ from geoveil.aggregator.domain.median_of_means import MedianOfMeans, median_of_m
 from geoveil.campaign import Campaign, unbiased_for
 from geoveil.gp import GeoPrivacy, ParameterError
 from geoveil.gp.estimation import Accumulator, Estimate, estimate
+from geoveil.gp.forged import ForgedShare
 from geoveil.gp.intervals import Limits
 from geoveil.gp.price import NoiseVariance
 
@@ -35,6 +36,8 @@ class QueryEstimate:
     """Which part of the variance of an answer is noise; None unless points were asked."""
     stratum: str = ""
     """Whose mean it is; "" of all people."""
+    forged: ForgedShare | None = None
+    """Which share of the reports is forged, at least; None where that can't be tested."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,7 @@ def disclose(
     begun: int,
     period: int | None = None,
     confidence: float = 0.95,
+    bin_counts: Mapping[int, int] = MappingProxyType({}),
 ) -> DisclosedEstimates:
     """Return the estimates of the periods that have enough answers to every query.
 
@@ -68,13 +72,15 @@ def disclose(
         begun: how many periods have begun, at least 1.
         period: the only one that is asked for; None: all of them.
         confidence: of the intervals, in (0, 1).
+        bin_counts: what `Store.bin_counts` returns.
 
     Raises:
         ParameterError: if `confidence` is not in (0, 1), or the period has not begun.
         ServiceError: TOO_FEW_REPORTS if no period that is asked for has enough.
     """
     shown = periods_shown(layout, sums, begun, period)
-    return disclosed(layout.campaign, list(_estimates(layout, sums, shown, confidence)), begun)
+    rows = list(_estimates(layout, sums, shown, confidence, bin_counts))
+    return disclosed(layout.campaign, rows, begun)
 
 
 def disclosed(
@@ -142,7 +148,11 @@ def _needed(campaign: Campaign) -> str:
 
 
 def _estimates(
-    layout: Layout, sums: Sequence[Accumulator], periods: Iterable[int], confidence: float
+    layout: Layout,
+    sums: Sequence[Accumulator],
+    periods: Iterable[int],
+    confidence: float,
+    bin_counts: Mapping[int, int],
 ) -> Iterable[QueryEstimate]:
     campaign = layout.campaign
     exponent = campaign.grid_exponent
@@ -159,6 +169,7 @@ def _estimates(
                 estimate(of_query, exponent, confidence, campaign.limits[column]),
                 campaign.limits[column],
                 robust or None,
+                forged=layout.forged(bin_counts, column, period),
             )
         if campaign.strata is not None:
             yield from _of_strata(campaign, of_groups, period, confidence)

@@ -10,7 +10,7 @@ can aim reports at one block, and all who share the database find the same.
 """
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from geoveil.aggregator.domain.reports import (
     PACKED_ANSWER,
+    Bins,
     PackedColumns,
     PackedReport,
     Report,
@@ -31,6 +32,7 @@ from geoveil.campaign.admission import REPORT_ID_BYTES
 from geoveil.campaign.model import MOST_SLOTS
 from geoveil.gp import ParameterError, QueryMechanism
 from geoveil.gp.estimation import Accumulator
+from geoveil.gp.forged import ForgedShare, forged_share, report_bins
 
 BLOCKS = 32
 """A power of two, so that a random byte falls into each alike."""
@@ -70,6 +72,8 @@ class Layout:
         init=False, repr=False, compare=False
     )
     """The ranges of the query indices; None if no report is outside of them."""
+    bins: Bins | None = field(init=False, repr=False, compare=False)
+    """What shows forged reports; None where that can't be tested, or there are too many sums."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.blocks <= 256 or self.blocks & (self.blocks - 1):
@@ -78,6 +82,7 @@ class Layout:
         ranges = self.campaign.ranges * self.campaign.groups
         ends = np.array(ranges, np.int64).T if clamps else None
         object.__setattr__(self, "_ends", None if ends is None else (ends[0], ends[1]))
+        object.__setattr__(self, "bins", self._bins())
 
     @classmethod
     def of(cls, campaign: Campaign) -> Self:
@@ -103,6 +108,32 @@ class Layout:
     def sums(self) -> int:
         """How many there are."""
         return self.campaign.slots * self.blocks
+
+    def _bins(self) -> Bins | None:
+        """Return no bins where reports go on from two readings: their law is another."""
+        campaign = self.campaign
+        plain = tuple(m.grid_range for m in campaign.mechanisms) == campaign.ranges
+        if not plain or self.sums * Bins.WIDTH > MOST_SLOTS:
+            return None
+        ends = [report_bins(mechanism) for mechanism in campaign.mechanisms]
+        known = tuple(of_one for of_one in ends if of_one is not None)
+        return Bins(self.sums, known) if known and len(known) == len(ends) else None
+
+    def forged(self, counts: Mapping[int, int], column: int, period: int) -> ForgedShare | None:
+        """Return what shows of forged reports in a column and period; see `forged_share`.
+
+        Args:
+            counts: row of `bins` → answers.
+            column: of the campaign.
+            period: of a recurring campaign, else 0.
+        """
+        if self.bins is None:
+            return None
+        indices = range(column, self.campaign.indices, self.campaign.columns)
+        rows = [self.bins.row(self.campaign.slot(index, period)) for index in indices]
+        size = len(self.bins.ends[column]) + 1
+        held = [sum(counts.get(row + at, 0) for row in rows) for at in range(size)]
+        return forged_share(self.campaign.mechanisms[column], held)
 
     def pack(self, reports: Sequence[Report]) -> Sequence[PackedReport]:
         """Return sound reports in the form that is stored, their answers as they count.

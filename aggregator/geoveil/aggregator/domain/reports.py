@@ -4,12 +4,13 @@ A report is perturbed before it leaves the device, but it is one person's: it is
 the representations here hide it.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import chain
 from struct import Struct
-from typing import NamedTuple, final, overload
+from typing import ClassVar, NamedTuple, final, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -198,8 +199,46 @@ unpack: Callable[[bytes], Iterator[tuple[int, int]]] = _ANSWER.iter_unpack
 """Returns the answers of one report, or of many joined."""
 
 
-def tally(answers: bytes) -> dict[int, Accumulator]:
+@final
+@dataclass(frozen=True, slots=True)
+class Bins:
+    """Where a campaign counts how many answers lie where: rows beside those of its sums.
+
+    A row of counts is an `Accumulator` with n alone.
+
+    Args:
+        first: the row after the last sum.
+        ends: for each column, the last integer of each bin but the last, at most 63.
+    """
+
+    first: int
+    ends: tuple[tuple[int, ...], ...]
+
+    WIDTH: ClassVar[int] = 64
+    """Rows for each sum."""
+
+    def row(self, sum_index: int, bin_index: int = 0) -> int:
+        """Return the row of a bin of a sum."""
+        return self.first + self.WIDTH * sum_index + bin_index
+
+    def row_of(self, sum_index: int, value: int) -> int:
+        """Return the row that counts an answer."""
+        return self.row(sum_index, bisect_left(self.ends[sum_index % len(self.ends)], value))
+
+    def rows_of(self, sum_index: int, values: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+        """Yield the rows that count answers to one sum, each with how many of them."""
+        ends = self.ends[sum_index % len(self.ends)]
+        counts = np.bincount(np.searchsorted(ends, values))
+        for at in np.flatnonzero(counts).tolist():
+            yield self.row(sum_index, at), int(counts[at])
+
+
+def tally(answers: bytes, bins: Bins | None = None) -> dict[int, Accumulator]:
     """Return the exact sums of answers that `pack` returned, by the index of the sum.
+
+    Args:
+        answers: joined.
+        bins: what else to count; None: nothing.
 
     Example:
         >>> tally(pack([(7, -(2**63)), (7, -1), (2, 5)]))[7].total == -(2**63) - 1
@@ -210,18 +249,25 @@ def tally(answers: bytes) -> dict[int, Accumulator]:
         for index, value in unpack(answers):
             n, total, squares = few.get(index, (0, 0, 0))
             few[index] = n + 1, total + value, squares + value * value
+            if bins is not None:
+                row = bins.row_of(index, value)
+                few[row] = few.get(row, (0, 0, 0))[0] + 1, 0, 0
         return {index: Accumulator(*of_one) for index, of_one in few.items()}
     sums: dict[int, Accumulator] = {}
     found = np.frombuffer(answers, PACKED_ANSWER)
     for start in range(0, len(found), _BLOCK):
-        for index, of_block in _tally_block(found[start : start + _BLOCK]).items():
+        for index, of_block in _tally_block(found[start : start + _BLOCK], bins).items():
             sums[index] = sums[index] + of_block if index in sums else of_block
     return sums
 
 
-def _tally_block(answers: NDArray[np.void]) -> Mapping[int, Accumulator]:
+def _tally_block(answers: NDArray[np.void], bins: Bins | None) -> Mapping[int, Accumulator]:
     indices = answers["sum_index"]
     order = np.argsort(indices, kind="stable")
     indices, values = indices[order], answers["value"][order]
     starts = np.flatnonzero(np.concatenate([[True], indices[1:] != indices[:-1]]))
-    return dict(zip(indices[starts].tolist(), sums_of(values, starts), strict=True))
+    sums = dict(zip(indices[starts].tolist(), sums_of(values, starts), strict=True))
+    if bins is not None:
+        for index, part in zip(list(sums), np.split(values, starts[1:]), strict=True):
+            sums |= {row: Accumulator(count) for row, count in bins.rows_of(index, part)}
+    return sums

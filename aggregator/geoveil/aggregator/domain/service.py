@@ -246,17 +246,20 @@ class Service:
             prepared = await self.batches.run(prepare, publication, reports, latest)
         if rejected := len(prepared.faults) - prepared.faults.count(None):
             self._limits.peers.charge(peer, (_REJECTED_COSTS - 1) * rejected)
+        bins = publication.layout.bins
         in_time, early = prepared.packed
         # A period that has not begun takes no new report, but what was counted before the clock
         # was set back is still known. First, as a failure of what follows then leaves no trace.
         of_early: list[Outcome] = []
         of_in_time: list[Outcome] = []
         if early:
-            of_early = await self._writer.submit(Submission(campaign_id, early, admit=False))
+            of_early = await self._writer.submit(
+                Submission(campaign_id, early, admit=False, bins=bins)
+            )
         if in_time:
             # By the dates; the store knows if it was closed.
             admit = campaign.opens <= now + self._skew and now - self._skew < campaign.closes
-            of_in_time = await self._writer.submit(Submission(campaign_id, in_time, admit))
+            of_in_time = await self._writer.submit(Submission(campaign_id, in_time, admit, bins))
         return prepared.results(iter(of_in_time), iter(of_early))
 
     def admit_size(self, peer: str, size: int) -> int:
@@ -297,9 +300,15 @@ class Service:
         """
         async with self.analyses:  # up to 100,000 sums, each an object or more
             standing, layout, sums, begun = await self._sums(campaign_id)
-            return await asyncio.to_thread(
-                lambda: tell(Snapshot(standing, disclose(layout, sums, begun, period, confidence)))
-            )
+            counts: Mapping[int, int] = {}
+            if layout.bins is not None:
+                counts = await self._reader.call(lambda store: store.bin_counts(campaign_id))
+
+            def shown() -> Any:
+                disclosure = disclose(layout, sums, begun, period, confidence, counts)
+                return tell(Snapshot(standing, disclosure))
+
+            return await asyncio.to_thread(shown)
 
     async def estimate_queries(
         self,

@@ -278,6 +278,7 @@ def _estimate(of_query: QueryEstimate) -> pb.Estimate:
         noise_variance=None
         if noise is None or noise.value is None
         else pb.NoiseVariance(value=noise.value, ci_low=noise.low, ci_high=noise.high),
+        forged_share_at_least=None if of_query.forged is None else of_query.forged.at_least,
     )
 
 

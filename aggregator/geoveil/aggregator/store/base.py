@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from enum import Enum
 from typing import NamedTuple, Self
 
-from geoveil.aggregator.domain.reports import PackedColumns, PackedReport, in_columns
+from geoveil.aggregator.domain.reports import Bins, PackedColumns, PackedReport, in_columns
 from geoveil.campaign import State
 from geoveil.gp import UnsupportedError
 from geoveil.gp.estimation import Accumulator
@@ -72,6 +72,8 @@ class Submission(NamedTuple):
     reports: Sequence[PackedReport]
     admit: bool
     """Whether the campaign's dates allow new reports. Known ones are recognised in any case."""
+    bins: Bins | None = None
+    """What to count besides the sums, in the same transaction; the same for every submission."""
 
     def __repr__(self) -> str:
         return "Submission(not shown)"
@@ -228,6 +230,10 @@ class Store(ABC):
     @abstractmethod
     def totals(self, campaign_id: str) -> list[Accumulator]:
         """Return the exact sums of one moment, one per query of the campaign."""
+
+    def bin_counts(self, campaign_id: str) -> Mapping[int, int]:
+        """Return the answers counted in each row of `Bins`; by default none are kept."""
+        return {}
 
     @abstractmethod
     def answers(self, campaign_id: str, after: bytes = b"", limit: int = 1 << 16) -> StoredAnswers:

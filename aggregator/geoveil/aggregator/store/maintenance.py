@@ -4,6 +4,7 @@ Safe while aggregators run on it: each reads one moment.
 """
 
 import os
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from sqlalchemy import Connection, func, select
 
-from geoveil.aggregator.domain.reports import tally
+from geoveil.aggregator.domain.reports import Bins, tally
 from geoveil.aggregator.store.opening import open_store
 from geoveil.aggregator.store.private_file import new_private_file
 from geoveil.aggregator.store.schema import CAMPAIGN, REPORT_COUNT
@@ -123,7 +124,13 @@ def _check_campaign(store: SQLStore, connection: Connection, key: int) -> tuple[
     if repeated:
         faults.append(f"{repeated:,} reports are stored twice")
     kept = store.read_sums(connection, key)
-    wrong = [i for i in sorted(kept.keys() | sums) if kept.get(i) != sums.get(i)]
+    query = select(CAMPAIGN.c.queries).where(CAMPAIGN.c.campaign_key == key)
+    first = connection.execute(query).scalar_one()
+    binned: Counter[int] = Counter()
+    for row in [row for row in kept if row >= first]:
+        binned[(row - first) // Bins.WIDTH] += kept.pop(row).n
+    wrong = {i for i in kept.keys() | sums if kept.get(i) != sums.get(i)}
+    wrong |= {i for i, n in binned.items() if i not in kept or kept[i].n != n}
     if wrong:
         faults.append(f"the sums of {len(wrong):,} queries are not those of the reports")
     return stored, faults

@@ -21,6 +21,7 @@ from sqlalchemy import Connection
 from geoveil.aggregator.domain.errors import Code, ServiceError
 from geoveil.aggregator.domain.reports import (
     ANSWER_BYTES,
+    Bins,
     PackedColumns,
     PackedReport,
     in_columns,
@@ -104,8 +105,10 @@ def count(
         raise ServiceError(Code.CAMPAIGN_NOT_FOUND)
     outcomes: dict[str, list[Outcome]] = {}
     counted: dict[int, Sequence[PackedReport]] = {}
+    bins: dict[int, Bins | None] = {}
     for campaign_id, key, closed in campaigns:
         reports, admit = gathered(by_campaign[campaign_id])
+        bins[key] = by_campaign[campaign_id][0].bins
         if closed:
             admit = [False] * len(reports)
         stored = _insert(connection, key, reports, admit)
@@ -113,7 +116,7 @@ def count(
     # Last of all, because others may wait for these rows if ever they come to share a shard.
     for key, fresh in counted.items():
         if fresh:
-            _add(connection, key, fresh)
+            _add(connection, key, fresh, bins[key])
     return outcomes
 
 
@@ -210,11 +213,13 @@ def _stored(
     return {bytes.fromhex(text.replace("-", "")): bytes(answers) for text, answers in rows}
 
 
-def _add(connection: Connection, key: int, reports: Sequence[PackedReport]) -> None:
+def _add(
+    connection: Connection, key: int, reports: Sequence[PackedReport], bins: Bins | None
+) -> None:
     """Add reports to the counters of a campaign, in the shard of this connection."""
     shard = _shard(connection)
     connection.exec_driver_sql(_ADD_COUNT, {"key": key, "shard": shard, "reports": len(reports)})
-    sums: Mapping[int, Accumulator] = tally(in_columns(reports)[1])
+    sums: Mapping[int, Accumulator] = tally(in_columns(reports)[1], bins)
     parameters: dict[str, Any] = {
         "key": key,
         "shard": shard,

@@ -227,6 +227,15 @@ class SQLStore(Store):
 
         return self.run(work)
 
+    def bin_counts(self, campaign_id: str) -> Mapping[int, int]:
+
+        def work(connection: Connection) -> Mapping[int, int]:
+            row = _find(connection, campaign_id)
+            sums = self.read_sums(connection, row.campaign_key)
+            return {index: counted.n for index, counted in sums.items() if index >= row.queries}
+
+        return self.run(work)
+
     def answers(self, campaign_id: str, after: bytes = b"", limit: int = 1 << 16) -> StoredAnswers:
 
         def work(connection: Connection) -> StoredAnswers:

@@ -144,7 +144,8 @@ class SQLiteStore(SQLStore):
         """
         reports, admit = gathered(submissions)
         ids, answers = in_columns(reports)
-        sums, driver = tally(answers), self._driver
+        bins, driver = submissions[0].bins, self._driver
+        sums = tally(answers, bins)
         parameters = {"campaign_id": campaign_id, "indices": str([*sums])}
         row = driver.execute(_READ_STANDING, parameters).fetchone()
         if row is None:
@@ -160,7 +161,7 @@ class SQLiteStore(SQLStore):
         outcomes, fresh = judge(reports, [False] * len(reports) if closed else admit, stored)
         if fresh:
             if len(fresh) < len(reports):
-                sums = tally(in_columns(fresh)[1])
+                sums = tally(in_columns(fresh)[1], bins)
             page = None if last[0] is None else Last(*last)
             pages = append(driver, key, before, fresh, page)
             _write_sums(driver, key, _sums(sums_before), sums)

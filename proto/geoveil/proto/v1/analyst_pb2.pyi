@@ -473,6 +473,7 @@ class Estimate(google.protobuf.message.Message):
     LIMITS_FIELD_NUMBER: builtins.int
     NOISE_VARIANCE_FIELD_NUMBER: builtins.int
     STRATUM_FIELD_NUMBER: builtins.int
+    FORGED_SHARE_AT_LEAST_FIELD_NUMBER: builtins.int
     label: builtins.str
     n: builtins.int
     """Answers counted for this query (of GetEstimate of a value campaign: for this
@@ -502,6 +503,11 @@ class Estimate(google.protobuf.message.Message):
     labels are randomised, n and the sums are of the reports that came with the
     label, and value, error and interval of the people who have it: absent where
     there are too few to tell.
+    """
+    forged_share_at_least: builtins.float
+    """At least this share of the answers was not drawn from the mechanism, at a
+    confidence of 0.99; 0: no forgery shows. Absent where that can't be tested: noise
+    without a range, points, answers that go on from two readings, a label's own.
     """
     @property
     def median_of_means(self) -> global___MedianOfMeans:
@@ -538,13 +544,16 @@ class Estimate(google.protobuf.message.Message):
         limits: global___AnswerLimits | None = ...,
         noise_variance: global___NoiseVariance | None = ...,
         stratum: builtins.str = ...,
+        forged_share_at_least: builtins.float | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_ci_high", b"_ci_high", "_ci_low", b"_ci_low", "_standard_error", b"_standard_error", "_value", b"_value", "ci_high", b"ci_high", "ci_low", b"ci_low", "limits", b"limits", "median_of_means", b"median_of_means", "noise_variance", b"noise_variance", "standard_error", b"standard_error", "value", b"value"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_ci_high", b"_ci_high", "_ci_low", b"_ci_low", "_standard_error", b"_standard_error", "_value", b"_value", "ci_high", b"ci_high", "ci_low", b"ci_low", "confidence", b"confidence", "interval_method", b"interval_method", "label", b"label", "limits", b"limits", "median_of_means", b"median_of_means", "n", b"n", "noise_variance", b"noise_variance", "period", b"period", "standard_error", b"standard_error", "stratum", b"stratum", "sum", b"sum", "sum_of_squares", b"sum_of_squares", "value", b"value"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_ci_high", b"_ci_high", "_ci_low", b"_ci_low", "_forged_share_at_least", b"_forged_share_at_least", "_standard_error", b"_standard_error", "_value", b"_value", "ci_high", b"ci_high", "ci_low", b"ci_low", "forged_share_at_least", b"forged_share_at_least", "limits", b"limits", "median_of_means", b"median_of_means", "noise_variance", b"noise_variance", "standard_error", b"standard_error", "value", b"value"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_ci_high", b"_ci_high", "_ci_low", b"_ci_low", "_forged_share_at_least", b"_forged_share_at_least", "_standard_error", b"_standard_error", "_value", b"_value", "ci_high", b"ci_high", "ci_low", b"ci_low", "confidence", b"confidence", "forged_share_at_least", b"forged_share_at_least", "interval_method", b"interval_method", "label", b"label", "limits", b"limits", "median_of_means", b"median_of_means", "n", b"n", "noise_variance", b"noise_variance", "period", b"period", "standard_error", b"standard_error", "stratum", b"stratum", "sum", b"sum", "sum_of_squares", b"sum_of_squares", "value", b"value"]) -> None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_ci_high", b"_ci_high"]) -> typing.Literal["ci_high"] | None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_ci_low", b"_ci_low"]) -> typing.Literal["ci_low"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_forged_share_at_least", b"_forged_share_at_least"]) -> typing.Literal["forged_share_at_least"] | None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_standard_error", b"_standard_error"]) -> typing.Literal["standard_error"] | None: ...
     @typing.overload

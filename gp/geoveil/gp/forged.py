@@ -1,0 +1,214 @@
+"""A lower bound for the share of forged reports, from counts of where reports lie [MATH §8].
+
+Whoever reports honestly draws from one of the mechanism's laws. For two disjoint sets E and A of
+reports let w be the largest P(E | x)/P(A | x) of any value x. Among honest reports, whatever the
+people are like, E then has at most w times the share of A, so of the N reports in E or A the number
+in E is at most Binomial(N, w/(1 + w)): an exact test. What E has above that share is forged.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+
+from geoveil.gp import validation
+from geoveil.gp.arithmetic import FLOAT
+from geoveil.gp.arrays import Array, ArrayLike, NDArray, np
+from geoveil.gp.errors import ParameterError
+from geoveil.gp.mechanisms.base import QueryMechanism
+from geoveil.gp.mechanisms.distance import DistanceLaplace
+from geoveil.gp.noise.base import Laplace
+from geoveil.gp.queries.indicator import Range
+from geoveil.gp.queries.profiles.base import Profile
+
+__all__ = ["ForgedShare", "forged_share", "report_bins"]
+
+_HALVINGS = 24
+"""Bins at each end of the range: quarters, eighths and so on of its length."""
+_CELL = 1 / 64
+"""Distance between the values at which laws are evaluated, in noise scales."""
+_MOST_CELLS = 20_000
+"""Where the question is so wide that there would be more, they lie further apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForgedShare:
+    """A share of forged reports that the reports themselves prove.
+
+    Attributes:
+        at_least: lower confidence bound for the share, in [0, 1]; 0: no forgery shows.
+        confidence: the probability that a campaign whose reports are all honest shows 0, whatever
+            its people are like; and that `at_least` does not exceed the true share.
+
+    Example:
+        >>> ForgedShare(0.25).shows
+        True
+    """
+
+    at_least: float
+    confidence: float = 0.99
+
+    @property
+    def shows(self) -> bool:
+        """Whether reports were sent that honest devices do not send."""
+        return self.at_least > 0
+
+
+@lru_cache(maxsize=256)
+def report_bins(mechanism: QueryMechanism) -> tuple[int, ...] | None:
+    """Return the last integer of each bin but the last, at most 63, in order.
+
+    They are narrow at the ends of the range, where a forger moves a mean most, and have a bin for
+    each answer of people far from the question.
+
+    Args:
+        mechanism: of the reports.
+
+    Returns:
+        None if reports have no bounded range: nothing can be tested then.
+
+    Example:
+        >>> from geoveil.gp import DebiasedLaplace, GeoPrivacy, Threshold
+        >>> query = Threshold(at=100_000, width=16_000, profile="smoothstep")
+        >>> len(report_bins(DebiasedLaplace(query, GeoPrivacy(1.0, per=8_000.0))))
+        50
+    """
+    if not isinstance(mechanism, DistanceLaplace):
+        return None
+    low, high = mechanism.grid_range
+    span = high - low
+    ends = {low + (span >> j) for j in range(2, _HALVINGS + 1)}
+    ends |= {high - 1 - (span >> j) for j in range(2, _HALVINGS + 1)}
+    for level in mechanism.atoms:
+        at = round(level / mechanism.step)
+        ends |= {at - 1, at}
+    return tuple(sorted(end for end in ends if low <= end < high))
+
+
+def forged_share(
+    mechanism: QueryMechanism, counts: ArrayLike, confidence: float = 0.99
+) -> ForgedShare | None:
+    """Return what counts of reports prove of forgers.
+
+    It sees many equal or extreme reports. It does not see forgers who draw from one of the
+    mechanism's own laws, as if all had one value, and few forgers among many honest extremes.
+
+    Args:
+        mechanism: of the reports.
+        counts: reports in each bin of `report_bins`, shape (m + 1,).
+        confidence: in (0, 1).
+
+    Returns:
+        None if the mechanism's reports can't be tested.
+
+    Raises:
+        ParameterError: if there are not as many counts as bins, or one is negative.
+
+    Example:
+        >>> import numpy as np
+        >>> from geoveil.gp import DebiasedLaplace, GeoPrivacy, Threshold
+        >>> query = Threshold(at=100_000, width=16_000, profile="smoothstep")
+        >>> mechanism = DebiasedLaplace(query, GeoPrivacy(1.0, per=8_000.0))
+        >>> honest = [0] * 500 + [round(1 / mechanism.step)] * 400
+        >>> reports = honest + [mechanism.grid_range[1]] * 100
+        >>> counts = np.bincount(np.searchsorted(report_bins(mechanism), reports), minlength=51)
+        >>> round(forged_share(mechanism, counts).at_least, 3)
+        0.061
+    """
+    ends = report_bins(mechanism)
+    if ends is None or not isinstance(mechanism, DistanceLaplace):
+        return None
+    confidence = validation.between("confidence", confidence, 0, 1, low_open=True, high_open=True)
+    counted = np.asarray(counts, dtype=np.int64)
+    if counted.shape != (len(ends) + 1,) or (counted < 0).any():
+        raise ParameterError("counts", counted.shape, f"{len(ends) + 1} integers >= 0")
+    query = mechanism.query
+    length = query.high - query.low if isinstance(query, Range) else None
+    suspects, others, ratios = _tests(
+        query.profile, mechanism.privacy.exact_rate, mechanism.step, ends, length
+    )
+    failure = (1 - confidence) / (2 * len(ratios))  # of each bound of each test
+    in_suspects, in_others = suspects @ counted, others @ counted
+    either = in_suspects + in_others
+    bounds = _least_share(either, np.full(len(ratios), counted.sum()), failure) * (
+        _least_share(in_suspects, either, failure) * (1 + ratios) - ratios
+    )
+    return ForgedShare(float(max(0.0, bounds.max())), confidence)
+
+
+def _least_share(successes: NDArray[np.int64], trials: NDArray[np.int64], failure: float) -> Array:
+    """Return the lower limit of Clopper and Pearson for each of some proportions."""
+    from scipy.special import betaincinv
+
+    some = successes > 0
+    least = np.zeros(len(successes))
+    least[some] = betaincinv(successes[some], (trials - successes + 1)[some], failure)
+    return least
+
+
+@lru_cache(maxsize=256)
+def _tests(
+    profile: Profile, rate: Fraction, step: float, ends: tuple[int, ...], length: float | None
+) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
+    """Return the sets E and A of each test, as rows of bins, and w, rounded up.
+
+    E is any bin, or all up to it from either end; A is what is left, but the bins in which the
+    reports of people far away lie: their chance is near 1 wherever that of E is small.
+    """
+    at, bins = _crossings(profile, 1 / rate, step, ends)
+    laws = [_chances(at, bins, len(ends) + 1, float(1 / rate))]
+    if length is not None:  # noise on a point may cross all of a range: the distance turns there
+        inside = at[at < length / 2]
+        turned = np.concatenate([bins[: len(inside) + 1], bins[: len(inside)][::-1]])
+        both = np.concatenate([inside, length - inside[::-1]])
+        laws.append(_chances(both, turned, len(ends) + 1, float(1 / rate)))
+    size = len(ends) + 1
+    single, below = np.eye(size, dtype=np.int64), np.tri(size, dtype=np.int64)
+    candidates = np.concatenate([single, below[1 : size // 2], below[::-1, ::-1][: size // 2]])
+    far = np.any([chances[:, [0, -1]].max(axis=1) > 0.5 for chances, _ in laws], axis=0)
+    suspects = np.unique(candidates[~candidates[:, far].any(axis=1)], axis=0)
+    others = np.where(far, 0, 1 - suspects)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        quotients = [
+            (suspects @ chances / (others @ chances)).max(axis=1) * math.exp(apart)
+            for chances, apart in laws
+        ]
+    ratios = np.max(quotients, axis=0)
+    usable = np.isfinite(ratios)
+    return suspects[usable], others[usable], ratios[usable]
+
+
+def _crossings(
+    profile: Profile, undone: Fraction, step: float, ends: Sequence[int]
+) -> tuple[Array, NDArray[np.intp]]:
+    """Return the noisy distances at which a report passes to another bin, and the bins between."""
+    heights = (np.asarray(ends) + 0.5) * step
+    v, _ = profile.debiased_preimages(heights, float(undone))
+    at = np.unique(np.concatenate([v[np.isfinite(v)], profile.breakpoints]))
+    away = profile.length_scale
+    between = np.concatenate([[at[0] - away], (at[1:] + at[:-1]) / 2, [at[-1] + away]])
+    reports = np.rint(np.asarray(profile.debiased(between, undone, FLOAT)) / step)
+    return at, np.searchsorted(ends, reports)
+
+
+def _chances(at: Array, bins: NDArray[np.intp], size: int, scale: float) -> tuple[Array, float]:
+    """Return the chance of each bin at each of many distances, and how far apart these are.
+
+    Between two of them, by geo-privacy, no chance is further from that at the nearest than by
+    a factor e^(apart/2). Beyond the outermost, all but those of far bins fall at one rate, so that
+    their ratios stay.
+
+    Returns:
+        Shape (size, n), and a number of noise scales.
+    """
+    count = min(math.ceil((at[-1] - at[0]) / (scale * _CELL)), _MOST_CELLS) + 1
+    places, apart = np.linspace(at[0], at[-1], count, retstep=True)
+    edges = np.concatenate([[-np.inf], at, [np.inf]])[:, None] - places
+    noise, chances = Laplace(scale), np.zeros((size, count))
+    # Each from the side on which the tail is small, where nothing cancels.
+    left, right = np.diff(noise.cdf(edges), axis=0), -np.diff(noise.cdf(-edges), axis=0)
+    np.add.at(chances, bins, np.where(edges[:-1] < 0, left, right))
+    return chances, float(apart) / scale
