@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from functools import lru_cache
 from pathlib import Path
 from queue import SimpleQueue
 from types import FrameType
@@ -28,6 +29,7 @@ import grpc
 from rich.console import Console
 from rich.table import Table
 
+import geoveil
 from benchmarks.device import PERIOD, POLICY, START, campaign
 from geoveil.aggregator import Aggregator, Settings
 from geoveil.aggregator.grpc.interpreter import serving_loop
@@ -36,8 +38,8 @@ from geoveil.client import Client, Timing
 from geoveil.proto.v1 import analyst_pb2, analyst_pb2_grpc, campaign_pb2
 
 REPORTS, TRACED = 50, 10
-"""Reports, and how many of the last of them are looked at: a mechanism takes its formula down at
-the 32nd. What is called now and then, or by a timer, is not called by each."""
+"""Reports, and how many of the last of them are looked at: what is called now and then, or by a
+timer, is not called by each."""
 _END_S = 0.02
 """Until the server has ended a call whose answer has come."""
 _NAME = "way"
@@ -65,12 +67,25 @@ class _Trace:
     def note(self, frame: FrameType, event: str, _: object) -> None:
         """Note a call; a function for `sys.setprofile`."""
         code = frame.f_code
-        place, _, file = code.co_filename.rpartition("/geoveil/")
-        if not self.stage or event != "call" or not place or code.co_name in _INNER:
+        if not self.stage or event != "call" or code.co_name in _INNER:
+            return
+        file = file_of_geoveil(code.co_filename)
+        if file is None:
             return
         of_device = threading.get_ident() == self._device
         stage = self.stage if of_device else f"server: {threading.current_thread().name}"
         self.called.setdefault(Function(stage, file, code.co_qualname))
+
+
+@lru_cache(maxsize=4_096)
+def file_of_geoveil(filename: str) -> str | None:
+    """Return the path below the namespace `geoveil`; None for the code of other packages.
+
+    A clone may be called geoveil and hold its virtual environment, so the name of a folder tells
+    nothing: a file belongs to the namespace where one of its roots holds it.
+    """
+    root = next((p for p in geoveil.__path__ if filename.startswith(f"{p}/")), None)
+    return None if root is None else filename[len(root) + 1 :]
 
 
 def trace() -> list[Function]:
