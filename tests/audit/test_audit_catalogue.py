@@ -36,7 +36,6 @@ TIGHT = [
     "SmoothMechanism GeneralizedCauchy, reach ∞ Threshold, linear",
     "LipschitzMechanism  Threshold, linear",
     "DebiasedLaplace  GaussianKernel",
-    "RadialLaplace  GaussianKernel",
     "PlanarLaplace  the value",
     "PlanarLaplace  the place",
     "History answers at ε, ε/2 and ε/2 two epochs",

@@ -47,8 +47,9 @@ from geoveil.gp import (
     TwoWayThreshold,
     UnsupportedError,
 )
-from geoveil.gp.coordinates import Area, AzimuthalEquidistant, SphericalMercator
+from geoveil.gp.coordinates import Area, AzimuthalEquidistant
 from geoveil.proto.v1 import campaign_pb2 as pb
+from geoveil.simulation.mercator import SphericalMercator
 from tests.campaigns import admits, campaign_of
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)

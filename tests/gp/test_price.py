@@ -18,7 +18,6 @@ from geoveil.gp import (
     ParameterError,
     PlanarLaplace,
     Query,
-    RadialLaplace,
     Range,
     SmoothedRegion,
     SmoothMechanism,
@@ -37,6 +36,7 @@ from geoveil.gp.price import (
     estimated_noise_variance,
 )
 from geoveil.gp.queries import FormulaProfile, Radial
+from geoveil.simulation.radial import RadialLaplace
 
 Array = NDArray[np.float64]
 B = 4.0

@@ -39,7 +39,6 @@ from geoveil.gp import (
     Profile,
     Query,
     Radial,
-    RadialLaplace,
     Ramp,
     RandomizedResponse,
     RandomSource,
@@ -204,7 +203,6 @@ MECHANISMS: dict[type, Callable[[Query], Makers]] = {
     VectorSmoothMechanism: vector,
     ApproximateLaplace: approximate,
     DebiasedLaplace: debiased,
-    RadialLaplace: plain(RadialLaplace),
     LipschitzMechanism: plain(LipschitzMechanism),
     LocalLaplace: plain(LocalLaplace, LocalPrivacy(2.0)),
     RandomizedResponse: plain(RandomizedResponse, LocalPrivacy(2.0)),
@@ -310,7 +308,7 @@ def law_agrees(
         sample = [reports(mechanism.release(x, source)) for _ in range(400)]
         given, size = np.array(sample) * step * wrong, 400
         slack += math.sqrt(math.log(2 * COMPARISONS / oracles.ALPHA) / (2 * size))
-    elif isinstance(mechanism, (DebiasedLaplace, RadialLaplace)):
+    elif isinstance(mechanism, DebiasedLaplace):
         size = 128
         middles = (np.arange(size) + 0.5) / size
         given = np.array([[mechanism.release(x, Chosen([u], 1))] for u in middles.tolist()])

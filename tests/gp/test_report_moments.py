@@ -11,7 +11,6 @@ from geoveil.gp import (
     LipschitzMechanism,
     PlanarLaplace,
     PowerLaw,
-    RadialLaplace,
     Range,
     SmoothedRegion,
     SmoothMechanism,
@@ -51,10 +50,9 @@ def assert_near_one_of(moments, found, places):
 
 
 @pytest.mark.parametrize("x", [-700.0, -300.0, 0.0, 100.0])
-@pytest.mark.parametrize("mechanism", [MECHANISM, RadialLaplace(STEP, PRIVACY)])
-def test_moments_of_noisy_distances_are_those_of_reports(mechanism, x):
-    reports = mechanism.simulate(np.full(200_000, x), np.random.default_rng(1))
-    assert_near_one_of(mechanism.report_moments(), powers(reports), 0.02)
+def test_moments_of_noisy_distances_are_those_of_reports(x):
+    reports = MECHANISM.simulate(np.full(200_000, x), np.random.default_rng(1))
+    assert_near_one_of(MECHANISM.report_moments(), powers(reports), 0.02)
 
 
 @pytest.mark.parametrize(

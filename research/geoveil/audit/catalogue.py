@@ -33,7 +33,7 @@ from geoveil.gp.errors import UnsupportedError
 from geoveil.gp.mechanisms.additive import AdditiveMechanism, LipschitzMechanism
 from geoveil.gp.mechanisms.approximate import ApproximateLaplace
 from geoveil.gp.mechanisms.base import QueryMechanism
-from geoveil.gp.mechanisms.distance import DebiasedLaplace, DistanceLaplace, RadialLaplace
+from geoveil.gp.mechanisms.distance import DebiasedLaplace
 from geoveil.gp.mechanisms.local import LocalLaplace, RandomizedResponse
 from geoveil.gp.mechanisms.planar import PlanarLaplace
 from geoveil.gp.mechanisms.smooth import SmoothMechanism
@@ -149,7 +149,7 @@ def _additive(scene: Scene, mechanism: AdditiveMechanism, variant: str = "") -> 
     return scene.case(mechanism, additive_outputs(mechanism.largest_scale), variant)
 
 
-def _bounded(scene: Scene, mechanism: DistanceLaplace) -> Case:
+def _bounded(scene: Scene, mechanism: DebiasedLaplace) -> Case:
     return scene.case(mechanism, bounded_outputs(*mechanism.range, mechanism.atoms))
 
 
@@ -174,11 +174,6 @@ def _lipschitz() -> Iterator[Case]:
 def _debiased() -> Iterator[Case]:
     for scene in (STEP, BELL, _bump_scene(), _table_scene()):
         yield _bounded(scene, DebiasedLaplace(scene.query, scene.privacy))
-
-
-def _radial() -> Iterator[Case]:
-    for scene in (BELL, STEP):
-        yield _bounded(scene, RadialLaplace(scene.query, scene.privacy))
 
 
 def _local_scene() -> Scene:
@@ -282,7 +277,6 @@ _ROWS: Mapping[str, Callable[[], Iterator[Case]]] = MappingProxyType(
         "SmoothMechanism": _smooth,
         "LipschitzMechanism": _lipschitz,
         "DebiasedLaplace": _debiased,
-        "RadialLaplace": _radial,
         "PlanarLaplace": _planar,
         "History": _history,
         "ApproximateLaplace": _approximate,
@@ -369,7 +363,7 @@ def outputs_of(mechanism: QueryMechanism) -> Array:
     """Return outputs at which to look, of a mechanism of which only the contract is known."""
     if isinstance(mechanism, AdditiveMechanism):
         return additive_outputs(mechanism.largest_scale)
-    if isinstance(mechanism, DistanceLaplace):
+    if isinstance(mechanism, DebiasedLaplace):
         return bounded_outputs(*mechanism.range, mechanism.atoms)
     if mechanism.outputs is not None:
         return np.asarray(mechanism.outputs) * mechanism.step

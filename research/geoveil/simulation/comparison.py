@@ -16,11 +16,11 @@ from geoveil.gp import (
     Noise,
     PlanarLaplace,
     Query,
-    RadialLaplace,
     SmoothMechanism,
     StudentT,
 )
 from geoveil.simulation.experiments.rows import LOCAL, OURS, SEED
+from geoveil.simulation.radial import RadialLaplace
 
 
 @dataclass(frozen=True, slots=True)

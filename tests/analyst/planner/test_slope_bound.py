@@ -97,16 +97,6 @@ def test_people_as_steep_as_stated_are_covered(rising: bool):
     assert held[1] < 0.9
 
 
-def test_mechanisms_that_are_off_by_themselves_are_left_out():
-    """The bound is on f against the hard share: the mean of RadialLaplace is not f."""
-    for source, known in ((LAW, {"DebiasedLaplace", "RadialLaplace"}), (None, {"DebiasedLaplace"})):
-        prior = source or SlopeBoundedPrior(LAW, 1e-10)
-        found = plan(
-            HardThreshold(T), PRIVACY, prior, 50_000, kinds=("DebiasedLaplace", "RadialLaplace")
-        )
-        assert {a.kind for a in found.alternatives} == known
-
-
 @pytest.mark.deep
 def test_what_is_printed_is_what_is_signed():
     bounded = planned(NUMBERS.slope_bounded(1e-10)).report()

@@ -25,7 +25,6 @@ from geoveil.gp.deconvolution import PointEstimator
 from geoveil.gp.errors import UnsupportedError
 from geoveil.gp.intervals import Limits
 from geoveil.gp.mechanisms.base import QueryMechanism
-from geoveil.gp.mechanisms.distance import RadialLaplace
 from geoveil.gp.mechanisms.local import LocalLaplace, RandomizedResponse
 from geoveil.gp.mechanisms.planar import PlanarLaplace
 from geoveil.gp.mechanisms.smooth import SmoothMechanism
@@ -37,7 +36,6 @@ Array = NDArray[np.float64]
 Parameters: TypeAlias = Mapping[str, float]
 Declared: TypeAlias = MechanismSpec | PlanarLaplaceSpec
 """What a campaign says of its mechanism."""
-_FOR_BIAS = 1.03
 
 
 class Reports(Protocol):
@@ -109,8 +107,6 @@ class Kind:
     chosen."""
     answers_all: bool = False
     """Whether one report answers every question."""
-    biased: bool = False
-    """Whether a report is off on average, also for a soft question; only the prior says how far."""
     declares: Callable[[Any, Parameters], Declared] | None = None
     """What a campaign says of the reports that were built with parameters; None if none can."""
 
@@ -119,10 +115,6 @@ class Kind:
         """Whether one declaration, without parameters, serves every question of a campaign."""
         alone = self.options == (MappingProxyType({}),)
         return self.declares is not None and alone and not self.answers_all
-
-    def ranked(self, error: float) -> float:
-        """Return what an error counts for: a bias must save 3 % of the squared error."""
-        return _FOR_BIAS * error if self.biased else error
 
 
 def _of_family(family: MechanismFamily, planned: Planned) -> Kind:
@@ -185,7 +177,6 @@ _BASELINES: Mapping[str, Kind] = MappingProxyType(
         "GeneralizedCauchy, paper": Kind(
             _heavy(GeneralizedCauchy(4), "paper", math.inf), _fractions(1 / 30, 1 / 15, 2 / 15)
         ),
-        "RadialLaplace": Kind(lambda t, _: RadialLaplace(t.query, t.privacy), biased=True),
         "RandomizedResponse": _local(RandomizedResponse),
         "LocalLaplace": _local(LocalLaplace),
     }

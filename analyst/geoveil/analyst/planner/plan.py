@@ -49,7 +49,7 @@ class Plan:
 
     @property
     def choice(self) -> Alternative:
-        """The best that keeps the guarantee; of two that are as good, one without bias."""
+        """The best that keeps the guarantee."""
         return self.alternatives[0]
 
     @property
@@ -59,17 +59,15 @@ class Plan:
         found = best.prediction
         error = found.expected_error(n)
         others = [a for a in self.alternatives[1:] if a.satisfies_guarantee]
-        ratio = others[0].prediction.expected_error(n) / error if others and error else 1.0
-        least = "the least expected error" if ratio >= 1 else "next to the least expected error"
         parts = [
-            f"{best.kind} has {least} at n = {n:,}:"
+            f"{best.kind} has the least expected error at n = {n:,}:"
             f" ±{found.margin(n):.3g} for what is asked of the population, with 95 % confidence."
             f" {found.share_of_bias(n):.0%} of the squared error is bias that more people do not"
             " remove."
         ]
         if others:
-            price = ", and a bias of which only the prior tells" if ratio < 1 else ""
-            parts.append(f"Next is {others[0].kind}, with {ratio:.3g} × the squared error{price}.")
+            ratio = others[0].prediction.expected_error(n) / error if error else 1.0
+            parts.append(f"Next is {others[0].kind}, with {ratio:.3g} × the squared error.")
         return " ".join(parts)
 
     def at(self, people: Iterable[int]) -> list[tuple[int, float, float]]:
@@ -189,7 +187,7 @@ def screened(
     # Sorting is stable, so that of two equal kinds the first in the registry comes first.
     return sorted(
         best.values(),
-        key=lambda a: (not a.satisfies_guarantee, KINDS[a.kind].ranked(error(a.prediction))),
+        key=lambda a: (not a.satisfies_guarantee, error(a.prediction)),
     )
 
 

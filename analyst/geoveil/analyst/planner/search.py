@@ -194,7 +194,7 @@ class Search:
         """Return what no report of a kind about a band has less error than; 0 if none is known."""
         family = KINDS[kind]
         several = family.answers_all and (self.hard.dimension > 1 or self.hard.boundaries > 1)
-        if family.biased or not family.satisfies_guarantee or several:
+        if not family.satisfies_guarantee or several:
             return 0.0
         least = self.floor(profile, index, *least_noise(kind, option, profile))
         return math.inf if least is None else error(least)

@@ -7,17 +7,11 @@ is ε-GP in projected metres is κε-GP in true metres, so it is calibrated with
 from geoveil.gp.coordinates.area import Area
 from geoveil.gp.coordinates.base import Projection
 from geoveil.gp.coordinates.earth import POLAR_RADIUS_M
-from geoveil.gp.coordinates.projections import (
-    AzimuthalEquidistant,
-    SphericalMercator,
-    UniversalTransverseMercator,
-)
+from geoveil.gp.coordinates.projections import AzimuthalEquidistant
 
 __all__ = [
     "POLAR_RADIUS_M",
     "Area",
     "AzimuthalEquidistant",
     "Projection",
-    "SphericalMercator",
-    "UniversalTransverseMercator",
 ]

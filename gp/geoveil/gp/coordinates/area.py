@@ -9,9 +9,6 @@ from geoveil.gp import validation
 from geoveil.gp.arrays import ArrayLike, NDArray, np
 from geoveil.gp.coordinates import earth, outline
 
-_STEPS = 32
-"""Number of steps from the centre to the pole: the latitude reached is exact to 0.003°."""
-
 
 @dataclass(frozen=True, slots=True)
 class Area:
@@ -102,20 +99,6 @@ class Area:
         """
         return cls(*outline.disc_around(outline.rings(polygon)))
 
-    @property
-    def highest_latitude_deg(self) -> float:
-        """Upper bound of |latitude| over all places in the area; above 90 if a pole may lie in it.
-
-        Any path from latitude φ to φ' is at least as long as the arc of meridian between them. On
-        the way to the pole a radian is longer and longer, so each step is at most as wide as its
-        length over M(φ) where it begins.
-        """
-        latitude = abs(self.latitude_deg)
-        step = self.radius_m / _STEPS
-        for _ in range(_STEPS):
-            latitude += math.degrees(step / earth.meridional_radius(latitude))
-        return latitude
-
     def contains(self, other: Area) -> bool:
         """Return whether every place of another area is in this one.
 
@@ -157,11 +140,6 @@ class Area:
         azimuth, distance = self._seen_from_centre(array)
         moved = self._reach(azimuth, self._drawn_in(distance))
         return np.where((distance <= self.radius_m)[..., None], array, moved)
-
-    def edge(self, count: int) -> NDArray[np.float64]:
-        """Return `count` places on the edge, evenly spaced in azimuth, shape (count, 2)."""
-        azimuth_deg = np.linspace(0.0, 360.0, count, endpoint=False)
-        return self._reach(azimuth_deg, np.full(count, self.radius_m))
 
     def _drawn_in(self, distance: NDArray[np.float64]) -> NDArray[np.float64]:
         folded = np.maximum(math.pi * earth.POLAR_RADIUS_M - distance, 0.0)

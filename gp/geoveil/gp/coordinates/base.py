@@ -68,10 +68,10 @@ class Projection(ABC):
             true: the promise, over true distances.
 
         Example:
-            >>> from geoveil.gp.coordinates import Area, SphericalMercator
-            >>> plane = SphericalMercator(Area(-73.95, 40.7, radius_m=20_000))
+            >>> from geoveil.gp.coordinates import AzimuthalEquidistant
+            >>> plane = AzimuthalEquidistant(-73.95, 40.7, radius_m=500_000)
             >>> print(plane.privacy(GeoPrivacy(epsilon=1.0, per=500.0, unit="metre")))
-            ε = 0.755106 per 500 metre
+            ε = 0.998969 per 500 metre
         """
         kappa = Fraction(self.distortion)
         reach = true.reach
@@ -88,10 +88,10 @@ class Projection(ABC):
             plane: a guarantee over distances in the plane.
 
         Example:
-            >>> from geoveil.gp.coordinates import Area, SphericalMercator
-            >>> plane = SphericalMercator(Area(-73.95, 40.7, radius_m=20_000))
+            >>> from geoveil.gp.coordinates import AzimuthalEquidistant
+            >>> plane = AzimuthalEquidistant(-73.95, 40.7, radius_m=500_000)
             >>> print(plane.true_privacy(GeoPrivacy(epsilon=1.0, per=500.0, unit="metre")))
-            ε = 1.32432 per 500 metre
+            ε = 1.00103 per 500 metre
         """
         kappa = Fraction(self.distortion)
         reach = plane.reach

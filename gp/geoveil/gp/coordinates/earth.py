@@ -23,19 +23,6 @@ ECCENTRICITY_SQUARED = (2 - 1 / 298.257223563) / 298.257223563
 """e² = f(2 − f) with the flattening f of WGS 84."""
 
 
-def meridional_radius(latitude_deg: float) -> float:
-    """Return M(φ) in metres: a step dφ along the meridian is M dφ long. Least on the equator."""
-    w = 1 - ECCENTRICITY_SQUARED * math.sin(math.radians(latitude_deg)) ** 2
-    return EQUATORIAL_RADIUS_M * (1 - ECCENTRICITY_SQUARED) / (w * math.sqrt(w))
-
-
-def parallel_radius(latitude_deg: float) -> float:
-    """Return N(φ) cos φ in metres, the radius of the circle of latitude φ."""
-    phi = math.radians(latitude_deg)
-    w = 1 - ECCENTRICITY_SQUARED * math.sin(phi) ** 2
-    return EQUATORIAL_RADIUS_M * math.cos(phi) / math.sqrt(w)
-
-
 def places_array(places: ArrayLike) -> NDArray[np.float64]:
     """Return private (longitude, latitude) pairs in degrees as float64, shape (..., 2).
 

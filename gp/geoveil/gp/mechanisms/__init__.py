@@ -3,7 +3,7 @@
 from geoveil.gp.mechanisms.additive import LipschitzMechanism
 from geoveil.gp.mechanisms.approximate import ApproximateLaplace
 from geoveil.gp.mechanisms.base import Mechanism, QueryMechanism
-from geoveil.gp.mechanisms.distance import DebiasedLaplace, RadialLaplace
+from geoveil.gp.mechanisms.distance import DebiasedLaplace
 from geoveil.gp.mechanisms.local import LocalLaplace, RandomizedResponse
 from geoveil.gp.mechanisms.planar import PlanarLaplace
 from geoveil.gp.mechanisms.smooth import SmoothMechanism
@@ -17,7 +17,6 @@ __all__ = [
     "Mechanism",
     "PlanarLaplace",
     "QueryMechanism",
-    "RadialLaplace",
     "RandomizedResponse",
     "SmoothMechanism",
     "VectorSmoothMechanism",

@@ -1,21 +1,19 @@
 """Laplace noise on the signed distance: y = g(s(x) + Laplace(b)), b = 1/ε [SGP §5; MATH §5.1, §6].
 
-For f = φ(s(x)) with s 1-Lipschitz, s(x) + Laplace(b) is ε-GP, and so is any function of it. Two
-functions are of use: g = φ, which leaves a bias (`RadialLaplace`, the seed's GP_rad), and
-g = φ − b²φ'', which leaves none (`DebiasedLaplace`): the operator 1 − b²d²/dv² undoes Laplace
-smoothing, so E[g(s + Laplace(b))] = φ(s).
+For f = φ(s(x)) with s 1-Lipschitz, s(x) + Laplace(b) is ε-GP, and so is any function of it. With
+g = φ − b²φ'' it is unbiased: the operator 1 − b²d²/dv² undoes Laplace smoothing, so
+E[g(s + Laplace(b))] = φ(s).
 """
 
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from collections.abc import Sequence
 from fractions import Fraction
 
-from geoveil.gp._convolution import laplace_expectation, laplace_variance
+from geoveil.gp._convolution import laplace_variance
 from geoveil.gp.arithmetic import FLOAT, NUMBER, Arithmetic, Real
-from geoveil.gp.arrays import Array, ArrayLike, np
+from geoveil.gp.arrays import Array, np
 from geoveil.gp.errors import ParameterError, UnsupportedError
 from geoveil.gp.exact import (
     BALL,
@@ -36,10 +34,34 @@ from geoveil.gp.report_moments import ReportMoments, moments_of_profile, moments
 _STEP_BITS = 24
 """Bits of the step below the range: on a plateau the output is constant; elsewhere the standard
 deviation is of the order of the range, so that rounding adds less than 10^-12 of it."""
+_STANDARD = Laplace()
 
 
-class DistanceLaplace(QueryMechanism):
-    """y = g(s(x) + Laplace(1/ε)), ε-GP and bounded."""
+class DebiasedLaplace(QueryMechanism):
+    """y = g(s(x) + Laplace(1/ε)): ε-GP, unbiased, and bounded.
+
+    Its variance is at most 1.35 times a lower bound for every unbiased ε-GP mechanism, for bands
+    of at least two noise scales and bandwidths of at least 1.4 [MATH §5.1]; docs/mechanisms.md has
+    the table.
+
+    Args:
+        query: a query whose profile has a Lipschitz slope: smoothstep indicators, the kernel,
+            formulas without corners.
+        privacy: the guarantee, in the unit of x.
+        step: spacing of the output grid, a power of two, at most 1, so that 0 and 1 lie on it.
+
+    Raises:
+        UnsupportedError: if the profile has no bounded debiased form (the linear ramp).
+
+    Example:
+        >>> from geoveil.gp import GeoPrivacy, Threshold
+        >>> q = Threshold(at=100_000, width=16_000, profile="smoothstep")
+        >>> m = DebiasedLaplace(q, GeoPrivacy(epsilon=1.0, per=8000.0))
+        >>> m.range
+        (-1.5, 2.5)
+        >>> m.variance([100_000, 150_000]).round(6).tolist()
+        [0.809951, 0.003152]
+    """
 
     privacy: GeoPrivacy
 
@@ -54,9 +76,13 @@ class DistanceLaplace(QueryMechanism):
         self._choose_step(step)
 
     @property
-    @abstractmethod
+    def unbiased(self) -> bool:
+        return True
+
+    @property
     def _undo(self) -> Fraction:
         """Scale of the noise that g undoes."""
+        return self._b
 
     @property
     def grid_range(self) -> tuple[int, int]:
@@ -69,6 +95,49 @@ class DistanceLaplace(QueryMechanism):
     def atoms(self) -> tuple[float, ...]:
         """Outputs of positive probability: what the profile is where it is constant."""
         return tuple(sorted({level for _, _, level in self._plateaus}))
+
+    def answer(self, point: int, step_exponent: int, source: RandomSource | None = None) -> int:
+        """Return the report that a perturbed number makes: an integer k that stands for k·`step`.
+
+        For what `PlanarLaplace` has released, or `Coarsening` made, at the rate of this mechanism:
+        g(s) of it. The report is unbiased and within `grid_range`; about a threshold, a linear
+        function or a bell it has the very law of `release`, about a range it differs where noise
+        crosses all of it [MATH §13]. What rounding to a grid took from the point, a number that is
+        uniform over its cell, is drawn again.
+
+        Args:
+            point: the released integer.
+            step_exponent: of the grid that it was released on.
+            source: random bits; the operating system's by default.
+
+        Raises:
+            UnsupportedError: if no perturbed number answers the query (`Query.nests`).
+            ParameterError: if the point is no integer of 64 bits.
+
+        Example:
+            >>> from geoveil.gp import PlanarLaplace, SeededSource, Threshold
+            >>> privacy = GeoPrivacy(1.0, per=8_000.0)
+            >>> kept = PlanarLaplace(privacy, dimension=1)
+            >>> (point,) = kept.release(87_500.0, SeededSource(1))
+            >>> above = DebiasedLaplace(Threshold(80_000, 24_000, "smoothstep"), privacy)
+            >>> round(above.answer(point, kept.step_exponent, SeededSource(2)) * above.step, 4)
+            -0.6165
+        """
+        source = chosen_source(source)
+        if not self.query.nests:
+            raise UnsupportedError(f"a perturbed number does not answer {self.query!r}")
+        if not isinstance(point, int) or not INT64_MIN <= point <= INT64_MAX:
+            raise ParameterError("point", point, "an integer of 64 bits")
+
+        def ideal(u: Sequence[Real]) -> list[Real]:
+            z = (BALL.constant(point) + u[0] - BALL.constant(0.5)) * BALL.constant(
+                Fraction(2) ** step_exponent
+            )
+            s = self.query.signed_distance(z, BALL)
+            return [self.query.profile.debiased(s, self._undo, BALL)]
+
+        (report,) = release_integers([LazyUniform(source)], ideal, self.step_exponent)
+        return report
 
     def _g(self, v: Array) -> Array:
         return np.asarray(self.query.profile.debiased(v, self._undo, FLOAT))
@@ -154,131 +223,3 @@ class DistanceLaplace(QueryMechanism):
         low, high = self.range
         scale = min(high - low, self.query.lipschitz * self.scale)
         return min(exponent_below(scale, _STEP_BITS), 0)
-
-
-_STANDARD = Laplace()
-
-
-class DebiasedLaplace(DistanceLaplace):
-    """y = g(s(x) + Laplace(1/ε)): ε-GP, unbiased, and bounded.
-
-    Its variance is at most 1.35 times a lower bound for every unbiased ε-GP mechanism, for bands
-    of at least two noise scales and bandwidths of at least 1.4 [MATH §5.1]; docs/mechanisms.md has
-    the table. `LinearProgramMechanism` comes nearer, and takes seconds to find.
-
-    Args:
-        query: a query whose profile has a Lipschitz slope: smoothstep indicators, the kernel,
-            formulas without corners.
-        privacy: the guarantee, in the unit of x.
-        step: spacing of the output grid, a power of two, at most 1, so that 0 and 1 lie on it.
-
-    Raises:
-        UnsupportedError: if the profile has no bounded debiased form (the linear ramp).
-
-    Example:
-        >>> from geoveil.gp import GeoPrivacy, Threshold
-        >>> q = Threshold(at=100_000, width=16_000, profile="smoothstep")
-        >>> m = DebiasedLaplace(q, GeoPrivacy(epsilon=1.0, per=8000.0))
-        >>> m.range
-        (-1.5, 2.5)
-        >>> m.variance([100_000, 150_000]).round(6).tolist()
-        [0.809951, 0.003152]
-    """
-
-    @property
-    def unbiased(self) -> bool:
-        return True
-
-    def answer(self, point: int, step_exponent: int, source: RandomSource | None = None) -> int:
-        """Return the report that a perturbed number makes: an integer k that stands for k·`step`.
-
-        For what `PlanarLaplace` has released, or `Coarsening` made, at the rate of this mechanism:
-        g(s) of it. The report is unbiased and within `grid_range`; about a threshold, a linear
-        function or a bell it has the very law of `release`, about a range it differs where noise
-        crosses all of it [MATH §13]. What rounding to a grid took from the point, a number that is
-        uniform over its cell, is drawn again.
-
-        Args:
-            point: the released integer.
-            step_exponent: of the grid that it was released on.
-            source: random bits; the operating system's by default.
-
-        Raises:
-            UnsupportedError: if no perturbed number answers the query (`Query.nests`).
-            ParameterError: if the point is no integer of 64 bits.
-
-        Example:
-            >>> from geoveil.gp import PlanarLaplace, SeededSource, Threshold
-            >>> privacy = GeoPrivacy(1.0, per=8_000.0)
-            >>> kept = PlanarLaplace(privacy, dimension=1)
-            >>> (point,) = kept.release(87_500.0, SeededSource(1))
-            >>> above = DebiasedLaplace(Threshold(80_000, 24_000, "smoothstep"), privacy)
-            >>> round(above.answer(point, kept.step_exponent, SeededSource(2)) * above.step, 4)
-            -0.6165
-        """
-        source = chosen_source(source)
-        if not self.query.nests:
-            raise UnsupportedError(f"a perturbed number does not answer {self.query!r}")
-        if not isinstance(point, int) or not INT64_MIN <= point <= INT64_MAX:
-            raise ParameterError("point", point, "an integer of 64 bits")
-
-        def ideal(u: Sequence[Real]) -> list[Real]:
-            z = (BALL.constant(point) + u[0] - BALL.constant(0.5)) * BALL.constant(
-                Fraction(2) ** step_exponent
-            )
-            s = self.query.signed_distance(z, BALL)
-            return [self.query.profile.debiased(s, self._undo, BALL)]
-
-        (report,) = release_integers([LazyUniform(source)], ideal, self.step_exponent)
-        return report
-
-    @property
-    def _undo(self) -> Fraction:
-        return self._b
-
-
-_UNDONE = Fraction(0)
-
-
-class RadialLaplace(DistanceLaplace):
-    """y = φ(s(x) + Laplace(1/ε)): ε-GP, and biased for every query that is not linear.
-
-    A baseline. The bias does not shrink with n; `DebiasedLaplace` adds the same noise and has none.
-
-    Args:
-        query: a kernel, or any other query: its distance is perturbed, a distance or a signed one.
-        privacy: the guarantee, in the unit of x.
-        step: spacing of the output grid, a power of two; chosen by the mechanism if left out.
-
-    Example:
-        >>> from geoveil.gp import GaussianKernel, GeoPrivacy
-        >>> q = GaussianKernel(center=(0.0, 0.0), bandwidth=1000.0)
-        >>> m = RadialLaplace(q, GeoPrivacy(epsilon=1.0, per=500.0))
-        >>> m.mean([[0.0, 0.0]]).round(3).tolist(), q.value([[0.0, 0.0]]).tolist()
-        ([0.843], [1.0])
-    """
-
-    @property
-    def unbiased(self) -> bool:
-        return False
-
-    @property
-    def _undo(self) -> Fraction:
-        return _UNDONE
-
-    def mean(self, x: ArrayLike) -> Array:
-        """Return the expected report: φ smoothed by the noise."""
-        return self._mean(self._distance(x))
-
-    def _mean(self, s: Array) -> Array:
-        profile = self.query.profile
-        left, right = self._limits()
-        return laplace_expectation(
-            self._g,
-            np.asarray(s),
-            self.scale,
-            breakpoints=profile.breakpoints,
-            length_scale=profile.length_scale,
-            left=left,
-            right=right,
-        )

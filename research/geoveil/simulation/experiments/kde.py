@@ -53,7 +53,7 @@ from geoveil.analyst.outlines import lines_of, outlines_of
 from geoveil.analyst.planner import PointReports
 from geoveil.analyst.planner.prediction import mean_reciprocal
 from geoveil.gp import GaussianKernel, ParameterError, validation
-from geoveil.gp.coordinates import Area, AzimuthalEquidistant, SphericalMercator
+from geoveil.gp.coordinates import Area, AzimuthalEquidistant
 from geoveil.simulation.comparison import MECHANISMS, Setting
 from geoveil.simulation.experiment import Cell, Experiment
 from geoveil.simulation.experiments.own import OwnInput
@@ -68,6 +68,7 @@ from geoveil.simulation.experiments.sums import (
     summed,
 )
 from geoveil.simulation.figures.published import draw_density_maps, draw_settings
+from geoveil.simulation.mercator import SphericalMercator
 from geoveil.simulation.populations import Array, Population, collisions
 
 WINDOW_M = ((-8.3e6, -8.19e6), (4.91e6, 5.0e6))

@@ -21,11 +21,11 @@ from geoveil.gp import (
     Linear,
     Query,
     Radial,
-    RadialLaplace,
     Ramp,
     SeededSource,
     Smoothstep,
 )
+from geoveil.simulation.radial import RadialLaplace
 
 RATE = 0.25
 B = 4.0
