@@ -28,7 +28,7 @@ MERCATOR = [
 ]  # fmt: skip
 AZIMUTHAL = [
     AzimuthalEquidistant(*NEW_YORK, radius_m=6e4),
-    AzimuthalEquidistant(*FIJI, radius_m=5e5),
+    AzimuthalEquidistant(*FIJI, radius_m=6e4),
 ]
 PLANES = [*AZIMUTHAL, *MERCATOR]
 SMALL = [plane for plane in PLANES if plane.area.radius_m <= 6e4]
