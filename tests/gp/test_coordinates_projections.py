@@ -181,8 +181,8 @@ def test_one_place_and_many_have_the_same_points(plane):
     assert plane.project(places.reshape(1, 3, 2)).shape == (1, 3, 2)
 
 
-@pytest.mark.parametrize("plane", [SphericalMercator(Area(*FIJI, 5e5)), AZIMUTHAL[1]], ids=name)
-def test_the_plane_has_no_seam_at_the_antimeridian(plane):
+def test_the_plane_has_no_seam_at_the_antimeridian():
+    plane = SphericalMercator(Area(*FIJI, 5e5))
     west, east = plane.project([(179.999, -17.0), (-179.999, -17.0)])
     assert 0 < east[0] - west[0] < 300
     assert abs(east[1] - west[1]) < 10
