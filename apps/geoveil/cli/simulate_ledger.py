@@ -13,15 +13,16 @@ from geoveil.cli.console import bars, err, out, table_80
 from geoveil.cli.simulate_experiments import ProcessCount, Quick, Seed, processes_of
 from geoveil.gp import ParameterError, validation
 from geoveil.simulation.ledger import (
-    AGREES,
-    DIFFERS,
+    HEADERS,
     LEDGER,
-    MISSING,
+    UNTESTED,
+    VERDICTS,
     Reproduction,
     check_data,
     ledger_page,
     line_of,
     reproduce,
+    summary_of,
 )
 from geoveil.simulation.selection.experiment import Options
 
@@ -78,25 +79,30 @@ def ledger(
             _show(reproduced)
     else:
         _show_all(done)
-    if quick and not as_json and any(reproduced.count(MISSING) for reproduced in done):
-        out.print(f"{MISSING}: it takes data that do not ship, or is left out by --quick.")
+    if quick and not as_json and any(reproduced.count(UNTESTED) for reproduced in done):
+        out.print(f"{UNTESTED}: it takes data that do not ship, or is left out by --quick.")
 
 
 def _show_all(done: Sequence[Reproduction]) -> None:
-    table = table_80("row", "shows", AGREES, DIFFERS, MISSING, "seconds", wrapped=[1])
+    table = table_80("row", "shows", *VERDICTS, "seconds", wrapped=[1])
     for reproduced in done:
-        counts = (str(reproduced.count(v) or "–") for v in (AGREES, DIFFERS, MISSING))
+        counts = (str(reproduced.count(v) or "–") for v in VERDICTS)
         table.add_row(reproduced.name, reproduced.what, *counts, f"{reproduced.seconds:.1f}")
     out.print(table)
+    kinds = summary_of(done)
+    counted = table_80(*kinds.headers)
+    for cells in kinds.rows:
+        counted.add_row(*cells)
+    out.print(counted)
     out.print("Each row's numbers, and why they differ: geoveil simulate ledger --row NAME")
 
 
 def _show(row: Reproduction) -> None:
     if row.compared:
         table = table_80(
-            "setting: quantity", "paper", "code", "ours", "ratio", "",
-            wrapped=[0],
-            right=range(1, 5),
+            *HEADERS,
+            wrapped=[0, 5],
+            right=range(2, 5),
             title=f"[{row.paper}] {row.item}: {row.what}",
             title_justify="left",
         )  # fmt: skip
@@ -105,11 +111,15 @@ def _show(row: Reproduction) -> None:
         out.print(table)
         out.print(
             "agrees: at most 2 standard errors of both together, or what rounding allows, apart;"
-            " ≤ and ≥ are bounds."
+            " ≤ and ≥ are bounds. Sources: "
+            + "; ".join(dict.fromkeys(compared.source for compared in row.compared))
+            + "."
         )
     else:
         out.print(f"[{row.paper}] {row.item}: {row.what}. No numbers.")
     out.print(row.reason)
+    for why in row.untested:
+        out.print(f"Not tested: {why}")
     if row.needs:
         out.print(f"With --data: {row.needs}.")
     if row.command:

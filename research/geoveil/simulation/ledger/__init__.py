@@ -5,19 +5,32 @@ from collections.abc import Mapping
 from importlib.resources import files
 from types import MappingProxyType
 
-from geoveil.simulation.ledger import geo_privacy, selection
+from geoveil.simulation.ledger import (
+    geo_privacy,
+    local_dampening,
+    percentiles_and_trees,
+    permute_and_flip,
+    significant_variant,
+)
+from geoveil.simulation.ledger.given import check_data
 from geoveil.simulation.ledger.reproduction import (
     AGREES,
+    CANT_TELL,
     DIFFERS,
-    MISSING,
+    HEADERS,
+    UNTESTED,
+    VERDICTS,
     Reproduction,
     ledger_page,
     line_of,
+    summary_of,
 )
-from geoveil.simulation.ledger.selection import check_data
 from geoveil.simulation.selection.experiment import Options
 
-_NUMBERS = {**geo_privacy.NUMBERS, **selection.NUMBERS}
+_PAPERS = (
+    geo_privacy, permute_and_flip, local_dampening, percentiles_and_trees, significant_variant,
+)  # fmt: skip
+_NUMBERS = {name: compute for paper in _PAPERS for name, compute in paper.NUMBERS.items()}
 _TEXTS = files("geoveil.simulation").joinpath("data", "reproductions.toml")
 LEDGER: Mapping[str, Reproduction] = MappingProxyType(
     {
@@ -36,12 +49,16 @@ def reproduce(name: str, options: Options) -> Reproduction:
 
 __all__ = [
     "AGREES",
+    "CANT_TELL",
     "DIFFERS",
+    "HEADERS",
     "LEDGER",
-    "MISSING",
+    "UNTESTED",
+    "VERDICTS",
     "Reproduction",
     "check_data",
     "ledger_page",
     "line_of",
     "reproduce",
+    "summary_of",
 ]

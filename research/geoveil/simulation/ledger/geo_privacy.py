@@ -55,34 +55,54 @@ def _steepest(options: Options) -> Iterator[Told]:
         bounds = _smooth_bounds(query, incomes, 1 / (9 * panel.per))
         shares.append(max(bounds) / query.lipschitz)
     yield "twelve panels of incomes", "largest B over the Lipschitz constant", max(shares)
+    for panel in (panel for panel in oneway.PANELS if panel.threshold == 100_000.0):
+        ours, theirs = (_error(panel, name) for name in ("Student-t", "GP_Lip"))
+        yield panel.label, _OVER_LIPSCHITZ, ours / theirs
+
+
+_OVER_LIPSCHITZ = "error of Student-t over that of GP_Lip, n = 1,600,000"
+_ONE_WAY = ("Student-t", "GP_loc", "GP_Lip", LOCAL)
+
+
+def _error(panel: oneway.OneWayPanel, name: str, people: int = _PEOPLE) -> float:
+    return oneway.exact(replace(panel, people=(people,)), name)[0].error
 
 
 def _thresholds(far: bool, options: Options) -> Iterator[Told]:
     for threshold in (500_000.0, 1_000_000.0) if far else (10_000.0, 100_000.0):
-        noises = []
-        for panel in (panel for panel in oneway.PANELS if panel.threshold == threshold):
-            asked = replace(panel, people=(_PEOPLE,))
-            rows = [oneway.exact(asked, name)[0] for name in ("Student-t", "GP_Lip", LOCAL)]
-            for row in rows:
-                yield panel.label, f"MSE of {row.mechanism}, n = 1,600,000", row.error
-            if threshold > 10_000:
-                quantity = "error of Student-t over that of GP_Lip, n = 1,600,000"
-                yield panel.label, quantity, rows[0].error / rows[1].error
-            noises.append(rows[0].noise or 0.0)
+        panels = [panel for panel in oneway.PANELS if panel.threshold == threshold]
+        errors = {(panel, name): _error(panel, name) for panel in panels for name in _ONE_WAY}
+        for panel in panels:
+            for name in ("Student-t", "GP_Lip", LOCAL):
+                yield panel.label, f"MSE of {name}, n = 1,600,000", errors[panel, name]
+            yield panel.label, _OVER_LIPSCHITZ, errors[panel, "Student-t"] / errors[panel, "GP_Lip"]
+            if far:
+                stays = _error(panel, "GP_loc", 6_400_000) / _error(panel, "GP_loc", 400_000)
+                yield panel.label, "MSE of GP_loc, n = 6,400,000 over n = 400,000", stays
         if far:
-            quantity = "noise of Student-t, least ε over greatest"
-            yield f"T={threshold:.0f}", quantity, max(noises) / min(noises)
+            for name in _ONE_WAY:
+                quantity = f"MSE of {name}, greatest ε over least"
+                falls = errors[panels[0], name] / errors[panels[-1], name]
+                yield f"T={threshold:.0f}", quantity, falls
+            gain = errors[panels[-1], "Student-t"] / errors[panels[0], "Student-t"]
+            yield f"T={threshold:.0f}", "MSE of Student-t, least ε over greatest", gain
 
 
 def _pairs(options: Options) -> Iterator[Told]:
+    every = {}
     for whole in twoway.PANELS:
         panel = replace(whole, axes=(twoway.AXIS[::4],) * 2) if options.quick else whole
         errors = {(row.mechanism, row.n): row.error for row in twoway.exact(panel)}
+        every[whole.per] = errors
         for other in ("GP_loc", "GP_Lip", LOCAL):
             quantity = f"ASE of Student-t over that of {other}, n = 1,600,000"
             yield whole.label, quantity, errors["Student-t", _PEOPLE] / errors[other, _PEOPLE]
-        stays = errors["GP_loc", 6_400_000] / errors["GP_loc", 400_000]
-        yield whole.label, "ASE of GP_loc, n = 6,400,000 over n = 400,000", stays
+        for name in ("GP_loc", "Student-t", "GP_Lip"):
+            stays = errors[name, 6_400_000] / errors[name, 400_000]
+            yield whole.label, f"ASE of {name}, n = 6,400,000 over n = 400,000", stays
+    for name in _ONE_WAY:
+        falls = every[min(every)][name, _PEOPLE] / every[max(every)][name, _PEOPLE]
+        yield "n = 1,600,000", f"ASE of {name}, greatest ε over least", falls
 
 
 def _kernels(options: Options) -> Iterator[Told]:
@@ -106,10 +126,14 @@ def _kernels(options: Options) -> Iterator[Told]:
             place = f"{setting.label}, n = {setting.n:,}"
             yield place, f"ASE of Student-t over that of {other}", ratio
     label = "1/ε=1000, h=1"
-    for name in ("GP_loc", "GP_rad"):
-        stays = errors[label, 400_000, name] / errors[label, 100_000, name]
+    for name in ("Student-t", *_OTHERS):
+        more = errors[label, 400_000, name] / errors[label, 100_000, name]
         quantity = f"ASE of {name}, n = 400,000 over n = 100,000"
-        yield f"{label} cell diagonals", quantity, stays
+        yield f"{label} cell diagonals", quantity, more
+        private, open_ = (errors[f"1/ε={per}, h=1", 200_000, name] for per in (2_000, 500))
+        yield "h=1 cell diagonals", f"ASE of {name}, greatest ε over least", open_ / private
+        wide, narrow = (errors[f"1/ε=1000, h={h}", 200_000, name] for h in ("1.2", "0.8"))
+        yield "1/ε=1000", f"ASE of {name}, h=1.2 over h=0.8 cell diagonals", wide / narrow
 
 
 NUMBERS: Mapping[str, Numbers] = {

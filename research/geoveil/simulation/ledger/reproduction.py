@@ -1,8 +1,8 @@
 """What a row of the ledger is: published numbers, geoveil's of the same thing, and why they differ.
 
 The published numbers are data: `data/published_numbers.csv` has one line for each, by row, setting
-and quantity. A figure prints no numbers; where its authors' repository holds what the figure was
-drawn from, or a function that can be given the same input, that is the "authors' code".
+and quantity, with where it stands and how it came to be known. A sentence that orders two things is
+a number too: their ratio is at most 1, or their difference at least 0.
 """
 
 import math
@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any, Self
 
 from geoveil.gp import ParameterError, validation
@@ -21,9 +22,18 @@ from geoveil.simulation.selection.experiment import Options, evenly_spaced
 
 EQUAL, AT_MOST, AT_LEAST = "equal", "at most", "at least"
 RELATIONS = (EQUAL, AT_MOST, AT_LEAST)
-AGREES, DIFFERS, MISSING = "agrees", "differs", "no data"
+PRINTED = "printed"
+KINDS = (PRINTED, "stated", "read off a figure", "stored", "re-run")
+"""A number that a paper prints; an order, or a bound, that its text states; one read off a figure;
+one that its authors stored with their code; one that their code gave when it was run again."""
+AGREES, DIFFERS, CANT_TELL, UNTESTED = "agrees", "differs", "can't tell", "not tested"
+VERDICTS = (AGREES, DIFFERS, CANT_TELL, UNTESTED)
 ALLOWED = 2.0
 """Standard errors, the published and geoveil's together, by which agreeing numbers may differ."""
+EFFECT, POWER = 0.25, 0.8
+"""A test that would find a difference of that share of the number less often than this tells
+nothing by finding none."""
+_EFFECT_AT_ZERO = 0.05
 
 Told = tuple[str, str, float] | tuple[str, str, float, float]
 """A setting, a quantity, geoveil's number of it, and its standard error if it is not exact."""
@@ -36,30 +46,33 @@ class PublishedNumber:
     """A number that is published, or a statement as a bound, beside geoveil's.
 
     Attributes:
-        paper: what the paper prints; None if it draws it.
-        code: what its authors' code gave.
         relation: one of `RELATIONS`: what geoveil's is to it.
+        kind: one of `KINDS`.
+        source: [paper] and place in it, or repository@commit:file.
         error: standard error, or what rounding leaves open.
-        own: geoveil's, and its standard error; None if it needs data that are not given, or was not
-            asked for.
+        why: it can't be tested, where geoveil has nothing to compare.
+        own: geoveil's, and its standard error; None if it was not computed.
 
     Raises:
-        ParameterError: if it has no number, or an unknown relation.
+        ParameterError: if it has no source, or an unknown relation or kind.
     """
 
     row: str
     setting: str
     quantity: str
     relation: str
-    paper: float | None
-    code: float | None
+    value: float
+    kind: str
+    source: str
     error: float
+    why: str = ""
     own: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         validation.choice("relation", self.relation, RELATIONS)
-        if self.paper is None and self.code is None:
-            raise ParameterError("paper", None, "a number, where the code gave none")
+        validation.choice("kind", self.kind, KINDS)
+        if not self.source:
+            raise ParameterError("source", self.source, "where the number stands")
 
     @property
     def key(self) -> tuple[str, str]:
@@ -67,29 +80,38 @@ class PublishedNumber:
         return self.setting, self.quantity
 
     @property
-    def reference(self) -> float:
-        """The paper's number, or its code's where the paper has none."""
-        number = self.code if self.paper is None else self.paper
-        assert number is not None
-        return number
-
-    @property
     def ratio(self) -> float:
         """Geoveil's number over the published one; NaN without one of them."""
-        if self.own is None or self.reference == 0:
-            return math.nan
-        return self.own[0] / self.reference
+        return self.own[0] / self.value if self.own and self.value else math.nan
+
+    @property
+    def _spread(self) -> float:
+        """The standard error of the difference; of a bound only what geoveil's has."""
+        assert self.own is not None
+        return math.hypot(self.error if self.relation == EQUAL else 0.0, self.own[1])
+
+    @property
+    def power(self) -> float:
+        """How probably a difference of `EFFECT` would be found; of 0, one of 0.05."""
+        if self.own is None or not self._spread:
+            return 1.0
+        effect = EFFECT * abs(self.value) or _EFFECT_AT_ZERO
+        return NormalDist().cdf(effect / self._spread - ALLOWED)
 
     @property
     def verdict(self) -> str:
-        """Whether they agree within `ALLOWED` standard errors."""
+        """One of `VERDICTS`: whether they agree within `ALLOWED` standard errors."""
         if self.own is None:
-            return MISSING
-        apart = self.own[0] - self.reference
-        open_ = ALLOWED * math.hypot(self.error, self.own[1]) + 1e-9 * abs(self.reference)
+            return UNTESTED
+        apart = self.own[0] - self.value
+        open_ = ALLOWED * math.hypot(self.error, self.own[1]) + 1e-9 * abs(self.value)
         too_large = self.relation != AT_LEAST and apart > open_
         too_small = self.relation != AT_MOST and apart < -open_
-        return DIFFERS if too_large or too_small else AGREES
+        if too_large or too_small:
+            return DIFFERS
+        if self.relation == EQUAL:
+            return CANT_TELL if self.power < POWER else AGREES
+        return CANT_TELL if self._spread and abs(apart) <= ALLOWED * self._spread else AGREES
 
 
 @lru_cache(maxsize=1)
@@ -136,7 +158,7 @@ class Reproduction:
         """Return it computed, all of its published numbers or with `quick` a part of them.
 
         Raises:
-            ParameterError: if a number is of nothing that is published.
+            ParameterError: if a number is of nothing that is published, or of what can't be tested.
         """
         started = time.process_time()
         found = {
@@ -145,26 +167,31 @@ class Reproduction:
         }
         seconds = time.process_time() - started
         published = published_numbers().get(self.name, ())
-        if unknown := found.keys() - {number.key for number in published}:
+        if unknown := found.keys() - {number.key for number in published if not number.why}:
             raise ParameterError("compute", sorted(unknown)[0], "a published number")
         numbers = [replace(number, own=found.get(number.key)) for number in published]
         return replace(self, compared=numbers, seconds=seconds)
 
-    def count(self, verdict: str) -> int:
-        """Return how many numbers have this verdict."""
-        return sum(compared.verdict == verdict for compared in self.compared)
+    def count(self, verdict: str, *kinds: str) -> int:
+        """Return how many numbers, of these kinds or of all, have this verdict."""
+        among = [c for c in self.compared if not kinds or c.kind in kinds]
+        return sum(compared.verdict == verdict for compared in among)
+
+    @property
+    def untested(self) -> Sequence[str]:
+        """Why numbers can't be tested, each reason once."""
+        return [*dict.fromkeys(c.why for c in self.compared if c.why and c.own is None)]
 
     def as_json(self) -> dict[str, Any]:
         """Return it as plain values; numbers that there are not are null."""
-        names = {"code": "authors_code", "error": "published_error"}
         numbers = []
         for c in self.compared:
-            published = {names.get(name, name): value for name, value in asdict(c).items()}
+            published = asdict(c)
             del published["row"], published["own"]
             ours, error = c.own or (None, None)
             ratio = None if math.isnan(c.ratio) else c.ratio
             found = {"ours": ours, "standard_error": error, "ratio": ratio, "verdict": c.verdict}
-            numbers.append(published | found)
+            numbers.append(published | found | {"power": c.power})
         told = ("paper", "item", "what", "command", "needs", "reason", "seconds")
         row = {"row": self.name} | {name: getattr(self, name) for name in told}
         return row | {"numbers": numbers}
@@ -174,21 +201,38 @@ _LINES = 12
 """Numbers of a row that the page shows; the command prints all."""
 
 
+def summary_of(rows: Sequence[Reproduction]) -> Table:
+    """Return how many numbers of each kind have each verdict, printed ones first."""
+    counts = [[sum(r.count(v, kind) for r in rows) for v in VERDICTS] for kind in KINDS]
+    cells = [(k, *(str(n or "–") for n in c)) for k, c in zip(KINDS, counts, strict=True)]
+    return Table(headers=("numbers", *VERDICTS), rows=cells, right=range(1, 5))
+
+
 def ledger_page(rows: Sequence[Reproduction], data: Sequence[str] = ()) -> str:
     """Return the page of rows, with the names of the files that were given."""
-    summary = []
-    for row in rows:
-        counts = (str(row.count(verdict) or "–") for verdict in (AGREES, DIFFERS, MISSING))
-        summary.append((f"[{row.name}](#{row.name})", row.what, *counts))
-    headers = ("row", "shows", "agree", "differ", "need data")
+    others = KINDS[1:]
+    lines = [
+        (f"[{row.name}](#{row.name})", row.what, _counts(row, PRINTED), _counts(row, *others))
+        for row in rows
+    ]
+    headers = ("row", "shows", "printed", "other")
     given = f"This page was made with {', '.join(data)}, which don't ship." if data else ""
     return page_text(
         "reproductions",
         allowed=ALLOWED,
+        effect=100 * EFFECT,
+        power=100 * POWER,
         given=_wrapped(given),
-        summary=Table(headers=headers, rows=summary).markdown(),
+        kinds=summary_of(rows).markdown(),
+        summary=Table(headers=headers, rows=lines).markdown(),
         rows="\n".join(_section(row) for row in rows),
     )
+
+
+def _counts(row: Reproduction, *kinds: str) -> str:
+    """Return the verdicts that there are: "3 agrees, 1 differs"."""
+    told = ((row.count(verdict, *kinds), verdict) for verdict in VERDICTS)
+    return ", ".join(f"{count} {verdict}" for count, verdict in told if count) or "–"
 
 
 def _section(row: Reproduction) -> str:
@@ -201,6 +245,7 @@ def _section(row: Reproduction) -> str:
     if row.compared:
         parts.append(_table(row.compared))
     parts.append(_wrapped(row.reason))
+    parts += [_wrapped(f"Not tested: {why}") for why in row.untested]
     if row.needs:
         parts.append(_wrapped(f"With `--data`: {row.needs}."))
     return "\n\n".join(parts) + "\n"
@@ -210,23 +255,26 @@ def _wrapped(text: str) -> str:
     return textwrap.fill(text, 100, break_long_words=False, break_on_hyphens=False)
 
 
+HEADERS = ("setting: quantity", "kind", "published", "ours", "ratio", "verdict")
+
+
 def _table(compared: Sequence[PublishedNumber]) -> str:
     """Return all of few numbers; of many some, evenly spaced, of those that were computed."""
     shown = compared
     if len(compared) > _LINES:
         shown = evenly_spaced([c for c in compared if c.own is not None] or compared, _LINES)
-    lines = [line_of(c) for c in shown]
+    lines = [(*line_of(c), c.source.replace("|", "/")) for c in shown]
     if len(shown) < len(compared):
-        lines.append((f"… {len(compared) - len(shown)} more, by the command", *[""] * 5))
-    return Table(headers=("", "paper", "code", "ours", "ratio", ""), rows=lines).markdown()
+        lines.append((f"… {len(compared) - len(shown)} more, by the command", *[""] * 6))
+    return Table(headers=(*HEADERS, "source"), rows=lines).markdown()
 
 
 def line_of(c: PublishedNumber) -> tuple[str, ...]:
-    """Return cells: what a number is of, the paper's, the code's, ours, the ratio, the verdict."""
+    """Return a cell for each of `HEADERS`."""
     mark = {AT_MOST: "≤ ", AT_LEAST: "≥ "}.get(c.relation, "")
-    paper, code = ("–" if value is None else f"{mark}{value:.4g}" for value in (c.paper, c.code))
     own = "–"
     if c.own is not None:
         own = f"{c.own[0]:.4g}" + (f" ± {c.own[1]:.1g}" if c.own[1] else "")
     ratio = "–" if math.isnan(c.ratio) else f"{c.ratio:.3g}"
-    return f"{c.setting}: {c.quantity}", paper, code, own, ratio, c.verdict
+    verdict = c.verdict + (f" (power {c.power:.2f})" if c.verdict == CANT_TELL else "")
+    return f"{c.setting}: {c.quantity}", c.kind, f"{mark}{c.value:.4g}", own, ratio, verdict
