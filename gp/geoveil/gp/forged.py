@@ -19,7 +19,7 @@ from geoveil.gp.arithmetic import FLOAT
 from geoveil.gp.arrays import Array, ArrayLike, NDArray, np
 from geoveil.gp.errors import ParameterError
 from geoveil.gp.mechanisms.base import QueryMechanism
-from geoveil.gp.mechanisms.distance import DistanceLaplace
+from geoveil.gp.mechanisms.distance import DebiasedLaplace
 from geoveil.gp.noise.base import Laplace
 from geoveil.gp.queries.indicator import Range
 from geoveil.gp.queries.profiles.base import Profile
@@ -76,7 +76,7 @@ def report_bins(mechanism: QueryMechanism) -> tuple[int, ...] | None:
         >>> len(report_bins(DebiasedLaplace(query, GeoPrivacy(1.0, per=8_000.0))))
         50
     """
-    if not isinstance(mechanism, DistanceLaplace):
+    if not isinstance(mechanism, DebiasedLaplace):
         return None
     low, high = mechanism.grid_range
     span = high - low
@@ -119,7 +119,7 @@ def forged_share(
         0.061
     """
     ends = report_bins(mechanism)
-    if ends is None or not isinstance(mechanism, DistanceLaplace):
+    if ends is None or not isinstance(mechanism, DebiasedLaplace):
         return None
     confidence = validation.between("confidence", confidence, 0, 1, low_open=True, high_open=True)
     counted = np.asarray(counts, dtype=np.int64)

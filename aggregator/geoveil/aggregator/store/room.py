@@ -25,7 +25,7 @@ class Room:
         if self.quota is not None:
             names = {submission.campaign_id for submission in batch}
             counted = {name: store.get_campaign(name).reports for name in names}
-            for at, (name, reports, _) in enumerate(batch):
+            for at, (name, reports, *_) in enumerate(batch):
                 if counted[name] + len(reports) > self.quota:
                     lacking[at] = Code.CAMPAIGN_FULL
                 else:
