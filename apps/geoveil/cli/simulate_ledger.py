@@ -46,7 +46,7 @@ def ledger(
 ) -> None:
     """Every figure and table of the papers: the published number, geoveil's, the ratio, the reason.
 
-    Without --row all of them: four minutes of one processor, or half a minute with --quick.
+    Without --row all of them: minutes of one processor, or one minute with --quick.
 
     Example: geoveil simulate ledger --row sps-table-2
     """
