@@ -11,6 +11,7 @@ from pyarrow import parquet
 
 from geoveil.analyst import Analyst, ServerError
 from geoveil.campaign import (
+    MECHANISMS,
     Attribute,
     PublicKey,
     Question,
@@ -187,3 +188,44 @@ def test_noise_without_a_variance_makes_no_campaign(geoveil):
     words = "smooth:noise=student-t,nu=2"
     with pytest.raises(ParameterError, match=r"nu must be .*2.* got nu=2"):
         geoveil("campaign", "create", "No variance", *INCOME, "--mechanism", words)
+
+
+def test_a_delta_is_published_and_told(geoveil):
+    words = ["--mechanism", "smooth:noise=laplace,calibration=paper", "--delta", "1e-6"]
+    title = "With a delta"
+    done = geoveil("campaign", "create", title, *INCOME, *words, "--reach", "50000")
+    assert "ε = 1 per 8000 dollar, δ = 1e-06, up to 50000 dollar" in done.output
+    shown = json.loads(geoveil("campaign", "show", "with-a-delta", "--json").stdout)
+    assert (shown["delta"], shown["reach"]) == (1e-6, 50_000.0)
+
+
+@pytest.mark.parametrize(
+    ("words", "match"),
+    [
+        (["--mechanism", "smooth:noise=laplace"], "--delta must be"),
+        (["--delta", "1e-6"], "--delta must be 0, but of smooth noise of the family laplace"),
+        (["--reach", "100"], "--reach must be infinite: without a δ"),
+        (["--delta", "1"], "--delta must be"),
+    ],
+)
+def test_a_delta_goes_with_laplace_noise_alone(geoveil, words, match):
+    with pytest.raises(ParameterError, match=match):
+        geoveil("campaign", "create", "No delta", *INCOME, *words)
+
+
+def test_the_list_of_mechanisms_is_what_campaigns_are_made_of(geoveil):
+    rows = json.loads(geoveil("mechanisms", "--json", to_server=False).stdout)
+    assert len(rows) >= 9
+    for row in rows:
+        delta = ["--delta", "1e-6"] if row["promises"] == "ε and δ" else []
+        assert MECHANISMS.parse(row["mechanism"]).has_slack == bool(delta)
+        title = f"Listed {rows.index(row)}"
+        done = geoveil(
+            "campaign", "create", title, *INCOME, *delta, "--mechanism", row["mechanism"]
+        )
+        assert ("no browser can answer it" in done.stderr) != row["browsers"]
+    published = next(
+        row for row in rows if "student-t" in row["mechanism"] and "paper" in row["mechanism"]
+    )
+    # Var = (B/η)²·3, B = 1/3, ε = 3β + η·2/√3, β = 1/9: η = 1/√3 [MATH §3].
+    assert published["variance"] == pytest.approx(1.0, rel=1e-9)

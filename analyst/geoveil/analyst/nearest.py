@@ -228,8 +228,9 @@ def check_plan(request: PlanRequest, found: Plan) -> None:
 def compared(request: PlanRequest, searches: Searches, participants: int) -> Comparison:
     """Return the ways to share out the privacy among the questions: see `compare_allocations`."""
     return compare_allocations(
-        request.questions, request.plane_privacy, request.prior, participants, searches=searches
-    )
+        request.questions, request.plane_privacy, request.prior, participants, searches=searches,
+        mechanism=request.mechanism,
+    )  # fmt: skip
 
 
 def check_comparison(request: PlanRequest, found: Comparison, searches: Searches) -> None:
@@ -352,6 +353,8 @@ def _settled(missed: _Missed, start: float, factor: float, end: float) -> float 
 
 def _cheap(found: Plan) -> tuple[str, ...]:
     """Return the kinds among those of a plan that are quickly predicted; more are no worse."""
+    if found.wanted is not None:
+        return (found.wanted,)
     kinds = [a.kind for a in found.alternatives if a.satisfies_guarantee and a.kind in KINDS]
     quick = [k for k in kinds if k != POINTS or found.question.dimension == 1]
     return tuple(quick[:_LEADING]) or (_USUAL,)

@@ -23,6 +23,8 @@ from geoveil.analyst.planner.kinds import (
     Declared,
     declared,
     fits_campaigns,
+    in_words,
+    without_slack,
 )
 from geoveil.analyst.planner.plan import screened
 from geoveil.analyst.planner.question import HardQuestion, as_estimand
@@ -146,6 +148,9 @@ def chosen_together(request: PlanRequest, found: Comparison, searches: Searches)
         return allocation.error(p, found.n, m)
 
     several = tuple(kind for kind in KINDS if KINDS[kind].serves_several)
+    several += in_words(request.privacy, None)
+    if request.mechanism is not None:
+        several = (request.mechanism,)
     kinds = several if name != "points" else (POINTS,)
     ways = {kind: [_best(search, (kind,), kind, error) for search in asked] for kind in kinds}
     complete = {
@@ -253,7 +258,8 @@ def planned_campaign(request: PlanRequest, chosen: Chosen, **later: Any) -> Camp
     later["attribute"] = Attribute(
         name=request.attribute, unit=request.privacy.unit, coordinates=request.plane
     )
-    later["privacy"] = request.privacy
+    has_slack = isinstance(chosen.mechanism, MechanismSpec) and chosen.mechanism.has_slack
+    later["privacy"] = request.privacy if has_slack else without_slack(request.privacy)
     return make_campaign(
         questions=chosen.questions,
         mechanism=chosen.mechanism,

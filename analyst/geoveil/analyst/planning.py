@@ -27,7 +27,7 @@ from geoveil.analyst.plan_files import (
 )
 from geoveil.analyst.planner import KINDS, Comparison, Plan
 from geoveil.analyst.planner.allocation import Searches
-from geoveil.analyst.planner.kinds import POINTS, fits_campaigns
+from geoveil.analyst.planner.kinds import POINTS, fits_campaigns, in_words
 from geoveil.analyst.planner.plan import planned
 from geoveil.analyst.report import Record, comparison_report, plan_report
 from geoveil.analyst.request import PlanRequest
@@ -128,7 +128,8 @@ def plan_for(
         return PlannedQuestions(request, together, searches)
     question = next(iter(request.questions))
     search = searches.of(0, question, request.plane_privacy, request.prior)
-    found = planned(search, request.participants, kinds_for(request, restricted=for_campaign))
+    kinds = kinds_for(request, restricted=for_campaign)
+    found = planned(search, request.participants, kinds, wanted=request.mechanism)
     check_plan(request, found)
     return PlannedQuestion(request, found)
 
@@ -142,4 +143,9 @@ def kinds_for(request: PlanRequest, *, restricted: bool) -> tuple[str, ...]:
     """
     if request.allocation == "points":
         return (POINTS,)
-    return tuple(kind for kind in KINDS if fits_campaigns(kind) or not restricted)
+    compared = (
+        name
+        for name, kind in KINDS.items()
+        if not restricted or (fits_campaigns(name) and not kind.dominated)
+    )
+    return (*compared, *in_words(request.privacy, request.mechanism))

@@ -110,6 +110,8 @@ class PlanningSession:
         slow = question.dimension > 1 and len(kinds) > 1
         if slow:
             kinds = tuple(kind for kind in kinds if kind != POINTS)
+        if request.mechanism is not None:
+            kinds = (request.mechanism,)
         found = planned(search, request.participants, kinds, within=CLOSE)
         return Forecast(
             PlannedQuestion(request, found),

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from geoveil.analyst.campaigns import slack_of
 from geoveil.analyst.nearest import repeated
 from geoveil.analyst.plan_files import shape_of
 from geoveil.analyst.planner import (
@@ -15,7 +16,7 @@ from geoveil.analyst.planner import (
     Plan,
     Prediction,
 )
-from geoveil.analyst.planner.kinds import fits_campaigns
+from geoveil.analyst.planner.kinds import KINDS, fits_campaigns
 from geoveil.analyst.planner.prediction import NORMAL_95, Targets
 from geoveil.analyst.planner.problem import PlanningProblem
 from geoveil.analyst.planner.question import Estimand, HardQuestion
@@ -44,6 +45,7 @@ def plan_report(request: PlanRequest, found: Plan) -> Record:
         **_heading(request),
         "question": request.labels[0],
         "choice": choice.kind,
+        "uses_delta": KINDS[choice.kind].has_slack,
         "reason": found.reason,
         "from_prior": repeated(found),
         "targets": _targets(choice.prediction.targets(n), found.question),
@@ -89,6 +91,7 @@ def comparison_report(request: PlanRequest, found: Comparison) -> Record:
             )
         ],
         "choice": best.allocation,
+        "uses_delta": any(KINDS[kind].has_slack for kind in best.kinds),
         "asked_for": request.allocation is not None,
         "crossover": found.crossover,
         "allocations": rows,
@@ -163,6 +166,7 @@ def _heading(request: PlanRequest) -> Record:
             "epsilon": request.privacy.epsilon,
             "per": request.privacy.per,
             "unit": request.privacy.unit,
+            **slack_of(request.privacy),
         },
         "participants": request.participants,
         "prior": {

@@ -10,6 +10,7 @@ import numpy as np
 from geoveil.analyst.least import boundary, enough, rounded
 from geoveil.analyst.planner import (
     ALLOCATIONS,
+    KINDS,
     Allocated,
     Comparison,
     DoubtedPrior,
@@ -207,6 +208,8 @@ class PlanRequest:
     """A name in `ALLOCATIONS`; None for the best that promises what a person is promised. One
     question has none, or "points"."""
     attribute: str = "value"
+    mechanism: str | None = None
+    """What perturbs answers, in the words in which campaigns are made of it; None for the best."""
 
     @classmethod
     def of(
@@ -226,6 +229,9 @@ class PlanRequest:
         target_error: float | None = None,
         allocation: str | None = None,
         attribute: str | None = None,
+        mechanism: str | None = None,
+        delta: float = 0.0,
+        reach: float = math.inf,
     ) -> "PlanRequest":
         """Return a request for a plan.
 
@@ -246,6 +252,9 @@ class PlanRequest:
             allocation: how several questions share the privacy; the best by default. Of one
                 question "points" has it asked of a value campaign.
             attribute: what participants hold; what the prior says by default.
+            mechanism: to choose, as "smooth:noise=student-t,nu=3"; the best by default.
+            delta: δ of the promise, in [0, 1).
+            reach: with a δ, the largest distance at which it is stated, in the unit.
 
         Raises:
             ParameterError: naming the parameter, its value and what is permitted.
@@ -278,7 +287,13 @@ class PlanRequest:
                 )
         if target_error is not None:
             validation.positive("target_error", target_error)
-        privacy = GeoPrivacy(epsilon, per, unit or source.unit or "")
+        if mechanism is not None:
+            if allocation == "points":
+                raise ParameterError("mechanism", mechanism, "left out of points")
+            _ = KINDS[mechanism]
+        if delta == 0 and reach != math.inf:
+            raise ParameterError("reach", reach, "left out without a delta: it holds everywhere")
+        privacy = GeoPrivacy(epsilon, per, unit or source.unit or "", delta, reach)
         plane = area_of(asked, center, radius) if dimension == 2 else None
         if dimension == 2 and plane is None:
             raise ParameterError(
@@ -315,6 +330,7 @@ class PlanRequest:
             target_error=target_error,
             allocation=allocation,
             attribute=attribute or source.attribute,
+            mechanism=mechanism,
         )
 
     @property
@@ -328,7 +344,11 @@ class PlanRequest:
         Raises:
             ParameterError: if it serves not all questions.
         """
-        return found.choice if self.allocation is None else found[self.allocation]
+        if self.allocation is not None:
+            return found[self.allocation]
+        if self.mechanism is None:
+            return found.choice
+        return next(row for row in found.rows if row.allocation != "points")
 
     def but(self, *, participants: int | None = None, per: float | None = None) -> "PlanRequest":
         """Return the same request with another number of people, or another distance."""

@@ -30,6 +30,7 @@ COMMANDS = (
         "client",
         "estimate",
         "plan",
+        "mechanisms",
         "rehearse",
     ),
     *("demo", "audit", "simulate", "compare"),

@@ -63,6 +63,8 @@ def create(
     *,
     epsilon: options.Epsilon = None,
     per: options.Per = None,
+    delta: options.Delta = 0.0,
+    reach: options.Reach = None,
     attribute: Annotated[
         str | None, typer.Option(help="What participants hold, e.g. 'household income'.")
     ] = None,
@@ -103,6 +105,7 @@ def create(
         str | None,
         typer.Option(
             help=f"{', '.join(mechanism_names())}, as 'name' or 'name:a=1'; debiased by default."
+            " 'geoveil mechanisms' lists them."
         ),
     ] = None,
     allocation: Annotated[
@@ -205,7 +208,8 @@ def create(
         "readings": _readings(read_every, extrapolated),
     }
     said: dict[str, Any] = {
-        "epsilon": epsilon, "per": per, "unit": unit, **words,
+        "epsilon": epsilon, "per": per, "delta": delta or None, "reach": reach, "unit": unit,
+        **words,
         "width": width, "bandwidth": bandwidth, "center": center,
         "radius": radius, "points": points or None, "dimension": dimension,
         "mechanism": mechanism, "allocation": allocation,
@@ -324,7 +328,11 @@ def _asking(
             "unit", None, "given, for example dollar: only of places it is metre by default"
         )
     privacy = GeoPrivacy(
-        said["epsilon"], said["per"], "metre" if said["unit"] is None else said["unit"]
+        said["epsilon"],
+        said["per"],
+        "metre" if said["unit"] is None else said["unit"],
+        said["delta"] or 0.0,
+        math.inf if said["reach"] is None else said["reach"],
     )
     more = {"attribute": attribute, "privacy": privacy, "plane": plane, **later}
     words = ", ".join(f"--{word}" for word in VOCABULARY)

@@ -42,6 +42,20 @@ Per = Annotated[
     float | None,
     typer.Option(help="The distance, in UNIT, within which nobody should tell two values apart."),
 ]
+Delta = Annotated[
+    float,
+    typer.Option(
+        help="δ of the promise, the chance of a report that tells more; for Laplace noise in"
+        " 'geoveil mechanisms', and refused by apps that permit none."
+    ),
+]
+Reach = Annotated[
+    float | None,
+    typer.Option(
+        help="With --delta: the largest distance between two values, in UNIT, for which it is"
+        " promised; any by default."
+    ),
+]
 Confidence = Annotated[
     float, typer.Option(help="How often the interval is to cover the truth, in (0, 1).")
 ]

@@ -38,6 +38,8 @@ _ALSO_CALLED = MappingProxyType(
         "strata.name": "strata",
         "strata.epsilon": "strata-epsilon",
         "radius_m": "radius",
+        "privacy.delta": "delta",
+        "privacy.reach": "reach",
     }
 )
 """What the library calls a parameter → the options that set it in one command or another."""

@@ -1,5 +1,6 @@
 """geoveil plan: the right mechanism for a question, and the error to expect."""
 
+import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -152,6 +153,15 @@ def plan(
             " that it is asked of."
         ),
     ] = None,
+    mechanism: Annotated[
+        str | None,
+        typer.Option(
+            help="Choose this one, as 'smooth:noise=student-t,nu=3,calibration=paper,reach=inf',"
+            " and compare the others; 'geoveil mechanisms' lists them. The best by default."
+        ),
+    ] = None,
+    delta: options.Delta = 0.0,
+    reach: options.Reach = None,
     for_campaign: Annotated[
         bool | None,
         typer.Option(
@@ -274,6 +284,9 @@ def plan(
         target_error=target_error,
         allocation=allocation,
         attribute=attribute,
+        mechanism=mechanism,
+        delta=delta,
+        reach=math.inf if reach is None else reach,
     )
     with err.status("planning"):
         sizes = _sizes(strata, strata_epsilon)

@@ -7,7 +7,9 @@ from typing import Any
 from rich.text import Text
 
 from geoveil.analyst.report import Record
+from geoveil.campaign.meaning import slack_words
 from geoveil.cli.console import PlainConsole, print_whole, table_80
+from geoveil.gp import GeoPrivacy
 
 _ALLOCATIONS: Mapping[str, str] = MappingProxyType(
     {
@@ -243,7 +245,7 @@ def _print_heading(report: Record, console: PlainConsole, what: str) -> None:
         console.styled(
             (what, "bold"),
             f"  {report['participants']:,} participants,"
-            f" ε = {p['epsilon']:g} per {p['per']:g} {p['unit']},"
+            f" {GeoPrivacy(**p)},"
             f" prior: {report['prior']['name']}, {known}",
         )
     )
@@ -333,6 +335,10 @@ def _print_errors(report: Record, console: PlainConsole) -> None:
 
 def _print_odds(report: Record, console: PlainConsole) -> None:
     unit = report["privacy"]["unit"]
+    if report["uses_delta"]:
+        console.tell(slack_words(GeoPrivacy(**report["privacy"])))
+    elif "delta" in report["privacy"]:
+        console.print("The choice needs no δ: its campaign promises ε alone.")
     console.print(
         "To somebody who finds two values of a person equally likely, the report can make one of"
         " them at most so likely:"

@@ -65,6 +65,13 @@ Thresholds = Annotated[
     list[float] | None,
     typer.Option(help="In the unit of --data, with --per; of pairs two, one for each column."),
 ]
+Named = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="A further mechanism, as 'smooth:noise=student-t,nu=5'; 'geoveil mechanisms' lists"
+        " them. May be repeated."
+    ),
+]
 Per = Annotated[float | None, typer.Option(help="1/ε, in the unit of the values.")]
 Range = Annotated[
     tuple[float, float] | None,
@@ -86,14 +93,23 @@ def _brings(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]
         "threshold": Thresholds,
         "per": Per,
         "ends": Range,
+        "mechanism": Named,
     }
     return options.takes("given", {name: (kinds[name], None) for name in names}, _input)
 
 
 def _input(
-    column: Sequence[str] | None = None, threshold: Sequence[float] | None = None, **more: Any
+    column: Sequence[str] | None = None,
+    threshold: Sequence[float] | None = None,
+    mechanism: Sequence[str] | None = None,
+    **more: Any,
 ) -> OwnInput:
-    return OwnInput(columns=tuple(column or ()), thresholds=tuple(threshold or ()), **more)
+    return OwnInput(
+        columns=tuple(column or ()),
+        thresholds=tuple(threshold or ()),
+        mechanisms=tuple(mechanism or ()),
+        **more,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,7 +174,7 @@ def _print(told: Table) -> None:
 
 
 @_runs
-@_brings("module", "data", "column", "weight", "threshold", "per")
+@_brings("module", "mechanism", "data", "column", "weight", "threshold", "per")
 def oneway(
     mode: Mode = "exact", repetitions: Repetitions = None, *, given: OwnInput, run: _Run
 ) -> None:
@@ -174,7 +190,7 @@ def oneway(
 
 
 @_runs
-@_brings("module", "data", "column", "weight", "threshold", "per")
+@_brings("module", "mechanism", "data", "column", "weight", "threshold", "per")
 def twoway(
     mode: Mode = "exact", repetitions: Repetitions = None, *, given: OwnInput, run: _Run
 ) -> None:
@@ -187,7 +203,7 @@ def twoway(
 
 
 @_runs
-@_brings("module", "data", "column", "weight")
+@_brings("module", "mechanism", "data", "column", "weight")
 def kde(
     mode: Mode = "exact",
     repetitions: Repetitions = None,

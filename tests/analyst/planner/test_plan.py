@@ -147,7 +147,6 @@ def test_a_query_is_planned_as_it_is():
     [
         ({"question": 3}, "question"),
         ({"privacy": 1.0}, "privacy"),
-        ({"privacy": GeoPrivacy(1.0, per=1.0, delta=0.1)}, "privacy"),
         ({"prior": [1.0]}, "prior"),
         ({"prior": SamplePrior([[1.0, 2.0]])}, "prior.dimension"),
         ({"n": 0}, "n"),

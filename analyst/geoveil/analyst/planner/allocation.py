@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from geoveil.analyst.planner.kinds import KINDS
+from geoveil.analyst.planner.kinds import KINDS, in_words
 from geoveil.analyst.planner.plan import CLOSE, screened
 from geoveil.analyst.planner.prediction import Prediction, Targets
 from geoveil.analyst.planner.priors import Prior
@@ -47,10 +47,17 @@ class AllocationRule:
     one_for_all: bool = False
     """Whether one report is to answer every question."""
 
-    @property
-    def kinds(self) -> tuple[str, ...]:
-        """The kinds of mechanisms that it can be made of."""
-        return tuple(name for name, k in KINDS.items() if k.answers_all == self.one_for_all)
+    def kinds(self, privacy: GeoPrivacy, mechanism: str | None = None) -> tuple[str, ...]:
+        """Return the kinds of mechanisms that it can be made of, or the one that is wanted.
+
+        Args:
+            privacy: what is promised.
+            mechanism: in the words in which campaigns are made of it; None for the best.
+        """
+        if mechanism is not None and not self.one_for_all:
+            return (mechanism,)
+        more = () if self.one_for_all else in_words(privacy, None)
+        return (*(n for n, k in KINDS.items() if k.answers_all == self.one_for_all), *more)
 
 
 ALLOCATIONS: Mapping[str, AllocationRule] = MappingProxyType(
@@ -172,6 +179,7 @@ def compare_allocations(
     n: int,
     *,
     searches: Searches | None = None,
+    mechanism: str | None = None,
 ) -> Comparison:
     """Return the expected error of every allocation for several questions.
 
@@ -179,11 +187,13 @@ def compare_allocations(
 
     Args:
         questions: 1 to 64.
-        privacy: what a person is promised in all; delta must be 0.
+        privacy: what a person is promised in all.
         prior: public.
         n: number of people, ≥ 1.
         searches: takes up what was found out, to be given again with the same questions and prior
             and another n or guarantee.
+        mechanism: what perturbs answers, in the words in which campaigns are made of it; for each
+            question the best by default.
 
     Raises:
         ParameterError: if an argument is out of range, or the dimensions differ.
@@ -213,7 +223,8 @@ def compare_allocations(
     rows = []
     for name, allocation in ALLOCATIONS.items():
         try:
-            rows.append(_allocated(name, allocation, asked, privacy, prior, n, known))
+            kinds = allocation.kinds(privacy, mechanism)
+            rows.append(_allocated(name, allocation, kinds, asked, privacy, prior, n, known))
         except UnsupportedError:
             continue  # it serves none of them, or not all
     if not rows:
@@ -225,6 +236,7 @@ def compare_allocations(
 def _allocated(
     name: str,
     allocation: AllocationRule,
+    kinds: tuple[str, ...],
     asked: Sequence[Estimand],
     privacy: GeoPrivacy,
     prior: Prior,
@@ -238,14 +250,13 @@ def _allocated(
         return allocation.error(found, n, m)
 
     chosen = [
-        _alone(known.of(i, question, each, prior), allocation.kinds, error)
-        for i, question in enumerate(asked)
+        _alone(known.of(i, question, each, prior), kinds, error) for i, question in enumerate(asked)
     ]
-    kinds = tuple(a.kind for a in chosen)
+    names = tuple(a.kind for a in chosen)
     predictions = tuple(a.prediction for a in chosen)
     errors = tuple(error(p) for p in predictions)
     targets = tuple(p.targets(n, error) for p in predictions)
-    return Allocated(name, allocation.in_all(privacy, m), kinds, predictions, errors, targets)
+    return Allocated(name, allocation.in_all(privacy, m), names, predictions, errors, targets)
 
 
 def _alone(

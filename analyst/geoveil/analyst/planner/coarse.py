@@ -35,7 +35,8 @@ NARROWEST, WIDEST = -6, 26
 """Bands that are tried, as arguments of `width`: from 0.35 to 91 noise scales."""
 FINENESS = 4
 """Widths per octave: `width` has whole numbers for arguments."""
-_STANDARD = GeoPrivacy(1.0, per=1.0)
+STANDARD = GeoPrivacy(1.0, per=1.0)
+"""In noise scales every guarantee without a δ is this one."""
 _TABLE_PER_NEAR = 16
 """Nodes per shortest length at the boundary; moments are off by less than 1 %."""
 _BEND = 4.0
@@ -116,7 +117,14 @@ def nodes(index: int) -> Array:
 
 
 @lru_cache(maxsize=1 << 14)
-def table(name: str, option: int, profile: str, index: int, diameter: float | None) -> Table | None:
+def table(
+    name: str,
+    option: int,
+    profile: str,
+    index: int,
+    diameter: float | None,
+    standard: GeoPrivacy = STANDARD,
+) -> Table | None:
     """Return the moments of reports about a soft step; None if the kind refuses it.
 
     Args:
@@ -125,13 +133,14 @@ def table(name: str, option: int, profile: str, index: int, diameter: float | No
         profile: "linear" or "smoothstep".
         index: see `width`.
         diameter: of the domain, in noise scales; None if it is not known.
+        standard: the guarantee, in noise scales.
     """
     if name == POINTS:  # on a line, noise on the point is noise on the distance
         return table(DEBIASED, 0, profile, index, None)
     kind, x = KINDS[name], nodes(index)
     query = Threshold(0.0, width(index), profile)
     try:
-        reports = kind.build(Task(query, _STANDARD, diameter), kind.options[option])
+        reports = kind.build(Task(query, standard, diameter), kind.options[option])
         bias = reports.mean(x) - np.asarray(PROFILES[profile](query.width).value(x))
         return bias, reports.variance(x)
     except UnsupportedError:
@@ -155,7 +164,7 @@ def least_noise(name: str, option: int, profile: str) -> tuple[float, float]:
     """
     try:
         reports = KINDS[name].build(
-            Task(Threshold(0.0, 1.0, profile), _STANDARD), KINDS[name].options[option]
+            Task(Threshold(0.0, 1.0, profile), STANDARD), KINDS[name].options[option]
         )
     except UnsupportedError:
         return 1.0, _AT_ONCE

@@ -6,8 +6,8 @@ A kind builds the reports for a query under a guarantee. It serves what it does 
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from types import MappingProxyType
 from typing import Any, Protocol, TypeAlias
 
@@ -20,15 +20,14 @@ from geoveil.campaign import (
     MechanismSpec,
     PlanarLaplaceSpec,
     Planned,
+    SmoothSpec,
 )
 from geoveil.gp.deconvolution import PointEstimator
-from geoveil.gp.errors import UnsupportedError
+from geoveil.gp.errors import ParameterError, UnsupportedError
 from geoveil.gp.intervals import Limits
 from geoveil.gp.mechanisms.base import QueryMechanism
 from geoveil.gp.mechanisms.local import LocalLaplace, RandomizedResponse
 from geoveil.gp.mechanisms.planar import PlanarLaplace
-from geoveil.gp.mechanisms.smooth import SmoothMechanism
-from geoveil.gp.noise import GeneralizedCauchy, Noise, StudentT
 from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.queries.base import Query
 
@@ -107,6 +106,11 @@ class Kind:
     chosen."""
     answers_all: bool = False
     """Whether one report answers every question."""
+    has_slack: bool = False
+    """Whether it is for guarantees with a δ, and for no others."""
+    dominated: bool = False
+    """Whether another kind has less noise of every question [MATH §4], so that it is compared, and
+    never worth a choice."""
     declares: Callable[[Any, Parameters], Declared] | None = None
     """What a campaign says of the reports that were built with parameters; None if none can."""
 
@@ -123,24 +127,78 @@ def _of_family(family: MechanismFamily, planned: Planned) -> Kind:
     def build(task: Task, parameters: Parameters) -> Reports:
         if not planned.serves(task.query):
             raise UnsupportedError(f"{planned.name} is not for {task.query!r}")
-        built: QueryMechanism = family.make(parameters).build(task.query, task.privacy)
-        return built
+        return _built(family.make(parameters), task)
 
     return Kind(build, planned.options, declares=lambda _, parameters: family.make(parameters))
+
+
+def _built(declared: MechanismSpec, task: Task) -> QueryMechanism:
+    """Return the mechanism; without a δ it is promised what is stronger than with one."""
+    if not declared.has_slack:
+        return declared.build(task.query, without_slack(task.privacy))
+    if task.privacy.delta == 0:
+        raise UnsupportedError(f"{declared!r} is for guarantees with a delta")
+    return declared.build(task.query, task.privacy)
+
+
+def without_slack(privacy: GeoPrivacy) -> GeoPrivacy:
+    """Return the guarantee of the same rate with δ = 0, which holds at every distance."""
+    return replace(privacy, delta=0.0, reach=math.inf)
+
+
+SLACK = "smooth:noise=laplace,calibration=paper"
+"""What is compared beside the rest where a δ is promised [SGP Lemma 3.6]."""
+
+
+def in_words(privacy: GeoPrivacy, mechanism: str | None) -> tuple[str, ...]:
+    """Return the kinds that are compared beside those that every plan compares.
+
+    Args:
+        privacy: what is promised.
+        mechanism: one that is wished for, in the words of `MECHANISMS.parse`.
+
+    Example:
+        >>> in_words(GeoPrivacy(1.0, per=8_000.0), "smooth:noise=student-t,nu=3")
+        ('smooth:noise=student-t,nu=3',)
+    """
+    more = (SLACK,) if privacy.delta > 0 else ()
+    return more if mechanism is None or mechanism in more else (*more, mechanism)
+
+
+@lru_cache(maxsize=64)
+def _named(text: str) -> Kind:
+    """Return the kind of a single mechanism, in the words in which campaigns are made of it.
+
+    Raises:
+        ParameterError: if campaigns can't have it, or its reach is a length: bands are compared in
+            noise scales.
+    """
+    spec = MECHANISMS.parse(text)
+    if not isinstance(spec, MechanismSpec):
+        raise ParameterError("mechanism", text, "one that answers questions")
+    if getattr(spec, "reach", None) not in (None, 0.0, math.inf):
+        raise ParameterError("mechanism", text, "of reach 0 or inf: others are not planned")
+    return Kind(
+        lambda task, _: _built(spec, task),
+        declares=lambda *_: spec,
+        has_slack=spec.has_slack,
+    )
 
 
 def _fractions(*values: float) -> tuple[Parameters, ...]:
     return tuple(MappingProxyType({"beta_fraction": value}) for value in values)
 
 
-def _heavy(noise: Noise, calibration: str, reach: float) -> Callable[[Task, Parameters], Reports]:
-    return lambda task, parameters: SmoothMechanism(
-        task.query,
-        task.privacy,
-        noise=noise,
-        beta=parameters["beta_fraction"] * task.privacy.rate,
-        reach=reach,
-        calibration=calibration,
+def _published(options: tuple[Parameters, ...], **said: Any) -> Kind:
+    def declares(_: Any, parameters: Parameters) -> SmoothSpec:
+        given: dict[str, Any] = {**said, **parameters}
+        return SmoothSpec(**given)
+
+    return Kind(
+        lambda task, parameters: _built(declares(None, parameters), task),
+        options,
+        declares=declares,
+        dominated=True,
     )
 
 
@@ -163,29 +221,29 @@ POINTS = "PlanarLaplace"
 DEBIASED = "DebiasedLaplace"
 """Noise on the distance, undone."""
 
+_STUDENT, _CAUCHY = _fractions(1 / 18, 1 / 9, 1 / 6), _fractions(1 / 30, 1 / 15, 2 / 15)
 _BASELINES: Mapping[str, Kind] = MappingProxyType(
     {
-        "StudentT, exact": Kind(
-            _heavy(StudentT(3), "exact", 0.0), _fractions(1 / 18, 1 / 9, 1 / 6)
+        "StudentT, exact": _published(_STUDENT, noise="student-t"),
+        "StudentT, paper": _published(
+            _STUDENT, noise="student-t", calibration="paper", reach=math.inf
         ),
-        "StudentT, paper": Kind(
-            _heavy(StudentT(3), "paper", math.inf), _fractions(1 / 18, 1 / 9, 1 / 6)
-        ),
-        "GeneralizedCauchy, exact": Kind(
-            _heavy(GeneralizedCauchy(4), "exact", 0.0), _fractions(1 / 30, 1 / 15, 2 / 15)
-        ),
-        "GeneralizedCauchy, paper": Kind(
-            _heavy(GeneralizedCauchy(4), "paper", math.inf), _fractions(1 / 30, 1 / 15, 2 / 15)
+        "GeneralizedCauchy, exact": _published(_CAUCHY, noise="generalized-cauchy"),
+        "GeneralizedCauchy, paper": _published(
+            _CAUCHY, noise="generalized-cauchy", calibration="paper", reach=math.inf
         ),
         "RandomizedResponse": _local(RandomizedResponse),
         "LocalLaplace": _local(LocalLaplace),
     }
 )
-"""What no campaign can hold: for comparison."""
+"""For comparison: noise of the seed paper, and what no campaign can hold."""
 
 
 class _Kinds(Mapping[str, Kind]):
-    """All kinds by name. Packages that add one are loaded when the first is looked at."""
+    """All kinds by name, and each mechanism by the words in which campaigns are made of it.
+
+    Packages that add one are loaded when the first is looked at.
+    """
 
     @cached_property
     def _all(self) -> dict[str, Kind]:
@@ -203,6 +261,8 @@ class _Kinds(Mapping[str, Kind]):
         return {**campaigns, **_BASELINES, POINTS: points}
 
     def __getitem__(self, name: str) -> Kind:
+        if name.partition(":")[0] in MECHANISMS.names:
+            return _named(name)
         return self._all[name]
 
     def __iter__(self) -> Iterator[str]:

@@ -30,7 +30,10 @@ class Plan:
     n: int
     """The number of reports for which the choice is best."""
     alternatives: tuple[Alternative, ...]
-    """The best of each kind, those that may be chosen first, by expected error (see `ranked`)."""
+    """The best of each kind, those that may be chosen first, by expected error (see `ranked`); what
+    is wanted before all."""
+    wanted: str | None = None
+    """The kind that is to be chosen; None: the best."""
 
     @property
     def problem(self) -> PlanningProblem:
@@ -49,7 +52,7 @@ class Plan:
 
     @property
     def choice(self) -> Alternative:
-        """The best that keeps the guarantee."""
+        """What is wanted, else the best that keeps the guarantee."""
         return self.alternatives[0]
 
     @property
@@ -59,15 +62,17 @@ class Plan:
         found = best.prediction
         error = found.expected_error(n)
         others = [a for a in self.alternatives[1:] if a.satisfies_guarantee]
+        why = "is what was asked for" if self.wanted else "has the least expected error"
         parts = [
-            f"{best.kind} has the least expected error at n = {n:,}:"
+            f"{best.kind} {why} at n = {n:,}:"
             f" ±{found.margin(n):.3g} for what is asked of the population, with 95 % confidence."
             f" {found.share_of_bias(n):.0%} of the squared error is bias that more people do not"
             " remove."
         ]
         if others:
             ratio = others[0].prediction.expected_error(n) / error if error else 1.0
-            parts.append(f"Next is {others[0].kind}, with {ratio:.3g} × the squared error.")
+            other = "Else the best" if self.wanted else "Next"
+            parts.append(f"{other} is {others[0].kind}, with {ratio:.3g} × the squared error.")
         return " ".join(parts)
 
     def at(self, people: Iterable[int]) -> list[tuple[int, float, float]]:
@@ -94,12 +99,13 @@ def plan(
 
     Args:
         question: what is wanted; a query stands for its own mean.
-        privacy: what each report is to promise, in the unit of the points; delta must be 0.
+        privacy: what each report is to promise, in the unit of the points.
         prior: public.
         n: number of people who will report, ≥ 1.
         diameter: largest distance between two possible values, if known; then baselines of local
             privacy at ε·diameter are shown, which is a weaker promise to neighbours.
-        kinds: names in `KINDS`: what to consider; all by default.
+        kinds: what to consider: names in `KINDS`, or mechanisms in the words in which campaigns are
+            made of them; all of the former by default.
 
     Raises:
         ParameterError: if an argument is out of range, or the dimensions differ.
@@ -120,11 +126,18 @@ def plan(
         diameter = validation.positive("diameter", diameter)
     kinds = tuple(KINDS) if kinds is None else kinds
     for name in kinds:
-        validation.choice("kinds", name, tuple(KINDS))
+        if name not in KINDS:
+            validation.choice("kinds", name, tuple(KINDS))
     return planned(Search(PlanningProblem.of(asked, privacy, prior, diameter)), n, kinds)
 
 
-def planned(search: Search, n: int, kinds: Collection[str], within: float = math.inf) -> Plan:
+def planned(
+    search: Search,
+    n: int,
+    kinds: Collection[str],
+    within: float = math.inf,
+    wanted: str | None = None,
+) -> Plan:
     """Return the plan of a problem, by what was found out about it before and what is now.
 
     Args:
@@ -132,6 +145,7 @@ def planned(search: Search, n: int, kinds: Collection[str], within: float = math
         n: number of people who will report, ≥ 1.
         kinds: what to consider.
         within: see `screened`.
+        wanted: which of the kinds is to be chosen; None for the best.
 
     Raises:
         ParameterError: if n is out of range.
@@ -141,7 +155,11 @@ def planned(search: Search, n: int, kinds: Collection[str], within: float = math
     found = screened(search, kinds, lambda p: p.expected_error(n), within)
     if not any(a.satisfies_guarantee for a in found):
         raise UnsupportedError(f"none of {', '.join(kinds)} serves {search.problem.question!r}")
-    return Plan(search, n, tuple(found))
+    if wanted is not None:
+        found.sort(key=lambda a: a.kind != wanted)
+        if found[0].kind != wanted:
+            raise UnsupportedError(f"{wanted} does not serve {search.problem.question!r}")
+    return Plan(search, n, tuple(found), wanted)
 
 
 def screened(
@@ -166,6 +184,7 @@ def screened(
                 best[a.kind] = a
 
     considered = [name for name in KINDS if name in kinds]
+    considered += [name for name in kinds if name not in considered]
     if isinstance(search.problem.question, SoftQuestion):
         for name in considered:
             consider(search.asked_softly(name))

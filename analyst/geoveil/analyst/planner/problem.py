@@ -124,6 +124,12 @@ class PlanningProblem:
         """1/ε, in the unit of the points."""
         return 1 / self.privacy.rate
 
+    @property
+    def standard(self) -> GeoPrivacy:
+        """The guarantee in noise scales."""
+        p = self.privacy
+        return GeoPrivacy(1.0, 1.0, delta=p.delta, reach=p.reach * p.rate)
+
     def under(self, privacy: GeoPrivacy) -> "PlanningProblem":
         """Return the same question and prior under another guarantee."""
         if self.prior.continuous:  # nodes may lie elsewhere
@@ -149,10 +155,10 @@ def check_promise(privacy: object, prior: object) -> None:
     """Refuse what no plan can be made with.
 
     Raises:
-        ParameterError: if the one is no guarantee without δ, or the other no prior.
+        ParameterError: if the one is no guarantee, or the other no prior.
     """
-    if not isinstance(privacy, GeoPrivacy) or privacy.delta > 0:
-        raise ParameterError("privacy", privacy, "a GeoPrivacy with delta = 0")
+    if not isinstance(privacy, GeoPrivacy):
+        raise ParameterError("privacy", privacy, "a GeoPrivacy")
     if not isinstance(prior, Prior):
         raise ParameterError("prior", prior, "a Prior, for example SamplePrior(values)")
 

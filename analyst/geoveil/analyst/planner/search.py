@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from geoveil.analyst.planner.aiming import aimed, at_the_boundary
 from geoveil.analyst.planner.coarse import (
     NARROWEST,
+    STANDARD,
     WIDEST,
     Band,
     CoarseCandidate,
@@ -194,7 +195,7 @@ class Search:
         """Return what no report of a kind about a band has less error than; 0 if none is known."""
         family = KINDS[kind]
         several = family.answers_all and (self.hard.dimension > 1 or self.hard.boundaries > 1)
-        if not family.satisfies_guarantee or several:
+        if not family.satisfies_guarantee or several or family.has_slack:
             return 0.0
         least = self.floor(profile, index, *least_noise(kind, option, profile))
         return math.inf if least is None else error(least)
@@ -278,7 +279,8 @@ class Search:
                 return None
         else:
             beside = None if kind.satisfies_guarantee else problem.diameter
-            found = table(name, option, profile, index, beside and beside / problem.scale)
+            standard = problem.standard if kind.has_slack else STANDARD
+            found = table(name, option, profile, index, beside and beside / problem.scale, standard)
             bands = None if found is None else self._band(profile, index)
             if bands is None or found is None:
                 return None

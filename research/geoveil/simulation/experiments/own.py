@@ -12,6 +12,7 @@ import numpy as np
 from geoveil.analyst.planner import Reports
 from geoveil.audit import mechanisms_in
 from geoveil.audit.own import MakeMechanism, checked, source_files
+from geoveil.campaign import MECHANISMS, MechanismSpec
 from geoveil.gp import GeoPrivacy, ParameterError, Query, validation
 from geoveil.simulation.people_files import FORMATS, GEOPACKAGE
 from geoveil.simulation.populations import Array, Population, household_incomes
@@ -44,6 +45,8 @@ class OwnInput:
     thresholds: tuple[float, ...] = ()
     per: float | None = None
     ends: tuple[float, float] | None = None
+    mechanisms: tuple[str, ...] = ()
+    """Further ones, in the words in which campaigns are made of them."""
 
     def __post_init__(self) -> None:
         if self.data is None and self.columns:
@@ -62,6 +65,9 @@ class OwnInput:
             low, high = (validation.real("range", end) for end in self.ends)
             if low >= high:
                 raise ParameterError("range", self.ends, "two numbers, the lesser one first")
+        for words in self.mechanisms:
+            if not isinstance(MECHANISMS.parse(words), MechanismSpec):
+                raise ParameterError("mechanism", words, "one that answers questions")
 
     def question(self, count: int) -> tuple[tuple[float, ...], float] | None:
         """Return thresholds and 1/ε; None if they are the experiment's own.
@@ -86,7 +92,7 @@ class OwnInput:
         """
         if self == OwnInput():
             return "as published"
-        asked = (self.columns, self.weight, self.thresholds, self.per, self.ends)
+        asked = (self.columns, self.weight, self.thresholds, self.per, self.ends, self.mechanisms)
         digest = hashlib.sha256(repr(asked).encode())
         files = [] if self.module is None else source_files(self.module)
         for file in (*files, self.data):

@@ -11,7 +11,8 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 
 from geoveil.analyst.planner import Reports
-from geoveil.gp import GeoPrivacy, Query, validation
+from geoveil.campaign import MECHANISMS, MechanismSpec
+from geoveil.gp import GeoPrivacy, Query, UnsupportedError, validation
 from geoveil.simulation.comparison import Contestant, Setting
 from geoveil.simulation.experiment import Cell, Experiment, Table
 from geoveil.simulation.experiments.own import (
@@ -106,7 +107,9 @@ class Panel(ABC):
         surveyed = () if self.given.data is None else (SEED_PRIOR, PRIOR)
         known = {name: c for name, c in self.known.items() if c.origin not in surveyed}
         made = own_mechanisms(self.given.module, known)
-        return known | {name: Contestant(OWN, partial(_own, make)) for name, make in made.items()}
+        own = {name: Contestant(OWN, partial(_own, make)) for name, make in made.items()}
+        named = {words: Contestant(OWN, partial(_named, words)) for words in self.given.mechanisms}
+        return known | own | named
 
     @abstractmethod
     def drawn_once(self, name: str, n: int, repetition: int, seed: int) -> Array:
@@ -128,6 +131,15 @@ class Panel(ABC):
 
 def _own(make: MakeReports, setting: Setting) -> Reports:
     return make(setting.soft, setting.privacy)
+
+
+def _named(words: str, setting: Setting) -> Reports:
+    """Return what a campaign would have: of the paper's query, or of ours if that is not served."""
+    spec: MechanismSpec = MECHANISMS.parse(words)
+    try:
+        return spec.build(setting.seed, setting.privacy)
+    except UnsupportedError:
+        return spec.build(setting.soft, setting.privacy)
 
 
 AnyPanel = TypeVar("AnyPanel", bound=Panel)

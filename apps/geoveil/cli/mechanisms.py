@@ -1,0 +1,82 @@
+"""geoveil mechanisms: what a campaign can be asked to perturb answers with."""
+
+from typing import Any
+
+import numpy as np
+from rich.text import Text
+
+from geoveil.campaign import MECHANISMS, MechanismSpec
+from geoveil.cli import options
+from geoveil.cli.console import out, print_json, print_whole, table_80
+from geoveil.gp import GeoPrivacy, Threshold, UnsupportedError
+
+_DELTA = 1e-6
+_PROFILES = ("linear", "smoothstep")
+_PAPER = "calibration=paper,reach=inf"
+_OF_SMOOTH = (
+    ("smooth:noise=student-t,nu=3", "Student-t noise, ν from above 2 to 100"),
+    (f"smooth:noise=student-t,nu=3,{_PAPER}", "the same as the paper prints it [SGP 3.5]"),
+    ("smooth:noise=generalized-cauchy,gamma=4", "density ∝ 1/(1 + |z|^γ), γ from above 3 to 101"),
+    (f"smooth:noise=generalized-cauchy,gamma=4,{_PAPER}", "the same as the paper prints it"),
+    ("smooth:noise=laplace,calibration=paper", "Laplace noise, with --delta [SGP 3.6]"),
+    ("smooth:noise=laplace", "the same, with the largest η that keeps the promise"),
+)
+"""Words, and what they mean, of the noises of `smooth` that are not the best for its bound."""
+_PARAMETERS = (
+    "Parameters of smooth: noise (best, student-t, generalized-cauchy, laplace); nu; gamma;"
+    " beta_fraction, β in parts of ε/PER, in (0, 1); reach of the bound (0, a length, inf); growth"
+    " (exponential, linear); calibration (exact, paper). What a device can't prove it refuses."
+)
+
+
+def mechanisms(as_json: options.AsJson = False) -> None:
+    """List what 'geoveil campaign create', 'plan' and 'simulate' take as --mechanism.
+
+    With what each promises: ε, or ε with a δ. The variance is that of a report by someone at the
+    middle of a band 3·PER/ε wide, a ramp or else a smoothstep, with δ = 1e-6 where there is one.
+    """
+    rows = [_row(words, what) for words, what in _listed()]
+    if as_json:
+        print_json(rows)
+        return
+    table = table_80("--mechanism", "promises", "variance", "browsers")
+    for row in rows:
+        variance = "–" if row["variance"] is None else f"{row['variance']:.3f} {row['profile']}"
+        browsers = "yes" if row["browsers"] else "no"
+        named = Text.assemble(row["mechanism"], "\n", (row["what"], "dim"))
+        table.add_row(named, row["promises"], variance, browsers)
+    print_whole(table)
+    out.print(_PARAMETERS)
+    out.print("--points perturbs the value itself, with ε, and anything is asked of it later.")
+
+
+def _listed() -> list[tuple[str, str]]:
+    """Return the words of each mechanism that answers questions, and what it is."""
+    found = []
+    for family in MECHANISMS:
+        if family.default is not None or family.name not in MECHANISMS.built_in:
+            found.append((family.name, family.summary))
+        if family.name == "smooth":
+            found += _OF_SMOOTH
+    return found
+
+
+def _row(words: str, what: str) -> dict[str, Any]:
+    family = MECHANISMS[words.partition(":")[0]]
+    bare = ":" not in words
+    row: dict[str, Any] = {"mechanism": words, "what": what, "variance": None, "profile": None}
+    spec = family.default if bare else MECHANISMS.parse(words)
+    if not isinstance(spec, MechanismSpec):  # another package's, which needs parameters
+        return {**row, "promises": "its package says", "browsers": False}
+    privacy = GeoPrivacy(1.0, 1.0, delta=_DELTA if spec.has_slack else 0.0)
+    served = MECHANISMS.is_built_in(spec)
+    for profile in _PROFILES:
+        query = Threshold(0.0, 3.0, profile)
+        try:
+            variance = spec.build(query, privacy).variance(np.zeros(1))[0]
+        except UnsupportedError:
+            continue
+        row |= {"variance": float(variance), "profile": profile}
+        served = served and spec.unserved((query,)) is None
+        break
+    return {**row, "promises": "ε and δ" if spec.has_slack else "ε", "browsers": served}

@@ -1,0 +1,143 @@
+"""Mechanisms that a plan is asked to choose, in the words in which campaigns are made of them."""
+
+import math
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from geoveil.analyst import LogNormalPrior, PlanRequest, PublicPrior, ShareAbove, plan_for
+from geoveil.analyst.planner import KINDS, HardThreshold, plan
+from geoveil.analyst.planner.kinds import SLACK, Task
+from geoveil.analyst.planning import PlannedQuestions
+from geoveil.campaign import Allocation, SmoothSpec, StatisticCampaign
+from geoveil.gp import (
+    ApproximateLaplace,
+    GeoPrivacy,
+    ParameterError,
+    Threshold,
+    UnsupportedError,
+)
+
+PAPER = "smooth:noise=student-t,nu=3,calibration=paper,reach=inf"
+SPEC = SmoothSpec(noise="student-t", nu=3.0, calibration="paper", reach=math.inf)
+LAW = PublicPrior.of_numbers(LogNormalPrior(11.5, 0.8), "dollar")
+PRIVACY = GeoPrivacy(1.0, 8_000.0, "dollar")
+LATER = ShareAbove(150_000.0)
+OPENS = datetime(2026, 1, 1, tzinfo=UTC)
+PUBLISHED: dict[str, Any] = {
+    "campaign_id": "a", "title": "A", "opens": OPENS, "closes": OPENS + timedelta(days=1),
+}  # fmt: skip
+
+
+def request(*more: ShareAbove, **said: Any) -> PlanRequest:
+    given = {"epsilon": 1.0, "per": 8_000.0, "source": LAW, "participants": 50_000}
+    return PlanRequest.of([ShareAbove(100_000.0), *more], **(given | said))
+
+
+def test_what_is_named_is_chosen_and_compared_and_becomes_the_campaign():
+    planned = plan_for(request(mechanism=PAPER), for_campaign=True)
+    report = planned.report()
+    assert report["choice"] == PAPER
+    assert report["reason"].startswith(f"{PAPER} is what was asked for at n = 50,000")
+    first, *others = report["alternatives"]
+    assert (first["mechanism"], first["times"], first["campaign"]) == (PAPER, 1.0, True)
+    assert others[0]["mechanism"] == "DebiasedLaplace"
+    assert 0 < others[0]["times"] < 1
+    campaign = planned.campaign(**PUBLISHED)
+    assert isinstance(campaign, StatisticCampaign)
+    assert campaign.mechanism == SPEC
+    # Nothing is named: the best is chosen, as before.
+    assert plan_for(request(), for_campaign=True).report()["choice"] == "DebiasedLaplace"
+
+
+def test_the_words_are_the_kind_that_was_compared_before():
+    """At β = ε/9, which is one of those that "StudentT, paper" tries."""
+    task = Task(Threshold(1e5, 24e3), PRIVACY)
+    at = [9e4, 1e5, 3e5]
+    told = KINDS[PAPER].build(task, {}).variance(at)
+    assert told == pytest.approx(
+        KINDS["StudentT, paper"].build(task, {"beta_fraction": 1 / 9}).variance(at), rel=1e-12
+    )
+    question, prior = HardThreshold(1e5), LogNormalPrior(11.5, 0.8)
+    both = plan(question, PRIVACY, prior, 50_000, kinds=(PAPER, "StudentT, paper"))
+    errors = {a.kind: a.prediction.expected_error(50_000) for a in both.alternatives}
+    assert errors["StudentT, paper"] <= 1.001 * errors[PAPER]
+
+
+def test_campaigns_can_hold_what_the_paper_has():
+    rows = {row["mechanism"]: row for row in plan_for(request()).report()["alternatives"]}
+    assert rows["StudentT, paper"]["campaign"]
+    assert rows["GeneralizedCauchy, exact"]["campaign"]
+
+
+@pytest.mark.parametrize("allocation", [None, "split", "repeat"])
+def test_several_questions_are_asked_with_what_is_named(allocation):
+    planned = plan_for(request(LATER, mechanism=PAPER, allocation=allocation))
+    assert isinstance(planned, PlannedQuestions)
+    rows = {row.allocation: set(row.kinds) for row in planned.found.rows}
+    assert rows["partition"] == rows["split"] == {PAPER}
+    campaign = planned.campaign(**PUBLISHED)
+    assert isinstance(campaign, StatisticCampaign)
+    assert campaign.mechanism == SPEC
+    assert allocation in (None, campaign.allocation.value)
+
+
+def test_a_delta_is_planned_with_and_spent_only_where_it_is_needed():
+    with_slack = plan_for(request(delta=1e-6, mechanism=SLACK), for_campaign=True)
+    assert with_slack.report()["privacy"]["delta"] == 1e-6
+    assert with_slack.report()["uses_delta"]
+    campaign = with_slack.campaign(**PUBLISHED)
+    assert campaign.privacy == replace(PRIVACY, delta=1e-6)
+    best = plan_for(request(delta=1e-6), for_campaign=True)
+    assert SLACK in {row["mechanism"] for row in best.report()["alternatives"]}
+    assert not best.report()["uses_delta"]
+    assert best.campaign(**PUBLISHED).privacy == PRIVACY
+
+
+def test_tables_of_bands_know_delta_and_reach():
+    """What the coarse table says of a δ and a Λ is what the mechanism itself says."""
+    for privacy in (replace(PRIVACY, delta=1e-3), replace(PRIVACY, delta=1e-9, reach=20_000.0)):
+        found = plan(HardThreshold(1e5), privacy, LogNormalPrior(11.5, 0.8), 10**6, kinds=(SLACK,))
+        best = found.choice
+        assert isinstance(best.reports, ApproximateLaplace)
+        assert best.reports.privacy == privacy
+        for factor in (0.5, 2.0):
+            query = replace_width(best.query, factor)
+            other = found.problem.predict(KINDS[SLACK].build(Task(query, privacy), {}))
+            assert other.expected_error(10**6) > 0.99 * best.prediction.expected_error(10**6)
+
+
+def replace_width(query: Any, factor: float) -> Threshold:
+    return Threshold(query.at, factor * query.width, query.profile)
+
+
+def test_split_divides_the_delta():
+    planned = plan_for(request(LATER, delta=1e-6, mechanism=SLACK, allocation="split"))
+    campaign = planned.campaign(**PUBLISHED)
+    assert isinstance(campaign, StatisticCampaign)
+    assert campaign.allocation is Allocation.SPLIT
+    assert campaign.answer_privacy.delta == 5e-7
+    assert campaign.report_privacy.delta == 1e-6
+
+
+@pytest.mark.parametrize(
+    ("said", "match"),
+    [
+        ({"mechanism": "smooth:noise=student-t,nu=2"}, "nu must be"),
+        ({"mechanism": "points:dimension=1"}, "mechanism must be one that answers questions"),
+        ({"mechanism": "smooth:reach=5000"}, "mechanism must be of reach 0 or inf"),
+        ({"mechanism": PAPER, "allocation": "points"}, "mechanism must be left out of points"),
+        ({"reach": 5_000.0}, "reach must be left out without a delta"),
+        ({"delta": 1.0}, "delta must be"),
+    ],
+)
+def test_what_cannot_be_planned_is_refused_by_name(said, match):
+    with pytest.raises(ParameterError, match=match):
+        request(**said)
+
+
+def test_what_does_not_serve_the_question_is_refused():
+    with pytest.raises(UnsupportedError, match="smooth:noise=laplace"):
+        plan_for(request(mechanism="smooth:noise=laplace"))  # there is no δ
