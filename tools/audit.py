@@ -19,34 +19,38 @@ def main(pip_audit: str) -> int:
     Args:
         pip_audit: the program.
     """
-    files = [part for file in FILES for part in ("--requirement", str(file))]
     form = ("--require-hashes", "--disable-pip", "--format=json", "--progress-spinner=off")
-    done = subprocess.run(  # noqa: S603 - of `make audit`
-        [pip_audit, *form, *files],
-        cwd=ROOT,
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    try:
-        asked = json.loads(done.stdout)["dependencies"]
-    except (ValueError, KeyError, TypeError):
-        print(done.stderr.strip(), file=sys.stderr)
-        print(UNREACHED)
-        return 2
+    asked = []
+    for file in FILES:  # one by one: two files may name two versions of a package
+        done = subprocess.run(  # noqa: S603 - of `make audit`
+            [pip_audit, *form, "--requirement", str(file)],
+            cwd=ROOT,
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+        try:
+            asked += json.loads(done.stdout)["dependencies"]
+        except (ValueError, KeyError, TypeError):
+            print(done.stderr.strip(), file=sys.stderr)
+            print(UNREACHED)
+            return 2
     skipped = sorted({one["name"] for one in asked if "skip_reason" in one})
-    found = [(one, flaw) for one in asked for flaw in one.get("vulns", ())]
-    for one, flaw in found:
-        fixed = ", ".join(flaw["fix_versions"]) or "no version"
-        print(f"{one['name']} {one['version']}: {flaw['id']}, mended in {fixed}")
+    flaws = {
+        (one["name"], one["version"], flaw["id"]): flaw["fix_versions"]
+        for one in asked
+        for flaw in one.get("vulns", ())
+    }
+    for (name, version, flaw), fixes in flaws.items():
+        print(f"{name} {version}: {flaw}, mended in {', '.join(fixes) or 'no version'}")
     looked = len({(one["name"], one["version"]) for one in asked if "version" in one})
     if not looked:
         print(UNREACHED)
         return 2
     if skipped:
         print(f"NOT AUDITED, as the database does not know them: {', '.join(skipped)}")
-    print(f"{looked} versions looked up, {len(found)} known vulnerabilities.")
-    return 2 if skipped else 1 if found else 0
+    print(f"{looked} versions looked up, {len(flaws)} known vulnerabilities.")
+    return 2 if skipped else 1 if flaws else 0
 
 
 if __name__ == "__main__":
