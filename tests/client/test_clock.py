@@ -90,6 +90,7 @@ def test_a_clock_that_jumps_opens_no_window_when_it_comes_back(
     client = make_either(state_dir=state_dir, fetched=("income", "other"))
     today = fake_time.date
     client.contribute("income", 52_000)
+    client.flush(1)
     day = timedelta(days=1)
     for date, spent in ((FIRST, 1.0), (today - day, 1.0), (LAST - day, 0.0), (today, 1.0)):
         fake_time.date = date

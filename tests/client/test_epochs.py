@@ -239,16 +239,20 @@ def test_an_epoch_that_the_limit_has_no_room_for_is_refused(
     assert spent(client) == 1.0
 
 
-def test_a_window_counts_readings_when_they_were_made(device: Devices, fake_time: FakeTime) -> None:
-    of = limit(windows=(Window(limit=dollars(1.0), length=2 * YEAR),))
-    client = device(campaign("a", period=WEEK), of=of)
-    drawn = client.contribute("a", 50_000.0).drawn
+def test_a_window_counts_readings_when_they_told_last(device: Devices, fake_time: FakeTime) -> None:
+    """A reading of long ago, told today, counts today."""
+    of = limit(windows=(Window(limit=dollars(1.0), length=2 * WEEK),))
+    client = device(campaign("a", period=WEEK / 7), of=of)
+    client.contribute("a", 50_000.0)
     (reading,) = readings(client)
-    fake_time.date = reading.ends + WEEK
+    last = fake_time.date = reading.ends - timedelta(days=1)
+    client.contribute("a", 50_000.0)
+    client.flush(1)
+    fake_time.date = reading.ends + timedelta(days=1)
     with pytest.raises(BudgetExceeded) as refused:
         client.contribute("a", 50_000.0)
-    assert refused.value.frees == drawn + 2 * YEAR
-    fake_time.date = drawn + 2 * YEAR
+    assert refused.value.frees == last + 2 * WEEK
+    fake_time.date = refused.value.frees
     client.contribute("a", 50_000.0)
     assert spent(client) == 2.0
 

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -395,27 +396,24 @@ def undo(history_of: Any) -> None:
     raise Undone
 
 
-def test_spending_is_told_by_campaign_and_time(journal: Journal) -> None:
-    """Each count against one of all rows, by brute force."""
+def test_spending_is_told_by_campaign_and_by_when_it_was_told(journal: Journal) -> None:
+    """Each count against one of all rows, by brute force; every fourth report waits."""
     hour = timedelta(hours=1)
-    drawn = [(f"c{i % 3}", i // 3, T0 + (7 * i % 12) * hour) for i in range(12)]
-    for campaign_id, period, at in drawn:
-        record(journal, made(campaign_id, period=period), at)
+    reports = [(f"c{i % 3}", i // 3, T0 + (7 * i % 12) * hour, i % 4 == 0) for i in range(12)]
+    for campaign_id, period, at, waits in reports:
+        entry = record(journal, made(campaign_id, period=period), T0)
+        if not waits:
+            journal.settle(Outcome(entry=entry, at=at, status=DeliveryStatus.REJECTED))
+    of_all = partial(journal.spent, "household income", "dollar")
     for asked in (None, "c0", "c2", "c3"):
-        for after in (None, T0 - hour, T0, T0 + 5 * hour, T0 + 11 * hour):
-            found = journal.spent(
-                "household income",
-                "dollar",
-                lambda history, asked=asked, after=after: list(
-                    history.spendings(campaign_id=asked, after=after)
-                ),
-            )
-            counted = [
-                at
-                for campaign_id, _, at in drawn
-                if asked in (None, campaign_id) and (after is None or at > after)
-            ]
-            assert sum(spending.count for spending in found) == len(counted)
+        found = of_all(lambda history, asked=asked: list(history.spendings(campaign_id=asked)))
+        counted = sum(asked in (None, campaign_id) for campaign_id, *_ in reports)
+        assert sum(spending.count for spending in found) == counted
+    for after in (None, T0 - hour, T0, T0 + 5 * hour, T0 + 11 * hour):
+        tellings = of_all(lambda history, after=after: list(history.tellings(after=after)))
+        told = [None if waits else at for *_, at, waits in reports]
+        counted = [at for at in told if at is None or after is None or at > after]
+        assert sorted(map(str, (t.last for t in tellings))) == sorted(map(str, counted))
 
 
 @pytest.mark.parametrize("between", [False, True])

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from geoveil.client import BudgetExceeded, Limit, Window
-from geoveil.client.journal import Bounds, Journal
-from geoveil.client.ledger import Spending, SpendingHistory, budgets, check, total
-from geoveil.client.reports import Contribution
+from geoveil.client.journal import Bounds, Journal, Outcome
+from geoveil.client.ledger import Spending, SpendingHistory, Telling, budgets, check, total
+from geoveil.client.reports import Contribution, DeliveryStatus
 from geoveil.gp import GeoPrivacy
 
 steady = settings(max_examples=3 * settings().max_examples)
@@ -32,17 +32,18 @@ class ListHistory:
 
     answers: list[tuple[datetime, str, GeoPrivacy]] = field(default_factory=list)
 
-    def spendings(
-        self, *, campaign_id: str | None = None, after: datetime | None = None
-    ) -> Iterable[Spending]:
-        for when, campaign, privacy in self.answers:
-            if campaign_id in (None, campaign) and (after is None or when > after):
+    def spendings(self, *, campaign_id: str | None = None) -> Iterable[Spending]:
+        for _, campaign, privacy in self.answers:
+            if campaign_id in (None, campaign):
                 yield Spending(privacy=privacy)
 
-    def times(self, *, after: datetime | None) -> Iterator[tuple[datetime, Spending]]:
-        for when, _, privacy in sorted(self.answers, key=lambda answer: answer[0]):
+    def tellings(self, *, after: datetime | None) -> Iterator[Telling]:
+        for when, _, privacy in self.answers:
             if after is None or when > after:
-                yield when, Spending(privacy=privacy)
+                yield Telling(privacy=privacy, last=when)
+
+    def used(self, campaign_id: str, epoch: datetime) -> bool:
+        return False
 
 
 def accepted(
@@ -203,7 +204,9 @@ def test_the_journal_keeps_the_same_book(
 
     def keep(campaign: str, period: int, privacy: GeoPrivacy, attribute: str) -> None:
         made = entry_of(campaign, period, privacy, attribute)
-        journal.record(made, lambda history_of: None, now, bounds)
+        entry = journal.record(made, lambda history_of: None, now, bounds)
+        assert entry is not None
+        journal.settle(Outcome(entry=entry, at=now, status=DeliveryStatus.ACKNOWLEDGED))
 
     for period, (hours, campaign, asked) in enumerate(moves):
         now += hours * HOUR

@@ -17,7 +17,7 @@ from tools.vectors.ledgers import ledger_vectors
 from tools.vectors.places import projection_vectors
 from tools.vectors.releases import release_vectors
 
-VERSION = 2
+VERSION = 3
 MAKERS: Mapping[str, Callable[[], list[dict[str, Any]]]] = MappingProxyType(
     {
         "release": release_vectors,

@@ -24,8 +24,9 @@ from geoveil.campaign import (
 )
 from geoveil.client.device_session import DeviceSession, Timing
 from geoveil.client.errors import AnswerNotYet, BudgetExceeded, PolicyRefused
+from geoveil.client.journal import Outcome
 from geoveil.client.policy import Epoch, Limit, Policy, Window
-from geoveil.client.reports import AcceptedCampaign, Reading, ReportBuilder
+from geoveil.client.reports import AcceptedCampaign, DeliveryStatus, Reading, ReportBuilder
 from geoveil.gp import (
     GaussianKernel,
     GeoPrivacy,
@@ -241,11 +242,11 @@ def _limit(draw: Random, own: bool) -> Limit:
     length = timedelta(days=draw.choice([30, 91, 365]))
     privacy = _dollars(draw.choice([1.0, 1.0, 0.5]))
     finest = draw.choice([None, _dollars(0.5)])
-    windows = [Window(limit=_dollars(2.0), length=timedelta(days=draw.choice([90, 200])))]
+    windows = [Window(limit=_dollars(2.0), length=timedelta(days=draw.choice([20, 200])))]
     return Limit(
         campaign=_dollars(draw.choice([1.0, 2.0, 50.0])),
         lifetime=_dollars(draw.choice([2.0, 3.0, 50.0])),
-        windows=tuple(windows if draw.random() < 0.3 else ()),
+        windows=tuple(windows if draw.random() < 0.6 else ()),
         epoch=None if own else Epoch(privacy=privacy, length=length, finest=finest),
     )
 
@@ -317,6 +318,10 @@ def _sequence(draw: Random, name: str, operations: int) -> dict[str, Any]:
             one |= {"verdict": "refused", "scope": error.scope}
             one["frees_us"] = error.frees and _us(error.frees)
         one["spent"] = next(b.spent for b in session.budgets() if b.scope == "lifetime")
+        one["delivers"] = draw.random() < 0.6
+        for entry in session.journal.pending() if one["delivers"] else ():
+            counted = Outcome(entry=entry, at=clock[0], status=DeliveryStatus.ACKNOWLEDGED)
+            session.journal.settle(counted)
         told.append(one)
     return {
         "name": name,

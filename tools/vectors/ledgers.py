@@ -6,7 +6,7 @@ from random import Random
 from typing import Any
 
 from geoveil.client.errors import BudgetExceeded
-from geoveil.client.ledger import Spending, check
+from geoveil.client.ledger import Spending, Telling, check
 from geoveil.client.policy import Limit, Window
 from geoveil.gp import GeoPrivacy
 from tools.vectors.chance import OPENS
@@ -18,17 +18,15 @@ class _Answers:
     def __init__(self) -> None:
         self.kept: list[tuple[datetime, str, GeoPrivacy]] = []
 
-    def spendings(
-        self, *, campaign_id: str | None = None, after: datetime | None = None
-    ) -> Iterator[Spending]:
-        for when, campaign, privacy in self.kept:
-            if campaign_id in (None, campaign) and (after is None or when > after):
+    def spendings(self, *, campaign_id: str | None = None) -> Iterator[Spending]:
+        for _, campaign, privacy in self.kept:
+            if campaign_id in (None, campaign):
                 yield Spending(privacy=privacy)
 
-    def times(self, *, after: datetime | None) -> Iterator[tuple[datetime, Spending]]:
-        for when, _, privacy in sorted(self.kept, key=lambda kept: kept[0]):
+    def tellings(self, *, after: datetime | None) -> Iterator[Telling]:
+        for when, _, privacy in self.kept:
             if after is None or when > after:
-                yield when, Spending(privacy=privacy)
+                yield Telling(privacy=privacy, last=when)
 
     def used(self, campaign_id: str, epoch: datetime) -> bool:
         return False

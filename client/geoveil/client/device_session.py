@@ -343,12 +343,11 @@ def _check_limits(
             )
     history = history_of(attribute.name, attribute.unit)
     price: GeoPrivacy | None = campaign.report_privacy
-    paid: tuple[GeoPrivacy, ...] = ()
+    kept: tuple[Reading, ...] = ()
     if accepted.epoch is not None:
         price = None if current is not None else accepted.epoch.privacy
         before = accepted.before(current, readings, now)
-        kept = [reading for reading in (current, before) if reading is not None]
-        paid = tuple(r.privacy for r in kept if not history.used(campaign.campaign_id, r.begins))
+        kept = tuple(reading for reading in (current, before) if reading is not None)
     ledger.check(
         price,
         accepted.limit,
@@ -356,7 +355,7 @@ def _check_limits(
         campaign_id=campaign.campaign_id,
         attribute=attribute.name,
         now=now,
-        paid=paid,
+        kept=kept,
     )
 
 

@@ -13,20 +13,18 @@ another state of the file or another device.
 
 import os
 import sqlite3
-from array import array
-from bisect import bisect_right, insort
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from operator import itemgetter
 from typing import Any, TypeAlias, TypeVar
 
 from google.protobuf.message import DecodeError
 
 from geoveil.campaign.strata import LABEL_UNIT
 from geoveil.client.errors import JournalError, OutboxFull
-from geoveil.client.ledger import HistoryOf, Spending, SpendingHistory
+from geoveil.client.ledger import HistoryOf, Spending, SpendingHistory, Telling
 from geoveil.client.reports import (
     CampaignPoint,
     Contribution,
@@ -45,13 +43,14 @@ Permit: TypeAlias = Callable[[HistoryOf], None]
 """Raises unless the limits leave room; is given what returns an attribute's history."""
 _Result = TypeVar("_Result")
 
-_VERSION = 7
+_VERSION = 8
 # Times are microseconds since 1970: in order as numbers, exact. Up to version 2 the reports were in
 # a table `entry`, without checksums, and version 3 counted commits in a table of that name: a
 # process that still runs one of them lacks its table, and writes nothing.
 # Version 4 lacked the tables of readings. A process that still runs it goes on with the others, and
 # charges what was answered from a reading as if it had noise of its own: more than it cost.
 # Version 5 lacked the table of campaigns' points, and made a coarser point for each report.
+# Up to version 7 it was not kept which reading a report goes on from.
 _REPORTS = """
 CREATE TABLE campaign (
     campaign_id TEXT PRIMARY KEY,
@@ -84,6 +83,7 @@ CREATE TABLE report (
     PRIMARY KEY (campaign_id, period)
 );
 CREATE INDEX pending ON report (drawn) WHERE status = 0;
+CREATE INDEX told ON report (attribute, unit, coalesce(settled, 9223372036854775807));
 CREATE TRIGGER pinned AFTER INSERT ON campaign BEGIN
     UPDATE state SET rows = (rows | NEW.checksum) - (rows & NEW.checksum);
 END;
@@ -114,12 +114,12 @@ CREATE TABLE answered (
     period INTEGER NOT NULL,
     epoch INTEGER NOT NULL,
     checksum INTEGER NOT NULL,
-    PRIMARY KEY (campaign_id, period)
+    PRIMARY KEY (campaign_id, period, epoch)
 );
 CREATE TRIGGER read AFTER INSERT ON reading BEGIN
     UPDATE state SET rows = (rows | NEW.checksum) - (rows & NEW.checksum);
 END;
-CREATE TRIGGER told AFTER INSERT ON answered BEGIN
+CREATE TRIGGER linked AFTER INSERT ON answered BEGIN
     UPDATE state SET rows = (rows | NEW.checksum) - (rows & NEW.checksum);
 END;
 """
@@ -167,11 +167,12 @@ _PINNED = "SELECT campaign_id, digest, envelope, seen, checksum FROM campaign"
 _PINNED_AS = f"{_PINNED} WHERE campaign_id = ?"
 _WAITING = "SELECT count(*), coalesce(sum(length(report)), 0) FROM report WHERE status = 0"
 _SINCE = """
-SELECT rowid, campaign_id, period, drawn, length(report),
-    attribute, epsilon, per, unit, delta, reach
+SELECT rowid, campaign_id, length(report), attribute, epsilon, per, unit, delta, reach,
+    EXISTS (SELECT * FROM answered WHERE answered.campaign_id = report.campaign_id
+        AND answered.period = report.period)
 FROM report WHERE rowid > ?
 UNION ALL
-SELECT rowid, NULL, NULL, drawn, 0, attribute, epsilon, per, unit, 0.0, 9e999
+SELECT rowid, NULL, 0, attribute, epsilon, per, unit, 0.0, 9e999, 0
 FROM reading WHERE rowid > ?
 """
 _READING_COLUMNS = "attribute, unit, space, begins, ends, epsilon, per, point, drawn"
@@ -181,17 +182,28 @@ _READ = f"INSERT INTO reading ({_READING_COLUMNS}, checksum) VALUES ({', '.join(
 _ANSWER = "INSERT INTO answered (campaign_id, period, epoch, checksum) VALUES (?, ?, ?, ?)"
 _ANSWERED = "SELECT campaign_id, period, epoch, checksum FROM answered"
 _ANSWERED_AS = f"{_ANSWERED} WHERE campaign_id = ? AND period = ?"
-_ANSWERED_SINCE = "SELECT rowid, campaign_id, period, epoch FROM answered WHERE rowid > ?"
 _POINT_COLUMNS = "campaign_id, attribute, unit, space, begins, epsilon, per, point, drawn"
 _ALL_POINTS = f"SELECT {_POINT_COLUMNS}, checksum FROM campaign_point"
 _POINTS_OF = f"{_ALL_POINTS} WHERE campaign_id = ?"
 _POINT_OF = f"{_POINTS_OF} AND begins = ?"
 _COARSEN = f"INSERT INTO campaign_point ({_POINT_COLUMNS}, checksum) VALUES ({', '.join('?' * 10)})"
 _POINTS_SINCE = """
-SELECT rowid, campaign_id, attribute, unit, begins, epsilon, per, drawn FROM campaign_point
+SELECT rowid, campaign_id, attribute, epsilon, per, unit, begins FROM campaign_point
 WHERE rowid > ?
 """
-_LABELLED = "SELECT drawn FROM report WHERE campaign_id = ? AND drawn > ?"
+_TOLD = """
+SELECT point.space, answered.epoch, coalesce(point.epsilon, report.epsilon),
+    coalesce(point.per, report.per), report.unit, report.delta, report.reach,
+    max(coalesce(report.settled, 9223372036854775807))
+FROM report LEFT JOIN answered
+    ON answered.campaign_id = report.campaign_id AND answered.period = report.period
+LEFT JOIN campaign_point AS point
+    ON point.campaign_id = answered.campaign_id AND point.begins = answered.epoch
+WHERE report.attribute = ? AND report.unit = ?
+    AND coalesce(report.settled, 9223372036854775807) > ?
+GROUP BY coalesce(point.space, report.rowid), answered.epoch
+"""
+_LABELLED = "SELECT count(*) FROM report WHERE campaign_id = ?"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -332,9 +344,9 @@ class Journal:
                 connection.executemany(_COARSEN, map(_point_row, new.points))
                 entry = Entry(contribution=made, drawn=at, fresh=True)
                 connection.execute(_PUT, _row(entry))
-                if made.epoch is not None:
-                    link = (made.campaign_id, made.period, _number(made.epoch))
-                    connection.execute(_ANSWER, _checked(link))
+                of = (made.campaign_id, made.period)
+                links = [(*of, _number(began)) for began in (made.before, made.epoch) if began]
+                connection.executemany(_ANSWER, map(_checked, links))
         return entry
 
     def pending(self) -> tuple[Entry, ...]:
@@ -462,14 +474,16 @@ def _entries(reports: Iterable[tuple[Any, ...]], links: Iterable[tuple[Any, ...]
         reports: rows of the table of reports.
         links: all rows of `answered` that belong to them.
     """
-    epochs = {(campaign, period): epoch for campaign, period, epoch in map(_content, links)}
+    epochs: dict[tuple[str, int], list[datetime]] = {}
+    for campaign, period, epoch in map(_content, links):
+        epochs.setdefault((campaign, period), []).append(_date(epoch))
     entries = []
     for entry in map(_entry, reports):
         made = entry.contribution
-        epoch = epochs.get((made.campaign_id, made.period))
-        if epoch is not None:
-            made = replace(made, epoch=_date(epoch))
-            entry = replace(entry, contribution=made)
+        began = sorted(epochs.get((made.campaign_id, made.period), ()))
+        if began:
+            before = began[0] if len(began) > 1 else None
+            entry = replace(entry, contribution=replace(made, epoch=began[-1], before=before))
         entries.append(entry)
     return entries
 
@@ -527,7 +541,7 @@ def _check(connection: sqlite3.Connection) -> None:
 
 
 class _SeenReports:
-    """When every report was drawn, by campaign and price: 8 bytes of memory each, and 0.5 kB.
+    """What was ever drawn, counted by campaign and price.
 
     Rows are never taken away, nor their prices changed, so that only those are read that are new:
     what one more costs does not grow with how many there are.
@@ -542,70 +556,42 @@ class _SeenReports:
         """How many there are, whether sent or not."""
         self.size = 0
         """Their bytes."""
-        self._last = self._last_reading = self._last_answer = self._last_point = 0
-        self._epochs: dict[tuple[str, int], int] = {}
-        """Reports that were made from a reading, and when its epoch began."""
+        self._last = self._last_reading = self._last_point = 0
         self._used: set[tuple[str, int]] = set()
         """Campaigns, each with the epochs whose readings it has been answered from."""
-        self.drawn: dict[tuple[str, str, str | None], dict[GeoPrivacy, array[int]]] = {}
-        """When reports were drawn, by attribute, unit and campaign (None: all), and by price."""
+        self.drawn: dict[tuple[str, str, str | None], Counter[GeoPrivacy]] = {}
+        """How many were drawn, by attribute, unit and campaign (None: all), and by price."""
 
     def read(self) -> None:
         """Read the rows that are new, in an open transaction that has added none."""
         since = (self._last, self._last_reading)
-        found = self.connection.execute(_SINCE, since).fetchall()
-        if self._last_reading or any(row[1] is None for row in found):
-            for row, campaign, period, epoch in self.connection.execute(
-                _ANSWERED_SINCE, (self._last_answer,)
-            ).fetchall():
-                self._epochs[campaign, period] = epoch
-                self._last_answer = row
-            for (
-                row,
-                campaign,
-                attribute,
-                unit,
-                begins,
-                epsilon,
-                per,
-                drawn,
-            ) in self.connection.execute(_POINTS_SINCE, (self._last_point,)).fetchall():
-                if (campaign, begins) not in self._used:
-                    self._used.add((campaign, begins))
-                    self._count(drawn, campaign, attribute, (epsilon, per, unit))
-                self._last_point = row
-        for row, campaign_id, period, drawn, size, attribute, *price in found:
+        for row, campaign_id, size, attribute, *price, nested in self.connection.execute(
+            _SINCE, since
+        ).fetchall():
             if campaign_id is None:
-                self._count(drawn, None, attribute, price)
                 self._last_reading = row
-                continue
-            epoch = self._epochs.get((campaign_id, period)) if self._epochs else None
-            if epoch is None:
-                self._count(drawn, campaign_id, attribute, price)
-                self._count(drawn, None, attribute, price)
-            elif (campaign_id, epoch) not in self._used:
-                # What is made from one reading counts once for a campaign, and once for all.
-                self._used.add((campaign_id, epoch))
-                self._count(drawn, campaign_id, attribute, price)
-            self.reports += 1
-            self.size += size
-            self._last = row
+            else:
+                self.reports += 1
+                self.size += size
+                self._last = row
+            if not nested:  # else the reading has paid for all, and a point for its campaign
+                for scope in {campaign_id, None}:
+                    self._count(scope, attribute, price)
+        if self._last_reading:
+            points = self.connection.execute(_POINTS_SINCE, (self._last_point,)).fetchall()
+            for row, campaign_id, attribute, *price, begins in points:
+                self._used.add((campaign_id, begins))
+                self._count(campaign_id, attribute, price)
+                self._last_point = row
 
     def used(self, campaign_id: str, epoch: datetime) -> bool:
         """Return whether a campaign has been answered from the reading of an epoch."""
         return (campaign_id, _number(epoch)) in self._used
 
-    def _count(
-        self,
-        drawn: int,
-        campaign_id: str | None,
-        attribute: str,
-        price: Sequence[Any],
-    ) -> None:
+    def _count(self, campaign_id: str | None, attribute: str, price: Sequence[Any]) -> None:
         try:
             privacy = _price(*price)
-            of_scope = self.drawn.setdefault((attribute, privacy.unit, campaign_id), {})
-            insort(of_scope.setdefault(privacy, array("q")), drawn)
+            self.drawn.setdefault((attribute, privacy.unit, campaign_id), Counter())[privacy] += 1
         except (TypeError, ValueError, OverflowError) as error:
             raise JournalError("row", type(error).__name__) from error
 
@@ -623,23 +609,22 @@ class _StoredHistory(SpendingHistory):
         self._attribute = attribute
         self._unit = unit
 
-    def spendings(
-        self, *, campaign_id: str | None = None, after: datetime | None = None
-    ) -> Iterable[Spending]:
-        of_scope = self._seen.drawn.get((self._attribute, self._unit, campaign_id), {})
-        for privacy, drawn in of_scope.items():
-            count = len(drawn) - bisect_right(drawn, _after(after))
-            if count:
-                yield Spending(privacy=privacy, count=count)
+    def spendings(self, *, campaign_id: str | None = None) -> Iterable[Spending]:
+        scope = (self._attribute, self._unit, campaign_id)
+        for privacy, count in self._seen.drawn.get(scope, Counter()).items():
+            yield Spending(privacy=privacy, count=count)
 
-    def times(self, *, after: datetime | None) -> Iterable[tuple[datetime, Spending]]:
-        found = []
-        of_all = self._seen.drawn.get((self._attribute, self._unit, None), {})
-        for privacy, drawn in of_all.items():
-            spending = Spending(privacy=privacy)
-            found += [(at, spending) for at in drawn[bisect_right(drawn, _after(after)) :]]
-        for at, spending in sorted(found, key=itemgetter(0)):
-            yield _date(at), spending
+    def tellings(self, *, after: datetime | None) -> Iterable[Telling]:
+        asked = (self._attribute, self._unit, _after(after))
+        for space, begins, *price, last in self._seen.connection.execute(_TOLD, asked).fetchall():
+            try:
+                yield Telling(
+                    privacy=_price(*price),
+                    last=None if last == _WAITS else _date(last),
+                    reading=None if begins is None else (space, _date(begins)),
+                )
+            except (TypeError, ValueError, OverflowError) as error:
+                raise JournalError("row", type(error).__name__) from error
 
     def used(self, campaign_id: str, epoch: datetime) -> bool:
         return self._seen.used(campaign_id, epoch)
@@ -648,23 +633,12 @@ class _StoredHistory(SpendingHistory):
 class _LabelHistory(_StoredHistory):
     """The history of labels of one name: of reports to the kept campaigns that asked for them."""
 
-    def spendings(
-        self, *, campaign_id: str | None = None, after: datetime | None = None
-    ) -> Iterable[Spending]:
-        yield from super().spendings(campaign_id=campaign_id, after=after)
+    def spendings(self, *, campaign_id: str | None = None) -> Iterable[Spending]:
+        yield from super().spendings(campaign_id=campaign_id)
         for asked, privacy in self._asked():
             if campaign_id in (None, asked):
-                yield Spending(privacy=privacy, count=len(self._labelled(asked, after)))
-
-    def times(self, *, after: datetime | None) -> Iterable[tuple[datetime, Spending]]:
-        found = list(super().times(after=after))
-        for asked, privacy in self._asked():
-            found += [(when, Spending(privacy=privacy)) for when in self._labelled(asked, after)]
-        return sorted(found, key=itemgetter(0))
-
-    def _labelled(self, campaign_id: str, after: datetime | None) -> list[datetime]:
-        values = (campaign_id, _after(after))
-        return [_date(drawn) for (drawn,) in self._seen.connection.execute(_LABELLED, values)]
+                (count,) = self._seen.connection.execute(_LABELLED, (asked,)).fetchone()
+                yield Spending(privacy=privacy, count=count)
 
     def _asked(self) -> Iterable[tuple[str, GeoPrivacy]]:
         """Yield the campaigns that asked for labels of this name, and what one costs."""
@@ -681,6 +655,8 @@ class _LabelHistory(_StoredHistory):
 _price = lru_cache(maxsize=1024)(GeoPrivacy)
 """Remembers prices, which are few: to make one anew takes as long as to read its row."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_WAITS = 2**63 - 1
+"""Stands for when a report that waits is settled."""
 _MICROSECOND = timedelta(microseconds=1)
 
 

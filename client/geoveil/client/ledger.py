@@ -9,10 +9,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
+from operator import itemgetter
 from typing import Protocol, TypeAlias
 
 from geoveil.client.errors import BudgetExceeded
 from geoveil.client.policy import Limit, in_days
+from geoveil.client.reports import Reading, ReadingKey
 from geoveil.gp import GeoPrivacy, compose
 
 
@@ -26,17 +28,27 @@ class Spending:
     """How many there were."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Telling:
+    """What one draw told the server: a report with noise of its own, or all that a reading made."""
+
+    privacy: GeoPrivacy
+    """What it costs."""
+    last: datetime | None
+    """When the last report of it was settled; None: one waits, and may leave at any time."""
+    reading: ReadingKey | None = None
+    """Which reading; None: the report has noise of its own."""
+
+
 class SpendingHistory(Protocol):
     """The answers about one attribute that count against its limits."""
 
-    def spendings(
-        self, *, campaign_id: str | None = None, after: datetime | None = None
-    ) -> Iterable[Spending]:
-        """Return the answers, to one campaign or to all, made later than a time or ever."""
+    def spendings(self, *, campaign_id: str | None = None) -> Iterable[Spending]:
+        """Return what was ever drawn, for one campaign or for all."""
         ...
 
-    def times(self, *, after: datetime | None) -> Iterable[tuple[datetime, Spending]]:
-        """Return the answers made later than a time, or ever, the oldest first."""
+    def tellings(self, *, after: datetime | None) -> Iterable[Telling]:
+        """Return what has told anything later than a time, or may yet; None: ever."""
         ...
 
     def used(self, campaign_id: str, epoch: datetime) -> bool:
@@ -72,7 +84,7 @@ def check(
     campaign_id: str,
     attribute: str,
     now: datetime,
-    paid: Sequence[GeoPrivacy] = (),
+    kept: Sequence[Reading] = (),
 ) -> None:
     """Refuse an answer that would exceed a limit.
 
@@ -83,8 +95,8 @@ def check(
         campaign_id: id of the campaign it is for.
         attribute: name of the attribute.
         now: when it is asked for. Answers that a wrong clock has dated later count as well.
-        paid: of the points that it is made from, those that other campaigns have paid for: they
-            count against the limit of this campaign alone.
+        kept: the readings that it is made from. Each counts once against the limit of a campaign,
+            and once in every window in which it tells anything.
 
     Raises:
         BudgetExceeded: naming the limit, what is spent and asked, and when there is room again; of
@@ -92,14 +104,22 @@ def check(
     """
     refusals: list[BudgetExceeded] = []
     for scope in _scopes(limit, campaign_id, now):
-        prices = [] if asked is None else [asked]
-        if scope.campaign_id is not None:
-            prices += paid
+        told: list[Telling] = []
+        anew: Sequence[Reading] = ()
+        if scope.length is not None:
+            told = list(history.tellings(after=scope.after))
+            counted = {telling.reading for telling in told}
+            anew = [reading for reading in kept if reading.key not in counted]
+        elif scope.campaign_id is not None:
+            anew = [reading for reading in kept if not history.used(campaign_id, reading.begins)]
+        prices = [*([] if asked is None else [asked]), *(reading.privacy for reading in anew)]
         if not prices:
             continue
-        spent = total(history.spendings(campaign_id=scope.campaign_id, after=scope.after))
+        spent = _spent(scope, history)
         price = total([Spending(privacy=privacy) for privacy in prices])
         if not (spent + price).within(scope.limit):
+            again = {reading.key for reading in kept}
+            leaving = [telling for telling in told if telling.reading not in again]
             refusal = BudgetExceeded(
                 campaign_id,
                 attribute=attribute,
@@ -108,7 +128,7 @@ def check(
                 spent_delta=float(spent.slack),
                 asked=compose(*prices),
                 limit=scope.limit,
-                frees=_frees(scope, price, spent, history),
+                frees=_frees(scope, price + spent, leaving, now),
             )
             refusals.append(refusal)
     if refusals:
@@ -120,7 +140,7 @@ def budgets(attribute: str, limit: Limit, history: SpendingHistory, now: datetim
     """Return the limits over all campaigns, each with what is spent of it."""
     found = []
     for scope in _scopes(limit, None, now):
-        spent = total(history.spendings(after=scope.after))
+        spent = _spent(scope, history)
         found.append(
             Budget(
                 attribute=attribute,
@@ -190,13 +210,26 @@ def _scopes(limit: Limit, campaign_id: str | None, now: datetime) -> Iterator[_S
         )
 
 
-def _frees(scope: _Scope, asked: Spent, spent: Spent, history: SpendingHistory) -> datetime | None:
-    """Return when enough of a window has passed; None if that never happens."""
-    if scope.length is None or not asked.within(scope.limit):
-        return None
-    for when, spending in history.times(after=scope.after):
-        spent -= total([spending])
-        if (spent + asked).within(scope.limit):
+def _spent(scope: _Scope, history: SpendingHistory) -> Spent:
+    """Return what counts against a limit: what was drawn, or in a window what was told."""
+    if scope.length is None:
+        return total(history.spendings(campaign_id=scope.campaign_id))
+    told = history.tellings(after=scope.after)
+    return total([Spending(privacy=telling.privacy) for telling in told])
+
+
+def _frees(
+    scope: _Scope, needed: Spent, leaving: Iterable[Telling], now: datetime
+) -> datetime | None:
+    """Return when enough of a window has passed; None if that never happens.
+
+    What waits to be sent leaves now at the earliest.
+    """
+    dated = [(telling.last or now, telling.privacy) for telling in leaving]
+    for when, privacy in sorted(dated, key=itemgetter(0)):
+        needed -= total([Spending(privacy=privacy)])
+        if needed.within(scope.limit):
+            assert scope.length is not None
             return _shifted(when, scope.length)
     return None
 

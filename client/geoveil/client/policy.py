@@ -73,7 +73,10 @@ LONGEST = timedelta(days=36_525)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """The most that any stretch of time of one length may cost.
+    """The most that what leaves in any stretch of time of one length may cost.
+
+    A report that waits to be sent counts until it is settled; a reading of an epoch counts
+    in every stretch in which anything made from it leaves, whenever it was read.
 
     Raises:
         ParameterError: if the limit has no unit, or the length is not positive or more than a

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from enum import IntEnum
 from functools import partial
 from math import ldexp
-from typing import Self
+from typing import Self, TypeAlias
 
 from google.protobuf.message import DecodeError
 
@@ -51,6 +51,8 @@ from geoveil.gp.shown import member
 from geoveil.proto.v1 import collector_pb2, report_pb2
 
 _MICROSECOND = timedelta(microseconds=1)
+ReadingKey: TypeAlias = tuple[str, datetime]
+"""The space and the beginning of the epoch of a reading."""
 
 
 class DeliveryStatus(IntEnum):
@@ -193,6 +195,11 @@ class Reading:
     drawn: datetime
     """When the value was perturbed."""
 
+    @property
+    def key(self) -> ReadingKey:
+        """What tells it from the other readings of its attribute."""
+        return self.space, self.begins
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CampaignPoint:
@@ -234,6 +241,8 @@ class Contribution:
     epoch: datetime | None = None
     """When the epoch began from whose reading it was made: the price is then that of the reading,
     and paid once for all its answers. None: it has noise of its own."""
+    before: datetime | None = None
+    """When the epoch began from whose reading it goes on; None: it does not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -597,7 +606,9 @@ class ReportBuilder:
             assert campaign.readings is not None  # it tells cohorts
             group = campaign.readings.cohort(latest.reading.begins, campaign.groups)
         made = self._report(accepted, columns, release, period, group)
-        return replace(made, privacy=latest.reading.privacy, epoch=latest.reading.begins)
+        began = None if before is None else before.reading.begins
+        of = latest.reading
+        return replace(made, privacy=of.privacy, epoch=of.begins, before=began)
 
     def prepare(
         self,

@@ -3,7 +3,7 @@ import { Backoff, pauseMs } from "./backoff.js";
 import { Campaign, digest } from "./campaign.js";
 import { type Demand, demandOf } from "./demand.js";
 import { hex, openEnvelope, type PublicKey, unhex } from "./envelope.js";
-import { Epochs } from "./epoch.js";
+import { Epochs, keyOf } from "./epoch.js";
 import { GeoveilError, ParameterError, PrivateValueError } from "./errors.js";
 import { type BitSource, systemSource } from "./exact/bits.js";
 import { loadGeodesics, project } from "./gp/plane.js";
@@ -346,7 +346,7 @@ export class Client {
       checkLedger(labelPrivacy, ofLabel, labelSpendings(entries, strata.name), id, nowUs);
     }
     const asked = epochs ? epochs.asked : campaign.reportPrivacy;
-    checkLedger(asked, limit, spendings(entries, attribute.name, attribute.unit), id, nowUs, epochs?.paid);
+    checkLedger(asked, limit, spendings(entries, attribute.name, attribute.unit), id, nowUs, epochs?.kept);
   }
 
   /** One round over what waits and is not put off, one report a request. */
@@ -458,21 +458,36 @@ function pointOf({ attribute, dimension }: Campaign, value: Value): number[] {
 
 /** Reports with noise of their own count everywhere, readings over all campaigns, and points for their campaign. */
 function spendings(entries: readonly Entry[], attribute: string, unit: string): Spending[] {
-  return entries
-    .filter((entry) => entry.attribute === attribute && entry.unit === unit)
-    .flatMap((entry) => {
-      const { campaignId, epochUs, reading, points = [], drawnUs } = entry;
-      const at = { privacy: priceOf(entry), drawnUs: BigInt(drawnUs) };
-      if (epochUs === undefined) return [{ ...at, campaignId }];
-      const own = points.map((point): Spending => ({ ...at, campaignId, paid: true, privacy: { epsilon: point.epsilon, per: point.per } }));
-      return reading ? [at, ...own] : own;
-    });
+  const mine = entries.filter((entry) => entry.attribute === attribute && entry.unit === unit);
+  const last = new Map<string, bigint | undefined>();
+  for (const { campaignId, points = [] } of mine) {
+    for (const { space, beginsUs } of points) {
+      const made = mine.filter((one) => one.campaignId === campaignId && [one.epochUs, one.beforeUs].includes(beginsUs));
+      const key = keyOf(space, beginsUs);
+      const told = [...made.map(toldOf), ...(last.has(key) ? [last.get(key)] : [])];
+      last.set(key, told.reduce((a, b) => (a === undefined || b === undefined ? undefined : a > b ? a : b)));
+    }
+  }
+  return mine.flatMap((entry) => {
+    const { campaignId, epochUs, reading, points = [] } = entry;
+    if (epochUs === undefined) return [{ privacy: priceOf(entry), toldUs: toldOf(entry), campaignId }];
+    const own = points.map((point): Spending => ({ toldUs: undefined, campaignId, paid: true, privacy: { epsilon: point.epsilon, per: point.per } }));
+    if (!reading) return own;
+    const key = keyOf(reading.space, reading.beginsUs);
+    return [{ privacy: priceOf(entry), toldUs: last.get(key), reading: key }, ...own];
+  });
+}
+
+/** When a report told the server last; undefined: it waits, and may leave at any time. */
+function toldOf({ status, settledUs, drawnUs }: Entry): bigint | undefined {
+  return status === "pending" ? undefined : BigInt(settledUs ?? drawnUs);
 }
 
 function labelSpendings(entries: readonly Entry[], name: string): Spending[] {
-  return entries.flatMap(({ campaignId, label, drawnUs }) =>
-    label?.name === name ? [{ campaignId, privacy: { epsilon: label.epsilon, per: 1 }, drawnUs: BigInt(drawnUs) }] : [],
-  );
+  return entries.flatMap((entry) => {
+    const { campaignId, label } = entry;
+    return label?.name === name ? [{ campaignId, privacy: { epsilon: label.epsilon, per: 1 }, toldUs: toldOf(entry) }] : [];
+  });
 }
 
 /** The limit of labels; undefined if they may be sent openly, or not at all. */

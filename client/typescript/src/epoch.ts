@@ -5,6 +5,7 @@ import { floorDiv } from "./exact/rational.js";
 import { AnswerNotYet } from "./errors.js";
 import { coarsen } from "./gp/nested.js";
 import { exactRate, type Privacy } from "./gp/mechanism.js";
+import type { Kept } from "./ledger.js";
 import { kindOf, type Limit, refused, words } from "./policy.js";
 import type { Entry } from "./storage.js";
 
@@ -28,7 +29,7 @@ export interface CampaignPoint {
 /** A report, what it costs, and what else is to be kept with it. */
 export interface Made {
   readonly drawn: Drawn;
-  readonly kept: Pick<Entry, "epsilon" | "per" | "epochUs" | "reading" | "points">;
+  readonly kept: Pick<Entry, "epsilon" | "per" | "epochUs" | "beforeUs" | "reading" | "points">;
 }
 
 /** What a campaign has once an epoch: the readings that answer it, and its points of them. */
@@ -81,9 +82,11 @@ export class Epochs {
     return this.#current ? undefined : this.privacy;
   }
 
-  /** Of the readings that a report is made from, those that others have paid for. */
-  get paid(): Privacy[] {
-    return [this.#current, this.#before(this.#current)].filter((r) => r !== undefined && !this.#pointOf(r)).map((r) => r!.privacy);
+  /** The readings that a report is made from. */
+  get kept(): Kept[] {
+    return [this.#current, this.#before(this.#current)]
+      .filter((one) => one !== undefined)
+      .map((one) => ({ privacy: one.privacy, reading: keyOf(this.space, one.beginsUs), used: this.#pointOf(one) !== undefined }));
   }
 
   /** Make a report; the value is looked at if the epoch has no reading. */
@@ -98,7 +101,8 @@ export class Epochs {
       .map(({ reading, point }) => ({ ...reading.privacy, space, beginsUs: `${reading.beginsUs}`, point: point.map(String) }));
     const { privacy, beginsUs, endsUs, point } = latest;
     const reading = { ...privacy, space, beginsUs: `${beginsUs}`, endsUs: `${endsUs}`, point: point.map(String) };
-    return { drawn, kept: { ...privacy, epochUs: `${beginsUs}`, ...(!this.#current && { reading }), points } };
+    const began = { epochUs: `${beginsUs}`, ...(before && { beforeUs: `${before.beginsUs}` }) };
+    return { drawn, kept: { ...privacy, ...began, ...(!this.#current && { reading }), points } };
   }
 
   /**
@@ -131,6 +135,11 @@ export class Epochs {
     const point = campaign.reader(privacy).release(pointOf(), source);
     return { beginsUs, endsUs, privacy, point, drawnUs: nowUs };
   }
+}
+
+/** What tells a reading from the others of its attribute. */
+export function keyOf(space: string, beginsUs: bigint | string): string {
+  return `${space} ${beginsUs}`;
 }
 
 /** Whether a reading is as fine as a campaign asks. */

@@ -11,8 +11,20 @@ export interface Spending {
   /** Whether a reading paid for it: it counts against the limit of its campaign alone. */
   readonly paid?: boolean | undefined;
   readonly privacy: Privacy;
-  /** When it was drawn, in microseconds since 1970. */
-  readonly drawnUs: bigint;
+  /** When the last report that tells of it was settled, in microseconds since 1970; undefined: one waits,
+   * and may leave at any time. */
+  readonly toldUs: bigint | undefined;
+  /** Of which reading it is; undefined: it has noise of its own. */
+  readonly reading?: string | undefined;
+}
+
+/** A reading that an answer is made from. It counts once against the limit of a campaign, and once in
+ * every window in which it tells anything. */
+export interface Kept {
+  readonly privacy: Privacy;
+  readonly reading: string;
+  /** Whether the campaign has been answered from it. */
+  readonly used: boolean;
 }
 
 /** One of the limits of an attribute, and how much of it is spent. */
@@ -68,9 +80,9 @@ function scopes(limit: Limit, campaignId?: string): Scope[] {
 
 function counted(history: readonly Spending[], scope: Scope, nowUs: bigint): Spending[] {
   return history.filter(
-    ({ campaignId, paid, drawnUs }) =>
+    ({ campaignId, paid, toldUs }) =>
       (scope.campaignId === undefined ? !paid : campaignId === scope.campaignId) &&
-      (scope.lengthUs === undefined || drawnUs > nowUs - scope.lengthUs),
+      (scope.lengthUs === undefined || toldUs === undefined || toldUs > nowUs - scope.lengthUs),
   );
 }
 
@@ -105,8 +117,7 @@ function total(spendings: readonly Pick<Spending, "privacy">[]): Spent {
  * Refuse an answer that would exceed a limit; of several, by the one that holds longest.
  *
  * @param asked - what the answer costs; undefined: nothing that others have not paid for.
- * @param paid - of the readings that it is made from, those that others have paid for: they count
- *   against the limit of this campaign alone.
+ * @param kept - the readings that it is made from.
  */
 export function checkLedger(
   asked: Privacy | undefined,
@@ -114,28 +125,32 @@ export function checkLedger(
   history: readonly Spending[],
   campaignId: string,
   nowUs: bigint,
-  paid: readonly Privacy[] = [],
+  kept: readonly Kept[] = [],
 ): void {
   const refusals: BudgetExceeded[] = [];
   for (const scope of scopes(limit, campaignId)) {
-    const prices = [...(asked ? [asked] : []), ...(scope.campaignId === undefined ? [] : paid)];
-    if (!prices.length) continue;
-    const price = total(prices.map((privacy) => ({ privacy })));
     const mine = counted(history, scope, nowUs);
-    let spent = total(mine);
-    if (spent.add(price).within(scope.limit)) continue;
-    const [told, slack] = [spent.over(scope.limit), spent.slack.toNumber()];
+    const anew = kept.filter(({ reading, used }) =>
+      scope.lengthUs === undefined ? scope.campaignId !== undefined && !used : !mine.some((one) => one.reading === reading),
+    );
+    const prices = [...(asked ? [asked] : []), ...anew.map(({ privacy }) => privacy)];
+    if (!prices.length) continue;
+    const spent = total(mine);
+    let needed = spent.add(total(prices.map((privacy) => ({ privacy }))));
+    if (needed.within(scope.limit)) continue;
     let frees: bigint | undefined;
-    if (scope.lengthUs !== undefined && price.within(scope.limit)) {
-      for (const { privacy, drawnUs } of [...mine].sort((a, b) => (a.drawnUs < b.drawnUs ? -1 : 1))) {
-        spent = spent.sub(Spent.on(privacy));
-        if (spent.add(price).within(scope.limit)) {
-          frees = drawnUs + scope.lengthUs;
-          break;
-        }
+    if (scope.lengthUs !== undefined) {
+      // What waits to be sent leaves now at the earliest; what the answer tells again does not leave.
+      const leaving = mine.filter(({ reading }) => !kept.some((one) => one.reading === reading));
+      const dated = leaving.map(({ privacy, toldUs = nowUs }) => ({ privacy, toldUs }));
+      for (const { privacy, toldUs } of dated.sort((a, b) => (a.toldUs < b.toldUs ? -1 : 1))) {
+        needed = needed.sub(Spent.on(privacy));
+        if (!needed.within(scope.limit)) continue;
+        frees = toldUs + scope.lengthUs;
+        break;
       }
     }
-    refusals.push(new BudgetExceeded(campaignId, scope.name, told, frees, slack));
+    refusals.push(new BudgetExceeded(campaignId, scope.name, spent.over(scope.limit), frees, spent.slack.toNumber()));
   }
   const longest = refusals.reduce<BudgetExceeded | undefined>((a, b) => {
     if (!a) return b;

@@ -4,7 +4,7 @@ import { constants } from "node:fs";
 import { mkdir, open, readFile, stat, truncate, unlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { GeoveilError } from "./errors.js";
-import type { Entry, Journal, Pinned, Storage } from "./storage.js";
+import { type Entry, type Journal, type Pinned, type Storage, VERSION } from "./storage.js";
 
 const FILE = "journal.jsonl";
 const LOCK = "journal.lock";
@@ -22,7 +22,7 @@ export class FileStorage implements Storage {
   readonly #campaigns = new Map<string, Pinned>();
   readonly #entries = new Map<string, Entry>();
   #size = 0;
-  #chain = "";
+  #chain = `${VERSION}`;
   #last: Promise<unknown> = Promise.resolve();
 
   private constructor(readonly folder: string) {}
@@ -159,7 +159,7 @@ async function identity(number: number): Promise<string> {
 }
 
 function damaged(folder: string): GeoveilError {
-  return new GeoveilError("storage", `the storage at ${folder} is damaged, and is not used`);
+  return new GeoveilError("storage", `the storage at ${folder} is damaged or of another version, and is not used`);
 }
 
 function unusable(folder: string, error: unknown): GeoveilError {

@@ -34,7 +34,8 @@ export const point = (dimension: number): ValueKind => ({ kind: "point", dimensi
 /** A place on the Earth; null, which has to be said: anywhere. */
 export const place = (area: Area | null): ValueKind => ({ kind: "place", area });
 
-/** The most that any stretch of time of one length may cost. */
+/** The most that what leaves in any stretch of time of one length may cost: what waits counts until it is
+ * settled, and a reading whenever anything made from it leaves. */
 export interface Window {
   readonly limit: GeoPrivacy;
   readonly lengthMs: number;

@@ -40,6 +40,8 @@ export interface Entry {
   readonly label?: { readonly name: string; readonly epsilon: number } | undefined;
   /** When the epoch began whose reading answered: the price is that of the reading, and paid once. */
   readonly epochUs?: string | undefined;
+  /** When the epoch began whose reading it goes on from, if it does. */
+  readonly beforeUs?: string | undefined;
   /** That reading, if it was drawn for this report: kept with it, or not at all. */
   readonly reading?: (KeptPoint & { readonly endsUs: string }) | undefined;
   /** The campaign's points of readings that were drawn for this report. */
@@ -121,6 +123,8 @@ export class MemoryStorage implements Storage {
   };
 }
 
+/** Of what is kept; any other is refused. Up to 1 it was not kept which reading a report goes on from. */
+export const VERSION = 2;
 const [CAMPAIGNS, REPORTS] = ["campaigns", "reports"];
 
 /** IndexedDB with a Web Lock, shared by all tabs and workers of an origin. */
@@ -135,8 +139,9 @@ export class IndexedDbStorage implements Storage {
     if (typeof indexedDB === "undefined" || !globalThis.navigator?.locks) {
       throw new GeoveilError("storage", "IndexedDB and Web Locks are needed, which a page has over HTTPS");
     }
-    const opening = indexedDB.open(name, 1);
-    opening.onupgradeneeded = () => {
+    const opening = indexedDB.open(name, VERSION);
+    opening.onupgradeneeded = ({ oldVersion }) => {
+      if (oldVersion !== 0) return opening.transaction!.abort();
       opening.result.createObjectStore(CAMPAIGNS!, { keyPath: "campaignId" });
       opening.result.createObjectStore(REPORTS!, { keyPath: ["campaignId", "period"] });
     };

@@ -237,7 +237,7 @@ test("nothing that is kept, shown or thrown holds the value", async () => {
 
 test("a limit without a lifetime or a window is that of all campaigns together", async () => {
   const { checkLedger, BudgetExceeded } = await import("../src/ledger.js");
-  const history = [{ campaignId: "before", privacy: DOLLARS, drawnUs: 0n }];
+  const history = [{ campaignId: "before", privacy: DOLLARS, toldUs: 0n }];
   const ask = (limit: Parameters<typeof checkLedger>[1]): void => checkLedger(DOLLARS, limit, history, "next", 1n);
   const windows = [{ limit: { ...DOLLARS, epsilon: 2 }, lengthMs: 86_400_000 }];
   assert.throws(() => ask({ campaign: DOLLARS }), BudgetExceeded);
@@ -264,13 +264,13 @@ test("sequences of answers are permitted and refused as the vectors say", async 
       lifetime: limits.lifetime ? { ...limits.lifetime, unit } : ("unbounded" as const),
       windows: limits.windows.map((w) => ({ limit: { ...w, unit }, lengthMs: w.length_us / 1000 })),
     };
-    const history: { campaignId: string; privacy: Pair; drawnUs: bigint }[] = [];
+    const history: { campaignId: string; privacy: Pair; toldUs: bigint }[] = [];
     for (const { at_us, campaign, epsilon, per, delta = 0, verdict, spent, spent_delta, frees_us } of operations) {
       const privacy = { epsilon, per, delta };
       const ask = (): void => checkLedger(privacy, limit, history, campaign, BigInt(at_us));
       if (verdict === "permitted") {
         ask();
-        history.push({ campaignId: campaign, privacy, drawnUs: BigInt(at_us) });
+        history.push({ campaignId: campaign, privacy, toldUs: BigInt(at_us) });
         continue;
       }
       assert.throws(ask, (error) => {

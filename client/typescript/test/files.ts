@@ -10,7 +10,7 @@ const folder = new URL("../../../../proto/vectors/", import.meta.url);
 /** The items of a file of proto/vectors. */
 export function vectors<T>(name: string, field: string): T[] {
   const found = JSON.parse(readFileSync(new URL(name, folder), "utf8")) as Record<string, unknown>;
-  assert.equal(found.version, 2);
+  assert.equal(found.version, 3);
   return found[field] as T[];
 }
 

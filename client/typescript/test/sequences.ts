@@ -53,6 +53,8 @@ export interface Sequence {
     frees_us?: number | null;
     starts_us?: number;
     spent: number;
+    /** Whether all that waits is counted then. */
+    delivers: boolean;
   }[];
 }
 
@@ -134,6 +136,12 @@ export async function replayed(sequence: Sequence, storage: Storage = new Memory
       }
     }
     assert.equal((await client.budgets()).find(({ scope }) => scope === "lifetime")!.spent, told.spent, where);
+    if (!told.delivers) continue;
+    await storage.exclusively(async (journal) => {
+      for (const entry of await journal.entries()) {
+        if (entry.status === "pending") await journal.settle({ ...entry, status: "acknowledged", settledUs: `${told.at_us}` });
+      }
+    });
   }
 }
 

@@ -1,0 +1,143 @@
+/** No schedule spends more in a window than its sentence says: what leaves in any stretch of time. */
+import "fake-indexeddb/auto";
+import assert from "node:assert/strict";
+import { createHash } from "node:crypto";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { test } from "node:test";
+import { Client } from "../src/client.js";
+import { GeoveilError } from "../src/errors.js";
+import { exactRate } from "../src/gp/mechanism.js";
+import { Rational, ZERO } from "../src/exact/rational.js";
+import { FileStorage } from "../src/node.js";
+import { type GeoPrivacy, type Limit, Policy, type Window } from "../src/policy.js";
+import { type Entry, IndexedDbStorage, type Journal, MemoryStorage, type Storage } from "../src/storage.js";
+import { emptyFolder } from "./files.js";
+import { incomes, publishing } from "./sequences.js";
+
+const DAY = 86_400_000;
+const OPENS = Date.UTC(2026, 0, 1);
+const dollars = (epsilon: number): GeoPrivacy => ({ epsilon, per: 8000, unit: "dollar" });
+
+/** Numbers in [0, 1), the same for a seed: mulberry32. */
+function uniform(seed: number): () => number {
+  let state = seed;
+  return () => {
+    state = (state + 0x6d2b79f5) | 0;
+    let t = Math.imul(state ^ (state >>> 15), 1 | state);
+    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
+    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
+
+interface Telling {
+  at: number;
+  draw: string;
+  privacy: GeoPrivacy;
+}
+
+/** One state, as a ledger sees it that goes by when reports were drawn: none waits. */
+function byDraw(kept: Storage): Storage {
+  const seen = (work: Parameters<Storage["exclusively"]>[0]) => (journal: Journal) =>
+    work({
+      ...journal,
+      entries: async () => (await journal.entries()).map((e) => ({ ...e, status: "acknowledged", settledUs: e.drawnUs })),
+    });
+  return { persistent: false, exclusively: <T>(work: (journal: Journal) => Promise<T>) => kept.exclusively(seen(work)) as Promise<T> };
+}
+
+/** Live for a while; return the window, and all that left. */
+async function lived(random: () => number, storage: Storage, plain: Storage): Promise<{ window: Window; told: Telling[]; refused: number }> {
+  const choice = <T>(items: readonly T[]): T => items[Math.floor(random() * items.length)]!;
+  const window = { limit: dollars(choice([0.5, 1, 1.5])), lengthMs: choice([3, 10, 30]) * DAY };
+  const shared = random() < 0.7;
+  const epoch = shared ? { privacy: dollars(0.5), lengthMs: choice([2, 8, 25]) * DAY } : undefined;
+  const limit: Limit = { campaign: dollars(1e6), windows: [window], epoch };
+  const everyUs = choice([5, 10, 30]) * DAY * 1000;
+  const periodUs = choice([1, 3, 7]) * DAY * 1000;
+  const envelopes: Record<string, Uint8Array> = {};
+  const names = ["a", "b", "c"].slice(0, 1 + Math.floor(random() * 3));
+  for (const name of names) {
+    const kind = choice(["own", "question", "moved on"]);
+    const asked = { rate: dollars(choice([0.25, 0.5])), nests: kind !== "own", step_exponent: -26 };
+    envelopes[name] = incomes(name, { ...asked, every_us: kind === "moved on" ? everyUs : null, extrapolated: kind === "moved on" }, OPENS * 1000, periodUs);
+  }
+  let now = OPENS;
+  const policy = new Policy({ limits: { "household income": limit } });
+  const client = new Client({ server: publishing(envelopes), policy, storage, background: false, releaseFloorMs: 0, now: () => now });
+  const told: Telling[] = [];
+  let refused = 0;
+  for (let i = 0; i < 24; i += 1) {
+    now += choice([0.01, 0.5, 1, 2, 5, 11, 29]) * DAY;
+    try {
+      await client.contribute(choice(names), 50_000);
+    } catch (error) {
+      if (!(error instanceof GeoveilError)) throw error;
+      assert.ok(["budget-exceeded", "answer-not-yet"].includes(error.code), error.message);
+      refused += Number(error.code === "budget-exceeded");
+    }
+    await plain.exclusively(async (journal) => {
+      for (const entry of (await journal.entries()).filter(({ status }) => status === "pending")) {
+        if (random() < 0.4) continue; // no network
+        now += DAY / 1000;
+        told.push(...tellings(entry, shared).map((draw) => ({ at: now, draw, privacy: dollars(entry.epsilon) })));
+        // Else the answer is lost, and the report will leave again.
+        if (random() < 0.6) await journal.settle({ ...entry, status: "acknowledged", settledUs: `${Math.floor(now * 1000)}` });
+      }
+    });
+  }
+  return { window, told, refused };
+}
+
+/** Of which draws a report tells: itself, or the readings that it was made from. */
+function tellings({ campaignId, period, epochUs, beforeUs }: Entry, shared: boolean): string[] {
+  if (epochUs === undefined) return [`${campaignId}/${period}`];
+  return [epochUs, beforeUs].filter((began) => began !== undefined).map((began) => `${shared ? "" : campaignId} ${began}`);
+}
+
+/** Whether some stretch of time costs more than a window permits. */
+function exceeded({ window, told }: { window: Window; told: Telling[] }): boolean {
+  return told.some(({ at: start }) => {
+    const draws = new Map(told.filter(({ at }) => start <= at && at < start + window.lengthMs).map((one) => [one.draw, one.privacy]));
+    const rate = [...draws.values()].reduce((sum: Rational, privacy) => sum.add(exactRate(privacy)), ZERO);
+    return rate.compare(exactRate(window.limit)) > 0;
+  });
+}
+
+test("no schedule tells more in a window than it permits; counted by draws, some do", async () => {
+  const random = uniform(1);
+  let [refused, wrong] = [0, 0];
+  for (let i = 0; i < 60; i += 1) {
+    const storage = new MemoryStorage();
+    const found = await lived(random, storage, storage);
+    assert.ok(!exceeded(found), `schedule ${i}`);
+    refused += found.refused;
+  }
+  assert.ok(refused > 50, "the limits were not tried");
+  for (let i = 0; i < 20; i += 1) {
+    const kept = new MemoryStorage();
+    wrong += Number(exceeded(await lived(random, byDraw(kept), kept)));
+  }
+  assert.ok(wrong > 0, "the search finds nothing");
+});
+
+test("what another version kept is refused, and stays as it is", async () => {
+  const opening = indexedDB.open("of-another-version", 1);
+  await new Promise((resolve) => {
+    opening.onupgradeneeded = () => opening.result.createObjectStore("reports");
+    opening.onsuccess = resolve;
+  });
+  opening.result.close();
+  Object.defineProperty(globalThis, "navigator", { configurable: true, value: { locks: {} } });
+  await assert.rejects(IndexedDbStorage.open("of-another-version"), /can't be used/);
+  const found = (await indexedDB.databases()).find(({ name }) => name === "of-another-version");
+  assert.equal(found?.version, 1);
+
+  const folder = emptyFolder();
+  const line = '{"campaign":{"campaignId":"a","digest":"","envelope":""}}';
+  const kept = (version: string): string => createHash("sha256").update(`${version}\n${line}`).digest("hex").slice(0, 32);
+  await writeFile(join(folder, "journal.jsonl"), `${line} ${kept("2")}\n`);
+  await FileStorage.open(folder);
+  await writeFile(join(folder, "journal.jsonl"), `${line} ${kept("")}\n`);
+  await assert.rejects(FileStorage.open(folder), /another version/);
+});

@@ -1,0 +1,163 @@
+"""No schedule spends more in a window than its sentence says: what leaves in any stretch of time.
+
+Random campaigns (with noise of their own, from readings, going on from two readings), epochs, dates
+and networks. Every departure is noted, with the draws that it tells of as they were drawn; brute
+force adds up each stretch of time. The control counts draws by when they were drawn, as a ledger
+might, and spends more.
+"""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from random import Random
+from typing import Any
+
+import pytest
+
+from geoveil.campaign import (
+    Attribute,
+    DebiasedLaplaceSpec,
+    LipschitzLaplaceSpec,
+    PlanarLaplaceSpec,
+    Question,
+    Readings,
+    StatisticCampaign,
+    ValueCampaign,
+    encode,
+    seal,
+)
+from geoveil.client import AnswerNotYet, BudgetExceeded, Epoch, Limit, Policy, Timing, Window
+from geoveil.client import journal as journals
+from geoveil.client.device_session import DeviceSession
+from geoveil.client.journal import Outcome
+from geoveil.client.reports import DeliveryStatus, ReportBuilder
+from geoveil.gp import GeoPrivacy, Threshold
+
+OPENS = datetime(2026, 1, 1, tzinfo=UTC)
+DAY = timedelta(days=1)
+SOFT = Question("above", Threshold(50_000.0, 40_000.0, "smoothstep"))
+Telling = tuple[datetime, object, GeoPrivacy]
+"""When something left, which draw it tells of, and what that cost."""
+
+
+def dollars(epsilon: float) -> GeoPrivacy:
+    return GeoPrivacy(epsilon, 8000.0, "dollar")
+
+
+def campaigns(draw: Random) -> Iterator[Any]:
+    shared: dict[str, Any] = {
+        "attribute": Attribute(name="income", unit="dollar"),
+        "opens": OPENS,
+        "closes": OPENS + 900 * DAY,
+        "period": draw.choice([1, 3, 7]) * DAY,
+    }
+    every = draw.choice([5, 10, 30]) * DAY
+    for number in range(draw.randint(1, 4)):
+        name = f"c{number}"
+        of: dict[str, Any] = {"campaign_id": name, "title": name, **shared}
+        price = dollars(draw.choice([0.25, 0.5]))
+        kind = draw.choice(["own noise", "point", "question", "moved on"])
+        if kind == "point":
+            yield ValueCampaign(**of, privacy=price, mechanism=PlanarLaplaceSpec(1))
+            continue
+        mechanism = LipschitzLaplaceSpec() if kind == "own noise" else DebiasedLaplaceSpec()
+        readings = Readings(every=every, extrapolated=True) if kind == "moved on" else None
+        yield StatisticCampaign(
+            **of, questions=(SOFT,), privacy=price, mechanism=mechanism, readings=readings
+        )
+
+
+def lived(draw: Random, monkeypatch: pytest.MonkeyPatch) -> tuple[Window, list[Telling], int]:
+    """Return a window, all that left a device under it, and how many answers it refused."""
+    window = Window(
+        limit=dollars(draw.choice([0.5, 1.0, 1.5])), length=draw.choice([3, 10, 30]) * DAY
+    )
+    epoch = Epoch(privacy=dollars(0.5), length=draw.choice([2, 8, 25]) * DAY)
+    limit = Limit(
+        campaign=dollars(1e6),
+        windows=(window,),
+        epoch=epoch if draw.random() < 0.7 else None,
+    )
+    clock = [OPENS]
+    session = DeviceSession(
+        policy=Policy({"income": limit}),
+        state_dir=None,
+        source=None,
+        most_pending=1_000,
+        most_pending_bytes=1 << 20,
+        floor_s=0,
+        timing=Timing(now=lambda: clock[0]),
+    )
+    made_from: dict[bytes, list[tuple[object, GeoPrivacy]]] = {}
+    answer = ReportBuilder.answer
+
+    def noted(
+        self: ReportBuilder, accepted: Any, latest: Any, before: Any = None, **of: Any
+    ) -> Any:
+        made = answer(self, accepted, latest, before, **of)
+        readings = [point.reading for point in (latest, before) if point is not None]
+        made_from[made.report] = [(one.point, one.privacy) for one in readings]
+        return made
+
+    monkeypatch.setattr(ReportBuilder, "answer", noted)
+    for campaign in campaigns(draw):
+        envelope = seal(encode(campaign))
+        session.remember(session.builder.accept(campaign.campaign_id, envelope))
+    names = list(session._accepted)
+    told: list[Telling] = []
+    refused = 0
+    for _ in range(draw.randint(8, 30)):
+        clock[0] += draw.choice([0.01, 0.5, 1, 2, 5, 11, 29]) * DAY
+        try:
+            session.contribute(draw.choice(names), 50_000.0)
+        except BudgetExceeded:
+            refused += 1
+        except AnswerNotYet:
+            continue
+        for entry in session.journal.pending():
+            made = entry.contribution
+            if draw.random() < 0.4:
+                continue  # no network
+            clock[0] += DAY / 1000
+            draws = made_from.get(made.report, [(made.report, made.privacy)])
+            told += [(clock[0], which, privacy) for which, privacy in draws]
+            if draw.random() < 0.6:  # else the answer is lost, and the report will leave again
+                settled = Outcome(entry=entry, at=clock[0], status=DeliveryStatus.ACKNOWLEDGED)
+                session.journal.settle(settled)
+    monkeypatch.undo()
+    session.journal.close()
+    return window, told, refused
+
+
+def dearest(window: Window, told: list[Telling]) -> Fraction:
+    """Return the most that a stretch of time costs, as a fraction of what the window permits."""
+    stretches = (
+        {which: privacy for at, which, privacy in told if start <= at < start + window.length}
+        for start, *_ in told
+    )
+    costs = [sum(privacy.exact_rate for privacy in of.values()) for of in stretches]
+    return Fraction(max(costs, default=Fraction(0))) / window.limit.exact_rate
+
+
+@pytest.mark.deep(keep=2)
+@pytest.mark.parametrize("seed", range(8))
+def test_no_schedule_tells_more_in_a_window_than_it_permits(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draw = Random(seed)
+    found = [lived(draw, monkeypatch) for _ in range(12)]
+    assert max(dearest(window, told) for window, told, _ in found) <= 1
+    assert sum(refused for *_, refused in found) > 10, "the limits were not tried"
+    assert any(dearest(window, told) == 1 for window, told, _ in found)
+
+
+def test_draws_counted_by_when_they_were_drawn_spend_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    last = "coalesce(report.settled, 9223372036854775807)"
+    read = "(SELECT drawn FROM reading WHERE begins = answered.epoch)"
+    assert last in journals._TOLD
+    by_draw = journals._TOLD.replace(last, f"coalesce({read}, report.drawn)")
+    draw, found = Random(1), []
+    for _ in range(10):
+        monkeypatch.setattr(journals, "_TOLD", by_draw)
+        found.append(lived(draw, monkeypatch))
+    assert max(dearest(window, told) for window, told, _ in found) > 1
