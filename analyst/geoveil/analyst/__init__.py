@@ -8,15 +8,14 @@ from geoveil.analyst.campaigns import (
 )
 from geoveil.analyst.choosing import participants_to_name_the_top
 from geoveil.analyst.chosen_bands import ChosenBands, hard_shares
-from geoveil.analyst.client import (
-    Analyst,
+from geoveil.analyst.client import Analyst, AsyncAnalyst
+from geoveil.analyst.contamination import Contamination, planned_contamination
+from geoveil.analyst.errors import (
     AnalystError,
-    AsyncAnalyst,
     ServerError,
     TLSMissingError,
     TokenInClearError,
 )
-from geoveil.analyst.contamination import Contamination, planned_contamination
 from geoveil.analyst.estimates import CampaignEstimates
 from geoveil.analyst.labelled_estimate import (
     ContaminatedEstimate,

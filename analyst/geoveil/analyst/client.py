@@ -5,44 +5,39 @@
         for estimates in analyst.watch(campaign.campaign_id):
             print(estimates.estimates[0].value)
 
-Both clients send the same `calls`. Nothing is tried again
-on its own: an error says whether a later try may succeed.
+Both clients take the same `asking_steps`. Nothing is tried again on its own: an error says whether
+a later try may succeed.
 """
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import Any, TypeVar, Unpack, overload
 
-from geoveil.analyst import calls
+from geoveil.analyst import asking_steps, calls
 from geoveil.analyst.calls import Call
+from geoveil.analyst.errors import ServerError, TLSMissingError, TokenInClearError
 from geoveil.analyst.estimates import CampaignEstimates
 from geoveil.analyst.messages import PublishedCampaign
-from geoveil.analyst.statistics.cells import Counts
 from geoveil.analyst.statistics.groups import GroupEstimates
-from geoveil.analyst.statistics.reports import ReportRows, counter_for, points_in
+from geoveil.analyst.statistics.reports import ReportRows
 from geoveil.analyst.statistics.statistic import (
-    Answered,
     Found,
     OfWhom,
     Statistic,
     driven,
     driven_async,
-    period_of,
 )
-from geoveil.analyst.statistics.strata import ByGroup, Part, asked_by_group, asked_of, whose
+from geoveil.analyst.statistics.strata import ByGroup
 from geoveil.campaign import Campaign, PointQuestion, SigningKey
 from geoveil.campaign.connection import (
     TLS,
-    CallError,
-    TLSRequiredError,
     failed,
     is_local,
     open_channel,
     tls_for,
 )
-from geoveil.gp import GeoVeilError, ParameterError, validation
+from geoveil.gp import ParameterError, validation
 
 TIMEOUT_S = 15.0
 """For a call, in seconds, where nothing else is said."""
@@ -58,32 +53,6 @@ class Asking(OfWhom, total=False):
 
     timeout_s: float
     """Seconds for each time that every report is read."""
-
-
-class AnalystError(GeoVeilError):
-    """Root of the errors of analysts' clients."""
-
-
-class ServerError(AnalystError, CallError):
-    """The server refused a call, or can't be reached; `retryable` says whether to try again."""
-
-    def __str__(self) -> str:
-        return f"{self.detail} ({self.code})" if self.detail else self.code
-
-
-class TokenInClearError(AnalystError, ValueError):
-    """A token for another machine needs TLS: without, anybody on the way could take it."""
-
-    def __init__(self, target: str) -> None:
-        super().__init__(target)
-        self.target = target
-
-    def __str__(self) -> str:
-        return f"{self.target} is not on this machine, and a token is sent over TLS only"
-
-
-class TLSMissingError(AnalystError, TLSRequiredError):
-    """Without TLS, anybody on the way could read estimates and replace campaigns."""
 
 
 class _Connection:
@@ -252,32 +221,11 @@ class Analyst(_Connection):
                 where groups are as large as this.
             timeout_s: seconds for each time that every report is read.
         """
-        group = None
-        if isinstance(asked, Statistic) or stratum is not None or sizes is not None:
-            campaign = self.campaign(campaign_id)
-            people = whose(campaign, asked, stratum, sizes)
-            if isinstance(asked, Statistic):
-                of = period_of(campaign, calls.checked(period))
-                steps = asked_of(people, asked, campaign, confidence)
-                answer = partial(self._answer, campaign, confidence, of, timeout_s)
-                return driven(steps, answer)
-            (group,) = people.labels
-        call = calls.ask(campaign_id, asked, confidence, period, timeout_s, group)
-        return self._unary(call)
-
-    def _answer(
-        self, campaign: Campaign, confidence: float, period: int, timeout_s: float, part: Part
-    ) -> Answered:
-        group, asked = part
-        if not isinstance(asked, Counts):
-            call = calls.ask_for(campaign, asked, confidence, period, timeout_s, group)
-            answered: Answered = self._unary(call)
-            return answered
-        counter = counter_for(campaign, asked)
-        for rows in self.export(campaign.campaign_id, period, timeout_s=timeout_s):
-            if isinstance(rows, ReportRows):
-                counter.add(points_in(rows, period, group))
-        return counter.found(campaign, period)
+        steps = asking_steps.of_people(
+            calls.campaign(campaign_id, self._timeout_s), asked, confidence, period, stratum, sizes,
+            timeout_s,
+        )  # fmt: skip
+        return driven(steps, self._answer)
 
     @overload
     def ask_by_group(
@@ -325,14 +273,9 @@ class Analyst(_Connection):
             The means within groups, question after question and period after period, without those
             of which nothing can be told; or the statistic of each group.
         """
-        campaign = self.campaign(campaign_id)
-        if isinstance(asked, Statistic):
-            steps = asked_by_group(asked, campaign, confidence)
-            of = period_of(campaign, calls.checked(period))
-            answer = partial(self._answer, campaign, confidence, of, timeout_s)
-            return driven(steps, answer)
-        asking = calls.ask_labels(campaign, asked, confidence, period, timeout_s)
-        return calls.by_group(campaign, asked, [self._unary(call) for call in asking])
+        read = calls.campaign(campaign_id, self._timeout_s)
+        steps = asking_steps.of_groups(read, asked, confidence, period, timeout_s)
+        return driven(steps, self._answer)
 
     def export(
         self, campaign_id: str, period: int | None = None, *, timeout_s: float = _EXPORTING_S
@@ -345,6 +288,13 @@ class Analyst(_Connection):
             timeout_s: seconds for all of them.
         """
         return self._stream(calls.export(campaign_id, period, timeout_s))
+
+    def _answer(self, call: Call[Any]) -> Any:
+        if call.take is None:
+            return self._unary(call)
+        for answer in self._stream(call):
+            call.take(answer)
+        return None
 
     def _unary(self, call: Call[_Result]) -> _Result:
         import grpc
@@ -455,33 +405,11 @@ class AsyncAnalyst(_Connection):
         timeout_s: float = _ASKING_S,
     ) -> Any:
         """Return what the points of a value campaign say; arguments as of `Analyst.ask`."""
-        group = None
-        if isinstance(asked, Statistic) or stratum is not None or sizes is not None:
-            campaign = await self.campaign(campaign_id)
-            people = whose(campaign, asked, stratum, sizes)
-            if isinstance(asked, Statistic):
-                of = period_of(campaign, calls.checked(period))
-                steps = asked_of(people, asked, campaign, confidence)
-                answer = partial(self._answer, campaign, confidence, of, timeout_s)
-                return await driven_async(steps, answer)
-            (group,) = people.labels
-        return await self._unary(
-            calls.ask(campaign_id, asked, confidence, period, timeout_s, group)
-        )
-
-    async def _answer(
-        self, campaign: Campaign, confidence: float, period: int, timeout_s: float, part: Part
-    ) -> Answered:
-        group, asked = part
-        if not isinstance(asked, Counts):
-            call = calls.ask_for(campaign, asked, confidence, period, timeout_s, group)
-            answered: Answered = await self._unary(call)
-            return answered
-        counter = counter_for(campaign, asked)
-        async for rows in self.export(campaign.campaign_id, period, timeout_s=timeout_s):
-            if isinstance(rows, ReportRows):
-                counter.add(points_in(rows, period, group))
-        return counter.found(campaign, period)
+        steps = asking_steps.of_people(
+            calls.campaign(campaign_id, self._timeout_s), asked, confidence, period, stratum, sizes,
+            timeout_s,
+        )  # fmt: skip
+        return await driven_async(steps, self._answer)
 
     @overload
     async def ask_by_group(
@@ -515,20 +443,22 @@ class AsyncAnalyst(_Connection):
         timeout_s: float = _ASKING_S,
     ) -> Any:
         """Return what the points say of each group; arguments as of `Analyst.ask_by_group`."""
-        campaign = await self.campaign(campaign_id)
-        if isinstance(asked, Statistic):
-            steps = asked_by_group(asked, campaign, confidence)
-            of = period_of(campaign, calls.checked(period))
-            answer = partial(self._answer, campaign, confidence, of, timeout_s)
-            return await driven_async(steps, answer)
-        asking = calls.ask_labels(campaign, asked, confidence, period, timeout_s)
-        return calls.by_group(campaign, asked, [await self._unary(call) for call in asking])
+        read = calls.campaign(campaign_id, self._timeout_s)
+        steps = asking_steps.of_groups(read, asked, confidence, period, timeout_s)
+        return await driven_async(steps, self._answer)
 
     def export(
         self, campaign_id: str, period: int | None = None, *, timeout_s: float = _EXPORTING_S
     ) -> AsyncIterator[bytes | ReportRows]:
         """Yield the bytes of a campaign, then its reports as rows, many at a time."""
         return self._stream(calls.export(campaign_id, period, timeout_s))
+
+    async def _answer(self, call: Call[Any]) -> Any:
+        if call.take is None:
+            return await self._unary(call)
+        async for answer in self._stream(call):
+            call.take(answer)
+        return None
 
     async def _unary(self, call: Call[_Result]) -> _Result:
         # Futures of the blocking channel, as the device's: grpc.aio has one engine for the whole
