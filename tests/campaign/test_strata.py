@@ -157,7 +157,7 @@ def test_a_label_is_sent_as_it_is_or_with_lies():
 
 def test_what_a_person_reads_says_what_is_sent():
     assert str(REGION) == "Your region, one of north, middle, south, is sent as it is."
-    assert "probability of 0.691" in str(LIES)
-    assert "e^1.5 times" in str(LIES)
+    assert "the true one 69.2 % of the time" in str(LIES)
+    assert "4.49 times as likely" in str(LIES)
     assert LIES.privacy == GeoPrivacy(1.5, 1.0, "label")
     assert REGION.privacy is None

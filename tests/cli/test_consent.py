@@ -59,7 +59,7 @@ PIECES = [
     *(FORGED, "Privacy: ε = 0 per 1 metre", "Take part? [y/N]: y", "counted: report 00", "\\n"),
 ]
 PROMPT = ["Asks for: ", "Given in: ", "Signed by: nobody", "Privacy: ε = 1 per 8000 ",
-          "One of two values so far apart makes a report at most e^1"]  # fmt: skip
+          "This report is at most 2.72 times as likely", "Somebody who thinks"]  # fmt: skip
 
 
 @pytest.fixture

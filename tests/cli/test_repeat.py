@@ -72,7 +72,7 @@ def test_what_the_command_says_is_the_sum(geoveil, tmp_path, monkeypatch):
     state = ["--state-dir", str(tmp_path / "person")]
     taken = geoveil("contribute", "said", "--yes", *state, stdin="97000")
     assert taken.exit_code == 0
-    promise = "One of two values so far apart makes a report at most e^3 times as likely"
+    promise = "This report is at most 20.1 times as likely"
     assert f"Privacy: {SUM}\n{promise}" in taken.stderr
     assert taken.stdout.count("perturbed") == 3
     assert "ε = 3 per 8000 dollar" in geoveil("client", "history", *state, to_server=False).output

@@ -18,7 +18,7 @@ INCOME = [
         ("-12,500", -12_500.0),
         ("100 000", 1e5), ("100'000", 1e5), ("100’000", 1e5), ("100_000", 1e5),
         ("100\u202f000", 1e5), ("1.000.000", 1e6), ("87500", 87_500.0), ("0.5", 0.5),
-        (".5", 0.5), ("5.", 5.0), ("1e5", 1e5), ("+3", 3.0), ("100.000", 100.0), ("007", 7.0),
+        (".5", 0.5), ("5.", 5.0), ("1e5", 1e5), ("+3", 3.0), ("007", 7.0),
     ],
 )  # fmt: skip
 def test_one_number(text, number):
@@ -27,8 +27,8 @@ def test_one_number(text, number):
 
 @pytest.mark.parametrize(
     "text",
-    ["1,5", "0,500", "12,34,567", "1,000.000.000", "1,0000", "100,000,", "100.000,00", "1 000,5",
-     "$5", "5 dollars", "nan", "inf", "", "1,2,3", "1__000", "0x10", "1 2"],
+    ["1,5", "0,500", "12,34,567", "1,000.000.000", "1,0000", "100,000,", "100.000", "12.500",
+     "5 euros", "nan", "inf", "", "1,2,3", "1__000", "0x10", "1 2"],
 )  # fmt: skip
 def test_what_is_no_number_or_might_be_another(text):
     assert parse(text, 1) is None
@@ -49,7 +49,7 @@ def test_the_command_takes_thousands_and_says_what_it_expects(geoveil, tmp_path,
         )
         assert done.exit_code == 0
     arguments = ["contribute", "typed", "--yes", "--state-dir", str(tmp_path / "x")]
-    for text in ("31415,2", "$31415", "31415 dollars"):
+    for text in ("31415,2", "31415 euros", "31.415"):
         with pytest.raises(PrivateValueError, match="commas stand between thousands") as raised:
             geoveil(*arguments, stdin=text)
         assert "31415" not in str(raised.value)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from geoveil.campaign import Campaign, SmoothSpec
-from geoveil.campaign.meaning import slack_words
+from geoveil.campaign.consent import likelihood
 from geoveil.client import BudgetExceeded, Client, Epoch, Limit, Policy, PolicyRefused, Window
 from geoveil.gp import GeoPrivacy, ParameterError
 
@@ -108,6 +108,6 @@ def test_limits_of_a_slack_go_together() -> None:
 
 
 def test_people_are_told() -> None:
-    assert slack_words(PURE) == ""
-    assert "1 in 1,000,000 a report tells more" in slack_words(SLACK)
-    assert "up to 50000 dollar apart" in slack_words(replace(SLACK, reach=50_000.0))
+    said = likelihood(SLACK, "It is", "yours", "one")
+    assert said.endswith("away, plus a chance of at most 1 in 1,000,000.")
+    assert "plus" not in likelihood(PURE, "It is", "yours", "one")

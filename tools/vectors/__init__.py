@@ -12,8 +12,10 @@ from types import MappingProxyType
 from typing import Any
 
 from tools.vectors.campaigns import campaign_vectors
+from tools.vectors.consent import consent_vectors
 from tools.vectors.epochs import epoch_vectors
 from tools.vectors.ledgers import ledger_vectors
+from tools.vectors.numbers import number_vectors
 from tools.vectors.places import projection_vectors
 from tools.vectors.releases import release_vectors
 
@@ -25,6 +27,8 @@ MAKERS: Mapping[str, Callable[[], list[dict[str, Any]]]] = MappingProxyType(
         "ledger": ledger_vectors,
         "epochs": epoch_vectors,
         "projection": projection_vectors,
+        "consent": consent_vectors,
+        "numbers": number_vectors,
     }
 )
 """Makes the vectors of each file, by its name."""

@@ -11,11 +11,11 @@ from typing import Annotated
 
 import typer
 
-from geoveil.campaign import Campaign, decode
-from geoveil.campaign.meaning import slack_words
+from geoveil.campaign import Campaign, decode, what_it_tells
 from geoveil.cli import options
 from geoveil.cli.connection import CommandError, Connection, connects, unanswered
 from geoveil.cli.console import err, out, privacy_text
+from geoveil.cli.numbers import read
 from geoveil.client import (
     Client,
     DeliveryStatus,
@@ -44,11 +44,6 @@ _OUTCOMES = {
 }
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
-_THOUSANDS = re.compile(
-    # The same mark between all groups of three. A single point is one before decimals.
-    r"[+-]?[1-9]\d{0,2}(?:(?P<mark>[,'’_ \u00a0\u2009\u202f])\d{3}(?:(?P=mark)\d{3})*(?:\.\d*)?"
-    r"|(?:\.\d{3}){2,})"
-)
 _ZEROS = re.compile(r"[+-]?0\d.*")
 
 
@@ -148,12 +143,8 @@ def _take_part(
         err.tell(_area_text(campaign.attribute.coordinates.area))
     err.tell(f"Signed by: {'nobody' if shown.signer is None else shown.signer}")
     err.tell(f"Privacy: {privacy_text(campaign)}")
-    err.tell(
-        "One of two values so far apart makes a report at most"
-        f" e^{campaign.report_privacy.epsilon:g} times as likely as the other."
-    )
-    if slack := slack_words(campaign.report_privacy):
-        err.tell(slack)
+    for sentence in what_it_tells(campaign, None if epoch is None else epoch.privacy):
+        err.tell(sentence)
     if epoch is not None:
         err.tell(f"Your {campaign.attribute.name}: {epoch}.")
     elif campaign.readings is not None:
@@ -277,7 +268,7 @@ def read_value(campaign: Campaign, ask: Callable[[str], str]) -> float | list[fl
     elif count == 1:
         expected = (
             f"a number in {given_in(campaign)}, like 87500, 87,500 or 0.5: commas stand between"
-            " thousands, a point before decimals"
+            " thousands, a point before decimals; 12.500 may be either: write 12.5 or 12500"
         )
     else:
         expected = (
@@ -314,12 +305,13 @@ def parse(text: str, count: int) -> list[float] | None:
     Example:
         >>> parse("100,000", 1), parse("-73.98, 40.75", 2), parse("1.000.000", 1)
         ([100000.0], [-73.98, 40.75], [1000000.0])
-        >>> parse("1,5", 1), parse("100,000", 2), parse("12,34,567", 1)
+        >>> parse("1,5", 1), parse("100,000", 2), parse("12.500", 1)
         (None, None, None)
     """
     parts = [part.strip() for part in ([text] if count == 1 else text.split(","))]
-    if count == 1 and (grouped := _THOUSANDS.fullmatch(parts[0])):
-        parts = [parts[0].replace(grouped["mark"] or ".", "")]
+    if count == 1:
+        numbers, sure = read(parts[0])
+        return numbers if sure else None
     if len(parts) != count or not all(map(_NUMBER.fullmatch, parts)):
         return None
     # The rest of a number with commas between its thousands looks like a number of its own.

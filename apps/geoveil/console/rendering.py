@@ -1,6 +1,5 @@
 """How pages are made: templates that escape whatever they are given, and the words for numbers."""
 
-import math
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from geoveil.analyst.results import shown
-from geoveil.campaign.meaning import slack_words
+from geoveil.campaign.consent import likelihood
 from geoveil.console.http import PREFIX, Response
 from geoveil.console.sessions import Session
 from geoveil.gp import GeoPrivacy
@@ -93,20 +92,12 @@ def span_text(span: timedelta) -> str:
 
 
 def privacy_words(privacy: GeoPrivacy) -> str:
-    """Return what a guarantee means, in odds and a probability.
-
-    Even odds between two values become at most e^ε : 1, a probability of 1/(1 + e^(−ε)).
+    """Return what a guarantee means, as participants are told it.
 
     Example:
         >>> privacy_words(GeoPrivacy(1.0, 8_000.0, "dollar"))
-        'ε = 1 per 8,000 dollar: who wavers between two values 8,000 dollar apart can become at\
- most 73.1 % sure of one of them'
+        'ε = 1 per 8,000 dollar: a report is at most 2.72 times as likely for one value as for\
+ another 8,000 dollar away'
     """
-    sure = 1 / (1 + math.exp(-min(privacy.epsilon, 700.0)))
-    surely = "next to 100" if sure > 0.9995 else f"{100 * sure:.3g}"
-    return (
-        f"ε = {privacy.epsilon:g} per {privacy.per:,.15g} {privacy.unit}: who wavers between two"
-        f" values {privacy.per:,.15g} {privacy.unit} apart can become at most {surely} % sure of"
-        " one of them"
-        f"{'. ' if privacy.delta else ''}{slack_words(privacy).removesuffix('.')}"
-    )
+    promise = likelihood(privacy, "a report is", "one value", "another").removesuffix(".")
+    return f"ε = {privacy.epsilon:g} per {privacy.per:,.15g} {privacy.unit}: {promise}"

@@ -7,7 +7,6 @@ from types import MappingProxyType
 
 from geoveil.campaign.model import Campaign
 from geoveil.campaign.statistic import Allocation, StatisticCampaign
-from geoveil.gp import GeoPrivacy
 
 _EVERYBODY = "the mean of the soft query over all who took part{period}"
 _MEANS: Mapping[Allocation, str] = MappingProxyType(
@@ -25,24 +24,6 @@ _EXTRAPOLATED = (
     " readings lie too close together, until they read again"
 )
 _MEAN_POINT = "the mean of each coordinate over all who took part{period}"
-
-
-def slack_words(privacy: GeoPrivacy) -> str:
-    """Return what a δ means, as sentences for those who are asked; "" where there is none.
-
-    Example:
-        >>> slack_words(GeoPrivacy(1.0, 8_000.0, "dollar", delta=1e-6))
-        'There is a slack of δ = 1e-06: with a chance of at most 1 in 1,000,000 a report tells\
- more.'
-    """
-    if privacy.delta == 0:
-        return ""
-    chance = f"{math.floor(1 / privacy.delta + 1e-6):,}"
-    said = f"There is a slack of δ = {privacy.delta:g}: with a chance of at most 1 in {chance}"
-    said += " a report tells more."
-    if privacy.reach < math.inf:
-        said += f" It is promised for two values up to {privacy.reach:g} {privacy.unit} apart."
-    return said
 
 
 def unbiased_for(campaign: Campaign, *, later: bool = False) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from geoveil.campaign.saying import percent, times
 from geoveil.campaign.text import plain
 from geoveil.gp import GeoPrivacy, ParameterError, PrivateValueError, RandomSource
 from geoveil.gp.labels import MOST_EPSILON, RandomizedLabels
@@ -28,9 +29,8 @@ class Strata:
         >>> print(Strata(name="region", labels=("north", "south")))
         Your region, one of north, south, is sent as it is.
         >>> print(Strata(name="region", labels=("north", "south"), epsilon=1))
-        Your region, one of north, south, is sent with a lie at times: the true one with a\
- probability of 0.731. Whatever is sent is at most e^1 times as likely for one region as for\
- another (ε = 1 per 1 label).
+        Your region, one of north, south, is sent with a lie at times: the true one 73.2 % of the\
+ time. Whatever is sent is at most 2.72 times as likely for one region as for another.
     """
 
     name: str
@@ -83,11 +83,16 @@ class Strata:
 
     def __str__(self) -> str:
         yours = f"Your {self.name}, one of {', '.join(self.labels)},"
-        lies, privacy = self.randomized, self.privacy
-        if lies is None or privacy is None:
+        lies = self.randomized
+        if lies is None:
             return f"{yours} is sent as it is."
+        factor = times(lies.epsilon)
+        bound = (
+            f"no protection that matters between one {self.name} and another"
+            if factor is None
+            else f"at most {factor} times as likely for one {self.name} as for another"
+        )
         return (
-            f"{yours} is sent with a lie at times: the true one with a probability of"
-            f" {float(lies.truth):.3g}. Whatever is sent is at most e^{privacy.epsilon:g} times as"
-            f" likely for one {self.name} as for another ({privacy})."
+            f"{yours} is sent with a lie at times: the true one {percent(float(lies.truth))} of the"
+            f" time. Whatever is sent is {bound}."
         )

@@ -15,7 +15,18 @@ import {
   type Query as QueryMessage,
   type Strata as StrataMessage,
 } from "./gen/geoveil/proto/v1/campaign_pb.js";
-import { answerFrom, debiasedLaplace, lipschitzLaplace, type Mechanism, PlanarLaplace, type Privacy, repeated } from "./gp/mechanism.js";
+import {
+  answerFrom,
+  below as laplaceBelow,
+  debiasedLaplace,
+  lipschitzLaplace,
+  type Mechanism,
+  type OwnSide,
+  PlanarLaplace,
+  type Privacy,
+  QueryMechanism,
+  repeated,
+} from "./gp/mechanism.js";
 import { inPlane, type Plane, requirePlane } from "./gp/plane.js";
 import { readRegion } from "./gp/polygon.js";
 import { LEAST, MOST, positive } from "./gp/profile.js";
@@ -30,6 +41,8 @@ const MOST_QUESTIONS = 10_000;
 const MOST_SLOTS = 100_000n;
 const MOST_LABELS = 64;
 const MOST_EPSILON = 16;
+/** What has an inside. */
+const SIDED = new Set(["threshold", "range", "twoWayThreshold", "disc", "polygon"]);
 /** What a perturbed number answers, asked of one coordinate. */
 const NESTING = new Set(["threshold", "range", "gaussianKernel", "linear"]);
 
@@ -211,6 +224,25 @@ export class Campaign {
   get pointMechanism(): PlanarLaplace {
     const grid = this.#ofPoints ? this.stepExponent : undefined;
     return new PlanarLaplace(this.#inPlane(this.answerPrivacy), this.dimension, grid);
+  }
+
+  /**
+   * Where a point lies, and how often an answer is on its side; undefined where a question has no sides.
+   *
+   * @param ofPoint - whether answers are made from a perturbed point, whose noise can cross a whole range.
+   */
+  ownSide(index: number, point: readonly number[], ofPoint: boolean): OwnSide | undefined {
+    const { query } = this.questions[index]!;
+    if (!SIDED.has(query.kind)) return undefined;
+    if (!ofPoint || query.kind !== "range") return (this.#mechanisms[index] as QueryMechanism).ownSide(point);
+    const { epsilon, per } = this.answerPrivacy;
+    const { low, high, width } = query as unknown as { low: number; high: number; width: number };
+    const x = point[0]!;
+    const between = (from: number, to: number): number => laplaceBelow(((to - x) * epsilon) / per) - laplaceBelow(((from - x) * epsilon) / per);
+    if (low <= x && x <= high) {
+      return { inside: true, right: between(low, high), plain: between(low + width / 2, high - width / 2) };
+    }
+    return { inside: false, right: 1 - between(low, high), plain: 1 - between(low - width / 2, high + width / 2) };
   }
 
   stateAt(nowUs: bigint): State {

@@ -440,7 +440,7 @@ function groupOf({ strata, tellsCohorts }: Campaign, label: string | undefined):
 }
 
 /** A value in the coordinates of queries. */
-function pointOf({ attribute, dimension }: Campaign, value: Value): number[] {
+export function pointOf({ attribute, dimension }: Campaign, value: Value): number[] {
   const given: unknown = value;
   const plane = attribute.coordinates;
   if (plane) {

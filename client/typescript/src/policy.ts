@@ -322,14 +322,6 @@ export function words({ epsilon, per, delta, reach }: Privacy, unit: string): st
   return `ε = ${epsilon} per ${per} ${unit}${slack}${reach === undefined ? "" : `, up to ${reach} ${unit}`}`;
 }
 
-/** What to tell people of a delta; "" where there is none. */
-export function describeSlack({ delta, reach, unit }: GeoPrivacy): string {
-  if (!delta) return "";
-  const chance = Math.floor(1 / delta + 1e-6).toLocaleString("en");
-  const apart = reach === undefined ? "" : ` It is promised for two values up to ${reach} ${unit} apart.`;
-  return `There is a slack of δ = ${delta}: with a chance of at most 1 in ${chance} a report tells more.${apart}`;
-}
-
 export function refused(id: string, aspect: string, asked: string, permitted: string): GeoveilError {
   return new GeoveilError(
     "policy-refused",

@@ -11,7 +11,7 @@ export function greatest(price, apart) {
 /** By how much the odds grow at most, in words. */
 export function factor(price, apart) {
   const odds = Math.exp((price.epsilon * apart) / price.per);
-  if (odds < 10) return `${odds.toFixed(1)} to 1`;
+  if (odds < 10) return `${Math.ceil(100 * odds - 1e-9) / 100} to 1`;
   return odds < 1e6 ? `${number(odds, 2)} to 1` : "no limit that matters";
 }
 

@@ -1,9 +1,10 @@
 // Taking part in a survey: show what is asked and what it costs, perturb here, send, keep the receipt.
 // Every text of a survey is shown as text; nothing of the answer is kept or logged by this page.
 
-import { Client, describeSlack, IndexedDbStorage, Policy } from "./geoveil-client.js";
+import { Client, describeStrata, IndexedDbStorage, Policy, whatItTells, whatItTellsOf } from "./geoveil-client.js";
+import { readNumber, separatorsOf, spelled } from "./geoveil-numbers.js";
 import { drawMap } from "./map.js";
-import { bar, distances, distanceText, factor, greatest, number } from "./odds.js";
+import { bar, distances, distanceText, factor, number } from "./odds.js";
 
 const FLUSH_MS = 15_000;
 const at = (id) => document.getElementById(id);
@@ -14,7 +15,7 @@ const show = (id, visible = true) => (at(id).hidden = !visible);
 const BETWEEN = new Set(["threshold", "range", "twoWayThreshold", "disc", "polygon", "gaussianKernel"]);
 const STATES = {
   pending: "Kept here, and sent as soon as the server can be reached. You may close this page.",
-  acknowledged: "Counted. The server has your perturbed answer; the answer itself never left this device.",
+  acknowledged: "Counted. The server has the numbers below.",
   rejected: "The server refused it, and counts nothing.",
   expired: "It could not be sent in time, and was given up.",
 };
@@ -92,15 +93,12 @@ async function ask(client, offer) {
   if (grouped) {
     say("group-label", sentence(campaign.strata.name));
     at("label").append(new Option("", ""), ...campaign.strata.labels.map((label) => new Option(label, label)));
-    const { epsilon } = campaign.strata;
-    say("group-privacy", epsilon === undefined
-      ? "Your group is sent as it is."
-      : `Your group is perturbed, too: the odds of any two groups grow by ${factor({ epsilon, per: 1 }, 1)} at most.`);
+    say("group-privacy", describeStrata(campaign));
     show("group");
   }
   const put = (longitude, latitude) => {
-    at("longitude").value = longitude.toFixed(5);
-    at("latitude").value = latitude.toFixed(5);
+    at("longitude").value = longitude.toLocaleString(undefined, { minimumFractionDigits: 5, maximumFractionDigits: 5 });
+    at("latitude").value = latitude.toLocaleString(undefined, { minimumFractionDigits: 5, maximumFractionDigits: 5 });
     changed();
   };
   const changed = () => {
@@ -108,10 +106,14 @@ async function ask(client, offer) {
     const value = read(coordinates);
     if (map && value) map.show(value.longitude, value.latitude);
     picture(price, campaign, typeof value === "number" ? value : null);
+    say("echo", typeof value === "number" ? `You answer ${echo(value)} ${unit}.` : "");
+    const own = value === null || wrong(value, undefined, coordinates, unit) ? [] : whatItTellsOf(campaign, value);
+    at("odds-text").replaceChildren(...[...whatItTells(campaign), ...own].map(item));
   };
   at("form").addEventListener("input", changed);
   at("locate").addEventListener("click", () => locate(put));
   picture(price, campaign, null);
+  at("odds-text").replaceChildren(...whatItTells(campaign).map(item));
   tellWhatIsSent(campaign);
   say("code", `This page came from ${location.host}, with the code that perturbs. Whoever runs it could`
     + " change the code; an app that you trust can take part in the same survey.");
@@ -148,14 +150,21 @@ async function ask(client, offer) {
 
 /** What stands in the form: a number, a place, or null. */
 function read(coordinates) {
-  const parse = (id) => {
-    const text = at(id).value.trim().replace(/[\s\u2009\u202f_']/g, "").replace(/,(?=\d{3}(\D|$))/g, "");
-    return /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(text) ? Number(text) : NaN;
+  const parse = (id, most = Infinity) => {
+    const { numbers, sure } = readNumber(at(id).value, separatorsOf(), at("unit").textContent);
+    const fitting = numbers.filter((one) => Math.abs(one) <= most);
+    return (sure || Number.isFinite(most)) && fitting.length === 1 ? fitting[0] : NaN;
   };
-  const found = coordinates ? [parse("longitude"), parse("latitude")] : numbers().map(({ id }) => parse(id));
+  const found = coordinates ? [parse("longitude", 180), parse("latitude", 90)] : numbers().map(({ id }) => parse(id));
   if (found.some((one) => !Number.isFinite(one))) return null;
   if (coordinates) return { longitude: found[0], latitude: found[1] };
   return found.length === 1 ? found[0] : found;
+}
+
+/** A number in digits and in words. */
+function echo(x) {
+  const words = spelled(x);
+  return `${x.toLocaleString(undefined, { maximumSignificantDigits: 15 })}${words && ` (${words})`}`;
 }
 
 /** The inputs of an answer that is one number or several. */
@@ -175,7 +184,11 @@ function addNumber(index, name, unit) {
 function wrong(value, label, coordinates, unit) {
   if (value === null) {
     const numeric = numbers().length > 1 ? "Give all the numbers" : "Give a number";
-    return coordinates ? "Give a latitude and a longitude, in degrees." : `${numeric}, in ${unit}.`;
+    if (coordinates) return "Give a latitude, from -90 to 90, and a longitude, from -180 to 180, in degrees.";
+    const { decimal, group } = separatorsOf();
+    const meant = numbers().flatMap(({ value: text }) => readNumber(text, separatorsOf(), unit).numbers.filter(Number.isFinite));
+    const which = meant.length ? ` What you typed may be ${meant.map(echo).join(", or ")}.` : "";
+    return `${numeric}, in ${unit}.${which} Here “${decimal}” stands before decimals, and “${group}” between thousands.`;
   }
   if (coordinates && !(Math.abs(value.latitude) <= 90 && Math.abs(value.longitude) <= 180)) {
     return "Latitudes go from -90 to 90, longitudes from -180 to 180.";
@@ -196,10 +209,6 @@ function picture(price, campaign, value) {
     return row;
   });
   at("odds").replaceChildren(...rows);
-  const one = Math.round(100 * greatest(price, price.per));
-  say("odds-text", `With privacy ε = ${number(price.epsilon)} per ${distanceText(price.per, shown)}, two answers that are`
-    + ` ${distanceText(price.per, shown)} apart stay hard to tell apart: from 50 % to at most ${one} %.`
-    + ` Closer answers are harder to tell apart, far ones easier. ${describeSlack(price)}`.trimEnd());
 }
 
 function tellWhatIsSent(campaign) {
@@ -207,9 +216,9 @@ function tellWhatIsSent(campaign) {
   const of = campaign.questions.length ? "the questions above" : "your answer";
   const numbers = n === 1 ? "One perturbed number" : `${n} perturbed numbers`;
   const lines = [
-    `${numbers} for ${of}, drawn at random around the truth. Drawn once: asking again gives the same.`,
+    `${numbers} for ${of}, drawn at random. Drawn once: asking again gives the same.`,
     "A random number that names this report, and which survey it is for.",
-    `Not your answer, and nothing that names you. As with any page, the server sees your address.`,
+    `Not what you typed, and nothing that names you. As with any page, the server sees your address.`,
   ];
   if (campaign.readings) {
     const { epsilon, per } = campaign.totalPrivacy;
@@ -304,6 +313,8 @@ function forget() {
   for (const input of [...numbers(), at("longitude"), at("latitude"), at("label")]) input.value = "";
   at("map").replaceChildren();
   at("odds").replaceChildren();
+  at("odds-text").replaceChildren();
+  say("echo", "");
 }
 
 function refuse(why) {

@@ -2,10 +2,10 @@
 import { ParameterError, UnsupportedError } from "../errors.js";
 import { type BitSource, LazyUniform } from "../exact/bits.js";
 import { log, sqrt, turn } from "../exact/elementary.js";
-import { constant, HALF, Interval, NOUGHT, ONE, piecewise } from "../exact/interval.js";
+import { constant, HALF, Interval, NOUGHT, ONE, piecewise, withPrecision } from "../exact/interval.js";
 import { frexp, ONE as RATIONAL_ONE, Rational, scale } from "../exact/rational.js";
 import { releaseIntegers } from "../exact/release.js";
-import { laplace, quantile } from "./noise.js";
+import { laplace, quantile, type Tail } from "./noise.js";
 import type { PrivatePoint, Query } from "./query.js";
 
 /** What two values `per` apart may be told apart by, at most. */
@@ -66,6 +66,29 @@ export function requireGrid(stepExponent: number, spread: number, levels: readon
   }
 }
 
+/** What is known of a report about a soft step: probabilities. */
+export interface OwnSide {
+  readonly inside: boolean;
+  readonly right: number;
+  readonly plain: number;
+}
+
+/** P[Z ≤ z] of standard Laplace noise. */
+export function below(z: number): number {
+  return z < 0 ? Math.exp(z) / 2 : 1 - Math.exp(-z) / 2;
+}
+
+/** P[Z > u], rounded down by at most 2^-25: by halving, as noises are known by their quantiles. */
+function survival(tail: Tail, u: number): number {
+  let [low, high] = [0, 0.5];
+  for (let i = 0; i < 24; i++) {
+    const middle = (low + high) / 2;
+    if (withPrecision(80, () => tail(constant(middle)).near) > u) low = middle;
+    else high = middle;
+  }
+  return low;
+}
+
 /** A mechanism with one uniform number and one ideal output. */
 export class QueryMechanism implements Mechanism {
   constructor(
@@ -73,10 +96,24 @@ export class QueryMechanism implements Mechanism {
     readonly stepExponent: number,
     spread: number,
     readonly ideal: (s: Interval, u: Interval) => Interval,
+    private readonly noise: Tail,
+    /** How many scales of the noise take a report to the other side of 1/2. */
+    private readonly margin: (s: Interval) => Interval,
+    /** The scale of noise before the query; undefined: it comes after. */
+    private readonly before?: number,
   ) {
     const { profile } = query;
     const levels = [...profile.limits, ...profile.plateaus.map(([, , level]) => level)];
     requireGrid(stepExponent, Math.max(spread, ...profile.bounds.map(Math.abs)), levels);
+  }
+
+  /** Where a point lies, and how often a report is on that side of 1/2, and exactly 0 or 1 there. */
+  ownSide(x: readonly number[]): OwnSide {
+    const s = this.query.distance(x.map((c) => Interval.exactly(c)));
+    const inside = s.near >= 0;
+    const away = Math.abs(s.near) - this.query.profile.breakpoints[1];
+    const plain = this.before === undefined ? 0 : below(away / this.before);
+    return { inside, right: 1 - survival(this.noise, this.margin(s).near), plain };
   }
 
   release(x: readonly number[], source: BitSource): bigint[] {
@@ -90,16 +127,27 @@ export function debiasedLaplace(query: Query, privacy: Privacy, stepExponent: nu
   requireComparable(query, privacy);
   const b = RATIONAL_ONE.div(exactRate(privacy));
   const range = query.profile.debiasedRange(b.toNumber());
-  return new QueryMechanism(query, stepExponent, Math.max(...range.map(Math.abs)), (s, u) =>
-    query.profile.debiased(s.add(constant(b).mul(quantile(laplace, u))), b),
+  return new QueryMechanism(
+    query,
+    stepExponent,
+    Math.max(...range.map(Math.abs)),
+    (s, u) => query.profile.debiased(s.add(constant(b).mul(quantile(laplace, u))), b),
+    laplace,
+    (s) => s.abs().div(constant(b)),
+    b.toNumber(),
   );
 }
 
 export function lipschitzLaplace(query: Query, privacy: Privacy, stepExponent: number): Mechanism {
   requireComparable(query, privacy);
   const size = Rational.from(query.profile.lipschitz).mul(ABOVE).div(exactRate(privacy));
-  return new QueryMechanism(query, stepExponent, size.toNumber() * 2 ** 13, (s, u) =>
-    query.profile.value(s).add(constant(size).mul(quantile(laplace, u))),
+  return new QueryMechanism(
+    query,
+    stepExponent,
+    size.toNumber() * 2 ** 13,
+    (s, u) => query.profile.value(s).add(constant(size).mul(quantile(laplace, u))),
+    laplace,
+    (s) => query.profile.value(s).sub(HALF).abs().div(constant(size)),
   );
 }
 

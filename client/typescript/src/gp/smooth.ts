@@ -1,7 +1,7 @@
 /** Noise scaled to a smooth bound: what is declared, β and η, and the mechanism. */
 import { ParameterError, UnsupportedError } from "../errors.js";
 import { log } from "../exact/elementary.js";
-import { constant, type Interval, NOUGHT } from "../exact/interval.js";
+import { constant, HALF, type Interval, NOUGHT } from "../exact/interval.js";
 import { ONE, Rational, ZERO } from "../exact/rational.js";
 import { Calibration, Growth, type Smooth } from "../gen/geoveil/proto/v1/campaign_pb.js";
 import { exactRate, type Mechanism, type Privacy, QueryMechanism, requireComparable } from "./mechanism.js";
@@ -29,10 +29,15 @@ export function smooth(query: Query, privacy: Privacy, declared: Smooth, stepExp
   const { beta, eta, tail } = calibrated(query, privacy, declared, paper, share);
   const largest = query.profile.lipschitz / eta.roundDown();
   query.profile.noiseBound(NOUGHT, beta, kind); // what is public is found before a value is looked at
-  return new QueryMechanism(query, stepExponent, largest * 2 ** 13, (s, u): Interval => {
-    const size = query.profile.noiseBound(s, beta, kind).div(constant(eta));
-    return query.profile.value(s).add(size.mul(quantile(tail, u)));
-  });
+  const size = (s: Interval): Interval => query.profile.noiseBound(s, beta, kind).div(constant(eta));
+  return new QueryMechanism(
+    query,
+    stepExponent,
+    largest * 2 ** 13,
+    (s, u) => query.profile.value(s).add(size(s).mul(quantile(tail, u))),
+    tail,
+    (s) => query.profile.value(s).sub(HALF).abs().div(size(s)),
+  );
 }
 
 /** Whether campaigns that declare it have a delta. */

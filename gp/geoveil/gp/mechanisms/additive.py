@@ -104,6 +104,10 @@ class AdditiveMechanism(QueryMechanism):
         standard = (y - self.query.profile.value(s, FLOAT)) / scale
         return np.asarray(self.noise.logpdf(standard) - np.log(scale))
 
+    def _own_side(self, s: Array) -> Array:
+        away = np.abs(self.query.profile.value(s, FLOAT) - 0.5)
+        return np.asarray(1 - self.noise.survival(away / FLOAT.positive(self._scale(s, FLOAT))))
+
     def _spread(self) -> float:
         return self.largest_scale * 2.0**13  # a heavy tail saturates beyond 2^15 scales
 

@@ -412,6 +412,28 @@ class QueryMechanism(Mechanism[int]):
     def _log_density(self, y: Array, s: Array) -> Array:
         """Return the log-density of y at the distances s."""
 
+    @property
+    def atoms(self) -> tuple[float, ...]:
+        """Outputs of positive probability before rounding."""
+        return ()
+
+    def own_side(self, x: ArrayLike) -> Array | None:
+        """Return how often a report is on the side of 1/2 that f(x) is on, per point.
+
+        For a soft indicator that is how often somebody is right who takes a report of at least 1/2
+        for inside. Of the ideal mechanism: rounding moves it by at most a step's probability.
+
+        Args:
+            x: n points, as `Query.value` takes them.
+
+        Returns:
+            Probabilities in [1/2, 1], (n,); None where no closed form is known.
+        """
+        return self._own_side(self._distance(x))
+
+    def _own_side(self, s: Array) -> Array | None:
+        return None
+
     @abstractmethod
     def _spread(self) -> float:
         """Return the order of magnitude of the widest reports."""

@@ -204,6 +204,10 @@ class DebiasedLaplace(QueryMechanism):
                 result = np.where(y == atom, np.log(self._mass(atom, s)), result)
         return np.asarray(result)
 
+    def _own_side(self, s: Array) -> Array:
+        # g rises where it is not level: a report is at least 1/2 where s and the noise are >= 0.
+        return np.asarray(1 - _STANDARD.survival(np.abs(s) / self.scale))
+
     def _mass(self, atom: float, s: Array) -> Array:
         """Return the probability of an atom: that the noise leads onto a plateau of its height."""
         noise, total = Laplace(self.scale), np.zeros(s.shape)

@@ -1,0 +1,136 @@
+"""Numbers as people write them: read where only one number can be meant, else asked about.
+
+`client/typescript/src/numbers.ts` reads and spells the same: proto/vectors/numbers.json has what
+both make of forty inputs in nine locales.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from unicodedata import decimal
+
+from geoveil.campaign.saying import digits
+
+_UNSEEN = dict.fromkeys(map(ord, "\u200e\u200f\u061c"))
+_AROUND = re.compile(r"([+-]?)\s*[$€£¥₹]?\s*([+-]?)(.*?)\s*([kK]?)\s*[$€£¥₹]?")
+_BLANKS = re.compile(r"[\u00a0\u2009\u202f]")
+_GROUPED = re.compile(r"[1-9][0-9]{0,2}(?:(?P<mark>[ '’_٬.,])[0-9]{3})(?:(?P=mark)[0-9]{3})*")
+_INDIAN = re.compile(r"[1-9][0-9]?(?:,[0-9]{2})+,[0-9]{3}")
+_POWER = re.compile(r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)[eE][+-]?[0-9]{1,3}")
+
+
+@dataclass(frozen=True, slots=True)
+class Separators:
+    """How numbers are written somewhere."""
+
+    decimal: str = "."
+    group: str = ","
+    indian: bool = False
+    """Whether groups above the thousands have two digits: 1,50,000."""
+
+
+STATED = Separators()
+"""What the command says of itself: a point before decimals, commas between thousands."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    number: str
+    point: str
+    mark: str
+    indian: bool = False
+
+
+def read(text: str, written: Separators = STATED, unit: str = "") -> tuple[list[float], bool]:
+    """Return the numbers that a text can mean, and whether there is one that is sure.
+
+    Nothing that a reader could take for two numbers is sure, but for thousands as `written` has
+    them. Digits may be of any script.
+
+    Args:
+        text: what was typed.
+        written: how numbers are written where it was typed.
+        unit: may stand behind the number, as may a sign of money around it, and k for thousands.
+
+    Example:
+        >>> read("52,000"), read("$52k"), read("12.500"), read("fifty")
+        (([52000.0], True), ([52000.0], True), ([12.5, 12500.0], False), ([], False))
+    """
+    body = "".join(str(decimal(c, c)) for c in text.translate(_UNSEEN))
+    body = _BLANKS.sub(" ", body).replace("−", "-").strip()
+    if unit:
+        body = re.sub(rf"\s*{re.escape(unit)}s?$", "", body, flags=re.IGNORECASE)
+    around = _AROUND.fullmatch(body)
+    if around is None or (around[1] and around[2]):
+        return [], False
+    factor = (-1.0 if "-" in around[1] + around[2] else 1.0) * (1000.0 if around[4] else 1.0)
+    readings = list(_readings(around[3]))
+    numbers = [factor * float(one.number) + 0.0 for one in readings]
+    if len(readings) == 2:
+        thousands = readings[1].mark == written.group
+        return (numbers[1:], True) if thousands else (numbers, False)
+    return numbers, bool(readings) and _fits(readings[0], written)
+
+
+def _readings(body: str) -> Iterator[_Reading]:
+    """Yield each number that digits and marks can stand for: with decimals, then without."""
+    if _POWER.fullmatch(body):
+        yield _Reading(body, "", "")
+    for point in ".,٫":
+        whole, found, part = body.rpartition(point)
+        if found and re.fullmatch("[0-9]*", part) and (whole or part):
+            grouped, indian = _GROUPED.fullmatch(whole), bool(_INDIAN.fullmatch(whole))
+            mark = grouped["mark"] if grouped else "," if indian else ""
+            if re.fullmatch("[0-9]*", whole) or (mark and mark != point):
+                number = whole.replace(mark, "") if mark else whole
+                yield _Reading(f"{number}.{part}", point, mark, indian)
+    if re.fullmatch("[0-9]+", body):
+        yield _Reading(body, "", "")
+    elif grouped := _GROUPED.fullmatch(body):
+        yield _Reading(body.replace(grouped["mark"], ""), "", grouped["mark"])
+    elif _INDIAN.fullmatch(body):
+        yield _Reading(body.replace(",", ""), "", ",", indian=True)
+
+
+def _fits(reading: _Reading, written: Separators) -> bool:
+    """Return whether a number is written as it is there, or so that the marks tell themselves."""
+    if reading.indian:
+        return written.indian
+    return reading.point in ("", "٫", written.decimal) or reading.mark != ""
+
+
+_SMALL = (
+    *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"),
+    *("eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen"),
+    "nineteen",
+)
+_TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
+_LARGE = ("", " thousand", " million", " billion", " trillion")
+
+
+def spelled(x: float) -> str:
+    """Return a number in English words, so that a slip by thousands is seen; "" beyond trillions.
+
+    Example:
+        >>> spelled(52_000), spelled(-12.5), spelled(1_000_001)
+        ('fifty-two thousand', 'minus twelve point five', 'one million one')
+    """
+    whole, _, part = digits(abs(x)).replace(",", "").partition(".")
+    if len(whole) > 15:
+        return ""
+    words = [_spelled_below_1000(int(whole[max(i - 3, 0) : i]), (len(whole) - i) // 3)
+             for i in range(len(whole), 0, -3)]  # fmt: skip
+    said = " ".join(filter(None, reversed(words))) or "zero"
+    said += " point " + " ".join(_SMALL[int(one)] for one in part) if part else ""
+    return f"minus {said}" if x < 0 else said
+
+
+def _spelled_below_1000(x: int, thousands: int) -> str:
+    hundreds, rest = divmod(x, 100)
+    words = [f"{_SMALL[hundreds]} hundred"] if hundreds else []
+    if rest >= 20:
+        tens, ones = divmod(rest, 10)
+        words.append(_TENS[tens - 2] + (f"-{_SMALL[ones]}" if ones else ""))
+    elif rest:
+        words.append(_SMALL[rest])
+    return " ".join(words) + (_LARGE[thousands] if words else "")

@@ -1,0 +1,272 @@
+"""What a campaign's reports tell about somebody, as sentences for the person: before and after.
+
+Every number is computed from the campaign's own mechanism, and rounded so that no risk is
+understated (`geoveil.campaign.saying`). `client/typescript/src/consent.ts` makes the same
+sentences, letter for letter: proto/vectors/consent.json has them.
+"""
+
+import math
+from functools import singledispatch
+from typing import TypeAlias
+
+from geoveil.campaign.model import Campaign, Value
+from geoveil.campaign.saying import digits, odds, percent, right_at_most, rounded_up, times
+from geoveil.gp import (
+    GaussianKernel,
+    GeoPrivacy,
+    Laplace,
+    Query,
+    QueryMechanism,
+    Radial,
+    Range,
+    Threshold,
+)
+from geoveil.gp.arrays import Array, np
+from geoveil.gp.queries import SoftIndicator
+
+_SHOWN = 3
+"""The most questions of which each has a sentence of its own."""
+_USUALLY_WITHIN = (3.0, 4.74, 6.3)
+"""Scales of planar noise that it stays within 95 % of the time, by the number of coordinates."""
+_SURE = 0.99
+_HARDLY = 0.6
+_MOSTLY = 0.5
+_Law: TypeAlias = tuple[float, float]
+
+
+def likelihood(privacy: GeoPrivacy, subject: str, yours: str, other: str) -> str:
+    """Return a guarantee as a sentence: how much likelier a report is for one value than another.
+
+    With a δ an event may be likelier than that by δ, for values up to the guarantee's reach apart.
+
+    Args:
+        privacy: of what leaves the device.
+        subject: what that is, with its verb: "This report is".
+        yours: the value that it is made from.
+        other: another value, at a distance that the sentence adds.
+
+    Example:
+        >>> likelihood(GeoPrivacy(1, 8_000, "dollar"), "This report is", "your income", "one")
+        'This report is at most 2.72 times as likely for your income as for one 8,000 dollar away.'
+    """
+    apart = min(privacy.per, privacy.reach)
+    factor = times(privacy.at(apart))
+    away = f"{digits(apart)} {privacy.unit} away"
+    if factor is None:
+        return f"{subject} no protection that matters between {yours} and {other} {away}."
+    slack = ""
+    if privacy.delta > 0:
+        slack = f", plus a chance of at most 1 in {math.floor(1 / privacy.delta + 1e-6):,}"
+    return f"{subject} at most {factor} times as likely for {yours} as for {other} {away}{slack}."
+
+
+def what_it_tells(campaign: Campaign, reading: GeoPrivacy | None = None) -> list[str]:
+    """Return what reports to a campaign tell about anybody, as sentences for those who are asked.
+
+    Args:
+        campaign: public, as it was fetched.
+        reading: what one reading costs under the app's own policy; None: there are none but those
+            that the campaign asks for.
+
+    Example:
+        >>> from datetime import UTC, datetime
+        >>> from geoveil.campaign import Attribute, Question, StatisticCampaign
+        >>> asked = StatisticCampaign(
+        ...     campaign_id="income",
+        ...     title="Household income",
+        ...     attribute=Attribute(name="household income", unit="dollar"),
+        ...     privacy=GeoPrivacy(1, 8_000, "dollar"),
+        ...     questions=(Question("above 100k", Threshold(100_000, 24_000, "smoothstep")),),
+        ...     opens=datetime(2026, 1, 1, tzinfo=UTC),
+        ...     closes=datetime(2026, 7, 1, tzinfo=UTC),
+        ... )
+        >>> for sentence in [*what_it_tells(asked), *what_it_tells_of(asked, 52_000)]:
+        ...     print(sentence)
+        This report is at most 2.72 times as likely for your household income as for one 8,000\
+ dollar away.
+        Somebody who thinks that both are equally likely, and guesses from it, is right at most\
+ 73.2 % of the time.
+        From it nobody can tell 52,000 from 60,000 dollar better than 73.2 to 26.8.
+        From it the server can tell that your household income is below 100,000 dollar, almost as\
+ surely as if you said so: that guess is right 99.9 % of the time.
+        The report is exactly 0, the plain no, 99.5 % of the time.
+    """
+    name, unit = campaign.attribute.name, campaign.attribute.unit
+    privacy = campaign.report_privacy if reading is None else reading
+    from_reading = reading is not None or campaign.readings is not None
+    subject = "All that is made from one reading is together" if from_reading else "This report is"
+    said = [likelihood(privacy, subject, f"your {name}", "one")]
+    chance = right_at_most(privacy.at(min(privacy.per, privacy.reach)), privacy.delta)
+    said.append(
+        "Somebody who thinks that both are equally likely, and guesses from it, is right at most"
+        f" {percent(chance)} of the time."
+        if odds(chance)
+        else "Whoever guesses between the two from it can be right nearly always."
+    )
+    if privacy.reach < math.inf:
+        said.append(f"For values more than {digits(privacy.reach)} {unit} apart less is promised.")
+    total = campaign.total_privacy
+    if reading is None and total != campaign.report_privacy:
+        all_of_them = f"All {campaign.periods:,} reports of this survey are together"
+        said.append(likelihood(total, all_of_them, f"your {name}", "one"))
+    if not campaign.mechanisms:
+        scale = 1 / campaign.point_mechanism.privacy.rate
+        within = rounded_up(_USUALLY_WITHIN[campaign.dimension - 1] * scale, 2)
+        sent = "A number is sent" if campaign.dimension == 1 else "A point is sent"
+        said.append(
+            f"{sent} that is within {digits(within)} {unit} of yours"
+            f" {percent(_gamma_share(within / scale, campaign.dimension))} of the time."
+        )
+    return said
+
+
+def what_it_tells_of(campaign: Campaign, value: Value, *, read: bool = False) -> list[str]:
+    """Return what a report tells about one person, as sentences for nobody else.
+
+    They hold the private value and what is computed from it: show them to the person, and keep
+    them out of logs and files.
+
+    Args:
+        campaign: public, as it was fetched.
+        value: what the participant holds, as `Client.contribute` takes it.
+        read: whether the app's policy has one reading answer the campaign.
+
+    Raises:
+        PrivateValueError: if it is no finite number (or numbers) of the kind asked for.
+    """
+    point = campaign.attribute.point(value, campaign.dimension)
+    said = [_near(campaign, np.asarray(point))]
+    of_points = read or campaign.readings is not None
+    guesses = []
+    for label, mechanism in zip(campaign.labels, campaign.mechanisms, strict=False):
+        query = mechanism.query
+        if isinstance(query, SoftIndicator):
+            if of_points and isinstance(query, Range):
+                law: _Law | None = _of_point(query, float(point), campaign.answer_privacy)
+            else:
+                law = _of_distance(mechanism, point)
+            if law is not None:
+                guesses.append((*law, query, label))
+        elif distance := _distance_to_centre(query, point):
+            said.append(_far(campaign, label, distance))
+    guesses.sort(key=lambda one: -round(one[0], 6))
+    only = campaign.columns == 1
+    for right, plain, query, label in guesses[:_SHOWN]:
+        inside = bool(np.asarray(query.signed_distance(np.asarray(point))) >= 0)
+        where = region(query, label, inside, campaign.attribute.unit)
+        if campaign.answers_all or only:
+            begins = "From it" if only else f"From its answer to “{label}”"
+        else:
+            begins = f"If it answers “{label}”, then from that"
+        said.append(_guess(begins, f"your {campaign.attribute.name} is {where}", right))
+        if plain > _MOSTLY:
+            answer = "1, the plain yes" if inside else "0, the plain no"
+            subject = "report" if only else "answer"
+            said.append(f"The {subject} is exactly {answer}, {percent(plain)} of the time.")
+    if len(guesses) > _SHOWN:
+        most = percent(guesses[_SHOWN][0])
+        said.append(
+            f"Of the other {len(guesses) - _SHOWN:,} questions the best guess from one answer is"
+            f" right {most} of the time."
+        )
+    return said
+
+
+@singledispatch
+def region(query: Query, label: str, inside: bool, unit: str) -> str:
+    """Return which side of a question a value is on, in words.
+
+    Args:
+        query: of the question.
+        label: of the question.
+        inside: whether the value is where the query's hard form is 1.
+        unit: of the campaign's attribute.
+    """
+    return f"{'inside' if inside else 'outside'} what “{label}” counts"
+
+
+@region.register
+def _(query: Threshold, label: str, inside: bool, unit: str) -> str:
+    return f"{'at least' if inside else 'below'} {digits(query.at)} {unit}"
+
+
+@region.register
+def _(query: Range, label: str, inside: bool, unit: str) -> str:
+    return f"{'' if inside else 'not '}between {digits(query.low)} and {digits(query.high)} {unit}"
+
+
+def _near(campaign: Campaign, point: Array) -> str:
+    """Return how well a value is told from one that lies as far away as the guarantee says."""
+    privacy, unit = campaign.report_privacy, campaign.attribute.unit
+    apart = min(privacy.per, privacy.reach)
+    pair = f"your {campaign.attribute.name} from one {digits(apart)} {unit} away"
+    if campaign.dimension == 1:
+        pair = f"{digits(float(point))} from {digits(float(point) + apart)} {unit}"
+    return _better(pair, right_at_most(privacy.at(apart), privacy.delta))
+
+
+def _far(campaign: Campaign, label: str, distance: float) -> str:
+    privacy, unit = campaign.report_privacy, campaign.attribute.unit
+    # In the plane places are no nearer than in truth, so that this bounds both.
+    chance = right_at_most(privacy.at(distance), privacy.delta)
+    if distance > privacy.reach:
+        chance = 1.0
+    shown = digits(rounded_up(distance, 3))
+    pair = f"your {campaign.attribute.name} from the centre of “{label}” ({shown} {unit} away)"
+    return _better(pair, chance)
+
+
+def _better(pair: str, chance: float) -> str:
+    sure = odds(chance)
+    if sure is None:
+        return f"From it somebody may tell {pair}, nearly always."
+    return f"From it nobody can tell {pair} better than {sure}."
+
+
+def _guess(begins: str, that: str, right: float) -> str:
+    often = f"{percent(right)} of the time"
+    if right >= _SURE:
+        return (
+            f"{begins} the server can tell that {that}, almost as surely as if you said so: that"
+            f" guess is right {often}."
+        )
+    if right >= _HARDLY:
+        return f"{begins} the server can guess that {that}: that guess is right {often}."
+    return f"{begins} the server can hardly guess that {that}: that guess is right {often}."
+
+
+def _of_distance(mechanism: QueryMechanism, point: float | Array) -> _Law | None:
+    """Return how often a report is on a value's side of 1/2, and how often it is 0 or 1 there."""
+    at = np.asarray(point)[None]
+    right = mechanism.own_side(at)
+    if right is None:
+        return None
+    plain = 0.0
+    if mechanism.atoms:
+        inside = float(mechanism.query.signed_distance(at)[0] >= 0)
+        plain = math.exp(float(mechanism.log_density(inside, at)[0]))
+    return float(right[0]), plain
+
+
+def _of_point(query: Range, x: float, privacy: GeoPrivacy) -> _Law:
+    """Return the same where the value itself is perturbed, and noise can cross a whole range."""
+    noise, half = Laplace(1 / privacy.rate), query.width / 2
+
+    def between(low: float, high: float) -> float:
+        return float(noise.cdf(high - x) - noise.cdf(low - x))
+
+    if query.low <= x <= query.high:
+        return between(query.low, query.high), between(query.low + half, query.high - half)
+    return 1 - between(query.low, query.high), 1 - between(query.low - half, query.high + half)
+
+
+def _distance_to_centre(query: Query, point: float | Array) -> float | None:
+    """Return how far a value is from the centre of a question that has one."""
+    if not isinstance(query, GaussianKernel | Radial):
+        return None
+    return float(np.linalg.norm(np.atleast_1d(point) - np.asarray(query.center)))
+
+
+def _gamma_share(x: float, shape: int) -> float:
+    """Return P[X <= x] of a gamma variable with a whole shape: of the length of planar noise."""
+    return 1 - math.exp(-x) * math.fsum(x**j / math.factorial(j) for j in range(shape))

@@ -1,0 +1,92 @@
+"""Numbers as people are told them: digits, odds and chances. No risk is rounded down.
+
+`client/typescript/src/saying.ts` says the same, letter for letter; proto/vectors/consent.json has
+the sentences that both make.
+"""
+
+import math
+from decimal import Decimal
+
+_MOST_TIMES = 1e6
+_ALMOST_SURE = 0.999
+_ROUNDING = 1e-9
+"""What doubles may be off, in the last digit that is shown; so much of a risk can be left out."""
+
+
+def digits(x: float) -> str:
+    """Return a number with commas between thousands, to 15 significant digits, without powers.
+
+    Example:
+        >>> digits(52_000.0), digits(1e15), digits(-0.5), digits(-0.0)
+        ('52,000', '1,000,000,000,000,000', '-0.5', '0')
+    """
+    return format(Decimal(f"{x or 0.0:.15g}"), ",f")
+
+
+def times(nats: float) -> str | None:
+    """Return e^nats to three digits, rounded up; None where that is more than a million.
+
+    Example:
+        >>> times(1.0), times(5.0), times(0.001), times(20.0)
+        ('2.72', '149', '1.01', None)
+    """
+    if nats > math.log(_MOST_TIMES):
+        return None
+    return digits(rounded_up(math.exp(nats), 3))
+
+
+def rounded_up(x: float, figures: int) -> float:
+    """Return a number > 0 with so many significant figures, not below it.
+
+    Example:
+        >>> rounded_up(2371.9, 2), rounded_up(0.01234, 3)
+        (2400.0, 0.0124)
+    """
+    places = figures - 1 - math.floor(math.log10(x))
+    unit = 10.0 ** abs(places)
+    if places < 0:
+        return math.ceil(x / unit - _ROUNDING) * unit
+    return math.ceil(x * unit - _ROUNDING) / unit
+
+
+def percent(chance: float) -> str:
+    """Return a chance in per cent to one digit, rounded up; no more is said above 99.9.
+
+    Example:
+        >>> percent(0.7310586), percent(0.5), percent(0.9999)
+        ('73.2 %', '50 %', 'more than 99.9 %')
+    """
+    if chance > _ALMOST_SURE:
+        return "more than 99.9 %"
+    return f"{_tenths(chance) / 10:g} %"
+
+
+def odds(chance: float) -> str | None:
+    """Return a chance of one of two, as a pair of per cents; None where it is above 99.9 %.
+
+    Example:
+        >>> odds(0.7310586), odds(0.9999)
+        ('73.2 to 26.8', None)
+    """
+    if chance > _ALMOST_SURE:
+        return None
+    tenths = _tenths(chance)
+    return f"{tenths / 10:g} to {(1000 - tenths) / 10:g}"
+
+
+def right_at_most(nats: float, delta: float = 0.0) -> float:
+    """Return how often a guess between two values, equally likely before, is right at most.
+
+    (1 + TV)/2 of them are right, and of two laws that are (ε, δ) apart both ways the total
+    variation TV is at most (e^ε − 1 + 2δ)/(e^ε + 1): add P(S) ≤ e^ε Q(S) + δ and the same of the
+    complements.
+
+    Args:
+        nats: ε between the two, ≥ 0.
+        delta: δ in [0, 1).
+    """
+    return 1.0 - (1.0 - delta) / (1.0 + math.exp(min(nats, 700.0)))
+
+
+def _tenths(chance: float) -> int:
+    return math.ceil(1000 * chance - _ROUNDING)

@@ -1,0 +1,151 @@
+/**
+ * What a campaign's reports tell about somebody, as sentences for the person: before and after. Every
+ * number is computed from the campaign's own mechanism; the words are those of Python
+ * (`geoveil.campaign.consent`), which proto/vectors/consent.json holds both to.
+ */
+import type { Campaign } from "./campaign.js";
+import { pointOf, type Value } from "./client.js";
+import type { Privacy } from "./gp/mechanism.js";
+import type { GeoPrivacy } from "./policy.js";
+import { digits, odds, percent, rightAtMost, roundedUp, times } from "./saying.js";
+
+const SHOWN = 3;
+const USUALLY_WITHIN = [3, 4.74, 6.3];
+const [SURE, HARDLY, MOSTLY] = [0.99, 0.6, 0.5];
+
+/** ε at a distance. */
+function at({ epsilon, per }: Privacy, apart: number): number {
+  return (epsilon / per) * apart;
+}
+
+/** The distance that sentences are about. */
+function apartOf({ per, reach = Infinity }: Privacy): number {
+  return Math.min(per, reach);
+}
+
+/** A guarantee as a sentence: how much likelier a report is for one value than another. */
+function likelihood(privacy: Privacy, unit: string, subject: string, yours: string): string {
+  const apart = apartOf(privacy);
+  const factor = times(at(privacy, apart));
+  const away = `${digits(apart)} ${unit} away`;
+  if (!factor) return `${subject} no protection that matters between ${yours} and one ${away}.`;
+  const slack = privacy.delta ? `, plus a chance of at most 1 in ${digits(Math.floor(1 / privacy.delta + 1e-6))}` : "";
+  return `${subject} at most ${factor} times as likely for ${yours} as for one ${away}${slack}.`;
+}
+
+/**
+ * What reports to a campaign tell about anybody, as sentences for those who are asked.
+ *
+ * @param reading - what one reading costs under the app's own policy; undefined: there are none but those that the
+ *   campaign asks for.
+ */
+export function whatItTells(campaign: Campaign, reading?: GeoPrivacy): string[] {
+  const { attribute, reportPrivacy, totalPrivacy } = campaign;
+  const { name, unit } = attribute;
+  const privacy = reading ?? reportPrivacy;
+  const fromReading = reading !== undefined || campaign.readings !== undefined;
+  const subject = fromReading ? "All that is made from one reading is together" : "This report is";
+  const chance = rightAtMost(at(privacy, apartOf(privacy)), privacy.delta);
+  const said = [
+    likelihood(privacy, unit, subject, `your ${name}`),
+    odds(chance)
+      ? `Somebody who thinks that both are equally likely, and guesses from it, is right at most ${percent(chance)} of the time.`
+      : "Whoever guesses between the two from it can be right nearly always.",
+  ];
+  if (privacy.reach !== undefined) said.push(`For values more than ${digits(privacy.reach)} ${unit} apart less is promised.`);
+  if (!reading && (totalPrivacy.epsilon !== reportPrivacy.epsilon || totalPrivacy.delta !== reportPrivacy.delta)) {
+    said.push(likelihood(totalPrivacy, unit, `All ${digits(Number(campaign.periods))} reports of this survey are together`, `your ${name}`));
+  }
+  if (!campaign.questions.length) {
+    const { dimension } = campaign;
+    const scale = campaign.pointMechanism.scale.toNumber();
+    const within = roundedUp(USUALLY_WITHIN[dimension - 1]! * scale, 2);
+    const often = percent(gammaShare(within / scale, dimension));
+    said.push(`A ${dimension === 1 ? "number" : "point"} is sent that is within ${digits(within)} ${unit} of yours ${often} of the time.`);
+  }
+  return said;
+}
+
+/**
+ * What a report tells about one person, as sentences for nobody else: they hold the private value.
+ *
+ * @param read - whether the app's policy has one reading answer the campaign.
+ */
+export function whatItTellsOf(campaign: Campaign, value: Value, read = false): string[] {
+  const { attribute, reportPrivacy, questions } = campaign;
+  const { name, unit } = attribute;
+  const point = pointOf(campaign, value);
+  const apart = apartOf(reportPrivacy);
+  const pair =
+    campaign.dimension === 1
+      ? `${digits(point[0]!)} from ${digits(point[0]! + apart)} ${unit}`
+      : `your ${name} from one ${digits(apart)} ${unit} away`;
+  const said = [better(pair, rightAtMost(at(reportPrivacy, apart), reportPrivacy.delta))];
+  const guesses: { right: number; plain: number; inside: boolean; index: number }[] = [];
+  questions.forEach(({ label, query }, index) => {
+    const law = campaign.ownSide(index, point, read || campaign.readings !== undefined);
+    if (law) guesses.push({ ...law, index });
+    else if (query.kind === "gaussianKernel" || query.kind === "radial") {
+      const distance = Math.hypot(...point.map((x, i) => x - (query.center as number[])[i]!));
+      if (!distance) return;
+      const far = distance > (reportPrivacy.reach ?? Infinity);
+      const chance = far ? 1 : rightAtMost(at(reportPrivacy, distance), reportPrivacy.delta);
+      said.push(better(`your ${name} from the centre of “${label}” (${digits(roundedUp(distance, 3))} ${unit} away)`, chance));
+    }
+  });
+  guesses.sort((a, b) => Math.round(1e6 * b.right) - Math.round(1e6 * a.right));
+  const only = campaign.columns === 1;
+  for (const { right, plain, inside, index } of guesses.slice(0, SHOWN)) {
+    const { label } = questions[index]!;
+    const begins = only ? "From it" : campaign.answersAll ? `From its answer to “${label}”` : `If it answers “${label}”, then from that`;
+    said.push(guess(begins, `your ${name} is ${region(campaign, index, inside)}`, right));
+    if (plain > MOSTLY) {
+      said.push(`The ${only ? "report" : "answer"} is exactly ${inside ? "1, the plain yes" : "0, the plain no"}, ${percent(plain)} of the time.`);
+    }
+  }
+  if (guesses.length > SHOWN) {
+    const most = percent(guesses[SHOWN]!.right);
+    said.push(`Of the other ${digits(guesses.length - SHOWN)} questions the best guess from one answer is right ${most} of the time.`);
+  }
+  return said;
+}
+
+/** Which side of a question a value is on, in words. */
+export function region({ questions, attribute: { unit } }: Campaign, index: number, inside: boolean): string {
+  const { label, query } = questions[index]!;
+  const shown = (field: string): string => digits(query[field] as number);
+  if (query.kind === "threshold") return `${inside ? "at least" : "below"} ${shown("at")} ${unit}`;
+  if (query.kind === "range") return `${inside ? "" : "not "}between ${shown("low")} and ${shown("high")} ${unit}`;
+  return `${inside ? "inside" : "outside"} what “${label}” counts`;
+}
+
+/** What is sent of a label, for the person. */
+export function describeStrata({ strata }: Campaign): string {
+  if (!strata) return "";
+  const { name, labels, epsilon } = strata;
+  const yours = `Your ${name}, one of ${labels.join(", ")},`;
+  if (epsilon === undefined) return `${yours} is sent as it is.`;
+  const weight = Math.exp(epsilon);
+  const factor = times(epsilon);
+  const truth = percent(weight / (weight + labels.length - 1));
+  const bound = factor
+    ? `at most ${factor} times as likely for one ${name} as for another`
+    : `no protection that matters between one ${name} and another`;
+  return `${yours} is sent with a lie at times: the true one ${truth} of the time. Whatever is sent is ${bound}.`;
+}
+
+function better(pair: string, chance: number): string {
+  const sure = odds(chance);
+  return sure ? `From it nobody can tell ${pair} better than ${sure}.` : `From it somebody may tell ${pair}, nearly always.`;
+}
+
+function guess(begins: string, that: string, right: number): string {
+  const often = `that guess is right ${percent(right)} of the time`;
+  if (right >= SURE) return `${begins} the server can tell that ${that}, almost as surely as if you said so: ${often}.`;
+  return `${begins} the server can ${right >= HARDLY ? "guess" : "hardly guess"} that ${that}: ${often}.`;
+}
+
+function gammaShare(x: number, shape: number): number {
+  const terms = [1, x, (x * x) / 2].slice(0, shape);
+  return 1 - Math.exp(-x) * terms.reduce((sum, term) => sum + term, 0);
+}

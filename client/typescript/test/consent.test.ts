@@ -1,0 +1,30 @@
+/** What people are told, letter for letter as in Python. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { Campaign } from "../src/campaign.js";
+import { describeStrata, whatItTells, whatItTellsOf } from "../src/consent.js";
+import type { Value } from "../src/client.js";
+import { loadGeodesics } from "../src/gp/plane.js";
+import { vectors } from "./files.js";
+import { bytesOf } from "./tuples.js";
+
+interface Told {
+  name: string;
+  campaign: string;
+  value: Value;
+  labels: string;
+  tells: string[];
+  tells_of: string[];
+}
+
+test("people are told the same sentences as by Python", async () => {
+  await loadGeodesics();
+  const told = vectors<Told>("consent.json", "consent");
+  assert.ok(told.length > 100);
+  for (const { name, campaign, value, labels, tells, tells_of } of told) {
+    const read = new Campaign(bytesOf(campaign));
+    assert.deepEqual(whatItTells(read), tells, name);
+    assert.deepEqual(whatItTellsOf(read, value), tells_of, name);
+    assert.equal(describeStrata(read), labels, name);
+  }
+});

@@ -1,0 +1,93 @@
+"""What people are told of their reports: the sentences for a campaign, and for a value."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from random import Random
+from typing import Any
+
+from geoveil.campaign import (
+    Campaign,
+    DebiasedLaplaceSpec,
+    LipschitzLaplaceSpec,
+    Question,
+    Readings,
+    SmoothSpec,
+    Strata,
+    encode,
+    what_it_tells,
+    what_it_tells_of,
+)
+from geoveil.campaign.statistic import Allocation
+from geoveil.gp import GeoPrivacy, Range, Threshold
+from tools.vectors.chance import PARIS, WORLD
+from tools.vectors.examples import every_campaign, small_campaign
+
+_VALUES = (20_000.0, 52_000.0, 99_999.5, 250_000.0)
+
+
+def consent_vectors() -> list[dict[str, Any]]:
+    """Return campaigns, values, and the sentences that both are told in."""
+    draw = Random(34)
+    found = []
+    for name, campaign, length in every_campaign():
+        found.append(_told(name, campaign, _value(draw, campaign, length)))
+    for name, campaign in surveys():
+        found += [_told(name, campaign, value) for value in _VALUES]
+    return found
+
+
+def surveys() -> Iterator[tuple[str, Campaign]]:
+    """Yield surveys of incomes: each kind of law, and each way in which reports add up."""
+    band = Question("above 100k", Threshold(100_000.0, 24_000.0, "smoothstep"))
+    ramp = Question("above 100k", Threshold(100_000.0, 24_000.0, "linear"))
+    middle = Question("middle", Range(40_000.0, 60_000.0, 16_000.0, "smoothstep"))
+    many = tuple(
+        Question(f"above {at}k", Threshold(1000.0 * at, 24_000.0, "smoothstep"))
+        for at in (20, 40, 60, 80, 100)
+    )
+    region = Strata(name="region", labels=("north", "south", "west"), epsilon=0.5)
+    slack = GeoPrivacy(1.0, 8_000.0, "dollar", delta=1e-6)
+    paper = SmoothSpec(noise="laplace", growth="linear", calibration="paper")
+    given: dict[str, dict[str, Any]] = {
+        "debiased": {"questions": (band,)},
+        "lipschitz": {"questions": (ramp,), "mechanism": LipschitzLaplaceSpec()},
+        "smooth": {"questions": (ramp,), "mechanism": SmoothSpec()},
+        "student": {"questions": (band,), "mechanism": SmoothSpec(noise="student-t", nu=3.0)},
+        "slack": {"questions": (band,), "mechanism": paper, "privacy": slack},
+        "range": {"questions": (middle,)},
+        "range-of-readings": {
+            "questions": (middle,),
+            "readings": Readings(every=timedelta(days=91)),
+        },
+        "split": {"questions": many, "allocation": Allocation.SPLIT, "strata": region},
+        "repeat": {"questions": many, "allocation": Allocation.REPEAT},
+        "partition": {"questions": many},
+        "periods": {"questions": (band,), "period": timedelta(days=30)},
+        "weak": {"questions": (band,), "privacy": GeoPrivacy(20.0, 8_000.0, "dollar")},
+    }
+    for name, changes in given.items():
+        yield name, small_campaign(name, **({"mechanism": DebiasedLaplaceSpec()} | changes))
+
+
+def _value(draw: Random, campaign: Campaign, length: float) -> Any:
+    if campaign.attribute.coordinates is not None:
+        plane = campaign.attribute.coordinates
+        away = 0.02 if plane == PARIS else 5.0
+        assert plane in (PARIS, WORLD)
+        return [
+            plane.longitude_deg + draw.uniform(-away, away),
+            plane.latitude_deg + draw.uniform(-away, away),
+        ]
+    value = [length * draw.uniform(-4, 4) for _ in range(campaign.dimension)]
+    return value[0] if len(value) == 1 else value
+
+
+def _told(name: str, campaign: Campaign, value: Any) -> dict[str, Any]:
+    return {
+        "name": name,
+        "campaign": encode(campaign).hex(),
+        "value": value,
+        "labels": "" if campaign.strata is None else str(campaign.strata),
+        "tells": what_it_tells(campaign),
+        "tells_of": what_it_tells_of(campaign, value),
+    }
