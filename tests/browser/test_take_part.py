@@ -217,10 +217,34 @@ async def test_what_is_no_number_is_told_and_nothing_is_drawn(survey: Survey, pa
     await page.wait_for_selector("#survey:not([hidden])")
     for value in ("", "abc", "1,23,4", "1e400", "NaN", "--3"):
         await answer(page, value)
-        assert (await page.inner_text("#problem")).startswith("Give a number, in dollar.")
+        assert await page.inner_text("#problem") == "Give a number, in dollar."
         await page.fill("#value", "1")
         assert await page.inner_text("#problem") == ""
     assert await survey.counted() == {"income": 0}
+
+
+@pytest.mark.parametrize(
+    ("locale", "text", "sent"), [("de-DE", "52.000", 52_000), ("en-US", "52.000", None)]
+)
+async def test_a_number_is_read_as_its_browser_writes_it_or_asked_about(
+    survey: Survey, browser: Browser, locale: str, text: str, sent: float | None
+) -> None:
+    """A German 52.000 is 52,000, and in an English browser it may be either: nothing is sent."""
+    context = await browser.new_context(locale=locale)
+    page = await context.new_page()
+    await page.goto(survey.url())
+    await page.wait_for_selector("#survey:not([hidden])")
+    await page.fill("#value", text)
+    told = await page.inner_text("#echo")
+    assert ("fifty-two thousand" in told) == (sent is not None)
+    await page.click("#send")
+    if sent is None:
+        problem = await page.inner_text("#problem")
+        assert "may be 52 (fifty-two), or 52,000 (fifty-two thousand)" in problem
+        assert await survey.counted() == {"income": 0}
+    else:
+        await counted(page)
+    await context.close()
 
 
 async def test_several_numbers_and_a_group_are_asked_for(survey: Survey, page: Page) -> None:

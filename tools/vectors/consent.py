@@ -29,10 +29,12 @@ def consent_vectors() -> list[dict[str, Any]]:
     """Return campaigns, values, and the sentences that both are told in."""
     draw = Random(34)
     found = []
-    for name, campaign, length in every_campaign():
-        found.append(_told(name, campaign, _value(draw, campaign, length)))
-    for name, campaign in surveys():
-        found += [_told(name, campaign, value) for value in _VALUES]
+    for index, (name, campaign, length) in enumerate(every_campaign()):
+        value = _value(draw, campaign, length)
+        if index % 13 == 0 or campaign.attribute.coordinates is not None:
+            found.append(_told(name, campaign, value))
+    for index, (name, campaign) in enumerate(surveys()):
+        found.append(_told(name, campaign, _VALUES[index % len(_VALUES)]))
     return found
 
 

@@ -93,13 +93,9 @@ _SPELLED: Mapping[float, str] = MappingProxyType(
 
 def number_vectors() -> list[dict[str, Any]]:
     """Return what is typed with its meanings in each locale, and numbers with their words."""
-    found: list[dict[str, Any]] = []
-    for locale, written in LOCALES.items():
-        separators = {"decimal": written.decimal, "group": written.group, "indian": written.indian}
-        for text, meanings, sure in _TABLE:
-            known = locale in sure
-            numbers = list(meanings[-1:] if known else meanings)
-            found.append(
-                {"locale": locale, **separators, "text": text} | {"numbers": numbers, "sure": known}
-            )
+    found: list[dict[str, Any]] = [
+        {"locale": locale, "decimal": at.decimal, "group": at.group, "indian": at.indian}
+        for locale, at in LOCALES.items()
+    ]
+    found += [{"text": text, "numbers": list(can), "sure": list(at)} for text, can, at in _TABLE]
     return found + [{"number": number, "spelled": words} for number, words in _SPELLED.items()]

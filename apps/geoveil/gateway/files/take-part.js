@@ -186,9 +186,11 @@ function wrong(value, label, coordinates, unit) {
     const numeric = numbers().length > 1 ? "Give all the numbers" : "Give a number";
     if (coordinates) return "Give a latitude, from -90 to 90, and a longitude, from -180 to 180, in degrees.";
     const { decimal, group } = separatorsOf();
-    const meant = numbers().flatMap(({ value: text }) => readNumber(text, separatorsOf(), unit).numbers.filter(Number.isFinite));
-    const which = meant.length ? ` What you typed may be ${meant.map(echo).join(", or ")}.` : "";
-    return `${numeric}, in ${unit}.${which} Here “${decimal}” stands before decimals, and “${group}” between thousands.`;
+    const doubtful = numbers().map(({ value: text }) => readNumber(text, separatorsOf(), unit)).filter(({ sure }) => !sure);
+    const meant = doubtful.flatMap((one) => one.numbers).filter(Number.isFinite);
+    if (!meant.length) return `${numeric}, in ${unit}.`;
+    return `${numeric}, in ${unit}. What you typed may be ${meant.map(echo).join(", or ")}. Here “${decimal}” stands before`
+      + ` decimals, and “${group}” between thousands.`;
   }
   if (coordinates && !(Math.abs(value.latitude) <= 90 && Math.abs(value.longitude) <= 180)) {
     return "Latitudes go from -90 to 90, longitudes from -180 to 180.";
