@@ -7,7 +7,7 @@ from typing import Any
 from rich.text import Text
 
 from geoveil.analyst.report import Record
-from geoveil.campaign.meaning import slack_words
+from geoveil.campaign.consent import likelihood
 from geoveil.cli.console import PlainConsole, print_whole, table_80
 from geoveil.gp import GeoPrivacy
 
@@ -336,7 +336,8 @@ def _print_errors(report: Record, console: PlainConsole) -> None:
 def _print_odds(report: Record, console: PlainConsole) -> None:
     unit = report["privacy"]["unit"]
     if report["uses_delta"]:
-        console.tell(slack_words(GeoPrivacy(**report["privacy"])))
+        privacy = GeoPrivacy(**report["privacy"])
+        console.tell(likelihood(privacy, "A report is", "one value", "another"))
     elif "delta" in report["privacy"]:
         console.print("The choice needs no δ: its campaign promises ε alone.")
     console.print(
