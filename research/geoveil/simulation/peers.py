@@ -115,11 +115,6 @@ def _ours() -> Iterator[Peer]:
         draw_for=lambda at: _released(DebiasedLaplace(_smooth(at), PRIVACY)),
     )
     yield ours(
-        name="geoveil, debiased, release_many",
-        draw_for=lambda at: _released_together(DebiasedLaplace(_smooth(at), PRIVACY)),
-        one_by_one=False,
-    )
-    yield ours(
         name="geoveil, Lipschitz ramp",
         draw_for=lambda at: _released(LipschitzMechanism(Threshold(at, _BAND), PRIVACY)),
     )
@@ -133,11 +128,6 @@ def _released(mechanism: LipschitzMechanism | DebiasedLaplace | PlanarLaplace) -
     """Release exactly for each person; a report is an integer, of steps of a grid."""
     step = mechanism.step
     return _each(lambda income: step * np.asarray(mechanism.release(income)).item())
-
-
-def _released_together(mechanism: DebiasedLaplace) -> Draw:
-    step = mechanism.step
-    return lambda incomes: step * np.asarray(mechanism.release_many(incomes), np.float64)
 
 
 def _each(call: Callable[[float], Any]) -> Draw:
