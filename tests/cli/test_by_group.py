@@ -138,7 +138,7 @@ def test_groups_that_make_no_sense_are_refused(geoveil, tmp_path):
     made = ["campaign", "create", "None", *INCOME, "--threshold", "1e5"]
     for more, named in (
         (["--strata", "north, south"], "name: label"),
-        (["--strata", "region: north"], "labels"),
+        (["--strata", "region: north"], "--strata must be 2 to 64 names"),
         (["--strata-epsilon", "1"], "no --strata"),
     ):
         with pytest.raises(ParameterError, match=named):

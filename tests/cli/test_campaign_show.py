@@ -72,19 +72,19 @@ def test_of_points_the_mean_has_a_weight_and_what_is_asked_later_has_none(geovei
 
 def test_of_numbers_nothing_bounds_what_a_report_does_to_the_mean(geoveil, tmp_path):
     geoveil(
-        "campaign", "create", "numbers", "--points", "--attribute", "debt", "--unit", "euro",
+        "campaign", "create", "debts", "--points", "--attribute", "debt", "--unit", "euro",
         "--epsilon", "1", "--per", "5000",
     )  # fmt: skip
     for person in range(2):
         state = str(tmp_path / str(person))
-        taken = geoveil("contribute", "numbers", "--yes", "--state-dir", state, stdin="7000")
+        taken = geoveil("contribute", "debts", "--yes", "--state-dir", state, stdin="7000")
     assert re.search(r"^  debt: [0-9.-]+, perturbed$", taken.stdout, re.MULTILINE)
-    (row,) = json.loads(geoveil("estimate", "numbers", "--json").output)["estimates"]
+    (row,) = json.loads(geoveil("estimate", "debts", "--json").output)["estimates"]
     assert row["one_report"] is None
-    for command in (("estimate", "numbers"), ("campaign", "show", "numbers")):
+    for command in (("estimate", "debts"), ("campaign", "show", "debts")):
         assert MEAN_MOVES in " ".join(geoveil(*command).output.split())
-    assert "one report" not in geoveil("estimate", "numbers").output
-    later = geoveil("estimate", "numbers", "--threshold", "5000").output
+    assert "one report" not in geoveil("estimate", "debts").output
+    later = geoveil("estimate", "debts", "--threshold", "5000").output
     assert MEAN_MOVES not in " ".join(later.split())
     with pytest.raises(ParameterError, match="nothing bounds what a report counts for"):
-        geoveil("estimate", "numbers", "--contamination", "0.01")
+        geoveil("estimate", "debts", "--contamination", "0.01")

@@ -70,8 +70,11 @@ def test_what_check_prints_is_a_configuration(check, tmp_path):
     ("arguments", "named"),
     [
         (["--port", "70000"], "port must be"),
-        (["--tls-key", "absent.pem", "--tls-cert", "absent.pem"], "tls_certificate must be a file"),
-        (["--tokens-file", "absent.json"], "tokens_file must be a file to read"),
+        (
+            ["--tls-key", "absent.pem", "--tls-cert", "absent.pem"],
+            "--tls-certificate must be a file",
+        ),
+        (["--tokens-file", "absent.json"], "--tokens-file must be a file to read"),
         (["--trusted-key", "ed25519:1"], "ed25519"),
         (["--config", "absent.toml"], "config must be a file to read"),
         (["--database", "postgresql://a:b@c/d"], "without a password"),

@@ -24,7 +24,7 @@ def test_demo_counts_every_device_and_its_estimates_are_near_the_truth(tmp_path)
     fields = {
         "name", "truth", "hard_truth", "estimate", "standard_error", "ci_low", "ci_high",
         "interval", "n", "one_report", "median_of_means", "epsilon", "per", "unit", "targets",
-        "price_of_privacy",
+        "price_of_privacy", "forged_share_at_least",
     }  # fmt: skip
     assert all(set(row) == fields for row in rows)
     assert sum(row["n"] for row in rows) == DEVICES

@@ -211,7 +211,7 @@ def touching_point_of_top() -> float:
 
     Example:
         >>> touching_point_of_top()
-        1.5852010645777456
+        1.5852010652445132
     """
     with working_precision(BITS):
         half = BALL.constant(Fraction(-1, 2))
