@@ -111,13 +111,15 @@ def test_smooth_noisy_max_as_published_breaks_its_promise_for_two_outcomes() -> 
     assert 1 < log_ratio(p, q) < m.guarantee.epsilon
 
 
-def indicator_loss(m: SmoothSelection, outcomes: int, margin_beta: float) -> float:
-    """The largest log-ratio between margins j and j + 1 ≤ 60, with S = e^{−(j−1)β}."""
+def indicator_loss(
+    m: SmoothSelection, outcomes: int, margin_beta: float, margins: int = 60
+) -> float:
+    """The largest log-ratio between margins j and j + 1, with S = e^{−(j−1)β}."""
     utilities = np.zeros(outcomes)
     utilities[0] = 1.0
     rows = [
         m.probabilities(SmoothUtilities(utilities, math.exp(-j * margin_beta), beta=m.beta))[:2]
-        for j in range(60)
+        for j in range(margins)
     ]
     return max(log_ratio(a, b) for a, b in pairwise(rows))
 
@@ -139,6 +141,8 @@ def test_a_smooth_sensitivity_without_beta_costs_three_epsilon() -> None:
     # [SNM Proposition 6.4 and Theorem 7.3] have S = e^{−jε}, while the mechanism's β is ε/6.
     m = published(1.0, 2)
     assert indicator_loss(m, 2, 1.0) == pytest.approx(3.06, abs=0.01)
+    small = published(0.1, 2)
+    assert indicator_loss(small, 2, 0.1, 400) / 0.1 == pytest.approx(3.11, abs=0.005)
     assert indicator_loss(m, 2, m.beta) < 1
     with pytest.raises(ParameterError, match="beta"):
         m.probabilities(SmoothUtilities([1.0, 0.0], 0.5, beta=1.0))
