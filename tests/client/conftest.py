@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import threading
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -48,6 +49,14 @@ class RecordingSource(RandomSource):
         value = self._random.getrandbits(count) if count else 0
         self.draws.append((count, value))
         return value
+
+
+def threads() -> set[threading.Thread]:
+    """Return the threads that run, without the one in which gRPC waits.
+
+    That one comes and goes when the collector of garbage finds a channel of an earlier test.
+    """
+    return {thread for thread in threading.enumerate() if "_poll_wrapper" not in thread.name}
 
 
 @dataclass

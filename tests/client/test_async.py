@@ -1,7 +1,6 @@
 """The shell for asyncio: what is slow does not stop the loop, what is cancelled loses nothing."""
 
 import asyncio
-import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,12 +14,13 @@ from geoveil.client import (
     TransportError,
 )
 from geoveil.gp import Threshold
+from tests.client.conftest import threads
 
 
 async def test_the_task_sends_what_is_contributed_and_ends_with_the_client(
     policy: Any, tape: Any, collector: Any, tmp_path: Path, fake_time: Any
 ) -> None:
-    before, threads = asyncio.all_tasks(), set(threading.enumerate())
+    before, running = asyncio.all_tasks(), threads()
     done = asyncio.Event()
     tape.after = lambda request: done.set() if hasattr(request, "reports") else None
     transport = InMemoryTransport(tape).aio
@@ -38,7 +38,7 @@ async def test_the_task_sends_what_is_contributed_and_ends_with_the_client(
     assert task.get_name() == "geoveil-client"
     await client.aclose()
     assert asyncio.all_tasks() == before
-    assert set(threading.enumerate()) == threads
+    assert threads() == running
     assert len(collector.reports("income")) == 1
 
 
@@ -49,7 +49,7 @@ async def test_a_slow_campaign_does_not_stop_the_loop(
     patient = replace(policy, most_queries=150, most_work=10**6)
     many = tuple(Threshold(1000.0 * i, 16_000, "smoothstep") for i in range(150))
     collector.add(make_campaign("many", queries=many, allocation=Allocation.SPLIT))
-    before = set(threading.enumerate())
+    before = threads()
     async with AsyncClient(
         policy=patient,
         transport=InMemoryTransport(collector).aio,
@@ -59,9 +59,9 @@ async def test_a_slow_campaign_does_not_stop_the_loop(
     ) as client:
         await client.fetch("many")
         receipt = await client.contribute("many", 52_000)
-        assert set(threading.enumerate()) - before
+        assert threads() - before
     assert [a.query_index for a in receipt.answers] == list(range(150))
-    assert set(threading.enumerate()) == before
+    assert threads() == before
 
 
 async def test_a_flush_that_is_cancelled_loses_nothing(

@@ -17,6 +17,7 @@ import pytest
 
 from geoveil.client import AsyncClient, CampaignNotFetched, Client, InMemoryTransport, JournalError
 from geoveil.proto.v1 import collector_pb2
+from tests.client.conftest import threads
 
 Make = Callable[..., Any]
 SECONDS = 30
@@ -104,11 +105,11 @@ def test_a_thread_outlives_a_disk_that_fails(
 
 def test_a_client_that_is_forgotten_takes_its_thread_along(policy: Any, tape: Any) -> None:
     """A host that makes one for each request and never closes it must not gather threads."""
-    before = set(threading.enumerate())
+    before = threads()
     client = Client(policy=policy, transport=InMemoryTransport(tape))
     client.fetch("income")
     client.contribute("income", 52_000)
-    (thread,) = set(threading.enumerate()) - before
+    (thread,) = threads() - before
     del client
     gc.collect()
     thread.join(SECONDS)
@@ -116,12 +117,12 @@ def test_a_client_that_is_forgotten_takes_its_thread_along(policy: Any, tape: An
 
 
 def test_without_a_background_there_is_no_thread(make_client: Make, tape: Any) -> None:
-    before = set(threading.enumerate())
+    before = threads()
     client = make_client(background=False, fetched=("income",))
     client.contribute("income", 52_000)
     with pytest.raises(CampaignNotFetched):
         client.contribute("places", (0.0, 0.0))
-    assert set(threading.enumerate()) == before
+    assert threads() == before
     assert tape.submitted == []
 
 

@@ -24,6 +24,7 @@ from geoveil.client import (
     TransportError,
     device_session,
 )
+from tests.client.conftest import threads
 
 Make = Callable[..., Any]
 PAIRS = {"close": "aclose", "__enter__": "__aenter__", "__exit__": "__aexit__"}
@@ -237,11 +238,11 @@ def test_threads_share_a_client(
 def test_the_thread_sends_what_is_contributed_and_ends_with_the_client(
     make_client: Make, state_dir: Path | None, tape: Any, collector: Any
 ) -> None:
-    before = set(threading.enumerate())
+    before = threads()
     done = threading.Event()
     tape.after = lambda request: done.set() if hasattr(request, "reports") else None
     client = make_client(state_dir=state_dir, background=True)
-    assert set(threading.enumerate()) == before  # none before there is work
+    assert threads() == before  # none before there is work
     wanted = threading.Event()
     genuine, tape.after = tape.after, lambda request: wanted.set()
     with pytest.raises(CampaignNotFetched):
@@ -251,10 +252,10 @@ def test_the_thread_sends_what_is_contributed_and_ends_with_the_client(
     client.fetch("income")  # the thread may not have kept it yet
     client.contribute("income", 52_000)
     assert done.wait(timeout=30)
-    (started,) = set(threading.enumerate()) - before
+    (started,) = threads() - before
     assert started.daemon
     client.close()
-    assert set(threading.enumerate()) == before
+    assert threads() == before
     assert len(collector.reports("income")) == 1
 
 
