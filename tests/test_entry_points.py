@@ -68,6 +68,7 @@ def test_nothing_is_imported_before_it_is_asked_for(package):
     assert "veil_more" not in sys.modules
 
 
+@pytest.mark.deep(keep=0)
 def test_the_planner_loads_no_mechanism_before_it_plans(package):
     """In a process of its own, as KINDS looks once; what looks at KINDS is the control."""
     code = (

@@ -66,6 +66,7 @@ def test_a_file_above_the_limit_is_named(house: Path) -> None:
     assert count(house).long_files == {"gp/geoveil/gp/thing.py": 501}
 
 
+@pytest.mark.deep(keep=0)
 def test_this_house_is_counted_and_every_number_has_a_budget() -> None:
     found = count(ROOT)
     assert list(found.measured()) == list(BUDGETS)

@@ -101,7 +101,7 @@ def followed(request, tmp_path):
     return request.param.stem, page, tmp_path, environment
 
 
-@pytest.mark.deep(keep=1)
+@pytest.mark.deep(keep=0)
 def test_a_page_is_followed_with_three_files(followed):
     name, page, folder, environment = followed
     assert len(page.files) <= MOST_FILES
@@ -131,6 +131,7 @@ def test_a_page_is_followed_with_three_files(followed):
             assert any(step in command for command in said), step
 
 
+@pytest.mark.deep(keep=0)
 def test_the_store_of_the_page_keeps_the_contract_of_stores(tmp_path, monkeypatch):
     """The page says that `StoreContract` is what every store has to do; so has its own."""
     page = page_of((PAGES[0].parent / "store.md").read_text())

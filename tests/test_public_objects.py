@@ -378,6 +378,7 @@ def made_again(value: Any) -> Any:
     return eval(repr(value), names | here)
 
 
+@pytest.mark.deep(keep=0)
 def test_every_public_class_is_made_here_or_excused() -> None:
     shown, everything = {type(value) for value in made()}, public()
     assert {k for k in everything - shown if k.__name__ not in EXCUSED} == set()

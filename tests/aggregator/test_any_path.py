@@ -67,6 +67,7 @@ async def test_a_path_that_is_no_text_is_that_of_no_method(
     assert [one for one in caplog.records if one.levelno >= logging.ERROR] == []
 
 
+@pytest.mark.deep(keep=0)
 async def test_no_other_path_stops_it(start_server: Any) -> None:
     server = await start_server()
     for path in _PATHS:

@@ -51,7 +51,7 @@ def check_rows(database: Path, reports: int) -> None:
     assert (found.reports, found.faults) == (reports, ())
 
 
-@pytest.mark.deep(keep=1)
+@pytest.mark.deep(keep=0)
 @pytest.mark.parametrize(
     ("batch_size", "commit_limit", "acknowledged_before_kill"),
     [(200, 16_384, 600), (7, 16, 500), (1, 16_384, 150)],

@@ -104,6 +104,7 @@ class Stored:
         return StoredAnswers(self._parts[number], (number + 1).to_bytes(2) if more else None)
 
 
+@pytest.mark.deep(keep=0)
 async def test_every_row_comes_once_and_never_too_many_at_a_time() -> None:
     layout = Layout.of(points())
     sent = reports(MOST_ROWS + 500, 2, 1, all_columns=True)

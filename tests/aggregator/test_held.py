@@ -205,6 +205,7 @@ async def test_of_many_connections_those_that_say_nothing_are_closed(
     assert alive(connections) >= 7
 
 
+@pytest.mark.deep(keep=0)
 async def test_who_takes_calls_back_all_the_time_is_heard_no_more(
     frames: Any, opened: Any, start_server: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

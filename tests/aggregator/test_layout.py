@@ -58,6 +58,7 @@ def test_sums_of_a_query_and_period_hold_its_answers_and_no_others(
             assert total == Accumulator.of(mine)
 
 
+@pytest.mark.deep(keep=0)
 def test_blocks_are_chosen_by_the_id_alone_and_alike(publish: Callable[..., Any]) -> None:
     """Chi-square over 32 blocks, n = 20,000, alpha = 1e-6; ids of one last byte must fail without.
 

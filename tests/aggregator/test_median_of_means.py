@@ -42,7 +42,7 @@ def level(confidence: float) -> float:
     return float(1 - 2 * stats.binom.cdf(rank, BLOCKS, 0.5))
 
 
-@pytest.mark.deep(keep=1)
+@pytest.mark.deep(keep=0)
 @pytest.mark.parametrize("noise", [*FINITE_VARIANCE, INFINITE_VARIANCE], ids=repr)
 def test_coverage_of_symmetric_reports_is_that_of_the_sign_test(noise: Noise) -> None:
     """2,000 repeats of n = 2,048, against the binomial at alpha = 1e-6, from both sides."""
@@ -59,6 +59,7 @@ def test_coverage_is_kept_where_few_answers_are_one(noise: Noise) -> None:
     assert covered(noise, 0.05, seed=12) >= low
 
 
+@pytest.mark.deep(keep=0)
 def test_an_interval_that_is_too_narrow_is_caught() -> None:
     """That for 85 % has to fail as one for 95 %."""
     low, _ = stats.binom.interval(1 - ALPHA, REPEATS, 0.95)

@@ -58,6 +58,7 @@ def attempt(
         return error.code, []
 
 
+@pytest.mark.deep(keep=0)
 @pytest.mark.parametrize(
     ("warm", "killed"),
     [

@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import geoveil.aggregator
 
 
@@ -14,6 +16,7 @@ def test_every_exported_name_exists_once() -> None:
         assert getattr(geoveil.aggregator, name) is not None
 
 
+@pytest.mark.deep(keep=0)
 def test_domain_modules_do_not_import_grpc() -> None:
     package = Path(geoveil.aggregator.__file__).parent
     found = [f for folder in ("domain", "store") for f in (package / folder).glob("*.py")]

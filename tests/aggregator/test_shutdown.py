@@ -166,6 +166,7 @@ async def test_a_graceful_stop_under_load_loses_nothing(
     assert (await second.wire.sums(campaign))[0][:2] == (len(load.sent), sum(load.sent))
 
 
+@pytest.mark.deep(keep=0)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_signals_stop_a_process_that_then_ends_well(
     start_process: Any,
@@ -203,7 +204,7 @@ async def test_requests_are_taken_while_load_balancers_notice(
     await asyncio.wait_for(stopping, PATIENCE_S)
 
 
-@pytest.mark.deep(keep=1)
+@pytest.mark.deep(keep=0)
 @pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
 async def test_a_second_signal_ends_the_process_at_once(
     start_process: Any,

@@ -145,6 +145,7 @@ with SQLiteStore(Path(sys.argv[1])) as store:
 """
 
 
+@pytest.mark.deep(keep=0)
 def test_writes_that_the_operating_system_refuses(database: Path) -> None:
     command = [sys.executable, "-c", FULL_DISK, str(database)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -261,6 +262,7 @@ thread.join()
 """
 
 
+@pytest.mark.deep(keep=0)
 def test_a_store_stays_on_the_thread_that_opened_it(database: Path) -> None:
     """In a process of its own: the wrong thread spoils the connection, and nobody can close it."""
     command = [sys.executable, "-c", WRONG_THREAD, str(database)]

@@ -311,6 +311,7 @@ async def test_any_statistic_is_asked_of_one_group(start_server: ServerStarter) 
         await of_analyst(running, lambda a: a.ask("groups", means, stratum="west"))
 
 
+@pytest.mark.deep(keep=0)
 async def test_statistics_of_groups_and_of_all_weighted(start_server: ServerStarter) -> None:
     """From the server, its cells counted from what it sends, and from reports at hand alike."""
     asked = published(points=True)

@@ -70,7 +70,7 @@ def asked(publish: Callable[..., Published], mechanism: MechanismSpec) -> Publis
     return Published(campaign, content, digest(content))
 
 
-@pytest.mark.deep(keep=1)
+@pytest.mark.deep(keep=0)
 @pytest.mark.parametrize(
     "mechanism",
     [DebiasedLaplaceSpec(), LipschitzLaplaceSpec(), SmoothSpec(0.1)],

@@ -156,6 +156,7 @@ async def test_what_is_no_point_is_rejected(
     assert "all the numbers from 0 to 1" in result.detail
 
 
+@pytest.mark.deep(keep=0)
 async def test_nothing_is_shown_of_fewer_than_the_minimum(running: RunningServer) -> None:
     wire, asked = running.wire, published(minimum_participants=20)
     await wire.create(asked)
@@ -288,6 +289,7 @@ async def test_unknown_campaigns_are_not_found(running: RunningServer) -> None:
         assert (await refusal(call))[0] is grpc.StatusCode.NOT_FOUND
 
 
+@pytest.mark.deep(keep=0)
 async def test_places_are_asked_in_the_plane_and_unbiased_for_the_area(
     running: RunningServer,
 ) -> None:

@@ -77,6 +77,7 @@ def test_so_many_people_name_the_top(allocation: str) -> None:
     assert named(found, people // 4, 600) < 0.9
 
 
+@pytest.mark.deep(keep=0)
 def test_who_wants_to_be_surer_needs_more_people() -> None:
     found = planned("partition")
     first, two = participants_to_name_the_top(found), participants_to_name_the_top(found, 2)

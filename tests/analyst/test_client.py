@@ -128,6 +128,7 @@ async def test_the_way_of_a_question(client, server, campaign, tmp_path):
         assert sum(len(part.periods) for part in parts) == 3
 
 
+@pytest.mark.deep(keep=0)
 async def test_points_are_asked_later(client, server, tmp_path):
     now = datetime.now(UTC)
     here = DensityAt(-73.98, 40.75, "here")

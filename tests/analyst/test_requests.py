@@ -160,6 +160,7 @@ def test_a_target_below_what_the_prior_can_tell_needs_less_privacy():
     assert "per at most" in message
 
 
+@pytest.mark.deep(keep=0)
 def test_an_epsilon_that_leaves_the_answer_to_the_prior_is_refused():
     request = but(epsilon=1e-4)
     message = refused(request)
@@ -193,6 +194,7 @@ def test_a_threshold_that_nobody_passes_is_told_the_range(tmp_path):
         check_prior(but(threshold=(inside,), **people), Searches())
 
 
+@pytest.mark.deep(keep=0)
 def test_a_circle_with_nobody_is_told_a_radius():
     collisions = {
         "threshold": (), "participants": 50_000, "source": COLLISIONS, "per": 500.0,

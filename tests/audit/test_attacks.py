@@ -223,6 +223,7 @@ def test_precision_betrays_floats_and_not_release(mechanism):
     assert attack(FloatPath(mechanism), X, X, 10_000).epsilon == 0.0
 
 
+@pytest.mark.deep(keep=0)
 def test_a_release_of_floats_would_be_found():
     """Control: what was found of simulate, had it been found of release."""
     row = attacks.attack_outputs(reachable_samples=60, spacing_samples=20)[0]
@@ -234,6 +235,7 @@ def test_a_release_of_floats_would_be_found():
     assert not replace(row, guesses=lossy).as_it_must
 
 
+@pytest.mark.deep(keep=0)
 def test_rows_say_what_must_be_and_serialise():
     rows = attacks.attack_outputs(reachable_samples=20, spacing_samples=1000, seed=2)
     assert [(row.attack, row.mechanism, row.path) for row in rows] == [
@@ -488,6 +490,7 @@ attacks.attack_outputs(reachable_samples=20, spacing_samples=20)
     assert len(messages("import geoveil.client", audit + CALLS["scalar"])) == 1
 
 
+@pytest.mark.deep(keep=0)
 def test_the_warning_can_be_filtered_by_its_class():
     assert issubclass(NotPrivateWarning, UserWarning)
     off = 'warnings.simplefilter("ignore", NotPrivateWarning)\n'

@@ -114,6 +114,7 @@ def test_black_box_auditor_catches_what_is_not(name):
     assert bound.rate > 1.0
 
 
+@pytest.mark.deep(keep=0)
 def test_black_box_bound_is_below_the_truth_as_often_as_it_says():
     """At failure probability 0.2, at most 118 of 400 bounds (α = 1e-6) lie above the truth, 1."""
     rng = np.random.default_rng(13)

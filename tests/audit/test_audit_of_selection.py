@@ -158,6 +158,7 @@ def test_no_pairs_is_an_error() -> None:
         worst_pair(ExponentialMechanism(1.0, 1.0), [])
 
 
+@pytest.mark.deep(keep=0)
 def test_the_score_of_the_page_is_audited_and_one_that_moves_farther_is_refuted():
     page = (Path(__file__).parents[2] / "docs" / "selection.md").read_text(encoding="utf-8")
     code = re.findall(r"```python\n(.*?)```", page.split("## A score of your own")[1], re.DOTALL)[0]

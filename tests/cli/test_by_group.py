@@ -24,6 +24,7 @@ def answered(geoveil, tmp_path, campaign, people):
         assert value not in result.output
 
 
+@pytest.mark.deep(keep=0)
 @pytest.mark.parametrize("more", [["--threshold", "100000"], ["--points"]])
 def test_groups_are_told_apart_and_weighted(geoveil, tmp_path, people, more):
     name = "by-region" + more[0]

@@ -213,6 +213,7 @@ def test_a_delta_goes_with_laplace_noise_alone(geoveil, words, match):
         geoveil("campaign", "create", "No delta", *INCOME, *words)
 
 
+@pytest.mark.deep(keep=0)
 def test_the_list_of_mechanisms_is_what_campaigns_are_made_of(geoveil):
     rows = json.loads(geoveil("mechanisms", "--json", to_server=False).stdout)
     assert len(rows) >= 9

@@ -117,6 +117,7 @@ print(json.dumps(sorted({name.split(".")[0] for name in sys.modules})))
     assert not {"numpy", "typer", "flint", "google"} & set(json.loads(modules))
 
 
+@pytest.mark.deep(keep=0)
 @pytest.mark.parametrize("command", ["health", "contribute", "client", "token", "certificate"])
 def test_a_command_that_asks_nothing_loads_neither_numpy_nor_the_analyst(command):
     script = """

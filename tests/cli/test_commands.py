@@ -116,6 +116,7 @@ def test_declining_sends_nothing(geoveil, tmp_path):
     assert not (tmp_path / "s").exists()
 
 
+@pytest.mark.deep(keep=0)
 def test_no_server_is_one_line_that_says_what_to_do():
     result = subprocess.run(
         [sys.executable, "-c", "from geoveil.cli import main; main()",

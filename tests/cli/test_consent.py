@@ -163,6 +163,7 @@ def test_a_folded_line_is_whole_and_no_wider_than_the_terminal():
             assert sum(1 if c.isascii() else 2 for c in line) <= width
 
 
+@pytest.mark.deep(keep=0)
 def test_the_prompt_of_a_terminal(hostile, tmp_path):
     """In a real one, of 60 columns: a title that would put a forged line at the left margin."""
     title = "Income above 100k".ljust(60) + FORGED.ljust(60) + "Privacy: none."

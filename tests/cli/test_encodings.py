@@ -57,6 +57,7 @@ def paths(group, *path):
             yield from paths(one, *path, name)
 
 
+@pytest.mark.deep(keep=0)
 def test_every_command_explains_itself_in_ascii(ascii_only):
     found = list(paths(typer.main.get_command(app)))
     assert len(found) > 25
@@ -105,6 +106,7 @@ def test_a_campaign_goes_its_way_in_ascii(ascii_only, server):
     assert told.startswith("error: ")
 
 
+@pytest.mark.deep(keep=0)
 def test_the_variable_of_the_environment_is_enough():
     done = subprocess.run(
         [sys.executable, "-c", "from geoveil.cli import main; main()", *PLAN[:-2], "--prior",

@@ -21,6 +21,7 @@ def free_port():
         return taken.getsockname()[1]
 
 
+@pytest.mark.deep(keep=0)
 def test_a_server_that_starts_is_waited_for(tmp_path):
     port = free_port()
 

@@ -296,6 +296,7 @@ def test_nobody_answers(one_line, arguments):
     assert "no aggregator answers at 127.0.0.1:1" in told
 
 
+@pytest.mark.deep(keep=0)
 def test_a_file_that_only_others_can_read(tmp_path):
     """In a process without the rights of root, if this one has them."""
     if os.geteuid() != 0:

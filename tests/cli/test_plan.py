@@ -356,7 +356,7 @@ def test_all_that_is_missing_is_named_at_once(plan):
     assert "--per" not in caught.value.expected
 
 
-@pytest.mark.deep(keep=1)
+@pytest.mark.deep(keep=0)
 @pytest.mark.parametrize("thresholds", [[98_000], [98_000, 50_000]], ids=len)
 def test_the_figure_is_drawn(plan, tmp_path, thresholds):
     file = tmp_path / "plan.png"
@@ -401,6 +401,7 @@ def test_a_query_about_places_is_planned_as_the_place_that_it_is(plan, planned):
         plan(*bell, "--participants", 20_000, *INCOMES)
 
 
+@pytest.mark.deep(keep=0)
 def test_a_pilot_at_a_server_or_in_a_file_is_a_prior(geoveil, planned, tmp_path):
     """300 simulated devices answer a value campaign; the next plan is made from their reports."""
     made = (

@@ -95,6 +95,7 @@ def event(process):
     return json.loads(process.stdout.readline())
 
 
+@pytest.mark.deep(keep=0)
 def test_the_process_logs_json_drains_and_ends_with_status_0(tmp_path):
     environment = {k: v for k, v in os.environ.items() if not k.startswith("GEOVEIL_")}
     environment["PYTHONPATH"] = os.pathsep.join(sys.path)
@@ -168,6 +169,7 @@ main()
 """
 
 
+@pytest.mark.deep(keep=0)
 def test_nothing_but_json_is_written_whatever_goes_wrong(tmp_path):
     """Lines of native code, libraries, warnings, threads and the end of the process."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith("GEOVEIL_")}
@@ -191,7 +193,7 @@ def test_nothing_but_json_is_written_whatever_goes_wrong(tmp_path):
     assert "4711" not in "".join(line for line in done.stdout.splitlines() if "native" not in line)
 
 
-@pytest.mark.deep(keep=1)
+@pytest.mark.deep(keep=0)
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [

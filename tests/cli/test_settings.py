@@ -146,6 +146,7 @@ def test_several_keys_come_from_every_source(settings_of):
         assert settings_of(**{source: {"trusted_keys": keys}}).trusted_keys == keys, source
 
 
+@pytest.mark.deep(keep=0)
 def test_a_process_of_its_own_obeys_file_and_environment(tmp_path):
     tokens = tmp_path / "tokens.json"
     TokenFile(tokens).create("alice", [Scope.LIST], None)

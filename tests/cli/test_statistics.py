@@ -48,6 +48,7 @@ def test_a_file_is_asked_without_a_server(geoveil, file):
     assert json.loads(printed) == reports_of(file).ask(Quantiles(levels=(0.25, 0.5))).to_dict()
 
 
+@pytest.mark.deep(keep=0)
 def test_several_statistics_are_told_one_after_the_other(geoveil, file):
     asked = ["--mean", "--histogram", EDGES, "--threshold", "100000"]
     told = json.loads(of(geoveil, file, *asked, "--json").stdout)["results"]
@@ -61,6 +62,7 @@ def test_several_statistics_are_told_one_after_the_other(geoveil, file):
         of(geoveil, file, *asked, "--csv")
 
 
+@pytest.mark.deep(keep=0)
 def test_every_word_is_an_option_that_says_its_numbers(geoveil, file):
     said = {"quantile": "0.5", "histogram": EDGES, "top-share": "0.1"}
     for word in set(STATISTICS) - {"map", "districts", "nearest"}:  # of places: see below

@@ -78,6 +78,7 @@ def run_with_output(output):
     )
 
 
+@pytest.mark.deep(keep=0)
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no device that is full")
 def test_a_full_disk_is_an_error():
     with open("/dev/full", "w") as full:
@@ -86,6 +87,7 @@ def test_a_full_disk_is_an_error():
     assert done.stderr == "error: the system refuses: No space left on device\n"
 
 
+@pytest.mark.deep(keep=0)
 def test_a_reader_that_has_gone_is_none():
     reading, writing = os.pipe()
     os.close(reading)

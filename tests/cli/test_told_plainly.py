@@ -183,6 +183,7 @@ def test_a_mechanism_of_ones_own_that_fails_is_told_with_its_line(
     assert told.removesuffix(" privacy, simulate") in str(error.value)
 
 
+@pytest.mark.deep(keep=0)
 def test_a_mechanism_that_fails_in_another_process_is_told_with_its_line(geoveil, tmp_path):
     module = tmp_path / "own.py"
     module.write_text("def own(query, privacy):\n    raise RuntimeError('a bug')\n")
@@ -325,6 +326,7 @@ def test_as_few_heads_are_folded_into_as_few_lines_as_need_to_be(monkeypatch, ca
     assert heads[len(head)].strip(" ─") == ""
 
 
+@pytest.mark.deep(keep=0)
 def test_a_quantile_is_planned_where_a_share_would_be_taken_from_the_prior(geoveil):
     asked = ["--participants", "1000", "--epsilon", "1", "--per", "5000"]
     people = ["--unit", "euro", "--prior", "lognormal:15000,1"]

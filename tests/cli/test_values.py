@@ -79,6 +79,7 @@ def where(geoveil, server, tmp_path):
     return name
 
 
+@pytest.mark.deep(keep=0)
 def test_one_report_answers_every_later_question(geoveil, where, region, tmp_path, server):
     arguments = ["--place", "here=-73.98,40.72", "--region", str(region), "--bandwidth", "600"]
     shown = json.loads(geoveil("estimate", where, *arguments, "--json").output)

@@ -239,6 +239,7 @@ def interesting(name: str, content: bytes, random: Random) -> list[int]:
     return sorted(i for i in chosen if 0 <= i < len(content))
 
 
+@pytest.mark.deep(keep=0)
 @pytest.mark.parametrize("closed", [True, False])
 def test_a_byte_that_is_wrong_is_noticed_or_changes_nothing(written: Written, closed: bool) -> None:
     """In any file of the directory; all bytes were tried once, here are some."""

@@ -163,6 +163,7 @@ def test_without_an_epoch_every_answer_has_noise_of_its_own(device: Devices) -> 
     assert all(receipt.epoch is None for receipt in client.history())
 
 
+@pytest.mark.deep(keep=0)
 def test_a_coarser_campaign_has_the_noise_of_its_rate(tmp_path: Path) -> None:
     """200 devices: the mean distance of answers at ε/4 is 4/ε; α = 1e-6 (4.9 standard errors).
 
@@ -202,6 +203,7 @@ def test_the_next_epoch_is_read_anew_and_paid_for(device: Devices, fake_time: Fa
     assert spent(client) == 3.0
 
 
+@pytest.mark.deep(keep=0)
 def test_when_the_first_epoch_begins_is_drawn(fake_time: FakeTime) -> None:
     """Uniform over an epoch's length, whatever the value: n = 200, α = 1e-6 (Kolmogorov)."""
     shares = []
@@ -824,6 +826,7 @@ def test_where_links_matter_every_campaign_has_a_coarser_point(device: Devices) 
         device(campaign("dear", 0.6), of=of)
 
 
+@pytest.mark.deep(keep=0)
 def test_a_coarser_point_is_seldom_another_s() -> None:
     """Two campaigns see one point with the probability 1/16; the control, that share of 200."""
     of = limit(epoch=Epoch(privacy=dollars(1.0), length=YEAR, finest=dollars(0.5)))

@@ -119,6 +119,7 @@ def check_once(lab: Lab, believed: dict[str, Any]) -> None:
         assert receipt.report_id == lab.collector.reports(name)[0].report_id.hex()
 
 
+@pytest.mark.deep(keep=0)
 @pytest.mark.parametrize("stride", STRIDES)
 @pytest.mark.parametrize("server", SUBMITTED_TO)
 def test_a_device_killed_at_any_point_counts_once(server: str, stride: int, tmp_path: Path) -> None:

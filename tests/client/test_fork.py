@@ -84,7 +84,7 @@ print("done")
 """
 
 
-@pytest.mark.deep(keep=1)
+@pytest.mark.deep(keep=0)
 @pytest.mark.parametrize("kind", ["blocking", "asyncio"])
 @pytest.mark.parametrize("server", ["slow", "silent"])
 async def test_no_request_is_under_way_in_a_fork(
@@ -205,6 +205,7 @@ ends()
 """
 
 
+@pytest.mark.deep(keep=0)
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
 def test_grpc_is_not_shut_down_while_a_process_forks() -> None:
     """Else the child would wait for ever for the lock that a shutdown holds.
@@ -318,6 +319,7 @@ print(status, campaign.mechanism)
 """
 
 
+@pytest.mark.deep(keep=0)
 @pytest.mark.parametrize(
     ("script", "ends"),
     [(LAZY, True), (LAZY.replace("from geoveil.gp.lazy import lazy", CONTROL), False)],

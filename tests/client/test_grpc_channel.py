@@ -263,6 +263,7 @@ print(json.dumps([before, "google.rpc" in loaded(), "scipy" in loaded()]))
 """
 
 
+@pytest.mark.deep(keep=0)
 def test_a_transport_loads_what_it_needs_when_it_needs_it() -> None:
     """Nothing before the first call; the types of details only for an error that has details."""
     done = subprocess.run(

@@ -8,6 +8,7 @@ from contextlib import aclosing
 from pathlib import Path
 
 import httpx
+import pytest
 
 from geoveil.console import sessions
 
@@ -26,6 +27,7 @@ async def events(client: httpx.AsyncClient) -> AsyncIterator[tuple[str, dict[str
                 yield name, json.loads(line.removeprefix("data: "))
 
 
+@pytest.mark.deep(keep=0)
 async def test_many_pages_cost_one_look_a_second(tmp_path: Path) -> None:
     pages, seen = 20, []
     async with served(tmp_path) as made, made.signed_in() as client:
@@ -68,6 +70,7 @@ async def test_who_signs_out_hears_no_more(tmp_path: Path) -> None:
             assert [name async for name, _ in told] == ["signed-out"]
 
 
+@pytest.mark.deep(keep=0)
 async def test_only_a_survey_that_is_closed_is_said_to_have_ended(tmp_path: Path) -> None:
     """Else pages would not ask again after a server began anew."""
     async with served(tmp_path) as made, made.signed_in() as client:

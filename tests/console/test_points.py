@@ -164,6 +164,7 @@ NOT_TO_BE_ASKED = (
 )
 
 
+@pytest.mark.deep(keep=0)
 async def test_what_can_t_be_asked_is_told_and_inert(console: Served) -> None:
     campaign = numbers(strata=Strata(name="region", labels=("north", "south")))
     await console.publish(campaign)
@@ -298,6 +299,7 @@ def test_collections_without_end_are_refused() -> None:
         layer_in(content)
 
 
+@pytest.mark.deep(keep=0)
 async def test_labels_that_are_formulas_or_markup_do_nothing(console: Served) -> None:
     for sign in "=+-@":
         campaign = survey(
@@ -321,6 +323,7 @@ async def test_labels_that_are_formulas_or_markup_do_nothing(console: Served) ->
             assert float(row["estimate"]) == pytest.approx(0.4, abs=1.5)
 
 
+@pytest.mark.deep(keep=0)
 async def test_a_survey_without_enough_answers_shows_none_of_its_points(console: Served) -> None:
     campaign = numbers(minimum_participants=500)
     await console.publish(campaign)

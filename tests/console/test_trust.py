@@ -95,6 +95,7 @@ async def test_forms_of_strangers_are_short(guarded: Served) -> None:
         assert (await client.post("/console/uploads", **sent)).status_code == 403
 
 
+@pytest.mark.deep(keep=0)
 async def test_a_cookie_is_found_wherever_it_stands(guarded: Served) -> None:
     async with guarded.signed_in() as client:
         cookie = client.cookies[COOKIE]

@@ -11,6 +11,7 @@ from geoveil.cli.app import app
 DEVICES = 500
 
 
+@pytest.mark.deep(keep=0)
 def test_demo_counts_every_device_and_its_estimates_are_near_the_truth(tmp_path):
     """The truth is within three times an interval of 95 %, as in all of 4,000 simulated campaigns.
 

@@ -131,7 +131,7 @@ def above(thresholds):
     return [argument for at in thresholds for argument in ("--threshold", at)]
 
 
-@pytest.mark.deep(keep=1)
+@pytest.mark.deep(keep=0)
 @pytest.mark.parametrize("allocation", ALLOCATIONS)
 def test_every_allocation_keeps_the_error_that_was_planned(allocation, carried_out, server, people):
     """Control: for people with half as much income again the same estimates are outside."""

@@ -2,6 +2,8 @@
 
 from random import Random
 
+import pytest
+
 from geoveil.gateway.ledger import CONNECT, Connection, Ledger
 
 
@@ -47,6 +49,7 @@ def test_who_has_most_gives_way_and_others_stay() -> None:
     assert ledger.held == 40
 
 
+@pytest.mark.deep(keep=0)
 def test_accounts_balance_whatever_happens() -> None:
     rng, time = Random(7), Time()
     ledger = Ledger(30, 5_000, clock=time)

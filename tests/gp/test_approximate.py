@@ -329,6 +329,7 @@ def linear_bound(oracles: Any, query: Any, s: Any, beta: Any) -> Any:
     return max(candidate((low + high) / 2), candidate(z))
 
 
+@pytest.mark.deep(keep=0)
 @pytest.mark.parametrize("name", ["linear", "smoothstep"])
 def test_release_is_the_rounded_ideal_output(oracles: Any, fixed_bits: Any, name: str) -> None:
     rng = random.Random(23)
@@ -395,6 +396,7 @@ def test_eta_is_rounded_down(delta: float, reach: float) -> None:
     assert mechanism.eta * (1 - 1e-15) <= exact.eta < RATE
 
 
+@pytest.mark.deep(keep=0)
 def test_bad_input_is_refused_by_name() -> None:
     query = MAKERS["linear"](9.0)
     with pytest.raises(ParameterError, match=r"privacy\.delta .*SmoothMechanism"):
@@ -422,6 +424,7 @@ def test_bad_input_is_refused_by_name() -> None:
         ApproximateLaplace(query, privacy_of(0.1)).release(math.nan, SeededSource(1))
 
 
+@pytest.mark.deep(keep=0)
 def test_the_kernel_is_refused_or_released_with_its_bound(oracles: Any, fixed_bits: Any) -> None:
     """Its bound has no closed form: the reason is stated, or the report is f + (B/η)z, up."""
     mechanism = ApproximateLaplace(MAKERS["kernel"](9.0), privacy_of(0.1), calibration="paper")

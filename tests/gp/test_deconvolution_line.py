@@ -130,6 +130,7 @@ def test_monte_carlo(oracles: Any, query: Query) -> None:
     assert all(failed), "the controls must fail"
 
 
+@pytest.mark.deep(keep=0)
 def test_narrow_noise_in_a_wide_range(oracles: Any) -> None:
     """Deep inside and far outside, the variance keeps its relative accuracy."""
     query = Range(0.0, 1000.0, 10.0, "smoothstep")
@@ -184,6 +185,7 @@ def test_projected_queries(oracles: Any, name: str, debias: bool) -> None:
         assert gap <= 1e-9 if debias else gap > 1e-3
 
 
+@pytest.mark.deep(keep=0)
 @pytest.mark.parametrize("name", ["formula", "smoothstep"])
 def test_a_corner_at_the_centre_is_not_debiased(name: str) -> None:
     """|x + N − c| is not |x − c| + N: here the point has the noise, not its distance."""

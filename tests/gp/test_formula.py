@@ -582,6 +582,7 @@ def test_powers_keep_their_epsilon(
     assert 25 < found.rate <= 50 * (1 + 1e-9)
 
 
+@pytest.mark.deep(keep=0)
 def test_releases_do_not_tell_points_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """2,000 releases each at 0.055 and 0.065: ε = 50 per unit permits 0.5; 1e-6 to fail.
 
@@ -641,6 +642,7 @@ def test_ray_is_a_truth_value(value: Any) -> None:
         FormulaProfile(bell, scale=1.0, ray=value)
 
 
+@pytest.mark.deep(keep=0)
 def test_what_cannot_be_debiased_says_where() -> None:
     privacy = GeoPrivacy(1.0, per=1.0)
     with pytest.raises(UnsupportedError, match=r"slope jumps at -?20"):
@@ -820,6 +822,7 @@ def test_first_use_in_many_threads() -> None:
     assert together == [alone[k] for k in range(3) for _ in range(2)]
 
 
+@pytest.mark.deep(keep=0)
 def test_float_arithmetic_stays_silent() -> None:
     """An overflow on the way to a number, or in a piece that is not taken, is no warning."""
 

@@ -396,6 +396,7 @@ FAULTS: dict[str, tuple[Any, str, Any, str]] = {
 }
 
 
+@pytest.mark.deep(keep=0)
 def test_every_enclosure_contains_what_it_encloses() -> None:
     seen: Counter[str] = Counter()
     assert list(complaints(1, 1200, seen)) == []

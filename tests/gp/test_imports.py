@@ -5,6 +5,8 @@ import subprocess
 import sys
 import textwrap
 
+import pytest
+
 HEAVY = ("scipy", "matplotlib", "pyproj", "shapely", "grpc", "pandas", "sqlalchemy", "mpmath")
 
 
@@ -25,6 +27,7 @@ def loaded_after(code: str) -> set[str]:
     return set(done.stdout.split())
 
 
+@pytest.mark.deep(keep=0)
 def test_the_probe_sees_scipy() -> None:
     """Control: the check below would notice."""
     assert "scipy" in loaded_after("import scipy.special")

@@ -84,6 +84,7 @@ def test_reports_leave_the_range_as_seldom_as_asked(name: str) -> None:
     assert mechanism.grid_range == (INT64_MIN, INT64_MAX)
 
 
+@pytest.mark.deep(keep=0)
 @pytest.mark.parametrize("name", UNBOUNDED)
 def test_a_rarer_exception_takes_a_wider_range(name: str) -> None:
     mechanism = UNBOUNDED[name]()

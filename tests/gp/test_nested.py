@@ -260,6 +260,7 @@ def laplace_quantile(p: Any) -> Any:
     return mp.log(2 * p) if p < 0.5 else -mp.log(2 * (1 - p))
 
 
+@pytest.mark.deep(keep=0)
 def test_a_rate_that_is_raised_later_has_the_joint_law_of_nested_noise() -> None:
     """Coarser first and refined, against finer first and coarsened: projections of the pairs.
 

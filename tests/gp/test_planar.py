@@ -205,6 +205,7 @@ def test_bad_points_are_refused_and_not_shown(query: Any, debias: bool) -> None:
     assert np.shape(estimator.variance(one)) == ()
 
 
+@pytest.mark.deep(keep=0)
 def test_estimates_of_kernels_and_thresholds_never_import_scipy() -> None:
     code = """
         import sys

@@ -223,6 +223,7 @@ def test_a_box_has_a_closed_form() -> None:
     np.testing.assert_allclose(query.signed_distance(points), expected, rtol=1e-13, atol=1e-14)
 
 
+@pytest.mark.deep(keep=0)
 def test_rays_through_corners() -> None:
     """Lattice points beside a lattice polygon: the ray to the right meets corners and edges."""
     rng = random.Random(9)

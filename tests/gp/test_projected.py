@@ -82,6 +82,7 @@ def profile_of(name: str) -> FormulaProfile:
     return FormulaProfile(formula, scale=scale, extent=extent)
 
 
+@pytest.mark.deep(keep=0)
 def test_values_are_those_of_the_definition() -> None:
     rng = np.random.default_rng(1)
     for dimension in (2, 3):
@@ -126,6 +127,7 @@ def test_scalars_are_lipschitz() -> None:
         assert change.max() > 0.5 * gap.max()
 
 
+@pytest.mark.deep(keep=0)
 def test_profiles_of_the_library_will_do() -> None:
     """A radial Gaussian is the kernel, a linear ramp is the threshold."""
     x = np.random.default_rng(3).normal(size=(50, 2)) * 10

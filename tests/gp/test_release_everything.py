@@ -222,6 +222,7 @@ def public(belongs: Callable[[type], bool]) -> set[type]:
     }
 
 
+@pytest.mark.deep(keep=0)
 def test_everything_public_has_a_row() -> None:
     assert public(lambda item: hasattr(item, "release")) - FROM_A_REPORT == set(MECHANISMS)
     assert public(lambda item: issubclass(item, Query)) == set(queries())
@@ -367,6 +368,7 @@ def test_everything_is_released(oracles: Any, kind: type, asked: type, number: i
 SECRET = 1234567.25
 
 
+@pytest.mark.deep(keep=0)
 @pytest.mark.parametrize("kind", MECHANISMS, ids=lambda kind: str(kind.__name__))
 def test_a_secret_is_never_shown(kind: type) -> None:
     for query, _ in (

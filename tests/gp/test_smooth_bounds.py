@@ -186,6 +186,7 @@ def line_points(profile: Any, beta: float, reach: float, rng: Any, count: int = 
     return np.unique(np.maximum(x, 0.0) if getattr(profile, "ray", False) else x)
 
 
+@pytest.mark.deep(keep=0)
 def test_the_noise_left_of_a_table_is_what_was_promised() -> None:
     """What was released there had a divergence of 1."""
     x = np.array([-10e6, -1e6, 0.0, 100_000.0, 220_000.0])

@@ -152,6 +152,7 @@ def test_a_table_is_as_close_as_it_says(name, tolerance):
     assert len(table.at) <= 100
 
 
+@pytest.mark.deep(keep=0)
 @pytest.mark.parametrize("name", PROFILES)
 def test_a_table_has_corners_where_the_profile_has(name):
     profile = PROFILES[name]()

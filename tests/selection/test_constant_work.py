@@ -109,6 +109,7 @@ def test_a_table_is_gone_through_to_its_end(settings: Any) -> None:
     assert len(found) == 1, found
 
 
+@pytest.mark.deep(keep=0)
 @pytest.mark.parametrize(
     "make",
     [

@@ -136,6 +136,7 @@ def test_no_pair_exceeds_epsilon_and_delta(outcomes: int, sigma: float) -> None:
     assert worst <= DELTA
 
 
+@pytest.mark.deep(keep=0)
 def test_too_fast_a_change_of_scale_is_found_out() -> None:
     """The control: sensitivities that differ by more than e^β."""
     m = SmoothPrivateSelection(0.5, 2, LaplaceLogNormal(0.5), delta=1e-6)

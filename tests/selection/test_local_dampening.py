@@ -182,6 +182,7 @@ def test_no_two_neighbouring_databases_are_told_apart_by_more_than_epsilon(
     assert max(np.abs(a - b).max() for a, b in dampened) <= 1 + 1e-12  # [LD Lemma 3.7]
 
 
+@pytest.mark.deep(keep=0)
 def test_the_local_sensitivity_alone_is_not_admissible_and_costs_more() -> None:
     """The control: δ(x, t, ·) = LS(x, 0, ·) for all t forgets that neighbours differ."""
     known = brute_force(lambda records: squares(records) + 20, 3, 4, most=0)

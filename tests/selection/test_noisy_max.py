@@ -189,7 +189,7 @@ def rival_density(noise: Any, u: Any, winner: Any, w: Any) -> Any:
     )
 
 
-@pytest.mark.deep(keep=1)
+@pytest.mark.deep(keep=0)
 @pytest.mark.parametrize("noise", DENSITY)
 def test_each_step_of_the_proof_of_the_lead_holds(noise: Any) -> None:
     """Rivals that gain at most P cost e^P of the lead's density, those that lose at most N, e^N.
@@ -222,7 +222,7 @@ def test_each_step_of_the_proof_of_the_lead_holds(noise: Any) -> None:
     assert 0.8 < worst <= 1 + 1e-9
 
 
-@pytest.mark.deep(keep=1)
+@pytest.mark.deep(keep=0)
 @pytest.mark.parametrize("noise", DENSITY)
 def test_leads_have_their_density(noise: Any, p_value: Any) -> None:
     u, n = [0.0, 0.5, -0.3], 4_000

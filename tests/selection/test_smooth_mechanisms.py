@@ -137,6 +137,7 @@ def test_the_indicator_application_breaks_beyond_1800_outcomes(outcomes: int, lo
     assert indicator_loss(proved, outcomes, proved.beta) <= 1
 
 
+@pytest.mark.deep(keep=0)
 def test_a_smooth_sensitivity_without_beta_costs_three_epsilon() -> None:
     # [SNM Proposition 6.4 and Theorem 7.3] have S = e^{−jε}, while the mechanism's β is ε/6.
     m = published(1.0, 2)

@@ -244,7 +244,7 @@ def test_no_error_exceeds_what_the_tails_leave_open(law: Law, gap: float) -> Non
     assert (p[1:] <= most * (1 + 1e-9)).all()
 
 
-@pytest.mark.deep(keep=1)
+@pytest.mark.deep(keep=0)
 @pytest.mark.parametrize("noise", [HeavyStudentT(0.5), HeavyStudentT(3.0)])
 @pytest.mark.parametrize("spacing", [0.1, 1.0, 1000.0])
 def test_far_rivals_compete_as_they_would_alone(noise: HeavyStudentT, spacing: float) -> None:

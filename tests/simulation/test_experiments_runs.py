@@ -93,6 +93,7 @@ def test_nothing_is_kept_without_a_directory(tmp_path):
     assert marks.read_text() == "aa"
 
 
+@pytest.mark.deep(keep=0)
 def test_two_processes_give_the_rows_of_one(tmp_path):
     cells = [
         Cell(drawn, (oneway.PANELS[0], name, n, 2, 1))

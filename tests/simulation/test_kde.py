@@ -181,6 +181,7 @@ def test_one_centre_each_has_the_error_that_the_formula_gives(name):
         assert abs(z[0]) < 5.3 < min(abs(z[1]), abs(z[2]))
 
 
+@pytest.mark.deep(keep=0)
 def test_perturbed_points_pay_once():
     errors = centre_errors([SMALL], tuple(KERNEL))[0]
     for name in KERNEL:
@@ -207,7 +208,7 @@ def test_distances_are_points_enough(name):
     assert on_line.simulate(distance, np.random.default_rng(1)) == pytest.approx(expected)
 
 
-@pytest.mark.deep(keep=1)
+@pytest.mark.deep(keep=0)
 @pytest.mark.parametrize("name", KERNEL)
 def test_drawn_errors_have_the_exact_law(name):
     """400 campaigns of 2,000 people: how often |e_t − bias| stays below its median, at 4 centres.

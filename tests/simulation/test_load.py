@@ -141,6 +141,7 @@ async def test_who_is_pushed_back_comes_again(way):
     assert load.failures == {"RESOURCE_EXHAUSTED": 5}
 
 
+@pytest.mark.deep(keep=0)
 @pytest.mark.parametrize("way", ["devices", "batches"])
 async def test_an_aggregator_that_never_answers_loses_everything(way):
     collector = InMemoryCollector([CAMPAIGN])
@@ -247,6 +248,7 @@ def listed(server):
         return {s.campaign.campaign_id: s for s in analyst.campaigns()}
 
 
+@pytest.mark.deep(keep=0)
 @pytest.mark.parametrize("options", [[], ["--batch-size", "40"]])
 def test_the_command_loads_a_campaign_of_its_own_and_closes_it(server, options):
     before = listed(server)
@@ -261,6 +263,7 @@ def test_the_command_loads_a_campaign_of_its_own_and_closes_it(server, options):
     assert listed(server)[made].state == "closed"
 
 
+@pytest.mark.deep(keep=0)
 def test_the_command_loads_a_campaign_that_is_named_and_leaves_it_open(server):
     with Analyst(server) as analyst:
         analyst.create(experiments()[1].campaign)

@@ -128,7 +128,7 @@ PUBLISHED = [
 ]
 
 
-@pytest.mark.deep(keep=1)
+@pytest.mark.deep(keep=0)
 @pytest.mark.parametrize(("query", "end", "ratio"), PUBLISHED, ids=lambda v: str(v)[:24])
 def test_debiased_laplace_against_the_bound(query, end, ratio):
     """Uniform over the region of variation, up to 3.5 h for the kernel."""
@@ -139,6 +139,7 @@ def test_debiased_laplace_against_the_bound(query, end, ratio):
     assert debiased / bound.value == pytest.approx(ratio, abs=0.03)
 
 
+@pytest.mark.deep(keep=0)
 def test_nothing_unbiased_is_below_the_bound():
     """On a ramp: the bound for the prior as given."""
     query, places = Threshold(0, 2.0), between(-1.5, 1.5)
@@ -171,6 +172,7 @@ def test_less_privacy_allows_less_noise_and_units_do_not_matter():
     assert lower_bound(query.profile, UNIT, near, nodes=24).value == pytest.approx(one, rel=1e-12)
 
 
+@pytest.mark.deep(keep=0)
 def test_an_even_query_with_people_on_both_sides_is_not_folded():
     query = GaussianKernel(0.0, 1.0)
     both = lower_bound(query.profile, UNIT, between(-3.5, 3.5), nodes=40)

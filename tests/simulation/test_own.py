@@ -274,6 +274,7 @@ def helped(folder: Path, factor: float) -> Path:
     return file
 
 
+@pytest.mark.deep(keep=0)
 def test_a_file_imports_what_is_beside_it_and_prints_to_standard_error(tmp_path, capsys):
     """As `python mine.py` does; a file of another folder has its own module of that name."""
     path = [*sys.path]
@@ -328,6 +329,7 @@ def test_the_audit_keeps_the_wide_one_and_refutes_the_narrow_one(module):
     assert not verdicts["narrow"].keeps
 
 
+@pytest.mark.deep(keep=0)
 def test_the_command_fails_where_one_is_refuted(module):
     arguments = ["audit", "--module", str(module), "--samples", "2000"]
     assert runner.invoke(app, [*arguments, "--mechanism", "wide"]).exit_code == 0
@@ -608,7 +610,7 @@ def test_a_mechanism_that_selects_is_beside_all_others(application, same, tmp_pa
     assert "greedy 3 (exceeds)" in note
 
 
-@pytest.mark.deep(keep=1)
+@pytest.mark.deep(keep=0)
 @pytest.mark.parametrize("ending", [".svg", ".pdf"])
 def test_figures_are_vectors_whose_text_is_text(ending, tmp_path):
     panel = replace(PANELS[0], people=(1_000, 2_000))

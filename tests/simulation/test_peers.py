@@ -41,6 +41,7 @@ def lap(factor: float):  # type: ignore[no-untyped-def]  # a function as users w
     return make
 
 
+@pytest.mark.deep(keep=0)
 @pytest.mark.usefixtures("alone")
 def test_errors_are_those_of_the_formulas() -> None:
     """400 repetitions: bias² + variance/n, to four standard errors of a sum of squares."""
@@ -90,6 +91,7 @@ def test_every_contestant_estimates_the_share(
     assert seen - {None} == installed
 
 
+@pytest.mark.deep(keep=0)
 @pytest.mark.usefixtures("alone")
 def test_the_command_names_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("geoveil.cli.compare.version_of", lambda _: None)

@@ -72,6 +72,7 @@ def _interrupted(reached: list[str]) -> None:
         reached.append("the end of the block")
 
 
+@pytest.mark.deep(keep=0)
 def test_an_error_ends_what_was_started_and_nothing_else() -> None:
     before, pipe = started()
     assert pipe.recv() == "ready"
@@ -94,7 +95,7 @@ def _interrupted_with(processes: list[Any]) -> None:
         raise KeyboardInterrupt
 
 
-@pytest.mark.deep(keep=1)
+@pytest.mark.deep(keep=0)
 @pytest.mark.parametrize(
     ("command", "sign"),
     [

@@ -43,7 +43,7 @@ def workers(request):
         yield compute
 
 
-@pytest.mark.deep(keep=1)
+@pytest.mark.deep(keep=0)
 def test_one_worker_two_workers_and_a_loop_give_the_same_bits(workers):
     """41 blocks, in groups of 1, 7 and 64; devices that answer one query of four too."""
     for work in (incomes(), simulated(PLACES.campaign, collisions(), 9_300, **SMALL)):
@@ -367,6 +367,7 @@ def test_work_is_small_enough_to_hand_out():
     assert pickle.loads(pickle.dumps(work)).block(0) == work.block(0)
 
 
+@pytest.mark.deep(keep=0)
 def test_importing_the_package_loads_no_cluster_and_no_parquet():
     code = (
         "import sys, geoveil.simulation, geoveil.simulation.scale\n"

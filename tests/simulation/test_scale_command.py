@@ -57,6 +57,7 @@ def test_estimates_of_every_population_hold_the_truth(population):
         assert (again.value, again.standard_error) == (row["estimate"], row["standard_error"])
 
 
+@pytest.mark.deep(keep=0)
 @pytest.mark.parametrize("population", ["incomes", "places"])
 def test_the_table_fits_and_shows_two_digits_of_each_error(population):
     result = run("scale", "--devices", 300_000, "--population", population)

@@ -32,6 +32,7 @@ def real() -> Transmission:
     return metopic()
 
 
+@pytest.mark.deep(keep=0)
 def test_every_mechanism_has_a_row_that_keeps_its_epsilon(real):
     rows = list(rows_of("real", [real], [3.0, 12.0]))
     kept = [row for row in rows if row.standing == KEPT]
@@ -57,6 +58,7 @@ def test_the_withdrawn_one_sided_mechanism_costs_less_than_it_says(real):
         assert 0.8 * epsilon < made.epsilon < epsilon
 
 
+@pytest.mark.deep(keep=0)
 def test_the_printed_one_sided_mechanism_has_its_cap_and_so_a_row_for_many_variants():
     study = simulated(1_000, np.random.default_rng(1))
     made = published_one_sided(3.0, StudySetting(1_000, study.families))

@@ -199,6 +199,7 @@ def _as_table(records: CodedRecords) -> Dataset:
     )
 
 
+@pytest.mark.deep(keep=0)
 def test_rows_have_every_mechanism_at_every_epsilon() -> None:
     grown = partial(rows_of, seed=1, depths=(1, 3), budgets=(0.5, 2.0), folds=2, most_draws=2)
     rows = list(grown(_as_table(_made(500, 4))))

@@ -96,6 +96,7 @@ def test_a_delta_is_planned_with_and_spent_only_where_it_is_needed():
     assert best.campaign(**PUBLISHED).privacy == PRIVACY
 
 
+@pytest.mark.deep(keep=0)
 def test_tables_of_bands_know_delta_and_reach():
     """What the coarse table says of a δ and a Λ is what the mechanism itself says."""
     for privacy in (replace(PRIVACY, delta=1e-3), replace(PRIVACY, delta=1e-9, reach=20_000.0)):

@@ -119,7 +119,7 @@ def test_a_range_aims_both_ends(heaped):
 SQUARE = HardPolygon([(-8.0, -8.0), (8.0, -8.0), (8.0, 8.0), (-8.0, 8.0)])
 
 
-@pytest.mark.deep(keep=1)
+@pytest.mark.deep(keep=0)
 @pytest.mark.parametrize("question", [SQUARE, HardDisc((0.0, 0.0), 9.0)], ids=["square", "disc"])
 def test_regions_of_the_plane(question):
     rng = np.random.default_rng(6)

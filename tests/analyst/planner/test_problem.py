@@ -131,6 +131,7 @@ def test_the_variance_of_a_plan_is_that_of_the_reports(query):
     assert best.prediction.noise == pytest.approx(best.reports.variance(x).mean(), rel=1e-4)
 
 
+@pytest.mark.deep(keep=0)
 def test_many_queries_of_ones_own_are_compared_like_the_librarys():
     row = [Threshold(20_000.0 * k, 24_000.0, "smoothstep") for k in range(1, 41)]
     own, known = (

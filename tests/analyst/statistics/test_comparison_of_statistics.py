@@ -54,6 +54,7 @@ def quantiles(values: Any, errors: Any, correlations: Any, n: int = 1_000) -> Qu
     )
 
 
+@pytest.mark.deep(keep=0)
 def test_differences_are_held_at_once_and_of_no_change_one_in_twenty_is_found() -> None:
     """600 pairs of three quantiles whose errors go together; p of each alone must find more."""
     rng = np.random.default_rng(5)

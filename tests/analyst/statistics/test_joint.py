@@ -338,6 +338,7 @@ def test_reports_of_one_mechanism_are_an_estimate() -> None:
             bad()
 
 
+@pytest.mark.deep(keep=0)
 def test_data_frames_are_asked_as_the_rows_that_they_hold() -> None:
     pandas = pytest.importorskip("pandas")
     of_dask = pytest.importorskip("dask.dataframe")

@@ -100,6 +100,7 @@ def test_liars_widen_every_interval(reports: Reports, found: DensityMap) -> None
     assert "1 %" in doubted.notes[-1]
 
 
+@pytest.mark.deep(keep=0)
 def test_people_spread_evenly_are_what_bells_see_of_them() -> None:
     """Against the mean of the kernels over 400,000 people: 4 standard errors."""
     rng = np.random.default_rng(5)
@@ -163,6 +164,7 @@ def test_without_geopandas_it_says_so(found: DensityMap, monkeypatch: pytest.Mon
         found.to_geopandas()
 
 
+@pytest.mark.deep(keep=0)
 def test_coasts_are_drawn_where_they_are_in_view() -> None:
     """Alcatraz is within 6 km of a coast that ships, and Sacramento further than 50."""
     from geoveil.analyst.outlines import lines_of, outlines_of
@@ -202,6 +204,7 @@ def test_it_is_drawn_with_the_outlines_that_ship(found: DensityMap) -> None:
     pyplot.close("all")
 
 
+@pytest.mark.deep(keep=0)
 def test_bounds_and_bandwidth_have_defaults(reports: Reports) -> None:
     found = reports.ask(Map(size=(8, 8), level=0.001))
     west, south, east, north = found.bounds

@@ -129,6 +129,7 @@ def test_moments_are_near_the_truth_with_the_error_that_is_stated(
         assert np.mean(covered) > 0.89
 
 
+@pytest.mark.deep(keep=0)
 @pytest.mark.parametrize(("statistic", "least"), [(Gini(), 0.0), (TopShare(share=0.3), 0.3)])
 def test_too_few_for_the_delta_method_are_told_so(statistic: Any, least: float) -> None:
     """Nobody's Gini coefficient is below 0; the top 30 % hold 30 % at least."""
@@ -194,6 +195,7 @@ def test_a_quantile_that_reports_do_not_bound_says_so() -> None:
     assert made.to_dict()["rows"][1]["ci_high"] is None
 
 
+@pytest.mark.deep(keep=0)
 def test_many_quantiles_share_their_thresholds() -> None:
     """Those of several that are the same but for rounding are asked for once."""
     (points,) = campaigns(incomes(), 2_000, 1)

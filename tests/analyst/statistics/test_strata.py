@@ -76,6 +76,7 @@ def test_differences_are_of_each_number_by_itself(reports: Reports) -> None:
     assert reports.ask_by_group(DistributionFunction()).differences() == ()
 
 
+@pytest.mark.deep(keep=0)
 def test_sizes_weight_any_statistic(reports: Reports) -> None:
     """Each report of the north counts 27 times, so that the median is that of 90 % north."""
     (median,) = reports.ask(Quantiles(levels=[0.5]), sizes=SIZES).rows()
@@ -236,6 +237,7 @@ def test_a_group_of_nobody_is_named() -> None:
         held(counts=(0, 0)).ask_by_group(MeanValue())
 
 
+@pytest.mark.deep(keep=0)
 def test_curves_of_groups_are_drawn_together(reports: Reports) -> None:
     found = reports.ask_by_group(DistributionFunction(points=11))
     axes = found.plot()

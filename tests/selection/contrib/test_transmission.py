@@ -251,6 +251,7 @@ def test_no_mechanism_exceeds_its_epsilon_between_neighbouring_studies(name):
 
 
 # Local dampening dampens most what is most sensitive, and so the outstanding variant.
+@pytest.mark.deep(keep=0)
 @pytest.mark.parametrize("name", [n for n in VARIANT_RECIPES if "dampening" not in n])
 def test_an_outstanding_variant_is_found_by_every_mechanism(name):
     found = most_significant(

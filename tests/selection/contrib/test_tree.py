@@ -149,6 +149,7 @@ def test_a_tree_keeps_its_epsilon_as_a_whole() -> None:
     assert 0.7 * EPSILON < worst <= EPSILON * (1 + 1e-9)
 
 
+@pytest.mark.deep(keep=0)
 def test_fit_draws_from_the_law_of_trees() -> None:
     multiset = (25, 8, 5, 22, 3, 9, 4, 20)
     rows = np.repeat(KINDS, multiset, axis=0)

@@ -65,6 +65,7 @@ def test_who_changed_is_told() -> None:
         before = incomes.copy()
 
 
+@pytest.mark.deep(keep=0)
 def test_where_nothing_moves_noise_is_what_theory_says() -> None:
     """Carried: that of one reading; extrapolated: the mean of (1 + a)² + a², near 8/3 of it.
 
