@@ -27,6 +27,7 @@ from benchmarks import (
     selection,
     serve_load,
     simulate,
+    soak,
     startup,
     store,
     submit,
@@ -51,6 +52,7 @@ TABLES: Mapping[str, Callable[[], list[Figure] | None]] = {
     "memory": memory.table,
     "points": points.table,
     "hostile": hostile.table,
+    "soak": soak.table,
     "oneway": oneway.table,
     "planning": planning.table,
     "kde": kde.table,
@@ -79,6 +81,9 @@ def main() -> int:
     parser.add_argument(
         "--quick", action="store_true", help=f"less of {', '.join(sorted(QUICK))}: about a tenth"
     )
+    parser.add_argument(
+        "--hours", type=float, default=soak.HOURS, help="of soak (%(default)s); four are a trial"
+    )
     parser.add_argument("--write", type=Path, metavar="FILE", help="write the figures, as JSON")
     parser.add_argument(
         "--compare",
@@ -96,6 +101,8 @@ def main() -> int:
     drawn_only = asked.history and not (asked.names or asked.write or asked.compare)
     for name in () if drawn_only else asked.names or TABLES:
         run = partial(QUICK[name], quick=asked.quick) if name in QUICK else TABLES[name]
+        if name == "soak":
+            run = partial(soak.table, asked.hours)
         measured[name] = run() or []
     known = history.releases()
     last = next(reversed(known), None)

@@ -26,51 +26,52 @@ def table() -> list[Figure]:
     """Print milliseconds of the server's processors per connection with one call."""
     contestants: dict[str, Callable[[], Issued] | None] = {
         "without TLS": None,
-        "P-256 (geoveil certificate)": _p256,
+        "P-256 (geoveil certificate)": issued,
         "RSA of 4,096 bits": _rsa,
     }
     costs = {name: _cost(make and make()) for name, make in contestants.items()}
     return show("fresh connections", "ms per connection", 1e3, costs, "without TLS")
 
 
-def _cost(issued: Issued | None) -> float:
+def _cost(made: Issued | None) -> float:
     """Return the least of several rounds, in seconds."""
     with tempfile.TemporaryDirectory() as folder:
         files = Path(folder) / "server.pem", Path(folder) / "server-key.pem"
-        if issued is not None:
-            files[0].write_bytes(issued.certificate)
-            files[1].write_bytes(issued.key)
-        with served("echo", *map(str, files if issued else ())) as server:
+        if made is not None:
+            files[0].write_bytes(made.certificate)
+            files[1].write_bytes(made.key)
+        with served("echo", *map(str, files if made else ())) as server:
             costs = []
             for _ in range(1 + ROUNDS):
                 before = server.processor_s()
                 for _ in range(CONNECTIONS):
-                    _connect(server.address, issued)
+                    _connect(server.address, made)
                 costs.append((server.processor_s() - before) / CONNECTIONS)
     return min(costs[1:])
 
 
-def _connect(address: str, issued: Issued | None) -> None:
+def _connect(address: str, made: Issued | None) -> None:
     options: list[tuple[str, object]] = [("grpc.use_local_subchannel_pool", 1)]
-    if issued is None:
+    if made is None:
         channel = grpc.insecure_channel(address, options)
     else:
-        credentials = grpc.ssl_channel_credentials(issued.certificate)
+        credentials = grpc.ssl_channel_credentials(made.certificate)
         options.append(("grpc.ssl_target_name_override", "localhost"))
         channel = grpc.secure_channel(address, credentials, options)
     with channel:
         channel.unary_unary(ECHO)(b"", timeout=20)
 
 
-def _p256() -> Issued:
+def issued() -> Issued:
+    """Return a certificate for "localhost" of an authority of its own, as the command makes it."""
     authority = Authority(Authority.create("benchmark", 2 * _DAY))
-    issued = authority.issue("server", _DAY, ["localhost"])
-    return Issued(issued.certificate + authority.certificate, issued.key)
+    made = authority.issue("server", _DAY, ["localhost"])
+    return Issued(made.certificate + authority.certificate, made.key)
 
 
 def _rsa() -> Issued:
     """Return the same certificate with another key, signed by itself."""
-    like = x509.load_pem_x509_certificate(_p256().certificate)
+    like = x509.load_pem_x509_certificate(issued().certificate)
     key = rsa.generate_private_key(65_537, 4_096)
     names = x509.SubjectAlternativeName([x509.DNSName("localhost")])
     signed = (

@@ -123,6 +123,13 @@ def served_to_browsers(kind: str, database: str, *files: str) -> Iterator[tuple[
 @contextmanager
 def postgres() -> Iterator[tuple[str, psutil.Process]]:
     """Run PostgreSQL; yield the URL of an empty database, and its process."""
+    with postgres_server() as server:
+        yield server.get_uri(), psutil.Process(server.get_pid())
+
+
+@contextmanager
+def postgres_server() -> Iterator[Any]:
+    """Run PostgreSQL; yield the server, which can be stopped and started again."""
     import psycopg
     from psycopg import sql
 
@@ -138,7 +145,7 @@ def postgres() -> Iterator[tuple[str, psutil.Process]]:
                     connection.execute(statement.format(sql.Identifier(name), sql.Literal(value)))
             server.stop()
             server.ensure_postgres_running()
-            yield server.get_uri(), psutil.Process(server.get_pid())
+            yield server
         finally:
             server.stop()
 
@@ -183,14 +190,17 @@ def publish(
         authority: whose certificate the server has, in PEM; None: it has none.
     """
     campaign = campaign_of_load(campaign_id, questions)
-    secure = authority and grpc.ssl_channel_credentials(authority)
-    with (
-        grpc.secure_channel(address, secure) if secure else grpc.insecure_channel(address)
-    ) as channel:
+    with _channel(address, authority) as channel:
         envelope = campaign_pb2.CampaignEnvelope.FromString(seal(encode(campaign), key))
         request = analyst_pb2.CreateCampaignRequest(envelope=envelope)
         analyst_pb2_grpc.AnalystStub(channel).CreateCampaign(request)
     return campaign
+
+
+def _channel(address: str, authority: bytes | None) -> grpc.Channel:
+    if authority is None:
+        return grpc.insecure_channel(address)
+    return grpc.secure_channel(address, grpc.ssl_channel_credentials(authority))
 
 
 def campaign_of_load(campaign_id: str = "load", questions: int = QUERIES) -> StatisticCampaign:
@@ -210,9 +220,9 @@ def campaign_of_load(campaign_id: str = "load", questions: int = QUERIES) -> Sta
     )
 
 
-def counted(address: str) -> int:
-    """Return how many reports the campaign holds."""
-    with grpc.insecure_channel(address) as channel:
+def counted(address: str, authority: bytes | None = None) -> int:
+    """Return how many reports the campaigns hold."""
+    with _channel(address, authority) as channel:
         response = analyst_pb2_grpc.AnalystStub(channel).ListCampaigns(
             analyst_pb2.ListCampaignsRequest()
         )
