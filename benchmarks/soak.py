@@ -1,13 +1,13 @@
 """Hours of what a server on a network meets: does its memory grow, and is anything a defect?
 
 `geoveil serve` with its default settings, TLS, a gateway and PostgreSQL. Every few seconds a device
-connects anew and reports, health is asked for over gRPC and HTTP, both ports are scanned, handshakes
-are cut short, and strangers send what is no request. The database is restarted meanwhile, every
-`RESTART_S` or sooner, half of the times without a farewell. Memory is the resident set of server and
-gateway, of which a line is fitted to all after the first quarter.
+connects anew and reports, health is asked for over gRPC and HTTP, both ports are scanned,
+handshakes are cut short, and strangers send what is no request. The database is restarted every
+`RESTART_S` or sooner, half of the times without a farewell. Memory is the resident set of server
+and gateway; a line is fitted to it, without the first quarter.
 
 Fails if a report is missing at the end, if a line of the log is called `defect`, or, of an hour or
-more, if memory grows by a megabyte an hour. In less time caches that fill can't be told from a leak.
+more, if memory grows by a megabyte an hour. In less time caches that fill look like a leak.
 """
 
 import json
