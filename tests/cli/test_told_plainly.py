@@ -1,12 +1,16 @@
 """What somebody types wrong on the first day is told in one line that names what to type."""
 
+from pathlib import Path
+
 import pytest
 
 from geoveil.analyst import AnalystError
+from geoveil.campaign import QUERIES
+from geoveil.cli import asking
 from geoveil.cli.connection import CommandError
 from geoveil.cli.console import out, print_whole, table_80
 from geoveil.client import JournalError
-from geoveil.gp import ParameterError, TableFileError
+from geoveil.gp import ParameterError, TableFileError, TwoWayThreshold
 
 PLAN = ["plan", "--threshold", "30000", "--participants", "5000", "--epsilon", "1", "--per", "5000"]
 PLACES = ["plan", *PLAN[3:], "--prior", "collisions"]
@@ -417,3 +421,12 @@ def test_one_period_is_not_called_several(geoveil):
     ]
     made = geoveil(*asked, "--id", "debts-of-one-period").output
     assert "each participant spends this once, in its one period" in made
+
+
+def test_families_that_no_campaign_carries_are_not_offered():
+    """And the two thresholds of one query are written as the documents say."""
+    assert asking._FAMILIES.split(", ") == [f.name for f in QUERIES if f.name[:8] != "smoothed"]
+    written = "two-way-threshold:at=100000 200000,width=16000"
+    assert QUERIES.parse(written) == TwoWayThreshold((100_000.0, 200_000.0), 16_000.0)
+    for name in ("planning", "mechanisms"):
+        assert written in Path(f"docs/{name}.md").read_text()

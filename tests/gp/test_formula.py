@@ -834,3 +834,11 @@ def test_float_arithmetic_stays_silent() -> None:
         profile = FormulaProfile(softplus, 1.0, extent=300.0)
         assert np.isfinite(profile.value(np.linspace(-400, 400, 81))).all()
         assert profile.value(np.asarray(-2.0), FLOAT) == pytest.approx(-2 / (1 + math.exp(2)))
+
+
+def test_no_outputs_have_no_preimages():
+    profile = FormulaProfile(step, scale=2.0)
+    for y in (np.empty(0), np.array([9.0]), np.empty((0, 2))):
+        v, slope = profile.debiased_preimages(y, 0.5)
+        assert v.shape[1:] == slope.shape[1:] == y.shape
+        assert np.isnan(v).all()

@@ -416,3 +416,29 @@ def test_a_point_answers_no_question_about_places() -> None:
         disc.answer(1, -8)
     with pytest.raises(ParameterError, match="64 bits"):
         DebiasedLaplace(BAND, DOLLARS).answer(2**70, -8)
+
+
+@pytest.mark.parametrize("bits", [3, 5])
+def test_a_coarser_point_keeps_its_own_rate_but_for_a_step_of_the_finer_grid(bits: int) -> None:
+    """Oracle: the law of the coarser integer, summed over the finer ones and the rest E.
+
+    Between any two values it changes by at most b₁'s rate and a step in units of b₂, which is at
+    most 2^-20 by default. Control: without that step it would not do.
+    """
+    step, coarse, below = 2.0**-bits, 2.0 ** (2 - bits), stats.laplace.cdf
+    at = np.arange(-40, 40 + step, step)
+
+    def law(x: float) -> Array:
+        """P[K·coarse] for people at x, b₂ = 1, b₁ = 2, E = 0 with the probability 1/4."""
+        finer = below(at + step / 2 - x) - below(at - step / 2 - x)
+        edges = np.arange(-15, 15, coarse) - coarse / 2
+        rest = RHO * (edges[:, None] > at) + (1 - RHO) * below((edges[:, None] - at) / 2)
+        return np.asarray(np.diff(rest @ finer))
+
+    places = np.arange(0, 2, step / 8)
+    logs = np.log([law(float(x)) for x in places])
+    gain = np.abs(logs[:, None] - logs).max(axis=2) - np.abs(places[:, None] - places) / 2
+    assert 0.05 * step < gain.max() <= step
+    for dimension in (1, 2, 3):
+        for per in (0.7, 1.0, 8_000.0):
+            assert laplace(per, dimension).step <= 2.0**-20 * per

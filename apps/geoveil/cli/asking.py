@@ -14,7 +14,7 @@ from geoveil.cli.options import takes
 from geoveil.gp import ParameterError
 
 _REPEATED = " May be repeated."
-_FAMILIES = ", ".join(QUERIES.names)
+_FAMILIES = ", ".join(family.name for family in QUERIES if not family.of_points)
 _ADDED = f", of {', '.join(QUESTIONS.names)}" if QUESTIONS.names else "; none is installed"
 Levels = Annotated[
     list[str] | None,

@@ -7,6 +7,7 @@ import { Epochs, keyOf } from "./epoch.js";
 import { GeoveilError, ParameterError, PrivateValueError } from "./errors.js";
 import { type BitSource, systemSource } from "./exact/bits.js";
 import { loadGeodesics, project } from "./gp/plane.js";
+import { isPoint } from "./gp/query.js";
 import { type Budget, budgetsOf, checkLedger, type Spending } from "./ledger.js";
 import { paced } from "./pace.js";
 import { type Limit, Policy } from "./policy.js";
@@ -24,7 +25,6 @@ const [FIRST_WAIT_MS, LONGEST_WAIT_MS] = [1_000, 300_000];
 /** Microseconds of a processor that a list of campaigns may take. */
 const MOST_LISTED_WORK = 1_000_000;
 const LABEL_UNIT = "label";
-const FARTHEST = 1e90;
 
 /** A number, a list of numbers, or a place in degrees. */
 export type Value = number | readonly number[] | { readonly longitude: number; readonly latitude: number };
@@ -451,8 +451,7 @@ export function pointOf({ attribute, dimension }: Campaign, value: Value): numbe
     return project(plane, pair[0] as number, pair[1] as number);
   }
   const numbers = typeof given === "number" ? [given] : Array.isArray(given) ? (given as unknown[]) : [];
-  const sound = numbers.length === dimension && numbers.every((c) => typeof c === "number" && Math.abs(c) <= FARTHEST);
-  if (!sound) throw new PrivateValueError(`${dimension === 1 ? "a finite number" : `${dimension} finite numbers`}, in ${attribute.unit}`);
+  if (!isPoint(numbers, dimension)) throw new PrivateValueError(`${dimension === 1 ? "a finite number" : `${dimension} finite numbers`}, in ${attribute.unit}`);
   return numbers as number[];
 }
 

@@ -113,3 +113,15 @@ test("noise on the point: the radius is a gamma variable, and the angle uniform"
   compared(radius, gamma(1), gamma(1.25));
   compared(angle, (t) => (t + Math.PI) / (2 * Math.PI), (t) => ((t + Math.PI) / (2 * Math.PI)) ** 1.25);
 });
+
+test("what is no point of doubles up to 1e90 is refused and not shown, as in Python", () => {
+  const line = threshold(100, 16, "smoothstep");
+  const mechanisms: Mechanism[] = [debiasedLaplace(line, privacy, -20), lipschitzLaplace(line, privacy, -20), new PlanarLaplace(privacy, 1)];
+  for (const mechanism of mechanisms) {
+    for (const x of [[1.1e90], [-1.7e308], [Infinity], [NaN], [1, 2], []]) {
+      assert.throws(() => mechanism.release(x, seeded("far")), { code: "private-value", message: /-1e\+90 to 1e\+90; it is not shown$/ });
+    }
+    for (const x of [1e90, -1e90]) assert.equal(mechanism.release([x], seeded("far")).length, 1);
+  }
+  for (const x of [[1e91, 0], [0]]) assert.throws(() => new PlanarLaplace(privacy, 2).release(x, seeded("far")), { code: "private-value" });
+});

@@ -6,7 +6,7 @@ import { constant, HALF, Interval, NOUGHT, ONE, piecewise, withPrecision } from 
 import { frexp, ONE as RATIONAL_ONE, Rational, scale } from "../exact/rational.js";
 import { releaseIntegers } from "../exact/release.js";
 import { laplace, quantile, type Tail } from "./noise.js";
-import type { PrivatePoint, Query } from "./query.js";
+import { privatePoint, type Query } from "./query.js";
 
 /** What two values `per` apart may be told apart by, at most. */
 export interface Privacy {
@@ -109,7 +109,7 @@ export class QueryMechanism implements Mechanism {
 
   /** Where a point lies, and how often a report is on that side of 1/2, and exactly 0 or 1 there. */
   ownSide(x: readonly number[]): OwnSide {
-    const s = this.query.distance(x.map((c) => Interval.exactly(c)));
+    const s = this.query.distance(privatePoint(x, this.query.dimension));
     const inside = s.near >= 0;
     const away = Math.abs(s.near) - this.query.profile.breakpoints[1];
     const plain = this.before === undefined ? 0 : below(away / this.before);
@@ -118,7 +118,7 @@ export class QueryMechanism implements Mechanism {
 
   release(x: readonly number[], source: BitSource): bigint[] {
     const uniform = new LazyUniform(source);
-    const point: PrivatePoint = x.map((c) => Interval.exactly(c));
+    const point = privatePoint(x, this.query.dimension);
     return releaseIntegers([uniform], ([u]) => [this.ideal(this.query.distance(point), u!)], this.stepExponent);
   }
 }
@@ -215,9 +215,10 @@ export class PlanarLaplace implements Mechanism {
   release(x: readonly number[], source: BitSource): bigint[] {
     const many = this.dimension + FOR_DIRECTION[this.dimension]!;
     const uniforms = Array.from({ length: many }, () => new LazyUniform(source));
+    const point = privatePoint(x, this.dimension);
     return releaseIntegers(
       uniforms,
-      (u) => noiseVector(u, this.dimension).map((n, i) => Interval.exactly(x[i]!).add(constant(this.scale).mul(n))),
+      (u) => noiseVector(u, this.dimension).map((n, i) => point[i]!.add(constant(this.scale).mul(n))),
       this.stepExponent,
     );
   }

@@ -1,13 +1,27 @@
 /** Queries: profiles of a signed distance. */
-import { ParameterError } from "../errors.js";
+import { ParameterError, PrivateValueError } from "../errors.js";
 import { norm, sqrt } from "../exact/elementary.js";
-import { constant, HALF, type Interval, NOUGHT, ONE } from "../exact/interval.js";
+import { constant, HALF, Interval, NOUGHT, ONE } from "../exact/interval.js";
 import { ExactPolygon, readRegion } from "./polygon.js";
 import { Gaussian, LEAST, MOST, positive, type Profile, Ramp, Smoothstep } from "./profile.js";
 import type { Table } from "./table.js";
 
 /** Coordinates, each a double exactly. */
 export type PrivatePoint = readonly Interval[];
+
+/** Largest coordinate of a point. Squares of quotients of such numbers are still numbers. */
+export const FARTHEST = 1e90;
+
+/** Whether these are the coordinates of a point that mechanisms take. */
+export function isPoint(x: readonly unknown[], dimension: number): boolean {
+  return x.length === dimension && x.every((c) => typeof c === "number" && Math.abs(c) <= FARTHEST);
+}
+
+/** A point, held exactly. */
+export function privatePoint(x: readonly number[], dimension: number): PrivatePoint {
+  if (!isPoint(x, dimension)) throw new PrivateValueError(`${dimension} number(s) from -${FARTHEST} to ${FARTHEST}`);
+  return x.map((c) => Interval.exactly(c));
+}
 
 export interface Query {
   readonly dimension: number;

@@ -85,8 +85,8 @@ def highest(b: Integers, c: Integers, changes: int, families: int) -> Array:
     """Return the largest χ² within some changes of tables, shape (m,).
 
     Args:
-        b: transmissions, shape (m,).
-        c: of the other allele, shape (m,).
+        b: transmissions of one allele, shape (m,).
+        c: transmissions of the other allele, shape (m,).
         changes: d ≥ 0.
         families: N.
     """
@@ -165,8 +165,8 @@ def local_sensitivity(
     """Return by how much one family can move the statistic of each table, shape (m,).
 
     Args:
-        b: transmissions, shape (m,).
-        c: of the other allele, shape (m,).
+        b: transmissions of one allele, shape (m,).
+        c: transmissions of the other allele, shape (m,).
         families: N.
         statistic: "chi-square" or "root".
 
@@ -186,10 +186,10 @@ def sensitivity_at(
 
     Args:
         b: transmissions of one allele, shape (m,).
-        c: of the other allele, shape (m,).
+        c: transmissions of the other allele, shape (m,).
         changes: t ≥ 0.
         families: N.
-        statistic: of the other allele, shape (m,).
+        statistic: "chi-square" or "root".
     """
     if changes == 0:
         return local_sensitivity(b, c, families, statistic)
@@ -209,10 +209,10 @@ def most_sensitive(
 
     Args:
         b: transmissions of one allele, shape (m,).
-        c: of the other allele, shape (m,).
+        c: transmissions of the other allele, shape (m,).
         changes: t ≥ 0, of all or of each, shape (m,).
         families: N.
-        statistic: of the other allele, shape (m,).
+        statistic: "chi-square" or "root".
 
     Returns:
         b and c of them, each of shape (candidates, m).
@@ -250,9 +250,9 @@ class SensitivityProfile:
 
     Args:
         b: transmissions of one allele, shape (m,).
-        c: of the other allele, shape (m,).
+        c: transmissions of the other allele, shape (m,).
         families: N.
-        statistic: of the other allele, shape (m,).
+        statistic: "chi-square" or "root".
 
     Example:
         >>> profile = SensitivityProfile(np.array([60, 75]), np.array([50, 40]), 150)
@@ -315,10 +315,10 @@ def threshold_distance(
 
     Args:
         b: transmissions of one allele, shape (m,).
-        c: of the other allele, shape (m,).
+        c: transmissions of the other allele, shape (m,).
         families: N.
         threshold: T ≥ 0, below Δ.
-        statistic: of the other allele, shape (m,).
+        statistic: "chi-square" or "root".
 
     Raises:
         ParameterError: if no table has a local sensitivity above T.
@@ -426,11 +426,11 @@ def threshold_bound(
 
     Args:
         b: transmissions of one allele, shape (m,).
-        c: of the other allele, shape (m,).
+        c: transmissions of the other allele, shape (m,).
         families: N.
         threshold: T ≥ 0, below Δ.
         beta: β > 0, at most `threshold_beta`.
-        statistic: of the other allele, shape (m,).
+        statistic: "chi-square" or "root".
 
     Raises:
         ParameterError: if beta exceeds it, or T is out of range.

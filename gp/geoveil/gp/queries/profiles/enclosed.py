@@ -255,7 +255,7 @@ def preimages(
     values = function(mesh)
     flat = np.asarray(y, dtype=np.float64).ravel()
     rows, cells = [], []
-    for start in range(0, flat.size, _BLOCK):
+    for start in range(0, max(flat.size, 1), _BLOCK):
         above = values > flat[start : start + _BLOCK, None]
         row, cell = np.nonzero(above[:, 1:] != above[:, :-1])
         rows.append(row + start)
