@@ -13,6 +13,7 @@ from benchmarks import (
     history,
     host,
     hostile,
+    hostile_load,
     intervals,
     joint,
     kde,
@@ -52,6 +53,7 @@ TABLES: Mapping[str, Callable[[], list[Figure] | None]] = {
     "memory": memory.table,
     "points": points.table,
     "hostile": hostile.table,
+    "attacks": hostile_load.judged,
     "soak": soak.table,
     "oneway": oneway.table,
     "planning": planning.table,
@@ -84,6 +86,9 @@ def main() -> int:
     parser.add_argument(
         "--hours", type=float, default=soak.HOURS, help="of soak (%(default)s); four are a trial"
     )
+    parser.add_argument(
+        "--minutes", type=float, default=0.25, help="of each of the attacks (%(default)s)"
+    )
     parser.add_argument("--write", type=Path, metavar="FILE", help="write the figures, as JSON")
     parser.add_argument(
         "--compare",
@@ -103,6 +108,8 @@ def main() -> int:
         run = partial(QUICK[name], quick=asked.quick) if name in QUICK else TABLES[name]
         if name == "soak":
             run = partial(soak.table, asked.hours)
+        elif name == "attacks":
+            run = partial(hostile_load.judged, asked.minutes)
         measured[name] = run() or []
     known = history.releases()
     last = next(reversed(known), None)

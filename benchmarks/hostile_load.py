@@ -1,121 +1,243 @@
 """What attacks cost a device that reports meanwhile, and how much memory they take of the server.
 
-The server has its default settings; server, attacker and device are a process each. The device is
-the SDK: for each report it connects anew, fetches the campaign, draws, and submits until it is
-acknowledged. `python -m benchmarks.hostile_load SECONDS [NAME ...]` measures some of them.
+The attacker has a core of its own; on the other are the server with its default settings, its
+gateway with the console, and the device. The device is the SDK: for each report it connects anew,
+fetches the campaign, draws, and submits until it is acknowledged. It does the same before, in the
+same run, against the same server without a gateway, while an attacker floods a bare sink, which is
+as patient as the gateway; and after the attack, for a fifth of the time.
+
+`python -m benchmarks.hostile_load SECONDS [NAME ...]` measures some attacks, `python -m benchmarks
+attacks --minutes M` those that took a server down whose web door was its own. Both end with 1 if a
+report is missing, if 1 % of them take more than a second or more than 1.5 times what they take
+beside the sink, during the attack or after it, or if a process holds more than 512 MB.
 """
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.hostile_attacks import ATTACKS
-from benchmarks.serving import Served, publish, served_to_browsers
-from geoveil.client import Client, Policy
+from benchmarks.handshake import issued
+from benchmarks.hostile_attacks import ATTACKS, JUDGED
+from benchmarks.serving import Served, publish, served, served_to_browsers
+from geoveil.client import TLS, Client, Policy
 from geoveil.gp import GeoPrivacy, GeoVeilError
 
 SECONDS = 15.0
-MOST_P99_S, MOST_RESIDENT_MB = 1.0, 512.0
+MOST_RATIO, MOST_P99_S, MOST_RESIDENT_MB = 1.5, 1.0, 512.0
+_AFTER = 0.2
+"""The part of the time that is looked at after an attack."""
 _LARGE_QUESTIONS = 5_000
 """Questions of a campaign of some 200 kB, so that pages are large."""
 _WARM_S = 1.0
 _PAUSE_S = 0.02
 _LOOK_S = 0.05
+_AS_NICE_AS_THE_GATEWAY = 10
+_PIECE = bytes(1 << 16)
 
 
 @dataclass(frozen=True)
-class Suffered:
-    """What an attack cost.
+class Felt:
+    """What a device felt.
 
     Args:
-        submitted_s: how long each of the device's reports took to be acknowledged, ascending.
+        submitted_s: how long each of its reports took to be acknowledged, ascending.
         taken_part_s: likewise, with connecting and fetching.
         failed: reports that were not acknowledged within a minute.
-        resident_mb: the most memory that the server held.
-        load: average number of processes that wanted a processor, of the last minute.
     """
 
     submitted_s: Sequence[float]
     taken_part_s: Sequence[float]
     failed: int
-    resident_mb: float
-    load: float
+
+    @property
+    def p99_s(self) -> float:
+        """What 1 % of the reports take longer than, with connecting and fetching."""
+        return _quantile(self.taken_part_s, 0.99)
+
+
+@dataclass(frozen=True)
+class Suffered:
+    """What an attack cost."""
+
+    beside_sink: Felt
+    under: Felt
+    after: Felt
+    resident_mb: tuple[float, float]
+    """The most memory that the server and its gateway held."""
+
+    @property
+    def faults(self) -> list[str]:
+        """What is wrong, in words."""
+        faults = []
+        for when, felt in (("during it", self.under), ("after it", self.after)):
+            ratio = felt.p99_s / self.beside_sink.p99_s
+            if felt.failed or not felt.taken_part_s:
+                faults.append(f"{felt.failed} reports are missing {when}")
+            if not ratio <= MOST_RATIO:
+                faults.append(f"{ratio:.2f} times the time beside a sink {when}")
+            if not felt.p99_s <= MOST_P99_S:
+                faults.append(f"{felt.p99_s:.1f} s {when}")
+        for name, held in zip(("server", "gateway"), self.resident_mb, strict=True):
+            if held > MOST_RESIDENT_MB:
+                faults.append(f"the {name} held {held:.0f} MB")
+        return faults
 
 
 def measure(name: str, seconds: float) -> Suffered:
     """Attack a server of its own."""
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        served_to_browsers("default", str(Path(folder) / "reports.db")) as (server, web),
-    ):
-        publish(server.address)
-        publish(server.address, campaign_id="large", questions=_LARGE_QUESTIONS)
-        module = [sys.executable, "-m"]
-        device = subprocess.Popen(
-            [*module, "benchmarks.hostile_load", "device", server.address, str(seconds)],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        time.sleep(_WARM_S)
-        address = web if name.startswith("web: ") else server.address
-        attacker = subprocess.Popen(
-            [*module, "benchmarks.hostile_attacks", name, address, str(seconds)],
-            stderr=subprocess.DEVNULL,
-        )
-        with device, attacker:
-            peak = _watch(server, device)
-            assert device.stdout is not None
-            submitted, taken_part, failed = json.loads(device.stdout.read())
-            attacker.wait()
-    return Suffered(sorted(submitted), sorted(taken_part), failed, peak, os.getloadavg()[0])
+    with tempfile.TemporaryDirectory() as place, _apart() as theirs:
+        folder = Path(place)
+        files: tuple[str, ...] = ()
+        authority = None
+        if "TLS" in name:
+            made, files = issued(), (str(folder / "cert.pem"), str(folder / "key.pem"))
+            for file, content in zip(files, (made.certificate, made.key), strict=True):
+                Path(file).write_bytes(content)
+            authority = made.certificate
+        with served("default", str(folder / "alone.db"), "", *files) as server, _sink() as sink:
+            address = _prepared(server, authority)
+            with _attacking("sink", sink, seconds + _WARM_S, theirs):
+                beside_sink = _felt(address, authority, seconds)
+        with served_to_browsers("attacked", str(folder / "reports.db"), *files) as (server, web):
+            address = _prepared(server, authority)
+            target = web if name.startswith("web: ") else server.address
+            peaks = [0.0, 0.0]
+            ended = threading.Event()
+            watching = threading.Thread(target=_watch, args=(server, peaks, ended))
+            watching.start()
+            with _attacking(name, target, seconds + _WARM_S, theirs):
+                under = _felt(address, authority, seconds)
+            after = _felt(address, authority, max(2.0, _AFTER * seconds))
+            ended.set()
+            watching.join()
+    return Suffered(beside_sink, under, after, (peaks[0], peaks[1]))
+
+
+def judged(minutes: float = SECONDS / 60) -> None:
+    """Print what the attacks cost that took servers down, and end with 1 on a miss."""
+    table(JUDGED, 60 * minutes)
 
 
 def table(names: Sequence[str] = tuple(ATTACKS), seconds: float = SECONDS) -> None:
-    """Print what each attack costs."""
-    columns = ("attack", "reports", "failed", "submit p50 ms", "p99 ms", "largest ms")
-    shown = Table(*columns, "with fetching p99 ms", "resident MB", "load average")
+    """Print what each attack costs, and end with 1 on a miss."""
+    columns = ("attack", "reports", "failed", "submit p99 ms", "p99 ms", "beside a sink ms")
+    shown = Table(*columns, "after ms", "server MB", "gateway MB", "load average", "misses")
     shown.title = f"a device beside attacks of {seconds:.0f} s, {os.cpu_count()} processors"
+    missed = []
     for name in names:
         found = measure(name, seconds)
-        shares = [_quantile(found.submitted_s, share) for share in (0.5, 0.99, 1.0)]
+        missed += [f"{name}: {fault}" for fault in found.faults]
+        times = [_quantile(found.under.submitted_s, 0.99)]
+        times += [felt.p99_s for felt in (found.under, found.beside_sink, found.after)]
         shown.add_row(
             name,
-            str(len(found.submitted_s)),
-            str(found.failed),
-            *(f"{1e3 * one:,.0f}" for one in shares),
-            f"{1e3 * _quantile(found.taken_part_s, 0.99):,.0f}",
-            f"{found.resident_mb:.0f}",
-            f"{found.load:.1f}",
+            str(len(found.under.taken_part_s)),
+            str(found.under.failed + found.after.failed),
+            *(f"{1e3 * one:,.0f}" for one in times),
+            *(f"{held:.0f}" for held in found.resident_mb),
+            f"{os.getloadavg()[0]:.1f}",
+            "; ".join(found.faults),
         )
+        print(name, found.faults, flush=True)
     Console().print(shown)
+    if missed:
+        sys.exit("attacks: " + "; ".join(missed))
 
 
-def _watch(server: Served, device: "subprocess.Popen[str]") -> float:
-    """Return the most memory that the server held until the device has ended."""
-    peak = server.resident_mb()
-    while device.poll() is None:
-        peak = max(peak, server.resident_mb())
-        time.sleep(_LOOK_S)
-    return peak
+@contextmanager
+def _apart() -> Iterator[set[int]]:
+    """Keep this process and those it starts on one core; yield another, for the attacker."""
+    before = os.sched_getaffinity(0)
+    first, *others = sorted(before)
+    os.sched_setaffinity(0, set(others[:1]) or {first})
+    try:
+        yield {first}
+    finally:
+        os.sched_setaffinity(0, before)
 
 
-def _report(address: str, seconds: float) -> None:
+def _prepared(server: Served, authority: bytes | None) -> str:
+    """Publish the campaigns; return how devices name the server."""
+    address = server.address if authority is None else f"localhost:{server.address.split(':')[1]}"
+    publish(address, authority=authority)
+    publish(address, campaign_id="large", questions=_LARGE_QUESTIONS, authority=authority)
+    return address
+
+
+@contextmanager
+def _attacking(name: str, address: str, seconds: float, cores: set[int]) -> Iterator[None]:
+    command = [sys.executable, "-m", "benchmarks.hostile_attacks", name, address, str(seconds)]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as attacker:
+        os.sched_setaffinity(attacker.pid, cores)
+        try:
+            time.sleep(_WARM_S)
+            yield
+        finally:
+            attacker.kill()
+
+
+def _felt(address: str, authority: bytes | None, seconds: float) -> Felt:
+    command = [sys.executable, "-W", "ignore", "-m", "benchmarks.hostile_load", "device", address]
+    pipe = subprocess.PIPE
+    with subprocess.Popen([*command, str(seconds)], stdin=pipe, stdout=pipe) as device:
+        submitted, taken_part, failed = json.loads(device.communicate(authority or b"")[0])
+    return Felt(sorted(submitted), sorted(taken_part), failed)
+
+
+@contextmanager
+def _sink() -> Iterator[str]:
+    """Run a process that takes connections and reads what comes; yield where."""
+    command = [sys.executable, "-m", "benchmarks.hostile_load", "sink"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        yield process.stdout.readline().strip()
+        process.kill()
+
+
+def _swallow() -> None:
+    os.nice(_AS_NICE_AS_THE_GATEWAY)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        print(f"127.0.0.1:{listening.getsockname()[1]}", flush=True)
+        while True:
+            opened, _ = listening.accept()
+            threading.Thread(target=_read_all, args=(opened,), daemon=True).start()
+
+
+def _read_all(opened: socket.socket) -> None:
+    with opened, suppress(OSError):
+        while opened.recv(len(_PIECE)):
+            pass
+
+
+def _watch(server: Served, peaks: list[float], ended: threading.Event) -> None:
+    while not ended.wait(_LOOK_S):
+        for place, process in enumerate([server.process, *server.process.children()][:2]):
+            with suppress(psutil.Error):  # it has just ended
+                peaks[place] = max(peaks[place], process.memory_info().rss / 2**20)
+
+
+def _report(address: str, seconds: float, authority: bytes) -> None:
     """Report again and again, each time as another device; print how long it took."""
     policy = Policy({"income": GeoPrivacy(1.0, 8_000.0, "dollar")})
+    tls = TLS(root_certificates=authority) if authority else None
     submitted, taken_part, failed = [], [], 0
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         begun = time.perf_counter()
-        with Client(address, policy=policy, background=False, timeout_s=60.0) as client:
+        with Client(address, policy=policy, background=False, timeout_s=60.0, tls=tls) as client:
             try:
                 client.fetch("load")
                 client.contribute("load", 52_000.0)
@@ -140,6 +262,8 @@ def _quantile(ascending: Sequence[float], share: float) -> float:
 
 if __name__ == "__main__":
     if sys.argv[1] == "device":
-        _report(sys.argv[2], float(sys.argv[3]))
+        _report(sys.argv[2], float(sys.argv[3]), sys.stdin.buffer.read())
+    elif sys.argv[1] == "sink":
+        _swallow()
     else:
         table(sys.argv[2:] or tuple(ATTACKS), float(sys.argv[1]))

@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import socket
+import ssl
 import struct
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -20,6 +21,8 @@ _WHOLE = 4 << 20
 """Bytes of the largest request."""
 _LARGEST_JSON = 64 << 10
 _PIECE = 16_000
+_SIGN_IN = "/console/sign-in"
+_BACKSLASHES = "\\" * 15_000
 _RESET = struct.pack("ii", 1, 0)
 
 Script = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -138,6 +141,14 @@ async def _unread(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
         await writer.drain()
 
 
+async def _unread_files(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Ask for files again and again, and read none."""
+    reader._transport.pause_reading()  # type: ignore[attr-defined]  # asyncio would read ahead
+    while True:
+        writer.write(100 * _got("/pages/take-part.js"))
+        await writer.drain()
+
+
 async def _unfinished(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """Send all of the largest request but its end."""
     writer.write(_head(SUBMIT, _WHOLE))
@@ -176,6 +187,62 @@ async def _taken_back(reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     await writer.drain()
 
 
+async def _nested_parts(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Send a megabyte of parts within parts to where analysts sign in."""
+    kind = "multipart/mixed; boundary=a"
+    parts = f"--a\r\ncontent-type: {kind}\r\n\r\n".encode()
+    content = parts * ((1 << 20) // len(parts))
+    head = f"POST {_SIGN_IN} HTTP/1.1\r\nhost: localhost\r\norigin: http://localhost\r\n"
+    sent = f"content-type: {kind}\r\ncontent-length: {len(content)}\r\n\r\n"
+    writer.write((head + sent).encode() + content)
+    await writer.drain()
+    await reader.read()
+
+
+async def _chunks(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Send a request in chunks of a byte."""
+    head = f"POST {SUBMIT} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/proto\r\n"
+    writer.write((head + "transfer-encoding: chunked\r\n\r\n").encode())
+    while not writer.is_closing():
+        writer.write(b"1\r\n0\r\n" * 2_000)
+        await writer.drain()
+
+
+async def _pipelined(
+    head: bytes, count: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
+    """Send requests without waiting, and read whatever comes."""
+    while not writer.is_closing():
+        writer.write(head * count)
+        await writer.drain()
+        if not await reader.read(1 << 16):
+            return
+
+
+async def _signing_in(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Try to sign in with tokens that nobody has, in forms as long as they may be."""
+    content = b"token=" + b"a=%25&" * 670
+    head = f"POST {_SIGN_IN} HTTP/1.1\r\nhost: localhost\r\norigin: http://localhost\r\n"
+    form = "content-type: application/x-www-form-urlencoded\r\n"
+    request = f"{head}{form}content-length: {len(content)}\r\n\r\n".encode() + content
+    await _pipelined(request, 1, reader, writer)
+
+
+def _handshakes(web: str, seconds: float) -> None:
+    """Shake hands, and hang up without a farewell."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    host, _, port = web.rpartition(":")
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        with suppress(OSError), socket.create_connection((host, int(port)), timeout=2) as one:
+            context.wrap_socket(one).close()
+
+
+def _got(path: str, *more: str) -> bytes:
+    return "\r\n".join([f"GET {path} HTTP/1.1", "host: localhost", *more, "", ""]).encode()
+
+
 _MANY_ANSWERS = field(3, b"\x0a\x10" + bytes(16) + b"\x12\x00" * 8_000)
 WEB_ATTACKS: Mapping[str, Callable[[str, float], None]] = MappingProxyType(
     {
@@ -196,6 +263,23 @@ WEB_ATTACKS: Mapping[str, Callable[[str, float], None]] = MappingProxyType(
         "web: slow headers": partial(_repeated, _dripping, count=5_000),
         "web: headers without an end": partial(_repeated, _headers, count=30),
         "web: calls taken back": partial(_repeated, _taken_back, count=100),
+        "web: judged, nested parts": partial(_repeated, _nested_parts, count=4),
+        "web: judged, bare connections to TLS": partial(_repeated, _silent, count=5_000),
+        "web: judged, chunks of a byte": partial(_repeated, _chunks, count=5),
+        "web: judged, pages at once": partial(
+            _repeated, partial(_pipelined, _got("/take-part/"), 99), count=20
+        ),
+        "web: judged, cookies of backslashes": partial(
+            _repeated,
+            partial(_pipelined, _got("/console/", f'cookie: a="{_BACKSLASHES}"'), 1),
+            count=8,
+        ),
+        "web: judged, files not read": partial(_repeated, _unread_files, count=5_500),
+        "web: judged, long headers": partial(
+            _repeated, partial(_pipelined, _got("/", f"x: {'z' * 15_800}"), 1), count=8
+        ),
+        "web: judged, handshakes of TLS": _handshakes,
+        "web: judged, signing in": partial(_repeated, _signing_in, count=32),
     }
 )
 """Name → attack on the gateway at "host:port", for so many seconds."""

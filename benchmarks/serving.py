@@ -5,9 +5,9 @@ gets, with TLS if PEM files are named;
 `python -m benchmarks.serving aggregator DATABASE [KEY]` is the whole aggregator, which takes
 campaigns of everybody or those signed with one key, at any rate; `default` in place of
 `aggregator` is the same with its rates by default, and may have a gateway (`HOST:PORT` in place of
-KEY); `web DATABASE HOST:PORT [CERTIFICATE KEY]` has one, any rate, and room for the connections of
-thousands of browsers; `console` is the same with the console. Each prints its address and stops
-when its standard input ends.
+KEY), `attacked` the console, too; `web DATABASE HOST:PORT [CERTIFICATE KEY]` has one, any rate, and
+room for the connections of thousands of browsers; `console` is the same with the console. Each
+prints its address and stops when its standard input ends.
 """
 
 import asyncio
@@ -275,16 +275,18 @@ async def _echo(*files: bytes) -> None:
 
 async def _aggregator(kind: str, database: str, *more: str) -> None:
     # One client sends what an address may not.
-    rates: dict[str, Any] = {} if kind == "default" else {"peer_rate": None, "call_rate": None}
+    rates: dict[str, Any] = (
+        {} if kind in ("default", "attacked") else {"peer_rate": None, "call_rate": None}
+    )
     if kind in ("web", "console"):
         rates["max_connections"] = _BROWSERS
-    if kind in ("web", "console", "default"):
-        rates["web"] = next(iter(more), None)
+    if kind in ("web", "console", "default", "attacked"):
+        rates["web"] = next(iter(more), None) or None
         rates |= zip(("tls_certificate", "tls_key"), map(Path, more[1:]), strict=False)
     else:
         rates["trusted_keys"] = tuple(map(PublicKey.parse, more))
     where = DatabaseURL(database) if "://" in database else Path(database)
-    if kind == "console":
+    if kind in ("console", "attacked"):
         rates["console"] = True
     settings = Settings(database=where, port=0, **rates)
     serving = asyncio.create_task(

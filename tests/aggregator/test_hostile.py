@@ -74,6 +74,35 @@ def test_every_fault_is_told(hostile: Any, changes: dict[str, Any], fault: str) 
 def test_a_device_reports_beside_an_attack(hostile: Any, attack: str) -> None:
     """Two of `python -m benchmarks.hostile_load`, for so short that times would say nothing."""
     found = importlib.import_module("benchmarks.hostile_load").measure(attack, seconds=3.0)
-    assert found.failed == 0
-    assert len(found.submitted_s) > 0
-    assert found.resident_mb < 512
+    for felt in (found.beside_sink, found.under, found.after):
+        assert felt.failed == 0
+        assert len(felt.submitted_s) > 0
+    assert max(found.resident_mb) < 512
+
+
+@pytest.mark.parametrize(
+    ("under", "after", "failed", "resident_mb", "faults"),
+    [
+        (0.12, 0.1, 0, (200.0, 150.0), []),
+        (0.16, 0.1, 0, (200.0, 150.0), ["1.60 times the time beside a sink during it"]),
+        (0.1, 0.2, 1, (200.0, 600.0), [
+            "1 reports are missing during it",
+            "2.00 times the time beside a sink after it",
+            "the gateway held 600 MB",
+        ]),
+    ],
+)  # fmt: skip
+def test_every_miss_of_an_attack_is_told(
+    hostile: Any,
+    under: float,
+    after: float,
+    failed: int,
+    resident_mb: tuple[float, float],
+    faults: list[str],
+) -> None:
+    load = importlib.import_module("benchmarks.hostile_load")
+    beside, during, later = (
+        load.Felt([one], [one], failed if one == under and failed else 0)
+        for one in (0.1 + 1e-12, under, after)
+    )
+    assert load.Suffered(beside, during, later, resident_mb).faults == faults
