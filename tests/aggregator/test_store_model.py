@@ -121,7 +121,7 @@ class StoreModel(RuleBasedStateMachine):
                 for query, value in answers if campaign == name else ():
                     row = QUERIES + 64 * query + sum(value > end for end in BINS.ends[query])
                     expected[row] = expected.get(row, 0) + 1
-            assert self.store.bin_counts(name) == expected
+            assert self.store.sums(name).bin_counts == expected
 
     @invariant()
     def campaigns_agree(self) -> None:

@@ -72,7 +72,7 @@ def disclose(
         begun: how many periods have begun, at least 1.
         period: the only one that is asked for; None: all of them.
         confidence: of the intervals, in (0, 1).
-        bin_counts: what `Store.bin_counts` returns.
+        bin_counts: those of `Store.sums`.
 
     Raises:
         ParameterError: if `confidence` is not in (0, 1), or the period has not begun.

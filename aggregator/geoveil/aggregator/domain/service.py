@@ -38,13 +38,13 @@ from geoveil.aggregator.store import (
     Extent,
     Outcome,
     Progress,
+    StoredSums,
     Submission,
 )
 from geoveil.aggregator.store.reader import Reader
 from geoveil.aggregator.store.writer import Writer
 from geoveil.campaign import Campaign, PointQuestion, PublicKey, State
 from geoveil.gp import ParameterError
-from geoveil.gp.estimation import Accumulator
 
 __all__ = ["CampaignStatus", "Clock", "Service", "Snapshot", "utc_now"]
 
@@ -300,12 +300,10 @@ class Service:
         """
         async with self.analyses:  # up to 100,000 sums, each an object or more
             standing, layout, sums, begun = await self._sums(campaign_id)
-            counts: Mapping[int, int] = {}
-            if layout.bins is not None:
-                counts = await self._reader.call(lambda store: store.bin_counts(campaign_id))
 
             def shown() -> Any:
-                disclosure = disclose(layout, sums, begun, period, confidence, counts)
+                totals, counts = sums
+                disclosure = disclose(layout, totals, begun, period, confidence, counts)
                 return tell(Snapshot(standing, disclosure))
 
             return await asyncio.to_thread(shown)
@@ -427,13 +425,11 @@ class Service:
             )
         )
 
-    async def _sums(
-        self, campaign_id: str
-    ) -> tuple[CampaignStatus, Layout, list[Accumulator], int]:
+    async def _sums(self, campaign_id: str) -> tuple[CampaignStatus, Layout, StoredSums, int]:
         """Return how a campaign stands, its sums, and how many periods have begun."""
         standing = await self._library.standing(campaign_id)
         layout = (await self._library.publication(campaign_id)).layout
-        sums = await self._reader.call(lambda store: store.totals(campaign_id))
+        sums = await self._reader.call(lambda store: store.sums(campaign_id))
         return standing, layout, sums, self._latest_period(layout.campaign) + 1
 
     async def _showable(
@@ -442,7 +438,7 @@ class Service:
         """Return how a campaign stands, what `periods_shown` says of it, and how many began."""
         async with self.analyses:
             standing, layout, sums, begun = await self._sums(campaign_id)
-            periods = await asyncio.to_thread(periods_shown, layout, sums, begun, period)
+            periods = await asyncio.to_thread(periods_shown, layout, sums.totals, begun, period)
         return standing, layout, periods, begun
 
     def _charge(self, peer: str, *standings: CampaignStatus) -> None:

@@ -8,6 +8,7 @@ from geoveil.aggregator.store.base import (
     Progress,
     Store,
     StoredAnswers,
+    StoredSums,
     Submission,
 )
 from geoveil.aggregator.store.opening import open_store
@@ -22,6 +23,7 @@ __all__ = [
     "SQLiteStore",
     "Store",
     "StoredAnswers",
+    "StoredSums",
     "Submission",
     "open_store",
 ]

@@ -103,6 +103,15 @@ class StoredAnswers(NamedTuple):
         return "StoredAnswers(not shown)"
 
 
+class StoredSums(NamedTuple):
+    """What is counted of the reports to a campaign, at one moment."""
+
+    totals: list[Accumulator]
+    """The exact sums, one per query."""
+    bin_counts: Mapping[int, int]
+    """The answers in each row of `Bins`; empty where none are kept."""
+
+
 class CampaignPage(NamedTuple):
     """Campaigns that were created one after the other."""
 
@@ -228,12 +237,12 @@ class Store(ABC):
         """
 
     @abstractmethod
+    def sums(self, campaign_id: str) -> StoredSums:
+        """Return what is counted of a campaign, at one moment."""
+
     def totals(self, campaign_id: str) -> list[Accumulator]:
         """Return the exact sums of one moment, one per query of the campaign."""
-
-    def bin_counts(self, campaign_id: str) -> Mapping[int, int]:
-        """Return the answers counted in each row of `Bins`; by default none are kept."""
-        return {}
+        return self.sums(campaign_id).totals
 
     @abstractmethod
     def answers(self, campaign_id: str, after: bytes = b"", limit: int = 1 << 16) -> StoredAnswers:

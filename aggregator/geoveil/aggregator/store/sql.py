@@ -34,6 +34,7 @@ from geoveil.aggregator.store.base import (
     Progress,
     Store,
     StoredAnswers,
+    StoredSums,
     Submission,
 )
 from geoveil.aggregator.store.schema import (
@@ -218,21 +219,15 @@ class SQLStore(Store):
         following = dict(zip(counted, map(iter, counted.values()), strict=True))
         return [list(islice(following[s.campaign_id], len(s.reports))) for s in batch]
 
-    def totals(self, campaign_id: str) -> list[Accumulator]:
+    def sums(self, campaign_id: str) -> StoredSums:
 
-        def work(connection: Connection) -> list[Accumulator]:
+        def work(connection: Connection) -> StoredSums:
             row = _find(connection, campaign_id)
-            sums = self.read_sums(connection, row.campaign_key)
-            return [sums.get(index, Accumulator()) for index in range(row.queries)]
-
-        return self.run(work)
-
-    def bin_counts(self, campaign_id: str) -> Mapping[int, int]:
-
-        def work(connection: Connection) -> Mapping[int, int]:
-            row = _find(connection, campaign_id)
-            sums = self.read_sums(connection, row.campaign_key)
-            return {index: counted.n for index, counted in sums.items() if index >= row.queries}
+            stored = self.read_sums(connection, row.campaign_key)
+            return StoredSums(
+                [stored.pop(index, Accumulator()) for index in range(row.queries)],
+                {index: counted.n for index, counted in stored.items()},
+            )
 
         return self.run(work)
 
