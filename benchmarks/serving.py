@@ -18,6 +18,8 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -99,9 +101,14 @@ def served(*arguments: str) -> Iterator[Served]:
     with subprocess.Popen(
         command, stdin=pipe, stdout=pipe, text=True, cwd=Path(__file__).parents[1]
     ) as process:
+        assert process.stdin is not None
         assert process.stdout is not None
-        yield Served(process.stdout.readline().strip(), psutil.Process(process.pid))
-        process.communicate()
+        address = process.stdout.readline().strip()
+        # What it logs is read: else it would wait once the pipe is full.
+        threading.Thread(target=deque, args=(process.stdout, 0), daemon=True).start()
+        yield Served(address, psutil.Process(process.pid))
+        process.stdin.close()
+        process.wait()
 
 
 @contextmanager
