@@ -105,6 +105,7 @@ def made() -> list[Any]:
             RAMP, PRIVACY, noise=gp.StudentT(3), beta=0.123, reach=math.inf, calibration="paper"
         ),
         gp.VectorSmoothMechanism([RAMP, STEP], PRIVACY),
+        gp.VectorSmoothMechanism([RAMP, STEP], PRIVACY).answers[1],
         gp.VectorSmoothMechanism(iter([RAMP]), PRIVACY, reach=math.inf, step=2.0**-20),
         gp.PlanarLaplace(PRIVACY, dimension=3),
         gp.PlanarLaplace(PRIVACY, step=2.0**-30),

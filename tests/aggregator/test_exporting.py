@@ -21,6 +21,7 @@ from geoveil.campaign import (
     ValueCampaign,
 )
 from geoveil.gp import GeoPrivacy
+from tools.vectors.examples import ONE_BY_ONE
 
 from .conftest import CLOSES, OPENS, Published
 
@@ -71,7 +72,7 @@ def test_points_are_rows_with_a_column_per_coordinate() -> None:
 
 
 @pytest.mark.parametrize("blocks", [1, 32])
-@pytest.mark.parametrize("allocation", Allocation)
+@pytest.mark.parametrize("allocation", ONE_BY_ONE)
 def test_answers_are_rows_that_nothing_ties_together(
     publish: Callable[..., Published], allocation: Allocation, blocks: int
 ) -> None:

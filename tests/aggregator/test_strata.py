@@ -39,6 +39,7 @@ from geoveil.gp import GeoPrivacy, ParameterError, RandomSource, SeededSource, T
 from geoveil.gp.estimation import Accumulator
 from geoveil.proto.v1 import analyst_pb2, report_pb2
 from tests.campaigns import campaign_of
+from tools.vectors.examples import ONE_BY_ONE
 
 from .conftest import CLOSES, OPENS, Published, RunningServer, ServerStarter
 
@@ -125,7 +126,7 @@ def of_analyst(running: RunningServer, work: Callable[[Analyst], Any]) -> Any:
     return asyncio.to_thread(done)
 
 
-@pytest.mark.parametrize("allocation", list(Allocation))
+@pytest.mark.parametrize("allocation", ONE_BY_ONE)
 async def test_groups_are_those_of_the_reports(
     start_server: ServerStarter, open_store: Callable[[], Any], allocation: Allocation
 ) -> None:

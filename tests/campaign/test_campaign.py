@@ -39,6 +39,7 @@ from geoveil.gp import (
 from geoveil.gp.coordinates import AzimuthalEquidistant
 from geoveil.proto.v1 import campaign_pb2 as pb
 from tests.campaigns import admits
+from tools.vectors.examples import ONE_BY_ONE
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -98,7 +99,7 @@ QUERIES = st.one_of(
 @given(
     QUERIES,
     st.sampled_from([DebiasedLaplaceSpec(), LipschitzLaplaceSpec(), SmoothSpec(0.2)]),
-    st.sampled_from(list(Allocation)),
+    st.sampled_from(ONE_BY_ONE),
     st.integers(1, 4),
     st.datetimes(datetime(2000, 1, 1), datetime(2090, 1, 1)),
 )

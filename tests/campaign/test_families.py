@@ -15,7 +15,6 @@ import pytest
 from geoveil.campaign import (
     MECHANISMS,
     QUERIES,
-    Allocation,
     Attribute,
     Campaign,
     DebiasedLaplaceSpec,
@@ -57,6 +56,7 @@ from geoveil.gp import (
     UnsupportedError,
 )
 from geoveil.proto.v1 import campaign_pb2 as pb
+from tools.vectors.examples import ONE_BY_ONE
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 PRIVACY = GeoPrivacy(1.0, 500.0, "metre")
@@ -198,7 +198,7 @@ def test_families_of_the_library_are_written_as_before_they_were_records():
         "privacy": PRIVACY, "opens": NOW, "closes": NOW + timedelta(days=30),
     }  # fmt: skip
     written = hashlib.sha256()
-    for query, spec, allocation in itertools.product(queries, specs, Allocation):
+    for query, spec, allocation in itertools.product(queries, specs, ONE_BY_ONE):
         asked = {"questions": (Question("a", query), Question("b", query)), "mechanism": spec}
         try:
             campaign = StatisticCampaign(**fields, **asked, allocation=allocation)

@@ -51,6 +51,7 @@ from geoveil.gp import (
     Threshold,
     TwoWayThreshold,
     UnsupportedError,
+    VectorAnswer,
     VectorSmoothMechanism,
 )
 
@@ -168,6 +169,10 @@ def vector(query: Query) -> Makers:
                 yield name, make, UnsupportedError if refused else None
 
 
+def answer(query: Query) -> Makers:
+    yield "best", lambda: VectorSmoothMechanism([query, query], PRIVACY).answers[1], None
+
+
 def approximate(query: Query) -> Makers:
     for reach, calibration in itertools.product((1.5, math.inf), ("exact", "paper")):
         privacy = GeoPrivacy(1.0, per=1.0, delta=1e-6, reach=reach)
@@ -201,6 +206,7 @@ def planar(query: Query) -> Makers:
 MECHANISMS: dict[type, Callable[[Query], Makers]] = {
     SmoothMechanism: smooth,
     VectorSmoothMechanism: vector,
+    VectorAnswer: answer,
     ApproximateLaplace: approximate,
     DebiasedLaplace: debiased,
     LipschitzMechanism: plain(LipschitzMechanism),

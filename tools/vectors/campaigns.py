@@ -147,6 +147,7 @@ def _bases() -> dict[str, bytes]:
     found = {
         "plain": small_campaign("plain"),
         "split": made["split-lied-0"],
+        "vector": made["vector-ramps"],
         "readings": replace(
             small_campaign("readings"),
             period=timedelta(days=1),

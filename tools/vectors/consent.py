@@ -64,6 +64,11 @@ def surveys() -> Iterator[tuple[str, Campaign]]:
         "split": {"questions": many, "allocation": Allocation.SPLIT, "strata": region},
         "repeat": {"questions": many, "allocation": Allocation.REPEAT},
         "partition": {"questions": many},
+        "vector": {
+            "questions": many,
+            "allocation": Allocation.VECTOR,
+            "mechanism": SmoothSpec(),
+        },
         "periods": {"questions": (band,), "period": timedelta(days=30)},
         "weak": {"questions": (band,), "privacy": GeoPrivacy(20.0, 8_000.0, "dollar")},
     }

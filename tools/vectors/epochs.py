@@ -40,7 +40,7 @@ from geoveil.gp import (
 from geoveil.proto.v1 import report_pb2
 from tools.vectors.campaigns import told_of
 from tools.vectors.chance import OPENS, PARIS, any_campaign
-from tools.vectors.examples import every_campaign, small_campaign
+from tools.vectors.examples import ONE_BY_ONE, every_campaign, small_campaign
 from tools.vectors.hostile import changed
 from tools.vectors.ledgers import pair as _pair
 from tools.vectors.ledgers import us as _us
@@ -62,7 +62,7 @@ def _campaigns() -> Iterator[tuple[str, Campaign]]:
         Question("between", Range(20_000.0, 80_000.0, 20_000.0, "smoothstep")),
         Question("near", GaussianKernel(40_000.0, 20_000.0)),
     ]
-    for allocation in Allocation:
+    for allocation in ONE_BY_ONE:
         yield (
             f"questions, {allocation.value}",
             replace(

@@ -55,6 +55,19 @@ def small_campaign(name: str, **changes: Any) -> Campaign:
     return made
 
 
+ONE_BY_ONE = (Allocation.PARTITION, Allocation.SPLIT, Allocation.REPEAT)
+"""What any mechanism can have."""
+
+
+def _vectors() -> Iterator[tuple[str, SmoothSpec, tuple[Query, ...]]]:
+    """Yield vectors: of ramps apart and of others, with the best noise and with the papers'."""
+    student = SmoothSpec(noise="student-t", calibration="paper", reach=math.inf)
+    bell, ramp = GaussianKernel(5.0, 12.0), Threshold(0.0, 16.0)
+    yield "vector-ramps", SmoothSpec(), (ramp, Threshold(20.0, 16.0), Threshold(40.0, 16.0))
+    yield "vector-bell", SmoothSpec(), (ramp, bell)
+    yield "vector-paper", student, (Threshold(-9.0, 16.0, "smoothstep"), bell)
+
+
 def every_campaign() -> Iterator[tuple[str, Campaign, float]]:
     """Yield a name, a campaign and its length, for every mechanism, query, profile and so on."""
     draw = Random(21)
@@ -96,9 +109,9 @@ def every_campaign() -> Iterator[tuple[str, Campaign, float]]:
     yield from published(draw)
     questions = tuple(Question(f"q{i}", Threshold(10.0 * i, 16.0, "smoothstep")) for i in range(3))
     region = Strata(name="region", labels=("north", "south", "west"), epsilon=0.5)
-    for allocation in Allocation:
+    for allocation in ONE_BY_ONE:
         for strata in (None, replace(region, epsilon=None), region):
-            for steps in (0, 7):
+            for steps in (0, 7) if strata is None else (0,):
                 label = "none" if strata is None else "lied" if strata.epsilon else "openly"
                 name = f"{allocation.value}-{label}-{steps}"
                 made = small_campaign(
@@ -110,6 +123,10 @@ def every_campaign() -> Iterator[tuple[str, Campaign, float]]:
                     strata=strata,
                 )
                 yield name, replace(made, step_exponent=made.grid_exponent - steps), 16.0
+    for name, spec, vector in _vectors():
+        asked = tuple(Question(f"q{i}", query) for i, query in enumerate(vector))
+        given = {"questions": asked, "mechanism": spec, "allocation": Allocation.VECTOR}
+        yield name, small_campaign(name, **income, privacy=privacy, **given), 16.0
     place = {
         "attribute": Attribute(name="home", unit="metre", coordinates=PARIS),
         "privacy": GeoPrivacy(1.0, 500.0, "metre"),

@@ -172,7 +172,7 @@ CHANGES: Mapping[str, Sequence[Change]] = {
         *one("privacy.delta", 1e-6, -0.0),
         *one("privacy.reach", 1e6),
         *one("mechanism.extension.family", "some-package"),
-        *one("allocation", 0, 4),
+        *one("allocation", 0, 4, 5),
         *one("grid", None),
         *one(_GRID, 0, 1, -60, -61, -62, 300),
         *one("opens", None),
@@ -219,6 +219,12 @@ CHANGES: Mapping[str, Sequence[Change]] = {
         *one("mechanism.smooth.reach", 0.0, math.inf),
         (("period.seconds", _DAY),),
         (("period.seconds", _DAY), ("privacy.delta", 0.02)),
+    ],
+    "vector": [
+        *one("mechanism.smooth.growth", 2),
+        *one("mechanism.smooth.beta_fraction", 0.6, 1.0),
+        *one("mechanism.smooth.student_t.nu", 3.0),
+        *one("allocation", 3),
     ],
     "split": [
         *one("allocation", 3),

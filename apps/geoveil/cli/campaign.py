@@ -112,7 +112,8 @@ def create(
         Allocation | None,
         typer.Option(
             help="Everyone answers one query, drawn at random, with ε (partition, the default); or"
-            " all m queries with ε/m each (split); or all with ε each, mε in all (repeat)."
+            " all m queries with ε/m each (split); all with ε each, mε in all (repeat); or all"
+            " together with ε, by smooth noise (vector)."
         ),
     ] = None,
     days: Annotated[float, typer.Option(help="How long it takes reports, from now.")] = 30.0,

@@ -39,6 +39,7 @@ _ALLOCATIONS = MappingProxyType(
         Allocation.PARTITION: pb.ALLOCATION_PARTITION,
         Allocation.SPLIT: pb.ALLOCATION_SPLIT,
         Allocation.REPEAT: pb.ALLOCATION_REPEAT,
+        Allocation.VECTOR: pb.ALLOCATION_VECTOR,
     }
 )
 

@@ -25,6 +25,7 @@ from geoveil.gp import (
     Query,
     QueryMechanism,
     UnsupportedError,
+    VectorSmoothMechanism,
 )
 from geoveil.proto.v1 import campaign_pb2 as pb
 
@@ -33,6 +34,16 @@ _EXTENSION = "extension"
 """The field of a message's `kind` for families of other packages."""
 _MOST_PARAMETERS = 64
 _KINDS: Mapping[object, type] = MappingProxyType({float: float, int: int, str: str})
+
+
+def not_together(what: str) -> ParameterError:
+    """Return the error that something does not answer questions by one vector."""
+    others = "'partition', 'split' or 'repeat'"
+    return ParameterError(
+        "allocation",
+        "vector",
+        f"{others} for {what}: a vector has smooth noise, exponential growth and no delta",
+    )
 
 
 class MechanismSpec(ABC):
@@ -61,6 +72,21 @@ class MechanismSpec(ABC):
         Raises:
             UnsupportedError: if the query and the mechanism don't go together.
         """
+
+    def build_together(
+        self, queries: Sequence[Query], privacy: GeoPrivacy, step: float | None = None
+    ) -> VectorSmoothMechanism:
+        """Return the mechanism for several queries, whose privacy all answers together spend.
+
+        Args:
+            queries: two or more, of one dimension.
+            privacy: what all answers may spend.
+            step: spacing of the grid of the campaign; by default the mechanism's own.
+
+        Raises:
+            ParameterError: if it answers queries one by one only, or a parameter is out of range.
+        """
+        raise not_together(repr(self))
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ _MEANS: Mapping[Allocation, str] = MappingProxyType(
         " those who answered it are a random sample",
         Allocation.SPLIT: _EVERYBODY,
         Allocation.REPEAT: _EVERYBODY,
+        Allocation.VECTOR: _EVERYBODY,
     }
 )
 _OF_GROUPS = ", or over those of them who are in the stratum that is named"

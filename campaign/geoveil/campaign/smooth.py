@@ -9,7 +9,7 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import Any
 
-from geoveil.campaign.families import MechanismSpec
+from geoveil.campaign.families import MechanismSpec, not_together
 from geoveil.campaign.queries import name_of
 from geoveil.gp import (
     ApproximateLaplace,
@@ -21,6 +21,7 @@ from geoveil.gp import (
     QueryMechanism,
     SmoothMechanism,
     StudentT,
+    VectorSmoothMechanism,
 )
 from geoveil.gp.exact import round_down
 from geoveil.gp.mechanisms.approximate import paper_cost
@@ -60,10 +61,10 @@ class SmoothSpec(MechanismSpec):
     """
 
     beta_fraction: float | None = None
-    """β as a fraction of the privacy rate, in (0, 1). None: 0.3 for the best noise of a straight
-    ramp and 0.15 for that of other queries, 1/(3ν) for Student-t and 1/(5(γ − 1)) for generalized
-    Cauchy noise; for Laplace noise 1/(4·max(1, log(1/δ))), or more where it is calibrated exactly
-    and η hardly loses by it."""
+    """β as a fraction of the privacy rate, in (0, 1); of a vector of m queries mβ. None: 0.3 for
+    the best noise of a straight ramp and 0.15 (in a vector 0.1) for that of other queries, 1/(3ν)
+    for Student-t and 1/(5(γ − 1)) for generalized Cauchy noise; for Laplace noise
+    1/(4·max(1, log(1/δ))), or more where it is calibrated exactly and η hardly loses by it."""
     noise: str = BEST
     """"best", the best for the query's frontier, "student-t", "generalized-cauchy" or "laplace"."""
     nu: float | None = None
@@ -141,21 +142,42 @@ class SmoothSpec(MechanismSpec):
             query, privacy, beta=beta, calibration=self.calibration, step=step
         )
 
+    def build_together(
+        self, queries: Sequence[Query], privacy: GeoPrivacy, step: float | None = None
+    ) -> VectorSmoothMechanism:
+        if self.noise == LAPLACE or self.growth == LINEAR:
+            raise not_together(repr(self))
+        assert self.reach is not None
+        share = self._stated_share
+        return VectorSmoothMechanism(
+            queries,
+            privacy,
+            noise=self._made,
+            beta=None if share is None else round_down(share / len(queries) * privacy.exact_rate),
+            reach=self.reach,
+            calibration=self.calibration,
+            step=step,
+        )
+
+    @property
+    def _stated_share(self) -> Fraction | None:
+        """β in parts of the rate where that depends on no query; None where it does."""
+        if self.beta_fraction is not None:
+            return Fraction(self.beta_fraction)
+        if self.nu is not None:
+            return _STUDENT_SHARE / Fraction(self.nu)
+        return None if self.gamma is None else _CAUCHY_SHARE / (Fraction(self.gamma) - 1)
+
     def _beta(self, query: Query, privacy: GeoPrivacy) -> float | None:
         """Return β, rounded down to a double; None: as the mechanism finds best."""
-        if self.beta_fraction is not None:
-            share = Fraction(self.beta_fraction)
-        elif self.nu is not None:
-            share = _STUDENT_SHARE / Fraction(self.nu)
-        elif self.gamma is not None:
-            share = _CAUCHY_SHARE / (Fraction(self.gamma) - 1)
-        elif self.noise == BEST:
+        share = self._stated_share
+        if share is None and self.noise == BEST:
             assert self.reach is not None
             assert self.growth is not None
             share = _BEST_FRACTIONS[query.profile.frontier(self.growth, self.reach)]
-        elif self.calibration == "exact" or privacy.delta == 0:
-            return None
-        else:
+        elif share is None:
+            if self.calibration == "exact" or privacy.delta == 0:
+                return None
             share = _LAPLACE_SHARE / paper_cost(privacy.delta)
         return round_down(share * privacy.exact_rate)
 

@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import TypeVar
 
 from geoveil.campaign.entry_points import foreign
-from geoveil.campaign.families import MechanismSpec
+from geoveil.campaign.families import MechanismSpec, not_together
 from geoveil.campaign.mechanisms import MECHANISMS, DebiasedLaplaceSpec
 from geoveil.campaign.model import LIKELY_BEYOND, Campaign
 from geoveil.campaign.queries import QUERIES, Question
@@ -22,6 +22,7 @@ from geoveil.gp import (
     QueryMechanism,
     RandomSource,
     UnsupportedError,
+    VectorAnswer,
 )
 from geoveil.gp.arrays import ArrayLike
 from geoveil.gp.intervals import FindsMoments
@@ -29,6 +30,8 @@ from geoveil.gp.lazy import lazy
 from geoveil.gp.shown import member
 
 MOST_QUESTIONS = 10_000
+MOST_TOGETHER = 100
+"""Questions of a vector: a device looks at which of them vary at one place."""
 _Number = TypeVar("_Number", int, float)
 
 
@@ -36,7 +39,8 @@ class Allocation(Enum):
     """What a report of a campaign over m queries holds, and what it costs.
 
     Independent answers about one value add up (sequential composition). A report to a campaign
-    whose `privacy` is ε therefore spends ε under PARTITION and SPLIT, and mε under REPEAT.
+    whose `privacy` is ε therefore spends ε under PARTITION and SPLIT, and mε under REPEAT. Under
+    VECTOR the answers are not independent, and spend ε together.
 
     Example:
         >>> for allocation in Allocation:
@@ -44,6 +48,7 @@ class Allocation(Enum):
         partition 1 1
         split 1/4 1
         repeat 1 4
+        vector 1 1
     """
 
     __repr__ = member
@@ -54,6 +59,9 @@ class Allocation(Enum):
     """Each participant answers all m queries, each with ε/m."""
     REPEAT = "repeat"
     """Each participant answers all m queries, each with ε, and spends mε."""
+    VECTOR = "vector"
+    """Each participant answers all m queries, together with ε [SGP Cor. 3.2]: 2 to 100 of them, by
+    smooth noise that promises no δ and has a bound of exponential growth."""
 
     @property
     def answers_all(self) -> bool:
@@ -61,7 +69,7 @@ class Allocation(Enum):
         return self is not Allocation.PARTITION
 
     def share(self, queries: int) -> Fraction:
-        """Return the share of the campaign's ε that one answer spends."""
+        """Return the share of the campaign's ε that one answer spends, of a vector all of them."""
         return Fraction(1, queries) if self is Allocation.SPLIT else Fraction(1)
 
     def times(self, queries: int) -> int:
@@ -193,6 +201,9 @@ class StatisticCampaign(Campaign):
     ) -> Sequence[int]:
         if self.readings is not None:
             return self.answers_from(self.point_mechanism.release(point, source), columns, source)
+        first = self.mechanisms[0]
+        if isinstance(first, VectorAnswer):
+            return first.vector.release(point, source)
         if self._all_built_in:
             return [self.mechanisms[column].release(point, source) for column in columns]
         try:
@@ -222,9 +233,14 @@ class StatisticCampaign(Campaign):
             QUERIES.is_built_in(question.query) for question in self.questions
         )
         object.__setattr__(self, "_all_built_in", trusted)
+        if self.allocation is Allocation.VECTOR and not trusted:
+            raise not_together("what another package adds")
 
     def _build(self, step: float | None) -> tuple[QueryMechanism, ...]:
         with foreign(type(self.mechanism).__name__):
+            if self.allocation is Allocation.VECTOR:
+                asked = [question.query for question in self.questions]
+                return self.mechanism.build_together(asked, self._plane_privacy, step).answers
             return tuple(
                 _built(self.mechanism, question.query, self._plane_privacy, step)
                 for question in self.questions
@@ -246,6 +262,11 @@ class StatisticCampaign(Campaign):
         if not 1 <= len(self.questions) <= MOST_QUESTIONS:
             raise ParameterError(
                 "number of queries", len(self.questions), f"1 to {MOST_QUESTIONS:,}"
+            )
+        together = self.allocation is Allocation.VECTOR
+        if together and not 2 <= len(self.questions) <= MOST_TOGETHER:
+            raise ParameterError(
+                "number of queries", len(self.questions), f"2 to {MOST_TOGETHER} in a vector"
             )
         labels = [q.label for q in self.questions]
         if len(set(labels)) != len(labels):

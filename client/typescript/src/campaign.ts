@@ -33,6 +33,7 @@ import { LEAST, MOST, positive } from "./gp/profile.js";
 import * as queries from "./gp/query.js";
 import { hasSlack, smooth } from "./gp/smooth.js";
 import { Table } from "./gp/table.js";
+import { loadVectors, type SmoothVector, vectorOf } from "./gp/together.js";
 import { COHORT, DAY_US, MOST_COHORTS, movedOn, Readings } from "./readings.js";
 import { plain } from "./text.js";
 
@@ -83,7 +84,7 @@ export class Campaign {
   readonly privacy: Privacy;
   readonly questions: readonly Question[];
   readonly mechanism: string;
-  readonly allocation: "partition" | "split" | "repeat";
+  readonly allocation: "partition" | "split" | "repeat" | "vector";
   readonly stepExponent: number;
   readonly opensUs: bigint;
   readonly closesUs: bigint;
@@ -97,6 +98,7 @@ export class Campaign {
   readonly #queries: readonly queries.Query[];
   readonly #mechanisms: readonly Mechanism[];
   readonly #ofPoints: boolean;
+  #vector: SmoothVector | undefined;
 
   /** Read a campaign from its bytes, and refuse what is not sound or not known. */
   constructor(readonly bytes: Uint8Array) {
@@ -268,6 +270,7 @@ export class Campaign {
     return this.#drawn(group, source, (columns) => {
       if (this.readings) return this.#answersFrom(this.pointMechanism.release(point, source), columns, source);
       if (this.#ofPoints) return this.#mechanisms[0]!.release(point, source);
+      if (this.#vector) return this.#vector.release(point, source);
       return columns.flatMap((column) => this.#mechanisms[column]!.release(point, source));
     });
   }
@@ -359,6 +362,10 @@ export class Campaign {
     const privacy = this.#inPlane(this.answerPrivacy);
     positive("epsilon", privacy.epsilon);
     const kind = message.mechanism!.kind;
+    if (this.allocation === "vector") {
+      this.#vector = vectorOf(asked, privacy, kind.case === "smooth" ? kind.value : undefined, this.stepExponent);
+      return this.#vector.answers;
+    }
     switch (kind.case) {
       case "debiasedLaplace":
         return asked.map((q) => debiasedLaplace(q, privacy, this.stepExponent));
@@ -372,6 +379,11 @@ export class Campaign {
         throw new UnsupportedError("the campaign's mechanism is of no kind that this client knows");
     }
   }
+}
+
+/** Load what a campaign needs that most do not. */
+export async function loadFor(bytes: Uint8Array): Promise<void> {
+  if (parse(CampaignSchema, bytes, "campaign").allocation === Allocation.VECTOR) await loadVectors();
 }
 
 export interface Answer {
@@ -438,7 +450,7 @@ function privacyOf({ privacy, mechanism }: CampaignMessage): Privacy {
   return { ...pure, delta, ...(reach !== undefined && { reach }) };
 }
 
-function allocationOf(allocation: Allocation): "partition" | "split" | "repeat" {
+function allocationOf(allocation: Allocation): Campaign["allocation"] {
   switch (allocation) {
     case Allocation.PARTITION:
       return "partition";
@@ -446,8 +458,10 @@ function allocationOf(allocation: Allocation): "partition" | "split" | "repeat" 
       return "split";
     case Allocation.REPEAT:
       return "repeat";
+    case Allocation.VECTOR:
+      return "vector";
     default:
-      throw new ParameterError("allocation", allocation, "one of 1, 2, 3");
+      throw new ParameterError("allocation", allocation, "one of 1, 2, 3, 4");
   }
 }
 

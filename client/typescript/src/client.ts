@@ -1,6 +1,6 @@
 /** The client: campaigns are fetched and checked, one report is drawn for each, kept, and sent. */
 import { Backoff, pauseMs } from "./backoff.js";
-import { Campaign, digest } from "./campaign.js";
+import { Campaign, digest, loadFor } from "./campaign.js";
 import { type Demand, demandOf } from "./demand.js";
 import { hex, openEnvelope, type PublicKey, unhex } from "./envelope.js";
 import { Epochs, keyOf } from "./epoch.js";
@@ -320,6 +320,7 @@ export class Client {
       const { campaign: bytes, signer } = await openEnvelope(envelope);
       const demand = demandOf(bytes);
       if (permitted) this.#options.policy.checkDemand(id ?? "", demand);
+      await loadFor(bytes);
       const campaign = new Campaign(bytes);
       if (campaign.attribute.coordinates) await loadGeodesics();
       if (id !== undefined && campaign.id !== id) throw invalid(id, "the server sent another");

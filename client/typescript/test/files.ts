@@ -3,6 +3,9 @@ import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { BitSource } from "../src/exact/bits.js";
+import { loadVectors } from "../src/gp/together.js";
+
+await loadVectors(); // before any campaign is made
 
 // Of the compiled test: build/test in client/typescript.
 const folder = new URL("../../../../proto/vectors/", import.meta.url);

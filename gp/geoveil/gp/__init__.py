@@ -21,6 +21,7 @@ from geoveil.gp.mechanisms import (
     QueryMechanism,
     RandomizedResponse,
     SmoothMechanism,
+    VectorAnswer,
     VectorSmoothMechanism,
 )
 from geoveil.gp.nested import Coarsening, Refinement
@@ -102,6 +103,7 @@ __all__ = [
     "Threshold",
     "TwoWayThreshold",
     "UnsupportedError",
+    "VectorAnswer",
     "VectorSmoothMechanism",
     "compose",
     "forged_share",

@@ -20,8 +20,6 @@ from geoveil.gp.intervals import Limits, interval_of_mean
 from geoveil.gp.mechanisms.base import QueryMechanism
 from geoveil.gp.shown import member
 
-_PLACES = 401
-_DOUBLINGS = 12
 _CONSTANT = 1e-9
 """What counts for nothing, relative to the greatest variance."""
 
@@ -213,13 +211,4 @@ def _least(goal: Array, rows: list[Array], ends: list[float]) -> float | None:
 @lru_cache(maxsize=256)
 def _moments(mechanism: QueryMechanism) -> tuple[Array, Array]:
     """Return m and V at all places."""
-    return mechanism.moments(_places(mechanism))
-
-
-def _places(mechanism: QueryMechanism) -> Array:
-    """Return distances: three times as wide as where the query varies, and ever farther."""
-    first, last = mechanism.query.breakpoints[0], mechanism.query.breakpoints[-1]
-    width = last - first
-    far = width * 2.0 ** np.arange(_DOUBLINGS)
-    near = np.linspace(first - width, last + width, _PLACES)
-    return np.asarray(np.concatenate([first - far[::-1], near, last + far]), np.float64)
+    return mechanism.moments_everywhere()

@@ -6,7 +6,7 @@ import { constant, HALF, Interval, NOUGHT, ONE, piecewise, withPrecision } from 
 import { frexp, ONE as RATIONAL_ONE, Rational, scale } from "../exact/rational.js";
 import { releaseIntegers } from "../exact/release.js";
 import { laplace, quantile, type Tail } from "./noise.js";
-import { privatePoint, type Query } from "./query.js";
+import { type PrivatePoint, privatePoint, type Query } from "./query.js";
 
 /** What two values `per` apart may be told apart by, at most. */
 export interface Privacy {
@@ -40,7 +40,8 @@ export interface Mechanism {
 const MOST_RATIO = 1e8;
 const FINEST_BITS = 61;
 const TIE = 2 ** -20;
-const ABOVE = Rational.of((1n << 50n) + 1n, 1n << 50n);
+/** What lifts a double above its rounding. */
+export const ABOVE = Rational.of((1n << 50n) + 1n, 1n << 50n);
 
 /** Refuse a noise scale that is out of all proportion to what the query resolves. */
 export function requireComparable(query: Query, { epsilon, per }: Privacy): void {
@@ -95,10 +96,10 @@ export class QueryMechanism implements Mechanism {
     readonly query: Query,
     readonly stepExponent: number,
     spread: number,
-    readonly ideal: (s: Interval, u: Interval) => Interval,
+    readonly ideal: (s: Interval, u: Interval, point: PrivatePoint) => Interval,
     private readonly noise: Tail,
     /** How many scales of the noise take a report to the other side of 1/2. */
-    private readonly margin: (s: Interval) => Interval,
+    private readonly margin: (s: Interval, point: PrivatePoint) => Interval,
     /** The scale of noise before the query; undefined: it comes after. */
     private readonly before?: number,
   ) {
@@ -109,17 +110,18 @@ export class QueryMechanism implements Mechanism {
 
   /** Where a point lies, and how often a report is on that side of 1/2, and exactly 0 or 1 there. */
   ownSide(x: readonly number[]): OwnSide {
-    const s = this.query.distance(privatePoint(x, this.query.dimension));
+    const point = privatePoint(x, this.query.dimension);
+    const s = this.query.distance(point);
     const inside = s.near >= 0;
     const away = Math.abs(s.near) - this.query.profile.breakpoints[1];
     const plain = this.before === undefined ? 0 : below(away / this.before);
-    return { inside, right: 1 - survival(this.noise, this.margin(s).near), plain };
+    return { inside, right: 1 - survival(this.noise, this.margin(s, point).near), plain };
   }
 
   release(x: readonly number[], source: BitSource): bigint[] {
     const uniform = new LazyUniform(source);
     const point = privatePoint(x, this.query.dimension);
-    return releaseIntegers([uniform], ([u]) => [this.ideal(this.query.distance(point), u!)], this.stepExponent);
+    return releaseIntegers([uniform], ([u]) => [this.ideal(this.query.distance(point), u!, point)], this.stepExponent);
   }
 }
 

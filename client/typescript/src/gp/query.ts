@@ -27,6 +27,8 @@ export interface Query {
   readonly dimension: number;
   readonly profile: Profile;
   distance(x: PrivatePoint): Interval;
+  /** The values around which its bands lie, outside of which it is constant; undefined: none are known. */
+  readonly edges?: readonly number[];
 }
 
 export type ProfileName = "linear" | "smoothstep";
@@ -48,7 +50,7 @@ function reals(name: string, numbers: readonly number[]): readonly number[] {
 
 export function threshold(at: number, width: number, profile: ProfileName): Query {
   real("at", at);
-  return { dimension: 1, profile: STEPS[profile](width), distance: (x) => x[0]!.sub(constant(at)) };
+  return { dimension: 1, profile: STEPS[profile](width), distance: (x) => x[0]!.sub(constant(at)), edges: [at] };
 }
 
 export function range(low: number, high: number, width: number, profile: ProfileName): Query {
@@ -57,7 +59,12 @@ export function range(low: number, high: number, width: number, profile: Profile
   if (!(high > low)) throw new ParameterError("high", high, `greater than low=${low}`);
   const step = STEPS[profile](width);
   if (width > high - low) throw new ParameterError("width", width, `at most ${high - low}`);
-  return { dimension: 1, profile: step, distance: (x) => x[0]!.sub(constant(low)).min(constant(high).sub(x[0]!)) };
+  return {
+    dimension: 1,
+    profile: step,
+    distance: (x) => x[0]!.sub(constant(low)).min(constant(high).sub(x[0]!)),
+    edges: [low, high],
+  };
 }
 
 export function twoWayThreshold(first: number, second: number, width: number, profile: ProfileName): Query {

@@ -10,6 +10,9 @@ import { type BoundKind, positive } from "./profile.js";
 import type { Query } from "./query.js";
 import { bestTail, generalizedCauchy, settledUp, type SmoothNoise, studentT } from "./smooth-noise.js";
 
+/** What a calibration asks of a noise. */
+export type Scored = Pick<SmoothNoise, "name" | "scaleCost" | "leastQuotient">;
+
 const LEAST_ETA = Rational.of(1n, 10n ** 6n);
 const LEAST_LAPLACE_ETA = Rational.of(1n, 10n ** 9n);
 
@@ -23,9 +26,7 @@ export function smooth(query: Query, privacy: Privacy, declared: Smooth, stepExp
   requireComparable(query, privacy);
   const kind = boundKind(declared, privacy);
   const paper = isPaper(declared);
-  const given = declared.betaFraction;
-  if (given !== undefined && !(given > 0 && given < 1)) throw new ParameterError("beta_fraction", given, "a number in (0, 1)");
-  const share = given === undefined ? undefined : Rational.from(given);
+  const share = shareOf(declared);
   const { beta, eta, tail } = calibrated(query, privacy, declared, paper, share);
   const largest = query.profile.lipschitz / eta.roundDown();
   query.profile.noiseBound(NOUGHT, beta, kind); // what is public is found before a value is looked at
@@ -40,12 +41,18 @@ export function smooth(query: Query, privacy: Privacy, declared: Smooth, stepExp
   );
 }
 
+/** β as a share of the rate, if that is declared. */
+export function shareOf({ betaFraction: given }: Smooth): Rational | undefined {
+  if (given !== undefined && !(given > 0 && given < 1)) throw new ParameterError("beta_fraction", given, "a number in (0, 1)");
+  return given === undefined ? undefined : Rational.from(given);
+}
+
 /** Whether campaigns that declare it have a delta. */
 export function hasSlack(declared: Smooth): boolean {
   return declared.noise.case === "laplace";
 }
 
-function isPaper({ calibration, noise }: Smooth): boolean {
+export function isPaper({ calibration, noise }: Smooth): boolean {
   if (calibration !== Calibration.EXACT && calibration !== Calibration.PAPER) {
     throw new ParameterError("calibration", calibration, "one of 1, 2");
   }
@@ -55,7 +62,7 @@ function isPaper({ calibration, noise }: Smooth): boolean {
   return calibration === Calibration.PAPER;
 }
 
-function boundKind(declared: Smooth, privacy: Privacy): BoundKind {
+export function boundKind(declared: Smooth, privacy: Privacy): BoundKind {
   const { growth } = declared;
   if (growth !== Growth.EXPONENTIAL && growth !== Growth.LINEAR) throw new ParameterError("growth", growth, "one of 1, 2");
   const linear = growth === Growth.LINEAR;
@@ -89,16 +96,22 @@ function calibrated(
     const { beta, fraction } = slope(share ?? Rational.from(crossed ? 0.3 : 0.15), rate, privacy);
     return { beta, eta: rate, tail: bestTail(crossed, fraction) };
   }
-  const chosen: SmoothNoise = noise.case === "studentT" ? studentT(noise.value.nu) : generalizedCauchy(noise.value.gamma);
+  const chosen = chosenNoise(noise)!;
   const { beta, fraction } = slope(share ?? chosen.share, rate, privacy);
   const eta = etaOf(chosen, crossed, Rational.from(fraction), paper);
   return { beta, eta: eta.mul(rate), tail: chosen.tail };
 }
 
-/** β, and about which double it is as a share of the rate. */
-function slope(share: Rational, rate: Rational, privacy: Privacy): { beta: Rational; fraction: number } {
-  const asked = positive("beta", share.mul(rate).roundDown());
-  const most = privacy.epsilon / privacy.per;
+/** A noise that papers have; undefined: it is another. */
+export function chosenNoise({ case: kind, value }: Smooth["noise"]): SmoothNoise | undefined {
+  if (kind === "studentT") return studentT(value.nu);
+  return kind === "generalizedCauchy" ? generalizedCauchy(value.gamma) : undefined;
+}
+
+/** β, and about which double it is as a share of the rate; of several reports the share is theirs together. */
+export function slope(share: Rational, rate: Rational, privacy: Privacy, reports = 1): { beta: Rational; fraction: number } {
+  const asked = positive("beta", share.div(Rational.of(BigInt(reports))).mul(rate).roundDown());
+  const most = privacy.epsilon / privacy.per / reports;
   if (asked > most) throw new ParameterError("beta", asked, `in (0, ${most}]`);
   const fraction = Math.min(Rational.from(asked).div(rate).toNumber(), 1);
   if (!(fraction >= 1e-50)) throw new ParameterError("beta", fraction, "at least 1e-50 of the rate");
@@ -106,16 +119,18 @@ function slope(share: Rational, rate: Rational, privacy: Privacy): { beta: Ratio
 }
 
 /** η in parts of the rate: the largest that keeps the guarantee, or by the sum of two suprema. */
-function etaOf(noise: SmoothNoise, crossed: boolean, beta: Rational, paper: boolean): Rational {
+export function etaOf(noise: Scored, crossed: boolean, beta: Rational, paper: boolean, reports = 1): Rational {
   const most = noise.leastQuotient(ONE, ZERO);
-  const price = beta.mul(noise.scaleCost);
+  const count = Rational.of(BigInt(reports));
+  const price = beta.mul(count).mul(noise.scaleCost);
   let eta = ZERO;
   if (price.compare(ONE) <= 0) {
     if (paper) eta = noise.leastQuotient(ONE.sub(price), ZERO);
     else if (crossed) eta = most;
     else {
-      const rising = noise.leastQuotient(ONE.add(beta), beta.neg());
-      eta = rising.min(noise.leastQuotient(ONE.sub(beta), beta));
+      const others = count.sub(ONE).mul(noise.scaleCost);
+      const rising = noise.leastQuotient(ONE.sub(beta.mul(others.sub(ONE))), beta.neg());
+      eta = rising.min(noise.leastQuotient(ONE.sub(beta.mul(count)), beta));
     }
   }
   if (eta.compare(LEAST_ETA.mul(most)) <= 0) {

@@ -7,7 +7,7 @@ from geoveil.gp.mechanisms.distance import DebiasedLaplace
 from geoveil.gp.mechanisms.local import LocalLaplace, RandomizedResponse
 from geoveil.gp.mechanisms.planar import PlanarLaplace
 from geoveil.gp.mechanisms.smooth import SmoothMechanism
-from geoveil.gp.mechanisms.vector import VectorSmoothMechanism
+from geoveil.gp.mechanisms.vector import VectorAnswer, VectorSmoothMechanism
 
 __all__ = [
     "ApproximateLaplace",
@@ -19,5 +19,6 @@ __all__ = [
     "QueryMechanism",
     "RandomizedResponse",
     "SmoothMechanism",
+    "VectorAnswer",
     "VectorSmoothMechanism",
 ]

@@ -85,27 +85,31 @@ class AdditiveMechanism(QueryMechanism):
     def _scale(self, s: Real, ops: Arithmetic) -> Real:
         """Return scale(x) for the distance s."""
 
+    def _value(self, s: Real, ops: Arithmetic) -> Real:
+        """Return f(x) for the distance s."""
+        return self.query.profile.value(s, ops)
+
     def _simulate(self, s: Array, rng: np.random.Generator) -> Array:
-        value = self.query.profile.value(s, FLOAT)
-        return np.asarray(value + self._scale(s, FLOAT) * self.noise.sample(rng, s.shape))
+        value = self._value(s, FLOAT)
+        return np.asarray(value + self._scale(s, FLOAT) * self.noise.sample(rng, np.shape(value)))
 
     def _ideal(self, s: Real, u: Real, ops: Arithmetic) -> Real:
-        value = self.query.profile.value(s, ops)
-        return value + self._scale(s, ops) * self.noise.quantile(u, ops)
+        return self._value(s, ops) + self._scale(s, ops) * self.noise.quantile(u, ops)
 
     def _variance(self, s: Array) -> Array:
+        shape = np.shape(self._value(s, FLOAT))
         if self.noise.variance == math.inf:
-            return np.full(s.shape, math.inf)
-        scale = np.broadcast_to(self._scale(s, FLOAT), s.shape)
+            return np.full(shape, math.inf)
+        scale = np.broadcast_to(self._scale(s, FLOAT), shape)
         return np.asarray(np.square(scale) * self.noise.variance)
 
     def _log_density(self, y: Array, s: Array) -> Array:
         scale = FLOAT.positive(self._scale(s, FLOAT))
-        standard = (y - self.query.profile.value(s, FLOAT)) / scale
+        standard = (y - self._value(s, FLOAT)) / scale
         return np.asarray(self.noise.logpdf(standard) - np.log(scale))
 
     def _own_side(self, s: Array) -> Array:
-        away = np.abs(self.query.profile.value(s, FLOAT) - 0.5)
+        away = np.abs(self._value(s, FLOAT) - 0.5)
         return np.asarray(1 - self.noise.survival(away / FLOAT.positive(self._scale(s, FLOAT))))
 
     def _spread(self) -> float:

@@ -48,6 +48,9 @@ _FINEST_BITS = 61
 """A grid finer than this, relative to the widest reports, would saturate."""
 _FINER = 64
 """Bits by which the default may become finer, so that no level lies between two points."""
+_PLACES = 401
+_DOUBLINGS = 12
+"""Distances near a question, and beyond it, at which moments stand for those everywhere."""
 _TIE = 2.0**-20
 """Distance from the middle between two grid points that noise of any size gets away from."""
 
@@ -342,6 +345,21 @@ class QueryMechanism(Mechanism[int]):
         value = np.asarray(self.query.profile.value(distances))
         return value if self.unbiased else np.full_like(value, np.nan), self._variance(distances)
 
+    def moments_everywhere(self) -> tuple[Array, Array]:
+        """Return the mean and the variance of a report at places of all kinds.
+
+        At 400 distances: three times as wide as where the query varies, and ever farther.
+
+        Returns:
+            Two arrays of one shape, (n,): no person's report has moments outside of the convex hull
+            of the pairs, to a per cent of the greatest variance.
+        """
+        first, last = self.query.breakpoints[0], self.query.breakpoints[-1]
+        width = last - first
+        far = width * 2.0 ** np.arange(_DOUBLINGS)
+        near = np.linspace(first - width, last + width, _PLACES)
+        return self.moments(np.concatenate([first - far[::-1], near, last + far]))
+
     def report_moments(self) -> ReportMoments | None:
         """Return the first three moments of a report, for people everywhere; None if unknown.
 
@@ -386,8 +404,7 @@ class QueryMechanism(Mechanism[int]):
         reports = np.empty(len(points))
         for start in range(0, len(points), _BLOCK):
             block = slice(start, start + _BLOCK)
-            distances = np.asarray(self.query.signed_distance(points[block]))
-            reports[block] = self._simulate(distances, rng)
+            reports[block] = self._simulate(self._distance(points[block]), rng)
         return reports
 
     @abstractmethod

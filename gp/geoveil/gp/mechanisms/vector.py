@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
-from functools import partial, reduce
+from functools import cache, partial, reduce
 from itertools import pairwise
 
 from flint import ctx
@@ -17,10 +17,10 @@ from flint import ctx
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
 from geoveil.gp.arrays import Array, ArrayLike, np
-from geoveil.gp.errors import ParameterError
+from geoveil.gp.errors import ParameterError, UnsupportedError
 from geoveil.gp.exact import BALL, round_up
 from geoveil.gp.lazy import lazy
-from geoveil.gp.mechanisms.additive import ROUND_UP, LipschitzMechanism
+from geoveil.gp.mechanisms.additive import ROUND_UP, AdditiveMechanism, LipschitzMechanism
 from geoveil.gp.mechanisms.base import (
     Ideal,
     Mechanism,
@@ -172,6 +172,11 @@ class VectorSmoothMechanism(SmoothlyScaled, Mechanism[tuple[int, ...]]):
     def unbiased(self) -> bool:
         return self.noise.has_mean
 
+    @lazy
+    def answers(self) -> tuple[VectorAnswer, ...]:
+        """Each report by itself: its law, which says nothing of what all of them cost together."""
+        return tuple(VectorAnswer(self, index) for index in range(self.size))
+
     def smooth_bound(self, x: ArrayLike) -> Array:
         """Return B(x), shape (n,), in 1/(unit of x)."""
         return np.asarray(self._bound(self._distances(x), FLOAT))
@@ -258,6 +263,71 @@ class VectorSmoothMechanism(SmoothlyScaled, Mechanism[tuple[int, ...]]):
         return {"queries": self.queries, "privacy": self.privacy, **self._options}
 
 
+class VectorAnswer(AdditiveMechanism):
+    """One report of a vector by itself: f_j(x) + (B(x)/η)·Z_j.
+
+    `privacy` is what all reports of the vector promise together, so this one promises no less.
+    How much noise it has depends on all queries of the vector.
+
+    Args:
+        vector: what it is a part of.
+        index: j, from 0.
+
+    Example:
+        >>> from geoveil.gp import GeoPrivacy, Threshold
+        >>> grid = [Threshold(at=50_000 * (j + 1), width=16_000) for j in range(4)]
+        >>> first = VectorSmoothMechanism(grid, GeoPrivacy(1.0, per=8000.0)).answers[0]
+        >>> first.query, first.variance([50_000, 200_000]).round(6).tolist()
+        (Threshold(at=50000.0, width=16000.0, profile='linear'), [0.601256, 0.601256])
+    """
+
+    privacy: GeoPrivacy
+
+    def __init__(self, vector: VectorSmoothMechanism, index: int) -> None:
+        super().__init__(vector.queries[index], vector.privacy)
+        self.vector = vector
+        self.index = index
+        self.noise = vector.noise
+        self.step_exponent = vector.step_exponent
+
+    @property
+    def largest_scale(self) -> float:
+        """That of the vector."""
+        return self.vector.largest_scale
+
+    @property
+    def largest_variance(self) -> float:
+        """A bound of the variance of a report over all points; it may be infinite."""
+        return float(self.largest_scale**2 * self.noise.variance)
+
+    def moments(self, s: ArrayLike) -> tuple[Array, Array]:
+        """Refuse: at one distance to its query people differ in those to the others."""
+        raise UnsupportedError("the noise of one report of a vector depends on all its queries")
+
+    def moments_everywhere(self) -> tuple[Array, Array]:
+        ends = np.array(self.query.profile.bounds)
+        return np.repeat(ends, 2), np.tile([0.0, self.largest_variance], 2)
+
+    def report_moments(self) -> None:
+        return None
+
+    def _distance(self, x: ArrayLike) -> Array:
+        """Return the signed distances of all queries, shape (m, n)."""
+        return np.stack(self.vector._distances(x))
+
+    def _ideals(self, point: PrivatePoint) -> Sequence[Ideal]:
+        return (self.vector._ideals(point)[self.index],)
+
+    def _value(self, s: Real, ops: Arithmetic) -> Real:
+        return super()._value(s[self.index], ops)
+
+    def _scale(self, s: Real, ops: Arithmetic) -> Real:
+        return self.vector._bound(list(s), ops) / ops.constant(self.vector._eta)
+
+    def _arguments(self) -> Mapping[str, object]:
+        return {"vector": self.vector, "index": self.index}
+
+
 def best_vector_noise(
     size: int, beta_fraction: float, *, frontier: Frontier = Frontier.RECTANGLE
 ) -> Noise:
@@ -317,10 +387,11 @@ def _together(
     if any(q.profile.frontier(EXPONENTIAL, reach) is not Frontier.CROSS for q in queries):
         return heaviest, Frontier.RECTANGLE
 
-    def weight(active: Iterable[int]) -> Fraction:
+    @cache
+    def weight(active: tuple[int, ...]) -> Fraction:
         return sum((Fraction(queries[j].lipschitz) for j in active), Fraction(0))
 
-    def is_lighter(other: Iterable[int], active: Iterable[int]) -> bool:
+    def is_lighter(other: tuple[int, ...], active: tuple[int, ...]) -> bool:
         # By widths, or by more than the rounding of the Lipschitz constants.
         widths = [sorted(queries[j].profile.length_scale for j in s) for s in (other, active)]
         return widths[0] == widths[1] or weight(other) * ROUND_UP <= weight(active)

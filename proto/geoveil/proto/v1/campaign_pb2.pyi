@@ -102,6 +102,11 @@ class _AllocationEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enu
     """Each participant answers every query, each with all of it: with m queries a
     report spends m times `privacy`.
     """
+    ALLOCATION_VECTOR: _Allocation.ValueType  # 4
+    """Each participant answers every query, all of them together with all of it: the
+    noise is scaled to a smooth bound of how steep the queries are together. Only of
+    Smooth without a delta and with exponential growth, and of 2 to 100 queries.
+    """
 
 class Allocation(_Allocation, metaclass=_AllocationEnumTypeWrapper):
     """How one participant's privacy is spent over the queries of a campaign."""
@@ -114,6 +119,11 @@ ALLOCATION_SPLIT: Allocation.ValueType  # 2
 ALLOCATION_REPEAT: Allocation.ValueType  # 3
 """Each participant answers every query, each with all of it: with m queries a
 report spends m times `privacy`.
+"""
+ALLOCATION_VECTOR: Allocation.ValueType  # 4
+"""Each participant answers every query, all of them together with all of it: the
+noise is scaled to a smooth bound of how steep the queries are together. Only of
+Smooth without a delta and with exponential growth, and of 2 to 100 queries.
 """
 global___Allocation = Allocation
 
@@ -980,7 +990,9 @@ class Smooth(google.protobuf.message.Message):
     """beta, how fast B may change, as a share of the privacy rate, in (0, 1). Absent:
     0.3 for the best noise where f is a straight ramp and 0.15 elsewhere; 1/(3 nu)
     for Student-t, 1/(5 (gamma - 1)) for generalized Cauchy noise, and
-    1/(4 max(1, log(1/delta))) for Laplace noise.
+    1/(4 max(1, log(1/delta))) for Laplace noise. Of a vector of m queries it is m
+    times beta, and 0.1 for the best noise where not all of them are ramps that vary
+    apart.
     """
     reach: builtins.float
     """B bounds the slope of every chord of f from x that is no longer than this, in the
