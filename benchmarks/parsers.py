@@ -1,0 +1,135 @@
+"""What each parser of the gateway takes for a kilobyte that strangers send, beside `json.loads`.
+
+Of inputs fuzzed from what is dear there, as long as they may be, and a quarter of that, the dearest
+count; a parser that is not linear takes more for each kilobyte of the longer ones. The reference is
+`json.loads` of reports in JSON. Nothing reads multipart: its forms are refused by their type. Ends
+with 1 if a kilobyte takes 20 times the reference, or twice as much in a long input.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from random import Random
+from typing import Any, NamedTuple
+
+from httptools import HttpParserError, HttpRequestParser
+
+from benchmarks.hostile_messages import mutated
+from benchmarks.timing import Figure, show
+from geoveil.console.app import _cookie
+from geoveil.console.http import RefusedError, form_of, query_of
+from geoveil.gateway.forms import from_json
+from geoveil.gp import GeoVeilError
+from geoveil.proto.v1.collector_pb2 import SubmitReportsRequest
+
+MOST_RATIO, MOST_BEND = 20.0, 2.0
+_INPUTS, _AGAIN = 30, 5
+_REFERENCE = "json.loads"
+_FORM = "application/x-www-form-urlencoded"
+_REPORT = (
+    b'{"reportId": "AAAAAAAAAAAAAAAAAAAAAA==", "answers": [{"value": "1", "queryIndex": 2}]}, '
+)
+
+
+class Parser(NamedTuple):
+    """What is called with content, how long that may be, and pieces of which it is dear."""
+
+    parse: Callable[[bytes], object]
+    most_bytes: int
+    pieces: tuple[bytes, ...]
+
+
+def _head(content: bytes) -> None:
+    HttpRequestParser(_Heard()).feed_data(b"GET / HTTP/1.1\r\n" + content)
+
+
+class _Heard:
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Hear a header, as the gateway does."""
+
+
+def _read_json(content: bytes) -> None:
+    from_json(content, SubmitReportsRequest)
+
+
+def _loads(content: bytes) -> None:
+    json.loads(content)
+
+
+PARSERS: Mapping[str, Parser] = {
+    _REFERENCE: Parser(_loads, 64 << 10, (_REPORT,)),
+    "JSON": Parser(_read_json, 64 << 10, (_REPORT, b'"a": {"b": [', b"1e9,", b'"\\u0041",')),
+    "form": Parser(lambda content: form_of(_FORM, content), 4 << 10, (b"a=%25&", b"&", b"+", b"%")),
+    "query": Parser(lambda content: query_of(content.decode("latin-1")), 16 << 10, (b"a=b&", b"%")),
+    "cookie": Parser(
+        lambda content: _cookie({b"cookie": content.decode("latin-1")}),
+        16 << 10,
+        (b"\\", b'a="', b";", b"a=b; ", b"="),
+    ),
+    "head": Parser(_head, 16 << 10, (b"a:b\r\n", b"x-y: zzzzzzzz\r\n", b":")),
+}
+
+
+class Cost(NamedTuple):
+    """Seconds for a kilobyte of the dearest long input, and of the dearest short one."""
+
+    long: float
+    short: float
+
+    @property
+    def bend(self) -> float:
+        """How much more a kilobyte takes in a long input."""
+        return self.long / self.short
+
+
+def cost(parser: Parser) -> Cost:
+    """Return what a parser takes for inputs that are fuzzed."""
+    sizes = (parser.most_bytes, parser.most_bytes // 4)
+    long, short = (max(_of(parser, size, n) for n in range(_INPUTS)) for size in sizes)
+    return Cost(long, short)
+
+
+def table() -> list[Figure]:
+    """Print microseconds for a kilobyte, and end with 1 on a miss."""
+    costs = {name: cost(parser) for name, parser in PARSERS.items()}
+    longs = {name: one.long for name, one in costs.items()}
+    figures = show("parsers of the gateway", "µs for a kB", 1e6, longs, _REFERENCE)
+    bends = ", ".join(f"{name} {one.bend:.2f}" for name, one in costs.items())
+    print(f"a kB of a long input, in those of a short one: {bends}")
+    if faults := misses(costs):
+        sys.exit(f"parsers: {'; '.join(faults)}")
+    return figures
+
+
+def misses(costs: Mapping[str, Cost]) -> list[str]:
+    """Return what is wrong, in words."""
+    faults = []
+    for name, one in costs.items():
+        if name != _REFERENCE:
+            ratio = one.long / costs[_REFERENCE].long
+            faults += [f"{name} takes {ratio:.0f} times {_REFERENCE}"] if ratio > MOST_RATIO else []
+            faults += [f"{name} bends by {one.bend:.1f}"] if one.bend > MOST_BEND else []
+    return faults
+
+
+def _of(parser: Parser, size: int, n: int) -> float:
+    """Return the least seconds for a kilobyte of the nth input."""
+    content = _input(parser, size, Random(n), plain=n < len(parser.pieces))
+    least = float("inf")
+    for _ in range(_AGAIN):
+        started = time.process_time()
+        with suppress(GeoVeilError, RefusedError, HttpParserError, ValueError, RecursionError):
+            parser.parse(content)
+        least = min(least, time.process_time() - started)
+    return least / (len(content) / 1024)
+
+
+def _input(parser: Parser, size: int, rng: Random, *, plain: bool) -> bytes:
+    """Return pieces of one kind, or of all with some bytes changed, again and again."""
+    if parser.pieces[0] is _REPORT and (plain or len(parser.pieces) == 1):
+        return b'{"reports": [' + _REPORT * (size // len(_REPORT) - 1) + _REPORT[:-2] + b"]}"
+    pieces: Any = parser.pieces if not plain else (rng.choice(parser.pieces),)
+    content = b"".join(rng.choices(pieces, k=size // min(map(len, pieces))))[:size]
+    return content if plain else mutated(content, rng)
