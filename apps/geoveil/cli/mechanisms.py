@@ -47,6 +47,9 @@ def mechanisms(as_json: options.AsJson = False) -> None:
         table.add_row(named, row["promises"], variance, browsers)
     print_whole(table)
     out.print(_PARAMETERS)
+    out.print(
+        "--allocation vector answers several questions with ε together: smooth noise but laplace."
+    )
     out.print("--points perturbs the value itself, with ε, and anything is asked of it later.")
 
 
