@@ -1,9 +1,13 @@
 """Every command that talks to a server has the same options, and mutual TLS works with all."""
 
 import asyncio
+import os
+import subprocess
+import sys
 import threading
 from concurrent.futures import Future
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -234,3 +238,25 @@ def test_a_page_after_the_other_is_listed(geoveil, server, monkeypatch):
     with Analyst(server) as analyst:
         campaigns = [s.envelope.campaign for s in analyst.campaigns()]
     assert len(campaigns) == len(set(campaigns)) >= 5
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+def test_tls_trusts_what_public_authorities_sign(trusted, tmp_path):
+    """The roots that gRPC comes with are replaced, in a process of its own: it reads them once."""
+    public, other = new_authority("public"), new_authority("other")
+    certificate, key = written(for_server(public), tmp_path, "server")
+    roots = tmp_path / "roots.pem"
+    roots.write_bytes((public if trusted else other).certificate)
+    settings = Settings(
+        database=tmp_path / "reports.db", port=0, tls_certificate=certificate, tls_key=key,
+        insecure_open_analyst=True,
+    )  # fmt: skip
+    with running(settings) as address:
+        done = subprocess.run(
+            [Path(sys.executable).parent / "geoveil", "health", "--tls", "--server", address],
+            env=os.environ | {"GRPC_DEFAULT_SSL_ROOTS_FILE_PATH": str(roots)},
+            capture_output=True, text=True, timeout=60,
+        )  # fmt: skip
+    assert (done.returncode == 0) == trusted
+    assert (done.stdout == "SERVING\n") == trusted
+    assert ("--tls-roots" in done.stderr) != trusted

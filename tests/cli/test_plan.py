@@ -374,6 +374,18 @@ def test_at_a_terminal_what_is_missing_is_asked_for(plan, monkeypatch):
     assert "How many people" in asked.stderr
 
 
+def test_at_a_terminal_a_slip_is_told_and_asked_again(plan, monkeypatch):
+    monkeypatch.setattr(command, "at_terminal", lambda: True)
+    slips = (
+        "theshold 98000", "threshold many", "threshold 98000", "many", "0", "20000", "incoms",
+        "lognormal:98000,0.83", "dollar", "-1", "one", "1", "0", "8_000",
+    )  # fmt: skip
+    asked = plan(*QUICK, stdin="\n".join(slips) + "\n")
+    given = plan("--threshold", 98_000, "--participants", 20_000, *LOG_NORMAL, *QUICK)
+    assert given.stdout in asked.stdout
+    assert asked.stderr.count("must be") == 8
+
+
 @pytest.mark.parametrize(
     ("epsilon", "said"),
     [

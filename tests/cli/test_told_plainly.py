@@ -5,10 +5,11 @@ from pathlib import Path
 import pytest
 
 from geoveil.analyst import AnalystError
+from geoveil.analyst.results import shown
 from geoveil.campaign import QUERIES
 from geoveil.cli import asking
 from geoveil.cli.connection import CommandError
-from geoveil.cli.console import out, print_whole, table_80
+from geoveil.cli.console import number, out, print_whole, table_80
 from geoveil.client import JournalError
 from geoveil.gp import ParameterError, TableFileError, TwoWayThreshold
 
@@ -430,3 +431,9 @@ def test_families_that_no_campaign_carries_are_not_offered():
     assert QUERIES.parse(written) == TwoWayThreshold((100_000.0, 200_000.0), 16_000.0)
     for name in ("planning", "mechanisms"):
         assert written in Path(f"docs/{name}.md").read_text()
+
+
+@pytest.mark.parametrize("value", [-0.0, -1e-9, -0.004])
+def test_nothing_is_a_minus_zero(value):
+    assert number(value, 2) == shown(value, 2) == "0.00"
+    assert (number(-0.006, 2), shown(-0.006, 2)) == ("-0.01", "-0.01")  # the control

@@ -25,7 +25,7 @@ from geoveil.campaign import (
     digest,
     encode,
 )
-from geoveil.gp import GeoPrivacy, ParameterError
+from geoveil.gp import GeoPrivacy, ParameterError, validation
 from geoveil.gp.coordinates import AzimuthalEquidistant
 
 _MOST_EPSILON = 10.0
@@ -80,6 +80,7 @@ def campaign_asking(
         raise ParameterError("mechanism", mechanism, "one of " + ", ".join(mechanism_names()))
     if not isinstance(privacy, GeoPrivacy):
         raise ParameterError("privacy", privacy, "a GeoPrivacy")
+    asked = validation.items("asked", asked, AnalystQuestion)
     softness = Softness(1 / privacy.rate, width, bandwidth)
     return StatisticCampaign(
         attribute=Attribute(name=attribute, unit=privacy.unit, coordinates=plane),
@@ -120,6 +121,8 @@ def campaign_for_points(
     Raises:
         ParameterError: if an argument is out of range.
     """
+    if not isinstance(privacy, GeoPrivacy):
+        raise ParameterError("privacy", privacy, "a GeoPrivacy")
     if dimension is None:
         dimension = 1 if plane is None else plane.dimension
     return ValueCampaign(

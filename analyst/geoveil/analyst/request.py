@@ -90,6 +90,8 @@ class PublicPrior:
             >>> PublicPrior.of_numbers(LogNormalPrior(11.5, 0.8), "dollar").dimension
             1
         """
+        if not isinstance(unit, str):
+            raise ParameterError("unit", unit, "a string")
         return cls(name, attribute, unit, prior.dimension, lambda plane: prior, caution)
 
     def with_heaps(self, heaps: Sequence[Heap]) -> "PublicPrior":
@@ -259,6 +261,7 @@ class PlanRequest:
         Raises:
             ParameterError: naming the parameter, its value and what is permitted.
         """
+        asked = validation.items("asked", asked, AnalystQuestion)
         dimension = _dimension(asked)
         if not isinstance(source, PublicPrior):
             raise ParameterError("source", source, "a PublicPrior")

@@ -567,4 +567,4 @@ def weight_text(campaign: Campaign) -> str:
 
 
 def _end(value: float) -> str:
-    return f"{value:,.4g}" if abs(value) >= 1e6 else f"{value:,.4f}"
+    return f"{value:,.4g}" if abs(value) >= 1e6 else f"{value:z,.4f}"

@@ -142,6 +142,8 @@ class DeviceSession:
     ) -> None:
         if state_dir is None:
             _say_that_all_is_forgotten()
+        if not isinstance(timing, Timing):
+            raise ParameterError("timing", timing, "a Timing, or None")
         self.builder = ReportBuilder(policy=policy, source=source)
         self._bounds = Bounds(
             most_reports=require_count("most_pending", most_pending),

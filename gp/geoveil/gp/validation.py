@@ -12,6 +12,7 @@ from geoveil.gp.arrays import ArrayLike, NDArray, is_array, np
 from geoveil.gp.errors import ParameterError, PrivateValueError
 
 _Choice = TypeVar("_Choice", bound=str)
+_Item = TypeVar("_Item")
 
 
 def _is_no_number(value: object) -> bool:
@@ -121,6 +122,17 @@ def numbers(name: str, value: object) -> tuple[float, ...]:
     if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
         raise ParameterError(name, value, "a sequence of finite numbers")
     return tuple(real(f"{name}[{i}]", number) for i, number in enumerate(value))
+
+
+def items(name: str, value: Iterable[_Item], kind: type) -> tuple[_Item, ...]:
+    """Return an iterable of objects of a class as a tuple."""
+    if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
+        raise ParameterError(name, value, f"a sequence of {kind.__name__}")
+    each = tuple(value)
+    for i, item in enumerate(each):
+        if not isinstance(item, kind):
+            raise ParameterError(f"{name}[{i}]", item, f"a {kind.__name__}")
+    return each
 
 
 def outputs(y: ArrayLike) -> NDArray[np.float64]:

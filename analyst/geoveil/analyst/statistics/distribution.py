@@ -18,7 +18,7 @@ from geoveil.analyst.statistics.joint import POPULATION, JointEstimates
 from geoveil.analyst.statistics.statistic import Statistic, Steps
 from geoveil.analyst.statistics.thresholds import band_width, grid, located, shares_above
 from geoveil.campaign import Campaign
-from geoveil.gp import GeoPrivacy, ParameterError
+from geoveil.gp import GeoPrivacy, ParameterError, validation
 from geoveil.gp.intervals import Limits
 
 if TYPE_CHECKING:
@@ -252,8 +252,8 @@ def checked_levels(levels: ArrayLike) -> Array:
     Raises:
         ParameterError: if they do not increase within (0, 1).
     """
-    p = np.atleast_1d(np.asarray(levels, np.float64))
-    inside = p.ndim == 1 and len(p) > 0 and bool(((p > 0) & (p < 1)).all())
+    p = np.array(validation.numbers("levels", np.atleast_1d(np.asarray(levels, object))))
+    inside = len(p) > 0 and bool(((p > 0) & (p < 1)).all())
     if not inside or not (np.diff(p) > 0).all():
         raise ParameterError(
             "levels", p.tolist(), "increasing numbers in (0, 1), as 0.5 for the median"

@@ -96,9 +96,8 @@ class Histogram(Statistic[PartitionShares]):
     """The width of the soft edges; by default three noise scales, at most the narrowest part."""
 
     def __post_init__(self) -> None:
-        edges = np.asarray(self.edges, np.float64)
-        rises = edges.ndim == 1 and np.isfinite(edges).all() and (np.diff(edges) > 0).all()
-        if not rises or not 1 <= len(edges) < MOST_QUESTIONS:
+        edges = np.array(validation.numbers("edges", self.edges))
+        if not (np.diff(edges) > 0).all() or not 1 <= len(edges) < MOST_QUESTIONS:
             told = f"1 to {MOST_QUESTIONS - 1} finite, increasing numbers"
             raise ParameterError("edges", list(self.edges), told)
         if self.width is not None:

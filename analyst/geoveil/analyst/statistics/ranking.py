@@ -21,7 +21,7 @@ from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.simultaneous import normal_draws
 from geoveil.analyst.statistics.statistic import MOST_QUESTIONS, Statistic, Steps
 from geoveil.campaign import Campaign, ValueCampaign
-from geoveil.gp import GeoPrivacy, ParameterError
+from geoveil.gp import GeoPrivacy, ParameterError, validation
 from geoveil.gp.intervals import Interval
 
 __all__ = ["Ranking", "Top", "ranking_of"]
@@ -133,8 +133,11 @@ class Top(Statistic[Ranking]):
     bandwidth: float | None = None
     width: float | None = None
 
+    def __post_init__(self) -> None:
+        validation.require_count("count", self.count)
+        _check(len(validation.items("questions", self.questions, AnalystQuestion)), self.count)
+
     def steps(self, campaign: Campaign, confidence: float) -> Steps[Ranking]:
-        _check(len(self.questions), self.count)
         if not isinstance(campaign, ValueCampaign):
             raise ParameterError("campaign", campaign.campaign_id, "a value campaign")
         softness = softness_of_points(campaign, self.width, self.bandwidth)

@@ -417,6 +417,8 @@ def reports_of(
         return Reports(
             of, lambda: (_rows_of(getattr(p, "compute", lambda p=p: p)()) for p in parts)
         )
+    if not isinstance(source, (ReportRows, Iterable)):
+        raise ParameterError("source", source, "a file, a frame, rows, or what an export yields")
     held: list[ReportRows] = []
     for part in [source] if isinstance(source, ReportRows) else source:
         if isinstance(part, ReportRows):

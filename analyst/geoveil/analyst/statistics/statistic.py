@@ -69,6 +69,9 @@ class Means(Statistic[JointEstimates]):
 
     questions: Sequence[PointQuestion]
 
+    def __post_init__(self) -> None:
+        validation.items("questions", self.questions, PointQuestion)
+
     def steps(self, campaign: Campaign, confidence: float) -> Steps[JointEstimates]:
         found: JointEstimates = yield self.questions
         return found
@@ -92,6 +95,8 @@ class Contaminated(Statistic[Found]):
     """The fraction of the reports that may say anything, in [0, 1)."""
 
     def __post_init__(self) -> None:
+        if not isinstance(self.of, Statistic):
+            raise ParameterError("of", self.of, "a Statistic")
         validation.between("contamination", self.fraction, 0, 1, high_open=True)
 
     def steps(self, campaign: Campaign, confidence: float) -> Steps[Found]:

@@ -1,0 +1,61 @@
+"""What is no argument of its kind is refused, by the name of the parameter and its value."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from geoveil.analyst import (
+    Contaminated,
+    Histogram,
+    LogNormalPrior,
+    Means,
+    PlanRequest,
+    PublicPrior,
+    Quantiles,
+    ShareAbove,
+    Top,
+    campaign_asking,
+    campaign_for_points,
+    reports_of,
+)
+from geoveil.client import AsyncClient, Client, Policy
+from geoveil.gp import GeoPrivacy, ParameterError
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+DOLLARS = GeoPrivacy(1.0, per=8_000.0, unit="dollar")
+KNOWN = PublicPrior.of_numbers(LogNormalPrior(11.49, 0.83), "dollar")
+LATER = {"campaign_id": "a", "title": "A", "opens": NOW, "closes": NOW + timedelta(days=1)}
+
+
+@pytest.mark.parametrize(
+    ("called", "named"),
+    [
+        (lambda: Top("x", []), "count='x'"),
+        (lambda: Top(1, "xy"), "questions='xy'"),
+        (lambda: Top(1, [ShareAbove(1.0), 5]), r"questions\[1\]=5"),
+        (lambda: Top(1, []), "questions='0 of them'"),
+        (lambda: Quantiles(levels="x"), r"levels\[0\]='x'"),
+        (lambda: Histogram(edges="x"), "edges='x'"),
+        (lambda: Histogram(edges=5), "edges=5"),
+        (lambda: Means("x"), "questions='x'"),
+        (lambda: Means(5), "questions=5"),
+        (lambda: Contaminated("x", 0.01), "of='x'"),
+        (lambda: reports_of(5), "source=5"),
+        (lambda: Client("localhost:1", policy=Policy({"a": DOLLARS}), timing="x"), "timing='x'"),
+        (
+            lambda: AsyncClient("localhost:1", policy=Policy({"a": DOLLARS}), timing="x"),
+            "timing='x'",
+        ),
+        (lambda: PublicPrior.of_numbers(LogNormalPrior(11.49, 0.83), 5), "unit=5"),
+        (lambda: GeoPrivacy(1.0, per=1.0, unit=5), "unit=5"),
+        (lambda: campaign_for_points(attribute="a", privacy=5, **LATER), "privacy=5"),
+        (lambda: campaign_asking("x", attribute="a", privacy=DOLLARS, **LATER), "asked='x'"),
+        (
+            lambda: PlanRequest.of("x", epsilon=1, per=8_000, source=KNOWN, participants=9),
+            "asked='x'",
+        ),
+    ],
+)
+def test_a_wrong_type_is_refused_by_its_name(called, named):
+    with pytest.raises(ParameterError, match=f"must be .*, got {named}"):
+        called()
