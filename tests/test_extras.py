@@ -21,11 +21,12 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tests.documents import PAGES, ROOT, blocks_of, free_port
+from tests.test_pages import PAGES, ROOT, blocks_of, free_port
 
 EXTRAS = ("", "server", "analyst", "console", "all")
 FOR_US = {"test", "peers", "bench", "dev"}
 NOT_INSTALLED = re.compile(r"needs \w+, which is not\s+installed:\s+pip install 'geoveil\[(\w+)\]'")
+GROUPS = {"campaign", "token", "certificate", "db", "simulate", "client"}
 SERVES = ("server", "analyst", "console", "all")
 COMMANDS = {
     "geoveil --version": ("", *SERVES),
@@ -37,6 +38,8 @@ COMMANDS = {
     "echo 87,500 | geoveil contribute incomes --yes --state-dir ada": ("", *SERVES),
     "echo 131,000 | geoveil contribute incomes --yes --state-dir bob": ("", *SERVES),
     "geoveil campaign list": ("", *SERVES),
+    "geoveil campaign keygen asker.pem": ("", *SERVES),
+    "geoveil simulate fleet --campaign incomes --devices 200 --batch-size 100": ("", *SERVES),
     "geoveil estimate income-above-100k": ("", *SERVES),
     "geoveil plan --threshold 100000 --participants 5000 --epsilon 1 --per 8000 --unit dollar"
     " --prior incomes": ("", *SERVES),
@@ -45,11 +48,19 @@ COMMANDS = {
     "geoveil serve --check": SERVES,
     "geoveil db check": SERVES,
     "geoveil token create ada --file tokens.json": SERVES,
+    "geoveil token list --file tokens.json": SERVES,
+    "geoveil token revoke ada --file tokens.json": SERVES,
     "geoveil certificate authority --folder tls": SERVES,
+    "geoveil certificate server localhost --folder tls": SERVES,
+    "geoveil certificate client device-1 --folder tls": SERVES,
+    "geoveil db backup copy.db": SERVES,
     "geoveil serve --console --check": ("console", "all"),
     "geoveil campaign export incomes --out points.parquet": ("analyst", "console", "all"),
     "geoveil estimate incomes --quantile 0.5 --parquet out.parquet": ("analyst", "console", "all"),
     "geoveil estimate incomes --curve --plot curve.png": ("analyst", "all"),
+    "geoveil rehearse incomes --participants 50 --per 8000 --curve --plot r.png": ("analyst", "all"),
+    "geoveil simulate export geoveil.db kept": ("all",),
+    "geoveil simulate bulk kept": ("all",),
     "geoveil demo --devices 40 --figure demo.png": ("analyst", "all"),
 }  # fmt: skip
 """What documents tell people to type → the extras with which it does what it says."""
@@ -156,7 +167,7 @@ def run(home: Path, command: str, folder: Path, port: int = 7717) -> subprocess.
 def imports_in_documents() -> list[str]:
     """Return the lines of the documents that import a part of geoveil."""
     found = set()
-    for page in (*PAGES, *sorted((ROOT / "docs" / "how-to").glob("*.md"))):
+    for page in PAGES:
         for block in blocks_of(page):
             if block.kind == "python":
                 found |= {
@@ -165,6 +176,26 @@ def imports_in_documents() -> list[str]:
                     if isinstance(node, ast.ImportFrom) and (node.module or "")[:7] == "geoveil"
                 }
     return sorted(found)
+
+
+def test_the_matrix_has_every_command_of_the_documents() -> None:
+    """Experiments, which take minutes and the libraries of `[analyst]`, are left to their pages."""
+    research = ("compare", "odds", "simulate")
+    spoken = {
+        name_of(line)
+        for page in PAGES
+        for block in blocks_of(page)
+        for line in re.findall(r"(?m)^(?:\$ |.*\| )?(geoveil [a-z].*)$", block.text)
+        if block.kind in ("sh", "console")
+    }
+    lacking = spoken - set(map(name_of, COMMANDS))
+    assert {name for name in lacking if name.split()[0] not in research} == set()
+
+
+def name_of(line: str) -> str:
+    """Return the words of a command that are no arguments."""
+    words = line.split("geoveil ", 1)[1].split()
+    return " ".join(words[: 2 if words[0] in GROUPS else 1])
 
 
 def test_users_have_four_extras_and_the_bare_package() -> None:

@@ -2,12 +2,10 @@
 
 import asyncio
 import importlib
-import json
 import os
 import re
 import socket
 import ssl
-import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -597,26 +595,3 @@ async def test_browsers_that_are_idle_take_little(monkeypatch: pytest.MonkeyPatc
     found = await asyncio.to_thread(web.crowd, browsers=400, seconds=1.0)
     assert found.open == 400
     assert found.resident_mb < 200
-
-
-# What the documents say.
-
-
-async def test_the_documented_lines_of_curl_work(
-    start_web: Any, publish: Callable[..., Published]
-) -> None:
-    server = await start_web()
-    campaign = publish("income")
-    await server.wire.create(campaign)
-    page = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text()
-    (block,) = re.findall(r"```sh\n(# By the gateway.*?)```", page, flags=re.DOTALL)
-    script = block.replace("http://127.0.0.1:7718", f"http://{server.web}")
-    done = await asyncio.to_thread(
-        subprocess.run, ["bash", "-ec", script], capture_output=True, text=True, timeout=60
-    )
-    assert done.returncode == 0, done.stderr
-    answers = [json.loads(line) for line in done.stdout.splitlines()]
-    assert answers[0]["envelope"]["campaign"]
-    assert answers[0]["state"] == "CAMPAIGN_STATE_OPEN"
-    assert answers[1]["results"] == [{"status": "REPORT_STATUS_ACCEPTED"}]
-    assert answers[2]["code"] == "not_found"

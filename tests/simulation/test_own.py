@@ -1,7 +1,6 @@
 """A mechanism and people of one's own: the page is followed, and what comes out is a formula's."""
 
 import json
-import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
@@ -33,14 +32,14 @@ from geoveil.simulation.computing import computer
 from geoveil.simulation.distribution import experiment as distributions
 from geoveil.simulation.distribution.attributes import MEASURES, attribute_of
 from geoveil.simulation.epochs import experiment as over_time
-from geoveil.simulation.experiment import Cell, compute_cells, read_csv
+from geoveil.simulation.experiment import Cell, compute_cells
 from geoveil.simulation.experiments import kde, own, twoway
 from geoveil.simulation.experiments import oneway as one_way
 from geoveil.simulation.experiments.kde import KernelSetting, places_of
 from geoveil.simulation.experiments.oneway import PANELS, OneWayPanel
 from geoveil.simulation.experiments.own import OwnInput, distinct_values
 from geoveil.simulation.experiments.published import Asked, drawn
-from geoveil.simulation.experiments.rows import OWN, ErrorRow, compare, over
+from geoveil.simulation.experiments.rows import OWN, compare, over
 from geoveil.simulation.experiments.twoway import TwoWayPanel
 from geoveil.simulation.figures.style import colour_of
 from geoveil.simulation.selection import Options, influence
@@ -73,51 +72,11 @@ def helper(x):
 """
 
 
-def page_files() -> dict[str, str]:
-    found = re.findall(
-        r"^\*\*`([^`]+)`\*\*\n\n```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL
-    )
-    return dict(found)
-
-
-def page_commands() -> list[str]:
-    blocks = re.findall(r"^```sh\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
-    return [line for block in blocks for line in block.replace("\\\n", "").splitlines()]
-
-
 @pytest.fixture
 def module(tmp_path: Path) -> Path:
     file = tmp_path / "mine.py"
     file.write_text(WIDE)
     return file
-
-
-@pytest.mark.deep(keep=0)
-def test_the_page_is_followed_in_ten_lines_each(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for name, text in page_files().items():
-        assert len(text.splitlines()) <= MOST_LINES, name
-        Path(name).write_text(text)
-    commands = page_commands()
-    assert len(commands) == 10
-    for command in commands:
-        tool, *arguments = command.split()
-        if tool == "python":
-            subprocess.run([sys.executable, *arguments], check=True)
-            continue
-        one = ["--quick"] if arguments[0] == "compare" else ["--quick", "--processes", "1"]
-        quick = ["--samples", "20000"] if arguments[0] == "audit" else one
-        result = runner.invoke(app, [*arguments, *quick])
-        assert result.exit_code == 0, result.output
-        for option, name in (("wide.py", "wide"), ("mine.py", "mine")):
-            assert option not in arguments or name in result.output
-    for file in ("results/oneway-exact.csv", "results/distribution.csv"):
-        rows = read_csv(tmp_path / file, ErrorRow)
-        assert {row.mechanism for row in rows if row.origin == OWN} == {"wide"}
-        assert (tmp_path / file).with_suffix(".parquet").exists()
-    assert (tmp_path / "results" / "epochs.csv").exists()
-    drawn = (tmp_path / "pairs.svg").read_text()
-    assert ">wide</text>" in drawn  # letters, not their outlines
 
 
 def test_a_table_has_a_column_and_places_have_an_extent(tmp_path):

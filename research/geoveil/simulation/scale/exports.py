@@ -244,10 +244,14 @@ def _write_parts(
 
 
 def _sums(layout: Layout, kept: Mapping[int, Accumulator]) -> Sums:
-    """Return the aggregator's own sums of each query index, period after period."""
+    """Return the aggregator's own sums of each query index, period after period.
+
+    Behind the rows of the sums stand those that count reports by bins.
+    """
     sums = [Accumulator()] * layout.campaign.slots
     for index, of_block in kept.items():
-        sums[index // layout.blocks] += of_block
+        if index < layout.blocks * len(sums):
+            sums[index // layout.blocks] += of_block
     return sums
 
 
