@@ -58,7 +58,7 @@ COMMANDS = {
     "geoveil campaign export incomes --out points.parquet": ("analyst", "console", "all"),
     "geoveil estimate incomes --quantile 0.5 --parquet out.parquet": ("analyst", "console", "all"),
     "geoveil estimate incomes --curve --plot curve.png": ("analyst", "all"),
-    "geoveil rehearse incomes --participants 50 --per 8000 --curve --plot r.png": ("analyst", "all"),
+    "geoveil rehearse incomes --participants 50 --per 8000 --curve": ("analyst", "all"),
     "geoveil simulate export geoveil.db kept": ("all",),
     "geoveil simulate bulk kept": ("all",),
     "geoveil demo --devices 40 --figure demo.png": ("analyst", "all"),
