@@ -304,6 +304,7 @@ def test_questions_are_the_same_in_both_languages(tmp_path, monkeypatch):
         assert made.place == read.place
 
 
+@pytest.mark.deep(keep=0)
 def test_the_store_of_the_page_keeps_the_contract_of_stores(tmp_path):
     """The page says that `StoreContract` is what every store has to do; so has its own."""
     for block in blocks_of(ROOT / "docs" / "how-to" / "store.md"):
