@@ -123,9 +123,9 @@ def test_the_noise_of_one_answer_is_not_told_by_its_own_distance() -> None:
     answer = vector().mechanisms[0]
     with pytest.raises(UnsupportedError):
         answer.moments([0.0])
-    value, noise = answer.moments_everywhere()
-    assert (value.min(), value.max()) == (0.0, 1.0)
-    assert noise.max() == answer.largest_variance
+    law = answer.law()
+    assert (law.points[:, 0].min(), law.points[:, 0].max()) == (0.0, 1.0)
+    assert law.variances.max() == answer.largest_variance
 
 
 def sensitivity(queries: tuple[Query, ...], x: np.ndarray, beta: float) -> np.ndarray:

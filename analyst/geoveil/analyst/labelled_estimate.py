@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, replace
 
 from geoveil.analyst.contamination import Contamination
 from geoveil.gp import GeoPrivacy, QueryMechanism
+from geoveil.gp.errors import ContradictionError
 from geoveil.gp.estimation import Accumulator, estimate
 from geoveil.gp.forged import ForgedShare
 from geoveil.gp.hard_question import Difference, HardShare, Heap, hard_share
@@ -150,9 +151,12 @@ class LabelledEstimate:
         if found is None and self.mechanism is not None and self.value is not None:
             excess = variance + self.value**2 - self.value
             ends = self.ci_low, self.ci_high
-            found = bounded_noise_variance(
-                self.mechanism, self.n, ends, excess, self.limits, self.confidence
-            )
+            try:
+                found = bounded_noise_variance(
+                    self.mechanism, self.n, ends, excess, self.limits, self.confidence
+                )
+            except ContradictionError:
+                return NoiseVariance(None, 0.0, math.inf, Basis.CONTRADICTED)
         if found is None:
             found = NoiseVariance(None, 0.0, math.inf, Basis.BOUNDED)
         low, high = self.limits.means

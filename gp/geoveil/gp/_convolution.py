@@ -196,12 +196,12 @@ def _one_sided(
     decay = np.exp(-np.diff(edges) / scale).tolist()
     rising = _panel(function, edges[:-1], edges[1:], scale, edges[1:]).tolist()
     falling = _panel(function, edges[:-1], edges[1:], scale, edges[:-1]).tolist()
-    below = _carried(left / 2, decay, rising)
-    above = _carried(right / 2, decay[::-1], falling[::-1])
+    below = carried(left / 2, decay, rising)
+    above = carried(right / 2, decay[::-1], falling[::-1])
     return np.array(below), np.array(above[::-1])
 
 
-def _carried(first: float, decay: list[float], added: list[float]) -> list[float]:
+def carried(first: float, decay: list[float], added: list[float]) -> list[float]:
     """Return numbers each of which is the one before, decayed, and what is added."""
     found = [first]
     for share, more in zip(decay, added, strict=True):

@@ -4,6 +4,7 @@
     ├── ParameterError     a public parameter is wrong: names it, its value and what is permitted
     ├── PrivateValueError  a private value is wrong: says what is permitted, never the value
     ├── TableFileError     a file of rows is wrong: says where, and what must be there
+    ├── ContradictionError reports that no people give through the mechanism that is stated
     └── UnsupportedError   no mathematics behind the combination: says why, and what to use
     NotPrivateWarning      what is for experiments was done where people's values may be
     └── PublishedCalibrationWarning  a published guarantee that does not hold (geoveil.selection)
@@ -91,6 +92,10 @@ class TableFileError(GeoVeilError, ValueError):
 
 class UnsupportedError(GeoVeilError):
     """The combination asked for has no proof or no finite answer; the message says what has."""
+
+
+class ContradictionError(GeoVeilError):
+    """What was reported can't have come from any people through the mechanism that is stated."""
 
 
 class NotPrivateWarning(UserWarning):

@@ -15,11 +15,13 @@ from functools import lru_cache
 from statistics import NormalDist
 
 from geoveil.gp.arrays import Array, np
-from geoveil.gp.errors import ParameterError
+from geoveil.gp.errors import ContradictionError, ParameterError
 from geoveil.gp.intervals import Limits, interval_of_mean
 from geoveil.gp.mechanisms.base import QueryMechanism
 from geoveil.gp.shown import member
 
+_INFEASIBLE = 2
+"""What the solver says of a programme that nothing meets."""
 _CONSTANT = 1e-9
 """What counts for nothing, relative to the greatest variance."""
 
@@ -35,6 +37,8 @@ class Basis(StrEnum):
     """From the perturbed points, without bias; the ends are those of a confidence interval."""
     BOUNDED = "bounded"
     """Between two ends, which people of every kind keep."""
+    CONTRADICTED = "contradicted"
+    """Unknown: no people give such answers through the mechanism, but by chance or by forging."""
 
     @property
     def words(self) -> str:
@@ -46,6 +50,7 @@ _WORDS = {
     Basis.EXACT: "exact, as the noise is the same for all values",
     Basis.ESTIMATED: "estimated without bias from the perturbed points",
     Basis.BOUNDED: "bounded by what the mechanism's noise can be for people with such answers",
+    Basis.CONTRADICTED: "unknown, as no people give such answers through this mechanism",
 }
 
 
@@ -146,8 +151,8 @@ def bounded_noise_variance(
     For a person at the distance s the mechanism has a mean m(s) and a variance V(s), both public.
     People are a law of s, of which answers tell E m(s) and, where they have ends, E[y² − y] =
     E[V(s) + m(s)² − m(s)], within sampling errors; the least and the greatest E V(s) over all laws
-    that agree with this are two linear programmes. m and V are taken at 400 distances, to a per
-    cent of the greatest variance.
+    that agree with this are two linear programmes, over points around (m, V, E y²) of all s. Their
+    dual solutions prove what is returned.
 
     Args:
         mechanism: of one query; if it is biased, answers tell nothing of s.
@@ -160,6 +165,9 @@ def bounded_noise_variance(
     Returns:
         The exact one where the noise is the same everywhere.
 
+    Raises:
+        ContradictionError: if nobody's answers are so: some of them were made up, say.
+
     Example:
         >>> from geoveil.gp import DebiasedLaplace, GeoPrivacy, Threshold
         >>> query = Threshold(at=100_000, width=24_000, profile="smoothstep")
@@ -169,9 +177,10 @@ def bounded_noise_variance(
         >>> round(found.low, 3), round(found.high, 3)
         (0.029, 0.119)
     """
-    value, noise = _moments(mechanism)
-    if not np.isfinite(noise).all():
+    law = mechanism.law()
+    if law is None:
         return NoiseVariance(None, 0.0, math.inf, Basis.BOUNDED)
+    (value, second, _), noise = law.points.T, law.variances
     least, greatest = float(noise.min()), float(noise.max())
     if greatest - least <= _CONSTANT * greatest:
         return NoiseVariance(greatest, greatest, greatest, Basis.EXACT)
@@ -180,35 +189,41 @@ def bounded_noise_variance(
         rows += [value, -value]
         ends += [mean[1], -mean[0]]
     if mechanism.unbiased and limits.bounded:
-        square = noise + value**2 - value
+        square = second - value
         top = max(y * y - y for y in limits.reports)
         spread = max((top - excess) * (excess + 0.25), 0.0)  # y² − y is at least −1/4
         slack = NormalDist().inv_cdf((1 + confidence) / 2) * math.sqrt(spread / n)
         rows += [square, -square]
         ends += [excess + slack, slack - excess]
-    low, high = _least(noise, rows, ends), _least(-noise, rows, ends)
-    low = least if low is None else max(low, least)
+    if rows:
+        low = max(_least(noise[0], np.array(rows), np.array(ends)), least)
+        high = min(-_least(-noise[1], np.array(rows), np.array(ends)), greatest)
+    else:
+        low, high = least, greatest
     low = low if low > _CONSTANT * greatest else 0.0  # rounding
-    high = greatest if high is None else min(-high, greatest)
     return NoiseVariance(None, low, max(low, high), Basis.BOUNDED)
 
 
-def _least(goal: Array, rows: list[Array], ends: list[float]) -> float | None:
-    """Return the least mean of a goal over all laws whose means of rows are at most their ends."""
+def _least(goal: Array, rows: Array, ends: Array) -> float:
+    """Return a lower bound of the mean of a goal over laws with means of rows below their ends.
+
+    Any weights w >= 0 prove one, the least of goal + w·(rows − ends) over all people; the solver's
+    are the best but for its tolerance.
+    """
     from scipy.optimize import linprog
 
+    size = np.maximum(np.abs(rows).max(axis=1), np.abs(ends))
+    size[size == 0] = 1.0
+    rows, ends, unit = rows / size[:, None], ends / size, float(np.abs(goal).max())
     solved = linprog(
-        goal,
-        A_ub=np.array(rows) if rows else None,
-        b_ub=ends or None,
+        goal / unit,
+        A_ub=rows,
+        b_ub=ends,
         A_eq=np.ones((1, len(goal))),
         b_eq=[1.0],
         options={"presolve": False},  # it takes as long again, and five full rows have nothing
     )
-    return float(solved.fun) if solved.success else None
-
-
-@lru_cache(maxsize=256)
-def _moments(mechanism: QueryMechanism) -> tuple[Array, Array]:
-    """Return m and V at all places."""
-    return mechanism.moments_everywhere()
+    if solved.status == _INFEASIBLE:
+        raise ContradictionError("no people give such answers through this mechanism")
+    weights = np.maximum(-solved.ineqlin.marginals, 0.0) if solved.success else np.zeros(len(ends))
+    return unit * float((goal / unit + weights @ (rows - ends[:, None])).min())

@@ -8,16 +8,12 @@ nobody has summed up their cubes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
-from geoveil.gp._convolution import laplace_expectation
 from geoveil.gp.arrays import Array, np
 from geoveil.gp.lazy import lazy
-from geoveil.gp.queries.profiles import Profile
 
-__all__ = ["MomentsAskedOnce", "ReportMoments", "moments_of_profile", "moments_of_range"]
+__all__ = ["MomentsAskedOnce", "ReportMoments"]
 
 _SIMPLEX = 4
 """Points that a hull takes at least; fewer are repeated."""
@@ -28,9 +24,6 @@ _RESOLVED = 1e-9
 _ROUNDING = 1e-12
 _MOST_CORNERS = 200
 """Height below a plane, share of a corner and number of corners at which a search ends."""
-_WITHIN, _BEYOND = 201, 80
-_NEAREST, _FARTHEST = 0.02, 40.0
-"""Distances from the outermost breakpoints at which moments are taken, in noise scales."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +40,20 @@ class ReportMoments:
     """
 
     points: Array
-    """E y, E y² and E y³ of each person, shape (m, 3)."""
+    """E y, E y² and E y³, shape (m, 3): everybody's lie in the convex hull of these."""
+    laws: int | None = None
+    """How many of them, from the first, are moments of laws, of which everybody's is a mixture as
+    far as jumps go; None: all."""
+    noise: Array | None = None
+    """The least and the greatest variance that belongs to each of them, shape (2, m): (E y, E y²,
+    E y³, Var y) of everybody lies in the convex hull too."""
+
+    def joined(self, other: ReportMoments) -> ReportMoments:
+        """Return what is between the points of either."""
+        both = (self, other)
+        laws = [moments.points[: moments.laws] for moments in both]
+        rest = [moments.points[len(own) :] for moments, own in zip(both, laws, strict=True)]
+        return ReportMoments(np.concatenate(laws + rest), sum(map(len, laws)))
 
     def third(self, mean: float, variance: float) -> tuple[float, float]:
         """Return the least and the greatest third central moment of a population's reports.
@@ -74,12 +80,18 @@ class ReportMoments:
 
         One person who was not met moves a sum by about as much, in the direction of either.
         """
-        first, second, third = self.points.T
+        first, second, third = self.points[: self.laws].T
         square = second - 2 * mean * first + mean**2
         cube = third - 3 * mean * second + 3 * mean**2 * first - mean**3
         resolved = square > _RESOLVED * square.max()
         ratios = cube[resolved] / square[resolved]
         return float(ratios.min()), float(ratios.max())
+
+    @property
+    def variances(self) -> Array:
+        """The least and the greatest variance at each of the points, shape (2, m)."""
+        assert self.noise is not None  # those of one mechanism have them
+        return self.noise
 
     @property
     def _scales(self) -> Array:
@@ -147,85 +159,3 @@ def _height_over_origin(x: Array, z: Array, t: Array) -> float | None:
             lasts = np.where(change > _ROUNDING, weights / change, np.inf)
         corners[int(np.argmin(lasts))] = lowest
     return None
-
-
-def distances(breakpoints: Sequence[float], scale: float) -> Array:
-    """Return signed distances at which the moments of reports are taken.
-
-    Args:
-        breakpoints: increasing; beyond them the query is constant.
-        scale: of the noise, in the unit of the distance.
-    """
-    low, high = breakpoints[0], breakpoints[-1]
-    away = scale * np.geomspace(_NEAREST, _FARTHEST, _BEYOND)
-    return np.concatenate([low - away[::-1], np.linspace(low, high, _WITHIN), high + away])
-
-
-def raw_moments(profile: Profile, at: Array, scale: float, undone: float) -> Array:
-    """Return E g, E g² and E g³ for g(s + Laplace(scale)), the noise of scale `undone` undone.
-
-    Args:
-        profile: φ.
-        at: distances s, shape (m,).
-        scale: b > 0, in the unit of s.
-        undone: b, or 0 for g = φ.
-
-    Returns:
-        An array of shape (m, 3).
-    """
-    first, last = profile.breakpoints[0], profile.breakpoints[-1]
-    beyond = np.array([first, last]) + (last - first) * np.array([-1.0, 1.0])
-    left, right = np.asarray(profile.debiased(beyond, undone)).tolist()
-
-    def power(k: int) -> Callable[[Array], Array]:
-        return lambda v: np.asarray(profile.debiased(v, undone)) ** k
-
-    columns = [
-        laplace_expectation(
-            power(k),
-            at,
-            scale,
-            breakpoints=profile.breakpoints,
-            length_scale=profile.length_scale,
-            left=left**k,
-            right=right**k,
-        )
-        for k in (1, 2, 3)
-    ]
-    return np.stack(columns, axis=1)
-
-
-@lru_cache(maxsize=256)
-def moments_of_profile(profile: Profile, scale: float, undone: float) -> ReportMoments:
-    """Return those of g(s + Laplace(scale)) for all s: see `raw_moments`."""
-    return ReportMoments(raw_moments(profile, distances(profile.breakpoints, scale), scale, undone))
-
-
-@lru_cache(maxsize=256)
-def moments_of_range(profile: Profile, length: float, scale: float, undone: float) -> ReportMoments:
-    """Return those of a range: two steps at the ends, less 1.
-
-    At every noisy point one of the steps is 1, so that (g₁ − 1)(g₂ − 1) = 0, and the moments of
-    g₁ + g₂ − 1 about 1 are the sums of those of g₁ and g₂.
-
-    Args:
-        profile: of either step.
-        length: from one end to the other.
-        scale: b > 0, in the unit of s.
-        undone: b, or 0 for g = φ.
-    """
-    from_low = distances(profile.breakpoints, scale)
-    at = np.union1d(from_low, length - from_low)
-    above_low, below_high = (
-        _about_one(raw_moments(profile, s, scale, undone)) for s in (at, length - at)
-    )
-    first, second, third = above_low + below_high
-    # From 1 back to 0.
-    columns = [first + 1, second + 2 * first + 1, third + 3 * second + 3 * first + 1]
-    return ReportMoments(np.stack(columns, axis=1))
-
-
-def _about_one(moments: Array) -> Array:
-    """Return moments about 1, one a row, of moments about 0, one a column."""
-    first, second, third = moments.T
-    return np.array([first - 1, second - 2 * first + 1, third - 3 * second + 3 * first - 1])

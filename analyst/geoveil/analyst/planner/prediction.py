@@ -217,7 +217,7 @@ class Prediction:
 
     def _moments_asked_once(self) -> ReportMoments | None:
         moments = self.limits.moments()
-        return None if moments is None else MomentsAskedOnce(moments.points)
+        return None if moments is None else MomentsAskedOnce(moments.points, moments.laws)
 
     def partitioned(self, n: int, questions: int, *, expected: bool = True) -> float:
         """Return the mean squared error if each of n people answers one of m questions at random.

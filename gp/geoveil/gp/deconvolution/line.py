@@ -9,8 +9,6 @@ sum of two estimators, less 1, and (g_low − 1)(g_high − 1) = 0 everywhere.
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache
-from itertools import pairwise
 
 from geoveil.gp._convolution import laplace_expectation, laplace_variance
 from geoveil.gp.arrays import Array, np
@@ -20,12 +18,8 @@ from geoveil.gp.intervals import Limits
 from geoveil.gp.queries.indicator import Range, Threshold
 from geoveil.gp.queries.profiles import Profile
 from geoveil.gp.queries.projected import Linear, Radial
-from geoveil.gp.report_moments import ReportMoments, moments_of_profile, moments_of_range
-
-_MESH = 8_193
-"""Places in each piece of a profile at which the greatest estimated variance is looked for."""
-_INSIDE = 1e-9
-"""Where the first of them is, as a share of the piece."""
+from geoveil.gp.report_laws import greatest_estimated_variance, law_of_profile, law_of_range
+from geoveil.gp.report_moments import ReportMoments
 
 
 class ProfileEstimator(PointEstimator):
@@ -59,11 +53,13 @@ class ProfileEstimator(PointEstimator):
 
     def _moments(self) -> ReportMoments:
         undone = self.scale if self.debias else 0.0
-        return moments_of_profile(self.profile, self.scale, undone)
+        return law_of_profile(self.profile, self.scale, undone)
 
     @property
     def variance_limits(self) -> tuple[float, float] | None:
-        return (0.0, _greatest_variance(self.profile, self.scale)) if self.debias else None
+        if not self.debias:
+            return None
+        return 0.0, greatest_estimated_variance(self.profile, self.scale)
 
     def _value(self, points: Array) -> Array:
         return self._function(self._distance(points))
@@ -107,14 +103,6 @@ class ProfileEstimator(PointEstimator):
         )
 
 
-@lru_cache(maxsize=64)
-def _greatest_variance(profile: Profile, scale: float) -> float:
-    """Return the greatest estimated variance, to about 1e-6 of it."""
-    share = np.linspace(_INSIDE, 1 - _INSIDE, _MESH)  # it jumps where pieces meet
-    pieces = [low + (high - low) * share for low, high in pairwise(profile.breakpoints)]
-    return float(profile.estimated_variance(np.concatenate(pieces), scale).max())
-
-
 class RangeEstimator(PointEstimator):
     """Two thresholds: above the low end and not above the high end.
 
@@ -145,7 +133,7 @@ class RangeEstimator(PointEstimator):
 
     def _moments(self) -> ReportMoments:
         query, undone = self.query, self.scale if self.debias else 0.0
-        return moments_of_range(query.profile, query.high - query.low, self.scale, undone)
+        return law_of_range(query.profile, query.high - query.low, self.scale, undone)
 
     @property
     def variance_limits(self) -> tuple[float, float] | None:

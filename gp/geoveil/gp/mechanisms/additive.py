@@ -12,14 +12,15 @@ from fractions import Fraction
 
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
-from geoveil.gp.arrays import Array, np
+from geoveil.gp.arrays import Array, distinct, np
 from geoveil.gp.exact import BALL, grid_around, working_precision
 from geoveil.gp.lazy import lazy
 from geoveil.gp.mechanisms.base import QueryMechanism, exponent_below
 from geoveil.gp.noise.base import Laplace, Noise
 from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.queries.base import Query
-from geoveil.gp.report_moments import ReportMoments, distances
+from geoveil.gp.report_laws import cut_where, law_of_symmetric_noise
+from geoveil.gp.report_moments import ReportMoments
 
 _STEP_BITS = 40
 """Rounding to 2^-40 of the largest scale adds 2^-80/12 of its square to the variance; the int64
@@ -31,6 +32,9 @@ to 1 % above the supremum (`ClosedFormProfile.noise_bound`)."""
 
 _RANGE_BITS = 128
 """Working precision for a quantile at a public probability."""
+
+_VALUES, _NOISES, _ROUNDS = 32, 64, 8
+"""Parts of all values, and of the largest variance, that a cell of a law is cut to."""
 
 ROUND_UP = 1 + Fraction(1, 2**50)
 """Factor above the rounding of a few float operations on a public parameter."""
@@ -66,20 +70,45 @@ class AdditiveMechanism(QueryMechanism):
             return grid_around(least - reach, greatest + reach, self.step_exponent)
 
     def report_moments(self) -> ReportMoments | None:
-        return self._moments
+        return self.law()
+
+    def law(self) -> ReportMoments | None:
+        return self._law
 
     @lazy
-    def _moments(self) -> ReportMoments | None:
+    def _law(self) -> ReportMoments | None:
         if not math.isfinite(self.noise.variance):
             return None
-        scale = self.query.profile.length_scale
-        if isinstance(self.privacy, GeoPrivacy):  # else the noise is the same everywhere
-            scale = 1 / self.privacy.rate
-        at = distances(self.query.breakpoints, scale)
-        value, noise = self.moments(at)
-        # The noise is symmetric about f.
-        powers = value, value**2 + noise, value**3 + 3 * value * noise
-        return ReportMoments(np.stack(powers, axis=1))
+        profile = self.query.profile
+        edges = distinct(np.concatenate([profile.cells(0.0), self._turns()]))
+        for _ in range(_ROUNDS):
+            value, _ = profile.ranges(edges, 0.0)
+            noise = np.square(self._scale_range(edges)) * self.noise.variance
+            wide = np.diff(value, axis=0)[0] / np.ptp(profile.bounds) * _VALUES
+            loose = np.diff(noise, axis=0)[0] / noise.max() * _NOISES
+            cut = cut_where(edges, np.square(np.maximum(wide, loose)))
+            if len(cut) == len(edges):
+                break
+            edges = cut
+        # Beyond the last edges f is constant, and the noise dies away or stays as it is.
+        ends = np.asarray(profile.value(edges[[0, -1]]))
+        beyond = np.square(self._scale_range(edges[[0, -1]], beyond=True)) * self.noise.variance
+        return law_of_symmetric_noise(
+            np.concatenate([value, [ends, ends]], axis=1), np.concatenate([noise, beyond], axis=1)
+        )
+
+    def _turns(self) -> Array:
+        """Return where the scale may turn, in the unit of the distance."""
+        return np.array([])
+
+    def _scale_range(self, edges: Array, beyond: bool = False) -> Array:
+        """Return the least and the greatest scale on each cell, (2, n).
+
+        Args:
+            edges: of cells, `_turns` among them, shape (n + 1,).
+            beyond: what is asked for instead is the scale before the first edge and after the last.
+        """
+        return np.full((2, 2 if beyond else len(edges) - 1), self.largest_scale)
 
     @abstractmethod
     def _scale(self, s: Real, ops: Arithmetic) -> Real:

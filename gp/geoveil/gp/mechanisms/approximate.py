@@ -119,6 +119,10 @@ class ApproximateLaplace(BoundedMechanism):
         found = largest_eta(self.query.profile, float(rate), delta, self.privacy.reach, beta)
         return max(paper, Fraction(found))
 
+    @property
+    def _growing(self) -> tuple[str, float]:
+        return LINEAR, self.privacy.reach
+
     def _scale(self, s: Real, ops: Arithmetic) -> Real:
         bound = self.query.profile.noise_bound(
             s, self._beta, ops, growth=LINEAR, reach=self.privacy.reach

@@ -48,9 +48,6 @@ _FINEST_BITS = 61
 """A grid finer than this, relative to the widest reports, would saturate."""
 _FINER = 64
 """Bits by which the default may become finer, so that no level lies between two points."""
-_PLACES = 401
-_DOUBLINGS = 12
-"""Distances near a question, and beyond it, at which moments stand for those everywhere."""
 _TIE = 2.0**-20
 """Distance from the middle between two grid points that noise of any size gets away from."""
 
@@ -345,21 +342,6 @@ class QueryMechanism(Mechanism[int]):
         value = np.asarray(self.query.profile.value(distances))
         return value if self.unbiased else np.full_like(value, np.nan), self._variance(distances)
 
-    def moments_everywhere(self) -> tuple[Array, Array]:
-        """Return the mean and the variance of a report at places of all kinds.
-
-        At 400 distances: three times as wide as where the query varies, and ever farther.
-
-        Returns:
-            Two arrays of one shape, (n,): no person's report has moments outside of the convex hull
-            of the pairs, to a per cent of the greatest variance.
-        """
-        first, last = self.query.breakpoints[0], self.query.breakpoints[-1]
-        width = last - first
-        far = width * 2.0 ** np.arange(_DOUBLINGS)
-        near = np.linspace(first - width, last + width, _PLACES)
-        return self.moments(np.concatenate([first - far[::-1], near, last + far]))
-
     def report_moments(self) -> ReportMoments | None:
         """Return the first three moments of a report, for people everywhere; None if unknown.
 
@@ -367,11 +349,18 @@ class QueryMechanism(Mechanism[int]):
         """
         return None
 
+    @abstractmethod
+    def law(self) -> ReportMoments | None:
+        """Return points around the moments of a report at every distance; None without a variance.
+
+        Unlike `report_moments`, of `release` alone, and with the variances.
+        """
+
     @property
     def largest_variance(self) -> float:
         """The largest variance of a report over all points; infinite where it does not exist.
 
-        Found to a per cent on a grid of distances, three times as wide as where f varies.
+        Proved for all of them, and at most 5 % above what is attained.
 
         Example:
             >>> from geoveil.gp import DebiasedLaplace, GeoPrivacy, Threshold
@@ -379,9 +368,8 @@ class QueryMechanism(Mechanism[int]):
             >>> round(DebiasedLaplace(query, GeoPrivacy(1.0, per=8_000.0)).largest_variance, 3)
             0.338
         """
-        low, high = self.query.breakpoints[0], self.query.breakpoints[-1]
-        grid = np.linspace(2 * low - high, 2 * high - low, 201)
-        return float(np.max(self._variance(grid)))
+        law = self.law()
+        return math.inf if law is None else float(law.variances[1].max())
 
     def log_density(self, y: ArrayLike, x: ArrayLike) -> Array:
         return self._log_density(validation.outputs(y), self._distance(x))

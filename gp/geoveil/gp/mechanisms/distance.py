@@ -29,7 +29,8 @@ from geoveil.gp.noise.base import Laplace
 from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.queries.base import Query
 from geoveil.gp.queries.indicator import Range
-from geoveil.gp.report_moments import ReportMoments, moments_of_profile, moments_of_range
+from geoveil.gp.report_laws import law_of_profile, law_of_range
+from geoveil.gp.report_moments import ReportMoments
 
 _STEP_BITS = 24
 """Bits of the step below the range: on a plateau the output is constant; elsewhere the standard
@@ -183,15 +184,16 @@ class DebiasedLaplace(QueryMechanism):
             limits=self._limits(),
         )
 
+    def law(self) -> ReportMoments:
+        return law_of_profile(self.query.profile, self.scale, float(self._undo))
+
     def report_moments(self) -> ReportMoments:
-        query, undone = self.query, float(self._undo)
-        found = moments_of_profile(query.profile, self.scale, undone)
+        query, law = self.query, self.law()
         if not isinstance(query, Range):
-            return found
+            return law
         # Some people's answers may be made from points, where noise can cross the whole range.
         length = query.high - query.low
-        crossing = moments_of_range(query.profile, length, self.scale, undone)
-        return ReportMoments(np.concatenate([found.points, crossing.points]))
+        return law.joined(law_of_range(query.profile, length, self.scale, float(self._undo)))
 
     def _log_density(self, y: Array, s: Array) -> Array:
         """Return the log-density: with respect to length, plus a unit mass at each atom."""

@@ -9,11 +9,13 @@ from typing import ClassVar
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
 from geoveil.gp.arrays import Array, np
 from geoveil.gp.exact import BALL, BITS, upper, working_precision
+from geoveil.gp.lazy import lazy
 from geoveil.gp.mechanisms.additive import AdditiveMechanism
 from geoveil.gp.mechanisms.base import QueryMechanism, exponent_below
 from geoveil.gp.noise.base import Laplace
 from geoveil.gp.privacy import LocalPrivacy
 from geoveil.gp.queries.base import Query
+from geoveil.gp.report_moments import ReportMoments
 
 
 class LocalLaplace(AdditiveMechanism):
@@ -49,6 +51,8 @@ class LocalLaplace(AdditiveMechanism):
         return ops.constant(self._exact_scale)
 
 
+_MEANS = 129
+"""Means for which the law of a response is tabulated: between two the variance is enclosed."""
 _STEP_BITS = 24
 """Rounding c up by less than 2^-24 of itself adds less than 0.00002 % to the variance."""
 
@@ -113,6 +117,21 @@ class RandomizedResponse(QueryMechanism):
     def _value(self, s: Real, ops: Arithmetic) -> Real:
         least, most = (ops.constant(bound) for bound in self._bounds)
         return ops.clip(self.query.profile.value(s, ops), least, most)
+
+    @lazy
+    def _law(self) -> ReportMoments:
+        """One number decides: on two outputs all moments are linear in the mean."""
+        low, high = self.atoms
+        least, most = map(float, self._bounds)
+        mean = np.linspace(least, most, _MEANS)
+        above = (mean - low) / (high - low)
+        powers = [low**k + above * (high**k - low**k) for k in (1, 2, 3)]
+        noise = (mean - low) * (high - mean)
+        more = np.square(mean[1] - mean[0]) / 4  # of a parabola over its chord
+        return ReportMoments(np.stack(powers, axis=1), None, np.stack([noise, noise + more]))
+
+    def law(self) -> ReportMoments:
+        return self._law
 
     def _shares(self, s: Array) -> tuple[Array, Array]:
         """Return the probabilities of the two atoms, exact to rounding however small they are."""

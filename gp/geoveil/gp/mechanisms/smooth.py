@@ -1,11 +1,13 @@
 """Noise scaled to a smooth bound of the slope at the person's own point [SGP §3; MATH §3, §4]."""
 
+from abc import abstractmethod
 from collections.abc import Callable
 from fractions import Fraction
 from functools import partial
 
 from geoveil.gp import validation
-from geoveil.gp.arithmetic import Arithmetic, Real
+from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
+from geoveil.gp.arrays import Array, np
 from geoveil.gp.errors import ParameterError
 from geoveil.gp.exact import round_down
 from geoveil.gp.mechanisms.additive import AdditiveMechanism
@@ -14,6 +16,9 @@ from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.queries.base import Query
 from geoveil.gp.smooth.frontier import CALIBRATIONS, Frontier, default_fraction
 from geoveil.gp.smooth.growth import DECAYS, EXPONENTIAL
+
+_FAR = 700.0
+"""Logarithm of a ratio of scales that is as good as infinite."""
 
 
 class SmoothlyScaled:
@@ -72,9 +77,30 @@ class BoundedMechanism(SmoothlyScaled, AdditiveMechanism):
     privacy: GeoPrivacy
 
     @property
+    @abstractmethod
+    def _growing(self) -> tuple[str, float]:
+        """Growth and reach of B."""
+
+    @property
     def largest_scale(self) -> float:
         """The largest noise scale: L/η."""
         return self.query.lipschitz / self.eta
+
+    def _turns(self) -> Array:
+        turns = np.array(self.query.profile.turns(self._growing[1]))
+        return np.asarray(turns[np.isfinite(turns)])
+
+    def _scale_range(self, edges: Array, beyond: bool = False) -> Array:
+        """Return what B, between two places, can be: its logarithm has slopes of at most β."""
+        at = np.asarray(self._scale(edges, FLOAT))
+        if beyond:
+            return np.stack([np.zeros_like(at), at])
+        low, high = np.sort([at[:-1], at[1:]], axis=0)
+        moved = np.exp(np.minimum(np.diff(edges) * float(self._beta) / 2, _FAR))
+        middle = np.sqrt(low) * np.sqrt(high)
+        within = self.query.profile.steepest_within(edges, self._beta, *self._growing)
+        most = np.minimum(np.maximum(high, within / float(self._eta)), middle * moved)
+        return np.stack([np.where(within > 0, middle / moved, low), np.maximum(most, high)])
 
 
 class SmoothMechanism(BoundedMechanism):
@@ -137,6 +163,10 @@ class SmoothMechanism(BoundedMechanism):
         best = self.frontier.default_beta_fraction, partial(best_noise, self.frontier)
         self._calibrate(noise, beta, calibration, default=best)
         self._choose_step(step)
+
+    @property
+    def _growing(self) -> tuple[str, float]:
+        return self.growth, self.reach
 
     def _scale(self, s: Real, ops: Arithmetic) -> Real:
         bound = self.query.profile.noise_bound(

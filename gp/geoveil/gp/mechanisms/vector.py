@@ -33,6 +33,8 @@ from geoveil.gp.mechanisms.smooth import SmoothlyScaled
 from geoveil.gp.noise import LaplacePareto, Noise, PowerLaw
 from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.queries.base import Query
+from geoveil.gp.report_laws import law_of_symmetric_noise
+from geoveil.gp.report_moments import ReportMoments
 from geoveil.gp.smooth.frontier import Frontier
 from geoveil.gp.smooth.growth import EXPONENTIAL
 
@@ -41,6 +43,8 @@ _DEFAULT_SHARES = {Frontier.CROSS: 0.3, Frontier.RECTANGLE: 0.1}
 _WORTH_THE_CROSS = Fraction(3, 2)
 """The cross is taken at up to so many times the scale of the noise: as much as the rectangle's η
 loses."""
+_VALUES = 32
+"""Parts of all values on which the law of one report is enclosed."""
 _STEP_BITS = 40
 _TAIL_BITS = 13
 
@@ -304,9 +308,12 @@ class VectorAnswer(AdditiveMechanism):
         """Refuse: at one distance to its query people differ in those to the others."""
         raise UnsupportedError("the noise of one report of a vector depends on all its queries")
 
-    def moments_everywhere(self) -> tuple[Array, Array]:
-        ends = np.array(self.query.profile.bounds)
-        return np.repeat(ends, 2), np.tile([0.0, self.largest_variance], 2)
+    def law(self) -> ReportMoments | None:
+        if not math.isfinite(self.largest_variance):
+            return None
+        values = np.linspace(*self.query.profile.bounds, _VALUES + 1)
+        noise = np.tile([[0.0], [self.largest_variance]], _VALUES)
+        return law_of_symmetric_noise(np.stack([values[:-1], values[1:]]), noise)
 
     def report_moments(self) -> None:
         return None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import pairwise
 
 from flint import arb
@@ -18,7 +19,7 @@ from geoveil.gp.arrays import Array, np
 from geoveil.gp.errors import ParameterError
 from geoveil.gp.exact import working_precision
 from geoveil.gp.smooth.jet import FORMULA, Jet, enclosure
-from geoveil.gp.smooth.tape import Formula, recorded
+from geoveil.gp.smooth.tape import Formula, Tape, recorded
 
 _PRECISION = 64
 _TIGHT = 1.005
@@ -86,6 +87,14 @@ def enclose(formula: Formula, extent: float, *, ray: bool) -> SlopeCells:
     """
     with working_precision(_PRECISION):
         return _Search(formula, ray).cells(0.0 if ray else -extent, extent)
+
+
+@lru_cache(maxsize=1 << 14)
+def enclosed_on(tape: Tape, low: float, high: float) -> tuple[tuple[float, float], ...]:
+    """Return bounds of φ, φ' and φ'' for u in [low, high]."""
+    with working_precision(_PRECISION):
+        found, _ = enclosure(tape, arb(low).union(arb(high)))
+        return tuple(map(_bounds, _parts(found)))
 
 
 class _Search:

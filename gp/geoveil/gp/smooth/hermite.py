@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from geoveil.gp.arithmetic import Arithmetic, Real
-from geoveil.gp.arrays import Array, NDArray, np
+from geoveil.gp.arrays import Array, NDArray, distinct, np
 from geoveil.gp.smooth.cells import SlopeCells
 from geoveil.gp.smooth.jet import Jet
 
@@ -72,6 +72,25 @@ class Hermite:
     def steepest(self) -> float:
         """Upper bound of the largest slope, but for rounding, and at most a few times that."""
         return float(np.abs(self._controls).max())
+
+    def turns(self, b: float) -> Array:
+        """Return the knots and where φ − b²φ'' or 2b²φ'² + b⁴φ''² turns between them, increasing.
+
+        On a piece of length h, with t in [0, 1], φ' = At² + 2Bt + C, whose second derivative is the
+        constant D = 2A/h²: the former turns where φ' = b²D, the latter where φ'' is 0 or
+        2φ' = −b²D.
+        """
+        start, middle, end = self._controls
+        h = np.diff(self.knots)
+        a, half = start - 2 * middle + end, middle - start
+        with np.errstate(all="ignore"):  # what is not in (0, 1) is left out, NaN with it
+            places = [-half / a]
+            for k in (2 * a * (b / h) ** 2, -a * (b / h) ** 2):
+                root = -(half + np.copysign(np.sqrt(half * half - a * (start - k)), half))
+                places += [root / a, (start - k) / root]
+            t = np.stack(places)
+            t = np.where((t > 0) & (t < 1), t, 0.0)
+        return distinct(np.append((self.knots[:-1] + h * t).ravel(), self.knots))
 
     def cells(self, *, ray: bool) -> SlopeCells:
         """Return enclosures, certain in spite of all rounding.

@@ -5,10 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Exact, Real
-from geoveil.gp.arrays import Array
+from geoveil.gp.arrays import Array, np
 from geoveil.gp.errors import UnsupportedError
 from geoveil.gp.smooth.frontier import Frontier
 from geoveil.gp.smooth.growth import EXPONENTIAL
+
+_BESIDE = 1e-6
+"""How far from its end a cell is asked what is inside, relative to its length."""
+_STEEPEST = 32
+"""Slope of a polynomial of degree 4, in multiples of its range over the length, and more."""
 
 
 class Profile(ABC):
@@ -106,6 +111,52 @@ class Profile(ABC):
             b: noise scale > 0.
         """
         raise self._not_debiasable()
+
+    @abstractmethod
+    def cells(self, b: float) -> Array:
+        """Return edges of cells of which `ranges` tells the bounds of g and h.
+
+        Args:
+            b: noise scale > 0, or 0 for φ in place of g.
+
+        Returns:
+            Increasing, in the unit of s; beyond them g is constant.
+        """
+
+    def panels(self, b: float) -> Array:
+        """Return edges of cells on which g and h are smooth, `cells` among them."""
+        return self.cells(b)
+
+    def ranges(self, edges: Array, b: float) -> tuple[Array, Array]:
+        """Return bounds of g and of h (0 for b = 0) on cells, each of shape (2, n).
+
+        Args:
+            edges: those of `cells` and others between them, shape (n + 1,).
+            b: as there.
+        """
+        low, high = edges[:-1], edges[1:]
+        inside = (high - low) * _BESIDE
+        ends = np.stack([low + inside, np.minimum(high - inside, np.nextafter(high, -np.inf))])
+        g = np.sort(np.asarray(self.debiased(ends, b, FLOAT)), axis=0)
+        h = np.sort(self.estimated_variance(ends, b), axis=0) if b else np.zeros_like(g)
+        for bounds in (g, h):  # what is beside the ends, after Markov's inequality
+            bounds += np.diff(bounds, axis=0) * np.array([[-1.0], [1.0]]) * _STEEPEST * _BESIDE
+        return g, h
+
+    def steepest_within(self, edges: Array, beta: Exact, growth: str, reach: float) -> Array:
+        """Return what B is at most on cells where it is more than at both of their ends, (n,).
+
+        Args:
+            edges: those of `turns` among them, shape (n + 1,).
+            beta: as `smooth_bound` takes it.
+            growth: likewise.
+            reach: likewise.
+        """
+        return np.zeros(len(edges) - 1)
+
+    def turns(self, reach: float) -> tuple[float, ...]:
+        """Return where B may turn, unless `steepest_within` says it."""
+        return ()
 
     @abstractmethod
     def debiased_preimages(self, y: Array, b: float) -> tuple[Array, Array]:

@@ -74,6 +74,10 @@ class ClosedFormProfile(Profile):
         # At reach 0 the maximizer already is z wherever z is the best.
         return bound if reach == 0 else ops.maximum(bound, self.local_lipschitz(z, reach, ops))
 
+    def turns(self, reach: float) -> tuple[float, ...]:
+        at = self.slope_breakpoints(reach)
+        return (*(-z for z in at), *at)
+
     def noise_bound(
         self,
         s: Real,

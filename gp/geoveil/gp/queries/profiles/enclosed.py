@@ -23,6 +23,8 @@ from geoveil.gp.smooth.chords import reached
 from geoveil.gp.smooth.growth import EXPONENTIAL
 from geoveil.gp.smooth.jet import Jet
 
+_FEW = 25
+"""Cells that an analysis of a profile begins with."""
 _BLOCK = 256
 """Values that are looked for at a time."""
 _SETTLED = 1e-9
@@ -197,12 +199,67 @@ class EnclosedProfile(Profile):
         found = 2 * c2 * np.square(j.slope) + np.square(c2 * np.asarray(j.curvature))
         return np.where((u > (-high if self.ray else low)) & (u < high), found, 0.0)
 
+    def cells(self, b: float) -> Array:
+        edges = self._cells.edges  # as many as it takes to tell where the profile varies
+        return self._both_sides(
+            edges[distinct(np.linspace(0, len(edges) - 1, _FEW)).astype(np.intp)]
+        )
+
+    def panels(self, b: float) -> Array:
+        return self._both_sides(self._cells.edges)
+
+    def _both_sides(self, u: Array) -> Array:
+        """Return edges of cells in the unit of s; on a ray, those before the centre too."""
+        return (np.concatenate([-u[:0:-1], u]) if self.ray else u) * self.scale
+
+    def ranges(self, edges: Array, b: float) -> tuple[Array, Array]:
+        """Return bounds of g and h: from enclosures of φ, φ' and φ'' on each cell."""
+        cells, u, c2 = self._cells, self._folded(edges), (b / self.scale) ** 2
+        value, slope, curvature = (
+            np.stack(
+                [
+                    over(cells.edges, bounds[0], u, np.minimum),
+                    over(cells.edges, bounds[1], u, np.maximum),
+                ]
+            )
+            for bounds in (cells.value, cells.slope, cells.curvature)
+        )
+        # What is cut finer than the profile has been is enclosed anew.
+        short = np.diff(u, axis=0)[0] < 0.75 * over(
+            cells.edges, np.diff(cells.edges), u, np.minimum
+        )
+        for i in np.flatnonzero(short).tolist():
+            parts = self._enclosure(*u[:, i].tolist())
+            for bounds, (low, high) in zip((value, slope, curvature), parts, strict=True):
+                bounds[:, i] = max(bounds[0, i], low), min(bounds[1, i], high)
+        if b == 0:
+            g, h = value, np.zeros_like(value)
+        else:
+            g = value - c2 * curvature[::-1]
+            h = 2 * c2 * squares(slope) + c2 * c2 * squares(curvature)
+        if self._odd:
+            mirrored = 2 * float(self._at(0.0, FLOAT)) - g[::-1]
+            g = np.where(edges[:-1] < 0, mirrored, g)
+        return g, h
+
+    def _enclosure(self, low: float, high: float) -> tuple[tuple[float, float], ...]:
+        """Return bounds of φ, φ' and φ'' by u, for u in a cell that is part of one of `cells`."""
+        return ((-math.inf, math.inf),) * 3
+
+    def steepest_within(self, edges: Array, beta: Exact, growth: str, reach: float) -> Array:
+        rate = round_down(Fraction(beta) * Fraction(self.scale))
+        bound = _bound(self._cells, rate, growth, reach / self.scale * (1 + 1e-15))
+        return over(bound.edges, bound.steepest, self._folded(edges), np.maximum) / self.scale
+
+    def _folded(self, edges: Array) -> Array:
+        """Return the two ends of each cell in units of the scale, (2, n); on a ray, of |u|."""
+        u = np.stack([edges[:-1], edges[1:]]) / self.scale
+        return np.sort(np.abs(u), axis=0) if self.ray else u
+
     def debiased_preimages(self, y: Array, b: float) -> tuple[Array, Array]:
         """Return all v with g(v) = y, by bisection between the edges of the cells."""
         step = 1e-6 * self.length_scale
-        edges = self._cells.edges * self.scale
-        if self.ray:
-            edges = np.concatenate([-edges[:0:-1], edges])
+        edges = self._both_sides(self._cells.edges)
         jumps = np.array(self.breakpoints)
         mesh = distinct(np.concatenate([edges, jumps - step, jumps + step]))
 
@@ -211,6 +268,29 @@ class EnclosedProfile(Profile):
 
         v, slope = preimages(moving, mesh, y, step / 10)
         return v, np.where(slope > 0, slope, np.nan)
+
+
+def over(edges: Array, numbers: Array, u: Array, choose: np.ufunc) -> Array:
+    """Return the greatest (or the least) of the numbers of all cells that an interval meets.
+
+    Args:
+        edges: of cells, shape (n + 1,).
+        numbers: one a cell, (n,).
+        u: the ends of intervals, (2, m); what is beyond the edges counts as the outermost cell.
+        choose: `np.maximum` or `np.minimum`.
+    """
+    count = len(numbers)
+    first = np.clip(np.searchsorted(edges, u[0], side="right") - 1, 0, count - 1)
+    last = np.clip(np.searchsorted(edges, u[1], side="left"), first + 1, count)
+    padded = np.append(numbers, numbers[-1])
+    return np.asarray(choose.reduceat(padded, np.stack([first, last], axis=1).ravel())[::2])
+
+
+def squares(bounds: Array) -> Array:
+    """Return bounds of squares, (2, n), from those of the numbers."""
+    found = np.sort(np.square(bounds), axis=0)
+    found[0] = np.where((bounds[0] < 0) & (bounds[1] > 0), 0.0, found[0])
+    return found
 
 
 def settled(cells: SlopeCells) -> tuple[float, float]:

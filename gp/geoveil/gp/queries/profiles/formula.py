@@ -18,7 +18,7 @@ from geoveil.gp.errors import GeoVeilError, ParameterError
 from geoveil.gp.exact import BALL, working_precision
 from geoveil.gp.queries.profiles.enclosed import EnclosedProfile
 from geoveil.gp.shown import ReprByArguments
-from geoveil.gp.smooth.cells import SlopeCells, enclose
+from geoveil.gp.smooth.cells import SlopeCells, enclose, enclosed_on
 from geoveil.gp.smooth.jet import FLOAT_JETS, Jet, enclosure, jet
 from geoveil.gp.smooth.tape import Formula, Tape, recorded
 
@@ -116,6 +116,9 @@ class FormulaProfile(ReprByArguments, EnclosedProfile):
         # A number may overflow on the way, or belong to a piece that is not taken.
         with np.errstate(all="ignore"):
             return self._tape(u, ops)
+
+    def _enclosure(self, low: float, high: float) -> tuple[tuple[float, float], ...]:
+        return enclosed_on(self._tape, low, high)
 
     def _jet(self, u: Real, ops: Arithmetic) -> Jet:
         if not ops.rounded:

@@ -18,7 +18,7 @@ from functools import lru_cache
 
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Exact, Real
-from geoveil.gp.arrays import Array, np
+from geoveil.gp.arrays import Array, distinct, np
 from geoveil.gp.exact import BALL, BITS, round_down, working_precision
 from geoveil.gp.queries.profiles.bell_chords import bell_bound
 from geoveil.gp.queries.profiles.closed_form import ClosedFormProfile
@@ -150,6 +150,13 @@ class Gaussian(ClosedFormProfile):
             return self.bounds
         c2 = (b / self.bandwidth) ** 2
         return (-2 * c2 * math.exp(-(3 + 1 / c2) / 2), 1 + c2)
+
+    def cells(self, b: float) -> Array:
+        """Return places a bandwidth apart, and where g or h turns: u² = 1, 3 + 1/c², 3 − 2/c²."""
+        c2 = (b / self.bandwidth) ** 2
+        turns = [3 + 1 / c2, 3 - 2 / c2] if c2 else []
+        u = np.concatenate([np.arange(11.0), [math.sqrt(t) for t in turns if 0 < t < 100]])
+        return distinct(np.concatenate([-u, u])) * self.bandwidth
 
     def estimated_variance(self, v: Array, b: float) -> Array:
         """Return h: e^{−u²}(2c²u² + c⁴(1 − u²)²), u = v/h, c = b/h."""

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Exact, Real
-from geoveil.gp.arrays import Array, np
+from geoveil.gp.arrays import Array, distinct, np
 from geoveil.gp.queries.profiles.base import Profile
 from geoveil.gp.queries.profiles.closed_form import ClosedFormProfile
 from geoveil.gp.smooth.frontier import Frontier
@@ -51,6 +51,9 @@ class SoftStep(Profile):
     @property
     def plateaus(self) -> tuple[tuple[float, float, float], ...]:
         return ((-math.inf, -self.width / 2, 0.0), (self.width / 2, math.inf, 1.0))
+
+    def cells(self, b: float) -> Array:
+        return np.array(self.breakpoints)
 
     @abstractmethod
     def slope(self, s: Array) -> Array:
@@ -228,6 +231,10 @@ class Smoothstep(ClosedFormStep):
         """Return the range of g, which increases inside the band, from −6b²/w²."""
         lift = 6 * (b / self.width) ** 2
         return (-lift, 1 + lift)
+
+    def cells(self, b: float) -> Array:
+        turn = self.width * math.sqrt(max(0.25 - (b / self.width) ** 2, 0.0))
+        return distinct(np.array([*self.breakpoints, -turn, 0.0, turn]))
 
     def estimated_variance(self, v: Array, b: float) -> Array:
         """Return h: 72c²(1/4 − y²)² + 144c⁴y² inside the band, y = v/w, c = b/w; 0 outside."""

@@ -145,6 +145,15 @@ class TabulatedProfile(EnclosedProfile):
     def on_ray(self) -> TabulatedProfile:
         return replace(self, ray=True)
 
+    def cells(self, b: float) -> Array:
+        return self._both_sides(self._hermite.turns(b / self.scale))
+
+    def panels(self, b: float) -> Array:
+        return self.cells(b)
+
+    def ranges(self, edges: Array, b: float) -> tuple[Array, Array]:
+        return Profile.ranges(self, edges, b)
+
     @property
     def _odd(self) -> bool:
         return self.ray and bool(abs(self._hermite.slopes[0, 0]) > CORNER * self._cells.lipschitz)

@@ -1,0 +1,220 @@
+"""What a report is, for people at every distance, between points that enclose it [MATH §8].
+
+Laplace noise is where Brownian motion is after an exponential time. So a noisy distance that starts
+in a cell [l, r] leaves it, and goes on as if it had started at l or at r; or it ends inside, with a
+probability of at most κ = 1 − 1/cosh((r − l)/2b). The law of a report on any distance in a cell is
+thus a mixture of those on l and on r and, with a weight of at most κ, of what g is in the cell.
+Cells are those of the profile, so that nothing is between them that nobody has seen, and are cut
+until what is not known within them hardly counts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from geoveil.gp._convolution import carried, gauss_legendre
+from geoveil.gp.arrays import Array, distinct, np
+from geoveil.gp.queries.profiles import Profile
+from geoveil.gp.queries.profiles.enclosed import squares
+from geoveil.gp.report_moments import ReportMoments
+
+_LOOSE = 1 / 100
+"""Width of what is not known within a cell, relative to what moments are anywhere."""
+_MOST_CELLS, _ROUNDS = 2_048, 8
+_TIGHT = 1.00005
+"""Factor between a bound and what is attained at which a search ends."""
+_GRADES = np.array([3.0, 9.0, 27.0])
+"""Distances from a node, in noise scales, at which a longer panel is cut."""
+
+
+@lru_cache(maxsize=256)
+def law_of_profile(profile: Profile | _Between, scale: float, undone: float) -> ReportMoments:
+    """Return points around the moments of g(s + Laplace(scale)), for all s.
+
+    Args:
+        profile: φ.
+        scale: b > 0, in the unit of s.
+        undone: b, or 0 for g = φ.
+    """
+    nodes = profile.cells(undone)
+    ray = getattr(profile, "ray", False)
+    first, last = (float(level) for level in profile.debiased(_beyond(nodes), undone))
+    for _ in range(_ROUNDS):
+        powers, noise = _smoothed(profile, nodes, scale, undone, (first, last))
+        g, h = profile.ranges(nodes, undone)
+        weight = 1 - 1 / np.cosh(np.minimum(np.diff(nodes) / (2 * scale), 40.0))
+        within = np.stack([g, squares(g), g**3, h], axis=2)  # (2, cells, 4)
+        ends = np.concatenate([powers, noise[:, None]], axis=1)
+        away = np.maximum(within[1] - ends[:-1], ends[1:] - within[0])
+        loose = weight[:, None] * (within[1] - within[0] + (1 - weight[:, None]) * np.abs(away))
+        spans = np.maximum(np.ptp(ends, axis=0), 1e-300)
+        cut = cut_where(nodes, (loose / (_LOOSE * spans)).max(axis=1))
+        if len(cut) == len(nodes):
+            break
+        nodes = cut
+    people = nodes >= 0 if ray else np.ones(len(nodes), bool)
+    inside = people[:-1]
+    left, right = powers[:-1][inside], powers[1:][inside]
+    before, after = noise[:-1][inside], noise[1:][inside]
+    kept, low, high = weight[inside][:, None], h[0][inside], h[1][inside]
+    more = np.zeros_like(low)
+    if undone == 0:  # between the means of l, of r, and of what is inside
+        middle = (left[:, 0] + right[:, 0]) / 2
+        more = np.square(right[:, 0] - middle) + kept[:, 0] * np.square(
+            np.abs(g[:, inside] - middle).max(axis=0)
+        )
+    corners = _corners(*g[:, inside])
+    laws = [powers[people], np.array([[level, level**2, level**3] for level in (first, last)])]
+    noises = [np.stack([noise[people]] * 2), np.zeros((2, 2))]
+    if undone == 0:
+        noises[0][1] += max(more.max(), 0.0)
+    mixed = [
+        (
+            (1 - kept) * end + kept * corner,
+            np.stack([v + kept[:, 0] * low, v + kept[:, 0] * high + more]),
+        )
+        for corner in (corners[0], corners[3], corners[1], corners[2])
+        for end, v in ((left, (1 - kept[:, 0]) * before), (right, (1 - kept[:, 0]) * after))
+    ]
+    count = sum(map(len, laws)) + 4 * len(left)
+    return ReportMoments(
+        np.concatenate(laws + [points for points, _ in mixed]),
+        count,
+        np.concatenate(noises + [ends for _, ends in mixed], axis=1),
+    )
+
+
+@dataclass(frozen=True)
+class _Between:
+    """A range of points: two steps at its ends, less 1. Where one varies the other is 1."""
+
+    profile: Profile
+    length: float
+
+    def cells(self, b: float) -> Array:
+        edges = self.profile.cells(b)
+        return distinct(np.concatenate([edges, self.length - edges]))
+
+    def panels(self, b: float) -> Array:
+        return self.cells(b)
+
+    def ranges(self, edges: Array, b: float) -> tuple[Array, Array]:
+        low, high = self.profile.ranges(edges, b), self.profile.ranges(self.length - edges[::-1], b)
+        return low[0] + high[0][:, ::-1] - 1, low[1] + high[1][:, ::-1]
+
+    def debiased(self, v: Array, b: float) -> Array:
+        return np.asarray(
+            self.profile.debiased(v, b) + self.profile.debiased(self.length - v, b) - 1
+        )
+
+    def estimated_variance(self, v: Array, b: float) -> Array:
+        ends = (self.profile.estimated_variance(end, b) for end in (v, self.length - v))
+        return np.asarray(sum(ends))
+
+
+def law_of_range(profile: Profile, length: float, scale: float, undone: float) -> ReportMoments:
+    """Return the same for a range, of which `profile` is a step and `length` the way across."""
+    return law_of_profile(_Between(profile, length), scale, undone)
+
+
+@lru_cache(maxsize=64)
+def greatest_estimated_variance(profile: Profile, scale: float) -> float:
+    """Return an upper bound of h everywhere, and 5e-5 above what it attains where enclosures allow."""
+    edges = profile.cells(scale)
+    for _ in range(_ROUNDS):
+        least, most = profile.ranges(edges, scale)[1]
+        attained = max(least.max(), profile.estimated_variance(edges, scale).max())
+        cut = cut_where(edges, np.where(most > _TIGHT * attained, 64.0, 0.0))
+        if len(cut) == len(edges):
+            break
+        edges = cut
+    return float(most.max())
+
+
+def law_of_symmetric_noise(value: Array, noise: Array) -> ReportMoments:
+    """Return points around the moments of f + noise, the noise symmetric, on each of many cells.
+
+    Args:
+        value: the least and the greatest f on each cell, shape (2, n).
+        noise: the least and the greatest variance, (2, n).
+    """
+    corners = _corners(*value)
+    points, noises = [], []
+    for corner in (corners[0], corners[3], corners[1], corners[2]):
+        for variance in noise:
+            lift = np.stack([np.zeros_like(variance), variance, 3 * corner[:, 0] * variance], 1)
+            points.append(corner + lift)
+            noises.append(variance)
+    return ReportMoments(
+        np.concatenate(points), 4 * value.shape[1], np.stack([np.concatenate(noises)] * 2)
+    )
+
+
+def cut_where(edges: Array, loose: Array) -> Array:
+    """Return edges with cells cut into more, the loosest first, until there are enough of them.
+
+    Args:
+        edges: increasing, shape (n + 1,).
+        loose: how many times looser than need be each cell is, shape (n,); it falls as the square
+            of its length.
+    """
+    parts = np.clip(np.ceil(np.sqrt(loose)), 1, 8).astype(np.intp)
+    order = np.argsort(-loose)
+    fits = np.cumsum(parts[order] - 1) <= _MOST_CELLS - len(loose)
+    parts[order[~fits]] = 1
+    cell = np.repeat(np.arange(len(parts)), parts)
+    step = np.arange(len(cell)) - np.repeat(np.cumsum(parts) - parts, parts)
+    low = edges[:-1][cell] + np.diff(edges)[cell] * (step / parts[cell])
+    return np.append(low, edges[-1])
+
+
+def _smoothed(
+    profile: Profile | _Between,
+    nodes: Array,
+    scale: float,
+    undone: float,
+    levels: tuple[float, float],
+) -> tuple[Array, Array]:
+    """Return E g, E g² and E g³, (n, 3), and the variance of g, (n,), at the nodes."""
+    lows, highs = nodes[:-1, None], nodes[1:, None]
+    graded = np.concatenate(
+        [np.minimum(lows + scale * _GRADES, highs), np.maximum(highs - scale * _GRADES, lows)]
+    )
+    edges = distinct(np.concatenate([nodes, profile.panels(undone), graded.ravel()]))
+    half = np.diff(edges) / 2
+    places, shares = gauss_legendre(12)
+    v = (edges[:-1] + half)[:, None] + half[:, None] * places
+    g = np.asarray(profile.debiased(v, undone))
+    f = [g, g * g, g * g * g]
+    if undone:
+        f.append(np.asarray(profile.estimated_variance(v, undone)))
+    share = half[:, None] * shares / (2 * scale)
+    rise = np.exp(-(edges[1:, None] - v) / scale) * share
+    fall = np.exp(-(v - edges[:-1, None]) / scale) * share
+    decay = np.exp(-np.diff(edges) / scale).tolist()
+    at = np.searchsorted(edges, nodes)
+    found = []
+    for k, numbers in enumerate(f):
+        left, right = (level ** (k + 1) / 2 if k < 3 else 0.0 for level in levels)
+        below = carried(left, decay, (numbers * rise).sum(axis=1).tolist())
+        above = carried(right, decay[::-1], (numbers * fall).sum(axis=1)[::-1].tolist())
+        found.append((np.array(below) + np.array(above[::-1]))[at])
+    powers = np.stack(found[:3], axis=1)
+    return powers, found[3] if undone else np.maximum(found[1] - found[0] ** 2, 0.0)
+
+
+def _beyond(nodes: Array) -> Array:
+    """Return a distance before the first node and one after the last."""
+    width = float(nodes[-1] - nodes[0])
+    return np.array([nodes[0] - width, nodes[-1] + width])
+
+
+def _corners(low: Array, high: Array) -> tuple[Array, Array, Array, Array]:
+    """Return four points each, (n, 3), that the curve (g, g², g³), low <= g <= high, is between."""
+    blossoms = [(low, low, low), (low, low, high), (low, high, high), (high, high, high)]
+    first, second, third, fourth = (
+        np.stack([(a + b + c) / 3, (a * b + b * c + a * c) / 3, a * b * c], axis=1)
+        for a, b, c in blossoms
+    )
+    return first, second, third, fourth
