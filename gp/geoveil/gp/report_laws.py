@@ -120,7 +120,7 @@ def law_of_range(profile: Profile, length: float, scale: float, undone: float) -
 
 @lru_cache(maxsize=64)
 def greatest_estimated_variance(profile: Profile, scale: float) -> float:
-    """Return an upper bound of h everywhere, and 5e-5 above what it attains where enclosures allow."""
+    """Return an upper bound of h, by 5e-5 more than is attained where enclosures allow."""
     edges = profile.cells(scale)
     for _ in range(_ROUNDS):
         least, most = profile.ranges(edges, scale)[1]
