@@ -156,7 +156,7 @@ class LabelledEstimate:
                     self.mechanism, self.n, ends, excess, self.limits, self.confidence
                 )
             except ContradictionError:
-                return NoiseVariance(None, 0.0, math.inf, Basis.CONTRADICTED)
+                found = NoiseVariance(None, 0.0, math.inf, Basis.CONTRADICTED)
         if found is None:
             found = NoiseVariance(None, 0.0, math.inf, Basis.BOUNDED)
         low, high = self.limits.means

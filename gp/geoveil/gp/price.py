@@ -38,7 +38,7 @@ class Basis(StrEnum):
     BOUNDED = "bounded"
     """Between two ends, which people of every kind keep."""
     CONTRADICTED = "contradicted"
-    """Unknown: no people give such answers through the mechanism, but by chance or by forging."""
+    """Less than answers vary: no people give such ones, unless by chance or by forging."""
 
     @property
     def words(self) -> str:
@@ -50,7 +50,7 @@ _WORDS = {
     Basis.EXACT: "exact, as the noise is the same for all values",
     Basis.ESTIMATED: "estimated without bias from the perturbed points",
     Basis.BOUNDED: "bounded by what the mechanism's noise can be for people with such answers",
-    Basis.CONTRADICTED: "unknown, as no people give such answers through this mechanism",
+    Basis.CONTRADICTED: "bounded by how answers vary alone, as no people give such ones through this mechanism",
 }
 
 
@@ -72,7 +72,7 @@ class NoiseVariance:
 
     def within(self, low: float, high: float) -> NoiseVariance:
         """Return what is left of a bound where another holds too; an estimate stays as it is."""
-        if self.basis is not Basis.BOUNDED:
+        if self.value is not None:
             return self
         low = max(self.low, low)
         return NoiseVariance(self.value, low, max(low, min(self.high, high)), self.basis)
