@@ -50,7 +50,7 @@ _WORDS = {
     Basis.EXACT: "exact, as the noise is the same for all values",
     Basis.ESTIMATED: "estimated without bias from the perturbed points",
     Basis.BOUNDED: "bounded by what the mechanism's noise can be for people with such answers",
-    Basis.CONTRADICTED: "bounded by how answers vary alone, as no people give such ones through this mechanism",
+    Basis.CONTRADICTED: "bounded by how answers vary alone, as no people give such ones",
 }
 
 
