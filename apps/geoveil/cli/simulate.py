@@ -7,6 +7,7 @@ from geoveil.cli import (
     simulate_fleet,
     simulate_ledger,
     simulate_scale,
+    simulate_tuned,
 )
 
 app = typer.Typer(
@@ -21,6 +22,7 @@ app.command("distribution")(simulate_experiments.distribution)
 app.command("epochs")(simulate_experiments.epochs)
 app.command("selection")(simulate_experiments.selection)
 app.command("ledger")(simulate_ledger.ledger)
+app.command("tuned")(simulate_tuned.tuned)
 app.command("results")(simulate_experiments.results)
 app.command("scale")(simulate_scale.scale)
 app.command("export")(simulate_scale.export)

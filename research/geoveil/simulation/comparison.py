@@ -61,7 +61,7 @@ class Contestant:
         return self.build, *self.others
 
 
-def _smooth(noise: Noise, beta_fraction: float) -> Callable[[Setting], SmoothMechanism]:
+def as_in_the_paper(noise: Noise, beta_fraction: float) -> Callable[[Setting], SmoothMechanism]:
     """Return the paper's mechanism: Λ = ∞, and ε shared between a change of scale and a shift."""
     return lambda s: SmoothMechanism(
         s.seed,
@@ -73,9 +73,9 @@ def _smooth(noise: Noise, beta_fraction: float) -> Callable[[Setting], SmoothMec
     )
 
 
-STUDENT_T = _smooth(StudentT(3), 1 / 9)
+STUDENT_T = as_in_the_paper(StudentT(3), 1 / 9)
 """A third of ε for the change of scale, 3β [MATH §3]."""
-GENERALIZED_CAUCHY = _smooth(GeneralizedCauchy(4), 1 / 15)
+GENERALIZED_CAUCHY = as_in_the_paper(GeneralizedCauchy(4), 1 / 15)
 """A fifth of ε for the change of scale, 3β [MATH §3]."""
 
 
