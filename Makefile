@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 
 # Many tests start processes, which should not compile the whole project each time.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help demo test test-all test-rest browser check format bench lock wheels audit proto typescript clean
+.PHONY: help demo test test-all test-rest browser check format artifact bench lock wheels audit proto typescript clean
 help:            ## show this
 	@sed -n 's/^\([a-z-]*\): .*## /  make \1   /p' $(MAKEFILE_LIST)
 
@@ -62,6 +62,9 @@ check: $(VENV)/.stamp-dev            ## format, lint, types, layers, generated c
 format: $(VENV)/.stamp-dev            ## format and fix what can be fixed
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+artifact: $(VENV)/.stamp-test         ## run the claims of ARTIFACT.md, compare with their ranges (< 10 min)
+	$(BIN)/python tools/artifact.py
 
 bench: $(VENV)/.stamp-bench           ## speed, as ratios within one run, beside the last release
 	$(BIN)/python -m benchmarks --write .bench/now.json --compare --history .bench/history.svg
