@@ -247,6 +247,39 @@ async def test_a_number_is_read_as_its_browser_writes_it_or_asked_about(
     await context.close()
 
 
+@pytest.mark.parametrize(("text", "shown"), [("-5", "-5"), ("999999999999", "999,999,999,999")])
+async def test_a_number_that_is_likely_a_slip_is_asked_about(
+    survey: Survey, page: Page, text: str, shown: str
+) -> None:
+    await page.goto(survey.url())
+    await page.wait_for_selector("#survey:not([hidden])")
+    await answer(page, text)
+    question = f"You wrote {shown}. Is that your household income, in dollar?"
+    assert await page.inner_text("#doubt") == question
+    assert await page.inner_text("#send") == "Yes: perturb it and send"
+    assert await axe(page) == []
+    await page.fill("#value", "52,417")
+    assert await page.inner_text("#doubt") == ""
+    assert await page.inner_text("#send") == "Perturb and send"
+    assert await survey.counted() == {"income": 0}
+    await answer(page, text)
+    await page.click("#send")
+    await counted(page)
+    assert await survey.counted() == {"income": 1}
+
+
+async def test_the_bars_say_what_the_sentences_say(survey: Survey, page: Page) -> None:
+    """73.106 % is 73.2 % in both: 73 % would be a promise that is not kept."""
+    await page.goto(survey.url())
+    await page.wait_for_selector("#survey:not([hidden])")
+    bars = await page.locator("#odds svg").all()
+    shown = [await bar.locator("text").all_text_contents() for bar in bars]
+    assert shown == [["56.3 %", "43.7 %"], ["73.2 %", "26.8 %"], ["98.3 %"]]
+    told = await page.inner_text("#odds-text")
+    assert "right at most 73.2 %" in told
+    assert "at most 55 to 1" in await page.inner_text("#odds")
+
+
 async def test_several_numbers_and_a_group_are_asked_for(survey: Survey, page: Page) -> None:
     query = TwoWayThreshold((100_000.0, 50_000.0), 24_000.0, "smoothstep")
     await survey.create(
@@ -331,6 +364,16 @@ async def test_a_place_is_taken_from_the_map_and_needs_nothing_more_of_the_serve
     await page.click("#map svg", position={"x": box["width"] / 2, "y": box["height"] / 2})
     found = [float(await page.input_value(one)) for one in ("#longitude", "#latitude")]
     assert found == pytest.approx([-0.12, 51.5], abs=1e-3)
+    # Paris is asked about, and so is what is typed with the latitude first.
+    for longitude, latitude in (("2.35", "48.86"), ("51.5", "-0.12")):
+        await page.fill("#longitude", longitude)
+        await page.fill("#latitude", latitude)
+        await page.click("#send")
+        assert "outside the area of the survey" in await page.inner_text("#doubt")
+        assert await page.is_visible("#form")
+    for id_, number in zip(("#longitude", "#latitude"), found, strict=True):
+        await page.fill(id_, f"{number}")
+    assert await page.inner_text("#doubt") == ""
     await page.click("#send")
     await page.wait_for_selector("#receipt:not([hidden])")
     await context.set_offline(False)

@@ -9,6 +9,7 @@ import re
 from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
+from pathlib import Path
 from random import Random
 
 import numpy as np
@@ -23,7 +24,9 @@ from geoveil.campaign import (
     SmoothSpec,
     what_it_tells,
     what_it_tells_of,
+    what_to_ask,
 )
+from geoveil.campaign.consent import likelihood
 from geoveil.campaign.saying import percent, right_at_most, times
 from geoveil.gp import Disc, GeoPrivacy, Polygon, Range, Threshold, TwoWayThreshold
 from tools.vectors.consent import surveys
@@ -221,11 +224,72 @@ def test_numbers_are_rounded_up():
     assert all(a <= b for a, b in pairwise(grid))
 
 
-def test_every_campaign_has_its_sentences_and_none_of_the_old_ones():
+def test_every_campaign_has_its_sentences():
     for name, campaign, _ in every_campaign():
         said = what_it_tells(campaign)
         assert len(said) >= 2, name
-        for sentence in said:
-            assert "so far apart" not in sentence
-            assert "e^" not in sentence
-            assert sentence.endswith(".")
+        assert all(sentence.endswith(".") for sentence in said), name
+
+
+ROOT = Path(__file__).parents[2]
+INCOME = GeoPrivacy(1, 8_000, "dollar")
+UNTRUE = re.compile(
+    r"never gets your answer|not your answer|noise can take it|far beyond either"
+    r"|values so far apart (?:look|are)|at most e\^1|at most e¹|at most 2\.7 times|\b73 to 27\b"
+)
+
+
+def readable():
+    """Yield each document, page and module with its text, on one line."""
+    folders = ("docs", "apps", "campaign", "client", "analyst", "aggregator", "gp", "research")
+    files = [ROOT / "README.md", *(one for of in folders for one in (ROOT / of).rglob("*"))]
+    for file in files:
+        kept = file.suffix in {".md", ".py", ".js", ".ts", ".html"} and "node_modules" not in str(
+            file
+        )
+        if kept and not {"build", "dist", "decisions"} & set(file.parts):
+            yield file, " ".join(re.sub(r"(?m)^\s*(?://|>|#)", "", file.read_text()).split())
+
+
+def test_no_document_page_or_module_says_what_is_not_true():
+    """The wish of an earlier page: what is sent of the README's survey is the plain yes or no."""
+    assert UNTRUE.search("A survey that never gets your answer.".lower())
+    for file, text in readable():
+        assert not UNTRUE.search(text.lower()), file
+
+
+def test_the_sentences_of_the_documents_are_those_that_people_are_told():
+    """Each sentence of a report that a document states, of the survey that it speaks of."""
+    band = Question("above 100k", Threshold(100_000, 24_000, "smoothstep"))
+    survey = small_campaign(
+        "income", privacy=INCOME, questions=(band,), mechanism=DebiasedLaplaceSpec()
+    )
+    told = {*what_it_tells(survey), *what_it_tells_of(survey, 52_000)}
+    told.add(likelihood(INCOME, "Whatever leaves the device is", "one income", "another"))
+    told |= {sentence.removesuffix(".") for sentence in told}
+    told.add(what_to_ask(survey, 999_999_999_999))
+    begins = (
+        r"((?:This report is at most|From it (?:nobody|the server) can|Somebody who thinks that"
+    )
+    begins += r"|Whatever leaves the device is at most|You wrote [\d,]+\. ).*?[.;?])(?=[ \"*\])]|$)"
+    seen = {}
+    for file, text in readable():
+        if file.suffix == ".md":
+            seen |= dict.fromkeys(re.findall(begins, text.replace("**", "")), file)
+    assert len(seen) >= 5
+    for sentence, file in seen.items():
+        assert sentence.rstrip(";").rstrip() in told, (file, sentence)
+
+
+def test_only_one_module_of_each_language_makes_the_sentences():
+    """Siblings would drift apart: pages and commands show what consent.py and consent.ts say."""
+    makers = re.compile(r"times as likely for|nobody can tell|guess that \$?\{")
+    found = {str(file.relative_to(ROOT)) for file, text in readable()
+             if file.suffix != ".md" and makers.search(text)}  # fmt: skip
+    own = {"campaign/geoveil/campaign/consent.py", "client/typescript/src/consent.ts"}
+    assert own < found
+    assert found - own == {
+        "apps/geoveil/gateway/files/geoveil-client.js",  # which has consent.ts
+        "apps/geoveil/console/rendering.py",  # which shows what `likelihood` returns
+        "campaign/geoveil/campaign/strata.py",  # of labels, whose twin is in consent.ts
+    }

@@ -29,6 +29,7 @@ from geoveil.campaign import (
     digest,
     encode,
     seal,
+    what_it_tells_of,
 )
 from geoveil.cli.app import app
 from geoveil.cli.console import PlainConsole, err, out
@@ -181,8 +182,10 @@ def test_the_prompt_of_a_terminal(hostile, tmp_path):
     try:
         shown = _until(ours, "[y/N]: ")
         os.write(ours, b"y\n")
-        _until(ours, "Your value (not shown): ")
+        _until(ours, "Your value (not shown as you type): ")
         os.write(ours, b"87,500\n")
+        own = _until(ours, "send the result? [y/N]: ")
+        os.write(ours, b"y\n")
         ended = _until(ours, "perturbed")
         assert process.wait(30) == 0
     finally:
@@ -199,6 +202,11 @@ def test_the_prompt_of_a_terminal(hostile, tmp_path):
     for line, begin in zip(margin, begins, strict=True):
         assert line.startswith(begin)
     assert "87" not in ended.split("counted")[0]
+    # Before the step that can't be taken back: the number in digits and words, and what it tells.
+    own = " ".join(own.replace("\r\n", "\n").split())
+    assert "You answer 87,500 (eighty-seven thousand five hundred) dollar." in own
+    for sentence in what_it_tells_of(CAMPAIGN, 87_500):
+        assert "".join(sentence.split()) in "".join(own.split())
 
 
 def _until(terminal: int, text: str) -> str:

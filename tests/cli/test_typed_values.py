@@ -2,6 +2,7 @@
 
 import pytest
 
+from geoveil.cli.connection import CommandError
 from geoveil.cli.contribute import parse
 from geoveil.gp import PrivateValueError
 
@@ -59,20 +60,36 @@ def test_the_command_takes_thousands_and_says_what_it_expects(geoveil, tmp_path,
     assert raised.value.__context__ is None
 
 
-def test_the_area_is_said_before_a_place_is_given_and_no_place_is_refused(geoveil, tmp_path):
-    """What is said and sent must not depend on where somebody is, even if that may be a slip."""
+def test_the_area_is_said_before_a_place_is_given_and_one_outside_is_asked_about(geoveil, tmp_path):
     geoveil(
         "campaign", "create", "In an area", "--attribute", "location", "--epsilon", "1", "--per",
         "500", "--place", "13.4,52.5", "--radius", "20000",
     )  # fmt: skip
-    said = set()
-    for number, place in enumerate(["13.41,52.51", "52.51,13.41", "-70.6,-33.4"]):
-        state = str(tmp_path / str(number))
-        done = geoveil("contribute", "in-an-area", "--yes", "--state-dir", state, stdin=place)
-        assert done.output.count("counted: report") == 1
-        said.add(done.stderr)
-    (told,) = said
-    assert "Area: within 20,000 metre of 13.4,52.5. A place outside of it" in told
+    arguments = ["contribute", "in-an-area", "--yes", "--state-dir", str(tmp_path)]
+    with pytest.raises(CommandError, match="nothing was drawn: a line 'y' says so") as raised:
+        geoveil(*arguments, stdin="52.51,13.41")
+    assert "52.51" not in str(raised.value)
+    assert geoveil(*arguments, stdin="52.51,13.41\nn\n").exit_code == 1
+    for number, place in enumerate(["13.41,52.51", "-70.6,-33.4\ny"]):
+        arguments[-1] = str(tmp_path / str(number))
+        done = geoveil(*arguments, stdin=place)
+        assert "Area: within 20,000 metre of 13.4,52.5. About a place outside of it" in done.stderr
+        assert done.stdout.count("counted: report") == 1
+        assert "70.6" not in done.output
+
+
+def test_a_number_that_is_likely_a_slip_is_asked_about_and_shown_to_no_file(geoveil, tmp_path):
+    """-5 and 999,999,999,999 as household incomes: drawn for only where somebody says yes."""
+    geoveil("campaign", "create", "Slips", *INCOME)
+    for number, text in enumerate(["-5", "\u22125", "999999999999", "1,000,001", "$-5", "2000k"]):
+        arguments = ["contribute", "slips", "--yes", "--state-dir", str(tmp_path / str(number))]
+        with pytest.raises(CommandError, match="nothing was drawn") as raised:
+            geoveil(*arguments, stdin=text)
+        refused = geoveil(*arguments, stdin=f"{text}\nn")
+        assert refused.exit_code == 1
+        assert "counted" not in refused.output
+        assert text not in refused.stderr.partition("likely a slip")[2] + str(raised.value)
+        assert "counted: report" in geoveil(*arguments, stdin=f"{text}\ny").stdout
 
 
 def test_places_and_points_say_how_they_are_typed(geoveil, tmp_path):

@@ -19,6 +19,7 @@ from geoveil.client import (
     Point,
     Policy,
     PolicyRefused,
+    PrivateValueError,
     ReportBuilder,
 )
 from geoveil.client.values import ValueKind, kind_of
@@ -200,3 +201,53 @@ def test_a_name_that_looks_alike_has_no_ledger_of_its_own(make_campaign: Any, na
     campaign = make_campaign(attribute=Attribute(name=name, unit="metre"), privacy=PRIVACY)
     with pytest.raises(PolicyRefused, match="its attribute is"):
         Policy({"position": PRIVACY}).check(campaign, None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "good", "bad"),
+    [
+        (Number(0), (0, 52_000, 1e12), (-5, -1e-9)),
+        (Number(most=10_000_000), (-5, 10_000_000), (999_999_999_999, 10_000_000.1)),
+        (Number(0, 10_000_000), (np.float64(3), np.array([4.0])), (np.int64(-5), np.array(1e9))),
+    ],
+)
+def test_numbers_out_of_the_range_of_the_policy_are_refused_before_anything_is_drawn(
+    asking: Callable[..., Campaign], kind: Number, good: Any, bad: Any
+) -> None:
+    builder = ReportBuilder(policy=Policy({"position": Limit(campaign=PRIVACY, value=kind)}))
+    accepted = builder.accept("position", seal(encode(asking(1))))
+    for value in good:
+        builder.prepare(accepted, value)
+    for value in bad:
+        with pytest.raises(PrivateValueError) as refused:
+            builder.prepare(accepted, value)
+        assert refused.value.expected == f"{kind}, in metre"
+        assert refused.value.__context__ is None
+
+
+def test_a_place_outside_the_area_is_moved_or_refused_as_the_policy_says(
+    asking: Callable[..., Campaign],
+) -> None:
+    envelope = seal(encode(asking(2, SHOP)))
+    for outside in ("moved", "refused"):
+        place = Place(None, outside=outside)
+        builder = ReportBuilder(policy=Policy({"position": Limit(campaign=PRIVACY, value=place)}))
+        accepted = builder.accept("position", envelope)
+        builder.prepare(accepted, (12.3, 20.15))
+        for far in ((2.35, 48.86), (20.1, 12.3)):
+            if outside == "moved":
+                builder.prepare(accepted, far)
+                continue
+            with pytest.raises(PrivateValueError, match=r"within 10,000 m of longitude 12\.3"):
+                builder.prepare(accepted, far)
+
+
+@pytest.mark.parametrize("ends", [(1, 1), (2, 1), ("0", 1), (float("nan"), 1), (0, float("inf"))])
+def test_a_range_has_two_finite_ends_in_order(ends: Any) -> None:
+    with pytest.raises(ParameterError, match=r"least|most"):
+        Number(*ends)
+
+
+def test_what_becomes_of_places_outside_is_one_of_two() -> None:
+    with pytest.raises(ParameterError, match="'moved', 'refused'"):
+        Place(None, outside="asked")  # type: ignore[arg-type]

@@ -16,13 +16,14 @@ from geoveil.campaign import (
     encode,
     what_it_tells,
     what_it_tells_of,
+    what_to_ask,
 )
 from geoveil.campaign.statistic import Allocation
 from geoveil.gp import GeoPrivacy, Range, Threshold
 from tools.vectors.chance import PARIS, WORLD
 from tools.vectors.examples import every_campaign, small_campaign
 
-_VALUES = (20_000.0, 52_000.0, 99_999.5, 250_000.0)
+_VALUES = (20_000.0, 52_000.0, -5.0, 250_000.0, 99_999.5, 1_000_001.0)
 
 
 def consent_vectors() -> list[dict[str, Any]]:
@@ -31,6 +32,8 @@ def consent_vectors() -> list[dict[str, Any]]:
     found = []
     for index, (name, campaign, length) in enumerate(every_campaign()):
         value = _value(draw, campaign, length)
+        if campaign.attribute.coordinates == PARIS and index % 2:
+            value.reverse()  # as whoever types the latitude first
         if index % 13 == 0 or campaign.attribute.coordinates is not None:
             found.append(_told(name, campaign, value))
     for index, (name, campaign) in enumerate(surveys()):
@@ -90,6 +93,7 @@ def _value(draw: Random, campaign: Campaign, length: float) -> Any:
 
 
 def _told(name: str, campaign: Campaign, value: Any) -> dict[str, Any]:
+    asks = what_to_ask(campaign, value)
     return {
         "name": name,
         "campaign": encode(campaign).hex(),
@@ -97,4 +101,5 @@ def _told(name: str, campaign: Campaign, value: Any) -> dict[str, Any]:
         "labels": "" if campaign.strata is None else str(campaign.strata),
         "tells": what_it_tells(campaign),
         "tells_of": what_it_tells_of(campaign, value),
+        **({"asks": asks} if asks else {}),
     }

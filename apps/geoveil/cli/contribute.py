@@ -11,11 +11,12 @@ from typing import Annotated
 
 import typer
 
-from geoveil.campaign import Campaign, decode, what_it_tells
+from geoveil.campaign import Campaign, decode, what_it_tells, what_it_tells_of, what_to_ask
+from geoveil.campaign.saying import digits
 from geoveil.cli import options
 from geoveil.cli.connection import CommandError, Connection, connects, unanswered
 from geoveil.cli.console import err, out, privacy_text
-from geoveil.cli.numbers import read
+from geoveil.cli.numbers import read, spelled
 from geoveil.client import (
     Client,
     DeliveryStatus,
@@ -51,7 +52,13 @@ _ZEROS = re.compile(r"[+-]?0\d.*")
 def contribute(
     campaign_id: options.CampaignId,
     yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Accept the privacy shown without being asked.")
+        bool,
+        typer.Option(
+            "--yes",
+            "-y",
+            help="Accept the privacy shown, and send, without being asked. A value that is likely a"
+            " slip is asked about all the same.",
+        ),
     ] = False,
     state_dir: Annotated[
         Path | None,
@@ -78,7 +85,8 @@ def contribute(
 
     The value is read from standard input or asked for without echo; it is not an argument, because
     the shell's history and the list of processes would keep it. Places: 'longitude,latitude'. A
-    campaign that also asks for a group, such as a region, reads its name from the next line.
+    campaign that also asks for a group, such as a region, reads its name from the next line. At a
+    terminal the value is shown before it is perturbed, with what the report will tell of it.
     """
     tls = connection.security()
     try:
@@ -153,8 +161,8 @@ def _take_part(
         err.tell(campaign.readings.telling(campaign.groups))
     elif campaign.strata is not None:
         err.tell(str(campaign.strata))
-    if not yes and not _agreed():
-        raise typer.Exit(1)
+    if not yes:
+        _agree("Take part?", "whether to take part, so that nothing was drawn: --yes says so")
     with Client(
         policy=policy,
         state_dir=state_dir,
@@ -163,19 +171,46 @@ def _take_part(
     ) as client:
         client.fetch(campaign_id)
         value = read_value(campaign, _ask_unseen)
-        drawn = client.contribute(campaign_id, value, read_label(campaign, _ask_unseen))
+        label = read_label(campaign, _ask_unseen)
+        _confirm(campaign, value, yes, read=epoch is not None)
+        drawn = client.contribute(campaign_id, value, label)
         client.flush(_TIMEOUT_S)
         (receipt,) = (r for r in client.history() if r.report_id == drawn.report_id)
     _show(campaign, receipt, fresh=drawn.fresh)
 
 
-def _agreed() -> bool:
+def _confirm(campaign: Campaign, value: float | list[float], yes: bool, *, read: bool) -> None:
+    """Ask before what can't be taken back; the value is shown to a terminal only."""
+    doubt = what_to_ask(campaign, value)
+    if sys.stdin.isatty() and sys.stderr.isatty():
+        err.tell(_echo(campaign, value))
+        for sentence in what_it_tells_of(campaign, value, read=read):
+            err.tell(sentence)
+        if yes and not doubt:
+            return
+        doubt = doubt or "Perturb it, and send the result?"
+    elif doubt:
+        doubt = "That value is likely a slip, or outside the area of the survey. Is it yours?"
+    else:
+        return
+    _agree(doubt, "whether that value is meant, so that nothing was drawn: a line 'y' says so")
+
+
+def _echo(campaign: Campaign, value: float | list[float]) -> str:
+    numbers = value if isinstance(value, list) else [value]
+    if campaign.attribute.coordinates is not None:
+        return "You answer longitude {}, latitude {}.".format(*map(digits, numbers))
+    shown = " and ".join(f"{digits(x)} ({spelled(x)})".replace(" ()", "") for x in numbers)
+    return f"You answer {shown} {campaign.attribute.unit}."
+
+
+def _agree(question: str, unsaid: str) -> None:
     try:
-        return typer.confirm("Take part?", err=True)
+        agreed = typer.confirm(question, err=True)
     except typer.Abort:  # nobody is there to answer
-        raise CommandError(
-            "nobody said whether to take part, so that nothing was drawn: --yes says so"
-        ) from None
+        raise CommandError(f"nobody said {unsaid}") from None
+    if not agreed:
+        raise typer.Exit(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,9 +265,8 @@ def _area_text(area: Area) -> str:
     """Return where places are asked for, which is said before one is given, whichever it is."""
     return (
         f"Area: within {area.radius_m:,.0f} metre of {area.longitude_deg:.7g},"
-        f"{area.latitude_deg:.7g}. A place outside of it, such as one typed with the latitude"
-        " first, counts at its edge without a word: a refusal would tell the server where you are"
-        " not."
+        f"{area.latitude_deg:.7g}. About a place outside of it, such as one typed with the"
+        " latitude first, you are asked before anything is drawn."
     )
 
 
@@ -257,7 +291,11 @@ def read_value(campaign: Campaign, ask: Callable[[str], str]) -> float | list[fl
     places = campaign.attribute.coordinates is not None
     count = 2 if places else campaign.dimension
     try:
-        text = ask("Your value (not shown)") if sys.stdin.isatty() else sys.stdin.readline()
+        text = (
+            ask("Your value (not shown as you type)")
+            if sys.stdin.isatty()
+            else sys.stdin.readline()
+        )
     except UnicodeDecodeError:
         text = ""
     numbers = parse(text, count)

@@ -1,7 +1,7 @@
 """What analyst, server and device agree on: the campaign, its bytes and their digest."""
 
 from geoveil.campaign.codec import decode, digest, encode, make_campaign, open_envelope
-from geoveil.campaign.consent import what_it_tells, what_it_tells_of
+from geoveil.campaign.consent import what_it_tells, what_it_tells_of, what_to_ask
 from geoveil.campaign.entry_points import NotInstalled
 from geoveil.campaign.families import (
     Example,
@@ -78,4 +78,5 @@ __all__ = [
     "unbiased_for",
     "what_it_tells",
     "what_it_tells_of",
+    "what_to_ask",
 ]

@@ -20,6 +20,7 @@ from geoveil.gp import (
     Radial,
     Range,
     Threshold,
+    TwoWayThreshold,
 )
 from geoveil.gp.arrays import Array, np
 from geoveil.gp.queries import SoftIndicator
@@ -31,6 +32,10 @@ _USUALLY_WITHIN = (3.0, 4.74, 6.3)
 _SURE = 0.99
 _HARDLY = 0.6
 _MOSTLY = 0.5
+_FAR = 10.0
+"""Times as far from 0 as what is asked about: a number beyond is likely a slip."""
+_FAR_APART = 100.0
+"""The same in distances that the guarantee is stated for, where that is more."""
 _Law: TypeAlias = tuple[float, float]
 
 
@@ -172,6 +177,54 @@ def what_it_tells_of(campaign: Campaign, value: Value, *, read: bool = False) ->
     return said
 
 
+def what_to_ask(campaign: Campaign, value: Value) -> str:
+    """Return what to ask somebody whose value is likely a slip, before anything leaves; else "".
+
+    That is a place outside the campaign's area; a number below 0 where no threshold is; and one
+    beyond ten times the largest threshold, and beyond a hundred times the distance that the
+    guarantee is stated for. It holds the private value, like `what_it_tells_of`.
+
+    Args:
+        campaign: public, as it was fetched.
+        value: what the participant holds, as `Client.contribute` takes it.
+
+    Raises:
+        PrivateValueError: if it is no finite number (or numbers) of the kind asked for.
+
+    Example:
+        >>> from geoveil.campaign import Attribute, PlanarLaplaceSpec, ValueCampaign
+        >>> from datetime import UTC, datetime
+        >>> asked = ValueCampaign(
+        ...     campaign_id="income",
+        ...     title="Household income",
+        ...     attribute=Attribute(name="household income", unit="dollar"),
+        ...     privacy=GeoPrivacy(1, 8_000, "dollar"),
+        ...     mechanism=PlanarLaplaceSpec(1),
+        ...     opens=datetime(2026, 1, 1, tzinfo=UTC),
+        ...     closes=datetime(2026, 7, 1, tzinfo=UTC),
+        ... )
+        >>> what_to_ask(asked, -5), what_to_ask(asked, 52_000)
+        ('You wrote -5. Is that your household income, in dollar?', '')
+    """
+    name, plane = campaign.attribute.name, campaign.attribute.coordinates
+    point = campaign.attribute.point(value, campaign.dimension)
+    if plane is not None:
+        if plane.area.holds(value):
+            return ""
+        return (
+            f"The place is outside the area of the survey. Is it your {name}? If so, it counts as"
+            " the nearest place of the area."
+        )
+    edges = [edge for mechanism in campaign.mechanisms for edge in _edges(mechanism.query)]
+    numbers = np.atleast_1d(point).tolist()
+    least = min(edges, default=0.0 if campaign.dimension == 1 else -math.inf)
+    most = max(_FAR * max(map(abs, edges), default=0.0), _FAR_APART * campaign.privacy.per)
+    if all(abs(x) <= most and not x < 0 <= least for x in numbers):
+        return ""
+    wrote = " and ".join(map(digits, numbers))
+    return f"You wrote {wrote}. Is that your {name}, in {campaign.attribute.unit}?"
+
+
 @singledispatch
 def region(query: Query, label: str, inside: bool, unit: str) -> str:
     """Return which side of a question a value is on, in words.
@@ -193,6 +246,23 @@ def _(query: Threshold, label: str, inside: bool, unit: str) -> str:
 @region.register
 def _(query: Range, label: str, inside: bool, unit: str) -> str:
     return f"{'' if inside else 'not '}between {digits(query.low)} and {digits(query.high)} {unit}"
+
+
+@singledispatch
+def _edges(query: Query) -> tuple[float, ...]:
+    """Return the numbers that a question compares a value with."""
+    return ()
+
+
+@_edges.register(Threshold)
+@_edges.register(TwoWayThreshold)
+def _(query: Threshold | TwoWayThreshold) -> tuple[float, ...]:
+    return query.at if isinstance(query.at, tuple) else (query.at,)
+
+
+@_edges.register
+def _(query: Range) -> tuple[float, ...]:
+    return query.low, query.high
 
 
 def _near(campaign: Campaign, point: Array) -> str:

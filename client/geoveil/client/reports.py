@@ -424,13 +424,16 @@ class ReportBuilder:
         Raises:
             PolicyRefused: if the policy does not permit the campaign, whoever accepted it; the
                 value was not looked at.
-            PrivateValueError: if the value is not of the kind that the campaign asks about.
+            PrivateValueError: if the value is not of the kind that the campaign asks about, or out
+                of the range of the policy.
         """
-        campaign = accepted.campaign
-        if accepted.policy is not self.policy:
-            self.policy.check(campaign, accepted.signer)
+        campaign, limit = accepted.campaign, accepted.limit
+        if accepted.policy is not self.policy or limit is None:
+            limit = self.policy.check(campaign, accepted.signer)
         try:
-            return campaign.attribute.point(value, campaign.dimension)
+            point = campaign.attribute.point(value, campaign.dimension)
+            limit.value.check(campaign, value)
+            return point
         except PrivateValueError as error:
             expected = error.expected
         # Raised outside the handler: the error must not hold on, as its context, to one of NumPy's

@@ -6,28 +6,61 @@ that the privacy promised per metre would hide next to nothing.
 """
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
-from geoveil.campaign import Campaign
-from geoveil.gp import ParameterError
+from geoveil.campaign import Campaign, Value
+from geoveil.campaign.saying import digits
+from geoveil.gp import ParameterError, PrivateValueError
 from geoveil.gp.coordinates import Area
+from geoveil.gp.shown import ReprByArguments
+from geoveil.gp.validation import choice, real
 
 
-@dataclass(frozen=True, slots=True)
-class Number:
+@dataclass(frozen=True, slots=True, repr=False)
+class Number(ReprByArguments):
     """One number in the unit of its limit, for example an income.
 
+    Args:
+        least: a number below is a slip, and refused; None: no number is.
+        most: a number above is, likewise.
+
+    Raises:
+        ParameterError: if one is no finite number, or they are not in order.
+
     Example:
-        >>> print(Number())
-        one number
+        >>> print(Number(), Number(0), Number(0, 10_000_000), sep="; ")
+        one number; one number, at least 0; one number, at least 0 and at most 10,000,000
     """
+
+    least: float | None = None
+    most: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("least", "most"):
+            if getattr(self, name) is not None:
+                real(name, getattr(self, name))
+        if self.least is not None and self.most is not None and not self.least < self.most:
+            raise ParameterError("most", self.most, f"more than least={self.least}")
 
     def permits(self, asked: "ValueKind") -> bool:
         """Return whether a campaign that takes a value for `asked` may be answered."""
-        return asked == self
+        return isinstance(asked, Number)
+
+    def check(self, campaign: Campaign, value: Value) -> None:
+        """Refuse a number that is out of range; the error says the range, and not the number.
+
+        Raises:
+            PrivateValueError: if it is.
+        """
+        number = float(campaign.attribute.point(value, campaign.dimension))
+        low, high = self.least, self.most
+        if (low is not None and number < low) or (high is not None and number > high):
+            raise PrivateValueError(f"{self}, in {campaign.attribute.unit}")
 
     def __str__(self) -> str:
-        return "one number"
+        ends = (("least", self.least), ("most", self.most))
+        stated = [f"at {name} {digits(end)}" for name, end in ends if end is not None]
+        return f"one number{', ' if stated else ''}{' and '.join(stated)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,20 +89,26 @@ class Point:
         """Return whether a campaign that takes a value for `asked` may be answered."""
         return asked == self
 
+    def check(self, campaign: Campaign, value: Value) -> None:
+        """Refuse nothing: a point of so many coordinates may be anywhere."""
+
     def __str__(self) -> str:
         return f"a point of {self.dimension} coordinates"
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+@dataclass(frozen=True, slots=True, repr=False)
+class Place(ReprByArguments):
     """A place on the Earth: longitude and latitude in degrees, with limits per metre.
 
     Args:
         area: where questions may lie: a campaign's area must be inside. None, which has to be said:
             anywhere.
+        outside: what becomes of a place outside the campaign's area. "moved": it takes part as the
+            nearest place of the area, so that neither silence nor an error tells where somebody is
+            not; "refused": `contribute` raises PrivateValueError, so that no slip is sent.
 
     Raises:
-        ParameterError: if the area is neither.
+        ParameterError: if the area is neither, or `outside` is neither.
 
     Example:
         >>> print(Place(Area(longitude_deg=2.35, latitude_deg=48.86, radius_m=15_000)))
@@ -79,10 +118,12 @@ class Place:
     """
 
     area: Area | None
+    outside: Literal["moved", "refused"] = "moved"
 
     def __post_init__(self) -> None:
         if self.area is not None and not isinstance(self.area, Area):
             raise ParameterError("area", self.area, "an Area, or None for anywhere")
+        choice("outside", self.outside, ("moved", "refused"))
 
     def permits(self, asked: "ValueKind") -> bool:
         """Return whether `asked` is a place whose area, all of it, is in this one.
@@ -92,7 +133,17 @@ class Place:
         """
         if not isinstance(asked, Place) or self.area is None or asked.area is None:
             return isinstance(asked, Place) and self.area is None
-        return asked == self or self.area.contains(asked.area)
+        return asked.area == self.area or self.area.contains(asked.area)
+
+    def check(self, campaign: Campaign, value: Value) -> None:
+        """Refuse a place outside the campaign's area, unless it is moved.
+
+        Raises:
+            PrivateValueError: if it is; the error does not say where.
+        """
+        plane = campaign.attribute.coordinates
+        if self.outside == "refused" and plane is not None and not plane.area.holds(value):
+            raise PrivateValueError(str(Place(plane.area)))
 
     def __str__(self) -> str:
         if self.area is None:

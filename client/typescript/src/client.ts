@@ -6,11 +6,11 @@ import { hex, openEnvelope, type PublicKey, unhex } from "./envelope.js";
 import { Epochs, keyOf } from "./epoch.js";
 import { GeoveilError, ParameterError, PrivateValueError } from "./errors.js";
 import { type BitSource, systemSource } from "./exact/bits.js";
-import { loadGeodesics, project } from "./gp/plane.js";
+import { type Centre, loadGeodesics, project } from "./gp/plane.js";
 import { isPoint } from "./gp/query.js";
 import { type Budget, budgetsOf, checkLedger, type Spending } from "./ledger.js";
 import { paced } from "./pace.js";
-import { type Limit, Policy } from "./policy.js";
+import { checkValue, type Limit, number, Policy } from "./policy.js";
 import { outcomeOf, priceOf, type Receipt, receiptOf, reportBytes } from "./report.js";
 import { type Entry, MemoryStorage, type Storage } from "./storage.js";
 import { type Transport, TransportError, transportTo } from "./transport.js";
@@ -168,7 +168,11 @@ export class Client {
       this.#checkLimits(campaign, limit, entries, nowUs, epochs);
       const { drawn, kept } = await paced(() => {
         const group = groupOf(campaign, label);
-        const point = (): number[] => pointOf(campaign, value);
+        const point = (): number[] => {
+          const at = pointOf(campaign, value);
+          checkValue(limit.value ?? number, campaign.attribute, at[0]!, placeOf(campaign, value));
+          return at;
+        };
         if (epochs) return epochs.report(point, group, this.#source);
         return { drawn: campaign.draw(point(), group, this.#source), kept: campaign.reportPrivacy };
       }, this.#options.releaseFloorMs ?? RELEASE_FLOOR_MS);
@@ -440,17 +444,24 @@ function groupOf({ strata, tellsCohorts }: Campaign, label: string | undefined):
   return index;
 }
 
-/** A value in the coordinates of queries. */
-export function pointOf({ attribute, dimension }: Campaign, value: Value): number[] {
+/** A value as a place on the Earth; undefined of others. */
+export function placeOf({ attribute }: Campaign, value: Value): Centre | undefined {
+  if (!attribute.coordinates) return undefined;
   const given: unknown = value;
-  const plane = attribute.coordinates;
-  if (plane) {
-    const pair = Array.isArray(given) ? given : given && typeof given === "object" ? [(given as { longitude: unknown }).longitude, (given as { latitude: unknown }).latitude] : [];
-    if (pair.length !== 2 || !pair.every((c) => typeof c === "number")) {
-      throw new PrivateValueError("a longitude and a latitude, in degrees");
-    }
-    return project(plane, pair[0] as number, pair[1] as number);
+  const { longitude, latitude } = (given && typeof given === "object" ? given : {}) as { longitude?: unknown; latitude?: unknown };
+  const [longitudeDeg, latitudeDeg, ...more] = Array.isArray(given) ? (given as unknown[]) : [longitude, latitude];
+  if (typeof longitudeDeg !== "number" || typeof latitudeDeg !== "number" || more.length) {
+    throw new PrivateValueError("a longitude and a latitude, in degrees");
   }
+  return { longitudeDeg, latitudeDeg };
+}
+
+/** A value in the coordinates of queries. */
+export function pointOf(campaign: Campaign, value: Value): number[] {
+  const { attribute, dimension } = campaign;
+  const place = placeOf(campaign, value);
+  if (place) return project(attribute.coordinates!, place.longitudeDeg, place.latitudeDeg);
+  const given: unknown = value;
   const numbers = typeof given === "number" ? [given] : Array.isArray(given) ? (given as unknown[]) : [];
   if (!isPoint(numbers, dimension)) throw new PrivateValueError(`${dimension === 1 ? "a finite number" : `${dimension} finite numbers`}, in ${attribute.unit}`);
   return numbers as number[];

@@ -4,14 +4,20 @@
  * (`geoveil.campaign.consent`), which proto/vectors/consent.json holds both to.
  */
 import type { Campaign } from "./campaign.js";
-import { pointOf, type Value } from "./client.js";
+import { placeOf, pointOf, type Value } from "./client.js";
 import type { Privacy } from "./gp/mechanism.js";
+import { holds } from "./gp/plane.js";
 import type { GeoPrivacy } from "./policy.js";
 import { digits, odds, percent, rightAtMost, roundedUp, times } from "./saying.js";
 
 const SHOWN = 3;
 const USUALLY_WITHIN = [3, 4.74, 6.3];
 const [SURE, HARDLY, MOSTLY] = [0.99, 0.6, 0.5];
+/** Times as far from 0 as what is asked about, or as what the guarantee is stated for: beyond both is likely a slip. */
+const [FAR, FAR_APART] = [10, 100];
+
+/** The fields that hold the numbers which a question compares a value with. */
+const EDGES: Readonly<Record<string, readonly string[]>> = { threshold: ["at"], range: ["low", "high"], twoWayThreshold: ["first", "second"] };
 
 /** ε at a distance. */
 function at({ epsilon, per }: Privacy, apart: number): number {
@@ -108,6 +114,25 @@ export function whatItTellsOf(campaign: Campaign, value: Value, read = false): s
     said.push(`Of the other ${digits(guesses.length - SHOWN)} questions the best guess from one answer is right ${most} of the time.`);
   }
   return said;
+}
+
+/**
+ * What to ask somebody whose value is likely a slip, before anything leaves; else "". That is a place outside the
+ * campaign's area; a number below 0 where no threshold is; and one beyond ten times the largest threshold, and beyond a
+ * hundred times the distance that the guarantee is stated for. It holds the private value.
+ */
+export function whatToAsk(campaign: Campaign, value: Value): string {
+  const { attribute: { name, unit, coordinates }, dimension, privacy, questions } = campaign;
+  const numbers = pointOf(campaign, value);
+  if (coordinates) {
+    if (holds(coordinates, placeOf(campaign, value)!)) return "";
+    return `The place is outside the area of the survey. Is it your ${name}? If so, it counts as the nearest place of the area.`;
+  }
+  const edges = questions.flatMap(({ query }) => (EDGES[query.kind] ?? []).flatMap((field) => query[field] as number | number[]));
+  const least = edges.length ? Math.min(...edges) : dimension === 1 ? 0 : -Infinity;
+  const most = Math.max(FAR * Math.max(0, ...edges.map(Math.abs)), FAR_APART * privacy.per);
+  if (numbers.every((x) => Math.abs(x) <= most && !(x < 0 && least >= 0))) return "";
+  return `You wrote ${numbers.map(digits).join(" and ")}. Is that your ${name}, in ${unit}?`;
 }
 
 /** Which side of a question a value is on, in words. */

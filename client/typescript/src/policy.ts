@@ -1,13 +1,14 @@
 /** What the app permits, whatever a server asks for. */
-import type { Campaign } from "./campaign.js";
+import type { Attribute, Campaign } from "./campaign.js";
 import type { Demand } from "./demand.js";
 import type { PublicKey } from "./envelope.js";
-import { GeoveilError, ParameterError } from "./errors.js";
+import { GeoveilError, ParameterError, PrivateValueError } from "./errors.js";
 import { floorDiv, Rational } from "./exact/rational.js";
 import { exactRate, type Privacy, repeated } from "./gp/mechanism.js";
-import { geodesicDistance } from "./gp/plane.js";
+import { type Centre, geodesicDistance, holds } from "./gp/plane.js";
 import { positive } from "./gp/profile.js";
 import { inDays, MOST_COHORTS } from "./readings.js";
+import { digits } from "./saying.js";
 
 /** A guarantee with the unit of its distance: values `per` apart are at most `epsilon` apart. */
 export interface GeoPrivacy extends Privacy {
@@ -16,9 +17,16 @@ export interface GeoPrivacy extends Privacy {
 
 /** What a value is. The app says it, so that no server decides how a value is read. */
 export type ValueKind =
-  | { readonly kind: "number" }
+  | { readonly kind: "number"; readonly least?: number; readonly most?: number } // others are slips, and refused
   | { readonly kind: "point"; readonly dimension: number }
-  | { readonly kind: "place"; readonly area: Area | null };
+  | { readonly kind: "place"; readonly area: Area | null; readonly outside?: Outside };
+
+/**
+ * What becomes of a place outside a campaign's area. "moved", as if left out: it takes part as the nearest place of the
+ * area, so that neither silence nor an error tells where somebody is not; "refused": `contribute` throws, so that no
+ * slip is sent.
+ */
+export type Outside = "moved" | "refused";
 
 /** A disc on the Earth. */
 export interface Area {
@@ -105,7 +113,7 @@ const MOST_WORK = 10_000;
 const OPTIONS = ["limits", "trustedKeys", "latestClose", "minimumParticipants", "mostQueries", "mostWork", "strata"];
 const LIMIT = ["campaign", "lifetime", "windows", "value", "epoch", "cohorts"];
 const GUARANTEE = "{ epsilon, per, unit }";
-const KINDS = ["number", "point", "place"];
+const KINDS: Readonly<Record<string, readonly string[]>> = { number: ["least", "most"], point: ["dimension"], place: ["area", "outside"] };
 
 /** What may be asked of a person, for each attribute that the app answers about. */
 export class Policy {
@@ -118,7 +126,8 @@ export class Policy {
       requireKnown(`limits[${name}]`, limit, LIMIT);
       const { campaign, lifetime, windows = [], value = number, epoch } = limit;
       if (!Array.isArray(windows)) throw new ParameterError(`limits[${name}].windows`, windows, "an array");
-      if (!KINDS.includes(value?.kind)) throw new ParameterError(`limits[${name}].value`, value, "number, point(n) or place(area)");
+      if (!Object.hasOwn(KINDS, value?.kind)) throw new ParameterError(`limits[${name}].value`, value, "number, point(n) or place(area)");
+      requireKind(`limits[${name}].value`, value);
       if (!campaign) throw new ParameterError(`limits[${name}].campaign`, campaign, GUARANTEE);
       for (const part of windows) requireKnown(`limits[${name}].windows`, part, ["limit", "lengthMs"]);
       if (epoch) requireKnown(`limits[${name}].epoch`, epoch, ["privacy", "lengthMs", "finest"]);
@@ -250,6 +259,16 @@ export function kindOf({ attribute, dimension }: Campaign): ValueKind {
   return dimension === 1 ? number : point(dimension);
 }
 
+/** Refuse a value that is a slip by the policy: it is not shown. */
+export function checkValue(kind: ValueKind, { coordinates, unit }: Attribute, value: number, place: Centre | undefined): void {
+  if (kind.kind === "number" && !(value >= (kind.least ?? -Infinity) && value <= (kind.most ?? Infinity))) {
+    throw new PrivateValueError(`${described(kind)}, in ${unit}`);
+  }
+  if (kind.kind === "place" && kind.outside === "refused" && coordinates && place && !holds(coordinates, place)) {
+    throw new PrivateValueError(described({ kind: "place", area: coordinates }));
+  }
+}
+
 function permits(mine: ValueKind, asked: ValueKind): boolean {
   if (mine.kind === "point" && asked.kind === "point") return mine.dimension === asked.dimension;
   if (mine.kind !== "place" || asked.kind !== "place") return mine.kind === asked.kind;
@@ -260,7 +279,11 @@ function permits(mine: ValueKind, asked: ValueKind): boolean {
 }
 
 function described(kind: ValueKind): string {
-  if (kind.kind === "number") return "one number";
+  if (kind.kind === "number") {
+    const ends = [kind.least === undefined ? "" : `at least ${digits(kind.least)}`, kind.most === undefined ? "" : `at most ${digits(kind.most)}`];
+    const stated = ends.filter(Boolean).join(" and ");
+    return `one number${stated && `, ${stated}`}`;
+  }
   if (kind.kind === "point") return `a point of ${kind.dimension} coordinates`;
   if (!kind.area) return "a place anywhere";
   return `a place within ${kind.area.radiusM} m of longitude ${kind.area.longitudeDeg}, latitude ${kind.area.latitudeDeg}`;
@@ -294,6 +317,19 @@ function requireKnown(name: string, given: object, known: readonly string[]): vo
   if (typeof given !== "object" || given === null) throw new ParameterError(name, given, `an object of ${known.join(", ")}`);
   const other = Object.keys(given).find((key) => !known.includes(key));
   if (other !== undefined) throw new ParameterError(`a name in ${name}`, other, `one of ${known.join(", ")}`);
+}
+
+function requireKind(name: string, kind: ValueKind): void {
+  requireKnown(name, kind, ["kind", ...KINDS[kind.kind]!]);
+  if (kind.kind === "place" && !["moved", "refused", undefined].includes(kind.outside)) {
+    throw new ParameterError(`${name}.outside`, kind.outside, "'moved' or 'refused'");
+  }
+  if (kind.kind !== "number") return;
+  const { least, most } = kind;
+  for (const [end, x] of Object.entries({ least, most })) {
+    if (x !== undefined && !Number.isFinite(x)) throw new ParameterError(`${name}.${end}`, x, "a finite number");
+  }
+  if (least !== undefined && most !== undefined && !(least < most)) throw new ParameterError(`${name}.most`, most, `more than least=${least}`);
 }
 
 function requireLength(lengthMs: number): void {

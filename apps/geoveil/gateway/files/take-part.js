@@ -1,7 +1,7 @@
 // Taking part in a survey: show what is asked and what it costs, perturb here, send, keep the receipt.
 // Every text of a survey is shown as text; nothing of the answer is kept or logged by this page.
 
-import { Client, describeStrata, IndexedDbStorage, Policy, whatItTells, whatItTellsOf } from "./geoveil-client.js";
+import { Client, describeStrata, IndexedDbStorage, Policy, whatItTells, whatItTellsOf, whatToAsk } from "./geoveil-client.js";
 import { readNumber, separatorsOf, spelled } from "./geoveil-numbers.js";
 import { drawMap } from "./map.js";
 import { bar, distances, distanceText, factor, number } from "./odds.js";
@@ -101,8 +101,15 @@ async function ask(client, offer) {
     at("latitude").value = latitude.toLocaleString(undefined, { minimumFractionDigits: 5, maximumFractionDigits: 5 });
     changed();
   };
+  let meant = false;
+  const doubted = (question) => {
+    meant = question !== "";
+    say("doubt", question);
+    say("send", meant ? "Yes: perturb it and send" : "Perturb and send");
+  };
   const changed = () => {
     say("problem", "");
+    doubted("");
     const value = read(coordinates);
     if (map && value) map.show(value.longitude, value.latitude);
     picture(price, campaign, typeof value === "number" ? value : null);
@@ -127,6 +134,8 @@ async function ask(client, offer) {
     const label = grouped ? at("label").value : undefined;
     const problem = wrong(value, label, coordinates, unit);
     if (problem) return say("problem", problem);
+    const question = meant ? "" : whatToAsk(campaign, value);
+    if (question) return doubted(question);
     at("send").disabled = true;
     try {
       await client.contribute(campaign.id, value, { label, digest: offer.digest });

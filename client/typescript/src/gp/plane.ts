@@ -66,7 +66,7 @@ export function inPlane(privacy: Privacy, plane: Plane): Privacy {
   return { ...privacy, epsilon, ...(reach !== undefined && { reach: Rational.from(reach).mul(kappa).roundUp() }) };
 }
 
-interface Centre {
+export interface Centre {
   readonly longitudeDeg: number;
   readonly latitudeDeg: number;
 }
@@ -75,6 +75,11 @@ interface Centre {
 export function geodesicDistance(a: Centre, b: Centre): number {
   const { WGS84, DISTANCE } = geodesics();
   return WGS84.Inverse(a.latitudeDeg, a.longitudeDeg, b.latitudeDeg, b.longitudeDeg, DISTANCE).s12!;
+}
+
+/** Whether a place is in the area of a plane. */
+export function holds(plane: Plane, place: Centre): boolean {
+  return geodesicDistance(plane, place) <= plane.radiusM;
 }
 
 /** The point of a place; one outside is moved onto the disc by a contraction. */

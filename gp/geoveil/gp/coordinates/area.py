@@ -112,6 +112,18 @@ class Area:
         _, apart = self._seen_from_centre(np.array([other.longitude_deg, other.latitude_deg]))
         return float(apart) + other.radius_m <= self.radius_m
 
+    def holds(self, place: ArrayLike) -> bool:
+        """Return whether a place is in it.
+
+        Args:
+            place: (longitude, latitude) in degrees.
+
+        Raises:
+            PrivateValueError: if it is no longitude and latitude.
+        """
+        _, distance = self._seen_from_centre(earth.places_array(place))
+        return bool(distance <= self.radius_m)
+
     def polar(self, places: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return azimuth (degrees, clockwise from north) and distance of contracted places.
 
