@@ -54,7 +54,7 @@ def rows(*, quick: bool = False) -> Iterator[tuple[list[str], bool]]:
         served("aggregator", str(Path(folder) / "served.db")) as server,
         grpc.insecure_channel(server.address) as channel,
     ):
-        for allocation in (*Allocation, None):
+        for allocation in (Allocation.PARTITION, Allocation.SPLIT, Allocation.REPEAT, None):
             name = "points" if allocation is None else allocation.value
             shown = np.array(list(answered(channel, allocation, campaigns)))
             for number, (label, query) in enumerate(QUERIES.items()):

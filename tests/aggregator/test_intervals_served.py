@@ -16,13 +16,14 @@ from geoveil.campaign import (
 )
 from geoveil.gp import SeededSource, Threshold
 from geoveil.proto.v1 import analyst_pb2, report_pb2
+from tools.vectors.examples import ONE_BY_ONE
 
 ALPHA = 1e-6
 SHARE, DEVICES, CAMPAIGNS = 0.02, 20, 40
 
 
 @pytest.mark.deep(keep=1)
-@pytest.mark.parametrize("allocation", [*Allocation, None], ids=str)
+@pytest.mark.parametrize("allocation", [*ONE_BY_ONE, None], ids=str)
 async def test_people_whom_nobody_met_are_in_the_interval(
     start_server: Any, publish: Callable[..., Any], allocation: Allocation | None
 ) -> None:
