@@ -53,7 +53,7 @@ def audit(
         bool, typer.Option("--json", help="Print JSON instead, with the points and outputs.")
     ] = False,
 ) -> None:
-    """Try to refute the guarantee of every mechanism: from its densities, and from samples.
+    """Try to refute the guarantee of every mechanism: from its densities, samples and releases.
 
     All numbers are fractions of the ε that a mechanism promises; above 1 it is broken. Status 0: no
     promise was refuted (with --faults: every faulty mechanism was caught). Status 1 otherwise.
@@ -99,7 +99,7 @@ def audit(
         selected = {name: own.audited() for name, own in selecting.items()}
         own_rows = () if module is None else cases
         disagreeing = disagreements(own_rows, samples=samples, seed=seed)
-    good = all(v.caught if faults else v.keeps for v in verdicts)
+    good = all(v.keeps != faults for v in verdicts)
     good = good and all(map(keeps, selected.values())) and not disagreeing
     if as_json:
         report = {
@@ -127,11 +127,24 @@ def audit(
             " over the ε promised at that distance; with a δ, the ε needed besides it. Black box:"
             f" at least so much is lost, as {samples:,} reports at each of two points prove; all of"
             f" these bounds, at {pairs} pairs of points, hold at once with probability"
-            f" 1 − {FAILURE_PROBABILITY:g}."
+            f" 1 − {FAILURE_PROBABILITY:g}. {_released(verdicts)} Seed: {seed}."
         )
         _conclude(verdicts, faults, disagreeing)
     if not good:
         raise typer.Exit(1)
+
+
+def _released(verdicts: Sequence[Verdict]) -> str:
+    """Say how many releases were compared with their law, and how often that fails."""
+    counts = sorted(v.draws.releases for v in verdicts if v.draws is not None)
+    if not counts:
+        return "No row releases integers of a law that is known."
+    each = f"{counts[0]:,}" if counts[0] == counts[-1] else f"{counts[0]:,} to {counts[-1]:,}"
+    return (
+        f"Releases: {each} in each of {len(counts)} rows, {sum(counts):,} in all, from two"
+        " generators, have the law of integers that is stated; that any row is refused which has"
+        f" it has a probability of at most {FAILURE_PROBABILITY:g}."
+    )
 
 
 def _print_selections(selected: Mapping[str, float]) -> None:
@@ -169,7 +182,9 @@ def _print_table(
 
 def _word(verdict: Verdict, faults: bool, disagrees: bool) -> Text:
     if faults:
-        return Text("caught", "green") if verdict.caught else Text("missed", "bold red")
+        return Text("missed", "bold red") if verdict.keeps else Text("caught", "green")
+    if verdict.draws is not None and not verdict.draws.agree:
+        return Text("releases\nanother law", "bold red")
     if not verdict.keeps:
         return Text("exceeds", "bold red")
     return Text("no such\ndensity", "bold red") if disagrees else Text("keeps", "green")
@@ -187,16 +202,21 @@ def _conclude(
     verdicts: Sequence[Verdict], faults: bool, disagreeing: Sequence[Disagreement]
 ) -> None:
     if faults:
-        caught = sum(verdict.caught for verdict in verdicts)
+        caught = sum(not verdict.keeps for verdict in verdicts)
+        black_box = sum(verdict.caught for verdict in verdicts)
+        refused = [v for v in verdicts if v.draws is not None and not v.draws.agree]
         out.print(
-            f"{caught} of {len(verdicts)} faulty mechanisms were caught from their reports alone."
-            " Status 0 means all of them: this auditor can fail a mechanism."
+            f"{caught} of {len(verdicts)} faulty mechanisms were caught, {black_box} from their"
+            f" reports alone and {len(refused)} from what they release. Status 0 means all of them:"
+            " this auditor can fail a mechanism."
         )
+        _tell_releases(refused)
         return
     keeping = [v for v in verdicts if v.keeps and not _disagrees(v, disagreeing)]
     out.print(f"{len(keeping)} of {len(verdicts)} keep their promise.")
+    _tell_releases([v for v in verdicts if v.draws is not None and not v.draws.agree])
     for verdict in verdicts:
-        if not verdict.keeps:
+        if not (verdict.keeps or (verdict.draws is not None and not verdict.draws.agree)):
             witness = verdict.exact
             out.tell(
                 (verdict.mechanism, "bold red"),
@@ -215,6 +235,13 @@ def _conclude(
             "What is exact is of the density, and the black box of what is drawn: of a mechanism"
             " whose two disagree neither number can be relied on."
         )
+
+
+def _tell_releases(verdicts: Sequence[Verdict]) -> None:
+    for verdict in verdicts:
+        if verdict.draws is not None:
+            row = f"{verdict.variant or verdict.query}"
+            out.tell((verdict.mechanism, "bold red"), f", {row}: {verdict.draws.found}")
 
 
 def _numbers(point: tuple[float, ...]) -> str:

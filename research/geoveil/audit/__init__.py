@@ -1,14 +1,15 @@
 """Try to falsify a mechanism: how distinguishable are two points really?
 
 `exact_rate`, `exact_epsilon` and `black_box_bound` audit whatever has a density or samples. `audit`
-runs them on a table of rows: the `catalogue` of the library's mechanisms, the `faults`, or
-mechanisms of one's own (`own_cases`).
+runs them, and looks at what is released, on a table of rows: the `catalogue` of the library's
+mechanisms, the `faults`, or mechanisms of one's own (`own_cases`).
 `attacks` go for the computer: which floats are reachable, how they are spaced, what time tells.
 """
 
 from geoveil.audit.black_box import Bound, black_box_bound
 from geoveil.audit.case import Audited, Case, Scene
 from geoveil.audit.catalogue import catalogue, named
+from geoveil.audit.draws import Draws
 from geoveil.audit.exact import Density, Finding, exact_delta, exact_epsilon, exact_rate
 from geoveil.audit.faults import faults
 from geoveil.audit.histories import History, NestedHistory, worst_history
@@ -42,6 +43,7 @@ __all__ = [
     "Bound",
     "Case",
     "Density",
+    "Draws",
     "Exact",
     "Finding",
     "History",

@@ -1,7 +1,8 @@
 """Faults that careless code makes: the auditor's controls, which exist to be caught.
 
-Four are wrappers of sound mechanisms, nine make histories of several answers about one value. None
-of them can be seen in the reports by eye, and each breaks the promise that it states.
+Four are wrappers of sound mechanisms, nine make histories of several answers about one value, and
+seven are of `release_faults`. None of them can be seen in the reports by eye, and each breaks the
+promise that it states.
 """
 
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from geoveil.audit.case import Audited, Case, additive_outputs, all_numbers_adde
 from geoveil.audit.catalogue import ASKED, BELL, INCOME, RAMP
 from geoveil.audit.derived_histories import AnsweredHistory, ExtrapolatedHistory
 from geoveil.audit.histories import NestedHistory
+from geoveil.audit.release_faults import release_faults
 from geoveil.gp.arithmetic import FLOAT
 from geoveil.gp.mechanisms.additive import AdditiveMechanism, LipschitzMechanism
 from geoveil.gp.mechanisms.smooth import SmoothMechanism
@@ -376,4 +378,5 @@ def faults() -> tuple[Case, ...]:
         BELL.case(slope_for_bound(bell), narrow, "|∇f| for B", name="SmoothMechanism"),
         BELL.case(feet, narrow, "feet for metres", name="LipschitzMechanism"),
         *_of_histories(),
+        *release_faults(),
     )

@@ -1,0 +1,163 @@
+"""Faults that densities and simulations don't show, or only where nobody looks.
+
+Five release another thing than they state; two state densities that break the promise in a strip of
+points, or at outputs far away.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from geoveil.audit.case import Case, additive_outputs
+from geoveil.audit.catalogue import INCOME, RAMP
+from geoveil.gp.exact import RandomSource
+from geoveil.gp.mechanisms.additive import LipschitzMechanism
+from geoveil.gp.mechanisms.planar import PlanarLaplace
+from geoveil.gp.privacy import GeoPrivacy
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+_SEVEN = np.array([0.03, 0.21, 0.34, 0.5, 0.62, 0.81, 0.96])
+"""The only random numbers of a broken generator."""
+_RARELY = 1e-3
+_SEED = 7
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """A sound mechanism but for what it releases.
+
+    Args:
+        stated: the mechanism, whose densities and simulations these are.
+        draw: what is released for points, in the unit of reports.
+    """
+
+    stated: LipschitzMechanism | PlanarLaplace
+    draw: Callable[[Array, np.random.Generator], Array]
+
+    @property
+    def privacy(self) -> GeoPrivacy:
+        """What the sound mechanism promises, and what is released does not keep."""
+        return self.stated.privacy
+
+    def simulate(self, x: ArrayLike, rng: np.random.Generator) -> Array:
+        """Return one sound report per point."""
+        return np.asarray(self.stated.simulate(x, rng))
+
+    def log_density(self, y: ArrayLike, x: ArrayLike) -> Array:
+        """Return the sound log-density at output y given the point x."""
+        return np.asarray(self.stated.log_density(y, x))
+
+    def release(self, x: float, source: RandomSource) -> int | list[int]:
+        """Return one faulty release."""
+        released: int | list[int] = self.release_many([x], source)[0].tolist()
+        return released
+
+    def release_many(self, x: ArrayLike, source: RandomSource) -> Integers:
+        """Return one faulty release per point."""
+        rng = np.random.default_rng(source.bits(64))
+        drawn = self.draw(np.asarray(x, dtype=np.float64), rng)
+        shape = (len(drawn),) if isinstance(self.stated, LipschitzMechanism) else (len(drawn), 1)
+        released: Integers = np.rint(drawn / self.stated.step).astype(np.int64).reshape(shape)
+        return released
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The value and Laplace noise, of which what is beyond a distance is drawn again.
+
+    Args:
+        privacy: what is promised; its rate is that of the noise.
+        most: the distance, in the unit of the value.
+    """
+
+    privacy: GeoPrivacy
+    most: float
+
+    def simulate(self, x: ArrayLike, rng: np.random.Generator) -> Array:
+        """Return one report per point."""
+        points = np.asarray(x, dtype=np.float64)
+        size = -np.log1p(rng.random(points.shape) * np.expm1(-self.privacy.rate * self.most))
+        return np.asarray(points + rng.choice([-1.0, 1.0], points.shape) * size / self.privacy.rate)
+
+    def log_density(self, y: ArrayLike, x: ArrayLike) -> Array:
+        """Return the log-density at output y given the point x: -inf beyond the distance."""
+        rate, apart = self.privacy.rate, np.abs(np.subtract(y, x))
+        whole = math.log(rate / 2) - math.log(-math.expm1(-rate * self.most))
+        return np.asarray(np.where(apart <= self.most, whole - rate * apart, -math.inf))
+
+
+@dataclass(frozen=True, slots=True)
+class Strip:
+    """Half of the value and Laplace noise; in a strip of values it moves faster than is promised.
+
+    Args:
+        privacy: what is promised; its rate is that of the noise.
+        start: of the strip, in the unit of the value.
+        width: of the strip.
+        factor: by which it moves there.
+    """
+
+    privacy: GeoPrivacy
+    start: float
+    width: float
+    factor: float
+
+    def _center(self, x: ArrayLike) -> Array:
+        points = np.asarray(x, dtype=np.float64)
+        inside = np.clip(points - self.start, 0.0, self.width)
+        return np.asarray(points / 2 + (self.factor - 0.5) * inside)
+
+    def simulate(self, x: ArrayLike, rng: np.random.Generator) -> Array:
+        """Return one report per point."""
+        center = self._center(x)
+        return np.asarray(center + rng.laplace(scale=1 / self.privacy.rate, size=center.shape))
+
+    def log_density(self, y: ArrayLike, x: ArrayLike) -> Array:
+        """Return the log-density at output y given the point x."""
+        rate = self.privacy.rate
+        return np.asarray(math.log(rate / 2) - rate * np.abs(np.subtract(y, self._center(x))))
+
+
+def release_faults() -> tuple[Case, ...]:
+    """Return the faults, at the points and pairs of the sound mechanisms."""
+    return tuple(_faults())
+
+
+def _faults() -> Iterator[Case]:
+    sound = LipschitzMechanism(RAMP.query, INCOME)
+    careless = LipschitzMechanism(RAMP.query, replace(INCOME, epsilon=2 * INCOME.epsilon))
+    point = PlanarLaplace(INCOME, 1)
+    scale, value = sound.largest_scale, sound.query.value
+
+    def seven(x: Array, rng: np.random.Generator) -> Array:
+        return np.asarray(value(x) + scale * sound.noise.ppf(rng.choice(_SEVEN, x.shape)))
+
+    def sometimes_bare(x: Array, rng: np.random.Generator) -> Array:
+        return np.where(rng.random(x.shape) < _RARELY, value(x), sound.simulate(x, rng))
+
+    def seeded(x: Array, rng: np.random.Generator) -> Array:
+        return sound.simulate(x, np.random.default_rng(_SEED))
+
+    def whole_dollars(x: Array, rng: np.random.Generator) -> Array:
+        return x + np.rint(rng.laplace(scale=1 / INCOME.rate, size=x.shape))
+
+    outputs = additive_outputs(scale)
+    for variant, draw in (
+        ("release at 2ε", careless.simulate),
+        ("seven random numbers", seven),
+        ("1 in 1,000 is the value", sometimes_bare),
+        ("a fixed seed", seeded),
+    ):
+        yield RAMP.case(Released(sound, draw), outputs, variant, name="LipschitzMechanism")
+    line = replace(RAMP, name="the value")
+    near = line.points(np.linspace(-12.0, 12.0, 25))
+    rounded = Released(point, whole_dollars)
+    yield line.case(rounded, near, "x + round(noise)", name="PlanarLaplace")
+    cut = Cut(INCOME, 9 * INCOME.per)
+    yield line.case(cut, near, "no noise beyond 9/ε", name="PlanarLaplace")
+    strip = Strip(INCOME, 100_000.0 + 0.311 * INCOME.per, INCOME.per / 400, 4.4)
+    yield line.case(strip, near, "a strip of 4.4 ε", name="PlanarLaplace")

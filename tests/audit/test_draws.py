@@ -1,0 +1,291 @@
+"""Releases against the law of integers that is stated: honest rows keep, faults and attacks don't.
+
+α = 1e-6 for all rows of a call together, as `audit` divides it; seeds are fixed.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from geoveil.audit import audit, catalogue, exact_rate
+from geoveil.audit.agreement import disagreements
+from geoveil.audit.catalogue import BELL, INCOME, PLACE, RAMP, STEP
+from geoveil.audit.draws import draws_of
+from geoveil.audit.laws import placed
+from geoveil.audit.release_faults import Cut, Strip, release_faults
+from geoveil.gp import (
+    DebiasedLaplace,
+    GeoPrivacy,
+    LipschitzMechanism,
+    LocalPrivacy,
+    Mechanism,
+    PlanarLaplace,
+    RandomizedResponse,
+    SeededSource,
+    Threshold,
+    VectorSmoothMechanism,
+)
+
+ALPHA = 1e-6
+SOUND = LipschitzMechanism(RAMP.query, INCOME)
+SCALE = SOUND.largest_scale
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        SOUND,
+        DebiasedLaplace(STEP.query, INCOME),
+        DebiasedLaplace(BELL.query, PLACE),
+        RandomizedResponse(RAMP.query, LocalPrivacy(1.0)),
+        LipschitzMechanism(RAMP.query, INCOME, step=0.5),
+        DebiasedLaplace(STEP.query, INCOME, step=0.25),
+    ],
+    ids=lambda m: f"{type(m).__name__}-{m.step:g}-{type(m.query).__name__}",
+)
+@pytest.mark.parametrize("aside", [0.0, 0.4, -3.0, 30.0])
+def test_the_law_of_integers_adds_up_and_is_that_of_ideal_reports(
+    mechanism: Any, aside: float
+) -> None:
+    """Oracle: 200,000 ideal reports, rounded. α = 1e-6 (4.9 standard errors) for each share."""
+    scene = BELL if mechanism.query is BELL.query else RAMP
+    x = scene.points(aside)
+    ideal = mechanism.simulate(np.broadcast_to(x, (200_000, *x.shape)), np.random.default_rng(3))
+    k = np.rint(ideal / mechanism.step).astype(np.int64)
+    some = np.unique(np.quantile(k, np.linspace(0, 1, 25)).astype(np.int64))
+    place = placed(mechanism, x, some)
+    assert place is not None
+    assert np.allclose(place.below + place.equal + place.above, 1, atol=1e-12)
+    assert np.allclose(place.equal[:, 0], place.once, atol=1e-12)
+    for value, below, once in zip(some, place.below[:, 0], place.once, strict=True):
+        for counted, stated in ((np.mean(k < value), below), (np.mean(k == value), once)):
+            assert abs(counted - stated) <= 4.9 * (
+                stated * (1 - stated) / len(k)
+            ) ** 0.5 + 25 / len(k)
+
+
+@pytest.mark.deep(keep=0)
+@pytest.mark.parametrize("seed", [11, 12])
+def test_honest_rows_keep_the_law_that_they_state(seed: int) -> None:
+    """600 releases a row; 36 rows, of which none is refused but with α = 1e-6."""
+    for case in catalogue():
+        draws = draws_of(case, 600, seed, ALPHA / 36)
+        assert draws is None or draws.agree, (case, draws)
+
+
+@pytest.mark.deep(keep=0)
+def test_planted_faults_are_caught_and_were_kept_without_a_look_at_releases() -> None:
+    """Control: what was looked at before, the rows' own points and outputs, shows none of them."""
+    cases = release_faults()
+    assert len(cases) == 7
+    for case, verdict in zip(cases, audit(cases, samples=100_000, seed=2), strict=True):
+        assert not verdict.keeps, case
+        assert not verdict.caught, case
+        before = exact_rate(case.mechanism, case.path, case.outputs)
+        assert before.rate <= case.mechanism.privacy.rate * (1 + 1e-6), case
+        if isinstance(case.mechanism, (Cut, Strip)):
+            assert verdict.exact.fraction > 1.05, case
+        else:
+            assert verdict.draws is not None
+            assert verdict.draws.releases > 90_000
+            assert replace(verdict, draws=None).keeps, case
+
+
+Draw = Callable[[Any, np.ndarray, np.random.Generator], np.ndarray]
+
+
+@dataclass
+class Broken:
+    """A sound mechanism but for its integers."""
+
+    stated: Mechanism[Any]
+    draw: Draw
+
+    @property
+    def privacy(self) -> GeoPrivacy | LocalPrivacy:
+        return self.stated.privacy  # type: ignore[attr-defined,no-any-return]
+
+    def simulate(self, x: Any, rng: np.random.Generator) -> Any:
+        return self.stated.simulate(x, rng)
+
+    def log_density(self, y: Any, x: Any) -> Any:
+        return self.stated.log_density(y, x)
+
+    def release_many(self, x: Any, source: SeededSource) -> Any:
+        return self.draw(self.stated, np.asarray(x), np.random.default_rng(source.bits(64)))
+
+
+def integers(m: Any, x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    return np.rint(m.simulate(x, rng) / m.step).astype(np.int64)
+
+
+def noise_of(u: Callable[[np.random.Generator, int], np.ndarray]) -> Draw:
+    def draw(m: Any, x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        reports = m.query.value(x) + SCALE * m.noise.ppf(u(rng, len(x)))
+        return np.rint(reports / m.step).astype(np.int64)
+
+    return draw
+
+
+def antithetic(rng: np.random.Generator, n: int) -> np.ndarray:
+    u = rng.random(n)
+    return np.where(np.arange(n) % 2, 1 - np.roll(u, 1), u)
+
+
+def few_seeds(rng: np.random.Generator, n: int) -> np.ndarray:
+    return np.random.default_rng(5).random(256)[rng.integers(0, 256, n)]
+
+
+def told_in_the_last_bit(m: Any, x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    return integers(m, x, rng) // 2 * 2 + (x > 100_000.0)
+
+
+def told_in_a_middle_digit(m: Any, x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    k = integers(m, x, rng)
+    return k - (((k >> 8) & 15) << 8) + ((x > 100_000.0).astype(np.int64) << 11)
+
+
+def bare_far_away(m: Any, x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    far = np.abs(x - 100_000.0) > 20 * INCOME.per
+    quiet = np.rint(m.query.value(x) / m.step).astype(np.int64)
+    return np.where(far, quiet, integers(m, x, rng))
+
+
+def clipped(m: Any, x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    return np.clip(integers(m, x, rng), -round(3 / m.step), round(4 / m.step))
+
+
+def one_sign(m: Any, x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    value = np.rint(m.query.value(x) / m.step).astype(np.int64)
+    return value + np.abs(integers(m, x, rng) - value)
+
+
+def signed_by_the_value(m: Any, x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    side = np.where(np.floor(x) % 2, 1, -1)
+    value = np.rint(m.query.value(x) / m.step).astype(np.int64)
+    return value + side * np.abs(integers(m, x, rng) - value)
+
+
+def one_noise_for_both(m: Any, x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    reports, value = m.simulate(x, rng), m.mean(x)
+    noise = (reports - value)[:, :1]
+    return np.rint((value + noise) / m.step).astype(np.int64)
+
+
+def along_the_axes(m: Any, x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    radius = np.hypot(*(m.simulate(x, rng) - x).T)
+    turn = rng.integers(0, 4, len(x)) * np.pi / 2
+    moved = x + radius[:, None] * np.stack([np.cos(turn), np.sin(turn)], axis=-1)
+    return np.rint(moved / m.step).astype(np.int64)
+
+
+def truer(m: Any, x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    k, low_high = integers(m, x, rng), np.array(m.grid_range)
+    return np.where(rng.random(len(x)) < 0.3, low_high[(x > 100_000.0).astype(int)], k)
+
+
+def always_alike(m: Any, x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    return integers(m, x, np.random.default_rng(4))
+
+
+def impossible(m: Any, x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    k = integers(m, x, rng)
+    k[len(k) // 3] = m.grid_range[1] + 5
+    return k
+
+
+RESPONSE = RandomizedResponse(RAMP.query, LocalPrivacy(1.0))
+TWO = VectorSmoothMechanism([STEP.query, Threshold(132_000.0, 24_000.0, "smoothstep")], INCOME)
+
+
+@pytest.mark.parametrize(
+    ("stated", "draw"),
+    [
+        (SOUND, noise_of(antithetic)),
+        (SOUND, noise_of(few_seeds)),
+        (SOUND, noise_of(lambda rng, n: np.round(rng.random(n), 4).clip(1e-4, 1 - 1e-4))),
+        (SOUND, noise_of(lambda rng, n: rng.beta(1.15, 1.15, n))),
+        (SOUND, told_in_the_last_bit),
+        (SOUND, told_in_a_middle_digit),
+        (SOUND, bare_far_away),
+        (SOUND, clipped),
+        (SOUND, one_sign),
+        (SOUND, signed_by_the_value),
+        (DebiasedLaplace(STEP.query, INCOME), told_in_the_last_bit),
+        (DebiasedLaplace(STEP.query, INCOME), impossible),
+        (TWO, one_noise_for_both),
+        (PlanarLaplace(PLACE, 2), along_the_axes),
+        (RESPONSE, truer),
+        (RESPONSE, always_alike),
+    ],
+    ids=lambda value: getattr(value, "__name__", type(value).__name__),
+)
+def test_attacks_on_the_auditor_are_refused_and_the_sound_draw_is_not(
+    stated: Any, draw: Draw
+) -> None:
+    """30,000 releases each, the control's too; refused by chance with at most 1e-6 each."""
+    scene = BELL if isinstance(stated, PlanarLaplace) else RAMP
+    for drawing, agrees in ((draw, False), (integers, True)):
+        case = scene.case(Broken(stated, drawing), [0.0, 1.0])  # type: ignore[arg-type]
+        found = draws_of(case, 30_000, 5, ALPHA)
+        assert found is not None
+        assert found.agree == agrees, found
+
+
+@dataclass
+class Own:
+    """x + noise of one's own, with the density of Laplace noise."""
+
+    draw: Callable[[np.ndarray, np.random.Generator], np.ndarray]
+    privacy: GeoPrivacy = INCOME
+
+    def simulate(self, x: Any, rng: np.random.Generator) -> Any:
+        return self.draw(np.asarray(x), rng)
+
+    def log_density(self, y: Any, x: Any) -> Any:
+        return PlanarLaplace(INCOME, 1).log_density(y, x)
+
+
+def laplace(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    return x + rng.laplace(scale=INCOME.per, size=x.shape)
+
+
+@pytest.mark.parametrize(
+    ("draw", "agrees"),
+    [
+        (laplace, True),
+        (lambda x, rng: x + np.rint(rng.laplace(scale=INCOME.per, size=x.shape)), False),
+        (lambda x, rng: laplace(x, np.random.default_rng(1)), False),
+        (lambda x, rng: x + rng.choice([-9e3, -4e3, -1e3, 0.0, 2e3, 5e3, 8e3], len(x)), False),
+        (lambda x, rng: np.where(rng.random(len(x)) < 1e-3, x, laplace(x, rng)), False),
+    ],
+    ids=["sound", "rounded", "one seed", "seven numbers", "1 in 1,000"],
+)
+def test_floats_of_ones_own_are_drawn_twice_and_their_ties_counted(
+    draw: Callable[[np.ndarray, np.random.Generator], np.ndarray], agrees: bool
+) -> None:
+    case = replace(RAMP, name="the value").case(Own(draw), [0.0, 1.0])
+    assert (disagreements([case], samples=100_000, seed=3) == ()) == agrees
+
+
+def test_probabilities_of_ones_own_are_not_taken_for_a_density() -> None:
+    """Randomized response with the logarithms of its two probabilities agrees with them."""
+    case = RAMP.case(RESPONSE, RESPONSE.atoms)
+    assert disagreements([case], samples=20_000, seed=3) == ()
+    truthful = replace(case, mechanism=Truthful())  # type: ignore[arg-type]
+    assert disagreements([truthful], samples=20_000, seed=3)
+
+
+class Truthful:
+    privacy = RESPONSE.privacy
+
+    def simulate(self, x: Any, rng: np.random.Generator) -> Any:
+        low, high = RESPONSE.atoms
+        told = RESPONSE.simulate(x, rng)
+        return np.where(rng.random(len(x)) < 0.1, np.where(x > 100_000.0, high, low), told)
+
+    def log_density(self, y: Any, x: Any) -> Any:
+        return RESPONSE.log_density(y, x)
