@@ -153,6 +153,7 @@ def made() -> list[Any]:
         audit.Finding(0.1, (1.0,), (2.0,), 0.3),
         audit.Exact(0.1, (1.0,), (2.0,), (0.3,)),
         audit.BlackBox(0.1, (1.0,), (2.0,)),
+        audit.Draws(1000, True, ""),
         audit.NestedHistory(PRIVACY, (PRIVACY,), epochs=2),
         audit.Verdict(
             "a",
