@@ -7,6 +7,7 @@ one flush, and a lone request still gets one at once.
 import asyncio
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from operator import itemgetter
@@ -22,7 +23,8 @@ _LOG = logging.getLogger(__name__)
 _FEW = 100
 """The weight of a submission that goes before those that are larger."""
 _GATHERING_S = 0.01
-"""Under load a transaction of few requests takes as long as one of many."""
+"""The longest wait for more, after a transaction of several requests: else as long as that took, as
+one of few requests takes as long as one of many."""
 _Result = TypeVar("_Result")
 _Settled = tuple["asyncio.Future[Any]", Any]
 """A future and what to give it: a result, or an exception to raise."""
@@ -48,8 +50,8 @@ class Writer:
             large ones half of it, so that there is room for others. One that comes to an empty
             queue is taken whatever its weight, since it could never be taken otherwise.
         commit_limit: weight of the submissions of one transaction; likewise.
-        latency_s: how long to wait, in seconds, for more before writing what there is; ten
-            milliseconds after a transaction of more than one request.
+        latency_s: how long to wait, in seconds, for more before writing what there is; after
+            a transaction of several requests as long as that took, at most ten milliseconds.
         room: for new reports.
     """
 
@@ -76,7 +78,7 @@ class Writer:
         self._queued = self._taken = 0
         """Weight of all that ever came, counted before it can be taken, and of what was taken."""
         self._stopping = False
-        self._crowded = False
+        self._gathering_s = 0.0
         self._finished: asyncio.Future[None] | None = None
 
     @property
@@ -169,7 +171,10 @@ class Writer:
                     for call in calls:
                         tell(_settle, [(call.future, _attempt(call.function, store))])
                     if waiting:
+                        began = time.perf_counter()
                         tell(_settle, _commit(store, waiting, self._room))
+                        took = time.perf_counter() - began
+                        self._gathering_s = min(took, _GATHERING_S) if len(waiting) > 1 else 0.0
         finally:
             tell(_settle, [(finished, None)])
 
@@ -177,7 +182,7 @@ class Writer:
         """Wait for work and return it; nothing once it is to stop."""
         while not (self._calls or self.weight or self._stopping):
             self._asleep.acquire()
-        latency_s = max(self._latency_s, _GATHERING_S if self._crowded else 0.0)
+        latency_s = max(self._latency_s, self._gathering_s)
         if latency_s:
             self._asleep.acquire(blocking=False)  # only what comes from now on is to wake it
             if not (self._calls or self._stopping or self.weight >= self._commit_limit):
@@ -190,7 +195,6 @@ class Writer:
                 waiting.append(queue.popleft())
                 weight += waiting[-1].weight
         self._taken += weight
-        self._crowded = len(waiting) > 1
         return calls, waiting
 
 
