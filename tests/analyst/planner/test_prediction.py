@@ -120,7 +120,7 @@ def test_the_worst_scenario_counts():
 
 @pytest.mark.parametrize(("at", "n"), [(1e6, 50), (1e6, 1_000), (5e5, 200), (1e6, 200), (1e4, 50)])
 def test_the_interval_is_as_long_as_estimates_have_it_on_average(at, n):
-    """Within 6 % of the mean of 300 intervals of lognormal incomes, few of whom are near.
+    """Within 7 % of the mean of 300 intervals of lognormal incomes, few of whom are near.
 
     No nearer, as the length is no linear function of the moments: where it depends on a handful of
     people whether a report is imagined, half of the campaigns have one.
@@ -138,6 +138,6 @@ def test_the_interval_is_as_long_as_estimates_have_it_on_average(at, n):
         answers = np.asarray(mechanism.simulate(rng.choice(people, n), rng))
         ends = interval_of_mean(n, answers.mean(), answers.var(), 0.95, mechanism.limits)
         lengths.append((ends.high - ends.low) / 2)
-    assert found.targets(n).population == pytest.approx(np.mean(lengths), rel=0.06)
+    assert found.targets(n).population == pytest.approx(np.mean(lengths), rel=0.07)
     plain = found.within(UNLIMITED).targets(n).population
     assert plain < 11 / 12 * np.mean(lengths)

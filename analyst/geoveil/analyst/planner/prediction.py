@@ -199,7 +199,7 @@ class Prediction:
         """Return how far the interval for the population reaches, that an estimate prints.
 
         It is the interval of reports whose mean and variance are what is expected of them: within
-        6 % of the mean length of intervals, however few people are near the question. The squared
+        7 % of the mean length of intervals, however few people are near the question. The squared
         error tells of how many reports it is, whatever the allocation.
         """
         normal = NORMAL_95 * math.sqrt(squared_error)
