@@ -39,7 +39,6 @@ COMMANDS = {
     "echo 131,000 | geoveil contribute incomes --yes --state-dir bob": ("", *SERVES),
     "geoveil campaign list": ("", *SERVES),
     "geoveil campaign keygen asker.pem": ("", *SERVES),
-    "geoveil simulate fleet --campaign incomes --devices 200 --batch-size 100": ("", *SERVES),
     "geoveil estimate income-above-100k": ("", *SERVES),
     "geoveil plan --threshold 100000 --participants 5000 --epsilon 1 --per 8000 --unit dollar"
     " --prior incomes": ("", *SERVES),
@@ -58,9 +57,6 @@ COMMANDS = {
     "geoveil campaign export incomes --out points.parquet": ("analyst", "console", "all"),
     "geoveil estimate incomes --quantile 0.5 --parquet out.parquet": ("analyst", "console", "all"),
     "geoveil estimate incomes --curve --plot curve.png": ("analyst", "all"),
-    "geoveil rehearse incomes --participants 50 --per 8000 --curve": ("analyst", "all"),
-    "geoveil simulate export geoveil.db kept": ("all",),
-    "geoveil simulate bulk kept": ("all",),
     "geoveil demo --devices 40 --figure demo.png": ("analyst", "all"),
 }  # fmt: skip
 """What documents tell people to type → the extras with which it does what it says."""
@@ -179,8 +175,8 @@ def imports_in_documents() -> list[str]:
 
 
 def test_the_matrix_has_every_command_of_the_documents() -> None:
-    """Experiments, which take minutes and the libraries of `[analyst]`, are left to their pages."""
-    research = ("compare", "odds", "simulate")
+    """Experiments and rehearsals take the libraries of `[analyst]`: their pages run them."""
+    research = ("compare", "odds", "rehearse", "simulate")
     spoken = {
         name_of(line)
         for page in PAGES

@@ -233,6 +233,7 @@ def of_how_to(folder: Path, said: str) -> None:
     assert not said.count("counted: report") or re.search(r"\s2\s", said)  # both were counted
 
 
+@pytest.mark.timeout(1800)  # the experiments of a page together
 @pytest.mark.parametrize(
     "page",
     [
