@@ -306,6 +306,7 @@ EXCUSED = {
     **dict.fromkeys(("PrivateDecisionTree", "PrivateRandomForest"), _PEOPLE),
     **dict.fromkeys(("SelectionFinding", "StoredAnswers", "Submission", "CampaignPage"), _PEOPLE),
     **dict.fromkeys(("ReportBatch", "Contribution", "Receipt", "AcceptedCampaign"), _PEOPLE),
+    **dict.fromkeys(("StoredSums",), _PEOPLE),
     **dict.fromkeys(("SigningKey", "CampaignRecord", "Extent", "Progress"), _PEOPLE),
     **dict.fromkeys(("SeededSource", "SystemSource"), _LIVE),
     **dict.fromkeys(("Client", "AsyncClient", "ReportBuilder", "SQLiteStore", "Writer"), _LIVE),

@@ -13,11 +13,13 @@ def parsers(monkeypatch: pytest.MonkeyPatch) -> Any:
     return importlib.import_module("benchmarks.parsers")
 
 
+@pytest.mark.deep(keep=0)
 @pytest.mark.parametrize("name", ["form", "query", "cookie", "head"])
 def test_it_is_linear(parsers: Any, name: str) -> None:
     assert parsers.cost(parsers.PARSERS[name]).bend < 3
 
 
+@pytest.mark.deep(keep=0)
 def test_a_quadratic_parser_bends(parsers: Any) -> None:
     """The control, and what is called a miss."""
 
