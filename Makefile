@@ -42,7 +42,7 @@ test: $(VENV)/.stamp-test            ## the tests that a change is likely to bre
 test-all: $(VENV)/.stamp-test            ## all tests, those that take long as well
 	$(PYTEST) --dist worksteal --tier all $(TESTS)
 
-test-rest: $(VENV)/.stamp-test            ## the tests of test-all that are not of test
+test-rest: $(VENV)/.stamp-test            ## the tests of test-all that are not of test, but for pages of documents
 	$(PYTEST) --dist worksteal --tier rest $(TESTS)
 
 APT := $(if $(filter 0,$(shell id -u)),,sudo )apt-get

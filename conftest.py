@@ -1,7 +1,7 @@
 """Which tests run: `--tier quick`, those that a change is likely to break; `rest`; or `all`.
 
 A test that is marked `deep` takes long. `keep` of its cases are quick, spread evenly over all of
-them. A test whose examples Hypothesis draws has few of them in the quick tier, and all of them in
+them. With `minutes` it runs in `all` alone: documents whose commands take minutes. A test whose examples Hypothesis draws has few of them in the quick tier, and all of them in
 the others. A test that is named on the command line is run whole.
 """
 
@@ -61,7 +61,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if tier == "quick":
             left_out += rest
         else:
-            left_out += [case for case in cases if case not in rest and not _is_drawn(case)]
+            minutes = {case for case in deep if _of(case, "minutes", False)}
+            left_out += [
+                case
+                for case in cases
+                if case in minutes or (case not in rest and not _is_drawn(case))
+            ]
     dropped = set(left_out)
     items[:] = [case for case in items if case not in dropped]
     config.hook.pytest_deselected(items=left_out)
@@ -78,9 +83,14 @@ def _function(item: pytest.Item) -> str:
 
 def _spread(deep: list[pytest.Item]) -> set[pytest.Item]:
     """Return the cases of a test that are quick."""
-    marker = deep[0].get_closest_marker("deep") if deep else None
-    keep = marker.kwargs.get("keep", 0) if marker else 0
+    keep = _of(deep[0], "keep", 0) if deep else 0
     return {deep[index * len(deep) // keep] for index in range(min(keep, len(deep)))}
+
+
+def _of(item: pytest.Item, name: str, default: int) -> int:
+    """Return what the mark of a deep test says."""
+    marker = item.get_closest_marker("deep")
+    return int(marker.kwargs.get(name, default)) if marker else default
 
 
 def _is_drawn(item: pytest.Item) -> bool:

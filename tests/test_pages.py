@@ -32,7 +32,7 @@ BLOCK = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 PASTED = {"sh", "python", "console"}
-READ = {"text", "json", "toml", "ts", "nginx", "ini"}
+READ = {"text", "json", "toml", "ts", "nginx", "ini", "yaml"}
 NOT_RUN = {"README": 3, "operating": 1, "results": 2}
 """Page → its blocks of a shell or Python that are not pasted."""
 PRINTED = {
@@ -238,7 +238,11 @@ def of_how_to(folder: Path, said: str) -> None:
     "page",
     [
         pytest.param(
-            page, id=page.stem, marks=() if page.stem == "README" else pytest.mark.deep(keep=0)
+            page,
+            id=page.stem,
+            marks=()
+            if page.stem == "README"
+            else pytest.mark.deep(keep=0, minutes=page not in HOW_TO),
         )
         for page in PAGES
         if any(block.kind in PASTED and not block.not_run for block in blocks_of(page))

@@ -390,6 +390,7 @@ def test_every_public_class_is_made_here_or_excused() -> None:
     )
 
 
+@pytest.mark.deep(keep=0)
 def test_a_repr_is_what_makes_it_again() -> None:
     for value in made():
         again = made_again(value)

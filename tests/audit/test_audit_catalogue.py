@@ -25,8 +25,8 @@ from geoveil.audit.faults import less_noise
 from geoveil.gp import GeoPrivacy, LipschitzMechanism, LocalPrivacy, ParameterError, mechanisms
 from geoveil.gp.mechanisms.additive import AdditiveMechanism
 
-NOT_MECHANISMS = {"Channel", "Mechanism", "QueryMechanism"}
-"""Data, the contract, and what is computed from reports."""
+NOT_MECHANISMS = {"Channel", "Mechanism", "QueryMechanism", "VectorAnswer"}
+"""Data, the contract, what is computed from reports, and a part of a vector that has a row."""
 TIGHT = [
     "SmoothMechanism LaplacePareto, reach 0 Threshold, linear",
     "SmoothMechanism LaplacePareto, reach ∞ Threshold, linear",

@@ -418,6 +418,7 @@ def test_a_point_answers_no_question_about_places() -> None:
         DebiasedLaplace(BAND, DOLLARS).answer(2**70, -8)
 
 
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("bits", [3, 5])
 def test_a_coarser_point_keeps_its_own_rate_but_for_a_step_of_the_finer_grid(bits: int) -> None:
     """Oracle: the law of the coarser integer, summed over the finer ones and the rest E.

@@ -24,7 +24,7 @@ _LOOSE = 1 / 100
 _MOST_CELLS, _ROUNDS = 2_048, 8
 _TIGHT = 1.00005
 """Factor between a bound and what is attained at which a search ends."""
-_GRADES = np.array([3.0, 9.0, 27.0])
+_GRADES = (3.0, 9.0, 27.0)
 """Distances from a node, in noise scales, at which a longer panel is cut."""
 
 
@@ -178,9 +178,8 @@ def _smoothed(
 ) -> tuple[Array, Array]:
     """Return E g, E g² and E g³, (n, 3), and the variance of g, (n,), at the nodes."""
     lows, highs = nodes[:-1, None], nodes[1:, None]
-    graded = np.concatenate(
-        [np.minimum(lows + scale * _GRADES, highs), np.maximum(highs - scale * _GRADES, lows)]
-    )
+    near = np.multiply(scale, _GRADES)
+    graded = np.concatenate([np.minimum(lows + near, highs), np.maximum(highs - near, lows)])
     edges = distinct(np.concatenate([nodes, profile.panels(undone), graded.ravel()]))
     half = np.diff(edges) / 2
     places, shares = gauss_legendre(12)

@@ -282,7 +282,7 @@ class VectorAnswer(AdditiveMechanism):
         >>> grid = [Threshold(at=50_000 * (j + 1), width=16_000) for j in range(4)]
         >>> first = VectorSmoothMechanism(grid, GeoPrivacy(1.0, per=8000.0)).answers[0]
         >>> first.query, first.variance([50_000, 200_000]).round(6).tolist()
-        (Threshold(at=50000.0, width=16000.0, profile='linear'), [0.601256, 0.601256])
+        (Threshold(at=50000.0, width=16000.0), [0.601256, 0.601256])
     """
 
     privacy: GeoPrivacy
