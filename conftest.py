@@ -1,8 +1,9 @@
 """Which tests run: `--tier quick`, those that a change is likely to break; `rest`; or `all`.
 
 A test that is marked `deep` takes long. `keep` of its cases are quick, spread evenly over all of
-them. With `minutes` it runs in `all` alone: documents whose commands take minutes. A test whose examples Hypothesis draws has few of them in the quick tier, and all of them in
-the others. A test that is named on the command line is run whole.
+them. With `minutes` it runs in `all` alone: documents whose commands take minutes. A test whose
+examples Hypothesis draws has few of them in the quick tier, and all of them in the others. A test
+that is named on the command line is run whole.
 """
 
 import gc
