@@ -19,7 +19,14 @@ from geoveil.client import Client, Limit, Policy
 from geoveil.gp import GeoPrivacy, Threshold
 from geoveil.simulation.local_server import local_server
 
-POLICY = Policy({"household income": Limit(campaign=GeoPrivacy(1.0, 8_000.0, "dollar"))})
+POLICY = Policy(
+    {
+        "household income": Limit(
+            campaign=GeoPrivacy(1.0, 8_000.0, "dollar"),
+            lifetime=GeoPrivacy(6.0, 8_000.0, "dollar"),
+        )
+    }
+)
 WORKERS = 4
 CAMPAIGNS = [f"income-{year}" for year in range(2021, 2027)]
 

@@ -401,12 +401,13 @@ def test_making_the_tables_killed_anywhere_has_done_all_or_nothing(run, tmp_path
     killed = [line.endswith("True") for line in done.stdout.splitlines()]
     assert killed == [True] * (len(killed) - 1) + [False]
     assert len(killed) > 8  # statements at which it was
+    made = set()
     for number in range(len(killed)):
         database = str(tmp_path / f"{number}.db")
         if os.path.exists(database):
             with sqlite3.connect(database) as connection:
-                tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+                made.add(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
             connection.close()
-            assert tables == 0 or number == len(killed) - 1
         open_store(Path(database)).close()
         assert run("db", "check", "-d", database)[2].endswith("sound\n")
+    assert made == {0, max(made)}  # some statements come after the commit
