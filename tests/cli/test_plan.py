@@ -13,6 +13,7 @@ from geoveil.campaign import (
     Allocation,
     DebiasedLaplaceSpec,
     PlanarLaplaceSpec,
+    SmoothSpec,
     StatisticCampaign,
 )
 from geoveil.cli import plan as command
@@ -286,7 +287,7 @@ def test_a_plan_without_perturbed_points_keeps_its_questions(tmp_path, dates, pl
     )  # fmt: skip
     assert shown.exit_code == 0
     campaign = campaign_of(file, campaign_id="a", title="A", **dates)
-    assert isinstance(campaign.mechanism, DebiasedLaplaceSpec)
+    assert isinstance(campaign.mechanism, SmoothSpec)  # the band is an eighth of per
     query = campaign.questions[0].query
     assert isinstance(query, Threshold)
     assert query.width == 1_000
