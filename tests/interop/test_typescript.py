@@ -98,7 +98,7 @@ async def test_devices_in_typescript_are_counted_once(device: Path, tmp_path: Pa
 
 @pytest.mark.deep
 def test_bundle_has_not_drifted(device: Path) -> None:
-    pages = Path("gateway") / "geoveil" / "gateway" / "files"
+    pages = Path("apps") / "geoveil" / "gateway" / "files"
     done = npm(device, "run", "bundle")
     assert done.returncode == 0, done.stderr
     made = sorted((device.parents[1] / pages).iterdir())
