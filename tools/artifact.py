@@ -67,7 +67,7 @@ def _used(output: Output) -> float:
 
 def _caught(output: Output) -> float:
     rows = json.loads(output.printed)["rows"]
-    return sum(row["caught"] for row in rows) / len(rows)
+    return sum(not row["keeps"] for row in rows) / len(rows)
 
 
 def _off(output: Output) -> float:
