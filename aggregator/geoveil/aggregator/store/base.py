@@ -111,6 +111,9 @@ class StoredSums(NamedTuple):
     bin_counts: Mapping[int, int]
     """The answers in each row of `Bins`; empty where none are kept."""
 
+    def __repr__(self) -> str:
+        return "StoredSums(not shown)"
+
 
 class CampaignPage(NamedTuple):
     """Campaigns that were created one after the other."""
