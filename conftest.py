@@ -62,11 +62,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if tier == "quick":
             left_out += rest
         else:
-            minutes = {case for case in deep if _of(case, "minutes", False)}
             left_out += [
                 case
                 for case in cases
-                if case in minutes or (case not in rest and not _is_drawn(case))
+                if _of(case, "minutes") or (case not in rest and not _is_drawn(case))
             ]
     dropped = set(left_out)
     items[:] = [case for case in items if case not in dropped]
@@ -84,14 +83,14 @@ def _function(item: pytest.Item) -> str:
 
 def _spread(deep: list[pytest.Item]) -> set[pytest.Item]:
     """Return the cases of a test that are quick."""
-    keep = _of(deep[0], "keep", 0) if deep else 0
+    keep = _of(deep[0], "keep") if deep else 0
     return {deep[index * len(deep) // keep] for index in range(min(keep, len(deep)))}
 
 
-def _of(item: pytest.Item, name: str, default: int) -> int:
-    """Return what the mark of a deep test says."""
+def _of(item: pytest.Item, name: str) -> int:
+    """Return what the mark of a deep test says; 0 if it says nothing."""
     marker = item.get_closest_marker("deep")
-    return int(marker.kwargs.get(name, default)) if marker else default
+    return int(marker.kwargs.get(name, 0)) if marker else 0
 
 
 def _is_drawn(item: pytest.Item) -> bool:
