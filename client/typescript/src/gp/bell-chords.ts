@@ -3,7 +3,7 @@ import { ExponentialBound, LinearBound } from "./cells.js";
 
 const PER_UNIT = 64;
 const FAR_GROWTH = 1 + 2 ** -7;
-const LOOSE = 2 ** 17;
+const LOOSE = 2 ** 24;
 const FARTHEST = 2 ** 320;
 const ROUND_UP = 1 + 2 ** -40;
 

@@ -19,7 +19,7 @@ from geoveil.gp.smooth.certified import BOUNDS, CertifiedBound
 _PER_UNIT = 64
 _FAR_GROWTH = 1 + 2.0**-7
 """Ratio of the ends of cells beyond 4, up to `_LOOSE`; from there on they double."""
-_LOOSE = 2.0**17
+_LOOSE = 2.0**24
 _FARTHEST = 2.0**320
 _ROUND_UP = 1 + 2.0**-40
 
@@ -82,7 +82,7 @@ def _beyond(u: float) -> float:
 def bell_bound(beta: float, growth: str) -> CertifiedBound:
     """Return B of the bell at reach ∞ as a function of |u|, at most 1 % above the least.
 
-    Beyond 2^17 the cells are longer, and it is up to twice the least.
+    Beyond 2^24 the cells are longer, and it is up to twice the least.
 
     Args:
         beta: β > 0, in 1/(unit of u).
