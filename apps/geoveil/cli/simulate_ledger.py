@@ -79,7 +79,9 @@ def ledger(
             _show(reproduced)
     else:
         _show_all(done)
-    if quick and not as_json and any(reproduced.count(UNTESTED) for reproduced in done):
+    numbers = (number for reproduced in done for number in reproduced.compared)
+    left_out = (number for number in numbers if number.verdict == UNTESTED and not number.why)
+    if quick and not as_json and any(left_out):
         out.print(f"{UNTESTED}: it takes data that do not ship, or is left out by --quick.")
 
 
