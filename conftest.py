@@ -1,13 +1,14 @@
 """Which tests run: `--tier quick`, those that a change is likely to break; `rest`; or `all`.
 
 A test that is marked `deep` takes long. `keep` of its cases are quick, spread evenly over all of
-them. With `minutes` it runs in `all` alone: documents whose commands take minutes. A test whose
-examples Hypothesis draws has few of them in the quick tier, and all of them in the others. A test
-that is named on the command line is run whole.
+them. With `rest=k` the tier `rest` has k of the others, and `all` has all: of thousands of random
+cases, or of documents whose commands take minutes. A test whose examples Hypothesis draws has few
+of them in the quick tier, and all of them in the others. A test that is named on the command line
+is run whole.
 """
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import groupby
 
 import pytest
@@ -58,17 +59,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for _, group in groupby(list(items), key=_function):
         cases = list(group)
         deep = [case for case in cases if case.get_closest_marker("deep")]
-        rest = set(deep) - _spread(deep)
+        quick = _spread(deep, "keep")
+        rest = [case for case in deep if case not in quick]
         if tier == "quick":
             left_out += rest
         else:
+            sampled = [case for case in rest if "rest" in _mark_of(case)]
+            dropped = set(sampled) - _spread(sampled, "rest")
             left_out += [
                 case
                 for case in cases
-                if _of(case, "minutes") or (case not in rest and not _is_drawn(case))
+                if case in dropped or (case not in rest and not _is_drawn(case))
             ]
-    dropped = set(left_out)
-    items[:] = [case for case in items if case not in dropped]
+    gone = set(left_out)
+    items[:] = [case for case in items if case not in gone]
     config.hook.pytest_deselected(items=left_out)
 
 
@@ -81,16 +85,16 @@ def _function(item: pytest.Item) -> str:
     return item.nodeid.partition("[")[0]
 
 
-def _spread(deep: list[pytest.Item]) -> set[pytest.Item]:
-    """Return the cases of a test that are quick."""
-    keep = _of(deep[0], "keep") if deep else 0
-    return {deep[index * len(deep) // keep] for index in range(min(keep, len(deep)))}
-
-
-def _of(item: pytest.Item, name: str) -> int:
-    """Return what the mark of a deep test says; 0 if it says nothing."""
+def _mark_of(item: pytest.Item) -> Mapping[str, int]:
+    """Return what the mark of a deep test says."""
     marker = item.get_closest_marker("deep")
-    return int(marker.kwargs.get(name, 0)) if marker else 0
+    return marker.kwargs if marker else {}
+
+
+def _spread(cases: list[pytest.Item], name: str) -> set[pytest.Item]:
+    """Return as many cases as the mark of the first says by that name, evenly."""
+    count = _mark_of(cases[0]).get(name, 0) if cases else 0
+    return {cases[index * len(cases) // count] for index in range(min(count, len(cases)))}
 
 
 def _is_drawn(item: pytest.Item) -> bool:

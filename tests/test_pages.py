@@ -233,17 +233,18 @@ def of_how_to(folder: Path, said: str) -> None:
     assert not said.count("counted: report") or re.search(r"\s2\s", said)  # both were counted
 
 
+def _tier(page: Path) -> pytest.MarkDecorator | tuple[()]:
+    """README is quick, how-tos are not, and what else there is takes minutes."""
+    if page.stem == "README":
+        return ()
+    return pytest.mark.deep(keep=0) if page in HOW_TO else pytest.mark.deep(keep=0, rest=0)
+
+
 @pytest.mark.timeout(1800)  # the experiments of a page together
 @pytest.mark.parametrize(
     "page",
     [
-        pytest.param(
-            page,
-            id=page.stem,
-            marks=()
-            if page.stem == "README"
-            else pytest.mark.deep(keep=0, minutes=page not in HOW_TO),
-        )
+        pytest.param(page, id=page.stem, marks=_tier(page))
         for page in PAGES
         if any(block.kind in PASTED and not block.not_run for block in blocks_of(page))
     ],

@@ -40,7 +40,7 @@ def test_every_fault_is_told(
     assert soak._judged(hours, Counter(), memory, defects, missing) == wrong
 
 
-@pytest.mark.deep(keep=0)
+@pytest.mark.deep(keep=0, rest=0)
 def test_a_minute_of_it(soak: Any) -> None:
     """Two restarts of the database among them; memory is not judged in so short a time."""
     assert soak.soak(0.012) == []

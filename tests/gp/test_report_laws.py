@@ -131,7 +131,7 @@ def check(mechanism, s, rng):
         assert found.low - slack <= truth <= found.high + slack
 
 
-@pytest.mark.deep(keep=0, minutes=True)
+@pytest.mark.deep(keep=0, rest=0)
 @pytest.mark.parametrize("seed", range(10))
 def test_random_profiles_keep_their_bounds(seed):
     """180 tables and 20 formulas, each through two mechanisms. Control: 201 places miss half."""
@@ -171,7 +171,7 @@ def test_other_mechanisms_keep_their_bounds_too():
         check(mechanism, s[s >= 0] if isinstance(mechanism.query, Radial) else s, rng)
 
 
-@pytest.mark.deep(keep=0, minutes=True)
+@pytest.mark.deep(keep=0, rest=0)
 def test_third_moments_and_jumps_hold_between_places():
     """60 mixtures of people at places of which none is an edge of a cell."""
     rng = np.random.default_rng(5)
