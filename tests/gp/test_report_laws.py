@@ -17,6 +17,7 @@ from geoveil.gp import (
     SmoothMechanism,
     TabulatedProfile,
     Threshold,
+    report_laws,
 )
 from geoveil.gp.errors import ContradictionError
 from geoveil.gp.intervals import Limits
@@ -239,3 +240,12 @@ def test_the_greatest_estimated_variance_of_points_is_found():
         )
         largest = profile.estimated_variance(s, b).max()
         assert largest * (1 - 1e-9) <= found.variance_limits[1] <= 1.05 * largest
+
+
+def test_a_search_that_ends_before_cells_are_tight_is_wider_and_still_holds(monkeypatch):
+    """Cells that were not cut at all enclose all the same."""
+    monkeypatch.setattr(report_laws, "_ROUNDS", 0)
+    early = report_laws.law_of_profile.__wrapped__(BRACKETS, 700.0, 700.0)
+    whole = DebiasedLaplace(Linear(BRACKETS, 1.0), GeoPrivacy(1.0, per=700.0))
+    assert early.variances[1].max() >= whole.law().variances[1].max() * (1 - 1e-9)
+    assert len(early.points) < len(whole.law().points)

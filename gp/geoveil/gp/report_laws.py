@@ -10,8 +10,10 @@ until what is not known within them hardly counts.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TypeVar
 
 from geoveil.gp._convolution import carried, gauss_legendre
 from geoveil.gp.arrays import Array, distinct, np
@@ -28,6 +30,9 @@ _GRADES = (3.0, 9.0, 27.0)
 """Distances from a node, in noise scales, at which a longer panel is cut."""
 
 
+_Seen = TypeVar("_Seen")
+
+
 @lru_cache(maxsize=256)
 def law_of_profile(profile: Profile | _Between, scale: float, undone: float) -> ReportMoments:
     """Return points around the moments of g(s + Laplace(scale)), for all s.
@@ -40,7 +45,8 @@ def law_of_profile(profile: Profile | _Between, scale: float, undone: float) -> 
     nodes = profile.cells(undone)
     ray = getattr(profile, "ray", False)
     first, last = (float(level) for level in profile.debiased(_beyond(nodes), undone))
-    for _ in range(_ROUNDS):
+
+    def look(nodes: Array) -> tuple[tuple[Array, ...], Array]:
         powers, noise = _smoothed(profile, nodes, scale, undone, (first, last))
         g, h = profile.ranges(nodes, undone)
         weight = 1 - 1 / np.cosh(np.minimum(np.diff(nodes) / (2 * scale), 40.0))
@@ -49,10 +55,9 @@ def law_of_profile(profile: Profile | _Between, scale: float, undone: float) -> 
         away = np.maximum(within[1] - ends[:-1], ends[1:] - within[0])
         loose = weight[:, None] * (within[1] - within[0] + (1 - weight[:, None]) * np.abs(away))
         spans = np.maximum(np.ptp(ends, axis=0), 1e-300)
-        cut = cut_where(nodes, (loose / (_LOOSE * spans)).max(axis=1))
-        if len(cut) == len(nodes):
-            break
-        nodes = cut
+        return (powers, noise, g, h, weight), (loose / (_LOOSE * spans)).max(axis=1)
+
+    nodes, (powers, noise, g, h, weight) = cut_while_loose(nodes, look)
     people = nodes >= 0 if ray else np.ones(len(nodes), bool)
     inside = people[:-1]
     left, right = powers[:-1][inside], powers[1:][inside]
@@ -121,15 +126,13 @@ def law_of_range(profile: Profile, length: float, scale: float, undone: float) -
 @lru_cache(maxsize=64)
 def greatest_estimated_variance(profile: Profile, scale: float) -> float:
     """Return an upper bound of h, by 5e-5 more than is attained where enclosures allow."""
-    edges = profile.cells(scale)
-    for _ in range(_ROUNDS):
+
+    def look(edges: Array) -> tuple[float, Array]:
         least, most = profile.ranges(edges, scale)[1]
         attained = max(least.max(), profile.estimated_variance(edges, scale).max())
-        cut = cut_where(edges, np.where(most > _TIGHT * attained, 64.0, 0.0))
-        if len(cut) == len(edges):
-            break
-        edges = cut
-    return float(most.max())
+        return float(most.max()), np.where(most > _TIGHT * attained, 64.0, 0.0)
+
+    return cut_while_loose(profile.cells(scale), look)[1]
 
 
 def law_of_symmetric_noise(value: Array, noise: Array) -> ReportMoments:
@@ -151,14 +154,27 @@ def law_of_symmetric_noise(value: Array, noise: Array) -> ReportMoments:
     )
 
 
-def cut_where(edges: Array, loose: Array) -> Array:
-    """Return edges with cells cut into more, the loosest first, until there are enough of them.
+def cut_while_loose(
+    edges: Array, look: Callable[[Array], tuple[_Seen, Array]]
+) -> tuple[Array, _Seen]:
+    """Return edges of cells, cut until none is loose or there are enough, and what is seen of them.
 
     Args:
         edges: increasing, shape (n + 1,).
-        loose: how many times looser than need be each cell is, shape (n,); it falls as the square
-            of its length.
+        look: from edges to what is seen of the cells, and to how many times looser than need be
+            each is, shape (n,), which falls as the square of its length.
     """
+    for _ in range(_ROUNDS):
+        seen, loose = look(edges)
+        cut = _cut(edges, loose)
+        if len(cut) == len(edges):
+            return edges, seen
+        edges = cut
+    return edges, look(edges)[0]
+
+
+def _cut(edges: Array, loose: Array) -> Array:
+    """Return edges with cells cut into more, the loosest first, until there are enough of them."""
     parts = np.clip(np.ceil(np.sqrt(loose)), 1, 8).astype(np.intp)
     order = np.argsort(-loose)
     fits = np.cumsum(parts[order] - 1) <= _MOST_CELLS - len(loose)

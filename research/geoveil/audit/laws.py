@@ -135,7 +135,9 @@ def _undone(mechanism: DebiasedLaplace, s: Array, reports: Integers) -> Placed:
     """Place g(s + noise), rounded: cut where g passes an end of a cell, jumps or is level."""
     profile, step = mechanism.query.profile, mechanism.step
     distinct, back = np.unique(reports, return_inverse=True)
-    ends = (distinct[:, None] + np.array([-0.5, 0.5])) * step  # (d, 2)
+    ends = np.asarray(
+        (distinct[:, None] + np.array([-0.5, 0.5])) * step, dtype=np.float64
+    )  # (d, 2)
     crossings = profile.debiased_preimages(ends.ravel(), float(mechanism._undo))[0].T  # (2d, m)
     fixed = {*profile.breakpoints, *(e for p in profile.plateaus for e in p[:2])}
     knots = np.array(sorted(k for k in fixed if math.isfinite(k)))

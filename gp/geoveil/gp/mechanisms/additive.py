@@ -19,7 +19,7 @@ from geoveil.gp.mechanisms.base import QueryMechanism, exponent_below
 from geoveil.gp.noise.base import Laplace, Noise
 from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.queries.base import Query
-from geoveil.gp.report_laws import cut_where, law_of_symmetric_noise
+from geoveil.gp.report_laws import cut_while_loose, law_of_symmetric_noise
 from geoveil.gp.report_moments import ReportMoments
 
 _STEP_BITS = 40
@@ -33,7 +33,7 @@ to 1 % above the supremum (`ClosedFormProfile.noise_bound`)."""
 _RANGE_BITS = 128
 """Working precision for a quantile at a public probability."""
 
-_VALUES, _NOISES, _ROUNDS = 32, 64, 8
+_VALUES, _NOISES = 32, 64
 """Parts of all values, and of the largest variance, that a cell of a law is cut to."""
 
 ROUND_UP = 1 + Fraction(1, 2**50)
@@ -81,15 +81,15 @@ class AdditiveMechanism(QueryMechanism):
             return None
         profile = self.query.profile
         edges = distinct(np.concatenate([profile.cells(0.0), self._turns()]))
-        for _ in range(_ROUNDS):
+
+        def look(edges: Array) -> tuple[tuple[Array, Array], Array]:
             value, _ = profile.ranges(edges, 0.0)
             noise = np.square(self._scale_range(edges)) * self.noise.variance
             wide = np.diff(value, axis=0)[0] / np.ptp(profile.bounds) * _VALUES
             loose = np.diff(noise, axis=0)[0] / noise.max() * _NOISES
-            cut = cut_where(edges, np.square(np.maximum(wide, loose)))
-            if len(cut) == len(edges):
-                break
-            edges = cut
+            return (value, noise), np.square(np.maximum(wide, loose))
+
+        edges, (value, noise) = cut_while_loose(edges, look)
         # Beyond the last edges f is constant, and the noise dies away or stays as it is.
         ends = np.asarray(profile.value(edges[[0, -1]]))
         beyond = np.square(self._scale_range(edges[[0, -1]], beyond=True)) * self.noise.variance
