@@ -148,9 +148,9 @@ def send(server, campaign_id, values):
 
 def test_a_statistic_of_numbers_is_not_asked_of_answers(geoveil):
     created = ["campaign", "create", "Share", "--attribute", "income", "--unit", "dollar"]
-    geoveil(*created, "--epsilon", "1", "--per", "8000", "--threshold", "1e5", "--id", "share")
+    geoveil(*created, "--epsilon", "1", "--per", "8000", "--threshold", "1e5", "--id", "answers")
     with pytest.raises(ParameterError, match="value campaign"):
-        of(geoveil, "share", "--quantile", "0.5")
+        of(geoveil, "answers", "--quantile", "0.5")
 
 
 @pytest.mark.parametrize(
