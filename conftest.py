@@ -1,18 +1,19 @@
 """Which tests run: `--tier quick`, those that a change is likely to break; `rest`; or `all`.
 
 A test that is marked `deep` takes long. `keep` of its cases are quick, spread evenly over all of
-them. With `rest=k` the tier `rest` has k of the others, and `all` has all: of thousands of random
-cases, or of documents whose commands take minutes. A test whose examples Hypothesis draws has few
-of them in the quick tier, and all of them in the others. A test that is named on the command line
-is run whole.
+them; of the others 8, or `rest`, are of the tier `rest`, and all are of `all`. A test whose
+examples Hypothesis draws has few of them in the quick tier, and all of them in the others. A test
+that is named on the command line is run whole.
 """
 
 import gc
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import groupby
 
 import pytest
 from hypothesis import settings
+
+_UNSAID = {"keep": 0, "rest": 8}
 
 # The same examples in every run, so that a failure can be repeated; and no example fails for having
 # waited for a busy machine.
@@ -64,13 +65,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if tier == "quick":
             left_out += rest
         else:
-            sampled = [case for case in rest if "rest" in _mark_of(case)]
-            dropped = set(sampled) - _spread(sampled, "rest")
-            left_out += [
-                case
-                for case in cases
-                if case in dropped or (case not in rest and not _is_drawn(case))
-            ]
+            sample = _spread(rest, "rest")
+            left_out += [case for case in cases if case not in sample and not _is_drawn(case)]
     gone = set(left_out)
     items[:] = [case for case in items if case not in gone]
     config.hook.pytest_deselected(items=left_out)
@@ -85,16 +81,12 @@ def _function(item: pytest.Item) -> str:
     return item.nodeid.partition("[")[0]
 
 
-def _mark_of(item: pytest.Item) -> Mapping[str, int]:
-    """Return what the mark of a deep test says."""
-    marker = item.get_closest_marker("deep")
-    return marker.kwargs if marker else {}
-
-
 def _spread(cases: list[pytest.Item], name: str) -> set[pytest.Item]:
-    """Return as many cases as the mark of the first says by that name, evenly."""
-    count = _mark_of(cases[0]).get(name, 0) if cases else 0
-    return {cases[index * len(cases) // count] for index in range(min(count, len(cases)))}
+    """Return as many cases of a deep test as its mark says by that name, evenly."""
+    count = 0
+    if cases and (marker := cases[0].get_closest_marker("deep")):
+        count = min(marker.kwargs.get(name, _UNSAID[name]), len(cases))
+    return {cases[index * len(cases) // count] for index in range(count)}
 
 
 def _is_drawn(item: pytest.Item) -> bool:

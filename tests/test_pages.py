@@ -12,10 +12,11 @@ import socket
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -233,22 +234,17 @@ def of_how_to(folder: Path, said: str) -> None:
     assert not said.count("counted: report") or re.search(r"\s2\s", said)  # both were counted
 
 
-def _tier(page: Path) -> pytest.MarkDecorator | tuple[()]:
-    """README is quick, how-tos are not, and what else there is takes minutes."""
-    if page.stem == "README":
-        return ()
-    return pytest.mark.deep(keep=0) if page in HOW_TO else pytest.mark.deep(keep=0, rest=0)
-
-
-@pytest.mark.timeout(1800)  # the experiments of a page together
-@pytest.mark.parametrize(
-    "page",
-    [
-        pytest.param(page, id=page.stem, marks=_tier(page))
-        for page in PAGES
+def _pasted(pages: Iterable[Path]) -> list[Any]:
+    """Return the pages of which something is run."""
+    return [
+        pytest.param(page, id=page.stem)
+        for page in pages
         if any(block.kind in PASTED and not block.not_run for block in blocks_of(page))
-    ],
-)
+    ]
+
+
+@pytest.mark.deep(keep=1)
+@pytest.mark.parametrize("page", _pasted([PAGES[0], *HOW_TO]))
 def test_a_page_is_pasted_without_a_failure(page: Path, tmp_path: Path) -> None:
     with reader_in(tmp_path) as reader:
         said = read(page, reader)
@@ -258,6 +254,13 @@ def test_a_page_is_pasted_without_a_failure(page: Path, tmp_path: Path) -> None:
         of_comparing(reader.folder, said)
     if page in HOW_TO:
         of_how_to(reader.folder, said)
+
+
+@pytest.mark.timeout(1800)  # the experiments of a page together
+@pytest.mark.deep(keep=0, rest=0)
+@pytest.mark.parametrize("page", _pasted(page for page in PAGES[1:] if page not in HOW_TO))
+def test_a_page_of_minutes_is_pasted_without_a_failure(page: Path, tmp_path: Path) -> None:
+    test_a_page_is_pasted_without_a_failure(page, tmp_path)
 
 
 def test_what_is_not_pasted_is_counted() -> None:

@@ -30,7 +30,7 @@ from tests.client.mortal import (
 )
 
 NAMES = ("one", "two")
-STRIDES = [97, pytest.param(1, marks=pytest.mark.deep)]
+STRIDES = [97, pytest.param(1, marks=pytest.mark.deep(rest=1))]
 """Every ninety-seventh point, others for each server; and every point."""
 # Where there is memory to write to, flushing costs nothing; no death here depends on it, as what a
 # process has written outlives it. Each flush is a point of its own either way.
