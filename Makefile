@@ -24,7 +24,7 @@ HOLDS_test := all test
 HOLDS_dev := all test dev
 HOLDS_bench := all test bench
 # All that is needed stands in requirements/, hatchling too, which builds the package itself.
-$(VENV)/.stamp-%: pyproject.toml requirements/%.txt | $(BIN)/python
+$(VENV)/.stamp-%: pyproject.toml gp/geoveil/gp/version.py requirements/%.txt | $(BIN)/python
 	$(PIP) --no-deps --require-hashes --requirement requirements/$*.txt
 	$(PIP) --no-deps --no-build-isolation --editable .
 	@touch $(HOLDS_$*:%=$(VENV)/.stamp-%)

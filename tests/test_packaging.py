@@ -1,5 +1,6 @@
 """The wheel: builds from the tree, installs into a bare environment, and adds only `geoveil/`."""
 
+import json
 import os
 import re
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import geoveil.proto
 from geoveil.gp.version import __version__
 
 ROOT = Path(__file__).parents[1]
@@ -80,7 +82,7 @@ def test_wheel_installs_into_a_bare_environment(wheel, tmp_path):
         [home / "bin" / "geoveil", "--version"],
         env=environment, check=True, capture_output=True, text=True, cwd=tmp_path,
     ).stdout  # fmt: skip
-    assert version.startswith("geoveil ")
+    assert version == f"geoveil {__version__}\n"
 
 
 def test_no_part_makes_geoveil_a_regular_package():
@@ -93,11 +95,20 @@ def test_readme_tells_the_two_commands_that_continuous_integration_runs():
     assert "\nmake test\n" in readme
 
 
-def test_version_and_date_are_the_same_wherever_they_are_said():
-    """The newest release in CHANGELOG.md is the version of the package and of CITATION.cff."""
+def test_version_and_date_are_the_same_wherever_they_are_said(wheel):
+    """Between releases a version of development stands everywhere, beside no date of release."""
+    assert f"geoveil-{__version__}-" in wheel.name
+    assert geoveil.proto.__version__ == __version__
     changes = (ROOT / "CHANGELOG.md").read_text("utf-8")
-    citation = (ROOT / "CITATION.cff").read_text("utf-8")
-    assert re.findall(r"^## (.*)$", changes, re.MULTILINE)[0] == "Unreleased"
-    version, date = re.findall(r"^## ([0-9.]+) - ([0-9-]{10})$", changes, re.MULTILINE)[0]
+    version, date = re.findall(r"^## (\S+) - (\S+)$", changes, re.MULTILINE)[0]
     assert version == __version__
-    assert f"\nversion: {version}\ndate-released: {date}\n" in citation
+    assert (date == "unreleased") == (".dev" in version)
+    released = "" if date == "unreleased" else f"date-released: {date}\n"
+    citation = (ROOT / "CITATION.cff").read_text("utf-8")
+    assert f"\nversion: {version}\n{released}keywords:" in citation
+    assert json.loads((ROOT / ".zenodo.json").read_text("utf-8"))["version"] == version
+    typescript = ROOT / "client" / "typescript"
+    on_npm = version.replace(".dev", "-dev.")
+    assert json.loads((typescript / "package.json").read_text())["version"] == on_npm
+    locked = json.loads((typescript / "package-lock.json").read_text())
+    assert locked["version"] == locked["packages"][""]["version"] == on_npm

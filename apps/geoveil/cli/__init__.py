@@ -20,14 +20,14 @@ def main() -> None:
 
 
 def _showed_version() -> bool:
-    """Print the version of what is installed, for which nothing else has to be loaded."""
-    from importlib.metadata import version
+    """Print the version, for which nothing else has to be loaded."""
+    from geoveil.proto import __version__ as version
 
     try:
-        print(f"geoveil {version('geoveil')}")
+        print(f"geoveil {version}")
         sys.stdout.flush()
-    except (OSError, ImportError):  # no metadata: of a tree that is not installed
-        return False  # the command finds it, or says what the system refuses
+    except OSError:
+        return False  # the command says what the system refuses
     return True
 
 
