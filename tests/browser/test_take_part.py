@@ -1,6 +1,7 @@
 """The page on which people take part, in a real browser, against a real server."""
 
 import asyncio
+import math
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
@@ -33,7 +34,7 @@ from geoveil.campaign import (
     seal,
 )
 from geoveil.gateway.server import Gateway
-from geoveil.gp import Disc, GeoPrivacy, Threshold, TwoWayThreshold
+from geoveil.gp import Disc, GeoPrivacy, LogScale, Threshold, TwoWayThreshold
 from geoveil.gp.coordinates import AzimuthalEquidistant
 from geoveil.proto.v1 import analyst_pb2, campaign_pb2
 from geoveil.proto.v1.analyst_pb2_grpc import AnalystStub
@@ -193,6 +194,31 @@ async def test_somebody_takes_part(survey: Survey, page: Page) -> None:
     assert spent.startswith("ε = 1 per 8,000 dollar")
     assert spent.endswith("takes no more")
     assert await survey.counted() == {"income": 1}
+
+
+async def test_a_ratio_is_shown_in_the_unit_of_values(survey: Survey, page: Page) -> None:
+    half = GeoPrivacy.per_factor(1.0, 2, "dollar")
+    above = Threshold(math.log(100_000), 2.0, "smoothstep")
+    scale = Attribute(name="household income", unit=half.unit, scale=LogScale(1_000.0))
+    asked = (Question("above 100,000", above),)
+    await survey.create(campaign_of("ratio", attribute=scale, privacy=half, questions=asked))
+    await page.goto(survey.url("ratio"))
+    await page.wait_for_selector("#survey:not([hidden])")
+    assert "Asks for: household income, in dollar." in await page.inner_text("#asks")
+    assert "ε = 0 per factor 2 in dollar" in await page.inner_text("#spent")
+    told = await page.inner_text("#odds-text")
+    assert "as for one half or twice as much." in told
+    assert "Less than 1,000 dollar counts as 1,000 dollar." in told
+    await page.fill("#value", "52,417")
+    assert "You answer 52,417 (" in await page.inner_text("#echo")
+    assert "52,417 dollar or 104,834 dollar: at most 2.72 to 1" in await page.inner_text("#odds")
+    assert "is below 100,000 dollar" in await page.inner_text("#odds-text")
+    await page.fill("#value", "0")
+    assert "1,000 dollar or 2,000 dollar: at most 2.72 to 1" in await page.inner_text("#odds")
+    await page.click("#send")
+    await counted(page)
+    assert (await survey.counted())["ratio"] == 1
+    assert (await page.inner_text("#spent")).startswith("ε = 1 per factor 2 in dollar")
 
 
 async def test_the_keyboard_is_enough(survey: Survey, page: Page) -> None:

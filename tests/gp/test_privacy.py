@@ -352,7 +352,7 @@ def test_values_a_factor_apart_are_epsilon_apart(epsilon: float, ratio: float) -
 
 
 def test_per_factor_reads_well() -> None:
-    assert str(GeoPrivacy.per_factor(1, factor=2, unit="dollar")) == "ε = 1 per 0.693147 log dollar"
+    assert str(GeoPrivacy.per_factor(1, factor=2, unit="dollar")) == "ε = 1 per factor 2 in dollar"
     assert GeoPrivacy.per_factor(1, factor=Fraction(6, 5)).unit == "log"
 
 

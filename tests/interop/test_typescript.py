@@ -3,17 +3,20 @@
 import asyncio
 import gzip
 import json
+import math
 import subprocess
 import sys
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from random import Random
 
 import grpc
 import pytest
 
 from geoveil.aggregator import Aggregator, Settings
 from geoveil.campaign import digest, encode
+from geoveil.gp import LogScale
 from geoveil.proto.v1 import analyst_pb2_grpc
 from geoveil.proto.v1.analyst_pb2 import CreateCampaignRequest, ListCampaignsRequest
 from geoveil.proto.v1.campaign_pb2 import CampaignEnvelope
@@ -45,6 +48,31 @@ def test_the_device_in_typescript(device: Path) -> None:
         )
         assert compared.returncode == 0, compared.stderr
         assert '"count":150,"unequal":0' in compared.stdout
+
+
+@pytest.mark.deep(keep=0)
+def test_a_hundred_thousand_logarithms_are_those_of_python(device: Path) -> None:
+    """Of values over all magnitudes, near 1 and near each other; libm and V8 need not agree."""
+    draw, scale = Random(35), LogScale(1e-50)
+    values = [math.exp(draw.uniform(-110, 110)) for _ in range(60_000)]
+    values += [1 + draw.uniform(-1e-6, 1e-6) for _ in range(20_000)]
+    values += [draw.uniform(0, 1e6) for _ in range(20_000)]
+    module = (device / "build" / "src" / "gp" / "log-scale.js").as_uri()
+    program = (
+        f'import {{ coordinateOf }} from "{module}";'
+        'import { readFileSync } from "node:fs";'
+        "const values = JSON.parse(readFileSync(0));"
+        "console.log(JSON.stringify(values.map((x) => coordinateOf({ floor: 1e-50 }, x))));"
+    )
+    done = subprocess.run(
+        ["node", "--input-type=module", "-e", program],
+        input=json.dumps(values),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == [scale.coordinate(value) for value in values]
 
 
 @pytest.mark.deep

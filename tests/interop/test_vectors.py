@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from geoveil.campaign import decode
+from geoveil.gp import LogScale
 from geoveil.gp.coordinates import AzimuthalEquidistant
 from tools.vectors import VERSION, text
 from tools.vectors.tape import Tape, answers_of
@@ -65,6 +66,14 @@ def test_campaigns_are_refused_for_reasons_that_the_page_names():
     assert set(refused) == set(re.findall(r"^\* \*\*[^*]+\*\* \(`(\w+)`\)", page, re.MULTILINE))
     assert len(refused) > 200
     assert len(told) - len(refused) > 100
+
+
+def test_logarithms_are_the_nearest_doubles():
+    told = _items("logarithms.json")
+    assert sum(len(item["values"]) for item in told) == 8
+    for item in told:
+        scale = LogScale(item["floor"])
+        assert list(map(scale.coordinate, item["values"])) == item["coordinates"]
 
 
 def test_places_are_projected_to_1e_8_m():

@@ -15,6 +15,7 @@ from tools.vectors.campaigns import campaign_vectors
 from tools.vectors.consent import consent_vectors
 from tools.vectors.epochs import epoch_vectors
 from tools.vectors.ledgers import ledger_vectors
+from tools.vectors.logarithms import logarithm_vectors
 from tools.vectors.numbers import number_vectors
 from tools.vectors.places import projection_vectors
 from tools.vectors.releases import release_vectors
@@ -27,6 +28,7 @@ MAKERS: Mapping[str, Callable[[], list[dict[str, Any]]]] = MappingProxyType(
         "ledger": ledger_vectors,
         "epochs": epoch_vectors,
         "projection": projection_vectors,
+        "logarithms": logarithm_vectors,
         "consent": consent_vectors,
         "numbers": number_vectors,
     }

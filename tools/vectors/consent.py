@@ -1,11 +1,13 @@
 """What people are told of their reports: the sentences for a campaign, and for a value."""
 
+import math
 from collections.abc import Iterator
 from datetime import timedelta
 from random import Random
 from typing import Any
 
 from geoveil.campaign import (
+    Attribute,
     Campaign,
     DebiasedLaplaceSpec,
     LipschitzLaplaceSpec,
@@ -19,7 +21,7 @@ from geoveil.campaign import (
     what_to_ask,
 )
 from geoveil.campaign.statistic import Allocation
-from geoveil.gp import GeoPrivacy, Range, Threshold
+from geoveil.gp import GeoPrivacy, LogScale, Range, Threshold
 from tools.vectors.chance import PARIS, WORLD
 from tools.vectors.examples import every_campaign, small_campaign
 
@@ -74,6 +76,15 @@ def surveys() -> Iterator[tuple[str, Campaign]]:
         },
         "periods": {"questions": (band,), "period": timedelta(days=30)},
         "weak": {"questions": (band,), "privacy": GeoPrivacy(20.0, 8_000.0, "dollar")},
+    }
+    income = Attribute(name="pay", unit="log dollar", scale=LogScale(1_000.0))
+    between = Range(math.log(40_000.0), math.log(90_000.0), 0.5, "smoothstep")
+    given |= {
+        "ratio": {
+            "attribute": income,
+            "privacy": GeoPrivacy.per_factor(0.5, 2, "dollar"),
+            "questions": (Question("middle", between),),
+        },
     }
     for name, changes in given.items():
         yield name, small_campaign(name, **({"mechanism": DebiasedLaplaceSpec()} | changes))

@@ -25,7 +25,7 @@ from geoveil.campaign import (
     digest,
     encode,
 )
-from geoveil.gp import GeoPrivacy, ParameterError, validation
+from geoveil.gp import GeoPrivacy, LogScale, ParameterError, validation
 from geoveil.gp.coordinates import AzimuthalEquidistant
 
 _MOST_EPSILON = 10.0
@@ -44,6 +44,7 @@ def campaign_asking(
     width: float | None = None,
     bandwidth: float | None = None,
     plane: AzimuthalEquidistant | None = None,
+    scale: LogScale | None = None,
     mechanism: str = "debiased",
     allocation: Allocation = Allocation.PARTITION,
     **later: Any,
@@ -58,6 +59,8 @@ def campaign_asking(
             what a range or a circle has room for.
         bandwidth: of the bells of densities; three noise scales by default.
         plane: that places are projected to: see `area_of`.
+        scale: of numbers that are compared by ratio: privacy is then a `GeoPrivacy.per_factor`, and
+            width the factor from one end of a band to the other.
         mechanism: the name of a family of mechanisms, and its parameters where it has some:
             "debiased", "smooth:beta_fraction=0.2".
         allocation: how several questions share the privacy.
@@ -81,9 +84,12 @@ def campaign_asking(
     if not isinstance(privacy, GeoPrivacy):
         raise ParameterError("privacy", privacy, "a GeoPrivacy")
     asked = validation.items("asked", asked, AnalystQuestion)
+    if scale is not None:
+        asked = tuple(question.on_scale(scale) for question in asked)
+        width = None if width is None else scale.width(width)
     softness = Softness(1 / privacy.rate, width, bandwidth)
     return StatisticCampaign(
-        attribute=Attribute(name=attribute, unit=privacy.unit, coordinates=plane),
+        attribute=Attribute(name=attribute, unit=privacy.unit, coordinates=plane, scale=scale),
         privacy=privacy,
         questions=tuple(Question(q.label, q.soft(plane, softness)) for q in asked),
         mechanism=MECHANISMS.parse(mechanism),
@@ -194,6 +200,7 @@ def campaign_record(campaign: Campaign) -> dict[str, Any]:
         "sha256": digest(encode(campaign)).hex(),
         "attribute": campaign.attribute.name,
         "unit": campaign.attribute.unit,
+        **({} if campaign.attribute.scale is None else asdict(campaign.attribute.scale)),
         "epsilon": privacy.epsilon,
         "per": privacy.per,
         **slack_of(privacy),
@@ -317,11 +324,13 @@ def _check_recurs(campaign: Campaign) -> None:
 
 
 def _diameter(campaign: Campaign) -> float:
-    """Return how far values differ: over the area of places, or from 0 to where it is asked."""
+    """Return how far values differ: over the area of places, or from the least to what is asked."""
     plane = campaign.attribute.coordinates
     if plane is not None:
         return 2 * plane.radius_m
     origin = np.zeros(1 if campaign.dimension == 1 else (1, campaign.dimension))
+    if campaign.attribute.scale is not None:
+        origin += campaign.attribute.scale.coordinate(0.0)
     if not isinstance(campaign, StatisticCampaign):
         return 0.0
     return max(float(q.query.clearance(origin)[0]) for q in campaign.questions)

@@ -24,6 +24,7 @@ from geoveil.analyst.planner import (
 from geoveil.gp import (
     Disc,
     GaussianKernel,
+    LogScale,
     ParameterError,
     Polygon,
     Query,
@@ -104,6 +105,15 @@ class AnalystQuestion(ABC):
         """How many numbers people hold that it is about: 2 for places."""
         return 1 if self.place is None else 2
 
+    def on_scale(self, scale: LogScale) -> "AnalystQuestion":
+        """Return the question about logarithms, with the same label.
+
+        Raises:
+            ParameterError: if it is not about shares above or between numbers of the scale.
+        """
+        expected = "a share above a number or between two: nothing else is asked on a log scale"
+        raise ParameterError("question", self.label, expected)
+
     @abstractmethod
     def sharp(self, plane: AzimuthalEquidistant | None, bandwidth: float) -> Estimand:
         """Return the question for a plan, which finds how softly to ask it.
@@ -139,6 +149,9 @@ class ShareAbove(AnalystQuestion):
         object.__setattr__(self, "threshold", validation.real("threshold", threshold))
         object.__setattr__(self, "label", label or f"above {threshold:,.15g}")
 
+    def on_scale(self, scale: LogScale) -> "ShareAbove":
+        return ShareAbove(_end_on(scale, "threshold", self.threshold), self.label)
+
     def sharp(self, plane: AzimuthalEquidistant | None, bandwidth: float) -> Estimand:
         return HardThreshold(self.threshold)
 
@@ -173,6 +186,10 @@ class ShareBetween(AnalystQuestion):
         if not self.low < self.high:
             raise ParameterError("range", f"{low:.15g},{high:.15g}", "LOW,HIGH with LOW < HIGH")
         object.__setattr__(self, "label", label or f"{low:,.15g} to {high:,.15g}")
+
+    def on_scale(self, scale: LogScale) -> "ShareBetween":
+        low, high = (_end_on(scale, "range", end) for end in self.ends)
+        return ShareBetween(low, high, self.label)
 
     def sharp(self, plane: AzimuthalEquidistant | None, bandwidth: float) -> Estimand:
         return HardRange(self.low, self.high)
@@ -365,6 +382,12 @@ def projected(plane: AzimuthalEquidistant | None, places: Sequence[Place]) -> li
 def is_inside(plane: AzimuthalEquidistant, place: Place) -> bool:
     """Return whether a place is in the area of a plane, and so not projected to its edge."""
     return np.array_equal(plane.area.contract(np.array(place)), place)
+
+
+def _end_on(scale: LogScale, name: str, end: float) -> float:
+    if not scale.floor < end:
+        raise ParameterError(name, end, f"above {scale.floor:,.15g}, as smaller values count as it")
+    return scale.coordinate(end)
 
 
 def _pair(corner: Sequence[float]) -> Place:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any
@@ -32,6 +33,7 @@ from geoveil.campaign import (
     Strata,
     ValueCampaign,
     decode,
+    least_counted,
     open_envelope,
     seal,
     signer,
@@ -43,7 +45,7 @@ from geoveil.cli.connection import CommandError, Connection, analyst_at, connect
 from geoveil.cli.console import err, out, print_json, privacy_text, table_80, write_new
 from geoveil.cli.environment import SIGN_KEY
 from geoveil.cli.sources import EXPORTED
-from geoveil.gp import GeoPrivacy, GeoVeilError, ParameterError, validation
+from geoveil.gp import GeoPrivacy, GeoVeilError, LogScale, ParameterError, validation
 from geoveil.gp.extras import needed_for
 from geoveil.proto.v1.campaign_pb2 import CampaignEnvelope
 
@@ -74,6 +76,13 @@ def create(
     ] = None,
     unit: Annotated[
         str | None, typer.Option(help="Unit of PER and of values; of places it is metre.")
+    ] = None,
+    ratios_from: Annotated[
+        float | None,
+        typer.Option(
+            help="Compare values by ratio, down to this one: PER is a factor, such as 2, and so is"
+            " --width. Values below it, also 0, count as it."
+        ),
     ] = None,
     words: Words,
     width: Annotated[
@@ -210,7 +219,7 @@ def create(
     }
     said: dict[str, Any] = {
         "epsilon": epsilon, "per": per, "delta": delta or None, "reach": reach, "unit": unit,
-        **words,
+        "ratios_from": ratios_from, **words,
         "width": width, "bandwidth": bandwidth, "center": center,
         "radius": radius, "points": points or None, "dimension": dimension,
         "mechanism": mechanism, "allocation": allocation,
@@ -328,16 +337,11 @@ def _asking(
         raise ParameterError(
             "unit", None, "given, for example dollar: only of places it is metre by default"
         )
-    privacy = GeoPrivacy(
-        said["epsilon"],
-        said["per"],
-        "metre" if said["unit"] is None else said["unit"],
-        said["delta"] or 0.0,
-        math.inf if said["reach"] is None else said["reach"],
-    )
+    privacy, scale = _privacy(said, "metre" if said["unit"] is None else said["unit"])
     more = {"attribute": attribute, "privacy": privacy, "plane": plane, **later}
     words = ", ".join(f"--{word}" for word in VOCABULARY)
     if said["points"]:
+        options.left_out({"ratios_from": said["ratios_from"]}, "left out of points")
         if asked:
             raise ParameterError("points", True, f"without {words}: they are asked later")
         if said["allocation"] not in (None, Allocation.PARTITION):
@@ -351,7 +355,20 @@ def _asking(
         raise ParameterError("dimension", said["dimension"], "left out unless there is --points")
     more["mechanism"] = said["mechanism"] or "debiased"
     more["allocation"] = said["allocation"] or Allocation.PARTITION
+    more["scale"] = scale
     return campaign_asking(asked, width=said["width"], bandwidth=said["bandwidth"], **more)
+
+
+def _privacy(said: dict[str, Any], unit: str) -> tuple[GeoPrivacy, LogScale | None]:
+    """Return the guarantee that options describe, and the scale of what is compared by ratio."""
+    epsilon, per, delta = said["epsilon"], said["per"], said["delta"] or 0.0
+    reach = math.inf if said["reach"] is None else said["reach"]
+    if said["ratios_from"] is None:
+        return GeoPrivacy(epsilon, per, unit, delta, reach), None
+    scale = LogScale(said["ratios_from"])
+    privacy = GeoPrivacy.per_factor(epsilon, per, unit)
+    options.left_out({"reach": said["reach"]}, "left out beside --ratios-from")
+    return replace(privacy, delta=delta), scale
 
 
 @app.command()
@@ -375,6 +392,8 @@ def _print_campaign(campaign: Campaign) -> None:
     """Print what a campaign asks, what it costs participants, and what one report counts for."""
     out.tell((campaign.campaign_id, "bold"), f"  {campaign.title}")
     out.tell(f"{campaign.attribute.name}: {privacy_text(campaign)}")
+    if (least := least_counted(campaign)) is not None:
+        out.tell(least)
     out.tell(f"open from {campaign.opens:%Y-%m-%d %H:%M} to {campaign.closes:%Y-%m-%d %H:%M} UTC")
     if campaign.strata is not None and not campaign.tells_cohorts:
         out.tell(str(campaign.strata))

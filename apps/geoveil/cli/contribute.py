@@ -274,7 +274,7 @@ def given_in(campaign: Campaign) -> str:
     """Return what numbers a campaign asks for."""
     if campaign.attribute.coordinates is not None:
         return "degrees: longitude,latitude"
-    return campaign.attribute.unit
+    return campaign.attribute.value_unit
 
 
 def read_value(campaign: Campaign, ask: Callable[[str], str]) -> float | list[float]:

@@ -38,6 +38,8 @@ _ALSO_CALLED = MappingProxyType(
         "strata.name": "strata",
         "strata.epsilon": "strata-epsilon",
         "radius_m": "radius",
+        "floor": "ratios-from",
+        "factor": "per",
         "privacy.delta": "delta",
         "privacy.reach": "reach",
     }

@@ -98,6 +98,11 @@ def privacy_words(privacy: GeoPrivacy) -> str:
         >>> privacy_words(GeoPrivacy(1.0, 8_000.0, "dollar"))
         'ε = 1 per 8,000 dollar: a report is at most 2.72 times as likely for one value as for\
  another 8,000 dollar away'
+        >>> privacy_words(GeoPrivacy.per_factor(1.0, 2, "dollar"))
+        'ε = 1 per factor 2 in dollar: a report is at most 2.72 times as likely for one value as\
+ for another half or twice as much'
     """
     promise = likelihood(privacy, "a report is", "one value", "another").removesuffix(".")
+    if privacy.value_unit is not None:
+        return f"{privacy}: {promise}"
     return f"ε = {privacy.epsilon:g} per {privacy.per:,.15g} {privacy.unit}: {promise}"

@@ -1,7 +1,12 @@
 """What analyst, server and device agree on: the campaign, its bytes and their digest."""
 
 from geoveil.campaign.codec import decode, digest, encode, make_campaign, open_envelope
-from geoveil.campaign.consent import what_it_tells, what_it_tells_of, what_to_ask
+from geoveil.campaign.consent import (
+    least_counted,
+    what_it_tells,
+    what_it_tells_of,
+    what_to_ask,
+)
 from geoveil.campaign.entry_points import NotInstalled
 from geoveil.campaign.families import (
     Example,
@@ -70,6 +75,7 @@ __all__ = [
     "digest",
     "encode",
     "encode_point_question",
+    "least_counted",
     "make_campaign",
     "missing",
     "open_envelope",

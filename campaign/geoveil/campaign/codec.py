@@ -22,7 +22,7 @@ from geoveil.campaign.readings import Readings
 from geoveil.campaign.statistic import MOST_QUESTIONS, Allocation, StatisticCampaign
 from geoveil.campaign.strata import Strata
 from geoveil.campaign.value import ValueCampaign
-from geoveil.gp import GeoPrivacy, ParameterError, UnsupportedError
+from geoveil.gp import GeoPrivacy, LogScale, ParameterError, UnsupportedError
 from geoveil.gp.coordinates import AzimuthalEquidistant
 from geoveil.gp.digests import sha256
 from geoveil.proto.v1 import campaign_pb2 as pb
@@ -233,6 +233,8 @@ def _encode_attribute(attribute: Attribute) -> pb.Attribute:
                 radius_m=plane.radius_m,
             )
         )
+    if attribute.scale is not None:
+        message.log_scale_floor = attribute.scale.floor
     return message
 
 
@@ -243,7 +245,10 @@ def _decode_attribute(message: pb.Attribute) -> Attribute:
         plane = within(
             "attribute", lambda: AzimuthalEquidistant(m.longitude_deg, m.latitude_deg, m.radius_m)
         )
-    return Attribute(name=message.name, unit=message.unit, coordinates=plane)
+    scale = None
+    if message.HasField("log_scale_floor"):
+        scale = within("attribute", lambda: LogScale(message.log_scale_floor))
+    return Attribute(name=message.name, unit=message.unit, coordinates=plane, scale=scale)
 
 
 def _decode_date(field: str, stamp: Timestamp) -> datetime:

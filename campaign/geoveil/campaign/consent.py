@@ -9,8 +9,18 @@ import math
 from functools import singledispatch
 from typing import TypeAlias
 
-from geoveil.campaign.model import Campaign, Value
-from geoveil.campaign.saying import digits, odds, percent, right_at_most, rounded_up, times
+from geoveil.campaign.model import Attribute, Campaign, Value
+from geoveil.campaign.saying import (
+    FARTHEST,
+    digits,
+    odds,
+    on_scale,
+    percent,
+    ratio,
+    right_at_most,
+    rounded_up,
+    times,
+)
 from geoveil.gp import (
     GaussianKernel,
     GeoPrivacy,
@@ -53,16 +63,35 @@ def likelihood(privacy: GeoPrivacy, subject: str, yours: str, other: str) -> str
     Example:
         >>> likelihood(GeoPrivacy(1, 8_000, "dollar"), "This report is", "your income", "one")
         'This report is at most 2.72 times as likely for your income as for one 8,000 dollar away.'
+        >>> likelihood(GeoPrivacy.per_factor(1, 2, "dollar"), "It is", "your income", "one")
+        'It is at most 2.72 times as likely for your income as for one half or twice as much.'
     """
     apart = min(privacy.per, privacy.reach)
     factor = times(privacy.at(apart))
-    away = f"{digits(apart)} {privacy.unit} away"
+    away = _away(privacy, apart)
     if factor is None:
         return f"{subject} no protection that matters between {yours} and {other} {away}."
     slack = ""
     if privacy.delta > 0:
         slack = f", plus a chance of at most 1 in {math.floor(1 / privacy.delta + 1e-6):,}"
     return f"{subject} at most {factor} times as likely for {yours} as for {other} {away}{slack}."
+
+
+def least_counted(campaign: Campaign) -> str | None:
+    """Return from where on values are told apart, as a sentence; None where all are."""
+    scale = campaign.attribute.scale
+    if scale is None:
+        return None
+    least = f"{digits(scale.floor)} {campaign.attribute.value_unit}"
+    return f"Less than {least} counts as {least}."
+
+
+def _away(privacy: GeoPrivacy, apart: float) -> str:
+    """Return how another value differs: by a distance, or by a factor."""
+    if privacy.value_unit is None:
+        return f"{digits(apart)} {privacy.unit} away"
+    factor = ratio(apart)
+    return "half or twice as much" if factor == "2" else f"a factor of {factor} larger or smaller"
 
 
 def what_it_tells(campaign: Campaign, reading: GeoPrivacy | None = None) -> list[str]:
@@ -110,6 +139,8 @@ def what_it_tells(campaign: Campaign, reading: GeoPrivacy | None = None) -> list
     )
     if privacy.reach < math.inf:
         said.append(f"For values more than {digits(privacy.reach)} {unit} apart less is promised.")
+    if (least := least_counted(campaign)) is not None:
+        said.append(least)
     total = campaign.total_privacy
     if reading is None and total != campaign.report_privacy:
         all_of_them = f"All {campaign.periods:,} reports of this survey are together"
@@ -158,7 +189,7 @@ def what_it_tells_of(campaign: Campaign, value: Value, *, read: bool = False) ->
     only = campaign.columns == 1
     for right, plain, query, label in guesses[:_SHOWN]:
         inside = bool(np.asarray(query.signed_distance(np.asarray(point))) >= 0)
-        where = region(query, label, inside, campaign.attribute.unit)
+        where = region(query, label, inside, campaign.attribute)
         if campaign.answers_all or only:
             begins = "From it" if only else f"From its answer to “{label}”"
         else:
@@ -216,36 +247,47 @@ def what_to_ask(campaign: Campaign, value: Value) -> str:
             " the nearest place of the area."
         )
     edges = [edge for mechanism in campaign.mechanisms for edge in _edges(mechanism.query)]
-    numbers = np.atleast_1d(point).tolist()
+    numbers, apart = np.atleast_1d(point).tolist(), _FAR_APART * campaign.privacy.per
+    if campaign.attribute.scale is not None:  # in the unit of values, with no distance in it
+        edges, apart = [math.exp(min(edge, FARTHEST)) for edge in edges], 0.0
+        numbers = np.atleast_1d(np.asarray(value, np.float64)).tolist()
     least = min(edges, default=0.0 if campaign.dimension == 1 else -math.inf)
-    most = max(_FAR * max(map(abs, edges), default=0.0), _FAR_APART * campaign.privacy.per)
+    most = max(_FAR * max(map(abs, edges), default=0.0), apart)
     if all(abs(x) <= most and not x < 0 <= least for x in numbers):
         return ""
     wrote = " and ".join(map(digits, numbers))
-    return f"You wrote {wrote}. Is that your {name}, in {campaign.attribute.unit}?"
+    return f"You wrote {wrote}. Is that your {name}, in {campaign.attribute.value_unit}?"
 
 
 @singledispatch
-def region(query: Query, label: str, inside: bool, unit: str) -> str:
+def region(query: Query, label: str, inside: bool, attribute: Attribute) -> str:
     """Return which side of a question a value is on, in words.
 
     Args:
         query: of the question.
         label: of the question.
         inside: whether the value is where the query's hard form is 1.
-        unit: of the campaign's attribute.
+        attribute: of the campaign.
     """
     return f"{'inside' if inside else 'outside'} what “{label}” counts"
 
 
 @region.register
-def _(query: Threshold, label: str, inside: bool, unit: str) -> str:
-    return f"{'at least' if inside else 'below'} {digits(query.at)} {unit}"
+def _(query: Threshold, label: str, inside: bool, attribute: Attribute) -> str:
+    return (
+        f"{'at least' if inside else 'below'} {_value(attribute, query.at)} {attribute.value_unit}"
+    )
 
 
 @region.register
-def _(query: Range, label: str, inside: bool, unit: str) -> str:
-    return f"{'' if inside else 'not '}between {digits(query.low)} and {digits(query.high)} {unit}"
+def _(query: Range, label: str, inside: bool, attribute: Attribute) -> str:
+    low, high = (_value(attribute, end) for end in (query.low, query.high))
+    return f"{'' if inside else 'not '}between {low} and {high} {attribute.value_unit}"
+
+
+def _value(attribute: Attribute, coordinate: float) -> str:
+    """Return what is held where a coordinate is, in its own unit."""
+    return digits(coordinate) if attribute.scale is None else on_scale(coordinate)
 
 
 @singledispatch
@@ -267,11 +309,12 @@ def _(query: Range) -> tuple[float, ...]:
 
 def _near(campaign: Campaign, point: Array) -> str:
     """Return how well a value is told from one that lies as far away as the guarantee says."""
-    privacy, unit = campaign.report_privacy, campaign.attribute.unit
+    privacy, attribute = campaign.report_privacy, campaign.attribute
     apart = min(privacy.per, privacy.reach)
-    pair = f"your {campaign.attribute.name} from one {digits(apart)} {unit} away"
+    pair = f"your {attribute.name} from one {_away(privacy, apart)}"
     if campaign.dimension == 1:
-        pair = f"{digits(float(point))} from {digits(float(point) + apart)} {unit}"
+        near, far = (_value(attribute, x) for x in (float(point), float(point) + apart))
+        pair = f"{near} from {far} {attribute.value_unit}"
     return _better(pair, right_at_most(privacy.at(apart), privacy.delta))
 
 

@@ -49,6 +49,9 @@ def unbiased_for(campaign: Campaign, *, later: bool = False) -> str:
     moved = ""
     if campaign.attribute.coordinates is not None:
         moved = ", with places outside the campaign's area moved into it"
+    if campaign.attribute.scale is not None:
+        least = f"{campaign.attribute.scale.floor:,.15g} {campaign.attribute.value_unit}"
+        moved = f", with values below {least} counted as that"
     when = ""
     if campaign.readings is not None:
         when = _EXTRAPOLATED if campaign.readings.extrapolated else _CARRIED

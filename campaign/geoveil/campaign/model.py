@@ -23,6 +23,7 @@ from geoveil.campaign.strata import Strata
 from geoveil.campaign.text import plain
 from geoveil.gp import (
     GeoPrivacy,
+    LogScale,
     ParameterError,
     PlanarLaplace,
     PrivateValueError,
@@ -34,6 +35,7 @@ from geoveil.gp.coordinates import AzimuthalEquidistant
 from geoveil.gp.exact import INT64_MAX, INT64_MIN
 from geoveil.gp.intervals import UNLIMITED, FindsMoments, Limits
 from geoveil.gp.lazy import lazy
+from geoveil.gp.privacy.geo import LOG
 from geoveil.gp.shown import member
 from geoveil.gp.validation import HELD, exact_array, is_plain
 
@@ -70,9 +72,12 @@ class Attribute:
     name: str
     """For example "household income" or "location"."""
     unit: str
-    """Unit of distance, for example "dollar"; "metre" for places."""
+    """Unit of distance, for example "dollar"; "metre" for places, "log dollar" for ratios."""
     coordinates: AzimuthalEquidistant | None = None
     """The plane of places given as (longitude, latitude); None if values are used as they are."""
+    scale: LogScale | None = None
+    """What turns numbers into logarithms, so that ratios are distances; None if values are used as
+    they are."""
 
     def __post_init__(self) -> None:
         plain("attribute.name", self.name, 64)
@@ -83,6 +88,17 @@ class Attribute:
             )
         if self.coordinates is not None and self.unit != "metre":
             raise ParameterError("attribute.unit", self.unit, "'metre' for places on the Earth")
+        if not isinstance(self.scale, LogScale | None):
+            raise ParameterError("attribute.scale", self.scale, "a LogScale, or None")
+        # By their units policies and ledgers tell ratios from differences.
+        if (self.scale is None) is self.unit.startswith(LOG):
+            expected = f"{LOG.strip()!r} and the unit of values on a log scale, and only there"
+            raise ParameterError("attribute.unit", self.unit, expected)
+
+    @property
+    def value_unit(self) -> str:
+        """The unit of what participants hold: "dollar" where distances are in "log dollar"."""
+        return self.unit if self.scale is None else self.unit.removeprefix(LOG)
 
     @property
     def distortion(self) -> float:
@@ -102,13 +118,14 @@ class Attribute:
         expected = "a longitude and a latitude, in degrees"
         if self.coordinates is None:
             many = "a finite number" if dimension == 1 else f"{dimension} finite numbers"
-            expected = f"{many}, in {self.unit}"
+            expected = f"{many}, in {self.value_unit}"
         if isinstance(value, (bool, str, bytes)):
             raise PrivateValueError(f"{expected}, and neither a text nor a truth value")
         if dimension == 1 and self.coordinates is None and is_plain(value):
             if not math.isfinite(value):
                 raise PrivateValueError(expected)
-            return float(value)  # what most devices hold, for which no array is needed
+            # What most devices hold, for which no array is needed.
+            return float(value) if self.scale is None else self.scale.coordinate(float(value))
         array = exact_array(value)
         if array is None:
             raise PrivateValueError(f"{expected}, {HELD}")
@@ -118,6 +135,8 @@ class Attribute:
             raise PrivateValueError(expected)
         if self.coordinates is not None:
             return self.coordinates.project(array)
+        if self.scale is not None:
+            return self.scale.coordinate(array.item())
         return array.reshape(()) if dimension == 1 else array
 
 
@@ -453,6 +472,8 @@ class Campaign(ABC):
         unit, privacy = self.attribute.unit, self.privacy
         if privacy.unit != unit:
             raise ParameterError("privacy", str(privacy), f"over a distance in {unit}")
+        if self.attribute.scale is not None and privacy.reach < math.inf:
+            raise ParameterError("privacy.reach", privacy.reach, "infinite on a log scale")
         if privacy.delta > 0 and not self._has_slack:
             raise ParameterError(
                 "privacy.delta", privacy.delta, "0, but of smooth noise of the family laplace"
@@ -475,6 +496,8 @@ class Campaign(ABC):
         plane = self.attribute.coordinates
         if plane is not None and self.dimension != plane.dimension:
             raise ParameterError(name, self.dimension, f"{plane.dimension} for places")
+        if self.attribute.scale is not None and self.dimension != 1:
+            raise ParameterError(name, self.dimension, "1 on a log scale")
 
     def _check_dates(self) -> None:
         for name, date in (("opens", self.opens), ("closes", self.closes)):

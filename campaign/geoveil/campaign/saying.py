@@ -9,6 +9,8 @@ from decimal import Decimal
 
 _MOST_TIMES = 1e6
 _ALMOST_SURE = 0.999
+FARTHEST = 700.0
+"""A logarithm of which the number is still a double."""
 _ROUNDING = 1e-9
 """What doubles may be off, in the last digit that is shown; so much of a risk can be left out."""
 
@@ -36,17 +38,37 @@ def times(nats: float) -> str | None:
 
 
 def rounded_up(x: float, figures: int) -> float:
-    """Return a number > 0 with so many significant figures, not below it.
+    """Return a number other than 0 with so many significant figures, not below it.
 
     Example:
         >>> rounded_up(2371.9, 2), rounded_up(0.01234, 3)
         (2400.0, 0.0124)
     """
-    places = figures - 1 - math.floor(math.log10(x))
+    places = figures - 1 - math.floor(math.log10(abs(x)))
     unit = 10.0 ** abs(places)
     if places < 0:
         return math.ceil(x / unit - _ROUNDING) * unit
     return math.ceil(x * unit - _ROUNDING) / unit
+
+
+def ratio(distance: float) -> str:
+    """Return the factor between two values on a log scale, to six digits, rounded down.
+
+    Example:
+        >>> ratio(math.log(2)), ratio(0.7)
+        ('2', '2.01375')
+    """
+    return digits(-rounded_up(-math.exp(min(distance, FARTHEST)), 6))
+
+
+def on_scale(logarithm: float) -> str:
+    """Return the value that a logarithm stands for, to twelve digits.
+
+    Example:
+        >>> on_scale(math.log(100_000))
+        '100,000'
+    """
+    return digits(float(f"{math.exp(min(logarithm, FARTHEST)):.12g}"))
 
 
 def percent(chance: float) -> str:
@@ -85,7 +107,7 @@ def right_at_most(nats: float, delta: float = 0.0) -> float:
         nats: ε between the two, ≥ 0.
         delta: δ in [0, 1).
     """
-    return 1.0 - (1.0 - delta) / (1.0 + math.exp(min(nats, 700.0)))
+    return 1.0 - (1.0 - delta) / (1.0 + math.exp(min(nats, FARTHEST)))
 
 
 def _tenths(chance: float) -> int:

@@ -21,6 +21,8 @@ from geoveil.gp import (
     Query,
     QueryMechanism,
     RandomSource,
+    Range,
+    Threshold,
     UnsupportedError,
     VectorAnswer,
 )
@@ -275,6 +277,13 @@ class StatisticCampaign(Campaign):
         if len(dimensions) > 1:
             raise ParameterError("dimensions of the queries", sorted(dimensions), "all the same")
         self._check_dimension("dimension of the queries")
+        if self.attribute.scale is not None:
+            for i, query in enumerate(q.query for q in self.questions):
+                if not isinstance(query, Threshold | Range):
+                    kind = type(query).__name__
+                    raise ParameterError(
+                        f"queries[{i}]", kind, "a Threshold or a Range on a log scale"
+                    )
 
 
 def _built(

@@ -119,3 +119,7 @@ class ValueCampaign(Campaign):
         if not isinstance(self.mechanism, PlanarLaplaceSpec):
             raise ParameterError("mechanism", self.mechanism, "a PlanarLaplaceSpec")
         self._check_dimension("mechanism.dimension")
+        if self.attribute.scale is not None:
+            raise ParameterError(
+                "attribute.scale", self.attribute.scale, "None: points have no log scale"
+            )

@@ -322,7 +322,9 @@ class AcceptedCampaign:
     @property
     def space(self) -> str:
         """What the coordinates of its readings are, and whose they are if not all campaigns'."""
-        kind = repr(kind_of(self.campaign))
+        kind, scale = repr(kind_of(self.campaign)), self.campaign.attribute.scale
+        if scale is not None:
+            kind = f"{kind} on {scale}"
         if self.limit is not None and self.limit.epoch is None:
             # By its own wish: no campaign decides how coarse, or how old, another's answers are.
             return f"{kind} for {self.campaign.campaign_id}"

@@ -27,6 +27,7 @@ import {
   QueryMechanism,
   repeated,
 } from "./gp/mechanism.js";
+import { LOG, type LogScale } from "./gp/log-scale.js";
 import { inPlane, type Plane, requirePlane } from "./gp/plane.js";
 import { readRegion } from "./gp/polygon.js";
 import { LEAST, MOST, positive } from "./gp/profile.js";
@@ -66,6 +67,10 @@ export interface Attribute {
   readonly unit: string;
   /** The plane of places given as longitude and latitude; undefined: numbers are used as they are. */
   readonly coordinates: Plane | undefined;
+  /** What turns numbers into logarithms, so that ratios are distances. */
+  readonly scale: LogScale | undefined;
+  /** The unit of what participants hold: "dollar" where distances are in "log dollar". */
+  readonly valueUnit: string;
 }
 
 export type State = "pending" | "open" | "closed";
@@ -146,7 +151,7 @@ export class Campaign {
       throw new ParameterError("period", this.periodUs, "at least a minute");
     }
     if (BigInt(this.columns * this.groups) * this.periods > MOST_SLOTS) {
-      throw new ParameterError("period", this.periods, "so few that queries times labels times periods are at most 100,000");
+      throw new ParameterError("period", this.periods, "so few that queries × labels × periods are at most 100,000");
     }
     const { readings } = message;
     this.readings =
@@ -340,6 +345,9 @@ export class Campaign {
     if (this.attribute.coordinates && this.dimension !== 2) {
       throw new ParameterError("dimension of the queries", this.dimension, "2 for places");
     }
+    if (this.attribute.scale && (this.#ofPoints || this.questions.some(({ query: { kind } }) => kind !== "threshold" && kind !== "range"))) {
+      throw new ParameterError("kind", "on a log scale", "a threshold or a range");
+    }
   }
 
   #requireReadings(): void {
@@ -423,15 +431,20 @@ export function parse<T extends Message>(schema: GenMessage<T>, bytes: Uint8Arra
 function attributeOf({ attribute }: CampaignMessage): Attribute {
   const found = attribute ?? { name: "", unit: "", coordinates: { case: undefined } };
   let coordinates: Plane | undefined;
+  let scale: LogScale | undefined;
   if (found.coordinates.case === "azimuthalEquidistant") {
     const { longitudeDeg, latitudeDeg, radiusM } = found.coordinates.value;
     coordinates = { longitudeDeg, latitudeDeg, radiusM };
     requirePlane(coordinates);
+  } else if (found.coordinates.case === "logScaleFloor") {
+    scale = { floor: positive("floor", found.coordinates.value) };
   }
   plain("attribute.name", found.name, 64);
   plain("attribute.unit", found.unit, 64);
   if (coordinates && found.unit !== "metre") throw new ParameterError("attribute.unit", found.unit, "'metre' for places");
-  return { name: found.name, unit: found.unit, coordinates };
+  // By their units policies and ledgers tell ratios from differences.
+  if (LOG.test(found.unit) === !scale) throw new ParameterError("attribute.unit", found.unit, "'log dollar' on a log scale");
+  return { name: found.name, unit: found.unit, coordinates, scale, valueUnit: found.unit.replace(LOG, "") };
 }
 
 function privacyOf({ privacy, mechanism }: CampaignMessage): Privacy {

@@ -6,6 +6,7 @@ import { hex, openEnvelope, type PublicKey, unhex } from "./envelope.js";
 import { Epochs, keyOf } from "./epoch.js";
 import { GeoveilError, ParameterError, PrivateValueError } from "./errors.js";
 import { type BitSource, systemSource } from "./exact/bits.js";
+import { coordinateOf } from "./gp/log-scale.js";
 import { type Centre, loadGeodesics, project } from "./gp/plane.js";
 import { isPoint } from "./gp/query.js";
 import { type Budget, budgetsOf, checkLedger, type Spending } from "./ledger.js";
@@ -463,8 +464,8 @@ export function pointOf(campaign: Campaign, value: Value): number[] {
   if (place) return project(attribute.coordinates!, place.longitudeDeg, place.latitudeDeg);
   const given: unknown = value;
   const numbers = typeof given === "number" ? [given] : Array.isArray(given) ? (given as unknown[]) : [];
-  if (!isPoint(numbers, dimension)) throw new PrivateValueError(`${dimension === 1 ? "a finite number" : `${dimension} finite numbers`}, in ${attribute.unit}`);
-  return numbers as number[];
+  if (!isPoint(numbers, dimension)) throw new PrivateValueError(`${dimension === 1 ? "a finite number" : `${dimension} finite numbers`}, in ${attribute.valueUnit}`);
+  return attribute.scale ? [coordinateOf(attribute.scale, numbers[0] as number)] : (numbers as number[]);
 }
 
 /** Reports with noise of their own count everywhere, readings over all campaigns, and points for their campaign. */

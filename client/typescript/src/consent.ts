@@ -3,12 +3,13 @@
  * number is computed from the campaign's own mechanism; the words are those of Python
  * (`geoveil.campaign.consent`), which proto/vectors/consent.json holds both to.
  */
-import type { Campaign } from "./campaign.js";
+import type { Attribute, Campaign } from "./campaign.js";
 import { placeOf, pointOf, type Value } from "./client.js";
+import { LOG } from "./gp/log-scale.js";
 import type { Privacy } from "./gp/mechanism.js";
 import { holds } from "./gp/plane.js";
 import type { GeoPrivacy } from "./policy.js";
-import { digits, odds, percent, rightAtMost, roundedUp, times } from "./saying.js";
+import { digits, grown, odds, onScale, percent, ratio, rightAtMost, roundedUp, times } from "./saying.js";
 
 const SHOWN = 3;
 const USUALLY_WITHIN = [3, 4.74, 6.3];
@@ -29,14 +30,26 @@ function apartOf({ per, reach = Infinity }: Privacy): number {
   return Math.min(per, reach);
 }
 
+/** How another value differs: by a distance, or by a factor. */
+function away(apart: number, unit: string): string {
+  if (!LOG.test(unit)) return `${digits(apart)} ${unit} away`;
+  const factor = ratio(apart);
+  return factor === "2" ? "half or twice as much" : `a factor of ${factor} larger or smaller`;
+}
+
+/** A coordinate, as the value that is held there. */
+function held({ scale }: Attribute, coordinate: number): string {
+  return scale ? onScale(coordinate) : digits(coordinate);
+}
+
 /** A guarantee as a sentence: how much likelier a report is for one value than another. */
 function likelihood(privacy: Privacy, unit: string, subject: string, yours: string): string {
   const apart = apartOf(privacy);
   const factor = times(at(privacy, apart));
-  const away = `${digits(apart)} ${unit} away`;
-  if (!factor) return `${subject} no protection that matters between ${yours} and one ${away}.`;
+  const other = `one ${away(apart, unit)}`;
+  if (!factor) return `${subject} no protection that matters between ${yours} and ${other}.`;
   const slack = privacy.delta ? `, plus a chance of at most 1 in ${digits(Math.floor(1 / privacy.delta + 1e-6))}` : "";
-  return `${subject} at most ${factor} times as likely for ${yours} as for one ${away}${slack}.`;
+  return `${subject} at most ${factor} times as likely for ${yours} as for ${other}${slack}.`;
 }
 
 /**
@@ -59,6 +72,10 @@ export function whatItTells(campaign: Campaign, reading?: GeoPrivacy): string[] 
       : "Whoever guesses between the two from it can be right nearly always.",
   ];
   if (privacy.reach !== undefined) said.push(`For values more than ${digits(privacy.reach)} ${unit} apart less is promised.`);
+  if (attribute.scale) {
+    const least = `${digits(attribute.scale.floor)} ${attribute.valueUnit}`;
+    said.push(`Less than ${least} counts as ${least}.`);
+  }
   if (!reading && (totalPrivacy.epsilon !== reportPrivacy.epsilon || totalPrivacy.delta !== reportPrivacy.delta)) {
     said.push(likelihood(totalPrivacy, unit, `All ${digits(Number(campaign.periods))} reports of this survey are together`, `your ${name}`));
   }
@@ -84,8 +101,8 @@ export function whatItTellsOf(campaign: Campaign, value: Value, read = false): s
   const apart = apartOf(reportPrivacy);
   const pair =
     campaign.dimension === 1
-      ? `${digits(point[0]!)} from ${digits(point[0]! + apart)} ${unit}`
-      : `your ${name} from one ${digits(apart)} ${unit} away`;
+      ? `${held(attribute, point[0]!)} from ${held(attribute, point[0]! + apart)} ${attribute.valueUnit}`
+      : `your ${name} from one ${away(apart, unit)}`;
   const said = [better(pair, rightAtMost(at(reportPrivacy, apart), reportPrivacy.delta))];
   const guesses: { right: number; plain: number; inside: boolean; index: number }[] = [];
   questions.forEach(({ label, query }, index) => {
@@ -122,23 +139,28 @@ export function whatItTellsOf(campaign: Campaign, value: Value, read = false): s
  * hundred times the distance that the guarantee is stated for. It holds the private value.
  */
 export function whatToAsk(campaign: Campaign, value: Value): string {
-  const { attribute: { name, unit, coordinates }, dimension, privacy, questions } = campaign;
-  const numbers = pointOf(campaign, value);
+  const { attribute: { name, valueUnit, coordinates, scale }, dimension, privacy, questions } = campaign;
+  const point = pointOf(campaign, value);
   if (coordinates) {
     if (holds(coordinates, placeOf(campaign, value)!)) return "";
     return `The place is outside the area of the survey. Is it your ${name}? If so, it counts as the nearest place of the area.`;
   }
-  const edges = questions.flatMap(({ query }) => (EDGES[query.kind] ?? []).flatMap((field) => query[field] as number | number[]));
+  // On a log scale in the unit of values, with no distance in it.
+  const numbers = scale ? [value].flat() as number[] : point;
+  const edges = questions
+    .flatMap(({ query }) => (EDGES[query.kind] ?? []).flatMap((field) => query[field] as number | number[]))
+    .map((edge) => (scale ? grown(edge) : edge));
   const least = edges.length ? Math.min(...edges) : dimension === 1 ? 0 : -Infinity;
-  const most = Math.max(FAR * Math.max(0, ...edges.map(Math.abs)), FAR_APART * privacy.per);
+  const most = Math.max(FAR * Math.max(0, ...edges.map(Math.abs)), scale ? 0 : FAR_APART * privacy.per);
   if (numbers.every((x) => Math.abs(x) <= most && !(x < 0 && least >= 0))) return "";
-  return `You wrote ${numbers.map(digits).join(" and ")}. Is that your ${name}, in ${unit}?`;
+  return `You wrote ${numbers.map(digits).join(" and ")}. Is that your ${name}, in ${valueUnit}?`;
 }
 
 /** Which side of a question a value is on, in words. */
-export function region({ questions, attribute: { unit } }: Campaign, index: number, inside: boolean): string {
+export function region({ questions, attribute }: Campaign, index: number, inside: boolean): string {
   const { label, query } = questions[index]!;
-  const shown = (field: string): string => digits(query[field] as number);
+  const unit = attribute.valueUnit;
+  const shown = (field: string): string => held(attribute, query[field] as number);
   if (query.kind === "threshold") return `${inside ? "at least" : "below"} ${shown("at")} ${unit}`;
   if (query.kind === "range") return `${inside ? "" : "not "}between ${shown("low")} and ${shown("high")} ${unit}`;
   return `${inside ? "inside" : "outside"} what “${label}” counts`;

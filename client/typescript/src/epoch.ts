@@ -71,7 +71,8 @@ export class Epochs {
     const { readings, answerPrivacy, id } = campaign;
     const { epoch } = limit;
     if (!campaign.nests) return undefined;
-    const kind = JSON.stringify(kindOf(campaign));
+    const { scale } = campaign.attribute;
+    const kind = JSON.stringify(kindOf(campaign)) + (scale?.floor ?? "");
     if (epoch) return new Epochs(campaign, epoch.privacy, BigInt(Math.round(epoch.lengthMs * 1000)), kind, entries, nowUs);
     // By its own wish: no campaign decides how coarse, or how old, another's answers are.
     return readings && new Epochs(campaign, answerPrivacy, readings.everyUs, `${kind} for ${id}`, entries, nowUs);

@@ -5,6 +5,7 @@ export { describeStrata, region, whatItTells, whatItTellsOf, whatToAsk } from ".
 export type { Demand } from "./demand.js";
 export { PublicKey } from "./envelope.js";
 export { AnswerNotYet, type Code, GeoveilError, ParameterError, PrivateValueError, UnsupportedError } from "./errors.js";
+export { type LogScale, perFactor } from "./gp/log-scale.js";
 export { type Budget, BudgetExceeded } from "./ledger.js";
 export {
   type Area,

@@ -14,11 +14,21 @@ export function times(nats: number): string | undefined {
   return nats > Math.log(MOST_TIMES) ? undefined : digits(roundedUp(Math.exp(nats), 3));
 }
 
-/** A number > 0 with so many significant figures, not below it. */
+/** A number other than 0 with so many significant figures, not below it. */
 export function roundedUp(x: number, figures: number): number {
-  const places = figures - 1 - Math.floor(Math.log10(x));
+  const places = figures - 1 - Math.floor(Math.log10(Math.abs(x)));
   const unit = 10 ** Math.abs(places);
   return places < 0 ? Math.ceil(x / unit - ROUNDING) * unit : Math.ceil(x * unit - ROUNDING) / unit;
+}
+
+/** The factor between two values on a log scale, to six digits, rounded down. */
+export function ratio(distance: number): string {
+  return digits(-roundedUp(-grown(distance), 6));
+}
+
+/** The value that a logarithm stands for, to twelve digits. */
+export function onScale(logarithm: number): string {
+  return digits(Number(grown(logarithm).toPrecision(12)));
 }
 
 /** A chance in per cent to one digit, rounded up; no more is said above 99.9. */
@@ -34,7 +44,12 @@ export function odds(chance: number): string | undefined {
 
 /** How often a guess between two values, equally likely before, is right at most: (e^ε + δ)/(1 + e^ε). */
 export function rightAtMost(nats: number, delta = 0): number {
-  return 1 - (1 - delta) / (1 + Math.exp(Math.min(nats, 700)));
+  return 1 - (1 - delta) / (1 + grown(nats));
+}
+
+/** e^x, of x for which that is a double. */
+export function grown(x: number): number {
+  return Math.exp(Math.min(x, 700));
 }
 
 function tenths(chance: number): number {

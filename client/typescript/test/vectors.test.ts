@@ -4,6 +4,7 @@ import { Campaign, digest } from "../src/campaign.js";
 import { demandOf } from "../src/demand.js";
 import { hex, type Opened, openEnvelope } from "../src/envelope.js";
 import { GeoveilError, ParameterError } from "../src/errors.js";
+import { coordinateOf } from "../src/gp/log-scale.js";
 import { distortion, loadGeodesics, project } from "../src/gp/plane.js";
 import { vectors } from "./files.js";
 import { agrees, bytesOf, type Nested, type Tuple } from "./tuples.js";
@@ -150,6 +151,14 @@ interface Projected {
   places: [number, number][];
   points: [number, number][];
 }
+
+test("values on a log scale have the same coordinates to the bit", () => {
+  const told = vectors<{ floor: number; values: number[]; coordinates: number[] }>("logarithms.json", "logarithms");
+  assert.equal(told.length, 1);
+  for (const { floor, values, coordinates } of told) {
+    assert.deepEqual(values.map((value) => coordinateOf({ floor }, value)), coordinates);
+  }
+});
 
 test("places are projected to 1e-8 m", async () => {
   await loadGeodesics();

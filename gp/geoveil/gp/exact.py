@@ -373,6 +373,23 @@ def log_up(number: Fraction) -> float:
         return round_up(upper(BALL.constant(number).log()))
 
 
+def log_nearest(number: float) -> float:
+    """Return the double nearest to the logarithm of a double > 0.
+
+    Only log 1 = 0 is rational, so that no other lies half way between two doubles, and more bits
+    decide. Any correct implementation returns the same double.
+    """
+    bits = BITS
+    while number != 1:
+        with working_precision(bits):
+            ball = BALL.private(number).log()
+            low, high = float(lower(ball)), float(upper(ball))
+        if low == high:
+            return low
+        bits *= 2
+    return 0.0
+
+
 def geometric_up(delta: Fraction, first: Fraction, step: Fraction, count: int) -> float:
     """Return δ(1 + e^first·(1 + e^step + … + e^{(count−1)·step})), rounded up, at most 1."""
     with working_precision(BITS):

@@ -28,6 +28,7 @@ export function number(value, digits = 6) {
 }
 
 export function distanceText(apart, unit) {
+  if (unit.startsWith("log ")) return `factor ${number(Math.exp(apart))} in ${unit.slice(4)}`;
   if (unit !== "metre") return `${number(apart)} ${unit}`;
   return apart < 1000 ? `${number(apart, 3)} m` : `${number(apart / 1000, 3)} km`;
 }

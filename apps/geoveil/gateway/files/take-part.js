@@ -64,7 +64,7 @@ function list(offers) {
 function describe({ campaign, signer }) {
   document.title = `${campaign.title}: take part`;
   say("title", campaign.title);
-  const { name, unit, coordinates } = campaign.attribute;
+  const { name, valueUnit: unit, coordinates } = campaign.attribute;
   say("asks", coordinates ? `Asks for a place: ${name}.` : `Asks for: ${name}, in ${unit}.`);
   say("signer", signer ? shortened(String(signer)) : "nobody: anybody may have asked this");
   if (signer) at("details").append(item(`The whole key: ${signer}`));
@@ -75,7 +75,7 @@ function describe({ campaign, signer }) {
 
 async function ask(client, offer) {
   const { campaign, price } = offer;
-  const { coordinates, name, unit } = campaign.attribute;
+  const { coordinates, name, valueUnit: unit } = campaign.attribute;
   let map = null;
   if (coordinates) {
     say("place-label", sentence(name));
@@ -209,12 +209,13 @@ function wrong(value, label, coordinates, unit) {
 
 /** How well two answers can be told apart, around the value that was given if there is one. */
 function picture(price, campaign, value) {
-  const { unit, coordinates } = campaign.attribute;
-  const shown = unit;
+  const { unit, valueUnit, coordinates, scale } = campaign.attribute;
+  const counted = scale && value !== null ? Math.max(value, scale.floor) : value;
   const rows = distances(price).map((apart) => {
-    const far = distanceText(apart, shown);
-    const first = value === null ? (coordinates ? "one place" : "one answer") : `${number(value)} ${unit}`;
-    const second = value === null ? `one ${far} away` : `${number(value + apart)} ${unit}`;
+    const times = Math.exp(apart);
+    const far = scale ? `${number(times)} times as large` : `${distanceText(apart, unit)} away`;
+    const first = value === null ? (coordinates ? "one place" : "one answer") : `${number(counted)} ${valueUnit}`;
+    const second = value === null ? `one ${far}` : `${number(scale ? counted * times : value + apart)} ${valueUnit}`;
     const row = document.createElement("p");
     row.append(`${sentence(first)} or ${second}: at most ${factor(price, apart)}`, bar(price, apart, first, second));
     return row;

@@ -24,7 +24,7 @@ export function requireLocal(kind: BoundKind): void {
 }
 
 export function noSuchBound(): UnsupportedError {
-  return new UnsupportedError("such a smooth bound has no closed form in this client: steps and kernels have those of reach 0 or infinity");
+  return new UnsupportedError("only smooth bounds of steps and kernels have a closed form in this client, at reach 0 or infinity");
 }
 
 /** 1/g(t), t ≥ 0. */

@@ -12,6 +12,10 @@ from geoveil.gp.errors import ParameterError, UnsupportedError
 from geoveil.gp.privacy.local import LocalPrivacy
 from geoveil.gp.shown import ReprByArguments
 
+LOG = "log "
+"""What units of distances begin with that are logarithms of ratios, as in "log dollar"."""
+_FARTHEST_FACTOR = 700.0
+
 
 @dataclass(frozen=True, slots=True, repr=False)
 class GeoPrivacy(ReprByArguments):
@@ -79,7 +83,7 @@ class GeoPrivacy(ReprByArguments):
         Example:
             >>> p = GeoPrivacy.per_factor(1.0, factor=2, unit="dollar")
             >>> print(p)
-            ε = 1 per 0.693147 log dollar
+            ε = 1 per factor 2 in dollar
             >>> round(p.at(math.log(4)), 6)
             2.0
         """
@@ -90,7 +94,12 @@ class GeoPrivacy(ReprByArguments):
         if not 1 < number <= validation.MOST:
             raise ParameterError("factor", factor, expected)
         per = exact.log_up(exact.as_given(factor, number))
-        return cls(epsilon, per, f"log {unit}".rstrip())
+        return cls(epsilon, per, f"{LOG}{unit}".rstrip())
+
+    @property
+    def value_unit(self) -> str | None:
+        """The unit of values that are compared by ratio; None if distances are differences."""
+        return self.unit.removeprefix(LOG) if self.unit.startswith(LOG) else None
 
     @property
     def exact_rate(self) -> Fraction:
@@ -280,12 +289,17 @@ class GeoPrivacy(ReprByArguments):
         return cls(exact.round_up(rate * Fraction(first.per)), first.per, first.unit, delta, reach)
 
     def __str__(self) -> str:
-        parts = [f"ε = {self.epsilon:g} per {self.per:g} {self.unit}".rstrip()]
+        parts = [f"ε = {self.epsilon:g} per {self._words(self.per)}"]
         if self.delta:
             parts.append(f"δ = {self.delta:g}")
         if self.reach < math.inf:
-            parts.append(f"up to {self.reach:g} {self.unit}".rstrip())
+            parts.append(f"up to {self._words(self.reach)}")
         return ", ".join(parts)
+
+    def _words(self, distance: float) -> str:
+        if self.value_unit is None or distance > _FARTHEST_FACTOR:
+            return f"{distance:g} {self.unit}".rstrip()
+        return f"factor {math.exp(distance):g} in {self.value_unit}"
 
 
 @lru_cache(maxsize=1024)

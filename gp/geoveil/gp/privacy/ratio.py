@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from geoveil.gp import validation
+from geoveil.gp import exact, validation
 from geoveil.gp.arrays import ArrayLike, NDArray, np
 from geoveil.gp.errors import ParameterError
 
@@ -20,8 +20,9 @@ class LogScale:
     somebody has such a value. max(·, floor) moves no two logarithms further apart, so the guarantee
     holds; and values below the floor are not told apart at all.
 
-    Not covered: logarithms are computed in doubles, within 10⁻¹² of the true ones, so that r above
-    means r·e^(2·10⁻¹²). The guarantee itself is about the doubles, and exact.
+    Not covered: logarithms are doubles. Those of `coordinate`, which devices perturb, are the
+    nearest to the true ones, so that r above means r·e^(2⁻⁴³); those of `to_log` are within 10⁻¹².
+    The guarantee itself is about the doubles, and exact.
 
     Everything else is in the units of logarithms: thresholds, widths, bandwidths. A mean of
     logarithms is the logarithm of the geometric mean.
@@ -53,6 +54,24 @@ class LogScale:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "floor", validation.positive("floor", self.floor))
+
+    def coordinate(self, value: float) -> float:
+        """Return the double nearest to the logarithm of a value, or of the floor if that is more.
+
+        Every language computes the same double: see `exact.log_nearest`.
+
+        Args:
+            value: a finite number, in the unit of the floor. Private.
+        """
+        return exact.log_nearest(max(value, self.floor))
+
+    def width(self, factor: float) -> float:
+        """Return how far the logarithms of two values are apart that differ by a factor > 1."""
+        expected = f"a factor > 1, at most {validation.MOST:g}"
+        number = validation.real("width", factor, expected)
+        if not 1 < number <= validation.MOST:
+            raise ParameterError("width", factor, expected)
+        return exact.log_nearest(number)
 
     def to_log(self, values: ArrayLike) -> NDArray[np.float64]:
         """Return the natural logarithms of private values, those below the floor raised to it.

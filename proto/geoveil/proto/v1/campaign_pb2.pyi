@@ -333,10 +333,16 @@ class Attribute(google.protobuf.message.Message):
     NAME_FIELD_NUMBER: builtins.int
     UNIT_FIELD_NUMBER: builtins.int
     AZIMUTHAL_EQUIDISTANT_FIELD_NUMBER: builtins.int
+    LOG_SCALE_FLOOR_FIELD_NUMBER: builtins.int
     name: builtins.str
     """For example "household income" or "location"."""
     unit: builtins.str
     """Unit of distance in this space, for example "dollar" or "metre"."""
+    log_scale_floor: builtins.float
+    """The value is one number, in the unit that the attribute's has after "log ", as in
+    "log dollar", and its coordinate the double nearest to log(max(value, floor)), in
+    which a ratio is a distance. Above 0. Queries are thresholds and ranges.
+    """
     @property
     def azimuthal_equidistant(self) -> global___AzimuthalEquidistant: ...
     def __init__(
@@ -345,10 +351,11 @@ class Attribute(google.protobuf.message.Message):
         name: builtins.str = ...,
         unit: builtins.str = ...,
         azimuthal_equidistant: global___AzimuthalEquidistant | None = ...,
+        log_scale_floor: builtins.float = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["azimuthal_equidistant", b"azimuthal_equidistant", "coordinates", b"coordinates"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["azimuthal_equidistant", b"azimuthal_equidistant", "coordinates", b"coordinates", "name", b"name", "unit", b"unit"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["coordinates", b"coordinates"]) -> typing.Literal["azimuthal_equidistant"] | None: ...
+    def HasField(self, field_name: typing.Literal["azimuthal_equidistant", b"azimuthal_equidistant", "coordinates", b"coordinates", "log_scale_floor", b"log_scale_floor"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["azimuthal_equidistant", b"azimuthal_equidistant", "coordinates", b"coordinates", "log_scale_floor", b"log_scale_floor", "name", b"name", "unit", b"unit"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["coordinates", b"coordinates"]) -> typing.Literal["azimuthal_equidistant", "log_scale_floor"] | None: ...
 
 global___Attribute = Attribute
 
