@@ -1,6 +1,7 @@
 """One reading an epoch: every value campaign in it is answered from it, and it is paid for once."""
 
 import os
+import re
 import sqlite3
 import struct
 import threading
@@ -1011,3 +1012,29 @@ def test_no_schedule_spends_more_on_readings_than_people_are_told(fake_time: Fak
         once += most > 1
         client.close(0)
     assert once > 20
+
+
+@pytest.mark.parametrize(
+    "length",
+    [
+        timedelta(days=364.9996),
+        timedelta(days=99.99996),
+        timedelta(days=1 / 3),
+        timedelta(days=7, seconds=1e-6),
+        timedelta(minutes=1),
+    ],
+)
+def test_what_people_are_told_of_any_stretch_holds_of_one_so_long(length: timedelta) -> None:
+    """A reading at the end of a stretch and one where the next but one begins are just more than a
+    length apart: told as longer, "any 365 days" would hold three. And ε is not rounded down."""
+    paid = dollars(0.1234564999)
+    told = str(Epoch(privacy=paid, length=length)), str(Readings(every=max(length, WEEK)))
+    for sentence, of in zip(told, (length, max(length, WEEK)), strict=True):
+        match = re.search(r"any (\S+) (days )?touch two", sentence)
+        assert match is not None
+        if match[2]:
+            assert of * (1 - 1e-5) <= float(match[1]) * timedelta(days=1) <= of
+        else:
+            assert match[1] == str(of)
+    stated = re.findall(r"ε = (\S+) per", told[0])
+    assert [float(x) for x in stated] == [paid.epsilon, 2 * paid.epsilon]

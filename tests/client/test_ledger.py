@@ -251,7 +251,7 @@ def test_the_refusal_says_what_is_spent_asked_and_permitted_and_when_there_is_ro
     assert error.scope == "any 30 days"
     assert error.frees == T0 + timedelta(days=30)
     for part in (
-        *("'c'", "'income'", "ε = 0.5 per 1000.0 dollar", "ε = 1.0 per 1000.0 dollar"),
+        *("'c'", "'income'", "ε = 0.5 per 1000 dollar", "ε = 1 per 1000 dollar"),
         *("ε = 0.75 is spent", "any 30 days", "from 2026-05-31T00:00:00+00:00"),
     ):
         assert part in str(error)

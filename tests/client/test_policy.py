@@ -69,8 +69,9 @@ def test_the_rate_and_the_unit_decide(
         return
     error = refusal(policy, campaign)
     assert error.aspect == "privacy loss of 'household income'"
-    assert error.asked == f"ε = {epsilon!r} per {per!r} {unit}"
-    assert error.permitted == "at most ε = 1.0 per 8000.0 dollar"
+    shown = [repr(x).removesuffix(".0") for x in (epsilon, per)]
+    assert error.asked == f"ε = {shown[0]} per {shown[1]} {unit}"
+    assert error.permitted == "at most ε = 1 per 8000 dollar"
 
 
 @pytest.mark.parametrize("name", ["Household income", "household  income", "income", "debt"])

@@ -76,7 +76,7 @@ def test_a_cap_is_compared_with_the_sum(
         return
     with pytest.raises(PolicyRefused) as refused:
         client.fetch("repeat")
-    assert refused.value.asked == "ε = 3.0 per 8000.0 dollar"
+    assert refused.value.asked == "ε = 3 per 8000 dollar"
     assert source.draws == []
 
 

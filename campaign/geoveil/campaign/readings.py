@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 
+from geoveil.campaign.saying import days_in
 from geoveil.gp import ParameterError, validation
 from geoveil.gp.exact import INT64_MAX, INT64_MIN
 
@@ -49,12 +50,12 @@ class Readings:
         validation.require_flag("readings.extrapolated", self.extrapolated)
 
     def __str__(self) -> str:
-        days = self.every / _DAY
+        days = days_in(self.every)
         moved = ", and go on as two readings did" if self.extrapolated else ""
         return (
-            f"Your value is read and perturbed once in each stretch of {days:g} days, when your"
+            f"Your value is read and perturbed once in each stretch of {days} days, when your"
             f" device first answers in it; all reports of the stretch are made from that{moved}."
-            f" Your device draws when its stretches begin: any {days:g} days touch two of them."
+            f" Your device draws when its stretches begin: any {days} days touch two of them."
         )
 
     def telling(self, cohorts: int) -> str:
@@ -64,7 +65,7 @@ class Readings:
             cohorts: how many parts there are.
         """
         return (
-            f"Your device also tells in which of {cohorts} parts of {self.every / _DAY:g} days its"
+            f"Your device also tells in which of {cohorts} parts of {days_in(self.every)} days its"
             " stretches begin. That stays the same, and tells your reports of different stretches"
             f" from those of {cohorts - 1} in {cohorts} other people."
         )
@@ -100,6 +101,6 @@ def moved_on(latest: int, before: int, age: timedelta, gap: timedelta) -> int:
     return min(max(moved, INT64_MIN), INT64_MAX)
 
 
-_DAY, _MICROSECOND = timedelta(days=1), timedelta(microseconds=1)
+_MICROSECOND = timedelta(microseconds=1)
 ORIGIN = datetime(1970, 1, 1, tzinfo=UTC)
 """From when on the parts are counted in which epochs begin."""

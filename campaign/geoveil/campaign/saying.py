@@ -5,7 +5,8 @@ the sentences that both make.
 """
 
 import math
-from decimal import Decimal
+from datetime import timedelta
+from decimal import ROUND_DOWN, Context, Decimal
 
 _MOST_TIMES = 1e6
 _ALMOST_SURE = 0.999
@@ -69,6 +70,20 @@ def on_scale(logarithm: float) -> str:
         '100,000'
     """
     return digits(float(f"{math.exp(min(logarithm, FARTHEST)):.12g}"))
+
+
+def days_in(length: timedelta) -> str:
+    """Return how many days a length > 0 is, with six significant figures, not above it.
+
+    What is said of any stretch of so many days then holds of no longer one.
+
+    Example:
+        >>> days_in(timedelta(days=91)), days_in(timedelta(days=364.99999))
+        ('91', '364.999')
+    """
+    exact = Decimal(length // timedelta(microseconds=1))
+    days = Context(prec=6, rounding=ROUND_DOWN).divide(exact, Decimal(86_400_000_000))
+    return f"{days.normalize():f}"
 
 
 def percent(chance: float) -> str:

@@ -247,11 +247,15 @@ class TransportError(ClientError, CallError):
 
 def exactly(privacy: GeoPrivacy) -> str:
     """Return a guarantee with its unit, to the last bit: two that differ must not look the same."""
-    parts = [f"ε = {privacy.epsilon!r} per {privacy.per!r} {shown(privacy.unit)}"]
+    epsilon, per, delta, reach = (
+        repr(x).removesuffix(".0")
+        for x in (privacy.epsilon, privacy.per, privacy.delta, privacy.reach)
+    )
+    parts = [f"ε = {epsilon} per {per} {shown(privacy.unit)}"]
     if privacy.delta > 0:
-        parts.append(f"δ = {privacy.delta!r}")
+        parts.append(f"δ = {delta}")
     if privacy.reach < math.inf:
-        parts.append(f"up to {privacy.reach!r} {shown(privacy.unit)}")
+        parts.append(f"up to {reach} {shown(privacy.unit)}")
     return ", ".join(parts)
 
 

@@ -10,6 +10,7 @@ from typing import Any, Literal, Self, TypeVar
 
 from geoveil.campaign import MECHANISMS, QUERIES, Campaign, PublicKey, Readings, encode
 from geoveil.campaign.readings import MOST_COHORTS
+from geoveil.campaign.saying import days_in
 from geoveil.campaign.strata import LABEL_UNIT
 from geoveil.client.errors import PolicyRefused, exactly
 from geoveil.client.values import Number, Place, Point, ValueKind, kind_of
@@ -140,11 +141,12 @@ class Epoch:
         return self.privacy if self.finest is None else self.finest
 
     def __str__(self) -> str:
-        days, twice = in_days(self.length), self.privacy.repeated(2)
+        days, twice = in_days(self.length), exactly(self.privacy.repeated(2))
         return (
-            f"read once in each stretch of {days}, when it is first asked for, at {self.privacy};"
-            f" any {days} touch two stretches, so that their readings cost at most {twice} (of"
-            " places: for each area). What no reading answers costs its own ε"
+            f"read once in each stretch of {days}, when it is first asked for, at"
+            f" {exactly(self.privacy)}; any {days} touch two stretches, so that their readings"
+            f" cost at most {twice} (of places: for each area). What no reading answers costs its"
+            " own ε"
         )
 
 
@@ -502,9 +504,8 @@ def _all_of(kind: type[_Item], name: str, items: object) -> tuple[_Item, ...]:
 
 
 def in_days(length: timedelta) -> str:
-    """Return how long something is, in days if it is at least one, for people."""
-    days = length / timedelta(days=1)
-    return f"{days:g} days" if days >= 1 else str(length)
+    """Return how long something is, in days if it is at least one, for people: not longer."""
+    return f"{days_in(length)} days" if length >= timedelta(days=1) else str(length)
 
 
 def exceeds(asked: GeoPrivacy, most: GeoPrivacy) -> bool:

@@ -7,7 +7,7 @@ import { floorDiv, Rational } from "./exact/rational.js";
 import { exactRate, type Privacy, repeated } from "./gp/mechanism.js";
 import { type Centre, geodesicDistance, holds } from "./gp/plane.js";
 import { positive } from "./gp/profile.js";
-import { inDays, MOST_COHORTS } from "./readings.js";
+import { DAY_US, inDays, MOST_COHORTS } from "./readings.js";
 import { digits } from "./saying.js";
 
 /** A guarantee with the unit of its distance: values `per` apart are at most `epsilon` apart. */
@@ -66,8 +66,8 @@ export interface Epoch {
 /** What to tell people of an epoch, after the name of the value. */
 export function describeEpoch({ privacy, lengthMs }: Epoch): string {
   requireLength(lengthMs);
-  const days = inDays(BigInt(Math.round(lengthMs * 1000)));
-  const length = days >= 1 ? `${days} days` : `${Number((lengthMs / 3_600_000).toPrecision(6))} hours`;
+  const us = BigInt(Math.round(lengthMs * 1000));
+  const length = us >= DAY_US ? `${inDays(us)} days` : `${inDays(us, HOUR_US)} hours`;
   return (
     `read once in each stretch of ${length}, when it is first asked for, at ${words(privacy, privacy.unit)};` +
     ` any ${length} touch two stretches, so that their readings cost at most ${words(repeated(privacy, 2n), privacy.unit)}` +
@@ -107,6 +107,7 @@ export interface PolicyOptions {
   readonly strata?: Readonly<Record<string, number | "openly">>;
 }
 
+const HOUR_US = 3_600_000_000n;
 const LONGEST_MS = 36_525 * 86_400_000;
 const MOST_QUERIES = 100;
 const MOST_WORK = 10_000;

@@ -53,9 +53,10 @@ export class Readings {
   }
 }
 
-/** A length in days, to six digits. */
-export function inDays(us: bigint): number {
-  return Number((Number(us) / Number(DAY_US)).toPrecision(6));
+/** A length in days, or in another unit, to six digits, not above it: what is said of any so long stretch must hold. */
+export function inDays(us: bigint, unitUs = DAY_US): number {
+  const places = 5 - Math.floor(Math.log10(Number(us) / Number(unitUs)));
+  return Number((us * 10n ** BigInt(places)) / unitUs) / 10 ** places;
 }
 
 /** latest + (age/gap)(latest − before), halves upwards, age/gap brought into [0, 1], within 64 bits. */

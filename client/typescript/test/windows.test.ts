@@ -10,7 +10,8 @@ import { GeoveilError } from "../src/errors.js";
 import { exactRate } from "../src/gp/mechanism.js";
 import { Rational, ZERO } from "../src/exact/rational.js";
 import { FileStorage } from "../src/node.js";
-import { type GeoPrivacy, type Limit, Policy, type Window } from "../src/policy.js";
+import { describeEpoch, type GeoPrivacy, type Limit, Policy, type Window } from "../src/policy.js";
+import { Readings } from "../src/readings.js";
 import { type Entry, IndexedDbStorage, type Journal, MemoryStorage, type Storage } from "../src/storage.js";
 import { emptyFolder } from "./files.js";
 import { incomes, publishing } from "./sequences.js";
@@ -140,4 +141,54 @@ test("what another version kept is refused, and stays as it is", async () => {
   await FileStorage.open(folder);
   await writeFile(join(folder, "journal.jsonl"), `${line} ${kept("")}\n`);
   await assert.rejects(FileStorage.open(folder), /another version/);
+});
+
+/** How long "any ..." of a sentence is, in milliseconds, and the most that it says readings cost, in ε. */
+function saidOf(sentence: string): { lengthMs: number; most: number } {
+  const [, length, unit] = /any (\S+) (days|hours) touch two/.exec(sentence)!;
+  const most = /cost at most ε = (\S+) per 8000/.exec(sentence)?.[1];
+  return { lengthMs: Number(length) * (unit === "days" ? DAY : DAY / 24), most: Number(most) };
+}
+
+/** The most that readings of a stretch of time cost, in ε; a stretch is half open. */
+function dearest(drawnMs: readonly number[], lengthMs: number, once: number): number {
+  return once * Math.max(...drawnMs.map((start) => drawnMs.filter((at) => start <= at && at < start + lengthMs).length));
+}
+
+test("no schedule spends more on readings than people are told; told of one, or of a longer stretch, some do", async () => {
+  const random = uniform(20_261_124);
+  const [lengths, rates] = [[91, 364.9996, 29.99997, 0.5, 0.2083329], [0.123_456_49, 0.5, 1.000_000_4]];
+  let [once, longer] = [0, 0];
+  for (let i = 0; i < 60; i += 1) {
+    const own = i % 3 === 0;
+    const lengthMs = Math.round(lengths[i % lengths.length]! * DAY);
+    const rate = dollars(rates[i % rates.length]!);
+    const epoch = { privacy: rate, lengthMs };
+    const everyUs = own ? lengthMs * 1000 : null;
+    const envelope = incomes("a", { rate, nests: true, step_exponent: -26, every_us: everyUs, extrapolated: false }, OPENS * 1000, 3600e6);
+    const limit: Limit = { campaign: dollars(1e6), epoch: own ? undefined : epoch };
+    const [storage, policy] = [new MemoryStorage(), new Policy({ limits: { "household income": limit } })];
+    let now = OPENS;
+    const client = new Client({ server: publishing({ a: envelope }), policy, storage, background: false, releaseFloorMs: 0, now: () => now });
+    let began = (await client.contribute("a", 50_000)).epoch!.getTime();
+    for (let j = 1; j < 14; j += 1) {
+      // Anywhere, or at the two ends of a stretch: its last moment, and the first of the next but one.
+      const at = OPENS + random() * 7 * lengthMs;
+      const end = began + Math.ceil((at - began) / lengthMs) * lengthMs;
+      now = random() < 0.1 ? at : end + (random() < 0.5 ? -30 : 2);
+      began = (await client.contribute("a", 50_000)).epoch!.getTime();
+    }
+    const entries = await storage.exclusively((journal) => journal.entries());
+    const drawn = entries.flatMap(({ reading, drawnUs }) => (reading ? [Number(drawnUs) / 1000] : []));
+    const told = saidOf(own ? String(new Readings(BigInt(everyUs!), false)) : describeEpoch(epoch));
+    const most = own ? 2 * rate.epsilon : told.most;
+    assert.ok(told.lengthMs <= lengthMs && told.lengthMs >= lengthMs * (1 - 1e-5), `schedule ${i}`);
+    assert.ok(dearest(drawn, told.lengthMs, rate.epsilon) <= most, `schedule ${i}`);
+    const [budget] = await client.budgets();
+    assert.ok(Math.abs(budget!.spent - drawn.length * rate.epsilon) < 1e-9, `schedule ${i}`);
+    once += Number(dearest(drawn, told.lengthMs, rate.epsilon) > rate.epsilon);
+    longer += Number(dearest(drawn, Number((lengthMs / DAY).toPrecision(6)) * DAY, rate.epsilon) > most);
+    client.close();
+  }
+  assert.ok(once > 20 && longer > 0, `the search finds nothing: ${once}, ${longer}`);
 });
