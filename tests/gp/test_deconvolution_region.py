@@ -7,7 +7,6 @@ kernel over the region, quadrature and Monte Carlo over the noise.
 import copy
 import math
 import pickle
-import time
 from typing import Any
 
 import numpy as np
@@ -201,15 +200,11 @@ def test_monte_carlo(oracles: Any) -> None:
     assert all(failed), "the controls must fail"
 
 
-def test_far_away_and_a_million_points() -> None:
+def test_far_away_nothing_is_left() -> None:
     estimator = noise(0.8 * H).estimator(SmoothedRegion(Disc((0.0, 0.0), 3.0, 1.0), H), debias=True)
     far = [[1e3, 0.0], [0.0, -1e80]]
     for result in (estimator.value(far), estimator.mean(far), estimator.variance(far)):
         assert np.array_equal(result, [0, 0])
-    points = np.random.default_rng(8).normal(size=(1_000_000, 2)) * 4
-    start = time.perf_counter()
-    estimator.value(points)
-    assert time.perf_counter() - start < 1.5
 
 
 @pytest.mark.parametrize("bad", [0.0, -1.0, math.nan, math.inf, "1", True, None])
