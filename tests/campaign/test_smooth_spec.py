@@ -71,6 +71,8 @@ def test_words_name_the_mechanism_of_the_paper() -> None:
     text = "smooth:noise=student-t,nu=3,calibration=paper,reach=inf"
     spec = MECHANISMS.parse(text)
     assert spec == SmoothSpec(noise="student-t", nu=3.0, calibration="paper", reach=math.inf)
+    assert isinstance(spec, SmoothSpec)
+    assert (spec.profile, SmoothSpec().profile) == ("linear", "smoothstep")
     for query in QUERIES:
         built = spec.build(query, RATE)
         theirs = SmoothMechanism(

@@ -17,6 +17,7 @@ from geoveil.campaign import (
     Allocation,
     Attribute,
     Campaign,
+    MechanismSpec,
     PlanarLaplaceSpec,
     PointQuestion,
     Question,
@@ -62,7 +63,8 @@ def campaign_asking(
         scale: of numbers that are compared by ratio: privacy is then a `GeoPrivacy.per_factor`, and
             width the factor from one end of a band to the other.
         mechanism: the name of a family of mechanisms, and its parameters where it has some:
-            "debiased", "smooth:beta_fraction=0.2".
+            "debiased", "smooth:beta_fraction=0.2". With "calibration=paper" bands are the straight
+            ramps of the paper, and smoothsteps otherwise.
         allocation: how several questions share the privacy.
         later: campaign_id, title, opens, closes, and what else a `Campaign` has.
 
@@ -87,12 +89,15 @@ def campaign_asking(
     if scale is not None:
         asked = tuple(question.on_scale(scale) for question in asked)
         width = None if width is None else scale.width(width)
-    softness = Softness(1 / privacy.rate, width, bandwidth)
+    spec = MECHANISMS.parse(mechanism)
+    if not isinstance(spec, MechanismSpec):
+        raise ParameterError("mechanism", mechanism, "one that answers questions")
+    softness = Softness(1 / privacy.rate, width, bandwidth, spec.profile)
     return StatisticCampaign(
         attribute=Attribute(name=attribute, unit=privacy.unit, coordinates=plane, scale=scale),
         privacy=privacy,
         questions=tuple(Question(q.label, q.soft(plane, softness)) for q in asked),
-        mechanism=MECHANISMS.parse(mechanism),
+        mechanism=spec,
         allocation=allocation,
         **later,
     )

@@ -54,6 +54,8 @@ class Softness:
     a range or a circle has room for if that is less."""
     bandwidth: float | None = None
     """The bandwidth of the bell at a place, and of smoothed edges; None for three noise scales."""
+    profile: str = "smoothstep"
+    """The name of the profile of a band, in `geoveil.gp.queries.indicator.PROFILES`."""
 
     def band(self, most: float = math.inf) -> float:
         """Return the width of a band where there is room for so much."""
@@ -156,7 +158,7 @@ class ShareAbove(AnalystQuestion):
         return HardThreshold(self.threshold)
 
     def soft(self, plane: AzimuthalEquidistant | None, softness: Softness) -> Query:
-        return self.banded(softness.band(), "smoothstep")
+        return self.banded(softness.band(), softness.profile)
 
     @property
     def ends(self) -> tuple[float, ...]:
@@ -195,7 +197,7 @@ class ShareBetween(AnalystQuestion):
         return HardRange(self.low, self.high)
 
     def soft(self, plane: AzimuthalEquidistant | None, softness: Softness) -> Query:
-        return self.banded(softness.band(self.high - self.low), "smoothstep")
+        return self.banded(softness.band(self.high - self.low), softness.profile)
 
     @property
     def ends(self) -> tuple[float, ...]:
@@ -274,7 +276,7 @@ class ShareWithin(_AtPlace):
 
     def soft(self, plane: AzimuthalEquidistant | None, softness: Softness) -> Query:
         width = softness.band(2 * self.radius)
-        return Disc(self._center(plane), self.radius, width, "smoothstep")
+        return Disc(self._center(plane), self.radius, width, softness.profile)
 
     def of_points(
         self, plane: AzimuthalEquidistant | None, softness: Softness
@@ -316,7 +318,7 @@ class ShareInside(AnalystQuestion):
         return HardPolygon(self._projected(plane))
 
     def soft(self, plane: AzimuthalEquidistant | None, softness: Softness) -> Query:
-        return Polygon(self._projected(plane), softness.band(), "smoothstep")
+        return Polygon(self._projected(plane), softness.band(), softness.profile)
 
     def of_points(
         self, plane: AzimuthalEquidistant | None, softness: Softness

@@ -56,6 +56,11 @@ class MechanismSpec(ABC):
         """Whether it is for guarantees with a δ, and for no others."""
         return False
 
+    @property
+    def profile(self) -> str:
+        """The profile of a band that is answered where nobody says which."""
+        return "smoothstep"
+
     def unserved(self, queries: Sequence[Query]) -> str | None:
         """Return why devices in browsers refuse it for queries; None if they don't."""
         return None

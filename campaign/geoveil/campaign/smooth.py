@@ -119,6 +119,10 @@ class SmoothSpec(MechanismSpec):
         """Whether it is for guarantees with a δ, and for no others."""
         return self.noise == LAPLACE
 
+    @property
+    def profile(self) -> str:
+        return "linear" if self.calibration == "paper" else "smoothstep"
+
     def build(self, query: Query, privacy: GeoPrivacy, step: float | None = None) -> QueryMechanism:
         beta = self._beta(query, privacy)
         if self.noise != LAPLACE:
