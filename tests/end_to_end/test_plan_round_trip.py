@@ -28,7 +28,7 @@ FINE = ("--per", 1_000)
 SOFT = ("--per", 8_000, "--soft", "--width")
 NORMAL_95 = 1.959963984540054
 Z = 4.417
-"""Two-sided, α = 1e-5 for each of 28 estimates: any of them fails by chance with less than 3e-4."""
+"""Two-sided, α = 1e-5 for each of 31 estimates: any of them fails by chance with less than 4e-4."""
 OF_DEVIATION = 0.14
 """Relative error of a standard error: 4.5 of its standard deviations, the largest of which is 0.031
 (200 draws of all answers, for every question and allocation below); α < 1e-5 for each."""

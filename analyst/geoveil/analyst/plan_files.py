@@ -16,7 +16,7 @@ from typing import Any
 from google.protobuf import json_format
 
 from geoveil.analyst.planner import ALLOCATIONS, Alternative, Comparison, Plan, Prediction
-from geoveil.analyst.planner.allocation import Searches
+from geoveil.analyst.planner.allocation import Searches, vector_answers
 from geoveil.analyst.planner.kinds import (
     KINDS,
     POINTS,
@@ -139,10 +139,8 @@ def chosen_together(request: PlanRequest, found: Comparison, searches: Searches)
     name, m = request.chosen(found).allocation, len(request.questions)
     allocation = ALLOCATIONS[name]
     each = allocation.per_report(request.plane_privacy, m)
-    asked = [
-        searches.of(i, as_estimand(question), each, request.prior)
-        for i, question in enumerate(request.questions)
-    ]
+    wanted = [as_estimand(question) for question in request.questions]
+    asked = [searches.of(i, q, each, request.prior) for i, q in enumerate(wanted)]
 
     def error(p: Prediction) -> float:
         return allocation.error(p, found.n, m)
@@ -152,12 +150,16 @@ def chosen_together(request: PlanRequest, found: Comparison, searches: Searches)
     if request.mechanism is not None:
         several = (request.mechanism,)
     kinds = several if name != "points" else (POINTS,)
+    kinds = () if allocation.together else kinds
     ways = {kind: [_best(search, (kind,), kind, error) for search in asked] for kind in kinds}
     complete = {
         kind: [a for a in alone if a is not None]
         for kind, alone in ways.items()
         if all(a is not None for a in alone)
     }
+    if allocation.together:
+        alone = vector_answers(wanted, each, request.prior, found.n, searches, request.mechanism)
+        complete = {alone[0].kind: alone}
     if not complete:
         raise UnsupportedError(f"none of {', '.join(ways)} serves all of these questions")
     kind = min(complete, key=lambda k: sum(error(a.prediction) for a in complete[k]))

@@ -21,6 +21,7 @@ from geoveil.analyst.planner import (
     SlopeBoundedPrior,
     SoftQuestion,
 )
+from geoveil.analyst.planner.kinds import profile_of
 from geoveil.analyst.planner.problem import PlanningProblem
 from geoveil.analyst.planner.search import Search
 from geoveil.analyst.questions import (
@@ -315,7 +316,7 @@ class PlanRequest:
                 "slope_bound", prior.assumed.slope, "left out with soft: no band is to be off"
             )
         if soft:
-            softness = Softness(1 / privacy.rate, width)
+            softness = Softness(1 / privacy.rate, width, profile=profile_of(mechanism))
             questions = [
                 SoftQuestion(a.soft(plane, softness)) if isinstance(q, HardQuestion) else q
                 for a, q in zip(asked, questions, strict=True)

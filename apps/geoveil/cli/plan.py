@@ -148,9 +148,9 @@ def plan(
     allocation: Annotated[
         str | None,
         typer.Option(
-            help="How several questions share the privacy: partition, split, points, or repeat,"
-            " which promises less; by default the best. One question takes points, a value campaign"
-            " that it is asked of."
+            help="How several questions share the privacy: partition, split, vector, points,"
+            " or repeat, which promises less; by default the best. One question takes points, a"
+            " value campaign that it is asked of."
         ),
     ] = None,
     mechanism: Annotated[

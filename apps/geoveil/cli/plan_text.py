@@ -16,6 +16,7 @@ _ALLOCATIONS: Mapping[str, str] = MappingProxyType(
         "partition": "each person answers one question, drawn at random",
         "split": "each answers all of them, each with a part of ε",
         "repeat": "each answers all of them with all of ε: a weaker promise",
+        "vector": "each answers all of them, which vary apart, with ε together",
         "points": "each sends one perturbed point, which answers all of them",
     }
 )

@@ -5,33 +5,42 @@ At the same privacy in total, ε:
 * *partition*: each person answers one question, drawn uniformly, at ε;
 * *split*: each answers all m questions, at ε/m each; "repeat", all at the full rate, is the same at
   equal total privacy, and otherwise costs mε;
+* *vector*: each answers all m questions at ε together, with noise scaled to a smooth bound of their
+  slopes [SGP Cor. 3.2];
 * *points*: each sends one perturbed point, at ε, which answers every question.
 
-The error of the first grows with m, of the second with m² at least, of the third not at all: the
-question is only where they cross.
+The error of the first grows with m, of the second with m² at least, of the last not at all: the
+question is only where they cross. A vector of questions that vary in different places has the noise
+of one whose β is a part of what it would be alone.
 """
 
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 
 from geoveil.analyst.planner.kinds import KINDS, in_words
 from geoveil.analyst.planner.plan import CLOSE, screened
 from geoveil.analyst.planner.prediction import Prediction, Targets
 from geoveil.analyst.planner.priors import Prior
-from geoveil.analyst.planner.problem import PlanningProblem, check_promise
+from geoveil.analyst.planner.problem import Nodes, PlanningProblem, check_promise
 from geoveil.analyst.planner.question import Estimand, as_estimand
 from geoveil.analyst.planner.search import Alternative, Search
+from geoveil.campaign import MECHANISMS, MechanismSpec
 from geoveil.gp import validation
+from geoveil.gp.arrays import Array
 from geoveil.gp.errors import ParameterError, UnsupportedError
+from geoveil.gp.mechanisms.vector import VectorSmoothMechanism
 from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.queries.base import Query
 
 _MOST = 64
 """Questions of one comparison: each is planned by itself."""
 _MOST_QUESTIONS = 10**9
+_SMOOTH, _OF_SMOOTH = "smooth", ("LaplacePareto", "PowerLaw")
+"""The mechanism of a vector, and its kinds for one question."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +55,8 @@ class AllocationRule:
     """The expected squared error of one estimate, for n people and m questions."""
     one_for_all: bool = False
     """Whether one report is to answer every question."""
+    together: bool = False
+    """Whether the answers of one person are a vector, to which all of ε is given."""
 
     def kinds(self, privacy: GeoPrivacy, mechanism: str | None = None) -> tuple[str, ...]:
         """Return the kinds of mechanisms that it can be made of, or the one that is wanted.
@@ -70,6 +81,12 @@ ALLOCATIONS: Mapping[str, AllocationRule] = MappingProxyType(
         ),
         "repeat": AllocationRule(
             lambda p, m: p, lambda p, m: p.repeated(m), lambda found, n, m: found.expected_error(n)
+        ),
+        "vector": AllocationRule(
+            lambda p, m: p,
+            lambda p, m: p,
+            lambda found, n, m: found.expected_error(n),
+            together=True,
         ),
         "points": AllocationRule(
             lambda p, m: p, lambda p, m: p, lambda found, n, m: found.expected_error(n), True
@@ -224,7 +241,11 @@ def compare_allocations(
     for name, allocation in ALLOCATIONS.items():
         try:
             kinds = allocation.kinds(privacy, mechanism)
-            rows.append(_allocated(name, allocation, kinds, asked, privacy, prior, n, known))
+            if allocation.together:
+                chosen = vector_answers(asked, privacy, prior, n, known, mechanism)
+            else:
+                chosen = _apart(allocation, kinds, asked, privacy, prior, n, known)
+            rows.append(_allocated(name, allocation, chosen, privacy, n))
         except UnsupportedError:
             continue  # it serves none of them, or not all
     if not rows:
@@ -233,8 +254,72 @@ def compare_allocations(
     return Comparison(n, len(asked), tuple(rows), _crossover(rows, n))
 
 
-def _allocated(
-    name: str,
+def vector_answers(
+    asked: Sequence[Estimand],
+    privacy: GeoPrivacy,
+    prior: Prior,
+    n: int,
+    known: Searches,
+    mechanism: str | None = None,
+) -> list[Alternative]:
+    """Return how each question is answered in one vector [SGP Cor. 3.2].
+
+    Bands are those that are best for smooth noise at all of ε or at its m-th part: between the two
+    is the noise of a vector.
+
+    Args:
+        asked: the questions.
+        privacy: what the whole vector promises.
+        prior: public.
+        n: number of people.
+        known: takes up what was found out.
+        mechanism: in the words in which campaigns are made of it; "smooth" by default.
+
+    Raises:
+        UnsupportedError: if no vector serves the questions.
+    """
+    m, name = len(asked), mechanism or _SMOOTH
+    spec = MECHANISMS.parse(name)
+    if m < 2 or privacy.delta > 0 or not isinstance(spec, MechanismSpec):
+        raise UnsupportedError("vectors answer two questions or more, without a delta")
+    kinds = (mechanism,) if mechanism else _OF_SMOOTH
+
+    def error(found: Prediction) -> float:
+        return found.expected_error(n)
+
+    tried = []
+    for each in (privacy, privacy.split(m)):
+        alone = [_alone(known.of(i, q, each, prior), kinds, error) for i, q in enumerate(asked)]
+        queries = [a.query for a in alone if isinstance(a.query, Query)]
+        try:
+            vector = spec.build_together(queries, privacy)
+        except ParameterError as refused:
+            raise UnsupportedError(str(refused)) from None
+        moments = _moments_of(vector)
+        found = []
+        for i, (query, answer) in enumerate(zip(queries, vector.answers, strict=True)):
+            search = known.of(i, asked[i], privacy, prior)
+            predicted = search.problem.prediction(partial(moments, query))
+            predicted = search.believed(query, predicted)
+            found.append(Alternative(name, query, privacy, {}, answer, predicted))
+        tried.append(found)
+    return min(tried, key=lambda found: math.fsum(error(a.prediction) for a in found))
+
+
+def _moments_of(vector: VectorSmoothMechanism) -> Callable[[Query, Nodes], tuple[Array, Array]]:
+    """Return what finds means and variances of an answer at nodes, (k,) each."""
+    variances: dict[bytes, Array] = {}
+
+    def moments(query: Query, nodes: Nodes) -> tuple[Array, Array]:
+        key = nodes.points.tobytes()
+        if key not in variances:  # the same for all answers
+            variances[key] = vector.variance(nodes.points)[:, 0]
+        return query.value(nodes.points), variances[key]
+
+    return moments
+
+
+def _apart(
     allocation: AllocationRule,
     kinds: tuple[str, ...],
     asked: Sequence[Estimand],
@@ -242,16 +327,29 @@ def _allocated(
     prior: Prior,
     n: int,
     known: Searches,
-) -> Allocated:
+) -> list[Alternative]:
+    """Return the best way to ask each question by itself."""
     m = len(asked)
     each = allocation.per_report(privacy, m)
 
     def error(found: Prediction) -> float:
         return allocation.error(found, n, m)
 
-    chosen = [
-        _alone(known.of(i, question, each, prior), kinds, error) for i, question in enumerate(asked)
-    ]
+    return [_alone(known.of(i, q, each, prior), kinds, error) for i, q in enumerate(asked)]
+
+
+def _allocated(
+    name: str,
+    allocation: AllocationRule,
+    chosen: Sequence[Alternative],
+    privacy: GeoPrivacy,
+    n: int,
+) -> Allocated:
+    m = len(chosen)
+
+    def error(found: Prediction) -> float:
+        return allocation.error(found, n, m)
+
     names = tuple(a.kind for a in chosen)
     predictions = tuple(a.prediction for a in chosen)
     errors = tuple(error(p) for p in predictions)

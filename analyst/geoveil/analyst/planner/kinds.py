@@ -165,6 +165,16 @@ def in_words(privacy: GeoPrivacy, mechanism: str | None) -> tuple[str, ...]:
     return more if mechanism is None or mechanism in more else (*more, mechanism)
 
 
+def profile_of(mechanism: str | None) -> str:
+    """Return the profile of a band that a mechanism answers where nobody says which.
+
+    Args:
+        mechanism: in the words in which campaigns are made of it; None if any will do.
+    """
+    said = None if mechanism is None else MECHANISMS.parse(mechanism)
+    return said.profile if isinstance(said, MechanismSpec) else "smoothstep"
+
+
 @lru_cache(maxsize=64)
 def _named(text: str) -> Kind:
     """Return the kind of a single mechanism, in the words in which campaigns are made of it.
