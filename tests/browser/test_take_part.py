@@ -294,6 +294,37 @@ async def test_a_number_that_is_likely_a_slip_is_asked_about(
     assert await survey.counted() == {"income": 1}
 
 
+async def test_a_number_beyond_the_range_of_the_campaign_is_asked_about(
+    survey: Survey, page: Page
+) -> None:
+    income = Attribute(name="household income", unit="dollar", least=1_000, most=10_000_000)
+    await survey.create(campaign_of("stated", attribute=income))
+    await page.goto(survey.url("stated"))
+    await page.wait_for_selector("#survey:not([hidden])")
+    expected = "at least 1,000 and at most 10,000,000"
+    assert await page.inner_text("#asks") == f"Asks for: household income, in dollar, {expected}."
+    await answer(page, "52")
+    question = "You wrote 52. Is that your household income, in dollar?"
+    assert await page.inner_text("#doubt") == f"{question} The survey expects {expected}."
+    assert (await survey.counted())["stated"] == 0
+    await page.click("#send")
+    await counted(page)
+
+
+async def test_the_bars_are_of_the_number_that_was_typed(survey: Survey, page: Page) -> None:
+    """Rounded to 1,234,570, the bars would claim of another number what is true of this one."""
+    await page.goto(survey.url())
+    await page.wait_for_selector("#survey:not([hidden])")
+    await page.fill("#value", "1234567.89")
+    assert await page.locator("#odds p").all_inner_texts() != []
+    for shown, other in zip(
+        await page.locator("#odds p").all_inner_texts(),
+        ("1,236,567.89", "1,242,567.89", "1,266,567.89"),
+        strict=True,
+    ):
+        assert shown.startswith(f"1,234,567.89 dollar or {other} dollar: at most ")
+
+
 async def test_the_bars_say_what_the_sentences_say(survey: Survey, page: Page) -> None:
     """73.106 % is 73.2 % in both: 73 % would be a promise that is not kept."""
     await page.goto(survey.url())

@@ -302,3 +302,36 @@ def test_a_polygon_with_half_a_point_is_refused_by_name():
     del message.queries[0].polygon.parts[:]
     with pytest.raises(ParameterError, match=r"queries\[0\]"):
         decode(message.SerializeToString(deterministic=True))
+
+
+@pytest.mark.parametrize("ends", [(0, 10_000_000), (None, 3), (90_000.5, None)])
+def test_a_range_is_signed_and_changes_nothing_that_is_sent(ends):
+    """The same bits give the same report, at the same ε, of numbers beyond the range as well."""
+    plain = incomes()
+    attribute = replace(plain.attribute, least=ends[0], most=ends[1])
+    stated = replace(plain, attribute=attribute)
+    assert decode(encode(stated)) == stated
+    assert digest(encode(stated)) != digest(encode(plain))
+    for name in ("report_privacy", "total_privacy", "ranges", "grid_exponent", "limits"):
+        assert getattr(stated, name) == getattr(plain, name)
+    for value in (-5.0, 52_000.0, 999_999_999_999.0):
+        assert stated.attribute.point(value, 1) == plain.attribute.point(value, 1) == value
+        one, other = (c.release(value, (0,), SeededSource(4)) for c in (plain, stated))
+        assert one == other
+
+
+@pytest.mark.parametrize(
+    "ends", [(1, 1), (2, 1), ("0", 1), (math.nan, 1), (0, math.inf), (True, 3)]
+)
+def test_ends_that_are_no_range_are_refused(ends):
+    with pytest.raises(ParameterError, match=r"attribute\.(least|most)"):
+        Attribute(name="income", unit="dollar", least=ends[0], most=ends[1])
+
+
+def test_only_one_number_has_a_range():
+    for made in (places(), incomes(questions=(Question("both", TwoWayThreshold((1, 2), 1)),),
+                                   mechanism=LipschitzLaplaceSpec())):  # fmt: skip
+        with pytest.raises(
+            ParameterError, match=r"attribute\.most must be None, but of one number"
+        ):
+            replace(made, attribute=replace(made.attribute, most=5))

@@ -1,10 +1,12 @@
 """Values as people type them: thousands are understood, what is doubtful is refused unseen."""
 
+import json
+
 import pytest
 
 from geoveil.cli.connection import CommandError
 from geoveil.cli.contribute import parse
-from geoveil.gp import PrivateValueError
+from geoveil.gp import ParameterError, PrivateValueError
 
 INCOME = [
     "--attribute", "household income", "--unit", "dollar", "--epsilon", "1", "--per", "8000",
@@ -90,6 +92,28 @@ def test_a_number_that_is_likely_a_slip_is_asked_about_and_shown_to_no_file(geov
         assert "counted" not in refused.output
         assert text not in refused.stderr.partition("likely a slip")[2] + str(raised.value)
         assert "counted: report" in geoveil(*arguments, stdin=f"{text}\ny").stdout
+
+
+def test_a_number_beyond_the_range_of_the_campaign_is_asked_about(geoveil, tmp_path):
+    """52, which is 52.000 of somewhere else, as a household income; and it is taken if meant."""
+    ends = ("--least", "1000", "--most", "10000000")
+    geoveil("campaign", "create", "Stated", *INCOME, *ends)
+    expected = "at least 1,000 and at most 10,000,000"
+    shown = geoveil("campaign", "show", "stated").output
+    assert f"devices ask about a value that is not {expected} dollar" in " ".join(shown.split())
+    record = json.loads(geoveil("campaign", "show", "stated", "--json").output)
+    assert (record["least"], record["most"]) == (1000, 10_000_000)
+    for number, text in enumerate(["52", "999.99", "10000001"]):
+        arguments = ["contribute", "stated", "--yes", "--state-dir", str(tmp_path / str(number))]
+        with pytest.raises(CommandError, match="nothing was drawn"):
+            geoveil(*arguments, stdin=text)
+        assert "counted: report" in geoveil(*arguments, stdin=f"{text}\ny").stdout
+    arguments[-1] = str(tmp_path / "within")
+    told = geoveil(*arguments, stdin="1000")
+    assert f"Given in: dollar, {expected}" in told.stderr
+    assert "counted: report" in told.stdout
+    with pytest.raises(ParameterError, match=r"--most must be more than least=5"):
+        geoveil("campaign", "create", "None", *INCOME, "--least", "5", "--most", "5")
 
 
 def test_places_and_points_say_how_they_are_typed(geoveil, tmp_path):

@@ -19,11 +19,21 @@ from geoveil.campaign import (
     SmoothSpec,
     decode,
     encode,
+    seal,
     unbiased_for,
     what_to_ask,
 )
 from geoveil.campaign.consent import likelihood
-from geoveil.client import BudgetExceeded, Epoch, Limit, Policy, PolicyRefused, PrivateValueError
+from geoveil.client import (
+    BudgetExceeded,
+    Epoch,
+    Limit,
+    Number,
+    Policy,
+    PolicyRefused,
+    PrivateValueError,
+    ReportBuilder,
+)
 from geoveil.gp import (
     GaussianKernel,
     GeoPrivacy,
@@ -195,3 +205,22 @@ def test_ranges_are_on_the_scale_too(make_either: Make, ratio: Make) -> None:
     ratio("range", between, privacy=wide, step_exponent=None)
     client = make_either(policy=Policy({NAME: wide}), fetched=("range",))
     assert client.contribute("range", 50_000).perturbed == (1.0,)
+
+
+def test_ranges_are_of_values_and_not_of_their_logarithms(ratio: Make) -> None:
+    """The app's refuses, the campaign's asks; 11.5 and not 100,000 is the coordinate of 100,000."""
+    stated = replace(INCOME, least=1_000, most=10_000_000)
+    campaign = ratio("ranged", attribute=stated)
+    limit = Limit(campaign=HALF, value=Number(0, 10_000_000))
+    builder = ReportBuilder(policy=Policy({NAME: limit}))
+    accepted = builder.accept("ranged", seal(encode(campaign)))
+    for value in (0, 52_000, 10_000_000):
+        builder.prepare(accepted, value)
+    for value in (-5, 10_000_001):
+        with pytest.raises(PrivateValueError, match=r"at most 10,000,000, in dollar"):
+            builder.prepare(accepted, value)
+    assert what_to_ask(campaign, 52_000) == ""
+    assert what_to_ask(campaign, 999) == (
+        "You wrote 999. Is that your household income, in dollar? The survey expects at least 1,000"
+        " and at most 10,000,000."
+    )

@@ -55,6 +55,10 @@ def surveys() -> Iterator[tuple[str, Campaign]]:
     region = Strata(name="region", labels=("north", "south", "west"), epsilon=0.5)
     slack = GeoPrivacy(1.0, 8_000.0, "dollar", delta=1e-6)
     paper = SmoothSpec(noise="laplace", growth="linear", calibration="paper")
+
+    def income(least: float | None, most: float | None) -> Attribute:
+        return Attribute(name="household income", unit="dollar", least=least, most=most)
+
     given: dict[str, dict[str, Any]] = {
         "debiased": {"questions": (band,)},
         "lipschitz": {"questions": (ramp,), "mechanism": LipschitzLaplaceSpec()},
@@ -74,6 +78,9 @@ def surveys() -> Iterator[tuple[str, Campaign]]:
             "allocation": Allocation.VECTOR,
             "mechanism": SmoothSpec(),
         },
+        "expected": {"questions": (band,), "attribute": income(0.0, 10_000.0)},
+        "expected-least": {"questions": (middle,), "attribute": income(-1_000.0, None)},
+        "expected-most": {"questions": (band,), "attribute": income(None, -0.5)},
         "periods": {"questions": (band,), "period": timedelta(days=30)},
         "weak": {"questions": (band,), "privacy": GeoPrivacy(20.0, 8_000.0, "dollar")},
     }

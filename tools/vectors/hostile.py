@@ -148,6 +148,10 @@ CHANGES: Mapping[str, Sequence[Change]] = {
         *one("attribute.name", "", "n" * 64, "n" * 65),
         *one("attribute.unit", "", "\u3164", "\u115f", "\uffa0", "y" * 64, "y" * 65),
         *one("attribute", None),
+        *one("attribute.least", -0.0, math.nan, math.inf),
+        *one("attribute.most", -5.0),
+        (("attribute.least", 5.0), ("attribute.most", 5.0)),
+        (("attribute.least", 5.0), ("attribute.most", nextafter(5.0, 6.0))),
         *one("privacy.epsilon", 0.0, -1.0, math.nan, math.inf, 1e60),
         *one("privacy.per", 0.0, math.nan),
         *one("privacy", None),
@@ -275,6 +279,7 @@ CHANGES: Mapping[str, Sequence[Change]] = {
     ],
     "places": [
         *one("attribute.unit", "mile"),
+        *one("attribute.least", 0.0),
         *one(_RADIUS, 0.0, *_sides(5e6, 1e7), 5e-324, math.nan),
         *one(_LATITUDE, *_sides(90.0, 91.0), *_sides(-90.0, -91.0)),
         *one(_LONGITUDE, *_sides(180.0, 181.0), *_sides(-180.0, -181.0)),
@@ -285,6 +290,7 @@ CHANGES: Mapping[str, Sequence[Change]] = {
          ("queries.0.smoothed_disc.center", [0.0, 0.0])),
     ],
     "points": [
+        *one("attribute.most", 5.0),
         *one("mechanism.planar_laplace.dimension", 0, 1, 3, 4),
         *one("allocation", 2),
         (("queries.0.label", "q"), ("queries.0.threshold.width", 16.0),

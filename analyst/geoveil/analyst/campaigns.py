@@ -206,6 +206,8 @@ def campaign_record(campaign: Campaign) -> dict[str, Any]:
         "attribute": campaign.attribute.name,
         "unit": campaign.attribute.unit,
         **({} if campaign.attribute.scale is None else asdict(campaign.attribute.scale)),
+        "least": campaign.attribute.least,
+        "most": campaign.attribute.most,
         "epsilon": privacy.epsilon,
         "per": privacy.per,
         **slack_of(privacy),

@@ -39,6 +39,7 @@ from geoveil.campaign import (
     signer,
 )
 from geoveil.campaign.readings import COHORT, LONGEST, MOST_COHORTS
+from geoveil.campaign.saying import between
 from geoveil.cli import options
 from geoveil.cli.asking import Period, Words, asks
 from geoveil.cli.connection import CommandError, Connection, analyst_at, connects
@@ -83,6 +84,16 @@ def create(
             help="Compare values by ratio, down to this one: PER is a factor, such as 2, and so is"
             " --width. Values below it, also 0, count as it."
         ),
+    ] = None,
+    least: Annotated[
+        float | None,
+        typer.Option(
+            help="The least number that anybody holds: devices ask about one below it, which may"
+            " be a slip, before anything leaves. It changes nothing that is sent."
+        ),
+    ] = None,
+    most: Annotated[
+        float | None, typer.Option(help="The greatest number that anybody holds, likewise.")
     ] = None,
     words: Words,
     width: Annotated[
@@ -232,6 +243,9 @@ def create(
         options.left_out(said, "left out: the plan says it")
         campaign = campaign_of(plan, attribute=attribute, **later)
         participants = participants or planned_participants(plan)
+    if least is not None or most is not None:
+        held = replace(campaign.attribute, least=least, most=most)
+        campaign = replace(campaign, attribute=held)
     participants = _PARTICIPANTS if participants is None else participants
     validation.between("participants", participants, 1, 10**12)
     if not force:
@@ -392,8 +406,11 @@ def _print_campaign(campaign: Campaign) -> None:
     """Print what a campaign asks, what it costs participants, and what one report counts for."""
     out.tell((campaign.campaign_id, "bold"), f"  {campaign.title}")
     out.tell(f"{campaign.attribute.name}: {privacy_text(campaign)}")
-    if (least := least_counted(campaign)) is not None:
-        out.tell(least)
+    if (floor := least_counted(campaign)) is not None:
+        out.tell(floor)
+    attribute = campaign.attribute
+    if expected := between(attribute.least, attribute.most):
+        out.tell(f"devices ask about a value that is not {expected} {attribute.value_unit}")
     out.tell(f"open from {campaign.opens:%Y-%m-%d %H:%M} to {campaign.closes:%Y-%m-%d %H:%M} UTC")
     if campaign.strata is not None and not campaign.tells_cohorts:
         out.tell(str(campaign.strata))

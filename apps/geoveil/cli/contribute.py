@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from geoveil.campaign import Campaign, decode, what_it_tells, what_it_tells_of, what_to_ask
-from geoveil.campaign.saying import digits
+from geoveil.campaign.saying import between, digits
 from geoveil.cli import options
 from geoveil.cli.connection import CommandError, Connection, connects, unanswered
 from geoveil.cli.console import err, out, privacy_text
@@ -190,7 +190,7 @@ def _confirm(campaign: Campaign, value: float | list[float], yes: bool, *, read:
             return
         doubt = doubt or "Perturb it, and send the result?"
     elif doubt:
-        doubt = "That value is likely a slip, or outside the area of the survey. Is it yours?"
+        doubt = "That value is likely a slip, or not what the survey expects. Is it yours?"
     else:
         return
     _agree(doubt, "whether that value is meant, so that nothing was drawn: a line 'y' says so")
@@ -274,7 +274,8 @@ def given_in(campaign: Campaign) -> str:
     """Return what numbers a campaign asks for."""
     if campaign.attribute.coordinates is not None:
         return "degrees: longitude,latitude"
-    return campaign.attribute.value_unit
+    attribute = campaign.attribute
+    return ", ".join(filter(None, (attribute.value_unit, between(attribute.least, attribute.most))))
 
 
 def read_value(campaign: Campaign, ask: Callable[[str], str]) -> float | list[float]:
@@ -289,7 +290,7 @@ def read_value(campaign: Campaign, ask: Callable[[str], str]) -> float | list[fl
             what is expected.
     """
     places = campaign.attribute.coordinates is not None
-    count = 2 if places else campaign.dimension
+    count, unit = 2 if places else campaign.dimension, campaign.attribute.value_unit
     try:
         text = (
             ask("Your value (not shown as you type)")
@@ -305,13 +306,12 @@ def read_value(campaign: Campaign, ask: Callable[[str], str]) -> float | list[fl
         expected = "a longitude and a latitude in degrees, with a comma between, like -73.98,40.75"
     elif count == 1:
         expected = (
-            f"a number in {given_in(campaign)}, like 87500, 87,500 or 0.5: commas stand between"
+            f"a number in {unit}, like 87500, 87,500 or 0.5: commas stand between"
             " thousands, a point before decimals; 12.500 may be either: write 12.5 or 12500"
         )
     else:
         expected = (
-            f"{count} numbers in {given_in(campaign)}, with commas between, like 1500,0.5; none"
-            " between thousands"
+            f"{count} numbers in {unit}, with commas between, like 1500,0.5; none between thousands"
         )
     raise PrivateValueError(expected)
 

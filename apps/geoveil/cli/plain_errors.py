@@ -33,6 +33,8 @@ _ALSO_CALLED = MappingProxyType(
         "signing key": "sign-key",
         "attribute.name": "attribute",
         "attribute.unit": "unit",
+        "attribute.least": "least",
+        "attribute.most": "most",
         "mechanism.dimension": "dimension",
         "strata.labels": "strata",
         "strata.name": "strata",

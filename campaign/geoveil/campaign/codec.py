@@ -223,7 +223,9 @@ def decode_privacy(message: pb.Privacy, unit: str) -> GeoPrivacy:
 
 
 def _encode_attribute(attribute: Attribute) -> pb.Attribute:
-    message = pb.Attribute(name=attribute.name, unit=attribute.unit)
+    message = pb.Attribute(
+        name=attribute.name, unit=attribute.unit, least=attribute.least, most=attribute.most
+    )
     if attribute.coordinates is not None:
         plane = attribute.coordinates
         message.azimuthal_equidistant.CopyFrom(
@@ -248,7 +250,14 @@ def _decode_attribute(message: pb.Attribute) -> Attribute:
     scale = None
     if message.HasField("log_scale_floor"):
         scale = within("attribute", lambda: LogScale(message.log_scale_floor))
-    return Attribute(name=message.name, unit=message.unit, coordinates=plane, scale=scale)
+    return Attribute(
+        name=message.name,
+        unit=message.unit,
+        coordinates=plane,
+        scale=scale,
+        least=message.least if message.HasField("least") else None,
+        most=message.most if message.HasField("most") else None,
+    )
 
 
 def _decode_date(field: str, stamp: Timestamp) -> datetime:

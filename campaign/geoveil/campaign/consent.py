@@ -12,6 +12,7 @@ from typing import TypeAlias
 from geoveil.campaign.model import Attribute, Campaign, Value
 from geoveil.campaign.saying import (
     FARTHEST,
+    between,
     digits,
     odds,
     on_scale,
@@ -211,9 +212,10 @@ def what_it_tells_of(campaign: Campaign, value: Value, *, read: bool = False) ->
 def what_to_ask(campaign: Campaign, value: Value) -> str:
     """Return what to ask somebody whose value is likely a slip, before anything leaves; else "".
 
-    That is a place outside the campaign's area; a number below 0 where no threshold is; and one
-    beyond ten times the largest threshold, and beyond a hundred times the distance that the
-    guarantee is stated for. It holds the private value, like `what_it_tells_of`.
+    That is a place outside the campaign's area, and a number beyond the range that the campaign
+    states. Where it states none: a number below 0 where no threshold is, and one beyond ten times
+    the largest threshold, and beyond a hundred times the distance that the guarantee is stated for.
+    It holds the private value, like `what_it_tells_of`.
 
     Args:
         campaign: public, as it was fetched.
@@ -251,12 +253,18 @@ def what_to_ask(campaign: Campaign, value: Value) -> str:
     if campaign.attribute.scale is not None:  # in the unit of values, with no distance in it
         edges, apart = [math.exp(min(edge, FARTHEST)) for edge in edges], 0.0
         numbers = np.atleast_1d(np.asarray(value, np.float64)).tolist()
-    least = min(edges, default=0.0 if campaign.dimension == 1 else -math.inf)
+    ends = campaign.attribute.least, campaign.attribute.most
+    edges += [end for end in ends if end is not None]
+    lowest = min(edges, default=0.0 if campaign.dimension == 1 else -math.inf)
     most = max(_FAR * max(map(abs, edges), default=0.0), apart)
-    if all(abs(x) <= most and not x < 0 <= least for x in numbers):
+    likely = (0.0 if lowest >= 0 else -most, most)
+    low, high = (guess if end is None else end for end, guess in zip(ends, likely, strict=True))
+    if all(low <= x <= high for x in numbers):
         return ""
     wrote = " and ".join(map(digits, numbers))
-    return f"You wrote {wrote}. Is that your {name}, in {campaign.attribute.value_unit}?"
+    stated = between(*ends)
+    expects = f" The survey expects {stated}." if stated else ""
+    return f"You wrote {wrote}. Is that your {name}, in {campaign.attribute.value_unit}?{expects}"
 
 
 @singledispatch

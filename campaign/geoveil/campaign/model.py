@@ -37,7 +37,7 @@ from geoveil.gp.intervals import UNLIMITED, FindsMoments, Limits
 from geoveil.gp.lazy import lazy
 from geoveil.gp.privacy.geo import LOG
 from geoveil.gp.shown import member
-from geoveil.gp.validation import HELD, exact_array, is_plain
+from geoveil.gp.validation import HELD, exact_array, is_plain, require_ends
 
 MOST_SLOTS = 100_000
 """The most columns times periods: as many sums does a server keep for one campaign."""
@@ -78,6 +78,11 @@ class Attribute:
     scale: LogScale | None = None
     """What turns numbers into logarithms, so that ratios are distances; None if values are used as
     they are."""
+    least: float | None = None
+    """The least number that people are expected to hold, a public fact of one number; None: any.
+    Who holds one beyond is asked whether it is meant, and then takes part with it as it is."""
+    most: float | None = None
+    """The greatest, likewise."""
 
     def __post_init__(self) -> None:
         plain("attribute.name", self.name, 64)
@@ -94,6 +99,7 @@ class Attribute:
         if (self.scale is None) is self.unit.startswith(LOG):
             expected = f"{LOG.strip()!r} and the unit of values on a log scale, and only there"
             raise ParameterError("attribute.unit", self.unit, expected)
+        require_ends("attribute.", self.least, self.most)
 
     @property
     def value_unit(self) -> str:
@@ -498,6 +504,10 @@ class Campaign(ABC):
             raise ParameterError(name, self.dimension, f"{plane.dimension} for places")
         if self.attribute.scale is not None and self.dimension != 1:
             raise ParameterError(name, self.dimension, "1 on a log scale")
+        for end in ("least", "most"):
+            stated = getattr(self.attribute, end)
+            if stated is not None and self.dimension != 1:
+                raise ParameterError(f"attribute.{end}", stated, "None, but of one number")
 
     def _check_dates(self) -> None:
         for name, date in (("opens", self.opens), ("closes", self.closes)):

@@ -26,6 +26,17 @@ def digits(x: float) -> str:
     return format(Decimal(f"{x or 0.0:.15g}"), ",f")
 
 
+def between(least: float | None, most: float | None) -> str:
+    """Return a range in words; "" where it has no ends.
+
+    Example:
+        >>> between(0, 10_000_000), between(None, 5.5), between(None, None)
+        ('at least 0 and at most 10,000,000', 'at most 5.5', '')
+    """
+    ends = (("least", least), ("most", most))
+    return " and ".join(f"at {name} {digits(end)}" for name, end in ends if end is not None)
+
+
 def times(nats: float) -> str | None:
     """Return e^nats to three digits, rounded up; None where that is more than a million.
 

@@ -5,15 +5,15 @@ would have one read as the other: degrees stand for distances a hundred thousand
 that the privacy promised per metre would hide next to nothing.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from geoveil.campaign import Campaign, Value
-from geoveil.campaign.saying import digits
+from geoveil.campaign.saying import between
 from geoveil.gp import ParameterError, PrivateValueError
 from geoveil.gp.coordinates import Area
 from geoveil.gp.shown import ReprByArguments
-from geoveil.gp.validation import choice, real
+from geoveil.gp.validation import choice, require_ends
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -36,11 +36,7 @@ class Number(ReprByArguments):
     most: float | None = None
 
     def __post_init__(self) -> None:
-        for name in ("least", "most"):
-            if getattr(self, name) is not None:
-                real(name, getattr(self, name))
-        if self.least is not None and self.most is not None and not self.least < self.most:
-            raise ParameterError("most", self.most, f"more than least={self.least}")
+        require_ends("", self.least, self.most)
 
     def permits(self, asked: "ValueKind") -> bool:
         """Return whether a campaign that takes a value for `asked` may be answered."""
@@ -52,15 +48,17 @@ class Number(ReprByArguments):
         Raises:
             PrivateValueError: if it is.
         """
-        number = float(campaign.attribute.point(value, campaign.dimension))
+        attribute = campaign.attribute
+        if attribute.scale is not None:  # the ends are values, and no logarithms of them
+            attribute = replace(attribute, scale=None, unit=attribute.value_unit)
+        number = float(attribute.point(value, campaign.dimension))
         low, high = self.least, self.most
         if (low is not None and number < low) or (high is not None and number > high):
-            raise PrivateValueError(f"{self}, in {campaign.attribute.unit}")
+            raise PrivateValueError(f"{self}, in {attribute.unit}")
 
     def __str__(self) -> str:
-        ends = (("least", self.least), ("most", self.most))
-        stated = [f"at {name} {digits(end)}" for name, end in ends if end is not None]
-        return f"one number{', ' if stated else ''}{' and '.join(stated)}"
+        stated = between(self.least, self.most)
+        return f"one number, {stated}" if stated else "one number"
 
 
 @dataclass(frozen=True, slots=True)

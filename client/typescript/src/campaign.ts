@@ -30,12 +30,13 @@ import {
 import { LOG, type LogScale } from "./gp/log-scale.js";
 import { inPlane, type Plane, requirePlane } from "./gp/plane.js";
 import { readRegion } from "./gp/polygon.js";
-import { LEAST, MOST, positive } from "./gp/profile.js";
+import { LEAST, MOST, positive, requireEnds } from "./gp/profile.js";
 import * as queries from "./gp/query.js";
 import { hasSlack, smooth } from "./gp/smooth.js";
 import { Table } from "./gp/table.js";
 import { loadVectors, type SmoothVector, vectorOf } from "./gp/together.js";
 import { COHORT, DAY_US, MOST_COHORTS, movedOn, Readings } from "./readings.js";
+import { between } from "./saying.js";
 import { plain } from "./text.js";
 
 const MOST_BYTES = 1 << 20;
@@ -45,6 +46,7 @@ const MOST_LABELS = 64;
 const MOST_EPSILON = 16;
 /** What has an inside. */
 const SIDED = new Set(["threshold", "range", "twoWayThreshold", "disc", "polygon"]);
+const STEPS = new Set(["threshold", "range"]);
 /** What a perturbed number answers, asked of one coordinate. */
 const NESTING = new Set(["threshold", "range", "gaussianKernel", "linear"]);
 
@@ -71,6 +73,9 @@ export interface Attribute {
   readonly scale: LogScale | undefined;
   /** The unit of what participants hold: "dollar" where distances are in "log dollar". */
   readonly valueUnit: string;
+  /** What numbers people are expected to hold: one beyond is asked about, and taken if it is meant. */
+  readonly least: number | undefined;
+  readonly most: number | undefined;
 }
 
 export type State = "pending" | "open" | "closed";
@@ -119,7 +124,7 @@ export class Campaign {
       throw new ParameterError("number of queries", message.queries.length, `1 to ${MOST_QUESTIONS}`);
     }
     if (!/^[a-z0-9][a-z0-9_-]{0,63}$/.test(message.campaignId)) {
-      throw new ParameterError("campaign_id", message.campaignId, "1 to 64 lower-case letters, digits, '-' and '_'");
+      throw new ParameterError("campaign_id", message.campaignId, "1 to 64 of a-z, 0-9, - and _");
     }
     this.id = message.campaignId;
     this.title = plain("title", message.title, 200);
@@ -151,7 +156,7 @@ export class Campaign {
       throw new ParameterError("period", this.periodUs, "at least a minute");
     }
     if (BigInt(this.columns * this.groups) * this.periods > MOST_SLOTS) {
-      throw new ParameterError("period", this.periods, "so few that queries × labels × periods are at most 100,000");
+      throw new ParameterError("period", this.periods, "so few that all sums are at most 100,000");
     }
     const { readings } = message;
     this.readings =
@@ -345,24 +350,23 @@ export class Campaign {
     if (this.attribute.coordinates && this.dimension !== 2) {
       throw new ParameterError("dimension of the queries", this.dimension, "2 for places");
     }
-    if (this.attribute.scale && (this.#ofPoints || this.questions.some(({ query: { kind } }) => kind !== "threshold" && kind !== "range"))) {
+    if (this.attribute.scale && (this.#ofPoints || !this.questions.every(({ query }) => STEPS.has(query.kind)))) {
       throw new ParameterError("kind", "on a log scale", "a threshold or a range");
+    }
+    if (between(this.attribute) && this.dimension !== 1) {
+      throw new ParameterError("attribute.least", between(this.attribute), "left out, but of one number");
     }
   }
 
   #requireReadings(): void {
     if (!this.readings) return;
     const { everyUs, extrapolated } = this.readings;
-    if (!this.nests) throw new ParameterError("readings", everyUs, "left out: such questions are not answered from one reading");
+    if (!this.nests) throw new ParameterError("readings", everyUs, "left out for such questions");
     if (extrapolated && (this.#ofPoints || this.periodUs === undefined)) {
       throw new ParameterError("readings.extrapolated", extrapolated, "false, but of recurring questions");
     }
-    if (!this.tellsCohorts || !this.strata) return;
-    if (this.strata.epsilon !== undefined) {
-      throw new ParameterError("strata.epsilon", this.strata.epsilon, `left out where the strata are named ${COHORT}`);
-    }
-    if (this.groups > MOST_COHORTS) {
-      throw new ParameterError("number of strata.labels", this.groups, `at most ${MOST_COHORTS} where the strata are named ${COHORT}`);
+    if (this.tellsCohorts && (this.strata!.epsilon !== undefined || this.groups > MOST_COHORTS)) {
+      throw new ParameterError("readings", this.groups, `at most ${MOST_COHORTS} labels without an epsilon, where they are of a ${COHORT}`);
     }
   }
 
@@ -384,7 +388,7 @@ export class Campaign {
       case "planarLaplace":
         return [new PlanarLaplace(privacy, this.dimension, this.stepExponent)];
       default:
-        throw new UnsupportedError("the campaign's mechanism is of no kind that this client knows");
+        throw new UnsupportedError("mechanism is of no kind that this client knows");
     }
   }
 }
@@ -429,7 +433,7 @@ export function parse<T extends Message>(schema: GenMessage<T>, bytes: Uint8Arra
 }
 
 function attributeOf({ attribute }: CampaignMessage): Attribute {
-  const found = attribute ?? { name: "", unit: "", coordinates: { case: undefined } };
+  const found = attribute!; // which every campaign has
   let coordinates: Plane | undefined;
   let scale: LogScale | undefined;
   if (found.coordinates.case === "azimuthalEquidistant") {
@@ -444,7 +448,9 @@ function attributeOf({ attribute }: CampaignMessage): Attribute {
   if (coordinates && found.unit !== "metre") throw new ParameterError("attribute.unit", found.unit, "'metre' for places");
   // By their units policies and ledgers tell ratios from differences.
   if (LOG.test(found.unit) === !scale) throw new ParameterError("attribute.unit", found.unit, "'log dollar' on a log scale");
-  return { name: found.name, unit: found.unit, coordinates, scale, valueUnit: found.unit.replace(LOG, "") };
+  requireEnds("attribute", found);
+  const { name, unit, least, most } = found;
+  return { name, unit, coordinates, scale, valueUnit: unit.replace(LOG, ""), least, most };
 }
 
 function privacyOf({ privacy, mechanism }: CampaignMessage): Privacy {
@@ -452,9 +458,9 @@ function privacyOf({ privacy, mechanism }: CampaignMessage): Privacy {
   const pure = { epsilon: positive("privacy.epsilon", epsilon), per: positive("privacy.per", per) };
   if (!(delta >= 0 && delta < 1)) throw new ParameterError("privacy.delta", delta, "a number in [0, 1)");
   if (reach !== undefined && !(reach > 0)) throw new ParameterError("privacy.reach", reach, "a number > 0 (infinity is permitted)");
-  if (reach === Infinity) throw new UnsupportedError("privacy.reach is not in canonical form: infinity is left out");
+  if (reach === Infinity) throw new UnsupportedError("privacy.reach is not in canonical form: left out");
   if (Object.is(delta, -0)) throw new UnsupportedError("privacy.delta is not in canonical form: -0");
-  if (delta === 0 && reach !== undefined) throw new ParameterError("privacy.reach", reach, "left out: without a delta it holds at every distance");
+  if (delta === 0 && reach !== undefined) throw new ParameterError("privacy.reach", reach, "left out without a delta");
   const kind = mechanism?.kind;
   if (delta > 0 && !(kind?.case === "smooth" && hasSlack(kind.value))) {
     throw new ParameterError("privacy.delta", delta, "0, but of smooth noise of the family laplace");
@@ -541,7 +547,7 @@ function questionOf(message: QueryMessage, name: string): { question: Question; 
   const label = plain(`${name}.label`, message.label, 100);
   const { softness, kind } = message;
   if (softness && !(Number.isFinite(softness.expectedDifference) && softness.bound >= 0 && softness.bound <= MOST)) {
-    throw new ParameterError(`${name}.softness`, softness.bound, "a finite difference, and a bound from 0 to 1e+50");
+    throw new ParameterError(`${name}.softness`, softness.bound, "a finite difference, and a bound >= 0");
   }
   const { value } = kind;
   const shown = (profile?: queries.ProfileName): Question => {

@@ -171,7 +171,8 @@ export class Client {
         const group = groupOf(campaign, label);
         const point = (): number[] => {
           const at = pointOf(campaign, value);
-          checkValue(limit.value ?? number, campaign.attribute, at[0]!, placeOf(campaign, value));
+          const held = campaign.attribute.scale ? ([value].flat() as number[])[0]! : at[0]!;
+          checkValue(limit.value ?? number, campaign.attribute, held, placeOf(campaign, value));
           return at;
         };
         if (epochs) return epochs.report(point, group, this.#source);

@@ -9,7 +9,7 @@ import { LOG } from "./gp/log-scale.js";
 import type { Privacy } from "./gp/mechanism.js";
 import { holds } from "./gp/plane.js";
 import type { GeoPrivacy } from "./policy.js";
-import { digits, grown, odds, onScale, percent, ratio, rightAtMost, roundedUp, times } from "./saying.js";
+import { between, digits, grown, odds, onScale, percent, ratio, rightAtMost, roundedUp, times } from "./saying.js";
 
 const SHOWN = 3;
 const USUALLY_WITHIN = [3, 4.74, 6.3];
@@ -135,11 +135,13 @@ export function whatItTellsOf(campaign: Campaign, value: Value, read = false): s
 
 /**
  * What to ask somebody whose value is likely a slip, before anything leaves; else "". That is a place outside the
- * campaign's area; a number below 0 where no threshold is; and one beyond ten times the largest threshold, and beyond a
- * hundred times the distance that the guarantee is stated for. It holds the private value.
+ * campaign's area, and a number beyond the range that the campaign states. Where it states none: a number below 0 where
+ * no threshold is, and one beyond ten times the largest threshold, and beyond a hundred times the distance that the
+ * guarantee is stated for. It holds the private value.
  */
 export function whatToAsk(campaign: Campaign, value: Value): string {
-  const { attribute: { name, valueUnit, coordinates, scale }, dimension, privacy, questions } = campaign;
+  const { attribute, dimension, privacy, questions } = campaign;
+  const { name, valueUnit, coordinates, scale } = attribute;
   const point = pointOf(campaign, value);
   if (coordinates) {
     if (holds(coordinates, placeOf(campaign, value)!)) return "";
@@ -150,10 +152,14 @@ export function whatToAsk(campaign: Campaign, value: Value): string {
   const edges = questions
     .flatMap(({ query }) => (EDGES[query.kind] ?? []).flatMap((field) => query[field] as number | number[]))
     .map((edge) => (scale ? grown(edge) : edge));
-  const least = edges.length ? Math.min(...edges) : dimension === 1 ? 0 : -Infinity;
-  const most = Math.max(FAR * Math.max(0, ...edges.map(Math.abs)), scale ? 0 : FAR_APART * privacy.per);
-  if (numbers.every((x) => Math.abs(x) <= most && !(x < 0 && least >= 0))) return "";
-  return `You wrote ${numbers.map(digits).join(" and ")}. Is that your ${name}, in ${valueUnit}?`;
+  edges.push(...[attribute.least, attribute.most].filter((end) => end !== undefined));
+  const lowest = edges.length ? Math.min(...edges) : dimension === 1 ? 0 : -Infinity;
+  const far = Math.max(FAR * Math.max(0, ...edges.map(Math.abs)), scale ? 0 : FAR_APART * privacy.per);
+  const { least = lowest >= 0 ? 0 : -far, most = far } = attribute;
+  if (numbers.every((x) => least <= x && x <= most)) return "";
+  const expected = between(attribute);
+  const expects = expected && ` The survey expects ${expected}.`;
+  return `You wrote ${numbers.map(digits).join(" and ")}. Is that your ${name}, in ${valueUnit}?${expects}`;
 }
 
 /** Which side of a question a value is on, in words. */

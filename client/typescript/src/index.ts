@@ -1,6 +1,7 @@
 /** Take part in surveys without giving your value away: the geoveil device for browsers and Node. */
 export { type Attribute, Campaign, type Question, type State, type Strata } from "./campaign.js";
 export { Client, type ClientOptions, type ContributeOptions, type Counts, type FlushResult, type Offer, type Value } from "./client.js";
+export { between } from "./saying.js";
 export { describeStrata, region, whatItTells, whatItTellsOf, whatToAsk } from "./consent.js";
 export type { Demand } from "./demand.js";
 export { PublicKey } from "./envelope.js";

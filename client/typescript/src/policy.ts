@@ -6,9 +6,9 @@ import { GeoveilError, ParameterError, PrivateValueError } from "./errors.js";
 import { floorDiv, Rational } from "./exact/rational.js";
 import { exactRate, type Privacy, repeated } from "./gp/mechanism.js";
 import { type Centre, geodesicDistance, holds } from "./gp/plane.js";
-import { positive } from "./gp/profile.js";
+import { positive, requireEnds } from "./gp/profile.js";
 import { DAY_US, inDays, MOST_COHORTS } from "./readings.js";
-import { digits } from "./saying.js";
+import { between } from "./saying.js";
 
 /** A guarantee with the unit of its distance: values `per` apart are at most `epsilon` apart. */
 export interface GeoPrivacy extends Privacy {
@@ -261,9 +261,9 @@ export function kindOf({ attribute, dimension }: Campaign): ValueKind {
 }
 
 /** Refuse a value that is a slip by the policy: it is not shown. */
-export function checkValue(kind: ValueKind, { coordinates, unit }: Attribute, value: number, place: Centre | undefined): void {
+export function checkValue(kind: ValueKind, { coordinates, valueUnit }: Attribute, value: number, place: Centre | undefined): void {
   if (kind.kind === "number" && !(value >= (kind.least ?? -Infinity) && value <= (kind.most ?? Infinity))) {
-    throw new PrivateValueError(`${described(kind)}, in ${unit}`);
+    throw new PrivateValueError(`${described(kind)}, in ${valueUnit}`);
   }
   if (kind.kind === "place" && kind.outside === "refused" && coordinates && place && !holds(coordinates, place)) {
     throw new PrivateValueError(described({ kind: "place", area: coordinates }));
@@ -281,8 +281,7 @@ function permits(mine: ValueKind, asked: ValueKind): boolean {
 
 function described(kind: ValueKind): string {
   if (kind.kind === "number") {
-    const ends = [kind.least === undefined ? "" : `at least ${digits(kind.least)}`, kind.most === undefined ? "" : `at most ${digits(kind.most)}`];
-    const stated = ends.filter(Boolean).join(" and ");
+    const stated = between(kind);
     return `one number${stated && `, ${stated}`}`;
   }
   if (kind.kind === "point") return `a point of ${kind.dimension} coordinates`;
@@ -326,11 +325,7 @@ function requireKind(name: string, kind: ValueKind): void {
     throw new ParameterError(`${name}.outside`, kind.outside, "'moved' or 'refused'");
   }
   if (kind.kind !== "number") return;
-  const { least, most } = kind;
-  for (const [end, x] of Object.entries({ least, most })) {
-    if (x !== undefined && !Number.isFinite(x)) throw new ParameterError(`${name}.${end}`, x, "a finite number");
-  }
-  if (least !== undefined && most !== undefined && !(least < most)) throw new ParameterError(`${name}.most`, most, `more than least=${least}`);
+  requireEnds(name, kind);
 }
 
 function requireLength(lengthMs: number): void {

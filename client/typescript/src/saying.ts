@@ -9,6 +9,12 @@ export function digits(x: number): string {
   return (Number(x.toPrecision(15)) || 0).toLocaleString("en", { maximumSignificantDigits: 15 });
 }
 
+/** A range in words; "" where it has no ends. */
+export function between({ least, most }: { readonly least?: number | undefined; readonly most?: number | undefined }): string {
+  const end = (name: string, x?: number): string[] => (x === undefined ? [] : [`at ${name} ${digits(x)}`]);
+  return [...end("least", least), ...end("most", most)].join(" and ");
+}
+
 /** e^nats to three digits, rounded up; undefined where that is more than a million. */
 export function times(nats: number): string | undefined {
   return nats > Math.log(MOST_TIMES) ? undefined : digits(roundedUp(Math.exp(nats), 3));

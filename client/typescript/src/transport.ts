@@ -99,7 +99,7 @@ function safe(server: string): string {
   const { protocol, hostname } = new URL(server);
   const here = ["localhost", "127.0.0.1", "[::1]"].includes(hostname);
   if (protocol !== "https:" && !(protocol === "http:" && here)) {
-    throw new GeoveilError("parameter", "the server must be an https address, unless it is this machine");
+    throw new GeoveilError("parameter", "the server must be an https address, or this machine");
   }
   return server.replace(/\/$/, "");
 }

@@ -34,6 +34,21 @@ def real(name: str, value: object, expected: str = "a finite number") -> float:
     return number
 
 
+def require_ends(of: str, least: float | None, most: float | None) -> None:
+    """Refuse ends of a range that are no finite numbers, or not in order; None is no end.
+
+    Args:
+        of: what an error names before `least` and `most`.
+        least: the lower one.
+        most: the upper one.
+    """
+    for name, end in (("least", least), ("most", most)):
+        if end is not None:
+            real(of + name, end)
+    if least is not None and most is not None and not least < most:
+        raise ParameterError(of + "most", most, f"more than least={least}")
+
+
 def _nearest(name: str, value: object, expected: str) -> float:
     if type(value) is not float and _is_no_number(value):
         raise ParameterError(name, value, expected)

@@ -23,14 +23,20 @@ export function distances({ per }) {
   return [0.25, 1, 4].map((times) => times * per);
 }
 
-export function number(value, digits = 6) {
+/** A number in digits: all that a double holds, since what is claimed of it is true of no other. */
+export function number(value, digits = 15) {
   return value.toLocaleString("en", { maximumSignificantDigits: digits });
 }
 
+/** The ratio that a distance of logarithms is, not above it: what holds at a distance holds at all below. */
+export function ratioOf(apart) {
+  return Math.floor(1e5 * Math.exp(apart) + 1e-6) / 1e5;
+}
+
 export function distanceText(apart, unit) {
-  if (unit.startsWith("log ")) return `factor ${number(Math.exp(apart))} in ${unit.slice(4)}`;
+  if (unit.startsWith("log ")) return `factor ${number(ratioOf(apart))} in ${unit.slice(4)}`;
   if (unit !== "metre") return `${number(apart)} ${unit}`;
-  return apart < 1000 ? `${number(apart, 3)} m` : `${number(apart / 1000, 3)} km`;
+  return apart < 1000 ? `${number(apart)} m` : `${number(apart / 1000)} km`;
 }
 
 /** The per cents of the two answers as the sentences have them: no risk is rounded down. */

@@ -1,10 +1,10 @@
 // Taking part in a survey: show what is asked and what it costs, perturb here, send, keep the receipt.
 // Every text of a survey is shown as text; nothing of the answer is kept or logged by this page.
 
-import { Client, describeStrata, IndexedDbStorage, Policy, whatItTells, whatItTellsOf, whatToAsk } from "./geoveil-client.js";
+import { between, Client, describeStrata, IndexedDbStorage, Policy, whatItTells, whatItTellsOf, whatToAsk } from "./geoveil-client.js";
 import { readNumber, separatorsOf, spelled } from "./geoveil-numbers.js";
 import { drawMap } from "./map.js";
-import { bar, distances, distanceText, factor, number } from "./odds.js";
+import { bar, distances, distanceText, factor, number, ratioOf } from "./odds.js";
 
 const FLUSH_MS = 15_000;
 const at = (id) => document.getElementById(id);
@@ -65,7 +65,8 @@ function describe({ campaign, signer }) {
   document.title = `${campaign.title}: take part`;
   say("title", campaign.title);
   const { name, valueUnit: unit, coordinates } = campaign.attribute;
-  say("asks", coordinates ? `Asks for a place: ${name}.` : `Asks for: ${name}, in ${unit}.`);
+  const asked = [`Asks for: ${name}`, `in ${unit}`, between(campaign.attribute)].filter(Boolean);
+  say("asks", coordinates ? `Asks for a place: ${name}.` : `${asked.join(", ")}.`);
   say("signer", signer ? shortened(String(signer)) : "nobody: anybody may have asked this");
   if (signer) at("details").append(item(`The whole key: ${signer}`));
   say("dates", `${date(campaign.opens)} to ${date(campaign.closes)}${every(campaign.periodUs)}`);
@@ -212,7 +213,7 @@ function picture(price, campaign, value) {
   const { unit, valueUnit, coordinates, scale } = campaign.attribute;
   const counted = scale && value !== null ? Math.max(value, scale.floor) : value;
   const rows = distances(price).map((apart) => {
-    const times = Math.exp(apart);
+    const times = ratioOf(apart);
     const far = scale ? `${number(times)} times as large` : `${distanceText(apart, unit)} away`;
     const first = value === null ? (coordinates ? "one place" : "one answer") : `${number(counted)} ${valueUnit}`;
     const second = value === null ? `one ${far}` : `${number(scale ? counted * times : value + apart)} ${valueUnit}`;
@@ -277,7 +278,7 @@ function receipt(campaign, own) {
   say("state", STATES[state] + (own.reason ? ` (${own.reason})` : ""));
   at("state").className = { acknowledged: "good", rejected: "bad", expired: "bad" }[state] ?? "";
   show("meaning", campaign.questions.length > 0 && campaign.questions.every(({ query }) => BETWEEN.has(query.kind)));
-  at("answers").replaceChildren(...own.answers.map(({ queryIndex, perturbed }) => row(asked(campaign, queryIndex), number(perturbed))));
+  at("answers").replaceChildren(...own.answers.map(({ queryIndex, perturbed }) => row(asked(campaign, queryIndex), number(perturbed, 6))));
   show("retry", state === "pending");
   show("form", false);
   show("receipt");
@@ -301,7 +302,7 @@ async function history(client) {
     const name = document.createElement("strong");
     name.textContent = `${sentence(one.attribute)} (${one.campaignId})`;
     const state = { pending: "waits", acknowledged: "counted", rejected: "refused", expired: "given up" }[one.status];
-    const answers = one.answers.map(({ perturbed }) => number(perturbed)).join(", ");
+    const answers = one.answers.map(({ perturbed }) => number(perturbed, 6)).join(", ");
     const made = item("");
     made.append(name, `: ${state}, ${date(one.drawn)}. Sent ${answers}, perturbed.`
       + ` Spent ε = ${number(one.privacy.epsilon)} per ${distanceText(one.privacy.per, one.unit)}`

@@ -43,7 +43,7 @@ export function releaseIntegers(
       if (integers.every((k) => k !== undefined)) return integers.map(saturated);
     }
     // A fair source gets here with a probability below 2^−60000.
-    if (count >= MOST_BITS) throw new GeoveilError("unsupported", "the random source is broken: its bits decide nothing");
+    if (count >= MOST_BITS) throw new GeoveilError("unsupported", "the random source is broken");
     for (const u of uniforms) u.refine();
   }
 }

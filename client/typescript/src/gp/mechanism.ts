@@ -28,7 +28,7 @@ export function repeated(privacy: Privacy, times: bigint): Privacy {
   const together = { epsilon: rate.mul(Rational.from(privacy.per)).roundUp(), per: privacy.per };
   if (!privacy.delta) return together;
   const delta = Rational.from(privacy.delta).mul(Rational.of(times)).roundUp();
-  if (delta >= 1) throw new UnsupportedError(`the slacks delta add up to ${delta}, and with 1 or more nothing is promised`);
+  if (delta >= 1) throw new UnsupportedError(`the deltas add up to ${delta}`);
   return { ...together, delta, ...(privacy.reach !== undefined && { reach: privacy.reach }) };
 }
 

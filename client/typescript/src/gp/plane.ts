@@ -23,7 +23,7 @@ export async function loadGeodesics(): Promise<void> {
 }
 
 function geodesics(): Solver {
-  if (!solver) throw new GeoveilError("unsupported", "geodesics are not loaded: await loadGeodesics() first");
+  if (!solver) throw new GeoveilError("unsupported", "await loadGeodesics() first");
   return solver;
 }
 

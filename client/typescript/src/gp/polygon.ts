@@ -246,7 +246,7 @@ function isOn({ a, v, length2 }: Edge, p: Whole, times: bigint): boolean {
 }
 
 function invalid(): ParameterError {
-  return new ParameterError("region", "rings", "a valid polygon: rings that do not cross, holes inside, parts apart");
+  return new ParameterError("region", "rings", "a valid polygon: its rings do not cross");
 }
 
 /** The least and the greatest x, then y. */

@@ -24,7 +24,7 @@ export function requireLocal(kind: BoundKind): void {
 }
 
 export function noSuchBound(): UnsupportedError {
-  return new UnsupportedError("only smooth bounds of steps and kernels have a closed form in this client, at reach 0 or infinity");
+  return new UnsupportedError("only steps and kernels have a closed form here, at reach 0 or infinity");
 }
 
 /** 1/g(t), t ≥ 0. */
@@ -63,6 +63,12 @@ export function positive(name: string, value: number): number {
     throw new ParameterError(name, value, `a finite number > 0, in [${LEAST}, ${MOST}]`);
   }
   return value;
+}
+
+/** Refuse ends of a range that are no finite numbers, or not in order; undefined is no end. */
+export function requireEnds(name: string, { least, most }: { readonly least?: number | undefined; readonly most?: number | undefined }): void {
+  const ends = [least, most].filter((x) => x !== undefined);
+  if (!ends.every(Number.isFinite) || least! >= most!) throw new ParameterError(`${name}.least`, ends, "finite, and less than most");
 }
 
 /** A profile that rises from 0 to 1 over a width. */
@@ -243,5 +249,5 @@ export class Gaussian implements Profile {
 }
 
 export function noDebiasedForm(): UnsupportedError {
-  return new UnsupportedError("a profile whose slope jumps has no bounded debiased form: use the smoothstep profile");
+  return new UnsupportedError("a slope that jumps has no bounded debiased form: use smoothstep");
 }

@@ -63,7 +63,7 @@ const SERVED_GAMMA = [4, 12] as const;
 export function studentT(nu: number): SmoothNoise {
   if (!(nu > 2 && nu <= 100)) throw new ParameterError("nu", nu, "a number in (2, 100]");
   if (!Number.isInteger(nu) || nu > SERVED_NU[1]) {
-    throw new UnsupportedError(`student-t noise has a closed form in this client for whole nu from ${SERVED_NU.join(" to ")}, not ${nu}`);
+    throw new UnsupportedError(`student-t noise has a closed form here for whole nu from ${SERVED_NU.join(" to ")}, not ${nu}`);
   }
   const exact = Rational.from(nu);
   const odd = nu % 2 === 1;
@@ -124,7 +124,7 @@ export function generalizedCauchy(gamma: number): SmoothNoise {
   if (!(gamma > 3 && gamma <= 101)) throw new ParameterError("gamma", gamma, "a number in (3, 101]");
   if (gamma % 2 !== 0 || gamma > SERVED_GAMMA[1]) {
     throw new UnsupportedError(
-      `generalized Cauchy noise has a closed form in this client for even gamma from ${SERVED_GAMMA.join(" to ")}, not ${gamma}`,
+      `generalized Cauchy noise has a closed form here for even gamma from ${SERVED_GAMMA.join(" to ")}, not ${gamma}`,
     );
   }
   const exact = Rational.from(gamma);

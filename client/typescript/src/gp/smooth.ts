@@ -57,7 +57,7 @@ export function isPaper({ calibration, noise }: Smooth): boolean {
     throw new ParameterError("calibration", calibration, "one of 1, 2");
   }
   if (calibration === Calibration.PAPER && noise.case === undefined) {
-    throw new ParameterError("calibration", calibration, "'exact' for the best noise: no paper has it");
+    throw new ParameterError("calibration", calibration, "'exact' for the best noise");
   }
   return calibration === Calibration.PAPER;
 }
@@ -77,7 +77,7 @@ export function boundKind(declared: Smooth, privacy: Privacy): BoundKind {
     throw new UnsupportedError("reach is not in canonical form: 0 is left out");
   }
   if (reach !== 0 && reach !== Infinity) {
-    throw new UnsupportedError(`only reach 0 and infinity have a closed form in this client, not ${reach}`);
+    throw new UnsupportedError(`only reach 0 and infinity have a closed form here, not ${reach}`);
   }
   return { reach, linear };
 }
@@ -143,7 +143,7 @@ function laplaceCalibrated(privacy: Privacy, paper: boolean, share: Rational | u
   const { delta } = privacy;
   if (!delta) throw new ParameterError("privacy.delta", delta ?? 0, "a number in (0, 1) for laplace noise");
   if (!paper) {
-    throw new UnsupportedError("laplace noise has a closed form in this client only as calibrated in the paper");
+    throw new UnsupportedError("laplace noise has a closed form here only as in the paper");
   }
   const rate = exactRate(privacy);
   const cost = Rational.from(Math.max(1, settledUp(() => log(constant(delta)).neg())));

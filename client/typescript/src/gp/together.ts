@@ -54,6 +54,6 @@ export function vectorOf(asked: readonly Query[], privacy: Privacy, declared: Sm
   if (!declared || hasSlack(declared) || declared.growth === Growth.LINEAR) {
     throw new ParameterError("allocation", "vector", "another, but of smooth noise with exponential growth and no delta");
   }
-  if (!code) throw new GeoveilError("unsupported", "vectors are not loaded: await loadVectors() first");
+  if (!code) throw new GeoveilError("unsupported", "await loadVectors() first");
   return code.smoothVector(tools, asked, privacy, declared, stepExponent);
 }

@@ -334,6 +334,8 @@ class Attribute(google.protobuf.message.Message):
     UNIT_FIELD_NUMBER: builtins.int
     AZIMUTHAL_EQUIDISTANT_FIELD_NUMBER: builtins.int
     LOG_SCALE_FLOOR_FIELD_NUMBER: builtins.int
+    LEAST_FIELD_NUMBER: builtins.int
+    MOST_FIELD_NUMBER: builtins.int
     name: builtins.str
     """For example "household income" or "location"."""
     unit: builtins.str
@@ -343,6 +345,13 @@ class Attribute(google.protobuf.message.Message):
     "log dollar", and its coordinate the double nearest to log(max(value, floor)), in
     which a ratio is a distance. Above 0. Queries are thresholds and ranges.
     """
+    least: builtins.float
+    """What numbers people are expected to hold, in the unit of values; a public fact,
+    only of one number.
+    A device asks about a number beyond before anything leaves, and answers with it
+    as it is if it is meant: nothing that it sends depends on these.
+    """
+    most: builtins.float
     @property
     def azimuthal_equidistant(self) -> global___AzimuthalEquidistant: ...
     def __init__(
@@ -352,9 +361,16 @@ class Attribute(google.protobuf.message.Message):
         unit: builtins.str = ...,
         azimuthal_equidistant: global___AzimuthalEquidistant | None = ...,
         log_scale_floor: builtins.float = ...,
+        least: builtins.float | None = ...,
+        most: builtins.float | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["azimuthal_equidistant", b"azimuthal_equidistant", "coordinates", b"coordinates", "log_scale_floor", b"log_scale_floor"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["azimuthal_equidistant", b"azimuthal_equidistant", "coordinates", b"coordinates", "log_scale_floor", b"log_scale_floor", "name", b"name", "unit", b"unit"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_least", b"_least", "_most", b"_most", "azimuthal_equidistant", b"azimuthal_equidistant", "coordinates", b"coordinates", "least", b"least", "log_scale_floor", b"log_scale_floor", "most", b"most"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_least", b"_least", "_most", b"_most", "azimuthal_equidistant", b"azimuthal_equidistant", "coordinates", b"coordinates", "least", b"least", "log_scale_floor", b"log_scale_floor", "most", b"most", "name", b"name", "unit", b"unit"]) -> None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_least", b"_least"]) -> typing.Literal["least"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_most", b"_most"]) -> typing.Literal["most"] | None: ...
+    @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["coordinates", b"coordinates"]) -> typing.Literal["azimuthal_equidistant", "log_scale_floor"] | None: ...
 
 global___Attribute = Attribute
