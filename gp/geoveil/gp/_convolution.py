@@ -1,9 +1,10 @@
 """Expectations under Laplace noise of functions that are smooth in pieces.
 
-E[G(s + bZ)], Z standard Laplace, for many s at once. On a mesh of panels no wider than b the two
-one-sided integrals obey a stable recursion (each step shrinks the past by e^{−δ/b}); each point
-then adds Gauss-Legendre quadrature over the two parts of its own panel. Accurate to about 1e-13
-relative to sup |G|.
+E[G(s + bZ)], Z standard Laplace, for many s at once, however narrow or wide the noise. G is
+smooth on panels, over which the two one-sided integrals obey a stable recursion: each step shrinks
+the past by e^{−δ/b}; each point then adds the two parts of its own panel. Gauss-Legendre quadrature
+goes outwards from where the noise is centred, in parts that grow as it falls. Accurate to about
+1e-13 relative to sup |G|.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import pairwise
 
-from geoveil.gp.arrays import Array, ArrayLike, NDArray, np
-from geoveil.gp.noise.base import Laplace
+from geoveil.gp.arrays import Array, ArrayLike, np
+from geoveil.gp.queries.profiles.base import Profile
 
 _BLOCK = 8192
-_NARROW = 1e-3
-"""Scale of the noise, relative to the length scale, below which it is integrated point by point."""
+_GRADES = (3.0, 9.0, 27.0, 81.0)
+"""Distances in noise scales at which an integral over the noise is cut."""
+_FADED = 40.0
+"""Noise scales beyond the last panel up to where a variance is more than nothing."""
 
 
 @lru_cache(maxsize=16)
@@ -31,177 +34,140 @@ def laplace_expectation(
     s: ArrayLike,
     scale: float,
     *,
-    breakpoints: Sequence[float],
-    length_scale: float,
-    left: float,
-    right: float,
+    panels: Array,
+    limits: tuple[float, float] = (0.0, 0.0),
 ) -> Array:
     """Return E[function(s + scale·Z)] for Z ~ Laplace(1).
 
     Args:
-        function: vectorised; smooth between the breakpoints.
+        function: vectorised; smooth on each panel.
         s: points, any shape.
         scale: noise scale b > 0, in the unit of s.
-        breakpoints: increasing; `function` is `left` before the first and `right` after the last.
-        length_scale: length over which `function` varies, in the unit of s.
-        left: value of `function` before the first knot.
-        right: value of `function` after the last knot.
+        panels: their edges, increasing.
+        limits: what `function` is before the first and after the last.
 
     Returns:
         An array of the shape of s.
     """
-    if scale < _NARROW * length_scale:
-        points = np.asarray(s, dtype=np.float64)
-        return _narrow(lambda v, _: function(v), points, scale, breakpoints, left, right)
-    width = min(scale, length_scale) / 2
-    edges = np.concatenate(
-        [
-            np.linspace(low, high, max(1, int(np.ceil((high - low) / width))) + 1)[
-                : None if last else -1
-            ]
-            for low, high, last in zip(
-                breakpoints[:-1],
-                breakpoints[1:],
-                [False] * (len(breakpoints) - 2) + [True],
-                strict=True,
-            )
-        ]
-    )
-    below, above = _one_sided(function, edges, scale, left, right)
     points = np.asarray(s, dtype=np.float64)
     flat = points.ravel()
-    result = np.empty_like(flat)
+    order, result = np.argsort(flat), np.empty_like(flat)
     for start in range(0, flat.size, _BLOCK):
-        block = flat[start : start + _BLOCK]
-        before, after = block <= edges[0], block >= edges[-1]
-        within = ~(before | after)
-        inside = np.concatenate([block[within], edges[[0, -1]]])
-        index = np.clip(np.searchsorted(edges, inside, side="right") - 1, 0, len(edges) - 2)
-        low, high = edges[index], edges[index + 1]
-        lower = below[index] * np.exp((low - inside) / scale) + _panel(
-            function, low, inside, scale, inside
-        )
-        upper = above[index + 1] * np.exp((inside - high) / scale) + _panel(
-            function, inside, high, scale, inside
-        )
-        found = result[start : start + _BLOCK]
-        found[within] = (lower + upper)[:-2]
-        # Outside the breakpoints the function is constant, and what is beyond fades.
-        fade = np.exp((block[before] - edges[0]) / scale)
-        found[before] = left * (1 - fade / 2) + upper[-2] * fade
-        fade = np.exp((edges[-1] - block[after]) / scale)
-        found[after] = right * (1 - fade / 2) + lower[-1] * fade
+        at = order[start : start + _BLOCK]
+        inside = np.clip(flat[at], panels[0], panels[-1])
+        near = _near(panels, inside, scale)
+        ((below, above),) = one_sided(lambda v: [function(v)], inside, scale, near, [limits])
+        # Beyond the panels the function is constant, and what is within them fades.
+        limit = np.where(flat[at] < panels[0], *limits)
+        fade = np.exp(-np.abs(flat[at] - inside) / scale)
+        result[at] = limit + fade * (below + above - limit)
     return result.reshape(points.shape)
 
 
-def laplace_variance(
-    function: Callable[[Array], Array],
-    mean: Array,
-    s: Array,
-    scale: float,
-    *,
-    breakpoints: Sequence[float],
-    length_scale: float,
-    limits: tuple[float, float],
-) -> Array:
-    """Return the variance of function(s + scale·Z), whose mean is known.
+def laplace_variance(profile: Profile, s: ArrayLike, scale: float, undone: float) -> Array:
+    """Return the variance of a profile of s + scale·Z, its noise undone or not.
 
-    Moments are taken about the nearer limit, or for narrow noise about the mean itself, where
-    E[g²] − mean² would be a difference of nearly equal numbers.
+    It is the mean over the noise of V − b²V'', a sum of squares, so that nothing cancels: of
+    g = φ − b²φ'' that is 2b²φ'² + b⁴φ''², and of φ, whose mean is m, (φ − m)² + 2b²m'².
 
     Args:
-        function: what is applied to the noisy points, as `laplace_expectation` takes it.
-        mean: E[function(s + scale·Z)], shape of s.
+        profile: φ.
         s: points, any shape.
-        scale: noise scale b > 0.
-        breakpoints: where `function` or a derivative of it may jump.
-        length_scale: distance over which `function` varies.
-        limits: values of `function` before the first knot and after the last.
+        scale: b > 0.
+        undone: b, or 0 for φ itself.
     """
-    if scale < _NARROW * length_scale:
+    panels = profile.panels(undone)
+    if undone:
 
-        def about_mean(v: Array, at: NDArray[np.intp]) -> Array:
-            return np.asarray(np.square(function(v) - mean.reshape(-1)[at]))
+        def squares(v: Array) -> Array:
+            return np.asarray(profile.estimated_variance(v, undone))
 
-        left, right = ((limit - mean.ravel()) ** 2 for limit in limits)
-        return _narrow(about_mean, s, scale, breakpoints, left, right)
-    result = np.empty_like(s)
-    for limit, mask in zip(limits, (s <= 0, s > 0), strict=True):
+        return laplace_expectation(squares, s, scale, panels=panels)
+    low, high = panels[0], panels[-1]
 
-        def about_limit(v: Array, limit: float = limit) -> Array:
-            return np.asarray(np.square(function(v) - limit))
-
-        second = laplace_expectation(
-            about_limit,
-            s[mask],
-            scale,
-            breakpoints=breakpoints,
-            length_scale=length_scale,
-            left=(limits[0] - limit) ** 2,
-            right=(limits[1] - limit) ** 2,
+    def about_mean(v: Array) -> Array:
+        inside = np.clip(v, low, high)
+        ((below, above),) = one_sided(
+            lambda v: [np.asarray(profile.value(v))], inside, scale, panels, [profile.limits]
         )
-        result[mask] = second - np.square(mean[mask] - limit)
-    return np.maximum(result, 0.0)
+        off = np.asarray(profile.value(inside)) - below - above
+        found = np.square(off) + 2 * np.square(above - below)
+        return np.asarray(found * np.exp(-2 * np.abs(v - inside) / scale))
+
+    far = _FADED * scale
+    beyond = np.concatenate([[low - far], panels, [high + far]])
+    return laplace_expectation(about_mean, s, scale, panels=beyond)
 
 
-def _narrow(
-    function: Callable[[Array, NDArray[np.intp]], Array],
-    s: Array,
+def one_sided(
+    functions: Callable[[Array], Sequence[Array]],
+    nodes: Array,
     scale: float,
-    breakpoints: Sequence[float],
-    left: float | Array,
-    right: float | Array,
+    panels: Array,
+    limits: Sequence[tuple[float, float]],
 ) -> Array:
-    """Return the expectation for noise so narrow that a mesh of its width would be too long.
+    """Return the integrals over all noise below, and above, each node: shape (k, 2, *nodes.shape).
 
-    Each point integrates outwards, both ways, between two breakpoints; there the function
-    hardly changes within the noise, and what matters is where the noise ends at a knot. The second
-    argument of the function is the index of the point, with a trailing axis for the nodes.
+    Args:
+        functions: k of them, vectorised; smooth on each panel.
+        nodes: from the first edge of the panels to the last, any shape.
+        scale: of the noise.
+        panels: their edges, increasing.
+        limits: what each function is before the first and after the last.
     """
-    flat = s.ravel()
-    index = np.arange(flat.size)[:, None]
-
-    def around(v: Array) -> Array:
-        return function(v, index)
-
-    # What is constant: beyond the first and the last knot.
-    result = left * Laplace(scale).cdf(breakpoints[0] - flat)
-    result += right * Laplace(scale).cdf(flat - breakpoints[-1])
-    reach = np.array([0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 40.0]) * scale
-    for low, high in pairwise(breakpoints):
-        for sign in (1.0, -1.0):
-            near, far = np.sort([sign * (low - flat), sign * (high - flat)], axis=0)
-            start, end = np.maximum(near, 0.0), np.maximum(far, 0.0)
-            for inner, outer in pairwise(reach):
-                begin, stop = np.minimum(start + inner, end), np.minimum(start + outer, end)
-                bounds = np.sort([flat + sign * begin, flat + sign * stop], axis=0)
-                result += _panel(around, bounds[0], bounds[1], scale, flat)
-    return np.asarray(result).reshape(s.shape)
+    at, decay = nodes.ravel(), np.exp(-np.diff(panels) / scale).tolist()
+    index = np.clip(np.searchsorted(panels, at, side="right") - 1, 0, len(panels) - 2)
+    found = np.empty((2, len(limits), at.size))
+    for side, (near, far) in enumerate(((panels[1:], panels[:-1]), (panels[:-1], panels[1:]))):
+        step = slice(None, None, -1 if side else 1)  # the recursion begins at the other end
+        added = _outwards(functions, len(limits), near, far, scale)
+        carried = [
+            _carried(ends[side] / 2, decay[step], more[step].tolist())[step]
+            for ends, more in zip(limits, added, strict=True)
+        ]
+        edge = index + side
+        fade = np.exp(-np.abs(at - panels[edge]) / scale)
+        found[side] = np.array(carried)[:, edge] * fade
+        found[side] += _outwards(functions, len(limits), at, panels[edge], scale)
+    return found.swapaxes(0, 1).reshape(len(limits), 2, *nodes.shape)
 
 
-def _panel(
-    function: Callable[[Array], Array], low: Array, high: Array, scale: float, center: Array
+def _outwards(
+    functions: Callable[[Array], Sequence[Array]],
+    count: int,
+    start: Array,
+    end: Array,
+    scale: float,
 ) -> Array:
-    """Return ∫ function(v) e^{−|v−center|/scale} dv / (2 scale) over [low, high]."""
-    half, (places, shares) = (high - low) / 2, gauss_legendre(20)
-    nodes = (low + half)[..., None] + half[..., None] * places
-    weight = np.exp(-np.abs(nodes - center[..., None]) / scale)
-    return np.asarray((function(nodes) * weight) @ shares * half / (2 * scale))
+    """Return ∫ function(v) e^{−|v−start|/scale} dv / (2 scale) from each start to its end: (k, n).
+
+    Wide intervals are cut where the noise has fallen.
+    """
+    away, (places, shares) = end - start, gauss_legendre(12)
+    found = np.zeros((count, away.size))
+    for inner, outer in pairwise((0.0, *_GRADES, np.inf)):
+        there = np.flatnonzero(np.abs(away) > inner * scale)
+        size = np.abs(away[there])
+        low, high = inner * scale, np.minimum(outer * scale, size)
+        half = (high - low)[:, None] / 2
+        d = low + half * (1 + places)
+        weight = np.exp(-d / scale) * (half * shares / (2 * scale))
+        v = start[there, None] + np.sign(away[there])[:, None] * d
+        if there.size:
+            found[:, there] += [(numbers * weight).sum(axis=1) for numbers in functions(v)]
+    return found
 
 
-def _one_sided(
-    function: Callable[[Array], Array], edges: Array, scale: float, left: float, right: float
-) -> tuple[Array, Array]:
-    """Return the integrals over everything below, and above, each edge."""
-    decay = np.exp(-np.diff(edges) / scale).tolist()
-    rising = _panel(function, edges[:-1], edges[1:], scale, edges[1:]).tolist()
-    falling = _panel(function, edges[:-1], edges[1:], scale, edges[:-1]).tolist()
-    below = carried(left / 2, decay, rising)
-    above = carried(right / 2, decay[::-1], falling[::-1])
-    return np.array(below), np.array(above[::-1])
+def _near(panels: Array, nodes: Array, scale: float) -> Array:
+    """Return the first and the last edge, and those that noise reaches from some node."""
+    after = np.minimum(np.searchsorted(nodes, panels), len(nodes) - 1)
+    away = np.minimum(np.abs(nodes[after] - panels), np.abs(panels - nodes[after - 1]))
+    kept = away <= scale * _GRADES[-1]
+    kept[[0, -1]] = True
+    return np.asarray(panels[kept])
 
 
-def carried(first: float, decay: list[float], added: list[float]) -> list[float]:
+def _carried(first: float, decay: list[float], added: list[float]) -> list[float]:
     """Return numbers each of which is the one before, decayed, and what is added."""
     found = [first]
     for share, more in zip(decay, added, strict=True):

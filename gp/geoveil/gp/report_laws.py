@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeVar
 
-from geoveil.gp._convolution import carried, gauss_legendre
+from geoveil.gp._convolution import one_sided
 from geoveil.gp.arrays import Array, distinct, np
 from geoveil.gp.queries.profiles import Profile
 from geoveil.gp.queries.profiles.enclosed import squares
@@ -26,9 +26,6 @@ _LOOSE = 1 / 100
 _MOST_CELLS, _ROUNDS = 2_048, 8
 _TIGHT = 1.00005
 """Factor between a bound and what is attained at which a search ends."""
-_GRADES = (3.0, 9.0, 27.0)
-"""Distances from a node, in noise scales, at which a longer panel is cut."""
-
 
 _Seen = TypeVar("_Seen")
 
@@ -193,30 +190,17 @@ def _smoothed(
     levels: tuple[float, float],
 ) -> tuple[Array, Array]:
     """Return E g, E g² and E g³, (n, 3), and the variance of g, (n,), at the nodes."""
-    lows, highs = nodes[:-1, None], nodes[1:, None]
-    near = np.multiply(scale, _GRADES)
-    graded = np.concatenate([np.minimum(lows + near, highs), np.maximum(highs - near, lows)])
-    edges = distinct(np.concatenate([nodes, profile.panels(undone), graded.ravel()]))
-    half = np.diff(edges) / 2
-    places, shares = gauss_legendre(12)
-    v = (edges[:-1] + half)[:, None] + half[:, None] * places
-    g = np.asarray(profile.debiased(v, undone))
-    f = [g, g * g, g * g * g]
-    if undone:
-        f.append(np.asarray(profile.estimated_variance(v, undone)))
-    share = half[:, None] * shares / (2 * scale)
-    rise = np.exp(-(edges[1:, None] - v) / scale) * share
-    fall = np.exp(-(v - edges[:-1, None]) / scale) * share
-    decay = np.exp(-np.diff(edges) / scale).tolist()
-    at = np.searchsorted(edges, nodes)
-    found = []
-    for k, numbers in enumerate(f):
-        left, right = (level ** (k + 1) / 2 if k < 3 else 0.0 for level in levels)
-        below = carried(left, decay, (numbers * rise).sum(axis=1).tolist())
-        above = carried(right, decay[::-1], (numbers * fall).sum(axis=1)[::-1].tolist())
-        found.append((np.array(below) + np.array(above[::-1]))[at])
-    powers = np.stack(found[:3], axis=1)
-    return powers, found[3] if undone else np.maximum(found[1] - found[0] ** 2, 0.0)
+
+    def numbers(v: Array) -> list[Array]:
+        g = np.asarray(profile.debiased(v, undone))
+        squares = [np.asarray(profile.estimated_variance(v, undone))] if undone else []
+        return [g, g * g, g * g * g, *squares]
+
+    first, last = levels
+    limits = [(first**k, last**k) for k in (1, 2, 3)] + [(0.0, 0.0)] * (undone != 0)
+    found = one_sided(numbers, nodes, scale, profile.panels(undone), limits).sum(axis=1)
+    noise = found[3] if undone else np.maximum(found[1] - found[0] ** 2, 0.0)
+    return found[:3].T, noise
 
 
 def _beyond(nodes: Array) -> Array:

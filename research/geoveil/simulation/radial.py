@@ -38,13 +38,10 @@ class RadialLaplace(DebiasedLaplace):
 
     def _mean(self, s: Array) -> Array:
         profile = self.query.profile
-        left, right = self._limits()
         return laplace_expectation(
             self._g,
             np.asarray(s),
             self.scale,
-            breakpoints=profile.breakpoints,
-            length_scale=profile.length_scale,
-            left=left,
-            right=right,
+            panels=profile.panels(0.0),
+            limits=profile.limits,
         )

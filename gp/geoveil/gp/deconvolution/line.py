@@ -80,27 +80,17 @@ class ProfileEstimator(PointEstimator):
     def _mean(self, x: Array) -> Array:
         if self.debias:
             return np.asarray(self.profile.value(self._distance(x)))
-        left, right = self.profile.limits
         return laplace_expectation(
             self._function,
             self._distance(x),
             self.scale,
-            breakpoints=self.profile.breakpoints,
-            length_scale=self.profile.length_scale,
-            left=left,
-            right=right,
+            panels=self.profile.panels(0.0),
+            limits=self.profile.limits,
         )
 
     def _variance(self, x: Array) -> Array:
-        return laplace_variance(
-            self._function,
-            self._mean(x),
-            self._distance(x),
-            self.scale,
-            breakpoints=self.profile.breakpoints,
-            length_scale=self.profile.length_scale,
-            limits=self.profile.limits,
-        )
+        undone = self.scale if self.debias else 0.0
+        return laplace_variance(self.profile, self._distance(x), self.scale, undone)
 
 
 class RangeEstimator(PointEstimator):

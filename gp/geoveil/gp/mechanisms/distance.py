@@ -154,13 +154,6 @@ class DebiasedLaplace(QueryMechanism):
             inside = (low + high) / 2
         return float(self.query.profile.debiased(inside, self._undo, NUMBER))
 
-    def _limits(self) -> tuple[float, float]:
-        """Return g before the first knot and after the last."""
-        breakpoints = self.query.breakpoints
-        width = breakpoints[-1] - breakpoints[0]
-        left, right = self._g(np.array([breakpoints[0] - width, breakpoints[-1] + width])).tolist()
-        return left, right
-
     def _simulate(self, s: Array, rng: np.random.Generator) -> Array:
         return self._g(s + self.scale * rng.laplace(size=s.shape))
 
@@ -173,16 +166,7 @@ class DebiasedLaplace(QueryMechanism):
         return np.asarray(self.query.profile.value(s, FLOAT))
 
     def _variance(self, s: Array) -> Array:
-        profile = self.query.profile
-        return laplace_variance(
-            self._g,
-            self._mean(s),
-            s,
-            self.scale,
-            breakpoints=profile.breakpoints,
-            length_scale=profile.length_scale,
-            limits=self._limits(),
-        )
+        return laplace_variance(self.query.profile, s, self.scale, float(self._undo))
 
     def law(self) -> ReportMoments:
         return law_of_profile(self.query.profile, self.scale, float(self._undo))
