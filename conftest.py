@@ -1,7 +1,7 @@
 """Which tests run: `--tier quick`, those that a change is likely to break; `rest`; or `all`.
 
 A test that is marked `deep` takes long. `keep` of its cases are quick, spread evenly over all of
-them; of the others 8, or `rest`, are of the tier `rest`, and all are of `all`. A test whose
+them; of the others 3, or `rest`, are of the tier `rest`, and all are of `all`. A test whose
 examples Hypothesis draws has few of them in the quick tier, and all of them in the others. A test
 that is named on the command line is run whole.
 """
@@ -13,7 +13,7 @@ from itertools import groupby
 import pytest
 from hypothesis import settings
 
-_UNSAID = {"keep": 0, "rest": 8}
+_UNSAID = {"keep": 0, "rest": 3}
 
 # The same examples in every run, so that a failure can be repeated; and no example fails for having
 # waited for a busy machine.

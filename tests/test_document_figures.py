@@ -101,6 +101,7 @@ def formula(query: Query) -> Query:
     return Linear(FormulaProfile(profiles[query], scale=1.0, extent=8.0), 1.0)
 
 
+@pytest.mark.deep
 def test_how_far_bounds_from_cells_are_above_the_tight_ones() -> None:
     own, gentle, steep = found(
         "docs/guarantees.md",
@@ -166,6 +167,7 @@ def printed(lines: list[str], start: str) -> list[float]:
     return [as_number(word) for word in line.split() if word.endswith("×")]
 
 
+@pytest.mark.deep
 def test_the_demonstration_compares_what_can_be_compared() -> None:
     """ε-LDP on stated footings: odds and noise as printed, and nowhere called the same privacy."""
     incomes, places = experiments()

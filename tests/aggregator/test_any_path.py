@@ -119,6 +119,7 @@ async def _echo(request: bytes, context: Any) -> bytes:
     return request
 
 
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("guarded", [True, False])
 async def test_a_server_of_grpc_alone_is_stopped_by_one_such_call(guarded: bool) -> None:
     """The control. Once grpc.aio takes any path, this fails, and `any_path` can go."""

@@ -188,6 +188,7 @@ def test_limits_that_mean_nothing_are_refused(tokens_file: Path, campaigns: list
     assert not tokens_file.exists()
 
 
+@pytest.mark.deep
 async def test_a_watch_ends_when_its_token_is_revoked(
     start_server: Any,
     tokens_file: Path,

@@ -51,7 +51,7 @@ def contents(database: Path) -> dict[str, list[tuple[Any, ...]]]:
         return {t: connection.execute(f"SELECT * FROM {t}").fetchall() for t in tables}
 
 
-@pytest.mark.deep(keep=1)
+@pytest.mark.deep
 @pytest.mark.parametrize(("seed", "messages"), [(1, 700), (1, 3000), (2, 3000)])
 async def test_mutated_messages(
     start_server: Any,
@@ -155,7 +155,7 @@ async def test_mutated_messages(
     assert result.status == ACCEPTED
 
 
-@pytest.mark.deep(keep=1)
+@pytest.mark.deep
 @pytest.mark.parametrize("seed", [3, 4])
 async def test_mutated_messages_in_streams(
     start_server: Any,

@@ -82,6 +82,7 @@ async def test_requests_that_do_not_end_are_let_go(
     assert alive(connections) >= 1, "what fits stays"
 
 
+@pytest.mark.deep
 async def test_small_requests_that_are_slow_to_come_are_waited_for(
     frames: Any,
     opened: Any,
@@ -168,6 +169,7 @@ async def test_a_compressed_batch_counts(
     assert (await small.wire.sums(campaign))[0][0] == 50
 
 
+@pytest.mark.deep
 async def test_streams_that_say_nothing_more_take_no_more_than_there_is(
     frames: Any,
     opened: Any,
@@ -186,6 +188,7 @@ async def test_streams_that_say_nothing_more_take_no_more_than_there_is(
     assert result.status == 1
 
 
+@pytest.mark.deep
 async def test_of_many_connections_those_that_say_nothing_are_closed(
     frames: Any,
     opened: Any,

@@ -21,6 +21,7 @@ def hostile(monkeypatch: pytest.MonkeyPatch) -> Any:
     return importlib.import_module("benchmarks.hostile")
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("messages", [200, pytest.param(3000, marks=pytest.mark.deep)])
 def test_hostile_messages_leave_no_trace(hostile: Any, messages: int) -> None:
     found = hostile.attack(messages, seed=1)
@@ -67,7 +68,7 @@ def test_every_fault_is_told(hostile: Any, changes: dict[str, Any], fault: str) 
     assert hostile.Found(**(sound | changes)).faults == [fault]
 
 
-@pytest.mark.deep
+@pytest.mark.deep(rest=1)
 @pytest.mark.parametrize(
     "attack", ["empty reports", "pages not read", "web: requests without an end"]
 )

@@ -23,6 +23,7 @@ def thawed() -> Iterator[None]:
     gc.freeze()
 
 
+@pytest.mark.deep
 def test_what_is_there_is_frozen_and_let_go_again(thawed: None) -> None:
     before = (sys.getswitchinterval(), gc.get_threshold(), gc.get_freeze_count())
     with for_serving():

@@ -22,7 +22,7 @@ ALPHA = 1e-6
 SHARE, DEVICES, CAMPAIGNS = 0.02, 20, 40
 
 
-@pytest.mark.deep(keep=1)
+@pytest.mark.deep
 @pytest.mark.parametrize("allocation", [*ONE_BY_ONE, None], ids=str)
 async def test_people_whom_nobody_met_are_in_the_interval(
     start_server: Any, publish: Callable[..., Any], allocation: Allocation | None

@@ -208,6 +208,7 @@ async def test_closed_lists_begin_at_zero(start_server: Any) -> None:
     assert at(found, "geoveil_tls_certificate_expires_timestamp_seconds") == 0
 
 
+@pytest.mark.deep
 async def test_metrics_are_off_unless_asked_for_and_end_with_the_server(start_server: Any) -> None:
     assert (await start_server()).aggregator.metrics_port is None
     server = await start_server(metrics_port=0)

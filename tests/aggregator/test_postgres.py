@@ -148,7 +148,7 @@ def in_few_slots(key: int, ids: bytes) -> np.ndarray:
     return (key << SLOT_BITS) + slots(0, ids) % 1_000
 
 
-@pytest.mark.deep(keep=1)
+@pytest.mark.deep
 @pytest.mark.parametrize("slotted", [slots, in_few_slots])
 def test_overlapping_batches_from_many_stores_at_once(
     postgres_url: str, slotted: Callable[..., Any], monkeypatch: pytest.MonkeyPatch

@@ -206,6 +206,7 @@ def test_ids_whose_fingerprints_agree_are_told_apart(
     assert store.totals("a") == [Accumulator.of([*range(150), *range(1000, 1150)])]
 
 
+@pytest.mark.deep
 def test_each_id_is_indexed_once_by_stores_that_take_turns(
     store: SQLiteStore, database: Path
 ) -> None:
@@ -225,6 +226,7 @@ def test_each_id_is_indexed_once_by_stores_that_take_turns(
             assert len(entries) == len(set(entries)) == 150 * 4 + 1
 
 
+@pytest.mark.deep
 def test_pages_are_filled_and_bounded(store: SQLiteStore, database: Path) -> None:
     wide = CampaignRecord(campaign_id="wide", published=b"", queries=1000)
     for record in (CAMPAIGN, wide):

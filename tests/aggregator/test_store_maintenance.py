@@ -140,6 +140,7 @@ def test_a_sound_database_has_no_faults(target: Path | str) -> None:
     assert (found.campaigns, found.reports, found.faults) == (2, 2000, ())
 
 
+@pytest.mark.deep(keep=3)
 @pytest.mark.parametrize(
     ("damage", "fault"),
     [
@@ -171,6 +172,7 @@ def test_reports_stored_twice_are_found(database: Path) -> None:
     assert "campaign a: 256 reports are stored twice" in check(database).faults
 
 
+@pytest.mark.deep(keep=1)
 def test_a_copy_is_complete(
     target: Path | str,
     tmp_path: Path,

@@ -159,6 +159,7 @@ def empty_file() -> Iterator[Path]:
         yield Path(folder) / "reports.sqlite"
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("number", [12, pytest.param(40, marks=pytest.mark.deep)])
 def test_any_sequence_of_calls_to_sqlite(number: int) -> None:
     class Model(StoreModel):
@@ -167,6 +168,7 @@ def test_any_sequence_of_calls_to_sqlite(number: int) -> None:
     run_state_machine_as_test(Model, settings=settings(SETTINGS, max_examples=number))
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("number", [6, pytest.param(20, marks=pytest.mark.deep)])
 def test_any_sequence_of_calls_to_postgresql(postgres_server: PostgresServer, number: int) -> None:
     class Model(StoreModel):

@@ -114,7 +114,7 @@ def test_pages_follow_each_other_without_gap_or_repetition(store: SQLStore) -> N
         assert [len(on_page) for on_page in pages[:-1]] == [limit] * ((100 - 1) // limit)
 
 
-@pytest.mark.deep(keep=1)
+@pytest.mark.deep
 def test_ten_thousand_campaigns_are_all_there(store: SQLStore) -> None:
     names = shuffled(MANY)
     add(store, names)
@@ -124,6 +124,7 @@ def test_ten_thousand_campaigns_are_all_there(store: SQLStore) -> None:
     assert [record.campaign_id for record in store.list_campaigns()] == names
 
 
+@pytest.mark.deep
 def test_a_page_costs_among_ten_thousand_what_it_costs_among_a_thousand(store: SQLStore) -> None:
     names = shuffled(MANY)
     add(store, names[:1_000])

@@ -126,6 +126,7 @@ def of_analyst(running: RunningServer, work: Callable[[Analyst], Any]) -> Any:
     return asyncio.to_thread(done)
 
 
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("allocation", ONE_BY_ONE)
 async def test_groups_are_those_of_the_reports(
     start_server: ServerStarter, open_store: Callable[[], Any], allocation: Allocation

@@ -122,6 +122,7 @@ async def test_a_sender_that_goes_away_leaves_whole_batches(
     assert (await wire.sums(campaign))[0] == (20, 20, 20)
 
 
+@pytest.mark.deep
 async def test_a_watch_over_the_wire(
     start_server: Any, publish: Callable[..., Any], wire_report: Callable[..., Any]
 ) -> None:

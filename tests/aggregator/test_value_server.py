@@ -172,6 +172,7 @@ async def test_nothing_is_shown_of_fewer_than_the_minimum(running: RunningServer
     assert len((await rows(wire))[1]) == 20
 
 
+@pytest.mark.deep
 async def test_periods_are_shown_apart_and_only_those_with_enough(running: RunningServer) -> None:
     wire, asked = running.wire, published(period=timedelta(days=5), minimum_participants=10)
     await wire.create(asked)  # the clock stands in the third period
@@ -193,6 +194,7 @@ async def test_periods_are_shown_apart_and_only_those_with_enough(running: Runni
     assert "no other has begun" in details
 
 
+@pytest.mark.deep
 async def test_covariances_come_with_the_estimates_where_they_are_asked_for(
     running: RunningServer,
 ) -> None:
@@ -237,6 +239,7 @@ async def test_points_are_read_again_only_when_some_were_counted(
     assert Counting.reads > reads
 
 
+@pytest.mark.deep(keep=5)
 @pytest.mark.parametrize(
     ("request_", "told"),
     [

@@ -80,6 +80,7 @@ QUESTIONS = {
 }
 
 
+@pytest.mark.deep(keep=2)
 @pytest.mark.parametrize("dimension", [1, 2, 3])
 def test_estimates_are_those_of_gp_on_the_same_released_points(dimension: int) -> None:
     mechanism = campaign(dimension).point_mechanism
@@ -117,6 +118,7 @@ def test_any_order_and_any_blocks_give_the_same_bits() -> None:
     assert sums[0] == sums[1]
 
 
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("dimension", [1, 2])
 def test_estimates_are_unbiased_where_plugging_in_is_not(dimension: int) -> None:
     """n = 200,000 points of 4 places, alpha = 1e-6 per query; the plugged-in mean must fail."""
@@ -253,6 +255,7 @@ def test_what_cannot_be_asked_of_points_is_refused_by_name(
         PointSums(campaign(dimension), questions)
 
 
+@pytest.mark.deep
 def test_regions_are_refused_that_together_need_too_much_memory() -> None:
     regions = {
         f"r{i}": SmoothedRegion(Disc((0.0, 0.0), 10_000.0 + i, 1.0), 200.0) for i in range(5)
@@ -262,6 +265,7 @@ def test_regions_are_refused_that_together_need_too_much_memory() -> None:
         PointSums(campaign(), asked(**regions))
 
 
+@pytest.mark.deep
 async def test_what_takes_too_long_is_refused_before_anything_is_read() -> None:
     """4,096 kernels far apart, whose sums have no short cut; close together they are no matter."""
     layout = Layout.of(campaign())

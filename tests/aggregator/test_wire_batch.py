@@ -61,6 +61,7 @@ def any_length(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "LEAST_BYTES", 128)
 
 
+@pytest.mark.deep
 @pytest.mark.usefixtures("any_length")
 def test_mutated_messages_are_read_as_protocol_buffers_read_them() -> None:
     rng = Random(2)
@@ -132,6 +133,7 @@ def test_what_is_no_message_is_refused(extra: bytes) -> None:
         read(message)
 
 
+@pytest.mark.deep(keep=4)
 @pytest.mark.parametrize(
     ("padding", "expected"),
     [

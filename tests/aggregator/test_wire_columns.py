@@ -93,6 +93,7 @@ def test_whatever_is_read_is_read_right(reports: list[report_pb2.Report], rng: R
         same(message)
 
 
+@pytest.mark.deep
 def test_many_mutations_are_read_right() -> None:
     rng = Random(1)
     taken = 0

@@ -138,6 +138,7 @@ HIDDEN = [
 N = (40, 400, 4_000)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("people", "above", "heaps", "at", "campaigns"),
     [(*HIDDEN[0], 60), *(pytest.param(*case, 201, marks=pytest.mark.deep) for case in HIDDEN)],

@@ -101,6 +101,7 @@ def contribute(server, campaign, values, tmp_path):
             device.flush()
 
 
+@pytest.mark.deep
 async def test_the_way_of_a_question(client, server, campaign, tmp_path):
     key = SigningKey.generate()
     async with client(server) as analyst:
@@ -202,6 +203,7 @@ def test_elsewhere_takes_tls_and_so_does_a_token(client):
             client("127.0.0.1:1", **wrong)
 
 
+@pytest.mark.deep
 async def test_a_watch_that_is_left_ends_at_once(server, campaign):
     """Its stream is cancelled, so that no thread waits for what nobody reads."""
     async with AsyncAnalyst(server) as analyst:

@@ -52,6 +52,7 @@ def test_liars_at_the_ends_reach_the_bound_and_no_more() -> None:
     assert moved == pytest.approx(FRACTION * (HIGH - LOW), rel=1e-12)
 
 
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("says", [HIGH, LOW], ids=["high", "low"])
 def test_an_interval_under_contamination_holds_the_honest_mean(says: float) -> None:
     """200 campaigns of 4,000, of whom 200 lie: in 95 % and more, and not if all are trusted."""

@@ -83,7 +83,7 @@ def test_the_price_and_the_error_of_the_participants_are_bounded(incomes):
     assert row.noise_variance.high <= plain.noise_variance.high
 
 
-@pytest.mark.deep(keep=1)
+@pytest.mark.deep
 @pytest.mark.parametrize("n", [2, 5, 20])
 def test_a_few_equal_answers_do_not_say_that_there_is_no_noise(n):
     """300 campaigns of people beside the band; control: the spread of answers as it is."""

@@ -160,6 +160,7 @@ def coverage(prior: Prior, hidden: Prior, at: float, people: int) -> float:
     return held.cdf(0.5 - found.ci_low) - held.cdf(0.5 - found.ci_high)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("people", "laws"),
     [(20_000, 2), *(pytest.param(n, 6, marks=pytest.mark.deep) for n in (20_000, 200_000))],

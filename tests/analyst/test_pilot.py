@@ -92,6 +92,7 @@ def test_plans_from_a_pilot_cover_the_hard_truth(pilot: int, people: int):
     assert np.mean(found) >= 0.94
 
 
+@pytest.mark.deep
 def test_a_heap_that_is_not_stated_is_not_covered():
     """One in thirty holds exactly $100,000: next to the threshold a pilot does not see it."""
     rng = np.random.default_rng(8)

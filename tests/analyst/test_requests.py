@@ -300,6 +300,7 @@ def test_the_odds_are_what_a_report_can_tell():
         assert row["probability"] + row["other_probability"] == pytest.approx(1)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("participants", [2, 3])
 def test_a_wish_that_no_distance_meets_is_refused_in_time(participants):
     """Screening says that one does; planning for it, and for any below, says that it does not."""

@@ -152,6 +152,7 @@ def test_outputs_far_from_where_floats_put_them_are_found_too():
 # (a) reachable outputs
 
 
+@pytest.mark.deep(keep=1)
 def test_floats_betray_the_input_and_no_output_of_release_does(mechanism):
     def attack(path, n):
         return attacks.reachable_attack(
@@ -209,6 +210,7 @@ def test_a_float_sum_is_a_multiple_of_half_the_spacing_at_f(mechanism):
     assert (at_edge < finest).sum() > 200
 
 
+@pytest.mark.deep
 def test_precision_betrays_floats_and_not_release(mechanism):
     def attack(path, x, other, n):
         return attacks.spacing_attack(
@@ -351,6 +353,7 @@ def test_the_harness_finds_a_leak_at_the_places_that_have_it():
     assert attacks.least_p_value(timed) > 1e-6
 
 
+@pytest.mark.deep
 def test_every_family_is_timed_at_every_place():
     """For shape only: what is found depends on the machine."""
     rows = attacks.attack_times(samples=20)
@@ -467,7 +470,7 @@ def messages(before, call):
     return [line for line in done.stderr.splitlines() if "Warning" in line]
 
 
-@pytest.mark.deep(keep=1)
+@pytest.mark.deep
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 def test_simulate_beside_the_sdk_warns_once_and_blames_the_caller(call):
     found = messages("import geoveil.client", "\n".join([call] * 3 + list(CALLS.values())))
@@ -475,6 +478,7 @@ def test_simulate_beside_the_sdk_warns_once_and_blames_the_caller(call):
     assert found[0].startswith("<string>:9: NotPrivateWarning: simulate is not private")
 
 
+@pytest.mark.deep
 def test_simulate_without_the_sdk_is_silent():
     assert messages("", "\n".join(CALLS.values())) == []
 

@@ -78,6 +78,7 @@ def test_exact_auditor_passes_what_is_private(name):
     assert exact_rate(SOUND[name], PATH[PATH >= 0], OUTPUTS).rate <= 1 + 1e-9
 
 
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("name", ["ramp", "bell"])
 def test_the_best_noises_use_all_of_epsilon(name):
     assert exact_rate(SOUND[name], PATH[PATH >= 0], OUTPUTS).rate >= 0.99
@@ -93,7 +94,7 @@ def test_exact_auditor_catches_what_is_not(name):
     assert again[0] / abs(a - b) == pytest.approx(finding.rate)
 
 
-@pytest.mark.deep(keep=1)
+@pytest.mark.deep
 @pytest.mark.parametrize("name", SOUND)
 def test_black_box_auditor_passes_what_is_private(name):
     """n = 400,000 a point, alpha = 1e-6."""
@@ -104,6 +105,7 @@ def test_black_box_auditor_passes_what_is_private(name):
         assert bound.rate <= 1.0
 
 
+@pytest.mark.deep(keep=2)
 @pytest.mark.parametrize("name", BROKEN)
 def test_black_box_auditor_catches_what_is_not(name):
     """n = 400,000 a point, alpha = 1e-6."""

@@ -89,6 +89,7 @@ def once(tmp_path_factory, name, find):
     return pickle.loads(file.read_bytes())
 
 
+@pytest.mark.deep
 def test_every_public_mechanism_has_a_row(cases):
     public = {
         name for name in mechanisms.__all__ if inspect.isclass(getattr(mechanisms, name))
@@ -110,6 +111,7 @@ def test_pairs_lie_at_several_distances(cases):
         assert all(math.isfinite(d) and d > 0 for d in distances), label
 
 
+@pytest.mark.deep
 def test_every_mechanism_keeps_its_promise(verdicts):
     for label, verdict in verdicts.items():
         assert verdict.keeps, label
@@ -195,6 +197,7 @@ def test_less_noise_would_be_noticed_in_every_tight_row(cases):
         assert not verdict.keeps, case
 
 
+@pytest.mark.deep
 def test_all_faults_are_caught_from_samples_alone(faulty):
     old = {name: verdict for name, verdict in faulty.items() if verdict.caught}
     assert set(old) == {

@@ -54,14 +54,14 @@ def test_no_mechanism_exceeds_its_epsilon_and_each_reaches_it(
     assert gap.max() <= 2.0 * (1 + 1e-12)
 
 
-@pytest.mark.deep(keep=1)
+@pytest.mark.deep
 @pytest.mark.parametrize("name", MAKERS)
 def test_four_outcomes_keep_epsilon(name: str) -> None:
     pairs = utility_pairs(4, 1.0, levels=(0.0, 1.0, 6.0))
     assert 0.9 < worst_pair(MAKERS[name](1.0, 1.0), pairs).epsilon <= 1 + 1e-9
 
 
-@pytest.mark.deep(keep=3)
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("name", MAKERS)
 def test_noise_of_seven_tenths_of_the_scale_is_caught(name: str) -> None:
     found = worst_utilities(MAKERS[name](1.0, 0.7), 3, 1.0, levels=LEVELS)

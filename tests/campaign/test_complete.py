@@ -147,7 +147,7 @@ def works(campaign: Campaign) -> None:
         assert campaign.outputs[i] is None or answer in campaign.outputs[i]
 
 
-@pytest.mark.deep(keep=12)
+@pytest.mark.deep(keep=5)
 @pytest.mark.parametrize("index", range(len(QUERIES)))
 @pytest.mark.parametrize("name", SPECS)
 def test_a_campaign_works_or_is_refused(index, name):

@@ -44,6 +44,7 @@ def test_draws_that_are_not_of_the_density_are_told(tmp_path: Path, factor: floa
     assert "neither number can be relied on" in said
 
 
+@pytest.mark.deep
 def test_draws_of_the_density_are_not(tmp_path: Path) -> None:
     status, said = audited(tmp_path, 1.0, "--json")
     assert status == 0

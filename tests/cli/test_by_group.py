@@ -60,6 +60,7 @@ def test_groups_without_an_answer_say_so(geoveil):
         geoveil("estimate", "empty-points", "--by", "region")
 
 
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("batches", [[], ["--batch-size", "50"]])
 def test_simulated_devices_have_labels(geoveil, batches):
     name = f"fleet-by-region{len(batches)}"

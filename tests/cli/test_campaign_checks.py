@@ -86,6 +86,7 @@ NEVER = {
 }  # fmt: skip
 
 
+@pytest.mark.deep(keep=4)
 @pytest.mark.parametrize("what", MISTAKES)
 def test_what_looks_like_a_mistake_has_to_be_forced(geoveil, what):
     arguments, told = MISTAKES[what]
@@ -152,6 +153,7 @@ def test_the_largest_variance_is_that_of_the_worst_point(mechanism):
     assert mechanism.largest_variance == pytest.approx(everywhere, rel=0.01)
 
 
+@pytest.mark.deep
 def test_a_plan_says_for_how_many_it_was_made(geoveil, tmp_path):
     file = tmp_path / "plan.toml"
     geoveil(

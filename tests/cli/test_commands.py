@@ -15,6 +15,7 @@ INCOME = [
 ]  # fmt: skip
 
 
+@pytest.mark.deep
 def test_a_threshold_from_creation_to_estimate(geoveil, tmp_path):
     created = geoveil("campaign", "create", "Income above 100k", *INCOME, "--threshold", "100000")
     assert created.exit_code == 0
@@ -128,6 +129,7 @@ def test_no_server_is_one_line_that_says_what_to_do():
     assert "Traceback" not in result.stderr
 
 
+@pytest.mark.deep(keep=9)
 @pytest.mark.parametrize(
     "command",
     [[], ["serve"], ["campaign"], ["campaign", "create"], ["campaign", "keygen"],

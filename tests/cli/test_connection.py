@@ -110,6 +110,7 @@ def mutual(files):
     ]  # fmt: skip
 
 
+@pytest.mark.deep
 def test_with_a_certificate_every_command_works(command, mutual, tmp_path):
     assert command("health", *mutual).output == "SERVING\n"
     assert "mutual" in command("campaign", "create", "Mutual", *INCOME, *mutual).output

@@ -96,6 +96,7 @@ def altered(**texts):
     return seal(message.SerializeToString(deterministic=True))
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("times", [24, pytest.param(60, marks=pytest.mark.deep)])
 def test_no_text_of_a_campaign_can_forge_the_prompt(hostile, command, tmp_path, times):
     """Every string of a campaign: refused unseen, or each line is what it has to be."""

@@ -67,6 +67,7 @@ def test_every_command_explains_itself_in_ascii(ascii_only):
         assert "Usage" in printed
 
 
+@pytest.mark.deep
 def test_a_campaign_goes_its_way_in_ascii(ascii_only, server):
     at = ["--server", server]
     created = ascii_only("campaign", "create", "Größe über 收", *INCOME, "--id", "ascii", *at)

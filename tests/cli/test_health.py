@@ -45,6 +45,7 @@ def test_one_that_never_does_is_told(geoveil):
             geoveil("health", *wait, "--timeout-s", "0.3", "--server", nobody, to_server=False)
 
 
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("wait", [[], ["--wait"]])
 def test_a_service_that_there_is_not_is_told(geoveil, wait):
     with pytest.raises(CommandError, match="has no service 'nothing': without --service"):

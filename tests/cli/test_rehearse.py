@@ -36,6 +36,7 @@ def test_a_question_is_planned_asked_and_answered(people):
     assert f"themselves: above 60,000 {share}." in " ".join(done.stdout.split())
 
 
+@pytest.mark.deep
 def test_a_curve_of_a_file_is_drawn(people, tmp_path):
     picture = tmp_path / "curve.png"
     done = run(people[0], f"{LINE} --curve --plot {picture} -q")

@@ -116,6 +116,7 @@ def test_every_source_sets_it(settings_of, name):
         assert getattr(settings_of(**{source: asked}), name) == value, source
 
 
+@pytest.mark.deep(keep=12)
 @pytest.mark.parametrize("name", TYPES)
 def test_flags_beat_the_environment_which_beats_the_file(settings_of, name):
     first, second = values(name)

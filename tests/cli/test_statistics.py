@@ -72,6 +72,7 @@ def test_every_word_is_an_option_that_says_its_numbers(geoveil, file):
         assert all(float(row["estimate"]) == float(row["estimate"]) for row in rows)
 
 
+@pytest.mark.deep
 def test_a_curve_is_drawn(geoveil, file, tmp_path):
     picture = tmp_path / "curve.svg"
     assert not of(geoveil, file, "--curve", "--plot", str(picture), "-q").stdout
@@ -79,6 +80,7 @@ def test_a_curve_is_drawn(geoveil, file, tmp_path):
     assert "interval" in of(geoveil, file, "--mean", "-q").stdout
 
 
+@pytest.mark.deep
 def test_a_server_says_the_same(geoveil, server, tmp_path):
     created = ["campaign", "create", "Curves", "--attribute", "income", "--unit", "dollar"]
     geoveil(*created, "--epsilon", "1", "--per", "8000", "--points", "--id", "curves")

@@ -71,6 +71,7 @@ def test_what_is_asked_of_points_is_named_as_it_is_typed(geoveil, asked, told):
     assert told in str(error.value)
 
 
+@pytest.mark.deep(keep=4)
 @pytest.mark.parametrize(
     ("asked", "told"),
     [
@@ -121,6 +122,7 @@ def test_what_a_campaign_of_places_is_made_of_is_named_as_it_is_typed(geoveil, a
     assert told in str(error.value)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("asked", "told"),
     [

@@ -171,6 +171,7 @@ def test_a_width_that_is_none_is_refused(geoveil, where, value):
         geoveil("estimate", where, "--place", "-73.98,40.72", "--bandwidth", value)
 
 
+@pytest.mark.deep(keep=3)
 @pytest.mark.parametrize(
     ("more", "told"),
     [(["--width", "7999"], "a width of 7999 is below PER/ε = 8000"),

@@ -200,6 +200,7 @@ print(client.contribute(campaign.campaign_id, 52_000).report_id, flush=True)
 """
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("durable", [False, True])
 def test_an_exit_without_close_loses_nothing(
     durable: bool, make_client: Make, campaign: Any, tmp_path: Path

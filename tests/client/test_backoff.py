@@ -110,6 +110,7 @@ EVENTS = st.one_of(
 )
 
 
+@pytest.mark.deep
 @settings(max_examples=5 * settings().max_examples)
 @given(st.lists(EVENTS, max_size=30), st.floats(0, 0.999))
 def test_the_wait_is_none_if_something_is_ready_and_long_enough_if_nothing_is(
@@ -175,6 +176,7 @@ def background(client: Any, fake_time: Any) -> Background:
     return Background(client, fake_time)
 
 
+@pytest.mark.deep
 def test_a_server_that_is_down_for_a_day_is_asked_a_few_times(
     client: Any, background: Background, steering: Any
 ) -> None:

@@ -54,6 +54,7 @@ def test_nothing_makes_no_request() -> None:
     assert list(gather([])) == []
 
 
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize(
     ("count", "sizes"),
     [(1, [1]), (10_000, [10_000]), (10_001, [10_000, 1]), (20_000, [10_000] * 2)],

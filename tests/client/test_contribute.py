@@ -232,6 +232,7 @@ def test_predictable_bits_are_refused(make_either: Make) -> None:
         make_either(source=SeededSource(1))
 
 
+@pytest.mark.deep(keep=2)
 def test_more_campaigns_than_are_kept_at_hand_are_fetched_once(
     make_either: Make,
     state_dir: Path | None,

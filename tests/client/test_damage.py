@@ -267,6 +267,7 @@ def mixed(files: dict[str, bytes], others: dict[str, bytes], *names: str) -> dic
     }
 
 
+@pytest.mark.deep(keep=3)
 @pytest.mark.parametrize("suffixes", [("",), ("-wal",), ("", "-wal")])
 @pytest.mark.parametrize("of", ["another device", "an earlier time", "nothing"])
 def test_files_that_do_not_belong_together_are_not_used(
@@ -288,6 +289,7 @@ def test_files_that_do_not_belong_together_are_not_used(
     assert found == written.use(files)  # ... and nothing is lost
 
 
+@pytest.mark.deep(keep=3)
 @pytest.mark.parametrize("weeks", [1, 3, 5, None])
 def test_an_older_copy_of_the_file_is_not_used(written: Written, weeks: int | None) -> None:
     """It has forgotten what was answered since; so has a new one, in place of one that is gone."""

@@ -448,6 +448,7 @@ def check_one_reading(lab: Lab, history: tuple[Receipt, ...], budgets: Any, coun
         assert lab.seen[name, 0] == {counted.SerializeToString(deterministic=True)}
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("stride", [61, pytest.param(3, marks=pytest.mark.deep)])
 def test_a_device_killed_at_any_point_reads_its_value_once(stride: int, tmp_path: Path) -> None:
     def lives(point: int) -> bool:
@@ -703,6 +704,7 @@ def test_an_extrapolated_answer_goes_on_as_the_last_two_readings_did(
     assert spent(client) == 2.0
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("skipped", [0.0, 0.6, 0.9])
 def test_every_extrapolated_answer_is_right_while_the_share_drifts(
     fake_time: FakeTime, skipped: float
@@ -942,6 +944,7 @@ def linked(first: Any, second: Any, labels: list[Any], rng: np.random.Generator)
     return right / n
 
 
+@pytest.mark.deep
 def test_reports_of_two_years_are_linked_by_what_points_tell() -> None:
     """10,000 people, four campaigns a year at lengths and numbers of labels of the server's choice.
 
@@ -979,6 +982,7 @@ def test_reports_of_two_years_are_linked_by_what_points_tell() -> None:
     assert linked(first, second, sent, np.random.default_rng(9)) > 0.9
 
 
+@pytest.mark.deep
 def test_no_schedule_spends_more_on_readings_than_people_are_told(fake_time: FakeTime) -> None:
     """40 devices with clocks that jump, 40 times each: the readings in any 91 days cost at most
     what both sentences say, two of them, and in all at most what the campaign says of its dates.

@@ -30,11 +30,15 @@ from tests.client.mortal import (
 )
 
 NAMES = ("one", "two")
-STRIDES = [97, pytest.param(1, marks=pytest.mark.deep(rest=1))]
-"""Every ninety-seventh point, others for each server; and every point."""
 # Where there is memory to write to, flushing costs nothing; no death here depends on it, as what a
 # process has written outlives it. Each flush is a point of its own either way.
 FOLDER = next((str(p) for p in [Path("/dev/shm")] if p.is_dir()), None)
+
+
+@pytest.fixture
+def stride(request: pytest.FixtureRequest) -> int:
+    """Every point of all tests; elsewhere every 29th, others for each server."""
+    return 1 if request.config.getoption("tier") == "all" else 29
 
 
 @pytest.fixture
@@ -119,8 +123,7 @@ def check_once(lab: Lab, believed: dict[str, Any]) -> None:
         assert receipt.report_id == lab.collector.reports(name)[0].report_id.hex()
 
 
-@pytest.mark.deep(keep=0)
-@pytest.mark.parametrize("stride", STRIDES)
+@pytest.mark.deep(rest=5)
 @pytest.mark.parametrize("server", SUBMITTED_TO)
 def test_a_device_killed_at_any_point_counts_once(server: str, stride: int, tmp_path: Path) -> None:
     def lives(point: int) -> bool:
@@ -289,7 +292,6 @@ def test_a_state_directory_that_cannot_be_written_refuses_before_anything_leaves
     assert lab.seen == {}
 
 
-@pytest.mark.parametrize("stride", STRIDES)
 def test_the_ledger_never_counts_less_than_the_server_has_seen(stride: int, tmp_path: Path) -> None:
     """At every point: what has arrived anywhere is in the ledger of the next life, in full."""
 

@@ -111,6 +111,7 @@ def test_a_wait_beyond_the_deadline_is_not_begun(
     assert steering.asked == ["income"]
 
 
+@pytest.mark.deep(keep=9)
 @pytest.mark.parametrize("timeout_s", [0.5, 3.0, 60.0])
 def test_one_deadline_is_over_all_tries(
     client: Any, tape: Any, steering: Any, fake_time: Any, timeout_s: float

@@ -369,6 +369,7 @@ thread.join()
 """
 
 
+@pytest.mark.deep
 def test_a_fork_waits_for_a_thread_that_computes() -> None:
     """And the child has the precision that is set outside of computations, 53 bits."""
     done = subprocess.run(

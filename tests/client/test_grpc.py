@@ -145,6 +145,7 @@ async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     await asyncio.Event().wait()
 
 
+@pytest.mark.deep(keep=3)
 @either
 @pytest.mark.parametrize(
     ("talk", "codes"),
@@ -225,6 +226,7 @@ async def forward(
             await forth.wait_closed()
 
 
+@pytest.mark.deep(keep=1)
 @either
 async def test_a_slow_network_has_time_to_connect(kind: Any) -> None:
     async with serving(empty) as (target, servicer):

@@ -223,7 +223,7 @@ print("done")
 """
 
 
-@pytest.mark.deep(keep=1)
+@pytest.mark.deep
 @pytest.mark.parametrize("kind", ["blocking", "aio"])
 async def test_a_forked_child_makes_its_own_channel_and_the_parent_goes_on(kind: str) -> None:
     def open_campaign(request: Any, context: Any) -> Any:

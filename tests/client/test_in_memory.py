@@ -182,6 +182,7 @@ def requests(campaigns: list[Campaign], seed: int) -> Iterator[Any]:
         yield request
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("number", [1000, pytest.param(1500, marks=pytest.mark.deep)])
 async def test_the_real_server_says_the_same(
     make_campaign: Make, tmp_path: Path, number: int
@@ -229,6 +230,7 @@ async def test_the_real_server_says_the_same(
     assert all(1 <= n <= 6 for n in counted.values())
 
 
+@pytest.mark.deep
 async def test_both_take_ten_thousand_reports_and_no_more(
     make_campaign: Make, tmp_path: Path
 ) -> None:

@@ -137,6 +137,7 @@ def test_no_clock_can_make_any_stretch_of_time_cost_too_much(
         assert within_all(limit, history.answers)
 
 
+@pytest.mark.deep
 @steady
 @given(LIMITS, st.lists(st.tuples(ANYWHERE, CAMPAIGNS, PRICES), max_size=12))
 def test_the_window_frees_exactly_when_it_says(
@@ -192,6 +193,7 @@ def agreed(
     return taken
 
 
+@pytest.mark.deep
 @steady
 @given(LIMITS, st.lists(st.tuples(ANYWHERE, CAMPAIGNS, PRICES), max_size=10))
 def test_the_journal_keeps_the_same_book(

@@ -106,7 +106,7 @@ print("done")
 """
 
 
-@pytest.mark.deep(keep=1)
+@pytest.mark.deep
 @pytest.mark.parametrize("kind", ["blocking", "asyncio"])
 def test_grpc_is_loaded_when_the_app_is_quiet_and_on_another_thread(
     kind: str, tmp_path: Path, campaign: Campaign

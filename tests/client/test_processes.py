@@ -69,6 +69,7 @@ def test_two_processes_with_eight_threads_each_count_once(tmp_path: Path) -> Non
         assert sum(r.privacy.exact_rate for r in history) == len(NAMES) * PRIVACY.exact_rate
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("children", [4, pytest.param(11, marks=pytest.mark.deep)])
 def test_a_child_goes_on_with_the_client_of_its_parent(tmp_path: Path, children: int) -> None:
     """Also while the parent's threads use it, which hold its locks at times."""

@@ -50,14 +50,17 @@ def first_report(campaign: Campaign, state_dir: str = "") -> dict[str, Any]:
     return result
 
 
+@pytest.mark.deep
 def test_the_first_report_loads_nothing_heavy(campaign: Campaign) -> None:
     assert first_report(campaign)["heavy"] == {"sqlite3"}
 
 
+@pytest.mark.deep
 def test_the_first_report_loads_no_openssl(campaign: Campaign, tmp_path: Path) -> None:
     assert "_hashlib" not in first_report(campaign, str(tmp_path / "state"))["modules"]
 
 
+@pytest.mark.deep
 def test_places_load_pyproj(places: Campaign, tmp_path: Path) -> None:
     heavy = first_report(places, str(tmp_path / "state"))["heavy"]
     assert heavy == {"numpy", "pyproj", "sqlite3"}

@@ -350,6 +350,7 @@ assert found == expected, found
 """
 
 
+@pytest.mark.deep
 def test_a_fork_has_no_connection_and_both_sides_go_on(directory: Path) -> None:
     """While a thread of the parent writes again and again."""
     done = subprocess.run(

@@ -139,7 +139,7 @@ def dearest(window: Window, told: list[Telling]) -> Fraction:
     return Fraction(max(costs, default=Fraction(0))) / window.limit.exact_rate
 
 
-@pytest.mark.deep(keep=2)
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("seed", range(8))
 def test_no_schedule_tells_more_in_a_window_than_it_permits(
     seed: int, monkeypatch: pytest.MonkeyPatch

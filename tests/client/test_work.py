@@ -121,7 +121,7 @@ def spent_us(campaign: Campaign, tries: int = 3) -> float:
     return 1e6 * min(taken)
 
 
-@pytest.mark.deep(keep=5)
+@pytest.mark.deep(keep=2)
 @pytest.mark.parametrize("mechanism", DECLARED)
 @pytest.mark.parametrize("query", ASKED)
 def test_no_kind_takes_much_more_than_is_told(

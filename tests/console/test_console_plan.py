@@ -41,6 +41,7 @@ def message(task: str, **changes: Any) -> dict[str, Any]:
     return {"task": task, "wish": Wish(**changes).record(), **told}
 
 
+@pytest.mark.deep
 async def test_a_signed_file_is_checked_and_published_as_it_is(
     console: Served, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -73,6 +74,7 @@ async def test_a_signed_file_is_checked_and_published_as_it_is(
     assert {one["signer"] for one in actions if "signer" in one} == {str(console.key.public)}
 
 
+@pytest.mark.deep
 async def test_files_that_are_no_signed_campaign_are_refused(console: Served) -> None:
     sealed = seal(encode(survey("brought")), console.key)
     changed = sealed.replace(b"Household", b"Neighbour")

@@ -58,6 +58,7 @@ async def test_many_pages_cost_one_look_a_second(tmp_path: Path) -> None:
         assert not made.console._live.feeds
 
 
+@pytest.mark.deep
 async def test_who_signs_out_hears_no_more(tmp_path: Path) -> None:
     async with served(tmp_path, tokens=True) as made, made.signed_in() as client:
         campaign = survey()

@@ -28,6 +28,7 @@ def numbers_in(page: str, title: str) -> dict[str, int]:
     return {name: int(count) for name, count in rows}
 
 
+@pytest.mark.deep
 async def test_numbers_are_those_of_the_metrics(tmp_path: Path) -> None:
     async with served(tmp_path, metrics_port=0) as made:
         campaign = survey()
@@ -122,6 +123,7 @@ def test_quantiles_of_a_histogram_lie_in_their_bucket() -> None:
     assert sample.quantile("geoveil_rpc_seconds", 0.5, method="none") is None
 
 
+@pytest.mark.deep
 async def test_an_empty_console_says_how_to_begin(tmp_path: Path) -> None:
     async with served(tmp_path) as made, made.signed_in() as client:
         page = (await client.get("/console/")).text

@@ -221,7 +221,7 @@ async def test_districts_come_from_a_file_and_are_not_kept(console: Served) -> N
         assert answer.status_code == 413
 
 
-@pytest.mark.deep
+@pytest.mark.deep(rest=0)
 async def test_files_are_ranked_compared_and_drawn_on_the_map(console: Served) -> None:
     campaign = places(opens=NOW - timedelta(days=15), period=timedelta(days=7))
     await console.publish(campaign)

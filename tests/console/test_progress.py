@@ -63,6 +63,7 @@ def test_nothing_came_is_no_picture_without_a_plan() -> None:
     assert filling(filled(0, Progress(10, []), 0)) is not None
 
 
+@pytest.mark.deep
 async def test_a_plan_is_kept_by_who_may_publish(tmp_path: Path) -> None:
     async with served(tmp_path, tokens=True) as console:
         campaign = survey(opens=datetime.now(UTC) - timedelta(days=5))

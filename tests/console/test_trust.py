@@ -30,6 +30,7 @@ async def page(client: httpx.AsyncClient, path: str = "/console/") -> httpx.Resp
     return await client.get(path)
 
 
+@pytest.mark.deep
 async def test_nobody_sees_a_page_without_a_session(guarded: Served) -> None:
     async with guarded.browser() as client:
         for path in ("/", "/surveys/income", "/surveys/income/estimate.csv", "/none"):
@@ -64,6 +65,7 @@ async def test_a_token_opens_a_session_and_a_wrong_one_does_not(guarded: Served)
         assert "; Secure" in answer.headers["set-cookie"]
 
 
+@pytest.mark.deep
 async def test_pages_and_tries_to_sign_in_are_limited(
     guarded: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -80,6 +82,7 @@ async def test_pages_and_tries_to_sign_in_are_limited(
     assert codes[-1] == 429
 
 
+@pytest.mark.deep
 async def test_forms_of_strangers_are_short(guarded: Served) -> None:
     async with guarded.browser() as client:
         told = {"token": "x" * 5_000, "next": "/"}
@@ -112,6 +115,7 @@ async def test_a_cookie_is_found_wherever_it_stands(guarded: Served) -> None:
             assert (await page(client)).status_code == 303, text[:40]
 
 
+@pytest.mark.deep
 async def test_a_cookie_is_worth_nothing_after_signing_out(guarded: Served) -> None:
     async with guarded.signed_in() as client:
         stolen = client.cookies[COOKIE]
@@ -123,6 +127,7 @@ async def test_a_cookie_is_worth_nothing_after_signing_out(guarded: Served) -> N
         assert (await page(thief)).status_code == 303
 
 
+@pytest.mark.deep
 async def test_a_revoked_token_ends_what_its_session_may_do(
     guarded: Served, tmp_path: Path
 ) -> None:
@@ -136,6 +141,7 @@ async def test_a_revoked_token_ends_what_its_session_may_do(
         assert (await page(client, "/console/events?campaign=income")).status_code == 401
 
 
+@pytest.mark.deep
 async def test_scopes_and_campaigns_of_a_token_hold(guarded: Served, tmp_path: Path) -> None:
     await guarded.publish(survey("other", title="Another title"))
     tokens = TokenFile(tmp_path / "tokens.json")
@@ -171,6 +177,7 @@ async def test_a_session_that_somebody_else_fixed_is_not_used(guarded: Served) -
         assert (await page(thief)).status_code == 303
 
 
+@pytest.mark.deep
 async def test_forms_from_elsewhere_are_refused(guarded: Served) -> None:
     async with guarded.signed_in() as client:
         token = form_token((await page(client)).text)
@@ -218,7 +225,7 @@ async def test_pages_elsewhere_can_load_nothing(guarded: Served) -> None:
         assert answer.headers["cross-origin-opener-policy"] == "same-origin"
 
 
-@pytest.mark.deep(keep=3)
+@pytest.mark.deep(keep=2)
 @pytest.mark.parametrize(
     "wanted",
     [

@@ -157,7 +157,7 @@ EACH = {"partition": (1 / 3, 1.0), "split": (1.0, 1 / 3), "repeat": (1.0, 1.0)}
 """The part of people who answer a question, for three questions, and the part of ε they spend."""
 
 
-@pytest.mark.deep(keep=1)
+@pytest.mark.deep
 @pytest.mark.parametrize("allocation", EACH)
 def test_an_answer_spends_what_its_allocation_gives_it(allocation, carried_out, server, people):
     """The standard error is that of the planned part of ε, by the planned part of people.

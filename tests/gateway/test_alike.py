@@ -86,7 +86,7 @@ async def asked(caller: GrpcCaller | WebCaller, rows: list[Row]) -> list[Outcome
     ]
 
 
-@pytest.mark.deep(keep=2)
+@pytest.mark.deep
 @pytest.mark.parametrize(("kind", "in_json"), FORMS, ids=NAMES)
 async def test_every_call_is_answered_as_over_grpc(
     start_web: Any,

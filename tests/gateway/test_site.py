@@ -60,6 +60,7 @@ async def post(running: RunningGateway, path: str = HEALTH, **more: Any) -> http
 # Who may call from where.
 
 
+@pytest.mark.deep
 async def test_pages_of_other_origins_may_call_if_they_are_listed(start_web: Any) -> None:
     running = await start_web(web_origins=(ELSEWHERE,))
     listed = await post(running, headers={"origin": ELSEWHERE})
@@ -98,6 +99,7 @@ async def test_what_a_page_may_send_unasked_is_no_call(start_web: Any, kind: str
     assert "application/json" in answer.headers["accept-post"]
 
 
+@pytest.mark.deep
 async def test_a_name_that_points_at_this_machine_is_not_enough(
     start_web: Any, tmp_path: Path
 ) -> None:
@@ -411,6 +413,7 @@ async def test_who_does_not_read_its_answers_holds_no_more_than_it_may(
     assert server.gateway.ledger.held == 0
 
 
+@pytest.mark.deep
 async def test_who_reads_nothing_holds_little_and_not_for_long(
     start_web: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -586,7 +589,7 @@ async def test_a_server_that_stops_tells_those_who_wait(
     )
 
 
-@pytest.mark.deep
+@pytest.mark.deep(rest=0)
 async def test_browsers_that_are_idle_take_little(monkeypatch: pytest.MonkeyPatch) -> None:
     """`python -m benchmarks web` has 500 of them for longer."""
     monkeypatch.syspath_prepend(Path(__file__).parents[2])

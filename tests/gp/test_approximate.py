@@ -156,6 +156,7 @@ def laplace_pair(r: float, shift: float, gap: float, rate: float) -> float:
     return float(pair[0, 1])
 
 
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("seed", range(3))
 def test_the_divergence_of_a_pair(seed: int) -> None:
     """The theorem: h(t)·e^{−c/t}·cosh(ηD/t) against the sum of exponentials; 0 the other way."""
@@ -206,7 +207,7 @@ def test_the_exact_calibration_is_within_three_per_cent(
     assert worst(mechanism, reach, eta=1.03 * mechanism.eta) > delta
 
 
-@pytest.mark.deep(keep=1)
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("name", "before"), [("linear", 1.7), ("smoothstep", 1.35), ("kernel", 1.35)]
 )
@@ -380,7 +381,7 @@ def test_default_beta_of_the_paper_s_is_within_a_third_of_the_best_scale_everywh
         assert max(losses) >= 4 / 3 * (1 - 1e-3)
 
 
-@pytest.mark.deep(keep=4)
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("delta", [1e-300, 1e-12, 0.01, 0.3678, 0.3679, 0.5, 0.999])
 @pytest.mark.parametrize("reach", [1e-30, 1.0, 1e30, math.inf])
 def test_eta_is_rounded_down(delta: float, reach: float) -> None:

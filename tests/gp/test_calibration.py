@@ -105,7 +105,7 @@ def test_paper_eta_is_the_sum_of_two_suprema(fraction: float) -> None:
             assert m.eta < SmoothMechanism(query, privacy, noise=noise, beta=beta).eta
 
 
-@pytest.mark.deep(keep=2)
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("beta", TABLE)
 def test_table_of_variances(oracles: Any, beta: float) -> None:
     """All thirty numbers, from the library and from the oracles, to the digits printed."""

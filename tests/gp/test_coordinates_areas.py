@@ -40,7 +40,7 @@ class Drawn:
 # The move onto the disc -------------------------------------------------------------------------
 
 
-@pytest.mark.deep(keep=13)
+@pytest.mark.deep(keep=11)
 @pytest.mark.parametrize("centre", CENTRES)
 @pytest.mark.parametrize("radius", [1e3, 6e4, 2e6, 5e6])
 def test_the_move_brings_no_two_places_farther_apart(centre, radius):

@@ -261,6 +261,7 @@ def test_threads_may_share_a_projection():
     assert all((points == expected).all() for points in seen)
 
 
+@pytest.mark.deep
 def test_import_and_the_distortion_need_no_heavy_package():
     code = """
 import sys

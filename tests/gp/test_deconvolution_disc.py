@@ -16,7 +16,7 @@ from geoveil.gp import Disc, GeoPrivacy, PlanarLaplace, UnsupportedError
 from geoveil.gp.deconvolution.disc import landing_within
 
 
-@pytest.mark.deep(keep=4)
+@pytest.mark.deep(keep=2)
 @pytest.mark.parametrize("dimension", [2, 3])
 @pytest.mark.parametrize("a", [0.01, 0.8, 3.0, 40.0])
 def test_probability_of_landing_within(dimension: int, a: float) -> None:

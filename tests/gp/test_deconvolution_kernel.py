@@ -217,7 +217,7 @@ def test_variance_for_narrow_noise(k: int) -> None:
     np.testing.assert_allclose(estimator.variance(at_distance(r, k)), expected, rtol=1e-4)
 
 
-@pytest.mark.deep(keep=4)
+@pytest.mark.deep(keep=3)
 @pytest.mark.parametrize("c", [0.03, 0.5, 2.0, 25.0])
 @pytest.mark.parametrize("k", [2, 3, 4])
 def test_expectations_of_what_is_known(k: int, c: float) -> None:

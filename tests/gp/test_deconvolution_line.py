@@ -84,7 +84,7 @@ def test_g_is_f_less_its_curvature(query: Query) -> None:
     )
 
 
-@pytest.mark.deep(keep=1)
+@pytest.mark.deep
 @pytest.mark.parametrize("debias", [False, True])
 @pytest.mark.parametrize("query", QUERIES, ids=repr)
 def test_mean_and_variance(oracles: Any, query: Query, debias: bool) -> None:
@@ -161,6 +161,7 @@ PROJECTED: dict[str, Callable[[], Query]] = {
 }
 
 
+@pytest.mark.deep(keep=4)
 @pytest.mark.parametrize("name", PROJECTED)
 @pytest.mark.parametrize("debias", [False, True])
 def test_projected_queries(oracles: Any, name: str, debias: bool) -> None:

@@ -114,6 +114,7 @@ def test_rings_and_pieces() -> None:
         assert np.max(np.abs(value - expected)) <= 2 * RASTER_ERROR
 
 
+@pytest.mark.deep(keep=2)
 @pytest.mark.parametrize("c", [0.1, 0.5, 1.5])
 def test_g_is_the_debiased_kernel_integrated_over_the_region(c: float) -> None:
     """The kernel by its Hankel integral, over the box by Gauss-Legendre."""
@@ -144,7 +145,7 @@ def test_g_is_the_debiased_kernel_integrated_over_the_region(c: float) -> None:
     assert np.max(np.abs(control.value(points) - expected)) > bound, "the control must fail"
 
 
-@pytest.mark.deep(keep=2)
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("debias", [False, True])
 @pytest.mark.parametrize("c", [0.15, 0.6, 1.5])
 def test_moments_by_quadrature_over_the_noise(c: float, debias: bool) -> None:

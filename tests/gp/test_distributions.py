@@ -118,7 +118,7 @@ def distance(sample: np.ndarray, cdf: Cdf) -> float:
     return float(np.max(np.abs(empirical - cdf(levels))))
 
 
-@pytest.mark.deep(keep=1)
+@pytest.mark.deep
 @pytest.mark.parametrize("name", CASES)
 def test_releases_follow_the_ideal_law(oracles: Any, name: str) -> None:
     mechanism, x = CASES[name]
@@ -149,7 +149,7 @@ def rank_correlation(sample: np.ndarray) -> float:
     return float(scipy.stats.spearmanr(sample[1:], sample[:-1]).statistic)
 
 
-@pytest.mark.deep(keep=6)
+@pytest.mark.deep(keep=5)
 @pytest.mark.parametrize("name", [*CASES, *ONLY_SIMULATED])
 def test_simulations_follow_the_ideal_law(oracles: Any, name: str) -> None:
     mechanism, x = (CASES | ONLY_SIMULATED)[name]

@@ -89,7 +89,7 @@ def test_the_ratio_is_the_largest_of_any_value(name):
         assert (ratios[proven] <= seen[proven] * 1.1).all()
 
 
-@pytest.mark.deep(keep=2)
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("name", QUERIES)
 @pytest.mark.parametrize("draw", [reports, from_points])
 def test_honest_campaigns_show_nothing(name, draw):

@@ -155,7 +155,7 @@ def brute_force(
     return best if chords is None else np.maximum(best, np.max(chords / decay, axis=1))
 
 
-@pytest.mark.deep(keep=1)
+@pytest.mark.deep
 @pytest.mark.parametrize(("name", "growth"), KINDS)
 def test_bound_against_brute_force(name: str, growth: str) -> None:
     """Never below the definition, and for β·scale ≤ 1 within 4 scales at most 5 % above it."""
@@ -228,7 +228,7 @@ BUILT_IN: dict[str, tuple[Any, Callable[[Any, Any], Any], float]] = {
 """Name → profile of the library, formula of the same, extent."""
 
 
-@pytest.mark.deep(keep=1)
+@pytest.mark.deep
 @pytest.mark.parametrize("name", BUILT_IN)
 def test_built_in_profiles_written_as_formulas(name: str) -> None:
     """From above, by no more than half a percent and what B may change over a cell of 1/32."""
@@ -567,6 +567,7 @@ def notch(middle: float, depth: float, exponent: Any) -> Callable[[Any, Any], An
     return formula
 
 
+@pytest.mark.deep(keep=2)
 @pytest.mark.parametrize(
     ("middle", "depth", "exponent", "extent"),
     [(0.2499, 0.02, 2, 8.0), (0.1, 0.001, 3, 8.0), (-0.7, 0.01, 4, 3.0), (0.3, -0.02, 1, 8.0)],
@@ -607,6 +608,7 @@ def test_releases_do_not_tell_points_apart(monkeypatch: pytest.MonkeyPatch) -> N
     assert shown(7.0) > 60
 
 
+@pytest.mark.deep
 def test_corners_are_found_wherever_cells_end() -> None:
     """Beside an end, at the end of a cell, and where two pieces meet twice within 1e-10."""
     privacy = GeoPrivacy(1.0, per=1.0)
@@ -661,7 +663,7 @@ def test_what_cannot_be_debiased_says_where() -> None:
         SmoothMechanism(query, privacy)
 
 
-@pytest.mark.deep(keep=3)
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("name", CASES)
 def test_two_arithmetics(name: str) -> None:
     """Float64 and balls agree to 1e-12 of the range, at knots and ends too."""
@@ -790,6 +792,7 @@ def test_awkward_formulas_release_what_they_evaluate_to() -> None:
         assert released == pytest.approx(max(1 - abs(x) / 2, 0) * math.exp(-0.5), abs=1e-4)
 
 
+@pytest.mark.deep
 def test_copies_are_equal_and_release_alike() -> None:
     profile = FormulaProfile(bell, scale=3.0)
     query = Radial(profile, (1.0, 2.0))
@@ -804,6 +807,7 @@ def test_copies_are_equal_and_release_alike() -> None:
     assert repr(profile.on_ray()) == "FormulaProfile(formula=bell, scale=3.0, ray=True)"
 
 
+@pytest.mark.deep
 def test_first_use_in_many_threads() -> None:
     """Each thread meets a formula that no cache knows, in the middle of a release."""
 

@@ -417,6 +417,7 @@ def test_a_power_that_leaves_a_clip_within_a_step_has_no_oracle() -> None:
         _missed(written(tree), record, balls, 0.0, 1, Points(ARB), Counter())
 
 
+@pytest.mark.deep(keep=3)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_faults_are_found(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
     """The control: with a wrong operation, a few hundred formulas are enough."""

@@ -91,6 +91,7 @@ def test_every_family_is_here() -> None:
         assert unbounded.scale_cost == math.inf
 
 
+@pytest.mark.deep(keep=15)
 @pytest.mark.parametrize("noise", FAMILIES, ids=repr)
 def test_scale_cost_and_max_score_are_suprema_and_never_too_small(noise: Noise) -> None:
     with mp.workdps(DIGITS):
@@ -129,7 +130,7 @@ def worst_rate(noise: Noise, beta: Fraction, eta: Fraction, frontier: Frontier, 
     return worst
 
 
-@pytest.mark.deep(keep=2)
+@pytest.mark.deep
 @pytest.mark.parametrize("noise", FAMILIES, ids=repr)
 def test_eta_keeps_the_rate_within_epsilon_to_the_last_digit(noise: Noise) -> None:
     """Not by an ulp more; and, for the closed forms, not a millionth less than could be had."""
@@ -151,6 +152,7 @@ def test_eta_keeps_the_rate_within_epsilon_to_the_last_digit(noise: Noise) -> No
                             assert worst_rate(noise, beta, more, frontier, m) > 1
 
 
+@pytest.mark.deep(keep=14)
 @pytest.mark.parametrize("noise", FAMILIES, ids=repr)
 def test_the_closed_form_is_the_infimum(noise: Noise) -> None:
     """inf (n + m·uψ)/ψ for numerators that fall and rise: no point of a grid has less, one has
@@ -172,6 +174,7 @@ def near_the_station() -> Query:
     return Radial(FormulaProfile(lambda u, ops: ops.exp(-u), scale=400.0, extent=8.0), (0.0, 0.0))
 
 
+@pytest.mark.deep(keep=5)
 @pytest.mark.parametrize("calibration", ["paper", "exact"])
 @pytest.mark.parametrize(
     ("noise", "share"),

@@ -154,7 +154,7 @@ def test_local_laplace(name: str) -> None:
     assert 0.999 * 0.7 <= worst <= 0.7 * TOLERANCE
 
 
-@pytest.mark.deep(keep=1)
+@pytest.mark.deep
 @pytest.mark.parametrize("reach", [0.0, math.inf])
 def test_kernel_in_the_plane(reach: float) -> None:
     """Pairs of points of the plane, at all distances and in all directions."""

@@ -33,6 +33,7 @@ def test_the_probe_sees_scipy() -> None:
     assert "scipy" in loaded_after("import scipy.special")
 
 
+@pytest.mark.deep
 def test_import_and_release_never_import_scipy() -> None:
     code = """
         from geoveil.gp import *

@@ -58,6 +58,7 @@ def least_coverage(n, confidence, method, shares):
     )
 
 
+@pytest.mark.deep(keep=19)
 @pytest.mark.parametrize("n", [10, 20, 50, 200, 1_000, 20_000])
 @pytest.mark.parametrize(
     ("confidence", "least"),
@@ -258,7 +259,7 @@ def fewest(campaigns, least):
     return stats.binom.ppf(ALPHA, campaigns, least) / campaigns
 
 
-@pytest.mark.deep(keep=7)
+@pytest.mark.deep(keep=4)
 @pytest.mark.parametrize("name", CASES)
 def test_hard_populations_are_covered(name):
     found = coverage(CASES[name], 100, 400)

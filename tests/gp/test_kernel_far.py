@@ -103,7 +103,7 @@ def supremum(beta_h: float, radii: tuple[float, ...]) -> list[Any]:
     return best
 
 
-@pytest.mark.deep(keep=1)
+@pytest.mark.deep
 @pytest.mark.parametrize("beta_h", BETAS)
 def test_kernel_at_reach_infinity_to_nine_digits(beta_h: float) -> None:
     """16 rates × 16 radii: the supremum over pairs of points, neither below nor above."""
@@ -222,7 +222,7 @@ PUBLISHED = [
 ]
 
 
-@pytest.mark.deep(keep=1)
+@pytest.mark.deep
 @pytest.mark.parametrize(("beta_h", "r", "value", "found"), PUBLISHED)
 def test_published_bound_is_what_the_public_code_computes(
     beta_h: float, r: float, value: float, found: bool
@@ -250,7 +250,7 @@ SLACK = {"smooth": 1.01, "noise": 1.025}
 """How far above the supremum the two bounds may be; the cells grow from 100,000 length scales."""
 
 
-@pytest.mark.deep(keep=1)
+@pytest.mark.deep
 @pytest.mark.parametrize("reach", [0.0, 0.5, 400.0, INFINITY])
 @pytest.mark.parametrize("growth", ["exponential", "linear"])
 @pytest.mark.parametrize("name", MAKERS)
@@ -295,7 +295,7 @@ def test_bound_is_never_zero(name: str, growth: str, reach: float) -> None:
             assert np.all(bound <= query.lipschitz * 1.01)
 
 
-@pytest.mark.deep(keep=1)
+@pytest.mark.deep
 @pytest.mark.parametrize("beta_h", [1e-3, 0.3, 5.0])
 @pytest.mark.parametrize("reach", [0.05, 1.0, 30.0])
 @pytest.mark.parametrize("growth", ["exponential", "linear"])

@@ -73,7 +73,7 @@ def outside(mechanism: Any, low: float, high: float) -> float:
     )
 
 
-@pytest.mark.deep(keep=1)
+@pytest.mark.deep
 @pytest.mark.parametrize("name", UNBOUNDED)
 def test_reports_leave_the_range_as_seldom_as_asked(name: str) -> None:
     """And a range that is a fifth narrower is left oftener: it is no wider than it has to be."""

@@ -48,6 +48,7 @@ def smooth_mechanisms() -> list[SmoothMechanism]:
     return found
 
 
+@pytest.mark.deep(keep=5)
 @pytest.mark.parametrize("mechanism", smooth_mechanisms(), ids=repr)
 def test_smooth_variance(oracles: Any, mechanism: SmoothMechanism) -> None:
     x = np.array([0.0, 1.0, -4.4, 4.5, -4.6, 12.0, 60.0, -900.0])
@@ -99,7 +100,7 @@ class TestDebiasedLaplace:
     def mechanism(self, name: str, ratio: float) -> DebiasedLaplace:
         return DebiasedLaplace(query_of(name, 4.0 / ratio), PRIVACY)
 
-    @pytest.mark.deep(keep=1)
+    @pytest.mark.deep
     def test_variance(self, oracles: Any, name: str, ratio: float) -> None:
         """Relative, but for the cancellation of E[g²] − f², an ulp of the square of the range.
 
@@ -120,7 +121,7 @@ class TestDebiasedLaplace:
                 assert variance == pytest.approx(float(expected), rel=1e-10, abs=slack)
                 assert variance >= 0
 
-    @pytest.mark.deep(keep=3)
+    @pytest.mark.deep(keep=1)
     def test_unbiased(self, oracles: Any, name: str, ratio: float) -> None:
         mechanism = self.mechanism(name, ratio)
         size = 4.0 / ratio
@@ -150,6 +151,7 @@ class TestDebiasedLaplace:
         assert high == pytest.approx(g.max(), rel=1e-12, abs=0)
         assert size > 0
 
+    @pytest.mark.deep(keep=4)
     def test_density_and_atoms_have_mass_one_and_the_moments(
         self, oracles: Any, name: str, ratio: float
     ) -> None:

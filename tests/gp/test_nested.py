@@ -82,7 +82,9 @@ def bound(n: int) -> float:
     return float(np.sqrt(np.log(2 / ALPHA) / (2 * n)))
 
 
-@pytest.fixture(scope="module", params=[pytest.param(100_000, marks=pytest.mark.deep), 4_000])
+@pytest.fixture(
+    scope="module", params=[pytest.param(100_000, marks=pytest.mark.deep(rest=0)), 4_000]
+)
 def rests(request: pytest.FixtureRequest) -> dict[int, Array]:
     """E/b₂ by the number of coordinates, from exact releases of the origin: (n, k)."""
     source = SeededSource(7)
@@ -117,6 +119,7 @@ def test_a_rest_of_another_law_is_seen(rests: dict[int, Array], k: int) -> None:
         assert gap(sample * 1.1, rest_distribution(k)) > limit
 
 
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("k", [1, 2, 3])
 def test_finer_noise_and_the_rest_make_coarser_noise(rests: dict[int, Array], k: int) -> None:
     """The length against Gamma(k, b₁), α = 1e-6; control: without the rest."""

@@ -59,7 +59,7 @@ def test_every_registered_family_has_cases() -> None:
 class TestContract:
     """What every family promises."""
 
-    @pytest.mark.deep(keep=17)
+    @pytest.mark.deep(keep=6)
     def test_density_is_normalised_symmetric_and_right(self, oracles: Any, noise: Noise) -> None:
         scale = oracles.noise_break(noise)
         points = np.array([0.0, 1e-12, 1e-3, 0.1, 0.5, 0.999, 1, 1.001, 2, 7, 40, 1e3, 1e8]) * scale
@@ -71,7 +71,7 @@ class TestContract:
         assert np.all(np.diff(noise.logpdf(points)) <= 0)
         assert noise.logpdf(np.zeros((2, 3))).shape == (2, 3)
 
-    @pytest.mark.deep(keep=2)
+    @pytest.mark.deep(keep=1)
     def test_cdf_is_the_integral_of_the_density(self, oracles: Any, noise: Noise) -> None:
         scale = oracles.noise_break(noise)
         points = np.array([0.0, 1e-9, 1e-5, 1e-3, 0.02, 0.3, 0.99, 1.01, 3, 30, 500]) * scale
@@ -127,7 +127,7 @@ class TestContract:
         )
         assert noise.ppf(np.full((2, 2), 0.3)).shape == (2, 2)
 
-    @pytest.mark.deep(keep=4)
+    @pytest.mark.deep(keep=3)
     def test_isf_has_the_tail_that_was_asked_for(self, oracles: Any, noise: Noise) -> None:
         with mp.workdps(30):
             for p in (*DEEP, *MIDDLE):
@@ -140,7 +140,7 @@ class TestContract:
                 slack = rounding(noise) * oracles.noise_break(noise)
                 assert ours == pytest.approx(expected, rel=1e-12, abs=slack)
 
-    @pytest.mark.deep(keep=2)
+    @pytest.mark.deep
     def test_isf_in_balls_encloses_the_root(self, oracles: Any, noise: Noise) -> None:
         """The tail beyond both ends of the ball, by quadrature, is on either side of p."""
         with mp.workdps(40), working_precision(100):
@@ -155,7 +155,7 @@ class TestContract:
                 assert oracles.noise_survival(noise, low * (1 - wide)) > mp.mpf(p)
                 assert oracles.noise_survival(noise, high * (1 + wide)) < mp.mpf(p)
 
-    @pytest.mark.deep(keep=12)
+    @pytest.mark.deep(keep=7)
     def test_variance_is_the_second_moment(self, oracles: Any, noise: Noise) -> None:
         if math.isinf(noise.variance):
             # u² h(u) still weighs as much at every larger scale.

@@ -171,7 +171,7 @@ def test_dimensions_agree(query: Any) -> None:
         PlanarLaplace(PRIVACY, 3).estimator(query)
 
 
-@pytest.mark.deep(keep=5)
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("debias", [False, True])
 @pytest.mark.parametrize(
     "query",

@@ -136,7 +136,7 @@ def ends(ball: arb) -> tuple[Any, Any]:
 
 @pytest.mark.parametrize("region", REGIONS)
 class TestDistance:
-    @pytest.mark.deep(keep=3)
+    @pytest.mark.deep(keep=2)
     def test_in_floats(self, region: str) -> None:
         query = make(region)
         points = around(query, 120, 1)
@@ -157,7 +157,7 @@ class TestDistance:
                 assert low <= expected <= high
                 assert high - low <= abs(expected) * mp.mpf(2) ** -190
 
-    @pytest.mark.deep(keep=3)
+    @pytest.mark.deep(keep=2)
     def test_in_balls_of_several_points(self, region: str) -> None:
         """A point known only to some digits: every point of the ball has its distance in ours."""
         query = make(region)
@@ -174,6 +174,7 @@ class TestDistance:
                     assert low <= signed_distance(query, inside) <= high
                 assert high - low <= 5 * radius
 
+    @pytest.mark.deep(keep=3)
     def test_squared_distance_is_exact(self, region: str) -> None:
         """Zero on the boundary and nowhere else, wherever a double happens to lie."""
         query = make(region)
@@ -245,6 +246,7 @@ def test_rays_through_corners() -> None:
     assert met >= 20
 
 
+@pytest.mark.deep
 def test_many_points_and_edges_take_the_short_way() -> None:
     """Blocks of points that are compared with few edges: the same as every edge for each point."""
     query = Polygon(star(900, 1000.0, 10), width=5.0)
@@ -268,6 +270,7 @@ def test_many_points_and_edges_take_the_short_way() -> None:
     )
 
 
+@pytest.mark.deep(keep=3)
 @pytest.mark.parametrize("region", REGIONS)
 def test_a_raster_changes_no_bit(region: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The distances of many points are those of runs: also on lines of its cells, and beyond it."""
@@ -407,6 +410,7 @@ class TestMechanisms:
             assert worst <= RATE * (1 + rounding)
             assert worst >= 0.5 * RATE
 
+    @pytest.mark.deep(keep=5)
     def test_release(self, oracles: Any, fixed_bits: Any, region: str, profile: str) -> None:
         """The rounded ideal output at 100 digits for the same bits; corners and edges included."""
         query = make(region, 3.0, profile)
@@ -610,6 +614,7 @@ RUNS: dict[str, tuple[Callable[[str], str], str]] = {
 }
 
 
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("run", RUNS)
 def test_shapely_is_loaded_with_the_first_polygon(run: str) -> None:
     """A device without polygons does not pay for it; the second run is the control."""

@@ -54,6 +54,7 @@ def test_it_warns_once_and_blames_the_caller(name: str, source: RandomSource) ->
     assert "SeededSource, is for tests" in str(warning.message)
 
 
+@pytest.mark.deep
 def test_bits_of_the_system_and_the_library_s_own_experiments_are_silent() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -88,7 +88,7 @@ def test_on_the_line_the_mean_is_the_variance(query: Any, x: float) -> None:
     assert over_laplace(half, x, marks) < 0.999 * variance
 
 
-@pytest.mark.deep(keep=2)
+@pytest.mark.deep
 @pytest.mark.parametrize(("h", "dimension"), [(2.0, 2), (6.0, 2), (12.0, 2), (6.0, 3)])
 def test_of_kernels_the_mean_is_the_variance(h: float, dimension: int) -> None:
     """To 1e-5 of the greatest. Control: not with the debiased form of another bell for f²."""
@@ -129,6 +129,7 @@ def test_of_regions_the_mean_is_the_variance() -> None:
         assert drawn.max() <= high + 1e-5
 
 
+@pytest.mark.deep(keep=5)
 def test_it_stays_within_its_limits(query: Any) -> None:
     estimator = LINE.estimator(query, debias=True)
     found = estimator.estimated_variance(np.linspace(-60, 60, 1_200_001))
@@ -206,7 +207,7 @@ def bounds_of(mechanism: QueryMechanism, answers: Array) -> NoiseVariance:
     )
 
 
-@pytest.mark.deep(keep=2)
+@pytest.mark.deep
 @pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda m: f"{m.query.profile}"[:24])
 @pytest.mark.parametrize("kind", ["rare", "heaped", "smooth"])
 def test_the_law_of_a_mechanism_bounds_its_noise(mechanism: QueryMechanism, kind: str) -> None:
@@ -225,6 +226,7 @@ def test_the_law_of_a_mechanism_bounds_its_noise(mechanism: QueryMechanism, kind
     assert held >= 57
 
 
+@pytest.mark.deep
 def test_no_people_are_outside_the_bounds() -> None:
     """40 random laws on a few values, from what reports say of them on average.
 

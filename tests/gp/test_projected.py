@@ -189,7 +189,7 @@ CURVATURES: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.deep(keep=1)
+@pytest.mark.deep
 @pytest.mark.parametrize("b", [1.0, 6.0, 30.0])
 @pytest.mark.parametrize("name", RAYS)
 def test_debiased_on_a_ray_with_a_slope_at_0(name: str, b: float) -> None:
@@ -280,7 +280,7 @@ def test_smooth_and_lipschitz_mechanisms_keep_their_rate(name: str) -> None:
         assert 0.8 * RATE <= worst <= RATE * TOLERANCE
 
 
-@pytest.mark.deep(keep=2)
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("name", ["logistic", "walk", "dome", "tall"])
 def test_debiased_keeps_its_rate(name: str) -> None:
     """Density inside the range, and the atoms on the plateaus; each adds up to 1."""

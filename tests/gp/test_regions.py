@@ -48,6 +48,7 @@ def as_point(x: Any) -> Any:
 @pytest.mark.parametrize("profile", ["linear", "smoothstep"])
 @pytest.mark.parametrize("region", REGIONS)
 class TestRegions:
+    @pytest.mark.deep(keep=5)
     def test_value_and_bound(self, oracles: Any, region: str, profile: str) -> None:
         query = REGIONS[region](profile)
         points = around(query, 200, 1)
@@ -61,7 +62,7 @@ class TestRegions:
                     expected = float(oracles.bound(query, s, mp.mpf(0.07), reach))
                     assert b == pytest.approx(expected, rel=1e-10, abs=0)
 
-    @pytest.mark.deep(keep=2)
+    @pytest.mark.deep(keep=1)
     def test_pairs_of_points(self, region: str, profile: str) -> None:
         """s is 1-Lipschitz, B at reach ∞ bounds every chord, and B is smooth."""
         query = REGIONS[region](profile)

@@ -137,6 +137,7 @@ def cases(draw: st.DrawFn) -> tuple[QueryMechanism, Any, int]:
     return make(None), x, seed
 
 
+@pytest.mark.deep
 @settings(max_examples=8 * settings().max_examples)
 @given(
     case=cases(),
@@ -411,6 +412,7 @@ def tail(noise: Any, u: Any) -> Any:
     return mp.betainc(1 - k, k, 0, 1 / (1 + u ** mp.mpf(noise.gamma)), regularized=True) / 2
 
 
+@pytest.mark.deep(keep=7)
 @pytest.mark.parametrize("noise", INVERTED, ids=repr)
 @pytest.mark.parametrize("step", [None, 2.0**-6])
 def test_noise_without_a_closed_quantile_is_decided_by_its_distribution(
@@ -440,6 +442,7 @@ def test_noise_without_a_closed_quantile_is_decided_by_its_distribution(
                 assert not distribution(high) <= uniform
 
 
+@pytest.mark.deep(keep=3)
 @pytest.mark.parametrize("reach", [math.inf, 700.0])
 @pytest.mark.parametrize("query", [BELL, STEP, Threshold(1e5, 16e3, "smoothstep")], ids=repr)
 def test_a_far_reach_is_released_at_the_bound_it_simulates(

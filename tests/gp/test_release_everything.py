@@ -344,7 +344,7 @@ def law_agrees(
     return True
 
 
-@pytest.mark.deep(keep=3)
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize(
     ("asked", "number"),
     [(asked, number) for asked, size in SIZES.items() for number in range(size)],

@@ -104,6 +104,7 @@ def cases(draw: st.DrawFn) -> tuple[PlanarLaplace, Any, list[int]]:
     return mechanism, x, numbers
 
 
+@pytest.mark.deep
 @settings(max_examples=5 * settings().max_examples)
 @given(case=cases())
 def test_release_is_the_rounded_ideal_point(oracles: Any, fixed_bits: Any, case: Any) -> None:
@@ -179,7 +180,7 @@ def heights_within(oracles: Any, noise: np.ndarray) -> bool:
     return bool(max(distances) <= oracles.ks_limit(COUNT))
 
 
-@pytest.mark.deep(keep=1)
+@pytest.mark.deep
 @pytest.mark.parametrize("k", [1, 2, 3])
 def test_radius_is_gamma_and_direction_uniform(oracles: Any, k: int) -> None:
     """n = 20,000 releases, Kolmogorov-Smirnov, α = 1e-6 each; wrong shapes must fail."""

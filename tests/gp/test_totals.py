@@ -146,6 +146,7 @@ def of_lattice(noise: PlanarLaplace, es: Mapping[str, PointEstimator]) -> Lattic
     return LatticeTotals(alike, Lattice(alike), noise.step)
 
 
+@pytest.mark.deep(keep=4)
 @pytest.mark.parametrize(("dimension", "b"), [(1, 0.01), (1, 1.0), (2, 0.01), (2, 0.3), (2, 1.0)])
 def test_a_lattice_says_what_estimators_say(dimension: int, b: float) -> None:
     """Means to 1e-12 of the greatest g; a kernel moved by 1e-9 must be told."""
@@ -163,7 +164,7 @@ def test_a_lattice_says_what_estimators_say(dimension: int, b: float) -> None:
     assert abs(exact(moved, points, noise.step)[0] - means(found["3"])[0]) > 1e-12 * greatest
 
 
-@pytest.mark.deep(keep=2)
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize(("dimension", "b"), [(1, 1e-3), (1, 2.0), (2, 1e-3), (2, 1.0)])
 def test_a_lattice_is_right_at_every_single_point(dimension: int, b: float) -> None:
     """To 1e-11 of the greatest g: what the interpolation alone may cost."""
@@ -186,6 +187,7 @@ def test_points_beyond_the_reach_of_all_kernels_count_for_nothing() -> None:
     assert set(sums([of_lattice(noise, es)], points).values()) == {Accumulator(3, 0, 0)}
 
 
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("dimension", [1, 2])
 def test_any_order_any_blocks_and_any_groups_give_the_same_bits(dimension: int) -> None:
     noise = mechanism(dimension)

@@ -165,6 +165,7 @@ def test_all_reports_together_are_private(name: str, choice: str) -> None:
             assert audit(mechanism, eta=1.02 * mechanism.eta) > 1.01 * RATE
 
 
+@pytest.mark.deep(keep=10)
 @pytest.mark.parametrize("name", SETS)
 def test_log_density_is_that_of_the_formula(oracles: Any, name: str) -> None:
     """The audits above audit the mechanism: f, B, noise and normalisation from the oracles."""

@@ -83,6 +83,7 @@ def test_places_are_projected_to_1e_8_m():
         assert np.abs(plane.project(item["places"]) - item["points"]).max() <= 1e-8
 
 
+@pytest.mark.deep(keep=3)
 @pytest.mark.parametrize("name", ["release", "campaigns", "ledger", "epochs", "consent", "numbers"])
 def test_vectors_are_what_the_tool_writes(name):
     assert text(name) == (FOLDER / f"{name}.json").read_text()

@@ -43,7 +43,7 @@ def test_probabilities_add_up_to_one(row: Any) -> None:
         assert p.sum() == pytest.approx(1, abs=1e-13)
 
 
-@pytest.mark.deep(keep=1)
+@pytest.mark.deep
 def test_draws_have_the_probabilities(row: Any, p_value: Any) -> None:
     make, scores = row
     known = scores([0.0, 1.0, 0.5, 1.0] if make(1.0)._kind is not Margin else [3.0, 0, 0, 0])

@@ -37,7 +37,7 @@ def transform(sigma: float, t: float, power: int) -> arb:
         return total / 128 / (2 * arb.pi()).sqrt()
 
 
-@pytest.mark.deep(keep=5)
+@pytest.mark.deep
 @pytest.mark.parametrize("sigma", SIGMAS)
 @pytest.mark.parametrize("t", [1e-12, 1e-3, 0.7, 9.0, 1e4, 1e9])
 def test_survival_density_and_score_are_their_integrals(sigma: float, t: float) -> None:
@@ -67,6 +67,7 @@ def test_moments_are_those_of_the_product() -> None:
     assert np.mean(draws**2) == pytest.approx(noise.variance, rel=0.05)
 
 
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize(("factor", "agrees"), [(1.0, True), (0.9, False)])
 def test_exact_noise_has_its_distribution(factor: float, agrees: bool) -> None:
     # 4,000 draws, seed 3; alpha = 1e-6, and the control is beyond it.
@@ -121,7 +122,7 @@ def neighbours(m: SmoothPrivateSelection, outcomes: int, growth: float) -> list[
     return result
 
 
-@pytest.mark.deep(keep=2)
+@pytest.mark.deep
 @pytest.mark.parametrize("outcomes", [2, 10, 100])
 @pytest.mark.parametrize("sigma", [0.5, 1.0])
 def test_no_pair_exceeds_epsilon_and_delta(outcomes: int, sigma: float) -> None:

@@ -68,7 +68,7 @@ def test_example_4_1_inverts_and_replacement_does_not() -> None:
     assert replaced.tolist() == [0.75, 1.0]
 
 
-@pytest.mark.deep(keep=1)
+@pytest.mark.deep
 @pytest.mark.parametrize("seed", range(6))
 def test_dampening_is_the_definition(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -166,6 +166,7 @@ def brute_force(utility: Any, values: Any, records: Any, most: Any) -> Any:
     return {x: LocalUtilities(table[x], sensitivities(x)) for x in table}
 
 
+@pytest.mark.deep(keep=3)
 @pytest.mark.parametrize("utility", [squares, winner])
 @pytest.mark.parametrize("shifted", [False, True])
 @pytest.mark.parametrize("replace", [False, True])

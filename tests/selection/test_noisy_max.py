@@ -74,6 +74,7 @@ def test_laplace_probabilities_are_those_of_rigorous_integration(gaps: list[floa
             assert float(abs(ball / arb(float(value)) - 1).upper()) < 1e-13
 
 
+@pytest.mark.deep
 def test_laplace_probabilities_of_many_add_up() -> None:
     rng = np.random.default_rng(1)
     for values in (np.zeros(5_000), rng.normal(size=5_000) * 4, np.arange(5_000.0)):
@@ -158,7 +159,7 @@ def lead_density(noise: Any, u: Any, winner: Any, leads: Any) -> Any:
 LEADS = np.array([0.01, 0.3, 1.0, 2.5, 6.0])
 
 
-@pytest.mark.deep(keep=1)
+@pytest.mark.deep
 @pytest.mark.parametrize("noise", DENSITY)
 def test_the_lead_costs_no_privacy(noise: Any) -> None:
     """Densities of (winner, lead) for λ = Δ = 1, that is ε = 2: all changes of 3 utilities."""

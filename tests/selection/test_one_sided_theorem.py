@@ -28,7 +28,7 @@ def defining_integral(r: mp.mpf, outcomes: int) -> mp.mpf:
     return mp.quad(integrand, [0, knee / 2, knee, knee + 1, knee + 10, mp.inf])
 
 
-@pytest.mark.deep(keep=1)
+@pytest.mark.deep
 @pytest.mark.parametrize("outcomes", [2, 3, 7, 50, 1000, 10**6])
 def test_depth_solves_its_defining_equation_and_is_rounded_up(outcomes: int) -> None:
     r = mp.mpf(tilted_depth(outcomes))

@@ -133,6 +133,7 @@ def margin_needed(make: Callable[[int], SmoothSelection], outcomes: int, offset:
     return 51
 
 
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize(
     ("outcomes", "nu", "one_sided", "two_sided", "printed", "misprinted"),
     [(2, 0.5, 5, 30, 18, 17), (10, 1.0, 16, 51, 22, 21), (100, 1.0, 41, 51, 26, 25)],

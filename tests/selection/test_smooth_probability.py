@@ -222,6 +222,7 @@ def t3_winner(utilities: list[int], outcome: int) -> arb:
     return total
 
 
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("gap", [1, 2**10, 2**44, 2**56])
 def test_rivals_far_behind_but_near_each_other_are_within_the_stated_error(gap: int) -> None:
     # At 2^56 the gaps themselves are doubles that are 16 apart.

@@ -64,7 +64,7 @@ def test_the_lattice_stands_for_the_population():
     assert centre == pytest.approx([0, 0], abs=0.01)
 
 
-@pytest.mark.deep(keep=2)
+@pytest.mark.deep
 @pytest.mark.parametrize("name", list(PANEL.contestants))
 def test_drawn_errors_have_the_exact_mean_and_variance(name, moments):
     """80 repetitions of 20,000 people at 4 thresholds; z and chi-square at α = 1e-6 for each.
@@ -107,6 +107,7 @@ def test_the_square_of_the_bias_is_not_inflated_by_the_lattice():
     assert abs(plain.mean() - 0.01) > limit
 
 
+@pytest.mark.deep
 def test_the_standard_error_is_how_much_runs_differ():
     """Runs with 12 seeds; their deviation within a factor 2.5 of the mean standard error.
 

@@ -254,6 +254,7 @@ def test_kernel_means_are_those_of_the_people():
 # Settings and cells
 
 
+@pytest.mark.deep
 def test_the_settings_are_the_papers():
     places = DEFAULT.places
     assert places.size == 200_000  # all lie in the paper's window

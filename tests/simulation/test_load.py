@@ -96,6 +96,7 @@ async def load_by(way, transport, **options):
     return await by_batches(batches(20), transport=transport, **options)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("way", ["devices", "batches"])
 async def test_a_real_aggregator_counts_every_report(tmp_path, way):
     seen = []
@@ -121,6 +122,7 @@ async def test_a_real_aggregator_counts_every_report(tmp_path, way):
     assert load.cpu_seconds > 0
 
 
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("way", ["devices", "batches"])
 async def test_lost_answers_become_duplicates_and_nothing_is_lost(way):
     server = Flaky(["UNAVAILABLE", None, "DEADLINE_EXCEEDED", "UNAVAILABLE"])
@@ -133,6 +135,7 @@ async def test_lost_answers_become_duplicates_and_nothing_is_lost(way):
     assert load.accepted + load.duplicates == 120
 
 
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("way", ["devices", "batches"])
 async def test_who_is_pushed_back_comes_again(way):
     server = Flaky(["RESOURCE_EXHAUSTED"] * 5)
@@ -159,6 +162,7 @@ async def test_an_aggregator_that_never_answers_loses_everything(way):
     assert load.latency_s(0.5) is None
 
 
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("way", ["devices", "batches"])
 async def test_rejected_reports_are_lost(way):
     server = Flaky([])

@@ -260,7 +260,7 @@ def test_what_is_beside_a_file_is_part_of_what_rows_depend_on(tmp_path):
     assert Options(module=file).key != before[1]
 
 
-@pytest.mark.deep
+@pytest.mark.deep(rest=0)
 def test_other_processes_import_what_is_beside_a_file_too(tmp_path):
     file = helped(tmp_path / "a", 1.5)
     command = ["simulate", "oneway", "--quick", "--processes", "2", "--module", str(file)]
@@ -389,6 +389,7 @@ def test_a_name_that_is_taken_is_refused(tmp_path):
         _ = replace(PANELS[0], given=OwnInput(file)).contestants
 
 
+@pytest.mark.deep
 def test_a_mechanism_of_ones_own_is_asked_pairs_and_densities_too(module):
     """The variance of Laplace noise grows with the square of its scale; GP_Lip's is known."""
     given = OwnInput(module)

@@ -68,6 +68,7 @@ def test_a_promise_that_is_not_kept_is_refuted() -> None:
     assert 0.5 < sound.proven <= 1 < broken.proven < 2
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("packages", ["none", pytest.param("installed", marks=pytest.mark.deep)])
 def test_every_contestant_estimates_the_share(
     packages: str, monkeypatch: pytest.MonkeyPatch

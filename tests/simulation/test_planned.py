@@ -83,7 +83,7 @@ def planned_for_collisions():
     return plan(query, GeoPrivacy(1.0, per=1_000.0), prior, 20_000, diameter=50_000.0)
 
 
-@pytest.mark.deep
+@pytest.mark.deep(rest=0)
 @pytest.mark.parametrize("where", ["incomes", "collisions"])
 def test_every_prediction_against_draws(where, request):
     found = request.getfixturevalue(f"planned_for_{where}")

@@ -142,6 +142,7 @@ def test_incomes_and_debts_have_the_moments_of_the_paper():
     assert product == pytest.approx(1.791 * mean**2 * np.exp(0.4 * SIGMA**2), rel=1e-7)
 
 
+@pytest.mark.deep
 def test_means_over_incomes_and_debts_are_those_of_the_density():
     """Against quadrature in one dimension, of the chance that the debt is above, given income."""
     query = TwoWayThreshold((100_000.0, 150_000.0), 24_000, "smoothstep")

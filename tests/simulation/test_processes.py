@@ -30,6 +30,7 @@ def started() -> tuple[Any, Any]:
     return process, ours
 
 
+@pytest.mark.deep
 def test_a_process_does_not_see_it_and_its_parent_does() -> None:
     process, pipe = started()
     assert pipe.recv() == "ready"

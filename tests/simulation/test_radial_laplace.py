@@ -98,7 +98,7 @@ def moment(phi: Function, s: float, kinks: list[float], power: int) -> Any:
     return mp.quad(lambda v: phi(v) ** power * mp.exp(-abs(v - s) / B) / (2 * B), split)
 
 
-@pytest.mark.deep(keep=1)
+@pytest.mark.deep
 @pytest.mark.parametrize("name", CASES)
 def test_moments(name: str) -> None:
     """Mean and variance by quadrature; and the mean is not f."""
@@ -117,7 +117,7 @@ def test_moments(name: str) -> None:
     assert bias > 0.05
 
 
-@pytest.mark.deep(keep=1)
+@pytest.mark.deep
 @pytest.mark.parametrize("name", CASES)
 def test_density_and_atoms(name: str) -> None:
     """The mass between two outputs is that of the noise which leads there; all adds up to 1."""

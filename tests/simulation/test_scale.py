@@ -127,6 +127,7 @@ def two_way(allocation, thresholds=(100_000.0, 150_000.0)):
     )
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("allocation", [Allocation.SPLIT, Allocation.REPEAT])
 def test_split_and_repeat_campaigns_get_every_device_to_answer_every_query(allocation):
     people, campaign = incomes_and_debts(), two_way(allocation)
@@ -345,6 +346,7 @@ def test_any_scheduler_address_will_do():
         assert total(incomes(5_000), compute, group_size=2) == total(incomes(5_000))
 
 
+@pytest.mark.deep
 def test_two_clusters_at_a_time_do_not_wait_for_each_other():
     import distributed
 

@@ -45,6 +45,7 @@ def rows(*arguments):
     return json.loads(result.stdout)
 
 
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("population", ["incomes", "income-and-debt", "places"])
 def test_estimates_of_every_population_hold_the_truth(population):
     """|z| < 4.9: alpha = 1e-6."""

@@ -258,6 +258,7 @@ def test_lost_and_changed_files_are_noticed(folder, spoil):
         [work.check(total(work)) for work in exported(folder)]
 
 
+@pytest.mark.deep
 def test_no_flipped_bit_changes_a_sum(folder):
     """At 150 places of a file; some bits, of statistics for example, matter to nobody."""
     (work,) = [work for work in exported(folder) if len(work.row_groups) == 12]

@@ -45,7 +45,7 @@ def test_every_contestant_but_the_printed_ones_is_compared_with_the_library() ->
     assert set(LIBRARY.values()) == set(LABEL_RECIPES)
 
 
-@pytest.mark.deep(keep=1)
+@pytest.mark.deep
 @pytest.mark.parametrize("epsilon", [0.05, 1.0])
 @pytest.mark.parametrize("classes", [2, 7])
 def test_what_is_proved_of_the_printed_mechanisms_holds(epsilon: float, classes: int) -> None:

@@ -53,7 +53,7 @@ def _exact_inclusion(name: str, known: Influence, epsilon: float) -> np.ndarray:
     return result
 
 
-@pytest.mark.deep(keep=2)
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("name", NODE_RECIPES)
 def test_drawn_choices_have_the_probabilities_of_the_mechanism(name, graph):
     epsilon, rng = 3.0, np.random.default_rng(11)

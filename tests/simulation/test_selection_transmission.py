@@ -71,6 +71,7 @@ def test_the_printed_one_sided_mechanism_has_its_cap_and_so_a_row_for_many_varia
     assert {"SPS (II)", "SPS (IV)"} <= {r.mechanism for r in rows if r.standing == NOMINAL}
 
 
+@pytest.mark.deep
 def test_studies_are_averaged_with_their_standard_error():
     rng = np.random.default_rng(4)
     studies = [simulated(5, rng) for _ in range(4)]

@@ -93,6 +93,7 @@ def test_a_contestant_is_the_mechanism_of_the_library(name: str) -> None:
     assert got == pytest.approx(expected, rel=1e-6)
 
 
+@pytest.mark.deep(keep=5)
 @pytest.mark.parametrize("replace", [False, True])
 @pytest.mark.parametrize("n", [0, 3, 400, 30_000])
 def test_dampening_all_changes_at_once_is_local_dampening(n: int, replace: bool) -> None:
@@ -148,6 +149,7 @@ def test_the_expected_accuracy_is_that_of_drawn_trees() -> None:
     assert abs(mean - expected(0.3)) > 4.9 * error
 
 
+@pytest.mark.deep
 def test_drawing_upper_levels_agrees_with_summing_over_them() -> None:
     learnt, judged = _made(400, 1), _made(200, 2)
     fold = root(learnt, judged)
@@ -161,6 +163,7 @@ def test_drawing_upper_levels_agrees_with_summing_over_them() -> None:
     assert np.std(drawn) > 0
 
 
+@pytest.mark.deep(keep=3)
 @pytest.mark.parametrize("epsilon", [0.02, 0.3])
 @pytest.mark.parametrize("outcomes", [2, 12])
 def test_smooth_noisy_max_as_printed_costs_more_than_three_times_its_epsilon(

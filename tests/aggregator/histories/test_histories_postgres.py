@@ -74,6 +74,7 @@ def player(
     return play
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("number", [6, pytest.param(15, marks=pytest.mark.deep)])
 def test_each_report_is_counted_once(
     postgres_server: PostgresServer, postgres_url: str, proxies: list[CuttingProxy], number: int
@@ -81,6 +82,7 @@ def test_each_report_is_counted_once(
     play_many(player(postgres_server, postgres_url, proxies), number)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("number", [3, pytest.param(15, marks=pytest.mark.deep)])
 def test_each_report_is_counted_once_where_ids_share_slots(
     postgres_server: PostgresServer,
@@ -96,6 +98,7 @@ def test_each_report_is_counted_once_where_ids_share_slots(
     play_many(player(postgres_server, postgres_url, proxies), number)
 
 
+@pytest.mark.deep
 def test_the_server_restarts(
     postgres_server: PostgresServer, postgres_url: str, proxies: list[CuttingProxy]
 ) -> None:
@@ -115,6 +118,7 @@ def test_the_server_restarts(
     play_one(player(postgres_server, postgres_url, proxies, whole_server=True), history)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("number", [1, pytest.param(3, marks=pytest.mark.deep)])
 def test_processes_are_killed(
     postgres_server: PostgresServer, postgres_url: str, number: int

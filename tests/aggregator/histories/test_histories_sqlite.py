@@ -68,12 +68,13 @@ def test_each_report_is_counted_once(size: int, number: int) -> None:
     play_many(player(), number, size=size, threads=False)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("number", [20, pytest.param(100, marks=pytest.mark.deep)])
 def test_each_report_is_counted_once_by_threads(number: int) -> None:
     play_many(player(), number)
 
 
-@pytest.mark.deep(keep=1)
+@pytest.mark.deep
 @pytest.mark.parametrize("name", [name for name in MUTANTS if name not in RARE])
 def test_a_broken_part_is_caught(name: str) -> None:
     parts = MUTANTS[name]

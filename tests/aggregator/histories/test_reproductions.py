@@ -94,6 +94,7 @@ DISAGREED: dict[str, History] = {
 }
 
 
+@pytest.mark.deep(keep=7)
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_short_history_breaks_the_control_alone(name: str) -> None:
     play_one(player(), CONTROLS[name], threads=False)
@@ -101,12 +102,14 @@ def test_a_short_history_breaks_the_control_alone(name: str) -> None:
         play_one(player(MUTANTS[name]), CONTROLS[name], threads=False)
 
 
+@pytest.mark.deep(keep=11)
 @pytest.mark.parametrize("threads", [False, True], ids=["scheduled", "threads"])
 @pytest.mark.parametrize("history", DISAGREED.values(), ids=DISAGREED.keys())
 def test_what_once_disagreed(history: History, threads: bool) -> None:
     play_one(player(), history, threads=threads)
 
 
+@pytest.mark.deep(keep=6)
 @pytest.mark.parametrize("all_replicas", [False, True], ids=["one", "all"])
 @pytest.mark.parametrize("at", range(1, 14))
 def test_a_death_at_every_statement_of_two_uploads(at: int, all_replicas: bool) -> None:
@@ -116,6 +119,7 @@ def test_a_death_at_every_statement_of_two_uploads(at: int, all_replicas: bool) 
     )
 
 
+@pytest.mark.deep(keep=5)
 @pytest.mark.parametrize("at", range(1, 14))
 def test_a_statement_fails_wherever_it_stands(at: int) -> None:
     play_one(player(), [Create(), TWO, Cut(at=at), ONE, ONE, TWO, Estimate()], threads=False)

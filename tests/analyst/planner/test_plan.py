@@ -165,6 +165,7 @@ def test_bad_input_is_named(change, name):
     assert caught.value.name == name
 
 
+@pytest.mark.deep
 def test_a_kernel_in_three_dimensions():
     places = SamplePrior(np.random.default_rng(8).normal(size=(500, 3)))
     kinds = ("DebiasedLaplace", "PlanarLaplace")

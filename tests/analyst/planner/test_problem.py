@@ -92,6 +92,7 @@ def noise_of(query: Query, privacy: GeoPrivacy, prior: Any) -> dict[str, float]:
     return {a.kind: a.prediction.noise for a in found.alternatives}
 
 
+@pytest.mark.deep(keep=7)
 @pytest.mark.parametrize("query", LINE, ids=lambda q: type(q).__name__)
 @pytest.mark.parametrize("prior", [EVEN, LogNormalPrior(11.5, 0.8)], ids=["even", "log-normal"])
 def test_a_query_of_ones_own_is_planned_like_the_librarys(query, prior):

@@ -53,6 +53,7 @@ def test_the_soft_share_is_the_hard_share(question):
     assert abs(weights @ straight.value(points) - hard) > 1e-3
 
 
+@pytest.mark.deep
 def test_the_soft_share_is_the_hard_share_of_a_jagged_coast():
     """A boundary whose every corner moves further than its sides: wide bands, and narrow ones."""
     angle = np.linspace(0, 2 * np.pi, 400, endpoint=False)

@@ -58,7 +58,7 @@ CASES = [
 ]
 
 
-@pytest.mark.deep(keep=1)
+@pytest.mark.deep
 @pytest.mark.parametrize(("who", "n", "count"), CASES)
 def test_the_band_holds_the_whole_curve(who: str, n: int, count: int) -> None:
     """Intervals by themselves must fail, and are far from holding it."""
@@ -102,7 +102,7 @@ def test_the_intervals_of_a_histogram_hold_all_shares(who: str, n: int, count: i
     assert np.mean(wider) > 1.2
 
 
-@pytest.mark.deep(keep=1)
+@pytest.mark.deep
 @pytest.mark.parametrize(("n", "count"), [(200, 60), (200, 500), (2_000, 500)])
 def test_where_hardly_anybody_is_bands_do_not_collapse(n: int, count: int) -> None:
     """Two in a thousand are above 50,000. The normal band must fail."""

@@ -257,6 +257,7 @@ def test_a_group_where_nobody_differs_has_a_width():
     assert groups.post_stratify({"none": 9, "some": 1}).ci_high > 0.04 + 0.05
 
 
+@pytest.mark.deep
 def test_a_bootstrap_agrees_with_the_formula_after_raking():
     rng = np.random.default_rng(11)
     region, sex, answers = population()

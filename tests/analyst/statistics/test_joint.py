@@ -132,6 +132,7 @@ def test_the_error_of_a_ratio_is_that_of_draws() -> None:
     assert width == pytest.approx(1.96 * made.standard_error, rel=0.01)  # far from 0 it is the same
 
 
+@pytest.mark.deep
 def test_a_ratio_covers_also_where_its_denominator_is_hardly_told_from_zero() -> None:
     """4,000 draws at 95 %, standard error 0.35 %. The delta method alone must fail.
 

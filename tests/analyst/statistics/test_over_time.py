@@ -203,6 +203,7 @@ def test_no_change_has_a_larger_error_than_is_stated() -> None:
     assert stated**2 == pytest.approx(one**2 + other**2 + 2 * one * other / np.sqrt(5))
 
 
+@pytest.mark.deep
 def test_of_normal_cohorts_as_many_are_flagged_as_is_said() -> None:
     """600 calm years at 20 %: within 4.9 standard errors above it; a variance that is half of
     the true one, as a control, flags far more."""

@@ -62,6 +62,7 @@ def asked(statistic: Any, points: Array) -> Any:
     )
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("count", [5, pytest.param(400, marks=pytest.mark.deep)])
 def test_intervals_of_quantiles_cover(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """400 campaigns at 95 %: standard error 1.1 %; 5: at least 3 (chance: 1 in 300).
@@ -94,6 +95,7 @@ def test_intervals_of_quantiles_cover(count: int, monkeypatch: pytest.MonkeyPatc
         assert (ratio < 1.15).all()
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("count", [1, pytest.param(120, marks=pytest.mark.deep)])
 @pytest.mark.parametrize(
     ("statistic", "value"),
@@ -143,6 +145,7 @@ def test_too_few_for_the_delta_method_are_told_so(statistic: Any, least: float) 
     assert not any("Too few" in note for note in reports(points).ask(statistic).notes)
 
 
+@pytest.mark.deep
 def test_the_mean_is_that_of_the_points() -> None:
     """The noise has mean 0, and the blur too: they are the same number, and the same error."""
     (points,) = campaigns(incomes(), 20_000, 1)
@@ -154,7 +157,7 @@ def test_the_mean_is_that_of_the_points() -> None:
     assert total.ci_high == pytest.approx(1e6 * made.ci_high)
 
 
-@pytest.mark.deep(keep=1)
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("middle", "spread", "per"), [(-40.0, 3.0, 0.5), (1985.0, 12.0, 1.0), (3e9, 1e8, 1e6)]
 )

@@ -248,7 +248,7 @@ def test_pointwise_statements_fail() -> None:
     assert chosen < 0.85
 
 
-@pytest.mark.deep
+@pytest.mark.deep(rest=0)
 @pytest.mark.usefixtures("quickly")
 def test_perturbed_points_name_the_densest_places() -> None:
     """2,000 campaigns of 3,000 people whose places were perturbed; two of eight places are far

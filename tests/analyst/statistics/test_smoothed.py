@@ -81,6 +81,7 @@ def test_the_bootstrap_knows_how_far_campaigns_differ() -> None:
     assert np.mean(said) == pytest.approx(np.std(medians), rel=0.3)
 
 
+@pytest.mark.deep
 def test_what_follows_from_it_agrees_with_it() -> None:
     (points,) = campaigns(incomes(), 5_000, 1)
     curve = reports(points).ask(SmoothedDistribution())
@@ -112,6 +113,7 @@ def test_what_it_cannot_be_is_refused() -> None:
         reports_of(nobody, campaign(dimension=2)).ask(SmoothedDistribution())
 
 
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("asked", [Quantiles(levels=[0.5]), SmoothedDistribution()])
 def test_reports_of_a_mechanism_need_no_campaign(asked: Any) -> None:
     mechanism = PlanarLaplace(PRIVACY, 1)

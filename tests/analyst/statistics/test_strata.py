@@ -63,6 +63,7 @@ def test_a_statistic_of_each_group_is_that_of_its_people(reports: Reports) -> No
     assert medians["south"].rows()[0]["estimate"] < medians["north"].rows()[0]["estimate"]
 
 
+@pytest.mark.deep
 def test_differences_are_of_each_number_by_itself(reports: Reports) -> None:
     found = reports.ask_by_group(Quantiles(levels=[0.25, 0.75]))
     for k, one in enumerate(found.differences()):
@@ -185,6 +186,7 @@ def test_lies_about_labels_are_undone_in_any_statistic() -> None:
         assert row["ci_low"] < np.median(people) < row["ci_high"]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("count", [40, pytest.param(400, marks=pytest.mark.deep)])
 def test_bands_of_groups_hold_though_labels_lie(
     count: int, monkeypatch: pytest.MonkeyPatch
@@ -207,6 +209,7 @@ def test_bands_of_groups_hold_though_labels_lie(
     assert naive / count < 0.2
 
 
+@pytest.mark.deep
 def test_maps_of_groups_are_one_file() -> None:
     plane = AzimuthalEquidistant(-73.98, 40.75, radius_m=20_000)
     of = campaign_for_points(

@@ -25,7 +25,7 @@ def _worst(name: LabelName, epsilon: float, classes: int, most: int) -> float:
     )
 
 
-@pytest.mark.deep(keep=6)
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize(("classes", "most"), [(3, 4), (2, 8)])
 @pytest.mark.parametrize("name", LABEL_RECIPES)
 def test_a_label_keeps_its_epsilon_on_all_small_leaves(
@@ -119,6 +119,7 @@ def test_the_structure_depends_on_the_seed_and_not_on_the_data() -> None:
     assert (grown(2).leaves(records) != before).any()
 
 
+@pytest.mark.deep(keep=2)
 @pytest.mark.parametrize("name", LABEL_RECIPES)
 def test_a_forest_learns_what_there_is_to_learn(name: LabelName) -> None:
     records = _records(20_000)

@@ -73,6 +73,7 @@ def test_several_attributes_are_as_good_as_each_alone() -> None:
         assert criterion.values(both).tolist() == alone
 
 
+@pytest.mark.deep(keep=11)
 @pytest.mark.parametrize(("values", "classes", "most"), [(1, 2, 12), (2, 2, 4), (1, 3, 6)])
 @pytest.mark.parametrize("most_records", [2, 100])
 @pytest.mark.parametrize("name", CRITERIA)
@@ -96,6 +97,7 @@ def test_the_sensitivity_is_needed(name: str, share: float) -> None:
     assert needed >= share * CRITERIA[name].sensitivity(1000)
 
 
+@pytest.mark.deep
 def test_the_sensitivity_of_information_gain_is_below_the_published_one() -> None:
     for records in (1, 45_222, MOST_RECORDS):
         published = np.log2(records + 1) + 1 / np.log(2)

@@ -61,7 +61,7 @@ def _candidates(total: int, count: int, size: int, changes: int) -> set[tuple[in
     return pairs
 
 
-@pytest.mark.deep(keep=1)
+@pytest.mark.deep
 @pytest.mark.parametrize(("shape", "most"), [((1, 2), 7), ((1, 3), 3), ((2, 2), 2)])
 def test_the_sensitivity_at_a_distance_is_the_largest_that_is_near(
     shape: tuple[int, int], most: int
@@ -85,6 +85,7 @@ def test_the_sensitivities_are_admissible() -> None:
             )
 
 
+@pytest.mark.deep
 def test_large_counts_keep_the_sensitivities_admissible() -> None:
     rng = np.random.default_rng(3)
     for cell in rng.integers(0, 2000, size=(40, 4)).tolist():

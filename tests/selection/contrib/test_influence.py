@@ -130,7 +130,7 @@ def test_smooth_sensitivity_is_smooth_and_bounds_the_local_one():
     assert np.abs(np.diff(np.log(values))).max() <= beta * (1 + 1e-12)
 
 
-@pytest.mark.deep(keep=2)
+@pytest.mark.deep
 @pytest.mark.parametrize("name", NODE_RECIPES)
 def test_no_mechanism_exceeds_its_epsilon_between_neighbouring_graphs(name, all_graphs):
     recipe = NODE_RECIPES[name]

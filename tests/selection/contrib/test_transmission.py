@@ -109,7 +109,7 @@ def test_sensitivities_near_by_are_those_of_all_tables(families, statistic):
         assert found == pytest.approx(searched, abs=1e-12)
 
 
-@pytest.mark.deep(keep=2)
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("statistic", STATISTICS)
 @pytest.mark.parametrize("families", [30, 50])
 def test_sensitivities_near_by_hold_for_more_families(families, statistic):
@@ -126,7 +126,7 @@ def test_sensitivities_near_by_hold_for_more_families(families, statistic):
             assert found == pytest.approx(grid[b + 2, c + 2], abs=1e-12)
 
 
-@pytest.mark.deep(keep=3)
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("beta", [0.01, 0.2, 2.0])
 @pytest.mark.parametrize("statistic", STATISTICS)
 def test_smooth_sensitivity_is_that_of_all_tables(statistic, beta):
@@ -214,6 +214,7 @@ def test_distances_and_margins_are_those_of_all_pairs_of_tables():
             assert known.margin == searched[1 - known.winner]
 
 
+@pytest.mark.deep
 def test_local_sensitivities_are_admissible_between_all_neighbours():
     families = 4
     b, c = _tables(families)

@@ -71,6 +71,7 @@ def _splitter(name: str, criterion: str | None, epsilon: float) -> Splitter:
     return splitter(name, criterion, epsilon, attributes=2, most_records=50)  # type: ignore[arg-type]
 
 
+@pytest.mark.deep(keep=6)
 @pytest.mark.parametrize(("name", "criterion"), ROWS)
 def test_a_choice_keeps_its_epsilon_on_all_small_databases(name: str, criterion: str) -> None:
     assert _worst(_splitter(name, criterion, EPSILON)) <= EPSILON * (1 + 1e-9)
@@ -134,6 +135,7 @@ def _law_of_trees(multiset: tuple[int, ...], plan: TreePlan, chooser: Splitter) 
     return np.concatenate(law)
 
 
+@pytest.mark.deep
 def test_a_tree_keeps_its_epsilon_as_a_whole() -> None:
     plan = TreePlan(EPSILON, 1, 2, 2)
     chooser = _splitter("permute_and_flip", "max_operator", plan.part)

@@ -151,6 +151,7 @@ def test_cells_are_every_combination_once():
     assert twice == once
 
 
+@pytest.mark.deep
 def test_the_command_prints_a_table_of_80_columns_and_writes_all_rows(tmp_path):
     asked = ["simulate", "distribution", "--population", "collisions", "--participants", "2000"]
     asked += ["--quick", "--repetitions", "2", "--processes", "1", "--out", str(tmp_path)]

@@ -94,6 +94,7 @@ def test_consistency_is_least_squares(fan, levels):
     assert not np.allclose(found, shares[-1], atol=1e-3)  # control: the leaves alone
 
 
+@pytest.mark.deep
 def test_ranges_keep_the_published_variance():
     """At most 2(B − 1) nodes of each of log_B(r) + 1 levels make r leaves, at h·V each [CKS19].
 

@@ -38,7 +38,7 @@ QUERY = Threshold(100_000.0, 32_000.0, "smoothstep")
 STILL = Drift(household_incomes(), 0.0, 0.0)
 
 
-@pytest.mark.deep(keep=1)
+@pytest.mark.deep
 @pytest.mark.parametrize("shock", [30, None])
 def test_the_mean_over_time_is_that_of_drawn_people(shock: int | None) -> None:
     """n = 100,000, α = 1e-6 (4.9 standard errors) in six weeks; control: another mean raise."""
@@ -154,6 +154,7 @@ class Ramp:
         return self
 
 
+@pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("skipped", [0.0, 0.3, 0.6, 0.9])
 @pytest.mark.parametrize(("epoch", "rise"), [(4, 3.0), (13, 1.0), (26, -2.0)])
 def test_no_quarter_is_biased_whoever_skips(epoch: int, rise: float, skipped: float) -> None:
@@ -204,7 +205,7 @@ def test_a_calm_year_raises_few_alarms(calm: list[Curves]) -> None:
     assert sum(bool(np.nanmax(c.flags[c.week >= SHOCK])) for c in calm) < 5
 
 
-@pytest.mark.deep
+@pytest.mark.deep(rest=0)
 def test_a_shock_is_flagged_within_the_stated_delay() -> None:
     """90 % of 16 runs are promised: fewer than 9 have probability below 1e-4."""
     threshold, n, epoch = 100_000.0, 100_000, 13
@@ -250,7 +251,7 @@ def test_a_longer_delay_is_stated_for_a_smaller_shift_and_none_for_a_hidden_one(
     assert len(set(shown)) == 3
 
 
-@pytest.mark.deep
+@pytest.mark.deep(rest=0)
 def test_the_table_says_what_one_reading_an_epoch_is_worth() -> None:
     """n = 100,000: errors beside fresh noise each week, at 52 times the ε, and split noise.
 
