@@ -1,6 +1,7 @@
 """The paper's mechanism at its own best: found by a search of its own, and quoted as it is."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,12 +9,13 @@ import pytest
 from scipy.optimize import minimize
 
 from geoveil.gp import StudentT
-from geoveil.simulation.comparison import as_in_the_paper
-from geoveil.simulation.experiments import oneway
+from geoveil.simulation.comparison import MECHANISMS, as_in_the_paper
+from geoveil.simulation.experiments import oneway, twoway
 from geoveil.simulation.experiments.tuned import (
     TunedSetting,
     best_freedom,
     densities,
+    pairs,
     thresholds,
     tuned_table,
 )
@@ -41,6 +43,16 @@ def test_thresholds_are_as_quoted_and_no_search_finds_a_better_mechanism() -> No
         r"the noise is ([\d.]+) to ([\d.]+) times less, ([\d.]+) to ([\d.]+) beside the tuned"
     )
     assert tuned_table(found).markdown() in RESULTS
+    # What LaplacePareto has is quoted, too.
+    by, ours = (
+        [oneway.moments(p, MECHANISMS[name].build(p.setting))[1] for p in oneway.PANELS]
+        for name in ("LaplacePareto", "DebiasedLaplace")
+    )
+    factors = [own / other for own, other in zip(ours, by, strict=True)]
+    for name, digits, told in (("published", ".2g", "6.2 to 40"), ("tuned", ".2g", "3.6 to 28")):
+        beside = [getattr(s, name) * f for s, f in zip(found, factors, strict=True)]
+        assert f"{min(beside):{digits}} to {max(beside):{digits}}" == told
+        assert " ".join(RESULTS.split()).count(told) == 1
     # Both parameters at once, by another method: 2 % is what the steps of β leave.
     panel = oneway.PANELS[9]
 
@@ -66,6 +78,17 @@ def test_the_best_degrees_of_freedom_have_the_least_variance() -> None:
     for fraction in (0.004, 1 / 9, 0.25):
         nu = best_freedom(fraction)
         assert variance(nu, fraction) < min(variance(nu * f, fraction) for f in (0.98, 1.02))
+
+
+@pytest.mark.deep(keep=0)
+def test_pairs_of_thresholds_are_as_quoted() -> None:
+    """Nine pairs here; the table of docs/results.md is of all 1,156, by the command."""
+    few = replace(twoway.PANELS[0], axes=((40_000.0, 100_000.0, 400_000.0),) * 2)
+    (found,) = pairs([few])
+    assert found.tuned <= found.published
+    rows = {row.mechanism: row.error for row in twoway.exact(few) if row.n == 1_600_000}
+    assert found.published == pytest.approx(rows["Student-t"] / rows["deconvolved"], rel=1e-9)
+    assert RESULTS.count("| 1/ε=8000 | 4.11 | 3.99 |") == 1
 
 
 @pytest.mark.deep(keep=0)

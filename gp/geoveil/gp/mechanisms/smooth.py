@@ -1,4 +1,7 @@
-"""Noise scaled to a smooth bound of the slope at the person's own point [SGP §3; MATH §3, §4]."""
+"""Noise scaled to a smooth bound of the slope at the person's own point.
+
+[SGP §3, Lemmas 3.3, 3.5; MATH §3, §4]
+"""
 
 from abc import abstractmethod
 from collections.abc import Callable

@@ -91,7 +91,7 @@ def _guessing(noise: AlgebraicNoise) -> tuple[float, float]:
 
 @dataclass(frozen=True, slots=True)
 class StudentT(AlgebraicNoise):
-    """The noise that the seed paper runs, with ν = 3.
+    """The noise that the seed paper runs, with ν = 3 [SGP Lemma 3.5].
 
     With w = u²/(ν+u²) the score is (ν+1)·√(w(1−w)/ν), and uψ = (ν+1)w.
 
@@ -225,7 +225,7 @@ def _density_of_student(nu: float, precision: int) -> tuple[arb, arb]:
 
 @dataclass(frozen=True, slots=True)
 class GeneralizedCauchy(AlgebraicNoise):
-    """The noise of smooth sensitivity as first published.
+    """The noise of smooth sensitivity as first published [SGP Lemma 3.3, App. C.1].
 
     With w = u^γ/(1+u^γ) the score is γ·w^{1−1/γ}·(1−w)^{1/γ}, and uψ = γw.
 

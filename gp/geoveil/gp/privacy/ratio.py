@@ -1,4 +1,7 @@
-"""Values that people compare by ratio: "twice the income" rather than "8000 dollars more"."""
+"""Values that people compare by ratio: "twice the income" rather than "8000 dollars more".
+
+[SGP footnote 3; MATH §1]
+"""
 
 from __future__ import annotations
 

@@ -17,12 +17,13 @@ import numpy as np
 from geoveil.gp import StudentT
 from geoveil.simulation.comparison import MECHANISMS, Contestant, as_in_the_paper
 from geoveil.simulation.experiment import Table
-from geoveil.simulation.experiments import kde, oneway
+from geoveil.simulation.experiments import kde, oneway, twoway
 from geoveil.simulation.experiments.rows import SEED
 
 FRACTIONS = tuple(np.geomspace(0.004, 0.25, 25).tolist())
 """β/ε that are tried, beside the paper's 1/9: each 1.19 times the one before."""
-_PUBLISHED, _OURS = "Student-t", "DebiasedLaplace"
+_PUBLISHED, _OURS, _PAIRS = "Student-t", "DebiasedLaplace", "deconvolved"
+_PEOPLE = 1_600_000
 
 
 def best_freedom(fraction: float) -> float:
@@ -38,14 +39,14 @@ def best_freedom(fraction: float) -> float:
     return 2 * right / (middle + math.sqrt(middle**2 + 4 * fraction * right))
 
 
-def _contestants() -> MappingProxyType[str, Contestant]:
+def _contestants(*others: str, every: int = 1) -> MappingProxyType[str, Contestant]:
     tuned = {
         f"{fraction:.4f}": Contestant(
             SEED, as_in_the_paper(StudentT(best_freedom(fraction)), fraction)
         )
-        for fraction in (*FRACTIONS, 1 / 9)
+        for fraction in (*FRACTIONS[::every], 1 / 9)
     }
-    return MappingProxyType(tuned | {name: MECHANISMS[name] for name in (_PUBLISHED, _OURS)})
+    return MappingProxyType(tuned | {name: MECHANISMS[name] for name in (_PUBLISHED, *others)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,13 +64,13 @@ class TunedSetting:
     """That β/ε."""
 
 
-def _compared(panel: str, errors: Mapping[str, float]) -> TunedSetting:
-    tuned = {name: error for name, error in errors.items() if name not in (_PUBLISHED, _OURS)}
+def _compared(panel: str, errors: Mapping[str, float], ours: str = _OURS) -> TunedSetting:
+    tuned = {name: error for name, error in errors.items() if name[0].isdigit()}
     best = min(tuned, key=tuned.__getitem__)
     return TunedSetting(
         panel=panel,
-        published=errors[_PUBLISHED] / errors[_OURS],
-        tuned=tuned[best] / errors[_OURS],
+        published=errors[_PUBLISHED] / errors[ours],
+        tuned=tuned[best] / errors[ours],
         freedom=best_freedom(float(best)),
         fraction=float(best),
     )
@@ -77,7 +78,7 @@ def _compared(panel: str, errors: Mapping[str, float]) -> TunedSetting:
 
 def thresholds(panels: Sequence[oneway.OneWayPanel] = oneway.PANELS) -> list[TunedSetting]:
     """Return the noise of one threshold beside `DebiasedLaplace`: E[v], the bias left out."""
-    names = _contestants()
+    names = _contestants(_OURS)
     return [
         _compared(
             panel.label,
@@ -87,8 +88,25 @@ def thresholds(panels: Sequence[oneway.OneWayPanel] = oneway.PANELS) -> list[Tun
     ]
 
 
+class _TunedPairs(twoway.TwoWayPanel):
+    known = _contestants(every=3)
+
+
+def pairs(panels: Sequence[twoway.TwoWayPanel] = twoway.PANELS) -> list[TunedSetting]:
+    """Return the ASE of pairs of thresholds beside deconvolved points, at n = 1.6 million.
+
+    Student-t noise has ε for each pair, points have it once. β is tried at every third fraction.
+    """
+    found = []
+    for panel in panels:
+        moments = twoway.moments(_TunedPairs(per=panel.per, axes=panel.axes))
+        errors = {name: of.ase(_PEOPLE)["error"] for name, of in moments.items()}
+        found.append(_compared(panel.label, errors, _PAIRS))
+    return found
+
+
 class _TunedKernel(kde.KernelSetting):
-    known = _contestants()
+    known = _contestants(_OURS)
 
 
 def densities(settings: Sequence[kde.KernelSetting] = kde.SETTINGS[:5]) -> list[TunedSetting]:
