@@ -13,7 +13,7 @@ import pytest
 
 from geoveil.analyst import Analyst
 from geoveil.campaign import Attribute, Question, SmoothSpec, StatisticCampaign
-from geoveil.client import Client, Limit, Policy
+from geoveil.client import Client, Limit, Number, Point, Policy
 from geoveil.gp import GaussianKernel, GeoPrivacy, ParameterError, Range, Threshold, TwoWayThreshold
 from geoveil.simulation.local_server import local_server
 
@@ -73,7 +73,8 @@ def test_clients_find_the_truth(tmp_path, kind, noise):
     values = np.random.default_rng(35).normal(55.0, 20.0, (PEOPLE, query.dimension))
     each = campaigns[0].privacy
     all_of_them = GeoPrivacy(4.0, each.per, each.unit, delta=4 * each.delta)
-    policy = Policy({"value": Limit(campaign=each, lifetime=all_of_them)})
+    held = Number() if query.dimension == 1 else Point(query.dimension)
+    policy = Policy({"value": Limit(campaign=each, lifetime=all_of_them, value=held)})
     with local_server(tmp_path / "served.db") as address, Analyst(address) as analyst:
         for campaign in campaigns:
             analyst.create(campaign)
