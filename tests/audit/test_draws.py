@@ -197,6 +197,21 @@ def impossible(m: Any, x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     return k
 
 
+def louder(m: Any, x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    value = np.rint(m.query.value(x) / m.step).astype(np.int64)
+    return value + np.rint(0.95 * (integers(m, x, rng) - value)).astype(np.int64)
+
+
+def bare_one_in_3000(m: Any, x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    value = np.rint(m.query.value(x) / m.step).astype(np.int64)
+    return np.where(rng.random(len(x)) < 1 / 3000, value, integers(m, x, rng))
+
+
+def half_of_it_seeded(rng: np.random.Generator, n: int) -> np.ndarray:
+    noise = np.random.default_rng(6).exponential(size=n) - rng.exponential(size=n)
+    return np.where(noise < 0, np.exp(-np.abs(noise)) / 2, 1 - np.exp(-np.abs(noise)) / 2)
+
+
 RESPONSE = RandomizedResponse(RAMP.query, LocalPrivacy(1.0))
 TWO = VectorSmoothMechanism([STEP.query, Threshold(132_000.0, 24_000.0, "smoothstep")], INCOME)
 
@@ -208,6 +223,9 @@ TWO = VectorSmoothMechanism([STEP.query, Threshold(132_000.0, 24_000.0, "smooths
         (SOUND, noise_of(few_seeds)),
         (SOUND, noise_of(lambda rng, n: np.round(rng.random(n), 4).clip(1e-4, 1 - 1e-4))),
         (SOUND, noise_of(lambda rng, n: rng.beta(1.15, 1.15, n))),
+        (SOUND, noise_of(half_of_it_seeded)),
+        (SOUND, louder),
+        (SOUND, bare_one_in_3000),
         (SOUND, told_in_the_last_bit),
         (SOUND, told_in_a_middle_digit),
         (SOUND, bare_far_away),
@@ -235,15 +253,56 @@ def test_attacks_on_the_auditor_are_refused_and_the_sound_draw_is_not(
         assert found.agree == agrees, found
 
 
+class Counting(LipschitzMechanism):
+    """One's own: its generator is seeded with how many reports there were before."""
+
+    before = 0
+
+    def release(self, x: Any, source: Any = None) -> Any:
+        self.before += 1
+        return super().release(x, SeededSource(self.before))
+
+
+class OneByOneBare(LipschitzMechanism):
+    """One's own: what devices call returns the answer itself."""
+
+    def release(self, x: Any, source: Any = None) -> Any:
+        return int(np.rint(self.query.value(x) / self.step))
+
+    def release_many(self, x: Any, source: Any = None) -> Any:
+        return SOUND.release_many(x, source)
+
+
+class Mine(LipschitzMechanism):
+    """One's own, and sound."""
+
+
+@pytest.mark.parametrize(
+    ("kind", "agrees"), [(Mine, True), (Counting, False), (OneByOneBare, False)]
+)
+def test_ones_own_releases_one_by_one_and_from_the_same_state_twice(
+    kind: type[LipschitzMechanism], agrees: bool
+) -> None:
+    """n = 2,000 releases, α = 1e-6."""
+    found = draws_of(RAMP.case(kind(RAMP.query, INCOME), [0.0, 1.0]), 2_000, 6, ALPHA)
+    assert found is not None
+    assert found.agree == agrees, found
+
+
 @dataclass
 class Own:
     """x + noise of one's own, with the density of Laplace noise."""
 
     draw: Callable[[np.ndarray, np.random.Generator], np.ndarray]
     privacy: GeoPrivacy = INCOME
+    calls: int = 0
 
     def simulate(self, x: Any, rng: np.random.Generator) -> Any:
-        return self.draw(np.asarray(x), rng)
+        self.calls += 1
+        drawn = self.draw(np.asarray(x), rng)
+        if self.draw is worse_every_tenth_time and self.calls % 10 == 0:
+            return (x + drawn) / 2
+        return drawn
 
     def log_density(self, y: Any, x: Any) -> Any:
         return PlanarLaplace(INCOME, 1).log_density(y, x)
@@ -253,16 +312,50 @@ def laplace(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     return x + rng.laplace(scale=INCOME.per, size=x.shape)
 
 
+def worse_every_tenth_time(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    return laplace(x, rng)
+
+
+def half_seeded(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    fixed = np.random.default_rng(6).exponential(INCOME.per, x.shape)
+    return x + fixed - rng.exponential(INCOME.per, x.shape)
+
+
+def used_twice(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    return x + (laplace(x, rng) - x)[np.arange(len(x)) // 2 * 2]
+
+
+def turned_round(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    noise = laplace(x, rng) - x
+    return x + np.where(np.arange(len(x)) % 2, -np.roll(noise, 1), noise)
+
+
+def quiet_far_away(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    far = np.abs(x - 100_000.0) > 20 * INCOME.per
+    return np.where(far, (x + laplace(x, rng)) / 2, laplace(x, rng))
+
+
+def of_24_bits(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    u = (rng.integers(0, 2**24, x.shape) + 0.5) / 2**24 - 0.5
+    return x - INCOME.per * np.sign(u) * np.log1p(-2 * np.abs(u))
+
+
 @pytest.mark.parametrize(
     ("draw", "agrees"),
     [
         (laplace, True),
+        (worse_every_tenth_time, False),
+        (half_seeded, False),
+        (used_twice, False),
+        (turned_round, False),
+        (quiet_far_away, False),
+        (of_24_bits, False),
         (lambda x, rng: x + np.rint(rng.laplace(scale=INCOME.per, size=x.shape)), False),
         (lambda x, rng: laplace(x, np.random.default_rng(1)), False),
         (lambda x, rng: x + rng.choice([-9e3, -4e3, -1e3, 0.0, 2e3, 5e3, 8e3], len(x)), False),
         (lambda x, rng: np.where(rng.random(len(x)) < 1e-3, x, laplace(x, rng)), False),
     ],
-    ids=["sound", "rounded", "one seed", "seven numbers", "1 in 1,000"],
+    ids=lambda value: getattr(value, "__name__", str(value)),
 )
 def test_floats_of_ones_own_are_drawn_twice_and_their_ties_counted(
     draw: Callable[[np.ndarray, np.random.Generator], np.ndarray], agrees: bool

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.audit.case import Case
-from geoveil.audit.draws import at_least
+from geoveil.audit.case import Audited, Case
+from geoveil.audit.draws import at_least, copies, points_beside
 
 Array = NDArray[np.float64]
 Point = tuple[float, ...]
@@ -21,11 +21,15 @@ FAILURE_PROBABILITY = 1e-6
 _BINS = 32
 _PARTS = 8
 """Parts of a bin, in each of which the density is integrated."""
+_UNSETTLED = 1e-4
+"""Difference of shares by twice as many parts, with which they are not compared."""
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
-_ASIDE = 0.02
-"""Points lie so many `per` at most beside those of a row."""
+_CALLS = 10
+"""Calls that draw the reports which are counted: a mechanism may remember the calls before."""
+_RANKS = 8
+"""Parts by rank, in which two series are compared."""
 _OFTEN = 3
-"""A number of a density comes less often, whatever is drawn."""
+"""A number of a density comes less often, whatever is drawn, and so many do not come twice."""
 _TIES = 0.01
 """With more reports equal to another one, a mechanism has no density to compare."""
 
@@ -51,11 +55,14 @@ class Disagreement:
 def disagreements(cases: Sequence[Case], *, samples: int, seed: int) -> tuple[Disagreement, ...]:
     """Return the rows whose reports are not drawn from their density, each with where it shows.
 
-    Reports of one number are looked at, half of them from one generator and half from another: the
-    first choose intervals, the others are counted. What comes three times among the first has a
-    probability of its own, which `log_density` then is the logarithm of: the others are counted
-    there, too, as is what both draw alike. Points lie a little beside those of the row. That a row
-    which agrees is returned has a probability of at most 10⁻⁶ in all.
+    Reports of one number are looked at, half of them from one generator and half from another, each
+    with a copy of the mechanism: the first choose intervals, the others are counted, in ten calls.
+    What comes three times among the first, or three numbers that come twice, have probabilities of
+    their own, which `log_density` then is the logarithm of: the others are counted there, too, as
+    is what both draw alike. Neither reports of both generators nor those that follow each other may
+    depend on each other: that is Fisher's exact law of ranks. Points lie a little beside those of
+    the row, at the ends of its path and far beyond. That a row which agrees is returned has a
+    probability of at most 10⁻⁶ in all.
 
     Args:
         cases: the rows.
@@ -63,7 +70,7 @@ def disagreements(cases: Sequence[Case], *, samples: int, seed: int) -> tuple[Di
         seed: ≥ 0.
     """
     rng = np.random.default_rng(seed)
-    points = sum(len(case.pairs) for case in cases)
+    points = sum(len(case.pairs) + 4 for case in cases)
     found = (_disagreement(case, samples, rng, FAILURE_PROBABILITY / points) for case in cases)
     return tuple(one for one in found if one is not None)
 
@@ -72,51 +79,85 @@ def _disagreement(
     case: Case, samples: int, rng: np.random.Generator, failure: float
 ) -> Disagreement | None:
     """Return where the first point shows it, of those at which a row's pairs begin."""
-    from scipy.stats import binomtest
+    from scipy.stats import binom
 
-    per = getattr(case.mechanism.privacy, "per", 1.0)
-    starts = [p + rng.uniform(-_ASIDE, _ASIDE) * per for p, _ in case.pairs]
-    generators = rng.spawn(2)
-    firsts, seconds = (_drawn(case, starts, samples // 2, one) for one in generators)
+    points = points_beside(case, np.array([p for p, _ in case.pairs]), rng)
+    each = samples // 2 // _CALLS
+    one, other = rng.spawn(2)
+    same = copies(case.mechanism)
+    firsts = _drawn(same[0], points, each * _CALLS, one)
     if firsts.ndim != 2:  # reports of several numbers
         return None
-    if found := _repeated(case, starts, firsts, seconds, failure):
+    seconds = np.concatenate([_drawn(same[1], points, each, other) for _ in range(_CALLS)], axis=1)
+    share = failure / 3
+    if found := _repeated(case, points, firsts, seconds, share):
         return found
-    for point, first, second in zip(starts, firsts, seconds, strict=True):
-        at = np.asarray(point)[None]
+    for i, (point, first, second) in enumerate(zip(points, firsts, seconds, strict=True)):
+        for a, b in ((first, second), (first[: len(first) // 2 * 2 : 2], first[1::2])):
+            if found := _dependent(case, point, a, b, share / 2, rng):
+                return found
         if len(np.unique(first)) < (1 - _TIES) * len(first):
-            return None
+            continue
         edges = np.quantile(first, np.linspace(0, 1, _BINS + 1)[1:-1])
-        counted = np.histogram(second, edges)[0]
-        stated = _shares(case, edges, at)
-        n = len(second)
+        calls = np.array([np.histogram(part, edges)[0] for part in second.reshape(_CALLS, each)])
+        counted = np.concatenate([calls, calls.sum(axis=0)[None]])
+        n = np.append(np.full(_CALLS, each), each * _CALLS)[:, None]
+        stated = _shares(case, edges, point[None], _PARTS)
+        # Far away a law may be too peaked to be integrated.
+        finer = _shares(case, edges, point[None], 2 * _PARTS) if i >= len(case.pairs) else stated
+        if np.abs(finer - stated).max() > _UNSETTLED:
+            continue
         # What is beyond the first and the last edge is one more event.
-        counted = np.append(counted, n - counted.sum())
+        counted = np.concatenate([counted, n - counted.sum(axis=1, keepdims=True)], axis=1)
         stated = np.append(stated, 1 - stated.sum())
-        chances = [
-            float(binomtest(int(k), n, float(np.clip(p, 0.0, 1.0))).pvalue)
-            for k, p in zip(counted, stated, strict=True)
-        ]
-        worst = int(np.argmin(chances))
-        if chances[worst] < failure / len(chances):
+        p = np.clip(stated, 0.0, 1.0)
+        chances = 2 * np.minimum(binom.cdf(counted, n, p), binom.sf(counted - 1, n, p))
+        call, worst = np.unravel_index(int(np.argmin(chances)), chances.shape)
+        if chances[call, worst] < share / chances.size:
             inside = worst < len(edges) - 1
             ends = (edges[worst], edges[worst + 1]) if inside else (edges[0], edges[-1])
-            drawn = counted[worst] / n
+            drawn = counted[call, worst] / n[call, 0]
             if not inside:
                 drawn, stated[worst] = 1 - drawn, 1 - stated[worst]
             return _told(case, point, ends, drawn, stated[worst])
     return None
 
 
-def _drawn(case: Case, points: list[Array], count: int, rng: np.random.Generator) -> Array:
+def _drawn(mechanism: Audited, points: Array, count: int, rng: np.random.Generator) -> Array:
     """Return so many reports for each point, (points, count, ...)."""
-    at = np.repeat(np.array(points), count, axis=0)
-    reports = np.asarray(case.mechanism.simulate(at, rng))
+    reports = np.asarray(mechanism.simulate(np.repeat(points, count, axis=0), rng))
     return reports.reshape(len(points), count, *reports.shape[1:])
 
 
+def _dependent(
+    case: Case, point: Array, one: Array, other: Array, failure: float, rng: np.random.Generator
+) -> Disagreement | None:
+    """Return where reports lie after such of the other series, more or less often than by chance.
+
+    Of independent series every order is equally likely, so that counts by rank are hypergeometric.
+    """
+    from scipy.stats import hypergeom
+
+    n = len(one)
+    part = np.arange(n) * _RANKS // n
+    ranks = [np.empty(n, np.intp), np.empty(n, np.intp)]
+    for rank, series in zip(ranks, (one, other), strict=True):
+        rank[np.lexsort((rng.random(n), series))] = part  # ties in any order
+    table = np.bincount(ranks[0] * _RANKS + ranks[1], minlength=_RANKS**2)
+    size = np.bincount(part)
+    expected = np.outer(size, size).ravel() / n
+    worst = int(np.argmax(np.abs(table - expected)))
+    row, column = divmod(worst, _RANKS)
+    law = hypergeom(n, size[row], size[column])
+    if 2 * min(law.cdf(table[worst]), law.sf(table[worst] - 1)) >= failure / len(table):
+        return None
+    there = np.sort(other)[part == column]
+    ends = (float(there[0]), float(there[-1]))
+    return _told(case, point, ends, table[worst] / size[row], size[column] / n)
+
+
 def _repeated(
-    case: Case, points: list[Array], first: Array, second: Array, failure: float
+    case: Case, points: Array, first: Array, second: Array, failure: float
 ) -> Disagreement | None:
     """Return where numbers that come again and again have another share than is stated."""
     from scipy.stats import binom
@@ -124,7 +165,8 @@ def _repeated(
     n = second.shape[1]
     for drawn in first:
         values, counts = np.unique(drawn, return_counts=True)
-        atoms = values[counts >= _OFTEN]
+        often = _OFTEN if (counts == _OFTEN - 1).sum() < _OFTEN else _OFTEN - 1
+        atoms = values[counts >= often]
         if not len(atoms):
             continue
         for point, others in zip(points, second, strict=True):
@@ -160,9 +202,9 @@ def _told(
     return Disagreement(case.name, case.query, at, *map(float, (*ends, drawn, stated)))
 
 
-def _shares(case: Case, edges: Array, at: Array) -> Array:
+def _shares(case: Case, edges: Array, at: Array, parts: int) -> Array:
     """Return the integral of the density between each two edges, by Gauss-Legendre."""
-    steps = np.linspace(edges[:-1], edges[1:], _PARTS + 1, axis=-1)  # (bins, parts + 1)
+    steps = np.linspace(edges[:-1], edges[1:], parts + 1, axis=-1)  # (bins, parts + 1)
     middle, half = (steps[:, 1:] + steps[:, :-1]) / 2, np.diff(steps, axis=-1) / 2
     y = middle[..., None] + half[..., None] * _NODES
     density = np.exp(case.mechanism.log_density(y.reshape(-1, 1), at)).reshape(y.shape)

@@ -1,21 +1,26 @@
 """Whether `release` draws from the law of integers that a mechanism states.
 
-Half of the releases are drawn from one generator and half from another, at points that lie a little
-beside those of the row, and at far ones. Five tests, each exact or a bound:
+Half of the releases are drawn from one generator and half from another, one by one and by a copy of
+a mechanism of one's own, at points that lie a little beside those of the row, and at far ones. Six
+tests, each exact or a bound:
 
 * each report has a place in its law, a number that is uniform in (0, 1); how many of them lie in
-  32 equal parts and far out in both tails is binomial, as is where the next one lies from it;
+  32 equal parts and far out in both tails is binomial, as is where the next one lies from it, and
+  that of the other generator; how far out they lie on average has a law of gamma;
 * of integers that are all improbable each digit to the base 16 is uniform but for 10⁻⁴;
 * two reports that are equal, though each integer is improbable, or an integer that comes too often;
 * what both generators draw alike, as from a fixed seed;
+* how often a report is the answer without noise;
 * a report that, with all that are no more probable, has a probability below 10⁻¹³.
 """
 
 from __future__ import annotations
 
+import copy
 import math
 import warnings
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,7 +36,9 @@ Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 ALL_RELEASES = 80_000
-"""Exact releases in a whole table: 60 to 390 µs each; shared by its rows."""
+"""Exact releases of the library's mechanisms in a whole table: 60 to 390 µs each."""
+_OWN_SHARE = 4
+"""Of so many samples one is released by a mechanism of one's own."""
 IMPOSSIBLE = 1e-13
 """A report with less is refused."""
 _LIGHT = 1e-4
@@ -62,11 +69,26 @@ def releases_of(case: Case, samples: int, rows: int) -> int:
     Args:
         case: the row.
         samples: reports drawn for the black box.
-        rows: how many rows with a `release` the table has.
+        rows: how many rows with a `release` the table has, which share those of the library.
     """
-    if isinstance(case.mechanism, Mechanism):  # one after the other, with exact arithmetic
-        return min(samples // 10, ALL_RELEASES // rows)
-    return samples
+    if not isinstance(case.mechanism, Mechanism):
+        return samples
+    if is_own(case.mechanism):
+        return samples // _OWN_SHARE
+    return min(samples // 10, ALL_RELEASES // rows)
+
+
+def is_own(mechanism: object) -> bool:
+    """Return whether the class of a mechanism is none of geoveil's."""
+    return not type(mechanism).__module__.startswith("geoveil.")
+
+
+def copies(mechanism: Any) -> tuple[Any, Any]:
+    """Return two mechanisms that are in the same state; what can't be copied stands for both."""
+    try:
+        return copy.deepcopy(mechanism), copy.deepcopy(mechanism)
+    except TypeError:
+        return mechanism, mechanism
 
 
 def draws_of(case: Case, releases: int, seed: int, failure: float) -> Draws | None:
@@ -82,14 +104,19 @@ def draws_of(case: Case, releases: int, seed: int, failure: float) -> Draws | No
     if not hasattr(mechanism, "release_many"):
         return None
     stated = getattr(mechanism, "stated", mechanism)
-    points = _points(case, np.random.default_rng(seed))
+    ends = np.unique(np.array([end for pair in case.pairs for end in pair]), axis=0)
+    points = points_beside(case, ends, np.random.default_rng(seed))
     each = max(releases // (2 * len(points)), 2)
     x = np.repeat(points, each, axis=0)
+    both_states = copies(mechanism) if is_own(mechanism) else (mechanism, mechanism)
+    many = [both_states[0].release_many, both_states[1].release_many]
+    if isinstance(mechanism, Mechanism):  # what devices call
+        many[1] = partial(Mechanism.release_many, both_states[1])
     reports = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NotPrivateWarning)
-        for half in (0, 1):
-            drawn = mechanism.release_many(x, SeededSource(2 * seed + half))
+        for half, release_many in enumerate(many):
+            drawn = release_many(x, SeededSource(2 * seed + half))
             reports.append(drawn.reshape(len(points), each, *drawn.shape[1:]))
     both = np.concatenate(reports, axis=1)  # (points, 2·each, ...)
     where = []
@@ -99,13 +126,29 @@ def draws_of(case: Case, releases: int, seed: int, failure: float) -> Draws | No
             return None
         where.append(place)
     rng = np.random.default_rng([seed, 1])
-    found = _refused(both, where, each, failure, rng)
+    found = _bare(stated, points, both, failure / 6) or _refused(both, where, each, failure, rng)
     return Draws(2 * each * len(points), not found, found)
 
 
-def _points(case: Case, rng: np.random.Generator) -> Array:
-    """Return the points of all pairs, moved a little, and two far ones."""
-    ends = np.unique(np.array([end for pair in case.pairs for end in pair]), axis=0)
+def _bare(stated: Any, points: Array, reports: Integers, failure: float) -> str:
+    """Return how often the answer itself is released, where that is improbable."""
+    count, chances = 0, [np.zeros(1)]
+    for point, drawn in zip(points, reports, strict=True):
+        answer = np.reshape(stated.mean(point[None])[0], drawn.shape[1:])
+        quiet = np.rint(answer / stated.step).astype(np.int64)
+        near = np.array([quiet + step for step in (-1, 0, 1)])  # the mean is a double
+        place = placed(stated, point, near)
+        if place is None or place.once.sum() > _LIGHT:
+            continue
+        count += int(np.any([_same(drawn, one) for one in near], axis=0).sum())
+        chances.append(np.full(len(drawn), place.once.sum()))
+    if at_least(count, np.concatenate(chances)) < failure:
+        return f"{count} of {sum(map(len, chances)) - 1} reports are the answer without noise"
+    return ""
+
+
+def points_beside(case: Case, ends: Array, rng: np.random.Generator) -> Array:
+    """Return points of a row, moved a little, the ends of its path and two far ones."""
     per = getattr(case.mechanism.privacy, "per", float(np.ptp(case.path)) / 20)
     ends = ends + per * _ASIDE * rng.uniform(-1, 1, ends.shape)
     far = case.path[[0, -1]] + 3 * (case.path[[0, -1]] - case.path.mean(axis=0))
@@ -116,7 +159,7 @@ def _refused(
     reports: Integers, where: list[Placed], each: int, failure: float, rng: np.random.Generator
 ) -> str:
     """Return what no law explains, in words; '' if nothing is."""
-    share = failure / 5
+    share = failure / 6
     worst = min(float(place.rare.min()) for place in where)
     if worst < IMPOSSIBLE:
         return f"a report whose like has a probability of {worst:.0e} in the law that is stated"
@@ -126,7 +169,7 @@ def _refused(
     chance = np.array([place.once[:each] for place in where])
     if at_least(int(alike.sum()), chance.ravel()) < share:
         return f"two generators draw {alike.mean():.1%} of the reports alike"
-    return _places(where, share, rng) or _digits(reports, where, share)
+    return _places(where, each, share, rng) or _digits(reports, where, share)
 
 
 def _same(first: Integers, second: Integers) -> NDArray[np.bool_]:
@@ -201,9 +244,9 @@ def _digits(reports: Integers, where: list[Placed], failure: float) -> str:
     return ""
 
 
-def _places(where: list[Placed], failure: float, rng: np.random.Generator) -> str:
+def _places(where: list[Placed], each: int, failure: float, rng: np.random.Generator) -> str:
     """Return which part of a law has too many or too few reports."""
-    from scipy.stats import binom
+    from scipy.stats import binom, gamma
 
     places = []
     for place in where:
@@ -219,13 +262,15 @@ def _places(where: list[Placed], failure: float, rng: np.random.Generator) -> st
     for word, sign in (("less", -1), ("and", 1)):
         follow = (cube[:, 1:] + sign * cube[:, :-1]) % 1
         streams[f", one {word} the one before"] = follow.reshape(-1, cube.shape[-1])
+    apart = (cube[:, :each] - cube[:, each:]) % 1
+    streams[", one less the same of another generator"] = apart.reshape(-1, cube.shape[-1])
     if cube.shape[-1] > 1:
         apart = [(cube[..., :1] + sign * cube[..., 1:]) % 1 for sign in (-1, 1)]
         streams[", of two numbers of a report"] = np.concatenate(apart, axis=-1).reshape(
             -1, 2 * (cube.shape[-1] - 1)
         )
     edges = np.arange(1, _PARTS) / _PARTS
-    tests = sum(u.shape[1] for u in streams.values()) * (_PARTS + 2 * len(_TAILS))
+    tests = sum(u.shape[1] for u in streams.values()) * (_PARTS + 2 * len(_TAILS) + 1)
     for name, numbers in streams.items():
         for u in numbers.T:
             counts = np.bincount(np.searchsorted(edges, u), minlength=_PARTS)
@@ -236,4 +281,8 @@ def _places(where: list[Placed], failure: float, rng: np.random.Generator) -> st
             worst = int(np.argmin(chance))
             if chance[worst] < failure / tests:
                 return f"{k[worst] / len(u):.3%} of reports where {p[worst]:.3%} should be{name}"
+            # How far out a uniform number lies, in nats, is exponential.
+            out = -np.log(np.maximum(2 * np.minimum(u, 1 - u), 1e-300)).sum()
+            if 2 * min(gamma.cdf(out, len(u)), gamma.sf(out, len(u))) < failure / tests:
+                return f"reports lie {out / len(u):.3f} times as far out as they should{name}"
     return ""

@@ -103,7 +103,8 @@ def audit(
     densities change fastest, so that it can refute a promise but not prove it. The black box draws
     float64 simulations. What `release` returns is compared with the law of integers that follows
     from the densities (`geoveil.audit.draws`): where a release is fast as often as `samples` says,
-    else a tenth as often, and 100,000 times in the whole table at most.
+    a quarter as often of a mechanism of one's own, and 80,000 times in all rows of the library. So
+    what befalls one report in 100,000 is not seen, as are no bits of floats, which nobody releases.
 
     The failure probability is divided by the number of pairs in the table, so that it is that of
     the whole table; as much again by the rows that release. A row draws the same samples whatever
