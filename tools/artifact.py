@@ -81,7 +81,7 @@ MEASURED: Mapping[str, Callable[[Output], float]] = {
     "Smooth sensitivity is not always better": _of_ledger("over that of GP_Lip"),
     **{
         f"{part.capitalize()}, {told}, {word}": _tuned(part, number, end)
-        for part in ("thresholds", "densities")
+        for part in ("thresholds", "pairs", "densities")
         for told, number in (("as published", "published"), ("tuned", "tuned"))
         for word, end in (("least", min), ("most", max))
     },
