@@ -11,6 +11,7 @@ from geoveil.campaign import (
     Campaign,
     DebiasedLaplaceSpec,
     LipschitzLaplaceSpec,
+    PlanarLaplaceSpec,
     Question,
     Readings,
     SmoothSpec,
@@ -21,7 +22,7 @@ from geoveil.campaign import (
     what_to_ask,
 )
 from geoveil.campaign.statistic import Allocation
-from geoveil.gp import GeoPrivacy, LogScale, Range, Threshold
+from geoveil.gp import GaussianKernel, GeoPrivacy, LogScale, Range, Threshold
 from tools.vectors.chance import PARIS, WORLD
 from tools.vectors.examples import every_campaign, small_campaign
 
@@ -47,6 +48,7 @@ def surveys() -> Iterator[tuple[str, Campaign]]:
     """Yield surveys of incomes: each kind of law, and each way in which reports add up."""
     band = Question("above 100k", Threshold(100_000.0, 24_000.0, "smoothstep"))
     ramp = Question("above 100k", Threshold(100_000.0, 24_000.0, "linear"))
+    bell = Question("near 100k", GaussianKernel(100_000.0, 24_000.0))
     middle = Question("middle", Range(40_000.0, 60_000.0, 16_000.0, "smoothstep"))
     many = tuple(
         Question(f"above {at}k", Threshold(1000.0 * at, 24_000.0, "smoothstep"))
@@ -78,6 +80,13 @@ def surveys() -> Iterator[tuple[str, Campaign]]:
             "allocation": Allocation.VECTOR,
             "mechanism": SmoothSpec(),
         },
+        "bell": {"questions": (bell,)},
+        "bell-of-cauchy": {
+            "questions": (bell,),
+            "mechanism": SmoothSpec(noise="generalized-cauchy", gamma=4.0),
+        },
+        "bell-slack": {"questions": (bell,), "mechanism": paper, "privacy": slack},
+        "points": {"mechanism": PlanarLaplaceSpec(1)},
         "expected": {"questions": (band,), "attribute": income(0.0, 10_000.0)},
         "expected-least": {"questions": (middle,), "attribute": income(-1_000.0, None)},
         "expected-most": {"questions": (band,), "attribute": income(None, -0.5)},

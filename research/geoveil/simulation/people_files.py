@@ -28,8 +28,8 @@ FORMATS = (".csv", ".parquet", GEOPACKAGE)
 COORDINATES = ("longitude", "latitude")
 """What the two numbers of a point are called, as columns of a file of points."""
 _NUMBER = f"a number from -{FARTHEST:g} to {FARTHEST:g} (what it holds is not shown)"
-_NAME = re.compile(r"[^\W\d]\w*([ .-][^\W\d]\w*)*")
-"""What the header of a column looks like, and no number does, however it is written."""
+_NAME = re.compile(r"[^\W\d]\w*(\W+[^\W\d]\w*)*\W*")
+"""What the header of a column looks like, "Rent ($)", and no number does, however it is written."""
 _SEPARATORS = MappingProxyType({";": "semicolons", "\t": "tabs", "|": "bars"})
 """What stands between fields elsewhere, as spreadsheets write them where a comma is in numbers."""
 
