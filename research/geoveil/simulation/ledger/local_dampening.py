@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator, Mapping
 from functools import partial
 from itertools import product
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
@@ -199,6 +200,8 @@ def _trees(options: Options) -> Iterator[Told]:
                 every.setdefault(what, []).extend(values)
             least = min(gains["ShiftedLocalDiffPID3 over LocalDiffPID3"])
             yield f"{name}, {setting}", "ShiftedLocalDiffPID3 over LocalDiffPID3, least", *least
+            told = "LocalDiffPID3 ahead of GlobalDiffPID3, share of all ε"
+            yield f"{name}, {setting}", told, *_ahead(gains["LocalDiffPID3 over GlobalDiffPID3"])
     if tables == 3 and not options.quick:
         for what, values in every.items():
             yield "all tables and depths", f"{what}, most", *max(values)
@@ -207,6 +210,13 @@ def _trees(options: Options) -> Iterator[Told]:
 def _gains(ours: list[SelectionRow], theirs: list[SelectionRow]) -> list[tuple[float, float]]:
     """Return how much more accurate one is, by ε, and an upper bound of its standard error."""
     return [(a.value - b.value, a.standard_error) for a, b in zip(ours, theirs, strict=True)]
+
+
+def _ahead(gains: list[tuple[float, float]]) -> tuple[float, float]:
+    """Return the share of gains > 0, and the standard error that the gains' own leave it."""
+    sure = [NormalDist().cdf(gain / error) if error else 0.5 for gain, error in gains]
+    spread = math.sqrt(sum(p * (1 - p) for p in sure))
+    return sum(gain > 0 for gain, _ in gains) / len(gains), spread / len(gains)
 
 
 NUMBERS: Mapping[str, Numbers] = {
