@@ -1,4 +1,4 @@
-"""A campaign about ratios, answered by a thousand devices over gRPC."""
+"""A campaign about ratios, answered by hundreds of devices over gRPC."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -11,14 +11,16 @@ from geoveil.client import Client, Policy
 from geoveil.gp import GeoPrivacy, LogScale
 from geoveil.simulation.local_server import local_server
 
-PEOPLE = 1_000
-HALF = GeoPrivacy.per_factor(1.0, 2, "dollar")
+PEOPLE = 300
+HALF = GeoPrivacy.per_factor(4.0, 2, "dollar")
+Z = 4.9
+"""Two-sided, α = 1e-6 for each of four estimates whose bits nobody seeds."""
 
 
-@pytest.mark.deep(keep=0)
+@pytest.mark.deep(keep=0, rest=1)
 @pytest.mark.parametrize("mechanism", ["debiased", "smooth"])
-def test_a_thousand_devices_find_the_shares_within_three_standard_errors(tmp_path, mechanism):
-    """The truth is of these people; each of both intervals fails one time in 370 (α = 0.0027)."""
+def test_devices_find_the_shares(tmp_path, mechanism):
+    """The truth is of these people."""
     now = datetime.now(UTC)
     scale = LogScale(1_000.0)
     campaign = campaign_asking(
@@ -48,8 +50,8 @@ def test_a_thousand_devices_find_the_shares_within_three_standard_errors(tmp_pat
     logs = np.log(np.maximum(incomes, 1_000.0))
     truths = [float(question.query.value(logs).mean()) for question in campaign.questions]
     for estimate, truth in zip(estimates, truths, strict=True):
-        assert estimate.n > 400
-        assert abs(estimate.value - truth) <= 3 * estimate.standard_error
+        assert estimate.n > 100
+        assert abs(estimate.value - truth) <= Z * estimate.standard_error
         # Control: had the values not been mapped, all were above, and none between.
         unmapped = float(np.mean(estimate is estimates[0]))
-        assert abs(estimate.value - unmapped) > 3 * estimate.standard_error
+        assert abs(estimate.value - unmapped) > Z * estimate.standard_error
