@@ -14,6 +14,7 @@ from geoveil.gp import (
     PlanarLaplace,
     Radial,
     RandomizedResponse,
+    SmoothedRegion,
     SmoothMechanism,
     TabulatedProfile,
     Threshold,
@@ -23,6 +24,7 @@ from geoveil.gp.errors import ContradictionError
 from geoveil.gp.intervals import Limits
 from geoveil.gp.price import bounded_noise_variance
 from geoveil.gp.privacy import LocalPrivacy
+from geoveil.gp.report_moments import ReportMoments
 
 EDGES = (11_600.0, 47_150.0, 100_525.0, 191_950.0, 243_725.0, 609_350.0)
 RATES = (0.10, 0.12, 0.22, 0.24, 0.32, 0.35, 0.37)
@@ -270,3 +272,49 @@ def test_a_search_that_ends_before_cells_are_tight_is_wider_and_still_holds(monk
     early = report_laws.law_of_profile.__wrapped__(BRACKETS, 700.0, 700.0)
     assert early.variances[1].max() >= whole.variances[1].max() * (1 - 1e-9)
     assert len(early.points) < len(whole.points)
+
+
+@pytest.mark.deep(keep=0, rest=1)
+@pytest.mark.parametrize("scale", [40.0, 100.0])
+def test_people_between_the_nodes_of_a_raster_are_within_its_bounds(scale):
+    """A disc of a third of the bandwidth in a wide square. Control: 4,096 of the nodes miss it."""
+
+    def disc(points):
+        return 30 - np.hypot(points[:, 0] - 503, points[:, 1] - 707)
+
+    region = SmoothedRegion(disc, bandwidth=100.0, bounds=(0.0, 0.0, 1_000.0, 1_500.0))
+    estimator = PlanarLaplace(GeoPrivacy(1.0, per=scale)).estimator(region, debias=True)
+    moments = estimator.limits.moments()
+    grid, (x, y) = estimator._grid, estimator._grid.frequencies()
+    values = grid.inverse(estimator._spectrum)
+    spectra = [grid.transform(values**k) * estimator._noise for k in (1, 2, 3)]
+    people = []
+    for right, up in ((0, 0), (0.5, 0.5), (0.25, 0.25), (0.3, 0.7)):
+        moved = np.exp(1j * grid.cell * (right * x + up * y))
+        people.append([grid.inverse(spectrum * moved).ravel() for spectrum in spectra])
+    people = np.concatenate(people, axis=1).T
+    size = np.abs(people).max(axis=0)
+    few = ReportMoments(people[: len(people) // 4][:: len(people) // 4 // 4_096])
+    people = people[people[:, 1] > 1e-6 * size[1]]
+    rng = np.random.default_rng(6)
+    missed = 0
+    for _ in range(100):
+        raw = (
+            rng.dirichlet([0.4] * 3)
+            * 10 ** rng.uniform(-3, 0)
+            @ people[rng.integers(len(people), size=3)]
+        )
+        mean = raw[0]
+        square, cube = raw[1] - mean**2, raw[2] - 3 * mean * raw[1] + 2 * mean**3
+        low, high = moments.third(mean, square)
+        assert low - 1e-9 * size[2] <= cube <= high + 1e-9 * size[2]
+        low, high = few.third(mean, square)
+        missed += not low <= cube <= high
+    assert missed > 0
+    # What bounds is attained, but for a hundredth of the largest moments.
+    for direction in rng.normal(size=(100, 3)):
+        reach = max((people / size @ direction).max(), 0.0)
+        bound = (moments.points / size @ direction).max()
+        assert reach - 1e-6 <= bound <= reach + 0.01 * np.abs(direction).sum()
+    jumps = people[:, 2] / people[:, 1]
+    assert moments.jumps(0.0)[1] == pytest.approx(jumps.max(), rel=0.01)

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import product
 from typing import TypeVar
 
 from geoveil.gp._convolution import one_sided
@@ -26,6 +27,13 @@ _LOOSE = 1 / 100
 _MOST_CELLS, _ROUNDS = 2_048, 8
 _TIGHT = 1.00005
 """Factor between a bound and what is attained at which a search ends."""
+_SURE = 1.25
+"""What second differences between nodes may be, in multiples of those at the nodes around."""
+_NEGLIGIBLE, _FINE, _APART = 1e-7, 2.0**-10, 1e-3
+"""Moments on a raster that count as 0, relative to the largest, and the mesh of boxes around the
+others, relative to their distance from 0 or 1; this is at least a thousandth of that of a point."""
+_BLOCK = 2**20
+"""Points of which a hull is taken at a time."""
 
 _Seen = TypeVar("_Seen")
 
@@ -149,6 +157,54 @@ def law_of_symmetric_noise(value: Array, noise: Array) -> ReportMoments:
     return ReportMoments(
         np.concatenate(points), 4 * value.shape[1], np.stack([np.concatenate(noises)] * 2)
     )
+
+
+def law_on_raster(moments: Array) -> ReportMoments:
+    """Return points around the moments of people at the nodes of a raster and between them.
+
+    Within a cell a smooth function differs from what its corners say, bilinearly, by at most an
+    eighth of its second differences along both axes, taken here from all nodes around the cell. So
+    moments lie in boxes around the nodes, which are widened to a mesh, that fewer of them differ.
+    How far one person moves a mean is taken from the nodes alone.
+
+    Args:
+        moments: E y, E y² and E y³ at the nodes, shape (3, n, m), periodic; where all three are
+            negligible they count as 0.
+    """
+    from scipy.ndimage import maximum_filter
+
+    scales = np.abs(moments).max(axis=(1, 2), keepdims=True)
+    moments = moments / scales
+    turns = (sum(np.roll(moments, step, axis) for step in (1, -1)) for axis in (1, 2))
+    bend = sum(np.abs(turn - 2 * moments) for turn in turns) * (_SURE / 8)
+    bend = maximum_filter(bend, (1, 3, 3), mode="wrap")
+    there = np.abs(moments).max(axis=0) > _NEGLIGIBLE
+    points, bend, unit = moments[:, there].T, bend[:, there].T, scales.reshape(3)
+    near = np.minimum(np.abs(points), np.abs(points - 1 / unit))
+    near = np.maximum(near, _APART * near.max(axis=1, keepdims=True) + _NEGLIGIBLE)
+    step = _FINE * 2.0 ** np.floor(np.log2(near))
+    boxes = np.stack([np.floor((points - bend) / step), np.ceil((points + bend) / step)]) * step
+    order = np.lexsort(boxes.transpose(0, 2, 1).reshape(6, -1))
+    boxes = boxes[:, order]
+    boxes = boxes[:, np.append(True, (np.diff(boxes, axis=1) != 0).any(axis=(0, 2)))]
+    corners = [
+        np.stack([boxes[ends[k], :, k] for k in range(3)], 1) for ends in product((0, 1), repeat=3)
+    ]
+    laws = np.append(_outermost(points), np.zeros((1, 3)), axis=0)
+    around = _outermost(np.stack(corners, axis=1).reshape(-1, 3))
+    return ReportMoments(np.concatenate([laws, around]) * unit, len(laws))
+
+
+def _outermost(points: Array) -> Array:
+    """Return those of many points, (n, 3), that are corners of their hull."""
+    from scipy.spatial import ConvexHull
+
+    found = points[:0]
+    for start in range(0, len(points), _BLOCK):
+        block = np.concatenate([found, points[start : start + _BLOCK]])
+        block = np.resize(block, (max(len(block), 5), 3))
+        found = block[ConvexHull(block, qhull_options="QJ Pp").vertices]
+    return found
 
 
 def cut_while_loose(

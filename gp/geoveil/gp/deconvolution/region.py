@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import product
 from typing import Any
 
 from geoveil.gp import validation
@@ -16,13 +17,14 @@ from geoveil.gp.intervals import Limits
 from geoveil.gp.queries.base import Query
 from geoveil.gp.queries.indicator import Disc, SoftIndicator
 from geoveil.gp.queries.polygon import Polygon
+from geoveil.gp.report_laws import law_on_raster
 from geoveil.gp.report_moments import ReportMoments
 
 Bounds = tuple[float, float, float, float]
 
 _CELLS_PER_BANDWIDTH = 8
-_NODES = 4_096
-"""Nodes of the grid, about, at which moments of reports are taken."""
+_FINELY = 2**19
+"""Nodes up to which moments of reports are taken between them, too."""
 _LEAST_AREA = 0.008
 """Area of a region in multiples of h², of a disc of radius h/20: what `SmoothedRegion` misjudges
 weighs up to a fortieth of the most that people count for it, and more in smaller ones."""
@@ -190,12 +192,16 @@ class RegionEstimator(PointEstimator):
 
     @cached_property
     def _moments(self) -> ReportMoments:
-        """The moments of values at some of the nodes, all over the grid."""
         grid = self._grid
         values = grid.inverse(self._spectrum)
-        powers = [values, values**2, values**3]
-        found = [grid.inverse(grid.transform(power) * self._noise).ravel() for power in powers]
-        return ReportMoments(np.stack(found, axis=1)[:: max(found[0].size // _NODES, 1)])
+        spectra = [grid.transform(values**k) * self._noise for k in (1, 2, 3)]
+        parts = 2 if values.size <= _FINELY else 1
+        found = np.empty((3, *np.multiply(values.shape, parts)))
+        kx, ky = (np.exp(1j * k * grid.cell / parts) for k in grid.frequencies())
+        for i, j in product(range(parts), repeat=2):  # between the nodes, too
+            for k, spectrum in enumerate(spectra):
+                found[k, i::parts, j::parts] = grid.inverse(spectrum * kx**i * ky**j)
+        return law_on_raster(found)
 
     @property
     def variance_limits(self) -> tuple[float, float] | None:
