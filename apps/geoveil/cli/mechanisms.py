@@ -25,7 +25,8 @@ _OF_SMOOTH = (
 _PARAMETERS = (
     "Parameters of smooth: noise (best, student-t, generalized-cauchy, laplace); nu; gamma;"
     " beta_fraction, β in parts of ε/PER, in (0, 1); reach of the bound (0, a length, inf); growth"
-    " (exponential, linear); calibration (exact, paper). What a device can't prove it refuses."
+    " (exponential, linear); calibration (exact; or paper, on straight ramps). What a device can't"
+    " prove it refuses."
 )
 
 
