@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.special import softmax
 
 from geoveil.audit import (
+    OwnSelection,
     admissible,
     database_pairs,
     margin_pairs,
@@ -156,6 +158,30 @@ def test_counts_are_checked(bad: Any) -> None:
 def test_no_pairs_is_an_error() -> None:
     with pytest.raises(ParameterError, match="pairs"):
         worst_pair(ExponentialMechanism(1.0, 1.0), [])
+
+
+@pytest.mark.deep(keep=2)
+@pytest.mark.parametrize(
+    ("rate", "refused"),
+    [
+        (lambda scores, epsilon: epsilon * (2.5 if len(scores) > 3 else 1), True),
+        (lambda scores, epsilon: epsilon, False),
+        (lambda scores, epsilon: epsilon / 1.7, False),
+        (lambda scores, epsilon: epsilon * (9.0 if np.diff(np.sort(scores))[-1] > 12 else 1), True),
+        (lambda scores, epsilon: epsilon * (2 if scores.min() < -50 else 1), True),
+        (lambda scores, epsilon: epsilon**2, True),
+    ],
+)
+def test_selections_of_ones_own_are_audited_beyond_three_outcomes(rate: Any, refused: bool) -> None:
+    def make(epsilon: float, sensitivity: float) -> Any:
+        class Own:
+            def probabilities(self, scores: Any) -> Any:
+                values = np.asarray(scores) / sensitivity
+                return softmax(rate(values, epsilon) * values / 2)
+
+        return Own()
+
+    assert (OwnSelection("own", make).audited() > 1 + 1e-6) == refused
 
 
 @pytest.mark.deep(keep=0)

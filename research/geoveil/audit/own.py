@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from geoveil.audit.case import Array, Audited, Case, additive_outputs
 from geoveil.audit.catalogue import BELL, RAMP, STEP, outputs_of
-from geoveil.audit.selection import Selects, worst_utilities
+from geoveil.audit.selection import Selects, led_pairs, worst_pair, worst_utilities
 from geoveil.gp import validation
 from geoveil.gp.errors import ParameterError, UnsupportedError
 from geoveil.gp.mechanisms.base import QueryMechanism
@@ -155,19 +155,27 @@ class OwnSelection:
         return found
 
     def audited(self) -> float:
-        """Return the largest log-ratio between neighbours found at ε = 1, of three outcomes."""
-        return worst_utilities(self.at(1.0), 3, 1.0).epsilon
+        """Return the largest log-ratio between neighbours that is found, over ε."""
+        return max(
+            worst_utilities(self.at(1.0), 3, 1.0).epsilon,
+            *(
+                worst_pair(self.at(epsilon, sensitivity), led_pairs(sensitivity)).epsilon / epsilon
+                for epsilon, sensitivity in _SETTINGS
+            ),
+        )
 
 
+_SETTINGS = ((1.0, 1.0), (0.1, 7.0), (3.0, 0.03))
+"""ε and Δ at which a mechanism that selects is audited."""
 AUDITED = (
-    "the largest log-ratio between neighbours that was found at ε = 1, of three outcomes whose"
-    " scores move by the sensitivity"
+    "the largest log-ratio between neighbours that was found, over ε, at ε from 0.1 to 3, of 2 to"
+    " 20 outcomes whose scores move by the sensitivity"
 )
 """What `OwnSelection.audited` is."""
 
 
 def keeps(found: float) -> bool:
-    """Return whether what was found at ε = 1 is within it, but for rounding."""
+    """Return whether what was found is within ε, but for rounding."""
     return found <= 1 + 1e-6
 
 

@@ -55,6 +55,31 @@ def utility_pairs(
             yield first, Utilities(base + unit * np.asarray(change))
 
 
+def led_pairs(sensitivity: float) -> Iterator[tuple[Utilities, Utilities]]:
+    """Yield u and u' of 2 to 20 outcomes, of which one leads by 0 to 60 Δ, below and above 0.
+
+    From u to u' the leader falls by Δ and all others rise; then every one goes its own way. Rules
+    that depend on the number of outcomes, on a gap, on ties or on the level show here.
+
+    Args:
+        sensitivity: Δ > 0.
+    """
+    unit = validation.positive("sensitivity", sensitivity)
+    rng = np.random.default_rng(0)
+    for outcomes, (level, step) in product(
+        (2, 4, 7, 20), ((0.0, 0.5), (-300.0, 4.5), (300.0, 4.5))
+    ):
+        others = -10 * rng.random(outcomes) * rng.integers(0, 2, outcomes)
+        others[:2] = 0.0
+        all_rise = np.where(np.arange(outcomes) == 0, -1.0, 1.0)
+        for gap in np.arange(0.0, 60.0, step):
+            base = others + level
+            base[0] += gap
+            first = Utilities(base * unit)
+            for change in (all_rise, rng.integers(-1, 2, outcomes)):
+                yield first, Utilities((base + change) * unit)
+
+
 def margin_pairs(outcomes: int, most: int) -> Iterator[tuple[Margin, Margin]]:
     """Yield margins of neighbours: one winner and j, j + 1; and two winners, j and j' in {0, 1}.
 
