@@ -9,6 +9,7 @@ from geoveil.gp import (
     ApproximateLaplace,
     DebiasedLaplace,
     FormulaProfile,
+    GaussianKernel,
     GeoPrivacy,
     Linear,
     PlanarLaplace,
@@ -20,6 +21,7 @@ from geoveil.gp import (
     Threshold,
     report_laws,
 )
+from geoveil.gp.deconvolution.kernel import KernelEstimator, planar_expectation
 from geoveil.gp.errors import ContradictionError
 from geoveil.gp.intervals import Limits
 from geoveil.gp.price import bounded_noise_variance
@@ -318,3 +320,30 @@ def test_people_between_the_nodes_of_a_raster_are_within_its_bounds(scale):
         assert reach - 1e-6 <= bound <= reach + 0.01 * np.abs(direction).sum()
     jumps = people[:, 2] / people[:, 1]
     assert moments.jumps(0.0)[1] == pytest.approx(jumps.max(), rel=0.01)
+
+
+@pytest.mark.parametrize("debias", [True, False])
+def test_people_at_every_distance_from_a_bell_are_within_its_bounds(debias):
+    """Noise a fifth of the bandwidth wide. Control: 61 distances are not all."""
+    kernel = KernelEstimator(GaussianKernel((0.0, 0.0), 1.0), 0.2, debias)
+    moments = kernel.limits.moments()
+    rng = np.random.default_rng(1)
+
+    def laws(r):
+        return np.stack(
+            [
+                planar_expectation(lambda rho, _, k=k: kernel.at(rho) ** k, r, 0.2, 2)
+                for k in (1, 2, 3)
+            ],
+            axis=1,
+        )
+
+    few, people = ReportMoments(laws(np.linspace(0, 6, 61))), laws(rng.uniform(0, 8, 150))
+    size = np.abs(people).max(axis=0)
+    missed = 0
+    for direction in rng.normal(size=(100, 3)):
+        reach = (people / size @ direction).max()
+        bound = (moments.points / size @ direction).max()
+        assert reach - 1e-9 <= bound <= max(reach, 0.0) + 0.01 * np.abs(direction).sum()
+        missed += (few.points / size @ direction).max() < reach - 1e-6
+    assert missed > 0

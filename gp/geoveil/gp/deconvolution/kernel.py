@@ -36,6 +36,7 @@ from geoveil.gp.errors import UnsupportedError
 from geoveil.gp.intervals import Limits
 from geoveil.gp.queries.profiles import Gaussian
 from geoveil.gp.queries.projected import GaussianKernel, Radial
+from geoveil.gp.report_laws import law_on_raster
 from geoveil.gp.report_moments import ReportMoments
 
 _GHOSTS = 2
@@ -260,8 +261,8 @@ _NOISIEST = 1000.0
 _FARTHEST = 100.0
 _STEP = 1 / 80
 _MEANS = 0.0, 1.0
-_NEAR, _AWAY, _NEAREST = 61, 30, 0.05
-"""Distances at which moments of reports are taken: within 6 bandwidths, and beyond."""
+_DISTANCES = 161
+"""Distances at which moments of reports are taken, equidistant in the inverse of sinh."""
 
 
 class KernelEstimator(PointEstimator):
@@ -357,14 +358,13 @@ def _estimated_variance(r: Array, c: float, dimension: int) -> Array:
 @lru_cache(maxsize=32)
 def _report_moments(c: float, dimension: int, debias: bool) -> ReportMoments:
     """Return the moments of the values of people at any distance, and of those far away."""
-    near, far = np.linspace(0.0, 6.0, _NEAR), 6.0 + c * np.geomspace(_NEAREST, _FADE, _AWAY)
-    r = np.concatenate([near, far])
+    t = np.linspace(0.0, math.asinh(6.0 + _FADE * c), _DISTANCES)
 
     def power(k: int) -> Callable[[Array, Array], Array]:
         return lambda rho, _: _function(rho, c, dimension, debias) ** k
 
-    powers = [planar_expectation(power(k), r, c, dimension) for k in (1, 2, 3)]
-    return ReportMoments(np.concatenate([np.stack(powers, axis=1), np.zeros((1, 3))]))
+    powers = np.array([planar_expectation(power(k), np.sinh(t), c, dimension) for k in (1, 2, 3)])
+    return law_on_raster(np.concatenate([powers[:, :0:-1], powers], axis=1)[..., None])
 
 
 def _function(r: Array, c: float, dimension: int, debias: bool) -> Array:
