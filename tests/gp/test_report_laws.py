@@ -21,7 +21,7 @@ from geoveil.gp import (
     Threshold,
     report_laws,
 )
-from geoveil.gp.deconvolution.kernel import KernelEstimator, planar_expectation
+from geoveil.gp.deconvolution.kernel import KernelEstimator, planar_expectation, reach
 from geoveil.gp.errors import ContradictionError
 from geoveil.gp.intervals import Limits
 from geoveil.gp.price import bounded_noise_variance
@@ -347,3 +347,17 @@ def test_people_at_every_distance_from_a_bell_are_within_its_bounds(debias):
         assert reach - 1e-9 <= bound <= max(reach, 0.0) + 0.01 * np.abs(direction).sum()
         missed += (few.points / size @ direction).max() < reach - 1e-6
     assert missed > 0
+
+
+@pytest.mark.parametrize("c", [0.1, 10.0, 1_000.0])
+def test_the_ends_of_what_a_point_counts_for_a_bell_are_reached(c):
+    """Control: of noise a thousand bandwidths wide, equidistant places miss a twentieth."""
+    kernel = KernelEstimator(GaussianKernel((0.0, 0.0), 1.0), c, True)
+    near = np.linspace(0.0, 20.0, 100_001)
+    g, h = kernel.at(near), kernel.variance_at(near)
+    low, high = kernel.limits.reports
+    assert low <= g.min() + 1e-6 * np.ptp(g)
+    assert high >= g.max() - 1e-6 * np.ptp(g)
+    assert kernel.variance_limits[1] >= h.max() * (1 - 1e-6)
+    coarse = kernel.at(np.linspace(0.0, reach(c), 1 << 14)).min()
+    assert c < 1_000 or coarse > g.min() + 0.02 * np.ptp(g)

@@ -337,15 +337,20 @@ class KernelEstimator(PointEstimator):
 @lru_cache(maxsize=32)
 def _ends(c: float, dimension: int) -> tuple[float, float]:
     """Return the least and the greatest of g, to 1e-6: it is greatest at the centre."""
-    g = debiased_bell(np.linspace(0.0, reach(c), 1 << 14), c, dimension)
+    g = debiased_bell(_everywhere(c), c, dimension)
     return float(g.min()), float(g.max())
 
 
 @lru_cache(maxsize=32)
 def _variance_ends(c: float, dimension: int) -> tuple[float, float]:
     """Return the least and the greatest estimated variance, to 1e-6 of the greatest."""
-    h = _estimated_variance(np.linspace(0.0, reach(c), 1 << 14), c, dimension)
+    h = _estimated_variance(_everywhere(c), c, dimension)
     return min(float(h.min()), 0.0), float(h.max())
+
+
+def _everywhere(c: float) -> Array:
+    """Return distances that are close where g varies, however far it reaches."""
+    return np.asarray(np.sinh(np.linspace(0.0, math.asinh(reach(c)), 1 << 14)))
 
 
 def _estimated_variance(r: Array, c: float, dimension: int) -> Array:
