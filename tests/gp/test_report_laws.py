@@ -294,6 +294,8 @@ def test_people_between_the_nodes_of_a_raster_are_within_its_bounds(scale):
     for right, up in ((0, 0), (0.5, 0.5), (0.25, 0.25), (0.3, 0.7)):
         moved = np.exp(1j * grid.cell * (right * x + up * y))
         people.append([grid.inverse(spectrum * moved).ravel() for spectrum in spectra])
+    finer = grid.inverse(estimator._variance_spectrum * np.exp(1j * grid.cell * (x + y) / 2))
+    assert estimator.variance_limits[1] >= finer.max()
     people = np.concatenate(people, axis=1).T
     size = np.abs(people).max(axis=0)
     few = ReportMoments(people[: len(people) // 4][:: len(people) // 4 // 4_096])

@@ -162,22 +162,16 @@ def law_of_symmetric_noise(value: Array, noise: Array) -> ReportMoments:
 def law_on_raster(moments: Array) -> ReportMoments:
     """Return points around the moments of people at the nodes of a raster and between them.
 
-    Within a cell a smooth function differs from what its corners say, bilinearly, by at most an
-    eighth of its second differences along both axes, taken here from all nodes around the cell. So
-    moments lie in boxes around the nodes, which are widened to a mesh, that fewer of them differ.
-    How far one person moves a mean is taken from the nodes alone.
+    What `off_nodes` says makes boxes around the nodes, which are widened to a mesh, that fewer of
+    them differ. How far one person moves a mean is taken from the nodes alone.
 
     Args:
         moments: E y, E y² and E y³ at the nodes, shape (3, n, m), periodic; where all three are
             negligible they count as 0.
     """
-    from scipy.ndimage import maximum_filter
-
     scales = np.abs(moments).max(axis=(1, 2), keepdims=True)
     moments = moments / scales
-    turns = (sum(np.roll(moments, step, axis) for step in (1, -1)) for axis in (1, 2))
-    bend = sum(np.abs(turn - 2 * moments) for turn in turns) * (_SURE / 8)
-    bend = maximum_filter(bend, (1, 3, 3), mode="wrap")
+    bend = off_nodes(moments)
     there = np.abs(moments).max(axis=0) > _NEGLIGIBLE
     points, bend, unit = moments[:, there].T, bend[:, there].T, scales.reshape(3)
     near = np.minimum(np.abs(points), np.abs(points - 1 / unit))
@@ -193,6 +187,22 @@ def law_on_raster(moments: Array) -> ReportMoments:
     laws = np.append(_outermost(points), np.zeros((1, 3)), axis=0)
     around = _outermost(np.stack(corners, axis=1).reshape(-1, 3))
     return ReportMoments(np.concatenate([laws, around]) * unit, len(laws))
+
+
+def off_nodes(values: Array) -> Array:
+    """Return how far from what corners say, bilinearly, a function is in the cells around a node.
+
+    A smooth one is off by at most an eighth of its second differences along both axes, which are
+    taken from all nodes around.
+
+    Args:
+        values: at the nodes of a raster, shape (..., n, m), periodic.
+    """
+    from scipy.ndimage import maximum_filter
+
+    turns = (sum(np.roll(values, step, axis) for step in (1, -1)) for axis in (-2, -1))
+    bend = sum(np.abs(turn - 2 * values) for turn in turns) * (_SURE / 8)
+    return np.asarray(maximum_filter(bend, (*(1,) * (values.ndim - 2), 3, 3), mode="wrap"))
 
 
 def _outermost(points: Array) -> Array:

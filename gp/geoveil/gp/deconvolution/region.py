@@ -17,7 +17,7 @@ from geoveil.gp.intervals import Limits
 from geoveil.gp.queries.base import Query
 from geoveil.gp.queries.indicator import Disc, SoftIndicator
 from geoveil.gp.queries.polygon import Polygon
-from geoveil.gp.report_laws import law_on_raster
+from geoveil.gp.report_laws import law_on_raster, off_nodes
 from geoveil.gp.report_moments import ReportMoments
 
 Bounds = tuple[float, float, float, float]
@@ -185,10 +185,8 @@ class RegionEstimator(PointEstimator):
 
     @cached_property
     def _limits(self) -> Limits:
-        values = self._grid.inverse(self._spectrum)
-        # The function is 0 beyond the grid; between cells of h/8 it hardly rises above them.
-        low, high = min(float(values.min()), 0.0), max(float(values.max()), 1.0)
-        return Limits((low, high), (0.0, 1.0), lambda: self._moments)
+        low, high = _ends(self._grid.inverse(self._spectrum))
+        return Limits((low, max(high, 1.0)), (0.0, 1.0), lambda: self._moments)
 
     @cached_property
     def _moments(self) -> ReportMoments:
@@ -209,8 +207,7 @@ class RegionEstimator(PointEstimator):
 
     @cached_property
     def _variance_limits(self) -> tuple[float, float]:
-        values = self._grid.inverse(self._variance_spectrum)
-        return min(float(values.min()), 0.0), max(float(values.max()), 0.0)
+        return _ends(self._grid.inverse(self._variance_spectrum))
 
     def _value(self, points: Array) -> Array:
         return self._g(points)
@@ -247,6 +244,12 @@ class RegionEstimator(PointEstimator):
         squares = grid.transform(grid.inverse(self._spectrum) ** 2)
         second = grid.inverse(squares * self._noise)
         return Field(grid, grid.transform(second - grid.inverse(self._average) ** 2))
+
+
+def _ends(values: Array) -> tuple[float, float]:
+    """Return the ends of a function at the nodes and between them; it is 0 beyond the grid."""
+    bend = off_nodes(values)
+    return min(float((values - bend).min()), 0.0), max(float((values + bend).max()), 0.0)
 
 
 @point_estimator.register
