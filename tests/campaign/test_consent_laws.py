@@ -6,6 +6,8 @@ integrates how often the better guess is right, (1 + TV)/2, or counts it in draw
 
 import math
 import re
+from dataclasses import replace
+from datetime import timedelta
 from random import Random
 
 import numpy as np
@@ -19,6 +21,7 @@ from geoveil.campaign import (
     LipschitzLaplaceSpec,
     PlanarLaplaceSpec,
     Question,
+    Readings,
     SmoothSpec,
     what_it_tells_of,
 )
@@ -249,3 +252,24 @@ def test_two_readings_tell_no_more_than_is_said_of_an_extrapolated_answer():
         draw = np.random.default_rng(1).laplace(scale=1 / nats, size=(50_000, 4))
         four = np.mean(np.interp(draw, x, ratio).sum(axis=1) > 0)
         assert nats != 1.0 or four > right_at_most(nats)
+
+
+def test_chances_of_answers_that_are_moved_on_are_said_of_those_that_were_just_read():
+    """An answer that goes on as two readings did is theirs at age 0, and right less often later."""
+    asked = Threshold(100_000.0, 24_000.0, "smoothstep")
+    every = Readings(every=timedelta(days=91), extrapolated=True)
+    campaign = small_campaign(
+        "m", questions=(Question("q", asked),), readings=every, period=timedelta(days=7)
+    )
+    said = what_it_tells_of(campaign, 85_000.0)
+    assert said[-1] == "That is so of a report made when your value was just read."
+    assert said[:-1] == what_it_tells_of(
+        replace(campaign, readings=replace(every, extrapolated=False)), 85_000.0
+    )
+    (mechanism,) = campaign.mechanisms
+    draw, n = np.random.default_rng(9), 200_000
+    latest, before = (mechanism.simulate(np.full(n, 85_000.0), draw) for _ in range(2))
+    stated = float(re.search(r"guess is right ([\d.]+) %", said[1])[1]) / 100
+    margin = 5 * math.sqrt(0.25 / n)  # α = 6e-7
+    assert abs(np.mean(latest < 0.5) - stated) < 1e-3 + margin
+    assert np.mean(2 * latest - before < 0.5) < stated - margin

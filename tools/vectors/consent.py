@@ -80,6 +80,11 @@ def surveys() -> Iterator[tuple[str, Campaign]]:
             "allocation": Allocation.VECTOR,
             "mechanism": SmoothSpec(),
         },
+        "moved-on": {
+            "questions": (band,),
+            "period": timedelta(days=7),
+            "readings": Readings(every=timedelta(days=91), extrapolated=True),
+        },
         "bell": {"questions": (bell,)},
         "bell-of-cauchy": {
             "questions": (bell,),

@@ -206,6 +206,8 @@ def what_it_tells_of(campaign: Campaign, value: Value, *, read: bool = False) ->
             f"Of the other {len(guesses) - _SHOWN:,} questions the best guess from one answer is"
             f" right {most} of the time."
         )
+    if guesses and campaign.readings is not None and campaign.readings.extrapolated:
+        said.append("That is so of a report made when your value was just read.")
     return said
 
 

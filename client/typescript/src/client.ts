@@ -103,7 +103,7 @@ export class Client {
 
   constructor(options: ClientOptions) {
     if (!(options?.policy instanceof Policy)) throw new ParameterError("policy", typeof options?.policy, "a Policy");
-    if (!options.server) throw new ParameterError("server", options.server, "an address such as https://collector.example");
+    if (!options.server) throw new ParameterError("server", options.server, "like https://collector.example");
     this.#options = options;
     this.#storage = options.storage ?? new MemoryStorage();
     this.#transport = typeof options.server === "string" ? transportTo(options.server) : options.server;

@@ -130,6 +130,7 @@ export function whatItTellsOf(campaign: Campaign, value: Value, read = false): s
     const most = percent(guesses[SHOWN]!.right);
     said.push(`Of the other ${digits(guesses.length - SHOWN)} questions the best guess from one answer is right ${most} of the time.`);
   }
+  if (guesses.length && campaign.readings?.extrapolated) said.push("That is so of a report made when your value was just read.");
   return said;
 }
 

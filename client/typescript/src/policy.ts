@@ -155,7 +155,7 @@ export class Policy {
         throw new ParameterError(`limits[${name}].cohorts`, cohorts, `0, or 2 to ${MOST_COHORTS}`);
       }
       if (cohorts && epoch?.finest) {
-        throw new ParameterError(`limits[${name}].cohorts`, cohorts, "0 beside finest, which keeps campaigns apart");
+        throw new ParameterError(`limits[${name}].cohorts`, cohorts, "0 beside finest");
       }
       if (limit.value?.kind === "place" && limit.campaign.unit !== "metre") {
         throw new ParameterError(`limits[${name}].unit`, limit.campaign.unit, "'metre' for a place");

@@ -19,7 +19,7 @@ export class Readings {
     readonly extrapolated: boolean,
   ) {
     if (everyUs < MINUTE_US || everyUs > 3660n * DAY_US) {
-      throw new ParameterError("readings.every", everyUs, "a minute to ten years, in microseconds");
+      throw new ParameterError("readings.every", everyUs, "a minute to ten years");
     }
   }
 

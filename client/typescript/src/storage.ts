@@ -137,7 +137,7 @@ export class IndexedDbStorage implements Storage {
 
   static async open(name = "geoveil"): Promise<IndexedDbStorage> {
     if (typeof indexedDB === "undefined" || !globalThis.navigator?.locks) {
-      throw new GeoveilError("storage", "IndexedDB and Web Locks are needed, which a page has over HTTPS");
+      throw new GeoveilError("storage", "IndexedDB and Web Locks are needed, as over HTTPS");
     }
     const opening = indexedDB.open(name, VERSION);
     opening.onupgradeneeded = ({ oldVersion }) => {

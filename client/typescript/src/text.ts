@@ -29,7 +29,7 @@ export function plain(name: string, text: string, most: number): string {
     !text.endsWith(" ") &&
     characters.every((c) => c === " " || !/^[\p{C}\p{Z}]$/u.test(c)) &&
     allSeen(characters);
-  if (!sound) throw new ParameterError(name, text, `1 to ${most} visible characters on one line, without blanks around them`);
+  if (!sound) throw new ParameterError(name, text, `1 to ${most} visible characters on one line`);
   return text;
 }
 

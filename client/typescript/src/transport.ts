@@ -95,7 +95,7 @@ export function transportTo(server: string): Transport {
 
 /** Refuse a server elsewhere without TLS: anybody on the way could read and replace. */
 function safe(server: string): string {
-  if (!URL.canParse(server)) throw new ParameterError("server", server, "an address such as https://collector.example");
+  if (!URL.canParse(server)) throw new ParameterError("server", server, "like https://collector.example");
   const { protocol, hostname } = new URL(server);
   const here = ["localhost", "127.0.0.1", "[::1]"].includes(hostname);
   if (protocol !== "https:" && !(protocol === "http:" && here)) {
