@@ -104,7 +104,8 @@ def _merged(cells: SlopeCells) -> tuple[Array, Array]:
     edges = [float(cells.edges[0])]
     start = edges[0]
     for low, high, end in zip(*cells.slope.tolist(), cells.edges[1:].tolist(), strict=True):
-        longest = _LONGEST * max(1.0, abs(end) / 4)
+        # By the end farther from 0: by the nearer, a cell that ends at 0 is cut without end.
+        longest = _LONGEST * max(1.0, abs(start) / 4, abs(end) / 4)
         if slopes and end - start <= longest:
             joined = min(low, slopes[-1][0]), max(high, slopes[-1][1])
             if joined[1] - joined[0] <= _MERGE_RELATIVE * max(map(abs, joined)) + tolerance:
