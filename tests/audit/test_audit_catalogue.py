@@ -25,6 +25,8 @@ from geoveil.audit.faults import less_noise
 from geoveil.gp import GeoPrivacy, LipschitzMechanism, LocalPrivacy, ParameterError, mechanisms
 from geoveil.gp.mechanisms.additive import AdditiveMechanism
 
+pytestmark = pytest.mark.deep  # the table of every mechanism and of every fault takes a minute
+
 NOT_MECHANISMS = {"Channel", "Mechanism", "QueryMechanism", "VectorAnswer"}
 """Data, the contract, what is computed from reports, and a part of a vector that has a row."""
 TIGHT = [

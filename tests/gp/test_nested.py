@@ -82,16 +82,15 @@ def bound(n: int) -> float:
     return float(np.sqrt(np.log(2 / ALPHA) / (2 * n)))
 
 
-@pytest.fixture(
-    scope="module", params=[pytest.param(100_000, marks=pytest.mark.deep(rest=0)), 4_000]
-)
+@pytest.fixture(scope="module")
 def rests(request: pytest.FixtureRequest) -> dict[int, Array]:
     """E/b₂ by the number of coordinates, from exact releases of the origin: (n, k)."""
+    n = 100_000 if request.config.getoption("tier") == "all" else 4_000
     source = SeededSource(7)
     drawn = {}
     for k in (1, 2, 3):
         nested = coarsening(k)
-        points = [nested.release((0,) * k, source) for _ in range(request.param)]
+        points = [nested.release((0,) * k, source) for _ in range(n)]
         drawn[k] = np.array(points, dtype=np.float64) * nested.coarser.step
     return drawn
 
