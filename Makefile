@@ -36,7 +36,7 @@ demo: $(VENV)/.stamp-all            ## the whole path once: real data, real serv
 # matrices, which would wait for each other. What is left out for want of a browser or of Node is
 # said at the end.
 PYTEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 -q -rs
-test: $(VENV)/.stamp-test            ## the tests that a change is likely to break (6 min on two cores)
+test: $(VENV)/.stamp-test            ## the tests that a change is likely to break (4 min on two cores)
 	$(PYTEST) --dist loadfile $(TESTS)
 
 test-all: $(VENV)/.stamp-test            ## all tests, those that take long as well
