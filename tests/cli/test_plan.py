@@ -208,7 +208,7 @@ def test_several_questions_are_compared_at_the_same_promise(planned):
         *places, "--bandwidth", 1_500, "--participants", 50_000, *COLLISIONS
     )  # fmt: skip
     rows = {row["allocation"]: row for row in report["allocations"]}
-    assert set(rows) == {"partition", "split", "repeat", "points"}
+    assert set(rows) == {"partition", "split", "repeat", "vector", "points"}
     assert not rows.pop("repeat")["same_promise"]
     assert all(row["same_promise"] for row in rows.values())
     best = min(rows.values(), key=lambda row: row["typical_error_95"])

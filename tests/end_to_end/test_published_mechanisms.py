@@ -67,7 +67,7 @@ def served(query, noise):
 @pytest.mark.parametrize("noise", ["student-t", "generalized-cauchy", "laplace", "best"])
 @pytest.mark.parametrize("kind", QUERIES)
 def test_clients_find_the_truth(tmp_path, kind, noise):
-    """The truth is that of these people. Control: a truth that is off by a third is not found."""
+    """The truth is that of these people. Control: a truth that is off by one is not found."""
     query = QUERIES[kind]
     campaigns = served(query, noise)
     values = np.random.default_rng(35).normal(55.0, 20.0, (PEOPLE, query.dimension))
@@ -91,4 +91,4 @@ def test_clients_find_the_truth(tmp_path, kind, noise):
             assert estimate.n == PEOPLE
             off = (estimate.value - truth) / estimate.standard_error
             assert abs(off) < Z
-            assert abs(off - 1 / (3 * estimate.standard_error)) > Z
+            assert abs(off - 1 / estimate.standard_error) > Z

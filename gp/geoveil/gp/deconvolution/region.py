@@ -17,14 +17,14 @@ from geoveil.gp.intervals import Limits
 from geoveil.gp.queries.base import Query
 from geoveil.gp.queries.indicator import Disc, SoftIndicator
 from geoveil.gp.queries.polygon import Polygon
-from geoveil.gp.report_laws import law_on_raster, off_nodes
+from geoveil.gp.report_laws import off_nodes
 from geoveil.gp.report_moments import ReportMoments
 
 Bounds = tuple[float, float, float, float]
 
 _CELLS_PER_BANDWIDTH = 8
-_FINELY = 2**19
-"""Nodes up to which moments of reports are taken between them, too."""
+_NODES = 4_096
+"""Nodes of the grid, about, at which moments of reports are taken."""
 _LEAST_AREA = 0.008
 """Area of a region in multiples of h², of a disc of radius h/20: what `SmoothedRegion` misjudges
 weighs up to a fortieth of the most that people count for it, and more in smaller ones."""
@@ -190,16 +190,17 @@ class RegionEstimator(PointEstimator):
 
     @cached_property
     def _moments(self) -> ReportMoments:
+        """The moments of values at nodes all over the grid, and at those where they are largest."""
         grid = self._grid
         values = grid.inverse(self._spectrum)
-        spectra = [grid.transform(values**k) * self._noise for k in (1, 2, 3)]
-        parts = 2 if values.size <= _FINELY else 1
-        found = np.empty((3, *np.multiply(values.shape, parts)))
-        kx, ky = (np.exp(1j * k * grid.cell / parts) for k in grid.frequencies())
-        for i, j in product(range(parts), repeat=2):  # between the nodes, too
-            for k, spectrum in enumerate(spectra):
-                found[k, i::parts, j::parts] = grid.inverse(spectrum * kx**i * ky**j)
-        return law_on_raster(found)
+        powers = [values, values**2, values**3]
+        laws = [grid.inverse(grid.transform(power) * self._noise).ravel() for power in powers]
+        points = np.stack(laws, axis=1)
+        scaled = points / np.abs(points).max(axis=0)
+        largest = [int(np.argmax(scaled @ way)) for way in product((-1, 0, 1), repeat=3)]
+        return ReportMoments(
+            np.append(points[:: max(len(points) // _NODES, 1)], points[largest], axis=0)
+        )
 
     @property
     def variance_limits(self) -> tuple[float, float] | None:
