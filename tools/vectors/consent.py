@@ -54,6 +54,7 @@ def surveys() -> Iterator[tuple[str, Campaign]]:
         Question(f"above {at}k", Threshold(1000.0 * at, 24_000.0, "smoothstep"))
         for at in (20, 40, 60, 80, 100)
     )
+    by_ratio = Range(math.log(40_000.0), math.log(90_000.0), 0.5, "smoothstep")
     region = Strata(name="region", labels=("north", "south", "west"), epsilon=0.5)
     slack = GeoPrivacy(1.0, 8_000.0, "dollar", delta=1e-6)
     paper = SmoothSpec(noise="laplace", growth="linear", calibration="paper")
@@ -97,14 +98,10 @@ def surveys() -> Iterator[tuple[str, Campaign]]:
         "expected-most": {"questions": (band,), "attribute": income(None, -0.5)},
         "periods": {"questions": (band,), "period": timedelta(days=30)},
         "weak": {"questions": (band,), "privacy": GeoPrivacy(20.0, 8_000.0, "dollar")},
-    }
-    income = Attribute(name="pay", unit="log dollar", scale=LogScale(1_000.0))
-    between = Range(math.log(40_000.0), math.log(90_000.0), 0.5, "smoothstep")
-    given |= {
         "ratio": {
-            "attribute": income,
+            "attribute": Attribute(name="pay", unit="log dollar", scale=LogScale(1_000.0)),
             "privacy": GeoPrivacy.per_factor(0.5, 2, "dollar"),
-            "questions": (Question("middle", between),),
+            "questions": (Question("middle", by_ratio),),
         },
     }
     for name, changes in given.items():

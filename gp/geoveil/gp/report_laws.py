@@ -32,8 +32,6 @@ _SURE = 1.25
 _NEGLIGIBLE, _FINE, _APART = 1e-7, 2.0**-10, 1e-3
 """Moments on a raster that count as 0, relative to the largest, and the mesh of boxes around the
 others, relative to their distance from 0 or 1; this is at least a thousandth of that of a point."""
-_BLOCK = 2**20
-"""Points of which a hull is taken at a time."""
 
 _Seen = TypeVar("_Seen")
 
@@ -185,7 +183,7 @@ def law_on_raster(moments: Array) -> ReportMoments:
         np.stack([boxes[ends[k], :, k] for k in range(3)], 1) for ends in product((0, 1), repeat=3)
     ]
     laws = np.append(_outermost(points), np.zeros((1, 3)), axis=0)
-    around = _outermost(np.stack(corners, axis=1).reshape(-1, 3))
+    around = _outermost(np.concatenate(corners))
     return ReportMoments(np.concatenate([laws, around]) * unit, len(laws))
 
 
@@ -206,15 +204,13 @@ def off_nodes(values: Array) -> Array:
 
 
 def _outermost(points: Array) -> Array:
-    """Return those of many points, (n, 3), that are corners of their hull."""
-    from scipy.spatial import ConvexHull
+    """Return those of points, (n, 3), that are corners of their hull; all where it is too flat."""
+    from scipy.spatial import ConvexHull, QhullError
 
-    found = points[:0]
-    for start in range(0, len(points), _BLOCK):
-        block = np.concatenate([found, points[start : start + _BLOCK]])
-        block = np.resize(block, (max(len(block), 5), 3))
-        found = block[ConvexHull(block, qhull_options="QJ Pp").vertices]
-    return found
+    try:
+        return np.asarray(points[ConvexHull(points, qhull_options="QJ Pp").vertices])
+    except QhullError:
+        return points
 
 
 def cut_while_loose(
