@@ -1,8 +1,8 @@
 """Which tests run: `--tier quick`, those that a change is likely to break; `rest`; or `all`.
 
 A test that is marked `deep` takes long. `keep` of its cases are quick, spread evenly over all of
-them; of the others 3, or `rest`, are of the tier `rest`, and all are of `all`. A test whose
-examples Hypothesis draws has few of them in the quick tier, and all of them in the others. A test
+them; one of the others, or `rest` of them, is of the tier `rest`, and all are of `all`. A test
+whose examples Hypothesis draws has few of them in the quick tier, and all in the others. A test
 that is named on the command line is run whole.
 """
 
@@ -13,7 +13,7 @@ from itertools import groupby
 import pytest
 from hypothesis import settings
 
-_UNSAID = {"keep": 0, "rest": 3}
+_UNSAID = {"keep": 0, "rest": 1}
 
 # The same examples in every run, so that a failure can be repeated; and no example fails for having
 # waited for a busy machine.

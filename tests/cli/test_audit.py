@@ -109,7 +109,7 @@ def test_numbers_out_of_range_are_named(run, arguments, named):
         run("--mechanism", "LipschitzMechanism", *arguments)
 
 
-@pytest.mark.deep
+@pytest.mark.deep(rest=0)
 def test_the_help_explains_and_its_examples_run(run):
     shown = run("--help")
     assert shown.exit_code == 0
