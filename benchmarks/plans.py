@@ -51,7 +51,7 @@ from geoveil.gp import (
     QueryMechanism,
     Threshold,
 )
-from geoveil.gp.hard_question import Difference, Heap, People, difference, hard_share
+from geoveil.gp.hard_question import Difference, Heap, NearbyPeople, difference, hard_share
 from geoveil.gp.intervals import Limits, interval_of_mean
 
 PLANS, CAMPAIGNS, DRAWN = 40, 50, 20_000
@@ -286,7 +286,7 @@ def steep(campaigns: int = CAMPAIGNS) -> tuple[float, float, float]:
     """
     width, n, slope = 10 * PER, 200_000, 2 / (20 * PER) ** 2
     band = Threshold(0.0, width, "smoothstep")
-    own = difference(Threshold(0.0, width, "smoothstep"), [0.0], People(slope))
+    own = difference(Threshold(0.0, width, "smoothstep"), [0.0], NearbyPeople(slope))
     mistaken = replace(own, bound=own.bound / 4)
     rng = np.random.default_rng(19)
     covered = np.zeros(3)

@@ -22,11 +22,11 @@ import numpy as np
 import psutil
 
 from benchmarks.timing import Figure, show
-from geoveil.aggregator.domain.lane import Lane
+from geoveil.aggregator.domain.concurrency_limit import ConcurrencyLimit
 from geoveil.aggregator.domain.layout import Layout
-from geoveil.aggregator.domain.passes import Passes
 from geoveil.aggregator.domain.reports import PackedReport, pack
 from geoveil.aggregator.domain.rows import points_of
+from geoveil.aggregator.domain.shared_scan import SharedScan
 from geoveil.aggregator.domain.values import PointSums
 from geoveil.aggregator.store import CampaignRecord, Submission, open_store
 from geoveil.aggregator.store.reader import Reader
@@ -201,7 +201,7 @@ async def _estimated(file: Path) -> tuple[float, float, int]:
     watched = asyncio.create_task(_peak(process))
     before = time.process_time()
     layout = Layout.of(_campaign())
-    passes = Passes(reader, Lane(1))
+    passes = SharedScan(reader, ConcurrencyLimit(1))
     found, _ = await passes.answer(b"", layout, _questions(), {0: 0}, 0.95, joint=True)
     seconds = time.process_time() - before
     watched.cancel()

@@ -35,7 +35,7 @@ import numpy as np
 import psutil
 
 from geoveil.aggregator import Settings, serve
-from geoveil.aggregator.grpc.interpreter import for_serving, serving_loop
+from geoveil.aggregator.grpc.loop_tuning import for_serving, serving_loop
 from geoveil.aggregator.store.database_url import DatabaseURL
 from geoveil.campaign import (
     Attribute,

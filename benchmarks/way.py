@@ -32,7 +32,7 @@ from rich.table import Table
 import geoveil
 from benchmarks.device import PERIOD, POLICY, START, campaign
 from geoveil.aggregator import Aggregator, Settings
-from geoveil.aggregator.grpc.interpreter import serving_loop
+from geoveil.aggregator.grpc.loop_tuning import serving_loop
 from geoveil.campaign import encode
 from geoveil.client import Client, Timing
 from geoveil.proto.v1 import analyst_pb2, analyst_pb2_grpc, campaign_pb2

@@ -72,7 +72,7 @@ class Shelf:
         pages, token = [], ""
         while True:
             got = await self.page(size, token, closed=closed)
-            pages.append([s.record.campaign_id for s in got.standings])
+            pages.append([s.record.campaign_id for s in got.statuses])
             token = got.next_token
             if not token:
                 return pages
@@ -103,7 +103,7 @@ async def test_a_page_ends_where_it_ended_though_its_last_campaign_closes() -> N
     shelf = Shelf([record(f"c{i}") for i in range(4)])
     token = (await shelf.page(2)).next_token
     shelf.records[1] = record("c1", by_analyst=True)
-    assert [s.record.campaign_id for s in (await shelf.page(2, token)).standings] == ["c2", "c3"]
+    assert [s.record.campaign_id for s in (await shelf.page(2, token)).statuses] == ["c2", "c3"]
 
 
 async def test_what_is_no_page_is_refused() -> None:
@@ -144,9 +144,9 @@ async def test_states_are_those_of_the_campaign(
     for moment in (campaign.opens, campaign.closes):
         for now in (moment - second, moment, moment + second):
             clock.now = now
-            (standing,) = (await service.list_campaigns()).standings
-            assert standing.state is campaign.state(now)
-            assert await service.count_open_campaigns() == (standing.state is State.OPEN)
+            (status,) = (await service.list_campaigns()).statuses
+            assert status.state is campaign.state(now)
+            assert await service.count_open_campaigns() == (status.state is State.OPEN)
 
 
 async def test_devices_see_campaigns_that_are_open_or_will_be(
@@ -157,12 +157,12 @@ async def test_devices_see_campaigns_that_are_open_or_will_be(
         await service.create_campaign(seal(publish(name).published))
     await service.close_campaign("b")
     got = await service.browse_campaigns()
-    assert [s.record.campaign_id for s in got.standings] == ["a", "c"]
+    assert [s.record.campaign_id for s in got.statuses] == ["a", "c"]
     assert await service.count_open_campaigns() == 2
     clock.now = clock.closes
-    assert (await service.browse_campaigns()).standings == []
+    assert (await service.browse_campaigns()).statuses == []
     listed = await service.list_campaigns()
-    assert [s.record.campaign_id for s in listed.standings] == ["a", "b", "c"]
+    assert [s.record.campaign_id for s in listed.statuses] == ["a", "b", "c"]
 
 
 async def test_campaigns_of_several_pages_are_listed_and_counted(
@@ -182,7 +182,7 @@ async def test_campaigns_of_several_pages_are_listed_and_counted(
     listed, token, pages = [], "", 0
     while not pages or token:
         got = await service.list_campaigns(1_000, token)
-        listed += [standing.record.campaign_id for standing in got.standings]
+        listed += [status.record.campaign_id for status in got.statuses]
         token, pages = got.next_token, pages + 1
     assert listed == [row["campaign_id"] for row in rows]
     assert pages == 3

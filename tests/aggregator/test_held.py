@@ -103,8 +103,8 @@ async def test_small_requests_that_are_slow_to_come_are_waited_for(
         headers = 9 + int.from_bytes(whole[:3], "big")
         (connection,) = await opened(small.address, 1, whole[:headers])
         connections.append((connection, whole[headers:]))
-    holdings = small.aggregator._keeper.holdings
-    await until(lambda: len(holdings.slow()) == len(connections))
+    memory = small.aggregator._reaper.memory
+    await until(lambda: len(memory.slow()) == len(connections))
     await asyncio.sleep(0.3)  # the server looks every 0.1 s
     assert alive([connection for connection, _ in connections]) == len(connections)
     for connection, rest in connections:
@@ -178,13 +178,13 @@ async def test_streams_that_say_nothing_more_take_no_more_than_there_is(
     wire_report: Callable[..., Any],
 ) -> None:
     calls = b"".join(frames.call(stream, WATCH, [b""]) for stream in range(1, 13, 2))
-    holdings = small.aggregator._keeper.holdings
+    memory = small.aggregator._reaper.memory
     async with asyncio.timeout(PATIENCE_S):
-        while holdings.held < 200 * KIB:  # some are refused while others end
+        while memory.held < 200 * KIB:  # some are refused while others end
             await opened(small.address, 4, calls)
             await asyncio.sleep(0.1)
     (result,) = await small.wire.submit(publish(), wire_report(1, (0, 5)))
-    assert holdings.held <= 256 * KIB
+    assert memory.held <= 256 * KIB
     assert result.status == 1
 
 
@@ -212,7 +212,7 @@ async def test_of_many_connections_those_that_say_nothing_are_closed(
 async def test_who_takes_calls_back_all_the_time_is_heard_no_more(
     frames: Any, opened: Any, start_server: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("geoveil.aggregator.grpc.keeper._SILENT_S", 3.0)
+    monkeypatch.setattr("geoveil.aggregator.grpc.connection_reaper._SILENT_S", 3.0)
     other, connection = await opened((await start_server()).address, 2)
     streams = iter(range(1, 1 << 20, 2))
 
@@ -235,7 +235,7 @@ async def test_who_takes_calls_back_all_the_time_is_heard_no_more(
 async def test_calls_above_the_rate_are_refused_then_cut_off(
     frames: Any, opened: Any, start_server: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("geoveil.aggregator.grpc.keeper._SILENT_S", 0.1)
+    monkeypatch.setattr("geoveil.aggregator.grpc.connection_reaper._SILENT_S", 0.1)
     server = await start_server(call_rate=1.0, call_burst=5.0)
     request = collector_pb2.GetCampaignRequest(campaign_id="nobody")
     codes = []

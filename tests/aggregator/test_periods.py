@@ -156,8 +156,8 @@ async def test_nothing_is_shown_before_every_query_of_a_period_has_enough(
     assert await weekly.totals() == {(0, "above 1"): 15, (0, "above 2"): 15}
     assert await weekly.totals(period=0) == await weekly.totals()
     await refused(period=1)
-    (standing,) = (await weekly.service.list_campaigns()).standings
-    assert standing.record.reports == 15  # of the whole campaign: says nothing of any answer
+    (status,) = (await weekly.service.list_campaigns()).statuses
+    assert status.record.reports == 15  # of the whole campaign: says nothing of any answer
 
 
 async def test_privacy_adds_up_over_the_periods_that_have_begun(

@@ -44,9 +44,9 @@ async def test_a_signature_is_relayed_and_the_digest_is_of_the_campaign_alone(
     content = publish().published
     signed = seal(content, KEY)
     assert await service.create_campaign(signed) == hashlib.sha256(content).digest()
-    standing = await service.get_campaign("income")
-    assert standing.record.published == signed
-    assert signer(CampaignEnvelope.FromString(standing.record.published)) == KEY.public
+    status = await service.get_campaign("income")
+    assert status.record.published == signed
+    assert signer(CampaignEnvelope.FromString(status.record.published)) == KEY.public
 
 
 async def test_another_signature_is_another_campaign(
@@ -80,7 +80,7 @@ async def test_signatures_that_are_not_valid_are_refused(
         envelope.signature.SetInParent()
     with pytest.raises(SignatureInvalid):
         await service.create_campaign(envelope.SerializeToString(deterministic=True))
-    assert (await service.list_campaigns()).standings == []
+    assert (await service.list_campaigns()).statuses == []
 
 
 async def test_only_trusted_keys_may_ask_if_there_are_any(
@@ -91,7 +91,7 @@ async def test_only_trusted_keys_may_ask_if_there_are_any(
     for wrong in (seal(content), seal(content, OTHER)):
         await refused(Code.SIGNER_NOT_TRUSTED, service.create_campaign(wrong))
     await refused(Code.SIGNER_NOT_TRUSTED, trusting().create_campaign(seal(content, KEY)))
-    assert (await service.list_campaigns()).standings == []
+    assert (await service.list_campaigns()).statuses == []
     await service.create_campaign(seal(content, KEY))
     assert (await service.get_campaign("income")).record.campaign_id == "income"
 
@@ -106,4 +106,4 @@ async def test_an_envelope_that_says_something_unknown_is_refused(
     for malformed in (b"", b"\xff\xff\xff", published[:-3]):
         with pytest.raises(GeoVeilError):
             await service.create_campaign(malformed)
-    assert (await service.list_campaigns()).standings == []
+    assert (await service.list_campaigns()).statuses == []

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from geoveil.aggregator.domain.reports import (
     PackedReport,
     Report,
-    Result,
+    ReportResult,
     Status,
     pack,
     unpack,
@@ -40,7 +40,7 @@ def test_representations_hide_reports() -> None:
         [
             Report(b"id-id-id-id-id-i", [(77, 4711)]),
             PackedReport(b"id-id-id-id-id-i", b"4711"),
-            Result(Status.REJECTED, Reason.OUT_OF_RANGE, "4711"),
+            ReportResult(Status.REJECTED, Reason.OUT_OF_RANGE, "4711"),
         ]
     )
     assert "4711" not in shown

@@ -47,8 +47,8 @@ async def test_creating_is_idempotent_by_content(
     assert await service.create_campaign(seal(campaign.published)) == campaign.digest
     other = publish(title="Another title")
     await refused(Code.CAMPAIGN_ID_TAKEN, service.create_campaign(seal(other.published)))
-    (standing,) = (await service.list_campaigns()).standings
-    assert standing.record.published == seal(campaign.published)
+    (status,) = (await service.list_campaigns()).statuses
+    assert status.record.published == seal(campaign.published)
 
 
 @pytest.mark.parametrize("change", [b"", b"\x00", b"\xff\xff\xff", "cut", "unknown field"])
@@ -61,7 +61,7 @@ async def test_campaigns_that_are_not_sound_are_refused(
     with pytest.raises(GeoVeilError) as caught:
         await service.create_campaign(seal(named.get(change, change)))
     assert not isinstance(caught.value, ServiceError)
-    assert (await service.list_campaigns()).standings == []
+    assert (await service.list_campaigns()).statuses == []
 
 
 async def test_states_follow_the_clock_and_the_analyst(
@@ -213,7 +213,7 @@ async def test_estimates_against_textbook_formulas(
     )
     shown = await service.estimate("income", 0.9)
     several, one, none = shown.disclosure.estimates
-    assert shown.standing.state is State.OPEN
+    assert shown.status.state is State.OPEN
     step = ldexp(1.0, campaign.campaign.grid_exponent)
     error = stdev(answers) / sqrt(4) * step
     limits = campaign.campaign.limits[0]

@@ -96,10 +96,12 @@ class StoreModel(RuleBasedStateMachine):
             if columns:
                 packed = PackedColumns(*in_columns(packed))
             submissions.append(Submission(campaign, packed, admit, BINS))
-            expected.append([self.judge(campaign, n, a, admit) for n, a in reports])
+            expected.append([self.classify(campaign, n, a, admit) for n, a in reports])
         assert self.store.commit(submissions) == expected
 
-    def judge(self, campaign: str, n: int, answers: list[tuple[int, int]], admit: bool) -> Outcome:
+    def classify(
+        self, campaign: str, n: int, answers: list[tuple[int, int]], admit: bool
+    ) -> Outcome:
         if (campaign, n) in self.counted:
             same = self.counted[campaign, n] == answers
             return Outcome.DUPLICATE if same else Outcome.ID_CONFLICT

@@ -10,12 +10,12 @@ import pytest
 from numpy.typing import NDArray
 
 from geoveil.aggregator import Code, ServiceError
+from geoveil.aggregator.domain.concurrency_limit import ConcurrencyLimit
 from geoveil.aggregator.domain.errors import public
-from geoveil.aggregator.domain.lane import Lane
 from geoveil.aggregator.domain.layout import Layout
-from geoveil.aggregator.domain.passes import AnswerCache, Passes
 from geoveil.aggregator.domain.reports import pack
 from geoveil.aggregator.domain.rows import Points, points_of
+from geoveil.aggregator.domain.shared_scan import AnswerCache, SharedScan
 from geoveil.aggregator.domain.values import PointSums
 from geoveil.aggregator.store import StoredAnswers
 from geoveil.campaign import Attribute, PlanarLaplaceSpec, PointQuestion, ValueCampaign
@@ -216,7 +216,9 @@ async def _peak(blocks: int, *, kept: bool = False) -> int:
     reader: Any = Generated(blocks, kept=kept)
     tracemalloc.start()
     try:
-        shown, _ = await Passes(reader, Lane(1)).answer(b"", layout, QUESTIONS[2], {0: 0}, 0.95)
+        shown, _ = await SharedScan(reader, ConcurrencyLimit(1)).answer(
+            b"", layout, QUESTIONS[2], {0: 0}, 0.95
+        )
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -275,7 +277,9 @@ async def test_what_takes_too_long_is_refused_before_anything_is_read() -> None:
     )
     unread: Any = None
     with pytest.raises(ServiceError, match=r"4,096 queries of 10,000,000 points.*fewer") as caught:
-        await Passes(unread, Lane(1)).answer(b"", layout, far, {0: 10_000_000}, 0.95)
+        await SharedScan(unread, ConcurrencyLimit(1)).answer(
+            b"", layout, far, {0: 10_000_000}, 0.95
+        )
     assert caught.value.code is Code.TOO_COSTLY
     assert len(public(caught.value).text) < 300
     PointSums(campaign(), near, (10_000_000, 1))

@@ -89,7 +89,7 @@ async def test_the_last_estimate_is_that_of_the_closed_campaign(start_watched: A
         await watched.service.close_campaign("income")
         watched.naps.over.release()
         last = await until(anext(shown))
-        assert last.standing.state is State.CLOSED
+        assert last.status.state is State.CLOSED
         assert last.disclosure.estimates[0].estimate.n == 4
         with pytest.raises(StopAsyncIteration):
             await until(anext(shown))

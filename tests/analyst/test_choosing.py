@@ -14,7 +14,7 @@ from geoveil.analyst import (
     participants_to_name_the_top,
     plan_for,
 )
-from geoveil.analyst.planner.kinds import PointReports
+from geoveil.analyst.planner.candidates import PointReports
 from geoveil.gp import ParameterError
 from geoveil.gp.coordinates import AzimuthalEquidistant
 

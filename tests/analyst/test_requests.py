@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from geoveil.analyst import PlanRequest, plan_for, questions_in
-from geoveil.analyst.nearest import (
+from geoveil.analyst.feasible_alternatives import (
     UnmetWishError,
     check_comparison,
     check_people,

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from geoveil.client import BudgetExceeded, Limit, Window
-from geoveil.client.journal import Bounds, Journal, Outcome
+from geoveil.client.journal import Bounds, EntryOutcome, Journal
 from geoveil.client.ledger import Spending, SpendingHistory, Telling, budgets, check, total
 from geoveil.client.reports import Contribution, DeliveryStatus
 from geoveil.gp import GeoPrivacy
@@ -208,7 +208,7 @@ def test_the_journal_keeps_the_same_book(
         made = entry_of(campaign, period, privacy, attribute)
         entry = journal.record(made, lambda history_of: None, now, bounds)
         assert entry is not None
-        journal.settle(Outcome(entry=entry, at=now, status=DeliveryStatus.ACKNOWLEDGED))
+        journal.settle(EntryOutcome(entry=entry, at=now, status=DeliveryStatus.ACKNOWLEDGED))
 
     for period, (hours, campaign, asked) in enumerate(moves):
         now += hours * HOUR

@@ -29,7 +29,7 @@ from geoveil.campaign import (
 from geoveil.client import AnswerNotYet, BudgetExceeded, Epoch, Limit, Policy, Timing, Window
 from geoveil.client import journal as journals
 from geoveil.client.device_session import DeviceSession
-from geoveil.client.journal import Outcome
+from geoveil.client.journal import EntryOutcome
 from geoveil.client.reports import DeliveryStatus, ReportBuilder
 from geoveil.gp import GeoPrivacy, Threshold
 
@@ -122,7 +122,7 @@ def lived(draw: Random, monkeypatch: pytest.MonkeyPatch) -> tuple[Window, list[T
             draws = made_from.get(made.report, [(made.report, made.privacy)])
             told += [(clock[0], which, privacy) for which, privacy in draws]
             if draw.random() < 0.6:  # else the answer is lost, and the report will leave again
-                settled = Outcome(entry=entry, at=clock[0], status=DeliveryStatus.ACKNOWLEDGED)
+                settled = EntryOutcome(entry=entry, at=clock[0], status=DeliveryStatus.ACKNOWLEDGED)
                 session.journal.settle(settled)
     monkeypatch.undo()
     session.journal.close()

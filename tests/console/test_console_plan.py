@@ -20,7 +20,7 @@ from geoveil.console import process
 from geoveil.console.http import RefusedError
 from geoveil.console.kept import Kept
 from geoveil.console.planning.answers import Planner
-from geoveil.console.planning.wish import Wish
+from geoveil.console.planning.plan_form import PlanForm
 from geoveil.console.process import ChildProcess, SupersededError
 from geoveil.gp import ParameterError
 from geoveil.simulation.priors import public_prior
@@ -38,7 +38,7 @@ async def console(tmp_path: Path) -> AsyncIterator[Served]:
 
 def message(task: str, **changes: Any) -> dict[str, Any]:
     told = {"campaign_id": "made", "now": time.time()}
-    return {"task": task, "wish": Wish(**changes).record(), **told}
+    return {"task": task, "form": PlanForm(**changes).record(), **told}
 
 
 @pytest.mark.deep
@@ -142,7 +142,7 @@ def test_what_is_kept_is_bounded_and_its_owners() -> None:
 )
 def test_a_district_is_one_polygon(changes: dict[str, str]) -> None:
     with pytest.raises(ParameterError) as caught:
-        Wish(ask="region", **changes).asked()  # type: ignore[arg-type]  # texts alone
+        PlanForm(ask="region", **changes).asked()  # type: ignore[arg-type]  # texts alone
     assert caught.value.name == "region"
 
 
@@ -151,8 +151,8 @@ def test_what_is_known_of_a_file_is_never_repeated() -> None:
 
     def told(content: bytes, **changes: Any) -> dict[str, Any]:
         people = {"key": str(hash(content)), "content": base64.b64encode(content).decode()}
-        wish = {"people": "file", "columns": "income", **changes}
-        return planner.answer(message("forecast", **wish) | {"people": people})
+        form = {"people": "file", "columns": "income", **changes}
+        return planner.answer(message("forecast", **form) | {"people": people})
 
     rows = b"income\n" + b"\n".join(b"%d" % one for one in range(50_000, 150_000, 50))
     assert told(rows)["told"]["prior"]["name"] == "the uploaded file"
@@ -181,8 +181,8 @@ def test_a_small_file_that_unpacks_to_much_is_refused() -> None:
     content = sink.getvalue().to_pybytes()
     assert len(content) < 1 << 20
     people = {"key": "bomb", "content": base64.b64encode(content).decode()}
-    wish = {"people": "file", "columns": "income"}
-    answer = Planner().answer(message("forecast", **wish) | {"people": people})
+    form = {"people": "file", "columns": "income"}
+    answer = Planner().answer(message("forecast", **form) | {"people": people})
     assert "at most 200,000 rows" in answer["refused"]["expected"]
 
 

@@ -9,7 +9,7 @@ import pytest
 from geoveil.aggregator.ops.tokens import Scope, TokenFile
 from geoveil.analyst import PublishedCampaign
 from geoveil.campaign import encode, seal
-from geoveil.console.asker import Progress
+from geoveil.console.asker import CampaignProgress
 from geoveil.console.charts import filling
 from geoveil.console.progress import ReportsOverTime
 from geoveil.proto.v1.campaign_pb2 import CampaignEnvelope
@@ -19,7 +19,9 @@ OPENS = datetime(2026, 5, 1, 6, tzinfo=UTC)
 FIRST = (OPENS - datetime(1970, 1, 1, tzinfo=UTC)).days
 
 
-def filled(days: int, progress: Progress, reports: int, **changes: object) -> ReportsOverTime:
+def filled(
+    days: int, progress: CampaignProgress, reports: int, **changes: object
+) -> ReportsOverTime:
     given = {"opens": OPENS, "closes": OPENS + timedelta(days=10)} | changes
     envelope = CampaignEnvelope.FromString(seal(encode(survey(**given))))
     now = OPENS + timedelta(days=days)
@@ -27,7 +29,7 @@ def filled(days: int, progress: Progress, reports: int, **changes: object) -> Re
 
 
 def test_days_are_told_one_by_one_beside_the_plan() -> None:
-    found = filled(4, Progress(1_000, [(FIRST, 50), (FIRST + 3, 260)]), 300)
+    found = filled(4, CampaignProgress(1_000, [(FIRST, 50), (FIRST + 3, 260)]), 300)
     rows = [tuple(row.values()) for row in found.rows()]
     assert rows == [
         ("2026-05-01", 50, 50, 75),  # 18 of 240 hours
@@ -43,7 +45,7 @@ def test_days_are_told_one_by_one_beside_the_plan() -> None:
 
 
 def test_what_came_before_days_were_counted_is_no_days() -> None:
-    found = filled(4, Progress(None, [(0, 900), (FIRST + 3, 960)]), 960)
+    found = filled(4, CampaignProgress(None, [(0, 900), (FIRST + 3, 960)]), 960)
     assert [tuple(row.values()) for row in found.rows()] == [("2026-05-04", 60, 960, None)]
     assert "900 came before this server counted by the day." in found.notes
     assert not found.words
@@ -51,16 +53,16 @@ def test_what_came_before_days_were_counted_is_no_days() -> None:
 
 
 def test_a_survey_that_recurs_plans_its_people_in_every_period() -> None:
-    found = filled(5, Progress(100, []), 600, period=timedelta(days=1))
+    found = filled(5, CampaignProgress(100, []), 600, period=timedelta(days=1))
     assert found.planned == 1_000
     assert found.words.startswith("120 % of the 500")
     assert not found.behind
 
 
 def test_nothing_came_is_no_picture_without_a_plan() -> None:
-    assert filling(filled(2, Progress(None, []), 0)) is None
-    assert filled(2, Progress(None, []), 0).rows() == []
-    assert filling(filled(0, Progress(10, []), 0)) is not None
+    assert filling(filled(2, CampaignProgress(None, []), 0)) is None
+    assert filled(2, CampaignProgress(None, []), 0).rows() == []
+    assert filling(filled(0, CampaignProgress(10, []), 0)) is not None
 
 
 @pytest.mark.deep

@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from geoveil.gateway.ledger import CONNECT, Connection, Ledger
+from geoveil.gateway.ledger import CONNECT, HeldConnection, Ledger
 
 
 class Time:
@@ -29,7 +29,7 @@ def test_an_address_has_its_share_and_no_more() -> None:
 def test_who_has_most_gives_way_and_others_stay() -> None:
     ledger, ended = Ledger(6, 100, clock=Time()), []
 
-    def opened(host: str, name: str) -> Connection:
+    def opened(host: str, name: str) -> HeldConnection:
         made = ledger.connect(host, lambda: ended.append(name))
         assert made is not None
         return made
@@ -53,7 +53,7 @@ def test_who_has_most_gives_way_and_others_stay() -> None:
 def test_accounts_balance_whatever_happens() -> None:
     rng, time = Random(7), Time()
     ledger = Ledger(30, 5_000, clock=time)
-    kept: list[tuple[str, Connection]] = []
+    kept: list[tuple[str, HeldConnection]] = []
     for _ in range(20_000):
         time.now += rng.expovariate(100)
         host = f"192.0.2.{rng.randrange(8)}"

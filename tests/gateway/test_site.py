@@ -406,7 +406,7 @@ async def test_who_does_not_read_its_answers_holds_no_more_than_it_may(
         writer.write(request * 8)  # pipelined
         await asyncio.sleep(0.5)
         # One call at a time: the next is not begun before the answer to this one is on its way.
-        assert len(server.aggregator._keeper.holdings.busy()) <= 1
+        assert len(server.aggregator._reaper.memory.busy()) <= 1
         waiting = [one.transport.get_write_buffer_size() for one in open_in(server)]
         assert max(waiting) < 256 << 10
     await asyncio.sleep(0.1)
@@ -559,12 +559,12 @@ async def test_a_watch_is_given_up_when_its_watcher_is_gone(
         writer.write(said + content)
         first = await asyncio.wait_for(reader.readuntil(b"above 1"), 10)
         assert b" 200 " in first
-        assert server.aggregator._keeper.holdings.held > 0
+        assert server.aggregator._reaper.memory.held > 0
     for _ in range(50):
         await asyncio.sleep(0.05)
-        if server.aggregator._keeper.holdings.held == 0:
+        if server.aggregator._reaper.memory.held == 0:
             break
-    assert server.aggregator._keeper.holdings.held == 0
+    assert server.aggregator._reaper.memory.held == 0
 
 
 async def test_a_server_that_stops_tells_those_who_wait(

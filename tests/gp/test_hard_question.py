@@ -22,7 +22,7 @@ from geoveil.gp import (
 from geoveil.gp.hard_question import (
     Difference,
     Heap,
-    People,
+    NearbyPeople,
     critical_value,
     difference,
     hard_share,
@@ -56,7 +56,7 @@ def test_no_density_of_the_class_is_further_off_and_one_is(profile: str, moved: 
     """Brute force over slopes: random ones stay within the bound, the worst attains it to 0.1 %."""
     query, slope = Threshold(5.0 + moved, 2.0, profile), 0.3
     s = np.linspace(-3.0, 3.0, 24_001)
-    found = difference(query, [5.0], People(slope, density=(2.0, 2.0)))
+    found = difference(query, [5.0], NearbyPeople(slope, density=(2.0, 2.0)))
     rng = np.random.default_rng(1)
 
     def with_slopes(slopes: Array) -> Array:
@@ -84,7 +84,7 @@ def test_no_density_of_the_class_is_further_off_and_one_is(profile: str, moved: 
 def test_the_smoothstep_has_the_published_bound() -> None:
     """M w²/40; of a ramp M w²/24."""
     bounds = {
-        profile: difference(Threshold(0.0, 2.0, profile), [0.0], People(1.0)).bound
+        profile: difference(Threshold(0.0, 2.0, profile), [0.0], NearbyPeople(1.0)).bound
         for profile in PROFILES
     }
     assert bounds["smoothstep"] == pytest.approx(4 / 40, rel=2e-5)
@@ -94,26 +94,26 @@ def test_the_smoothstep_has_the_published_bound() -> None:
 def test_heaps_are_counted_to_the_number() -> None:
     heaps = (Heap(T, 0.0105), Heap(96_000.0, 0.02), Heap(500_000.0, 0.1))
     query = Threshold(101_000.0, 24_000.0, "smoothstep")
-    found = difference(query, [T], People(0.0, heaps=heaps))
+    found = difference(query, [T], NearbyPeople(0.0, heaps=heaps))
     expected = 0.0105 * float(query.value(T)) + 0.02 * float(query.value(96_000.0))
     assert (found.expected, found.bound) == pytest.approx((expected, 0.0), rel=1e-12)
     between = Range(T, 150_000.0, 24_000.0, "smoothstep")
-    apart = difference(between, [T, 150_000.0], People(1e-12, heaps=heaps[:1]))
+    apart = difference(between, [T, 150_000.0], NearbyPeople(1e-12, heaps=heaps[:1]))
     assert apart.expected == pytest.approx(0.0105 / 2)
     assert apart.bound == pytest.approx(2 * 1e-12 * 24_000.0**2 / 40, rel=1e-4)
 
 
 def test_what_is_not_bounded_is_refused() -> None:
     with pytest.raises(UnsupportedError):
-        difference(Disc((0.0, 0.0), 1.0, 1.0), [0.0], People(1.0))
+        difference(Disc((0.0, 0.0), 1.0, 1.0), [0.0], NearbyPeople(1.0))
     with pytest.raises(ParameterError, match="boundaries"):
-        difference(Threshold(0.0, 1.0), [0.0, 1.0], People(1.0))
+        difference(Threshold(0.0, 1.0), [0.0, 1.0], NearbyPeople(1.0))
     with pytest.raises(ParameterError, match="bound"):
         Difference(0.0, -1.0)
     with pytest.raises(ParameterError, match="share"):
         Heap(0.0, 1.5)
     with pytest.raises(ParameterError, match="density"):
-        People(1.0, density=(2.0, 1.0))
+        NearbyPeople(1.0, density=(2.0, 1.0))
 
 
 def test_an_interval_without_width_keeps_the_bound() -> None:
@@ -149,8 +149,8 @@ def test_the_hard_truth_lies_within() -> None:
         query = Threshold(T, width, "smoothstep")
         near = np.linspace(T - width / 2, T + width / 2, 2001)
         slope = rest * float(np.abs(np.gradient(law.pdf(near), near)).max())
-        stated = difference(query, [T], People(slope, heaps=heaps))
-        hidden = difference(query, [T], People(slope))
+        stated = difference(query, [T], NearbyPeople(slope, heaps=heaps))
+        hidden = difference(query, [T], NearbyPeople(slope))
         truth = rest * law.sf(T) + sum(heap.share for heap in heaps if heap.at > T)
         kinds = rng.choice(
             3, size=(CAMPAIGNS, PARTICIPANTS), p=[rest, *(heap.share for heap in heaps)]

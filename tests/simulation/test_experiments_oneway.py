@@ -12,7 +12,7 @@ from geoveil.simulation import household_incomes
 from geoveil.simulation.experiments import oneway
 from geoveil.simulation.experiments.oneway import ONE_WAY, PANELS, SURVEYS, aimed, incomes_in
 from geoveil.simulation.experiments.own import AS_PUBLISHED, distinct_values
-from geoveil.simulation.experiments.published import Asked
+from geoveil.simulation.experiments.published import PaperRun
 from geoveil.simulation.experiments.sums import sampler, summed
 
 ALPHA = 1e-6
@@ -157,7 +157,7 @@ def test_privacy_is_the_same_for_all_but_the_local_one():
 @pytest.mark.parametrize("repetitions", [0, 1, -3])
 def test_too_few_repetitions_are_refused(repetitions):
     with pytest.raises(ParameterError, match="repetitions"):
-        Asked(mode="monte-carlo", repetitions=repetitions)
+        PaperRun(mode="monte-carlo", repetitions=repetitions)
 
 
 @pytest.mark.parametrize("field", ["threshold", "per", "footing"])

@@ -9,7 +9,7 @@ from scipy import stats
 from geoveil.gp import ParameterError, PlanarLaplace
 from geoveil.simulation import incomes_and_debts
 from geoveil.simulation.experiments import twoway
-from geoveil.simulation.experiments.published import Asked
+from geoveil.simulation.experiments.published import PaperRun
 from geoveil.simulation.experiments.rows import LOCAL
 from geoveil.simulation.experiments.twoway import PANELS, TwoWayPanel
 
@@ -161,4 +161,4 @@ def test_axes_that_are_no_thresholds_are_refused(axis):
 
 def test_too_few_repetitions_are_refused():
     with pytest.raises(ParameterError, match="repetitions"):
-        Asked(mode="monte-carlo", repetitions=1)
+        PaperRun(mode="monte-carlo", repetitions=1)

@@ -27,7 +27,7 @@ from geoveil.simulation.experiments.kde import (
     exact,
 )
 from geoveil.simulation.experiments.own import OwnInput
-from geoveil.simulation.experiments.published import Asked, drawn
+from geoveil.simulation.experiments.published import PaperRun, drawn
 from geoveil.simulation.experiments.rows import SEED, ErrorRow
 from geoveil.simulation.experiments.sums import (
     DistanceNodes,
@@ -323,8 +323,8 @@ def on_a_line():
         (lambda: on_a_line().centres, "high"),
         (lambda: KernelSetting(size=1), "size"),
         (lambda: KernelSetting(size=4, subgrid=5), "subgrid"),
-        (lambda: Asked(mode="monte-carlo", repetitions=1), "repetitions"),
-        (lambda: Asked(mode="guess"), "mode"),
+        (lambda: PaperRun(mode="monte-carlo", repetitions=1), "repetitions"),
+        (lambda: PaperRun(mode="guess"), "mode"),
     ],
 )
 def test_unsound_settings_are_refused(build, name):

@@ -38,7 +38,7 @@ from geoveil.simulation.experiments import oneway as one_way
 from geoveil.simulation.experiments.kde import KernelSetting, places_of
 from geoveil.simulation.experiments.oneway import PANELS, OneWayPanel
 from geoveil.simulation.experiments.own import OwnInput, distinct_values
-from geoveil.simulation.experiments.published import Asked, drawn
+from geoveil.simulation.experiments.published import PaperRun, drawn
 from geoveil.simulation.experiments.rows import OWN, compare, over
 from geoveil.simulation.experiments.twoway import TwoWayPanel
 from geoveil.simulation.figures.style import colour_of
@@ -346,7 +346,7 @@ def test_the_note_tells_of_the_columns_that_a_table_has(module, tmp_path):
     table.write_text("cm\n170\n185\n181\n")
     given = OwnInput(data=table, columns=("cm",), thresholds=(180.0,), per=2.0)
     for own_too in (None, module):
-        asked = one_way.experiment(Asked(given=replace(given, module=own_too)))
+        asked = one_way.experiment(PaperRun(given=replace(given, module=own_too)))
         rows = compute_cells(asked.cells)
         (told,) = asked.tables(rows)
         note = asked.note(rows)
@@ -447,7 +447,7 @@ def test_pairs_of_a_table_have_the_moments_of_its_rows(tmp_path):
     given = OwnInput(
         data=table, columns=("cm", "kg"), weight="many", thresholds=(175.0, 80.0), per=2.0
     )
-    experiment = twoway.experiment(Asked(given=given))
+    experiment = twoway.experiment(PaperRun(given=given))
     rows = {row.mechanism: row for row in compute_cells(experiment.cells) if row.n == 400_000}
     assert rows["GP_Lip"].panel == "T=(175, 80), 1/ε=2"
     panel = TwoWayPanel(per=2.0, axes=((175.0,), (80.0,)), footing=2.0)
@@ -464,7 +464,7 @@ def test_pairs_of_a_table_have_the_moments_of_its_rows(tmp_path):
     assert abs(found.error - error) < 5 * found.standard_error
     for wrong in ({"thresholds": (175.0,)}, {"per": None}, {"columns": ("cm",)}):
         with pytest.raises(ParameterError, match=r"threshold|per|column"):
-            compute_cells(twoway.experiment(Asked(given=replace(given, **wrong))).cells)
+            compute_cells(twoway.experiment(PaperRun(given=replace(given, **wrong))).cells)
 
 
 @pytest.mark.deep
@@ -576,7 +576,7 @@ def test_figures_are_vectors_whose_text_is_text(ending, tmp_path):
     panel = replace(PANELS[0], people=(1_000, 2_000))
     names = "GP_Lip", "DebiasedLaplace"
     rows = [row for name in names for row in one_way.exact(panel, name)]
-    asked = one_way.experiment(Asked())
+    asked = one_way.experiment(PaperRun())
     files = asked.write(rows, tmp_path / f"figure{ending}")
     assert [file.name for file in files] == [
         "figure.csv", "figure.parquet", f"figure{ending}", f"figure-ratios{ending}"

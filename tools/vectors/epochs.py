@@ -24,7 +24,7 @@ from geoveil.campaign import (
 )
 from geoveil.client.device_session import DeviceSession, Timing
 from geoveil.client.errors import AnswerNotYet, BudgetExceeded, PolicyRefused
-from geoveil.client.journal import Outcome
+from geoveil.client.journal import EntryOutcome
 from geoveil.client.policy import Epoch, Limit, Policy, Window
 from geoveil.client.reports import AcceptedCampaign, DeliveryStatus, Reading, ReportBuilder
 from geoveil.gp import (
@@ -320,7 +320,7 @@ def _sequence(draw: Random, name: str, operations: int) -> dict[str, Any]:
         one["spent"] = next(b.spent for b in session.budgets() if b.scope == "lifetime")
         one["delivers"] = draw.random() < 0.6
         for entry in session.journal.pending() if one["delivers"] else ():
-            counted = Outcome(entry=entry, at=clock[0], status=DeliveryStatus.ACKNOWLEDGED)
+            counted = EntryOutcome(entry=entry, at=clock[0], status=DeliveryStatus.ACKNOWLEDGED)
             session.journal.settle(counted)
         told.append(one)
     return {

@@ -6,12 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.analyst.contamination import liars_in
-from geoveil.analyst.least import boundary, enough
 from geoveil.analyst.plan_files import Chosen
-from geoveil.analyst.planner.kinds import PointReports
+from geoveil.analyst.planner.candidates import PointReports
 from geoveil.analyst.planner.problem import PlanningProblem
 from geoveil.analyst.planning import PlannedQuestions
 from geoveil.analyst.request import PlanRequest
+from geoveil.analyst.root_finding import boundary, enough
 from geoveil.analyst.statistics.simultaneous import normal_draws
 from geoveil.campaign import Allocation
 from geoveil.gp import ParameterError, validation

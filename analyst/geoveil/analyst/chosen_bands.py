@@ -23,7 +23,7 @@ from geoveil.gp import GaussianKernel, ParameterError, Query, Range, Threshold, 
 from geoveil.gp.hard_question import (
     Difference,
     Heap,
-    People,
+    NearbyPeople,
     critical_value,
     difference,
     reach,
@@ -166,7 +166,7 @@ class ChosenBands:
 @lru_cache(maxsize=4096)
 def _steep(query: Query, ends: tuple[float, ...], heaps: tuple[Heap, ...]) -> Difference:
     """Return what is known of a band's difference for a density that changes by at most 1."""
-    return difference(query, ends, People(1.0, heaps=heaps))
+    return difference(query, ends, NearbyPeople(1.0, heaps=heaps))
 
 
 def _pilot_places() -> range:

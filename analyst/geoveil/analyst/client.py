@@ -48,7 +48,7 @@ _LONGEST_S = 86_400.0 * 7
 _Result = TypeVar("_Result")
 
 
-class Asking(OfWhom, total=False):
+class AskOptions(OfWhom, total=False):
     """How a client asks."""
 
     timeout_s: float
@@ -182,7 +182,7 @@ class Analyst(_Connection):
         asked: Sequence[PointQuestion],
         confidence: float = 0.95,
         period: int | None = None,
-        **how: Unpack[Asking],
+        **how: Unpack[AskOptions],
     ) -> CampaignEstimates: ...
 
     @overload
@@ -192,7 +192,7 @@ class Analyst(_Connection):
         asked: Statistic[Found],
         confidence: float = 0.95,
         period: int | None = None,
-        **how: Unpack[Asking],
+        **how: Unpack[AskOptions],
     ) -> Found: ...
 
     def ask(
@@ -380,7 +380,7 @@ class AsyncAnalyst(_Connection):
         asked: Sequence[PointQuestion],
         confidence: float = 0.95,
         period: int | None = None,
-        **how: Unpack[Asking],
+        **how: Unpack[AskOptions],
     ) -> CampaignEstimates: ...
 
     @overload
@@ -390,7 +390,7 @@ class AsyncAnalyst(_Connection):
         asked: Statistic[Found],
         confidence: float = 0.95,
         period: int | None = None,
-        **how: Unpack[Asking],
+        **how: Unpack[AskOptions],
     ) -> Found: ...
 
     async def ask(

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from geoveil.analyst.plan_files import as_if_published
-from geoveil.analyst.planner.kinds import PointReports
+from geoveil.analyst.planner.candidates import PointReports
 from geoveil.gp import ParameterError, validation
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from google.protobuf import json_format
 
 from geoveil.analyst.planner import ALLOCATIONS, Alternative, Comparison, Plan, Prediction
 from geoveil.analyst.planner.allocation import Searches, vector_answers
-from geoveil.analyst.planner.kinds import (
+from geoveil.analyst.planner.candidates import (
     KINDS,
     POINTS,
     Declared,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from geoveil.analyst.nearest import (
+from geoveil.analyst.feasible_alternatives import (
     check_comparison,
     check_people,
     check_plan,
@@ -27,7 +27,7 @@ from geoveil.analyst.plan_files import (
 )
 from geoveil.analyst.planner import KINDS, Comparison, Plan
 from geoveil.analyst.planner.allocation import Searches
-from geoveil.analyst.planner.kinds import POINTS, fits_campaigns, in_words
+from geoveil.analyst.planner.candidates import POINTS, fits_campaigns, in_words
 from geoveil.analyst.planner.plan import planned
 from geoveil.analyst.report import Record, comparison_report, plan_report
 from geoveil.analyst.request import PlanRequest

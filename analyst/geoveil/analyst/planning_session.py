@@ -16,9 +16,15 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, TypeVar
 
-from geoveil.analyst.nearest import check_people, check_prior, compared, excess, excess_of_all
+from geoveil.analyst.feasible_alternatives import (
+    check_people,
+    check_prior,
+    compared,
+    excess,
+    excess_of_all,
+)
 from geoveil.analyst.planner.allocation import Searches
-from geoveil.analyst.planner.kinds import POINTS
+from geoveil.analyst.planner.candidates import POINTS
 from geoveil.analyst.planner.plan import CLOSE, planned
 from geoveil.analyst.planning import (
     PlannedQuestion,

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from geoveil.analyst.campaigns import slack_of
-from geoveil.analyst.nearest import repeated
+from geoveil.analyst.feasible_alternatives import repeated
 from geoveil.analyst.plan_files import shape_of
 from geoveil.analyst.planner import (
     ALLOCATIONS,
@@ -16,7 +16,7 @@ from geoveil.analyst.planner import (
     Plan,
     Prediction,
 )
-from geoveil.analyst.planner.kinds import KINDS, fits_campaigns
+from geoveil.analyst.planner.candidates import KINDS, fits_campaigns
 from geoveil.analyst.planner.prediction import NORMAL_95, Targets
 from geoveil.analyst.planner.problem import PlanningProblem
 from geoveil.analyst.planner.question import Estimand, HardQuestion

@@ -7,7 +7,6 @@ from types import MappingProxyType
 
 import numpy as np
 
-from geoveil.analyst.least import boundary, enough, rounded
 from geoveil.analyst.planner import (
     ALLOCATIONS,
     KINDS,
@@ -21,7 +20,7 @@ from geoveil.analyst.planner import (
     SlopeBoundedPrior,
     SoftQuestion,
 )
-from geoveil.analyst.planner.kinds import profile_of
+from geoveil.analyst.planner.candidates import profile_of
 from geoveil.analyst.planner.problem import PlanningProblem
 from geoveil.analyst.planner.search import Search
 from geoveil.analyst.questions import (
@@ -34,6 +33,7 @@ from geoveil.analyst.questions import (
     is_inside,
     projected,
 )
+from geoveil.analyst.root_finding import boundary, enough, rounded
 from geoveil.gp import GaussianKernel, GeoPrivacy, ParameterError, validation
 from geoveil.gp.coordinates import AzimuthalEquidistant
 from geoveil.gp.hard_question import Heap

@@ -24,7 +24,7 @@ from geoveil.analyst import (
     questions_in,
     reports_of,
 )
-from geoveil.analyst.nearest import UnmetWishError
+from geoveil.analyst.feasible_alternatives import UnmetWishError
 from geoveil.analyst.planning import PlannedQuestion
 from geoveil.analyst.questions import RADIUS_M
 from geoveil.analyst.statistics.words import numbers_in

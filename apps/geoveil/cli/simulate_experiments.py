@@ -22,7 +22,7 @@ from geoveil.simulation.experiments import oneway as one_way
 from geoveil.simulation.experiments import twoway as two_way
 from geoveil.simulation.experiments.own import OwnInput
 from geoveil.simulation.experiments.page import write_page
-from geoveil.simulation.experiments.published import Asked
+from geoveil.simulation.experiments.published import PaperRun
 
 RESULTS = Path("results")
 Out = Annotated[
@@ -122,9 +122,9 @@ class _Run:
     processes: ProcessCount = None
     scheduler: options.Scheduler = None
 
-    def asked(self, mode: str, repetitions: int | None, given: OwnInput) -> Asked:
+    def asked(self, mode: str, repetitions: int | None, given: OwnInput) -> PaperRun:
         """Return how an experiment of the paper is run."""
-        return Asked(
+        return PaperRun(
             mode=mode, repetitions=repetitions, seed=self.seed, quick=self.quick, given=given
         )
 

@@ -12,14 +12,14 @@ import grpc
 from geoveil.analyst import ServerError
 from geoveil.console import survey, surveys
 from geoveil.console.asker import ChannelAsker
-from geoveil.console.asking import Asking
+from geoveil.console.asking import AskingPages
 from geoveil.console.http import (
     PREFIX,
+    GatewayRequest,
     Headers,
     Lane,
     Receive,
     RefusedError,
-    Request,
     Response,
     Route,
     Scope,
@@ -86,7 +86,7 @@ class Console:
         self._live = Live(self._workers)
         self._operators = Operators()
         self._planning = Planning(self._uploads)
-        self._asking = Asking()
+        self._asking = AskingPages()
         self._routes: Sequence[Route] = (
             *surveys.ROUTES,
             *survey.ROUTES,
@@ -268,7 +268,7 @@ class Console:
         def note(action: str, **about: object) -> None:
             self._note(session.who, action, **about)
 
-        request = Request(
+        request = GatewayRequest(
             method=method,
             path=path,
             query=query_of(scope["query_string"].decode("latin-1")),

@@ -29,7 +29,7 @@ _METHODS = {
 _Result = TypeVar("_Result")
 
 
-class Progress(NamedTuple):
+class CampaignProgress(NamedTuple):
     """How a campaign fills."""
 
     planned: int | None
@@ -65,12 +65,12 @@ class Asker(Analyst):
         request = console_pb2.GetCallerRequest()
         return self._unary(Call("GetCaller", request, lambda told: str(told.name), _TIMEOUT_S))
 
-    def progress(self, campaign_ids: Sequence[str]) -> dict[str, Progress]:
+    def progress(self, campaign_ids: Sequence[str]) -> dict[str, CampaignProgress]:
         """Return how campaigns fill, of those that there are."""
         request = console_pb2.GetProgressRequest(campaign_ids=campaign_ids)
         return self._unary(Call("GetProgress", request, progress_in, _TIMEOUT_S))
 
-    def standing(self, campaign_id: str) -> Progress:
+    def standing(self, campaign_id: str) -> CampaignProgress:
         """Return how a campaign stands and fills whose estimates its reader may see.
 
         Raises:
@@ -142,10 +142,10 @@ class ChannelAsker(Asker):
             made.cancel()
 
 
-def progress_in(told: Any) -> dict[str, Progress]:
+def progress_in(told: Any) -> dict[str, CampaignProgress]:
     """Return how campaigns fill, by their ids, as the server says it."""
     return {
-        one.campaign_id: Progress(
+        one.campaign_id: CampaignProgress(
             one.planned if one.HasField("planned") else None,
             [(day.day, day.reports) for day in one.days],
             published(one),

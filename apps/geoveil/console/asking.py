@@ -16,10 +16,10 @@ from geoveil.console import points
 from geoveil.console.asker import Asker
 from geoveil.console.child import Ask, main
 from geoveil.console.http import (
-    Asked,
+    GatewayRequest,
     Lane,
+    PageRequest,
     RefusedError,
-    Request,
     Response,
     Route,
     refusal_of,
@@ -33,7 +33,7 @@ _PATH = "/surveys/{campaign_id}/ask"
 _SECRET = "not known here"  # noqa: S105 - in place of a token
 
 
-class Asking:
+class AskingPages:
     """The pages on which points are asked, and the process that makes them."""
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class Asking:
         """Begin the process, if there is none, so that the first answer comes sooner."""
         self._process.begin()
 
-    def answered(self, request: Request) -> Response:
+    def answered(self, request: GatewayRequest) -> Response:
         """Return what the process makes of a request."""
         streams: list[Generator[bytes, None, None]] = []
 
@@ -81,7 +81,7 @@ class Asking:
 
 
 def _asked(
-    request: Request, call: Message, streams: list[Generator[bytes, None, None]]
+    request: GatewayRequest, call: Message, streams: list[Generator[bytes, None, None]]
 ) -> bytes | None:
     """Return what the server answers to a call of the process; None where a stream has ended."""
     if "next" in call:
@@ -93,7 +93,7 @@ def _asked(
     return request.analyst.answer(method, content, call["timeout_s"])
 
 
-def _message(request: Asked) -> Message:
+def _message(request: PageRequest) -> Message:
     return {
         "method": request.method,
         "path": request.path,
@@ -170,7 +170,7 @@ def answer(message: Message, ask: Ask) -> Message:
     def note(action: str, **about: object) -> None:
         notes.append((action, about))
 
-    request = Asked(
+    request = PageRequest(
         method=message["method"],
         path=message["path"],
         query=message["query"],

@@ -82,7 +82,7 @@ class Response:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class PageRequest:
     """What a page is asked with, by somebody who is signed in; in whatever process it is made."""
 
     method: str
@@ -141,7 +141,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request(Asked):
+class GatewayRequest(PageRequest):
     """What a page is asked with that is made in the process of the gateway."""
 
     begin_asking: Callable[[], None] = field(repr=False)
@@ -162,7 +162,7 @@ class Route:
 
     method: str
     path: str
-    answer: Callable[[Request], Response]
+    answer: Callable[[GatewayRequest], Response]
     lane: Lane = Lane.QUICK
 
     def match(self, method: str, path: str) -> Mapping[str, str] | None:

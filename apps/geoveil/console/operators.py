@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from threading import Lock
 
 from geoveil.analyst.results import shown
-from geoveil.console.http import Request, Response, Route
+from geoveil.console.http import GatewayRequest, Response, Route
 from geoveil.console.rendering import date_text, span_text
 from geoveil.proto.v1.console_pb2 import GetStatusResponse
 
@@ -76,7 +76,7 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class NamedNumber:
     """A number with its name."""
 
     name: str
@@ -117,7 +117,7 @@ class Operators:
         words = ", ".join(f"{name} {value}" for name, value in about.items())
         self._actions.appendleft(Action(datetime.now(UTC), who, action, words))
 
-    def shown(self, request: Request) -> Response:
+    def shown(self, request: GatewayRequest) -> Response:
         """Return the page."""
         status = request.analyst.status()
         now, before = self._sampled(status)
@@ -174,37 +174,37 @@ def _counts(now: Sample, before: Sample | None, name: str, label: str) -> Sequen
     return found
 
 
-def _server(now: Sample, status: GetStatusResponse, time_now: datetime) -> Iterator[Line]:
+def _server(now: Sample, status: GetStatusResponse, time_now: datetime) -> Iterator[NamedNumber]:
     """Yield how the server stands."""
     started = now.get("process_start_time_seconds")
     if started:
-        yield Line("Running for", span_text(time_now - datetime.fromtimestamp(started, UTC)))
+        yield NamedNumber("Running for", span_text(time_now - datetime.fromtimestamp(started, UTC)))
     memory = now.get("process_resident_memory_bytes")
-    yield Line("Memory", _size(memory), f"{memory:.0f}")
+    yield NamedNumber("Memory", _size(memory), f"{memory:.0f}")
     waiting = now.get("geoveil_queue_weight")
-    yield Line(
+    yield NamedNumber(
         "Answers that wait to be written",
         f"{waiting:,.0f} of at most {status.queue_limit:,}",
         f"{waiting:.0f}",
     )
     commits = now.get("geoveil_commit_seconds_count")
     if commits:
-        yield Line("Transactions", f"{commits:,.0f}", f"{commits:.0f}")
+        yield NamedNumber("Transactions", f"{commits:,.0f}", f"{commits:.0f}")
         slow = now.quantile("geoveil_commit_seconds", 0.99)
-        yield Line("99 % of them are done within", f"{shown(slow)} s")
+        yield NamedNumber("99 % of them are done within", f"{shown(slow)} s")
         reports = now.get("geoveil_commit_reports_sum")
-        yield Line("Reports in one, on average", f"{reports / commits:,.1f}")
+        yield NamedNumber("Reports in one, on average", f"{reports / commits:,.1f}")
     known = status.HasField("database_bytes")
     size = _size(status.database_bytes) if known else "of which the size is not known"
-    yield Line("Store", f"{status.database}, {size}")
+    yield NamedNumber("Store", f"{status.database}, {size}")
     expires = now.get("geoveil_tls_certificate_expires_timestamp_seconds")
     if expires:
         ends = datetime.fromtimestamp(expires, UTC)
         left = span_text(ends - time_now)
-        yield Line("Certificate", f"ends {date_text(ends)}, in {left}", f"{expires:.0f}")
+        yield NamedNumber("Certificate", f"ends {date_text(ends)}, in {left}", f"{expires:.0f}")
     else:
-        yield Line("Certificate", "none: without TLS")
-    yield Line(
+        yield NamedNumber("Certificate", "none: without TLS")
+    yield NamedNumber(
         "Replicas",
         "one: SQLite has one server"
         if status.database == "SQLite"

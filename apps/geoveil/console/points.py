@@ -46,7 +46,7 @@ from geoveil.analyst.results import shown
 from geoveil.analyst.vocabulary import numbers_in, place_in
 from geoveil.campaign import Campaign, ValueCampaign
 from geoveil.console.charts import density_map, round_numbers
-from geoveil.console.http import Asked, RefusedError, Response
+from geoveil.console.http import PageRequest, RefusedError, Response
 from geoveil.console.layer import layer_in
 from geoveil.console.results import code_of, file_of, shown_result
 from geoveil.console.survey_head import code_for, standing_of, told_of
@@ -123,7 +123,7 @@ CHANGES_OF_PLACES = (
 )
 
 
-def asked(request: Asked) -> Response:
+def asked(request: PageRequest) -> Response:
     """Return the page on which points are asked, with what they say; or that as a file."""
     campaign_id = request.named["campaign_id"]
     campaign = request.analyst.campaign(campaign_id)
@@ -201,14 +201,14 @@ def _complete(choice: Choice, said: str, geojson: str) -> bool:
     return bool(said) or not choice.said or choice.word == "histogram"
 
 
-def _has_other(request: Asked, campaign: Campaign, choice: Choice) -> bool:
+def _has_other(request: PageRequest, campaign: Campaign, choice: Choice) -> bool:
     """Return whether there is something else to compare with, where that is asked for."""
     compares = choice.word.startswith("changes")
     return not compares or campaign.period is not None or bool(request.text("against"))
 
 
 def _found(
-    request: Asked, campaign: ValueCampaign, choice: Choice, said: str, geojson: str
+    request: PageRequest, campaign: ValueCampaign, choice: Choice, said: str, geojson: str
 ) -> Iterator[tuple[Result, str]]:
     """Yield what the points say, with the Python that asks it."""
     campaign_id, analyst = campaign.campaign_id, request.analyst
@@ -255,7 +255,7 @@ def _found(
 
 
 def _statistic(
-    request: Asked,
+    request: PageRequest,
     campaign: ValueCampaign,
     choice: Choice,
     said: str,
@@ -321,12 +321,12 @@ def _code_of_means(questions: str) -> str:
     return f"Means(asked_of_points(campaign, {questions}, softness_of_points(campaign)))"
 
 
-def _districts(request: Asked, geojson: str) -> Districts:
+def _districts(request: PageRequest, geojson: str) -> Districts:
     named = request.text("name_property") or None
     return Districts(_geojson(geojson), name_property=named)
 
 
-def _code_of_districts(request: Asked) -> str:
+def _code_of_districts(request: PageRequest) -> str:
     named = request.text("name_property")
     more = f", name_property={named!r}" if named else ""
     return f'Districts(json.load(open("districts.geojson")){more})'
@@ -375,7 +375,7 @@ class _Reports:
     period: int | None
 
 
-def _compared(request: Asked, campaign: ValueCampaign) -> Sequence[_Reports]:
+def _compared(request: PageRequest, campaign: ValueCampaign) -> Sequence[_Reports]:
     """Return the sets of reports that are compared: another survey and this, or all periods."""
     other = request.text("against")
     period = None if campaign.period is None else request.integer("period", 0)
@@ -394,7 +394,7 @@ def _compared(request: Asked, campaign: ValueCampaign) -> Sequence[_Reports]:
 
 
 def _changed(
-    request: Asked, campaign: ValueCampaign, choice: Choice, said: str, geojson: str
+    request: PageRequest, campaign: ValueCampaign, choice: Choice, said: str, geojson: str
 ) -> tuple[Result, str]:
     """Return how something changed from each period to the next, or from another survey."""
     every = _compared(request, campaign)
@@ -447,7 +447,7 @@ def _two_or_more(found: Sequence[_Found]) -> Sequence[_Found]:
 
 
 def _latest(
-    request: Asked, every: Sequence[_Reports], statistic: Statistic[Any]
+    request: PageRequest, every: Sequence[_Reports], statistic: Statistic[Any]
 ) -> tuple[Sequence[_Reports], Statistic[Any]]:
     """Return what is compared, and the statistic as it is asked of all alike.
 
@@ -473,7 +473,7 @@ def _latest(
 
 
 def _questions(
-    request: Asked, campaign: ValueCampaign, choice: Choice, said: str, geojson: str
+    request: PageRequest, campaign: ValueCampaign, choice: Choice, said: str, geojson: str
 ) -> tuple[Sequence[AnalystQuestion], str]:
     """Return the questions whose answers are compared, and the Python that makes them."""
     if choice.file:
@@ -491,13 +491,13 @@ def _questions(
     return found, code_of(found)
 
 
-def _ask(request: Asked, one: _Reports, statistic: Statistic[Any]) -> Any:
+def _ask(request: PageRequest, one: _Reports, statistic: Statistic[Any]) -> Any:
     return request.analyst.ask(
         one.campaign.campaign_id, statistic, period=one.period, timeout_s=_TIMEOUT_S
     )
 
 
-def _code_of(request: Asked, statistic: Statistic[Any], choice: Choice, said: str) -> str:
+def _code_of(request: PageRequest, statistic: Statistic[Any], choice: Choice, said: str) -> str:
     if choice.word == "districts":
         return _code_of_districts(request)
     if isinstance(statistic, Top) and choice.file:
@@ -507,7 +507,7 @@ def _code_of(request: Asked, statistic: Statistic[Any], choice: Choice, said: st
     return code_of(statistic)
 
 
-def _begun(request: Asked, campaign: Campaign) -> int:
+def _begun(request: PageRequest, campaign: Campaign) -> int:
     """Return how many periods have begun."""
     return campaign.period_at(request.now) + 1
 
@@ -538,7 +538,7 @@ def _dragged(results: Sequence[tuple[Result, str]]) -> Sequence[Sequence[Any]]:
 
 
 def _saved(
-    request: Asked,
+    request: PageRequest,
     campaign_id: str,
     choice: Choice,
     results: Sequence[tuple[Result, str]],

@@ -33,7 +33,7 @@ Answering = Callable[[Message], Message]
 
 
 def refused(name: str, expected: str, nearest: Mapping[str, float] | None = None) -> Message:
-    """Return the answer to a wish that cannot be met.
+    """Return the answer to a form that cannot be met.
 
     Args:
         name: of what is out of range; nothing if it is no field.

@@ -11,8 +11,8 @@ from typing import Any
 
 from geoveil.analyst import PublishedCampaign, Result
 from geoveil.campaign import Campaign
-from geoveil.console.asker import Progress
-from geoveil.console.http import Request
+from geoveil.console.asker import CampaignProgress
+from geoveil.console.http import GatewayRequest
 
 _FIRST = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY = timedelta(days=1)
@@ -37,7 +37,9 @@ class ReportsOverTime(Result):
     now: datetime
 
     @classmethod
-    def of(cls, one: PublishedCampaign, progress: Progress, now: datetime) -> "ReportsOverTime":
+    def of(
+        cls, one: PublishedCampaign, progress: CampaignProgress, now: datetime
+    ) -> "ReportsOverTime":
         """Return how a survey fills."""
         campaign = one.campaign
         planned = None if progress.planned is None else progress.planned * campaign.periods
@@ -137,14 +139,14 @@ class ReportsOverTime(Result):
         return max(min(_FIRST + (day + 1) * _DAY, self.now), self.campaign.opens)
 
 
-def over_time(request: Request, campaign_id: str) -> ReportsOverTime:
+def over_time(request: GatewayRequest, campaign_id: str) -> ReportsOverTime:
     """Return how a survey fills whose estimates the reader may see."""
     found = request.analyst.standing(campaign_id)
     assert found.standing is not None  # of the server
     return ReportsOverTime.of(found.standing, found, request.now)
 
 
-def plan_participants(request: Request, campaign_id: str, participants: int | None) -> None:
+def plan_participants(request: GatewayRequest, campaign_id: str, participants: int | None) -> None:
     """Keep how many participants are planned, for somebody who may publish the survey."""
     request.analyst.plan_participants(campaign_id, participants)
     request.note("plan participants", campaign=campaign_id, participants=participants)

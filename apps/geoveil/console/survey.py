@@ -14,7 +14,7 @@ from geoveil.analyst.labelled_estimate import LabelledEstimate
 from geoveil.analyst.results import cells, shown
 from geoveil.campaign import Campaign, ValueCampaign
 from geoveil.console.charts import filling, intervals, over_time
-from geoveil.console.http import RefusedError, Request, Response, Route, seen_at
+from geoveil.console.http import GatewayRequest, RefusedError, Response, Route, seen_at
 from geoveil.console.progress import over_time as reports_over_time
 from geoveil.console.progress import plan_participants
 from geoveil.console.rendering import date_text
@@ -64,7 +64,7 @@ def answers_shown(found: CampaignEstimates | None) -> dict[str, Any]:
     }
 
 
-def survey(request: Request) -> Response:
+def survey(request: GatewayRequest) -> Response:
     """Return the page of a survey."""
     campaign_id = request.named["campaign_id"]
     campaign = request.analyst.campaign(campaign_id)
@@ -93,7 +93,7 @@ def survey(request: Request) -> Response:
     )
 
 
-def saved(request: Request) -> Response:
+def saved(request: GatewayRequest) -> Response:
     """Return the estimates of a survey as a file."""
     campaign_id = request.named["campaign_id"]
     found = request.analyst.estimate(campaign_id)
@@ -101,7 +101,7 @@ def saved(request: Request) -> Response:
     return file_of(found, request.named["kind"], campaign_id, _picture(found))
 
 
-def saved_reports(request: Request) -> Response:
+def saved_reports(request: GatewayRequest) -> Response:
     """Return how a survey fills as a file."""
     campaign_id, kind = request.named["campaign_id"], request.named["kind"]
     filled = reports_over_time(request, campaign_id)
@@ -109,14 +109,14 @@ def saved_reports(request: Request) -> Response:
     return file_of(filled, kind, f"{campaign_id}-reports", filling(filled))
 
 
-def planned(request: Request) -> Response:
+def planned(request: GatewayRequest) -> Response:
     """Keep how many participants are planned."""
     campaign_id = request.named["campaign_id"]
     plan_participants(request, campaign_id, request.integer("planned"))
     return seen_at(f"/surveys/{campaign_id}")
 
 
-def _estimates(request: Request, campaign_id: str) -> CampaignEstimates | None:
+def _estimates(request: GatewayRequest, campaign_id: str) -> CampaignEstimates | None:
     """Return the estimates; None while the survey's promise lets nothing be shown."""
     try:
         return request.analyst.estimate(campaign_id)
@@ -278,7 +278,7 @@ def parts_of(found: CampaignEstimates, people: str) -> Sequence[Part]:
     return [*_changes(found, people), *_groups(found)]
 
 
-def saved_part(request: Request) -> Response:
+def saved_part(request: GatewayRequest) -> Response:
     """Return one of the results that are made of the estimates of a survey, as a file."""
     campaign_id, name = request.named["campaign_id"], request.named["name"]
     found = request.analyst.estimate(campaign_id)

@@ -8,7 +8,7 @@ from typing import Any
 import geoveil.analyst
 from geoveil.analyst import PublishedCampaign
 from geoveil.campaign import Campaign, SignatureInvalid, StatisticCampaign, ValueCampaign, signer
-from geoveil.console.http import Asked
+from geoveil.console.http import PageRequest
 from geoveil.console.rendering import date_text, privacy_words, span_text
 
 _SHOWN_OF_KEY = len("ed25519:") + 12
@@ -16,7 +16,7 @@ _FEW = 10
 """Reports of the first minutes that say nothing of how fast they come."""
 
 
-def told_of(request: Asked, campaign: Campaign) -> dict[str, Any]:
+def told_of(request: PageRequest, campaign: Campaign) -> dict[str, Any]:
     """Return what every page of a survey says of it."""
     return {
         "campaign_id": campaign.campaign_id,
@@ -32,7 +32,7 @@ def told_of(request: Asked, campaign: Campaign) -> dict[str, Any]:
     }
 
 
-def standing_of(request: Asked, campaign_id: str) -> dict[str, Any]:
+def standing_of(request: PageRequest, campaign_id: str) -> dict[str, Any]:
     """Return how a survey fills, and who signed it."""
     one = request.analyst.standing(campaign_id).standing
     assert one is not None  # of the server
@@ -93,7 +93,7 @@ def signer_words(one: PublishedCampaign) -> str:
     return "nobody" if key is None else f"{str(key)[:_SHOWN_OF_KEY]}…"
 
 
-def code_for(request: Asked, *lines: str) -> str:
+def code_for(request: PageRequest, *lines: str) -> str:
     """Return Python that makes the same.
 
     Args:

@@ -7,8 +7,8 @@ from types import MappingProxyType
 
 from geoveil.analyst import PublishedCampaign, ServerError
 from geoveil.campaign import SignatureInvalid, signer
-from geoveil.console.asker import Progress
-from geoveil.console.http import Request, Response, Route
+from geoveil.console.asker import CampaignProgress
+from geoveil.console.http import GatewayRequest, Response, Route
 from geoveil.console.progress import ReportsOverTime
 from geoveil.console.rendering import date_text, privacy_words, span_text
 from geoveil.console.survey_head import asks_of, pace_words, signer_words
@@ -18,7 +18,7 @@ from geoveil.proto.v1 import campaign_pb2
 STATES = ("open", "pending", "closed")
 ON_PAGE = 50
 _SOON = timedelta(days=2)
-_UNKNOWN = Progress(None, ())
+_UNKNOWN = CampaignProgress(None, ())
 _WORDS = MappingProxyType({"open": "open", "pending": "not open yet", "closed": "closed"})
 
 
@@ -52,7 +52,7 @@ class Row:
     health: Health
 
 
-def listed(request: Request) -> Response:
+def listed(request: GatewayRequest) -> Response:
     """Return the page of surveys that are searched for, the newest first."""
     words = request.text("q").lower().split()
     state = request.text("state")
@@ -86,7 +86,7 @@ def listed(request: Request) -> Response:
     )
 
 
-def _progress(request: Request, ids: Sequence[str]) -> Mapping[str, Progress]:
+def _progress(request: GatewayRequest, ids: Sequence[str]) -> Mapping[str, CampaignProgress]:
     """Return how surveys fill; nothing for a reader who may list them and see no estimates."""
     try:
         return request.analyst.progress(ids)
@@ -96,7 +96,7 @@ def _progress(request: Request, ids: Sequence[str]) -> Mapping[str, Progress]:
         return {}
 
 
-def row_of(one: PublishedCampaign, progress: Progress, now: datetime) -> Row:
+def row_of(one: PublishedCampaign, progress: CampaignProgress, now: datetime) -> Row:
     """Return what the list says of a survey, also of one that can't be read."""
     signed = signer_words(one)
     try:

@@ -22,7 +22,7 @@ from google.rpc.status_pb2 import Status
 from grpc_health.v1 import health_pb2  # type: ignore[import-untyped]  # no types
 
 from geoveil.gateway import forms
-from geoveil.gateway.forms import DETAILS_KEY, Form, Metadata
+from geoveil.gateway.forms import DETAILS_KEY, Metadata, WireFormat
 from geoveil.gateway.http import (
     CLOSE,
     MESSAGE_S,
@@ -36,7 +36,7 @@ from geoveil.gateway.http import (
     answer,
     write,
 )
-from geoveil.gateway.ledger import BYTE_OF_JSON, CALL, Account, Connection, Ledger
+from geoveil.gateway.ledger import BYTE_OF_JSON, CALL, Account, HeldConnection, Ledger
 from geoveil.gp import ParameterError
 from geoveil.proto.v1 import analyst_pb2, collector_pb2
 
@@ -69,7 +69,7 @@ class _Method:
     response: type[Message]
 
     @property
-    def forms(self) -> Mapping[str, Form]:
+    def forms(self) -> Mapping[str, WireFormat]:
         return forms.OF_STREAMS if self.takes_several or self.gives_several else forms.OF_ONE
 
 
@@ -113,7 +113,7 @@ class Calls:
             text = f"content-type must be one of {accepted}"
             await answer(send, 415, text, [(b"accept-post", accepted.encode())])
             return
-        connection: Connection = scope["state"]["connection"]
+        connection: HeldConnection = scope["state"]["connection"]
         body = Body(receive, self._ledger, connection)
         call = _Call(self._ledger, account, connection, method, form, headers, body, self._longest)
         with suppress(GoneError):
@@ -277,9 +277,9 @@ class _Call:
         self,
         ledger: Ledger,
         account: Account,
-        connection: Connection,
+        connection: HeldConnection,
         method: _Method | None,
-        form: Form,
+        form: WireFormat,
         headers: Mapping[bytes, str],
         body: Body,
         longest: int,

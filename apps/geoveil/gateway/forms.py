@@ -54,7 +54,7 @@ _HTTP_STATUS = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class WireFormat:
     """What a content type says of a call."""
 
     content_type: str
@@ -90,21 +90,21 @@ class Form:
 
 
 _CONNECT = [
-    Form("application/proto", in_json=False, framed=False),
-    Form("application/json", in_json=True, framed=False),
+    WireFormat("application/proto", in_json=False, framed=False),
+    WireFormat("application/json", in_json=True, framed=False),
 ]
 _CONNECT_FRAMED = [
-    Form("application/connect+proto", in_json=False, framed=True),
-    Form("application/connect+json", in_json=True, framed=True),
+    WireFormat("application/connect+proto", in_json=False, framed=True),
+    WireFormat("application/connect+json", in_json=True, framed=True),
 ]
 _GRPC_WEB = [
-    Form("application/grpc-web", in_json=False, framed=True, grpc_web=True),
-    Form("application/grpc-web+proto", in_json=False, framed=True, grpc_web=True),
-    Form("application/grpc-web+json", in_json=True, framed=True, grpc_web=True),
+    WireFormat("application/grpc-web", in_json=False, framed=True, grpc_web=True),
+    WireFormat("application/grpc-web+proto", in_json=False, framed=True, grpc_web=True),
+    WireFormat("application/grpc-web+json", in_json=True, framed=True, grpc_web=True),
 ]
 
 
-def _by_type(forms: Iterable[Form]) -> Mapping[str, Form]:
+def _by_type(forms: Iterable[WireFormat]) -> Mapping[str, WireFormat]:
     return MappingProxyType({form.content_type: form for form in forms})
 
 

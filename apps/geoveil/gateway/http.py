@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any, TypeAlias
 
-from geoveil.gateway.ledger import Connection, Ledger
+from geoveil.gateway.ledger import HeldConnection, Ledger
 
 Event: TypeAlias = MutableMapping[str, Any]
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -58,7 +58,7 @@ class Body:
         connection: that it comes by.
     """
 
-    def __init__(self, receive: Receive, ledger: Ledger, connection: Connection) -> None:
+    def __init__(self, receive: Receive, ledger: Ledger, connection: HeldConnection) -> None:
         self._receive = receive
         self._ledger = ledger
         self._connection = connection

@@ -34,12 +34,12 @@ class Account:
     credit: float = _BURST
     seen: float = 0.0
     held: int = 0
-    connections: "dict[Connection, None]" = field(default_factory=dict)
+    connections: "dict[HeldConnection, None]" = field(default_factory=dict)
     """Those that are open, the oldest first."""
 
 
 @dataclass(eq=False, slots=True)
-class Connection:
+class HeldConnection:
     """A connection, and what it holds."""
 
     account: Account
@@ -101,7 +101,7 @@ class Ledger:
         """Return whether an address is that of a proxy."""
         return address_of(host) in self._proxies
 
-    def connect(self, host: str, abort: Callable[[], object]) -> Connection | None:
+    def connect(self, host: str, abort: Callable[[], object]) -> HeldConnection | None:
         """Let a connection of an address be open, or return None.
 
         If there are too many, one of the address with most is ended: the oldest that has no
@@ -113,7 +113,7 @@ class Ledger:
         key = address_of(host)
         self._idle.pop(key, None)
         self._accounts[key] = account
-        made = Connection(account, abort)
+        made = HeldConnection(account, abort)
         account.connections[made] = None
         self.open += 1
         if self.open > self._most:
@@ -122,7 +122,7 @@ class Ledger:
             self._end(last)
         return made
 
-    def close(self, connection: Connection, host: str) -> None:
+    def close(self, connection: HeldConnection, host: str) -> None:
         """Forget a connection that has ended; idempotent."""
         account = connection.account
         self.hold(connection, -connection.held)
@@ -147,7 +147,7 @@ class Ledger:
         """Return how long an address should wait that has nothing left."""
         return max(1.0, (0.1 * _BURST - account.credit) / (_SHARE * 1e6))
 
-    def hold(self, connection: Connection, more: int) -> bool:
+    def hold(self, connection: HeldConnection, more: int) -> bool:
         """Let a connection hold so many bytes more; return whether it may.
 
         Where it is too much for all together, the address that holds most loses the connection that
@@ -164,7 +164,7 @@ class Ledger:
         self.held += more
         return True
 
-    def _end(self, connection: Connection) -> None:
+    def _end(self, connection: HeldConnection) -> None:
         """End a connection: what it held counts no more."""
         self.hold(connection, -connection.held)
         if connection.account.connections.pop(connection, connection) is None:

@@ -17,7 +17,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from geoveil.gateway.ledger import BYTE, HANDSHAKE, PIECE, REQUEST, Connection, Ledger
+from geoveil.gateway.ledger import BYTE, HANDSHAKE, PIECE, REQUEST, HeldConnection, Ledger
 
 _LOG = logging.getLogger(__name__)
 HEAD_S = 10.0
@@ -159,7 +159,7 @@ class Listener:
             self._opening.add(task)
             task.add_done_callback(self._opening.discard)
 
-    async def _open(self, accepted: socket.socket, host: str, connection: Connection) -> None:
+    async def _open(self, accepted: socket.socket, host: str, connection: HeldConnection) -> None:
         """Wait for the first byte, charge for TLS, and let the parser have the rest."""
         ledger, opened = self._ledger, False
         try:
@@ -191,7 +191,7 @@ class _Http(HttpToolsProtocol):
         loop: asyncio.AbstractEventLoop,
         ledger: Ledger,
         host: str,
-        connection: Connection,
+        connection: HeldConnection,
     ) -> None:
         super().__init__(config, state, {"connection": connection}, loop)
         self._ledger = ledger

@@ -366,7 +366,7 @@ class Journal:
                     _change(connection, kept)
         self._file.sync()
 
-    def settle(self, outcome: "Outcome") -> None:
+    def settle(self, outcome: "EntryOutcome") -> None:
         """Note what became of an entry, unless more is known; a status never goes down."""
         with self._file.transaction(writes=True) as connection:
             kept = _stored(connection, outcome.entry.contribution)
@@ -489,7 +489,7 @@ def _entries(reports: Iterable[tuple[Any, ...]], links: Iterable[tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class EntryOutcome:
     """What became of an entry, or of a try to send it."""
 
     entry: Entry

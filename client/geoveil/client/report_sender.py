@@ -31,7 +31,7 @@ from geoveil.client.errors import (
     ParameterError,
     TransportError,
 )
-from geoveil.client.journal import Outcome
+from geoveil.client.journal import EntryOutcome
 from geoveil.client.reports import DeliveryStatus, Entry, ReportBatch
 from geoveil.proto.v1 import campaign_pb2, collector_pb2
 
@@ -347,11 +347,11 @@ class ReportSender:
                     response = yield _within(until, "submit_reports", batch.request())
                     (result,) = batch.results(response)
                 except TransportError as error:
-                    outcome = Outcome(entry=entry, at=self._timing.now(), failure=str(error))
+                    outcome = EntryOutcome(entry=entry, at=self._timing.now(), failure=str(error))
                     key = self._failed(error, campaign_id, backoff)
                     ready = set() if key == SERVER else ready - {key}
                 else:
-                    outcome = Outcome(
+                    outcome = EntryOutcome(
                         entry=entry,
                         at=self._timing.now(),
                         status=result.status,
@@ -375,7 +375,7 @@ class ReportSender:
         kept = []
         for entry in waiting:
             if now - entry.contribution.closes > KEPT_AFTER_CLOSE:
-                expired = Outcome(entry=entry, at=now, status=DeliveryStatus.EXPIRED)
+                expired = EntryOutcome(entry=entry, at=now, status=DeliveryStatus.EXPIRED)
                 self._journal.settle(expired)
             else:
                 kept.append(entry)

@@ -62,7 +62,7 @@ class Heap:
 
 
 @dataclass(frozen=True, slots=True)
-class People:
+class NearbyPeople:
     """What is assumed of people near a threshold.
 
     Args:
@@ -87,7 +87,7 @@ class People:
         object.__setattr__(self, "heaps", tuple(self.heaps))
 
 
-def difference(query: Query, boundaries: Sequence[float], people: People) -> Difference:
+def difference(query: Query, boundaries: Sequence[float], people: NearbyPeople) -> Difference:
     """Return soft minus hard share, as far as assumptions tell.
 
     Args:
@@ -102,7 +102,7 @@ def difference(query: Query, boundaries: Sequence[float], people: People) -> Dif
 
     Example:
         >>> soft = Threshold(at=100_000, width=40_000, profile="smoothstep")
-        >>> people = People(slope=1e-11, heaps=(Heap(100_000, 0.0105),))
+        >>> people = NearbyPeople(slope=1e-11, heaps=(Heap(100_000, 0.0105),))
         >>> found = difference(soft, [100_000], people)
         >>> round(found.expected, 5), round(found.bound, 5)
         (0.00525, 0.0004)

@@ -10,7 +10,7 @@ from geoveil.audit.black_box import Bound, black_box_bound
 from geoveil.audit.case import Audited, Case, Scene
 from geoveil.audit.catalogue import catalogue, named
 from geoveil.audit.draws import Draws
-from geoveil.audit.exact import Density, Finding, exact_delta, exact_epsilon, exact_rate
+from geoveil.audit.exact import Finding, HasDensity, exact_delta, exact_epsilon, exact_rate
 from geoveil.audit.faults import faults
 from geoveil.audit.histories import History, NestedHistory, worst_history
 from geoveil.audit.own import (
@@ -42,10 +42,10 @@ __all__ = [
     "BlackBox",
     "Bound",
     "Case",
-    "Density",
     "Draws",
     "Exact",
     "Finding",
+    "HasDensity",
     "History",
     "NestedHistory",
     "NoisyAnswer",

@@ -17,7 +17,7 @@ from geoveil.gp.errors import ParameterError
 Array = NDArray[np.float64]
 
 
-class Density(Protocol):
+class HasDensity(Protocol):
     """What the auditor needs of a mechanism."""
 
     def log_density(self, y: ArrayLike, x: ArrayLike) -> Array:
@@ -39,7 +39,7 @@ class Finding:
     """The output at which they differ most."""
 
 
-def exact_rate(mechanism: Density, points: ArrayLike, outputs: ArrayLike) -> Finding:
+def exact_rate(mechanism: HasDensity, points: ArrayLike, outputs: ArrayLike) -> Finding:
     """Return the largest rate at which neighbours on a path can be told apart.
 
     A lower bound of the privacy rate, and close to it on fine grids. Outputs at which one of the
@@ -86,7 +86,7 @@ _MOST = 512.0
 
 
 def exact_epsilon(
-    mechanism: Density, x: ArrayLike, other: ArrayLike, outputs: ArrayLike, delta: float
+    mechanism: HasDensity, x: ArrayLike, other: ArrayLike, outputs: ArrayLike, delta: float
 ) -> Finding:
     """Return the least ε ≥ 0 with P[M(x) ∈ S] ≤ e^ε P[M(x') ∈ S] + δ for all S, both ways.
 
@@ -128,7 +128,7 @@ def exact_epsilon(
 
 
 def exact_delta(
-    mechanism: Density, x: ArrayLike, other: ArrayLike, outputs: ArrayLike, epsilon: float
+    mechanism: HasDensity, x: ArrayLike, other: ArrayLike, outputs: ArrayLike, epsilon: float
 ) -> float:
     """Return the least δ with P[M(x) ∈ S] ≤ e^ε P[M(x') ∈ S] + δ for all S, both ways.
 
@@ -157,7 +157,7 @@ def exact_delta(
 
 
 def _masses(
-    mechanism: Density, x: ArrayLike, other: ArrayLike, outputs: ArrayLike
+    mechanism: HasDensity, x: ArrayLike, other: ArrayLike, outputs: ArrayLike
 ) -> tuple[Array, list[Array], list[Array]]:
     """Return the outputs, the two points, and what of each law lies at each output."""
     y = validation.outputs(outputs)

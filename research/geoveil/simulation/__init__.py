@@ -4,7 +4,7 @@ from geoveil.gp import not_private
 from geoveil.gp.version import __version__ as __version__
 from geoveil.simulation.populations import (
     LogNormalPopulation,
-    People,
+    ParticipantSource,
     Population,
     collisions,
     household_incomes,
@@ -15,7 +15,7 @@ not_private.declare_experiments(__name__)
 
 __all__ = [
     "LogNormalPopulation",
-    "People",
+    "ParticipantSource",
     "Population",
     "collisions",
     "household_incomes",

@@ -40,7 +40,12 @@ from geoveil.client import (
 from geoveil.client.report_sender import pauses
 from geoveil.gp import GeoPrivacy, GeoVeilError, Threshold, UnsupportedError, validation
 from geoveil.proto.v1 import collector_pb2, report_pb2
-from geoveil.simulation.populations import People, collisions, household_incomes, incomes_and_debts
+from geoveil.simulation.populations import (
+    ParticipantSource,
+    collisions,
+    household_incomes,
+    incomes_and_debts,
+)
 
 _Item = TypeVar("_Item")
 _PUSHED_BACK = "RESOURCE_EXHAUSTED"
@@ -64,7 +69,7 @@ def load_campaign() -> StatisticCampaign:
     )
 
 
-def people_for(campaign: Campaign) -> People:
+def people_for(campaign: Campaign) -> ParticipantSource:
     """Return a population that holds the kind of value that a campaign asks for.
 
     Raises:

@@ -23,7 +23,7 @@ from geoveil.simulation.people_files import COORDINATES, FORMATS, GEOPACKAGE, re
 Array = NDArray[np.float64]
 
 
-class People(ABC):
+class ParticipantSource(ABC):
     """A population that participants can be drawn from, with replacement."""
 
     name: str
@@ -96,11 +96,11 @@ class AliasTable(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Population(People):
+class Population(ParticipantSource):
     """Points that people hold, each standing for `weight` people.
 
     Args:
-        name, unit, source: see `People`.
+        name, unit, source: see `ParticipantSource`.
         values: shape (n,), or (n, k); (n, 2) for (longitude, latitude).
         weights: shape (n,), > 0.
 
@@ -213,11 +213,11 @@ class Population(People):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LogNormalPopulation(People):
+class LogNormalPopulation(ParticipantSource):
     """Pairs (a, b) whose logarithms are bivariate normal.
 
     Args:
-        name, unit, source: see `People`; the unit is that of both values.
+        name, unit, source: see `ParticipantSource`; the unit is that of both values.
         mu: means of the logarithms.
         sigma: standard deviations of the logarithms, > 0.
         correlation: of the logarithms, in (-1, 1).

@@ -25,7 +25,7 @@ from geoveil.client import GrpcTransport, Policy
 from geoveil.gp import GeoVeilError, ParameterError, validation
 from geoveil.gp.validation import FARTHEST
 from geoveil.simulation.fleet import labels_for, prepared
-from geoveil.simulation.populations import People
+from geoveil.simulation.populations import ParticipantSource
 
 _START_S = 60.0
 _REQUEST_S = 60.0
@@ -38,7 +38,7 @@ MOST_PEOPLE = 1_000_000
 @overload
 def rehearse(
     campaign: ValueCampaign,
-    people: "People | Prior | ArrayLike",
+    people: "ParticipantSource | Prior | ArrayLike",
     *,
     participants: int | None = None,
     labels: Sequence[str] | None = None,
@@ -49,7 +49,7 @@ def rehearse(
 @overload
 def rehearse(
     campaign: StatisticCampaign,
-    people: "People | Prior | ArrayLike",
+    people: "ParticipantSource | Prior | ArrayLike",
     *,
     participants: int | None = None,
     labels: Sequence[str] | None = None,
@@ -60,7 +60,7 @@ def rehearse(
 @overload
 def rehearse(
     campaign: Campaign,
-    people: "People | Prior | ArrayLike",
+    people: "ParticipantSource | Prior | ArrayLike",
     *,
     participants: int | None = None,
     labels: Sequence[str] | None = None,
@@ -70,7 +70,7 @@ def rehearse(
 
 def rehearse(
     campaign: Campaign,
-    people: "People | Prior | ArrayLike",
+    people: "ParticipantSource | Prior | ArrayLike",
     *,
     participants: int | None = None,
     labels: Sequence[str] | None = None,
@@ -135,7 +135,7 @@ def rehearse(
 
 def _values(
     campaign: Campaign,
-    people: "People | Prior | ArrayLike",
+    people: "ParticipantSource | Prior | ArrayLike",
     participants: int | None,
     labels: Sequence[str] | None,
     rng: np.random.Generator,
@@ -143,9 +143,11 @@ def _values(
     """Return what each participant holds, shape (n,) or (n, k)."""
     if participants is not None:
         validation.require_count("participants", participants, 1, MOST_PEOPLE)
-    if labels is not None and (participants is not None or isinstance(people, People | Prior)):
+    if labels is not None and (
+        participants is not None or isinstance(people, ParticipantSource | Prior)
+    ):
         raise ParameterError("labels", "given", "left out where people are drawn at random")
-    if isinstance(people, People | Prior):
+    if isinstance(people, ParticipantSource | Prior):
         if participants is None:
             raise ParameterError("participants", None, "given: how many people are drawn")
         values = _drawn(people, participants, rng)
@@ -171,8 +173,10 @@ def _values(
     return values
 
 
-def _drawn(people: People | Prior, n: int, rng: np.random.Generator) -> NDArray[np.float64]:
-    if isinstance(people, People):
+def _drawn(
+    people: ParticipantSource | Prior, n: int, rng: np.random.Generator
+) -> NDArray[np.float64]:
+    if isinstance(people, ParticipantSource):
         return people.sample(n, rng)
     nodes, weights = people.nodes()
     drawn: NDArray[np.float64] = nodes[rng.choice(len(nodes), size=n, p=weights / weights.sum())]

@@ -106,7 +106,7 @@ def read(request: Request, response: bytes, tag: str) -> Any:
         case Estimate():
             return read_sums(response)
         case Fetch():
-            return _standing(collector_pb2.GetCampaignResponse.FromString(response), request, tag)
+            return _status(collector_pb2.GetCampaignResponse.FromString(response), request, tag)
     return None
 
 
@@ -148,13 +148,13 @@ def listed(request: Browse, pages: Sequence[bytes], tag: str) -> Standing:
         for page in pages
         for campaign in collector_pb2.BrowseCampaignsResponse.FromString(page).campaigns
     ]
-    standings = [_standing(campaign, request, tag) for campaign in found]
-    known = [standing for standing in standings if standing.variant is not None]
+    statuses = [_status(campaign, request, tag) for campaign in found]
+    known = [status for status in statuses if status.variant is not None]
     require(len(known) <= 1, "campaigns are listed once", request, known)
     return known[0] if known else Standing(None)
 
 
-def _standing(shown: collector_pb2.GetCampaignResponse, request: Any, tag: str) -> Standing:
+def _status(shown: collector_pb2.GetCampaignResponse, request: Any, tag: str) -> Standing:
     content = shown.envelope.campaign
     for variant in (0, 1):
         if content == content_of(request.campaign, variant, tag):

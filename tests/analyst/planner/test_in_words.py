@@ -9,7 +9,7 @@ import pytest
 
 from geoveil.analyst import LogNormalPrior, PlanRequest, PublicPrior, ShareAbove, plan_for
 from geoveil.analyst.planner import KINDS, HardThreshold, plan
-from geoveil.analyst.planner.kinds import SLACK, Task
+from geoveil.analyst.planner.candidates import SLACK, Task
 from geoveil.analyst.planning import PlannedQuestions
 from geoveil.campaign import Allocation, SmoothSpec, StatisticCampaign
 from geoveil.gp import (

@@ -13,7 +13,7 @@ from geoveil.analyst.planner import (
     HardTwoWayThreshold,
     SoftQuestion,
 )
-from geoveil.analyst.planner.aiming import aimed
+from geoveil.analyst.planner.band_placement import aimed
 from geoveil.gp import GaussianKernel, ParameterError, Threshold
 
 SQUARE = [(0.0, 0.0), (4.0, 0.0), (4.0, 4.0), (0.0, 4.0)]

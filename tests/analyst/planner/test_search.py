@@ -14,8 +14,8 @@ from geoveil.analyst.planner import (
     SamplePrior,
     plan,
 )
+from geoveil.analyst.planner.candidates import Task
 from geoveil.analyst.planner.coarse import NARROWEST, WIDEST, least_noise, width
-from geoveil.analyst.planner.kinds import Task
 from geoveil.analyst.planner.problem import PlanningProblem
 from geoveil.analyst.planner.search import Search
 from geoveil.gp import GeoPrivacy, UnsupportedError

@@ -18,7 +18,7 @@ from geoveil.analyst.planner import (
 from geoveil.analyst.planner.coarse import width
 from geoveil.analyst.planner.problem import PlanningProblem
 from geoveil.gp import DebiasedLaplace, GeoPrivacy, ParameterError, Threshold
-from geoveil.gp.hard_question import Difference, Heap, People, difference, hard_share
+from geoveil.gp.hard_question import Difference, Heap, NearbyPeople, difference, hard_share
 from geoveil.simulation.priors import public_prior
 
 PER, T, NORMAL = 8_000.0, 100_000.0, 1.959963984540054
@@ -39,7 +39,7 @@ def test_what_is_signed_is_the_worst_of_all_such_people():
     heaps = (Heap(T, 0.0105), Heap(90_000.0, 0.02))
     found = planned(NUMBERS.with_heaps(heaps).slope_bounded(1e-10)).chosen().questions[0]
     assert found.query.at == T  # nothing tells that another place is better
-    expected = difference(found.query, [T], People(1e-10, heaps=heaps))
+    expected = difference(found.query, [T], NearbyPeople(1e-10, heaps=heaps))
     assert found.softness.expected == pytest.approx(expected.expected)
     assert found.softness.bound == pytest.approx(expected.bound)
 
@@ -49,7 +49,7 @@ def test_several_questions_and_ranges_are_bounded_alike():
     asked = [ShareAbove(T), ShareBetween(50_000, 80_000)]
     chosen = planned(NUMBERS.slope_bounded(1e-10), *asked, allocation="split").chosen()
     for question, ends in zip(chosen.questions, ([T], [50_000, 80_000]), strict=True):
-        bound = difference(question.query, ends, People(1e-10)).bound
+        bound = difference(question.query, ends, NearbyPeople(1e-10)).bound
         assert question.softness.expected == 0.0
         assert question.softness.bound == pytest.approx(bound)
 
@@ -61,7 +61,7 @@ def test_the_band_is_the_best_for_the_bound(slope: float, n: int):
     choice = planned(NUMBERS.slope_bounded(slope), n=n).found.choice
 
     def error(query: Any, noise: float) -> float:
-        return noise / n + (difference(query, [T], People(slope)).bound / NORMAL) ** 2
+        return noise / n + (difference(query, [T], NearbyPeople(slope)).bound / NORMAL) ** 2
 
     tried = []
     for index in range(25):

@@ -24,7 +24,7 @@ Read = Callable[[str, int, int, datetime | None], Awaitable[CampaignPage]]
 class Page:
     """Some campaigns, and how to get those after them."""
 
-    standings: Sequence[CampaignStatus]
+    statuses: Sequence[CampaignStatus]
     next_token: str
     """Empty if there are no more."""
 

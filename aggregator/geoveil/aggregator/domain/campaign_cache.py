@@ -9,8 +9,8 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from geoveil.aggregator.domain.concurrency_limit import ConcurrencyLimit
 from geoveil.aggregator.domain.errors import Code, ServiceError
-from geoveil.aggregator.domain.lane import Lane
 from geoveil.aggregator.domain.layout import Layout
 from geoveil.aggregator.store import CampaignRecord
 from geoveil.aggregator.store.reader import Reader
@@ -106,9 +106,9 @@ class CampaignCache:
         self._clock = clock
         self._loading: OrderedDict[str, asyncio.Task[Publication]] = OrderedDict()
         self._sizes: dict[str, int] = {}
-        self._decoding = Lane(1)
+        self._decoding = ConcurrencyLimit(1)
 
-    async def standing(self, campaign_id: str) -> CampaignStatus:
+    async def status(self, campaign_id: str) -> CampaignStatus:
         """Return how a campaign stands."""
         record = await self._reader.call(lambda store: store.get_campaign(campaign_id))
         return await self._standing(record)

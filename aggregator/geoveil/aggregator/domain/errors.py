@@ -44,7 +44,7 @@ class Code(Enum):
     TOO_FEW_REPORTS = "too few reports"
 
 
-class Row(NamedTuple):
+class StatusOfCode(NamedTuple):
     """How a code is told to the caller."""
 
     status: str
@@ -55,50 +55,50 @@ class Row(NamedTuple):
     """When the same request may be sent again, in seconds; None: not by itself."""
 
 
-CATALOGUE: Mapping[Code, Row] = MappingProxyType(
+CATALOGUE: Mapping[Code, StatusOfCode] = MappingProxyType(
     {
-        Code.CAMPAIGN_NOT_FOUND: Row("NOT_FOUND", "there is no such campaign"),
-        Code.CAMPAIGN_FULL: Row(
+        Code.CAMPAIGN_NOT_FOUND: StatusOfCode("NOT_FOUND", "there is no such campaign"),
+        Code.CAMPAIGN_FULL: StatusOfCode(
             "RESOURCE_EXHAUSTED", "the campaign has as many reports as it may", retry_after_s=3600.0
         ),
-        Code.CAMPAIGN_ID_TAKEN: Row(
+        Code.CAMPAIGN_ID_TAKEN: StatusOfCode(
             "ALREADY_EXISTS",
             "another campaign, or this with another signature, has the campaign_id: choose another",
         ),
-        Code.DATABASE_UNUSABLE: Row("FAILED_PRECONDITION", "the database can't be used"),
-        Code.DIGEST_MISMATCH: Row(
+        Code.DATABASE_UNUSABLE: StatusOfCode("FAILED_PRECONDITION", "the database can't be used"),
+        Code.DIGEST_MISMATCH: StatusOfCode(
             "FAILED_PRECONDITION",
             "campaign_digest is not that of the campaign: fetch the campaign again",
         ),
-        Code.DISK_FULL: Row(
+        Code.DISK_FULL: StatusOfCode(
             "RESOURCE_EXHAUSTED", "there is no room for more: send again later", retry_after_s=60.0
         ),
-        Code.INTERNAL: Row("INTERNAL", "internal error"),
-        Code.INVALID_ARGUMENT: Row("INVALID_ARGUMENT", "a field is out of range"),
-        Code.QUEUE_FULL: Row(
+        Code.INTERNAL: StatusOfCode("INTERNAL", "internal error"),
+        Code.INVALID_ARGUMENT: StatusOfCode("INVALID_ARGUMENT", "a field is out of range"),
+        Code.QUEUE_FULL: StatusOfCode(
             "RESOURCE_EXHAUSTED",
             "too many reports wait to be written: send again later",
             retry_after_s=1.0,
         ),
-        Code.RATE_LIMITED: Row(
+        Code.RATE_LIMITED: StatusOfCode(
             "RESOURCE_EXHAUSTED", "too many requests: send again later", retry_after_s=1.0
         ),
-        Code.SIGNATURE_INVALID: Row(
+        Code.SIGNATURE_INVALID: StatusOfCode(
             "INVALID_ARGUMENT", "the signature of the campaign is not valid"
         ),
-        Code.SIGNER_NOT_TRUSTED: Row(
+        Code.SIGNER_NOT_TRUSTED: StatusOfCode(
             "PERMISSION_DENIED", "this server only takes campaigns signed by a key that it trusts"
         ),
-        Code.STOPPING: Row(
+        Code.STOPPING: StatusOfCode(
             "UNAVAILABLE", "the server is stopping: send again later", retry_after_s=2.0
         ),
-        Code.STORE_UNAVAILABLE: Row(
+        Code.STORE_UNAVAILABLE: StatusOfCode(
             "UNAVAILABLE",
             "the database can't be reached or written: send again later",
             retry_after_s=5.0,
         ),
-        Code.TOO_COSTLY: Row("FAILED_PRECONDITION", "so much is not computed in one call"),
-        Code.TOO_FEW_REPORTS: Row(
+        Code.TOO_COSTLY: StatusOfCode("FAILED_PRECONDITION", "so much is not computed in one call"),
+        Code.TOO_FEW_REPORTS: StatusOfCode(
             "FAILED_PRECONDITION", "there are too few reports to show an estimate"
         ),
     }

@@ -9,7 +9,7 @@ from geoveil.aggregator.domain.reports import (
     PackedReport,
     Report,
     ReportColumns,
-    Result,
+    ReportResult,
     Status,
 )
 from geoveil.aggregator.grpc.submissions import UnreadReports
@@ -22,27 +22,27 @@ _FEW, _MODERATE = 200, 2_500
 """Reports that are read one by one, and reports that NumPy reads."""
 _RESULTS = MappingProxyType(
     {
-        Outcome.ACCEPTED: Result(Status.ACCEPTED),
-        Outcome.DUPLICATE: Result(Status.DUPLICATE),
-        Outcome.ID_CONFLICT: Result(
+        Outcome.ACCEPTED: ReportResult(Status.ACCEPTED),
+        Outcome.DUPLICATE: ReportResult(Status.DUPLICATE),
+        Outcome.ID_CONFLICT: ReportResult(
             Status.REJECTED,
             Reason.ID_CONFLICT,
             "report_id must be new, or come with the answers and period it came with before",
         ),
-        Outcome.NOT_OPEN: Result(
+        Outcome.NOT_OPEN: ReportResult(
             Status.REJECTED, Reason.NOT_OPEN, "the campaign must be open to take a new report"
         ),
     }
 )
 _EARLY_RESULTS = MappingProxyType(
-    {**_RESULTS, Outcome.NOT_OPEN: Result(Status.REJECTED, Reason.WRONG_PERIOD, NOT_BEGUN)}
+    {**_RESULTS, Outcome.NOT_OPEN: ReportResult(Status.REJECTED, Reason.WRONG_PERIOD, NOT_BEGUN)}
 )
 
 
 class Prepared(NamedTuple):
     """What of a request goes to the store."""
 
-    faults: Sequence[Result | None]
+    faults: Sequence[ReportResult | None]
     """What is wrong with each report of the request; None of those that are sound."""
     early: Sequence[bool]
     """For each sound report, whether its period has not begun; empty if none is early."""
@@ -52,7 +52,7 @@ class Prepared(NamedTuple):
     def __repr__(self) -> str:
         return "Prepared(not shown)"
 
-    def results(self, in_time: Iterator[Outcome], early: Iterator[Outcome]) -> list[Result]:
+    def results(self, in_time: Iterator[Outcome], early: Iterator[Outcome]) -> list[ReportResult]:
         """Return what became of each report of the request, in their order.
 
         Args:
@@ -97,12 +97,12 @@ def prepare(
         reports = reports.read(publication.campaign.columns)
     admission, pack = publication.admission, publication.layout.pack
     if type(reports) is ReportColumns and _all_sound(admission, reports):
-        faults: list[Result | None] = [None] * len(reports)
+        faults: list[ReportResult | None] = [None] * len(reports)
         if not (reports.periods > latest).any():
             return Prepared(faults, (), (pack(reports), ()))
     else:
         faults = [
-            (fault := admission.fault(*report)) and Result(Status.REJECTED, *fault)
+            (fault := admission.fault(*report)) and ReportResult(Status.REJECTED, *fault)
             for report in reports
         ]
     sound = reports

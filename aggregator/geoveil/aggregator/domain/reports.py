@@ -173,7 +173,7 @@ class Status(Enum):
     REJECTED = "rejected"
 
 
-class Result(NamedTuple):
+class ReportResult(NamedTuple):
     """The answer to one report."""
 
     status: Status
@@ -182,7 +182,7 @@ class Result(NamedTuple):
     """Names the field, its value and what is permitted. For the sender only: it goes in no log."""
 
     def __repr__(self) -> str:
-        return f"Result({self.status}, {self.reason}, detail not shown)"
+        return f"ReportResult({self.status}, {self.reason}, detail not shown)"
 
 
 def pack(answers: Sequence[tuple[int, int]]) -> bytes:

@@ -15,6 +15,7 @@ from geoveil.aggregator.domain.campaign_cache import (
     publish,
     utc_now,
 )
+from geoveil.aggregator.domain.concurrency_limit import ConcurrencyLimit
 from geoveil.aggregator.domain.errors import Code, ServiceError
 from geoveil.aggregator.domain.estimates import (
     DisclosedEstimates,
@@ -23,11 +24,10 @@ from geoveil.aggregator.domain.estimates import (
     periods_shown,
 )
 from geoveil.aggregator.domain.exporting import Rows, export
-from geoveil.aggregator.domain.lane import Lane
 from geoveil.aggregator.domain.layout import Layout
-from geoveil.aggregator.domain.passes import AnswerCache, Passes
 from geoveil.aggregator.domain.preparation import prepare, takes_little
-from geoveil.aggregator.domain.reports import Report, Result
+from geoveil.aggregator.domain.reports import Report, ReportResult
+from geoveil.aggregator.domain.shared_scan import AnswerCache, SharedScan
 from geoveil.aggregator.domain.watching import PollTimer, watch
 from geoveil.aggregator.grpc.submissions import UnreadReports
 from geoveil.aggregator.ops.rates import RateLimits
@@ -62,7 +62,7 @@ _MUCH = 16 << 10
 class Snapshot:
     """A campaign, and the estimates of it that are shown."""
 
-    standing: CampaignStatus
+    status: CampaignStatus
     disclosure: DisclosedEstimates
 
 
@@ -107,13 +107,13 @@ class Service:
         self._limits = limits or RateLimits()
         self._pace = pace or PollTimer()
         self._library = CampaignCache(reader, clock)
-        self.batches = Lane(1)
+        self.batches = ConcurrencyLimit(1)
         """For what is done with large requests of devices. Two at once would keep the interpreter
         from the event loop twice as often, and be done no sooner."""
-        self.analyses = Lane(_WIDTH)
+        self.analyses = ConcurrencyLimit(_WIDTH)
         """For what is done for analysts."""
-        self._pages = Lane(_WIDTH)
-        self._passes = Passes(reader, Lane(_WIDTH))
+        self._pages = ConcurrencyLimit(_WIDTH)
+        self._scan = SharedScan(reader, ConcurrencyLimit(_WIDTH))
 
     async def create_campaign(self, published: bytes) -> bytes:
         """Publish a campaign and return its digest; the same envelope again is welcome.
@@ -147,10 +147,10 @@ class Service:
         """
         if peer is not None:
             self._limits.peers.admit(peer)
-        standing = await self._library.standing(campaign_id)
+        status = await self._library.status(campaign_id)
         if peer is not None:
-            self._charge(peer, standing)
-        return standing
+            self._charge(peer, status)
+        return status
 
     async def list_campaigns(
         self, size: int = 0, token: str = "", *, only: Collection[str] | None = None
@@ -189,7 +189,7 @@ class Service:
         """Return how many campaigns take reports."""
         count = 0
         async for found in pages(self._read_page, self._clock):
-            count += sum(standing.state is State.OPEN for standing in found.standings)
+            count += sum(status.state is State.OPEN for status in found.statuses)
         return count
 
     async def browse_campaigns(self, size: int = 0, token: str = "", *, peer: str = "") -> Page:
@@ -202,7 +202,7 @@ class Service:
         self._limits.peers.admit(peer)
         async with self._pages:
             found = await page(self._read_page, self._clock(), size, token, closed=False)
-        self._charge(peer, *found.standings)
+        self._charge(peer, *found.statuses)
         return found
 
     async def submit(
@@ -213,7 +213,7 @@ class Service:
         peer: str = "",
         *,
         paid: int = 0,
-    ) -> list[Result]:
+    ) -> list[ReportResult]:
         """Count each report once; return what became of each when all accepted are durable.
 
         Args:
@@ -299,12 +299,12 @@ class Service:
             ServiceError: TOO_FEW_REPORTS.
         """
         async with self.analyses:  # up to 100,000 sums, each an object or more
-            standing, layout, sums, begun = await self._sums(campaign_id)
+            status, layout, sums, begun = await self._sums(campaign_id)
 
             def shown() -> Any:
                 totals, counts = sums
                 disclosure = disclose(layout, totals, begun, period, confidence, counts)
-                return tell(Snapshot(standing, disclosure))
+                return tell(Snapshot(status, disclosure))
 
             return await asyncio.to_thread(shown)
 
@@ -320,7 +320,7 @@ class Service:
     ) -> Snapshot:
         """Return a value campaign and what its points say of queries; see `PointSums`.
 
-        Reads every report, a block at a time, and once for calls that come at a time: see `Passes`.
+        Reads every report, a block at a time, once for calls that come together; see `SharedScan`.
 
         Args:
             campaign_id: of a value campaign.
@@ -334,7 +334,7 @@ class Service:
             GeoVeilError: if a parameter is out of range, or a query can't be asked of points.
             ServiceError: TOO_FEW_REPORTS, TOO_COSTLY.
         """
-        standing, layout, periods, begun = await self._showable(campaign_id, period)
+        status, layout, periods, begun = await self._showable(campaign_id, period)
         if stratum is not None and (
             layout.campaign.strata is None or not 0 <= stratum < layout.campaign.groups
         ):
@@ -344,11 +344,11 @@ class Service:
         key = await self.analyses.run(
             AnswerCache.key, campaign_id, questions, periods, confidence, joint, stratum
         )
-        answers = await self._passes.answer(
+        answers = await self._scan.answer(
             key, layout, questions, periods, confidence, joint=joint, stratum=stratum
         )
         return Snapshot(
-            standing,
+            status,
             disclosed(
                 layout.campaign,
                 answers.estimates,
@@ -371,8 +371,8 @@ class Service:
             ParameterError: if the period has not begun.
             ServiceError: TOO_FEW_REPORTS.
         """
-        standing, layout, periods, _ = await self._showable(campaign_id, period)
-        yield standing.record
+        status, layout, periods, _ = await self._showable(campaign_id, period)
+        yield status.record
         async for rows in export(self._reader, layout, list(periods)):
             yield rows
 
@@ -399,7 +399,7 @@ class Service:
                 STOPPING.
         """
         told = watch(
-            lambda: self._library.standing(campaign_id),
+            lambda: self._library.status(campaign_id),
             lambda: self.estimate(campaign_id, confidence, period, tell),
             self._pace,
             interval_s,
@@ -427,23 +427,23 @@ class Service:
 
     async def _sums(self, campaign_id: str) -> tuple[CampaignStatus, Layout, StoredSums, int]:
         """Return how a campaign stands, its sums, and how many periods have begun."""
-        standing = await self._library.standing(campaign_id)
+        status = await self._library.status(campaign_id)
         layout = (await self._library.publication(campaign_id)).layout
         sums = await self._reader.call(lambda store: store.sums(campaign_id))
-        return standing, layout, sums, self._latest_period(layout.campaign) + 1
+        return status, layout, sums, self._latest_period(layout.campaign) + 1
 
     async def _showable(
         self, campaign_id: str, period: int | None
     ) -> tuple[CampaignStatus, Layout, dict[int, int], int]:
         """Return how a campaign stands, what `periods_shown` says of it, and how many began."""
         async with self.analyses:
-            standing, layout, sums, begun = await self._sums(campaign_id)
+            status, layout, sums, begun = await self._sums(campaign_id)
             periods = await asyncio.to_thread(periods_shown, layout, sums.totals, begun, period)
-        return standing, layout, periods, begun
+        return status, layout, periods, begun
 
-    def _charge(self, peer: str, *standings: CampaignStatus) -> None:
+    def _charge(self, peer: str, *statuses: CampaignStatus) -> None:
         """Count what a peer is sent, if it is much."""
-        size = sum(len(standing.record.published) for standing in standings)
+        size = sum(len(status.record.published) for status in statuses)
         if size > _MUCH:
             self._limits.peers.charge(peer, size // _REPORT_BYTES)
 

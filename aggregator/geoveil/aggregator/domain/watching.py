@@ -75,17 +75,17 @@ async def watch(
     between("interval", interval_s, 1, 3600)
     seen: tuple[int, State] | None = None
     while True:
-        standing = await look()
-        now = (standing.record.reports, standing.state)
+        status = await look()
+        now = (status.record.reports, status.state)
         if now != seen:
             seen = now
             try:
                 shown = await show()
             except ServiceError as error:
-                if error.code is not Code.TOO_FEW_REPORTS or standing.state is State.CLOSED:
+                if error.code is not Code.TOO_FEW_REPORTS or status.state is State.CLOSED:
                     raise
             else:
                 yield shown
-        if standing.state is State.CLOSED:
+        if status.state is State.CLOSED:
             return
         await pace.wait(interval_s)

@@ -44,12 +44,12 @@ class ConsoleServicer(WireConsoleServicer):
         known = await self._service.progress(ids)
         told = pb.GetProgressResponse()
         for campaign_id, progress in known.items():
-            standing = await self._service.get_campaign(campaign_id)
+            status = await self._service.get_campaign(campaign_id)
             told.campaigns.add(
                 campaign_id=campaign_id,
-                envelope=envelope(standing.record),
-                state=STATES[standing.state],
-                reports=standing.record.reports,
+                envelope=envelope(status.record),
+                state=STATES[status.state],
+                reports=status.record.reports,
                 planned=progress.planned,
                 days=[pb.ReportsOfDay(day=day, reports=count) for day, count in progress.days],
             )

@@ -23,7 +23,7 @@ _PATIENCE_S = 5.0
 """Beyond the time that the database itself may wait for another process."""
 
 
-class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # no types
+class ReadinessServicer(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # no types
     """All services of a server stand alike.
 
     Args:

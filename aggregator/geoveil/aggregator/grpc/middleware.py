@@ -26,7 +26,7 @@ from google.rpc.status_pb2 import Status
 
 from geoveil.aggregator.domain.errors import Code, PublicError, ServiceError, public
 from geoveil.aggregator.grpc.any_path import OTHERS
-from geoveil.aggregator.grpc.holdings import Call, Holdings
+from geoveil.aggregator.grpc.memory_budget import HeldCall, MemoryBudget
 from geoveil.aggregator.grpc.submissions import unpacked
 from geoveil.aggregator.ops.authorizer import (
     ERROR_DOMAIN,
@@ -93,7 +93,7 @@ class Middleware:
     Args:
         server: that gets them.
         metrics: where calls are counted.
-        holdings: what calls hold.
+        memory: what calls hold.
         limits: how fast they may come.
         gate: who may call what.
         silence: hears no more of the connection of a peer.
@@ -105,7 +105,7 @@ class Middleware:
         server: grpc.aio.Server,
         *,
         metrics: Metrics,
-        holdings: Holdings,
+        memory: MemoryBudget,
         limits: RateLimits,
         gate: Authorizer,
         silence: Callable[[str], object],
@@ -113,7 +113,7 @@ class Middleware:
     ) -> None:
         self._server = server
         self._metrics = metrics
-        self._holdings = holdings
+        self._memory = memory
         self._limits = limits
         self._gate = gate
         self._silence = silence
@@ -172,7 +172,7 @@ class Middleware:
                 call = self._begin(method, context)
                 request = await self._next(method, call, context)
                 response = method.serialize(await method.behaviour(request, context))
-                self._holdings.resize(call, len(response))  # until it is sent
+                self._memory.resize(call, len(response))  # until it is sent
             except BaseException as error:  # noqa: BLE001 - it is raised again
                 ended = error
             else:
@@ -196,7 +196,7 @@ class Middleware:
                         self._authorise(method, context)  # again: it may be hours later
                     message = method.serialize(response)
                     # Until the next one, as whoever made it still knows of it.
-                    self._holdings.resize(call, len(message))
+                    self._memory.resize(call, len(message))
                     yield message
             except BaseException as error:  # noqa: BLE001 - it is raised again
                 ended = error
@@ -210,15 +210,15 @@ class Middleware:
             return grpc.stream_stream_rpc_method_handler(answers)
         return grpc.stream_unary_rpc_method_handler(answer)
 
-    def _begin(self, method: _Method, context: Context) -> Call:
+    def _begin(self, method: _Method, context: Context) -> HeldCall:
         request_id = f"{self._ids.getrandbits(64):016x}"
         REQUEST_ID.set(request_id)
         if not method.public:
             context.set_trailing_metadata(((REQUEST_ID_KEY, request_id),))
         peer = context.peer()
         try:
-            call = self._holdings.begin(peer)
-            ends: Any = partial(self._holdings.end, call)  # the stubs want more of it
+            call = self._memory.begin(peer)
+            ends: Any = partial(self._memory.end, call)  # the stubs want more of it
             context.add_done_callback(ends)
             self._limits.calls.admit(peer)
         except ServiceError:
@@ -226,23 +226,23 @@ class Middleware:
             raise
         return call
 
-    async def _each(self, method: _Method, call: Call, context: Context) -> AsyncIterator[Any]:
+    async def _each(self, method: _Method, call: HeldCall, context: Context) -> AsyncIterator[Any]:
         """Yield the requests of a call as they come; each after the first counts as a call."""
         while (request := await self._next(method, call, context)) is not None:
             yield request
             self._limits.calls.admit(context.peer())
 
-    async def _next(self, method: _Method, call: Call, context: Context) -> Any:
+    async def _next(self, method: _Method, call: HeldCall, context: Context) -> Any:
         """Return the next request of a call, or None if no more will come."""
-        self._holdings.read(call)
+        self._memory.read(call)
         message: Any = await context.read()
         if message is grpc.aio.EOF:
-            self._holdings.resize(call, 0)
+            self._memory.resize(call, 0)
             if method.several:
                 return None
             self._count_in_vain(context.peer())
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "there is no request")
-        self._holdings.resize(call, len(message))
+        self._memory.resize(call, len(message))
         if not method.public:
             self._authorise(method, context)
         return (

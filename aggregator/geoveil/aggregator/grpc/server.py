@@ -17,11 +17,11 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc  # type: ignore[import-un
 from geoveil.aggregator.domain.errors import ServiceError
 from geoveil.aggregator.domain.service import Clock, Service, utc_now
 from geoveil.aggregator.grpc import any_path
+from geoveil.aggregator.grpc.connection_reaper import ConnectionReaper
 from geoveil.aggregator.grpc.connections import MARGIN, allow, allowed
 from geoveil.aggregator.grpc.console_servicer import ConsoleServicer
-from geoveil.aggregator.grpc.health import Health, Readiness, writable
-from geoveil.aggregator.grpc.interpreter import for_serving, serving_loop
-from geoveil.aggregator.grpc.keeper import Keeper
+from geoveil.aggregator.grpc.health import Readiness, ReadinessServicer, writable
+from geoveil.aggregator.grpc.loop_tuning import for_serving, serving_loop
 from geoveil.aggregator.grpc.middleware import Middleware
 from geoveil.aggregator.grpc.servicers import AnalystServicer, CollectorServicer, add_collector
 from geoveil.aggregator.ops.authorizer import Authorizer
@@ -109,7 +109,7 @@ class Aggregator:
             calls=_rate(settings.call_rate, settings.call_burst),
         )
         self._most_connections = allowed(settings.max_connections)
-        self._keeper = Keeper(
+        self._reaper = ConnectionReaper(
             self._most_connections,
             max(settings.max_held_bytes, 4 * settings.max_message_bytes),
             settings.max_message_bytes,
@@ -127,7 +127,7 @@ class Aggregator:
             self._tell,
             settings.health_interval_s,
         )
-        self._health = Health(_SERVICES)
+        self._health = ReadinessServicer(_SERVICES)
         self._server: grpc.aio.Server | None = None
         self._counting: list[asyncio.Task[None]] = []
         self._address = ""
@@ -193,7 +193,7 @@ class Aggregator:
                 await asyncio.sleep(self._settings.drain_s)
             self._service.drain()
             await server.stop(grace)
-            await self._keeper.stop()
+            await self._reaper.stop()
         counting, self._counting = self._counting, []
         for one in counting:
             one.cancel()
@@ -256,7 +256,7 @@ class Aggregator:
             self._folder = TemporaryDirectory(prefix="geoveil-")  # nobody else may look into it
             server.add_insecure_port(self.local_address)
         await server.start()
-        self._keeper.start([port])
+        self._reaper.start([port])
         self._address = f"{host}:{port}"
 
     def _offer(self, server: grpc.aio.Server, gate: Authorizer) -> Middleware:
@@ -264,10 +264,10 @@ class Aggregator:
         middleware = Middleware(
             server,
             metrics=self._metrics,
-            holdings=self._keeper.holdings,
+            memory=self._reaper.memory,
             limits=self._limits,
             gate=gate,
-            silence=self._keeper.silence,
+            silence=self._reaper.silence,
             longest=self._settings.max_message_bytes,
         )
         collector = CollectorServicer(

@@ -15,7 +15,7 @@ from geoveil.aggregator.domain.browsing import Page
 from geoveil.aggregator.domain.campaign_cache import CampaignStatus
 from geoveil.aggregator.domain.estimates import QueryEstimate
 from geoveil.aggregator.domain.exporting import Rows
-from geoveil.aggregator.domain.reports import Result, Status
+from geoveil.aggregator.domain.reports import ReportResult, Status
 from geoveil.aggregator.domain.service import Service, Snapshot
 from geoveil.aggregator.domain.values import MOST_QUESTIONS
 from geoveil.aggregator.grpc.submissions import GZIP, read_at_once, read_batch, unpacked
@@ -80,7 +80,7 @@ class CollectorServicer(WireCollectorServicer):
         self,
         service: Service,
         longest: int,
-        count: Callable[[Sequence[Result]], object] = len,
+        count: Callable[[Sequence[ReportResult]], object] = len,
     ) -> None:
         self._service = service
         self._longest = longest
@@ -157,11 +157,11 @@ class AnalystServicer(WireAnalystServicer):
         return pb.ListCampaignsResponse(
             campaigns=[
                 pb.CampaignSummary(
-                    envelope=envelope(standing.record),
-                    state=STATES[standing.state],
-                    reports=standing.record.reports,
+                    envelope=envelope(status.record),
+                    state=STATES[status.state],
+                    reports=status.record.reports,
                 )
-                for standing in page.standings
+                for status in page.statuses
             ],
             next_page_token=page.next_token,
         )
@@ -231,8 +231,8 @@ def _interval_s(request: pb.WatchEstimateRequest) -> float:
 def _shown(shown: Snapshot) -> pb.GetEstimateResponse:
     disclosure = shown.disclosure
     return pb.GetEstimateResponse(
-        envelope=envelope(shown.standing.record),
-        state=STATES[shown.standing.state],
+        envelope=envelope(shown.status.record),
+        state=STATES[shown.status.state],
         estimates=[_estimate(e) for e in disclosure.estimates],
         unbiased_for=disclosure.unbiased_for,
         privacy=encode_privacy(disclosure.privacy),
@@ -303,16 +303,16 @@ def envelope(record: CampaignRecord) -> campaign_pb2.CampaignEnvelope:
     return campaign_pb2.CampaignEnvelope.FromString(record.published)
 
 
-def serialized_campaign(standing: CampaignStatus) -> bytes:
+def serialized_campaign(status: CampaignStatus) -> bytes:
     """Return a GetCampaignResponse, serialised: the envelope is copied, not read."""
-    of_state = collector_pb2.GetCampaignResponse(state=STATES[standing.state])
-    return _field(1, standing.record.published) + of_state.SerializeToString()
+    of_state = collector_pb2.GetCampaignResponse(state=STATES[status.state])
+    return _field(1, status.record.published) + of_state.SerializeToString()
 
 
 def serialized_page(page: Page) -> bytes:
     """Return a BrowseCampaignsResponse, serialised: envelopes are copied, not read."""
     rest = collector_pb2.BrowseCampaignsResponse(next_page_token=page.next_token)
-    campaigns = [_field(1, serialized_campaign(standing)) for standing in page.standings]
+    campaigns = [_field(1, serialized_campaign(status)) for status in page.statuses]
     return b"".join([*campaigns, rest.SerializeToString()])
 
 
@@ -325,11 +325,11 @@ def _field(number: int, content: bytes) -> bytes:
     return bytes(prefix) + bytes([length]) + content
 
 
-def serialized_results(of_reports: Sequence[Result]) -> bytes:
+def serialized_results(of_reports: Sequence[ReportResult]) -> bytes:
     """Return a SubmitReportsResponse with what became of each report, serialised.
 
     Example:
-        >>> accepted = Result(Status.ACCEPTED)
+        >>> accepted = ReportResult(Status.ACCEPTED)
         >>> response = serialized_results([accepted, accepted])
         >>> len(collector_pb2.SubmitReportsResponse.FromString(response).results)
         2
@@ -343,14 +343,14 @@ def serialized_results(of_reports: Sequence[Result]) -> bytes:
     return b"".join(map(pieces.__getitem__, map(id, of_reports)))
 
 
-def _serialized(result: Result) -> bytes:
+def _serialized(result: ReportResult) -> bytes:
     told = report_pb2.ReportResult(
         status=STATUSES[result.status], reason=REASONS[result.reason], detail=result.detail
     )
     return collector_pb2.SubmitReportsResponse(results=[told]).SerializeToString()
 
 
-_SOUND = MappingProxyType({one: _serialized(one) for one in map(Result, Status)})
+_SOUND = MappingProxyType({one: _serialized(one) for one in map(ReportResult, Status)})
 """The responses that most reports get."""
 
 

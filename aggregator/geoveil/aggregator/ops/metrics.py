@@ -18,7 +18,7 @@ from prometheus_client import (
 )
 
 from geoveil.aggregator.domain.errors import Code, ServiceError
-from geoveil.aggregator.domain.reports import Result, Status
+from geoveil.aggregator.domain.reports import ReportResult, Status
 from geoveil.aggregator.ops.authorizer import Denial
 from geoveil.aggregator.store import Outcome, Store, Submission
 from geoveil.campaign.admission import Reason
@@ -104,7 +104,7 @@ class Metrics:
         """Count a call that the gate refused."""
         self._denied[denial].inc()
 
-    def count_reports(self, results: Sequence[Result]) -> None:
+    def count_reports(self, results: Sequence[ReportResult]) -> None:
         """Count what became of the reports of a request."""
         counted = [(results[0], 1)] if len(results) == 1 else []
         if not counted:

@@ -22,7 +22,7 @@ _FIRST, _LAST = (moment.replace(tzinfo=UTC) for moment in (datetime.min, datetim
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CampaignRecord:
-    """A campaign as published, and its standing."""
+    """A campaign as published, and its status."""
 
     campaign_id: str
     published: bytes
@@ -290,7 +290,7 @@ def gathered(
     return PackedColumns(b"".join(ids), b"".join(answers)), admit
 
 
-def judge(
+def classify(
     reports: Sequence[PackedReport], admit: Sequence[bool], stored: Mapping[int, bool]
 ) -> tuple[list[Outcome], Sequence[PackedReport]]:
     """Decide on the reports of one campaign, in order.

@@ -27,7 +27,7 @@ from geoveil.aggregator.domain.reports import (
     in_columns,
     tally,
 )
-from geoveil.aggregator.store.base import Outcome, Submission, gathered, judge
+from geoveil.aggregator.store.base import Outcome, Submission, classify, gathered
 from geoveil.aggregator.store.schema import slots
 from geoveil.campaign.admission import REPORT_ID_BYTES
 from geoveil.gp.estimation import Accumulator
@@ -112,7 +112,7 @@ def count(
         if closed:
             admit = [False] * len(reports)
         stored = _insert(connection, key, reports, admit)
-        outcomes[campaign_id], counted[key] = judge(reports, admit, stored)
+        outcomes[campaign_id], counted[key] = classify(reports, admit, stored)
     # Last of all, because others may wait for these rows if ever they come to share a shard.
     for key, fresh in counted.items():
         if fresh:

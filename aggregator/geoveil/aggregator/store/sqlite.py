@@ -19,8 +19,8 @@ from geoveil.aggregator.store.base import (
     Outcome,
     StoredAnswers,
     Submission,
+    classify,
     gathered,
-    judge,
 )
 from geoveil.aggregator.store.driver import Driver
 from geoveil.aggregator.store.id_index import IdIndex
@@ -158,7 +158,7 @@ class SQLiteStore(SQLStore):
             index.add(read_ids(driver, key, index.reports), before)
         candidates = index.find(ids)
         stored = _stored(driver, key, candidates, reports) if candidates else {}
-        outcomes, fresh = judge(reports, [False] * len(reports) if closed else admit, stored)
+        outcomes, fresh = classify(reports, [False] * len(reports) if closed else admit, stored)
         if fresh:
             if len(fresh) < len(reports):
                 sums = tally(in_columns(fresh)[1], bins)

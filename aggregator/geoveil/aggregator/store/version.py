@@ -1,4 +1,4 @@
-"""The version of a database's schema: read it, judge it, make the tables of an empty database."""
+"""The version of a database's schema: read and classify it, make tables in an empty database."""
 
 import re
 

@@ -7,7 +7,7 @@ from geoveil.analyst.planner.allocation import (
     Comparison,
     compare_allocations,
 )
-from geoveil.analyst.planner.kinds import KINDS, Kind, PointReports, Reports
+from geoveil.analyst.planner.candidates import KINDS, Kind, PointReports, Reports
 from geoveil.analyst.planner.plan import Plan, plan
 from geoveil.analyst.planner.prediction import Prediction
 from geoveil.analyst.planner.priors import (

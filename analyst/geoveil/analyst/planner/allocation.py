@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 
-from geoveil.analyst.planner.kinds import KINDS, in_words
+from geoveil.analyst.planner.candidates import KINDS, in_words
 from geoveil.analyst.planner.plan import CLOSE, screened
 from geoveil.analyst.planner.prediction import Prediction, Targets
 from geoveil.analyst.planner.priors import Prior

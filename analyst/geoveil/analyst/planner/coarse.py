@@ -15,8 +15,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.analyst.planner.aiming import aimed, at_the_boundary, moved
-from geoveil.analyst.planner.kinds import DEBIASED, KINDS, POINTS, Task
+from geoveil.analyst.planner.band_placement import aimed, at_the_boundary, moved
+from geoveil.analyst.planner.candidates import DEBIASED, KINDS, POINTS, Task
 from geoveil.analyst.planner.prediction import Prediction
 from geoveil.analyst.planner.problem import Nodes, PlanningProblem
 from geoveil.analyst.planner.question import HardQuestion

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 
-from geoveil.analyst.planner.kinds import KINDS, POINTS
+from geoveil.analyst.planner.candidates import KINDS, POINTS
 from geoveil.analyst.planner.prediction import Prediction
 from geoveil.analyst.planner.priors import Prior
 from geoveil.analyst.planner.problem import PlanningProblem, check_promise

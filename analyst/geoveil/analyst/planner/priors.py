@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from geoveil.gp import validation
 from geoveil.gp.arrays import distinct
 from geoveil.gp.errors import ParameterError
-from geoveil.gp.hard_question import Heap, People
+from geoveil.gp.hard_question import Heap, NearbyPeople
 
 Array = NDArray[np.float64]
 
@@ -64,7 +64,7 @@ class Prior(ABC):
         return ()
 
     @property
-    def assumed(self) -> People | None:
+    def assumed(self) -> NearbyPeople | None:
         """What is assumed of people near a hard question, where their density is not believed."""
         return None
 
@@ -414,9 +414,9 @@ class SlopeBoundedPrior(_DerivedPrior):
         object.__setattr__(self, "slope", validation.non_negative("slope_bound", self.slope))
 
     @property
-    def assumed(self) -> People:
+    def assumed(self) -> NearbyPeople:
         heaps = self.prior.heaps if isinstance(self.prior, HeapedPrior) else ()
-        return People(self.slope, heaps=heaps)
+        return NearbyPeople(self.slope, heaps=heaps)
 
     def nodes(self, breaks: Sequence[float] = ()) -> tuple[Array, Array]:
         return self.prior.nodes(breaks)

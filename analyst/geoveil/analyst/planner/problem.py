@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.analyst.planner.kinds import Reports
+from geoveil.analyst.planner.candidates import Reports
 from geoveil.analyst.planner.prediction import Prediction, predicted
 from geoveil.analyst.planner.priors import Prior
 from geoveil.analyst.planner.question import Estimand, HardQuestion

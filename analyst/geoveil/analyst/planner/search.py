@@ -13,7 +13,16 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.analyst.planner.aiming import aimed, at_the_boundary
+from geoveil.analyst.planner.band_placement import aimed, at_the_boundary
+from geoveil.analyst.planner.candidates import (
+    KINDS,
+    POINTS,
+    Kind,
+    Parameters,
+    PointReports,
+    Reports,
+    Task,
+)
 from geoveil.analyst.planner.coarse import (
     NARROWEST,
     STANDARD,
@@ -27,15 +36,6 @@ from geoveil.analyst.planner.coarse import (
     placed,
     table,
     width,
-)
-from geoveil.analyst.planner.kinds import (
-    KINDS,
-    POINTS,
-    Kind,
-    Parameters,
-    PointReports,
-    Reports,
-    Task,
 )
 from geoveil.analyst.planner.prediction import Prediction, predicted
 from geoveil.analyst.planner.problem import Nodes, PlanningProblem

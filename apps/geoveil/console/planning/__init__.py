@@ -1,1 +1,1 @@
-"""Planning a survey: what somebody wishes, what a plan makes of it, and the campaign to sign."""
+"""Planning a survey: the form, the plan that it gives, and the campaign to sign."""

@@ -1,4 +1,4 @@
-"""What a wish is answered with: forecasts, plans and campaigns, from messages that JSON can hold.
+"""Answer a planning form: a forecast, a plan or a campaign, as messages that JSON can hold.
 
 It runs in a process of its own: see `geoveil.console.process`.
 """
@@ -24,12 +24,12 @@ from geoveil.analyst import (
     planned_contamination,
 )
 from geoveil.analyst.campaigns import expected_text, refuse_unlikely
-from geoveil.analyst.nearest import UnmetWishError
+from geoveil.analyst.feasible_alternatives import UnmetWishError
 from geoveil.analyst.pilot import pilot_cells, prior_of_counts
 from geoveil.analyst.statistics.cells import CellCounts
 from geoveil.campaign import decode, encode, seal
 from geoveil.console.child import Ask
-from geoveil.console.planning.wish import Wish
+from geoveil.console.planning.plan_form import PlanForm
 from geoveil.console.process import Message, refused
 from geoveil.gp import GeoVeilError, ParameterError, UnsupportedError
 from geoveil.gp.extras import needed_for
@@ -49,18 +49,18 @@ class Planner:
         self._sessions: OrderedDict[str, PlanningSession] = OrderedDict()
 
     def answer(self, message: Message, ask: Ask | None = None) -> Message:
-        """Return the answer to a message; what is wrong with a wish is said in it.
+        """Return the answer to a message; it names what is wrong with the form.
 
         Args:
-            message: with a "task", a "wish", and what is known of "people" where that is not to be
+            message: with a "task", a "form", and what is known of "people" where that is not to be
                 found by its name.
             ask: not needed: all is in the message.
         """
         try:
-            wish = Wish(**message["wish"])
-            session = self._session(wish, message.get("people"))
-            request = session.request([wish.asked()], **wish.others())
-            return _TASKS[message["task"]](session, request, wish, message)
+            form = PlanForm(**message["form"])
+            session = self._session(form, message.get("people"))
+            request = session.request([form.asked()], **form.others())
+            return _TASKS[message["task"]](session, request, form, message)
         except UnmetWishError as error:
             return refused(error.name, error.expected, error.nearest)
         except ParameterError as error:
@@ -68,22 +68,22 @@ class Planner:
         except GeoVeilError as error:
             return refused("", str(error))
 
-    def _session(self, wish: Wish, people: Mapping[str, Any] | None) -> PlanningSession:
-        told = wish.prior if people is None else f"{wish.prior}|{people['key']}"
-        key = f"{told}|{wish.columns}|{wish.weights}|{wish.about_places}"
+    def _session(self, form: PlanForm, people: Mapping[str, Any] | None) -> PlanningSession:
+        told = form.prior if people is None else f"{form.prior}|{people['key']}"
+        key = f"{told}|{form.columns}|{form.weights}|{form.about_places}"
         if key not in self._sessions:
-            self._sessions[key] = PlanningSession(_source(wish, people))
+            self._sessions[key] = PlanningSession(_source(form, people))
         self._sessions.move_to_end(key)
         while len(self._sessions) > _SESSIONS:
             self._sessions.popitem(last=False)
         return self._sessions[key]
 
 
-def _source(wish: Wish, people: Mapping[str, Any] | None) -> PublicPrior:
+def _source(form: PlanForm, people: Mapping[str, Any] | None) -> PublicPrior:
     """Return what is publicly known of the people."""
-    if wish.source == "pilot":
+    if form.source == "pilot":
         if people is None:
-            raise ParameterError("pilot", wish.pilot, "a value campaign about numbers, to choose")
+            raise ParameterError("pilot", form.pilot, "a value campaign about numbers, to choose")
         campaign = decode(base64.b64decode(people["campaign"]))
         found = CellCounts(
             cells=np.array(people["cells"], np.int64).reshape(-1, 1),
@@ -92,20 +92,20 @@ def _source(wish: Wish, people: Mapping[str, Any] | None) -> PublicPrior:
             privacy=campaign.report_privacy,
         )
         return prior_of_counts(campaign, found)
-    if wish.source != "file":
-        return public_prior(wish.prior)
+    if form.source != "file":
+        return public_prior(form.prior)
     if people is None:
-        raise ParameterError("file", wish.file, "a file that you have chosen and added")
-    return _of_file(wish, base64.b64decode(people["content"]))
+        raise ParameterError("file", form.file, "a file that you have chosen and added")
+    return _of_file(form, base64.b64decode(people["content"]))
 
 
-def _of_file(wish: Wish, content: bytes) -> PublicPrior:
+def _of_file(form: PlanForm, content: bytes) -> PublicPrior:
     """Return what a file says, of bounded size; its rows are repeated in no error."""
     ending = ".parquet" if content[:4] == _PARQUET else ".csv"
-    expected = 2 if wish.about_places else 1
-    if len(wish.of_file) != expected:
+    expected = 2 if form.about_places else 1
+    if len(form.of_file) != expected:
         told = "longitude,latitude: two columns of the file" if expected == 2 else "one column"
-        raise ParameterError("columns", wish.columns, told)
+        raise ParameterError("columns", form.columns, told)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / f"people{ending}"
         file.write_bytes(content)
@@ -114,7 +114,7 @@ def _of_file(wish: Wish, content: bytes) -> PublicPrior:
         elif content.count(b"\n") > MOST_ROWS:
             raise ParameterError("file", "longer", f"of at most {MOST_ROWS:,} rows")
         try:
-            found = public_prior(str(file), wish.of_file, wish.weights or None)
+            found = public_prior(str(file), form.of_file, form.weights or None)
         except GeoVeilError as error:
             raise UnsupportedError(str(error).replace(str(file), "the file")) from None
     return replace(found, name="the uploaded file")
@@ -137,7 +137,7 @@ def _check_unpacked(file: Path) -> None:
         raise ParameterError("file", f"{rows:,} rows", told)
 
 
-def _told(planned: PlannedQuestion | PlannedQuestions, wish: Wish) -> Message:
+def _told(planned: PlannedQuestion | PlannedQuestions, form: PlanForm) -> Message:
     report = planned.report()
     kept = (
         "targets", "price_of_privacy", "from_prior", "choice", "reason", "prior", "scenarios",
@@ -147,37 +147,39 @@ def _told(planned: PlannedQuestion | PlannedQuestions, wish: Wish) -> Message:
     best = report["alternatives"][0]
     told["asked"] = {name: best[name] for name in ("mechanism", "profile", "center", "width")}
     told["errors"] = [(row["participants"], row["error_95"]) for row in report["errors"]]
-    told["contamination"] = planned_contamination(planned, wish.contamination)[0]
+    told["contamination"] = planned_contamination(planned, form.contamination)[0]
     return told
 
 
-def _forecast(session: PlanningSession, request: PlanRequest, wish: Wish, _: Message) -> Message:
+def _forecast(
+    session: PlanningSession, request: PlanRequest, form: PlanForm, _: Message
+) -> Message:
     found = session.forecast(request)
-    return {"told": _told(found.planned, wish), "settled": found.settled and found.met}
+    return {"told": _told(found.planned, form), "settled": found.settled and found.met}
 
 
-def _plan(session: PlanningSession, request: PlanRequest, wish: Wish, _: Message) -> Message:
-    return {"told": _told(session.plan(request), wish), "settled": True}
+def _plan(session: PlanningSession, request: PlanRequest, form: PlanForm, _: Message) -> Message:
+    return {"told": _told(session.plan(request), form), "settled": True}
 
 
 def _campaign(
-    session: PlanningSession, request: PlanRequest, wish: Wish, message: Message
+    session: PlanningSession, request: PlanRequest, form: PlanForm, message: Message
 ) -> Message:
     opens = datetime.fromtimestamp(message["now"], UTC).replace(microsecond=0)
     campaign = session.plan(request).campaign(
         campaign_id=message["campaign_id"],
-        title=wish.name,
+        title=form.name,
         opens=opens,
-        closes=opens + timedelta(days=wish.days),
-        minimum_participants=wish.minimum_participants,
+        closes=opens + timedelta(days=form.days),
+        minimum_participants=form.minimum_participants,
     )
-    refuse_unlikely(campaign, wish.participants, [wish.asked()])
+    refuse_unlikely(campaign, form.participants, [form.asked()])
     return {
         "envelope": base64.b64encode(seal(encode(campaign))).decode(),
-        "expected": expected_text(campaign, wish.participants),
+        "expected": expected_text(campaign, form.participants),
     }
 
 
-_TASKS: Mapping[str, Callable[[PlanningSession, PlanRequest, Wish, Message], Message]] = (
+_TASKS: Mapping[str, Callable[[PlanningSession, PlanRequest, PlanForm, Message], Message]] = (
     MappingProxyType({"forecast": _forecast, "plan": _plan, "campaign": _campaign})
 )

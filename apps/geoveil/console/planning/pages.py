@@ -16,9 +16,17 @@ from geoveil.analyst.campaigns import campaign_record, id_of
 from geoveil.analyst.pilot import pilot_cells
 from geoveil.analyst.statistics.reports import ReportRows, counter_for, points_in
 from geoveil.campaign import Campaign, ValueCampaign, decode, open_envelope, signer
-from geoveil.console.http import Lane, RefusedError, Request, Response, Route, download, seen_at
+from geoveil.console.http import (
+    GatewayRequest,
+    Lane,
+    RefusedError,
+    Response,
+    Route,
+    download,
+    seen_at,
+)
 from geoveil.console.kept import Kept
-from geoveil.console.planning.wish import PEOPLE, PLACES, QUESTIONS, Wish
+from geoveil.console.planning.plan_form import PEOPLE, PLACES, QUESTIONS, PlanForm
 from geoveil.console.process import ChildProcess, Message, refused
 from geoveil.console.progress import plan_participants
 from geoveil.console.rendering import date_text, privacy_words
@@ -74,18 +82,18 @@ class Planning:
 
     # Planning
 
-    def _begun(self, request: Request) -> Response:
+    def _begun(self, request: GatewayRequest) -> Response:
         """Return the form, as a new plan has it or the address says; nothing is planned yet."""
         self._process.begin()
         return self._page(request, {}, then="forecast")
 
-    def _planned(self, request: Request) -> Response:
-        """Return what is to be expected of a wish: at once, or as a whole plan says it."""
+    def _planned(self, request: GatewayRequest) -> Response:
+        """Return what the survey is expected to give: a quick forecast, or a whole plan."""
         request = _taken(request)
         quickly = request.text("then") == "forecast"  # asked for by a script, which asks again
         return self._page(request, self._answer(request, "forecast" if quickly else "plan"))
 
-    def _added(self, request: Request) -> Response:
+    def _added(self, request: GatewayRequest) -> Response:
         """Keep a file of people for this session."""
         content = request.files.get("upload")
         if content is None:
@@ -95,39 +103,41 @@ class Planning:
         request.note("add people", sha256=key, bytes=len(content))
         return self._page(request, {}, then="forecast", file=key)
 
-    def _answer(self, request: Request, task: str, **more: Any) -> Message:
+    def _answer(self, request: GatewayRequest, task: str, **more: Any) -> Message:
         """Return what the process answers, or why it was not asked."""
         try:
-            wish = Wish.of(request)
-            people = self._people(request, wish)
+            form = PlanForm.of(request)
+            people = self._people(request, form)
         except ParameterError as error:
             return refused(error.name, error.expected)
-        message = {"task": task, "wish": wish.record(), "people": people, **more}
+        message = {"task": task, "form": form.record(), "people": people, **more}
         page = f"{request.session.form_token} {request.text('tab')[:16]}"
         if task == "campaign":
             page += " campaign"  # the page may still ask for a plan, which does not replace this
         return self._process.ask(page, message, "at once" if task == "forecast" else "whole")
 
-    def _people(self, request: Request, wish: Wish) -> Mapping[str, Any] | None:
-        """Return what the process has to be told of the people, besides the wish."""
+    def _people(self, request: GatewayRequest, form: PlanForm) -> Mapping[str, Any] | None:
+        """Return what the process needs to know of the people, besides the form."""
         owner = request.session.form_token
-        if wish.source == "file":
-            content = self._kept.find(owner, wish.file)
+        if form.source == "file":
+            content = self._kept.find(owner, form.file)
             if content is None:
-                raise ParameterError("file", wish.file, "chosen, and added")
-            return {"key": wish.file, "content": base64.b64encode(content).decode()}
-        if wish.source != "pilot" or not wish.pilot:
+                raise ParameterError("file", form.file, "chosen, and added")
+            return {"key": form.file, "content": base64.b64encode(content).decode()}
+        if form.source != "pilot" or not form.pilot:
             return None
-        known = self._pilots.get((owner, wish.pilot))
+        known = self._pilots.get((owner, form.pilot))
         if known is None:
-            known = _counted(request, wish.pilot)
-            self._pilots[owner, wish.pilot] = known
+            known = _counted(request, form.pilot)
+            self._pilots[owner, form.pilot] = known
             while len(self._pilots) > _MOST_KEPT:
                 self._pilots.popitem(last=False)
         return known
 
-    def _page(self, request: Request, answer: Message, then: str = "", **changed: str) -> Response:
-        said = {name: _text(value) for name, value in Wish().record().items()}
+    def _page(
+        self, request: GatewayRequest, answer: Message, then: str = "", **changed: str
+    ) -> Response:
+        said = {name: _text(value) for name, value in PlanForm().record().items()}
         said |= {name: request.text(name) for name in said if name in request.fields}
         said |= {name: request.text(name) for name in said if name in request.query}
         said |= changed
@@ -136,12 +146,12 @@ class Planning:
             then = "settle"
         shown: dict[str, Any] = {}
         if told is not None:
-            wish = Wish.of(request)
+            form = PlanForm.of(request)
             shown = {
-                "commands": wish.commands(),
-                "python": wish.python(),
+                "commands": form.commands(),
+                "python": form.python(),
                 "odds": [*_odds(told["privacy"])],
-                "doubt": wish.contamination,
+                "doubt": form.contamination,
             }
         return request.render(
             "plan.html",
@@ -161,7 +171,7 @@ class Planning:
 
     # Making, signing, publishing
 
-    def _made(self, request: Request) -> Response:
+    def _made(self, request: GatewayRequest) -> Response:
         """Make the campaign of a plan, which nobody has signed."""
         wanted = id_of(request.text("title") or QUESTIONS.get(request.text("ask"), "survey"))
         answer = self._answer(
@@ -180,13 +190,13 @@ class Planning:
             self._expected.popitem(last=False)
         return seen_at(f"/plan/sign/{key}")
 
-    def _to_sign(self, request: Request) -> Response:
+    def _to_sign(self, request: GatewayRequest) -> Response:
         """Return what a campaign says that was made, and how to sign it."""
         key = request.named["key"]
         campaign = decode(open_envelope(self._own(request, key)).campaign)
         return request.render("sign.html", key=key, **_said_by(campaign))
 
-    def _downloaded(self, request: Request) -> Response:
+    def _downloaded(self, request: GatewayRequest) -> Response:
         """Return a campaign that nobody has signed as a file."""
         content = self._own(request, request.named["key"])
         campaign = decode(open_envelope(content).campaign)
@@ -194,11 +204,11 @@ class Planning:
         name = f"{campaign.campaign_id}.campaign"
         return download(content, "application/octet-stream", name)
 
-    def _to_upload(self, request: Request) -> Response:
+    def _to_upload(self, request: GatewayRequest) -> Response:
         """Return the form that takes a signed campaign."""
         return request.render("upload.html", problem="")
 
-    def _uploaded(self, request: Request) -> Response:
+    def _uploaded(self, request: GatewayRequest) -> Response:
         """Check a signed campaign, and show what it says before anything is published."""
         content = request.files.get("signed", b"")
         try:
@@ -212,7 +222,7 @@ class Planning:
             return request.render("upload.html", problem=str(error))
         return seen_at(f"/publish/{self._kept.keep(request.session.form_token, content)}")
 
-    def _checked(self, request: Request) -> Response:
+    def _checked(self, request: GatewayRequest) -> Response:
         key = request.named["key"]
         envelope = open_envelope(self._own(request, key))
         campaign = decode(envelope.campaign)
@@ -224,7 +234,7 @@ class Planning:
             **_said_by(campaign),
         )
 
-    def _published(self, request: Request) -> Response:
+    def _published(self, request: GatewayRequest) -> Response:
         content = self._own(request, request.named["key"])
         envelope = open_envelope(content)
         campaign = decode(envelope.campaign)
@@ -241,7 +251,7 @@ class Planning:
                 plan_participants(request, campaign.campaign_id, planned)
         return seen_at(f"/surveys/{campaign.campaign_id}")
 
-    def _own(self, request: Request, key: str) -> bytes:
+    def _own(self, request: GatewayRequest, key: str) -> bytes:
         content = self._kept.find(request.session.form_token, key)
         if content is None:
             text = (
@@ -251,7 +261,7 @@ class Planning:
         return content
 
 
-def _closed(request: Request) -> Response:
+def _closed(request: GatewayRequest) -> Response:
     """Close a survey."""
     campaign_id = request.named["campaign_id"]
     request.analyst.close_campaign(campaign_id)
@@ -263,14 +273,14 @@ _UNITS: Mapping[str, str] = MappingProxyType({"incomes": "dollar"})
 """Priors with a unit of their own."""
 
 
-def _taken(request: Request) -> Request:
-    """Return a request with the wish that its button takes in place of the one in the form."""
+def _taken(request: GatewayRequest) -> GatewayRequest:
+    """Return a request in which the field that its button names has the button's value."""
     name, _, value = request.text("take").partition("=")
     return replace(request, fields={**request.fields, name: [value]}) if value else request
 
 
 def _in_words(refused: Mapping[str, Any]) -> dict[str, Any]:
-    """Return why a wish is refused, and what to choose in its place."""
+    """Return why a form is refused, and what to choose in its place."""
     name, expected = refused["name"], refused["expected"]
     ways = []
     for other, number in refused["nearest"].items():
@@ -297,7 +307,7 @@ def _odds(told: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
         yield f"{apart:,.6g} {privacy.unit}", surely, f"{max(100 - float(surely), 0):.3g}"
 
 
-def _pilots(request: Request) -> Iterator[tuple[str, str]]:
+def _pilots(request: GatewayRequest) -> Iterator[tuple[str, str]]:
     """Yield the value campaigns about numbers that the reader may see, with their titles."""
     try:
         for one in request.analyst.campaigns():
@@ -314,7 +324,7 @@ def _pilots(request: Request) -> Iterator[tuple[str, str]]:
             raise
 
 
-def _counted(request: Request, campaign_id: str) -> Mapping[str, Any]:
+def _counted(request: GatewayRequest, campaign_id: str) -> Mapping[str, Any]:
     """Return how many reports of a pilot lie in each cell: they are read whole."""
     campaign = request.analyst.campaign(campaign_id)
     counter = counter_for(campaign, pilot_cells(campaign))
@@ -332,7 +342,7 @@ def _counted(request: Request, campaign_id: str) -> Mapping[str, Any]:
     }
 
 
-def _free(request: Request, wanted: str) -> str:
+def _free(request: GatewayRequest, wanted: str) -> str:
     """Return an id that no survey has yet."""
     for number in range(1, 100):
         found = wanted if number == 1 else f"{wanted[:60]}-{number}"

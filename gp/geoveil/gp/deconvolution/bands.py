@@ -47,7 +47,7 @@ _ONE = 1 << -GRID_EXPONENT
 
 
 @dataclass(frozen=True)
-class Band:
+class DebiasedBand:
     """Where a debiased threshold varies, on the grid of the points.
 
     Attributes:
@@ -61,7 +61,7 @@ class Band:
     high: int
 
 
-def bands_of(estimator: PointEstimator, step: float) -> tuple[Band, ...]:
+def bands_of(estimator: PointEstimator, step: float) -> tuple[DebiasedBand, ...]:
     """Return the band of a debiased threshold, or the two of a range; () for anything else.
 
     Args:
@@ -78,7 +78,7 @@ def bands_of(estimator: PointEstimator, step: float) -> tuple[Band, ...]:
     return (band,) if band else ()
 
 
-def _band(estimator: PointEstimator, step: float) -> Band | None:
+def _band(estimator: PointEstimator, step: float) -> DebiasedBand | None:
     if not (
         isinstance(estimator, ProfileEstimator)
         and estimator.debias
@@ -95,7 +95,7 @@ def _band(estimator: PointEstimator, step: float) -> Band | None:
 
     edges = (-half, half) if sign > 0 else (half, -half)
     low, high = (_first(reached(edge), sign * (edge + estimator.offset) / step) for edge in edges)
-    return Band(estimator, low, high)
+    return DebiasedBand(estimator, low, high)
 
 
 def _first(reached: Callable[[int], bool], guess: float) -> int:
@@ -123,7 +123,7 @@ class BandTotals(Totals):
         step: spacing of the grid of the points, in their unit.
     """
 
-    def __init__(self, bands: Mapping[str, tuple[Band, ...]], step: float) -> None:
+    def __init__(self, bands: Mapping[str, tuple[DebiasedBand, ...]], step: float) -> None:
         super().__init__(tuple(bands), step)
         self._bands = tuple(bands.values())
         ends = {
@@ -142,7 +142,7 @@ class BandTotals(Totals):
         """Whole units, and the rest in units of 2⁻⁴⁴, of each power in each cell between cuts."""
 
     @staticmethod
-    def cells(bands: Mapping[str, tuple[Band, ...]]) -> int:
+    def cells(bands: Mapping[str, tuple[DebiasedBand, ...]]) -> int:
         """Return at most how many cells there are."""
         return 1 + sum(2 * len(of_one) for of_one in bands.values())
 
@@ -227,7 +227,7 @@ class BandTotals(Totals):
             products += cubics.reshape(size, -1) @ weighted.reshape(size, -1).T
         return covariance_of(int(counts.sum()), totals, (products + products.T) / 2)
 
-    def _pieces(self, bands: tuple[Band, ...], cells: slice) -> Array:
+    def _pieces(self, bands: tuple[DebiasedBand, ...], cells: slice) -> Array:
         """Return the coefficients of v⁰ … v³ of a query in some of all cells, (4, cells).
 
         Cell 0 is before the first cut, and the last one beyond the last cut.
@@ -248,7 +248,7 @@ class BandTotals(Totals):
         return pieces
 
     def _of_bands(
-        self, bands: Sequence[Band], counts: Integers, moments: Array
+        self, bands: Sequence[DebiasedBand], counts: Integers, moments: Array
     ) -> Iterator[tuple[int, int, float]]:
         """Yield the sums of debiased thresholds, of their squares, and of their variances.
 
@@ -286,7 +286,7 @@ class BandTotals(Totals):
             start = stop
 
     def _places(
-        self, bands: Sequence[Band], sizes: Integers, cells: Integers
+        self, bands: Sequence[DebiasedBand], sizes: Integers, cells: Integers
     ) -> tuple[Array, Array, Array]:
         """Return where in its band each cell begins, how far it goes, and 6c², c = b/w.
 

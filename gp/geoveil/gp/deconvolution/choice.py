@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from geoveil.gp.deconvolution.bands import Band, BandTotals, bands_of
+from geoveil.gp.deconvolution.bands import BandTotals, DebiasedBand, bands_of
 from geoveil.gp.deconvolution.base import PointEstimator
 from geoveil.gp.deconvolution.lattice import ORDER, Kernel, Lattice, LatticeTotals
 from geoveil.gp.deconvolution.products import Products
@@ -117,13 +117,13 @@ def _each_s(estimator: PointEstimator) -> float:
     return _REGION_S if isinstance(estimator, RegionEstimator) else _EACH_S
 
 
-def _bands_s(bands: Mapping[str, tuple[Band, ...]], groups: int) -> float:
+def _bands_s(bands: Mapping[str, tuple[DebiasedBand, ...]], groups: int) -> float:
     """Return the seconds at a point, with its share of what a block costs."""
     of_block = groups * (_BANDS_BLOCK_S + BandTotals.cells(bands) * _BANDS_CELL_S)
     return _BANDS_S + of_block / MOST_AT_ONCE
 
 
-def _bands_pay(bands: Mapping[str, tuple[Band, ...]], groups: int) -> bool:
+def _bands_pay(bands: Mapping[str, tuple[DebiasedBand, ...]], groups: int) -> bool:
     fits = groups * BandTotals.cells(bands) <= _MOST_BAND_CELLS
     return fits and _bands_s(bands, groups) < len(bands) * _EACH_S
 

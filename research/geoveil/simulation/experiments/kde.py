@@ -57,7 +57,7 @@ from geoveil.gp.coordinates import Area, AzimuthalEquidistant
 from geoveil.simulation.comparison import MECHANISMS, Setting
 from geoveil.simulation.experiment import Cell, Experiment
 from geoveil.simulation.experiments.own import OwnInput
-from geoveil.simulation.experiments.published import Asked, Panel, published
+from geoveil.simulation.experiments.published import Panel, PaperRun, published
 from geoveil.simulation.experiments.rows import ErrorRow
 from geoveil.simulation.experiments.sums import (
     DistanceNodes,
@@ -383,7 +383,7 @@ draw_kernel_errors = partial(
 )
 
 
-def experiment(asked: Asked, maps: str = "none") -> Experiment[ErrorRow]:
+def experiment(asked: PaperRun, maps: str = "none") -> Experiment[ErrorRow]:
     """Return densities of collisions in New York, a grid of 61 × 61: figure 6 of the paper.
 
     Errors are summed at all centres in exact mode, at `SUBGRID` along each side where every report

@@ -46,7 +46,7 @@ from geoveil.gp import Threshold, validation
 from geoveil.simulation.comparison import MECHANISMS, STUDENT_T, Contestant, Setting
 from geoveil.simulation.experiment import Cell, Experiment
 from geoveil.simulation.experiments.own import distinct_values
-from geoveil.simulation.experiments.published import Asked, Panel, band, published
+from geoveil.simulation.experiments.published import Panel, PaperRun, band, published
 from geoveil.simulation.experiments.rows import PRIOR, SEED_PRIOR, ErrorRow
 from geoveil.simulation.experiments.sums import drawn_blocks, summed
 from geoveil.simulation.figures.published import draw_errors
@@ -224,7 +224,7 @@ def moments(panel: OneWayPanel, answer: Reports) -> tuple[float, float, float]:
     return bias**2, noise, float(np.sum(shares * np.square(misjudged - bias)))
 
 
-def experiment(asked: Asked) -> Experiment[ErrorRow]:
+def experiment(asked: PaperRun) -> Experiment[ErrorRow]:
     """Return one threshold on incomes: twelve settings, figures 3 and 8 of the paper.
 
     Or a question of one's own.

@@ -153,7 +153,7 @@ def drawn(panel: Panel, name: str, n: int, repetitions: int, seed: int) -> list[
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class PaperRun:
     """How an experiment of the paper is run.
 
     Args:
@@ -186,7 +186,7 @@ class Asked:
 
 
 def published(
-    asked: Asked,
+    asked: PaperRun,
     panels: Sequence[AnyPanel],
     exact: Callable[[Sequence[AnyPanel], Sequence[str]], Sequence[Cell[ErrorRow]]],
     draw: Callable[[Sequence[ErrorRow], Path], None],

@@ -47,7 +47,7 @@ from geoveil.gp import (
 )
 from geoveil.simulation.comparison import MECHANISMS, Contestant, Setting
 from geoveil.simulation.experiment import Cell, Experiment
-from geoveil.simulation.experiments.published import Asked, Panel, band, published
+from geoveil.simulation.experiments.published import Panel, PaperRun, band, published
 from geoveil.simulation.experiments.rows import LOCAL, ErrorRow
 from geoveil.simulation.experiments.sums import drawn_blocks, seeded, shared, summed
 from geoveil.simulation.figures.published import draw_settings
@@ -364,7 +364,7 @@ class _MomentTable:
 _table = lru_cache(maxsize=64)(_MomentTable)
 
 
-def experiment(asked: Asked) -> Experiment[ErrorRow]:
+def experiment(asked: PaperRun) -> Experiment[ErrorRow]:
     """Return pairs of thresholds on incomes and debts, a grid of 34 × 34: figure 4 of the paper.
 
     Or a question of one's own. Where people and noise are drawn the paper's grid takes minutes for

@@ -28,7 +28,7 @@ from geoveil.gp import GeoPrivacy, ParameterError, Query, Threshold, TwoWayThres
 from geoveil.gp.estimation import Accumulator, Estimate, sums_of
 from geoveil.simulation.people_files import FORMATS
 from geoveil.simulation.populations import (
-    People,
+    ParticipantSource,
     Population,
     household_incomes,
     incomes_and_debts,
@@ -67,7 +67,7 @@ class SimulatedCampaign(BlockedWork):
     """
 
     campaign: StatisticCampaign
-    people: People
+    people: ParticipantSource
     devices: int
     seed: int
     block_size: int = BLOCK
@@ -115,7 +115,12 @@ class SimulatedCampaign(BlockedWork):
 
 
 def simulated(
-    campaign: Campaign, people: People, devices: int, *, seed: int, block_size: int = BLOCK
+    campaign: Campaign,
+    people: ParticipantSource,
+    devices: int,
+    *,
+    seed: int,
+    block_size: int = BLOCK,
 ) -> SimulatedCampaign:
     """Return the work of a campaign with `devices` random members of a population.
 
@@ -152,7 +157,7 @@ def threshold_asked(
     per: float,
     values: Sequence[str] = (),
     weights: str | None = None,
-) -> tuple[StatisticCampaign, People]:
+) -> tuple[StatisticCampaign, ParticipantSource]:
     """Return a campaign for the share above a threshold, and who takes part in it.
 
     The population is "incomes"; "income-and-debt", where both are to be above; a file, of which one
@@ -169,7 +174,7 @@ def threshold_asked(
     if population == "places":
         places = experiments(_OPENS)[1]
         return places.campaign, places.population
-    people: People
+    people: ParticipantSource
     if population == "incomes":
         people = household_incomes()
     elif population == "income-and-debt":

@@ -16,8 +16,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from geoveil.aggregator.domain.concurrency_limit import ConcurrencyLimit
 from geoveil.aggregator.domain.estimates import QueryEstimate
-from geoveil.aggregator.domain.lane import Lane
 from geoveil.aggregator.domain.layout import Layout
 from geoveil.aggregator.domain.rows import Points, points_of, read_blocks
 from geoveil.aggregator.domain.values import MOST_SECONDS, PointSums
@@ -138,19 +138,19 @@ class _Queue:
     task: "asyncio.Task[None] | None" = None
 
 
-class Passes:
+class SharedScan:
     """Answers requests for the points of campaigns, those for one campaign together.
 
     The last answers are kept, and given again until reports come.
 
     Args:
         reader: started.
-        lane: lets some passes run at once, of different campaigns.
+        limit: lets some passes run at once, of different campaigns.
     """
 
-    def __init__(self, reader: Reader, lane: Lane) -> None:
+    def __init__(self, reader: Reader, limit: ConcurrencyLimit) -> None:
         self._reader = reader
-        self._lane = lane
+        self._limit = limit
         self._queues: dict[str, _Queue] = {}
         self._answers = AnswerCache()
 
@@ -202,7 +202,7 @@ class Passes:
         """Make passes until nobody waits."""
         try:
             while queue.waiting:
-                async with self._lane:
+                async with self._limit:
                     await self._pass(queue, layout)
         except BaseException as error:
             for request in [*queue.running, *queue.waiting]:
@@ -227,7 +227,7 @@ class Passes:
             joined.append(queue.waiting.pop(0))
         if not joined:
             return
-        adding = Lane(_AT_ONCE)
+        adding = ConcurrencyLimit(_AT_ONCE)
         async for packed in read_blocks(self._reader, layout.campaign):
             joined[:] = [request for request in joined if request.wanted]
             if not joined:
@@ -251,11 +251,11 @@ async def _laid_out(request: _Request) -> bool:
     return request.wanted
 
 
-async def _add(request: _Request, points: Points, lane: Lane) -> None:
+async def _add(request: _Request, points: Points, limit: ConcurrencyLimit) -> None:
     """Add some points to the sums of a request, which ends if that is refused."""
     assert request.sums is not None  # it was laid out
     try:
-        async with lane:
+        async with limit:
             kept = await asyncio.to_thread(_of_request, request, points)
             for part in request.sums.parts():
                 if request.wanted:

@@ -17,7 +17,7 @@ from geoveil.aggregator.grpc.connections import (
     received,
     silence,
 )
-from geoveil.aggregator.grpc.holdings import Holdings
+from geoveil.aggregator.grpc.memory_budget import MemoryBudget
 from geoveil.aggregator.ops.rates import Monotonic, peer_address
 
 _LOOK_S = 0.1
@@ -28,7 +28,7 @@ _SILENT_S = 10.0
 """Until a connection that was silenced is closed."""
 
 
-class Keeper:
+class ConnectionReaper:
     """Works on the event loop; the operating system is asked on threads.
 
     Args:
@@ -41,7 +41,7 @@ class Keeper:
     def __init__(
         self, most: int, limit: int, most_message: int, clock: Monotonic = time.monotonic
     ) -> None:
-        self.holdings = Holdings(
+        self.memory = MemoryBudget(
             limit, most_message, address_of=peer_address, close=self.close, clock=clock
         )
         """What calls hold: for the layer around them."""
@@ -113,7 +113,7 @@ class Keeper:
         while True:
             for _ in range(_COUNT_EVERY):
                 await asyncio.sleep(_LOOK_S)
-                if slow := self.holdings.slow():
+                if slow := self.memory.slow():
                     await self._count_slow(slow)
             # Asking for each connection takes long; most of the time there are too few to ask.
             if count_descriptors() > self._most:
@@ -123,13 +123,13 @@ class Keeper:
         of_peers = {peer: endpoint(peer) for peer in peers}
         wanted = {other for other in of_peers.values() if other is not None}
         found = await asyncio.to_thread(received, self._ports, wanted)
-        self.holdings.count_slow(
+        self.memory.count_slow(
             {peer: found.get(other) if other else None for peer, other in of_peers.items()}
         )
 
     async def _make_room(self) -> None:
         found = await asyncio.to_thread(connections, self._ports)
-        now, busy = self._clock(), set(map(endpoint, self.holdings.busy()))
+        now, busy = self._clock(), set(map(endpoint, self.memory.busy()))
         self._since = {other: self._since.get(other, now) for other in found}
         self._close(
             idlest(

@@ -48,14 +48,14 @@ class _Connection:
 
 
 @dataclass(eq=False, slots=True)
-class Call:
+class HeldCall:
     """What one call holds."""
 
     connection: _Connection
     held: int = 0
 
 
-class Holdings:
+class MemoryBudget:
     """The accounts of all calls under way. Not for several threads.
 
     Args:
@@ -66,12 +66,12 @@ class Holdings:
         clock: tells the seconds.
 
     Example:
-        >>> holdings = Holdings(1 << 20, 1 << 16, close=print, address_of=str.encode)
-        >>> call, other = holdings.begin("a"), holdings.begin("b")
-        >>> holdings.resize(call, 400_000)
-        >>> holdings.resize(other, 200_000)
+        >>> memory = MemoryBudget(1 << 20, 1 << 16, close=print, address_of=str.encode)
+        >>> call, other = memory.begin("a"), memory.begin("b")
+        >>> memory.resize(call, 400_000)
+        >>> memory.resize(other, 200_000)
         a
-        >>> holdings.held
+        >>> memory.held
         400000
     """
 
@@ -91,7 +91,7 @@ class Holdings:
         self._clock = clock
         self._connections: dict[str, _Connection] = {}
         self._addresses: dict[bytes, _Address] = {}
-        self._reading: dict[Call, float] = {}
+        self._reading: dict[HeldCall, float] = {}
         self._held = 0
         self._ending = 0
 
@@ -104,7 +104,7 @@ class Holdings:
         """Return the peers that have calls under way."""
         return self._connections.keys()
 
-    def begin(self, peer: str) -> Call:
+    def begin(self, peer: str) -> HeldCall:
         """Let a call begin.
 
         Raises:
@@ -117,7 +117,7 @@ class Holdings:
             connection = _Connection(peer, address)
             address.connections[peer] = self._connections[peer] = connection
         connection.calls += 1
-        call = Call(connection)
+        call = HeldCall(connection)
         try:
             if connection.calls > 1 and self._held + self._ending + CALL_BYTES > self._limit:
                 raise ServiceError(Code.RATE_LIMITED)
@@ -127,7 +127,7 @@ class Holdings:
             raise
         return call
 
-    def end(self, call: Call, _: object = None) -> None:
+    def end(self, call: HeldCall, _: object = None) -> None:
         """Forget a call; also as what gRPC calls with the context when it is done."""
         self._reading.pop(call, None)
         connection = call.connection
@@ -136,7 +136,7 @@ class Holdings:
         if not connection.calls and not connection.closed:
             self._forget(connection)
 
-    def resize(self, call: Call, message: int) -> None:
+    def resize(self, call: HeldCall, message: int) -> None:
         """Let a call hold a message, such as the request that it waited for.
 
         Args:
@@ -158,7 +158,7 @@ class Holdings:
                 raise ServiceError(Code.RATE_LIMITED)
             self._drop(greediest)
 
-    def read(self, call: Call) -> None:
+    def read(self, call: HeldCall) -> None:
         """Let a call wait for a request, until it is resized or ends."""
         self._reading[call] = self._clock()
 
@@ -191,12 +191,12 @@ class Holdings:
         while self._held > self._limit:
             self._drop(self._greediest())
 
-    def _slow(self) -> list[Call]:
+    def _slow(self) -> list[HeldCall]:
         """Return the calls whose requests are slow to come: the first that wait, in order."""
         until = self._clock() - _PATIENCE_S
         return [*takewhile(lambda call: self._reading[call] <= until, self._reading)]
 
-    def _add(self, call: Call, more: int) -> None:
+    def _add(self, call: HeldCall, more: int) -> None:
         call.held += more
         connection = call.connection
         if connection.closed:

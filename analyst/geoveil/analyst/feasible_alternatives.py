@@ -7,7 +7,6 @@ from typing import Protocol
 
 import numpy as np
 
-from geoveil.analyst.least import boundary, enough, rounded
 from geoveil.analyst.planner import (
     Comparison,
     Estimand,
@@ -20,12 +19,13 @@ from geoveil.analyst.planner import (
     compare_allocations,
 )
 from geoveil.analyst.planner.allocation import Searches
-from geoveil.analyst.planner.kinds import KINDS, POINTS
+from geoveil.analyst.planner.candidates import KINDS, POINTS
 from geoveil.analyst.planner.plan import CLOSE, screened
 from geoveil.analyst.planner.prediction import Targets
 from geoveil.analyst.planner.problem import PlanningProblem
 from geoveil.analyst.planner.search import Search
 from geoveil.analyst.request import PlanRequest
+from geoveil.analyst.root_finding import boundary, enough, rounded
 from geoveil.gp import ParameterError
 
 USELESS = 0.5

@@ -1,4 +1,4 @@
-"""What somebody wishes of a survey, as the fields of a form say it."""
+"""The fields of the form by which a survey is planned."""
 
 import json
 import shlex
@@ -10,7 +10,7 @@ from typing import Any, Self, get_type_hints
 from geoveil.analyst import AnalystQuestion, questions_in
 from geoveil.analyst.campaigns import id_of
 from geoveil.analyst.geojson import outlines_in
-from geoveil.console.http import Request
+from geoveil.console.http import GatewayRequest
 from geoveil.gp import ParameterError, validation
 
 QUESTIONS: Mapping[str, str] = MappingProxyType(
@@ -46,7 +46,7 @@ _MOST_PEOPLE = 10**10
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wish:
+class PlanForm:
     """All that the form of a plan holds; what does not matter for the question is kept, too."""
 
     ask: str = "threshold"
@@ -107,7 +107,7 @@ class Wish:
                 raise ParameterError(one.name, f"{len(value)} letters", f"at most {most:,} letters")
 
     @classmethod
-    def of(cls, request: Request) -> Self:
+    def of(cls, request: GatewayRequest) -> Self:
         """Return what a form or an address says; what it leaves out is as in a new plan.
 
         Raises:
@@ -126,7 +126,7 @@ class Wish:
         return cls(**said)
 
     def record(self) -> dict[str, Any]:
-        """Return what JSON can hold, and `Wish` takes."""
+        """Return what JSON can hold, and `PlanForm` takes."""
         return asdict(self)
 
     @property

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from geoveil.aggregator import Code, ServiceError
-from geoveil.aggregator.domain.lane import Lane
+from geoveil.aggregator.domain.concurrency_limit import ConcurrencyLimit
 from geoveil.aggregator.domain.layout import Layout
-from geoveil.aggregator.domain.passes import MOST_TOGETHER, Passes, PointAnswers
+from geoveil.aggregator.domain.shared_scan import MOST_TOGETHER, PointAnswers, SharedScan
 from geoveil.aggregator.store import StoredAnswers
 from geoveil.campaign import Attribute, PlanarLaplaceSpec, PointQuestion, ValueCampaign
 from geoveil.gp import GeoPrivacy, Threshold, UnsupportedError
@@ -62,15 +62,15 @@ def above(age: float) -> list[PointQuestion]:
 
 
 def ask(
-    passes: Passes, age: float, questions: Sequence[PointQuestion] | None = None
+    passes: SharedScan, age: float, questions: Sequence[PointQuestion] | None = None
 ) -> "asyncio.Task[PointAnswers]":
     asked = questions or above(age)
     key = str(age).encode()
     return asyncio.create_task(passes.answer(key, LAYOUT, asked, PERIODS, 0.95, joint=True))
 
 
-def passes_over(stored: Any) -> Passes:
-    return Passes(stored, Lane(2))
+def passes_over(stored: Any) -> SharedScan:
+    return SharedScan(stored, ConcurrencyLimit(2))
 
 
 async def test_requests_at_a_time_cost_one_pass_and_get_what_each_gets_alone() -> None:

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from geoveil.aggregator.grpc import interpreter
-from geoveil.aggregator.grpc.interpreter import for_serving, serving_loop
+from geoveil.aggregator.grpc import loop_tuning
+from geoveil.aggregator.grpc.loop_tuning import for_serving, serving_loop
 
 PATIENCE_S = 30
 
@@ -57,9 +57,9 @@ def test_events_are_looked_for_now_and_then_while_there_is_work(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = 100.0
-    monkeypatch.setattr(interpreter.time, "monotonic", lambda: now)
+    monkeypatch.setattr(loop_tuning.time, "monotonic", lambda: now)
     here, there = socket.socketpair()
-    with here, there, interpreter._Patient() as selector:
+    with here, there, loop_tuning._Patient() as selector:
         selector.register(here, selectors.EVENT_READ)
         there.send(b"x")
         assert len(selector.select(0)) == 1

@@ -21,7 +21,7 @@ from geoveil.aggregator.grpc.connections import (
     received,
     silence,
 )
-from geoveil.aggregator.grpc.holdings import CALL_BYTES, Call, Holdings
+from geoveil.aggregator.grpc.memory_budget import CALL_BYTES, HeldCall, MemoryBudget
 from geoveil.aggregator.ops.rates import peer_address
 
 LIMIT, MOST_MESSAGE = 1 << 20, 1 << 18
@@ -37,12 +37,12 @@ class Seconds:
 
 
 class Server:
-    """Holdings whose closed connections end their calls at once, or later."""
+    """A budget whose closed connections end their calls at once, or later."""
 
     def __init__(self) -> None:
         self.clock = Seconds()
         self.closed: list[str] = []
-        self.holdings = Holdings(
+        self.memory = MemoryBudget(
             LIMIT, MOST_MESSAGE, address_of=peer_address, close=self.closed.append, clock=self.clock
         )
 
@@ -51,9 +51,9 @@ def peer(address: int, port: int) -> str:
     return f"ipv4:192.0.2.{address}:{port}"
 
 
-def refused(server: Server, call: Call, message: int) -> bool:
+def refused(server: Server, call: HeldCall, message: int) -> bool:
     try:
-        server.holdings.resize(call, message)
+        server.memory.resize(call, message)
     except ServiceError as error:
         return error.code is Code.RATE_LIMITED
     return False
@@ -61,25 +61,25 @@ def refused(server: Server, call: Call, message: int) -> bool:
 
 def test_whoever_holds_most_is_refused_more_and_closed_for_others() -> None:
     server = Server()
-    greedy, modest = server.holdings.begin(peer(1, 1)), server.holdings.begin(peer(2, 1))
+    greedy, modest = server.memory.begin(peer(1, 1)), server.memory.begin(peer(2, 1))
     assert not refused(server, greedy, 400_000)
     assert refused(server, greedy, 600_000)
     assert server.closed == []
-    assert server.holdings.held == CALL_BYTES + 800_000  # a refusal changes nothing
+    assert server.memory.held == CALL_BYTES + 800_000  # a refusal changes nothing
     assert not refused(server, modest, 150_000)
     assert server.closed == [peer(1, 1)]
-    assert server.holdings.held == 300_000
-    server.holdings.end(greedy)
-    server.holdings.end(modest)
-    assert server.holdings.held == 0
-    assert server.holdings.busy() == set()
+    assert server.memory.held == 300_000
+    server.memory.end(greedy)
+    server.memory.end(modest)
+    assert server.memory.held == 0
+    assert server.memory.busy() == set()
 
 
 def test_the_address_with_most_is_looked_at_first() -> None:
     """Many connections that hold little each are one greedy address."""
     server = Server()
-    many = [server.holdings.begin(peer(1, port)) for port in range(20)]
-    alone = server.holdings.begin(peer(2, 1))
+    many = [server.memory.begin(peer(1, port)) for port in range(20)]
+    alone = server.memory.begin(peer(2, 1))
     assert not refused(server, alone, 100_000)
     assert not any(refused(server, call, 25_000) for call in many[1:])
     assert peer(2, 1) not in server.closed
@@ -88,75 +88,75 @@ def test_the_address_with_most_is_looked_at_first() -> None:
 
 def test_a_request_that_is_slow_to_come_counts_as_large_as_it_may_become() -> None:
     server = Server()
-    quick = server.holdings.begin(peer(1, 1))
-    server.holdings.read(quick)
-    server.holdings.resize(quick, 100)
-    slow = [server.holdings.begin(peer(2, port)) for port in range(3)]
+    quick = server.memory.begin(peer(1, 1))
+    server.memory.read(quick)
+    server.memory.resize(quick, 100)
+    slow = [server.memory.begin(peer(2, port)) for port in range(3)]
     for call in slow:
-        server.holdings.read(call)
+        server.memory.read(call)
     server.clock.now = 0.05
-    assert not server.holdings.slow()
+    assert not server.memory.slow()
     server.clock.now = 0.2
-    asked = server.holdings.slow()
+    asked = server.memory.slow()
     assert asked == {peer(2, port) for port in range(3)}
-    assert server.holdings.held == 4 * CALL_BYTES
-    server.holdings.count_slow(dict.fromkeys(asked))
+    assert server.memory.held == 4 * CALL_BYTES
+    server.memory.count_slow(dict.fromkeys(asked))
     assert len(server.closed) == 2, "two of 2 * 256 KiB are beyond 1 MiB"
     assert all(one.startswith("ipv4:192.0.2.2:") for one in server.closed)
-    assert server.holdings.held <= LIMIT
+    assert server.memory.held <= LIMIT
 
 
 def test_slow_requests_hold_no_more_than_their_connections_received() -> None:
     server = Server()
-    modest = [server.holdings.begin(peer(address, 1)) for address in range(10)]
-    greedy = [server.holdings.begin(peer(99, 1)) for _ in range(5)]
+    modest = [server.memory.begin(peer(address, 1)) for address in range(10)]
+    greedy = [server.memory.begin(peer(99, 1)) for _ in range(5)]
     for call in (*modest, *greedy):
-        server.holdings.read(call)
+        server.memory.read(call)
     server.clock.now = 0.2
     received = {peer(address, 1): 1_000 for address in range(10)}
-    server.holdings.count_slow(received | {peer(99, 1): 200_000})
+    server.memory.count_slow(received | {peer(99, 1): 200_000})
     assert server.closed == []
-    assert server.holdings.held == 10 * CALL_BYTES + 2 * 200_000
-    server.holdings.count_slow(received | {peer(99, 1): 600_000})
+    assert server.memory.held == 10 * CALL_BYTES + 2 * 200_000
+    server.memory.count_slow(received | {peer(99, 1): 600_000})
     assert server.closed == [peer(99, 1)]
 
 
 def test_until_the_calls_of_closed_connections_have_ended_others_get_one_at_a_time() -> None:
     server = Server()
-    calls = [server.holdings.begin(peer(1, port)) for port in (1, 2, 2, 2)]
+    calls = [server.memory.begin(peer(1, port)) for port in (1, 2, 2, 2)]
     assert not refused(server, calls[1], 300_000)
     assert not refused(server, calls[0], 250_000)
     assert server.closed == [peer(1, 2)]
-    first = server.holdings.begin(peer(3, 1))
+    first = server.memory.begin(peer(3, 1))
     with pytest.raises(ServiceError):
-        server.holdings.begin(peer(3, 1))
-    server.holdings.begin(peer(4, 1))
+        server.memory.begin(peer(3, 1))
+    server.memory.begin(peer(4, 1))
     for call in calls[1:]:
-        server.holdings.end(call)
-    second = server.holdings.begin(peer(3, 1))
-    server.holdings.end(first)
-    server.holdings.end(second)
+        server.memory.end(call)
+    second = server.memory.begin(peer(3, 1))
+    server.memory.end(first)
+    server.memory.end(second)
 
 
 def test_what_is_held_adds_up_and_stays_within_the_limit() -> None:
     """Against a plain sum, with closed connections that end their calls late."""
     rng, server = Random(1), Server()
-    calls: dict[Call, tuple[str, int]] = {}
+    calls: dict[HeldCall, tuple[str, int]] = {}
     happened: Counter[str] = Counter()
     for _ in range(5000):
         what = rng.choice(["begin", "resize", "resize", "end"])
         try:
             if what == "begin":
                 one = peer(rng.randrange(3), rng.randrange(5))
-                calls[server.holdings.begin(one)] = one, 0
+                calls[server.memory.begin(one)] = one, 0
             elif calls:
                 call = rng.choice(list(calls))
                 if what == "end":
-                    server.holdings.end(call)
+                    server.memory.end(call)
                     del calls[call]
                 else:
                     message = rng.randrange(MOST_MESSAGE)
-                    server.holdings.resize(call, message)
+                    server.memory.resize(call, message)
                     calls[call] = calls[call][0], message
         except ServiceError:
             what = "refused"
@@ -164,11 +164,11 @@ def test_what_is_held_adds_up_and_stays_within_the_limit() -> None:
         happened["closed"] += len(server.closed)
         server.closed.clear()
         kept = [m for c, (_, m) in calls.items() if not c.connection.closed]
-        assert server.holdings.held == sum(max(CALL_BYTES, 2 * m) for m in kept) <= LIMIT
+        assert server.memory.held == sum(max(CALL_BYTES, 2 * m) for m in kept) <= LIMIT
     assert min(happened.values()) > 50
     for call in calls:
-        server.holdings.end(call)
-    assert server.holdings.held == server.holdings._ending == 0
+        server.memory.end(call)
+    assert server.memory.held == server.memory._ending == 0
 
 
 def test_connections_that_are_closed_are_those_of_the_address_with_most() -> None:

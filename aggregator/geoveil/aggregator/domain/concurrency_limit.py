@@ -8,7 +8,7 @@ _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 
 
-class Lane(asyncio.Semaphore):
+class ConcurrencyLimit(asyncio.Semaphore):
     """Lets a few large things be done at once; others wait their turn.
 
     Without it many of them would be held in memory as objects, and keep the interpreter from the
@@ -18,7 +18,7 @@ class Lane(asyncio.Semaphore):
         value: how many are done at once, at least 1.
 
     Example:
-        >>> asyncio.run(Lane(2).run(max, 3, 4))
+        >>> asyncio.run(ConcurrencyLimit(2).run(max, 3, 4))
         4
     """
 
