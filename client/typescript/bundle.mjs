@@ -2,14 +2,23 @@
 import { readFile } from "node:fs/promises";
 import { build } from "esbuild";
 
-/** Enums of generated code, in a form that is left out where nothing uses it. */
-const enums = {
-  name: "enums",
+/** What a message of descriptor.proto holds that no field of our messages uses: options and the places of sources. */
+const UNUSED = /(?<!Field|Message)Options$|^FeatureSet|Info$|^UninterpretedOption$/;
+
+function emptied(file) {
+  const messageType = file.messageType.map((message) => (UNUSED.test(message.name) ? { name: message.name } : message));
+  return { ...file, messageType };
+}
+
+/** Generated code without enums that nothing uses, and without messages that no file of ours holds. */
+const generated = {
+  name: "generated",
   setup({ onLoad }) {
     onLoad({ filter: /descriptor_pb\.js$/ }, async ({ path }) => {
       const text = await readFile(path, "utf8");
       const made = /export var (\w+);\n\(function \(\1\) \{\n([^]*?)\n\}\)\(\1 \|\| \(\1 = \{\}\)\);/g;
-      return { contents: text.replace(made, "export const $1 = /* @__PURE__ */ (($1) => {\n$2\nreturn $1;\n})({});") };
+      const pure = text.replace(made, "export const $1 = /* @__PURE__ */ (($1) => {\n$2\nreturn $1;\n})({});");
+      return { contents: pure.replace(/boot\((\{.*\})\)/, (_, file) => `boot(${JSON.stringify(emptied(JSON.parse(file)))})`) };
     });
   },
 };
@@ -24,5 +33,5 @@ await build({
   format: "esm",
   target: "es2022",
   legalComments: "none",
-  plugins: [enums],
+  plugins: [generated],
 });

@@ -38,6 +38,7 @@ TIGHT = [
     "SmoothMechanism GeneralizedCauchy, reach ∞ Threshold, linear",
     "LipschitzMechanism  Threshold, linear",
     "DebiasedLaplace  GaussianKernel",
+    "Cap any two, within 1.5/ε Threshold, smoothstep",
     "PlanarLaplace  the value",
     "PlanarLaplace  the place",
     "History answers at ε, ε/2 and ε/2 two epochs",
@@ -207,6 +208,7 @@ def test_all_faults_are_caught_from_samples_alone(faulty):
         "β doubled",
         "|∇f| for B",
         "feet for metres",
+        "clipped a scale too far",
         "redrawn in an epoch",
         "the largest for the sum",
         "the largest asked",
@@ -217,7 +219,7 @@ def test_all_faults_are_caught_from_samples_alone(faulty):
         "moved on by the true change",
         "moved on from a point drawn anew",
     }
-    assert len(faulty) == 20  # the others' densities or releases tell
+    assert len(faulty) == 21  # the others' densities or releases tell
     assert not any(verdict.keeps for verdict in faulty.values())
 
 
@@ -227,6 +229,7 @@ def test_all_faults_are_caught_from_samples_alone(faulty):
         ("noise × 0.7", 1 / 0.7),  # slopes are divided by it
         ("β doubled", 2.0),  # in the tail of Z the scale alone counts
         ("feet for metres", 1 / 0.3048),
+        ("clipped a scale too far", 4 / 3),  # a report of 1: 1/2 at 1.5 inside, e^(−4)/2 outside
         ("redrawn in an epoch", 2.0),  # two answers at ε each
         ("the largest for the sum", 1.5),  # ε and ε/2
         ("the largest asked", 2.0),  # the point is seen, which is twice as fine

@@ -43,6 +43,7 @@ from tools.vectors.examples import every_campaign, small_campaign
 from tools.vectors.hostile import CHANGES, REGIONS, changed, put
 
 _REASONS = {
+    "cap": r"^cap",
     "readings": r"^(readings|strata\.epsilon None)",
     "bytes": r"^(campaign|envelope|size of) |canonical form",
     "missing": r"in every campaign$",
@@ -84,6 +85,7 @@ def told_of(name: str, envelope: bytes) -> dict[str, Any]:
         return told | {"verdict": "refused", "reason": reason(error)}
     price, whole = campaign.report_privacy, campaign.total_privacy
     demand = Demand.of(message.campaign)
+    any_two = campaign.largest_epsilon
     return told | {
         "verdict": "sound",
         "campaign_id": campaign.campaign_id,
@@ -94,6 +96,7 @@ def told_of(name: str, envelope: bytes) -> dict[str, Any]:
         "work": demand.work,
         "queries": demand.queries,
         "periods": campaign.periods,
+        **({"any_two": any_two} if any_two < math.inf else {}),
     }
 
 

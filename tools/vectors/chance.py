@@ -23,6 +23,7 @@ from geoveil.campaign import (
 )
 from geoveil.campaign.statistic import Allocation
 from geoveil.gp import (
+    Cap,
     Disc,
     GaussianKernel,
     GeoPrivacy,
@@ -187,8 +188,10 @@ def any_campaign(draw: Random) -> tuple[Campaign, float]:
         return any_campaign(draw)
     if spec.has_slack:
         common["privacy"] = replace(privacy, delta=10.0 ** draw.uniform(-12, -1))
+    capped = draw.random() < 0.4
     made = StatisticCampaign(
         **common,
+        cap=Cap(*(2.0 ** draw.uniform(0.0, 5.0) for _ in "-+")) if capped else None,
         questions=tuple(Question(f"q{i}", q) for i, q in enumerate(queries)),
         mechanism=spec,
         allocation=draw.choice(list(Allocation)),

@@ -22,13 +22,16 @@ from geoveil.campaign import (
 )
 from geoveil.campaign.statistic import Allocation
 from geoveil.gp import (
+    Cap,
     Disc,
     GaussianKernel,
     GeoPrivacy,
     Linear,
     ParameterError,
+    Polygon,
     Query,
     Radial,
+    Range,
     TabulatedProfile,
     Threshold,
     TwoWayThreshold,
@@ -66,6 +69,16 @@ def _vectors() -> Iterator[tuple[str, SmoothSpec, tuple[Query, ...]]]:
     yield "vector-ramps", SmoothSpec(), (ramp, Threshold(20.0, 16.0), Threshold(40.0, 16.0))
     yield "vector-bell", SmoothSpec(), (ramp, bell)
     yield "vector-paper", student, (Threshold(-9.0, 16.0, "smoothstep"), bell)
+
+
+def _capped() -> Iterator[tuple[str, MechanismSpec, Query]]:
+    """Yield queries whose distances are clipped, of every shape and noise."""
+    ramp, corners = Threshold(0.0, 16.0), [(-40.0, -30.0), (40.0, -30.0), (0.0, 50.0)]
+    yield "capped-range", DebiasedLaplaceSpec(), Range(-30.0, 30.0, 20.0, "smoothstep")
+    yield "capped-kernel", DebiasedLaplaceSpec(), GaussianKernel((5.0, 0.0), 12.0)
+    yield "capped-polygon", SmoothSpec(), Polygon(corners, 16.0)
+    yield "capped-lipschitz", LipschitzLaplaceSpec(), ramp
+    yield "capped-paper", SmoothSpec(noise="student-t", calibration="paper", reach=math.inf), ramp
 
 
 def every_campaign() -> Iterator[tuple[str, Campaign, float]]:
@@ -127,6 +140,9 @@ def every_campaign() -> Iterator[tuple[str, Campaign, float]]:
         asked = tuple(Question(f"q{i}", query) for i, query in enumerate(vector))
         given = {"questions": asked, "mechanism": spec, "allocation": Allocation.VECTOR}
         yield name, small_campaign(name, **income, privacy=privacy, **given), 16.0
+    for name, spec, query in _capped():
+        given = {"questions": (Question("q", query),), "mechanism": spec, "cap": Cap(4.0, 6.0)}
+        yield name, small_campaign(name, **income, privacy=privacy, **given), 30.0
     place = {
         "attribute": Attribute(name="home", unit="metre", coordinates=PARIS),
         "privacy": GeoPrivacy(1.0, 500.0, "metre"),

@@ -173,6 +173,11 @@ CHANGES: Mapping[str, Sequence[Change]] = {
         ),
         _SMOOTH,
         (*_SMOOTH, ("mechanism.smooth.calibration", 2)),
+        (("cap.below", 1.5), ("cap.above", 1.5)),
+        (("cap.below", nextafter(1.5, 0.0)), ("cap.above", 4.0)),
+        (("cap.below", 4.0), ("cap.above", math.nan)),
+        (("cap.below", math.inf), ("cap.above", 4.0)),
+        *one("cap.below", 4.0),
         *one("privacy.delta", 1e-6, -0.0),
         *one("privacy.reach", 1e6),
         *one("mechanism.extension.family", "some-package"),
@@ -217,6 +222,7 @@ CHANGES: Mapping[str, Sequence[Change]] = {
     "laplace": [
         *one("privacy.delta", 0.0, -0.1, 0.5, nextafter(1.0, 0.0), 1.0, 1e-300),
         *one("privacy.reach", 0.0, -1.0, math.inf),
+        (("cap.below", 4.0), ("cap.above", 4.0)),
         *one("mechanism.smooth.beta_fraction", 0.07, 0.08),
         *one("mechanism.smooth.growth", 0, 1),
         *one("mechanism.smooth.calibration", 0),
@@ -244,6 +250,8 @@ CHANGES: Mapping[str, Sequence[Change]] = {
         *one("queries.0.range.width", *_sides(60.0, 61.0)),
     ],
     "kernel": [
+        (("cap.below", 1e-50), ("cap.above", nextafter(5.575383283274757, 6.0))),
+        (("cap.below", 9.0), ("cap.above", 5.57)),
         *one("queries.0.gaussian_kernel.center", [], [0.0, 0.0], [math.inf]),
         *one("queries.0.gaussian_kernel.bandwidth", 0.0, -1.0, math.inf),
         *one(_GRID, -61, -62),
@@ -290,6 +298,7 @@ CHANGES: Mapping[str, Sequence[Change]] = {
          ("queries.0.smoothed_disc.center", [0.0, 0.0])),
     ],
     "points": [
+        (("cap.below", 4.0), ("cap.above", 4.0)),
         *one("attribute.most", 5.0),
         *one("mechanism.planar_laplace.dimension", 0, 1, 3, 4),
         *one("allocation", 2),

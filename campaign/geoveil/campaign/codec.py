@@ -22,7 +22,7 @@ from geoveil.campaign.readings import Readings
 from geoveil.campaign.statistic import MOST_QUESTIONS, Allocation, StatisticCampaign
 from geoveil.campaign.strata import Strata
 from geoveil.campaign.value import ValueCampaign
-from geoveil.gp import GeoPrivacy, LogScale, ParameterError, UnsupportedError
+from geoveil.gp import Cap, GeoPrivacy, LogScale, ParameterError, UnsupportedError
 from geoveil.gp.coordinates import AzimuthalEquidistant
 from geoveil.gp.digests import sha256
 from geoveil.proto.v1 import campaign_pb2 as pb
@@ -81,6 +81,8 @@ def encode(campaign: Campaign) -> bytes:
     if campaign.readings is not None:
         message.readings.every.FromTimedelta(campaign.readings.every)
         message.readings.extrapolated = campaign.readings.extrapolated
+    if asked and asked.cap is not None:
+        message.cap.CopyFrom(pb.Cap(below=asked.cap.below, above=asked.cap.above))
     result = message.SerializeToString(deterministic=True)
     _require_size(len(result))
     return result
@@ -168,6 +170,7 @@ def decode(campaign: bytes) -> Campaign:
         questions=tuple(decode_question(i, q) for i, q in enumerate(message.queries)),
         mechanism=within("mechanism", lambda: MECHANISMS.decode(message.mechanism)),
         allocation=name_of(_ALLOCATIONS, message.allocation, "allocation"),
+        cap=Cap(message.cap.below, message.cap.above) if message.HasField("cap") else None,
     )
     _require_same("campaign", result.encoded, campaign)
     return result
@@ -178,6 +181,7 @@ def make_campaign(
     mechanism: MechanismSpec | PlanarLaplaceSpec,
     questions: tuple[Question, ...] = (),
     allocation: Allocation = Allocation.PARTITION,
+    cap: Cap | None = None,
     **common: Any,
 ) -> Campaign:
     """Return the campaign of the kind that its mechanism says.
@@ -186,6 +190,7 @@ def make_campaign(
         mechanism: what perturbs answers to questions, or points.
         questions: what is asked; nothing of points.
         allocation: how the privacy is spent over the questions.
+        cap: up to where distances count; None: everywhere, as of points.
         common: the fields of `Campaign`.
 
     Raises:
@@ -193,7 +198,7 @@ def make_campaign(
     """
     if not isinstance(mechanism, PlanarLaplaceSpec):
         return StatisticCampaign(
-            questions=questions, mechanism=mechanism, allocation=allocation, **common
+            questions=questions, mechanism=mechanism, allocation=allocation, cap=cap, **common
         )
     if questions:
         raise ParameterError(
@@ -203,6 +208,8 @@ def make_campaign(
         raise ParameterError(
             "allocation", allocation.value, "'partition': there is nothing to divide"
         )
+    if cap is not None:
+        raise ParameterError("cap", cap, "None: points have no question to clip distances to")
     return ValueCampaign(mechanism=mechanism, **common)
 
 

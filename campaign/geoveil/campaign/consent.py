@@ -176,7 +176,7 @@ def what_it_tells_of(campaign: Campaign, value: Value, *, read: bool = False) ->
     of_points = read or campaign.readings is not None
     guesses = []
     for label, mechanism in zip(campaign.labels, campaign.mechanisms, strict=False):
-        query = mechanism.query
+        query = mechanism.query.unclipped
         if isinstance(query, SoftIndicator):
             if of_points and isinstance(query, Range):
                 law: _Law | None = _of_point(query, float(point), campaign.answer_privacy)
@@ -250,7 +250,9 @@ def what_to_ask(campaign: Campaign, value: Value) -> str:
             f"The place is outside the area of the survey. Is it your {name}? If so, it counts as"
             " the nearest place of the area."
         )
-    edges = [edge for mechanism in campaign.mechanisms for edge in _edges(mechanism.query)]
+    edges = [
+        edge for mechanism in campaign.mechanisms for edge in _edges(mechanism.query.unclipped)
+    ]
     numbers, apart = np.atleast_1d(point).tolist(), _FAR_APART * campaign.privacy.per
     if campaign.attribute.scale is not None:  # in the unit of values, with no distance in it
         edges, apart = [math.exp(min(edge, FARTHEST)) for edge in edges], 0.0

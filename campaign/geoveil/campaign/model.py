@@ -280,6 +280,11 @@ class Campaign(ABC):
         """What one report spends, all its answers together, in true distances."""
 
     @lazy
+    def largest_epsilon(self) -> float:
+        """ε of one report between any two values, however far apart; infinite where it has none."""
+        return math.inf
+
+    @lazy
     @abstractmethod
     def nests(self) -> bool:
         """Whether reports can be made from one perturbed point, at the rate of one answer."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -14,6 +15,7 @@ from geoveil.campaign.mechanisms import MECHANISMS, DebiasedLaplaceSpec
 from geoveil.campaign.model import LIKELY_BEYOND, Campaign
 from geoveil.campaign.queries import QUERIES, Question
 from geoveil.gp import (
+    Cap,
     DebiasedLaplace,
     GeoPrivacy,
     ParameterError,
@@ -27,6 +29,7 @@ from geoveil.gp import (
     VectorAnswer,
 )
 from geoveil.gp.arrays import ArrayLike
+from geoveil.gp.exact import round_up
 from geoveil.gp.intervals import FindsMoments
 from geoveil.gp.lazy import lazy
 from geoveil.gp.shown import member
@@ -93,6 +96,8 @@ class StatisticCampaign(Campaign):
     """What perturbs an answer."""
     allocation: Allocation = Allocation.PARTITION
     """How the privacy is spent over the questions."""
+    cap: Cap | None = None
+    """Up to where distances count, in noise scales of one answer; None: everywhere."""
     _all_built_in: bool = field(init=False, repr=False, compare=False)
     """Whether the library itself has the code of every query and of the mechanism."""
 
@@ -167,12 +172,22 @@ class StatisticCampaign(Campaign):
         return self.privacy.repeated(self.allocation.times(self.columns))
 
     @lazy
+    def largest_epsilon(self) -> float:
+        # Of what another package adds there is no proof, and a reading is not clipped.
+        if self.readings is not None or not self._all_built_in:
+            return math.inf
+        each = [mechanism.largest_epsilon for mechanism in self.mechanisms]
+        if not self.answers_all or math.inf in each:
+            return max(each)
+        return round_up(sum(map(Fraction, each), Fraction()))
+
+    @lazy
     def nests(self) -> bool:
         """True of `DebiasedLaplace` on a line, for queries of the library (`Query.nests`)."""
         return (
             isinstance(self.mechanism, DebiasedLaplaceSpec)
             and self.dimension == 1
-            and all(question.query.nests for question in self.questions)
+            and all(mechanism.query.nests for mechanism in self.mechanisms)
             and self._all_built_in
         )
 
@@ -193,6 +208,8 @@ class StatisticCampaign(Campaign):
 
     def _check_readings(self) -> None:
         super()._check_readings()
+        if self.cap is not None and self.readings is not None:
+            raise ParameterError("cap", self.cap, "None where answers are made from one reading")
         if self.extrapolated and self.period is None:
             raise ParameterError(
                 "readings.extrapolated", True, "False for a campaign that asks once"
@@ -239,19 +256,21 @@ class StatisticCampaign(Campaign):
             raise not_together("what another package adds")
 
     def _build(self, step: float | None) -> tuple[QueryMechanism, ...]:
+        privacy, cap = self._plane_privacy, self.cap
         with foreign(type(self.mechanism).__name__):
+            asked = [question.query for question in self.questions]
+            if cap is not None:
+                asked = [cap.on(query, privacy.exact_rate) for query in asked]
             if self.allocation is Allocation.VECTOR:
-                asked = [question.query for question in self.questions]
-                return self.mechanism.build_together(asked, self._plane_privacy, step).answers
-            return tuple(
-                _built(self.mechanism, question.query, self._plane_privacy, step)
-                for question in self.questions
-            )
+                return self.mechanism.build_together(asked, privacy, step).answers
+            return tuple(_built(self.mechanism, query, privacy, step) for query in asked)
 
     def _check_kinds(self) -> None:
         super()._check_kinds()
         if not isinstance(self.allocation, Allocation):
             raise ParameterError("allocation", self.allocation, "an Allocation")
+        if not isinstance(self.cap, Cap | None):
+            raise ParameterError("cap", self.cap, "a Cap, or None")
         if not isinstance(self.questions, Sequence) or not all(
             isinstance(question, Question) for question in self.questions
         ):

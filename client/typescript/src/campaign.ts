@@ -19,6 +19,8 @@ import {
   answerFrom,
   below as laplaceBelow,
   debiasedLaplace,
+  exactRate,
+  largestEpsilon,
   lipschitzLaplace,
   type Mechanism,
   type OwnSide,
@@ -103,12 +105,16 @@ export class Campaign {
   readonly strata: Strata | undefined;
   /** How often a value is read; undefined: for every report, unless the app's policy says otherwise. */
   readonly readings: Readings | undefined;
+  /** Up to where distances count; undefined: everywhere. */
+  readonly cap: queries.Cap | undefined;
   /** Coordinates of a value, as queries take it. */
   readonly dimension: number;
   readonly #queries: readonly queries.Query[];
   readonly #mechanisms: readonly Mechanism[];
   readonly #ofPoints: boolean;
   #vector: SmoothVector | undefined;
+  /** ε of each answer between any two values. */
+  #each: readonly number[] = [];
 
   /** Read a campaign from its bytes, and refuse what is not sound or not known. */
   constructor(readonly bytes: Uint8Array) {
@@ -158,7 +164,8 @@ export class Campaign {
     if (BigInt(this.columns * this.groups) * this.periods > MOST_SLOTS) {
       throw new ParameterError("period", this.periods, "so few that all sums are at most 100,000");
     }
-    const { readings } = message;
+    const { cap, readings } = message;
+    this.cap = cap && { below: cap.below, above: cap.above };
     this.readings =
       readings && new Readings(duration("readings.every", readings.every ?? { seconds: 0n, nanos: 0 }), readings.extrapolated);
     positive("privacy", this.totalPrivacy.epsilon);
@@ -213,6 +220,13 @@ export class Campaign {
     }
     return repeated(this.reportPrivacy, times);
   }
+  /** ε of one report between any two values, however far apart; Infinity: there is none. */
+  get largestEpsilon(): number {
+    const each = this.#ofPoints || this.readings ? [Infinity] : this.#each;
+    const most = Math.max(...each);
+    if (!this.answersAll || most === Infinity) return most;
+    return each.map((x) => Rational.from(x)).reduce((sum, x) => sum.add(x)).roundUp();
+  }
   /** What one label spends; undefined: it is not asked for, or not protected. */
   get labelPrivacy(): Privacy | undefined {
     return this.strata?.epsilon === undefined ? undefined : { epsilon: this.strata.epsilon, per: 1 };
@@ -221,7 +235,7 @@ export class Campaign {
   /** Whether reports can be made from one perturbed point, at the rate of one answer. */
   get nests(): boolean {
     if (this.#ofPoints) return true;
-    const asked = this.questions.every(({ query }) => NESTING.has(query.kind));
+    const asked = this.questions.every(({ query: { kind } }) => NESTING.has(kind) && !(this.cap && kind === "gaussianKernel"));
     return asked && this.dimension === 1 && this.mechanism === "debiasedLaplace";
   }
   /** Whether a report's label is in which part of an epoch its device's epochs begin. */
@@ -373,8 +387,17 @@ export class Campaign {
   #build(message: CampaignMessage, asked: readonly queries.Query[]): readonly Mechanism[] {
     const privacy = this.#inPlane(this.answerPrivacy);
     positive("epsilon", privacy.epsilon);
+    const { cap } = this;
+    if (cap) {
+      if (this.#ofPoints || this.readings) throw new ParameterError("cap", cap, "left out where points are perturbed");
+      asked = asked.map((q) => queries.capped(q, cap, exactRate(privacy)));
+    }
     const kind = message.mechanism!.kind;
-    if (this.allocation === "vector") {
+    const together = this.allocation === "vector"; // where each band may be passed
+    this.#each = asked.map(
+      (q) => largestEpsilon(q, privacy, kind.case === "lipschitzLaplace") * ((together && q.edges?.length) || 1),
+    );
+    if (together) {
       this.#vector = vectorOf(asked, privacy, kind.case === "smooth" ? kind.value : undefined, this.stepExponent);
       return this.#vector.answers;
     }

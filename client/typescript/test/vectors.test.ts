@@ -44,6 +44,7 @@ test("each change of a vector is noticed", () => {
 const REASONS: readonly (readonly [string, RegExp])[] = [
   ["bytes", /^(campaign|envelope|size of) |canonical form/],
   ["missing", /in every campaign$/],
+  ["cap", /^cap/],
   ["readings", /^readings|^strata\.epsilon left out/],
   ["debiased", /no bounded debiased form/],
   ["grid", /^(step|grid\.step_exponent) /],
@@ -77,6 +78,7 @@ interface Told {
   work: number;
   queries: number;
   periods: number;
+  any_two?: number;
 }
 
 async function compareCampaigns(): Promise<void> {
@@ -104,6 +106,7 @@ async function compareCampaigns(): Promise<void> {
     assert.deepEqual({ ...campaign.reportPrivacy, unit }, told.price, told.name);
     assert.deepEqual({ ...campaign.totalPrivacy, unit }, told.total, told.name);
     assert.equal(Number(campaign.periods), told.periods);
+    assert.equal(campaign.largestEpsilon, told.any_two ?? Infinity, told.name);
     assert.deepEqual(demandOf(opened.campaign), { queries: told.queries, work: told.work }, told.name);
   }
 }

@@ -36,6 +36,8 @@ from geoveil.gp.noise import (
 )
 from geoveil.gp.privacy import GeoPrivacy, LocalPrivacy, LogScale, compose
 from geoveil.gp.queries import (
+    Cap,
+    Capped,
     Disc,
     FormulaProfile,
     Gaussian,
@@ -57,6 +59,8 @@ from geoveil.gp.version import __version__ as __version__
 __all__ = [
     "NOISES",
     "ApproximateLaplace",
+    "Cap",
+    "Capped",
     "Coarsening",
     "DebiasedLaplace",
     "Disc",

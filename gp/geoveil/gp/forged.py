@@ -125,7 +125,7 @@ def forged_share(
     counted = np.asarray(counts, dtype=np.int64)
     if counted.shape != (len(ends) + 1,) or (counted < 0).any():
         raise ParameterError("counts", counted.shape, f"{len(ends) + 1} integers >= 0")
-    query = mechanism.query
+    query = mechanism.query.unclipped
     length = query.high - query.low if isinstance(query, Range) else None
     suspects, others, ratios = _tests(
         query.profile, mechanism.privacy.exact_rate, mechanism.step, ends, length

@@ -32,6 +32,27 @@ class Audited(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A mechanism that is held to another guarantee than the one it was built for.
+
+    Args:
+        mechanism: the mechanism.
+        privacy: what it is said to promise.
+    """
+
+    mechanism: Audited
+    privacy: GeoPrivacy | LocalPrivacy
+
+    def simulate(self, x: ArrayLike, rng: np.random.Generator) -> Array:
+        """Return one report per point, of the mechanism as it was built."""
+        return self.mechanism.simulate(x, rng)
+
+    def log_density(self, y: ArrayLike, x: ArrayLike) -> Array:
+        """Return the log-density of those reports at output y given the point x."""
+        return self.mechanism.log_density(y, x)
+
+
 def first_number(reports: Array) -> Array:
     """Return the first number of every report, (n,): all of it, where a report is one number."""
     return reports.reshape(len(reports), -1)[:, 0]

@@ -19,6 +19,7 @@ import numpy as np
 from geoveil.audit.case import (
     Audited,
     Case,
+    Held,
     Scene,
     additive_outputs,
     all_numbers_added,
@@ -40,6 +41,7 @@ from geoveil.gp.mechanisms.smooth import SmoothMechanism
 from geoveil.gp.mechanisms.vector import VectorSmoothMechanism
 from geoveil.gp.noise import GeneralizedCauchy, Noise, StudentT
 from geoveil.gp.privacy import GeoPrivacy, LocalPrivacy
+from geoveil.gp.queries.capped import Cap
 from geoveil.gp.queries.indicator import Disc, Range, Threshold, TwoWayThreshold
 from geoveil.gp.queries.profiles import FormulaProfile, TabulatedProfile
 from geoveil.gp.queries.projected import GaussianKernel, Linear, Radial
@@ -151,6 +153,36 @@ def _additive(scene: Scene, mechanism: AdditiveMechanism, variant: str = "") -> 
 
 def _bounded(scene: Scene, mechanism: DebiasedLaplace) -> Case:
     return scene.case(mechanism, bounded_outputs(*mechanism.range, mechanism.atoms))
+
+
+def any_two(scene: Scene, cap: Cap, variant: str, *, stated: float | None = None) -> Case:
+    """Return the row of a `DebiasedLaplace`, held to what a cap states of any two points.
+
+    Args:
+        scene: query, guarantee and points.
+        cap: of the query.
+        variant: the name of the row.
+        stated: ε of any two points; by default what the mechanism says.
+    """
+    query = cap.on(scene.query, scene.privacy.exact_rate)
+    mechanism = DebiasedLaplace(query, scene.privacy)
+    held = Held(mechanism, LocalPrivacy(stated or mechanism.largest_epsilon))
+    outputs = bounded_outputs(*mechanism.range, mechanism.atoms)
+    far = replace(scene, pairs=((-8.0, 8.0), (-2.0, 8.0), (0.0, 4.0)))
+    return far.case(held, outputs, variant, name="Cap")
+
+
+def _capped() -> Iterator[Case]:
+    for scene, sides in ((STEP, 4.0), (BELL, 6.0), (RAMP, 4.0)):
+        cap, privacy = Cap(sides, sides), scene.privacy
+        query = cap.on(scene.query, privacy.exact_rate)
+        if scene is RAMP:
+            capped = smooth(replace(scene, query=query))
+        else:
+            capped = _bounded(scene, DebiasedLaplace(query, privacy))
+            yield any_two(scene, cap, f"any two, within {sides:g}/ε")
+        yield replace(capped, name="Cap", variant=f"{capped.name}, within {sides:g}/ε")
+    yield any_two(STEP, Cap(1.5, 1.5), "any two, within 1.5/ε")
 
 
 def _smooth() -> Iterator[Case]:
@@ -277,6 +309,7 @@ _ROWS: Mapping[str, Callable[[], Iterator[Case]]] = MappingProxyType(
         "SmoothMechanism": _smooth,
         "LipschitzMechanism": _lipschitz,
         "DebiasedLaplace": _debiased,
+        "Cap": _capped,
         "PlanarLaplace": _planar,
         "History": _history,
         "ApproximateLaplace": _approximate,
@@ -285,7 +318,7 @@ _ROWS: Mapping[str, Callable[[], Iterator[Case]]] = MappingProxyType(
         "RandomizedResponse": _randomized_response,
     }
 )
-"""Class of a mechanism → what makes its rows, which takes seconds for some."""
+"""Class of a mechanism, or "Cap" → what makes its rows, which takes seconds for some."""
 
 
 def catalogue(mechanism: str | None = None) -> tuple[Case, ...]:

@@ -1,6 +1,6 @@
 """Faults that careless code makes: the auditor's controls, which exist to be caught.
 
-Four are wrappers of sound mechanisms, nine make histories of several answers about one value, and
+Five are wrappers of sound mechanisms, nine make histories of several answers about one value, and
 seven are of `release_faults`. None of them can be seen in the reports by eye, and each breaks the
 promise that it states.
 """
@@ -11,8 +11,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from geoveil.audit.case import Audited, Case, additive_outputs, all_numbers_added, first_number
-from geoveil.audit.catalogue import ASKED, BELL, INCOME, RAMP
+from geoveil.audit.case import (
+    Audited,
+    Case,
+    Held,
+    additive_outputs,
+    all_numbers_added,
+    first_number,
+)
+from geoveil.audit.catalogue import ASKED, BELL, INCOME, RAMP, STEP, any_two
 from geoveil.audit.derived_histories import AnsweredHistory, ExtrapolatedHistory
 from geoveil.audit.histories import NestedHistory
 from geoveil.audit.release_faults import release_faults
@@ -21,6 +28,7 @@ from geoveil.gp.mechanisms.additive import AdditiveMechanism, LipschitzMechanism
 from geoveil.gp.mechanisms.smooth import SmoothMechanism
 from geoveil.gp.privacy import GeoPrivacy, LocalPrivacy
 from geoveil.gp.queries.base import Query
+from geoveil.gp.queries.capped import Cap
 
 Array = NDArray[np.float64]
 _FOOT_IN_METRES = 0.3048
@@ -59,27 +67,6 @@ class Rescaled:
         return np.asarray(self.mechanism.log_density(inner, points) - np.log(factor))
 
 
-@dataclass(frozen=True, slots=True)
-class Misstated:
-    """A mechanism that promises another guarantee than the one it was built for.
-
-    Args:
-        mechanism: the mechanism.
-        privacy: what it is said to promise.
-    """
-
-    mechanism: Audited
-    privacy: GeoPrivacy
-
-    def simulate(self, x: ArrayLike, rng: np.random.Generator) -> Array:
-        """Return one report per point, of the mechanism as it was built."""
-        return self.mechanism.simulate(x, rng)
-
-    def log_density(self, y: ArrayLike, x: ArrayLike) -> Array:
-        """Return the log-density of those reports at output y given the point x."""
-        return self.mechanism.log_density(y, x)
-
-
 def less_noise(mechanism: AdditiveMechanism, factor: float = 0.7) -> Rescaled:
     """Return the mechanism with its noise scaled by a factor < 1."""
     return Rescaled(mechanism, lambda x: np.asarray(factor))
@@ -110,10 +97,10 @@ def slope_for_bound(mechanism: SmoothMechanism) -> Rescaled:
     return Rescaled(mechanism, factor)
 
 
-def feet_for_metres(query: Query, stated: GeoPrivacy) -> Misstated:
+def feet_for_metres(query: Query, stated: GeoPrivacy) -> Held:
     """Return a mechanism that was built for so many feet, and states as many metres."""
     feet = GeoPrivacy(stated.epsilon, stated.per * _FOOT_IN_METRES, stated.unit)
-    return Misstated(LipschitzMechanism(query, feet), stated)
+    return Held(LipschitzMechanism(query, feet), stated)
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,11 +329,11 @@ def _of_histories() -> tuple[Case, ...]:
     weights = np.array([INCOME.rate, half.rate])
     redrawn = Redrawn(INCOME, (INCOME.rate, INCOME.rate))
     summed = Redrawn(INCOME, (INCOME.rate, half.rate))
-    asked = Misstated(NestedHistory(INCOME, (half, half)), half)
+    asked = Held(NestedHistory(INCOME, (half, half)), half)
     moved = MovedAtom(INCOME, half, atoms=(2_000.0, 6_000.0))
     moves = np.array([[100_000.0, atom] for atom in moved.atoms])
     times = np.array([[0.0, 100_000.0], [1.0, 100_000.0]])
-    asked_finer = Misstated(AnsweredHistory(INCOME, ASKED), half)
+    asked_finer = Held(AnsweredHistory(INCOME, ASKED), half)
     true_move, drawn_anew = (WronglyExtrapolated(INCOME, 1.0, one) for one in (False, True))
     seen = RAMP.points([[a, b] for a in range(-12, 13, 2) for b in range(-12, 13, 2)])
     return (
@@ -377,6 +364,7 @@ def faults() -> tuple[Case, ...]:
         RAMP.case(beta_doubled(ramp), wide, "β doubled", name="SmoothMechanism"),
         BELL.case(slope_for_bound(bell), narrow, "|∇f| for B", name="SmoothMechanism"),
         BELL.case(feet, narrow, "feet for metres", name="LipschitzMechanism"),
+        any_two(STEP, Cap(2.5, 1.5), "clipped a scale too far", stated=3.0),
         *_of_histories(),
         *release_faults(),
     )

@@ -140,9 +140,25 @@ export function debiasedLaplace(query: Query, privacy: Privacy, stepExponent: nu
   );
 }
 
+/** The scale of noise that is the same for everybody. */
+function steepest({ profile }: Query, privacy: Privacy): Rational {
+  return Rational.from(profile.lipschitz).mul(ABOVE).div(exactRate(privacy));
+}
+
+/** ε of an answer between any two points, however far apart; Infinity: there is none. */
+export function largestEpsilon(query: Query, privacy: Privacy, sameNoise: boolean): number {
+  const { span, profile } = query;
+  const { reach } = privacy;
+  const within = span && (reach === undefined || span.compare(Rational.from(reach)) <= 0);
+  const clipped = within ? exactRate(privacy).mul(span).roundUp() : Infinity;
+  if (!sameNoise) return clipped;
+  const [low, high] = profile.bounds.map((x) => Rational.from(x)) as [Rational, Rational];
+  return Math.min(clipped, high.sub(low).div(steepest(query, privacy)).roundUp());
+}
+
 export function lipschitzLaplace(query: Query, privacy: Privacy, stepExponent: number): Mechanism {
   requireComparable(query, privacy);
-  const size = Rational.from(query.profile.lipschitz).mul(ABOVE).div(exactRate(privacy));
+  const size = steepest(query, privacy);
   return new QueryMechanism(
     query,
     stepExponent,

@@ -38,19 +38,16 @@ export interface Profile {
   /** Supremum of |φ'|, or a little above: the double that scales noise. */
   readonly lipschitz: number;
   readonly lengthScale: number;
-  /** φ equals its limits before the first and after the last. */
+  /** φ equals its limits before the first and after the last, or nearly so. */
   readonly breakpoints: readonly [number, number];
   readonly limits: readonly [number, number];
   readonly bounds: readonly [number, number];
   readonly plateaus: readonly Level[];
-  readonly even: boolean;
   /** Whether φ is constant wherever its smooth bound is not: the straight ramp. */
   readonly crossed: boolean;
   /** For distances that are never negative. */
   onRay(): Profile;
   value(s: Interval): Interval;
-  /** φ in doubles, for what is told to nobody. */
-  near(s: number): number;
   /** A bound of the slopes of chords that is smooth at a rate. */
   noiseBound(s: Interval, beta: Rational, kind: BoundKind): Interval;
   /** φ(v) − b²φ''(v). */
@@ -74,7 +71,6 @@ export function requireEnds(name: string, { least, most }: { readonly least?: nu
 /** A profile that rises from 0 to 1 over a width. */
 export abstract class SoftStep implements Profile {
   readonly limits = [0, 1] as const;
-  readonly even = false;
   readonly crossed: boolean = false;
   abstract readonly lipschitz: number;
 
@@ -104,7 +100,6 @@ export abstract class SoftStep implements Profile {
     return clip(s.div(constant(this.width)).add(HALF), NOUGHT, ONE);
   }
   abstract value(s: Interval): Interval;
-  abstract near(s: number): number;
   abstract noiseBound(s: Interval, beta: Rational, kind: BoundKind): Interval;
   abstract debiased(v: Interval, b: Rational): Interval;
   abstract debiasedRange(b: number): [number, number];
@@ -117,9 +112,6 @@ export class Ramp extends SoftStep {
   }
   value(s: Interval): Interval {
     return this.share(s);
-  }
-  near(s: number): number {
-    return Math.min(Math.max(s / this.width + 0.5, 0), 1);
   }
   noiseBound(s: Interval, beta: Rational, { reach, linear }: BoundKind): Interval {
     const z = s.abs();
@@ -143,10 +135,6 @@ export class Smoothstep extends SoftStep {
   value(s: Interval): Interval {
     const t = this.share(s);
     return t.square().mul(constant(3n).sub(t.scaled(1)));
-  }
-  near(s: number): number {
-    const t = Math.min(Math.max(s / this.width + 0.5, 0), 1);
-    return t * t * (3 - 2 * t);
   }
   noiseBound(s: Interval, beta: Rational, { reach, linear }: BoundKind): Interval {
     const z = s.abs();
@@ -191,7 +179,6 @@ export class Gaussian implements Profile {
   readonly limits = [0, 0] as const;
   readonly bounds = [0, 1] as const;
   readonly plateaus: Level[] = [];
-  readonly even = true;
   readonly crossed = false;
   constructor(readonly bandwidth: number) {
     positive("bandwidth", bandwidth);
@@ -203,17 +190,14 @@ export class Gaussian implements Profile {
     return this.bandwidth;
   }
   get breakpoints(): [number, number] {
-    return [-10 * this.bandwidth, 10 * this.bandwidth];
+    const faint = 3.7169221888498383 * this.bandwidth; // where it is 0.001
+    return [-faint, faint];
   }
   onRay(): Profile {
     return this;
   }
   value(s: Interval): Interval {
     return exp(s.div(constant(this.bandwidth)).square().scaled(-1).neg());
-  }
-  near(s: number): number {
-    const u = s / this.bandwidth;
-    return Math.exp((-u * u) / 2);
   }
   noiseBound(s: Interval, beta: Rational, kind: BoundKind): Interval {
     if (kind.reach === Infinity) return this.#chords(s, beta, kind.linear);

@@ -1,7 +1,8 @@
 /** Queries: profiles of a signed distance. */
 import { ParameterError, PrivateValueError } from "../errors.js";
 import { norm, sqrt } from "../exact/elementary.js";
-import { constant, HALF, Interval, NOUGHT, ONE } from "../exact/interval.js";
+import { clip, constant, HALF, Interval, NOUGHT, ONE } from "../exact/interval.js";
+import { Rational, ZERO } from "../exact/rational.js";
 import { ExactPolygon, readRegion } from "./polygon.js";
 import { Gaussian, LEAST, MOST, positive, type Profile, Ramp, Smoothstep } from "./profile.js";
 import type { Table } from "./table.js";
@@ -29,6 +30,35 @@ export interface Query {
   distance(x: PrivatePoint): Interval;
   /** The values around which its bands lie, outside of which it is constant; undefined: none are known. */
   readonly edges?: readonly number[];
+  /** Whether no distance is below 0. */
+  readonly ray?: boolean;
+  /** No distance is above it; undefined: there is none such. */
+  readonly most?: Rational;
+  /** The length of the range of distances; undefined: it has none. */
+  readonly span?: Rational;
+}
+
+/** Up to where distances count, outside and inside, in noise scales. */
+export interface Cap {
+  readonly below: number;
+  readonly above: number;
+}
+
+/** The query of clipped distances, answered at a rate. */
+export function capped(query: Query, { below, above }: Cap, rate: Rational): Query {
+  const { profile, ray, most } = query;
+  const end = (side: string, scales: number, varies: number): Rational => {
+    const found = Rational.from(positive(side, scales)).div(rate);
+    if (found.compare(Rational.from(varies)) < 0) throw new ParameterError(side, scales, "up to where the query varies, or more");
+    return found;
+  };
+  const low = end("cap.below", below, ray ? 0 : -profile.breakpoints[0]).neg();
+  const high = end("cap.above", above, profile.breakpoints[1]);
+  return {
+    ...query,
+    distance: (x) => clip(query.distance(x), constant(low), constant(high)),
+    span: (most ? high.min(most) : high).sub(ray ? ZERO : low),
+  };
 }
 
 export type ProfileName = "linear" | "smoothstep";
@@ -64,6 +94,7 @@ export function range(low: number, high: number, width: number, profile: Profile
     profile: step,
     distance: (x) => x[0]!.sub(constant(low)).min(constant(high).sub(x[0]!)),
     edges: [low, high],
+    most: Rational.from(high).sub(Rational.from(low)).div(Rational.of(2n)),
   };
 }
 
@@ -93,7 +124,12 @@ export function disc(centre: readonly number[], radius: number, width: number, p
   positive("radius", radius);
   const step = STEPS[profile](width);
   if (width > 2 * radius) throw new ParameterError("width", width, `at most the diameter ${2 * radius}`);
-  return { dimension: centre.length, profile: step, distance: (x) => constant(radius).sub(toCentre(x, centre)) };
+  return {
+    dimension: centre.length,
+    profile: step,
+    distance: (x) => constant(radius).sub(toCentre(x, centre)),
+    most: Rational.from(radius),
+  };
 }
 
 export function polygon(
@@ -104,16 +140,21 @@ export function polygon(
   const region = readRegion(rings);
   const step = STEPS[profile](width);
   const exact = new ExactPolygon(region);
-  return { dimension: 2, profile: step, distance: (x) => exact.distance(x[0]!, x[1]!) };
+  // A circle within a part fits between the sides of its bounding box.
+  const length = (coordinates: number[]): Rational =>
+    Rational.from(Math.max(...coordinates)).sub(Rational.from(Math.min(...coordinates)));
+  const sides = region.map(([ring]) => length(ring!.map(([x]) => x)).min(length(ring!.map(([, y]) => y))));
+  const most = sides.reduce((a, b) => a.max(b)).div(Rational.of(2n));
+  return { dimension: 2, profile: step, distance: (x) => exact.distance(x[0]!, x[1]!), most };
 }
 
 export function gaussianKernel(centre: readonly number[], bandwidth: number): Query {
   const profile = new Gaussian(bandwidth);
-  return projected("center", centre, profile, (x) => toCentre(x, centre));
+  return { ...projected("center", centre, profile, (x) => toCentre(x, centre)), ray: true };
 }
 
 export function radial(centre: readonly number[], table: Table): Query {
-  return projected("center", centre, table.onRay(), (x) => toCentre(x, centre));
+  return { ...projected("center", centre, table.onRay(), (x) => toCentre(x, centre)), ray: true };
 }
 
 export function linear(direction: readonly number[], offset: number, table: Table): Query {

@@ -221,10 +221,6 @@ export class Table implements Profile {
   onRay(): Profile {
     return this.ray ? this : new Table(this.at, this.values, this.slopes, true);
   }
-  get even(): boolean {
-    const between = this.at.slice(1).map((b, i) => (this.at[i]! + b) / 2);
-    return this.ray || [...this.at, ...between].every((s) => this.near(s) === this.near(-s));
-  }
   get lipschitz(): number {
     return largest(this.#cells.steepest) / this.scale;
   }

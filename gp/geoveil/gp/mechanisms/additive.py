@@ -13,7 +13,7 @@ from fractions import Fraction
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
 from geoveil.gp.arrays import Array, distinct, np
-from geoveil.gp.exact import BALL, grid_around, working_precision
+from geoveil.gp.exact import BALL, grid_around, round_up, working_precision
 from geoveil.gp.lazy import lazy
 from geoveil.gp.mechanisms.base import QueryMechanism, exponent_below
 from geoveil.gp.noise.base import Laplace, Noise
@@ -176,6 +176,12 @@ class LipschitzMechanism(AdditiveMechanism):
     def largest_scale(self) -> float:
         """The largest noise scale: L/ε."""
         return float(self._exact_scale)
+
+    @property
+    def largest_epsilon(self) -> float:
+        # Of no two points do answers differ by more than the whole range of f.
+        low, high = map(Fraction, self.query.profile.bounds)
+        return min(super().largest_epsilon, round_up((high - low) / self._exact_scale))
 
     def _scale(self, s: Real, ops: Arithmetic) -> Real:
         return ops.constant(self._exact_scale)

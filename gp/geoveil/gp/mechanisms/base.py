@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from fractions import Fraction
 from typing import ClassVar, Generic, TypeAlias, TypeVar
 
 from geoveil.gp import validation
@@ -24,6 +25,7 @@ from geoveil.gp.exact import (
     RandomSource,
     chosen_source,
     release_integers,
+    round_up,
     step_exponent_of,
 )
 from geoveil.gp.intervals import UNLIMITED, Limits
@@ -370,6 +372,20 @@ class QueryMechanism(Mechanism[int]):
         """
         law = self.law()
         return math.inf if law is None else float(law.variances[1].max())
+
+    @property
+    def largest_epsilon(self) -> float:
+        """ε of any two points, however far apart, rounded up; infinite where there is none.
+
+        The ends of a segment on which the signed distance changes at the rate 1 are no better told
+        apart than the rate times its length says, and s has no other values than on one of them.
+        """
+        if not isinstance(self.privacy, GeoPrivacy):
+            return self.privacy.epsilon
+        least, most = self.query.signed_range
+        if math.isinf(most - least) or most - least > self.privacy.reach:
+            return math.inf
+        return round_up(self.privacy.exact_rate * Fraction(most - least))
 
     def log_density(self, y: ArrayLike, x: ArrayLike) -> Array:
         return self._log_density(validation.outputs(y), self._distance(x))

@@ -172,7 +172,7 @@ class DebiasedLaplace(QueryMechanism):
         return law_of_profile(self.query.profile, self.scale, float(self._undo))
 
     def report_moments(self) -> ReportMoments:
-        query, law = self.query, self.law()
+        query, law = self.query.unclipped, self.law()
         if not isinstance(query, Range):
             return law
         # Some people's answers may be made from points, where noise can cross the whole range.

@@ -304,6 +304,11 @@ class VectorAnswer(AdditiveMechanism):
         """A bound of the variance of a report over all points; it may be infinite."""
         return float(self.largest_scale**2 * self.noise.variance)
 
+    @property
+    def largest_epsilon(self) -> float:
+        """What this report adds to that of all of them, for each band that two points may pass."""
+        return super().largest_epsilon * len(self.query.varies_within or ((),))
+
     def moments(self, s: ArrayLike) -> tuple[Array, Array]:
         """Refuse: at one distance to its query people differ in those to the others."""
         raise UnsupportedError("the noise of one report of a vector depends on all its queries")

@@ -1,6 +1,7 @@
 """What an analyst asks: functions of a private point, with their slopes and smooth bounds."""
 
 from geoveil.gp.queries.base import Query
+from geoveil.gp.queries.capped import Cap, Capped
 from geoveil.gp.queries.indicator import Disc, Range, SoftIndicator, Threshold, TwoWayThreshold
 from geoveil.gp.queries.polygon import Polygon
 from geoveil.gp.queries.profiles import (
@@ -14,6 +15,8 @@ from geoveil.gp.queries.profiles import (
 from geoveil.gp.queries.projected import GaussianKernel, Linear, Radial
 
 __all__ = [
+    "Cap",
+    "Capped",
     "Disc",
     "FormulaProfile",
     "Gaussian",

@@ -7,6 +7,7 @@ mathematics of one dimension, and neither knows of the other.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from fractions import Fraction
 
@@ -33,6 +34,16 @@ class Query(ABC):
     @abstractmethod
     def signed_distance(self, x: Real, ops: Arithmetic = FLOAT) -> Real:
         """Return s(x), 1-Lipschitz in the Euclidean metric; x is a checked point in `ops`."""
+
+    @property
+    def signed_range(self) -> tuple[Fraction | float, Fraction | float]:
+        """Two numbers that s never leaves, an exact one where it is finite."""
+        return -math.inf, math.inf
+
+    @property
+    def unclipped(self) -> Query:
+        """The query of the distance itself, where a `Cap` clips it; else this one."""
+        return self
 
     @property
     def breakpoints(self) -> tuple[float, ...]:

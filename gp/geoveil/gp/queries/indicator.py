@@ -4,6 +4,7 @@ All of them are a soft step of a signed distance, positive inside the region; a 
 its distance [MATH §2.1].
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -124,6 +125,10 @@ class Range(SoftIndicator):
         return ops.minimum(x - ops.constant(self.low), ops.constant(self.high) - x)
 
     @property
+    def signed_range(self) -> tuple[float, Fraction]:
+        return -math.inf, (Fraction(self.high) - Fraction(self.low)) / 2
+
+    @property
     def nests(self) -> bool:
         return True
 
@@ -228,6 +233,10 @@ class Disc(SoftIndicator):
     def signed_distance(self, x: Real, ops: Arithmetic = FLOAT) -> Real:
         """Return s(x): r − |x − c|."""
         return ops.constant(self.radius) - ops.distance(x, self.center)
+
+    @property
+    def signed_range(self) -> tuple[float, Fraction]:
+        return -math.inf, Fraction(self.radius)
 
 
 def _around(place: float, width: float) -> tuple[Fraction, Fraction]:

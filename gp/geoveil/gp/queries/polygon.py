@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from shapely import MultiPolygon
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 
 from flint import arb, fmpq
 
@@ -480,3 +481,12 @@ class Polygon(SoftIndicator):
         if ops.rounded:
             return signed_distances(self.region, x)
         return signed_distance_ball(self.region, ops.coordinate(x, 0), ops.coordinate(x, 1))
+
+    @property
+    def signed_range(self) -> tuple[float, Fraction]:
+        # A circle within a part fits between the sides of its bounding box.
+        sides = (
+            min(Fraction(max(axis)) - Fraction(min(axis)) for axis in zip(*part[0], strict=True))
+            for part in self.region
+        )
+        return -math.inf, max(sides) / 2

@@ -5,8 +5,10 @@ Both reduce any dimension to one [SGP Lemma 4.8], so that every profile will do,
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
@@ -61,6 +63,10 @@ class Radial(Query):
     def signed_distance(self, x: Real, ops: Arithmetic = FLOAT) -> Real:
         """Return s(x): the distance to the centre."""
         return _to_center(x, self.center, ops)
+
+    @property
+    def signed_range(self) -> tuple[Fraction, float]:
+        return Fraction(0), math.inf
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -189,6 +195,10 @@ class GaussianKernel(Query):
     def signed_distance(self, x: Real, ops: Arithmetic = FLOAT) -> Real:
         """Return s(x): the distance to the centre."""
         return _to_center(x, self.center, ops)
+
+    @property
+    def signed_range(self) -> tuple[Fraction, float]:
+        return Fraction(0), math.inf
 
     @property
     def nests(self) -> bool:

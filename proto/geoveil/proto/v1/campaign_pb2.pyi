@@ -180,6 +180,7 @@ class Campaign(google.protobuf.message.Message):
     MINIMUM_PARTICIPANTS_FIELD_NUMBER: builtins.int
     STRATA_FIELD_NUMBER: builtins.int
     READINGS_FIELD_NUMBER: builtins.int
+    CAP_FIELD_NUMBER: builtins.int
     campaign_id: builtins.str
     """Chosen by the analyst; lower-case letters, digits, '-' and '_', 1 to 64."""
     title: builtins.str
@@ -234,6 +235,12 @@ class Campaign(google.protobuf.message.Message):
         queries a perturbed number answers (see docs/protocol.md).
         """
 
+    @property
+    def cap(self) -> global___Cap:
+        """Absent: values far apart are told apart as well as their distance says. Only of
+        statistic campaigns without readings.
+        """
+
     def __init__(
         self,
         *,
@@ -251,11 +258,37 @@ class Campaign(google.protobuf.message.Message):
         minimum_participants: builtins.int = ...,
         strata: global___Strata | None = ...,
         readings: global___Readings | None = ...,
+        cap: global___Cap | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["attribute", b"attribute", "closes", b"closes", "grid", b"grid", "mechanism", b"mechanism", "opens", b"opens", "period", b"period", "privacy", b"privacy", "readings", b"readings", "strata", b"strata"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["allocation", b"allocation", "attribute", b"attribute", "campaign_id", b"campaign_id", "closes", b"closes", "grid", b"grid", "mechanism", b"mechanism", "minimum_participants", b"minimum_participants", "opens", b"opens", "period", b"period", "privacy", b"privacy", "queries", b"queries", "readings", b"readings", "strata", b"strata", "title", b"title"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["attribute", b"attribute", "cap", b"cap", "closes", b"closes", "grid", b"grid", "mechanism", b"mechanism", "opens", b"opens", "period", b"period", "privacy", b"privacy", "readings", b"readings", "strata", b"strata"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["allocation", b"allocation", "attribute", b"attribute", "campaign_id", b"campaign_id", "cap", b"cap", "closes", b"closes", "grid", b"grid", "mechanism", b"mechanism", "minimum_participants", b"minimum_participants", "opens", b"opens", "period", b"period", "privacy", b"privacy", "queries", b"queries", "readings", b"readings", "strata", b"strata", "title", b"title"]) -> None: ...
 
 global___Campaign = Campaign
+
+@typing.final
+class Cap(google.protobuf.message.Message):
+    """Signed distances are clipped to [-below, above], in noise scales of one answer: the
+    per/epsilon of the guarantee that it is drawn with. Any two values, however far
+    apart, then differ by a factor of at most e^(below + above) in how likely it is.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    BELOW_FIELD_NUMBER: builtins.int
+    ABOVE_FIELD_NUMBER: builtins.int
+    below: builtins.float
+    """Above 0, and no less than where the queries vary."""
+    above: builtins.float
+    """Likewise. A kernel varies up to where it is 0.001."""
+    def __init__(
+        self,
+        *,
+        below: builtins.float = ...,
+        above: builtins.float = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["above", b"above", "below", b"below"]) -> None: ...
+
+global___Cap = Cap
 
 @typing.final
 class Readings(google.protobuf.message.Message):

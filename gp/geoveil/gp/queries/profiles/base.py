@@ -35,6 +35,11 @@ class Profile(ABC):
         """Increasing; φ is smooth between them and equals its limits outside."""
 
     @property
+    def settled(self) -> tuple[float, float]:
+        """Between which ends distances must count for a `Cap` to leave the answer as it is."""
+        return self.breakpoints[0], self.breakpoints[-1]
+
+    @property
     @abstractmethod
     def limits(self) -> tuple[float, float]:
         """φ(−∞) and φ(∞)."""

@@ -26,6 +26,8 @@ from geoveil.gp.smooth.growth import EXPONENTIAL
 
 _ROUND_UP = 1 + 1e-11
 """Factor above the error of the touching points, so that the bound stays a bound."""
+_FAINT = 3.7169221888498383
+"""√(2 log 1000), the nearest double."""
 _FLAT = 2e-4
 """The βh below which the maximizers are closer to h than the rate of change can be told from 0."""
 
@@ -56,6 +58,11 @@ class Gaussian(ClosedFormProfile):
     def breakpoints(self) -> tuple[float, ...]:
         """The ends of the bell: beyond 10h it is below 1e−21."""
         return (-10 * self.bandwidth, 10 * self.bandwidth)
+
+    @property
+    def settled(self) -> tuple[float, float]:
+        """Where the bell is 0.001: a tenth of 1 %, the smallest mean of interest."""
+        return (-_FAINT * self.bandwidth, _FAINT * self.bandwidth)
 
     @property
     def limits(self) -> tuple[float, float]:

@@ -1,0 +1,109 @@
+"""A cap on the odds: beyond it, on either side, no signed distance counts for more.
+
+f = φ(s) is constant where |s| is beyond its band. Clipping s there changes neither f nor what
+estimates it, and is 1-Lipschitz: what was ε-GP stays so, and now s has a bounded range [MATH §14].
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from geoveil.gp import validation
+from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
+from geoveil.gp.errors import ParameterError
+from geoveil.gp.queries.base import Query
+from geoveil.gp.queries.profiles import Profile
+
+
+@dataclass(frozen=True, slots=True)
+class Cap:
+    """How far from its boundary a query tells distances apart, in noise scales 1/ε.
+
+    Any two values, however far apart, are then at most e^(below + above) distinguishable.
+
+    Raises:
+        ParameterError: if a side is no finite number > 0.
+
+    Example:
+        >>> from geoveil.gp import DebiasedLaplace, GeoPrivacy, Threshold
+        >>> privacy = GeoPrivacy(1.0, per=8_000.0)
+        >>> query = Threshold(at=100_000, width=24_000, profile="smoothstep")
+        >>> m = DebiasedLaplace(Cap(4.0, 4.0).on(query, privacy.exact_rate), privacy)
+        >>> m.largest_epsilon, m.variance([0, 68_000]).round(6).tolist()
+        (8.0, [0.015787, 0.015787])
+    """
+
+    below: float
+    """Where the query's region is not."""
+    above: float
+    """Within the region; of a kernel, the largest distance to its centre."""
+
+    def __post_init__(self) -> None:
+        for side in ("below", "above"):
+            object.__setattr__(self, side, validation.positive(f"cap.{side}", getattr(self, side)))
+
+    def on(self, query: Query, rate: Fraction) -> Capped:
+        """Return the query of the clipped distance.
+
+        Args:
+            query: of any distance.
+            rate: ε in 1/(unit of the points), of the answer to it.
+
+        Raises:
+            ParameterError: if a side is so near that the query varies beyond it.
+        """
+        first, last = query.profile.settled
+        # In exact numbers, as all devices decide the same; no distance to a centre is below 0.
+        varies = {"below": 0 if query.signed_range[0] == 0 else -first, "above": last}
+        for side, end in varies.items():
+            if Fraction(getattr(self, side)) < Fraction(end) * rate:
+                expected = f"at least {float(Fraction(end) * rate):g}, up to where the query varies"
+                raise ParameterError(f"cap.{side}", getattr(self, side), expected)
+        return Capped(query, Fraction(self.below) / rate, Fraction(self.above) / rate)
+
+
+@dataclass(frozen=True, slots=True)
+class Capped(Query):
+    """A query of the clipped signed distance, as `Cap.on` makes it.
+
+    Args:
+        query: of the distance itself.
+        below: the length ≥ 0 at which distances outside are clipped, in the unit of the points.
+        above: the same inside.
+    """
+
+    query: Query
+    below: Fraction
+    above: Fraction
+
+    @property
+    def dimension(self) -> int:
+        return self.query.dimension
+
+    @property
+    def profile(self) -> Profile:
+        return self.query.profile
+
+    def signed_distance(self, x: Real, ops: Arithmetic = FLOAT) -> Real:
+        """Return s(x), clipped to [−below, above]."""
+        s = self.query.signed_distance(x, ops)
+        return ops.clip(s, ops.constant(-self.below), ops.constant(self.above))
+
+    @property
+    def signed_range(self) -> tuple[Fraction | float, Fraction | float]:
+        least, most = self.query.signed_range
+        return max(-self.below, least), min(self.above, most)
+
+    @property
+    def varies_within(self) -> tuple[tuple[Fraction, Fraction], ...] | None:
+        return self.query.varies_within
+
+    @property
+    def nests(self) -> bool:
+        # A perturbed number is clipped after its noise, which changes nothing where g is level.
+        return self.query.nests and self.profile.settled[1] == self.profile.breakpoints[-1]
+
+    @property
+    def unclipped(self) -> Query:
+        return self.query
