@@ -85,10 +85,10 @@ def _answered(
 def _part(
     part: Part, campaign: Campaign, confidence: float, period: int, timeout_s: float
 ) -> Steps:
-    group, asked = part
-    if not isinstance(asked, Counts):
-        return (yield calls.ask_for(campaign, asked, confidence, period, timeout_s, group))
-    counter = counter_for(campaign, asked)
+    group, queries = part
+    if not isinstance(queries, Counts):
+        return (yield calls.ask_for(campaign, queries, confidence, period, timeout_s, group))
+    counter = counter_for(campaign, queries)
 
     def count(rows: bytes | ReportRows) -> None:
         if isinstance(rows, ReportRows):

@@ -156,11 +156,11 @@ def ask_for(
     call.request.joint = not isinstance(asked, Separately)
 
     def read(answer: analyst_pb2.GetEstimateResponse) -> JointEstimates | SeparateEstimates:
-        n = max((one.n for one in answer.estimates), default=0)
+        n = max((row.n for row in answer.estimates), default=0)
         if n < 2:
             raise too_few(campaign, n, period, stratum)
-        found = joint_in(answer) if call.request.joint else separate_in(answer)
-        return replace(found, limits=tuple(with_laws(campaign, questions, found.limits)))
+        estimates = joint_in(answer) if call.request.joint else separate_in(answer)
+        return replace(estimates, limits=tuple(with_laws(campaign, questions, estimates.limits)))
 
     return Call(call.method, call.request, read, timeout_s)
 
@@ -174,8 +174,8 @@ def ask_labels(
 ) -> Iterator[Call[Sequence[analyst_pb2.Estimate]]]:
     """Ask questions of the points that came with each label."""
     for label in range(len(strata_of(campaign).labels)):
-        asked = ask(campaign.campaign_id, questions, confidence, period, timeout_s, label)
-        yield Call(asked.method, asked.request, lambda answer: answer.estimates, timeout_s)
+        request = ask(campaign.campaign_id, questions, confidence, period, timeout_s, label)
+        yield Call(request.method, request.request, lambda answer: answer.estimates, timeout_s)
 
 
 def by_group(
@@ -185,10 +185,10 @@ def by_group(
 ) -> tuple[GroupEstimates, ...]:
     """Return the means within groups, question after question, period after period."""
     # Not strict: a period may begin between two calls.
-    found = [group_estimates(campaign, of, of_points=True) for of in zip(*of_labels, strict=False)]
+    groups = [group_estimates(campaign, of, of_points=True) for of in zip(*of_labels, strict=False)]
     return tuple(
         replace(of_question, limits=next(with_laws(campaign, [question], [of_question.limits])))
-        for question, of_question in zip(cycle(questions), found, strict=False)
+        for question, of_question in zip(cycle(questions), groups, strict=False)
         if of_question is not None
     )
 
@@ -200,8 +200,8 @@ def with_laws(
 
     It is found when it is first needed: where there are few reports.
     """
-    for question, told in zip(questions, limits, strict=True):
-        yield replace(told, moments=cache(partial(_moments, campaign, question)))
+    for question, limit in zip(questions, limits, strict=True):
+        yield replace(limit, moments=cache(partial(_moments, campaign, question)))
 
 
 def _moments(campaign: Campaign, question: PointQuestion) -> ReportMoments | None:

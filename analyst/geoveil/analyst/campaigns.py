@@ -38,7 +38,7 @@ _INHABITED = (-60.0, 84.0)
 
 
 def campaign_asking(
-    asked: Sequence[AnalystQuestion],
+    questions: Sequence[AnalystQuestion],
     *,
     attribute: str,
     privacy: GeoPrivacy,
@@ -53,7 +53,7 @@ def campaign_asking(
     """Return a campaign whose devices answer questions.
 
     Args:
-        asked: at least one question, all about numbers or all about places.
+        questions: at least one, all about numbers or all about places.
         attribute: what participants hold, for example "household income".
         privacy: what an answer promises, over true distances.
         width: of the soft band around a threshold or an edge; three noise scales by default, or
@@ -85,9 +85,9 @@ def campaign_asking(
         raise ParameterError("mechanism", mechanism, "one of " + ", ".join(mechanism_names()))
     if not isinstance(privacy, GeoPrivacy):
         raise ParameterError("privacy", privacy, "a GeoPrivacy")
-    asked = validation.items("asked", asked, AnalystQuestion)
+    questions = validation.items("questions", questions, AnalystQuestion)
     if scale is not None:
-        asked = tuple(question.on_scale(scale) for question in asked)
+        questions = tuple(question.on_scale(scale) for question in questions)
         width = None if width is None else scale.width(width)
     spec = MECHANISMS.parse(mechanism)
     if not isinstance(spec, MechanismSpec):
@@ -96,7 +96,7 @@ def campaign_asking(
     return StatisticCampaign(
         attribute=Attribute(name=attribute, unit=privacy.unit, coordinates=plane, scale=scale),
         privacy=privacy,
-        questions=tuple(Question(q.label, q.soft(plane, softness)) for q in asked),
+        questions=tuple(Question(q.label, q.soft(plane, softness)) for q in questions),
         mechanism=spec,
         allocation=allocation,
         **later,
@@ -172,14 +172,14 @@ def asked_of_points(
         if plane is not None and question.place is not None and _is_swapped(plane, question.place):
             expected = "in the area of the campaign; the longitude comes first"
             raise ParameterError("question", question.label, expected)
-    found = [PointQuestion(q.label, q.of_points(plane, softness)) for q in asked]
-    for one in found:
-        if one.query.dimension != held:
+    point_questions = [PointQuestion(q.label, q.of_points(plane, softness)) for q in asked]
+    for point_question in point_questions:
+        if point_question.query.dimension != held:
             numbers = "one number" if held == 1 else f"{held} numbers together"
             about = numbers if plane is None else "a place"
             expected = f"about {about}, which is what each participant holds"
-            raise ParameterError("question", one.label, expected)
-    return found
+            raise ParameterError("question", point_question.label, expected)
+    return point_questions
 
 
 def id_of(title: str) -> str:
@@ -252,9 +252,9 @@ def browsers_refuse(campaign: Campaign) -> str | None:
     """
     if not isinstance(campaign, StatisticCampaign):
         return None
-    asked = [question.query for question in campaign.questions]
-    if MECHANISMS.is_built_in(campaign.mechanism) and all(map(QUERIES.is_built_in, asked)):
-        return campaign.mechanism.unserved(asked)
+    queries = [question.query for question in campaign.questions]
+    if MECHANISMS.is_built_in(campaign.mechanism) and all(map(QUERIES.is_built_in, queries)):
+        return campaign.mechanism.unserved(queries)
     return "they have the families of geoveil itself, and of no other package"
 
 
@@ -292,12 +292,12 @@ def refuse_unlikely(
 def _errors(campaign: StatisticCampaign, participants: int) -> list[tuple[float, str]]:
     """Return the largest standard error of each question, noise and sampling together."""
     answers = participants / (1 if campaign.allocation.answers_all else campaign.columns)
-    found = []
+    errors = []
     for question, mechanism in zip(campaign.questions, campaign.mechanisms, strict=True):
         low, high = question.query.profile.bounds
         variance = mechanism.largest_variance + ((high - low) / 2) ** 2
-        found.append((math.sqrt(variance / answers), question.label))
-    return found
+        errors.append((math.sqrt(variance / answers), question.label))
+    return errors
 
 
 def _check_hidden(campaign: Campaign) -> None:

@@ -63,7 +63,7 @@ def participants_to_name_the_top(
     errors = normal_draws(_covariance(planned.request, chosen), _DRAWS, _SEED)
 
     inside = np.isin(np.arange(m), list(top))
-    moved = np.array([one.moved for one in liars_in(planned, contamination)])
+    moved = np.array([liars.moved for liars in liars_in(planned, contamination)])
     means = np.where(inside, means - moved, means + moved)
 
     def missed(n: float) -> float:
@@ -74,8 +74,8 @@ def participants_to_name_the_top(
     if missed(_FEWEST) <= 0:
         return _FEWEST
     near = boundary(missed, _FEWEST, 4.0, _MOST)
-    found = None if near is None else enough(missed, near, up=True)
-    return None if found is None else math.ceil(found)
+    participants = None if near is None else enough(missed, near, up=True)
+    return None if participants is None else math.ceil(participants)
 
 
 def _expected(request: PlanRequest, chosen: Chosen) -> tuple[Array, Array]:
@@ -84,14 +84,19 @@ def _expected(request: PlanRequest, chosen: Chosen) -> tuple[Array, Array]:
     for question in request.questions:
         nodes = PlanningProblem.of(question, request.plane_privacy, request.prior).nodes
         truths.append(float(np.sum(nodes.weights * nodes.truth)))
-    biases = [asked.prediction.bias for asked in chosen.asked]
+    biases = [alternative.prediction.bias for alternative in chosen.asked]
     return np.array(truths), np.array(truths) + np.array(biases)
 
 
 def _covariance(request: PlanRequest, chosen: Chosen) -> Array:
     """Return n times the covariance of the estimates from n people, (m, m)."""
-    variances = np.array([one.prediction.noise + one.prediction.varied for one in chosen.asked])
-    several = [one.reports for one in chosen.asked]
+    variances = np.array(
+        [
+            alternative.prediction.noise + alternative.prediction.varied
+            for alternative in chosen.asked
+        ]
+    )
+    several = [alternative.reports for alternative in chosen.asked]
     together = all(isinstance(reports, PointReports) for reports in several)
     if chosen.allocation is Allocation.PARTITION and not together:
         return np.asarray(np.diag(variances * len(variances)))
@@ -104,5 +109,7 @@ def _covariance(request: PlanRequest, chosen: Chosen) -> Array:
         sent = first.mechanism.simulate(people, rng)
         answers = [r.estimator.value(sent) for r in several if isinstance(r, PointReports)]
         return np.asarray(np.cov(answers))
-    found = np.cov([reports.mean(people) for reports in several])
-    return np.asarray(found + np.diag([one.prediction.noise for one in chosen.asked]))
+    covariance = np.cov([reports.mean(people) for reports in several])
+    return np.asarray(
+        covariance + np.diag([alternative.prediction.noise for alternative in chosen.asked])
+    )

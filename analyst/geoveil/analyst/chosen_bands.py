@@ -87,8 +87,8 @@ class ChosenBands:
             raise ParameterError("dimension", self.campaign.dimension, "1")
         if len(self.asked) > _MOST:
             raise ParameterError("number of questions", len(self.asked), f"1 to {_MOST}")
-        found = [query for number in range(len(self.asked)) for query in self._queries(number)]
-        questions = [PointQuestion(str(i), query) for i, query in enumerate(found)]
+        queries = [query for number in range(len(self.asked)) for query in self._queries(number)]
+        questions = [PointQuestion(str(i), query) for i, query in enumerate(queries)]
         object.__setattr__(self, "questions", tuple(questions))
 
     def answered(self, found: CampaignEstimates) -> CampaignEstimates:
@@ -104,8 +104,8 @@ class ChosenBands:
             at = 0
             for number, question in enumerate(self.asked):
                 queries = list(self._queries(number))
-                asked = [(query, rows[period, at + i]) for i, query in enumerate(queries)]
-                chosen.append(replace(self._chosen(number, asked), label=question.label))
+                answers = [(query, rows[period, at + i]) for i, query in enumerate(queries)]
+                chosen.append(replace(self._chosen(number, answers), label=question.label))
                 at += len(queries)
         return replace(found, estimates=tuple(chosen))
 
@@ -116,7 +116,7 @@ class ChosenBands:
         if any(_error(row) is None for _, row in asked):
             usual = [row for q, row in bands if q.width <= _USUAL * self._scale]
             return usual[-1] if usual else bands[0][1]
-        found: list[tuple[float, int, LabelledEstimate]] = []
+        candidates: list[tuple[float, int, LabelledEstimate]] = []
         for order, (query, row) in enumerate(bands):
             slope = self.slope_bound
             if slope is None:
@@ -127,8 +127,8 @@ class ChosenBands:
                 query.profile.name, query.width, slope, self.slope_bound is None, self.heaps
             )
             length = reach(_error(row) or 0.0, softness.bound, row.confidence)
-            found.append((length, order, replace(row, softness=softness, band=band)))
-        return min(found, key=lambda one: one[:2])[2]
+            candidates.append((length, order, replace(row, softness=softness, band=band)))
+        return min(candidates, key=lambda one: one[:2])[2]
 
     def _slope(
         self, number: int, near: float, asked: Sequence[tuple[Query, LabelledEstimate]]
@@ -184,5 +184,5 @@ def _error(row: LabelledEstimate) -> float | None:
 
 def hard_shares(asked: Sequence[AnalystQuestion]) -> list[ShareAbove | ShareBetween]:
     """Return questions if bands can be chosen for all of them; else none."""
-    found = [q for q in asked if isinstance(q, (ShareAbove, ShareBetween))]
-    return found if len(found) == len(asked) else []
+    shares = [q for q in asked if isinstance(q, (ShareAbove, ShareBetween))]
+    return shares if len(shares) == len(asked) else []

@@ -46,11 +46,11 @@ def at_most(fraction: float, weights: Iterable[tuple[float, float]]) -> float:
         >>> at_most(0.02, [(0.75, 0.4), (0.24, 2.5), (0.01, 10.0)])  # all of the rare, and others
         0.125
     """
-    found, left = 0.0, fraction
+    weight_of_liars, left = 0.0, fraction
     for share, weight in sorted(weights, key=lambda pair: -pair[1]):
         taken = min(left, share)
-        found, left = found + taken * weight, left - taken
-    return found
+        weight_of_liars, left = weight_of_liars + taken * weight, left - taken
+    return weight_of_liars
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +134,8 @@ def planned_contamination(planned: "PlanOutcome", fraction: float) -> list[dict[
         UnsupportedError: if campaigns cannot hold what was chosen.
     """
     return [
-        {"question": label, "fraction_of_participants": fraction} | found.to_dict()
-        for label, found in zip(planned.request.labels, liars_in(planned, fraction), strict=True)
+        {"question": label, "fraction_of_participants": fraction} | liars.to_dict()
+        for label, liars in zip(planned.request.labels, liars_in(planned, fraction), strict=True)
     ]
 
 
@@ -144,13 +144,13 @@ def liars_in(planned: "PlanOutcome", fraction: float) -> list[Contamination]:
     validation.between("contamination", fraction, 0, 1, high_open=True)
     chosen = planned.chosen()
     campaign = as_if_published(planned.request, chosen)
-    found = []
-    for column, asked in enumerate(chosen.asked):
-        if isinstance(asked.reports, PointReports):
-            limits = asked.reports.estimator.limits
+    contaminations = []
+    for column, alternative in enumerate(chosen.asked):
+        if isinstance(alternative.reports, PointReports):
+            limits = alternative.reports.estimator.limits
             width, means = limits.reports[1] - limits.reports[0], limits.means
         else:
             width, means = campaign.most_from_one(column), campaign.limits[column].means
         of_answers = fraction / (fraction + (1 - fraction) / chosen.parts)
-        found.append(Contamination(of_answers, width, means))
-    return found
+        contaminations.append(Contamination(of_answers, width, means))
+    return contaminations

@@ -53,12 +53,14 @@ class CampaignEstimates(Result):
         Raises:
             ParameterError: if there is no such question or period, or nothing can be told.
         """
-        found = [g for g in self.groups if g.question == question or question is None]
-        found = [g for g in found if (g.period or 0) == period]
-        if len(found) != 1:
-            known = ", ".join(dict.fromkeys(g.question for g in self.groups)) or "none: no strata"
-            raise ParameterError("question", question, f"one of a period with groups ({known})")
-        return found[0]
+        groups = [g for g in self.groups if g.question == question or question is None]
+        groups = [g for g in groups if (g.period or 0) == period]
+        if len(groups) != 1:
+            questions = (
+                ", ".join(dict.fromkeys(g.question for g in self.groups)) or "none: no strata"
+            )
+            raise ParameterError("question", question, f"one of a period with groups ({questions})")
+        return groups[0]
 
     def over_time(
         self,
@@ -106,9 +108,9 @@ class CampaignEstimates(Result):
     @property
     def axis_label(self) -> str:
         methods = dict.fromkeys(row.method for row in self.estimates if row.method is not None)
-        found = f", {' and '.join(methods)}" if methods else ""
+        ending = f", {' and '.join(methods)}" if methods else ""
         percent = 100 * self.estimates[0].confidence
-        return f"estimate and {percent:g} % interval, of the population{found}"
+        return f"estimate and {percent:g} % interval, of the population{ending}"
 
     def with_interval(self, method: IntervalMethod) -> "CampaignEstimates":
         """Return the same with other intervals, from the same reports.
@@ -164,10 +166,10 @@ class CampaignEstimates(Result):
         rows = [row for row in self.estimates if row.period == wanted]
         if not rows:
             raise ParameterError("period", period, "one that has estimates")
-        known = tuple(row.label for row in rows)
+        labels_of_rows = tuple(row.label for row in rows)
         for label in labels or ():
-            if label not in known:
-                raise ParameterError("labels", label, f"some of {known}")
+            if label not in labels_of_rows:
+                raise ParameterError("labels", label, f"some of {labels_of_rows}")
         rows = [row for row in rows if labels is None or row.label in labels]
         apart = isinstance(self.campaign, StatisticCampaign) and not self.campaign.answers_all
         if len(rows) > 1 and not apart:
@@ -188,7 +190,7 @@ class CampaignEstimates(Result):
                 if campaign.period is None
                 else {"period": row.period, "begins": self._begins(row)}
             )
-            told: dict[str, Any] = {
+            columns: dict[str, Any] = {
                 "query": campaign.words_for(row.label),
                 **begins,
                 "estimate": row.value,
@@ -198,20 +200,23 @@ class CampaignEstimates(Result):
             }
             if any(other.softness is not None for other in self.estimates):
                 hard = row.hard
-                told["hard_share"] = None if hard is None else hard.value
-                told["hard_share_low"] = None if hard is None else hard.ci_low
-                told["hard_share_high"] = None if hard is None else hard.ci_high
+                columns["hard_share"] = None if hard is None else hard.value
+                columns["hard_share_low"] = None if hard is None else hard.ci_low
+                columns["hard_share_high"] = None if hard is None else hard.ci_high
             if any(other.robust is not None for other in self.estimates):
                 ends = row.robust and (row.robust.ci_low, row.robust.ci_high)
-                told["median_of_means_low"], told["median_of_means_high"] = ends or (None, None)
+                columns["median_of_means_low"], columns["median_of_means_high"] = ends or (
+                    None,
+                    None,
+                )
             if self.contamination is not None:
                 widened = row.contaminated(self.contamination)
-                told["contaminated_low"] = widened.ci_low
-                told["contaminated_high"] = widened.ci_high
-            told["n"] = row.n
+                columns["contaminated_low"] = widened.ci_low
+                columns["contaminated_high"] = widened.ci_high
+            columns["n"] = row.n
             if any(other.one_report is not None for other in self.estimates):
-                told["one_report_at_most"] = row.one_report
-            rows.append(told)
+                columns["one_report_at_most"] = row.one_report
+            rows.append(columns)
         return rows
 
     def to_dict(self) -> dict[str, Any]:
@@ -273,8 +278,8 @@ class CampaignEstimates(Result):
 
     def _of_liars(self, fraction: float) -> Iterator[str]:
         for row in self.estimates:
-            found = row.contaminated(fraction)
-            liars, hard = found.contamination, found.hard
+            contaminated = row.contaminated(fraction)
+            liars, hard = contaminated.contamination, contaminated.hard
             begins = "" if self.campaign.period is None else f", {self._begins(row)}"
             holds = (
                 ""
@@ -334,12 +339,12 @@ def _beside(softness: Difference) -> str:
 
 def _of_privacy(rows: Iterable[LabelledEstimate]) -> Iterator[str]:
     """Yield what privacy cost: a sentence for all estimates for which it is known in one way."""
-    known: dict[Basis, list[tuple[int, NoiseVariance, Price]]] = {}
+    by_basis: dict[Basis, list[tuple[int, NoiseVariance, Price]]] = {}
     for row in rows:
         noise, price = row.noise_variance, row.price
         if noise is not None and price is not None:
-            known.setdefault(price.basis, []).append((row.n, noise, price))
-    for basis, of_basis in known.items():
+            by_basis.setdefault(price.basis, []).append((row.n, noise, price))
+    for basis, of_basis in by_basis.items():
         errors, ratios, people = [], [], []
         for n, noise, price in of_basis:
             noises = [noise.low, noise.high] if noise.value is None else [noise.value]

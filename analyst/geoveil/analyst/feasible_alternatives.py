@@ -66,10 +66,10 @@ class UnmetWishError(ParameterError):
         others: Mapping[str, float],
         least: float | None = None,
     ) -> None:
-        told = [
+        changes = [
             _SAID[other].format(number, request.privacy.unit) for other, number in others.items()
         ]
-        ways = f"; or {', or '.join(told).rstrip()}" if told else "; nothing else would do"
+        ways = f"; or {', or '.join(changes).rstrip()}" if changes else "; nothing else would do"
         value = request.target_error if name == "target_error" else request.privacy.epsilon
         super().__init__(name, value, expected + ways)
         own = {} if least is None else {name: least}
@@ -279,8 +279,8 @@ def _unmet(
         least = rounded(population, up=True)
         return UnmetWishError(request, "target_error", f"at least {least:.15g}{of}", nearest, least)
     worst = max(each.hard_question for each in targets)
-    known = f"±{worst:.2g} is known without asking"
-    why = known if worst > USELESS else f"{part} would be the prior's, not people's"
+    without = f"±{worst:.2g} is known without asking"
+    why = without if worst > USELESS else f"{part} would be the prior's, not people's"
     return UnmetWishError(request, "epsilon", f"larger to be of use: {why}", nearest)
 
 
@@ -293,10 +293,10 @@ def excess_of_all(request: PlanRequest, found: Comparison, searches: Searches) -
 def _from_prior(request: PlanRequest, found: Comparison, searches: Searches) -> float:
     """Return the greatest part of any answer that is taken from the prior."""
     privacy, prior = request.plane_privacy, request.prior
-    asked = zip(request.questions, request.chosen(found).predictions, strict=True)
+    predicted = zip(request.questions, request.chosen(found).predictions, strict=True)
     parts = (
         _repeated(searches.of(i, question, privacy, prior).problem, p)
-        for i, (question, p) in enumerate(asked)
+        for i, (question, p) in enumerate(predicted)
         if isinstance(question, HardQuestion)
     )
     return max(parts, default=0.0)
@@ -316,8 +316,8 @@ def least_people(request: PlanRequest, search: Search, kinds: Sequence[str]) -> 
 
     if missed(request.participants) <= 0:
         return request.participants
-    found = _settled(missed, request.participants, 4.0, _MOST_PEOPLE / 4)
-    return None if found is None else math.ceil(found)
+    people = _settled(missed, request.participants, 4.0, _MOST_PEOPLE / 4)
+    return None if people is None else math.ceil(people)
 
 
 def largest_per(request: PlanRequest, search: Search, kinds: Sequence[str]) -> float | None:
@@ -369,8 +369,8 @@ def _missed(
         return prediction.expected_error(n)
 
     if exact:
-        found = screened(search, kinds, error, within=CLOSE)
-        best = [a.prediction for a in found if a.satisfies_guarantee][:1]
+        alternatives = screened(search, kinds, error, within=CLOSE)
+        best = [a.prediction for a in alternatives if a.satisfies_guarantee][:1]
     elif isinstance(search.problem.question, SoftQuestion):
         best = [a.prediction for kind in kinds for a in search.asked_softly(kind)]
     else:

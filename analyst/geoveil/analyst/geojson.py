@@ -132,22 +132,22 @@ def features_in(content: Any, name: str, source: str, kind: str = "") -> list[Fe
     if not isinstance(top, Mapping):
         raise refusal
     _check_reference_system(_declared(top), name)
-    found = []
+    features = []
     for feature in _listed(top.get("features"), refusal) if _is_collection(top) else [top]:
         if not isinstance(feature, Mapping):
             raise refusal
         of_feature = feature.get("type") == "Feature"
         geometry = feature.get("geometry") if of_feature else feature
-        told = feature.get("properties") if of_feature else None
+        properties = feature.get("properties") if of_feature else None
         if geometry is None and not kind:
             continue  # a feature that is nowhere
         shapes = tuple(_shapes(geometry, refusal, 0))
         if not shapes or (kind and any(shape.kind != kind for shape in shapes)):
             raise refusal
-        found.append(Feature(told if isinstance(told, Mapping) else {}, shapes))
-    if not found:
+        features.append(Feature(properties if isinstance(properties, Mapping) else {}, shapes))
+    if not features:
         raise refusal
-    return found
+    return features
 
 
 def _names(

@@ -113,8 +113,10 @@ class LabelledEstimate:
         if method is self.method:  # the server knows the law of every estimator from points
             return self
         sums = Accumulator(self.n, *self.sums)
-        found = estimate(sums, self.step_exponent, self.confidence, self.limits, method)
-        return replace(self, ci_low=found.ci_low, ci_high=found.ci_high, method=found.method)
+        estimated = estimate(sums, self.step_exponent, self.confidence, self.limits, method)
+        return replace(
+            self, ci_low=estimated.ci_low, ci_high=estimated.ci_high, method=estimated.method
+        )
 
     def contaminated(self, fraction: float) -> "ContaminatedEstimate":
         """Return what is known if a fraction of the answers may be false.
@@ -147,23 +149,23 @@ class LabelledEstimate:
         """
         if self.standard_error is None or self.ci_low is None or self.ci_high is None:
             return None
-        variance, found = self._variance, self.noise
-        if found is None and self.mechanism is not None and self.value is not None:
+        variance, noise = self._variance, self.noise
+        if noise is None and self.mechanism is not None and self.value is not None:
             excess = variance + self.value**2 - self.value
             ends = self.ci_low, self.ci_high
             try:
-                found = bounded_noise_variance(
+                noise = bounded_noise_variance(
                     self.mechanism, self.n, ends, excess, self.limits, self.confidence
                 )
             except ContradictionError:
-                found = NoiseVariance(None, 0.0, math.inf, Basis.CONTRADICTED)
-        if found is None:
-            found = NoiseVariance(None, 0.0, math.inf, Basis.BOUNDED)
+                noise = NoiseVariance(None, 0.0, math.inf, Basis.CONTRADICTED)
+        if noise is None:
+            noise = NoiseVariance(None, 0.0, math.inf, Basis.BOUNDED)
         low, high = self.limits.means
         middle = min(max((low + high) / 2, self.ci_low), self.ci_high)
         clear = (middle - low) * (high - middle) if math.isfinite(high - low) else math.inf
         least, most = self._variances
-        return found.within(max(least - clear, 0.0), most)
+        return noise.within(max(least - clear, 0.0), most)
 
     @property
     def price(self) -> Price | None:
@@ -184,16 +186,16 @@ class LabelledEstimate:
             return variance, variance
         ends = 0.0, max(high - self.value, self.value - low) ** 2
         spread = variance * max(ends[1] - variance, 0.0)  # they vary at most so much [BD00]
-        found = interval_of_mean(self.n, variance, spread, self.confidence, Limits(ends, ends))
-        return found.low, found.high
+        interval = interval_of_mean(self.n, variance, spread, self.confidence, Limits(ends, ends))
+        return interval.low, interval.high
 
     def _targets(self) -> dict[str, object]:
         """Return what is known of the three targets, in the words of a plan."""
         noise, price = self.noise_variance, self.price
 
         def error(variance: float | None) -> float | None:
-            known = variance is not None and math.isfinite(variance)
-            return math.sqrt(variance / self.n) if known and variance is not None else None
+            finite = variance is not None and math.isfinite(variance)
+            return math.sqrt(variance / self.n) if finite and variance is not None else None
 
         def people(ratio: float | None) -> int | None:
             return None if ratio is None else round(self.n / ratio)

@@ -90,7 +90,7 @@ def estimates_in(
         message.unbiased_for,
         _privacy(campaign, message.privacy),
         _privacy(campaign, message.privacy_at_most),
-        groups=tuple(found for found in groups if found is not None),
+        groups=tuple(group for group in groups if group is not None),
     )
 
 
@@ -127,20 +127,20 @@ def joint_in(message: analyst_pb2.GetEstimateResponse) -> JointEstimates:
     Raises:
         UnsupportedError: if there are none: a server that does not know them.
     """
-    found = estimates_in(message, of_points=True)
+    estimates = estimates_in(message, of_points=True)
     if not message.covariances:
         raise UnsupportedError("the estimates came without covariances: an old server")
-    size = len(found.estimates)
+    size = len(estimates.estimates)
     covariance = np.zeros((size, size))
     covariance[np.tril_indices(size)] = message.covariances[0].lower_triangle
     covariance += np.tril(covariance, -1).T
-    return joint_of(found.campaign, found.estimates, covariance)
+    return joint_of(estimates.campaign, estimates.estimates, covariance)
 
 
 def separate_in(message: analyst_pb2.GetEstimateResponse) -> SeparateEstimates:
     """Return what a message says of questions to the points of one period, two or more."""
-    found = estimates_in(message, of_points=True)
-    rows = found.estimates
+    estimates = estimates_in(message, of_points=True)
+    rows = estimates.estimates
     values = [row.value for row in rows if row.value is not None]
     errors = [row.standard_error for row in rows if row.standard_error is not None]
     return SeparateEstimates(
@@ -151,7 +151,7 @@ def separate_in(message: analyst_pb2.GetEstimateResponse) -> SeparateEstimates:
         confidence=rows[0].confidence,
         limits=tuple(row.limits for row in rows),
         privacy=rows[0].privacy,
-        period=None if found.campaign.period is None else rows[0].period,
+        period=None if estimates.campaign.period is None else rows[0].period,
     )
 
 
@@ -174,7 +174,7 @@ def _estimate(
 ) -> LabelledEstimate:
     several = shown.HasField("standard_error")
     weight = math.inf if of_points else campaign.most_from_one(column)
-    found = shown.median_of_means
+    robust = shown.median_of_means
     return LabelledEstimate(
         label=shown.label,
         value=shown.value if shown.HasField("value") else None,
@@ -193,7 +193,7 @@ def _estimate(
             else None
         ),
         robust=(
-            RobustInterval(found.value, found.ci_low, found.ci_high, found.blocks)
+            RobustInterval(robust.value, robust.ci_low, robust.ci_high, robust.blocks)
             if shown.HasField("median_of_means")
             else None
         ),
@@ -216,12 +216,12 @@ def _limits(campaign: Campaign, shown: analyst_pb2.Estimate, of_points: bool) ->
     def moments() -> ReportMoments | None:
         return campaign.limits[campaign.labels.index(shown.label)].moments()
 
-    told = shown.limits
+    limits = shown.limits
     if not shown.HasField("limits"):
         return UNLIMITED
     return Limits(
-        (told.least_answer, told.greatest_answer),
-        (told.least_mean, told.greatest_mean),
+        (limits.least_answer, limits.greatest_answer),
+        (limits.least_mean, limits.greatest_mean),
         UNLIMITED.moments if of_points else moments,
     )
 
@@ -231,8 +231,8 @@ def _noise(
 ) -> NoiseVariance | None:
     """Return the noise variance that the server or the campaign tells."""
     if shown.HasField("noise_variance"):
-        told = shown.noise_variance
-        return NoiseVariance(told.value, told.ci_low, told.ci_high, Basis.ESTIMATED)
+        noise = shown.noise_variance
+        return NoiseVariance(noise.value, noise.ci_low, noise.ci_high, Basis.ESTIMATED)
     if not isinstance(campaign, ValueCampaign) or of_points:
         return None
     mechanism = campaign.point_mechanism

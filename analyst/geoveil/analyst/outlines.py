@@ -80,8 +80,8 @@ def new_york_boroughs() -> dict[str, Any]:
 def _data(name: str) -> dict[str, Any]:
     # They lie with the campaign, as the page on which people take part draws them, too.
     text = files("geoveil.campaign").joinpath("data", name).read_text("utf-8")
-    found: dict[str, Any] = json.loads(text)
-    return found
+    data: dict[str, Any] = json.loads(text)
+    return data
 
 
 def lines_of(collection: Mapping[str, Any] | None) -> list[Any]:

@@ -51,8 +51,8 @@ def pilot_prior(
         ParameterError: if there are fewer reports, or they are of places.
     """
     campaign = reports.campaign
-    found = reports.counted(pilot_cells(campaign), period_of(campaign, period))
-    return prior_of_counts(campaign, found, heaps)
+    counts = reports.counted(pilot_cells(campaign), period_of(campaign, period))
+    return prior_of_counts(campaign, counts, heaps)
 
 
 def pilot_cells(campaign: Campaign) -> Counts:

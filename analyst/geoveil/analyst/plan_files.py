@@ -140,7 +140,7 @@ def chosen_together(request: PlanRequest, found: Comparison, searches: Searches)
     allocation = ALLOCATIONS[name]
     each = allocation.per_report(request.plane_privacy, m)
     wanted = [as_estimand(question) for question in request.questions]
-    asked = [searches.of(i, q, each, request.prior) for i, q in enumerate(wanted)]
+    own_searches = [searches.of(i, q, each, request.prior) for i, q in enumerate(wanted)]
 
     def error(p: Prediction) -> float:
         return allocation.error(p, found.n, m)
@@ -151,7 +151,9 @@ def chosen_together(request: PlanRequest, found: Comparison, searches: Searches)
         several = (request.mechanism,)
     kinds = several if name != "points" else (POINTS,)
     kinds = () if allocation.together else kinds
-    ways = {kind: [_best(search, (kind,), kind, error) for search in asked] for kind in kinds}
+    ways = {
+        kind: [_best(search, (kind,), kind, error) for search in own_searches] for kind in kinds
+    }
     complete = {
         kind: [a for a in alone if a is not None]
         for kind, alone in ways.items()
@@ -189,15 +191,15 @@ def chosen_together(request: PlanRequest, found: Comparison, searches: Searches)
 
 def _of_points(request: PlanRequest, asked: Sequence[Alternative]) -> list[dict[str, Any]]:
     """Return what points are to be asked, as a campaign of answers would have it signed."""
-    found = []
-    for i, (label, one) in enumerate(zip(request.labels, asked, strict=True)):
-        message = encode_point_question(PointQuestion(label, one.query))
-        softness = _softness(request, i, one)
+    messages = []
+    for i, (label, alternative) in enumerate(zip(request.labels, asked, strict=True)):
+        message = encode_point_question(PointQuestion(label, alternative.query))
+        softness = _softness(request, i, alternative)
         if softness is not None:
             message.softness.expected_difference = softness.expected
             message.softness.bound = softness.bound
-        found.append(json_format.MessageToDict(message, preserving_proto_field_name=True))
-    return found
+        messages.append(json_format.MessageToDict(message, preserving_proto_field_name=True))
+    return messages
 
 
 def _softness(request: PlanRequest, index: int, found: Alternative) -> Difference | None:
@@ -286,7 +288,7 @@ def write_plan(file: Path, request: PlanRequest, chosen: Chosen) -> None:
     message.ClearField("opens")
     message.ClearField("closes")
     message.campaign_id = message.title = ""
-    told = {
+    tables = {
         _PLANNED: {
             "participants": request.participants,
             "prior": request.source.name,
@@ -297,7 +299,7 @@ def write_plan(file: Path, request: PlanRequest, chosen: Chosen) -> None:
         **json_format.MessageToDict(message, preserving_proto_field_name=True),
     }
     with whole_file("file", file) as beside:
-        beside.write_text("\n".join(_toml(told)) + "\n", encoding="utf-8")
+        beside.write_text("\n".join(_toml(tables)) + "\n", encoding="utf-8")
 
 
 def campaign_of(file: Path, *, attribute: str | None = None, **later: Any) -> Campaign:
@@ -332,8 +334,8 @@ def _planned(told: Mapping[str, Any], file: Path) -> Campaign:
 
 def planned_participants(file: Path) -> int | None:
     """Return for how many participants a plan was made; None if the file does not say."""
-    found = _read(file).get(_PLANNED, {}).get("participants")
-    return found if isinstance(found, int) else None
+    participants = _read(file).get(_PLANNED, {}).get("participants")
+    return participants if isinstance(participants, int) else None
 
 
 @dataclass(frozen=True)
@@ -361,14 +363,14 @@ def planned_points(file: Path) -> PlannedPoints:
         ParameterError: if the file is no plan, or one for a campaign that asks its questions
             itself.
     """
-    told = _read(file, "plan")
-    asked = told.get(_PLANNED, {}).get("queries", [])
-    if not asked:
+    table = _read(file, "plan")
+    queries = table.get(_PLANNED, {}).get("queries", [])
+    if not queries:
         expected = "a plan for points; a campaign of answers has the questions of its plan signed"
         raise ParameterError("plan", str(file), expected)
-    campaign = _planned(told, file)
+    campaign = _planned(table, file)
     try:
-        messages = [json_format.ParseDict(one, pb.Query()) for one in asked]
+        messages = [json_format.ParseDict(query, pb.Query()) for query in queries]
     except json_format.ParseError:
         raise ParameterError("plan", str(file), _WRITTEN) from None
     return PlannedPoints(

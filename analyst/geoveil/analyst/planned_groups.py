@@ -66,11 +66,11 @@ def planned_groups(
         weights = zip(sent.tolist(), heaviest(contrast[:, None] * counted).tolist(), strict=True)
         return replace(liars[column], weights=tuple(weights)).moved
 
-    for column, (question, asked) in enumerate(
+    for column, (question, alternative) in enumerate(
         zip(planned.request.labels, chosen.asked, strict=True)
     ):
-        found = asked.prediction
-        one = math.sqrt((found.noise + found.varied) * chosen.parts / planned.found.n)
+        prediction = alternative.prediction
+        of_all = math.sqrt((prediction.noise + prediction.varied) * chosen.parts / planned.found.n)
         rows.append(
             {
                 "question": question,
@@ -78,7 +78,7 @@ def planned_groups(
                     {
                         "group": label,
                         "share": float(share),
-                        "error_95": NORMAL_95 * one * error,
+                        "error_95": NORMAL_95 * of_all * error,
                         "moved": moved(contrast, column),
                     }
                     for label, share, error, contrast in zip(
@@ -89,7 +89,7 @@ def planned_groups(
                     {
                         "group": labels[i],
                         "other": labels[j],
-                        "error_95": critical * one * error,
+                        "error_95": critical * of_all * error,
                         "moved": moved(contrast, column),
                     }
                     for (i, j), error, contrast in zip(
@@ -108,9 +108,9 @@ def _of_one_report(shares: Array, epsilon: float | None) -> tuple[Array, Array]:
     of variance 1 have the covariance Σ P(l) w(g, l) w(h, l)/(s(g) s(h)). Labels that are sent as
     they are have P = s and w the identity: 1/s(g), and 0 between groups.
     """
-    told = np.eye(len(shares))
+    channel = np.eye(len(shares))
     if epsilon is not None:
         truth = float(RandomizedLabels(len(shares), epsilon).truth)
-        told = np.full(told.shape, (1 - truth) / (len(shares) - 1))
-        np.fill_diagonal(told, truth)
-    return np.asarray(told @ shares), np.asarray(np.linalg.inv(told) / shares[:, None])
+        channel = np.full(channel.shape, (1 - truth) / (len(shares) - 1))
+        np.fill_diagonal(channel, truth)
+    return np.asarray(channel @ shares), np.asarray(np.linalg.inv(channel) / shares[:, None])

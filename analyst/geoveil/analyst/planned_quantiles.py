@@ -83,8 +83,8 @@ def planned_quantiles(
         step = _STEP * soft
         density = (share(at - step) - share(at + step)) / (2 * step)
         if density * soft < _LEAST:
-            told = f"levels near which {source.name} has people"
-            raise ParameterError("quantile", level, told)
+            permitted = f"levels near which {source.name} has people"
+            raise ParameterError("quantile", level, permitted)
         question = Threshold(at, soft, "smoothstep")
         estimator = PlanarLaplace(privacy, 1).estimator(question, debias=True)
         x, share_of = prior.nodes((at - soft / 2, at + soft / 2))
@@ -110,5 +110,5 @@ def _root(falling: Any, start: float, reach: float) -> float:
         low -= 2 * (high - low)
     while falling(high) > 0:
         high += 2 * (high - low)
-    found: Any = brentq(falling, low, high, xtol=1e-6 * reach)  # more, if asked for more
-    return float(found)
+    root: Any = brentq(falling, low, high, xtol=1e-6 * reach)  # more, if asked for more
+    return float(root)

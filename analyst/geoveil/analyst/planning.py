@@ -129,9 +129,9 @@ def plan_for(
     question = next(iter(request.questions))
     search = searches.of(0, question, request.plane_privacy, request.prior)
     kinds = kinds_for(request, restricted=for_campaign)
-    found = planned(search, request.participants, kinds, wanted=request.mechanism)
-    check_plan(request, found)
-    return PlannedQuestion(request, found)
+    plan = planned(search, request.participants, kinds, wanted=request.mechanism)
+    check_plan(request, plan)
+    return PlannedQuestion(request, plan)
 
 
 def kinds_for(request: PlanRequest, *, restricted: bool) -> tuple[str, ...]:

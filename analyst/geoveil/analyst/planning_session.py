@@ -118,19 +118,19 @@ class PlanningSession:
             kinds = tuple(kind for kind in kinds if kind != POINTS)
         if request.mechanism is not None:
             kinds = (request.mechanism,)
-        found = planned(search, request.participants, kinds, within=CLOSE)
+        plan = planned(search, request.participants, kinds, within=CLOSE)
         return Forecast(
-            PlannedQuestion(request, found),
+            PlannedQuestion(request, plan),
             settled=not slow,
-            met=excess(request, found) <= 0,
+            met=excess(request, plan) <= 0,
         )
 
     def _together(self, request: PlanRequest, searches: Searches) -> Forecast:
-        found = compared(request, searches, request.participants)
+        comparison = compared(request, searches, request.participants)
         return Forecast(
-            PlannedQuestions(request, found, searches),
+            PlannedQuestions(request, comparison, searches),
             settled=True,
-            met=excess_of_all(request, found, searches) <= 0,
+            met=excess_of_all(request, comparison, searches) <= 0,
         )
 
     def plan(self, request: PlanRequest) -> PlannedQuestion | PlannedQuestions:
@@ -150,10 +150,10 @@ class PlanningSession:
             except ParameterError as error:
                 return error
 
-        found = _kept(self._plans, request, made, _PLANS)
-        if isinstance(found, ParameterError):
-            raise found.with_traceback(None)
-        return found
+        kept = _kept(self._plans, request, made, _PLANS)
+        if isinstance(kept, ParameterError):
+            raise kept.with_traceback(None)
+        return kept
 
     def _known(self, request: PlanRequest) -> Searches:
         key = request.questions, request.prior

@@ -103,10 +103,10 @@ class PublicPrior:
         """
         if not heaps:
             return self
-        told = ", ".join(f"{heap.share:.4g} at {heap.at:,.15g}" for heap in heaps)
+        heaps_in_words = ", ".join(f"{heap.share:.4g} at {heap.at:,.15g}" for heap in heaps)
         return replace(
             self,
-            name=f"{self.name}, with {told}",
+            name=f"{self.name}, with {heaps_in_words}",
             make=lambda plane: HeapedPrior(self.make(plane), tuple(heaps)),
         )
 
@@ -401,15 +401,15 @@ def narrowest(centers: Sequence[Place], privacy: GeoPrivacy, prior: Prior, n: in
     if missed(start) <= 0:
         return rounded(start, up=True)
     near = boundary(missed, start, 2.0, _COARSEST * scale)
-    found = None if near is None else enough(missed, near, up=True)
-    if found is None:
+    narrow = None if near is None else enough(missed, near, up=True)
+    if narrow is None:
         raise ParameterError(
             "bandwidth",
             None,
             f"given: with {n:,} participants no bell up to {_COARSEST * scale:,.3g} wide is"
             f" answered to {RELATIVE_ERROR:.0%} of the expected density",
         )
-    return found
+    return narrow
 
 
 def _check_area(
@@ -443,6 +443,6 @@ def _relative_error(
     """Return the predicted 95 % error in parts of the expected answer."""
     problem = PlanningProblem.of(SoftQuestion(GaussianKernel(center, bandwidth)), privacy, prior)
     # Of many nodes, the joined ones will do here.
-    (found,) = Search(problem).asked_softly("DebiasedLaplace")
+    (alternative,) = Search(problem).asked_softly("DebiasedLaplace")
     expected = float((problem.nodes.weights * problem.nodes.truth).sum())
-    return found.prediction.margin(n) / expected if expected > 0 else _ALL
+    return alternative.prediction.margin(n) / expected if expected > 0 else _ALL

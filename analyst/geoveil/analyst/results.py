@@ -105,7 +105,8 @@ class Result(ABC):
                 # The first column is what a row is of, and the others are numbers.
                 text.rjust(width) if k else text.ljust(width)
                 for k, (text, width) in enumerate(
-                    (row[key], max(len(one[key]) for one in (heads, *table))) for key in heads
+                    (row[key], max(len(row_of_table[key]) for row_of_table in (heads, *table)))
+                    for key in heads
                 )
             ]
             lines.append("  ".join(padded).rstrip())
@@ -176,16 +177,16 @@ def cells(row: Mapping[str, Any]) -> dict[str, str]:
     """
     error = row.get("standard_error") or 0.0
     decimals = max(1 - math.floor(math.log10(error)), 0) if 0 < error < math.inf else None
-    told = {}
+    texts = {}
     for key, value in row.items():
         of, _, end = key.rpartition("_")
         if of in _INTERVALS and end == "low":
             ends = [shown(row[f"{of}_{end}"], decimals) for end in ("low", "high")]
-            known = value is not None and value == value
-            told[_INTERVALS[of]] = " – ".join(ends) if known else "–"
+            finite = value is not None and value == value
+            texts[_INTERVALS[of]] = " – ".join(ends) if finite else "–"
         elif of not in _INTERVALS or end != "high":
-            told[key] = shown(value, decimals if key in _MEASURED else None)
-    return told
+            texts[key] = shown(value, decimals if key in _MEASURED else None)
+    return texts
 
 
 def shown(value: object, decimals: int | None = None) -> str:

@@ -63,15 +63,17 @@ def questions_in(words: Mapping[str, Sequence[object]]) -> list[AnalystQuestion]
         >>> questions_in({"place": ["Times Square=-73.9855,40.758"]})[0].label
         'Times Square'
     """
-    found: list[AnalystQuestion] = []
+    questions: list[AnalystQuestion] = []
     name_property = next(map(str, words.get(NAME_PROPERTY, ())), None)
     for word, texts in words.items():
         if word == NAME_PROPERTY:
             continue
         validation.choice("question", word, VOCABULARY)
         for text in map(str, texts):
-            found += _region(text, name_property) if word == "region" else VOCABULARY[word](text)
-    return found
+            questions += (
+                _region(text, name_property) if word == "region" else VOCABULARY[word](text)
+            )
+    return questions
 
 
 def numbers_in(name: str, text: str, count: int, expected: str) -> tuple[float, ...]:
@@ -146,10 +148,12 @@ def _question(text: str) -> Iterator[AnalystQuestion]:
     if word in VOCABULARY:
         yield from VOCABULARY[word](rest)
         return
-    found = QUESTIONS.parse(text)
-    if not isinstance(found, AnalystQuestion):
-        raise UnsupportedError(f"the family {word!r} of questions makes {found!r}, which is none")
-    yield found
+    question = QUESTIONS.parse(text)
+    if not isinstance(question, AnalystQuestion):
+        raise UnsupportedError(
+            f"the family {word!r} of questions makes {question!r}, which is none"
+        )
+    yield question
 
 
 VOCABULARY: Mapping[str, Callable[[str], Iterator[AnalystQuestion]]] = MappingProxyType(

@@ -119,8 +119,8 @@ class Console:
             if path == _SIGN_IN:
                 response = await self._sign_in(scope, headers, receive)
             else:
-                found = self._signed_in(headers)
-                if found is None and await self._trusts(scope["method"], headers):
+                signed_in = self._signed_in(headers)
+                if signed_in is None and await self._trusts(scope["method"], headers):
                     cookie = self._begin(_ANYONE, None)
                     session = self._sessions.find(cookie)
                     assert session is not None  # it has just begun
@@ -129,18 +129,18 @@ class Console:
                         response,
                         headers=[*response.headers, self._set_cookie(cookie, headers, scope)],
                     )
-                elif found is None:
+                elif signed_in is None:
                     response = self._to_sign_in(scope, path)
                 elif path == "/events":
-                    await self._events(found[1], headers, scope, send)
+                    await self._events(signed_in[1], headers, scope, send)
                     return
                 elif path == "/sign-out" and scope["method"] == "POST":
-                    await self._form(found[1], headers, receive)
-                    response = self._sign_out(found[0], found[1])
+                    await self._form(signed_in[1], headers, receive)
+                    response = self._sign_out(signed_in[0], signed_in[1])
                 elif path == _UPLOADS and scope["method"] == "POST":
-                    response = await self._uploaded(found[1], headers, receive)
+                    response = await self._uploaded(signed_in[1], headers, receive)
                 else:
-                    response = await self._page(found[1], scope, headers, path, receive)
+                    response = await self._page(signed_in[1], scope, headers, path, receive)
         except GeoVeilError as error:
             response = self._refused(error, self._whose(headers))
         await _send(send, scope["method"], response)
@@ -154,8 +154,8 @@ class Console:
         return None if cookie is None or session is None else (cookie, session)
 
     def _whose(self, headers: Mapping[bytes, str]) -> Session | None:
-        found = self._signed_in(headers)
-        return None if found is None else found[1]
+        signed_in = self._signed_in(headers)
+        return None if signed_in is None else signed_in[1]
 
     def _to_sign_in(self, scope: Scope, path: str) -> Response:
         if scope["method"] == "POST":
@@ -297,8 +297,8 @@ class Console:
     ) -> dict[str, list[str]]:
         """Return what a form of the console holds; refuse any other."""
         fields = form_of(headers.get(b"content-type", ""), await _body(receive))
-        told = fields.pop(_FORM_TOKEN, None) or [headers.get(b"x-form-token", "")]
-        _check_form_token(session, told[-1])
+        tokens = fields.pop(_FORM_TOKEN, None) or [headers.get(b"x-form-token", "")]
+        _check_form_token(session, tokens[-1])
         return fields
 
     async def _uploaded(

@@ -76,10 +76,10 @@ class Asker(Analyst):
         Raises:
             ServerError: NOT_FOUND if there is none.
         """
-        found = self.progress([campaign_id]).get(campaign_id)
-        if found is None:
+        progress = self.progress([campaign_id]).get(campaign_id)
+        if progress is None:
             raise ServerError("NOT_FOUND", "there is no such campaign")
-        return found
+        return progress
 
     def plan_participants(self, campaign_id: str, participants: int | None) -> None:
         """Keep how many participants are expected; None: nobody knows any more."""
@@ -93,10 +93,10 @@ class Asker(Analyst):
     def status(self) -> console_pb2.GetStatusResponse:
         """Return how the server stands."""
         request = console_pb2.GetStatusRequest()
-        told: console_pb2.GetStatusResponse = self._unary(
+        response: console_pb2.GetStatusResponse = self._unary(
             Call("GetStatus", request, lambda answer: answer, _TIMEOUT_S)
         )
-        return told
+        return response
 
     def _unary(self, call: Call[_Result]) -> _Result:
         content = self.answer(call.method, call.request.SerializeToString(), call.timeout_s)
@@ -145,10 +145,10 @@ class ChannelAsker(Asker):
 def progress_in(told: Any) -> dict[str, CampaignProgress]:
     """Return how campaigns fill, by their ids, as the server says it."""
     return {
-        one.campaign_id: CampaignProgress(
-            one.planned if one.HasField("planned") else None,
-            [(day.day, day.reports) for day in one.days],
-            published(one),
+        campaign.campaign_id: CampaignProgress(
+            campaign.planned if campaign.HasField("planned") else None,
+            [(day.day, day.reports) for day in campaign.days],
+            published(campaign),
         )
-        for one in told.campaigns
+        for campaign in told.campaigns
     }

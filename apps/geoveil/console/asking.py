@@ -68,16 +68,18 @@ class AskingPages:
 
         try:
             owner = str(next(self._numbers))
-            told = self._process.ask(owner, _message(request), answering=answering)
+            answer = self._process.ask(owner, _message(request), answering=answering)
         finally:
             for stream in streams:
                 stream.close()
-        if "refused" in told:
-            raise RefusedError(told.get("status", 500), told["refused"]["expected"])
-        for action, about in told["notes"]:
+        if "refused" in answer:
+            raise RefusedError(answer.get("status", 500), answer["refused"]["expected"])
+        for action, about in answer["notes"]:
             request.note(action, **about)
-        headers = [(name.encode("latin-1"), text.encode("latin-1")) for name, text in told["heads"]]
-        return Response(_bytes(told["content"]), told["kind"], told["status"], headers)
+        headers = [
+            (name.encode("latin-1"), text.encode("latin-1")) for name, text in answer["heads"]
+        ]
+        return Response(_bytes(answer["content"]), answer["kind"], answer["status"], headers)
 
 
 def _asked(
@@ -134,14 +136,14 @@ class _ParentsAsker(Asker):
         self, method: str, request: bytes, timeout_s: float | None
     ) -> Generator[bytes, None, None]:
         number = int(self._begun(method, request, timeout_s, stream=True))
-        while (told := self._ask({"next": number})).get("content", "") is not None:
-            yield _replied(told)
+        while (answer := self._ask({"next": number})).get("content", "") is not None:
+            yield _replied(answer)
 
     def _begun(
         self, method: str, request: bytes, timeout_s: float | None, *, stream: bool
     ) -> bytes:
-        told = {"method": method, "content": _text(request), "timeout_s": timeout_s}
-        return _replied(self._ask({**told, "stream": stream}))
+        message = {"method": method, "content": _text(request), "timeout_s": timeout_s}
+        return _replied(self._ask({**message, "stream": stream}))
 
 
 def _replied(told: Message) -> bytes:

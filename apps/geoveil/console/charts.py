@@ -71,8 +71,8 @@ class _Scale:
 
 
 def _scale(values: Iterable[float | None], begin: float, end: float, *, zero: bool) -> _Scale:
-    known = [value for value in values if value is not None and math.isfinite(value)]
-    low, high = (min(known), max(known)) if known else (0.0, 1.0)
+    finite = [value for value in values if value is not None and math.isfinite(value)]
+    low, high = (min(finite), max(finite)) if finite else (0.0, 1.0)
     if zero:
         low, high = min(low, 0.0), max(high, 0.0)
     if not high > low:
@@ -247,8 +247,8 @@ def filling(result: "ReportsOverTime") -> Markup | None:
     parts = [_horizontal_grid(y, left)]
     for part in (0.0, 0.25, 0.5, 0.75, 1.0):
         when = opens + part * (closes - opens)
-        told = f"{when:%Y-%m-%d}" if closes - opens > timedelta(days=5) else f"{when:%d %b %H:%M}"
-        parts.append(_text(x.at(when.timestamp()), height - 26, told, "middle", soft=True))
+        date = f"{when:%Y-%m-%d}" if closes - opens > timedelta(days=5) else f"{when:%d %b %H:%M}"
+        parts.append(_text(x.at(when.timestamp()), height - 26, date, "middle", soft=True))
     if result.planned is not None:
         parts.append(
             f'<path class="other" d="M{x.begin:.1f} {y.at(0):.1f}L{x.end:.1f}'
@@ -382,30 +382,30 @@ def district_map(result: DistrictShares) -> Markup:
             f'<path class="one" d="{lines}" fill="{COLOR}" fill-opacity='
             f'"{0.08 + 0.8 * max(row["estimate"], 0.0) / most:.2f}" stroke="{SOFT}"/>'
         )
-        told = f"{_cut(str(row['name']), 18)} {100 * row['estimate']:.1f} %"
-        names.append(_text(x.at(middle[0]), y.at(middle[1]), told, "middle", halo=True))
+        caption = f"{_cut(str(row['name']), 18)} {100 * row['estimate']:.1f} %"
+        names.append(_text(x.at(middle[0]), y.at(middle[1]), caption, "middle", halo=True))
     return _svg(result.title, _TOP + height + 16, [*parts, *names], _FITS)
 
 
 def label_of(row: Mapping[str, Any]) -> str:
     """Return what stands before the estimate in a row."""
-    found = []
+    parts = []
     for key, value in row.items():
         if key == "estimate":
             break
-        found.append(f"{value:g}" if isinstance(value, float) else str(value))
-    return ", ".join(found)
+        parts.append(f"{value:g}" if isinstance(value, float) else str(value))
+    return ", ".join(parts)
 
 
 def _frames(inside: NDArray[np.bool_], left: float, bottom: float, wide: float, high: float) -> str:
     """Return the lines between cells that are inside and cells that are not."""
     padded = np.pad(inside, 1)
-    found = []
+    paths = []
     for i, j in zip(*np.nonzero(padded[1:, :] != padded[:-1, :]), strict=True):
-        found.append(f"M{left + (j - 1) * wide:.1f} {bottom - i * high:.1f}h{wide:.1f}")
+        paths.append(f"M{left + (j - 1) * wide:.1f} {bottom - i * high:.1f}h{wide:.1f}")
     for i, j in zip(*np.nonzero(padded[:, 1:] != padded[:, :-1]), strict=True):
-        found.append(f"M{left + j * wide:.1f} {bottom - (i - 1) * high:.1f}v{-high:.1f}")
-    return "".join(found)
+        paths.append(f"M{left + j * wide:.1f} {bottom - (i - 1) * high:.1f}v{-high:.1f}")
+    return "".join(paths)
 
 
 def _cut(label: str, letters: int = _MOST_LETTERS) -> str:

@@ -109,8 +109,8 @@ class PageRequest:
 
     def text(self, name: str, default: str = "") -> str:
         """Return what was sent for a name, by a form or else in the address, without blanks."""
-        found = self.fields.get(name) or self.query.get(name) or (default,)
-        return found[-1].strip()
+        values = self.fields.get(name) or self.query.get(name) or (default,)
+        return values[-1].strip()
 
     def number(self, name: str, default: float | None = None) -> float | None:
         """Return the number that was sent for a name.
@@ -132,12 +132,12 @@ class PageRequest:
         Raises:
             ParameterError: if it is none.
         """
-        found = self.number(name)
-        if found is None:
+        number = self.number(name)
+        if number is None:
             return default
-        if found != found or not found.is_integer() or abs(found) > 1e15:
+        if number != number or not number.is_integer() or abs(number) > 1e15:
             raise ParameterError(name, self.text(name)[:40], "a whole number")
-        return int(found)
+        return int(number)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,8 +167,8 @@ class Route:
 
     def match(self, method: str, path: str) -> Mapping[str, str] | None:
         """Return what stands in the places of the route; None if another page is asked for."""
-        found = self._pattern.fullmatch(path) if method == self.method else None
-        return None if found is None else found.groupdict()
+        matched = self._pattern.fullmatch(path) if method == self.method else None
+        return None if matched is None else matched.groupdict()
 
     @property
     def _pattern(self) -> re.Pattern[str]:

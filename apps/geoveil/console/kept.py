@@ -27,10 +27,10 @@ class Kept:
     def find(self, owner: str, key: str) -> bytes | None:
         """Return what is kept; None if there is nothing, or no more."""
         with self._lock:
-            found = self._kept.get((owner, key))
-            if found is not None:
+            content = self._kept.get((owner, key))
+            if content is not None:
                 self._kept.move_to_end((owner, key))
-            return found
+            return content
 
     @property
     def _size(self) -> int:

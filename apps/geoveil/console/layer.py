@@ -33,7 +33,7 @@ def layer_in(content: Any) -> Sequence[Part]:
         >>> layer_in({"type": "Point", "coordinates": [-73.97, 40.78]})
         [Part(name='', points=((-73.97, 40.78),))]
     """
-    found: list[Part] = []
+    parts: list[Part] = []
     points = 0
     for feature in features_in(content, "file", "this one"):
         name = feature.properties.get("name")
@@ -41,8 +41,8 @@ def layer_in(content: Any) -> Sequence[Part]:
             if not all(abs(x) <= 360 and abs(y) <= 90 for x, y in line):
                 raise ParameterError("file", "this one", "GeoJSON in degrees, longitudes first")
             points += len(line)
-            if len(found) >= _MOST_PARTS or points > _MOST_POINTS:
+            if len(parts) >= _MOST_PARTS or points > _MOST_POINTS:
                 expected = f"at most {_MOST_PARTS:,} places and lines of {_MOST_POINTS:,} points"
                 raise ParameterError("file", "more", expected)
-            found.append(Part(name if isinstance(name, str) else "", line))
-    return found
+            parts.append(Part(name if isinstance(name, str) else "", line))
+    return parts

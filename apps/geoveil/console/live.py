@@ -190,11 +190,13 @@ class Live:
         seen: tuple[int, str] | None = None
         try:
             while True:
-                one = await self._look(campaign_id, asker)
-                if (one.reports, one.state) != seen:
-                    seen = one.reports, one.state
-                    feed.tell(await self._workers.run(Lane.QUICK, partial(self._told, one, asker)))
-                if one.state == "closed":
+                campaign = await self._look(campaign_id, asker)
+                if (campaign.reports, campaign.state) != seen:
+                    seen = campaign.reports, campaign.state
+                    feed.tell(
+                        await self._workers.run(Lane.QUICK, partial(self._told, campaign, asker))
+                    )
+                if campaign.state == "closed":
                     feed.last = _event("ended", {})
                     break
                 await asyncio.sleep(INTERVAL_S)
@@ -211,20 +213,20 @@ class Live:
 
     async def _look(self, campaign_id: str, asker: Asker) -> PublishedCampaign:
         self.looks += 1
-        found = await self._workers.run(Lane.QUICK, lambda: asker.standing(campaign_id))
-        assert found.standing is not None  # of the server
-        return found.standing
+        progress = await self._workers.run(Lane.QUICK, lambda: asker.standing(campaign_id))
+        assert progress.standing is not None  # of the server
+        return progress.standing
 
     def _told(self, one: PublishedCampaign, asker: Asker) -> bytes:
-        found: CampaignEstimates | None = None
+        estimates: CampaignEstimates | None = None
         try:
-            found = asker.estimate(one.campaign.campaign_id)
+            estimates = asker.estimate(one.campaign.campaign_id)
         except ServerError as error:
             if error.code != "FAILED_PRECONDITION":  # there are too few yet
                 raise
-        html = self._template.render(answers_shown(found))
-        told = {"html": html, "reports": f"{one.reports:,}", "state": one.state}
-        return _event("estimate", told)
+        html = self._template.render(answers_shown(estimates))
+        event = {"html": html, "reports": f"{one.reports:,}", "state": one.state}
+        return _event("estimate", event)
 
 
 _HEADERS = (

@@ -34,7 +34,10 @@ class Sample:
     @classmethod
     def of(cls, status: GetStatusResponse, at_s: float) -> "Sample":
         """Return what a server says of itself."""
-        values = {(one.name, frozenset(one.labels.items())): one.value for one in status.samples}
+        values = {
+            (sample.name, frozenset(sample.labels.items())): sample.value
+            for sample in status.samples
+        }
         return cls(at_s, values)
 
     def get(self, name: str, **labels: str) -> float:
@@ -43,12 +46,12 @@ class Sample:
 
     def by(self, name: str, label: str) -> dict[str, float]:
         """Return the numbers of a name by one of its labels, the others summed, largest first."""
-        found: dict[str, float] = {}
-        for (known, labels), value in self.values.items():
-            if known == name:
+        sums: dict[str, float] = {}
+        for (metric, labels), value in self.values.items():
+            if metric == name:
                 key = dict(labels).get(label, "")
-                found[key] = found.get(key, 0.0) + value
-        return dict(sorted(found.items(), key=lambda pair: (-pair[1], pair[0])))
+                sums[key] = sums.get(key, 0.0) + value
+        return dict(sorted(sums.items(), key=lambda pair: (-pair[1], pair[0])))
 
     def quantile(self, name: str, level: float, **labels: str) -> float | None:
         """Return a quantile of a histogram, within its buckets; None of none.
@@ -61,8 +64,8 @@ class Sample:
         wanted = set(labels.items())
         buckets = sorted(
             (float(dict(of_one)["le"]), value)
-            for (known, of_one), value in self.values.items()
-            if known == f"{name}_bucket" and wanted <= set(of_one)
+            for (metric, of_one), value in self.values.items()
+            if metric == f"{name}_bucket" and wanted <= set(of_one)
         )
         if not buckets or not buckets[-1][1]:
             return None
@@ -145,7 +148,7 @@ class Operators:
         with self._lock:
             while self._samples and now.at_s - self._samples[0].at_s > _KEPT_S:
                 self._samples.popleft()
-            old = [one for one in self._samples if now.at_s - one.at_s >= _SINCE_S]
+            old = [sample for sample in self._samples if now.at_s - sample.at_s >= _SINCE_S]
             if not self._samples or now.at_s - self._samples[-1].at_s >= _SINCE_S:
                 self._samples.append(now)
         return now, old[-1] if old else None
@@ -163,15 +166,15 @@ class Count:
 def _counts(now: Sample, before: Sample | None, name: str, label: str) -> Sequence[Count]:
     """Return the numbers of a counter by a label, those that are 0 left out."""
     earlier = {} if before is None else before.by(name, label)
-    found = []
+    counts = []
     for key, value in now.by(name, label).items():
         if not value:
             continue
         rate = "–"
         if before is not None:
             rate = f"{(value - earlier.get(key, 0.0)) / (now.at_s - before.at_s):,.1f}"
-        found.append(Count(key, int(value), rate))
-    return found
+        counts.append(Count(key, int(value), rate))
+    return counts
 
 
 def _server(now: Sample, status: GetStatusResponse, time_now: datetime) -> Iterator[NamedNumber]:
@@ -194,8 +197,8 @@ def _server(now: Sample, status: GetStatusResponse, time_now: datetime) -> Itera
         yield NamedNumber("99 % of them are done within", f"{shown(slow)} s")
         reports = now.get("geoveil_commit_reports_sum")
         yield NamedNumber("Reports in one, on average", f"{reports / commits:,.1f}")
-    known = status.HasField("database_bytes")
-    size = _size(status.database_bytes) if known else "of which the size is not known"
+    measured = status.HasField("database_bytes")
+    size = _size(status.database_bytes) if measured else "of which the size is not known"
     yield NamedNumber("Store", f"{status.database}, {size}")
     expires = now.get("geoveil_tls_certificate_expires_timestamp_seconds")
     if expires:

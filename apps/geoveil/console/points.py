@@ -131,7 +131,7 @@ def asked(request: PageRequest) -> Response:
     if not isinstance(campaign, ValueCampaign) or not choices:
         raise RefusedError(404, "nothing can be asked of this survey's reports later")
     word = request.text("what", choices[0].word)
-    choice = next((one for one in choices if one.word == word), choices[0])
+    choice = next((offered for offered in choices if offered.word == word), choices[0])
     said = request.text("said", choice.example)
     results: list[tuple[Result, str]] = []
     drawn: Markup | None = None
@@ -183,15 +183,15 @@ def choices_of(campaign: Campaign) -> Sequence[Choice]:
     """Return what can be asked of the points of a survey."""
     if not isinstance(campaign, ValueCampaign):
         return ()
-    found: Sequence[Choice]
+    choices: Sequence[Choice]
     changes: Sequence[Choice]
     if campaign.attribute.coordinates is not None:
-        found, changes = PLACES, CHANGES_OF_PLACES
+        choices, changes = PLACES, CHANGES_OF_PLACES
     elif campaign.dimension == 1:
-        found, changes = NUMBERS, CHANGES_OF_NUMBERS
+        choices, changes = NUMBERS, CHANGES_OF_NUMBERS
     else:
         return ()
-    return (*found, *changes)
+    return (*choices, *changes)
 
 
 def _complete(choice: Choice, said: str, geojson: str) -> bool:
@@ -225,7 +225,7 @@ def _found(
         if group:
             raise ParameterError("group", group, "left out: ask a histogram of each group instead")
         bands = ChosenBands(campaign, questions)
-        found = bands.answered(analyst.ask(campaign_id, bands.questions, **how))
+        answered = bands.answered(analyst.ask(campaign_id, bands.questions, **how))
         code = code_for(
             request,
             f"campaign = analyst.campaign({campaign_id!r})",
@@ -233,7 +233,7 @@ def _found(
             f"answered = analyst.ask({campaign_id!r}, bands.questions{more})",
             f"found = bands.answered(answered){f'.contaminated({doubt!r})' if doubt else ''}",
         )
-        yield (found.contaminated(doubt) if doubt else found), code
+        yield (answered.contaminated(doubt) if doubt else answered), code
         return
     statistic = _statistic(request, campaign, choice, said, geojson, how)
     text = _code_of(request, statistic, choice, said)
@@ -244,8 +244,8 @@ def _found(
         apart = analyst.ask_by_group(campaign_id, statistic, **how)
         before.append(f"apart = analyst.ask_by_group({campaign_id!r}, {text}{more})")
         yield apart, code_for(request, *before, "found = apart")
-        for number, one in enumerate(apart.differences()):
-            yield one, code_for(request, *before, f"found = apart.differences()[{number}]")
+        for number, difference in enumerate(apart.differences()):
+            yield difference, code_for(request, *before, f"found = apart.differences()[{number}]")
         return
     if group:
         how["stratum"] = group
@@ -337,9 +337,9 @@ def _lines(said: str) -> list[str]:
 
 
 def _by_name(lines: Sequence[str]) -> dict[str, tuple[float, float]]:
-    found = [_named(line) for line in lines]
-    check_distinct([name for name, _ in found], "places", f"{len(found)} places")
-    return dict(found)
+    named = [_named(line) for line in lines]
+    check_distinct([name for name, _ in named], "places", f"{len(named)} places")
+    return dict(named)
 
 
 def _named(line: str) -> tuple[str, tuple[float, float]]:
@@ -357,13 +357,13 @@ def _several(name: str, said: str) -> tuple[float, ...]:
 
 def _geojson(text: str) -> Any:
     try:
-        found = json.loads(text)
+        content = json.loads(text)
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
+        content = None
+    if not isinstance(content, dict):
         expected = "a GeoJSON file"
         raise ParameterError("file", f"{len(text):,} characters", expected)
-    return found
+    return content
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,11 +380,11 @@ def _compared(request: PageRequest, campaign: ValueCampaign) -> Sequence[_Report
     other = request.text("against")
     period = None if campaign.period is None else request.integer("period", 0)
     if other:
-        found = request.analyst.campaign(other)
-        if not isinstance(found, ValueCampaign) or found.dimension != campaign.dimension:
+        published = request.analyst.campaign(other)
+        if not isinstance(published, ValueCampaign) or published.dimension != campaign.dimension:
             raise ParameterError("against", other[:40], "a survey whose reports are alike")
-        again = None if found.period is None else period or 0
-        return [_Reports(other, found, again), _Reports(campaign.campaign_id, campaign, period)]
+        again = None if published.period is None else period or 0
+        return [_Reports(other, published, again), _Reports(campaign.campaign_id, campaign, period)]
     assert campaign.period is not None  # else another is needed
     begun = _begun(request, campaign)
     return [
@@ -400,7 +400,7 @@ def _changed(
     every = _compared(request, campaign)
     if choice.word in _CHANGED:
         every, statistic = _latest(request, every, _CHANGED[choice.word](said))
-        statistics, told, lines = (
+        statistics, arguments, lines = (
             [statistic] * len(every),
             "asked",
             [f"asked = {code_of(statistic)}"],
@@ -408,36 +408,39 @@ def _changed(
     else:
         questions, written = _questions(request, campaign, choice, said, geojson)
         noisiest = max(
-            (one.campaign for one in every), key=lambda one: 1 / one.point_mechanism.privacy.rate
+            (reports.campaign for reports in every),
+            key=lambda one: 1 / one.point_mechanism.privacy.rate,
         )
         softness = softness_of_points(noisiest)
-        statistics = [Means(asked_of_points(one.campaign, questions, softness)) for one in every]
-        told = "Means(asked_of_points(analyst.campaign(name), questions, softness))"
+        statistics = [
+            Means(asked_of_points(reports.campaign, questions, softness)) for reports in every
+        ]
+        arguments = "Means(asked_of_points(analyst.campaign(name), questions, softness))"
         lines = [
             f"questions = {written}",
             f"softness = softness_of_points(analyst.campaign({noisiest.campaign_id!r}))",
         ]
     compared: list[_Reports] = []
-    found: list[Any] = []
-    for one, statistic in zip(every, statistics, strict=True):
+    answers: list[Any] = []
+    for reports, statistic in zip(every, statistics, strict=True):
         try:
-            made = _ask(request, one, statistic)
+            made = _ask(request, reports, statistic)
         except GeoVeilError:
             if request.text("against"):
                 raise
             continue  # too few points to show
-        compared.append(one)
-        found.append(made)
-    _two_or_more(found)
-    names = [one.name for one in compared]
+        compared.append(reports)
+        answers.append(made)
+    _two_or_more(answers)
+    names = [reports.name for reports in compared]
     people = request.text("people", "same")
-    sets = [(one.campaign.campaign_id, one.period) for one in compared]
+    sets = [(reports.campaign.campaign_id, reports.period) for reports in compared]
     lines += [
         f"sets = {sets!r}",
-        f"found = [analyst.ask(name, {told}, period=period) for name, period in sets]",
+        f"found = [analyst.ask(name, {arguments}, period=period) for name, period in sets]",
     ]
     lines.append(f"found = compare(*found, people={people!r}, names={names!r})")
-    return compare(*found, people=people, names=names), code_for(request, *lines)
+    return compare(*answers, people=people, names=names), code_for(request, *lines)
 
 
 def _two_or_more(found: Sequence[_Found]) -> Sequence[_Found]:
@@ -459,17 +462,17 @@ def _latest(
 
     if isinstance(statistic, DistributionFunction) and not request.text("against"):
         enough = []
-        for one in reversed(every):
+        for reports in reversed(every):
             try:
-                asked_alike([asking(one)], statistic, [one.campaign])
+                asked_alike([asking(reports)], statistic, [reports.campaign])
             except GeoVeilError:
                 continue  # too few points to show
-            enough.append(one)
+            enough.append(reports)
             if len(enough) == 2:
                 break
         every = _two_or_more(enough[::-1])
-    campaigns = [one.campaign for one in every]
-    return every, asked_alike([asking(one) for one in every], statistic, campaigns)
+    campaigns = [reports.campaign for reports in every]
+    return every, asked_alike([asking(reports) for reports in every], statistic, campaigns)
 
 
 def _questions(
@@ -480,15 +483,15 @@ def _questions(
         districts = _districts(request, geojson).districts
         return districts, f"{_code_of_districts(request)}.districts"
     if choice.word == "changes-places":
-        found = questions_in({"place": _lines(said)})
+        questions = questions_in({"place": _lines(said)})
     elif choice.word == "changes-range":
-        found = questions_in({"range": [said.replace(" ", "")]})
+        questions = questions_in({"range": [said.replace(" ", "")]})
     elif campaign.attribute.coordinates is not None:
-        found = _circle(said)
+        questions = _circle(said)
     else:
         values = _several("values", said)
-        found = questions_in({"threshold": [f"{value:.15g}" for value in values]})
-    return found, code_of(found)
+        questions = questions_in({"threshold": [f"{value:.15g}" for value in values]})
+    return questions, code_of(questions)
 
 
 def _ask(request: PageRequest, one: _Reports, statistic: Statistic[Any]) -> Any:
@@ -523,17 +526,17 @@ def _dragged(results: Sequence[tuple[Result, str]]) -> Sequence[Sequence[Any]]:
     """Return level, value and its words for every hundredth, where there is a curve of numbers."""
     if not results or not isinstance(results[0][0], DistributionCurve):
         return []
-    found = results[0][0].quantiles(_LEVELS)
+    quantiles = results[0][0].quantiles(_LEVELS)
     rows = []
     for level, value, low, high in zip(
-        found.at.tolist(),
-        found.values.tolist(),
-        found.low.tolist(),
-        found.high.tolist(),
+        quantiles.at.tolist(),
+        quantiles.values.tolist(),
+        quantiles.low.tolist(),
+        quantiles.high.tolist(),
         strict=True,
     ):
-        known = bool(np.isfinite(value))
-        rows.append([level, value if known else None, *map(shown, (value, low, high))])
+        finite = bool(np.isfinite(value))
+        rows.append([level, value if finite else None, *map(shown, (value, low, high))])
     return rows
 
 

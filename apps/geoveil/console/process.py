@@ -71,12 +71,12 @@ class _Lane:
         self._busy = False
 
     def ask(self, owner: str, message: Message, answering: Answering | None) -> Message:
-        one = _Waiting(message, answering)
+        waiting = _Waiting(message, answering)
         with self._lock:
             older = self._waiting.pop(owner, None)
             if len(self._waiting) >= _MOST_WAITING:
                 raise RefusedError(503, "many wait already: try again in a moment")
-            self._waiting[owner] = one
+            self._waiting[owner] = waiting
             begins = not self._busy
             self._busy = True
         if older is not None:
@@ -84,7 +84,7 @@ class _Lane:
         if begins:
             self._work()
         try:
-            return one.answer.result(3 * LONGEST_S)
+            return waiting.answer.result(3 * LONGEST_S)
         except TimeoutError:
             raise RefusedError(503, _TOO_LONG) from None
 
@@ -98,11 +98,11 @@ class _Lane:
                 if not self._waiting:
                     self._busy = False
                     return
-                _, one = self._waiting.popitem(last=False)
+                _, waiting = self._waiting.popitem(last=False)
             try:
-                one.answer.set_result(self._send(one.message, one.answering))
+                waiting.answer.set_result(self._send(waiting.message, waiting.answering))
             except Exception as error:  # noqa: BLE001 - it is raised where the answer is awaited
-                one.answer.set_exception(error)
+                waiting.answer.set_exception(error)
 
 
 class ChildProcess:
@@ -141,8 +141,8 @@ class ChildProcess:
             RefusedError: if too many wait, or it took too long.
         """
         with self._lock:
-            found = self._lanes.setdefault(lane, _Lane(self._send))
-        return found.ask(owner, {"lane": lane, **message}, answering)
+            queue = self._lanes.setdefault(lane, _Lane(self._send))
+        return queue.ask(owner, {"lane": lane, **message}, answering)
 
     def begin(self) -> None:
         """Begin the process, if there is none, so that the first answer comes sooner."""
@@ -166,17 +166,17 @@ class ChildProcess:
         ends = time.monotonic() + LONGEST_S
         while True:
             try:
-                told = said.get(timeout=max(ends - time.monotonic(), 0.0))
+                message_read = said.get(timeout=max(ends - time.monotonic(), 0.0))
             except Empty:
                 with self._lock:
                     self._end()
                 raise RefusedError(503, _TOO_LONG) from None
-            if told is None:
+            if message_read is None:
                 raise RefusedError(503, "this was interrupted: try again")
-            if "call" not in told:
-                return told
+            if "call" not in message_read:
+                return message_read
             assert answering is not None  # else nothing is asked back
-            reply = answering(told["call"])
+            reply = answering(message_read["call"])
             with self._lock:
                 if self._answers.get(number) is said:
                     self._write({"number": number, "reply": reply})
@@ -207,13 +207,13 @@ class ChildProcess:
         assert process.stdout is not None  # a pipe
         with process.stdout as stream:
             for line in stream:
-                told = json.loads(line)
-                number = told.pop("number")
+                message = json.loads(line)
+                number = message.pop("number")
                 with self._lock:
                     kept = self._answers
-                    answer = kept.get(number) if "call" in told else kept.pop(number, None)
+                    answer = kept.get(number) if "call" in message else kept.pop(number, None)
                 if answer is not None:
-                    answer.put(told)
+                    answer.put(message)
         process.wait()
         with self._lock:
             if process is self._process:

@@ -126,9 +126,9 @@ class ReportsOverTime(Result):
     def _by_day(self) -> Sequence[tuple[int, int]]:
         """The days that were noted, and today."""
         today = (self.now - _FIRST) // _DAY
-        known = [(day, reports) for day, reports in self.days if day not in (0, today)]
-        last = known[-1][1] if known else self._before
-        return [*known, (today, self.reports)] if self.reports > last else known
+        earlier = [(day, reports) for day, reports in self.days if day not in (0, today)]
+        last = earlier[-1][1] if earlier else self._before
+        return [*earlier, (today, self.reports)] if self.reports > last else earlier
 
     @property
     def _before(self) -> int:
@@ -141,9 +141,9 @@ class ReportsOverTime(Result):
 
 def over_time(request: GatewayRequest, campaign_id: str) -> ReportsOverTime:
     """Return how a survey fills whose estimates the reader may see."""
-    found = request.analyst.standing(campaign_id)
-    assert found.standing is not None  # of the server
-    return ReportsOverTime.of(found.standing, found, request.now)
+    progress = request.analyst.standing(campaign_id)
+    assert progress.standing is not None  # of the server
+    return ReportsOverTime.of(progress.standing, progress, request.now)
 
 
 def plan_participants(request: GatewayRequest, campaign_id: str, participants: int | None) -> None:

@@ -45,13 +45,13 @@ def page(template: str, session: Session | None, /, *, status: int = 200, **show
         status: of HTTP.
         shown: what stands in it.
     """
-    told = {
+    common = {
         "who": None if session is None else session.who,
         "form_token": None if session is None else session.form_token,
         "prefix": PREFIX,
         "navigation": NAVIGATION,
     }
-    text = templates().get_template(template).render(told | shown)
+    text = templates().get_template(template).render(common | shown)
     return Response(text.encode(), status=status)
 
 

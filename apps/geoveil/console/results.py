@@ -146,14 +146,16 @@ def code_of(value: Any) -> str:
             return f"[{', '.join(map(code_of, value))}]"
         return repr(value)
     said = []
-    for one in fields(value):
-        given = getattr(value, one.name)
-        if one.default is not MISSING:
-            usual = one.default
+    for parameter in fields(value):
+        given = getattr(value, parameter.name)
+        if parameter.default is not MISSING:
+            usual = parameter.default
         else:
-            usual = one.default_factory() if one.default_factory is not MISSING else MISSING
-        if one.init and given != usual:
-            said.append(f"{one.name}={code_of(given)}")
+            usual = (
+                parameter.default_factory() if parameter.default_factory is not MISSING else MISSING
+            )
+        if parameter.init and given != usual:
+            said.append(f"{parameter.name}={code_of(given)}")
     return f"{type(value).__name__}({', '.join(said)})"
 
 

@@ -71,18 +71,20 @@ def survey(request: GatewayRequest) -> Response:
     if isinstance(campaign, ValueCampaign):
         request.begin_asking()
     filled = reports_over_time(request, campaign_id)
-    found = _estimates(request, campaign_id)
+    estimates = _estimates(request, campaign_id)
     doubt = request.number("contamination", 0.01) or 0.0
     people = request.text("people", "same")
-    parts = [] if found is None else parts_of(found, people)
-    shown_parts = [(one, shown_result(one.result, code_for(request, *one.lines))) for one in parts]
+    parts = [] if estimates is None else parts_of(estimates, people)
+    shown_parts = [
+        (part, shown_result(part.result, code_for(request, *part.lines))) for part in parts
+    ]
     return request.render(
         "survey.html",
         **told_of(request, campaign),
         **standing_of(request, campaign_id),
-        **answers_shown(found),
+        **answers_shown(estimates),
         contamination=doubt,
-        doubted=None if found is None else doubted(found, doubt),
+        doubted=None if estimates is None else doubted(estimates, doubt),
         groups=[pair for pair in shown_parts if not pair[0].name.startswith("change")],
         changes=[pair for pair in shown_parts if pair[0].name.startswith("change")],
         people=people,
@@ -96,9 +98,9 @@ def survey(request: GatewayRequest) -> Response:
 def saved(request: GatewayRequest) -> Response:
     """Return the estimates of a survey as a file."""
     campaign_id = request.named["campaign_id"]
-    found = request.analyst.estimate(campaign_id)
+    estimates = request.analyst.estimate(campaign_id)
     request.note("download", campaign=campaign_id, form=request.named["kind"])
-    return file_of(found, request.named["kind"], campaign_id, _picture(found))
+    return file_of(estimates, request.named["kind"], campaign_id, _picture(estimates))
 
 
 def saved_reports(request: GatewayRequest) -> Response:
@@ -127,7 +129,7 @@ def _estimates(request: GatewayRequest, campaign_id: str) -> CampaignEstimates |
 
 
 def _answer(found: CampaignEstimates, row: LabelledEstimate) -> Answer:
-    told = row.to_dict()
+    values = row.to_dict()
     value = _at_error(row.value, row)
     when = ""
     if found.campaign.period is not None:
@@ -141,7 +143,7 @@ def _answer(found: CampaignEstimates, row: LabelledEstimate) -> Answer:
         value,
         "" if row.value is None else repr(row.value),
         interval,
-        [*_sentences(row, told)],
+        [*_sentences(row, values)],
     )
 
 
@@ -208,7 +210,9 @@ def doubted(found: CampaignEstimates, fraction: float) -> Sequence[Sequence[str]
     rows = []
     last = max((row.period for row in found.estimates), default=0)
     try:
-        for row in [one for one in found.estimates if one.period == last][:_MOST_CARDS]:
+        for row in [estimate for estimate in found.estimates if estimate.period == last][
+            :_MOST_CARDS
+        ]:
             widened = row.contaminated(fraction)
             ends = "–"
             if widened.ci_low is not None and widened.ci_high is not None:
@@ -281,8 +285,8 @@ def parts_of(found: CampaignEstimates, people: str) -> Sequence[Part]:
 def saved_part(request: GatewayRequest) -> Response:
     """Return one of the results that are made of the estimates of a survey, as a file."""
     campaign_id, name = request.named["campaign_id"], request.named["name"]
-    found = request.analyst.estimate(campaign_id)
-    for part in parts_of(found, request.text("people", "same")):
+    estimates = request.analyst.estimate(campaign_id)
+    for part in parts_of(estimates, request.text("people", "same")):
         if part.name == name:
             request.note("download", campaign=campaign_id, form=request.named["kind"], what=name)
             return file_of(part.result, request.named["kind"], f"{campaign_id}-{name}")
@@ -300,8 +304,8 @@ def _picture(found: CampaignEstimates) -> Markup | None:
     label = found.estimates[0].label
     rows = [row for row in found.estimates if row.label == label]
     names = [_begins(found.campaign, row.period) for row in rows]
-    told = [{"estimate": row.value, "ci_low": row.ci_low, "ci_high": row.ci_high} for row in rows]
-    return over_time(f"{label}, period after period", told, names)
+    points = [{"estimate": row.value, "ci_low": row.ci_low, "ci_high": row.ci_high} for row in rows]
+    return over_time(f"{label}, period after period", points, names)
 
 
 def _begins(campaign: Campaign, period: int) -> str:
@@ -311,8 +315,8 @@ def _begins(campaign: Campaign, period: int) -> str:
 
 def _at_error(value: float | None, row: LabelledEstimate) -> str:
     """Return a number with the decimals that its standard error calls for."""
-    told = cells({"estimate": value, "standard_error": row.standard_error})
-    return told["estimate"]
+    shown_cells = cells({"estimate": value, "standard_error": row.standard_error})
+    return shown_cells["estimate"]
 
 
 ROUTES = (

@@ -34,14 +34,16 @@ def told_of(request: PageRequest, campaign: Campaign) -> dict[str, Any]:
 
 def standing_of(request: PageRequest, campaign_id: str) -> dict[str, Any]:
     """Return how a survey fills, and who signed it."""
-    one = request.analyst.standing(campaign_id).standing
-    assert one is not None  # of the server
-    campaign, now = one.campaign, request.now
+    published = request.analyst.standing(campaign_id).standing
+    assert published is not None  # of the server
+    campaign, now = published.campaign, request.now
     return {
-        "state": one.state,
-        "reports": one.reports,
-        "signer": signer_words(one),
-        "pace": pace_words(one.reports, campaign.opens, campaign.closes, now, one.state),
+        "state": published.state,
+        "reports": published.reports,
+        "signer": signer_words(published),
+        "pace": pace_words(
+            published.reports, campaign.opens, campaign.closes, now, published.state
+        ),
     }
 
 

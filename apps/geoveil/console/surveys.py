@@ -58,25 +58,28 @@ def listed(request: GatewayRequest) -> Response:
     state = request.text("state")
     every = [*request.analyst.campaigns()]
     every.reverse()
-    found: list[PublishedCampaign] = []
+    matching: list[PublishedCampaign] = []
     of_state = dict.fromkeys(STATES, 0)
-    for one in every:
-        if words and not _holds(one, words):
+    for published in every:
+        if words and not _holds(published, words):
             continue
-        if one.state in of_state:
-            of_state[one.state] += 1
-        if state in ("", one.state):
-            found.append(one)
-    pages = max(-(-len(found) // ON_PAGE), 1)
+        if published.state in of_state:
+            of_state[published.state] += 1
+        if state in ("", published.state):
+            matching.append(published)
+    pages = max(-(-len(matching) // ON_PAGE), 1)
     page = min(max(request.integer("page", 1) or 1, 1), pages)
     now = request.now
-    some = found[(page - 1) * ON_PAGE : page * ON_PAGE]
-    known = _progress(request, [_id_of(one) for one in some])
-    rows = [row_of(one, known.get(_id_of(one), _UNKNOWN), now) for one in some]
+    on_page = matching[(page - 1) * ON_PAGE : page * ON_PAGE]
+    progress_of = _progress(request, [_id_of(published) for published in on_page])
+    rows = [
+        row_of(published, progress_of.get(_id_of(published), _UNKNOWN), now)
+        for published in on_page
+    ]
     return request.render(
         "surveys.html",
         rows=rows,
-        found=len(found),
+        found=len(matching),
         every=len(every),
         of_state=of_state,
         state=state if state in STATES else "",

@@ -225,20 +225,20 @@ class Calls:
         """Return the method of a path; None if there is none for callers from outside."""
         if path not in self._methods:
             name = path[1:].replace("/", ".")
-            found = None
+            method = None
             with suppress(KeyError):
                 described: Any = descriptor_pool.Default().FindMethodByName(name)
                 if described.containing_service.full_name in _SERVICES:
-                    found = _Method(
+                    method = _Method(
                         path,
                         described.client_streaming,
                         described.server_streaming,
                         GetMessageClass(described.input_type),
                         GetMessageClass(described.output_type),
                     )
-            if found is None:
+            if method is None:
                 return None
-            self._methods[path] = found
+            self._methods[path] = method
         return self._methods[path]
 
 

@@ -82,10 +82,10 @@ class WireFormat:
         error = None if code is grpc.StatusCode.OK else _error(code, text, trailing)
         if not self.framed:
             return b"" if error is None else _json(error)
-        told: dict[str, Any] = {} if error is None else {"error": error}
+        message: dict[str, Any] = {} if error is None else {"error": error}
         if shown := dict(shown_metadata(trailing)):
-            told["metadata"] = {key: [value] for key, value in shown.items()}
-        content = _json(told)
+            message["metadata"] = {key: [value] for key, value in shown.items()}
+        content = _json(message)
         return FRAME_HEADER.pack(_END_OF_CONNECT, len(content)) + content
 
 
@@ -165,19 +165,19 @@ def to_json(content: bytes, kind: type[Message]) -> bytes:
 def _error(code: grpc.StatusCode, text: str, trailing: Metadata) -> dict[str, Any]:
     """Return an error as Connect tells it."""
     name = "canceled" if code is grpc.StatusCode.CANCELLED else code.name.lower()
-    told: dict[str, Any] = {"code": name, "message": text}
+    fields: dict[str, Any] = {"code": name, "message": text}
     details = []
     for key, value in trailing:
         if key == DETAILS_KEY and isinstance(value, bytes):
             for packed in Status.FromString(value).details:
                 kind = packed.TypeName()
-                found = descriptor_pool.Default().FindMessageTypeByName(kind)
-                message = GetMessageClass(found).FromString(packed.value)
+                descriptor = descriptor_pool.Default().FindMessageTypeByName(kind)
+                message = GetMessageClass(descriptor).FromString(packed.value)
                 shown = json_format.MessageToDict(message)
                 details.append({"type": kind, "value": _base64(packed.value), "debug": shown})
     if details:
-        told["details"] = details
-    return told
+        fields["details"] = details
+    return fields
 
 
 def _as_header(value: str | bytes) -> str:

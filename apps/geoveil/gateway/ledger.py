@@ -89,13 +89,13 @@ class Ledger:
     def account(self, host: str) -> Account:
         """Return the account of an address."""
         key = address_of(host)
-        found = self._accounts.get(key) or self._idle.get(key)
-        if found is None:
+        kept = self._accounts.get(key) or self._idle.get(key)
+        if kept is None:
             credit = float("inf") if key in self._proxies else _BURST
-            found = self._idle[key] = Account(credit, self._clock())
+            kept = self._idle[key] = Account(credit, self._clock())
             if len(self._idle) > _MOST_IDLE:
                 self._idle.popitem(last=False)
-        return found
+        return kept
 
     def trusts(self, host: str) -> bool:
         """Return whether an address is that of a proxy."""
@@ -118,7 +118,9 @@ class Ledger:
         self.open += 1
         if self.open > self._most:
             own = max(self._accounts.values(), key=lambda one: len(one.connections)).connections
-            last = next((one for one in own if not one.busy), None) or next(iter(own))
+            last = next((connection for connection in own if not connection.busy), None) or next(
+                iter(own)
+            )
             self._end(last)
         return made
 

@@ -68,7 +68,7 @@ class Contexts:
 
     def _stamps(self) -> list[tuple[int, int, int]]:
         stats = [path.stat() for path in self._paths if path is not None]
-        return [(one.st_mtime_ns, one.st_size, one.st_ino) for one in stats]
+        return [(stat.st_mtime_ns, stat.st_size, stat.st_ino) for stat in stats]
 
     def _load(self) -> ssl.SSLContext:
         certificate, key, client_ca = self._paths

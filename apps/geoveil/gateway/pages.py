@@ -62,17 +62,17 @@ class Files:
 
     async def answer(self, scope: Scope, send: Send, name: str) -> None:
         """Answer a request for one of them."""
-        found = self._files.get(name)
-        if found is None:
+        file = self._files.get(name)
+        if file is None:
             await answer(send, 404, "there is no such page")
             return
-        asked = dict(scope["headers"])
-        tag = asked.get(b"if-none-match") == found.tag
-        packed = b"gzip" in asked.get(b"accept-encoding", b"")
-        content = b"" if tag else found.packed if packed else found.content
-        headers = [*GUARDS, (b"etag", found.tag), (b"vary", b"accept-encoding")]
+        of_request = dict(scope["headers"])
+        tag = of_request.get(b"if-none-match") == file.tag
+        packed = b"gzip" in of_request.get(b"accept-encoding", b"")
+        content = b"" if tag else file.packed if packed else file.content
+        headers = [*GUARDS, (b"etag", file.tag), (b"vary", b"accept-encoding")]
         if not tag:
-            headers += [(b"content-type", found.kind), (b"content-length", b"%d" % len(content))]
+            headers += [(b"content-type", file.kind), (b"content-length", b"%d" % len(content))]
             if packed:
                 headers.append((b"content-encoding", b"gzip"))
         status = 304 if tag else 200
@@ -102,11 +102,11 @@ class Pages:
 @cache
 def _files(package: str, folder: str) -> Mapping[str, _File]:
     """Return the files by their names."""
-    found = {}
-    for one in resources.files(package).joinpath(folder).iterdir():
-        kind = _TYPES.get(one.name[one.name.rfind(".") :])
+    files = {}
+    for resource in resources.files(package).joinpath(folder).iterdir():
+        kind = _TYPES.get(resource.name[resource.name.rfind(".") :])
         if kind is not None:
-            content = one.read_bytes()
+            content = resource.read_bytes()
             tag = b'"%b"' % hashlib.sha256(content).hexdigest()[:32].encode()
-            found[one.name] = _File(kind, content, gzip.compress(content, mtime=0), tag)
-    return MappingProxyType(found)
+            files[resource.name] = _File(kind, content, gzip.compress(content, mtime=0), tag)
+    return MappingProxyType(files)

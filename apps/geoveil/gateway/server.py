@@ -157,9 +157,9 @@ class Gateway:
 
 async def serve(settings: GatewaySettings, taken: socket.socket | None = None) -> None:
     """Serve until SIGTERM or SIGINT."""
-    told = asyncio.Event()
+    signalled = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, told.set)
+        loop.add_signal_handler(number, signalled.set)
     async with Gateway(settings, taken):
-        await told.wait()
+        await signalled.wait()

@@ -133,9 +133,9 @@ class Site:
             peer: str = (scope["client"] or ("", 0))[0]
             proxy = self._ledger.trusts(peer)
             if _FORWARDED in headers and proxy:
-                told = headers[_FORWARDED].rpartition(b",")[2].strip().decode("latin-1")
-                scope["client"] = (told, 0)
-                account = self._ledger.account(told)
+                forwarded = headers[_FORWARDED].rpartition(b",")[2].strip().decode("latin-1")
+                scope["client"] = (forwarded, 0)
+                account = self._ledger.account(forwarded)
                 paid = self._ledger.charge(account, 1e3)
             if not paid:
                 after = b"%d" % self._ledger.wait_s(account)
@@ -201,7 +201,7 @@ class Site:
 
     def _mount(self, path: str) -> str | None:
         """Return the prefix of the mount that a path is of."""
-        return next((one for one in self._mounts if f"{path}/".startswith(one)), None)
+        return next((mounted for mounted in self._mounts if f"{path}/".startswith(mounted)), None)
 
     def _known(self, host: str) -> bool:
         """Return whether a header Host names this machine as it names itself."""
@@ -210,7 +210,7 @@ class Site:
         except ValueError:
             return False
         return name is not None and (
-            is_loopback(name) or any(host == one.partition("://")[2] for one in self._origins)
+            is_loopback(name) or any(host == origin.partition("://")[2] for origin in self._origins)
         )
 
     async def _mounted(
@@ -320,5 +320,5 @@ def is_loopback(host: str) -> bool:
 
 def _without_values(error: BaseException) -> str:
     """Return where an error arose, and its type: nothing of what it says."""
-    places = [f"{one.filename}:{one.lineno}" for one in extract_tb(error.__traceback__)]
+    places = [f"{frame.filename}:{frame.lineno}" for frame in extract_tb(error.__traceback__)]
     return " ".join([*places, type(error).__name__])

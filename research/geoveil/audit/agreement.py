@@ -71,8 +71,8 @@ def disagreements(cases: Sequence[Case], *, samples: int, seed: int) -> tuple[Di
     """
     rng = np.random.default_rng(seed)
     points = sum(len(case.pairs) + 4 for case in cases)
-    found = (_disagreement(case, samples, rng, FAILURE_PROBABILITY / points) for case in cases)
-    return tuple(one for one in found if one is not None)
+    each = (_disagreement(case, samples, rng, FAILURE_PROBABILITY / points) for case in cases)
+    return tuple(disagreement for disagreement in each if disagreement is not None)
 
 
 def _disagreement(
@@ -83,19 +83,19 @@ def _disagreement(
 
     points = points_beside(case, np.array([p for p, _ in case.pairs]), rng)
     each = samples // 2 // _CALLS
-    one, other = rng.spawn(2)
+    first_rng, other = rng.spawn(2)
     same = copies(case.mechanism)
-    firsts = _drawn(same[0], points, each * _CALLS, one)
+    firsts = _drawn(same[0], points, each * _CALLS, first_rng)
     if firsts.ndim != 2:  # reports of several numbers
         return None
     seconds = np.concatenate([_drawn(same[1], points, each, other) for _ in range(_CALLS)], axis=1)
     share = failure / 3
-    if found := _repeated(case, points, firsts, seconds, share):
-        return found
+    if repeated := _repeated(case, points, firsts, seconds, share):
+        return repeated
     for i, (point, first, second) in enumerate(zip(points, firsts, seconds, strict=True)):
         for a, b in ((first, second), (first[: len(first) // 2 * 2 : 2], first[1::2])):
-            if found := _dependent(case, point, a, b, share / 2, rng):
-                return found
+            if repeated := _dependent(case, point, a, b, share / 2, rng):
+                return repeated
         if len(np.unique(first)) < (1 - _TIES) * len(first):
             continue
         edges = np.quantile(first, np.linspace(0, 1, _BINS + 1)[1:-1])

@@ -73,7 +73,7 @@ class ExtrapolatedHistory:
             slope *= age / (1 + age)
             offsets.append(offset)
             slopes.append(slope)
-        apart = np.stack([values[..., i] - one for i, one in enumerate(offsets)], axis=-1)
+        apart = np.stack([values[..., i] - offset for i, offset in enumerate(offsets)], axis=-1)
         constant = len(offsets) * np.log(rate / 2) - np.log1p(self.ages).sum()
         if seen:
             return np.asarray(constant - rate * np.abs(apart).sum(axis=-1))
@@ -120,10 +120,10 @@ class AnsweredHistory:
         answers, values = np.asarray(y, dtype=np.float64), np.asarray(x, dtype=np.float64)
         by_epoch = answers.reshape(*answers.shape[:-1], self.epochs, len(self.queries))
         groups = self._groups
-        found = np.array(
+        group_of = np.array(
             [groups.get(row.tobytes(), -1) for row in _key(by_epoch).reshape(-1, len(self.queries))]
         ).reshape(by_epoch.shape[:-1])
-        runs = self._runs[found]
+        runs = self._runs[group_of]
         mass = _log_mass(runs - values[..., None, None], self.privacy.rate)
         return np.asarray(np.logaddexp.reduce(mass, axis=-1).sum(axis=-1))
 

@@ -126,8 +126,8 @@ def draws_of(case: Case, releases: int, seed: int, failure: float) -> Draws | No
             return None
         where.append(place)
     rng = np.random.default_rng([seed, 1])
-    found = _bare(stated, points, both, failure / 6) or _refused(both, where, each, failure, rng)
-    return Draws(2 * each * len(points), not found, found)
+    fault = _bare(stated, points, both, failure / 6) or _refused(both, where, each, failure, rng)
+    return Draws(2 * each * len(points), not fault, fault)
 
 
 def _bare(stated: Any, points: Array, reports: Integers, failure: float) -> str:
@@ -140,7 +140,7 @@ def _bare(stated: Any, points: Array, reports: Integers, failure: float) -> str:
         place = placed(stated, point, near)
         if place is None or place.once.sum() > _LIGHT:
             continue
-        count += int(np.any([_same(drawn, one) for one in near], axis=0).sum())
+        count += int(np.any([_same(drawn, other) for other in near], axis=0).sum())
         chances.append(np.full(len(drawn), place.once.sum()))
     if at_least(count, np.concatenate(chances)) < failure:
         return f"{count} of {sum(map(len, chances)) - 1} reports are the answer without noise"
@@ -163,8 +163,8 @@ def _refused(
     worst = min(float(place.rare.min()) for place in where)
     if worst < IMPOSSIBLE:
         return f"a report whose like has a probability of {worst:.0e} in the law that is stated"
-    if found := _ties(reports, where, share):
-        return found
+    if ties := _ties(reports, where, share):
+        return ties
     alike = np.array([_same(r[:each], r[each:]) for r in reports])  # (points, each)
     chance = np.array([place.once[:each] for place in where])
     if at_least(int(alike.sum()), chance.ravel()) < share:
@@ -256,8 +256,8 @@ def _places(where: list[Placed], each: int, failure: float, rng: np.random.Gener
         places.append(np.where(u < high, u, 1 - np.minimum(high, 1.0)))
     cube = np.array(places)  # (points, reports, parts)
     streams = {"": cube.reshape(-1, cube.shape[-1])}
-    for i, one in enumerate(cube):
-        streams[f", at one of the points ({i + 1} of {len(cube)})"] = one
+    for i, point in enumerate(cube):
+        streams[f", at one of the points ({i + 1} of {len(cube)})"] = point
     # Differences and sums of independent numbers, modulo 1, are uniform and independent, too.
     for word, sign in (("less", -1), ("and", 1)):
         follow = (cube[:, 1:] + sign * cube[:, :-1]) % 1

@@ -217,12 +217,12 @@ class AnsweredApart:
 
     def simulate(self, x: ArrayLike, rng: np.random.Generator) -> Array:
         """Return the answers of each value, (n, questions), for values (n, 1)."""
-        return np.concatenate([one.simulate(x, rng) for one in self.alone], axis=-1)
+        return np.concatenate([mechanism.simulate(x, rng) for mechanism in self.alone], axis=-1)
 
     def log_density(self, y: ArrayLike, x: ArrayLike) -> Array:
         """Return the log-probability of the answers given the value."""
         answers = np.asarray(y)
-        parts = [one.log_density(answers[..., [i]], x) for i, one in enumerate(self.alone)]
+        parts = [each.log_density(answers[..., [i]], x) for i, each in enumerate(self.alone)]
         return np.asarray(sum(parts))
 
 
@@ -329,17 +329,17 @@ def _of_histories() -> tuple[Case, ...]:
     weights = np.array([INCOME.rate, half.rate])
     redrawn = Redrawn(INCOME, (INCOME.rate, INCOME.rate))
     summed = Redrawn(INCOME, (INCOME.rate, half.rate))
-    asked = Held(NestedHistory(INCOME, (half, half)), half)
+    misstated = Held(NestedHistory(INCOME, (half, half)), half)
     moved = MovedAtom(INCOME, half, atoms=(2_000.0, 6_000.0))
     moves = np.array([[100_000.0, atom] for atom in moved.atoms])
     times = np.array([[0.0, 100_000.0], [1.0, 100_000.0]])
     asked_finer = Held(AnsweredHistory(INCOME, ASKED), half)
-    true_move, drawn_anew = (WronglyExtrapolated(INCOME, 1.0, one) for one in (False, True))
+    true_move, drawn_anew = (WronglyExtrapolated(INCOME, 1.0, anew) for anew in (False, True))
     seen = RAMP.points([[a, b] for a in range(-12, 13, 2) for b in range(-12, 13, 2)])
     return (
         _history(redrawn, "redrawn in an epoch", all_numbers_added),
         _history(summed, "the largest for the sum", lambda reports: reports @ weights),
-        _history(asked, "the largest asked", _shown_twice),
+        _history(misstated, "the largest asked", _shown_twice),
         _two_times(ReadOnceAbove(INCOME, 100_000.0), times, "read when it is above", first_number),
         _two_times(moved, moves, "atom at a moved value", _second),
         _answered(AnsweredApart(INCOME, ASKED), "a reading for each question"),

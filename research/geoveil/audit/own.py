@@ -90,8 +90,8 @@ class NoisyAnswer:
 
     def _scale(self, x: ArrayLike) -> Array:
         points = np.asarray(x, dtype=np.float64)
-        found = self.scale(points) if callable(self.scale) else self.scale
-        scale = np.broadcast_to(found, self.query.value(points).shape)
+        given = self.scale(points) if callable(self.scale) else self.scale
+        scale = np.broadcast_to(given, self.query.value(points).shape)
         if not (scale > 0).all():
             raise ParameterError("scale", float(scale.min()), "numbers > 0")
         return scale
@@ -142,17 +142,17 @@ class OwnSelection:
         try:
             with redirect_stdout(sys.stderr):
                 made = self.make(self.epsilon, self.sensitivity)
-                found = np.asarray(made.probabilities(values), dtype=np.float64)
+                law = np.asarray(made.probabilities(values), dtype=np.float64)
         except Exception as error:
-            told = f"a mechanism with probabilities; {type(error).__name__}: {error}"
-            raise ParameterError("module", self.name, told) from error
-        if found.shape != values.shape or not abs(found.sum() - 1) < 1e-6 or (found < 0).any():
+            permitted = f"a mechanism with probabilities; {type(error).__name__}: {error}"
+            raise ParameterError("module", self.name, permitted) from error
+        if law.shape != values.shape or not abs(law.sum() - 1) < 1e-6 or (law < 0).any():
             raise ParameterError(
                 "module",
                 self.name,
                 "a mechanism of a probability for each score, which add up to 1",
             )
-        return found
+        return law
 
     def audited(self) -> float:
         """Return the largest log-ratio between neighbours that is found, over ε."""
@@ -208,8 +208,8 @@ def selections_in(file: Path, *, needed: bool = True) -> Mapping[str, OwnSelecti
     Raises:
         ParameterError: if it can't be run, or has none that is needed.
     """
-    found = _functions_in(file, ("epsilon", "sensitivity"), needed)
-    return {name: OwnSelection(name, make) for name, make in found.items()}
+    functions = _functions_in(file, ("epsilon", "sensitivity"), needed)
+    return {name: OwnSelection(name, make) for name, make in functions.items()}
 
 
 _beside: dict[str, Path] = {}
@@ -272,17 +272,17 @@ def _functions_in(
     sys.modules[spec.name] = module  # dataclasses look their module up
     while _beside:  # a file of another folder may import others of the same names
         sys.modules.pop(_beside.popitem()[0], None)
-    folder, known = file.resolve().parent, {*sys.modules}
+    folder, imported = file.resolve().parent, {*sys.modules}
     try:
         with _as_a_script(folder):
             spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:  # a script ends by sys.exit(main())
-        told = f"a Python file that runs; {type(error).__name__}: {error}"
-        raise ParameterError("module", str(file), told) from error
+        permitted = f"a Python file that runs; {type(error).__name__}: {error}"
+        raise ParameterError("module", str(file), permitted) from error
     finally:
-        _beside.update(_imported(folder, known))
+        _beside.update(_imported(folder, imported))
     _sources[file] = [file, *sorted(_beside.values())]
-    found = {
+    functions = {
         name: made
         for name, made in vars(module).items()
         if not name.startswith("_")
@@ -290,17 +290,17 @@ def _functions_in(
         and getattr(made, "__module__", None) == spec.name
         and list(inspect.signature(made).parameters)[:2] == [*arguments]
     }
-    for name, made in found.items():
+    for name, made in functions.items():
         try:
             inspect.signature(made).bind(*arguments)
         except TypeError as error:
             given = f"{name}({', '.join(arguments)})"
-            told = f"a file whose {given} needs nothing else; {error}"
-            raise ParameterError("module", str(file), told) from error
-    if needed and not found:
+            permitted = f"a file whose {given} needs nothing else; {error}"
+            raise ParameterError("module", str(file), permitted) from error
+    if needed and not functions:
         named = f"a function f({', '.join(arguments)}), whose arguments have these names"
         raise ParameterError("module", str(file), f"a file with {named}")
-    return {name: _run_in(folder, made) for name, made in found.items()}
+    return {name: _run_in(folder, made) for name, made in functions.items()}
 
 
 def checked(
@@ -354,14 +354,16 @@ class Checked:
     def mean(self, x: ArrayLike) -> Array:
         """Return the mean of a report at each point."""
         with redirect_stdout(sys.stderr):
-            found = self.mechanism.mean(x)
-        return self._numbers("mean(x)", found, self._shape(x), np.isfinite, "finite")
+            means = self.mechanism.mean(x)
+        return self._numbers("mean(x)", means, self._shape(x), np.isfinite, "finite")
 
     def variance(self, x: ArrayLike) -> Array:
         """Return the variance of a report at each point."""
         with redirect_stdout(sys.stderr):
-            found = self.mechanism.variance(x)
-        return self._numbers("variance(x)", found, self._shape(x), lambda v: v >= 0, "0 or more")
+            variances = self.mechanism.variance(x)
+        return self._numbers(
+            "variance(x)", variances, self._shape(x), lambda v: v >= 0, "0 or more"
+        )
 
     def simulate(self, x: ArrayLike, rng: np.random.Generator) -> Array:
         """Return one report per point."""
@@ -375,9 +377,9 @@ class Checked:
     def log_density(self, y: ArrayLike, x: ArrayLike) -> Array:
         """Return the log-density at output y given the point x, the two broadcast together."""
         with redirect_stdout(sys.stderr):
-            found = self.mechanism.log_density(y, x)
+            densities = self.mechanism.log_density(y, x)
         shape = np.broadcast_shapes(np.shape(y), self._shape(x))
-        return self._numbers("log_density(y, x)", found, shape, lambda v: v < np.inf, "below ∞")
+        return self._numbers("log_density(y, x)", densities, shape, lambda v: v < np.inf, "below ∞")
 
     def _shape(self, x: ArrayLike) -> tuple[int, ...]:
         return np.shape(x) if self.query.dimension == 1 else np.shape(x)[:-1]

@@ -120,11 +120,11 @@ def database_pairs(
     if values < 2:
         raise ParameterError("values", values, "an integer >= 2")
     require_count("records", records)
-    known = {records: scores(records) for records in product(range(values), repeat=records)}
-    for database, own in known.items():
+    scores_of = {records: scores(records) for records in product(range(values), repeat=records)}
+    for database, own in scores_of.items():
         for place, old in enumerate(database):
             for new in range(old + 1, values):
-                yield own, known[(*database[:place], new, *database[place + 1 :])]
+                yield own, scores_of[(*database[:place], new, *database[place + 1 :])]
 
 
 def admissible(pairs: Iterable[tuple[LocalUtilities, LocalUtilities]], changes: int) -> bool:
@@ -207,11 +207,11 @@ def worst_pair(mechanism: Selects, pairs: Iterable[tuple[Scores, Scores]]) -> Se
     """
     worst: SelectionFinding | None = None
     before: Scores | None = None
-    known = np.empty(0)
+    first_law = np.empty(0)
     for first, second in pairs:
         if first is not before:  # most pairs have their first scores in common with the last
-            before, known = first, mechanism.probabilities(first)
-        ratio = _log_ratio(known, mechanism.probabilities(second))
+            before, first_law = first, mechanism.probabilities(first)
+        ratio = _log_ratio(first_law, mechanism.probabilities(second))
         outcome = int(np.argmax(np.abs(ratio)))
         size = float(abs(ratio[outcome]))
         if worst is None or size > worst.epsilon:

@@ -76,10 +76,10 @@ class Verdict:
 
     def to_dict(self) -> dict[str, object]:
         """Return the fields by name, and both conclusions; None stands for an infinite fraction."""
-        found: dict[str, object] = {**asdict(self), "keeps": self.keeps, "caught": self.caught}
+        row: dict[str, object] = {**asdict(self), "keeps": self.keeps, "caught": self.caught}
         if self.exact.fraction == math.inf:
-            found["exact"] = {**asdict(self.exact), "fraction": None}
-        return found
+            row["exact"] = {**asdict(self.exact), "fraction": None}
+        return row
 
 
 Array = NDArray[np.float64]
@@ -240,7 +240,7 @@ def _with_slack(case: Case, privacy: GeoPrivacy) -> Exact:
 
 
 def _black_box(case: Case, samples: int, rng: np.random.Generator, share: float) -> BlackBox:
-    found = []
+    bounds = []
     privacy = case.mechanism.privacy
     for x, other in case.pairs:
         distance = _distance((x, other))
@@ -257,8 +257,8 @@ def _black_box(case: Case, samples: int, rng: np.random.Generator, share: float)
         )
         # The distinguishability is at least 0, whatever the samples show.
         fraction = max(bound.epsilon, 0.0) / privacy.at(distance)
-        found.append(BlackBox(fraction, _point(x), _point(other)))
-    return max(found, key=lambda bound: bound.fraction)
+        bounds.append(BlackBox(fraction, _point(x), _point(other)))
+    return max(bounds, key=lambda bound: bound.fraction)
 
 
 def _distance(pair: Pair) -> float:

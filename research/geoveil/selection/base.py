@@ -158,8 +158,8 @@ class SelectionMechanism(ValueObject, ABC):
             'bus'
         """
         bits = chosen_source(source)
-        names, known = self._named(scores)
-        return names[int(self._draw(known, 1, bits)[0])]
+        names, utilities = self._named(scores)
+        return names[int(self._draw(utilities, 1, bits)[0])]
 
     @overload
     def select_many(
@@ -195,8 +195,8 @@ class SelectionMechanism(ValueObject, ABC):
         """
         require_count("size", size)
         bits = chosen_source(source)
-        names, known = self._named(scores)
-        drawn = self._draw(known, size, bits)
+        names, utilities = self._named(scores)
+        drawn = self._draw(utilities, size, bits)
         return [names[r] for r in drawn.tolist()] if isinstance(scores, Mapping) else drawn
 
     # Each mechanism narrows the type of the scores to its own kind, which `_checked` has seen to.
@@ -211,8 +211,8 @@ class SelectionMechanism(ValueObject, ABC):
 
     def _named(self, scores: ScoresLike | Mapping[Any, float]) -> tuple[Sequence[Any], Any]:
         """Return what the outcomes are called, and scores of this mechanism's kind."""
-        known = self._checked(scores)
-        return list(scores) if isinstance(scores, Mapping) else range(known.outcomes), known
+        checked = self._checked(scores)
+        return list(scores) if isinstance(scores, Mapping) else range(checked.outcomes), checked
 
     def _checked(self, scores: Any) -> Any:
         """Return scores of this mechanism's kind."""

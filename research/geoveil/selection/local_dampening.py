@@ -88,11 +88,11 @@ class LocalDampening(SelectionMechanism):
         return self._dampened(self._checked(scores), _FLOATS)
 
     def _checked(self, scores: Any) -> LocalUtilities:
-        known: LocalUtilities = super()._checked(scores)
+        utilities: LocalUtilities = super()._checked(scores)
         # Whether this table would have been long enough is private.
-        if known.ends and self.sensitivity is None:
+        if utilities.ends and self.sensitivity is None:
             raise ParameterError("sensitivity", None, "a number > 0, where δ is a table")
-        return known
+        return utilities
 
     def _probabilities(self, scores: LocalUtilities) -> Array:
         dampened = self._dampened(scores, _FLOATS)
@@ -203,11 +203,11 @@ def _float_step(left: Array, bound: Array) -> Array:
 
 
 def _ball_step(left: Real, bound: Real) -> Real:
-    zero, one = BALL.constant(0), BALL.constant(1)
+    zero, unit = BALL.constant(0), BALL.constant(1)
     if left >= bound:
-        return one
+        return unit
     # At a knot balls may leave both open.
-    return zero if left <= 0 else BALL.clip(left / bound, zero, one)
+    return zero if left <= 0 else BALL.clip(left / bound, zero, unit)
 
 
 _FLOATS = _Lift(

@@ -271,11 +271,11 @@ class ReportNoisyMax(GlobalSelection):
         if not gap:
             return super().select(scores, source)
         bits = chosen_source(source)
-        names, known = self._named(scores)
-        if known.outcomes < 2:
-            raise ParameterError("outcomes", known.outcomes, "at least 2 for a lead")
-        found = self._select_with_lead(known, bits)
-        return replace(found, outcome=names[found.outcome])
+        names, utilities = self._named(scores)
+        if utilities.outcomes < 2:
+            raise ParameterError("outcomes", utilities.outcomes, "at least 2 for a lead")
+        selected = self._select_with_lead(utilities, bits)
+        return replace(selected, outcome=names[selected.outcome])
 
     def _probabilities(self, scores: Utilities) -> Array:
         return self._family.probabilities(self._scaled_gaps(scores.values))

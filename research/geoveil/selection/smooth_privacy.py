@@ -164,10 +164,10 @@ def best_share(
     def log_scale(share: float) -> float:
         return math.log(smooth_sensitivity(share * budget / float(price))) - math.log1p(-share)
 
-    found = minimize_scalar(
+    minimum = minimize_scalar(
         log_scale, bounds=(1e-6, 1 - 1e-6), method="bounded", options={"xatol": 1e-9}
     )
-    return float(found.x)
+    return float(minimum.x)
 
 
 class ScaleCost(ABC):
@@ -298,10 +298,10 @@ def scale_cost_of(noise: Noise) -> ScaleCost:
     """
     if noise.exact_scale_cost is not None:
         return BoundedScaleCost(noise.exact_scale_cost)
-    known = _UNBOUNDED.get(type(noise))
-    if known is None:
+    cost = _UNBOUNDED.get(type(noise))
+    if cost is None:
         raise UnsupportedError(f"a change of scale of {noise} has no bounded cost; use StudentT")
-    return known(noise)
+    return cost(noise)
 
 
 def shift_cost(noise: Noise) -> Fraction:

@@ -70,22 +70,22 @@ def top_k(
         (('tram', 'bicycle'), [117, 109])
     """
     if isinstance(scores, Mapping):
-        names, known = list(scores), Utilities(list(scores.values()))
+        names, utilities = list(scores), Utilities(list(scores.values()))
     else:
-        known = scores if isinstance(scores, Utilities) else Utilities(scores)
-        names = list(range(known.outcomes))
+        utilities = scores if isinstance(scores, Utilities) else Utilities(scores)
+        names = list(range(utilities.outcomes))
     require_count("k", k)
-    most = known.outcomes - 1 if gap else known.outcomes
+    most = utilities.outcomes - 1 if gap else utilities.outcomes
     if k > most:
         raise ParameterError("k", k, f"an integer from 1 to {most}" + " with gap" * gap)
     part = share("k", validation.positive("epsilon", epsilon), k)
     bits = chosen_source(source)
     leading = ReportNoisyMax(part, sensitivity, monotone=monotone)
     flipping = PermuteAndFlip(part, sensitivity, monotone=monotone)
-    among = np.arange(known.outcomes)
+    among = np.arange(utilities.outcomes)
     outcomes, leads = [], []
     for _ in range(k):
-        left = Utilities(known.values[among])
+        left = Utilities(utilities.values[among])
         lead = leading.select(left, bits, gap=True) if gap else None
         place = flipping.select(left, bits) if lead is None else int(lead.outcome)
         outcomes.append(names[among[place]])

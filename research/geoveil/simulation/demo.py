@@ -112,13 +112,13 @@ class Experiment:
 
     def predictions(self) -> list[dict[str, Prediction]]:
         """Return, per question, the error of mechanisms with the campaign's guarantee, by name."""
-        points, weights, found = self.points, self.population.weights, []
+        points, weights, predicted = self.points, self.population.weights, []
         for setting in self._settings:
             reports = {name: MECHANISMS[of].build(setting) for name, of in _COMPETITORS.items()}
-            found.append(
+            predicted.append(
                 {n: _error(r.mean(points), r.variance(points), weights) for n, r in reports.items()}
             )
-        return found
+        return predicted
 
     def local_predictions(self) -> list[list[Prediction]]:
         """Return, per question, the error under ε-LDP at each of the footings."""
@@ -220,12 +220,12 @@ def contribute(
             for of, count, whole in zip(asked, in_halves(devices), clients, strict=True):
                 name, policy = of.campaign.campaign_id, Policy.permitting(of.campaign)
                 values = of.population.sample(count, rng).tolist()
-                told: Any = {"transport": transport, "on_reports": partial(on_reports, of)}
-                alone = await by_devices(name, values[:whole], policy=policy, **told)
+                common: Any = {"transport": transport, "on_reports": partial(on_reports, of)}
+                alone = await by_devices(name, values[:whole], policy=policy, **common)
                 batches = prepared(
                     name, encode(of.campaign), values[whole:], policy=policy, batch_size=_BATCH
                 )
-                together = await by_batches(batches, **told)
+                together = await by_batches(batches, **common)
                 if lost := alone.lost + together.lost:
                     raise GeoVeilError(f"{lost:,} reports to {name!r} were not acknowledged")
 

@@ -99,12 +99,12 @@ def compute_cells(
     """
     if len({cell.key for cell in cells}) != len(cells):
         raise ParameterError("cells", "some", "cells with different keys")
-    found = {}
+    rows_of = {}
     for cell in cells:
         if directory is not None and (rows := _read(cell, directory / cell.file)) is not None:
-            found[cell.key] = rows
+            rows_of[cell.key] = rows
             on_done(cell)
-    missing = [cell for cell in cells if cell.key not in found]
+    missing = [cell for cell in cells if cell.key not in rows_of]
     # The long ones first, so that no process is left alone with one at the end.
     for cell, rows in compute(Cell.rows, sorted(missing, key=lambda cell: -cell.cost)):
         if directory is not None:
@@ -114,9 +114,9 @@ def compute_cells(
             with whole_file("out", directory / cell.file) as beside:
                 text = json.dumps(content, indent=1, ensure_ascii=False)
                 beside.write_text(text, encoding="utf-8")
-        found[cell.key] = rows
+        rows_of[cell.key] = rows
         on_done(cell)
-    return [row for cell in cells for row in found[cell.key]]
+    return [row for cell in cells for row in rows_of[cell.key]]
 
 
 def _read(cell: Cell[Row], file: Path) -> list[Row] | None:
@@ -179,10 +179,10 @@ def read_csv(file: Path, kind: type[Row]) -> list[Row]:
 
 def grouped(rows: Iterable[Row], *fields: str) -> dict[Any, list[Row]]:
     """Return the rows by one field or by several, in the order in which these come up."""
-    found: dict[Any, list[Row]] = {}
+    groups: dict[Any, list[Row]] = {}
     for row in rows:
-        found.setdefault(attrgetter(*fields)(row), []).append(row)
-    return found
+        groups.setdefault(attrgetter(*fields)(row), []).append(row)
+    return groups
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -37,8 +37,8 @@ def local_server(database: Path) -> Iterator[str]:
         try:
             address = str(ours.recv())
         except EOFError:
-            told = "the aggregator stopped before it was ready; see its messages"
-            raise GeoVeilError(told) from None
+            reason = "the aggregator stopped before it was ready; see its messages"
+            raise GeoVeilError(reason) from None
         yield address
     except BaseException:
         process.kill()  # nobody waits for what it would still do

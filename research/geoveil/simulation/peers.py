@@ -254,12 +254,14 @@ def _yes_or_no(
     Reports from `yes` on say so, with the probabilities of the oracle; of randomised response by
     default.
     """
-    told = oracle or _response(local)
+    response = oracle or _response(local)
     return package(
         name=name,
         promise=local,
         draw_for=lambda at: _each(lambda income: call(income > at)),
-        share=lambda reports, _: float(((reports >= yes).mean() - told.q) / (told.p - told.q)),
+        share=lambda reports, _: float(
+            ((reports >= yes).mean() - response.q) / (response.p - response.q)
+        ),
     )
 
 
@@ -275,8 +277,8 @@ def _as_text(randomise: Callable[[str], str], yes: bool) -> float:
 
 def _counted_from_1(privatise: Callable[[int], Any], yes: bool) -> float:
     """Return a category from 0; or of two bits that of "yes", twice, and the other's."""
-    told = np.asarray(privatise(int(yes) + 1))
-    return float(told) if told.ndim == 0 else float(told @ (1, 2))
+    reports = np.asarray(privatise(int(yes) + 1))
+    return float(reports) if reports.ndim == 0 else float(reports @ (1, 2))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -346,8 +348,10 @@ def _row(peer: Peer, incomes: Array, repetitions: int, samples: int) -> PeerRow:
         spent += time.process_time() - before
         errors.append(peer.share(reports, AT) - (incomes > AT).mean())
         for i, at in enumerate(MANY):
-            asked = reports if peer.answers_all else peer.draw_for(at)(incomes[i :: len(MANY)])
-            of_many.append(peer.share(asked, at) - (incomes > at).mean())
+            own_reports = (
+                reports if peer.answers_all else peer.draw_for(at)(incomes[i :: len(MANY)])
+            )
+            of_many.append(peer.share(own_reports, at) - (incomes > at).mean())
     squares = np.square(errors)
     rmse = math.sqrt(squares.mean())
     return PeerRow(

@@ -165,9 +165,11 @@ class Population(ParticipantSource):
         if len(set(values)) < len(values):
             raise ParameterError("column", [*values], "another one each time, not the same twice")
         columns = [*values] if weights is None else [*values, weights]
-        found = read_columns(file, columns)
-        points = np.stack(found[: len(values)], axis=-1) if len(values) > 1 else found[0]
-        people = np.ones(len(points)) if weights is None else found[-1]
+        columns_read = read_columns(file, columns)
+        points = (
+            np.stack(columns_read[: len(values)], axis=-1) if len(values) > 1 else columns_read[0]
+        )
+        people = np.ones(len(points)) if weights is None else columns_read[-1]
         if (people < 0).any():
             row = int(np.argmax(people < 0)) + 1
             raise TableFileError(file, f"row {row}, column {weights!r}", "a weight >= 0")

@@ -51,25 +51,25 @@ def public_prior(
     """
     match text.split(":", 1):
         case ["incomes"]:
-            found = _of_population(household_incomes(), text, "household income")
+            prior = _of_population(household_incomes(), text, "household income")
         case ["collisions"]:
-            found = _of_population(collisions(), text, "location")
+            prior = _of_population(collisions(), text, "location")
         case ["lognormal", numbers] if numbers:
-            found = _lognormal(text, numbers)
+            prior = _lognormal(text, numbers)
         case ["histogram", file] if file:
-            found = _histogram(text, Path(file))
+            prior = _histogram(text, Path(file))
         case ["pilot", file] if file:
             return pilot_prior(_pilot(text, file), heaps=heaps)
         case _ if Path(text).suffix in FORMATS:
             return _of_rows(text, columns, weights).with_heaps(heaps)
         case _ if text in added(_GROUP, _TAKEN):
-            found = _added(text)
+            prior = _added(text)
         case _:
             more = "".join(f", {name}" for name in added(_GROUP, _TAKEN))
             raise ParameterError("prior", text, f"one of {KNOWN}{more}")
     if columns or weights is not None:
         raise ParameterError("columns", [*columns], f"left out: {text} has no columns")
-    return found.with_heaps(heaps)
+    return prior.with_heaps(heaps)
 
 
 def _pilot(text: str, file: str) -> Reports:
@@ -84,10 +84,10 @@ def _pilot(text: str, file: str) -> Reports:
 def _added(name: str) -> PublicPrior:
     make = cast(Callable[[], PublicPrior], load(_GROUP, name, _TAKEN))
     with foreign(name):
-        found = make()
-    if not isinstance(found, PublicPrior):
+        prior = make()
+    if not isinstance(prior, PublicPrior):
         raise UnsupportedError(f"the entry point {name!r} in {_GROUP!r} makes no PublicPrior")
-    return found
+    return prior
 
 
 def _of_rows(text: str, columns: Sequence[str], weights: str | None) -> PublicPrior:

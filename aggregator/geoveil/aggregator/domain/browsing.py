@@ -63,9 +63,9 @@ async def pages(read: Read, clock: Callable[[], datetime]) -> AsyncIterator[Page
     """Yield all campaigns that are not closed, page after page."""
     token = ""
     while True:
-        found = await page(read, clock(), MOST_ON_PAGE, token, closed=False)
-        yield found
-        token = found.next_token
+        current = await page(read, clock(), MOST_ON_PAGE, token, closed=False)
+        yield current
+        token = current.next_token
         if not token:
             return
 
@@ -77,12 +77,12 @@ def _token_of(campaign_id: str) -> str:
 def _campaign_of(token: str) -> str:
     padded = token + "=" * (-len(token) % 4)
     try:
-        found = base64.b64decode(padded, altchars=b"-_", validate=True).decode()
+        campaign_id = base64.b64decode(padded, altchars=b"-_", validate=True).decode()
     except (binascii.Error, ValueError):
         raise _no_token(token) from None
-    if _token_of(found) != token:
+    if _token_of(campaign_id) != token:
         raise _no_token(token)
-    return found
+    return campaign_id
 
 
 def _no_token(token: str) -> ParameterError:

@@ -130,10 +130,10 @@ def periods_shown(
     """
     if period is not None and not 0 <= period < begun:
         raise ParameterError("period", period, f"from 0 to {begun - 1}: no other has begun")
-    asked = range(begun) if period is None else (period,)
+    periods = range(begun) if period is None else (period,)
     least = layout.campaign.minimum_participants
     shown = {}
-    for asked_for in asked:
+    for asked_for in periods:
         of_groups = _sums_of(layout, sums, asked_for)
         if min(s.n for of_group in of_groups for s in of_group) >= least:
             shown[asked_for] = min(sum(s.n for s in each) for each in zip(*of_groups, strict=True))
@@ -181,19 +181,19 @@ def _of_strata(
     """Yield the estimates within groups, label after label."""
     assert campaign.strata is not None
     lies, exponent = campaign.strata.randomized, campaign.grid_exponent
-    found = []
+    estimates = []
     for limits, of_column in zip(campaign.limits, zip(*sums, strict=True), strict=True):
         if lies is None:
-            found.append([estimate(s, exponent, confidence, limits) for s in of_column])
+            estimates.append([estimate(s, exponent, confidence, limits) for s in of_column])
         else:
-            found.append(lies.estimates(of_column, exponent, confidence, limits))
+            estimates.append(lies.estimates(of_column, exponent, confidence, limits))
     for group, stratum in enumerate(campaign.strata.labels):
         for column, label in enumerate(campaign.labels):
             yield QueryEstimate(
                 label,
                 period,
                 sums[group][column],
-                found[column][group],
+                estimates[column][group],
                 campaign.limits[column],
                 None,
                 stratum=stratum,
@@ -215,5 +215,5 @@ def _blocks_of(
 def _sums_of(layout: Layout, sums: Sequence[Accumulator], period: int) -> list[list[Accumulator]]:
     """Return the sums of each query of each group in a period, all blocks together."""
     indices, columns = range(layout.campaign.indices), layout.campaign.columns
-    found = [reduce(add, layout.blocks_of(sums, index, period)) for index in indices]
-    return [found[first : first + columns] for first in indices[::columns]]
+    blocks = [reduce(add, layout.blocks_of(sums, index, period)) for index in indices]
+    return [blocks[first : first + columns] for first in indices[::columns]]

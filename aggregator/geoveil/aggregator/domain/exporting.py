@@ -46,12 +46,12 @@ def rows_of(layout: Layout, packed: bytes, periods: Collection[int]) -> Rows:
     """
     if isinstance(layout.campaign, ValueCampaign):
         points = points_of(layout, packed)
-        found = Rows(points.periods, None, tuple(points.values.T), points.groups)
+        points_as_rows = Rows(points.periods, None, tuple(points.values.T), points.groups)
     else:
         answers = answers_of(layout, packed)
         groups = None if layout.campaign.strata is None else answers.groups
-        found = Rows(answers.periods, answers.columns, (answers.values,), groups)
-    return _in_order(found, periods)
+        points_as_rows = Rows(answers.periods, answers.columns, (answers.values,), groups)
+    return _in_order(points_as_rows, periods)
 
 
 async def export(reader: Reader, layout: Layout, periods: Collection[int]) -> AsyncIterator[Rows]:
@@ -68,12 +68,12 @@ async def export(reader: Reader, layout: Layout, periods: Collection[int]) -> As
     async for packed in read_blocks(reader, layout.campaign):
         rows = await asyncio.to_thread(rows_of, layout, packed, periods)
         for start in range(0, len(rows.periods), MOST_ROWS):
-            some = slice(start, start + MOST_ROWS)
+            part = slice(start, start + MOST_ROWS)
             yield Rows(
-                rows.periods[some],
-                None if rows.indices is None else rows.indices[some],
-                tuple(column[some] for column in rows.columns),
-                None if rows.groups is None else rows.groups[some],
+                rows.periods[part],
+                None if rows.indices is None else rows.indices[part],
+                tuple(column[part] for column in rows.columns),
+                None if rows.groups is None else rows.groups[part],
             )
 
 

@@ -116,8 +116,8 @@ class Layout:
         if not plain or self.sums * Bins.WIDTH > MOST_SLOTS:
             return None
         ends = [report_bins(mechanism) for mechanism in campaign.mechanisms]
-        known = tuple(of_one for of_one in ends if of_one is not None)
-        return Bins(self.sums, known) if known and len(known) == len(ends) else None
+        bounded = tuple(of_one for of_one in ends if of_one is not None)
+        return Bins(self.sums, bounded) if bounded and len(bounded) == len(ends) else None
 
     def forged(self, counts: Mapping[int, int], column: int, period: int) -> ForgedShare | None:
         """Return what shows of forged reports in a column and period; see `forged_share`.

@@ -254,9 +254,9 @@ def tally(answers: bytes, bins: Bins | None = None) -> dict[int, Accumulator]:
                 few[row] = few.get(row, (0, 0, 0))[0] + 1, 0, 0
         return {index: Accumulator(*of_one) for index, of_one in few.items()}
     sums: dict[int, Accumulator] = {}
-    found = np.frombuffer(answers, PACKED_ANSWER)
-    for start in range(0, len(found), _BLOCK):
-        for index, of_block in _tally_block(found[start : start + _BLOCK], bins).items():
+    packed = np.frombuffer(answers, PACKED_ANSWER)
+    for start in range(0, len(packed), _BLOCK):
+        for index, of_block in _tally_block(packed[start : start + _BLOCK], bins).items():
             sums[index] = sums[index] + of_block if index in sums else of_block
     return sums
 

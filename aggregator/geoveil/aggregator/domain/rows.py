@@ -61,10 +61,10 @@ async def read_blocks(reader: Reader, campaign: Campaign) -> AsyncIterator[bytes
     limit = max(1, _ANSWERS // campaign.answers)
     after: bytes | None = b""
     while after is not None:
-        some = await reader.call(partial(_read, campaign.campaign_id, after, limit))
-        if some.packed:
-            yield some.packed
-        after = some.after
+        block = await reader.call(partial(_read, campaign.campaign_id, after, limit))
+        if block.packed:
+            yield block.packed
+        after = block.after
 
 
 def _read(campaign_id: str, after: bytes, limit: int, store: Store) -> StoredAnswers:
@@ -82,9 +82,9 @@ def answers_of(layout: Layout, packed: bytes) -> Answers:
         >>> [array.tolist() for array in answers]
         [[1], [1], [1], [-7]]
     """
-    found = np.frombuffer(packed, _ANSWER)
-    slots = found["query_index"] // np.uint32(layout.blocks)
-    campaign, values = layout.campaign, found["value"].astype(np.int64)
+    unpacked = np.frombuffer(packed, _ANSWER)
+    slots = unpacked["query_index"] // np.uint32(layout.blocks)
+    campaign, values = layout.campaign, unpacked["value"].astype(np.int64)
     periods, columns = np.divmod(slots, np.uint32(campaign.indices))
     if campaign.indices == campaign.columns:
         return Answers(periods, np.zeros_like(periods), columns, values)
@@ -104,6 +104,6 @@ def points_of(layout: Layout, packed: bytes) -> Points:
         in_order = np.arange(dimension, dtype=np.uint32)
         same = (periods == periods[:, :1]).all() and (groups == groups[:, :1]).all()
         if (columns == in_order).all() and same:
-            told = None if layout.campaign.strata is None else groups[:, 0]
-            return Points(periods[:, 0], values.reshape(-1, dimension), told)
+            strata = None if layout.campaign.strata is None else groups[:, 0]
+            return Points(periods[:, 0], values.reshape(-1, dimension), strata)
     raise ServiceError(Code.INTERNAL, "stored points can't be read")

@@ -188,8 +188,8 @@ class Service:
     async def count_open_campaigns(self) -> int:
         """Return how many campaigns take reports."""
         count = 0
-        async for found in pages(self._read_page, self._clock):
-            count += sum(status.state is State.OPEN for status in found.statuses)
+        async for page_read in pages(self._read_page, self._clock):
+            count += sum(status.state is State.OPEN for status in page_read.statuses)
         return count
 
     async def browse_campaigns(self, size: int = 0, token: str = "", *, peer: str = "") -> Page:
@@ -201,9 +201,9 @@ class Service:
         """
         self._limits.peers.admit(peer)
         async with self._pages:
-            found = await page(self._read_page, self._clock(), size, token, closed=False)
-        self._charge(peer, *found.statuses)
-        return found
+            browsed = await page(self._read_page, self._clock(), size, token, closed=False)
+        self._charge(peer, *browsed.statuses)
+        return browsed
 
     async def submit(
         self,
@@ -398,14 +398,14 @@ class Service:
             ServiceError: TOO_FEW_REPORTS if there are still too few when the campaign is closed;
                 STOPPING.
         """
-        told = watch(
+        changes = watch(
             lambda: self._library.status(campaign_id),
             lambda: self.estimate(campaign_id, confidence, period, tell),
             self._pace,
             interval_s,
         )
-        async for one in told:
-            yield one
+        async for snapshot in changes:
+            yield snapshot
 
     def drain(self) -> None:
         """End all watches, with STOPPING: they would hold up a server that stops; idempotent."""

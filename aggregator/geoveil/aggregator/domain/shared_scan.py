@@ -76,12 +76,12 @@ class AnswerCache:
             periods: to be shown, and how many points each has.
             rest: what else the answers depend on.
         """
-        found = sha256(repr((campaign_id, list(periods.items()), rest)).encode())
+        digest = sha256(repr((campaign_id, list(periods.items()), rest)).encode())
         for question in questions:
             content = encode_point_question(question).SerializeToString(deterministic=True)
-            found.update(len(content).to_bytes(8))
-            found.update(content)
-        return found.digest()
+            digest.update(len(content).to_bytes(8))
+            digest.update(content)
+        return digest.digest()
 
     def get(self, key: bytes) -> PointAnswers | None:
         """Return the answers of a request, if they are kept."""
@@ -185,8 +185,8 @@ class SharedScan:
         estimate(Accumulator(), GRID_EXPONENT, confidence)  # refuses before anything is read
         name = layout.campaign.campaign_id
         queue = self._queues.setdefault(name, _Queue())
-        known = (r for r in [*queue.running, *queue.waiting] if r.key == key and r.wanted)
-        request = next(known, None)
+        same = (r for r in [*queue.running, *queue.waiting] if r.key == key and r.wanted)
+        request = next(same, None)
         if request is None:
             expected = sum(periods.values()), len(periods)
             lay_out = partial(PointSums, layout.campaign, questions, expected, joint=joint)
@@ -236,9 +236,9 @@ class SharedScan:
             await asyncio.gather(*(_add(request, points, adding) for request in joined))
         for request in joined:
             if request.wanted:
-                found = await asyncio.to_thread(_found, request)
-                self._answers.put(request.key, found)
-                request.end(found)
+                answers = await asyncio.to_thread(_found, request)
+                self._answers.put(request.key, answers)
+                request.end(answers)
         joined.clear()
 
 

@@ -44,8 +44,8 @@ class PollTimer:
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for one in waits:
-                one.cancel()
+            for waiting in waits:
+                waiting.cancel()
             await asyncio.gather(*waits, return_exceptions=True)
         if self._stopped.is_set():
             raise ServiceError(Code.STOPPING)

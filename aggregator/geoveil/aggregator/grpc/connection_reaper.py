@@ -122,18 +122,18 @@ class ConnectionReaper:
     async def _count_slow(self, peers: Collection[str]) -> None:
         of_peers = {peer: endpoint(peer) for peer in peers}
         wanted = {other for other in of_peers.values() if other is not None}
-        found = await asyncio.to_thread(received, self._ports, wanted)
+        bytes_received = await asyncio.to_thread(received, self._ports, wanted)
         self.memory.count_slow(
-            {peer: found.get(other) if other else None for peer, other in of_peers.items()}
+            {peer: bytes_received.get(other) if other else None for peer, other in of_peers.items()}
         )
 
     async def _make_room(self) -> None:
-        found = await asyncio.to_thread(connections, self._ports)
+        connected = await asyncio.to_thread(connections, self._ports)
         now, busy = self._clock(), set(map(endpoint, self.memory.busy()))
-        self._since = {other: self._since.get(other, now) for other in found}
+        self._since = {other: self._since.get(other, now) for other in connected}
         self._close(
             idlest(
                 {other: (other in busy, since) for other, since in self._since.items()},
-                len(found) - self._most,
+                len(connected) - self._most,
             )
         )

@@ -87,12 +87,12 @@ def received(ports: Collection[int], others: Collection[Endpoint]) -> dict[Endpo
     """
     if sys.platform != "linux":
         return {}
-    found = {}
-    for other, one in _sockets(ports):
+    of_peer = {}
+    for other, connection in _sockets(ports):
         if other in others:
-            told = one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _RECEIVED.stop)
-            found[other] = int.from_bytes(told[_RECEIVED], sys.byteorder)
-    return found
+            tcp_info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _RECEIVED.stop)
+            of_peer[other] = int.from_bytes(tcp_info[_RECEIVED], sys.byteorder)
+    return of_peer
 
 
 def allowed(wanted: int) -> int:
@@ -129,8 +129,8 @@ def idlest(found: Mapping[Endpoint, tuple[bool, float]], many: int) -> list[Endp
         [2, 3]
     """
     of_address: dict[bytes, list[Endpoint]] = {}
-    for one in sorted(found, key=found.__getitem__, reverse=True):
-        of_address.setdefault(one[0][:IPV6_SITE], []).append(one)
+    for peer in sorted(found, key=found.__getitem__, reverse=True):
+        of_address.setdefault(peer[0][:IPV6_SITE], []).append(peer)
     most_first = [(-len(own), found[own[-1]], own) for own in of_address.values()]
     heapify(most_first)
     chosen = []
@@ -148,10 +148,10 @@ def _each(
     ports: Collection[int], others: Collection[Endpoint], change: Callable[[socket.socket], object]
 ) -> int:
     count = 0
-    for other, found in _sockets(ports):
+    for other, connection in _sockets(ports):
         if other in others:
             with suppress(OSError):  # the other side was faster
-                change(found)
+                change(connection)
                 count += 1
     return count
 
@@ -179,22 +179,25 @@ def _sockets(ports: Collection[int]) -> Iterator[tuple[Endpoint, socket.socket]]
         return
     for name in names:
         with suppress(OSError):  # it was closed, or is not connected
-            found = _duplicate(int(name))
-            if found is not None:
-                with found:
-                    if found.getsockname()[1] in ports:
-                        host, of_other = found.getpeername()[:2]
-                        yield (_packed(host), of_other), found
+            connection = _duplicate(int(name))
+            if connection is not None:
+                with connection:
+                    if connection.getsockname()[1] in ports:
+                        host, of_other = connection.getpeername()[:2]
+                        yield (_packed(host), of_other), connection
 
 
 def _duplicate(descriptor: int) -> socket.socket | None:
     """Return the TCP socket that a descriptor names; None if it is something else."""
     if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
         return None
-    found = socket.socket(fileno=os.dup(descriptor))
-    if found.family in (socket.AF_INET, socket.AF_INET6) and found.type == socket.SOCK_STREAM:
-        return found
-    found.close()
+    duplicate = socket.socket(fileno=os.dup(descriptor))
+    if (
+        duplicate.family in (socket.AF_INET, socket.AF_INET6)
+        and duplicate.type == socket.SOCK_STREAM
+    ):
+        return duplicate
+    duplicate.close()
     return None
 
 

@@ -41,11 +41,11 @@ class ConsoleServicer(WireConsoleServicer):
     ) -> pb.GetProgressResponse:
         ids = [*dict.fromkeys(request.campaign_ids)]
         validation.between("number of campaign_ids", len(ids), 0, _MOST_CAMPAIGNS)
-        known = await self._service.progress(ids)
-        told = pb.GetProgressResponse()
-        for campaign_id, progress in known.items():
+        by_campaign = await self._service.progress(ids)
+        response = pb.GetProgressResponse()
+        for campaign_id, progress in by_campaign.items():
             status = await self._service.get_campaign(campaign_id)
-            told.campaigns.add(
+            response.campaigns.add(
                 campaign_id=campaign_id,
                 envelope=envelope(status.record),
                 state=STATES[status.state],
@@ -53,7 +53,7 @@ class ConsoleServicer(WireConsoleServicer):
                 planned=progress.planned,
                 days=[pb.ReportsOfDay(day=day, reports=count) for day, count in progress.days],
             )
-        return told
+        return response
 
     async def PlanParticipants(  # noqa: N802 - the wire contract names it
         self, request: pb.PlanParticipantsRequest, context: Any
@@ -74,9 +74,9 @@ class ConsoleServicer(WireConsoleServicer):
         settings = self._settings
         return pb.GetStatusResponse(
             samples=[
-                pb.MetricSample(name=one.name, labels=one.labels, value=one.value)
+                pb.MetricSample(name=sample.name, labels=sample.labels, value=sample.value)
                 for family in self._metrics.registry.collect()
-                for one in family.samples
+                for sample in family.samples
             ],
             queue_limit=settings.queue_limit,
             database="SQLite" if isinstance(settings.database, Path) else "PostgreSQL",

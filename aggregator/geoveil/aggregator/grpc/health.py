@@ -53,8 +53,8 @@ class ReadinessServicer(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  
         return _STATUS(status=self._status(request.service))
 
     async def List(self, request: Any, context: Any) -> Any:  # noqa: N802 - of the protocol
-        found = {name: _STATUS(status=self._status(name)) for name in self._services}
-        return pb.HealthListResponse(statuses=found)
+        of_service = {name: _STATUS(status=self._status(name)) for name in self._services}
+        return pb.HealthListResponse(statuses=of_service)
 
     async def Watch(  # noqa: N802 - of the protocol
         self, request: Any, context: Any

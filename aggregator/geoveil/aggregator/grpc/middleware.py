@@ -337,9 +337,9 @@ async def _abort(error: Exception, path: str, context: Context) -> BaseException
         info = ErrorInfo(reason=error.denial.name, domain=ERROR_DOMAIN, metadata=scope)
         trailing = _trailing_metadata(status, text, info)
     else:
-        told = public(error)
-        status, text, trailing = told.status, told.text, trailing_metadata(told)
-        if told.code is Code.INTERNAL:
+        shown = public(error)
+        status, text, trailing = shown.status, shown.text, trailing_metadata(shown)
+        if shown.code is Code.INTERNAL:
             fields = {"method": path[1:], "exception": traceback_without_values(error)}
             _LOG.error("defect", extra=fields)
     try:
@@ -377,7 +377,7 @@ def trailing_metadata(told: PublicError) -> tuple[tuple[str, bytes], ...]:
 
 
 def _trailing_metadata(status: str, text: str, *details: Message) -> tuple[tuple[str, bytes], ...]:
-    told = Status(code=grpc.StatusCode[status].value[0], message=text)
+    rich = Status(code=grpc.StatusCode[status].value[0], message=text)
     for detail in details:
-        told.details.add().Pack(detail)
-    return ((DETAILS_KEY, told.SerializeToString()),)
+        rich.details.add().Pack(detail)
+    return ((DETAILS_KEY, rich.SerializeToString()),)

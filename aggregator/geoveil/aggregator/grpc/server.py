@@ -195,8 +195,8 @@ class Aggregator:
             await server.stop(grace)
             await self._reaper.stop()
         counting, self._counting = self._counting, []
-        for one in counting:
-            one.cancel()
+        for task in counting:
+            task.cancel()
         await asyncio.gather(*counting, return_exceptions=True)
         await self._writer.stop()
         await self._reader.stop()
@@ -397,13 +397,13 @@ async def serve(
         ServiceError, ParameterError: as `Aggregator.start`.
     """
     allow(settings.max_connections)
-    told = asyncio.Event()
+    signalled = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(handle_loop_errors)
     signals = (signal.SIGTERM, signal.SIGINT)
 
     def stop() -> None:
-        told.set()
+        signalled.set()
         for number in signals:
             # Of the kernel: it works whatever this process is busy with.
             signal.signal(number, signal.SIG_DFL)
@@ -416,7 +416,7 @@ async def serve(
                 with for_serving():
                     if started is not None:
                         started(aggregator.address)
-                    await told.wait()
+                    await signalled.wait()
             _LOG.info("stopping")
     finally:
         for number in signals:

@@ -284,15 +284,15 @@ def _estimate(of_query: QueryEstimate) -> pb.Estimate:
 
 def add_collector(servicer: CollectorServicer, server: Any) -> None:
     """Let a server, or what takes services in place of one, answer the calls of devices."""
-    one, stream = grpc.unary_unary_rpc_method_handler, grpc.stream_stream_rpc_method_handler
+    unary, stream = grpc.unary_unary_rpc_method_handler, grpc.stream_stream_rpc_method_handler
     read_name = collector_pb2.GetCampaignRequest.FromString
     read_page = collector_pb2.BrowseCampaignsRequest.FromString
     server.add_registered_method_handlers(
         collector_pb2.DESCRIPTOR.services_by_name["Collector"].full_name,
         {
-            "GetCampaign": one(servicer.GetCampaign, request_deserializer=read_name),
-            "BrowseCampaigns": one(servicer.BrowseCampaigns, request_deserializer=read_page),
-            "SubmitReports": one(servicer.SubmitReports, request_deserializer=bytes),
+            "GetCampaign": unary(servicer.GetCampaign, request_deserializer=read_name),
+            "BrowseCampaigns": unary(servicer.BrowseCampaigns, request_deserializer=read_page),
+            "SubmitReports": unary(servicer.SubmitReports, request_deserializer=bytes),
             "SubmitReportStream": stream(servicer.SubmitReportStream, request_deserializer=bytes),
         },
     )
@@ -339,18 +339,18 @@ def serialized_results(of_reports: Sequence[ReportResult]) -> bytes:
     if len(of_reports) == 1:
         return _SOUND.get(of_reports[0]) or _serialized(of_reports[0])
     distinct = dict(zip(map(id, of_reports), of_reports, strict=True))
-    pieces = {key: _SOUND.get(one) or _serialized(one) for key, one in distinct.items()}
+    pieces = {key: _SOUND.get(result) or _serialized(result) for key, result in distinct.items()}
     return b"".join(map(pieces.__getitem__, map(id, of_reports)))
 
 
 def _serialized(result: ReportResult) -> bytes:
-    told = report_pb2.ReportResult(
+    message = report_pb2.ReportResult(
         status=STATUSES[result.status], reason=REASONS[result.reason], detail=result.detail
     )
-    return collector_pb2.SubmitReportsResponse(results=[told]).SerializeToString()
+    return collector_pb2.SubmitReportsResponse(results=[message]).SerializeToString()
 
 
-_SOUND = MappingProxyType({one: _serialized(one) for one in map(ReportResult, Status)})
+_SOUND = MappingProxyType({result: _serialized(result) for result in map(ReportResult, Status)})
 """The responses that most reports get."""
 
 

@@ -42,5 +42,5 @@ class ReloadingFile(Generic[_Content]):
             return self._content
 
     def _look(self) -> _Stamp:
-        found = [os.stat(path) for path in self._paths]
-        return tuple((s.st_mtime_ns, s.st_size, s.st_ino) for s in found)
+        stats = [os.stat(path) for path in self._paths]
+        return tuple((s.st_mtime_ns, s.st_size, s.st_ino) for s in stats)

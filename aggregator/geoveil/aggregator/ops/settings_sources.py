@@ -60,14 +60,14 @@ _READ: Mapping[Any, tuple[Callable[[str], object], str]] = MappingProxyType(
 
 def _types() -> dict[str, tuple[Any, bool]]:
     """Return setting → its type and whether it is a list of that."""
-    found = {}
+    types = {}
     for name, hint in get_type_hints(Settings).items():
         parts = [part for part in get_args(hint) if part is not NoneType]
         if get_origin(hint) in (Union, UnionType):
             hint = parts[0] if len(parts) == 1 else Union[tuple(parts)]  # noqa: UP007 - of a list
         several = get_origin(hint) is tuple
-        found[name] = (parts[0] if several else hint, several)
-    return found
+        types[name] = (parts[0] if several else hint, several)
+    return types
 
 
 TYPES = MappingProxyType(_types())
@@ -184,14 +184,14 @@ def _of_toml_item(name: str, kind: Any, value: object, folder: Path) -> object:
 
 
 def _from_environment(environment: Mapping[str, str], others: Collection[str]) -> _Layer:
-    known = {PREFIX + name.upper(): name for name in KNOWN}
+    of_variable = {PREFIX + name.upper(): name for name in KNOWN}
     layer: _Layer = {}
     for variable, text in environment.items():
-        of_others = variable in others and variable not in known
+        of_others = variable in others and variable not in of_variable
         if not variable.startswith(PREFIX) or of_others or not text:
             continue
-        _known(variable, known)
-        name = known[variable]
+        _known(variable, of_variable)
+        name = of_variable[variable]
         kind, several = (Path, False) if name == URL_FILE else TYPES[name]
         if several:
             parts = [part.strip() for part in text.split(",")]

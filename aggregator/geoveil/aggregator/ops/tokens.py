@@ -210,11 +210,11 @@ class Tokens:
             self._failed = True
             raise
         self._failed = False
-        presented, found = digest(text), None
+        presented, match = digest(text), None
         for token in tokens:  # all of them, so that time does not tell which
             if compare_digest(token.digest, presented):
-                found = token
-        return found
+                match = token
+        return match
 
     def _latest(self) -> Sequence[Token]:
         try:

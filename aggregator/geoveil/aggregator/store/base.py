@@ -180,11 +180,11 @@ class Store(ABC):
     def list_campaigns(self) -> list[CampaignRecord]:
         """Return all campaigns, in order of creation: of many, take `campaign_page`."""
         page = self.campaign_page()
-        found = list(page.records)
+        campaigns = list(page.records)
         while page.more:
-            page = self.campaign_page(found[-1].campaign_id)
-            found += page.records
-        return found
+            page = self.campaign_page(campaigns[-1].campaign_id)
+            campaigns += page.records
+        return campaigns
 
     def note_day(self, day: int) -> None:  # noqa: B027 - a store need not
         """Note how many reports each campaign has, as the latest that is known of a day.

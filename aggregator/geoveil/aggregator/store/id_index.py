@@ -60,16 +60,16 @@ class IdIndex:
             reports: indexed once all of them are added.
         """
         rest = iter(pages)
-        while some := list(islice(rest, _PAGES_ADDED)):
-            self.add_new([self._unknown(*page) for page in some])
+        while added := list(islice(rest, _PAGES_ADDED)):
+            self.add_new([self._unknown(*page) for page in added])
         self.reports = reports
 
     def add_new(self, pages: Sequence[tuple[int, bytes]]) -> None:
         """Add ids that are not here, each with the first report of its page."""
         if len(pages) == 1 and len(pages[0][1]) == REPORT_ID_BYTES:
             first, report_id = pages[0]
-            one = self._fingerprint(report_id)
-            if len(self._alone) < _ALONE and self._alone.setdefault(one, first) == first:
+            fingerprint = self._fingerprint(report_id)
+            if len(self._alone) < _ALONE and self._alone.setdefault(fingerprint, first) == first:
                 return
         self._settle()
         firsts, ids = zip(*pages, strict=True)
@@ -81,8 +81,8 @@ class IdIndex:
     def find(self, ids: bytes) -> list[tuple[int, int]]:
         """Return (position, page) for each page that may hold the id at a position of `ids`."""
         if len(ids) == REPORT_ID_BYTES:
-            one = self._fingerprint(ids)
-            if one not in self._alone and not self._filter.may_hold_one(one):
+            fingerprint = self._fingerprint(ids)
+            if fingerprint not in self._alone and not self._filter.may_hold_one(fingerprint):
                 return []
         self._settle()
         wanted = self._fingerprints(ids)
@@ -91,7 +91,7 @@ class IdIndex:
             return []
         order = order[np.argsort(wanted[order])]
         wanted = wanted[order]
-        found: list[tuple[int, int]] = []
+        places: list[tuple[int, int]] = []
         for run in self._runs():
             left = np.searchsorted(run, wanted)
             positions = np.arange(len(wanted))
@@ -101,9 +101,9 @@ class IdIndex:
                 same = (run[left] ^ wanted[positions]) >> np.uint64(32) == 0
                 left, positions = left[same], positions[same]
                 pages = run[left] & np.uint64(0xFFFFFFFF)
-                found += zip(order[positions].tolist(), pages.tolist(), strict=True)
+                places += zip(order[positions].tolist(), pages.tolist(), strict=True)
                 left = left + 1
-        return found
+        return places
 
     def _runs(self) -> Iterator[NDArray[np.uint64]]:
         return (run for level in self._levels for run in level)
@@ -111,9 +111,9 @@ class IdIndex:
     def _unknown(self, first: int, ids: bytes) -> tuple[int, bytes]:
         if first >= self.reports:
             return first, ids
-        known = {position for position, page in self.find(ids) if page == first}
+        stored = {position for position, page in self.find(ids) if page == first}
         places = range(0, len(ids), REPORT_ID_BYTES)
-        kept = [ids[at : at + REPORT_ID_BYTES] for i, at in enumerate(places) if i not in known]
+        kept = [ids[at : at + REPORT_ID_BYTES] for i, at in enumerate(places) if i not in stored]
         return first, b"".join(kept)
 
     def _fingerprints(self, ids: bytes) -> NDArray[np.uint64]:
@@ -134,7 +134,7 @@ class IdIndex:
     def _settle(self) -> None:
         """Put the ids that came one by one into a run."""
         if self._alone:
-            alone = [one | first for one, first in self._alone.items()]
+            alone = [rest | first for rest, first in self._alone.items()]
             self._alone.clear()
             self._add_run(np.array(alone, np.uint64))
 

@@ -59,9 +59,9 @@ def check(database: Path | str) -> Check:
             )
         ).all()
         for key, campaign_id in campaigns:
-            reports, found = _check_campaign(store, connection, key)
+            reports, of_campaign = _check_campaign(store, connection, key)
             stored += reports
-            faults += [f"campaign {campaign_id}: {fault}" for fault in found]
+            faults += [f"campaign {campaign_id}: {fault}" for fault in of_campaign]
         return Check(campaigns=len(campaigns), reports=stored, faults=tuple(faults))
 
     with open_store(database, create=False) as store:

@@ -113,8 +113,8 @@ shown), got database='...'
     def read_reports(self, connection: Connection, key: int) -> Iterator[tuple[bytes, bytes]]:
         options = {"yield_per": _ROWS_READ}
         for query in (_in_slots(key), _beside(key)):
-            for some in connection.execute(query, execution_options=options).partitions():
-                _, ids, answers = zip(*some, strict=True)
+            for partition in connection.execute(query, execution_options=options).partitions():
+                _, ids, answers = zip(*partition, strict=True)
                 yield b"".join([report_id.bytes for report_id in ids]), b"".join(answers)
 
     def read_answers(
@@ -200,8 +200,8 @@ def _parameters(url: str) -> dict[str, Any]:
 
 def _server_version(connection: Connection) -> int:
     """Return the major version of the server."""
-    found = connection.execute(text("SELECT current_setting('server_version_num')")).scalar_one()
-    return int(found) // 10_000
+    version = connection.execute(text("SELECT current_setting('server_version_num')")).scalar_one()
+    return int(version) // 10_000
 
 
 def _configure(connection: Any, busy_timeout_s: float) -> None:
@@ -232,16 +232,16 @@ def _require_dump(server: int) -> None:
         ServiceError: STORE_UNAVAILABLE, saying what is needed and what there is.
     """
     program = shutil.which("pg_dump")
-    found = "there is none"
+    problem = "there is none"
     if program is not None:
         shown = _run([program, "--version"]).stdout
         version = re.search(r"\) (\d+)", shown)
         if version and int(version[1]) >= server:
             return
-        found = f"{program} is of {f'version {version[1]}' if version else 'no version it tells'}"
+        problem = f"{program} is of {f'version {version[1]}' if version else 'no version it tells'}"
     raise ServiceError(
         Code.STORE_UNAVAILABLE,
-        f"a copy of it takes pg_dump of PostgreSQL {server} or later on the PATH, and {found}:"
+        f"a copy of it takes pg_dump of PostgreSQL {server} or later on the PATH, and {problem}:"
         " install PostgreSQL's client programs of that version",
     )
 

@@ -157,8 +157,8 @@ def _insert(
 
 
 def _slots(key: int, ids: Sequence[bytes]) -> list[int]:
-    found: list[int] = slots(key, b"".join(ids)).tolist()
-    return found
+    of_ids: list[int] = slots(key, b"".join(ids)).tolist()
+    return of_ids
 
 
 def _inserted(
@@ -187,16 +187,16 @@ def _inserted(
         "answers": answers,
     }
     if beside:
-        found = connection.exec_driver_sql(_INSERT_BESIDE, parameters).scalar_one() or b""
+        inserted = connection.exec_driver_sql(_INSERT_BESIDE, parameters).scalar_one() or b""
     else:
         wary = connection.info.get("wary", 0)
         if not wary and connection.exec_driver_sql(_INSERT_NEW, parameters).scalar_one():
             return None
-        found = connection.exec_driver_sql(_INSERT, parameters).scalar_one() or b""
-        connection.info["wary"] = _WARY if len(found) < len(ids) else max(wary - 1, 0)
-    if len(found) == len(ids):
+        inserted = connection.exec_driver_sql(_INSERT, parameters).scalar_one() or b""
+        connection.info["wary"] = _WARY if len(inserted) < len(ids) else max(wary - 1, 0)
+    if len(inserted) == len(ids):
         return None
-    return {found[at : at + REPORT_ID_BYTES] for at in range(0, len(found), REPORT_ID_BYTES)}
+    return {inserted[at : at + REPORT_ID_BYTES] for at in range(0, len(inserted), REPORT_ID_BYTES)}
 
 
 def _stored(
@@ -234,9 +234,9 @@ def _add(
 def _shard(connection: Connection) -> int:
     """Return the shard that this connection holds until it ends: the least one that was free."""
     if "shard" not in connection.info:
-        found = connection.exec_driver_sql(_SHARD).scalar()
+        shard = connection.exec_driver_sql(_SHARD).scalar()
         # With none free, one is shared: slower, and as exact.
-        connection.info["shard"] = 0 if found is None else int(found)
+        connection.info["shard"] = 0 if shard is None else int(shard)
     return int(connection.info["shard"])
 
 
@@ -264,8 +264,8 @@ class _Array:
         """
         rows = np.empty(len(elements) // size, [("length", ">i4"), ("element", f"V{size}")])
         rows["length"] = size
-        found = np.frombuffer(elements, f"V{size}")
-        rows["element"] = found if order is None else found[order]
+        in_order = np.frombuffer(elements, f"V{size}")
+        rows["element"] = in_order if order is None else in_order[order]
         return cls(rows.tobytes(), len(rows))
 
     @classmethod

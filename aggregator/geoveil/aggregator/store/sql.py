@@ -142,11 +142,11 @@ class SQLStore(Store):
 
         def work(connection: Connection) -> CampaignPage:
             later = sizes.where(key > _find(connection, after).campaign_key) if after else sizes
-            found = connection.execute(later).all()
-            fitting = found[: _fitting([size for _, size in found[:limit]], most_bytes)]
+            stored = connection.execute(later).all()
+            fitting = stored[: _fitting([size for _, size in stored[:limit]], most_bytes)]
             query = select(*_RECORD).where(key.in_([number for number, _ in fitting])).order_by(key)
             rows = connection.execute(query).all()
-            return CampaignPage([_record(row) for row in rows], len(fitting) < len(found))
+            return CampaignPage([_record(row) for row in rows], len(fitting) < len(stored))
 
         return self.run(work)
 
@@ -181,28 +181,33 @@ class SQLStore(Store):
 
     def progress(self, campaign_ids: Collection[str]) -> Mapping[str, Progress]:
         key = CAMPAIGN.c.campaign_key
-        asked = CAMPAIGN.c.campaign_id.in_([one for one in campaign_ids if "\0" not in one])
+        wanted = CAMPAIGN.c.campaign_id.in_(
+            [campaign_id for campaign_id in campaign_ids if "\0" not in campaign_id]
+        )
         plans = (
             select(CAMPAIGN.c.campaign_id, CAMPAIGN_PLAN.c.participants)
             .outerjoin(CAMPAIGN_PLAN, CAMPAIGN_PLAN.c.campaign_key == key)
-            .where(asked)
+            .where(wanted)
         )
         days = (
             select(CAMPAIGN.c.campaign_id, REPORT_DAY.c.day, REPORT_DAY.c.reports)
             .join(REPORT_DAY, REPORT_DAY.c.campaign_key == key)
-            .where(asked)
+            .where(wanted)
             .order_by(REPORT_DAY.c.day)
         )
 
         def work(connection: Connection) -> Mapping[str, Progress]:
-            found = {
+            of_campaign = {
                 campaign_id: Progress(planned, [])
                 for campaign_id, planned in connection.execute(plans)
             }
             noted: dict[str, list[tuple[int, int]]] = {}
             for campaign_id, day, reports in connection.execute(days):
                 noted.setdefault(campaign_id, []).append((day, int(reports)))
-            return {name: one._replace(days=noted.get(name, [])) for name, one in found.items()}
+            return {
+                name: progress._replace(days=noted.get(name, []))
+                for name, progress in of_campaign.items()
+            }
 
         return self.run(work)
 

@@ -176,8 +176,11 @@ class SQLiteStore(SQLStore):
     def read_reports(self, connection: Connection, key: int) -> Iterator[tuple[bytes, bytes]]:
         query = select(REPORT_PAGE.c.ids, REPORT_PAGE.c.answers)
         rows = connection.execute(query.where(REPORT_PAGE.c.campaign_key == key))
-        for some in rows.partitions(_PAGES_READ):
-            yield b"".join([row.ids for row in some]), b"".join([row.answers for row in some])
+        for partition in rows.partitions(_PAGES_READ):
+            yield (
+                b"".join([row.ids for row in partition]),
+                b"".join([row.answers for row in partition]),
+            )
 
     def read_answers(
         self, connection: Connection, key: int, after: bytes, limit: int
@@ -210,8 +213,8 @@ class SQLiteStore(SQLStore):
 
     def verify(self) -> None:
         def work(connection: Connection) -> str:
-            found = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar_one()
-            return " ".join(str(found).split())
+            problem = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar_one()
+            return " ".join(str(problem).split())
 
         first = self.run(work, failure=self._unusable)
         if first != "ok":

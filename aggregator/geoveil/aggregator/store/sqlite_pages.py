@@ -81,8 +81,8 @@ class Last(NamedTuple):
 def read_ids(driver: Driver, key: int, number: int) -> Iterator[tuple[int, bytes]]:
     """Yield the pages, first report and ids, from the one that holds report `number` on."""
     (first,) = driver.execute(_CONTAINING, {"key": key, "number": number}).fetchone()
-    while found := driver.execute(_READ_IDS, {"key": key, "first": first}).fetchone()[0]:
-        for page in found.split(","):
+    while joined := driver.execute(_READ_IDS, {"key": key, "first": first}).fetchone()[0]:
+        for page in joined.split(","):
             start, ids = page.split(" ")
             first = int(start)
             yield first, bytes.fromhex(ids)
@@ -95,8 +95,8 @@ def read_pages(driver: Driver, key: int, firsts: Iterable[int]) -> dict[int, tup
     wanted = sorted(set(firsts))
     for start in range(0, len(wanted), _PAGES_READ):
         parameters = {"key": key, "firsts": json.dumps(wanted[start : start + _PAGES_READ])}
-        (found,) = driver.execute(_READ_PAGES, parameters).fetchone()
-        for page in found.split(","):
+        (joined,) = driver.execute(_READ_PAGES, parameters).fetchone()
+        for page in joined.split(","):
             first, ids, answers = page.split(" ")
             pages[int(first)] = bytes.fromhex(ids), bytes.fromhex(answers)
     return pages
@@ -175,9 +175,9 @@ def append(
         first += count
         last = None
     for at in range(0, len(pages), _PAGES_WRITTEN):
-        some = pages[at : at + _PAGES_WRITTEN]
-        statement = _WRITE + ", ".join(["(?, ?, ?, ?)"] * len(some))
-        parameters = [value for p in some for value in (key, p.first, p.ids, p.answers)]
+        part = pages[at : at + _PAGES_WRITTEN]
+        statement = _WRITE + ", ".join(["(?, ?, ?, ?)"] * len(part))
+        parameters = [value for p in part for value in (key, p.first, p.ids, p.answers)]
         driver.execute(statement, parameters)
     return pages
 

@@ -60,8 +60,8 @@ def ask_changes(
         ...     return ask_changes(asking, median, campaigns, people="different")
     """
     kind = people_of(people)
-    asked = asked_alike(asking, statistic, campaigns)
-    made: Changes | CurveChange = compare(*(ask(asked) for ask in asking), people=kind, names=names)
+    alike = asked_alike(asking, statistic, campaigns)
+    made: Changes | CurveChange = compare(*(ask(alike) for ask in asking), people=kind, names=names)
     return made
 
 
@@ -85,14 +85,14 @@ def asked_alike(
     for unit in others:
         if unit != first:
             raise ParameterError("unit", unit, f"{first!r}, as of the first")
-    asked = _changed(statistic, lambda one: _as_soft(one, campaigns))
-    inner = asked.of if isinstance(asked, Contaminated) else asked
+    changed = _changed(statistic, lambda one: _as_soft(one, campaigns))
+    inner = changed.of if isinstance(changed, Contaminated) else changed
     if isinstance(inner, DistributionFunction) and inner.at is None and inner.low is None:
-        where = _changed(asked, lambda one: replace(one, points=2))
+        where = _changed(changed, lambda one: replace(one, points=2))
         ends = np.concatenate([ask(where).at for ask in asking])
         low, high = float(ends.min()), float(ends.max())
-        return _changed(asked, lambda one: replace(one, low=low, high=high))
-    return asked
+        return _changed(changed, lambda one: replace(one, low=low, high=high))
+    return changed
 
 
 def _changed(statistic: Statistic[Any], change: Callable[[Any], Statistic[Any]]) -> Statistic[Any]:
@@ -103,7 +103,7 @@ def _changed(statistic: Statistic[Any], change: Callable[[Any], Statistic[Any]])
 
 
 def _as_soft(statistic: Any, campaigns: Sequence[Campaign]) -> Statistic[Any]:
-    found: Statistic[Any] = statistic
+    soft: Statistic[Any] = statistic
     if getattr(statistic, "width", 0.0) is None:
-        found = replace(statistic, width=max(band_width(one, None) for one in campaigns))
-    return found
+        soft = replace(statistic, width=max(band_width(campaign, None) for campaign in campaigns))
+    return soft

@@ -189,28 +189,28 @@ def compare(
         ([10.0], [5.0], [0.045])
     """
     kind = people_of(people)
-    curves = [one for one in estimates if isinstance(one, DistributionCurve)]
+    curves = [estimate for estimate in estimates if isinstance(estimate, DistributionCurve)]
     if curves:
         if len(curves) != len(estimates) or len(curves) != 2 or to_first:
             raise ParameterError("estimates", len(estimates), "two distribution functions")
         _check_names(curves, names)
         return _curve_change(curves[0], curves[1], kind, names or ("1", "2"))
-    told = [_sample(one) for one in estimates]
-    _check(told, names)
-    names = tuple(names) or tuple(str(i + 1) for i in range(len(told)))
-    pairs = [(0 if to_first else i - 1, i) for i in range(1, len(told))]
-    errors = np.array([one.errors for one in told])
-    values = np.concatenate([told[b].values - told[a].values for a, b in pairs])
+    samples = [_sample(estimate) for estimate in estimates]
+    _check(samples, names)
+    names = tuple(names) or tuple(str(i + 1) for i in range(len(samples)))
+    pairs = [(0 if to_first else i - 1, i) for i in range(1, len(samples))]
+    errors = np.array([sample.errors for sample in samples])
+    values = np.concatenate([samples[b].values - samples[a].values for a, b in pairs])
     if kind is People.SAME:
         spread = np.concatenate([errors[a] + errors[b] for a, b in pairs])
-        critical = _bonferroni(len(values), told[0].confidence)
+        critical = _bonferroni(len(values), samples[0].confidence)
     else:
         spread = np.concatenate([np.hypot(errors[a], errors[b]) for a, b in pairs])
-        critical = critical_value(_correlations(told, pairs, spread), told[0].confidence)
+        critical = critical_value(_correlations(samples, pairs, spread), samples[0].confidence)
     level = math.erf(critical / math.sqrt(2))
-    ends = [one.ends(level) for one in told]
+    ends = [sample.ends(level) for sample in samples]
     down, up = (
-        np.concatenate([told[b].moved[side] + told[a].moved[1 - side] for a, b in pairs])
+        np.concatenate([samples[b].moved[side] + samples[a].moved[1 - side] for a, b in pairs])
         for side in (0, 1)
     )
     below, above = (
@@ -218,8 +218,8 @@ def compare(
             [
                 _together(
                     kind,
-                    np.abs(told[b].values - ends[b][side]),
-                    np.abs(ends[a][1 - side] - told[a].values),
+                    np.abs(samples[b].values - ends[b][side]),
+                    np.abs(ends[a][1 - side] - samples[a].values),
                 )
                 for a, b in pairs
             ]
@@ -231,7 +231,7 @@ def compare(
     p_values = _p_values(left, np.where(values > 0, below, above) / critical)
     return Changes(
         labels=tuple(
-            f"{names[b]} − {names[a]}: {label}" for a, b in pairs for label in told[0].labels
+            f"{names[b]} − {names[a]}: {label}" for a, b in pairs for label in samples[0].labels
         ),
         values=values,
         standard_errors=spread,
@@ -240,10 +240,10 @@ def compare(
         p_values=p_values,
         adjusted=holm(p_values),
         people=kind,
-        confidence=told[0].confidence,
-        n=tuple(one.n for one in told),
-        privacy=told[0].privacy,
-        about=tuple(dict.fromkeys(note for one in told for note in one.about)),
+        confidence=samples[0].confidence,
+        n=tuple(sample.n for sample in samples),
+        privacy=samples[0].privacy,
+        about=tuple(dict.fromkeys(note for sample in samples for note in sample.about)),
     )
 
 
@@ -333,28 +333,28 @@ def _curve_change(
         raise ParameterError("at", given, "the same of both: ask with the same `at`")
     _check_softness(before.width, after.width)
     # The share up to a threshold is 1 less that above it.
-    found = compare(after.above, before.above, people=people, names=names)
+    changes = compare(after.above, before.above, people=people, names=names)
     return CurveChange(
         name=f"Change of the distribution function, {names[1]} − {names[0]}",
         axis=before.axis,
         at=before.at,
-        values=found.values,
-        low=found.low,
-        high=found.high,
-        confidence=found.confidence,
-        n=sum(found.n),
+        values=changes.values,
+        low=changes.low,
+        high=changes.high,
+        confidence=changes.confidence,
+        n=sum(changes.n),
         privacy=before.privacy,
         about=(
             _SAID[people],
             "Where the band is above 0 more people are up to there than before, where it is below"
-            f" fewer; of no change anywhere p is {found.adjusted.min():.3g}, by Holm's rule.",
+            f" fewer; of no change anywhere p is {changes.adjusted.min():.3g}, by Holm's rule.",
             *before.about,
-            *found.about,
+            *changes.about,
         ),
-        adjusted=found.adjusted,
+        adjusted=changes.adjusted,
         changes=replace(
-            found,
-            n=found.n[::-1],
+            changes,
+            n=changes.n[::-1],
             labels=tuple(f"{names[1]} − {names[0]}: up to {at:,.15g}" for at in before.at.tolist()),
         ),
     )
@@ -395,10 +395,10 @@ class Trends(Result):
 
     @property
     def notes(self) -> Sequence[str]:
-        told = "independent" if self.people is People.DIFFERENT else "dependent at worst"
+        assumption = "independent" if self.people is People.DIFFERENT else "dependent at worst"
         return (
             POPULATION,
-            f"Errors of different times are taken as {told}.",
+            f"Errors of different times are taken as {assumption}.",
             f"The intervals hold all slopes at once at {100 * self.confidence:.4g} %.",
             *self.about,
         )
@@ -432,13 +432,13 @@ def trend(
     """
     from scipy.special import chdtrc
 
-    _check([_sample(one) for one in estimates], ())
+    _check([_sample(estimate) for estimate in estimates], ())
     kind = people_of(people)
     t = np.arange(len(estimates), dtype=np.float64) if times is None else np.asarray(times, float)
     if t.shape != (len(estimates),) or not (np.diff(t) > 0).all():
         raise ParameterError("times", t.tolist(), f"{len(estimates)} increasing numbers")
-    values = np.array([one.values for one in estimates])
-    variances = np.array([one.standard_errors for one in estimates]) ** 2
+    values = np.array([estimate.values for estimate in estimates])
+    variances = np.array([estimate.standard_errors for estimate in estimates]) ** 2
     weights = 1 / np.maximum(variances, variances.max(axis=0) * 1e-6 + 1e-300)
     middle = (weights * t[:, None]).sum(axis=0) / weights.sum(axis=0)
     away = t[:, None] - middle
@@ -449,14 +449,15 @@ def trend(
         critical = _bonferroni(len(slopes), estimates[0].confidence)
     else:
         covariance = sum(
-            one.covariance * np.outer(row, row) for one, row in zip(estimates, c, strict=True)
+            estimate.covariance * np.outer(row, row)
+            for estimate, row in zip(estimates, c, strict=True)
         )
         errors = np.sqrt(np.maximum(np.diag(covariance), 0.0))
         scale = np.divide(1.0, errors, out=np.zeros_like(errors), where=errors > 0)
         critical = critical_value(covariance * np.outer(scale, scale), estimates[0].confidence)
     level = math.erf(critical / math.sqrt(2))
-    ends = np.array([_honest(one).intervals(level) for one in estimates])  # (times, 2, m)
-    moved = (np.abs(c) * [one.moved for one in estimates]).sum(axis=0)
+    ends = np.array([_honest(estimate).intervals(level) for estimate in estimates])  # (times, 2, m)
+    moved = (np.abs(c) * [estimate.moved for estimate in estimates]).sum(axis=0)
     margins = np.abs(ends - values[:, None])
     rising = np.where((c > 0)[:, None], margins, margins[:, ::-1])
     parts = np.abs(c)[:, None] * rising
@@ -466,7 +467,7 @@ def trend(
     mean = (weights * values).sum(axis=0) / weights.sum(axis=0)
     q = (weights * (values - mean - slopes * away) ** 2).sum(axis=0)
     freedom = len(t) - 2
-    told = kind is People.DIFFERENT and freedom > 0
+    testable = kind is People.DIFFERENT and freedom > 0
     return Trends(
         labels=estimates[0].labels,
         slopes=slopes,
@@ -474,10 +475,10 @@ def trend(
         low=slopes - below - moved,
         high=slopes + above + moved,
         adjusted=holm(p_values),
-        bent=np.asarray(chdtrc(freedom, q)) if told else np.full(len(q), np.nan),
+        bent=np.asarray(chdtrc(freedom, q)) if testable else np.full(len(q), np.nan),
         people=kind,
         confidence=estimates[0].confidence,
-        n=tuple(one.n for one in estimates),
+        n=tuple(estimate.n for estimate in estimates),
         privacy=estimates[0].privacy,
         about=_of_liars(estimates),
     )
@@ -493,20 +494,22 @@ def holm(p_values: ArrayLike) -> Array:
     p = np.asarray(p_values, np.float64)
     order = np.argsort(p, kind="stable")
     stepped = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
-    found = np.empty_like(p)
-    found[order] = np.minimum(stepped, 1.0)
-    return found
+    adjusted = np.empty_like(p)
+    adjusted[order] = np.minimum(stepped, 1.0)
+    return adjusted
 
 
 def _check(samples: Sequence[_Sample], names: Sequence[str]) -> None:
     _check_names(samples, names)
     first = samples[0]
-    for one in samples[1:]:
-        if one.labels != first.labels:
-            raise ParameterError("labels", one.labels[:5], f"as of the first: {first.labels[:5]}")
-        if one.confidence != first.confidence:
-            raise ParameterError("confidence", one.confidence, f"{first.confidence}")
-        _check_softness(first.softness, one.softness)
+    for sample in samples[1:]:
+        if sample.labels != first.labels:
+            raise ParameterError(
+                "labels", sample.labels[:5], f"as of the first: {first.labels[:5]}"
+            )
+        if sample.confidence != first.confidence:
+            raise ParameterError("confidence", sample.confidence, f"{first.confidence}")
+        _check_softness(first.softness, sample.softness)
 
 
 def _check_names(compared: Sequence[object], names: Sequence[str]) -> None:
@@ -553,16 +556,16 @@ def _correlations(
         signs[row, a] -= 1
         signs[row, b] += 1
     m = len(samples[0].labels)
-    found = np.zeros((len(pairs) * m,) * 2)
-    for column, one in zip(signs.T, samples, strict=True):
+    correlations = np.zeros((len(pairs) * m,) * 2)
+    for column, sample in zip(signs.T, samples, strict=True):
         # An error that nothing bounds goes together with no other.
-        errors = np.where(np.isfinite(one.errors), one.errors, 0.0)
-        covariance = one.correlations * np.outer(errors, errors)
-        found += np.kron(np.outer(column, column), covariance)
+        errors = np.where(np.isfinite(sample.errors), sample.errors, 0.0)
+        covariance = sample.correlations * np.outer(errors, errors)
+        correlations += np.kron(np.outer(column, column), covariance)
     scale = np.divide(1.0, spread, out=np.zeros_like(spread), where=spread > 0)
-    found *= np.outer(scale, scale)
-    np.fill_diagonal(found, 1.0)
-    return found
+    correlations *= np.outer(scale, scale)
+    np.fill_diagonal(correlations, 1.0)
+    return correlations
 
 
 def _together(kind: People, one: Array, other: Array) -> Array:

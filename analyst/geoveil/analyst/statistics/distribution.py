@@ -142,14 +142,14 @@ class DistributionCurve(Curve):
         ]
         ends = _ends_of_pairs(self.above.limits, steps)
         middles = (self.at[1:] + self.at[:-1]) / 2
-        found = self.above.combined(weights, [f"at {t:.15g}" for t in middles.tolist()], ends)
-        low, high = found.band()
+        slopes = self.above.combined(weights, [f"at {t:.15g}" for t in middles.tolist()], ends)
+        low, high = slopes.band()
         blur = np.sqrt(self.width**2 / 20 + float(steps.max()) ** 2 / 12)
         return Curve(
             name="Density",
             axis="value",
             at=middles,
-            values=found.values,
+            values=slopes.values,
             low=low,
             high=high,
             confidence=self.confidence,
@@ -270,21 +270,21 @@ def inverse(at: Array, curve: Array, levels: Array, *, last: bool = False) -> Ar
         levels: in (0, 1).
         last: whether the last place is wanted where it is at a level, else the first.
     """
-    found = np.empty(len(levels))
+    values = np.empty(len(levels))
     reached = np.searchsorted(curve, levels, "right" if last else "left").tolist()
     for i, (level, k) in enumerate(zip(levels.tolist(), reached, strict=True)):
         if 0 < k < len(curve):
             share = (level - curve[k - 1]) / (curve[k] - curve[k - 1])
-            found[i] = at[k - 1] + share * (at[k] - at[k - 1])
+            values[i] = at[k - 1] + share * (at[k] - at[k - 1])
         else:
-            found[i] = -np.inf if k == 0 else np.inf
-    return found
+            values[i] = -np.inf if k == 0 else np.inf
+    return values
 
 
 def _ends_of_pairs(limits: Sequence[Limits], steps: Array) -> list[Limits]:
     """Return what (g(T) − g(T'))/(T' − T) can be: no more than the range of g, either way."""
-    found = []
-    for one, step in zip(limits, steps.tolist(), strict=False):
-        spread = one.reports[1] - one.reports[0]
-        found.append(Limits((-spread / step, spread / step), (0.0, 1.0 / step)))
-    return found
+    ends = []
+    for limit, step in zip(limits, steps.tolist(), strict=False):
+        spread = limit.reports[1] - limit.reports[0]
+        ends.append(Limits((-spread / step, spread / step), (0.0, 1.0 / step)))
+    return ends

@@ -134,11 +134,14 @@ class Districts(Statistic[DistrictShares]):
 
     def steps(self, campaign: Campaign, confidence: float) -> Steps[DistrictShares]:
         plane, bandwidth = _plane_of(campaign, self.bandwidth)
-        cut = {one.label: clipped(plane, one.label, one.parts) for one in self.districts}
+        cut = {
+            district.label: clipped(plane, district.label, district.parts)
+            for district in self.districts
+        }
         polygons = {label: outline.parts for label, outline in cut.items()}
         _check_apart(polygons)
-        found: JointEstimates = yield _questions(polygons, bandwidth)
-        shares = partition_shares(with_elsewhere(replace(found, confidence=confidence)))
+        answered: JointEstimates = yield _questions(polygons, bandwidth)
+        shares = partition_shares(with_elsewhere(replace(answered, confidence=confidence)))
         made = _fields_of(shares, bandwidth)
         beyond = [label for label, outline in cut.items() if not outline.whole]
         if beyond:
@@ -149,7 +152,8 @@ class Districts(Statistic[DistrictShares]):
         return DistrictShares(
             **made,
             outlines=tuple(
-                {"type": "MultiPolygon", "coordinates": one.parts} for one in self.districts
+                {"type": "MultiPolygon", "coordinates": district.parts}
+                for district in self.districts
             ),
         )
 
@@ -199,11 +203,11 @@ class Nearest(Statistic[PartitionShares]):
         half = plane.radius_m + _REACH * bandwidth
         if len(np.unique(centers, axis=0)) < len(centers):
             raise ParameterError("places", list(self.places), "distinct")
-        asked = {
+        cells = {
             label: [[cell_of(centers, number, half)]] for number, label in enumerate(self.places)
         }
-        found: JointEstimates = yield _questions(asked, bandwidth)
-        shares = partition_shares(replace(found, confidence=confidence))
+        answered: JointEstimates = yield _questions(cells, bandwidth)
+        shares = partition_shares(replace(answered, confidence=confidence))
         return PartitionShares(**_fields_of(shares, bandwidth))
 
 
@@ -256,12 +260,12 @@ def _questions(
 
 def _fields_of(shares: PartitionShares, bandwidth: float) -> dict[str, Any]:
     """Return the fields of shares, with how softly edges were drawn."""
-    told = {field.name: getattr(shares, field.name) for field in fields(PartitionShares)}
-    told["about"] = (
+    common = {field.name: getattr(shares, field.name) for field in fields(PartitionShares)}
+    common["about"] = (
         f"Edges are smoothed by a Gaussian of {bandwidth:,.4g} m: who is near one counts for both"
         " sides in part.",
     )
-    return told
+    return common
 
 
 def with_elsewhere(found: JointEstimates) -> JointEstimates:

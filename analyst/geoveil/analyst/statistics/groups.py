@@ -206,11 +206,11 @@ class GroupEstimates(Result):
         if self.n is None or min(self.n) < 2:
             reach = critical_value_of_one(confidence) * self.standard_errors
             return self.values - reach, self.values + reach
-        found = [
+        intervals = [
             interval_of_mean(n, float(v), float(e * e * (n - 1)), confidence, self.limits)
             for n, v, e in zip(self.n, self.values, self.standard_errors, strict=True)
         ]
-        return np.array([f.low for f in found]), np.array([f.high for f in found])
+        return np.array([f.low for f in intervals]), np.array([f.high for f in intervals])
 
     def post_stratify(self, sizes: Mapping[str, float]) -> Quantity:
         """Return the mean of a population whose groups have known sizes.
@@ -246,8 +246,8 @@ class GroupEstimates(Result):
         from geoveil.analyst.statistics.weighting import raking_weights  # which gives groups
 
         if self.contamination:
-            told = "left out: false reports would change how many people each group has, too"
-            raise ParameterError("contamination", self.contamination, told)
+            permitted = "left out: false reports would change how many people each group has, too"
+            raise ParameterError("contamination", self.contamination, permitted)
         if self.n is None:
             raise ParameterError("n", None, "the number of reports of each group, for raking")
         shares = raking_weights(variables, margins, np.array(self.n, np.float64))
@@ -307,20 +307,20 @@ class GroupEstimates(Result):
                 (np.where(above, size * a, 0.0) + np.where(below, size * b, 0.0)).sum(axis=1)
                 for a, b in ((down, up), (up, down))
             )
-        found = np.zeros(len(contrasts))
+        moved = np.zeros(len(contrasts))
         if self.contamination:
             low, high = self.limits.reports
             width = min(high - low, self.width)
             for k, contrast in enumerate(contrasts):
                 liars = Contamination(self.contamination, width, weights=self._weights(contrast))
-                found[k] = liars.moved
-        return found, found
+                moved[k] = liars.moved
+        return moved, moved
 
     def _weights(self, contrast: Array) -> Weights:
         """Return how much reports count for in a contrast of the groups."""
         if self.n is None:
-            told = "left out: the number of reports of each group is not known"
-            raise ParameterError("contamination", self.contamination, told)
+            permitted = "left out: the number of reports of each group is not known"
+            raise ParameterError("contamination", self.contamination, permitted)
         counts = np.array(self.n, np.float64)
         n = counts.sum()
         return weights_of(counts / n, n * np.abs(contrast) / counts)
@@ -346,8 +346,8 @@ def shares_of(sizes: Mapping[str, float], labels: Sequence[str]) -> Array:
     for label, size in sizes.items():
         if not (isinstance(size, (int, float)) and math.isfinite(size) and size > 0):
             raise ParameterError(f"sizes[{label!r}]", size, "a finite number > 0")
-    found = np.array([sizes[label] for label in labels], np.float64)
-    return np.asarray(found / found.sum())
+    shares = np.array([sizes[label] for label in labels], np.float64)
+    return np.asarray(shares / shares.sum())
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -39,13 +39,13 @@ class MeanValue(Statistic[Quantity]):
     """The width of the soft thresholds, in the attribute's unit; three noise scales by default."""
 
     def steps(self, campaign: Campaign, confidence: float) -> Steps[Quantity]:
-        found = yield from _asked(campaign, confidence, self.width)
-        made = found.above.contrast(found.weights, "mean", UNLIMITED)
+        curve = yield from _asked(campaign, confidence, self.width)
+        made = curve.above.contrast(curve.weights, "mean", UNLIMITED)
         return replace(
             made,
-            value=made.value + found.least,
-            ci_low=made.ci_low + found.least,
-            ci_high=made.ci_high + found.least,
+            value=made.value + curve.least,
+            ci_low=made.ci_low + curve.least,
+            ci_high=made.ci_high + curve.least,
         )
 
 
@@ -57,16 +57,16 @@ class Gini(Statistic[Quantity]):
     """The width of the soft thresholds, in the attribute's unit; three noise scales by default."""
 
     def steps(self, campaign: Campaign, confidence: float) -> Steps[Quantity]:
-        found = yield from _asked(campaign, confidence, self.width)
-        share, variance = found.above.values, found.above.standard_errors**2
+        curve = yield from _asked(campaign, confidence, self.width)
+        share, variance = curve.above.values, curve.above.standard_errors**2
         # The square of an estimate is larger in the mean than the square, by the variance.
-        difference = float(found.weights @ (share * (1 - share) + variance))
-        blurred = found.width**2 / 20 * _squared_density(found) / found.mean
-        return found.ratio(
+        difference = float(curve.weights @ (share * (1 - share) + variance))
+        blurred = curve.width**2 / 20 * _squared_density(curve) / curve.mean
+        return curve.ratio(
             "Gini coefficient",
-            difference - blurred * found.mean,
-            found.weights * (1 - 2 * share),
-            f"Soft thresholds blur values over {found.width:,.6g}, which adds about {blurred:.2g}:"
+            difference - blurred * curve.mean,
+            curve.weights * (1 - 2 * share),
+            f"Soft thresholds blur values over {curve.width:,.6g}, which adds about {blurred:.2g}:"
             " that is taken off.",
             least=0.0,
         )
@@ -87,16 +87,16 @@ class TopShare(Statistic[Quantity]):
     def steps(self, campaign: Campaign, confidence: float) -> Steps[Quantity]:
         from scipy.optimize import isotonic_regression
 
-        found = yield from _asked(campaign, confidence, self.width)
-        rising = np.clip(isotonic_regression(1 - found.above.values).x, 0.0, 1.0)
-        (quantile,) = inverse(found.at, rising, np.array([1 - self.share]))
-        beyond = _integral(found.at, float(quantile))
+        curve = yield from _asked(campaign, confidence, self.width)
+        rising = np.clip(isotonic_regression(1 - curve.above.values).x, 0.0, 1.0)
+        (quantile,) = inverse(curve.at, rising, np.array([1 - self.share]))
+        beyond = _integral(curve.at, float(quantile))
         # p·q + ∫S beyond q is least where S(q) = p: an error of q moves it in second order only.
-        return found.ratio(
+        return curve.ratio(
             f"share of the top {self.share:.4g}",
-            self.share * float(quantile) + float(beyond @ found.above.values),
+            self.share * float(quantile) + float(beyond @ curve.above.values),
             beyond,
-            f"Soft thresholds blur values over {found.width:,.6g}.",
+            f"Soft thresholds blur values over {curve.width:,.6g}.",
             least=self.share,
         )
 
@@ -133,18 +133,18 @@ class _Found(NamedTuple):
         """
         rows = np.stack([gradient, self.weights])
         like = self.above.contrast(self.weights, label, UNLIMITED)
-        found = ratio_of(value, self.mean, rows @ self.above.covariance @ rows.T, like)
-        told = [self.above.population, "The error is by the delta method.", note]
+        quantity = ratio_of(value, self.mean, rows @ self.above.covariance @ rows.T, like)
+        sentences = [self.above.population, "The error is by the delta method.", note]
         if self.above.n < _ENOUGH:
-            told.append(
+            sentences.append(
                 f"Too few answered: the delta method needs {_ENOUGH} answers. From {self.above.n:,}"
                 " the interval is missed more often than its confidence says, and the estimate may"
                 f" be below {least:g}, the least that there is."
             )
-        if self.mean > 0 and math.isfinite(found.ci_low):  # a mean above 0, at this confidence
-            ends = max(found.ci_low, least), max(found.ci_high, least)
-            found = replace(found, ci_low=ends[0], ci_high=ends[1])
-        return replace(found, about=tuple(told))
+        if self.mean > 0 and math.isfinite(quantity.ci_low):  # a mean above 0, at this confidence
+            ends = max(quantity.ci_low, least), max(quantity.ci_high, least)
+            quantity = replace(quantity, ci_low=ends[0], ci_high=ends[1])
+        return replace(quantity, about=tuple(sentences))
 
 
 def _asked(

@@ -140,8 +140,8 @@ class QuestionMeans(ABC):
     def _interval(self, place: int, n: int, variance: float, confidence: float) -> Interval:
         """Return the interval of a mean of n answers of some variance, with liars among them."""
         limits = self.limits[place]
-        found = interval_of_mean(n, float(self.values[place]), variance, confidence, limits)
-        return with_liars(found, self.contamination, limits, self.weights)
+        honest = interval_of_mean(n, float(self.values[place]), variance, confidence, limits)
+        return with_liars(honest, self.contamination, limits, self.weights)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -188,8 +188,8 @@ class JointEstimates(QuestionMeans, Result):
 
     @property
     def notes(self) -> Sequence[str]:
-        told = f"Each interval covers at {100 * self.confidence:.4g} % by itself."
-        return (self.population, told, *notes_of_liars(self.contamination, self.weights))
+        coverage = f"Each interval covers at {100 * self.confidence:.4g} % by itself."
+        return (self.population, coverage, *notes_of_liars(self.contamination, self.weights))
 
     def rows(self) -> list[dict[str, Any]]:
         low, high = self.intervals()
@@ -249,8 +249,8 @@ class JointEstimates(QuestionMeans, Result):
 
     def intervals(self, confidence: float | None = None) -> tuple[Array, Array]:
         """Return the lower and the upper ends of all intervals, each by itself, (m,) and (m,)."""
-        found = [self.interval(i, confidence) for i in range(len(self.labels))]
-        return np.array([i.low for i in found]), np.array([i.high for i in found])
+        each = [self.interval(i, confidence) for i in range(len(self.labels))]
+        return np.array([i.low for i in each]), np.array([i.high for i in each])
 
     def band(self, confidence: float | None = None) -> tuple[Array, Array]:
         """Return the ends of intervals that cover all means at once, (m,) and (m,).
@@ -280,9 +280,9 @@ class JointEstimates(QuestionMeans, Result):
         """
         if not self.contamination:
             return np.zeros(len(self.labels))
-        ends = [one.reports for one in self.limits]
+        ends = [limit.reports for limit in self.limits]
         liars = [Contamination(self.contamination, b - a, weights=self.weights) for a, b in ends]
-        return np.array([one.moved for one in liars])
+        return np.array([liar.moved for liar in liars])
 
     def combined(
         self, weights: ArrayLike, labels: Sequence[str], limits: Sequence[Limits] | None = None
@@ -324,9 +324,9 @@ class JointEstimates(QuestionMeans, Result):
         """
         row = np.asarray(weights, np.float64)[None]
         made = self.combined(row, [label], None if limits is None else [limits])
-        found = made.interval(0)
+        interval = made.interval(0)
         error = float(made.standard_errors[0])
-        return self._quantity(label, float(made.values[0]), error, found.low, found.high)
+        return self._quantity(label, float(made.values[0]), error, interval.low, interval.high)
 
     def difference(self, a: str | int, b: str | int, label: str = "") -> Quantity:
         """Return the estimate of the mean of one question less that of another."""
@@ -393,13 +393,13 @@ def notes_of_liars(contamination: float, weights: Weights = ALIKE) -> Sequence[s
     """Return what to say of intervals that hold with a fraction of false reports."""
     if not contamination:
         return ()
-    told = f"{LIARS} {100 * contamination:.4g} % of the reports say anything"
+    sentence = f"{LIARS} {100 * contamination:.4g} % of the reports say anything"
     if weights == ALIKE:
-        return (f"{told}.",)
+        return (f"{sentence}.",)
     most = 100 * at_most(contamination, weights)
     return (
-        f"{told}, also that they are of the group whose reports count most: they can then count for"
-        f" {most:.3g} % here.",
+        f"{sentence}, also that they are of the group whose reports count most: they can then count"
+        f" for {most:.3g} % here.",
     )
 
 
@@ -466,17 +466,17 @@ def _fieller(
 
     def end(sign: int) -> float:
         """Return the least such r (−1), or the greatest."""
-        found = 0.0
+        limit = 0.0
         for of_r in (1, -1):  # the sign of r
             top, bottom = a + sign * by_a, b - sign * of_r * by_b
             square = quantile**2
             # bottom·r − top = sign·z·√Var: lead·r² − 2·half·r + last = 0
             lead, half = bottom**2 - square * bb, top * bottom - square * ab
             inside = half * half - lead * (top * top - square * aa)
-            found = (half + sign * math.sqrt(max(inside, 0.0))) / lead
-            if found * of_r >= 0:
+            limit = (half + sign * math.sqrt(max(inside, 0.0))) / lead
+            if limit * of_r >= 0:
                 break
-        return found
+        return limit
 
     return end(-1), end(1)
 
@@ -492,4 +492,6 @@ def _limits_of_sum(limits: Sequence[Limits], weights: Array) -> Limits:
                 high += max(weight * pair[0], weight * pair[1])
         return (low, high) if low < high else (-math.inf, math.inf)
 
-    return Limits(ends([one.reports for one in limits]), ends([one.means for one in limits]))
+    return Limits(
+        ends([limit.reports for limit in limits]), ends([limit.means for limit in limits])
+    )

@@ -31,17 +31,17 @@ def groups_of(
         return RandomizedGroupEstimates.of(
             strata.labels, strata.randomized, sums, step_exponent, common
         )
-    told = {
-        label: estimate(one, step_exponent)
-        for label, one in zip(strata.labels, sums, strict=True)
-        if one.n > 1
+    estimates = {
+        label: estimate(sums_of_group, step_exponent)
+        for label, sums_of_group in zip(strata.labels, sums, strict=True)
+        if sums_of_group.n > 1
     }
-    if not told:
+    if not estimates:
         return None
     return GroupEstimates.independent(
-        {label: one.value or 0.0 for label, one in told.items()},
-        {label: one.standard_error or 0.0 for label, one in told.items()},
-        {label: one.n for label, one in told.items()},
+        {label: group.value or 0.0 for label, group in estimates.items()},
+        {label: group.standard_error or 0.0 for label, group in estimates.items()},
+        {label: group.n for label, group in estimates.items()},
         **common,
     )
 
@@ -81,18 +81,18 @@ class RandomizedGroupEstimates(GroupEstimates):
             step_exponent: of the grid.
             common: `confidence`, `limits` and what else `GroupEstimates` has.
         """
-        found = lies.means(sums, step_exponent, common["confidence"], common["limits"])
-        told = np.flatnonzero(np.isfinite(found.values)).tolist()
-        if not told:
+        means = lies.means(sums, step_exponent, common["confidence"], common["limits"])
+        learnt = np.flatnonzero(np.isfinite(means.values)).tolist()
+        if not learnt:
             return None
         return cls(
-            labels=tuple(labels[i] for i in told),
-            values=found.values[told],
-            covariance=found.covariance[np.ix_(told, told)],
+            labels=tuple(labels[i] for i in learnt),
+            values=means.values[learnt],
+            covariance=means.covariance[np.ix_(learnt, learnt)],
             lies=lies,
             sums=sums,
             step_exponent=step_exponent,
-            told=tuple(told),
+            told=tuple(learnt),
             **common,
         )
 
@@ -119,15 +119,18 @@ class RandomizedGroupEstimates(GroupEstimates):
             n = counts.sum()
             of_groups = [weights_of(counts / n, n * np.abs(row)) for row in self.lies.towards]
             moved = np.array([Contamination(fraction, width, weights=w).moved for w in of_groups])
-        found = self.lies.means(self.sums, self.step_exponent, confidence, self.limits, moved)
-        told = list(self.told)
+        means = self.lies.means(self.sums, self.step_exponent, confidence, self.limits, moved)
+        learnt = list(self.told)
         least, greatest = self.limits.means
-        low, high = found.low[told], found.high[told]  # NaN where it is told no more at this one
+        low, high = (
+            means.low[learnt],
+            means.high[learnt],
+        )  # NaN where it is told no more at this one
         return np.where(np.isnan(low), least, low), np.where(np.isnan(high), greatest, high)
 
     @property
     def _counts(self) -> Array:
-        return np.array([float(one.n) for one in self.sums])
+        return np.array([float(sums.n) for sums in self.sums])
 
     def _weights(self, contrast: Array) -> Weights:
         counts, towards = self._counts, self.lies.towards[list(self.told)]

@@ -90,23 +90,25 @@ class Map(Statistic["DensityMap"]):
         if bandwidth is None:
             apart = np.linalg.norm(centers[1, 1] - centers[0, 0]) / math.sqrt(2)
             bandwidth = max(softness_of_points(campaign).bell, float(apart))
-        found: SeparateEstimates = yield Separately(
+        densities: SeparateEstimates = yield Separately(
             [
                 PointQuestion(str(node), GaussianKernel((x, y), bandwidth))
                 for node, (x, y) in enumerate(centers.reshape(-1, 2).tolist())
             ]
         )
-        level = np.full(len(found.labels), self.level)
+        level = np.full(len(densities.labels), self.level)
         if self.level is None:
             level = _spread_evenly(plane, bounds, places.reshape(-1, 2), bandwidth)
         per_km2 = _KM2 / (2 * math.pi * bandwidth**2)
         shape = (len(latitudes), len(longitudes))
-        low, high = found.band(_critical(found, centers, bandwidth, noise_scale(campaign, 2)))
+        low, high = densities.band(
+            _critical(densities, centers, bandwidth, noise_scale(campaign, 2))
+        )
         return DensityMap(
             longitudes=longitudes,
             latitudes=latitudes,
-            density=(found.values * per_km2).reshape(shape),
-            standard_errors=(found.standard_errors * per_km2).reshape(shape),
+            density=(densities.values * per_km2).reshape(shape),
+            standard_errors=(densities.standard_errors * per_km2).reshape(shape),
             low=(low * per_km2).reshape(shape),
             high=(high * per_km2).reshape(shape),
             level=level.reshape(shape),
@@ -114,10 +116,10 @@ class Map(Statistic["DensityMap"]):
             if self.level is None
             else f"{self.level:g} per km²",
             bandwidth=bandwidth,
-            confidence=found.confidence,
-            n=found.n,
-            privacy=found.privacy,
-            population=found.population,
+            confidence=densities.confidence,
+            n=densities.n,
+            privacy=densities.privacy,
+            population=densities.population,
         )
 
 
@@ -229,13 +231,13 @@ class DensityMap(GeoResult):
         """
         with needed_for("a contour"):
             import contourpy
-        found = contourpy.contour_generator(self.longitudes, self.latitudes, self.density)
+        generator = contourpy.contour_generator(self.longitudes, self.latitudes, self.density)
         features = []
         for level in validation.numbers("levels", levels):
-            lines = [np.asarray(line).tolist() for line in found.lines(level)]
+            lines = [np.asarray(line).tolist() for line in generator.lines(level)]
             geometry = {"type": "MultiLineString", "coordinates": lines}
-            told = {"per_km2": level}
-            features.append({"type": "Feature", "properties": told, "geometry": geometry})
+            properties = {"per_km2": level}
+            features.append({"type": "Feature", "properties": properties, "geometry": geometry})
         return {"type": "FeatureCollection", "features": features}
 
     def plot(self, ax: "Axes | None" = None, outlines: Mapping[str, Any] | None = None) -> "Axes":
@@ -265,10 +267,12 @@ class DensityMap(GeoResult):
         for line in lines_of(drawn):
             ax.plot(*np.asarray(line)[:, :2].T, color="0.25", linewidth=0.8)
         west, south, east, north = self.bounds
-        told = f"Red: surely denser than {self.compared_with}, {100 * self.confidence:g} % for all."
+        legend = (
+            f"Red: surely denser than {self.compared_with}, {100 * self.confidence:g} % for all."
+        )
         credit = f"\n{source}." if source else ""
         ax.set(xlim=(west, east), ylim=(south, north), ylabel="latitude")
-        ax.set_xlabel(f"longitude\n{told}{credit}", fontsize=8)
+        ax.set_xlabel(f"longitude\n{legend}{credit}", fontsize=8)
         finish_map(ax, self.title)
         return ax
 

@@ -88,8 +88,10 @@ def estimate(
     """
     later = isinstance(mechanism, PlanarLaplace)
     if later == (asked is None):
-        told = "a query or a statistic, for points" if later else "None: the mechanism has its own"
-        raise ParameterError("asked", asked, told)
+        permitted = (
+            "a query or a statistic, for points" if later else "None: the mechanism has its own"
+        )
+        raise ParameterError("asked", asked, permitted)
     integers, columns = np.asarray(reports), mechanism.dimension if later else 1
     if integers.dtype.kind not in "iu" or integers.ndim > 2 or integers.size % columns:
         raise ParameterError("reports", "these", "integers, one report after the other")

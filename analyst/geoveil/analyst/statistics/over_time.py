@@ -270,17 +270,17 @@ class OverTime(Result):
 
         if self.cohorts is not None:
             moved = self.cohorts.values[b] - self.cohorts.values[a]
-            known = np.isfinite(moved)
-            count = int(known.sum())
+            finite = np.isfinite(moved)
+            count = int(finite.sum())
             if count > 2:
-                n = (self.cohorts.n[a] + self.cohorts.n[b])[known]
+                n = (self.cohorts.n[a] + self.cohorts.n[b])[finite]
                 weights = n / n.sum()
-                apart = moved[known] - weights @ moved[known]
+                apart = moved[finite] - weights @ moved[finite]
                 error = math.sqrt(float(weights**2 @ apart**2) * count / (count - 1))
                 return count, error, float(stdtrit(count - 1, (1 + level) / 2)) * error
-        one, other = self.standard_errors[[a, b]].tolist()
-        against = 2 * one * other / math.sqrt(5) if self.extrapolated else 0.0
-        error = math.sqrt(one**2 + other**2 + against)
+        earlier, other = self.standard_errors[[a, b]].tolist()
+        against = 2 * earlier * other / math.sqrt(5) if self.extrapolated else 0.0
+        error = math.sqrt(earlier**2 + other**2 + against)
         return 0, error, critical_value_of_one(level) * error
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
@@ -312,8 +312,8 @@ class OverTime(Result):
         if self.cohorts is None:
             return np.full(len(self.periods), np.nan)
         latest, columns = self.cohorts.latest, part(self.cohorts)
-        found = columns[np.arange(len(latest)), np.maximum(latest, 0)]
-        return np.asarray(np.where(latest >= 0, found, np.nan))
+        latest_of = columns[np.arange(len(latest)), np.maximum(latest, 0)]
+        return np.asarray(np.where(latest >= 0, latest_of, np.nan))
 
 
 def over_time(
@@ -374,8 +374,8 @@ def over_time(
     )
     if not campaign.tells_cohorts:
         return curve
-    found = {g.period or 0: g for g in groups if g.question == question}
-    return _with_cohorts(campaign, curve, found)
+    by_period = {g.period or 0: g for g in groups if g.question == question}
+    return _with_cohorts(campaign, curve, by_period)
 
 
 def _with_cohorts(
@@ -444,10 +444,10 @@ def _flags(curve: OverTime, cohorts: Cohorts, over: NDArray[np.int64], origin: i
     flags = np.full(len(curve.periods), np.nan)
     # At first, those whose readings are too close together do not answer yet.
     begun = int(np.argmax(np.isfinite([*bounds, 0.0])))
-    cells, told = cells[begun:], (np.array(changes[begun:]), np.array(bounds[begun:]))
-    if count < 2 or len(cells) <= count or not all(np.isfinite(part).all() for part in told):
+    cells, moves = cells[begun:], (np.array(changes[begun:]), np.array(bounds[begun:]))
+    if count < 2 or len(cells) <= count or not all(np.isfinite(part).all() for part in moves):
         return flags
-    raised = flagged(*told, count, curve.false_alarms, looks=len(cells) - count, known=False)
+    raised = flagged(*moves, count, curve.false_alarms, looks=len(cells) - count, known=False)
     for cell, flag in zip(cells, raised.tolist(), strict=True):
         flags[first[cell]] = flag
     return flags
@@ -497,7 +497,7 @@ def flagged(
     critical = _quantile(share)
     student = 0.0 if known else float(-stdtrit(epoch - 1, share))
     sums, noises = (np.concatenate([[0.0], np.cumsum(c)]) for c in (changes, variances))
-    found = np.full(len(changes), np.nan)
+    exceeded = np.full(len(changes), np.nan)
     for length in windows(epoch):
         end = np.arange(length + epoch, len(sums))
         start = end - length
@@ -511,8 +511,8 @@ def flagged(
             before = np.lib.stride_tricks.sliding_window_view(changes, epoch)[first]
             spread = before.var(axis=1, ddof=1) * (1 / length + 2 / epoch)
             most = np.minimum(most, student * np.sqrt(spread + _LEAST))
-        found[end - 1] = np.fmax(found[end - 1], np.abs(recent - usual) > most)
-    return found
+        exceeded[end - 1] = np.fmax(exceeded[end - 1], np.abs(recent - usual) > most)
+    return exceeded
 
 
 def delay(

@@ -63,8 +63,8 @@ class PartitionShares(Result):
 
     @property
     def notes(self) -> Sequence[str]:
-        told = f"The intervals hold all shares at once at {100 * self.confidence:.4g} %."
-        return (self.joint.population, told, *self.about)
+        coverage = f"The intervals hold all shares at once at {100 * self.confidence:.4g} %."
+        return (self.joint.population, coverage, *self.about)
 
     def rows(self) -> list[dict[str, Any]]:
         return rows_of(
@@ -98,8 +98,8 @@ class Histogram(Statistic[PartitionShares]):
     def __post_init__(self) -> None:
         edges = np.array(validation.numbers("edges", self.edges))
         if not (np.diff(edges) > 0).all() or not 1 <= len(edges) < MOST_QUESTIONS:
-            told = f"1 to {MOST_QUESTIONS - 1} finite, increasing numbers"
-            raise ParameterError("edges", list(self.edges), told)
+            permitted = f"1 to {MOST_QUESTIONS - 1} finite, increasing numbers"
+            raise ParameterError("edges", list(self.edges), permitted)
         if self.width is not None:
             validation.positive("width", self.width)
 
@@ -108,9 +108,9 @@ class Histogram(Statistic[PartitionShares]):
         narrowest = float(np.diff(edges).min(initial=np.inf))
         width = Softness(noise_scale(campaign), self.width).band(narrowest)
         _, above = yield from shares_above(edges, width)
-        found = between(replace(above, confidence=confidence), width <= narrowest)
+        bins = between(replace(above, confidence=confidence), width <= narrowest)
         return replace(
-            partition_shares(found),
+            partition_shares(bins),
             edges=edges,
             about=(
                 f"Edges are soft over {width:,.6g}: who is nearer than {width / 2:,.6g} to one"
@@ -141,10 +141,10 @@ def between(above: JointEstimates, apart: bool) -> JointEstimates:
     share = Limits((low, high), (0.0, 1.0))
     pair = share if apart else Limits((low - high, high - low), (0.0, 1.0))
     first = Limits((-high, -low), (-1.0, 0.0))
-    found = above.combined(weights, labels, [first, *(pair,) * (m - 1), share])
-    values = found.values.copy()
+    combined = above.combined(weights, labels, [first, *(pair,) * (m - 1), share])
+    values = combined.values.copy()
     values[0] += 1.0
-    return replace(found, values=values, limits=(share, *found.limits[1:]))
+    return replace(combined, values=values, limits=(share, *combined.limits[1:]))
 
 
 def partition_shares(joint: JointEstimates) -> PartitionShares:

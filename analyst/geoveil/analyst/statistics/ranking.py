@@ -141,8 +141,8 @@ class Top(Statistic[Ranking]):
         if not isinstance(campaign, ValueCampaign):
             raise ParameterError("campaign", campaign.campaign_id, "a value campaign")
         softness = softness_of_points(campaign, self.width, self.bandwidth)
-        asked = asked_of_points(campaign, self.questions, softness)
-        return ranking_of((yield asked), self.count)
+        questions = asked_of_points(campaign, self.questions, softness)
+        return ranking_of((yield questions), self.count)
 
 
 def ranking_of(estimates: JointEstimates, count: int) -> Ranking:
@@ -167,13 +167,13 @@ def ranking_of(estimates: JointEstimates, count: int) -> Ranking:
     """
     _check(len(estimates.labels), count)
     error = 1 - estimates.confidence
-    found = _Comparisons(estimates, _ON_LOCATING * error)
+    comparisons = _Comparisons(estimates, _ON_LOCATING * error)
     rest = (1 - _ON_LOCATING) * error
-    within, without = _of_the_top(found, count, rest)
-    ranks = _ranks(found, rest)
+    within, without = _of_the_top(comparisons, count, rest)
+    ranks = _ranks(comparisons, rest)
     # With fewer than k truly larger by c errors go fewer than k found larger by 2c.
-    contenders = found.far.sum(axis=0) < count
-    chosen = found.intervals(contenders, rest)
+    contenders = comparisons.far.sum(axis=0) < count
+    chosen = comparisons.intervals(contenders, rest)
     order = [int(i) for i in np.argsort(-estimates.values, kind="stable")]
     names = estimates.labels
     return Ranking(
@@ -284,10 +284,10 @@ class _Comparisons:
         """
         values = self._estimates.values
         differences = values[:, None] - values
-        found = (differences > critical * self._of_differences) & (self._of_differences > 0)
-        if found.any():
-            found &= differences > self._lower_margins(critical) + self._moved_by_liars
-        return np.asarray(found)
+        larger = (differences > critical * self._of_differences) & (self._of_differences > 0)
+        if larger.any():
+            larger &= differences > self._lower_margins(critical) + self._moved_by_liars
+        return np.asarray(larger)
 
     def _lower_margins(self, critical: float) -> Array:
         """Return how far the lower limits of all differences i − j are below them, (m, m)."""

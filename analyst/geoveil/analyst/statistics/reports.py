@@ -240,17 +240,17 @@ class Reports:
         for label, estimator in by_label.items():
             sums, noise = summed[label]
             ends, limits = estimator.variance_limits, estimator.limits
-            found = estimate_of_sums(sums, GRID_EXPONENT, confidence, limits)
-            several = found.standard_error is not None
+            estimated = estimate_of_sums(sums, GRID_EXPONENT, confidence, limits)
+            several = estimated.standard_error is not None
             row = LabelledEstimate(
                 label=label,
-                value=found.value,
-                standard_error=found.standard_error,
-                ci_low=found.ci_low,
-                ci_high=found.ci_high,
-                method=found.method if several else None,
+                value=estimated.value,
+                standard_error=estimated.standard_error,
+                ci_low=estimated.ci_low,
+                ci_high=estimated.ci_high,
+                method=estimated.method if several else None,
                 confidence=confidence,
-                n=found.n,
+                n=estimated.n,
                 one_report=None,
                 privacy=self.campaign.report_privacy,
                 period=of,
@@ -296,12 +296,12 @@ class Reports:
         totals = [way.totals for way in chosen]
         joint = joint_way(chosen, by_label, step, count).totals if together else None
         for points in self.points(period, group):
-            for one in totals if joint is None or joint in totals else [*totals, joint]:
-                one.add(points, [(0, slice(0, len(points)))])
+            for total in totals if joint is None or joint in totals else [*totals, joint]:
+                total.add(points, [(0, slice(0, len(points)))])
         summed = {
-            label: found
-            for one in totals
-            for label, found in zip(one.labels, one.of(0), strict=True)
+            label: sums
+            for total in totals
+            for label, sums in zip(total.labels, total.of(0), strict=True)
         }
         return summed, joint
 
@@ -313,18 +313,20 @@ class Reports:
         return counter.found(self.campaign, period)
 
     def _answer(self, confidence: float, period: int, part: Part) -> Answered:
-        group, asked = part
-        if isinstance(asked, Counts):
-            return self.counted(asked, period, group)
-        together = not isinstance(asked, Separately)
-        by_label = self._estimators(asked.questions if isinstance(asked, Separately) else asked)
+        group, queries = part
+        if isinstance(queries, Counts):
+            return self.counted(queries, period, group)
+        together = not isinstance(queries, Separately)
+        by_label = self._estimators(
+            queries.questions if isinstance(queries, Separately) else queries
+        )
         summed, joint = self._summed(by_label, period, group, together=together)
         sums = {label: of_one.values for label, of_one in summed.items()}
         labels = tuple(by_label)
         n = sums[labels[0]].n
         if n < 2:
             raise too_few(self.campaign, n, period, group)
-        told: dict[str, Any] = {
+        common: dict[str, Any] = {
             "labels": labels,
             "values": np.array([ldexp(sums[label].total / n, GRID_EXPONENT) for label in labels]),
             "n": n,
@@ -334,9 +336,9 @@ class Reports:
             "period": None if self.campaign.period is None else period,
         }
         if joint is not None:
-            return JointEstimates(**told, covariance=joint.covariance(0) / (n - 1))
+            return JointEstimates(**common, covariance=joint.covariance(0) / (n - 1))
         errors = [estimate_of_sums(sums[label], GRID_EXPONENT).standard_error for label in labels]
-        return SeparateEstimates(**told, standard_errors=np.array(errors))
+        return SeparateEstimates(**common, standard_errors=np.array(errors))
 
     def points(self, period: int, group: int | None = None) -> Iterator[NDArray[np.int64]]:
         """Yield the points of a period, (n, k) and at most 131,072 at a time, on the grid.
@@ -367,10 +369,10 @@ def counter_for(campaign: Campaign, asked: Counts) -> CellCounter:
 
 def _of(rows: ReportRows, period: int, group: int | None) -> NDArray[np.bool_]:
     """Return which rows are of a period and a label."""
-    found = rows.periods == period
+    chosen = rows.periods == period
     if group is not None and rows.strata is None:
         raise ParameterError("stratum", group, "left out: the reports came without labels")
-    return found if group is None else np.asarray(found & (rows.strata == group))
+    return chosen if group is None else np.asarray(chosen & (rows.strata == group))
 
 
 def reports_of(
@@ -446,8 +448,8 @@ def _rows_of(frame: Any) -> ReportRows:
 
 def _of_points(campaign: Campaign) -> ValueCampaign:
     if not isinstance(campaign, ValueCampaign):
-        told = "a value campaign: answers to fixed questions are shares, and no points"
-        raise ParameterError("campaign", campaign.campaign_id, told)
+        permitted = "a value campaign: answers to fixed questions are shares, and no points"
+        raise ParameterError("campaign", campaign.campaign_id, permitted)
     noise_scale(campaign, campaign.dimension)
     return campaign
 
@@ -458,8 +460,8 @@ def _parquet(file: Path) -> Any:
     try:
         return parquet.ParquetFile(file)
     except FileNotFoundError:
-        told = "a Parquet file to read: there is no such file"
-        raise ParameterError("file", str(file), told) from None
+        permitted = "a Parquet file to read: there is no such file"
+        raise ParameterError("file", str(file), permitted) from None
     except (OSError, ArrowException) as error:
         why = getattr(error, "strerror", None) or error
         raise ParameterError("file", str(file), f"a Parquet file to read ({why})") from error
@@ -495,8 +497,8 @@ def _rows_in(file: Path) -> Iterator[ReportRows]:
     with _parquet(file) as opened:
         names = opened.schema_arrow.names
         axes = [name for name in AXES if name in names]
-        told = ["stratum"] if "stratum" in names else []
-        for batch in opened.iter_batches(MOST_AT_ONCE, columns=["period", *told, *axes]):
+        extra = ["stratum"] if "stratum" in names else []
+        for batch in opened.iter_batches(MOST_AT_ONCE, columns=["period", *extra, *axes]):
             columns = tuple(batch.column(name).to_numpy() for name in axes)
-            strata = batch.column("stratum").to_numpy() if told else None
+            strata = batch.column("stratum").to_numpy() if extra else None
             yield ReportRows(batch.column("period").to_numpy(), None, columns, strata)

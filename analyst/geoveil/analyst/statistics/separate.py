@@ -50,8 +50,10 @@ class SeparateEstimates(QuestionMeans):
         """
         critical = critical or critical_value_of_many(len(self.labels), self.confidence)
         each = math.erf(critical / math.sqrt(2))
-        found = [
+        intervals = [
             self._interval(place, self.n, error**2 * (self.n - 1), each)
             for place, error in enumerate(self.standard_errors.tolist())
         ]
-        return np.array([one.low for one in found]), np.array([one.high for one in found])
+        return np.array([interval.low for interval in intervals]), np.array(
+            [interval.high for interval in intervals]
+        )

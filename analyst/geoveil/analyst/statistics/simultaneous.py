@@ -129,8 +129,8 @@ def critical_value_of_field(
         density = np.exp(-u * u / 2) / (2 * np.pi)
         return float(2 * ((of_area + of_sides) * density + ndtr(-u)) - (1 - confidence))
 
-    found: Any = brentq(exceeded, 1.0 if exceeded(1.0) > 0 else 0.0, 40.0)  # more, if asked for
-    return float(found)
+    critical: Any = brentq(exceeded, 1.0 if exceeded(1.0) > 0 else 0.0, 40.0)  # more, if asked for
+    return float(critical)
 
 
 def correlations_of(covariance: Array) -> Array:
@@ -145,9 +145,9 @@ def correlations_of(covariance: Array) -> Array:
     """
     errors = np.sqrt(np.maximum(np.diag(covariance), 0.0))
     scale = np.divide(1.0, errors, out=np.zeros_like(errors), where=errors > 0)
-    found = np.clip(covariance * np.outer(scale, scale), -1.0, 1.0)
-    np.fill_diagonal(found, 1.0)
-    return np.asarray(found)
+    correlations = np.clip(covariance * np.outer(scale, scale), -1.0, 1.0)
+    np.fill_diagonal(correlations, 1.0)
+    return np.asarray(correlations)
 
 
 def normal_draws(covariance: Array, count: int, seed: int = _SEED) -> Array:

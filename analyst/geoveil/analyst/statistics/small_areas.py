@@ -121,12 +121,12 @@ def _regressors(known: Mapping[str, ArrayLike], areas: int) -> Array:
         if column is None or column.shape != (areas,) or not np.isfinite(column).all():
             raise ParameterError(f"known[{name!r}]", given, f"{areas} finite numbers")
         columns.append(column)
-    found = np.stack(columns, axis=1)
+    regressors = np.stack(columns, axis=1)
     if areas < len(columns) + 2:
         raise ParameterError("groups", areas, f"at least {len(columns) + 2}: two more than columns")
-    if np.linalg.matrix_rank(found) < len(columns):
+    if np.linalg.matrix_rank(regressors) < len(columns):
         raise ParameterError("known", sorted(known), "linearly independent, and not constant")
-    return found
+    return regressors
 
 
 def _effect_variance(values: Array, regressors: Array, variances: Array) -> float:

@@ -66,7 +66,7 @@ class SmoothedCurve(Curve):
 
     def _derived(self, name: str, axis: str, at: Array, made: Callable[[Array], Array]) -> Curve:
         values = made(self.values)
-        low, high = _band(values, np.array([made(one) for one in self.drawn]), self.confidence)
+        low, high = _band(values, np.array([made(draw) for draw in self.drawn]), self.confidence)
         return Curve(
             name=f"{name}, smoothed",
             axis=axis,
@@ -104,16 +104,16 @@ class SmoothedDistribution(Statistic[SmoothedCurve]):
 
     def steps(self, campaign: Campaign, confidence: float) -> Steps[SmoothedCurve]:
         scale = noise_scale(campaign)
-        found: CellCounts = yield Counts(scale / PER_SCALE)
-        if found.contamination:
-            told = "left out: nothing bounds a smoothed distribution"
-            raise ParameterError("contamination", found.contamination, told)
-        if found.n < LEAST_REPORTS:
-            raise ParameterError("reports", found.n, f"at least {LEAST_REPORTS}")
-        edges, counts = counted(found)
+        of_cells: CellCounts = yield Counts(scale / PER_SCALE)
+        if of_cells.contamination:
+            permitted = "left out: nothing bounds a smoothed distribution"
+            raise ParameterError("contamination", of_cells.contamination, permitted)
+        if of_cells.n < LEAST_REPORTS:
+            raise ParameterError("reports", of_cells.n, f"at least {LEAST_REPORTS}")
+        edges, counts = counted(of_cells)
         law = transition(edges, scale)
         again = np.random.default_rng(_SEED).multinomial(
-            found.n, counts / found.n, size=self.samples
+            of_cells.n, counts / of_cells.n, size=self.samples
         )
         first, *others = (
             np.cumsum(expectation_maximisation(law, each))[:-1] for each in (counts, *again)
@@ -130,8 +130,8 @@ class SmoothedDistribution(Statistic[SmoothedCurve]):
             low=np.clip(low, 0.0, 1.0),
             high=np.clip(high, 0.0, 1.0),
             confidence=confidence,
-            n=found.n,
-            privacy=found.privacy,
+            n=of_cells.n,
+            privacy=of_cells.privacy,
             about=(BIASED,),
             drawn=drawn,
         )

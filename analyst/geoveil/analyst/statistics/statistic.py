@@ -73,8 +73,8 @@ class Means(Statistic[JointEstimates]):
         validation.items("questions", self.questions, PointQuestion)
 
     def steps(self, campaign: Campaign, confidence: float) -> Steps[JointEstimates]:
-        found: JointEstimates = yield self.questions
-        return found
+        estimates: JointEstimates = yield self.questions
+        return estimates
 
 
 @dataclass(frozen=True)
@@ -101,19 +101,19 @@ class Contaminated(Statistic[Found]):
 
     def steps(self, campaign: Campaign, confidence: float) -> Steps[Found]:
         inner = self.of.steps(campaign, confidence)
-        asked, weights = next(inner), ALIKE
+        queries, weights = next(inner), ALIKE
         while True:
-            answered: Answered = yield asked
+            answered: Answered = yield queries
             if not isinstance(answered, CellCounts):
                 weights = answered.weights
             try:
-                asked = inner.send(replace(answered, contamination=self.fraction))
+                queries = inner.send(replace(answered, contamination=self.fraction))
             except StopIteration as end:
-                found: Any = end.value
-                if not isinstance(found, JointEstimates):  # they say so themselves
-                    about = (*found.about, *notes_of_liars(self.fraction, weights))
-                    found = replace(found, about=about)
-                return cast(Found, found)
+                result: Any = end.value
+                if not isinstance(result, JointEstimates):  # they say so themselves
+                    about = (*result.about, *notes_of_liars(self.fraction, weights))
+                    result = replace(result, about=about)
+                return cast(Found, result)
 
 
 class OfWhom(TypedDict, total=False):
@@ -137,8 +137,8 @@ def driven(steps: Generator[Wanted, Any, Found], answer: Callable[[Wanted], Answ
             else:
                 wanted = steps.send(answered)
     except StopIteration as end:
-        found: Found = end.value
-        return found
+        result: Found = end.value
+        return result
 
 
 async def driven_async(
@@ -155,8 +155,8 @@ async def driven_async(
             else:
                 wanted = steps.send(answered)
     except StopIteration as end:
-        found: Found = end.value
-        return found
+        result: Found = end.value
+        return result
 
 
 def noise_scale(campaign: Campaign, dimension: int = 1) -> float:
@@ -201,8 +201,8 @@ def too_few(campaign: Campaign, n: int, period: int, label: int | None) -> Unsup
         f" with the label {campaign.strata.labels[label]!r}"
     )  # fmt: skip
     when = "" if campaign.period is None else f" in period {period}"
-    told = "1 report" if n == 1 else f"{n} reports"
-    return UnsupportedError(f"{told}{which}{when}: a standard error needs two or more")
+    reports = "1 report" if n == 1 else f"{n} reports"
+    return UnsupportedError(f"{reports}{which}{when}: a standard error needs two or more")
 
 
 def open_stratum(campaign: Campaign, stratum: str | None) -> int | None:
@@ -216,8 +216,8 @@ def open_stratum(campaign: Campaign, stratum: str | None) -> int | None:
         return None
     strata = campaign.strata
     if strata is None or stratum not in strata.labels:
-        known = "left out: there are no strata" if strata is None else f"of {strata.labels}"
-        raise ParameterError("stratum", stratum, known)
+        permitted = "left out: there are no strata" if strata is None else f"of {strata.labels}"
+        raise ParameterError("stratum", stratum, permitted)
     if strata.epsilon is not None:
         raise ParameterError(
             "stratum", stratum, "left out, as labels are randomised: ask_by_group undoes that"

@@ -101,22 +101,26 @@ class ByGroup(Result):
 
     @property
     def notes(self) -> Sequence[str]:
-        told = dict.fromkeys(chain.from_iterable(one.notes for one in self.groups.values()))
+        sentences = dict.fromkeys(
+            chain.from_iterable(result.notes for result in self.groups.values())
+        )
         if self.contamination:  # what each says of liars is of its own weight
-            liars = [note for note in told if note.startswith(LIARS)]
-            told = {note: None for note in told if note not in liars}
-            told |= dict.fromkeys(notes_of_liars_among(self.contamination))
+            liars = [note for note in sentences if note.startswith(LIARS)]
+            sentences = {note: None for note in sentences if note not in liars}
+            sentences |= dict.fromkeys(notes_of_liars_among(self.contamination))
         return (
             "Each row is of the people of its group, of whom those who took part are a random"
             " sample.",
-            *told,
+            *sentences,
             *([] if self.apart else [_TOGETHER]),
             *(f"Nothing is told of {label}: {why}." for label, why in self.untold.items()),
         )
 
     def rows(self) -> list[dict[str, Any]]:
         return [
-            {self.name: label} | row for label, one in self.groups.items() for row in one.rows()
+            {self.name: label} | row
+            for label, result in self.groups.items()
+            for row in result.rows()
         ]
 
     def differences(self, against: str | None = None) -> tuple[Differences, ...]:
@@ -133,9 +137,9 @@ class ByGroup(Result):
         numbers: dict[str, dict[str, tuple[float, float]]] = {}
         reach = NormalDist().inv_cdf((1 + self.confidence) / 2)
         apart: dict[str, list[tuple[float, float]]] = {}
-        alone = all(isinstance(one, _BY_ITSELF) for one in self.groups.values())
-        for label, one in self.groups.items():
-            for row in one.rows():
+        alone = all(isinstance(result, _BY_ITSELF) for result in self.groups.values())
+        for label, result in self.groups.items():
+            for row in result.rows():
                 value, error = row.get("estimate"), row.get("standard_error")
                 if value is None or error is None or not np.isfinite([value, error]).all():
                     continue
@@ -157,21 +161,21 @@ class ByGroup(Result):
 
         return tuple(
             GroupEstimates.independent(
-                {label: value for label, (value, _) in told.items()},
-                {label: error for label, (_, error) in told.items()},
+                {label: value for label, (value, _) in by_label.items()},
+                {label: error for label, (_, error) in by_label.items()},
                 question=number,
                 confidence=self.confidence,
                 contamination=self.contamination,
                 **found(number),
             ).differences(against)
-            for number, told in numbers.items()
-            if len(told) == len(self.groups)
+            for number, by_label in numbers.items()
+            if len(by_label) == len(self.groups)
         )
 
     @property
     def on_map(self) -> bool:
         """Whether each group's statistic is of places: see `to_geojson`."""
-        return all(isinstance(one, GeoResult) for one in self.groups.values())
+        return all(isinstance(result, GeoResult) for result in self.groups.values())
 
     def to_geojson(self) -> dict[str, Any]:
         """Return the features of all groups, each with the label of its group [RFC 7946].
@@ -183,17 +187,17 @@ class ByGroup(Result):
             raise UnsupportedError(f"{self.title} is not of places, and has no GeoJSON")
         features = [
             feature | {"properties": {self.name: label} | feature["properties"]}
-            for label, one in self.groups.items()
-            for feature in cast(GeoResult, one).to_geojson()["features"]
+            for label, result in self.groups.items()
+            for feature in cast(GeoResult, result).to_geojson()["features"]
         ]
         return {"type": "FeatureCollection", "features": features}
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
-        if not all(isinstance(one, Curve) for one in self.groups.values()):
+        if not all(isinstance(result, Curve) for result in self.groups.values()):
             return super().plot(ax)
         ax = axes_of(ax, self.title)
-        for number, (label, one) in enumerate(self.groups.items()):
-            curve = cast(Curve, one)
+        for number, (label, result) in enumerate(self.groups.items()):
+            curve = cast(Curve, result)
             drawn = (curve.at, curve.values, (curve.low, curve.high))
             draw_curve(ax, self.title, curve.axis_names, *drawn, color=f"C{number}", label=label)
         return ax
@@ -235,11 +239,11 @@ class Whose:
         """Return the answer of the people wanted, from those of the parts."""
         if self.strata is not None and self.strata.randomized is not None:
             return undone(self.strata, self.shares, answers)
-        found = weighted(self.shares.tolist(), answers[: len(self.labels)])
-        if len(answers) == len(self.labels) or isinstance(found, CellCounts):
-            return found
-        share = found.n / answers[-1].n
-        return replace(found, weights=((share, 1 / share), (1 - share, 0.0)))
+        whole = weighted(self.shares.tolist(), answers[: len(self.labels)])
+        if len(answers) == len(self.labels) or isinstance(whole, CellCounts):
+            return whole
+        share = whole.n / answers[-1].n
+        return replace(whole, weights=((share, 1 / share), (1 - share, 0.0)))
 
 
 def whose(
@@ -298,8 +302,8 @@ def asked_of(
         try:
             questions = steps.send(answered)
         except StopIteration as end:
-            found: Found = end.value
-            return found
+            result: Found = end.value
+            return result
         answers = []
         for part in people.parts(questions):
             answers.append((yield part))  # noqa: PERF401 - a comprehension can't yield
@@ -320,20 +324,20 @@ def asked_by_group(
         UnsupportedError: if nothing can be told of any group.
     """
     strata = strata_of(campaign)
-    told: dict[str, Result] = {}
+    results: dict[str, Result] = {}
     untold: dict[str, str] = {}
     for label in strata.labels:
         people = whose(campaign, asked, label, None)
         try:
-            told[label] = yield from asked_of(people, asked, campaign, confidence)
+            results[label] = yield from asked_of(people, asked, campaign, confidence)
         except UnsupportedError as error:
             untold[label] = str(error)
-    if not told:
+    if not results:
         reasons = "; ".join(dict.fromkeys(untold.values()))
         raise UnsupportedError(f"nothing can be told of any {strata.name}: {reasons}")
     return ByGroup(
         name=strata.name,
-        groups=told,
+        groups=results,
         untold=untold,
         confidence=confidence,
         apart=strata.epsilon is None,
@@ -356,14 +360,14 @@ def weighted(shares: Iterable[float], answers: Sequence[Answered]) -> Answered:
     weights = list(shares)
     if len(answers) == 1:
         return answers[0]
-    told = _told(answers)
-    values = np.tensordot(weights, [one.values for one in told], 1)
-    spread = np.tensordot(np.square(weights), [one.spread for one in told], 1)
-    counts = [one.n for one in told]
+    joint = _told(answers)
+    values = np.tensordot(weights, [estimate.values for estimate in joint], 1)
+    spread = np.tensordot(np.square(weights), [estimate.spread for estimate in joint], 1)
+    counts = [estimate.n for estimate in joint]
     n = sum(counts)
     count = tuple((of / n, weight * n / of) for weight, of in zip(weights, counts, strict=True))
     alike = max(int(min(of / w for w, of in zip(weights, counts, strict=True))), 2)
-    made = told[0].respread(values, spread, n, alike)
+    made = joint[0].respread(values, spread, n, alike)
     return replace(made, population=WEIGHTED, weights=count)
 
 
@@ -380,32 +384,34 @@ def undone(strata: Strata, shares: Array, answers: Sequence[Answered]) -> Answer
             themselves were asked for.
     """
     assert strata.randomized is not None  # else nothing is to be undone
-    told = _told(answers)
-    counts = np.array([float(one.n) for one in told])
+    joint = _told(answers)
+    counts = np.array([float(estimate.n) for estimate in joint])
     towards = strata.randomized.towards  # [group, label]
     people = towards @ counts
     n = counts.sum()
     errors = np.sqrt(np.square(towards) @ counts - people**2 / n)
-    quantile = NormalDist().inv_cdf((1 + told[0].confidence) / 2)
+    quantile = NormalDist().inv_cdf((1 + joint[0].confidence) / 2)
     for group in np.flatnonzero((shares > 0) & (people <= quantile * errors)):
         raise UnsupportedError(
             f"{strata.labels[group]!r} can't be told from a group of nobody: labels were sent with"
             " lies, and too few reports came"
         )
     wanted = np.divide(shares, people, out=np.zeros_like(shares), where=shares > 0)
-    of_labels = np.stack([one.values for one in told])  # [label, question]
+    of_labels = np.stack([estimate.values for estimate in joint])  # [label, question]
     means = (towards * counts) @ of_labels / np.where(people, people, np.inf)[:, None]
     weights = wanted @ towards  # of a report of each label
     # A report of label r on y counts Σ wanted[s]·towards[s, r]·(y − means[s]): 0 in all.
     middles = weights[:, None] * of_labels - (wanted[:, None] * towards).T @ means
-    within = [one.spread * m * (m - 1) for one, m in zip(told, counts.tolist(), strict=True)]
+    within = [
+        estimate.spread * m * (m - 1) for estimate, m in zip(joint, counts.tolist(), strict=True)
+    ]
     between = [_square(middle, within[0].ndim) for middle in middles]
     spread = np.tensordot(np.square(weights), within, 1) + np.tensordot(counts, between, 1)
     alike = max(int(1 / np.abs(weights).max()), 2)
     count = tuple(zip((counts / n).tolist(), (n * heaviest(wanted[:, None] * towards)).tolist(),
                       strict=True))  # fmt: skip
     values = wanted @ (people[:, None] * means)
-    made = told[0].respread(values, spread * n / (n - 1), int(n), alike)
+    made = joint[0].respread(values, spread * n / (n - 1), int(n), alike)
     return replace(made, population=UNDONE, weights=count)
 
 

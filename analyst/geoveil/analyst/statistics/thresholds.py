@@ -63,11 +63,15 @@ def grid(count: int, low: float | None, high: float | None, at: Sequence[float] 
         ParameterError: if they do not increase, or are too many.
     """
     if at is not None:
-        found = np.asarray(at, np.float64)
-        rises = found.ndim == 1 and np.isfinite(found).all() and (np.diff(found) > 0).all()
-        if not rises or not 1 <= len(found) <= MOST_QUESTIONS:
+        thresholds = np.asarray(at, np.float64)
+        rises = (
+            thresholds.ndim == 1
+            and np.isfinite(thresholds).all()
+            and (np.diff(thresholds) > 0).all()
+        )
+        if not rises or not 1 <= len(thresholds) <= MOST_QUESTIONS:
             raise ParameterError("at", "these", f"1 to {MOST_QUESTIONS} finite, increasing numbers")
-        return found
+        return thresholds
     validation.require_count("points", count, 2, MOST_QUESTIONS)
     if (low is None) != (high is None):
         raise ParameterError("low and high", (low, high), "both, or neither")
@@ -96,10 +100,10 @@ def located(campaign: Campaign, width: float, tail: float) -> Asking:
     Returns:
         The two ends, and what was found when they were looked for last.
     """
-    at, found = yield from octaves(campaign, width)
-    low, high = ends(at, found, tail)
-    at, found = yield from shares_above(np.linspace(low, high, _STEPS + 1), width)
-    return np.array(ends(at, found, tail)), found
+    at, above = yield from octaves(campaign, width)
+    low, high = ends(at, above, tail)
+    at, above = yield from shares_above(np.linspace(low, high, _STEPS + 1), width)
+    return np.array(ends(at, above, tail)), above
 
 
 def everywhere(campaign: Campaign, width: float) -> Asking:
@@ -107,10 +111,10 @@ def everywhere(campaign: Campaign, width: float) -> Asking:
 
     They are near each other where all but one in a hundred are, and further apart beyond.
     """
-    at, found = yield from octaves(campaign, width)
-    (least, most), (low, high) = ends(at, found, 0.0), ends(at, found, _SPARSE)
-    at, found = yield from shares_above(np.linspace(low, high, _STEPS + 1), width)
-    low, high = ends(at, found, _SPARSE)
+    at, shares = yield from octaves(campaign, width)
+    (least, most), (low, high) = ends(at, shares, 0.0), ends(at, shares, _SPARSE)
+    at, shares = yield from shares_above(np.linspace(low, high, _STEPS + 1), width)
+    low, high = ends(at, shares, _SPARSE)
     step = (high - low) / _NEAR
     below, above = (
         np.geomspace(step, max(room, 2 * step), _FAR) for room in (low - least, most - high)

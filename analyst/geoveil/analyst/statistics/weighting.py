@@ -65,7 +65,7 @@ def raking_weights(
     if not labels or set(labels) != set(margins):
         raise ParameterError("variables of the margins", sorted(margins), f"{sorted(labels)}")
     people = len(np.asarray(next(iter(labels.values()))))
-    found = np.ones(people) if weights is None else _weights(weights, people)
+    raked = np.ones(people) if weights is None else _weights(weights, people)
     wanted = [_margin(name, labels[name], margins[name], people) for name in labels]
     total = float(wanted[0][1].sum())
     for name, (_, sizes) in zip(labels, wanted, strict=True):
@@ -75,9 +75,9 @@ def raking_weights(
     wanted = [(codes, sizes * (total / sizes.sum())) for codes, sizes in wanted]
     for _ in range(_MOST_ROUNDS):
         for codes, sizes in wanted:
-            found = found * (sizes / np.bincount(codes, found, len(sizes)))[codes]
-        if all(_fits(found, codes, sizes) for codes, sizes in wanted):
-            return found
+            raked = raked * (sizes / np.bincount(codes, raked, len(sizes)))[codes]
+        if all(_fits(raked, codes, sizes) for codes, sizes in wanted):
+            return raked
     raise UnsupportedError(
         "no weights fit all margins: they contradict each other, or nobody has some combination of"
         " labels; join labels"
@@ -356,19 +356,19 @@ class WeightedSample:
         return _coded(name, getattr(self, name), len(self.weights))[1]
 
     def _numbers(self, name: str, given: ArrayLike) -> Array:
-        found = float_array(given)
-        if found is None or found.shape != self.weights.shape or not np.isfinite(found).all():
+        numbers = float_array(given)
+        if numbers is None or numbers.shape != self.weights.shape or not np.isfinite(numbers).all():
             raise ParameterError(name, "something else", f"{len(self.weights):,} finite numbers")
-        return found
+        return numbers
 
 
 def _weights(given: ArrayLike, n: int | None = None) -> Array:
-    found = float_array(given)
-    if found is None or found.ndim != 1 or len(found) != (len(found) if n is None else n):
+    checked = float_array(given)
+    if checked is None or checked.ndim != 1 or len(checked) != (len(checked) if n is None else n):
         raise ParameterError("weights", "something else", f"{n or 'one-dimensional'} numbers > 0")
-    if not len(found) or not (np.isfinite(found).all() and (found > 0).all()):
+    if not len(checked) or not (np.isfinite(checked).all() and (checked > 0).all()):
         raise ParameterError("weights", "something else", "at least one, all finite and > 0")
-    return found
+    return checked
 
 
 def _coded(name: str, labels: ArrayLike, n: int) -> tuple[list[str], Codes]:
@@ -419,7 +419,7 @@ def _margins_in(path: Path, lines: Any) -> dict[str, dict[str, float]]:
             "line 1, the header,",
             "two names (region,people) or three (variable,label,people)",
         )
-    found: dict[str, dict[str, float]] = {}
+    margins: dict[str, dict[str, float]] = {}
     for line in lines:
         if not line:  # an empty line, as many programs leave at the end
             continue
@@ -430,15 +430,15 @@ def _margins_in(path: Path, lines: Any) -> dict[str, dict[str, float]]:
         for column, text in zip(header, (*variable, label), strict=False):
             if not text:
                 raise TableFileError(path, f"{where}, column {column!r}", "a name")
-        of_variable = found.setdefault(variable[0] if variable else header[0], {})
+        of_variable = margins.setdefault(variable[0] if variable else header[0], {})
         if label in of_variable:
             raise TableFileError(
                 path, f"{where}, column {header[-2]!r}", f"another label: {label!r} was before"
             )
         of_variable[label] = _size(path, f"{where}, column {header[-1]!r}", size)
-    if not found:
+    if not margins:
         raise TableFileError(path, "line 2", "the size of a group")
-    return found
+    return margins
 
 
 def _size(path: Path, where: str, text: str) -> float:

@@ -64,14 +64,16 @@ def _places(said: Sequence[str], name_property: str | None) -> dict[str, Place]:
     if len(said) == 1 and path.is_file():
         content = read_file("nearest", path, "Point")
         return places_in(content, said[0], name="nearest", name_property=name_property)
-    found = {one.label: one.place for one in _asked("nearest", "place", said) if one.place}
-    if not 2 <= len(found) == len(said) < MOST_QUESTIONS:
+    places = {
+        answer.label: answer.place for answer in _asked("nearest", "place", said) if answer.place
+    }
+    if not 2 <= len(places) == len(said) < MOST_QUESTIONS:
         expected = (
             f"2 to {MOST_QUESTIONS - 1} places 'LABEL=LON,LAT', each with a label of its own, or a"
             " GeoJSON file of points"
         )
         raise ParameterError("nearest", [*said], expected)
-    return found
+    return places
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,15 +88,17 @@ class How:
 
 
 def _districts(said: Sequence[str], how: How) -> Districts:
-    asked = _asked("districts", "region", said, how.name_property)
-    return Districts([one for one in asked if isinstance(one, ShareInside)], how.bandwidth)
+    questions = _asked("districts", "region", said, how.name_property)
+    return Districts(
+        [question for question in questions if isinstance(question, ShareInside)], how.bandwidth
+    )
 
 
 STATISTICS: Mapping[str, Callable[[Sequence[str], How], Made]] = MappingProxyType(
     {
         "mean": lambda said, how: MeanValue(width=how.width),
         "quantile": lambda said, how: Quantiles(
-            levels=sorted(level for one in said for level in numbers_in("quantile", one)),
+            levels=sorted(level for text in said for level in numbers_in("quantile", text)),
             width=how.width,
         ),
         "curve": lambda said, how: DistributionFunction(width=how.width),

@@ -69,8 +69,8 @@ class Planner:
             return refused("", str(error))
 
     def _session(self, form: PlanForm, people: Mapping[str, Any] | None) -> PlanningSession:
-        told = form.prior if people is None else f"{form.prior}|{people['key']}"
-        key = f"{told}|{form.columns}|{form.weights}|{form.about_places}"
+        people_key = form.prior if people is None else f"{form.prior}|{people['key']}"
+        key = f"{people_key}|{form.columns}|{form.weights}|{form.about_places}"
         if key not in self._sessions:
             self._sessions[key] = PlanningSession(_source(form, people))
         self._sessions.move_to_end(key)
@@ -85,13 +85,13 @@ def _source(form: PlanForm, people: Mapping[str, Any] | None) -> PublicPrior:
         if people is None:
             raise ParameterError("pilot", form.pilot, "a value campaign about numbers, to choose")
         campaign = decode(base64.b64decode(people["campaign"]))
-        found = CellCounts(
+        counts = CellCounts(
             cells=np.array(people["cells"], np.int64).reshape(-1, 1),
             counts=np.array(people["counts"], np.int64),
             width=pilot_cells(campaign).width,
             privacy=campaign.report_privacy,
         )
-        return prior_of_counts(campaign, found)
+        return prior_of_counts(campaign, counts)
     if form.source != "file":
         return public_prior(form.prior)
     if people is None:
@@ -104,8 +104,10 @@ def _of_file(form: PlanForm, content: bytes) -> PublicPrior:
     ending = ".parquet" if content[:4] == _PARQUET else ".csv"
     expected = 2 if form.about_places else 1
     if len(form.of_file) != expected:
-        told = "longitude,latitude: two columns of the file" if expected == 2 else "one column"
-        raise ParameterError("columns", form.columns, told)
+        expected_columns = (
+            "longitude,latitude: two columns of the file" if expected == 2 else "one column"
+        )
+        raise ParameterError("columns", form.columns, expected_columns)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / f"people{ending}"
         file.write_bytes(content)
@@ -114,10 +116,10 @@ def _of_file(form: PlanForm, content: bytes) -> PublicPrior:
         elif content.count(b"\n") > MOST_ROWS:
             raise ParameterError("file", "longer", f"of at most {MOST_ROWS:,} rows")
         try:
-            found = public_prior(str(file), form.of_file, form.weights or None)
+            prior = public_prior(str(file), form.of_file, form.weights or None)
         except GeoVeilError as error:
             raise UnsupportedError(str(error).replace(str(file), "the file")) from None
-    return replace(found, name="the uploaded file")
+    return replace(prior, name="the uploaded file")
 
 
 def _check_unpacked(file: Path) -> None:
@@ -127,14 +129,14 @@ def _check_unpacked(file: Path) -> None:
         from pyarrow.parquet import ParquetFile
     try:
         with ParquetFile(file) as opened:
-            told = opened.metadata
-            groups = [told.row_group(i).total_byte_size for i in range(told.num_row_groups)]
-            rows, size = told.num_rows, sum(groups)
+            metadata = opened.metadata
+            groups = [metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups)]
+            rows, size = metadata.num_rows, sum(groups)
     except (ArrowException, OSError, ValueError):
         raise ParameterError("file", "this one", "a Parquet file") from None
     if rows > MOST_ROWS or size > _MOST_UNPACKED:
-        told = f"of at most {MOST_ROWS:,} rows and {_MOST_UNPACKED >> 20} MiB unpacked"
-        raise ParameterError("file", f"{rows:,} rows", told)
+        metadata = f"of at most {MOST_ROWS:,} rows and {_MOST_UNPACKED >> 20} MiB unpacked"
+        raise ParameterError("file", f"{rows:,} rows", metadata)
 
 
 def _told(planned: PlannedQuestion | PlannedQuestions, form: PlanForm) -> Message:
@@ -143,19 +145,21 @@ def _told(planned: PlannedQuestion | PlannedQuestions, form: PlanForm) -> Messag
         "targets", "price_of_privacy", "from_prior", "choice", "reason", "prior", "scenarios",
         "question", "participants", "privacy",
     )  # fmt: skip
-    told = {name: report[name] for name in kept}
+    planned_report = {name: report[name] for name in kept}
     best = report["alternatives"][0]
-    told["asked"] = {name: best[name] for name in ("mechanism", "profile", "center", "width")}
-    told["errors"] = [(row["participants"], row["error_95"]) for row in report["errors"]]
-    told["contamination"] = planned_contamination(planned, form.contamination)[0]
-    return told
+    planned_report["asked"] = {
+        name: best[name] for name in ("mechanism", "profile", "center", "width")
+    }
+    planned_report["errors"] = [(row["participants"], row["error_95"]) for row in report["errors"]]
+    planned_report["contamination"] = planned_contamination(planned, form.contamination)[0]
+    return planned_report
 
 
 def _forecast(
     session: PlanningSession, request: PlanRequest, form: PlanForm, _: Message
 ) -> Message:
-    found = session.forecast(request)
-    return {"told": _told(found.planned, form), "settled": found.settled and found.met}
+    forecast = session.forecast(request)
+    return {"told": _told(forecast.planned, form), "settled": forecast.settled and forecast.met}
 
 
 def _plan(session: PlanningSession, request: PlanRequest, form: PlanForm, _: Message) -> Message:

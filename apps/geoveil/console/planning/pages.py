@@ -126,13 +126,13 @@ class Planning:
             return {"key": form.file, "content": base64.b64encode(content).decode()}
         if form.source != "pilot" or not form.pilot:
             return None
-        known = self._pilots.get((owner, form.pilot))
-        if known is None:
-            known = _counted(request, form.pilot)
-            self._pilots[owner, form.pilot] = known
+        counted = self._pilots.get((owner, form.pilot))
+        if counted is None:
+            counted = _counted(request, form.pilot)
+            self._pilots[owner, form.pilot] = counted
             while len(self._pilots) > _MOST_KEPT:
                 self._pilots.popitem(last=False)
-        return known
+        return counted
 
     def _page(
         self, request: GatewayRequest, answer: Message, then: str = "", **changed: str
@@ -141,16 +141,16 @@ class Planning:
         said |= {name: request.text(name) for name in said if name in request.fields}
         said |= {name: request.text(name) for name in said if name in request.query}
         said |= changed
-        told, refused = answer.get("told"), answer.get("refused")
+        planned, refused = answer.get("told"), answer.get("refused")
         if not answer.get("settled", True):
             then = "settle"
         shown: dict[str, Any] = {}
-        if told is not None:
+        if planned is not None:
             form = PlanForm.of(request)
             shown = {
                 "commands": form.commands(),
                 "python": form.python(),
-                "odds": [*_odds(told["privacy"])],
+                "odds": [*_odds(planned["privacy"])],
                 "doubt": form.contamination,
             }
         return request.render(
@@ -162,7 +162,7 @@ class Planning:
             places=PLACES,
             # A script that asks again replaces the forecast alone.
             pilots=[] if request.text("then") else [*_pilots(request)],
-            told=told,
+            told=planned,
             refused=None if refused is None else _in_words(refused),
             then=then,
             unit=_UNITS.get(said["people"], said["unit"]),
@@ -310,13 +310,13 @@ def _odds(told: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
 def _pilots(request: GatewayRequest) -> Iterator[tuple[str, str]]:
     """Yield the value campaigns about numbers that the reader may see, with their titles."""
     try:
-        for one in request.analyst.campaigns():
+        for published in request.analyst.campaigns():
             try:
-                campaign = one.campaign
+                campaign = published.campaign
             except GeoVeilError:
                 continue
             numbers = campaign.attribute.coordinates is None and campaign.dimension == 1
-            once = campaign.period is None and one.reports
+            once = campaign.period is None and published.reports
             if isinstance(campaign, ValueCampaign) and numbers and once:
                 yield campaign.campaign_id, campaign.title
     except ServerError as error:
@@ -345,12 +345,12 @@ def _counted(request: GatewayRequest, campaign_id: str) -> Mapping[str, Any]:
 def _free(request: GatewayRequest, wanted: str) -> str:
     """Return an id that no survey has yet."""
     for number in range(1, 100):
-        found = wanted if number == 1 else f"{wanted[:60]}-{number}"
+        candidate = wanted if number == 1 else f"{wanted[:60]}-{number}"
         try:
-            request.analyst.campaign(found)
+            request.analyst.campaign(candidate)
         except ServerError as error:
             if error.code == "NOT_FOUND":
-                return found
+                return candidate
             raise
     raise RefusedError(409, f"there are many surveys named {wanted}: give this one another title")
 

@@ -100,11 +100,13 @@ class PlanForm:
         validation.between("contamination", self.contamination, 0, 1, high_open=True)
         validation.between("participants", self.participants, 1, _MOST_PEOPLE)
         validation.between("minimum_participants", self.minimum_participants, 0, _MOST_PEOPLE)
-        for one in fields(self):
-            value = getattr(self, one.name)
-            most = _LONGEST_REGION if one.name == "region" else _LONGEST_LINE
+        for of_form in fields(self):
+            value = getattr(self, of_form.name)
+            most = _LONGEST_REGION if of_form.name == "region" else _LONGEST_LINE
             if isinstance(value, str) and len(value) > most:
-                raise ParameterError(one.name, f"{len(value)} letters", f"at most {most:,} letters")
+                raise ParameterError(
+                    of_form.name, f"{len(value)} letters", f"at most {most:,} letters"
+                )
 
     @classmethod
     def of(cls, request: GatewayRequest) -> Self:
@@ -142,7 +144,7 @@ class PlanForm:
     @property
     def of_file(self) -> tuple[str, ...]:
         """The columns of the file."""
-        return tuple(one.strip() for one in self.columns.split(",") if one.strip())
+        return tuple(column.strip() for column in self.columns.split(",") if column.strip())
 
     def asked(self) -> AnalystQuestion:
         """Return the question.
@@ -156,14 +158,14 @@ class PlanForm:
             content = json.loads(self.region)
         except (ValueError, RecursionError):
             raise ParameterError("region", "this text", "GeoJSON of one polygon") from None
-        found = outlines_in(content, "this text")
-        if len(found) != 1:
-            raise ParameterError("region", f"{len(found)} features", "GeoJSON of one polygon")
-        return found[0]
+        outlines = outlines_in(content, "this text")
+        if len(outlines) != 1:
+            raise ParameterError("region", f"{len(outlines)} features", "GeoJSON of one polygon")
+        return outlines[0]
 
     def others(self) -> dict[str, Any]:
         """Return the other arguments of a request for a plan, but for the source."""
-        known = {
+        given = {
             "epsilon": self.epsilon,
             "per": self.per_metres if self.about_places else self.per,
             "participants": self.participants,
@@ -174,8 +176,8 @@ class PlanForm:
             "attribute": self.attribute or None,
         }
         if self.about_places:
-            known["unit"] = None
-        return {name: value for name, value in known.items() if value is not None}
+            given["unit"] = None
+        return {name: value for name, value in given.items() if value is not None}
 
     @property
     def name(self) -> str:
@@ -191,11 +193,11 @@ class PlanForm:
 
     def commands(self) -> str:
         """Return the commands that plan, sign and publish the same."""
-        asked = "district.geojson" if self.ask == "region" else self._asked
+        argument = "district.geojson" if self.ask == "region" else self._asked
         said = self.others() | {"prior": self.prior}
-        plan = [f"geoveil plan --{self.ask}={asked}"]
+        plan = [f"geoveil plan --{self.ask}={argument}"]
         if self.source == "file":
-            plan += [f"--prior-column {shlex.quote(one)}" for one in self.of_file]
+            plan += [f"--prior-column {shlex.quote(column)}" for column in self.of_file]
             plan += [f"--prior-weights {shlex.quote(self.weights)}"] if self.weights else []
         for name, value in said.items():
             text = shlex.quote(value) if isinstance(value, str) else f"{value:.15g}"
@@ -205,11 +207,11 @@ class PlanForm:
             f"--days {self.days:.15g} --minimum-participants {self.minimum_participants}",
             "--sign-key key.pem",
         ]
-        return "\n".join(" \\\n    ".join(one) for one in ([*plan, "--out plan.toml"], create))
+        return "\n".join(" \\\n    ".join(words) for words in ([*plan, "--out plan.toml"], create))
 
     def python(self) -> str:
         """Return Python that plans the same, and makes the same campaign."""
-        asked = "district.geojson" if self.ask == "region" else self._asked
+        argument = "district.geojson" if self.ask == "region" else self._asked
         source = repr(self.prior if self.source != "pilot" else f"pilot:{self.pilot}.parquet")
         if self.source == "file":
             source += f", {[*self.of_file]!r}, {self.weights or None!r}"
@@ -218,7 +220,7 @@ class PlanForm:
             "from datetime import UTC, datetime, timedelta\n\n"
             "from geoveil.analyst import PlanRequest, plan_for, questions_in\n"
             "from geoveil.simulation.priors import public_prior\n\n"
-            f"request = PlanRequest.of(\n    questions_in({{{self.ask!r}: [{asked!r}]}}),\n"
+            f"request = PlanRequest.of(\n    questions_in({{{self.ask!r}: [{argument!r}]}}),\n"
             f"    source=public_prior({source}),\n{said})\n"
             "planned = plan_for(request, for_campaign=True)\n"
             "now = datetime.now(UTC)\n"

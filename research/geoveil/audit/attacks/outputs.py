@@ -113,8 +113,8 @@ class FloatPath(OutputPath):
 
     def reach(self, x: float, numbers: Integers) -> Array:
         flat = numbers.ravel()
-        found = self.mechanism.simulate(np.full(flat.shape, x), _Chosen(flat / 2.0**self.bits))
-        return np.asarray(found.reshape(numbers.shape))
+        outputs = self.mechanism.simulate(np.full(flat.shape, x), _Chosen(flat / 2.0**self.bits))
+        return np.asarray(outputs.reshape(numbers.shape))
 
     def preimages(self, x: float, outputs: NDArray[Any]) -> Integers:
         """Return the preimages among the numbers next to the first one."""
@@ -141,8 +141,8 @@ class GridPath(OutputPath):
         return np.array([self.mechanism.release(x, source) for _ in range(count)], np.int64)
 
     def reach(self, x: float, numbers: Integers) -> Integers:
-        found = [self.mechanism.release(x, _Leading(j)) for j in numbers.ravel().tolist()]
-        return np.array(found, np.int64).reshape(numbers.shape)
+        outputs = [self.mechanism.release(x, _Leading(j)) for j in numbers.ravel().tolist()]
+        return np.array(outputs, np.int64).reshape(numbers.shape)
 
     def preimages(self, x: float, outputs: NDArray[Any]) -> Integers:
         """Return the ends of an interval: release never falls as the number rises."""

@@ -67,10 +67,10 @@ class OutputAttack:
 
     def to_dict(self) -> dict[str, object]:
         """Return the fields and what they prove; None stands for an infinite loss."""
-        found: dict[str, object] = asdict(self)
+        row: dict[str, object] = asdict(self)
         if self.largest_loss == math.inf:
-            found["largest_loss"] = None
-        return found | {
+            row["largest_loss"] = None
+        return row | {
             "right": self.guesses.right,
             "permitted_right": self.permitted_right,
             "epsilon": self.guesses.epsilon,
@@ -203,16 +203,18 @@ def attack_times(
 
 def _reachable(path: OutputPath, samples: int, seed: int, share: float) -> OutputAttack:
     x, other = _pair(_CLOSE)
-    found = reachable_attack(path, x, other, samples=samples, seed=seed, failure_probability=share)
+    reachable = reachable_attack(
+        path, x, other, samples=samples, seed=seed, failure_probability=share
+    )
     return OutputAttack(
         "reachable outputs",
         type(path.mechanism).__name__,
         path.name,
         path.must_break,
         _CLOSE * RAMP.privacy.epsilon,
-        found.guesses,
-        found.unreachable,
-        found.largest_loss,
+        reachable.guesses,
+        reachable.unreachable,
+        reachable.largest_loss,
     )
 
 

@@ -106,7 +106,7 @@ def leads() -> dict[str, Array]:
 def timed_mechanisms() -> tuple[TimedMechanism, ...]:
     """Return one mechanism of every family with code of its own; polygons if Shapely is there."""
     student = partial(SmoothMechanism, noise=StudentT(3.0), beta=_STUDENT_SHARE * INCOME.rate)
-    found = [
+    timed = [
         TimedMechanism(name, mechanism, places(scene))
         for name, scene, mechanism in (
             ("LipschitzMechanism", RAMP, LipschitzMechanism(RAMP.query, INCOME)),
@@ -119,7 +119,7 @@ def timed_mechanisms() -> tuple[TimedMechanism, ...]:
             ("RandomizedResponse", RAMP, RandomizedResponse(RAMP.query, LocalPrivacy(1.0))),
         )
     ]
-    found += [
+    timed += [
         TimedMechanism(
             f"{type(mechanism).__name__}, {_OUTCOMES:,} scores",
             ReleasedSelection(mechanism),
@@ -137,8 +137,8 @@ def timed_mechanisms() -> tuple[TimedMechanism, ...]:
         corners = [(-1000.0, -800.0), (1000.0, -800.0), (1000.0, 800.0), (-1000.0, 800.0)]
         scene = replace(BELL, query=Polygon(corners, 1000.0))
         mechanism = SmoothMechanism(scene.query, PLACE)
-        found.insert(4, TimedMechanism("SmoothMechanism, Polygon", mechanism, places(scene)))
-    return tuple(found)
+        timed.insert(4, TimedMechanism("SmoothMechanism, Polygon", mechanism, places(scene)))
+    return tuple(timed)
 
 
 def time_releases(

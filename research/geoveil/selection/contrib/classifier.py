@@ -108,10 +108,10 @@ class PrivateClassifier(ABC):
             raise PrivateValueError(expected)
         order = np.argsort(self.classes_)
         try:
-            found = np.searchsorted(self.classes_, labels, sorter=order)
+            positions = np.searchsorted(self.classes_, labels, sorter=order)
         except TypeError:
             raise PrivateValueError(expected) from None
-        codes = order[np.minimum(found, len(order) - 1)]
+        codes = order[np.minimum(positions, len(order) - 1)]
         if not np.array_equal(self.classes_[codes], labels):
             raise PrivateValueError(expected)
         return np.asarray(codes, dtype=np.int64)

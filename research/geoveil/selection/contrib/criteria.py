@@ -219,8 +219,8 @@ def entropy_change(total: ArrayLike, count: ArrayLike) -> Array:
         [3.9001, 0.0]
     """
     a, b = np.asarray(total), np.asarray(count)
-    one = (b > 0).astype(np.int64)
-    return np.asarray(entropy_step(a - one) - entropy_step(b - one))
+    removed = (b > 0).astype(np.int64)
+    return np.asarray(entropy_step(a - removed) - entropy_step(b - removed))
 
 
 def entropy_change_at(total: ArrayLike, count: ArrayLike, changes: ArrayLike) -> Array:

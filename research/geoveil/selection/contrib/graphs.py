@@ -112,7 +112,7 @@ def _triangles(graph: Graph) -> Integers:
     keys = np.sort(ends.min(axis=1) * n + ends.max(axis=1))
     tail, head = keys // n, keys % n
     start = np.searchsorted(tail, np.arange(n + 1))
-    found: list[Integers] = []
+    triangles: list[Integers] = []
     after = start[tail + 1] - np.arange(len(keys)) - 1  # later edges of the same tail
     for first, last in _groups(after, _EXPANDED):
         own = np.repeat(np.arange(first, last), after[first:last])
@@ -121,9 +121,9 @@ def _triangles(graph: Graph) -> Integers:
         place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
         real = keys[place] == wanted
         own, other = own[real], other[real]
-        found.append(np.stack([tail[own], head[own], head[other]], axis=1))
+        triangles.append(np.stack([tail[own], head[own], head[other]], axis=1))
     nodes = np.argsort(rank)
-    return nodes[np.concatenate(found)] if found else np.empty((0, 3), dtype=np.int64)
+    return nodes[np.concatenate(triangles)] if triangles else np.empty((0, 3), dtype=np.int64)
 
 
 def _ego_blocks(triangles: Integers, n: int) -> tuple[Integers, Any]:

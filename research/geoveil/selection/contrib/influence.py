@@ -318,16 +318,16 @@ def top_k_nodes(
     require_count("k", k)
     if k > graph.nodes:
         raise ParameterError("k", k, f"an integer from 1 to {graph.nodes}, the number of nodes")
-    known = Influence(graph, degree_bound)
+    influence = Influence(graph, degree_bound)
     selection = recipe.build(
         share("k", validation.positive("epsilon", epsilon), k),
-        NodeSetting(known.outcomes, known.degree_bound),
+        NodeSetting(influence.outcomes, influence.degree_bound),
     )
     bits = chosen_source(source)
-    among = np.arange(known.outcomes)
+    among = np.arange(influence.outcomes)
     nodes = []
     for _ in range(k):
-        index = selection.select(recipe.score(Remaining(known, among), selection), bits)
+        index = selection.select(recipe.score(Remaining(influence, among), selection), bits)
         nodes.append(int(among[index]))
         among = np.delete(among, index)
     return TopNodes(tuple(nodes), selection.guarantee.of_choices(k, epsilon))

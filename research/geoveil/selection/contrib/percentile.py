@@ -314,7 +314,7 @@ def percentile(
         35.0
     """
     recipe = recipe_named(PERCENTILE_RECIPES, mechanism)
-    known = Percentile(values, p, candidates)
-    selection = recipe.build(epsilon, known.outcomes)
-    index = selection.select(recipe.score(known, selection), source)
-    return PercentileEstimate(float(known.candidates[index]), selection.guarantee)
+    utilities = Percentile(values, p, candidates)
+    selection = recipe.build(epsilon, utilities.outcomes)
+    index = selection.select(recipe.score(utilities, selection), source)
+    return PercentileEstimate(float(utilities.candidates[index]), selection.guarantee)

@@ -349,7 +349,7 @@ def most_significant(
     """
     recipe = recipe_named(VARIANT_RECIPES, mechanism)
     checked_families(families)
-    known = Transmission(b, c, families)
-    selection = recipe.build(epsilon, StudySetting(known.outcomes, families))
-    index = selection.select(recipe.score(known, selection), source)
+    study = Transmission(b, c, families)
+    selection = recipe.build(epsilon, StudySetting(study.outcomes, families))
+    index = selection.select(recipe.score(study, selection), source)
     return SignificantVariant(index, selection.guarantee)

@@ -194,8 +194,8 @@ def sensitivity_at(
     if changes == 0:
         return local_sensitivity(b, c, families, statistic)
     x, y = most_sensitive(b, c, changes, families, statistic)
-    found = local_sensitivity(x.ravel(), y.ravel(), families, statistic)
-    return np.asarray(found.reshape(x.shape).max(axis=0))
+    local = local_sensitivity(x.ravel(), y.ravel(), families, statistic)
+    return np.asarray(local.reshape(x.shape).max(axis=0))
 
 
 def most_sensitive(
@@ -236,12 +236,12 @@ def _candidates(
         y = np.clip(target, low - reach, low + reach)
         top = np.minimum(np.minimum(high + reach, total + reach - y), most - y)
         if statistic == "chi-square":
-            found = [top, np.minimum(total - y, top)]
+            ends = [top, np.minimum(total - y, top)]
         else:
             bottom = np.maximum(high - reach, total - reach - y)
-            found = [np.minimum(np.maximum(bottom, least), top) for least in (0, 2, 4)]
-        xs += found
-        ys += [y] * len(found)
+            ends = [np.minimum(np.maximum(bottom, least), top) for least in (0, 2, 4)]
+        xs += ends
+        ys += [y] * len(ends)
     return np.stack(xs), np.stack(ys)
 
 

@@ -76,11 +76,11 @@ class NumericAttribute:
             return {"mean": mean}
         both = np.stack([told.below, self.truth.below])
         levels = np.array([0.25, 0.5, 0.75])
-        one, other = (inverse(self.cells.edges, below, levels) for below in both)
+        own, other = (inverse(self.cells.edges, below, levels) for below in both)
         wrong = np.abs(both[0] - both[1])
         bars = np.diff(both[:, :: CELLS // BARS])
         histogram = np.abs(bars[0] - bars[1]).sum() / 2
-        found = (mean, *abs(one - other), wrong.max(), wrong.mean() * self.diameter, histogram)
+        found = (mean, *abs(own - other), wrong.max(), wrong.mean() * self.diameter, histogram)
         return dict(zip(MEASURES, map(float, found), strict=True))
 
 

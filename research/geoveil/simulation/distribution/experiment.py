@@ -47,8 +47,8 @@ def drawn(
     for repetition in range(repetitions):
         rng = partial(_generator, attribute.name, n, repetition, seed)
         values = attribute.people.sample(n, rng("people"))
-        for key, told in told_by_all(attribute, privacy, own, values, rng).items():
-            for measure, error in attribute.errors(told).items():
+        for key, distribution in told_by_all(attribute, privacy, own, values, rng).items():
+            for measure, error in attribute.errors(distribution).items():
                 squares[*key, measure].append(error**2)
     return [
         ErrorRow(
@@ -96,8 +96,8 @@ class MeasuredSetting:
 
     def row(self, mechanism: str, footing: float | None, measure: str) -> ErrorRow | None:
         """Return a row; None where the mechanism does not tell the measure."""
-        found = {(r.mechanism, r.footing, r.measure): r for r in self.rows}
-        return found.get((mechanism, footing, measure))
+        rows = {(r.mechanism, r.footing, r.measure): r for r in self.rows}
+        return rows.get((mechanism, footing, measure))
 
     def ahead(self, mechanism: str, footing: float, measure: str) -> float:
         """Return the error of the best protocol of ε-LDP at a footing over a mechanism's.
@@ -166,8 +166,10 @@ def experiment(
 
     def draw(rows: Sequence[ErrorRow], file: Path) -> list[Path]:
         units = {name: attribute_of(name, given).people.unit for name in attributes}
-        told = {n: "its unit" if unit == "unit" else f"{unit}s" for n, unit in units.items()}
-        return draw_distributions(rows, file, units=told)
+        units_in_words = {
+            n: "its unit" if unit == "unit" else f"{unit}s" for n, unit in units.items()
+        }
+        return draw_distributions(rows, file, units=units_in_words)
 
     return Experiment(
         name="distribution",
@@ -202,13 +204,13 @@ def _table(setting: MeasuredSetting) -> Table:
 
 def _errors(setting: MeasuredSetting, mechanism: str, footing: float | None) -> list[str]:
     """Return the errors of a mechanism, marked where geo-privacy's is larger."""
-    told = []
+    cells = []
     for measure in MEASURES:
         row, ours = (setting.row(*key, measure) for key in ((mechanism, footing), (DEBIASED, None)))
         assert ours is not None
         mark = "*" if row and footing is not None and row.error < ours.error else ""
-        told.append(_digits(row.error**0.5, measure) + mark if row else "–")
-    return told
+        cells.append(_digits(row.error**0.5, measure) + mark if row else "–")
+    return cells
 
 
 def _digits(error: float, measure: str) -> str:

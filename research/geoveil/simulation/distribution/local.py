@@ -116,8 +116,10 @@ def tree_shares(
     The people in the cells are counted; there are a power of `fan` of cells.
     """
     levels = round(math.log(len(counts), fan))
-    asked = rng.multinomial(counts, np.full(levels, 1 / levels))
-    nodes = (asked[:, level].reshape(fan ** (level + 1), -1).sum(axis=1) for level in range(levels))
+    of_level = rng.multinomial(counts, np.full(levels, 1 / levels))
+    nodes = (
+        of_level[:, level].reshape(fan ** (level + 1), -1).sum(axis=1) for level in range(levels)
+    )
     return consistent([oracle.simulate(at_level, rng) for at_level in nodes])
 
 

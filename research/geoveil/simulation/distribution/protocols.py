@@ -42,15 +42,17 @@ def told_by_all(
 
     The footing is None for those that have none. Each has a generator of its own, by its name.
     """
-    told = {CLEAR: attribute.of(values, np.ones(len(values)))}
-    told |= _perturbed(attribute, privacy, values, rng("perturbed"))
+    estimates = {CLEAR: attribute.of(values, np.ones(len(values)))}
+    estimates |= _perturbed(attribute, privacy, values, rng("perturbed"))
     for name, make in own.items():
-        told[name] = _asked_once(attribute, privacy, make, values, rng(name))
-    found: dict[tuple[str, float | None], Distribution] = {(of, None): told[of] for of in told}
+        estimates[name] = _asked_once(attribute, privacy, make, values, rng(name))
+    by_footing: dict[tuple[str, float | None], Distribution] = {
+        (of, None): estimates[of] for of in estimates
+    }
     for footing, (of, protocol) in product(attribute.footings, LOCAL_PROTOCOLS.items()):
         given = privacy.local(footing), protocol, values, rng(f"{of} {footing}")
-        found[of, footing] = _told_locally(attribute, *given)
-    return found
+        by_footing[of, footing] = _told_locally(attribute, *given)
+    return by_footing
 
 
 def _perturbed(
@@ -63,8 +65,8 @@ def _perturbed(
     """
     points = PerturbedNumbers(privacy, attribute.cells)
     reports = points.simulate(values, rng)
-    told = {DEBIASED: points.debiased(reports), SMOOTHED: points.smoothed(reports)}
-    return {name: _from_shares(attribute, below) for name, below in told.items()}
+    shares_below = {DEBIASED: points.debiased(reports), SMOOTHED: points.smoothed(reports)}
+    return {name: _from_shares(attribute, below) for name, below in shares_below.items()}
 
 
 def _asked_once(
@@ -80,12 +82,12 @@ def _asked_once(
     edges the distribution function is straight.
     """
     edges = attribute.cells.edges[:: CELLS // BARS]
-    asked = rng.integers(1, BARS, len(values))
+    edge_asked = rng.integers(1, BARS, len(values))
     below = np.linspace(0.0, 1.0, BARS + 1)  # stands where nobody was asked
     band = Softness(1 / privacy.rate).band()
-    for edge in np.unique(asked).tolist():
+    for edge in np.unique(edge_asked).tolist():
         mechanism = make(Threshold(float(edges[edge]), band, "smoothstep"), privacy)
-        below[edge] = 1 - mechanism.simulate(values[asked == edge], rng).mean()
+        below[edge] = 1 - mechanism.simulate(values[edge_asked == edge], rng).mean()
     return _from_shares(attribute, np.interp(attribute.cells.edges, edges, proper(below)))
 
 
@@ -105,11 +107,11 @@ def _told_locally(
 ) -> Distribution:
     """Return what a protocol tells of numbers, those beyond the range moved to its ends."""
     low, edges = attribute.cells.low, attribute.cells.edges
-    found = protocol(np.clip((values - low) / attribute.diameter, 0.0, 1.0), privacy, rng)
-    if isinstance(found, np.ndarray):
-        own = edges[:: CELLS // len(found)]
-        return _from_shares(attribute, np.interp(edges, own, np.append(0.0, np.cumsum(found))))
-    return Distribution(low + found * attribute.diameter)
+    answer = protocol(np.clip((values - low) / attribute.diameter, 0.0, 1.0), privacy, rng)
+    if isinstance(answer, np.ndarray):
+        own = edges[:: CELLS // len(answer)]
+        return _from_shares(attribute, np.interp(edges, own, np.append(0.0, np.cumsum(answer))))
+    return Distribution(low + answer * attribute.diameter)
 
 
 def _mean(reported: Callable[[Array, LocalPrivacy, np.random.Generator], Array]) -> LocalProtocol:

@@ -127,9 +127,9 @@ class Curves:
     @lazy
     def flags(self) -> Array:
         """Whether each week is flagged at 1 % false alarms a year: NaN, 0 or 1 (`flagged`)."""
-        flags, known = np.full(len(self.week), np.nan), self.week >= 2 * self.epoch
-        noise = self.change_variance[known] / self.cohort_size[known]
-        flags[known] = flagged(self.change[known], noise, self.epoch, looks=WEEKS)
+        flags, begun = np.full(len(self.week), np.nan), self.week >= 2 * self.epoch
+        noise = self.change_variance[begun] / self.cohort_size[begun]
+        flags[begun] = flagged(self.change[begun], noise, self.epoch, looks=WEEKS)
         return flags
 
     def interval(self, place: int, confidence: float = 0.95) -> Interval:
@@ -172,10 +172,10 @@ def follow(
     (apart,) = rng.spawn(1)  # for what is not of every run: others stay as they are
     begun, read, values = np.zeros(n, int), np.full((3, n), _NEVER), np.zeros((3, n))
     gaps, slopes = np.full((2, n), -1), np.zeros((2, n))
-    asked, answers = np.empty(n), np.ones(n, bool)
+    current, answers = np.empty(n), np.ones(n, bool)
     rows = []
     for week, (incomes, changed) in enumerate(drift.weeks(n, years * WEEKS, rng)):
-        asked[changed] = query.value(incomes[changed])
+        current[changed] = query.value(incomes[changed])
         if skipped:
             answers = apart.random(n) >= skipped
         begun[cohorts[week % epoch]] = week
@@ -195,11 +195,18 @@ def follow(
         moved[late] = values[0, late] + age[late] * slopes[1, late]
         reach = answers.copy()
         reach[late] = (age[late] == 0) | (age[late] <= gaps[1, late])
-        told, latest = moved[reach], values[0, answers]
+        answers_now, latest = moved[reach], values[0, answers]
         change = (values[0, cohort] - values[1, cohort])[gaps[0, cohort] == epoch]
         rows.append(
             (
-                *(week, asked.mean(), len(told), latest.mean(), told.mean(), told.var()),
+                *(
+                    week,
+                    current.mean(),
+                    len(answers_now),
+                    latest.mean(),
+                    answers_now.mean(),
+                    answers_now.var(),
+                ),
                 *(_mean_and_variance(values[0, cohort])[0], len(cohort)),
                 *_mean_and_variance(change),
             )

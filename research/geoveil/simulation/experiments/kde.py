@@ -119,8 +119,8 @@ class KernelSetting(Panel):
     @property
     def label(self) -> str:
         size, part = (f"{side}×{side}" for side in (self.size, self.subgrid))
-        told = "" if part == size else f", {part} of {size} centres"
-        return f"1/ε={self.per:g}, h={self.factor:g} cell diagonals{told}"
+        suffix = "" if part == size else f", {part} of {size} centres"
+        return f"1/ε={self.per:g}, h={self.factor:g} cell diagonals{suffix}"
 
     @property
     def n(self) -> int:
@@ -309,24 +309,24 @@ def centre_errors(
     The settings are of the same people, size and part of the grid, and share one pass over the
     pairs of a place and a centre. The privacy is shared out over the whole grid all the same.
     """
-    places, known = settings[0].places, settings[0].contestants
+    places, contestants = settings[0].places, settings[0].contestants
     nodes = DistanceNodes(min(min(s.per, s.bandwidth) for s in settings), settings[0].diagonal)
     columns: dict[tuple[float, float, str], Array] = {}
     for s in settings:
         kernel = GaussianKernel((0.0, 0.0), s.bandwidth)
         for name in names:
             if (s.per, s.factor, name) not in columns:  # n is in the formulas only
-                answer = known[name].build(s.question(kernel))
+                answer = contestants[name].build(s.question(kernel))
                 mean, noise = answer.mean(nodes.ray), answer.variance(nodes.ray)
                 bias = mean - kernel.value(nodes.ray)
                 columns[s.per, s.factor, name] = np.stack([bias, bias**2, mean, mean**2, noise])
     table = np.concatenate([*columns.values()]).T
     means = radial_means(places, settings[0].centres, table, nodes)
-    found = dict(zip(columns, np.split(means, len(columns), axis=1), strict=True))
+    columns_of = dict(zip(columns, np.split(means, len(columns), axis=1), strict=True))
     m = settings[0].size ** 2
-    shared = {name: 1 if known[name].answers_every_query else m for name in names}
+    shared = {name: 1 if contestants[name].answers_every_query else m for name in names}
     return [
-        {name: _errors(found[s.per, s.factor, name], s.n, m) for name, m in shared.items()}
+        {name: _errors(columns_of[s.per, s.factor, name], s.n, m) for name, m in shared.items()}
         for s in settings
     ]
 
@@ -401,13 +401,13 @@ def experiment(asked: PaperRun, maps: str = "none") -> Experiment[ErrorRow]:
         files = []
         for s in mapped:
             files.append(file.with_stem(f"{begins}-map-n{s.n}-per{s.per:g}-h{s.factor:g}"))
-            told = (
+            caption = (
                 f"One run: n = {s.n:,}, 1/ε = {s.per:g} m for each centre,"
                 f" h = {s.factor:g} cell diagonals (metres of the Mercator plane)"
             )
             setting = replace(s, given=asked.given)
             lines, source = setting.outlines
-            title = f"{told}\n{source}" if source else told
+            title = f"{caption}\n{source}" if source else caption
             draw_density_maps(density_maps(setting, asked.seed), files[-1], title, lines)
         return files
 

@@ -195,8 +195,10 @@ PANELS = tuple(
 
 def exact(panel: OneWayPanel, name: str) -> list[ErrorRow]:
     """Return the errors of one mechanism in one panel for every n, by the formula above."""
-    found = [moments(panel, build(panel.setting)) for build in panel.contestants[name].versions]
-    squared_bias, noise, spread = np.array(found).T
+    of_versions = [
+        moments(panel, build(panel.setting)) for build in panel.contestants[name].versions
+    ]
+    squared_bias, noise, spread = np.array(of_versions).T
     rows = []
     for n in panel.people:
         errors = squared_bias + (noise + spread) / n

@@ -92,8 +92,15 @@ class OwnInput:
         """
         if self == OwnInput():
             return "as published"
-        asked = (self.columns, self.weight, self.thresholds, self.per, self.ends, self.mechanisms)
-        digest = hashlib.sha256(repr(asked).encode())
+        identity = (
+            self.columns,
+            self.weight,
+            self.thresholds,
+            self.per,
+            self.ends,
+            self.mechanisms,
+        )
+        digest = hashlib.sha256(repr(identity).encode())
         files = [] if self.module is None else source_files(self.module)
         for file in (*files, self.data):
             digest.update(hashlib.sha256(b"" if file is None else file.read_bytes()).digest())
@@ -125,10 +132,10 @@ def own_mechanisms(module: Path | None, known: Collection[str]) -> Mapping[str, 
     Raises:
         ParameterError: if the file can't be run, has no mechanism, or takes a name that is known.
     """
-    found = {} if module is None else in_file(module)
-    if taken := sorted(set(known) & found.keys()):
+    functions = {} if module is None else in_file(module)
+    if taken := sorted(set(known) & functions.keys()):
         raise ParameterError("module", taken[0], "another name")
-    return {name: partial(_made, name=name, make=make) for name, make in found.items()}
+    return {name: partial(_made, name=name, make=make) for name, make in functions.items()}
 
 
 in_file = lru_cache(maxsize=4)(mechanisms_in)

@@ -26,10 +26,10 @@ def write_page(work: Path, directory: Path) -> Path:
     """Put the experiments on one page with figures."""
     images = directory / "images"
     images.mkdir(parents=True, exist_ok=True)
-    told = "\n".join(section(work, name, title, images) for name, title in _TITLES.items())
+    sections = "\n".join(section(work, name, title, images) for name, title in _TITLES.items())
     shutil.copyfile(work / "epochs.png", images / "epochs.png")
     parts = (
-        page_text("results", sections=told),
+        page_text("results", sections=sections),
         distribution_section(read_csv(work / "distribution.csv", ErrorRow)),
         epochs_section(read_csv(work / "epochs.csv", EpochRow)),
     )
@@ -70,9 +70,9 @@ def _errors(rows: Sequence[ErrorRow]) -> str:
     # In the order in which they first come up, the seed paper's before geoveil's.
     by_origin = sorted(rows, key=lambda row: ORIGINS.index(row.origin))
     mechanisms = list(dict.fromkeys(row.mechanism for row in by_origin))
-    found = {(row.panel, row.n, row.mechanism): f"{row.error:.2e}" for row in rows}
+    errors = {(row.panel, row.n, row.mechanism): f"{row.error:.2e}" for row in rows}
     cells = [
-        (panel, f"{n:,}", *(found.get((panel, n, name), "–") for name in mechanisms))
+        (panel, f"{n:,}", *(errors.get((panel, n, name), "–") for name in mechanisms))
         for panel, n in dict.fromkeys((row.panel, row.n) for row in rows)
     ]
     table = Table(headers=("setting", "n", *mechanisms), rows=cells).markdown()
@@ -85,9 +85,9 @@ _SHOWN = ("incomes", 50_000)
 
 def distribution_section(rows: Sequence[ErrorRow]) -> str:
     """Return the section as Markdown."""
-    found = settings(rows)
+    every = settings(rows)
     name, people = _SHOWN
-    shown = [s for s in found if s.rows[0].panel.startswith(name) and s.rows[0].n == people]
+    shown = [s for s in every if s.rows[0].panel.startswith(name) and s.rows[0].n == people]
     best = min(shown, key=lambda s: s.rows[0].per, default=None)
     return page_text(
         "distribution",
@@ -95,12 +95,12 @@ def distribution_section(rows: Sequence[ErrorRow]) -> str:
         measures="\n".join(f"* {name}: {what}" for name, what in MEASURES.items()),
         shown=f"{_all_errors(best)}\n\n{_median(best)}\n\n" if best else "",
         debiased=DEBIASED,
-        uncertainty=max(setting.uncertainty for setting in found),
-        factors=_factors(found),
-        least=min(setting.epsilon(setting.footings[-1]) for setting in found),
-        reach=_from_to(found, 0),
-        apart=_from_to(found, 1),
-        worst=_from_to(found, 2),
+        uncertainty=max(setting.uncertainty for setting in every),
+        factors=_factors(every),
+        least=min(setting.epsilon(setting.footings[-1]) for setting in every),
+        reach=_from_to(every, 0),
+        apart=_from_to(every, 1),
+        worst=_from_to(every, 2),
     )
 
 
@@ -117,8 +117,8 @@ def _all_errors(setting: MeasuredSetting) -> str:
             title = f"*ε-LDP, ε = {setting.epsilon(footing):.3g}: equal at {footing:,g}*"
             rows.append((title, *[""] * len(MEASURES)))
         for mechanism in setting.mechanisms(footing):
-            told = (setting.row(mechanism, footing, measure) for measure in MEASURES)
-            rows.append((mechanism, *map(_cell, told)))
+            of_measures = (setting.row(mechanism, footing, measure) for measure in MEASURES)
+            rows.append((mechanism, *map(_cell, of_measures)))
     table = Table(headers=("", *MEASURES), rows=rows).markdown().replace("|  ", "| ")
     return f"{setting.title}:\n\n{table}"
 
@@ -150,8 +150,8 @@ def _factors(found: Sequence[MeasuredSetting]) -> str:
     for s in found:
         for footing in s.footings:
             ahead = [s.ahead(DEBIASED, footing, measure) for measure in MEASURES]
-            told = (f"**{a:.2g}**" if a < 1 else f"{a:.2g}" for a in ahead)
-            rows.append((s.title, f"{footing:,g}", *told))
+            factors = (f"**{a:.2g}**" if a < 1 else f"{a:.2g}" for a in ahead)
+            rows.append((s.title, f"{footing:,g}", *factors))
     return Table(headers=("setting", "equal at", *MEASURES), rows=rows).markdown()
 
 

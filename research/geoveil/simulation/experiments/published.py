@@ -105,11 +105,11 @@ class Panel(ABC):
             ParameterError: if the file can't be run, has no mechanism, or takes a name.
         """
         surveyed = () if self.given.data is None else (SEED_PRIOR, PRIOR)
-        known = {name: c for name, c in self.known.items() if c.origin not in surveyed}
-        made = own_mechanisms(self.given.module, known)
+        published = {name: c for name, c in self.known.items() if c.origin not in surveyed}
+        made = own_mechanisms(self.given.module, published)
         own = {name: Contestant(OWN, partial(_own, make)) for name, make in made.items()}
         named = {words: Contestant(OWN, partial(_named, words)) for words in self.given.mechanisms}
-        return known | own | named
+        return published | own | named
 
     @abstractmethod
     def drawn_once(self, name: str, n: int, repetition: int, seed: int) -> Array:
@@ -240,15 +240,17 @@ def published(
 
 def _note(rows: Sequence[ErrorRow]) -> str:
     """Return what the columns of `ratio_table` are: those that it has."""
-    found = compare(rows)
+    comparisons = compare(rows)
     own = (
-        ", the one after yours over that of the best of yours" if any(c.own for c in found) else ""
+        ", the one after yours over that of the best of yours"
+        if any(c.own for c in comparisons)
+        else ""
     )
     prior = " prior: the ratio if both may let a public survey choose the query."
     return (
         f"ratio: {rows[0].measure} of the paper's best mechanism over that of geoveil's best{own}."
         f" {LOCAL} has another guarantee, equal at one distance only, and is left out."
-        f"{prior if any(c.aided for c in found) else ''}"
+        f"{prior if any(c.aided for c in comparisons) else ''}"
     )
 
 
@@ -259,8 +261,8 @@ def ratio_table(
 
     `prior` heads the ratio if both sides may use a public prior, and is left out where no row does.
     """
-    found = compare(rows)
-    aided, own = any(c.aided for c in found), any(c.own for c in found)
+    comparisons = compare(rows)
+    aided, own = any(c.aided for c in comparisons), any(c.own for c in comparisons)
     headers = ["setting", "n", "paper's best", "geoveil's best", "ratio"]
     return Table(
         headers=[*headers, *([prior] if aided else []), *(["yours", "ratio"] if own else [])],
@@ -270,6 +272,6 @@ def ratio_table(
                 *([f"{c.ratio_with_prior:.3g}"] if aided else []),
                 *([c.own.mechanism, f"{over(c.seed, c.own):.3g}"] if c.own else []),
             ]
-            for c in found
+            for c in comparisons
         ],
     )

@@ -96,13 +96,15 @@ def compare(rows: Iterable[ErrorRow]) -> list[ErrorComparison]:
         best = settings[row.panel, row.n]
         if row.mechanism != LOCAL and row.error < math.inf:
             best[row.origin] = min(best.get(row.origin, row), row, key=_error)
-    found = []
+    comparisons = []
     for (panel, n), best in settings.items():
         if SEED in best and OURS in best:
             seed = min(best[SEED], best.get(SEED_PRIOR, best[SEED]), key=_error)
             aided = (seed, best[PRIOR]) if PRIOR in best else None
-            found.append(ErrorComparison(panel, n, best[SEED], best[OURS], aided, best.get(OWN)))
-    return found
+            comparisons.append(
+                ErrorComparison(panel, n, best[SEED], best[OURS], aided, best.get(OWN))
+            )
+    return comparisons
 
 
 def over(seed: ErrorRow, ours: ErrorRow) -> float:

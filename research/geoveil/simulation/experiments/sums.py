@@ -129,9 +129,9 @@ def shared(left: NDArray[np.intp], right: Array, count: int, weights: Array | No
     if weights is not None:
         right *= weights
     upper = np.bincount(left, right, count)
-    found = np.bincount(left, weights, count) - upper
-    found[1:] += upper[:-1]
-    return np.asarray(found, np.float64)
+    sums = np.bincount(left, weights, count) - upper
+    sums[1:] += upper[:-1]
+    return np.asarray(sums, np.float64)
 
 
 def places_at(points: Array, counts: Array) -> Population:

@@ -97,12 +97,12 @@ def pairs(panels: Sequence[twoway.TwoWayPanel] = twoway.PANELS) -> list[TunedSet
 
     Student-t noise has ε for each pair, points have it once. β is tried at every third fraction.
     """
-    found = []
+    comparisons = []
     for panel in panels:
         moments = twoway.moments(_TunedPairs(per=panel.per, axes=panel.axes))
         errors = {name: of.ase(_PEOPLE)["error"] for name, of in moments.items()}
-        found.append(_compared(panel.label, errors, _PAIRS))
-    return found
+        comparisons.append(_compared(panel.label, errors, _PAIRS))
+    return comparisons
 
 
 class _TunedKernel(kde.KernelSetting):

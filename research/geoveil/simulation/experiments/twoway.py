@@ -233,9 +233,9 @@ class Moments(NamedTuple):
 
 def exact(panel: TwoWayPanel, seed: int = 1, points: int = POINTS) -> list[ErrorRow]:
     """Return the errors at one ε: of all mechanisms, for every n."""
-    found = moments(panel, seed, points)
+    moments_of = moments(panel, seed, points)
     return [
-        panel.row(name, n, **found[name].ase(n), seed=seed)
+        panel.row(name, n, **moments_of[name].ase(n), seed=seed)
         for n in panel.people
         for name in panel.contestants
     ]
@@ -262,7 +262,7 @@ def lattices(panel: TwoWayPanel, seed: int, points: int = POINTS) -> Lattices:
     from scipy.special import gammaincinv, ndtri
 
     table = panel.given.people(2)
-    found = []
+    lattices_of = []
     for shift in range(SHIFTS):
         start, steps = seeded(seed, shift).random(4), np.arange(points)[:, None]
         uniform = np.clip((start + steps * _STEP) % 1.0, 1e-16, 1 - 1e-16)
@@ -274,13 +274,13 @@ def lattices(panel: TwoWayPanel, seed: int, points: int = POINTS) -> Lattices:
             pairs = incomes_and_debts().of_normals(ndtri(uniform[:, :2]))
         radius, angle = gammaincinv(2.0, uniform[:, 2]), 2 * np.pi * uniform[:, 3]
         noise = np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=-1)
-        found.append((pairs, noise))
-    return found
+        lattices_of.append((pairs, noise))
+    return lattices_of
 
 
 def _scalar_moments(panel: TwoWayPanel, lattices: Lattices) -> dict[str, Moments]:
     """Return the moments of what depends on the signed distance alone."""
-    found = {name: np.empty((3, SHIFTS, panel.questions)) for name in panel.scalar}
+    arrays = {name: np.empty((3, SHIFTS, panel.questions)) for name in panel.scalar}
     for j, at in enumerate(panel.pairs):
         table = _table(panel, panel.width(at))
         boundary = panel.setting(at).seed
@@ -290,20 +290,20 @@ def _scalar_moments(panel: TwoWayPanel, lattices: Lattices) -> dict[str, Moments
             everyone, hard = table.bins(np.asarray(boundary.signed_distance(x)), above)
             for name, (mean, variance) in table.columns.items():
                 square = everyone @ mean**2 - 2 * (hard @ mean) + share
-                found[name][:, i, j] = everyone @ mean - share, square, everyone @ variance
-    return {name: Moments(*own) for name, own in found.items()}
+                arrays[name][:, i, j] = everyone @ mean - share, square, everyone @ variance
+    return {name: Moments(*own) for name, own in arrays.items()}
 
 
 def _plug_in(panel: TwoWayPanel, lattices: Lattices) -> Moments:
     """Return the moments of h(x + N): D = h(x + N) − h(x), and D² = 1 where they differ."""
-    found = []
+    columns = []
     for x, planar in lattices:
         noisy = x + panel.per * planar
         before, after, both = (
             _above(points, panel).ravel() / len(x) for points in (x, noisy, np.minimum(x, noisy))
         )
-        found.append((after - before, after + before - 2 * both))
-    return Moments(*np.array(found).swapaxes(0, 1))
+        columns.append((after - before, after + before - 2 * both))
+    return Moments(*np.array(columns).swapaxes(0, 1))
 
 
 def _deconvolved(panel: TwoWayPanel, lattices: Lattices) -> Moments:
@@ -313,7 +313,7 @@ def _deconvolved(panel: TwoWayPanel, lattices: Lattices) -> Moments:
     nodes = np.concatenate([nodes, nodes[-1] + reports.scale * np.linspace(0, 60, 4001)[1:]])
     nodes = np.concatenate([-nodes[:512:-1], nodes])
     variance = reports.variance(nodes)
-    found = []
+    columns = []
     for x, _ in lattices:
         s = [c - np.array(axis)[:, None] for c, axis in zip(x.T, panel.axes, strict=True)]
         f = [*map(reports.query.value, s)]
@@ -325,8 +325,8 @@ def _deconvolved(panel: TwoWayPanel, lattices: Lattices) -> Moments:
         )
         share = _above(x, panel).ravel() / len(x)
         value, square, joint, second = ((g1 @ g2.T).ravel() / len(x) for g1, g2 in factors)
-        found.append((value - share, square - 2 * joint + share, second - square))
-    return Moments(*np.array(found).swapaxes(0, 1))
+        columns.append((value - share, square - 2 * joint + share, second - square))
+    return Moments(*np.array(columns).swapaxes(0, 1))
 
 
 class _MomentTable:

@@ -40,8 +40,8 @@ def _draw_incomes(axes: "Axes", experiment: Experiment) -> None:
     bins = np.arange(-10, _MOST_INCOME + 1, 5).tolist()
     axes.hist(incomes[drawn], bins=bins, weights=millions[drawn], color=OTHERS)
     beyond = millions[~drawn].sum()
-    told = f"{beyond:.2f} million from\n${_MOST_INCOME},000 on →"
-    axes.text(0.98, 0.29, told, transform=axes.transAxes, ha="right")
+    caption = f"{beyond:.2f} million from\n${_MOST_INCOME},000 on →"
+    axes.text(0.98, 0.29, caption, transform=axes.transAxes, ha="right")
     axes.set(xlabel="household income, thousand dollars", ylabel="million households")
     axes.set_title("(a) What is asked: the (softened) share above $100,000", loc="left")
     twin = axes.twinx()
@@ -93,9 +93,9 @@ def _circle(x: float, y: float, radius: float, colour: str) -> Any:
 def _draw_estimates(axes: "Axes", rows: Sequence[DemoRow]) -> None:
     labels = []
     for position, row in enumerate(rows):
-        found = row.estimate
+        estimate = row.estimate
         value, low, high = (
-            (end or 0.0) / row.truth for end in (found.value, found.ci_low, found.ci_high)
+            (end or 0.0) / row.truth for end in (estimate.value, estimate.ci_low, estimate.ci_high)
         )
         axes.errorbar(
             value,
@@ -108,7 +108,7 @@ def _draw_estimates(axes: "Axes", rows: Sequence[DemoRow]) -> None:
             lw=2,
             label="estimate, 95 % interval" if position == 0 else None,
         )
-        labels.append(f"{found.label}\n{row.truth:.4f}, n = {found.n:,}")
+        labels.append(f"{estimate.label}\n{row.truth:.4f}, n = {estimate.n:,}")
     axes.axvline(1.0, color=TRUTH, lw=1.2, label="soft truth")
     hard = [row.hard_truth / row.truth for row in rows[:1] if row.hard_truth is not None]
     axes.plot(hard, [0.0] * len(hard), "D", color=TRUTH, label="hard truth")

@@ -36,8 +36,8 @@ def draw_plan(found: Plan, file: Path, *, title: str, unit: str) -> None:
     _draw_errors(right, found.n, curves)
     margin = found.choice.prediction.margin(found.n)
     right.plot([found.n], [margin], "o", color=OURS, ms=9, zorder=4)
-    told = {"ha": "right", "color": OURS, "weight": "bold"}
-    _note(right, f"±{margin:.3g}", (found.n, margin), (-8, -16), **told)
+    style = {"ha": "right", "color": OURS, "weight": "bold"}
+    _note(right, f"±{margin:.3g}", (found.n, margin), (-8, -16), **style)
     right.set_title("(b) What to expect", loc="left")
     save(figure, file)
 

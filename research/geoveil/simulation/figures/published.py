@@ -57,9 +57,9 @@ def draw_errors(rows: Sequence[ErrorRow], file: Path) -> None:
     if len({row.n for row in rows}) == 1:
         draw_settings(rows, file, title=title)
         return
-    found = grouped(sorted(rows, key=lambda row: row.n), "panel", "mechanism")
+    panels = grouped(sorted(rows, key=lambda row: row.n), "panel", "mechanism")
     lines = defaultdict[str, list[Line]](list)
-    for (panel, name), own in found.items():
+    for (panel, name), own in panels.items():
         errors = [row.error for row in own], [row.standard_error for row in own]
         lines[panel].append(Line(name, [float(row.n) for row in own], *errors))
     draw_lines(lines, file, x_label="people", y_label=f"{measure} (log)", title=title, people=True)
@@ -173,9 +173,9 @@ def draw_ratios(
 def _noise_ratio(rows: Sequence[ErrorRow]) -> list[float]:
     """Return the noise of Student-t over the least of geoveil's, if both have some; n cancels."""
     n = min(row.n for row in rows)
-    known = [(row, row.noise) for row in rows if row.n == n and row.noise is not None]
-    seed = [noise for row, noise in known if row.mechanism == "Student-t"]
-    ours = [noise for row, noise in known if row.origin == OURS]
+    measured = [(row, row.noise) for row in rows if row.n == n and row.noise is not None]
+    seed = [noise for row, noise in measured if row.mechanism == "Student-t"]
+    ours = [noise for row, noise in measured if row.origin == OURS]
     return [seed[0] / min(ours)] if seed and ours and min(ours) > 0 else []
 
 

@@ -29,14 +29,14 @@ def draw_selection(
         files.append(file.with_stem(f"{file.stem}{end}"))
         lines = {
             f"{dataset}, {setting}": [
-                _line(sorted(found, key=lambda row: row.epsilon))
-                for found in grouped(own, "mechanism", "standing").values()
+                _line(sorted(group, key=lambda row: row.epsilon))
+                for group in grouped(own, "mechanism", "standing").values()
             ]
             for (dataset, setting), own in grouped(measured, "dataset", "setting").items()
         }
         kept = [
-            _kept(found)
-            for (standing, _), found in grouped(measured, "standing", "mechanism").items()
+            _kept(group)
+            for (standing, _), group in grouped(measured, "standing", "mechanism").items()
             if standing == NOMINAL
         ]
         note = "as printed, of the nominal ε is proved: " + "; ".join(kept) if kept else ""

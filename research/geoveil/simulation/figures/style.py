@@ -82,7 +82,7 @@ def colour_of(mechanism: str) -> str:
 def ordered(mechanisms: Iterable[str]) -> list[str]:
     """Return names in the order of the colours, each once."""
     place = {
-        name: [name.startswith(known) for known in _COLOURS].index(True) for name in mechanisms
+        name: [name.startswith(prefix) for prefix in _COLOURS].index(True) for name in mechanisms
     }
     return sorted(place, key=lambda name: place[name])
 
@@ -228,8 +228,8 @@ def _name_lines(axes: "Axes", lines: Sequence[Line], height: float) -> None:
             end = inside.transform((right if line.level else line.x[-1], line.y[-1]))
             ends.append((end.tolist(), line.name))
     ends.sort(key=lambda named: named[0][1])
-    told = spread([end[1] for end, _ in ends], 1.25 * _FONT / (72 * (height - 0.7)))
-    for (end, name), y in zip(ends, told, strict=True):
+    heights = spread([end[1] for end, _ in ends], 1.25 * _FONT / (72 * (height - 0.7)))
+    for (end, name), y in zip(ends, heights, strict=True):
         # Sand and cyan are too pale for letters on white.
         colour = {SAND: "#8a7a1f", CYAN: "#2b7fa8"}.get(colour_of(name), colour_of(name))
         axes.annotate(
@@ -261,8 +261,8 @@ def spread(places: Sequence[float], gap: float) -> list[float]:
     # What is above the steps does not fall: least squares, then the panel's ends.
     wanted = np.array(places) - steps
     moved = np.clip(isotonic_regression(wanted).x, 0, 1 - steps[-1]) - wanted
-    found: list[float] = (places + moved).tolist()
-    return found
+    spaced: list[float] = (places + moved).tolist()
+    return spaced
 
 
 @dataclass(frozen=True)
@@ -301,11 +301,11 @@ def draw_dots(
                 capsize=2,
             )
             if not dot.hollow:
-                told = f"{dot.x:.1e}"
+                caption = f"{dot.x:.1e}"
                 if plain:  # of all panels: two digits too, without an exponent
-                    told = f"{dot.x:,.{max(1 - math.floor(math.log10(dot.x)), 0)}f}"
+                    caption = f"{dot.x:,.{max(1 - math.floor(math.log10(dot.x)), 0)}f}"
                 place.annotate(
-                    told, (dot.x, at), xytext=(0, 5), textcoords="offset points",
+                    caption, (dot.x, at), xytext=(0, 5), textcoords="offset points",
                     ha="center", fontsize=6.5,
                 )  # fmt: skip
         place.set_xscale("log")

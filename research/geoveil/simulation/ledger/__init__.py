@@ -34,8 +34,8 @@ _NUMBERS = {name: compute for paper in _PAPERS for name, compute in paper.NUMBER
 _TEXTS = files("geoveil.simulation").joinpath("data", "reproductions.toml")
 LEDGER: Mapping[str, Reproduction] = MappingProxyType(
     {
-        name: Reproduction(name=name, compute=_NUMBERS.get(name), **told)
-        for name, told in tomllib.loads(_TEXTS.read_text(encoding="utf-8")).items()
+        name: Reproduction(name=name, compute=_NUMBERS.get(name), **texts)
+        for name, texts in tomllib.loads(_TEXTS.read_text(encoding="utf-8")).items()
     }
 )
 """Name → figure or table: its texts are data, its numbers are computed by the module of its

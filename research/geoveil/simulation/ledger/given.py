@@ -68,7 +68,7 @@ def tabled(options: Options) -> Iterator[tuple[str, Dataset]]:
 def grown(options: Options, data: Dataset, names: Collection[str]) -> Iterator[SelectionRow]:
     """Yield the accuracy of trees by those mechanisms of `tree` that are named."""
     setting = tree.QUICK if options.quick else {"most_draws": 4}
-    chosen = [known for known in tree.CONTESTANTS if known.name in names]
+    chosen = [contestant for contestant in tree.CONTESTANTS if contestant.name in names]
     rows = tree.rows_of(data, options.seed, chosen, **setting)
     return (row for row in rows if row.mechanism in names)
 

@@ -82,12 +82,12 @@ def _nodes(options: Options) -> Iterator[Told]:
     for name, graph in graphs(options):
         if name == "DBLP":  # its large budgets take hours
             continue
-        known = Influence(graph, int(graph.degrees.max()))
+        influence = Influence(graph, int(graph.degrees.max()))
         runs = 3 if options.quick else 10
-        plain, shifted = (_half(known, rng, runs, key) for key in ("exponential", SHIFTED))
+        plain, shifted = (_half(influence, rng, runs, key) for key in ("exponential", SHIFTED))
         for end in ("", ", most"):
             yield name, saved + end, math.log10(plain / shifted), 0.05
-        yield from _small_budgets(name, known, rng, runs)
+        yield from _small_budgets(name, influence, rng, runs)
 
 
 def _small_budgets(

@@ -67,9 +67,11 @@ def _hit(mechanism: str, epsilon: float, repeats: int, j: int) -> float:
     elif mechanism == "LD":
         law = published_dampening(epsilon, indicator, j)
     else:
-        known = published_mechanism(epsilon, _ENTRIES, PUBLISHED_NOISE[mechanism])
+        mechanism_published = published_mechanism(epsilon, _ENTRIES, PUBLISHED_NOISE[mechanism])
         bound = max(math.exp(-(2 * j + 1) * epsilon), _FLOOR)
-        law = known.probabilities(SmoothUtilities(indicator, bound, beta=known.beta))
+        law = mechanism_published.probabilities(
+            SmoothUtilities(indicator, bound, beta=mechanism_published.beta)
+        )
     return float(law[:repeats].sum())
 
 
@@ -98,21 +100,22 @@ def _percentiles(options: Options) -> Iterator[Told]:
         yield name, "share of zeros", zeros / _ENTRIES
         yield name, "j at p = 50", float(median.j)
     saved = {}
-    for (name, p), known in list(_PERCENTILES.items())[: 1 if options.quick else None]:
-        saved[name, p] = 1 - known.budget("SNM-T") / known.budget("LD")
+    for (name, p), percentile in list(_PERCENTILES.items())[: 1 if options.quick else None]:
+        saved[name, p] = 1 - percentile.budget("SNM-T") / percentile.budget("LD")
         yield f"{name}, p = {p}", "budget that SNM-T saves against LD", saved[name, p]
         apart = max(
-            abs(known.error("EM", epsilon) - known.error("PF", epsilon)) for epsilon in _SPREAD
+            abs(percentile.error("EM", epsilon) - percentile.error("PF", epsilon))
+            for epsilon in _SPREAD
         )
         yield (
             f"{name}, p = {p}",
             "EM and PF apart, over the error at ε = 0.1",
-            apart / known.error("EM", _SPREAD[0]),
+            apart / percentile.error("EM", _SPREAD[0]),
         )
         for noise in ("SNM-T", "SNM-LAP"):
             behind = [
-                known.error(noise, epsilon)
-                - min(known.error(key, epsilon) for key in (*_GLOBAL, "LD"))
+                percentile.error(noise, epsilon)
+                - min(percentile.error(key, epsilon) for key in (*_GLOBAL, "LD"))
                 for epsilon in _SPREAD
             ]
             quantity = f"error of {noise} less the least of EM, PF and LD, most of all ε"
@@ -171,8 +174,8 @@ def _forests(options: Options) -> Iterator[Told]:
     setting = forest.QUICK if options.quick else {"executions": 5, "draws": 4}
     given = [(replace(data, name=name), forest.DEPTH) for name, data in tables(options, "Compas")]
     for data, depth in [*forest.shipped(options.quick), *given]:
-        known = forest.one_margin(data)
-        rows = list(forest.rows_of(data, depth, options.seed, known, **setting))
+        margin = forest.one_margin(data)
+        rows = list(forest.rows_of(data, depth, options.seed, margin, **setting))
         open_ = next(row for row in rows if row.standing == OPEN)
         yield data.name, "WDP", open_.value, open_.standard_error
         for row in rows:

@@ -161,15 +161,15 @@ class Reproduction:
             ParameterError: if a number is of nothing that is published, or of what can't be tested.
         """
         started = time.process_time()
-        found = {
+        own_numbers = {
             (setting, quantity): (value, error[0] if error else 0.0)
             for setting, quantity, value, *error in (self.compute(options) if self.compute else ())
         }
         seconds = time.process_time() - started
         published = published_numbers().get(self.name, ())
-        if unknown := found.keys() - {number.key for number in published if not number.why}:
+        if unknown := own_numbers.keys() - {number.key for number in published if not number.why}:
             raise ParameterError("compute", sorted(unknown)[0], "a published number")
-        numbers = [replace(number, own=found.get(number.key)) for number in published]
+        numbers = [replace(number, own=own_numbers.get(number.key)) for number in published]
         return replace(self, compared=numbers, seconds=seconds)
 
     def count(self, verdict: str, *kinds: str) -> int:
@@ -190,10 +190,10 @@ class Reproduction:
             del published["row"], published["own"]
             ours, error = c.own or (None, None)
             ratio = None if math.isnan(c.ratio) else c.ratio
-            found = {"ours": ours, "standard_error": error, "ratio": ratio, "verdict": c.verdict}
-            numbers.append(published | found | {"power": c.power})
-        told = ("paper", "item", "what", "command", "needs", "reason", "seconds")
-        row = {"row": self.name} | {name: getattr(self, name) for name in told}
+            measured = {"ours": ours, "standard_error": error, "ratio": ratio, "verdict": c.verdict}
+            numbers.append(published | measured | {"power": c.power})
+        names = ("paper", "item", "what", "command", "needs", "reason", "seconds")
+        row = {"row": self.name} | {name: getattr(self, name) for name in names}
         return row | {"numbers": numbers}
 
 
@@ -231,8 +231,8 @@ def ledger_page(rows: Sequence[Reproduction], data: Sequence[str] = ()) -> str:
 
 def _counts(row: Reproduction, *kinds: str) -> str:
     """Return the verdicts that there are: "3 agrees, 1 differs"."""
-    told = ((row.count(verdict, *kinds), verdict) for verdict in VERDICTS)
-    return ", ".join(f"{count} {verdict}" for count, verdict in told if count) or "–"
+    counts = ((row.count(verdict, *kinds), verdict) for verdict in VERDICTS)
+    return ", ".join(f"{count} {verdict}" for count, verdict in counts if count) or "–"
 
 
 def _section(row: Reproduction) -> str:

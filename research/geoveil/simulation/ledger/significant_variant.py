@@ -27,10 +27,10 @@ _OURS = {
     "SPS (IV)": "SPS (IV)",
 }
 _CASES = [
-    replace(known, name=name)
+    replace(contestant, name=name)
     for name, ours in _OURS.items()
-    for known in transmission.CONTESTANTS
-    if known.name == ours
+    for contestant in transmission.CONTESTANTS
+    if contestant.name == ours
 ]
 _GAMMAS = [
     SelectionContestant(f"γ = {g:g}", partial(transmission.published_one_sided, gamma=g), NOMINAL)
@@ -59,9 +59,9 @@ def _chances(
     for case in cases:
         for epsilon in epsilons:
             choice = case.make(epsilon, size).choice
-            found = np.array([choice(study)[study.winner] for study in studies], dtype=float)
-            chances.setdefault(case.name, []).append(found)
-            yield setting, f"{case.name}, ε = {epsilon:.0f}", *_mean(found)
+            of_winner = np.array([choice(study)[study.winner] for study in studies], dtype=float)
+            chances.setdefault(case.name, []).append(of_winner)
+            yield setting, f"{case.name}, ε = {epsilon:.0f}", *_mean(of_winner)
     for name, others in _ORDERS:
         if name in chances:
             # The same studies for all, so that less of them differs by chance.
@@ -69,9 +69,9 @@ def _chances(
                 max((chances[key][place] for key in others), key=np.mean)
                 for place in range(len(epsilons))
             ]
-            told = others[0] if len(others) == 1 else "the best of " + ", ".join(others)
+            compared_with = others[0] if len(others) == 1 else "the best of " + ", ".join(others)
             gains = [_mean(ours - theirs) for ours, theirs in zip(chances[name], best, strict=True)]
-            yield setting, f"{name} less {told}, least of all ε", *min(gains)
+            yield setting, f"{name} less {compared_with}, least of all ε", *min(gains)
 
 
 def _mean(values: NDArray[np.float64]) -> tuple[float, float]:
@@ -95,23 +95,23 @@ _ORDERS: Sequence[tuple[str, Sequence[str]]] = (
 
 def _real(options: Options) -> Iterator[Told]:
     setting = "six variants, 215 families"
-    for told in _chances(setting, [transmission.metopic()], _CASES, options):
-        yield told
-        if told[1].startswith("SPS (IV), ε"):
-            yield setting, f"{told[1]}, the authors' functions", told[2]
+    for row in _chances(setting, [transmission.metopic()], _CASES, options):
+        yield row
+        if row[1].startswith("SPS (IV), ε"):
+            yield setting, f"{row[1]}, the authors' functions", row[2]
 
 
 def _seconds(options: Options) -> Iterator[Told]:
     variants, taken = 1_000, {}
     for key in ("exponential", "one-sided, theorem 4", "one-sided, theorem 5"):
-        recipe, found = VARIANT_RECIPES[key], []
+        recipe, seconds = VARIANT_RECIPES[key], []
         for _ in range(3):
             fresh = transmission.simulated(variants, np.random.default_rng(options.seed))
             started = time.process_time()
             mechanism = recipe.build(10.0, StudySetting(variants, transmission.FAMILIES))
             mechanism.select(recipe.score(fresh, mechanism))
-            found.append(time.process_time() - started)
-        taken[key] = min(found)
+            seconds.append(time.process_time() - started)
+        taken[key] = min(seconds)
     exponential, fourth, fifth = taken.values()
     yield f"m = {variants}", "SPS, Theorem 4, seconds over those of EM", fourth / exponential
     yield f"m = {variants}", "SPS, Theorem 5, under a minute", fifth

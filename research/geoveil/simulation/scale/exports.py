@@ -186,7 +186,10 @@ def export_reports(
         except FileExistsError:
             raise ExportError(f"{folder}: is there already; name a folder that is not") from None
         key, reports = REPORT_COUNT.c.campaign_key, func.sum(REPORT_COUNT.c.reports)
-        counts = {one: int(n) for one, n in connection.execute(select(key, reports).group_by(key))}
+        counts = {
+            campaign_id: int(n)
+            for campaign_id, n in connection.execute(select(key, reports).group_by(key))
+        }
         of, done = sum(counts.get(row.campaign_key, 0) for row in wanted), 0
 
         def found(key: int, layout: Layout) -> Iterator[Rows]:
@@ -299,20 +302,20 @@ class ExportedReports(BlockedWork):
         try:
             with parquet.ParquetFile(path, page_checksum_verification=True) as file:
                 table = file.read_row_group(group, columns=names)
-                found = {name: table.column(name).to_numpy().astype(np.int64) for name in names}
+                arrays = {name: table.column(name).to_numpy().astype(np.int64) for name in names}
         except (OSError, ValueError, LookupError, MemoryError, ArrowException) as error:
             raise ExportError(f"{path}: can't be read, or is damaged") from error
-        slots = found["period"] * campaign.indices + found.get("stratum", 0) * campaign.columns
+        slots = arrays["period"] * campaign.indices + arrays.get("stratum", 0) * campaign.columns
         sums = [Accumulator()] * self.queries
         for column, name in enumerate(name for name in names if name in (*AXES, "value")):
-            values, indices = found[name], slots + found.get("query_index", column)
+            values, indices = arrays[name], slots + arrays.get("query_index", column)
             if len(values) != rows or (rows and indices.max() >= self.queries):
                 raise ExportError(f"{path}: is not the file that was exported")
             for start in range(0, rows, _CHUNK):
-                some = slice(start, start + _CHUNK)
-                order = np.argsort(indices[some], kind="stable")
-                held, starts = np.unique(indices[some][order], return_index=True)
-                parts = sums_of(values[some][order], starts)
+                chunk = slice(start, start + _CHUNK)
+                order = np.argsort(indices[chunk], kind="stable")
+                held, starts = np.unique(indices[chunk][order], return_index=True)
+                parts = sums_of(values[chunk][order], starts)
                 for index, part in zip(held.tolist(), parts, strict=True):
                     sums[index] += part
         return sums

@@ -76,9 +76,9 @@ class SimulatedCampaign(BlockedWork):
         validation.require_count("devices", self.devices, 1, 10**13)
         validation.require_count("seed", self.seed, 0, 2**128)
         validation.require_count("block_size", self.block_size, 1, 1 << 24)
-        held, asked = self.people.dimension, self.campaign.dimension
-        if held != asked:
-            raise ParameterError("numbers that each member holds", held, f"{asked}")
+        held, expected = self.people.dimension, self.campaign.dimension
+        if held != expected:
+            raise ParameterError("numbers that each member holds", held, f"{expected}")
 
     @property
     def blocks(self) -> int:
@@ -131,16 +131,16 @@ def simulated(
         ParameterError: if a number is out of range, or the population does not fit the campaign.
         UnsupportedError: if the campaign can't be published.
     """
-    asked = decode(encode(campaign))  # as devices read it: formulas travel as tables
-    if not isinstance(asked, StatisticCampaign):
-        raise ParameterError("campaign", asked.campaign_id, "a statistic campaign")
-    plane = asked.attribute.coordinates
+    decoded = decode(encode(campaign))  # as devices read it: formulas travel as tables
+    if not isinstance(decoded, StatisticCampaign):
+        raise ParameterError("campaign", decoded.campaign_id, "a statistic campaign")
+    plane = decoded.attribute.coordinates
     if plane is not None:
         if not isinstance(people, Population):
             raise ParameterError("people", type(people).__name__, "a Population of places")
         people = people.mapped(plane.project, "metre")
     return SimulatedCampaign(
-        campaign=asked, people=people, devices=devices, seed=seed, block_size=block_size
+        campaign=decoded, people=people, devices=devices, seed=seed, block_size=block_size
     )
 
 
@@ -181,8 +181,8 @@ def threshold_asked(
         people = incomes_and_debts()
     elif Path(population).suffix not in FORMATS:
         *first, last = FORMATS
-        known = f"{', '.join(_SHIPPED)}, or a file ending in {', '.join(first)} or {last}"
-        raise ParameterError("population", population, known)
+        permitted = f"{', '.join(_SHIPPED)}, or a file ending in {', '.join(first)} or {last}"
+        raise ParameterError("population", population, permitted)
     elif not 1 <= len(values) <= 2:
         raise ParameterError("value", [*values], "the name of one or two columns of the file")
     else:

@@ -183,10 +183,10 @@ def total(
             file, missing, sums = _opened(work, path, group_size, stack)
         count = work.blocks - sum(map(len, missing))
         on_progress(count, work.blocks)
-        for blocks, found in compute(work.of_blocks, missing):
+        for blocks, block_sums in compute(work.of_blocks, missing):
             if file is not None:
-                record = {"first": blocks.start, "end": blocks.stop, "sums": to_triples(found)}
+                record = {"first": blocks.start, "end": blocks.stop, "sums": to_triples(block_sums)}
                 _append(file, record)
-            sums, count = add(sums, found), count + len(blocks)
+            sums, count = add(sums, block_sums), count + len(blocks)
             on_progress(count, work.blocks)
     return sums

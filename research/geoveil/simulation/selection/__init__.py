@@ -67,8 +67,10 @@ def experiment(application: str, options: Options) -> Experiment[SelectionRow]:
 def _audited(options: Options) -> str:
     """Return what an audit finds of mechanisms that were given."""
     worst = {name: own.audited() for name, own in options.own.items()}
-    found = [f"{name} {e:.4g} ({'keeps' if keeps(e) else 'exceeds'})" for name, e in worst.items()]
-    return f"yours: {AUDITED}: {'; '.join(found)}." if found else ""
+    verdicts = [
+        f"{name} {e:.4g} ({'keeps' if keeps(e) else 'exceeds'})" for name, e in worst.items()
+    ]
+    return f"yours: {AUDITED}: {'; '.join(verdicts)}." if verdicts else ""
 
 
 _SHOWN = 4

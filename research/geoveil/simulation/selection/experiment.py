@@ -200,8 +200,12 @@ def compared(
     of all mechanisms, before the next is asked for. `place` is all else that a row says.
     """
     cells = [(c, epsilon, c.make(epsilon, public)) for c, epsilon in product(contestants, epsilons)]
-    found = [[measured(made.choice, known) for _, _, made in cells] for known in databases]
-    for (contestant, epsilon, made), results in zip(cells, zip(*found, strict=True), strict=True):
+    results_by_database = [
+        [measured(made.choice, database) for _, _, made in cells] for database in databases
+    ]
+    for (contestant, epsilon, made), results in zip(
+        cells, zip(*results_by_database, strict=True), strict=True
+    ):
         for measure in results[0]:
             values = np.ravel([result[measure] for result in results])
             spread = float(values.std(ddof=1)) if len(values) > 1 else 0.0
@@ -254,8 +258,8 @@ def pair_law(mechanism: Selects, scores: Callable[[int, int], ScoresLike]) -> Pa
     def law(lead: int, outcomes: int) -> tuple[float, float]:
         if outcomes == 1:
             return 1.0, 0.0
-        found = mechanism.probabilities(scores(lead, outcomes))
-        return float(found[0]), float(found[-1])
+        probabilities = mechanism.probabilities(scores(lead, outcomes))
+        return float(probabilities[0]), float(probabilities[-1])
 
     return law
 

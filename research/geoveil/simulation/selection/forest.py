@@ -96,9 +96,9 @@ def parts(options: Options) -> Mapping[str, Compute]:
     """Return what is computed, by table; `data` are tables, five that ship without any."""
     tables = [(read_table(file), DEPTH) for file in options.data] or shipped(options.quick)
     everyone = (*LEAF_CONTESTANTS, *brought(options.own, by_rows))
-    asked = partial(rows_of, seed=options.seed, contestants=everyone)
+    rows = partial(rows_of, seed=options.seed, contestants=everyone)
     setting = QUICK if options.quick else {}
-    return {data.name: partial(asked, data, depth, **setting) for data, depth in tables}
+    return {data.name: partial(rows, data, depth, **setting) for data, depth in tables}
 
 
 def one_margin(data: Dataset) -> Sequence[SelectionContestant]:

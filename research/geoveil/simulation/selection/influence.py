@@ -112,7 +112,9 @@ def read_graph(file: Path) -> Graph:
         ParameterError: if it holds none.
         PrivateValueError: if an edge of a file of arrays is no pair of two different nodes.
     """
-    told = "a graph (.npz): arrays u, v and n; or text (packed by gzip or not): two nodes on a line"
+    permitted = (
+        "a graph (.npz): arrays u, v and n; or text (packed by gzip or not): two nodes on a line"
+    )
     try:
         if file.suffix == ".npz":
             with np.load(file, allow_pickle=False) as arrays:
@@ -127,7 +129,7 @@ def read_graph(file: Path) -> Graph:
             if not nodes:
                 raise ValueError("no edge")
     except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ParameterError("data", str(file), told) from error
+        raise ParameterError("data", str(file), permitted) from error
     return Graph(nodes, edges)
 
 
@@ -148,34 +150,37 @@ def public_bound(graph: Graph) -> int:
 def parts(options: Options) -> Mapping[str, Compute]:
     """Return what is computed, by graph; `data` is graphs, and one is generated without any."""
     names: dict[str, Path | None] = {file.name.split(".")[0]: file for file in options.data}
-    asked = names or {"generated": None}
-    return {name: partial(_rows, name, file, options) for name, file in asked.items()}
+    graphs = names or {"generated": None}
+    return {name: partial(_rows, name, file, options) for name, file in graphs.items()}
 
 
 def _rows(name: str, file: Path | None, options: Options) -> Iterator[SelectionRow]:
     runs, budgets = (20, (0.1, 10.0, 1_000.0)) if options.quick else (100, BUDGETS)
     rng = np.random.default_rng(options.seed)
     graph = generated_graph(5_000, rng) if file is None else read_graph(file)
-    known = Influence(graph, public_bound(graph))
+    influence = Influence(graph, public_bound(graph))
     itself = Influence(graph, max(int(graph.degrees.max()), 1))
-    order = np.argsort(-known.betweenness, kind="stable")
+    order = np.argsort(-influence.betweenness, kind="stable")
 
     def printed(key: str, epsilon: float, k: int) -> Made:
         return replace(chosen_nodes(key, itself, rng, epsilon, k), epsilon=math.inf)
 
     def by_betweenness(given: OwnSelection) -> Choice:
         def choice(k: int) -> Nodes:
-            mechanism = given.at(given.epsilon / k, safe_sensitivity(known.degree_bound))
-            left = np.arange(known.outcomes)
+            mechanism = given.at(given.epsilon / k, safe_sensitivity(influence.degree_bound))
+            left = np.arange(influence.outcomes)
             for _ in range(k):
-                p = mechanism.probabilities(known.betweenness[left])
+                p = mechanism.probabilities(influence.betweenness[left])
                 left = left[left != rng.choice(left, p=p / p.sum())]
-            return np.setdiff1d(np.arange(known.outcomes), left)
+            return np.setdiff1d(np.arange(influence.outcomes), left)
 
         return choice
 
     contestants = [
-        *(SelectionContestant(key, partial(chosen_nodes, key, known, rng)) for key in NODE_RECIPES),
+        *(
+            SelectionContestant(key, partial(chosen_nodes, key, influence, rng))
+            for key in NODE_RECIPES
+        ),
         *(SelectionContestant(f"{k}, own degree", partial(printed, k), NOMINAL) for k in _PAPERS),
         *brought(options.own, by_betweenness),
     ]

@@ -164,8 +164,8 @@ def rows_of(
     own: Sequence[SelectionContestant] = (),
 ) -> Iterator[SelectionRow]:
     """Yield the rows of one percentile of one dataset."""
-    known, j = Percentile(counts, p, candidates_for(name, counts)), repeats(counts, p)
-    values, truth = known.candidates, float(known.candidates[known.winner])
+    utilities, j = Percentile(counts, p, candidates_for(name, counts)), repeats(counts, p)
+    values, truth = utilities.candidates, float(utilities.candidates[utilities.winner])
     contestants = [
         *of_recipes(PERCENTILE_RECIPES),
         *own,
@@ -182,4 +182,6 @@ def rows_of(
 
     place = {"application": "percentile", "dataset": name, "setting": f"p={p}"}
     for epsilon in epsilons:
-        yield from compared(contestants, [epsilon], known.outcomes, [known], errors, **place)
+        yield from compared(
+            contestants, [epsilon], utilities.outcomes, [utilities], errors, **place
+        )

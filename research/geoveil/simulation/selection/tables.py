@@ -84,12 +84,12 @@ def _columns(file: Path) -> dict[str, NDArray[Any]]:
         import pyarrow as pa
         from pyarrow import csv, parquet
     try:
-        found = (parquet.read_table if file.suffix == ".parquet" else csv.read_csv)(file)
+        table = (parquet.read_table if file.suffix == ".parquet" else csv.read_csv)(file)
     except (OSError, pa.ArrowInvalid) as error:
         raise ParameterError("data", str(file), "a table: CSV or Parquet") from error
-    if found.num_columns < 2 or not len(found) or any(c.null_count for c in found.columns):
+    if table.num_columns < 2 or not len(table) or any(c.null_count for c in table.columns):
         raise ParameterError("data", str(file), "a table of two columns or more, without gaps")
-    return {name: found[name].to_numpy() for name in found.column_names}
+    return {name: table[name].to_numpy() for name in table.column_names}
 
 
 def _dataset(

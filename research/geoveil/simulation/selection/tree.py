@@ -83,8 +83,8 @@ def shifted_dampened_gain(node: NodeCounts) -> Array:
 
 def in_units(criterion: CriterionName) -> Utilities:
     """Return the utilities of a criterion, over its sensitivity."""
-    known = CRITERIA[criterion]
-    return lambda node: known.values(node) / known.sensitivity(node.most_records)
+    rule = CRITERIA[criterion]
+    return lambda node: rule.values(node) / rule.sensitivity(node.most_records)
 
 
 Index = NDArray[np.intp]
@@ -258,7 +258,7 @@ CONTESTANTS: Sequence[SelectionContestant] = (
     *(on(of, SelectionContestant(name, make)) for name, (of, make) in _KEPT.items()),
     # Noise for utilities that move apart, where they move in one direction: it costs half.
     on(_gain, SelectionContestant("exponential, information gain", _half, NOMINAL)),
-    *(on(_majority, known) for known in PUBLISHED),
+    *(on(_majority, contestant) for contestant in PUBLISHED),
 )
 _NO_PRIVACY = (
     on(_gain, openly("no privacy, information gain")),
@@ -283,7 +283,7 @@ def parts(options: Options) -> Mapping[str, Compute]:
         if len(tables[-1].classes) != 2:
             raise ParameterError("data", str(file), "a table whose last column has two classes")
     tables = tables or [table("adult").discretised(ADULT_EDGES)]
-    own = (on(_majority, known) for known in brought(options.own, by_rows))
+    own = (on(_majority, contestant) for contestant in brought(options.own, by_rows))
     everyone, setting = (*CONTESTANTS, *own), QUICK if options.quick else {}
     return {d.name: partial(rows_of, d, options.seed, everyone, **setting) for d in tables}
 
@@ -306,8 +306,8 @@ def rows_of(
     for depth in depths:
         yield from compared(
             [
-                replace(known, make=partial(_grown, data, known, most_draws))
-                for known in (*contestants, *_NO_PRIVACY)
+                replace(contestant, make=partial(_grown, data, contestant, most_draws))
+                for contestant in (*contestants, *_NO_PRIVACY)
             ],
             budgets,
             depth,
@@ -335,8 +335,8 @@ def _grown(
             return expected_accuracy(fold, plan, made.choice)
         # The same draws for all mechanisms, so that they differ in what they do.
         generator = np.random.default_rng(seed)
-        found = [expected_accuracy(fold, plan, made.choice, generator) for _ in range(draws)]
-        return float(np.mean(found))
+        accuracies = [expected_accuracy(fold, plan, made.choice, generator) for _ in range(draws)]
+        return float(np.mean(accuracies))
 
     return Made(accuracy, epsilon + depth * (made.epsilon - plan.part), depth * made.delta)
 
