@@ -162,8 +162,8 @@ def test_what_has_no_log_scale_is_refused_by_name(make_campaign: Make) -> None:
     given: dict[str, Any] = {"attribute": INCOME, "privacy": HALF}
     with pytest.raises(ParameterError, match=r"queries\[0\] must be a Threshold or a Range on a"):
         make_campaign(queries=(GaussianKernel((11.0,), 1.0),), **given)
-    with pytest.raises(ParameterError, match="points have no log scale"):
-        make_campaign(queries=(), mechanism=PlanarLaplaceSpec(1), **given)
+    with pytest.raises(ParameterError, match="must be 1 on a log scale"):
+        make_campaign(queries=(), mechanism=PlanarLaplaceSpec(2), **given)
     laplace = SmoothSpec(noise="laplace", calibration="paper")
     slack = replace(HALF, delta=1e-6, reach=2.0)
     with pytest.raises(ParameterError, match="infinite on a log scale"):

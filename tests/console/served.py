@@ -122,6 +122,8 @@ class Served:
                 middles = np.asarray(usual if around is None else [around])
                 points = rng.normal(size=(size, campaign.dimension)) * (25_000 if one else 3_000)
                 points += middles[rng.integers(len(middles), size=size)]
+                if campaign.attribute.scale is not None:
+                    points = campaign.attribute.scale.to_log(points).reshape(-1, 1)
                 points += rng.laplace(size=points.shape) * campaign.privacy.per
                 indices = [range(campaign.columns)] * size
             else:

@@ -20,9 +20,10 @@ from geoveil.console import process
 from geoveil.console.http import RefusedError
 from geoveil.console.kept import Kept
 from geoveil.console.planning.answers import Planner
+from geoveil.console.planning.pages import _odds
 from geoveil.console.planning.plan_form import PlanForm
 from geoveil.console.process import ChildProcess, SupersededError
-from geoveil.gp import ParameterError
+from geoveil.gp import LogScale, ParameterError
 from geoveil.simulation.priors import public_prior
 
 from .served import Served, form_token, numbers, served, survey, uploaded
@@ -291,3 +292,28 @@ def test_a_process_that_ends_or_hangs_is_begun_again(monkeypatch: pytest.MonkeyP
         assert running.ask("alice", message("forecast"))["told"]
     finally:
         running.close()
+
+
+@pytest.mark.deep(keep=0, rest=1)
+def test_numbers_are_planned_by_ratio_too() -> None:
+    """The page, the command and Python say the same factor; the campaign has the scale."""
+    wish = {"compare": "ratio", "factor": 2.0, "ratios_from": 1_000.0, "epsilon": 2.0}
+    found = Planner().answer(message("plan", **wish))["told"]
+    request = PlanRequest.of(
+        questions_in({"threshold": ["100000"]}), source=public_prior("incomes"), epsilon=2.0,
+        per=2.0, participants=50_000, scale=LogScale(1_000.0),
+    )  # fmt: skip
+    assert found["targets"] == plan_for(request, for_campaign=True).report()["targets"]
+    assert found["by_ratio"]
+    assert [words for words, *_ in _odds(found["privacy"])][1] == "half or twice as much"
+    made = Planner().answer(message("campaign", **wish))
+    campaign = decode(open_envelope(base64.b64decode(made["envelope"])).campaign)
+    assert campaign.attribute.scale == LogScale(1_000.0)
+    written = PlanForm(**wish)  # type: ignore[arg-type]  # of several kinds
+    assert "--per 2 \\\n    --participants 50000" in written.commands()
+    assert "--ratios-from 1000" in written.commands()
+    python = written.python().replace("planned = plan_for", "again = plan_for")
+    assert "scale=LogScale(floor=1000.0)" in python
+    made_again: dict[str, Any] = {}
+    exec(python.partition("again =")[0], made_again)
+    assert made_again["request"].privacy == request.privacy

@@ -18,7 +18,8 @@ from geoveil.aggregator.ops.tokens import Scope, TokenFile
 from geoveil.analyst import Districts, new_york_boroughs
 from geoveil.campaign import Attribute, Question, Strata
 from geoveil.console.layer import layer_in
-from geoveil.gp import GeoPrivacy, ParameterError, Threshold
+from geoveil.console.points import choices_of
+from geoveil.gp import GeoPrivacy, LogScale, ParameterError, Threshold
 
 from .served import NOW, Served, form_token, numbers, places, served, survey, uploaded
 
@@ -88,6 +89,29 @@ async def test_every_statistic_has_a_page_and_its_python_makes_the_same(console:
                 made = await run(console, code)
                 assert saved.json() == json.loads(json.dumps(made.to_dict())), what
                 assert "attachment" in saved.headers["content-disposition"]
+
+
+@pytest.mark.deep(keep=0, rest=1)
+async def test_values_compared_by_ratio_have_no_mean_and_answers_in_dollars(
+    console: Served,
+) -> None:
+    scale, half = LogScale(1_000.0), GeoPrivacy.per_factor(2.0, 2, "dollar")
+    attribute = Attribute(name="household income", unit=half.unit, scale=scale)
+    campaign = numbers("ratios", attribute=attribute, privacy=half)
+    words = {choice.word for choice in choices_of(campaign)}
+    assert words.isdisjoint({"mean", "density", "gini", "top-share", "changes-mean"})
+    await console.publish(campaign)
+    await console.report(campaign, 1_500)
+    async with console.signed_in() as client:
+        for what, said in (("histogram", ""), ("geometric-mean", ""), ("threshold", "60000")):
+            assert what in words
+            page = await ask(client, "ratios", what=what, said=said)
+            assert problem_in(page) == "", what
+            (code,) = code_in(page)
+            found = await run(console, code)
+            assert found.rows()
+        page = await ask(client, "ratios", what="threshold", said="900")
+        assert "above 1,000" in unescape(problem_in(page))
 
 
 @pytest.mark.deep

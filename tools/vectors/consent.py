@@ -103,6 +103,11 @@ def surveys() -> Iterator[tuple[str, Campaign]]:
             "privacy": GeoPrivacy.per_factor(0.5, 2, "dollar"),
             "questions": (Question("middle", by_ratio),),
         },
+        "points-by-ratio": {
+            "attribute": Attribute(name="pay", unit="log dollar", scale=LogScale(1_000.0)),
+            "privacy": GeoPrivacy.per_factor(2.0, 2, "dollar"),
+            "mechanism": PlanarLaplaceSpec(1),
+        },
     }
     for name, changes in given.items():
         yield name, small_campaign(name, **({"mechanism": DebiasedLaplaceSpec()} | changes))

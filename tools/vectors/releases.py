@@ -18,6 +18,7 @@ from geoveil.campaign.statistic import Allocation
 from geoveil.gp import GeoPrivacy, Threshold
 from geoveil.gp.labels import RandomizedLabels
 from tools.vectors.chance import one_tuple
+from tools.vectors.consent import surveys
 from tools.vectors.examples import every_campaign, fine_campaigns, small_campaign
 from tools.vectors.tape import Tape, tuple_of
 
@@ -34,6 +35,9 @@ def release_vectors() -> list[dict[str, Any]]:
     for name, campaign, size in fine_campaigns():
         found.append(_item(name, campaign, list(_far_out(draw, name, campaign, size))))
     found += [_item(name, campaign, list(cases)) for name, campaign, cases in _hard()]
+    by_ratio = dict(surveys())["points-by-ratio"]  # logarithms, on a grid of their own
+    cases = [one_tuple(draw, by_ratio, 3.0, f"points-by-ratio/{i}") for i in range(2)]
+    found.append(_item("points-by-ratio", by_ratio, cases))
     return found
 
 

@@ -76,7 +76,7 @@ from geoveil.analyst.statistics.distribution import (
 )
 from geoveil.analyst.statistics.districts import Districts, DistrictShares, Nearest
 from geoveil.analyst.statistics.groups import Differences, GroupEstimates
-from geoveil.analyst.statistics.inequality import Gini, MeanValue, TopShare
+from geoveil.analyst.statistics.inequality import GeometricMean, Gini, MeanValue, TopShare
 from geoveil.analyst.statistics.joint import JointEstimates, Quantity
 from geoveil.analyst.statistics.map import DensityMap, Map
 from geoveil.analyst.statistics.one_mechanism import estimate
@@ -128,6 +128,7 @@ __all__ = [
     "Districts",
     "DoubtedPrior",
     "Forecast",
+    "GeometricMean",
     "Gini",
     "GroupEstimates",
     "HeapedPrior",

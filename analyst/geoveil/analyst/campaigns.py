@@ -118,6 +118,7 @@ def campaign_for_points(
     privacy: GeoPrivacy,
     plane: AzimuthalEquidistant | None = None,
     dimension: int | None = None,
+    scale: LogScale | None = None,
     **later: Any,
 ) -> ValueCampaign:
     """Return a campaign whose devices send perturbed points, of which anything is asked later.
@@ -127,6 +128,7 @@ def campaign_for_points(
         privacy: what a point promises, over true distances.
         plane: that places are projected to; None for numbers.
         dimension: numbers of a point that is no place; 1 by default.
+        scale: of one number that is compared by ratio: privacy is then a `GeoPrivacy.per_factor`.
         later: campaign_id, title, opens, closes, and what else a `Campaign` has.
 
     Raises:
@@ -137,7 +139,7 @@ def campaign_for_points(
     if dimension is None:
         dimension = 1 if plane is None else plane.dimension
     return ValueCampaign(
-        attribute=Attribute(name=attribute, unit=privacy.unit, coordinates=plane),
+        attribute=Attribute(name=attribute, unit=privacy.unit, coordinates=plane, scale=scale),
         privacy=privacy,
         mechanism=PlanarLaplaceSpec(dimension),
         **later,
@@ -152,11 +154,15 @@ def softness_of_points(
     Args:
         campaign: a value campaign.
         width: of the soft band around a threshold or the end of a range; by default three noise
-            scales, or what a range has room for.
+            scales, or what a range has room for. A factor, where values are compared by ratio.
         bandwidth: of the bells at places, and by which edges of regions are smoothed; by default
             three noise scales.
     """
-    return Softness(1 / campaign.point_mechanism.privacy.rate, width, bandwidth)
+    scale = campaign.attribute.scale
+    if scale is not None and width is not None:
+        width = scale.width(width)
+    rate = campaign.point_mechanism.privacy.rate
+    return Softness(1 / rate, width, bandwidth, by_ratio=scale is not None)
 
 
 def asked_of_points(
@@ -172,6 +178,9 @@ def asked_of_points(
         if plane is not None and question.place is not None and _is_swapped(plane, question.place):
             expected = "in the area of the campaign; the longitude comes first"
             raise ParameterError("question", question.label, expected)
+    scale = campaign.attribute.scale
+    if scale is not None:
+        asked = [question.on_scale(scale) for question in asked]
     point_questions = [PointQuestion(q.label, q.of_points(plane, softness)) for q in asked]
     for point_question in point_questions:
         if point_question.query.dimension != held:
@@ -228,9 +237,12 @@ def expected_text(campaign: Campaign, participants: int) -> str:
     if isinstance(campaign, ValueCampaign):
         rate = campaign.point_mechanism.privacy.rate
         moved = campaign.dimension / rate  # the mean of a gamma distribution [MATH §9]
+        by = f"{moved:,.4g} {campaign.attribute.unit}"
+        if campaign.attribute.scale is not None:
+            by = f"a factor of {math.exp(min(moved, 700.0)):,.4g}, up or down,"
         return (
-            f"each point is moved by {moved:,.4g} {campaign.attribute.unit} on average; 'geoveil"
-            " plan' tells the error of a question that is asked of them"
+            f"each point is moved by {by} on average; 'geoveil plan' tells the error of a question"
+            " that is asked of them"
         )
     assert isinstance(campaign, StatisticCampaign)
     error, label = max(_errors(campaign, participants))

@@ -85,6 +85,11 @@ class ChosenBands:
             validation.non_negative("slope_bound", self.slope_bound)
         if self.campaign.dimension != 1:
             raise ParameterError("dimension", self.campaign.dimension, "1")
+        if (scale := self.campaign.attribute.scale) is not None:
+            if self.slope_bound is not None:
+                expected = "left out on a log scale: it is of a density of the numbers"
+                raise ParameterError("slope_bound", self.slope_bound, expected)
+            object.__setattr__(self, "asked", tuple(one.on_scale(scale) for one in self.asked))
         if len(self.asked) > _MOST:
             raise ParameterError("number of questions", len(self.asked), f"1 to {_MOST}")
         queries = [query for number in range(len(self.asked)) for query in self._queries(number)]
@@ -117,14 +122,18 @@ class ChosenBands:
             usual = [row for q, row in bands if q.width <= _USUAL * self._scale]
             return usual[-1] if usual else bands[0][1]
         candidates: list[tuple[float, int, LabelledEstimate]] = []
+        scale, heaps = self.campaign.attribute.scale, self.heaps
+        if scale is not None:
+            heaps = tuple(replace(heap, at=scale.coordinate(heap.at)) for heap in heaps)
         for order, (query, row) in enumerate(bands):
             slope = self.slope_bound
             if slope is None:
                 slope = self._slope(number, query.width / 2, asked)
-            steep = _steep(query, self.asked[number].ends, self.heaps)
+            steep = _steep(query, self.asked[number].ends, heaps)
             softness = Difference(steep.expected, slope * steep.bound)
+            guessed = self.slope_bound is None
             band = ChosenBand(
-                query.profile.name, query.width, slope, self.slope_bound is None, self.heaps
+                query.profile.name, query.width, slope, guessed, self.heaps, scale is not None
             )
             length = reach(_error(row) or 0.0, softness.bound, row.confidence)
             candidates.append((length, order, replace(row, softness=softness, band=band)))

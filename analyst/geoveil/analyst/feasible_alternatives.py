@@ -66,10 +66,12 @@ class UnmetWishError(ParameterError):
         others: Mapping[str, float],
         least: float | None = None,
     ) -> None:
-        changes = [
-            _SAID[other].format(number, request.privacy.unit) for other, number in others.items()
-        ]
-        ways = f"; or {', or '.join(changes).rstrip()}" if changes else "; nothing else would do"
+        unit = request.privacy.unit
+        if request.scale is not None and "per" in others:  # rounded down: its logarithm will do
+            factor = 1 + rounded(math.expm1(others["per"]), up=False)
+            others, unit = {**others, "per": factor}, ""
+        changes = [_SAID[other].format(number, unit).rstrip() for other, number in others.items()]
+        ways = f"; or {', or '.join(changes)}" if changes else "; nothing else would do"
         value = request.target_error if name == "target_error" else request.privacy.epsilon
         super().__init__(name, value, expected + ways)
         own = {} if least is None else {name: least}
@@ -141,7 +143,8 @@ def check_prior(request: PlanRequest, searches: Searches) -> None:
         if min(share, 1 - share) * people >= _NOBODY:
             continue
         who = "nobody" if share < 0.5 else "everybody"
-        nearest = _NEAREST.get(type(question), _near_values)(question, points, weights, people)
+        held = request.held(points)
+        nearest = _NEAREST.get(type(question), _near_values)(question, held, weights, people)
         raise ParameterError(
             "question",
             label,
@@ -153,15 +156,15 @@ def check_prior(request: PlanRequest, searches: Searches) -> None:
 def _near_threshold(_: Estimand, x: np.ndarray, weights: np.ndarray, people: float) -> str:
     low, high = _span(x, weights, people)
     if low == high:
-        return f"All of them hold {low:.15g}, so that no threshold would do"
-    return f"A threshold in [{low:.15g}, {high:.15g}) would do"
+        return f"All of them hold {low:.12g}, so that no threshold would do"
+    return f"A threshold in [{low:.12g}, {high:.12g}) would do"
 
 
 def _near_values(_: Estimand, x: np.ndarray, weights: np.ndarray, people: float) -> str:
     if x.ndim > 1:
         return "Ask about a region or a place where it has some, and not all"
     low, high = _span(x, weights, people)
-    return f"Its values are from {low:.15g} to {high:.15g}"
+    return f"Its values are from {low:.12g} to {high:.12g}"
 
 
 def _near_disc(question: Estimand, x: np.ndarray, weights: np.ndarray, people: float) -> str:

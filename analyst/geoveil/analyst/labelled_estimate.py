@@ -37,6 +37,8 @@ class ChosenBand:
     """Whether the bound is what the reports suggest, and no certificate; else it was stated."""
     heaps: tuple[Heap, ...]
     """People who hold exactly one value, as stated."""
+    by_ratio: bool = False
+    """Whether values are compared by ratio: width and slope are of their logarithms."""
 
     @property
     def words(self) -> str:
@@ -53,10 +55,13 @@ class ChosenBand:
             if self.from_reports
             else "as stated"
         )
+        wide, of = f"{self.width:,.6g} wide", "people"
+        if self.by_ratio:
+            wide, of = f"a factor of {math.exp(self.width):,.6g} wide", "people's logarithms"
         return (
-            f"The band, {self.profile} and {self.width:,.6g} wide, is the one with the shortest"
-            f" interval. It was assumed that the density of people changes by at most"
-            f" {self.slope_bound:.3g} shares per unit² ({basis}), and that {heaps}."
+            f"The band, {self.profile} and {wide}, is the one with the shortest interval. It was"
+            f" assumed that the density of {of} changes by at most {self.slope_bound:.3g} shares"
+            f" per unit² ({basis}), and that {heaps}."
         )
 
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from geoveil.analyst.planner import HistogramPrior, Prior
+from geoveil.analyst.planner import ExpPrior, HistogramPrior, Prior
 from geoveil.analyst.request import PublicPrior
 from geoveil.analyst.statistics.cells import CellCounts, Counts
 from geoveil.analyst.statistics.reports import Reports
@@ -77,17 +77,20 @@ def prior_of_counts(
     Raises:
         ParameterError: if there are fewer than 100 reports.
     """
-    scale = noise_scale(campaign)
+    scale, ratios = noise_scale(campaign), campaign.attribute.scale
     if found.n < LEAST_REPORTS:
         raise ParameterError("reports", found.n, f"at least {LEAST_REPORTS} of a pilot")
     edges, counts = counted(found)
     in_heaps = np.zeros(len(counts))
     for heap in heaps:
-        in_heaps += heap.share * found.n * _reported(edges, scale, heap.at)
-    prior = PilotPrior.of_counts(edges, transition(edges, scale), counts, in_heaps)
+        at = heap.at if ratios is None else ratios.coordinate(heap.at)
+        in_heaps += heap.share * found.n * _reported(edges, scale, at)
+    prior: Prior = PilotPrior.of_counts(edges, transition(edges, scale), counts, in_heaps)
+    if ratios is not None:
+        prior = ExpPrior(prior)
     return PublicPrior.of_numbers(
         prior,
-        campaign.attribute.unit,
+        campaign.attribute.value_unit,
         campaign.attribute.name,
         f"pilot {campaign.campaign_id}, {found.n:,} reports",
         caution="A pilot sees no heap narrower than its noise: state those that you know (--heap).",

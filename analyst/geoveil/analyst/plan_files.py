@@ -260,7 +260,10 @@ def planned_campaign(request: PlanRequest, chosen: Chosen, **later: Any) -> Camp
         later: campaign_id, title, opens, closes, and what else a `Campaign` has.
     """
     later["attribute"] = Attribute(
-        name=request.attribute, unit=request.privacy.unit, coordinates=request.plane
+        name=request.attribute,
+        unit=request.privacy.unit,
+        coordinates=request.plane,
+        scale=request.scale,
     )
     has_slack = isinstance(chosen.mechanism, MechanismSpec) and chosen.mechanism.has_slack
     later["privacy"] = request.privacy if has_slack else without_slack(request.privacy)
@@ -352,7 +355,7 @@ class PlannedPoints:
     def fits(self, campaign: Campaign) -> bool:
         """Return whether a campaign has the promise, and the map, that the plan was for."""
         planned = self.campaign
-        maps = campaign.attribute.coordinates, planned.attribute.coordinates
+        maps = [(one.attribute.coordinates, one.attribute.scale) for one in (campaign, planned)]
         return campaign.privacy == planned.privacy and maps[0] == maps[1]
 
 

@@ -11,7 +11,7 @@ from geoveil.analyst.planner.prediction import NORMAL_95
 from geoveil.analyst.questions import Softness
 from geoveil.analyst.request import PublicPrior
 from geoveil.analyst.statistics.distribution import checked_levels
-from geoveil.gp import GeoPrivacy, ParameterError, PlanarLaplace, Threshold, validation
+from geoveil.gp import GeoPrivacy, LogScale, ParameterError, PlanarLaplace, Threshold, validation
 
 _STEP = 0.02
 """The step over which the density at a quantile is found, in widths."""
@@ -27,6 +27,7 @@ def planned_quantiles(
     levels: Sequence[float] = (0.25, 0.5, 0.75),
     width: float | None = None,
     contamination: float = 0.0,
+    scale: LogScale | None = None,
 ) -> list[dict[str, Any]]:
     """Return where quantiles are by a prior, and how closely a value campaign will find them.
 
@@ -39,11 +40,12 @@ def planned_quantiles(
         levels: increasing, in (0, 1).
         width: of the soft thresholds, in the unit of the numbers; three noise scales by default.
         contamination: the fraction of the participants who may be liars, in [0, 1).
+        scale: of numbers that are compared by ratio; the width is then a factor.
 
     Returns:
         For each level the quantile of blurred values by the prior, half the width of its 95 %
         interval by itself, and how far liars move it at most (`moved`; None if anywhere), all in
-        the unit of the numbers.
+        the unit of the numbers. With a scale all but the quantile are factors, up or down.
 
     Raises:
         ParameterError: if an argument is out of range, or the prior is of places or has nobody near
@@ -62,6 +64,9 @@ def planned_quantiles(
     n = validation.real("participants", participants)
     if n < 2:
         raise ParameterError("participants", participants, "at least 2")
+    if scale is not None:
+        source = source.on_scale(scale)
+        width = None if width is None else scale.width(width)
     prior, noise_scale = source.make(None), 1 / privacy.rate
     soft = Softness(noise_scale, width).band()
     points, weights = prior.nodes()
@@ -97,7 +102,10 @@ def planned_quantiles(
         moved = None
         if most < min(level, 1 - level):
             moved = max(abs(place(level + sign * most, at) - at) for sign in (1, -1)) if most else 0
-        rows.append({"level": level, "value": at, "error_95": error, "width": soft, "moved": moved})
+        row = {"value": at, "error_95": error, "width": soft, "moved": moved}
+        if scale is not None:
+            row = {name: x if x is None else float(scale.from_log(x)) for name, x in row.items()}
+        rows.append({"level": level, **row})
     return rows
 
 

@@ -56,6 +56,8 @@ class Softness:
     """The bandwidth of the bell at a place, and of smoothed edges; None for three noise scales."""
     profile: str = "smoothstep"
     """The name of the profile of a band, in `geoveil.gp.queries.indicator.PROFILES`."""
+    by_ratio: bool = False
+    """Whether distances are logarithms of ratios."""
 
     def band(self, most: float = math.inf) -> float:
         """Return the width of a band where there is room for so much."""
@@ -73,16 +75,20 @@ class Softness:
         Noise on points is undone by numbers that are large where the question varies. If hardly a
         point lies there, those at hand say little of how far the estimate may be off.
         """
+
+        def said(distance: float) -> str:
+            return f"a factor of {math.exp(distance):.6g}" if self.by_ratio else f"{distance:g}"
+
         narrow = [
-            f"a {name} of {value:g}"
+            f"a {name} of {said(value)}"
             for name, value in (("width", self.width), ("bandwidth", self.bandwidth))
             if value is not None and value < self.noise_scale
         ]
         if not narrow:
             return None
         return (
-            f"note: {' and '.join(narrow)} is below PER/ε = {self.noise_scale:g}: unless very many"
-            " points lie within it, the error is larger than the interval says"
+            f"note: {' and '.join(narrow)} is below PER/ε = {said(self.noise_scale)}: unless very"
+            " many points lie within it, the error is larger than the interval says"
         )
 
 

@@ -51,7 +51,7 @@ def plan_report(request: PlanRequest, found: Plan) -> Record:
         "targets": _targets(choice.prediction.targets(n), found.question),
         "price_of_privacy": _price(choice.prediction.targets(n), n),
         "scenarios": _scenarios_of(request, found),
-        "alternatives": [_alternative(a, found) for a in found.alternatives],
+        "alternatives": [_alternative(a, found, request) for a in found.alternatives],
         "errors": [
             {
                 "participants": people,
@@ -168,6 +168,7 @@ def _heading(request: PlanRequest) -> Record:
             "unit": request.privacy.unit,
             **slack_of(request.privacy),
         },
+        **({} if request.scale is None else {"ratios_from": request.scale.floor}),
         "participants": request.participants,
         "prior": {
             "name": request.source.name,
@@ -178,15 +179,15 @@ def _heading(request: PlanRequest) -> Record:
     }
 
 
-def _alternative(a: Alternative, found: Plan) -> Record:
+def _alternative(a: Alternative, found: Plan, request: PlanRequest) -> Record:
     error, best = (x.prediction.expected_error(found.n) for x in (a, found.choice))
     profile, center, width = shape_of(a.query)
     return {
         "mechanism": a.kind,
         "parameters": dict(a.parameters),
         "profile": profile,
-        "center": center,
-        "width": width,
+        "center": request.held(center).tolist(),
+        "width": None if width is None else float(request.held(width)),
         "error_95": _finite(a.prediction.margin(found.n)),
         "share_of_bias": a.prediction.share_of_bias(found.n),
         "times": _finite(error / best) if best else 1.0,

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from geoveil.analyst.planner import (
     ALLOCATIONS,
@@ -16,6 +17,7 @@ from geoveil.analyst.planner import (
     Estimand,
     HardQuestion,
     HeapedPrior,
+    LogPrior,
     Prior,
     SlopeBoundedPrior,
     SoftQuestion,
@@ -34,9 +36,11 @@ from geoveil.analyst.questions import (
     projected,
 )
 from geoveil.analyst.root_finding import boundary, enough, rounded
-from geoveil.gp import GaussianKernel, GeoPrivacy, ParameterError, validation
+from geoveil.gp import GaussianKernel, GeoPrivacy, LogScale, ParameterError, validation
 from geoveil.gp.coordinates import AzimuthalEquidistant
 from geoveil.gp.hard_question import Heap
+
+Array = NDArray[np.float64]
 
 RELATIVE_ERROR = 0.1
 """95 % error over the expected answer, at every place for which a bandwidth is found."""
@@ -176,6 +180,22 @@ class PublicPrior:
             make=lambda plane: SlopeBoundedPrior(self.make(plane), slope),
         )
 
+    def on_scale(self, scale: LogScale) -> "PublicPrior":
+        """Return what is known of the logarithms of people's numbers.
+
+        Raises:
+            ParameterError: if it is of places, or bounds the slope of a density.
+        """
+
+        def make(plane: AzimuthalEquidistant | None) -> Prior:
+            prior = self.make(plane)
+            if prior.assumed is not None:
+                expected = "left out on a log scale: it is of a density of the numbers"
+                raise ParameterError("slope_bound", prior.assumed.slope, expected)
+            return LogPrior(prior, scale)
+
+        return replace(self, make=make)
+
 
 def scaled(prior: Prior, scale: float) -> dict[str, Prior]:
     """Return what people are like whose numbers are lower, or higher, by a part of them.
@@ -213,6 +233,8 @@ class PlanRequest:
     attribute: str = "value"
     mechanism: str | None = None
     """What perturbs answers, in the words in which campaigns are made of it; None for the best."""
+    scale: LogScale | None = None
+    """On which numbers are compared by ratio: questions, prior and privacy are of logarithms."""
 
     @classmethod
     def of(
@@ -235,18 +257,20 @@ class PlanRequest:
         mechanism: str | None = None,
         delta: float = 0.0,
         reach: float = math.inf,
+        scale: LogScale | None = None,
     ) -> "PlanRequest":
         """Return a request for a plan.
 
         Args:
             asked: at least one question, all about numbers or all about places.
             epsilon: ε of the promise to two values that are `per` apart.
-            per: a distance, in the unit.
-            source: the public prior.
+            per: a distance, in the unit; with a scale a factor > 1.
+            source: the public prior, of people's numbers or places themselves.
             participants: how many people will report.
             unit: of the values; that of the prior by default.
             soft: whether what is wanted is the soft share, as it is.
-            width: of its band, with `soft`; three noise scales by default.
+            width: of its band, with `soft`; three noise scales by default. With a scale the factor
+                from one end to the other.
             bandwidth: of the bells of densities, in metres; by default the narrowest that is
                 answered to a tenth of what is expected.
             center: longitude and latitude of the area; the first place else.
@@ -258,6 +282,7 @@ class PlanRequest:
             mechanism: to choose, as "smooth:noise=student-t,nu=3"; the best by default.
             delta: δ of the promise, in [0, 1).
             reach: with a δ, the largest distance at which it is stated, in the unit.
+            scale: of numbers that are compared by ratio.
 
         Raises:
             ParameterError: naming the parameter, its value and what is permitted.
@@ -297,7 +322,16 @@ class PlanRequest:
             _ = KINDS[mechanism]
         if delta == 0 and reach != math.inf:
             raise ParameterError("reach", reach, "left out without a delta: it holds everywhere")
-        privacy = GeoPrivacy(epsilon, per, unit or source.unit or "", delta, reach)
+        unit = unit or source.unit or ""
+        if scale is None:
+            privacy = GeoPrivacy(epsilon, per, unit, delta, reach)
+        else:
+            asked = tuple(question.on_scale(scale) for question in asked)
+            source = source.on_scale(scale)
+            if reach != math.inf:
+                raise ParameterError("reach", reach, "left out on a log scale")
+            privacy = replace(GeoPrivacy.per_factor(epsilon, per, unit), delta=delta)
+            width = None if width is None else scale.width(width)
         plane = area_of(asked, center, radius) if dimension == 2 else None
         if dimension == 2 and plane is None:
             raise ParameterError(
@@ -335,12 +369,19 @@ class PlanRequest:
             allocation=allocation,
             attribute=attribute or source.attribute,
             mechanism=mechanism,
+            scale=scale,
         )
 
     @property
     def plane_privacy(self) -> GeoPrivacy:
         """The promise in the coordinates of the questions."""
         return self.privacy if self.plane is None else self.plane.privacy(self.privacy)
+
+    def held(self, coordinates: ArrayLike) -> Array:
+        """Return what people hold where coordinates are: on a log scale, their exponentials."""
+        if self.scale is None:
+            return np.asarray(coordinates, np.float64)
+        return self.scale.from_log(coordinates)
 
     def chosen(self, found: Comparison) -> Allocated:
         """Return the allocation that is asked for, or the best.

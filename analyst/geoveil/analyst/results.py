@@ -7,12 +7,12 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from geoveil.analyst.pictures import draw_intervals
-from geoveil.gp import UnsupportedError
+from geoveil.gp import LogScale, UnsupportedError
 from geoveil.gp.extras import needed_for
 
 if TYPE_CHECKING:
@@ -60,6 +60,10 @@ class Result(ABC):
     @abstractmethod
     def rows(self) -> list[dict[str, Any]]:
         """Return one dictionary a row, all with the same keys, of text, numbers, bools and None."""
+
+    def held(self, scale: LogScale) -> Self:
+        """Return the same in people's values, of what logarithms on a scale say."""
+        return self
 
     @property
     def axis_label(self) -> str:

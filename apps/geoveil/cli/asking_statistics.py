@@ -11,6 +11,16 @@ from geoveil.cli.options import takes
 
 _STATISTICS: dict[str, tuple[Any, Any]] = {
     "mean": (Annotated[bool, typer.Option("--mean", help="Mean of the values.")], False),
+    "geometric_mean": (
+        Annotated[
+            bool,
+            typer.Option(
+                "--geometric-mean",
+                help="Geometric mean of values that are compared by ratio, which have no mean.",
+            ),
+        ],
+        False,
+    ),
     "quantile": (Levels, None),
     "curve": (
         Annotated[

@@ -78,13 +78,7 @@ def create(
     unit: Annotated[
         str | None, typer.Option(help="Unit of PER and of values; of places it is metre.")
     ] = None,
-    ratios_from: Annotated[
-        float | None,
-        typer.Option(
-            help="Compare values by ratio, down to this one: PER is a factor, such as 2, and so is"
-            " --width. Values below it, also 0, count as it."
-        ),
-    ] = None,
+    ratios_from: options.RatiosFrom = None,
     least: Annotated[
         float | None,
         typer.Option(
@@ -355,14 +349,13 @@ def _asking(
     more = {"attribute": attribute, "privacy": privacy, "plane": plane, **later}
     words = ", ".join(f"--{word}" for word in VOCABULARY)
     if said["points"]:
-        options.left_out({"ratios_from": said["ratios_from"]}, "left out of points")
         if asked:
             raise ParameterError("points", True, f"without {words}: they are asked later")
         if said["allocation"] not in (None, Allocation.PARTITION):
             raise ParameterError(
                 "allocation", said["allocation"].value, "'partition': there is nothing to divide"
             )
-        return campaign_for_points(dimension=said["dimension"], **more)
+        return campaign_for_points(dimension=said["dimension"], scale=scale, **more)
     if not asked:
         raise ParameterError("questions", "none", f"at least one of {words}, or --points")
     if said["dimension"] is not None:

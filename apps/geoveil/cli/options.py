@@ -42,6 +42,13 @@ Per = Annotated[
     float | None,
     typer.Option(help="The distance, in UNIT, within which nobody should tell two values apart."),
 ]
+RatiosFrom = Annotated[
+    float | None,
+    typer.Option(
+        help="Compare values by ratio, down to this one: PER is a factor, such as 2, and so is"
+        " --width. Values below it, also 0, count as it."
+    ),
+]
 Delta = Annotated[
     float,
     typer.Option(

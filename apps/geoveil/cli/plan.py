@@ -45,7 +45,7 @@ from geoveil.cli.plan_text import (
     print_top,
 )
 from geoveil.cli.results import check_picture
-from geoveil.gp import GeoPrivacy, GeoVeilError, ParameterError, validation
+from geoveil.gp import GeoPrivacy, GeoVeilError, LogScale, ParameterError, validation
 from geoveil.gp.hard_question import Heap
 from geoveil.simulation.people_files import FORMATS
 from geoveil.simulation.priors import KNOWN, public_prior
@@ -81,6 +81,7 @@ def plan(
     unit: Annotated[
         str | None, typer.Option(help="Unit of the values; by default that of a prior that ships.")
     ] = None,
+    ratios_from: options.RatiosFrom = None,
     prior: Annotated[
         str | None,
         typer.Option(
@@ -253,16 +254,18 @@ def plan(
     source = source.doubted(others, scenario_scale).slope_bounded(slope_bound)
     if source.unit is None:
         unit = _answer("unit", unit, lambda _, said: said)
-    privacy = GeoPrivacy(
+    said = (
         _answer("epsilon", epsilon, validation.positive),
         _answer("per", per, validation.positive),
-        source.unit or str(unit),
     )
+    scale = None if ratios_from is None else LogScale(ratios_from)
+    promise = GeoPrivacy if scale is None else GeoPrivacy.per_factor
+    privacy = promise(*said, source.unit or str(unit))
     levels = sorted({x for said in quantile or () for x in numbers_in("quantile", said)})
     found = []
     doubt = contamination or 0.0
     if levels:
-        found = planned_quantiles(source, privacy, people, levels, width, doubt)
+        found = planned_quantiles(source, privacy, people, levels, width, doubt, scale)
     only_quantiles = bool(found) and not asked
     if found:  # points are asked for them
         asked = asked or [
@@ -272,8 +275,8 @@ def plan(
     request_of = partial(
         PlanRequest.of,
         asked,
-        epsilon=privacy.epsilon,
-        per=privacy.per,
+        epsilon=said[0],
+        per=said[1],
         source=source,
         participants=people,
         unit=unit,
@@ -287,6 +290,7 @@ def plan(
         mechanism=mechanism,
         delta=delta,
         reach=math.inf if reach is None else reach,
+        scale=scale,
     )
     with err.status("planning"):
         sizes = _sizes(strata, strata_epsilon)
@@ -325,7 +329,7 @@ def plan(
 
             with whole_file("--figure", figure) as beside:
                 if isinstance(planned, PlannedQuestion):
-                    unit = request.privacy.unit
+                    unit = request.privacy.value_unit or request.privacy.unit
                     draw_plan(planned.found, beside, title=request.labels[0], unit=unit)
                 else:
                     draw_comparison(planned.found, beside)

@@ -7,9 +7,10 @@ from typing import Any
 from rich.text import Text
 
 from geoveil.analyst.report import Record
-from geoveil.campaign.consent import likelihood
+from geoveil.campaign.consent import away, likelihood
 from geoveil.cli.console import PlainConsole, print_whole, table_80
 from geoveil.gp import GeoPrivacy
+from geoveil.gp.privacy.geo import LOG
 
 _ALLOCATIONS: Mapping[str, str] = MappingProxyType(
     {
@@ -27,12 +28,13 @@ def print_plan(report: Record, console: PlainConsole) -> None:
     _print_heading(report, console, report["question"])
     headers = ("mechanism", "profile", "centre", "width", "95 % ±", "bias", "×")
     table = table_80(*headers, wrapped=[0], right=range(2, 7))
+    form = "{:,.6g}" if "ratios_from" not in report else "factor {:.3g}"
     for index, row in enumerate(report["alternatives"]):
         cells = (
             f"{row['mechanism']}{'' if row['keeps_promise'] else ' *'}",
             row["profile"],
             "–".join(f"{place:,.6g}" for place in row["center"]) or "as asked",
-            _or_dash(row["width"], "{:,.6g}"),
+            _or_dash(row["width"], form),
             _or_dash(row["error_95"], "{:.3g}"),
             f"{row['share_of_bias']:.0%}",
             _or_dash(row["times"], "{:.3g}"),
@@ -45,7 +47,7 @@ def print_plan(report: Record, console: PlainConsole) -> None:
         style="dim",
     )
     console.print(report["reason"])
-    console.print(_asked(report["alternatives"][0]))
+    console.print(_asked(report["alternatives"][0], form))
     if report["from_prior"] > 0:
         console.print(
             f"{report['from_prior']:.0%} of what is asked is taken from the prior, by where the"
@@ -117,12 +119,15 @@ def print_comparison(report: Record, console: PlainConsole) -> None:
 
 def print_quantiles(report: Record, console: PlainConsole) -> None:
     """Say how closely quantiles will be found, if it was asked."""
-    unit = report["privacy"]["unit"]
+    unit, times = report["privacy"]["unit"], "ratios_from" in report
+    unit = unit.removeprefix(LOG)
     for row in report.get("quantiles", ()):
+        error, width = f"±{row['error_95']:,.4g} {unit}", f"{row['width']:,.6g}"
+        if times:
+            error, width = f"a factor of {row['error_95']:.5g}", f"a factor of {width}"
         console.tell(
             f"Quantile {row['level']:g}: {row['value']:,.6g} {unit} by the prior, known to"
-            f" ±{row['error_95']:,.4g} {unit} at 95 %, of the population's values blurred over"
-            f" {row['width']:,.6g}."
+            f" {error} at 95 %, of the population's values blurred over {width}."
         )
 
 
@@ -148,7 +153,8 @@ def print_liars(report: Record, console: PlainConsole) -> None:
     """Say what false reports can do to the estimates, if it was asked."""
     doubted = report.get("contamination", ())
     for row in report.get("quantiles", ()) if doubted else ():
-        moved = "anywhere" if row["moved"] is None else f"by at most {row['moved']:,.4g}"
+        by = "a factor of at most" if "ratios_from" in report else "at most"
+        moved = "anywhere" if row["moved"] is None else f"by {by} {row['moved']:,.4g}"
         console.tell(f"Liars, quantile {row['level']:g}: whatever they send, it moves {moved}.")
     for row in report.get("groups", ()) if doubted else ():
         groups = ", ".join(f"{one['group']} by {one['moved']:.3g}" for one in row["groups"])
@@ -335,9 +341,8 @@ def _print_errors(report: Record, console: PlainConsole) -> None:
 
 
 def _print_odds(report: Record, console: PlainConsole) -> None:
-    unit = report["privacy"]["unit"]
+    privacy = GeoPrivacy(**report["privacy"])
     if report["uses_delta"]:
-        privacy = GeoPrivacy(**report["privacy"])
         console.tell(likelihood(privacy, "A report is", "one value", "another"))
     elif "delta" in report["privacy"]:
         console.print("The choice needs no δ: its campaign promises ε alone.")
@@ -346,17 +351,21 @@ def _print_odds(report: Record, console: PlainConsole) -> None:
         " them at most so likely:"
     )
     for row in report["odds"]:
+        apart = f"{row['distance']:,.6g} {privacy.unit} apart"
+        if privacy.value_unit is not None:
+            apart = away(privacy, row["distance"])
         console.print(
-            f"  {row['distance']:,.6g} {unit} apart (ε = {row['epsilon']:.3g}):"
-            f" from even odds to at most {odds_text(row)}"
+            f"  {apart} (ε = {row['epsilon']:.3g}): from even odds to at most {odds_text(row)}"
         )
 
 
-def _asked(row: Mapping[str, Any]) -> str:
+def _asked(row: Mapping[str, Any], form: str) -> str:
     """Return what is asked instead of the question itself."""
     parts = [f"profile {row['profile']}"]
     if row["width"] is not None:
-        parts.append(f"{_WIDTHS.get(row['profile'], 'width of the band')} {row['width']:,.7g}")
+        parts.append(
+            f"{_WIDTHS.get(row['profile'], 'width of the band')} {form.format(row['width'])}"
+        )
     parts += [f"{_NAMES.get(name, name)} {value:.4g}" for name, value in row["parameters"].items()]
     return f"Asked softly: {', '.join(parts)}."
 

@@ -22,6 +22,7 @@ from geoveil.analyst import (
     DistributionCurve,
     DistributionFunction,
     Districts,
+    GeometricMean,
     Gini,
     Histogram,
     Map,
@@ -57,6 +58,8 @@ _LEVELS = np.arange(1, 100) / 100
 _TIMEOUT_S = 60.0
 _MOST_PERIODS = 60
 _MOST_RESULTS = 12
+_BY_FACTORS = 9
+"""Edges of a histogram that are chosen where values are compared by ratio."""
 _PLACES = "one a line, as Name=longitude,latitude"
 _DISTRICTS = "a GeoJSON file of polygons that are apart"
 
@@ -91,6 +94,8 @@ NUMBERS = (
     Choice("top-share", "What the richest hold", "which share of the people", "0.1"),
     Choice("smoothed", "Distribution, smoothed (nearer, but biased)"),
 )
+_LINEAR = frozenset({"density", "gini", "top-share"})
+"""What has no meaning where values are compared by ratio."""
 PLACES = (
     Choice(
         "map",
@@ -121,6 +126,15 @@ CHANGES_OF_PLACES = (
     Choice("changes-places", "Density at places", f"places, {_PLACES}", lines=True),
     Choice("changes-districts", "Shares of districts", file=_DISTRICTS),
 )
+
+
+_GEOMETRIC: Mapping[str, Choice] = MappingProxyType(
+    {
+        "mean": Choice("geometric-mean", "Geometric mean"),
+        "changes-mean": Choice("changes-geometric-mean", "Geometric mean"),
+    }
+)
+"""What stands in for a mean where values are compared by ratio."""
 
 
 def asked(request: PageRequest) -> Response:
@@ -189,6 +203,11 @@ def choices_of(campaign: Campaign) -> Sequence[Choice]:
         choices, changes = PLACES, CHANGES_OF_PLACES
     elif campaign.dimension == 1:
         choices, changes = NUMBERS, CHANGES_OF_NUMBERS
+        if campaign.attribute.scale is not None:
+            choices, changes = (
+                [_GEOMETRIC.get(one.word, one) for one in of if one.word not in _LINEAR]
+                for of in (NUMBERS, CHANGES_OF_NUMBERS)
+            )
     else:
         return ()
     return (*choices, *changes)
@@ -269,7 +288,11 @@ def _statistic(
     """
     if choice.word == "histogram" and not said:
         curve = request.analyst.ask(campaign.campaign_id, DistributionFunction(), **how)
-        return Histogram(edges=round_numbers(float(curve.at[0]), float(curve.at[-1])))
+        low, high = float(curve.at[0]), float(curve.at[-1])
+        if campaign.attribute.scale is None:
+            return Histogram(edges=round_numbers(low, high))
+        edges = np.geomspace(max(low, campaign.attribute.scale.floor), high, _BY_FACTORS)
+        return Histogram(edges=sorted({float(f"{edge:.1g}") for edge in edges}))
     if choice.word == "districts":
         return _districts(request, geojson)
     if choice.word == "top":
@@ -288,6 +311,7 @@ _STATISTICS: Mapping[str, Callable[[str], Statistic[Any]]] = MappingProxyType(
         "histogram": lambda said: Histogram(edges=_several("edges", said)),
         "quantile": lambda said: Quantiles(levels=sorted(_several("quantiles", said))),
         "mean": lambda said: MeanValue(),
+        "geometric-mean": lambda said: GeometricMean(),
         "gini": lambda said: Gini(),
         "top-share": lambda said: TopShare(share=_several("share", said)[0]),
         "smoothed": lambda said: SmoothedDistribution(),
@@ -300,6 +324,7 @@ _STATISTICS: Mapping[str, Callable[[str], Statistic[Any]]] = MappingProxyType(
 _CHANGED: Mapping[str, Callable[[str], Statistic[Any]]] = MappingProxyType(
     {
         "changes-mean": _STATISTICS["mean"],
+        "changes-geometric-mean": _STATISTICS["geometric-mean"],
         "changes-quantile": _STATISTICS["quantile"],
         "changes-curve": _STATISTICS["curve"],
     }

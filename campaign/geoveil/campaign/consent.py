@@ -69,13 +69,13 @@ def likelihood(privacy: GeoPrivacy, subject: str, yours: str, other: str) -> str
     """
     apart = min(privacy.per, privacy.reach)
     factor = times(privacy.at(apart))
-    away = _away(privacy, apart)
+    other_one = f"{other} {away(privacy, apart)}"
     if factor is None:
-        return f"{subject} no protection that matters between {yours} and {other} {away}."
+        return f"{subject} no protection that matters between {yours} and {other_one}."
     slack = ""
     if privacy.delta > 0:
         slack = f", plus a chance of at most 1 in {math.floor(1 / privacy.delta + 1e-6):,}"
-    return f"{subject} at most {factor} times as likely for {yours} as for {other} {away}{slack}."
+    return f"{subject} at most {factor} times as likely for {yours} as for {other_one}{slack}."
 
 
 def least_counted(campaign: Campaign) -> str | None:
@@ -87,7 +87,7 @@ def least_counted(campaign: Campaign) -> str | None:
     return f"Less than {least} counts as {least}."
 
 
-def _away(privacy: GeoPrivacy, apart: float) -> str:
+def away(privacy: GeoPrivacy, apart: float) -> str:
     """Return how another value differs: by a distance, or by a factor."""
     if privacy.value_unit is None:
         return f"{digits(apart)} {privacy.unit} away"
@@ -148,12 +148,16 @@ def what_it_tells(campaign: Campaign, reading: GeoPrivacy | None = None) -> list
         said.append(likelihood(total, all_of_them, f"your {name}", "one"))
     if not campaign.mechanisms:
         scale = 1 / campaign.point_mechanism.privacy.rate
-        within = rounded_up(_USUALLY_WITHIN[campaign.dimension - 1] * scale, 2)
+        within = _USUALLY_WITHIN[campaign.dimension - 1] * scale
+        if campaign.attribute.scale is None:
+            within = rounded_up(within, 2)
+            near = f"{digits(within)} {unit}"
+        else:
+            factor = rounded_up(math.exp(min(within, FARTHEST)), 2)
+            near, within = f"a factor of {digits(factor)}", math.log(factor)
         sent = "A number is sent" if campaign.dimension == 1 else "A point is sent"
-        said.append(
-            f"{sent} that is within {digits(within)} {unit} of yours"
-            f" {percent(_gamma_share(within / scale, campaign.dimension))} of the time."
-        )
+        often = percent(_gamma_share(within / scale, campaign.dimension))
+        said.append(f"{sent} that is within {near} of yours {often} of the time.")
     return said
 
 
@@ -255,7 +259,8 @@ def what_to_ask(campaign: Campaign, value: Value) -> str:
     ]
     numbers, apart = np.atleast_1d(point).tolist(), _FAR_APART * campaign.privacy.per
     if campaign.attribute.scale is not None:  # in the unit of values, with no distance in it
-        edges, apart = [math.exp(min(edge, FARTHEST)) for edge in edges], 0.0
+        apart = 0.0 if edges else math.inf
+        edges = [math.exp(min(edge, FARTHEST)) for edge in edges]
         numbers = np.atleast_1d(np.asarray(value, np.float64)).tolist()
     ends = campaign.attribute.least, campaign.attribute.most
     edges += [end for end in ends if end is not None]
@@ -323,7 +328,7 @@ def _near(campaign: Campaign, point: Array) -> str:
     """Return how well a value is told from one that lies as far away as the guarantee says."""
     privacy, attribute = campaign.report_privacy, campaign.attribute
     apart = min(privacy.per, privacy.reach)
-    pair = f"your {attribute.name} from one {_away(privacy, apart)}"
+    pair = f"your {attribute.name} from one {away(privacy, apart)}"
     if campaign.dimension == 1:
         near, far = (_value(attribute, x) for x in (float(point), float(point) + apart))
         pair = f"{near} from {far} {attribute.value_unit}"

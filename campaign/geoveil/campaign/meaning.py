@@ -25,6 +25,10 @@ _EXTRAPOLATED = (
     " readings lie too close together, until they read again"
 )
 _MEAN_POINT = "the mean of each coordinate over all who took part{period}"
+_MEAN_LOGARITHM = (
+    "the mean of the logarithm over all who took part{period}, whose exponential is the geometric"
+    " mean"
+)
 
 
 def unbiased_for(campaign: Campaign, *, later: bool = False) -> str:
@@ -43,7 +47,7 @@ def unbiased_for(campaign: Campaign, *, later: bool = False) -> str:
     elif isinstance(campaign, StatisticCampaign):
         mean = _MEANS[campaign.allocation]
     else:
-        mean = _MEAN_POINT
+        mean = _MEAN_POINT if campaign.attribute.scale is None else _MEAN_LOGARITHM
     period = " in the period" if campaign.period else ""
     mean += _OF_GROUPS if campaign.strata is not None and not later else ""
     moved = ""

@@ -51,6 +51,8 @@ class ValueCampaign(Campaign):
         """Return what people read: what is held, and of several numbers along which axis."""
         if self.attribute.coordinates is not None or label not in self.labels:
             return label
+        if self.attribute.scale is not None:
+            return f"logarithm of {self.attribute.name}"
         return self.attribute.name if self.dimension == 1 else f"{self.attribute.name}, {label}"
 
     @lazy
@@ -119,7 +121,3 @@ class ValueCampaign(Campaign):
         if not isinstance(self.mechanism, PlanarLaplaceSpec):
             raise ParameterError("mechanism", self.mechanism, "a PlanarLaplaceSpec")
         self._check_dimension("mechanism.dimension")
-        if self.attribute.scale is not None:
-            raise ParameterError(
-                "attribute.scale", self.attribute.scale, "None: points have no log scale"
-            )

@@ -364,7 +364,7 @@ export class Campaign {
     if (this.attribute.coordinates && this.dimension !== 2) {
       throw new ParameterError("dimension of the queries", this.dimension, "2 for places");
     }
-    if (this.attribute.scale && (this.#ofPoints || !this.questions.every(({ query }) => STEPS.has(query.kind)))) {
+    if (this.attribute.scale && (this.dimension !== 1 || !this.questions.every(({ query }) => STEPS.has(query.kind)))) {
       throw new ParameterError("kind", "on a log scale", "a threshold or a range");
     }
     if (between(this.attribute) && this.dimension !== 1) {

@@ -82,9 +82,11 @@ export function whatItTells(campaign: Campaign, reading?: GeoPrivacy): string[] 
   if (!campaign.questions.length) {
     const { dimension } = campaign;
     const scale = campaign.pointMechanism.scale.toNumber();
-    const within = roundedUp(USUALLY_WITHIN[dimension - 1]! * scale, 2);
-    const often = percent(gammaShare(within / scale, dimension));
-    said.push(`A ${dimension === 1 ? "number" : "point"} is sent that is within ${digits(within)} ${unit} of yours ${often} of the time.`);
+    const usual = USUALLY_WITHIN[dimension - 1]! * scale;
+    const within = roundedUp(attribute.scale ? grown(usual) : usual, 2);
+    const often = percent(gammaShare((attribute.scale ? Math.log(within) : within) / scale, dimension));
+    const near = attribute.scale ? `a factor of ${digits(within)}` : `${digits(within)} ${unit}`;
+    said.push(`A ${dimension === 1 ? "number" : "point"} is sent that is within ${near} of yours ${often} of the time.`);
   }
   return said;
 }
@@ -155,7 +157,7 @@ export function whatToAsk(campaign: Campaign, value: Value): string {
     .map((edge) => (scale ? grown(edge) : edge));
   edges.push(...[attribute.least, attribute.most].filter((end) => end !== undefined));
   const lowest = edges.length ? Math.min(...edges) : dimension === 1 ? 0 : -Infinity;
-  const far = Math.max(FAR * Math.max(0, ...edges.map(Math.abs)), scale ? 0 : FAR_APART * privacy.per);
+  const far = Math.max(FAR * Math.max(0, ...edges.map(Math.abs)), scale ? (questions.length ? 0 : Infinity) : FAR_APART * privacy.per);
   const { least = lowest >= 0 ? 0 : -far, most = far } = attribute;
   if (numbers.every((x) => least <= x && x <= most)) return "";
   const expected = between(attribute);

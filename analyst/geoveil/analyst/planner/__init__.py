@@ -8,6 +8,7 @@ from geoveil.analyst.planner.allocation import (
     compare_allocations,
 )
 from geoveil.analyst.planner.candidates import KINDS, Kind, PointReports, Reports
+from geoveil.analyst.planner.log_priors import ExpPrior, LogPrior
 from geoveil.analyst.planner.plan import Plan, plan
 from geoveil.analyst.planner.prediction import Prediction
 from geoveil.analyst.planner.priors import (
@@ -41,6 +42,7 @@ __all__ = [
     "Comparison",
     "DoubtedPrior",
     "Estimand",
+    "ExpPrior",
     "HardDisc",
     "HardPolygon",
     "HardQuestion",
@@ -51,6 +53,7 @@ __all__ = [
     "HistogramPrior",
     "Kind",
     "LogNormalPrior",
+    "LogPrior",
     "Plan",
     "PointReports",
     "Prediction",

@@ -7,7 +7,7 @@ are kept; continuous parts are integrated by Gauss-Legendre quadrature between b
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import NormalDist
 from types import MappingProxyType
 from typing import Any
@@ -423,11 +423,10 @@ class SlopeBoundedPrior(_DerivedPrior):
 
 
 @dataclass(frozen=True)
-class _ScaledPrior(_DerivedPrior):
-    """The law of a multiple of the values."""
+class MappedPrior(_DerivedPrior):
+    """The law of an increasing function of numbers."""
 
     prior: Prior
-    factor: float
 
     def __post_init__(self) -> None:
         if self.prior.dimension != 1:
@@ -435,11 +434,37 @@ class _ScaledPrior(_DerivedPrior):
 
     @property
     def again(self) -> tuple[Prior, ...]:
-        return tuple(_ScaledPrior(prior, self.factor) for prior in self.prior.again)
+        return tuple(replace(self, prior=prior) for prior in self.prior.again)
+
+    @property
+    def scenarios(self) -> Mapping[str, Prior]:
+        others = self.prior.scenarios.items()
+        return {name: replace(self, prior=prior) for name, prior in others}
 
     def nodes(self, breaks: Sequence[float] = ()) -> tuple[Array, Array]:
-        points, weights = self.prior.nodes([b / self.factor for b in breaks])
-        return points * self.factor, weights
+        points, weights = self.prior.nodes(self._back(np.array(breaks, np.float64)).tolist())
+        return self._of(points), weights
+
+    @abstractmethod
+    def _of(self, numbers: Array) -> Array:
+        """Return the function of numbers, (m,)."""
+
+    @abstractmethod
+    def _back(self, numbers: Array) -> Array:
+        """Return what the function takes to these numbers, (m,), and where it has a bend."""
+
+
+@dataclass(frozen=True)
+class _ScaledPrior(MappedPrior):
+    """The law of a multiple of the values."""
+
+    factor: float
+
+    def _of(self, numbers: Array) -> Array:
+        return numbers * self.factor
+
+    def _back(self, numbers: Array) -> Array:
+        return numbers / self.factor
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,5 +1,6 @@
 """A statistic asked of several sets of reports alike, so that what they say can be compared."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -85,6 +86,10 @@ def asked_alike(
     for unit in others:
         if unit != first:
             raise ParameterError("unit", unit, f"{first!r}, as of the first")
+    scale, *scales = (campaign.attribute.scale for campaign in campaigns)
+    for other in scales:
+        if other != scale:
+            raise ParameterError("attribute.scale", other, f"{scale}, as of the first")
     changed = _changed(statistic, lambda one: _as_soft(one, campaigns))
     inner = changed.of if isinstance(changed, Contaminated) else changed
     if isinstance(inner, DistributionFunction) and inner.at is None and inner.low is None:
@@ -105,5 +110,8 @@ def _changed(statistic: Statistic[Any], change: Callable[[Any], Statistic[Any]])
 def _as_soft(statistic: Any, campaigns: Sequence[Campaign]) -> Statistic[Any]:
     soft: Statistic[Any] = statistic
     if getattr(statistic, "width", 0.0) is None:
-        soft = replace(statistic, width=max(band_width(campaign, None) for campaign in campaigns))
+        width = max(band_width(campaign, None) for campaign in campaigns)
+        if campaigns[0].attribute.scale is not None:
+            width = math.exp(width)
+        soft = replace(statistic, width=width)
     return soft

@@ -5,9 +5,10 @@ holds the whole curve at once; it is monotone and within [0, 1], which costs no 
 curve is so too.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,9 +17,15 @@ from geoveil.analyst.pictures import draw_curve
 from geoveil.analyst.results import Result, rows_of
 from geoveil.analyst.statistics.joint import POPULATION, JointEstimates
 from geoveil.analyst.statistics.statistic import Statistic, Steps
-from geoveil.analyst.statistics.thresholds import band_width, grid, located, shares_above
+from geoveil.analyst.statistics.thresholds import (
+    band_width,
+    grid,
+    located,
+    logarithms,
+    shares_above,
+)
 from geoveil.campaign import Campaign
-from geoveil.gp import GeoPrivacy, ParameterError, validation
+from geoveil.gp import GeoPrivacy, LogScale, ParameterError, UnsupportedError, validation
 from geoveil.gp.intervals import Limits
 
 if TYPE_CHECKING:
@@ -58,6 +65,8 @@ class Curve(Result):
     """Sentences: how softly it was asked, and how far it may be off."""
     population: str = POPULATION
     """A sentence: whose numbers these are."""
+    scale: LogScale | None = None
+    """On which values were compared by ratio; None if by difference."""
 
     @property
     def title(self) -> str:
@@ -81,14 +90,29 @@ class Curve(Result):
     @property
     def axis_names(self) -> tuple[str, str]:
         """What stands at the axes of its picture, with units."""
-        unit = f", {self.privacy.unit}" if self.axis == "value" and self.privacy.unit else ""
-        share = f", share per {self.privacy.unit}" if self.name == "Density" and unit else ""
+        name = self.privacy.value_unit or self.privacy.unit
+        unit = f", {name}" if self.axis == "value" and name else ""
+        share = f", share per {name}" if self.name == "Density" and unit else ""
         return f"{self.axis}{unit}", f"{self.name.lower()}{share}"
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
-        return draw_curve(
+        ax = draw_curve(
             ax, self.title, self.axis_names, self.at, self.values, (self.low, self.high)
         )
+        if self.scale is not None and self.axis == "value":
+            ax.set_xscale("log")
+        return ax
+
+    def held(self, scale: LogScale) -> Self:
+        return replace(self, at=scale.from_log(self.at), scale=scale)
+
+    def _of_differences(self) -> None:
+        """Refuse a density of values that are compared by ratio."""
+        if self.scale is not None:
+            raise UnsupportedError(
+                "a density of values that are compared by ratio is not stated: ask for the"
+                " distribution function, or a histogram"
+            )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -99,6 +123,14 @@ class DistributionCurve(Curve):
     """The estimated shares above the thresholds, before the curve was made monotone."""
     width: float
     """The width of the soft thresholds, in units of the attribute."""
+
+    def held(self, scale: LogScale) -> Self:
+        times = math.exp(self.width / 2)
+        told = (
+            f"Thresholds are soft over a factor of {times**2:,.6g}: the share up to T lies between"
+            f" the curve's values at T/{times:,.6g} and at {times:,.6g}·T."
+        )
+        return replace(super().held(scale), about=(told, *self.about[1:]))
 
     def quantiles(self, levels: ArrayLike) -> Curve:
         """Return the quantile function with the band that inverting this one gives.
@@ -115,6 +147,9 @@ class DistributionCurve(Curve):
         p = checked_levels(levels)
         values = inverse(self.at, self.values, p)
         # What is known only to be beyond an end of the grid is at that end or further out.
+        blur = f"{self.width / 2:g}"
+        if self.scale is not None:
+            blur = f"a factor of {math.exp(self.width / 2):.6g}"
         low = np.minimum(inverse(self.at, self.high, p), self.at[-1])
         high = np.maximum(inverse(self.at, self.low, p, last=True), self.at[0])
         return Curve(
@@ -128,14 +163,18 @@ class DistributionCurve(Curve):
             n=self.n,
             privacy=self.privacy,
             population=self.population,
-            about=(f"Of values blurred by up to {self.width / 2:g} either way.",),
+            about=(f"Of values blurred by up to {blur} either way.",),
         )
 
     def density(self) -> Curve:
         """Return the density between neighbouring thresholds, with a band for all at once.
 
         It is that of values blurred by the soft threshold and the distance of two thresholds.
+
+        Raises:
+            UnsupportedError: if values are compared by ratio.
         """
+        self._of_differences()
         steps = np.diff(self.at)
         weights = (np.eye(len(steps), len(self.at)) - np.eye(len(steps), len(self.at), 1)) / steps[
             :, None
@@ -186,6 +225,15 @@ class DistributionFunction(Statistic[DistributionCurve]):
 
     def __post_init__(self) -> None:
         grid(self.points, self.low, self.high, self.at)
+
+    def on_scale(self, scale: LogScale) -> "DistributionFunction":
+        at = None if self.at is None else logarithms("at", self.at)
+        low, high = (
+            None if end is None else logarithms(name, [end])[0]
+            for name, end in (("low", self.low), ("high", self.high))
+        )
+        width = None if self.width is None else scale.width(self.width)
+        return replace(self, at=at, low=low, high=high, width=width)
 
     def steps(self, campaign: Campaign, confidence: float) -> Steps[DistributionCurve]:
         width = band_width(campaign, self.width)

@@ -8,7 +8,7 @@ thresholds near each other; their errors are those of the covariances (the delta
 import math
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +18,10 @@ from geoveil.analyst.statistics.joint import JointEstimates, Quantity, ratio_of
 from geoveil.analyst.statistics.statistic import Statistic, Steps
 from geoveil.analyst.statistics.thresholds import band_width, everywhere
 from geoveil.campaign import Campaign, PointQuestion
-from geoveil.gp import validation
+from geoveil.gp import LogScale, ParameterError, validation
 from geoveil.gp.intervals import UNLIMITED
 
-__all__ = ["Gini", "MeanValue", "TopShare"]
+__all__ = ["GeometricMean", "Gini", "MeanValue", "TopShare"]
 
 Array = NDArray[np.float64]
 _ENOUGH = 100
@@ -38,6 +38,11 @@ class MeanValue(Statistic[Quantity]):
     width: float | None = None
     """The width of the soft thresholds, in the attribute's unit; three noise scales by default."""
 
+    _by_ratio: ClassVar[str] = (
+        "GeometricMean where values are compared by ratio: a mean of logarithms is that of a"
+        " geometric mean, and no total or mean of values can be had of them"
+    )
+
     def steps(self, campaign: Campaign, confidence: float) -> Steps[Quantity]:
         curve = yield from _asked(campaign, confidence, self.width)
         made = curve.above.contrast(curve.weights, "mean", UNLIMITED)
@@ -47,6 +52,28 @@ class MeanValue(Statistic[Quantity]):
             ci_low=made.ci_low + curve.least,
             ci_high=made.ci_high + curve.least,
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class GeometricMean(Statistic[Quantity]):
+    """The geometric mean of values that are compared by ratio: the exponential of a mean of logs.
+
+    It is not unbiased, as the exponential of the estimate, but its interval holds as that does.
+
+    Example:
+        >>> GeometricMean().width is None
+        True
+    """
+
+    width: float | None = None
+    """The width of the soft thresholds, a factor; that of three noise scales by default."""
+
+    def steps(self, campaign: Campaign, confidence: float) -> Steps[Quantity]:
+        expected = "MeanValue: values are not compared by ratio"
+        raise ParameterError("statistic", type(self).__name__, expected)
+
+    def on_scale(self, scale: LogScale) -> Statistic[Quantity]:
+        return MeanValue(width=None if self.width is None else scale.width(self.width))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,7 +22,7 @@ from geoveil.analyst.statistics.simultaneous import (
     critical_value,
     critical_value_of_one,
 )
-from geoveil.gp import GeoPrivacy, ParameterError, validation
+from geoveil.gp import GeoPrivacy, LogScale, ParameterError, validation
 from geoveil.gp.intervals import Interval, Limits, interval_of_mean
 
 __all__ = ["JointEstimates", "Quantity"]
@@ -77,6 +77,19 @@ class Quantity(Result):
                 "n": self.n,
             }
         ]
+
+    def held(self, scale: LogScale) -> Self:
+        value, low, high = (
+            float(scale.from_log(x)) for x in (self.value, self.ci_low, self.ci_high)
+        )
+        return replace(
+            self,
+            label=f"geometric {self.label}",
+            value=value,
+            standard_error=self.standard_error * value,  # to first order
+            ci_low=low,
+            ci_high=high,
+        )
 
     def scaled(self, factor: float, label: str) -> "Quantity":
         """Return a multiple, for example a total of a share.

@@ -4,10 +4,11 @@ The intervals are simultaneous, so that what holds for shares holds for them tog
 0, and each is at most what the lower ends of the others leave. Neither costs coverage.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +18,9 @@ from geoveil.analyst.questions import Softness
 from geoveil.analyst.results import Result, rows_of
 from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.statistic import MOST_QUESTIONS, Statistic, Steps, noise_scale
-from geoveil.analyst.statistics.thresholds import shares_above
+from geoveil.analyst.statistics.thresholds import logarithms, shares_above
 from geoveil.campaign import Campaign
-from geoveil.gp import GeoPrivacy, ParameterError, validation
+from geoveil.gp import GeoPrivacy, LogScale, ParameterError, validation
 from geoveil.gp.intervals import Limits
 
 if TYPE_CHECKING:
@@ -77,6 +78,13 @@ class PartitionShares(Result):
             }
         )
 
+    def held(self, scale: LogScale) -> Self:
+        if self.edges is None:
+            return self
+        edges = scale.from_log(self.edges)
+        labels = _parts([f"{edge:,.12g}" for edge in edges.tolist()])
+        return replace(self, labels=labels, edges=edges, joint=replace(self.joint, labels=labels))
+
     def plot(self, ax: "Axes | None" = None) -> "Axes":
         return draw_bars(ax, self.title, self.labels, self.shares, (self.low, self.high))
 
@@ -103,20 +111,21 @@ class Histogram(Statistic[PartitionShares]):
         if self.width is not None:
             validation.positive("width", self.width)
 
+    def on_scale(self, scale: LogScale) -> "Histogram":
+        width = None if self.width is None else scale.width(self.width)
+        return replace(self, edges=logarithms("edges", self.edges), width=width)
+
     def steps(self, campaign: Campaign, confidence: float) -> Steps[PartitionShares]:
         edges = np.asarray(self.edges, np.float64)
         narrowest = float(np.diff(edges).min(initial=np.inf))
         width = Softness(noise_scale(campaign), self.width).band(narrowest)
         _, above = yield from shares_above(edges, width)
         bins = between(replace(above, confidence=confidence), width <= narrowest)
-        return replace(
-            partition_shares(bins),
-            edges=edges,
-            about=(
-                f"Edges are soft over {width:,.6g}: who is nearer than {width / 2:,.6g} to one"
-                " counts for a part on either side.",
-            ),
-        )
+        soft, near = f"{width:,.6g}", f"{width / 2:,.6g}"
+        if campaign.attribute.scale is not None:
+            soft, near = (f"a factor of {math.exp(w):,.6g}" for w in (width, width / 2))
+        told = f"Edges are soft over {soft}: who is nearer than {near} to one counts for a part on"
+        return replace(partition_shares(bins), edges=edges, about=(f"{told} either side.",))
 
 
 def between(above: JointEstimates, apart: bool) -> JointEstimates:
@@ -131,12 +140,7 @@ def between(above: JointEstimates, apart: bool) -> JointEstimates:
     weights = np.zeros((m + 1, m))
     weights[np.arange(m), np.arange(m)] = -1.0
     weights[np.arange(1, m + 1), np.arange(m)] += 1.0
-    names = [label.removeprefix("above ") for label in above.labels]
-    labels = [
-        f"up to {names[0]}",
-        *(f"{a} to {b}" for a, b in pairwise(names)),
-        f"above {names[-1]}",
-    ]
+    labels = _parts([label.removeprefix("above ") for label in above.labels])
     low, high = above.limits[0].reports
     share = Limits((low, high), (0.0, 1.0))
     pair = share if apart else Limits((low - high, high - low), (0.0, 1.0))
@@ -145,6 +149,12 @@ def between(above: JointEstimates, apart: bool) -> JointEstimates:
     values = combined.values.copy()
     values[0] += 1.0
     return replace(combined, values=values, limits=(share, *combined.limits[1:]))
+
+
+def _parts(edges: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of the parts that edges make."""
+    middle = (f"{a} to {b}" for a, b in pairwise(edges))
+    return (f"up to {edges[0]}", *middle, f"above {edges[-1]}")
 
 
 def partition_shares(joint: JointEstimates) -> PartitionShares:

@@ -7,7 +7,7 @@ The interval of a quantile is all thresholds at which the interval of the share 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from geoveil.analyst.statistics.simultaneous import critical_value_of_one
 from geoveil.analyst.statistics.statistic import MOST_QUESTIONS, Statistic, Steps
 from geoveil.analyst.statistics.thresholds import band_width, ends, octaves, shares_above
 from geoveil.campaign import Campaign
-from geoveil.gp import GeoPrivacy, ParameterError
+from geoveil.gp import GeoPrivacy, LogScale, ParameterError
 
 __all__ = ["QuantileEstimates", "Quantiles"]
 
@@ -65,6 +65,8 @@ class QuantileEstimates(Result):
     """Further sentences."""
     population: str = POPULATION
     """A sentence: whose numbers these are."""
+    scale: LogScale | None = None
+    """On which values were compared by ratio; None if by difference."""
 
     @property
     def title(self) -> str:
@@ -72,19 +74,37 @@ class QuantileEstimates(Result):
 
     @property
     def notes(self) -> Sequence[str]:
+        soft, away = f"{self.width:,.6g}", f"{self.width / 2:,.6g}"
+        if self.scale is not None:
+            soft, away = (f"a factor of {math.exp(w * self.width):,.6g}" for w in (1, 0.5))
         return (
             self.population,
             f"Each interval covers at {100 * self.confidence:.4g} % by itself.",
-            f"Thresholds are soft over {self.width:,.6g}: a quantile of the values themselves is at"
-            f" most {self.width / 2:,.6g} away from that of the blurred values, which is"
-            " estimated.",
+            f"Thresholds are soft over {soft}: a quantile of the values themselves is at most"
+            f" {away} away from that of the blurred values, which is estimated.",
             *self.about,
         )
 
     @property
     def axis_label(self) -> str:
-        unit = f", {self.privacy.unit}" if self.privacy.unit else ""
-        return super().axis_label + unit
+        unit = self.privacy.value_unit or self.privacy.unit
+        return super().axis_label + (f", {unit}" if unit else "")
+
+    def held(self, scale: LogScale) -> Self:
+        values, low, high = (scale.from_log(x) for x in (self.values, self.low, self.high))
+        down, up = self.moved
+        with np.errstate(invalid="ignore"):  # an end at infinity, moved there
+            down = np.where(down > 0, scale.from_log(np.nan_to_num(self.low + down)) - low, 0.0)
+            up = np.where(up > 0, high - scale.from_log(np.nan_to_num(self.high - up)), 0.0)
+        return replace(
+            self,
+            values=values,
+            low=low,
+            high=high,
+            moved=np.stack([down, up]),
+            standard_errors=self.standard_errors * values,  # to first order
+            scale=scale,
+        )
 
     def rows(self) -> list[dict[str, Any]]:
         return rows_of(
@@ -151,6 +171,9 @@ class Quantiles(Statistic[QuantileEstimates]):
     def __post_init__(self) -> None:
         if len(checked_levels(self.levels)) > _MOST_LEVELS:
             raise ParameterError("levels", len(self.levels), f"at most {_MOST_LEVELS}")
+
+    def on_scale(self, scale: LogScale) -> "Quantiles":
+        return replace(self, width=None if self.width is None else scale.width(self.width))
 
     def steps(self, campaign: Campaign, confidence: float) -> Steps[QuantileEstimates]:
         width = band_width(campaign, self.width)

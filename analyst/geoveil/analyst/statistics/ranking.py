@@ -21,7 +21,7 @@ from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.simultaneous import normal_draws
 from geoveil.analyst.statistics.statistic import MOST_QUESTIONS, Statistic, Steps
 from geoveil.campaign import Campaign, ValueCampaign
-from geoveil.gp import GeoPrivacy, ParameterError, validation
+from geoveil.gp import GeoPrivacy, LogScale, ParameterError, validation
 from geoveil.gp.intervals import Interval
 
 __all__ = ["Ranking", "Top", "ranking_of"]
@@ -136,6 +136,9 @@ class Top(Statistic[Ranking]):
     def __post_init__(self) -> None:
         validation.require_count("count", self.count)
         _check(len(validation.items("questions", self.questions, AnalystQuestion)), self.count)
+
+    def on_scale(self, scale: LogScale) -> "Top":
+        return self  # its questions are told on what scale they are asked
 
     def steps(self, campaign: Campaign, confidence: float) -> Steps[Ranking]:
         if not isinstance(campaign, ValueCampaign):

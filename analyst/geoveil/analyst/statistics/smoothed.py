@@ -15,7 +15,7 @@ from geoveil.analyst.statistics.cells import CellCounts, Counts
 from geoveil.analyst.statistics.distribution import Curve, checked_levels, inverse
 from geoveil.analyst.statistics.statistic import Statistic, Steps, noise_scale
 from geoveil.campaign import Campaign
-from geoveil.gp import ParameterError, validation
+from geoveil.gp import LogScale, ParameterError, validation
 from geoveil.gp.expectation_maximisation import expectation_maximisation
 
 __all__ = ["SmoothedCurve", "SmoothedDistribution"]
@@ -59,7 +59,12 @@ class SmoothedCurve(Curve):
         return self._derived("Quantiles", "level", p, lambda curve: inverse(self.at, curve, p))
 
     def density(self) -> Curve:
-        """Return the smoothed density, with a band for all values at once."""
+        """Return the smoothed density, with a band for all values at once.
+
+        Raises:
+            UnsupportedError: if values are compared by ratio.
+        """
+        self._of_differences()
         steps = np.diff(self.at)
         middles = (self.at[1:] + self.at[:-1]) / 2
         return self._derived("Density", "value", middles, lambda curve: np.diff(curve) / steps)
@@ -101,6 +106,9 @@ class SmoothedDistribution(Statistic[SmoothedCurve]):
 
     def __post_init__(self) -> None:
         validation.require_count("samples", self.samples, 20, 10_000)
+
+    def on_scale(self, scale: LogScale) -> "SmoothedDistribution":
+        return self
 
     def steps(self, campaign: Campaign, confidence: float) -> Steps[SmoothedCurve]:
         scale = noise_scale(campaign)

@@ -8,7 +8,7 @@ alike. Some ask twice: first where a quantile is, about, and then closely there.
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeAlias, TypedDict, TypeVar, cast
+from typing import Any, ClassVar, Generic, TypeAlias, TypedDict, TypeVar, cast
 
 from geoveil.analyst.contamination import ALIKE
 from geoveil.analyst.results import Result
@@ -16,7 +16,7 @@ from geoveil.analyst.statistics.cells import CellCounts, Counts
 from geoveil.analyst.statistics.joint import JointEstimates, notes_of_liars
 from geoveil.analyst.statistics.separate import SeparateEstimates
 from geoveil.campaign import Campaign, PointQuestion, ValueCampaign
-from geoveil.gp import ParameterError, UnsupportedError, validation
+from geoveil.gp import LogScale, ParameterError, UnsupportedError, validation
 
 __all__ = ["Contaminated", "Means", "Statistic"]
 
@@ -62,6 +62,20 @@ class Statistic(ABC, Generic[Found]):
             GeoVeilError: if the statistic can't be had of such a campaign.
         """
 
+    def on_scale(self, scale: LogScale) -> "Statistic[Found]":
+        """Return what is asked of logarithms, of people whose values are compared by ratio.
+
+        Raises:
+            ParameterError: if nothing is, as it has no meaning for ratios.
+        """
+        raise ParameterError("statistic", type(self).__name__, self._by_ratio)
+
+    _by_ratio: ClassVar[str] = (
+        "shares, Quantiles, DistributionFunction, Histogram or GeometricMean where values are"
+        " compared by ratio"
+    )
+    """What is expected in its place where values are compared by ratio."""
+
 
 @dataclass(frozen=True)
 class Means(Statistic[JointEstimates]):
@@ -71,6 +85,9 @@ class Means(Statistic[JointEstimates]):
 
     def __post_init__(self) -> None:
         validation.items("questions", self.questions, PointQuestion)
+
+    def on_scale(self, scale: LogScale) -> "Means":
+        return self  # questions are in the campaign's coordinates
 
     def steps(self, campaign: Campaign, confidence: float) -> Steps[JointEstimates]:
         estimates: JointEstimates = yield self.questions
@@ -98,6 +115,9 @@ class Contaminated(Statistic[Found]):
         if not isinstance(self.of, Statistic):
             raise ParameterError("of", self.of, "a Statistic")
         validation.between("contamination", self.fraction, 0, 1, high_open=True)
+
+    def on_scale(self, scale: LogScale) -> "Contaminated[Found]":
+        return replace(self, of=self.of.on_scale(scale))
 
     def steps(self, campaign: Campaign, confidence: float) -> Steps[Found]:
         inner = self.of.steps(campaign, confidence)

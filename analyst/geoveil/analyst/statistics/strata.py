@@ -297,13 +297,14 @@ def asked_of(
     Raises:
         GeoVeilError: if the statistic can't be had of these people.
     """
-    steps, answered = asked.steps(campaign, confidence), None
+    scale, answered = campaign.attribute.scale, None
+    steps = (asked if scale is None else asked.on_scale(scale)).steps(campaign, confidence)
     while True:
         try:
             questions = steps.send(answered)
         except StopIteration as end:
             result: Found = end.value
-            return result
+            return result if scale is None else result.held(scale)
         answers = []
         for part in people.parts(questions):
             answers.append((yield part))  # noqa: PERF401 - a comprehension can't yield

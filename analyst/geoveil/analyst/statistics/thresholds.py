@@ -14,7 +14,7 @@ from geoveil.analyst.questions import Softness
 from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.statistic import MOST_QUESTIONS, noise_scale
 from geoveil.campaign import Campaign, PointQuestion
-from geoveil.gp import ParameterError, Threshold, validation
+from geoveil.gp import ParameterError, Threshold, exact, validation
 
 Array = NDArray[np.float64]
 Asking = Generator[Sequence[PointQuestion], JointEstimates, tuple[Array, JointEstimates]]
@@ -81,6 +81,15 @@ def grid(count: int, low: float | None, high: float | None, at: Sequence[float] 
     if not low < high:
         raise ParameterError("low and high", (low, high), "low < high")
     return np.linspace(low, high, count)
+
+
+def logarithms(name: str, values: Sequence[float]) -> list[float]:
+    """Return the logarithms of public values; an error names the parameter.
+
+    Raises:
+        ParameterError: if a value is not > 0.
+    """
+    return [exact.log_nearest(validation.positive(name, value)) for value in values]
 
 
 def octaves(campaign: Campaign, width: float) -> Asking:

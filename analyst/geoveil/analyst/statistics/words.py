@@ -1,6 +1,7 @@
 """The words for statistics, the same at a terminal and in Python.
 
 mean                       the mean of the values
+geometric-mean                  the geometric mean of values that are compared by ratio
 quantile   0.5             the value that this share of the people does not exceed
 curve                      the distribution function
 smoothed                   the distribution function, smoothed and biased
@@ -24,7 +25,7 @@ from geoveil.analyst.geojson import places_in, read_file
 from geoveil.analyst.questions import AnalystQuestion, Place, ShareInside
 from geoveil.analyst.statistics.distribution import Density, DistributionFunction
 from geoveil.analyst.statistics.districts import Districts, Nearest
-from geoveil.analyst.statistics.inequality import Gini, MeanValue, TopShare
+from geoveil.analyst.statistics.inequality import GeometricMean, Gini, MeanValue, TopShare
 from geoveil.analyst.statistics.map import Map
 from geoveil.analyst.statistics.partition import Histogram
 from geoveil.analyst.statistics.quantiles import Quantiles
@@ -97,6 +98,7 @@ def _districts(said: Sequence[str], how: How) -> Districts:
 STATISTICS: Mapping[str, Callable[[Sequence[str], How], Made]] = MappingProxyType(
     {
         "mean": lambda said, how: MeanValue(width=how.width),
+        "geometric-mean": lambda said, how: GeometricMean(width=how.width),
         "quantile": lambda said, how: Quantiles(
             levels=sorted(level for text in said for level in numbers_in("quantile", text)),
             width=how.width,

@@ -28,15 +28,17 @@ export function showOdds(place) {
 
   function draw() {
     const places = ["circle", "region", "place"].includes(value("ask"));
-    const per = Number(value(places ? "per_metres" : "per"));
+    const ratio = !places && value("compare") === "ratio";
+    const per = ratio ? Math.log(Number(value("factor"))) : Number(value(places ? "per_metres" : "per"));
     const epsilon = Number(value("epsilon"));
     if (!(per > 0 && epsilon > 0)) return;
     const incomes = value("people") === "incomes";
-    const unit = places ? "metre" : incomes ? "dollar" : value("unit");
+    const held = incomes ? "dollar" : value("unit");
+    const unit = places ? "metre" : ratio ? `log ${held}` : held;
     const price = { epsilon, per };
     const rows = distances(price).map((apart) => {
       const row = document.createElement("div");
-      row.append(`${distanceText(apart, unit)} apart`, bar(price, apart, "one answer", "the other"));
+      row.append(distanceText(apart, unit) + (ratio ? "" : " apart"), bar(price, apart, "one answer", "the other"));
       return row;
     });
     place.replaceChildren(...rows);

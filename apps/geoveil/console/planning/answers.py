@@ -146,6 +146,7 @@ def _told(planned: PlannedQuestion | PlannedQuestions, form: PlanForm) -> Messag
         "question", "participants", "privacy",
     )  # fmt: skip
     planned_report = {name: report[name] for name in kept}
+    planned_report["by_ratio"] = "ratios_from" in report
     best = report["alternatives"][0]
     planned_report["asked"] = {
         name: best[name] for name in ("mechanism", "profile", "center", "width")

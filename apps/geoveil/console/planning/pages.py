@@ -16,6 +16,7 @@ from geoveil.analyst.campaigns import campaign_record, id_of
 from geoveil.analyst.pilot import pilot_cells
 from geoveil.analyst.statistics.reports import ReportRows, counter_for, points_in
 from geoveil.campaign import Campaign, ValueCampaign, decode, open_envelope, signer
+from geoveil.campaign.consent import away
 from geoveil.console.http import (
     GatewayRequest,
     Lane,
@@ -40,6 +41,7 @@ _LABELS: Mapping[str, str] = MappingProxyType(
         "target_error": "the error wanted",
         "epsilon": "ε",
         "per_metres": "per",
+        "ratios_from": "the least value",
         "minimum_participants": "the least number of answers",
         "contamination": "the share of false answers",
         "region": "the district",
@@ -298,13 +300,16 @@ def _in_words(refused: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _odds(told: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """Yield distances, and how sure somebody can become who sees a report, and of the contrary."""
+    """Yield distances in words, how sure who sees a report can become, and of the contrary."""
     privacy = GeoPrivacy(told["epsilon"], told["per"], told["unit"])
     for times in _APART:
         apart = times * privacy.per
         sure = 100 / (1 + math.exp(-min(privacy.at(apart), 700.0)))
         surely = f"{sure:.3g}" if sure < 99.5 else f"{sure:.5g}" if sure < 99.999 else "100"
-        yield f"{apart:,.6g} {privacy.unit}", surely, f"{max(100 - float(surely), 0):.3g}"
+        words = f"{apart:,.6g} {privacy.unit} apart"
+        if privacy.value_unit is not None:
+            words = away(privacy, apart)
+        yield words, surely, f"{max(100 - float(surely), 0):.3g}"
 
 
 def _pilots(request: GatewayRequest) -> Iterator[tuple[str, str]]:

@@ -11,7 +11,7 @@ from geoveil.analyst import AnalystQuestion, questions_in
 from geoveil.analyst.campaigns import id_of
 from geoveil.analyst.geojson import outlines_in
 from geoveil.console.http import GatewayRequest
-from geoveil.gp import ParameterError, validation
+from geoveil.gp import LogScale, ParameterError, validation
 
 QUESTIONS: Mapping[str, str] = MappingProxyType(
     {
@@ -83,6 +83,12 @@ class PlanForm:
     """For numbers, in the unit."""
     per_metres: float = 500.0
     """For places."""
+    compare: str = "difference"
+    """How numbers are compared: by "difference", or by "ratio"."""
+    factor: float = 2.0
+    """What `per` is where they are compared by ratio."""
+    ratios_from: float = 1_000.0
+    """The least value that is told from smaller ones, by ratio."""
     participants: int = 50_000
     target_error: float | None = None
     contamination: float = 0.01
@@ -94,6 +100,7 @@ class PlanForm:
     def __post_init__(self) -> None:
         validation.choice("ask", self.ask, QUESTIONS)
         validation.choice("answers", self.answers, ("question", "points"))
+        validation.choice("compare", self.compare, ("difference", "ratio"))
         validation.choice("people", self.people, PEOPLE)
         validation.choice("places", self.places, PLACES)
         validation.between("days", self.days, 0, _LONGEST_DAYS, low_open=True)
@@ -165,9 +172,12 @@ class PlanForm:
 
     def others(self) -> dict[str, Any]:
         """Return the other arguments of a request for a plan, but for the source."""
+        by_ratio = self.compare == "ratio" and not self.about_places
+        per = self.factor if by_ratio else self.per
         given = {
             "epsilon": self.epsilon,
-            "per": self.per_metres if self.about_places else self.per,
+            "per": self.per_metres if self.about_places else per,
+            "scale": LogScale(self.ratios_from) if by_ratio else None,
             "participants": self.participants,
             "unit": self.unit if self.source in ("lognormal", "file") else None,
             "target_error": self.target_error,
@@ -194,7 +204,9 @@ class PlanForm:
     def commands(self) -> str:
         """Return the commands that plan, sign and publish the same."""
         argument = "district.geojson" if self.ask == "region" else self._asked
-        said = self.others() | {"prior": self.prior}
+        said: dict[str, Any] = self.others() | {"prior": self.prior}
+        if "scale" in said:
+            said["ratios_from"] = said.pop("scale").floor
         plan = [f"geoveil plan --{self.ask}={argument}"]
         if self.source == "file":
             plan += [f"--prior-column {shlex.quote(column)}" for column in self.of_file]
@@ -219,6 +231,7 @@ class PlanForm:
         return (
             "from datetime import UTC, datetime, timedelta\n\n"
             "from geoveil.analyst import PlanRequest, plan_for, questions_in\n"
+            f"{'from geoveil.gp import LogScale' if 'scale' in self.others() else ''}\n"
             "from geoveil.simulation.priors import public_prior\n\n"
             f"request = PlanRequest.of(\n    questions_in({{{self.ask!r}: [{argument!r}]}}),\n"
             f"    source=public_prior({source}),\n{said})\n"

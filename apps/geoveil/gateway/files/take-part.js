@@ -270,6 +270,7 @@ function asked(campaign, index) {
 /** What is held, where all of it is sent: its name, or its axis where it is of several. */
 function axis({ attribute, columns }, column) {
   if (attribute.coordinates) return ["metres east", "metres north"][column];
+  if (attribute.scale) return `logarithm of ${attribute.name}`;
   return columns > 1 ? `${attribute.name}, ${"xyz"[column]}` : attribute.name;
 }
 

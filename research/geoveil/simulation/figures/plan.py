@@ -69,7 +69,12 @@ def _draw_values(axes: "Axes", found: Plan, unit: str) -> None:
     inside = (points >= low) & (points <= high)
     axes.hist(points[inside], bins=edges.tolist(), weights=100 * weights[inside], color=OTHERS)
     axes.set_ylim(0, 1.35 * axes.get_ylim()[1])
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.6g}")
+    times = found.privacy.value_unit is not None  # the axis is of logarithms
+
+    def held(x: float, _: object = None) -> str:
+        return f"{math.exp(x) if times else x:,.6g}"
+
+    axes.xaxis.set_major_formatter(held)
     axes.set(xlabel=unit, ylabel="% of the people, as the prior has it", xlim=(low, high))
     twin = axes.twinx()
     x = np.linspace(low, high, 2_001)
@@ -81,7 +86,8 @@ def _draw_values(axes: "Axes", found: Plan, unit: str) -> None:
     scale = 1 / found.privacy.rate
     left = low + 0.04 * (high - low)
     twin.plot([left, left + scale], [1.22, 1.22], color=TRUTH, lw=3, solid_capstyle="butt")
-    twin.text(left, 1.26, f"{scale:,.6g} {unit}: ε = 1", fontsize=9)
+    apart = f"factor {math.exp(scale):.4g}" if times else f"{scale:,.6g} {unit}"
+    twin.text(left, 1.26, f"{apart}: ε = 1", fontsize=9)
     twin.legend(loc="upper right", frameon=False, fontsize=9, ncol=2)
 
 
