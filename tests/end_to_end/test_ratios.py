@@ -5,8 +5,17 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 
-from geoveil.analyst import Analyst, ShareAbove, ShareBetween
+from geoveil.analyst import (
+    Analyst,
+    Quantiles,
+    ShareAbove,
+    ShareBetween,
+    asked_of_points,
+    campaign_for_points,
+    softness_of_points,
+)
 from geoveil.analyst.campaigns import campaign_asking
+from geoveil.campaign import Readings
 from geoveil.client import Client, Policy
 from geoveil.gp import GeoPrivacy, LogScale
 from geoveil.simulation.local_server import local_server
@@ -55,3 +64,38 @@ def test_devices_find_the_shares(tmp_path, mechanism):
         # Control: had the values not been mapped, all were above, and none between.
         unmapped = float(np.mean(estimate is estimates[0]))
         assert abs(estimate.value - unmapped) > Z * estimate.standard_error
+
+
+@pytest.mark.deep(keep=0, rest=0)
+@pytest.mark.parametrize("readings", [None, Readings(every=timedelta(days=91))])
+def test_points_of_a_period_are_asked_in_dollars(tmp_path, readings):
+    """30 people answer in the second of three periods, from one reading or anew."""
+    now = datetime.now(UTC)
+    campaign = campaign_for_points(
+        attribute="income",
+        privacy=HALF,
+        scale=LogScale(1_000.0),
+        campaign_id="ratio",
+        title="By ratio",
+        opens=now - timedelta(hours=36),
+        closes=now + timedelta(hours=36),
+        period=timedelta(days=1),
+        readings=readings,
+    )
+    incomes = np.random.default_rng(36).lognormal(np.log(50_000), 1.0, 30)
+    incomes[:3] = 0.0
+    with local_server(tmp_path / "ratio.db") as address, Analyst(address) as analyst:
+        analyst.create(campaign)
+        for person, income in enumerate(incomes):
+            with Client(address, policy=Policy.permitting(campaign), background=False,
+                        state_dir=tmp_path / str(person), release_floor_s=0) as client:  # fmt: skip
+                client.fetch("ratio")
+                client.contribute("ratio", float(income))
+                assert client.flush(10).acknowledged == 1
+        asked = asked_of_points(campaign, [ShareAbove(20_000)], softness_of_points(campaign, 3))
+        (estimate,) = [e for e in analyst.ask("ratio", asked).estimates if e.period == 1]
+        found = analyst.ask("ratio", Quantiles(levels=(0.5,)), 1 - 1e-6, period=1)
+    truth = float(asked[0].query.value(np.log(np.maximum(incomes, 1_000.0))).mean())
+    assert estimate.n == 30
+    assert abs(estimate.value - truth) <= Z * estimate.standard_error
+    assert found.low[0] < np.median(incomes) < found.high[0]

@@ -8,12 +8,16 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from geoveil.gp import StudentT
+from geoveil.gp import GeneralizedCauchy, StudentT
 from geoveil.simulation.comparison import MECHANISMS, as_in_the_paper
 from geoveil.simulation.experiments import oneway, twoway
 from geoveil.simulation.experiments.tuned import (
+    CAUCHY,
+    FRACTIONS,
     TunedSetting,
     best_freedom,
+    best_gamma,
+    cauchy_variance,
     densities,
     pairs,
     thresholds,
@@ -65,7 +69,7 @@ def test_thresholds_are_as_quoted_and_no_search_finds_a_better_mechanism() -> No
         return float(np.log(noise(nu, used / nu)))
 
     searched = float(np.exp(minimize(logarithm, [0.0, -0.7], method="Nelder-Mead").fun))
-    mine = noise(found[9].freedom, found[9].fraction)
+    mine = noise(found[9].shape, found[9].fraction)
     assert searched <= mine * (1 + 1e-9) <= searched * 1.02
     assert noise(3.0, 1 / 9) > mine * 1.01, "as published it is worse"
 
@@ -75,9 +79,30 @@ def test_the_best_degrees_of_freedom_have_the_least_variance() -> None:
         eta = (1 - nu * fraction) * 2 * nu**0.5 / (nu + 1)
         return nu / (nu - 2) / eta**2
 
-    for fraction in (0.004, 1 / 9, 0.25):
+    for fraction in (*FRACTIONS, 1 / 9, 1 / 15):
         nu = best_freedom(fraction)
         assert variance(nu, fraction) < min(variance(nu * f, fraction) for f in (0.98, 1.02))
+        gamma = best_gamma(fraction)
+        least = cauchy_variance(gamma, fraction)
+        assert least < min(cauchy_variance(gamma * f, fraction) for f in (0.99, 1.01))
+        assert least > variance(nu, fraction), "at every split Student-t noise is the better"
+
+
+def test_the_variance_of_cauchy_noise_is_that_of_the_mechanism() -> None:
+    """(B/η)² Var[Z] of the library, by its own η and variance."""
+    setting = oneway.PANELS[3].setting
+    for gamma, fraction in ((4.0, 1 / 15), (3.5, 0.1), (6.0, 0.03)):
+        made = as_in_the_paper(GeneralizedCauchy(gamma), fraction)(setting)
+        own = made.noise.variance / (made.eta / setting.privacy.rate) ** 2
+        assert cauchy_variance(gamma, fraction) == pytest.approx(own, rel=1e-12)
+
+
+@pytest.mark.deep(keep=0, rest=1)
+def test_tuned_cauchy_noise_is_as_quoted_and_no_better_than_tuned_student_t() -> None:
+    found = thresholds(noise=CAUCHY)
+    assert all(s.tuned <= s.published for s in found)
+    assert tuned_table(found, "γ").markdown() in RESULTS
+    assert all(a.tuned > b.tuned for a, b in zip(found, thresholds(), strict=True))
 
 
 @pytest.mark.deep(keep=0)
@@ -100,3 +125,4 @@ def test_densities_are_as_quoted() -> None:
     assert float(low) <= float(least) < float(low) + 1
     assert float(high) <= float(most) < float(high) + 1
     assert tuned_table(found).markdown() in RESULTS
+    assert tuned_table(densities(noise=CAUCHY), "γ").markdown() in RESULTS

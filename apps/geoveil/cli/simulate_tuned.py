@@ -8,30 +8,45 @@ import typer
 
 from geoveil.cli.console import out, table_80
 from geoveil.cli.simulate_experiments import Quick
-from geoveil.simulation.experiments.tuned import densities, pairs, thresholds, tuned_table
+from geoveil.gp import validation
+from geoveil.simulation.experiments.tuned import (
+    CAUCHY,
+    STUDENT_T,
+    densities,
+    pairs,
+    thresholds,
+    tuned_table,
+)
+
+_NOISES = {"student-t": STUDENT_T, "generalized-cauchy": CAUCHY}
 
 
 def tuned(
     quick: Quick = False,
+    noise: Annotated[
+        str, typer.Option(help="Which of the paper's: student-t, or generalized-cauchy.")
+    ] = "student-t",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
 ) -> None:
-    """How many times geoveil's noise the paper's Student-t has, as published and tuned.
+    """How many times geoveil's noise the paper's has, as published and tuned.
 
-    Tuned are the degrees of freedom and the split of ε, on the people of the experiment. One
-    threshold on incomes first, then, without --quick, pairs of thresholds and densities, whose
-    whole error is compared: two to three minutes.
+    Tuned are the shape of Student-t noise, ν, or of generalized Cauchy noise, γ, and the split of
+    ε, on the people of the experiment. One threshold on incomes first, then, without --quick, pairs
+    of thresholds and densities, whose whole error is compared: two to three minutes.
 
     Example: geoveil simulate tuned --quick
     """
-    found = {"thresholds": thresholds()}
+    peer = validation.choice("noise", noise, _NOISES)
+    found = {"thresholds": thresholds(noise=_NOISES[peer])}
     if not quick:
-        found |= {"pairs": pairs(), "densities": densities()}
+        found["pairs"] = pairs(noise=_NOISES[peer])
+        found["densities"] = densities(noise=_NOISES[peer])
     if as_json:
         told = {name: [asdict(s) for s in rows] for name, rows in found.items()}
         out.print_json(json.dumps(told))
         return
     for rows in found.values():
-        compared = tuned_table(rows)
+        compared = tuned_table(rows, "γ" if _NOISES[peer] == CAUCHY else "ν")
         shown = table_80(*compared.headers, right=range(1, len(compared.headers)))
         for row in compared.rows:
             shown.add_row(*row)
