@@ -23,10 +23,20 @@ from geoveil.campaign import (
     Question,
     Readings,
     SmoothSpec,
+    what_it_tells,
     what_it_tells_of,
 )
 from geoveil.campaign.saying import right_at_most
-from geoveil.gp import Disc, GaussianKernel, GeoPrivacy, Radial, Range, TabulatedProfile, Threshold
+from geoveil.gp import (
+    Cap,
+    Disc,
+    GaussianKernel,
+    GeoPrivacy,
+    Radial,
+    Range,
+    TabulatedProfile,
+    Threshold,
+)
 from tools.vectors.chance import PARIS, WORLD
 from tools.vectors.examples import small_campaign
 
@@ -171,6 +181,43 @@ def test_no_place_is_told_from_another_better_than_is_said(area, noise):
                     assert right <= float(match["right"]) / 100 + margin, match[0]
                     best = max(best, 0 if match["centre"] else right)
     assert best > right_at_most(0.25) + 2e-3
+
+
+FAR = re.compile(r"at most ([\d.,]+) times as likely for your household income as for any other")
+
+
+@pytest.mark.deep(keep=2, rest=6)
+@pytest.mark.parametrize("asked", ["step", "ramp", "range", "bell"])
+@pytest.mark.parametrize("noise", NOISES)
+def test_no_two_numbers_of_a_capped_campaign_are_further_apart_than_is_said(noise, asked):
+    """All pairs of 61 numbers, from 0 to a billion, at 1,200 outputs and the atoms; δ counts."""
+    if (noise, asked) == ("debiased", "ramp"):
+        return
+    privacy = SLACK if noise == "laplace" else GeoPrivacy(1.0, 8_000.0, "dollar")
+    cap = Cap(1.0, 12.0) if asked == "bell" else Cap(1.5, 2.5)
+    question = (Question("q", ASKED[asked]),)
+    campaign = small_campaign(
+        "c", privacy=privacy, mechanism=NOISES[noise], questions=question, cap=cap
+    )
+    said = " ".join(what_it_tells(campaign))
+    stated = FAR.search(said)
+    if asked == "bell" and noise != "lipschitz":  # e^12 and more is not called a protection
+        assert "This report is no protection of values far apart." in said
+        return
+    most = number(stated[1])
+    (mechanism,) = campaign.mechanisms
+    points = np.concatenate([np.linspace(40_000, 160_000, 57), [0.0, 1e6, 1e7, 1e9]])
+    scale = getattr(mechanism, "largest_scale", 1.0)
+    spread = scale * np.geomspace(1e-4, 40.0 if noise == "laplace" else 1e6, 300)
+    y = np.concatenate([-spread, spread, 1 - spread, 1 + spread, mechanism.atoms])
+    with np.errstate(divide="ignore"):
+        logs = mechanism.log_density(y[:, None], points)
+    apart = np.ptp(logs[np.isfinite(logs).all(axis=1)], axis=1)
+    if noise == "laplace":  # the slack is for outputs that are rarer than it
+        densities = np.exp(logs)
+        apart = apart[densities.max(axis=1) * scale > 1e-4]
+    assert apart.max() <= math.log(most) + 1e-9
+    assert apart.max() > 0.2 * math.log(most)
 
 
 def counted(log_ratio, sign):

@@ -199,6 +199,38 @@ def test_a_delta_is_published_and_told(geoveil):
     assert (shown["delta"], shown["reach"]) == (1e-6, 50_000.0)
 
 
+def test_a_cap_is_published_and_told(geoveil):
+    done = geoveil("campaign", "create", "Capped", *INCOME, "--cap", "4,4")
+    assert "ε = 1 per 8000 dollar, any two values 2,981 to 1" in done.output
+    shown = json.loads(geoveil("campaign", "show", "capped", "--json").stdout)
+    assert shown["cap"] == {"below": 4.0, "above": 4.0}
+    assert shown["any_two_epsilon"] == 8.0
+    far = geoveil("campaign", "create", "Capped far", *INCOME, "--cap", "6,6").output
+    assert "ε = 1 per 8000 dollar, no protection of far values" in far
+    free = geoveil("campaign", "create", "Free", *INCOME, "--cap", "none").output
+    assert "ε = 1 per 8000 dollar  sha256" in free
+
+
+@pytest.mark.parametrize(
+    ("words", "match"),
+    [
+        (["--cap", "4"], "--cap must be two numbers"),
+        (["--cap", "4,x"], "--cap must be two numbers"),
+        (["--cap", "1,4"], "cap.below must be at least 1.5"),
+        (["--cap", "4,nan"], r"cap\[1\] must be a finite number"),
+    ],
+)
+def test_a_cap_that_does_not_fit_is_refused(geoveil, words, match):
+    with pytest.raises(ParameterError, match=match):
+        geoveil("campaign", "create", "No cap", *INCOME, *words)
+
+
+def test_points_have_no_cap(geoveil):
+    words = [*INCOME[:-2], "--points", "--cap", "4,4"]
+    with pytest.raises(ParameterError, match="--cap must be left out of points"):
+        geoveil("campaign", "create", "No cap", *words)
+
+
 @pytest.mark.parametrize(
     ("words", "match"),
     [

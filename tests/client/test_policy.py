@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from geoveil.campaign import Attribute, Campaign, SigningKey, encode, seal
 from geoveil.client import (
     CampaignInvalid,
+    Epoch,
     Limit,
     ParameterError,
     Place,
@@ -20,7 +22,7 @@ from geoveil.client import (
     Window,
 )
 from geoveil.client.errors import exactly
-from geoveil.gp import GeoPrivacy
+from geoveil.gp import Cap, GeoPrivacy, LocalPrivacy
 from geoveil.gp.coordinates import Area, AzimuthalEquidistant
 from geoveil.proto.v1 import campaign_pb2
 
@@ -307,3 +309,46 @@ def _places(make_campaign: Any, plane: AzimuthalEquidistant) -> Campaign:
         queries=(GaussianKernel((0.0, 0.0), 3000.0),),
     )
     return made
+
+
+@pytest.mark.parametrize(
+    ("cap", "most", "permitted"),
+    [
+        (Cap(4.0, 4.0), math.log(1000), False),
+        (Cap(3.4, 3.5), math.log(1000), True),
+        (Cap(4.0, 4.0), 8.0, True),
+        (Cap(4.0, 4.0), math.nextafter(8.0, 0.0), False),
+        (None, 1e6, False),
+    ],
+)
+def test_an_app_that_requires_a_cap_refuses_a_looser_one_and_none(
+    make_campaign: Any, cap: Cap | None, most: float, permitted: bool
+) -> None:
+    limit = Limit(campaign=LIMIT, any_two=LocalPrivacy(most))
+    campaign = make_campaign(cap=cap)
+    if permitted:
+        Policy({"household income": limit}).check(campaign, None)
+        return
+    error = refusal(Policy({"household income": limit}), campaign)
+    assert error.aspect == "cap on the odds of any two values of 'household income'"
+    assert error.asked == ("2,981 to 1" if cap else "none that protects")
+    if most == math.log(1000):
+        assert error.permitted == "at most 1,000 to 1"
+
+
+def test_all_periods_count_and_what_an_epoch_answers_has_no_cap(make_campaign: Any) -> None:
+    weekly = make_campaign(cap=Cap(1.5, 1.5), period=timedelta(days=7))
+    wide = GeoPrivacy(1000, 8000, "dollar")
+    limit = Limit(campaign=wide, any_two=LocalPrivacy(3.0 * weekly.periods))
+    Policy({"household income": limit}).check(weekly, None)
+    fewer = replace(limit, any_two=LocalPrivacy(3.0 * weekly.periods - 1))
+    refusal(Policy({"household income": fewer}), weekly)
+    epoch = Epoch(privacy=LIMIT, length=timedelta(days=30))
+    Policy({"household income": replace(limit, any_two=None, epoch=epoch)}).check(weekly, None)
+    refusal(Policy({"household income": replace(limit, epoch=epoch)}), weekly)
+
+
+@pytest.mark.parametrize("any_two", [3.0, LIMIT, "1,000 to 1"])
+def test_a_cap_that_is_required_is_a_local_privacy(any_two: Any) -> None:
+    with pytest.raises(ParameterError, match=r"^any_two must be a LocalPrivacy, or None"):
+        Limit(campaign=LIMIT, any_two=any_two)

@@ -22,7 +22,7 @@ from geoveil.campaign import (
     what_to_ask,
 )
 from geoveil.campaign.statistic import Allocation
-from geoveil.gp import GaussianKernel, GeoPrivacy, LogScale, Range, Threshold
+from geoveil.gp import Cap, GaussianKernel, GeoPrivacy, LogScale, Range, Threshold
 from tools.vectors.chance import PARIS, WORLD
 from tools.vectors.examples import every_campaign, small_campaign
 
@@ -97,6 +97,14 @@ def surveys() -> Iterator[tuple[str, Campaign]]:
         "expected-least": {"questions": (middle,), "attribute": income(-1_000.0, None)},
         "expected-most": {"questions": (band,), "attribute": income(None, -0.5)},
         "periods": {"questions": (band,), "period": timedelta(days=30)},
+        "capped": {"questions": (band,), "cap": Cap(1.5, 2.5), "period": timedelta(days=45)},
+        "capped-slack": {
+            "questions": (band,),
+            "mechanism": paper,
+            "privacy": slack,
+            "cap": Cap(5.0, 6.0),
+            "period": timedelta(days=90),
+        },
         "weak": {"questions": (band,), "privacy": GeoPrivacy(20.0, 8_000.0, "dollar")},
         "ratio": {
             "attribute": Attribute(name="pay", unit="log dollar", scale=LogScale(1_000.0)),

@@ -235,7 +235,7 @@ def _sequences() -> Iterator[dict[str, Any]]:
     """Yield contributions by dates, and which reading answers each, or that it is refused."""
     draw = Random(13)
     for number in range(6):
-        yield _sequence(draw, f"sequence {number}", operations=16)
+        yield _sequence(draw, f"sequence {number}", operations=13)
 
 
 def _limit(draw: Random, own: bool) -> Limit:

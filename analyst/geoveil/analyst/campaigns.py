@@ -220,6 +220,7 @@ def campaign_record(campaign: Campaign) -> dict[str, Any]:
         "epsilon": privacy.epsilon,
         "per": privacy.per,
         **slack_of(privacy),
+        **_cap_of(campaign),
         "opens": campaign.opens.isoformat(),
         "closes": campaign.closes.isoformat(),
         "periods": campaign.periods,
@@ -229,6 +230,16 @@ def campaign_record(campaign: Campaign) -> dict[str, Any]:
             {"label": label, "low": low * step, "high": high * step, "clamps": clamps}
             for label, (low, high), clamps in columns
         ],
+    }
+
+
+def _cap_of(campaign: Campaign) -> dict[str, Any]:
+    """Return the cap, and ε of one report between any two values; null where there is none."""
+    cap = campaign.cap if isinstance(campaign, StatisticCampaign) else None
+    far = campaign.largest_epsilon
+    return {
+        "cap": None if cap is None else asdict(cap),
+        "any_two_epsilon": None if math.isinf(far) else far,
     }
 
 

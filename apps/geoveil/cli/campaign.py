@@ -23,13 +23,14 @@ from geoveil.analyst.campaigns import (
 )
 from geoveil.analyst.contamination import MEAN_MOVES
 from geoveil.analyst.questions import RADIUS_M, AnalystQuestion, area_of
-from geoveil.analyst.vocabulary import VOCABULARY, place_in, questions_in
+from geoveil.analyst.vocabulary import VOCABULARY, numbers_in, place_in, questions_in
 from geoveil.campaign import (
     Allocation,
     Campaign,
     Readings,
     SignatureInvalid,
     SigningKey,
+    StatisticCampaign,
     Strata,
     ValueCampaign,
     decode,
@@ -46,7 +47,7 @@ from geoveil.cli.connection import CommandError, Connection, analyst_at, connect
 from geoveil.cli.console import err, out, print_json, privacy_text, table_80, write_new
 from geoveil.cli.environment import SIGN_KEY
 from geoveil.cli.sources import EXPORTED
-from geoveil.gp import GeoPrivacy, GeoVeilError, LogScale, ParameterError, validation
+from geoveil.gp import Cap, GeoPrivacy, GeoVeilError, LogScale, ParameterError, validation
 from geoveil.gp.extras import needed_for
 from geoveil.proto.v1.campaign_pb2 import CampaignEnvelope
 
@@ -128,6 +129,14 @@ def create(
             help="Everyone answers one query, drawn at random, with ε (partition, the default); or"
             " all m queries with ε/m each (split); all with ε each, mε in all (repeat); or all"
             " together with ε, by smooth noise (vector)."
+        ),
+    ] = None,
+    cap: Annotated[
+        str | None,
+        typer.Option(
+            help="Tell no two values apart better than e^(BELOW + ABOVE) to 1, however far apart:"
+            " distances from the boundary count up to BELOW·PER/ε outside and ABOVE·PER/ε inside,"
+            " as 4,4. That of the plan, or none, by default; 'none' leaves it out."
         ),
     ] = None,
     days: Annotated[float, typer.Option(help="How long it takes reports, from now.")] = 30.0,
@@ -240,6 +249,8 @@ def create(
     if least is not None or most is not None:
         held = replace(campaign.attribute, least=least, most=most)
         campaign = replace(campaign, attribute=held)
+    if cap is not None:
+        campaign = _with_cap(campaign, cap)
     participants = _PARTICIPANTS if participants is None else participants
     validation.between("participants", participants, 1, 10**12)
     if not force:
@@ -322,6 +333,16 @@ def _cohorts(count: int | None, read_every: str | None, strata: str | None) -> S
         expected = "left out unless there is --read-every, and no --strata"
         raise ParameterError("cohorts", count, expected)
     return Strata(name=COHORT, labels=tuple(str(i + 1) for i in range(count)))
+
+
+def _with_cap(campaign: Campaign, said: str) -> Campaign:
+    """Return the campaign with what --cap says."""
+    if not isinstance(campaign, StatisticCampaign):
+        raise ParameterError("cap", said, "left out of points, which have no boundary")
+    if said == "none":
+        return replace(campaign, cap=None)
+    sides = numbers_in("cap", said, 2, "two numbers, BELOW,ABOVE, as 4,4; or none")
+    return replace(campaign, cap=Cap(*sides))
 
 
 def _asking(

@@ -25,7 +25,7 @@ from rich.measure import Measurement
 from rich.table import Column, Table
 from rich.text import Text
 
-from geoveil.campaign import Campaign
+from geoveil.campaign import Campaign, of_any_two
 from geoveil.campaign.text import visible
 from geoveil.gp import ParameterError
 
@@ -277,13 +277,13 @@ def number(value: float | None, digits: int = 4) -> str:
 
 def privacy_text(campaign: Campaign) -> str:
     """Return what a report costs, ε with its unit, and how it adds up if it is a sum."""
-    spent = str(campaign.report_privacy)
+    spent, far = str(campaign.report_privacy), of_any_two(campaign)
     if campaign.report_privacy == campaign.privacy:
-        return spent
+        return spent + far
     each = f"ε = {campaign.privacy.epsilon:g}"
     if campaign.privacy.delta:
         each += f", δ = {campaign.privacy.delta:g}"
-    return f"{spent}: {campaign.answers:,} answers of {each} each"
+    return f"{spent}: {campaign.answers:,} answers of {each} each{far}"
 
 
 def write_new(file: Path, content: bytes, mode: int = 0o644) -> None:

@@ -7,7 +7,14 @@ from typing import Any
 
 import geoveil.analyst
 from geoveil.analyst import PublishedCampaign
-from geoveil.campaign import Campaign, SignatureInvalid, StatisticCampaign, ValueCampaign, signer
+from geoveil.campaign import (
+    Campaign,
+    SignatureInvalid,
+    StatisticCampaign,
+    ValueCampaign,
+    of_any_two,
+    signer,
+)
 from geoveil.console.http import PageRequest
 from geoveil.console.rendering import date_text, privacy_words, span_text
 
@@ -23,7 +30,7 @@ def told_of(request: PageRequest, campaign: Campaign) -> dict[str, Any]:
         "title": campaign.title,
         "campaign": campaign,
         "asks": asks_of(campaign),
-        "privacy": privacy_words(campaign.report_privacy),
+        "privacy": privacy_words(campaign.report_privacy) + of_any_two(campaign),
         "in_all": str(campaign.total_privacy) if campaign.period is not None else "",
         "dates": f"{date_text(campaign.opens)} to {date_text(campaign.closes)}",
         "of_points": isinstance(campaign, ValueCampaign),

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from types import MappingProxyType
 
 from geoveil.analyst import PublishedCampaign, ServerError
-from geoveil.campaign import SignatureInvalid, signer
+from geoveil.campaign import SignatureInvalid, of_any_two, signer
 from geoveil.console.asker import CampaignProgress
 from geoveil.console.http import GatewayRequest, Response, Route
 from geoveil.console.progress import ReportsOverTime
@@ -125,7 +125,7 @@ def row_of(one: PublishedCampaign, progress: CampaignProgress, now: datetime) ->
         pace=pace_words(one.reports, campaign.opens, campaign.closes, now, one.state),
         against_plan=filling.words,
         dates=f"{date_text(campaign.opens)} to {date_text(campaign.closes)}",
-        privacy=privacy_words(campaign.report_privacy),
+        privacy=privacy_words(campaign.report_privacy) + of_any_two(campaign),
         signer=signed,
         health=health_of(one, filling, now),
     )

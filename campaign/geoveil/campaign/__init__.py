@@ -3,6 +3,7 @@
 from geoveil.campaign.codec import decode, digest, encode, make_campaign, open_envelope
 from geoveil.campaign.consent import (
     least_counted,
+    of_any_two,
     what_it_tells,
     what_it_tells_of,
     what_to_ask,
@@ -78,6 +79,7 @@ __all__ = [
     "least_counted",
     "make_campaign",
     "missing",
+    "of_any_two",
     "open_envelope",
     "seal",
     "signer",

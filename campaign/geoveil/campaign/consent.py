@@ -21,7 +21,9 @@ from geoveil.campaign.saying import (
     right_at_most,
     rounded_up,
     times,
+    to_one,
 )
+from geoveil.campaign.statistic import StatisticCampaign
 from geoveil.gp import (
     GaussianKernel,
     GeoPrivacy,
@@ -72,10 +74,38 @@ def likelihood(privacy: GeoPrivacy, subject: str, yours: str, other: str) -> str
     other_one = f"{other} {away(privacy, apart)}"
     if factor is None:
         return f"{subject} no protection that matters between {yours} and {other_one}."
-    slack = ""
-    if privacy.delta > 0:
-        slack = f", plus a chance of at most 1 in {math.floor(1 / privacy.delta + 1e-6):,}"
+    slack = _slack(privacy.delta)
     return f"{subject} at most {factor} times as likely for {yours} as for {other_one}{slack}."
+
+
+def of_any_two(campaign: Campaign) -> str:
+    """Return what a campaign's cap promises of one report, in short; "" where there is none.
+
+    Args:
+        campaign: public.
+    """
+    if not isinstance(campaign, StatisticCampaign) or campaign.cap is None:
+        return ""
+    odds = to_one(campaign.largest_epsilon)
+    return f", any two values {odds}" if odds else ", no protection of far values"
+
+
+def _however_far(nats: float, delta: float, subject: str, yours: str) -> list[str]:
+    """Return what is promised of values at any distance, as a sentence; none where nothing is."""
+    if math.isinf(nats):
+        return []
+    odds = to_one(nats)
+    if odds is None:
+        return [f"{subject} no protection of values far apart."]
+    factor = odds.removesuffix(" to 1")
+    return [
+        f"{subject} at most {factor} times as likely for {yours} as for any other, however far away"
+        f"{_slack(delta)}."
+    ]
+
+
+def _slack(delta: float) -> str:
+    return f", plus a chance of at most 1 in {math.floor(1 / delta + 1e-6):,}" if delta > 0 else ""
 
 
 def least_counted(campaign: Campaign) -> str | None:
@@ -138,6 +168,8 @@ def what_it_tells(campaign: Campaign, reading: GeoPrivacy | None = None) -> list
         if odds(chance)
         else "Whoever guesses between the two from it can be right nearly always."
     )
+    if not from_reading:
+        said += _however_far(campaign.largest_epsilon, privacy.delta, subject, f"your {name}")
     if privacy.reach < math.inf:
         said.append(f"For values more than {digits(privacy.reach)} {unit} apart less is promised.")
     if (least := least_counted(campaign)) is not None:
@@ -146,6 +178,9 @@ def what_it_tells(campaign: Campaign, reading: GeoPrivacy | None = None) -> list
     if reading is None and total != campaign.report_privacy:
         all_of_them = f"All {campaign.periods:,} reports of this survey are together"
         said.append(likelihood(total, all_of_them, f"your {name}", "one"))
+        if not from_reading:
+            most = campaign.largest_epsilon * campaign.periods
+            said += _however_far(most, total.delta, all_of_them, f"your {name}")
     if not campaign.mechanisms:
         scale = 1 / campaign.point_mechanism.privacy.rate
         within = _USUALLY_WITHIN[campaign.dimension - 1] * scale

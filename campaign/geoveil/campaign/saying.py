@@ -9,6 +9,8 @@ from datetime import timedelta
 from decimal import ROUND_DOWN, Context, Decimal
 
 _MOST_TIMES = 1e6
+_MOST_FAR = 10.0
+"""ε between any two values above which nothing that matters is promised of them."""
 _ALMOST_SURE = 0.999
 FARTHEST = 700.0
 """A logarithm of which the number is still a double."""
@@ -47,6 +49,16 @@ def times(nats: float) -> str | None:
     if nats > math.log(_MOST_TIMES):
         return None
     return digits(rounded_up(math.exp(nats), 3))
+
+
+def to_one(nats: float) -> str | None:
+    """Return e^nats to four digits, rounded up, as odds; None from 22,027 to 1 on: no protection.
+
+    Example:
+        >>> to_one(8.0), to_one(math.log(1000)), to_one(10.5)
+        ('2,981 to 1', '1,000 to 1', None)
+    """
+    return f"{digits(rounded_up(math.exp(nats), 4))} to 1" if nats <= _MOST_FAR else None
 
 
 def rounded_up(x: float, figures: int) -> float:

@@ -10,7 +10,7 @@ from typing import Any, Literal, Self, TypeVar
 
 from geoveil.campaign import MECHANISMS, QUERIES, Campaign, PublicKey, Readings, encode
 from geoveil.campaign.readings import MOST_COHORTS
-from geoveil.campaign.saying import days_in
+from geoveil.campaign.saying import days_in, to_one
 from geoveil.campaign.strata import LABEL_UNIT
 from geoveil.client.errors import PolicyRefused, exactly
 from geoveil.client.values import Number, Place, Point, ValueKind, kind_of
@@ -185,6 +185,10 @@ class Limit:
     """Into how many parts an epoch is cut, of which campaigns may learn the one that this device's
     epochs begin in; 2 to 16. They may ask for as many or a divisor, and for epochs of the same
     length. It links a person's reports for years. 0: no campaign may."""
+    any_two: LocalPrivacy | None = None
+    """The most that one campaign may tell of any two values, however far apart, with all its
+    periods: `LocalPrivacy(math.log(1000))` for odds of 1,000 to 1. Then only campaigns with a cap
+    are answered, and none from an epoch. None: no cap is required."""
 
     def __post_init__(self) -> None:
         _check_limit("campaign", self.campaign)
@@ -217,6 +221,8 @@ class Limit:
         if self.cohorts and self.epoch is not None and self.epoch.finest is not None:
             apart = "0 beside `finest`, which keeps campaigns apart"
             raise ParameterError("cohorts", self.cohorts, apart)
+        if not isinstance(self.any_two, LocalPrivacy | None):
+            raise ParameterError("any_two", self.any_two, "a LocalPrivacy, or None")
         if reading is not None and isinstance(self.value, Point) and self.value.dimension > 3:
             raise ParameterError("value", str(self.value), "of at most 3 coordinates for an epoch")
 
@@ -387,6 +393,14 @@ class Policy(ReprByArguments):
                     exactly(asked),
                     f"at most {exactly(most)}",
                 )
+        far = math.inf if shared else campaign.largest_epsilon * campaign.periods
+        if limit.any_two is not None and far > limit.any_two.epsilon:
+            raise PolicyRefused(
+                campaign.campaign_id,
+                f"cap on the odds of any two values of {attribute.name!r}",
+                to_one(far) or "none that protects",
+                f"at most {to_one(limit.any_two.epsilon) or limit.any_two}",
+            )
         self._check_strata(campaign, limit)
         found = kind_of(campaign)
         if not limit.value.permits(found):

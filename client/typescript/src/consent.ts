@@ -9,7 +9,7 @@ import { LOG } from "./gp/log-scale.js";
 import type { Privacy } from "./gp/mechanism.js";
 import { holds } from "./gp/plane.js";
 import type { GeoPrivacy } from "./policy.js";
-import { between, digits, grown, odds, onScale, percent, ratio, rightAtMost, roundedUp, times } from "./saying.js";
+import { between, digits, grown, odds, onScale, percent, ratio, rightAtMost, roundedUp, times, toOne } from "./saying.js";
 
 const SHOWN = 3;
 const USUALLY_WITHIN = [3, 4.74, 6.3];
@@ -48,8 +48,20 @@ function likelihood(privacy: Privacy, unit: string, subject: string, yours: stri
   const factor = times(at(privacy, apart));
   const other = `one ${away(apart, unit)}`;
   if (!factor) return `${subject} no protection that matters between ${yours} and ${other}.`;
-  const slack = privacy.delta ? `, plus a chance of at most 1 in ${digits(Math.floor(1 / privacy.delta + 1e-6))}` : "";
-  return `${subject} at most ${factor} times as likely for ${yours} as for ${other}${slack}.`;
+  return `${subject} at most ${factor} times as likely for ${yours} as for ${other}${slack(privacy)}.`;
+}
+
+function slack({ delta }: Privacy): string {
+  return delta ? `, plus a chance of at most 1 in ${digits(Math.floor(1 / delta + 1e-6))}` : "";
+}
+
+/** What is promised of values at any distance, as a sentence; none where nothing is. */
+function howeverFar(nats: number, privacy: Privacy, subject: string, yours: string): string[] {
+  if (nats === Infinity) return [];
+  const odds = toOne(nats);
+  if (!odds) return [`${subject} no protection of values far apart.`];
+  const factor = odds.split(" ")[0];
+  return [`${subject} at most ${factor} times as likely for ${yours} as for any other, however far away${slack(privacy)}.`];
 }
 
 /**
@@ -62,22 +74,27 @@ export function whatItTells(campaign: Campaign, reading?: GeoPrivacy): string[] 
   const { attribute, reportPrivacy, totalPrivacy } = campaign;
   const { name, unit } = attribute;
   const privacy = reading ?? reportPrivacy;
+  const yours = `your ${name}`;
   const fromReading = reading !== undefined || campaign.readings !== undefined;
   const subject = fromReading ? "All that is made from one reading is together" : "This report is";
   const chance = rightAtMost(at(privacy, apartOf(privacy)), privacy.delta);
   const said = [
-    likelihood(privacy, unit, subject, `your ${name}`),
+    likelihood(privacy, unit, subject, yours),
     odds(chance)
       ? `Somebody who thinks that both are equally likely, and guesses from it, is right at most ${percent(chance)} of the time.`
       : "Whoever guesses between the two from it can be right nearly always.",
   ];
+  const most = fromReading ? Infinity : campaign.largestEpsilon;
+  said.push(...howeverFar(most, privacy, subject, yours));
   if (privacy.reach !== undefined) said.push(`For values more than ${digits(privacy.reach)} ${unit} apart less is promised.`);
   if (attribute.scale) {
     const least = `${digits(attribute.scale.floor)} ${attribute.valueUnit}`;
     said.push(`Less than ${least} counts as ${least}.`);
   }
   if (!reading && (totalPrivacy.epsilon !== reportPrivacy.epsilon || totalPrivacy.delta !== reportPrivacy.delta)) {
-    said.push(likelihood(totalPrivacy, unit, `All ${digits(Number(campaign.periods))} reports of this survey are together`, `your ${name}`));
+    const all = `All ${digits(Number(campaign.periods))} reports of this survey are together`;
+    said.push(likelihood(totalPrivacy, unit, all, yours));
+    said.push(...howeverFar(most * Number(campaign.periods), totalPrivacy, all, yours));
   }
   if (!campaign.questions.length) {
     const { dimension } = campaign;

@@ -8,7 +8,7 @@ import { exactRate, type Privacy, repeated } from "./gp/mechanism.js";
 import { type Centre, geodesicDistance, holds } from "./gp/plane.js";
 import { positive, requireEnds } from "./gp/profile.js";
 import { DAY_US, inDays, MOST_COHORTS } from "./readings.js";
-import { between } from "./saying.js";
+import { between, toOne } from "./saying.js";
 
 /** A guarantee with the unit of its distance: values `per` apart are at most `epsilon` apart. */
 export interface GeoPrivacy extends Privacy {
@@ -90,6 +90,8 @@ export interface Limit {
   /** Into how many parts an epoch is cut, of which campaigns may learn the one that this device's epochs
    * begin in: 2 to 16. It links a person's reports for years; 0 or left out: no campaign may. */
   readonly cohorts?: number;
+  /** The most that one campaign may tell of any two values, however far apart: ε, as Math.log(1000) for 1,000 to 1. Undefined: no cap is required. */
+  readonly anyTwo?: number;
 }
 
 export interface PolicyOptions {
@@ -112,7 +114,7 @@ const LONGEST_MS = 36_525 * 86_400_000;
 const MOST_QUERIES = 100;
 const MOST_WORK = 10_000;
 const OPTIONS = ["limits", "trustedKeys", "latestClose", "minimumParticipants", "mostQueries", "mostWork", "strata"];
-const LIMIT = ["campaign", "lifetime", "windows", "value", "epoch", "cohorts"];
+const LIMIT = ["campaign", "lifetime", "windows", "value", "epoch", "cohorts", "anyTwo"];
 const GUARANTEE = "{ epsilon, per, unit }";
 const KINDS: Readonly<Record<string, readonly string[]>> = { number: ["least", "most"], point: ["dimension"], place: ["area", "outside"] };
 
@@ -150,7 +152,8 @@ export class Policy {
       if (epoch?.privacy.delta || epoch?.finest?.delta) throw new ParameterError(`limits[${name}].epoch`, "a delta", "pure");
       for (const { lengthMs } of epoch ? [...windows, epoch] : windows) requireLength(lengthMs);
       if (epoch) requireEpoch(`limits[${name}].epoch`, epoch, limit);
-      const { cohorts = 0 } = limit;
+      const { cohorts = 0, anyTwo } = limit;
+      if (anyTwo !== undefined) positive(`limits[${name}].anyTwo`, anyTwo);
       if (!Number.isInteger(cohorts) || cohorts < 0 || cohorts === 1 || cohorts > MOST_COHORTS) {
         throw new ParameterError(`limits[${name}].cohorts`, cohorts, `0, or 2 to ${MOST_COHORTS}`);
       }
@@ -229,6 +232,9 @@ export class Policy {
     };
     within("privacy loss", limit.campaign);
     if (epoch) within("privacy loss in an epoch", epoch.finest ?? epoch.privacy);
+    const far = epoch ? Infinity : campaign.largestEpsilon * Number(campaign.periods);
+    const { anyTwo = Infinity } = limit;
+    if (far > anyTwo) throw refused(id, "cap on the odds of any two values", toOne(far) ?? "none that protects", `at most ${toOne(anyTwo) ?? `ε = ${anyTwo}`}`);
     this.#checkStrata(campaign, limit);
     const found = kindOf(campaign);
     if (!permits(limit.value ?? number, found)) {

@@ -20,6 +20,11 @@ export function times(nats: number): string | undefined {
   return nats > Math.log(MOST_TIMES) ? undefined : digits(roundedUp(Math.exp(nats), 3));
 }
 
+/** e^nats to four digits, rounded up, as odds; undefined where that is no protection. */
+export function toOne(nats: number): string | undefined {
+  return nats > 10 ? undefined : `${digits(roundedUp(Math.exp(nats), 4))} to 1`;
+}
+
 /** A number other than 0 with so many significant figures, not below it. */
 export function roundedUp(x: number, figures: number): number {
   const places = figures - 1 - Math.floor(Math.log10(Math.abs(x)));

@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { create, toBinary } from "@bufbuild/protobuf";
 import { Backoff } from "../src/backoff.js";
+import { Campaign } from "../src/campaign.js";
 import { Client, type ClientOptions } from "../src/client.js";
 import { hex, PublicKey, unhex } from "../src/envelope.js";
 import { GeoveilError } from "../src/errors.js";
@@ -210,6 +211,24 @@ test("nothing is drawn or spent for what is refused", async () => {
   assert.deepEqual(server.received, []);
 });
 
+test("an app that requires a cap refuses a looser one, none, and answers from an epoch", () => {
+  const told = vectors<{ name: string; campaign: string }>("consent.json", "consent").find(({ name }) => name === "capped")!;
+  const free = vectors<{ name: string; campaign: string }>("consent.json", "consent").find(({ name }) => name === "debiased")!;
+  const [asked, other] = [told, free].map(({ campaign }) => new Campaign(unhex(campaign)!)) as [Campaign, Campaign];
+  const limit = { ...DOLLARS, epsilon: 9 };
+  const checked = (campaign: Campaign, more: object) => () =>
+    new Policy({ limits: { "household income": { campaign: limit, ...more } } }).check(campaign, undefined);
+  assert.equal(asked.largestEpsilon, 4);
+  checked(asked, { anyTwo: 8 })(); // twice, of two periods
+  const refusal = { code: "policy-refused" };
+  assert.throws(checked(asked, { anyTwo: 7.9999 }), { ...refusal, message: /is 2,981 to 1, the policy permits at most 2,981 to 1/ });
+  assert.throws(checked(asked, { anyTwo: Math.log(1000) }), { ...refusal, message: /is 2,981 to 1, the policy permits at most 1,000 to 1/ });
+  assert.throws(checked(other, { anyTwo: 100 }), { ...refusal, message: /is none that protects/ });
+  const epoch = { privacy: limit, lengthMs: 86_400_000 };
+  checked(asked, { epoch })();
+  assert.throws(checked(asked, { epoch, anyTwo: 8 }), refusal);
+});
+
 test("a campaign that changes after it was seen is refused", async () => {
   const server = new Server();
   const device = client(server);
@@ -315,6 +334,7 @@ test("a policy refuses what would be no limit, by its name", () => {
     ["limits[income].value", { limits: { income: { campaign: DOLLARS, value: "number" } } }],
     ["limits[income].windows", { limits: { income: { campaign: DOLLARS, windows: {} } } }],
     ["limits[income]", { limits: { income: { campaign: DOLLARS, lifetime: null } } }],
+    ["limits[income].anyTwo", { limits: { income: { campaign: DOLLARS, anyTwo: NaN } } }],
     ["mostWork", { limits, mostWork: NaN }],
     ["mostQueries", { limits, mostQueries: "100" }],
     ["minimumParticipants", { limits, minimumParticipants: NaN }],
