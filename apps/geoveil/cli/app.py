@@ -99,9 +99,9 @@ def _let_flow(command: Any) -> None:
     """Join the lines of each paragraph of the help: the terminal's width breaks them, not ours."""
     paragraphs = (command.help or "").split("\n\n")
     command.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
-    for one in command.params:
-        if getattr(one, "multiple", False):  # its help says that it may be repeated
-            one.metavar = "<...>"
+    for parameter in command.params:
+        if getattr(parameter, "multiple", False):  # its help says that it may be repeated
+            parameter.metavar = "<...>"
     for below in getattr(command, "commands", {}).values():
         _let_flow(below)
 

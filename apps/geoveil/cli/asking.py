@@ -109,9 +109,10 @@ def asks(command: Callable[..., None]) -> Callable[..., None]:
 def _that_asks(words: Words, label: object) -> str | None:
     """Return the word of the question with a label; None if there is none."""
     named = {word: said for word, said in words.items() if word == NAME_PROPERTY}
-    said = ((word, one) for word, texts in words.items() if word not in named for one in texts)
+    said = ((word, text) for word, texts in words.items() if word not in named for text in texts)
     return next(
-        (w for w, one in said if label in [q.label for q in questions_in({w: [one]} | named)]), None
+        (w for w, text in said if label in [q.label for q in questions_in({w: [text]} | named)]),
+        None,
     )
 
 

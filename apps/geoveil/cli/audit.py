@@ -111,11 +111,11 @@ def audit(
             "rows": [verdict.to_dict() for verdict in verdicts],
         }
         if module is not None:
-            report["disagreements"] = [asdict(one) for one in disagreeing]
+            report["disagreements"] = [asdict(disagreement) for disagreement in disagreeing]
         if selected:
             report["selections"] = [
-                {"mechanism": name, "found": found, "keeps": keeps(found)}
-                for name, found in selected.items()
+                {"mechanism": name, "found": epsilon, "keeps": keeps(epsilon)}
+                for name, epsilon in selected.items()
             ]
         print_json(report)
     else:
@@ -151,10 +151,10 @@ def _print_selections(selected: Mapping[str, float]) -> None:
     if not selected:
         return
     table = table_80("mechanism that selects", "found", "verdict", wrapped=[0], right=[1])
-    for name, found in selected.items():
-        good = keeps(found)
+    for name, epsilon in selected.items():
+        good = keeps(epsilon)
         verdict = Text("keeps", "green") if good else Text("exceeds", "bold red")
-        table.add_row(Text(name), _fraction(found), verdict)
+        table.add_row(Text(name), _fraction(epsilon), verdict)
     out.print(table)
     out.print(f"Found: {AUDITED}.")
 
@@ -191,7 +191,10 @@ def _word(verdict: Verdict, faults: bool, disagrees: bool) -> Text:
 
 
 def _disagrees(verdict: Verdict, found: Sequence[Disagreement]) -> bool:
-    return any((one.mechanism, one.query) == (verdict.mechanism, verdict.query) for one in found)
+    return any(
+        (disagreement.mechanism, disagreement.query) == (verdict.mechanism, verdict.query)
+        for disagreement in found
+    )
 
 
 def _fraction(value: float) -> str:
@@ -223,12 +226,13 @@ def _conclude(
                 f", {verdict.query}: look at output {_numbers(witness.y)} for"
                 f" {_numbers(witness.x)} and {_numbers(witness.other)}",
             )
-    for one in disagreeing:
+    for disagreement in disagreeing:
         out.tell(
-            (one.mechanism, "bold red"),
-            f", {one.query}: its reports are not drawn from its density. At {_numbers(one.point)},"
-            f" {one.drawn:.2%} of them are from {one.low:.6g} to {one.high:.6g}, and"
-            f" {one.stated:.2%} should be.",
+            (disagreement.mechanism, "bold red"),
+            f", {disagreement.query}: its reports are not drawn from its density. At"
+            f" {_numbers(disagreement.point)}, {disagreement.drawn:.2%} of them are from"
+            f" {disagreement.low:.6g} to {disagreement.high:.6g}, and {disagreement.stated:.2%}"
+            " should be.",
         )
     if disagreeing:
         out.print(
@@ -280,13 +284,13 @@ def _print_attacks(rows: Sequence[Attack]) -> None:
     headers = ("attack", "mechanism", "path", "n", "found", "permitted", "verdict")
     table = table_80(*headers, wrapped=(0, 1, 2, 6), right=(3, 4, 5), padding=0)
     for row in rows:
-        found, permitted = _bounds(row)
+        measured, permitted = _bounds(row)
         table.add_row(
             row.attack,
             row.mechanism,
             row.path,
             f"{row.samples:,}",
-            found,
+            measured,
             permitted,
             _outcome(row),
         )
@@ -296,8 +300,8 @@ def _print_attacks(rows: Sequence[Attack]) -> None:
 def _bounds(row: Attack) -> tuple[str, str]:
     if isinstance(row, OutputAttack):
         return f"ε ≥ {number(row.guesses.epsilon, 3)}", f"ε = {number(row.promised, 3)}"
-    found = f"p = {row.p_value:.0e}" if row.p_value > _LEAST_P else f"p < {_LEAST_P:.0e}"
-    return found, f"p ≥ {row.threshold:.0e}"
+    p_value = f"p = {row.p_value:.0e}" if row.p_value > _LEAST_P else f"p < {_LEAST_P:.0e}"
+    return p_value, f"p ≥ {row.threshold:.0e}"
 
 
 def _outcome(row: Attack) -> Text:

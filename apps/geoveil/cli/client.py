@@ -78,9 +78,9 @@ def _read(state_dir: Path | None) -> tuple[tuple[Receipt, ...], ReportCounts]:
     with Client(
         policy=Policy({}), state_dir=directory, transport=nothing, background=False
     ) as client:
-        found = client.history(), client.counts()
+        state = client.history(), client.counts()
         client.close(0.0)  # only looked at: what waits is sent by the app
-    return found
+    return state
 
 
 def _spent(receipts: Iterable[Receipt]) -> Iterator[tuple[str, GeoPrivacy]]:

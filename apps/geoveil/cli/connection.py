@@ -185,8 +185,8 @@ def analyst_at(connection: Connection) -> "Iterator[Analyst]":
     except TokenInClearError as error:
         raise CommandError(f"{error}: give --tls or --tls-roots") from None
     except ServerError as error:
-        if (told := unanswered(connection.server, tls, error)) is not None:
-            raise told from error
+        if (explained := unanswered(connection.server, tls, error)) is not None:
+            raise explained from error
         if error.code != "UNAUTHENTICATED":
             raise
         hint = f"; set {TOKEN}, or {TOKEN_FILE} to the name of a file"

@@ -113,17 +113,17 @@ def _epoch(every: str | None, epsilon: float | None, campaign: Campaign) -> Epoc
                 "reading-epsilon", epsilon, "left out unless there is --read-every"
             )
         return None
-    length, asked = options.parse_period("read-every", every, LONGEST), campaign.answer_privacy
+    length, stated = options.parse_period("read-every", every, LONGEST), campaign.answer_privacy
     if not campaign.nests:
         raise ParameterError(
             "read-every", every, "left out: such questions are not answered from one reading"
         )
     try:
-        privacy = asked if epsilon is None else GeoPrivacy(epsilon, asked.per, asked.unit)
+        privacy = stated if epsilon is None else GeoPrivacy(epsilon, stated.per, stated.unit)
     except ParameterError as error:
         raise ParameterError("reading-epsilon", epsilon, error.expected) from error
-    if privacy.epsilon < asked.epsilon:
-        expected = f"at least {asked.epsilon:g}, which this campaign asks for"
+    if privacy.epsilon < stated.epsilon:
+        expected = f"at least {stated.epsilon:g}, which this campaign asks for"
         raise ParameterError("reading-epsilon", epsilon, expected)
     return Epoch(privacy=privacy, length=length)
 

@@ -40,12 +40,12 @@ def check(
     from geoveil.aggregator.store import maintenance
 
     with for_operators():
-        found = maintenance.check(_database(config, database, database_url_file))
-    for fault in found.faults:
+        report = maintenance.check(_database(config, database, database_url_file))
+    for fault in report.faults:
         out.tell(fault)
-    what = f"{_count(found.campaigns, 'campaign')}, {_count(found.reports, 'report')}"
-    if found.faults:
-        err.print(f"{what}: {_count(len(found.faults), 'fault')}")
+    what = f"{_count(report.campaigns, 'campaign')}, {_count(report.reports, 'report')}"
+    if report.faults:
+        err.print(f"{what}: {_count(len(report.faults), 'fault')}")
         raise typer.Exit(1)
     err.print(f"{what}: sound")
 

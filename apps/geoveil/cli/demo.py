@@ -53,7 +53,7 @@ def demo(
     if not figure.parent.is_dir():
         raise ParameterError("figure", str(figure), "in a directory that exists")
     started = time.monotonic()
-    asked = experiments()
+    every = experiments()
     whole = min(WHOLE_CLIENTS, devices)
     err.print(
         f"{devices:,} devices; the values are real, and never leave their device in the clear"
@@ -62,24 +62,24 @@ def demo(
         f"{whole:,} of them run the whole SDK; {devices - whole:,} draw their reports with the same"
         " code, which are sent in batches"
     )
-    with running_demo(asked) as (server, analyst):
+    with running_demo(every) as (server, analyst):
         err.print(f"aggregator at {server}, SQLite")
         with bars(counted=True) as progress:
             tasks = {
                 experiment.campaign.campaign_id: progress.add_task(
                     experiment.campaign.title, total=count
                 )
-                for experiment, count in zip(asked, in_halves(devices), strict=True)
+                for experiment, count in zip(every, in_halves(devices), strict=True)
             }
             contribute(
                 server,
-                asked,
+                every,
                 devices,
                 np.random.default_rng(seed),
                 lambda of, reports: progress.advance(tasks[of.campaign.campaign_id], reports),
             )
         with err.status("computing what other mechanisms would give"):
-            rows = rows_of(analyst, asked)
+            rows = rows_of(analyst, every)
     if as_json:
         print_json({"campaigns": [row.to_dict() for row in rows]})
     else:
@@ -89,7 +89,7 @@ def demo(
     from geoveil.simulation.figures.demo import draw_demo
 
     with whole_file("--figure", figure) as beside:
-        draw_demo(asked[0], asked[1], rows, beside)
+        draw_demo(every[0], every[1], rows, beside)
     err.print(f"figure: {figure}; {time.monotonic() - started:.0f} s in all")
 
 
@@ -98,14 +98,14 @@ def _print_estimates(rows: Sequence[DemoRow]) -> None:
     headers = ("", "soft", "hard", "answer", "95 % interval", "n")
     table = table_80(*headers, f"ε = {epsilon:g} per")
     for row in rows:
-        found, privacy = row.estimate, row.estimate.privacy
+        estimate, privacy = row.estimate, row.estimate.privacy
         table.add_row(
-            found.label,
+            estimate.label,
             number(row.truth),
             number(row.hard_truth),
-            out.styled((number(found.value), "bold")),
-            f"{number(found.ci_low)}–{number(found.ci_high)}",
-            f"{found.n:,}",
+            out.styled((number(estimate.value), "bold")),
+            f"{number(estimate.ci_low)}–{number(estimate.ci_high)}",
+            f"{estimate.n:,}",
             f"{privacy.per:,g} {privacy.unit}",
         )
     out.print(table)

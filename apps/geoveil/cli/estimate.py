@@ -189,9 +189,9 @@ def estimate(
     Example: geoveil estimate incomes --quantile 0.5 --against incomes-2025 --people different
     """
 
-    def as_wanted(found: CampaignEstimates) -> Result:
-        found = found if interval is None else found.with_interval(interval)
-        return found if contamination is None else found.contaminated(contamination)
+    def as_wanted(estimates: CampaignEstimates) -> Result:
+        estimates = estimates if interval is None else estimates.with_interval(interval)
+        return estimates if contamination is None else estimates.contaminated(contamination)
 
     def show(results: list[Result], *, of_one: bool = False) -> None:
         for result in results:
@@ -218,7 +218,7 @@ def estimate(
     if interval is not None and wanted:
         raise ParameterError("interval", interval.value, "left out: a statistic chooses its own")
     if contamination is not None:
-        wanted = [Contaminated(one, contamination) for one in wanted]
+        wanted = [Contaminated(statistic, contamination) for statistic in wanted]
     if by is not None:
         own = {"interval": interval, "watch": watch}
         options.left_out(own, "left out beside --by: groups have their own")
@@ -265,8 +265,8 @@ def estimate(
             if not planned.fits(campaign):
                 expected = f"for a campaign like this one, with {campaign.privacy}"
                 raise ParameterError("plan", str(plan), expected)
-            found = answer(planned.questions).with_differences(planned.differences)
-            return as_wanted(found)
+            estimates = answer(planned.questions).with_differences(planned.differences)
+            return as_wanted(estimates)
         hard = hard_shares(asked)
         if hard and width is None and bandwidth is None and _of_numbers(campaign):
             bands = ChosenBands(campaign, hard, slope_bound, options.heaps(heap))
@@ -311,10 +311,12 @@ def estimate(
                     raise ParameterError("by", by, expected)
                 groups = source.estimate().groups
             together = partial(source.ask, sizes=sizes)
-            told = [*_by_group(groups, wanted, sizes, contamination, source.ask_by_group, together)]
-            if not told:
+            by_group = [
+                *_by_group(groups, wanted, sizes, contamination, source.ask_by_group, together)
+            ]
+            if not by_group:
                 raise UnsupportedError(f"no answer has come yet: nothing can be told of any {by}")
-            show(told, of_one=len(groups) + len(wanted) == 1)
+            show(by_group, of_one=len(groups) + len(wanted) == 1)
             return
         if over_time:
             _refused(slope_bound, heap)
@@ -324,16 +326,16 @@ def estimate(
             if questions and campaign.tells_cohorts:
                 cohorts = source.ask_by_group(questions)
             assert source.estimate is not None  # of a file there is no curve over time
-            found = source.ask_questions(questions) if questions else source.estimate()
+            estimates = source.ask_questions(questions) if questions else source.estimate()
             show(
-                [*_over_time(found, cohorts, confidence, label, change)],
-                of_one=label is not None or len({row.label for row in found.estimates}) == 1,
+                [*_over_time(estimates, cohorts, confidence, label, change)],
+                of_one=label is not None or len({row.label for row in estimates.estimates}) == 1,
             )
             return
         results: list[Result] = []
         if asked or planned is not None:
             results.append(from_points(source.campaign(), source.ask_questions))
-        results += [source.ask(one) for one in wanted]
+        results += [source.ask(statistic) for statistic in wanted]
         if results:
             show(results)
         elif watch:
@@ -366,8 +368,8 @@ def _over_time(
     """Yield the curve of each question, or of one, and its change between two periods."""
     labels = dict.fromkeys(row.label for row in found.estimates)
     between = None if change is None else _two_periods(change)
-    for one in [label] if label or not labels else labels:
-        curve = found.over_time(one, groups=cohorts, confidence=confidence)
+    for of_label in [label] if label or not labels else labels:
+        curve = found.over_time(of_label, groups=cohorts, confidence=confidence)
         yield curve
         if between is not None:
             yield curve.change(*between)
@@ -422,12 +424,12 @@ def _by_group(
         yield group.differences()
         if sizes is not None:
             yield group.post_stratify(sizes)
-    for one in wanted:
-        found = apart(one)
-        yield found
-        yield from found.differences()
+    for statistic in wanted:
+        apart_estimates = apart(statistic)
+        yield apart_estimates
+        yield from apart_estimates.differences()
         if sizes is not None:
-            yield together(one)
+            yield together(statistic)
 
 
 def _of_numbers(campaign: Campaign) -> TypeGuard[ValueCampaign]:

@@ -88,18 +88,18 @@ def changes(
         contamination: the fraction of false reports with which intervals hold.
         people: whether those behind the reports are different.
     """
-    names = [one.name for one in sets]
+    names = [source.name for source in sets]
     if asked:
-        of = [value_campaign(one.campaign()) for one in sets]
+        of = [value_campaign(source.campaign()) for source in sets]
         widest = max((softness(campaign) for campaign in of), key=lambda one: one.noise_scale)
-        found = [
-            one.ask(_doubted(Means(asked_of_points(campaign, asked, widest)), contamination))
-            for one, campaign in zip(sets, of, strict=True)
+        answers = [
+            source.ask(_doubted(Means(asked_of_points(campaign, asked, widest)), contamination))
+            for source, campaign in zip(sets, of, strict=True)
         ]
-        yield compare(*found, people=people, names=names)
+        yield compare(*answers, people=people, names=names)
     for statistic in wanted:
-        campaigns = [one.campaign() for one in sets]
-        asking = [one.ask for one in sets]
+        campaigns = [source.campaign() for source in sets]
+        asking = [source.ask for source in sets]
         yield ask_changes(asking, statistic, campaigns, people=people, names=names)
     if not asked and not wanted:
         yield from _of_fixed_questions(sets, contamination, people)
@@ -109,18 +109,18 @@ def _of_fixed_questions(
     sets: Sequence[Source], contamination: float | None, people: People
 ) -> Iterator[Result]:
     estimates = []
-    for one in sets:
-        if one.estimate is None or isinstance(one.campaign(), ValueCampaign):
+    for source in sets:
+        if source.estimate is None or isinstance(source.campaign(), ValueCampaign):
             expected = "at least one, as --threshold, --mean or --quantile, for points"
             raise ParameterError("questions", "none", expected)
-        estimates.append(one.estimate())
+        estimates.append(source.estimate())
 
     def joints(labels: Sequence[str] | None) -> Result:
-        found = [
-            replace(of.joint(labels, one.period), contamination=contamination or 0.0)
-            for one, of in zip(sets, estimates, strict=True)
+        joint_answers = [
+            replace(of.joint(labels, source.period), contamination=contamination or 0.0)
+            for source, of in zip(sets, estimates, strict=True)
         ]
-        return compare(*found, people=people, names=[one.name for one in sets])
+        return compare(*joint_answers, people=people, names=[source.name for source in sets])
 
     try:
         together = joints(None)

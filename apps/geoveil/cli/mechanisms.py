@@ -56,13 +56,13 @@ def mechanisms(as_json: options.AsJson = False) -> None:
 
 def _listed() -> list[tuple[str, str]]:
     """Return the words of each mechanism that answers questions, and what it is."""
-    found = []
+    listed = []
     for family in MECHANISMS:
         if family.default is not None or family.name not in MECHANISMS.built_in:
-            found.append((family.name, family.summary))
+            listed.append((family.name, family.summary))
         if family.name == "smooth":
-            found += _OF_SMOOTH
-    return found
+            listed += _OF_SMOOTH
+    return listed
 
 
 def _row(words: str, what: str) -> dict[str, Any]:

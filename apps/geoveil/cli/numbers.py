@@ -65,7 +65,7 @@ def read(text: str, written: Separators = STATED, unit: str = "") -> tuple[list[
         return [], False
     factor = (-1.0 if "-" in around[1] + around[2] else 1.0) * (1000.0 if around[4] else 1.0)
     readings = list(_readings(around[3]))
-    numbers = [factor * float(one.number) + 0.0 for one in readings]
+    numbers = [factor * float(reading.number) + 0.0 for reading in readings]
     if len(readings) == 2:
         thousands = readings[1].mark == written.group
         return (numbers[1:], True) if thousands else (numbers, False)
@@ -77,8 +77,8 @@ def _readings(body: str) -> Iterator[_Reading]:
     if _POWER.fullmatch(body):
         yield _Reading(body, "", "")
     for point in ".,٫":
-        whole, found, part = body.rpartition(point)
-        if found and re.fullmatch("[0-9]*", part) and (whole or part):
+        whole, separator, part = body.rpartition(point)
+        if separator and re.fullmatch("[0-9]*", part) and (whole or part):
             grouped, indian = _GROUPED.fullmatch(whole), bool(_INDIAN.fullmatch(whole))
             mark = grouped["mark"] if grouped else "," if indian else ""
             if re.fullmatch("[0-9]*", whole) or (mark and mark != point):
@@ -121,7 +121,7 @@ def spelled(x: float) -> str:
     words = [_spelled_below_1000(int(whole[max(i - 3, 0) : i]), (len(whole) - i) // 3)
              for i in range(len(whole), 0, -3)]  # fmt: skip
     said = " ".join(filter(None, reversed(words))) or "zero"
-    said += " point " + " ".join(_SMALL[int(one)] for one in part) if part else ""
+    said += " point " + " ".join(_SMALL[int(digit)] for digit in part) if part else ""
     return f"minus {said}" if x < 0 else said
 
 

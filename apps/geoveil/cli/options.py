@@ -108,9 +108,9 @@ def takes(
             for name, (kind, default) in options.items()
         ]
         parameters: list[Parameter] = []
-        for one in its.parameters.values():
-            own = [one.replace(kind=Parameter.KEYWORD_ONLY)]
-            parameters += more if one.name == argument else own
+        for parameter in its.parameters.values():
+            own = [parameter.replace(kind=Parameter.KEYWORD_ONLY)]
+            parameters += more if parameter.name == argument else own
 
         @wraps(command)
         def run(**given: Any) -> None:

@@ -68,13 +68,13 @@ def tell_plainly(command: Any) -> None:
         command: of Click; its callback is replaced.
     """
     below = getattr(command, "commands", None)
-    for one in (below or {}).values():
-        tell_plainly(one)
+    for command_below in (below or {}).values():
+        tell_plainly(command_below)
     if below is not None or command.callback is None:
         return
     _show_what_is_no_number(command)
     run = command.callback
-    names = {_spelling(one): one.name for one in command.params}
+    names = {_spelling(parameter): parameter.name for parameter in command.params}
 
     @wraps(run)
     def told(*args: Any, **given: Any) -> Any:
@@ -110,10 +110,17 @@ def _set_by(error: ParameterError, typed: Mapping[str, Any]) -> str | None:
     if own in typed and not elsewhere and _is_said(error.value, typed[own]):
         return own
     also = _ALSO_CALLED.get(error.name, "").split()
-    there = [one for name in also for one in (f"--{name}", name) if one in typed]
-    ends = [one for one in typed if one.endswith(own[1:]) and typed[one] == error.value]
+    there = [spelling for name in also for spelling in (f"--{name}", name) if spelling in typed]
+    ends = [
+        spelling
+        for spelling in typed
+        if spelling.endswith(own[1:]) and typed[spelling] == error.value
+    ]
     unsaid = [] if _given(error.value) else there
-    return next((one for one in (*there, *ends) if _given(typed[one])), next(iter(unsaid), None))
+    return next(
+        (spelling for spelling in (*there, *ends) if _given(typed[spelling])),
+        next(iter(unsaid), None),
+    )
 
 
 def _note(error: Exception, typed: Mapping[str, Any]) -> None:
@@ -128,8 +135,8 @@ def _quoted(text: str, spelled: str, value: Any) -> int:
     """Return how surely a text speaks of an option and what it was given, from 0 to 3."""
     if not (_given(value) and spelled.startswith("--")):
         return 0
-    said = [str(one) for one in (value if isinstance(value, list | tuple) else [value])]
-    parts = {part for one in said for part in (one, *re.split("[:,=]", one)) if part}
+    said = [str(item) for item in (value if isinstance(value, list | tuple) else [value])]
+    parts = {part for text in said for part in (text, *re.split("[:,=]", text)) if part}
     return (
         3
         if any(f"'{part}'" in text for part in parts)
@@ -156,9 +163,9 @@ def refuse_empty_paths(command: Any) -> None:
     if command.callback is None:
         return
     hints = get_type_hints(command.callback)
-    for one in command.params:
-        if Path in _kinds(hints.get(one.name)):
-            one.process_value = _unless_empty(one.process_value, _spelling(one))
+    for parameter in command.params:
+        if Path in _kinds(hints.get(parameter.name)):
+            parameter.process_value = _unless_empty(parameter.process_value, _spelling(parameter))
 
 
 def _kinds(hint: object) -> Iterator[object]:
@@ -199,7 +206,7 @@ def for_operators() -> Iterator[None]:
 def _show_what_is_no_number(command: Any) -> None:
     """Let a command say what was typed where numbers are wanted, and how they are written."""
     parse = command.make_context
-    of_two = {one.opts[0] for one in command.params if one.nargs == 2}
+    of_two = {parameter.opts[0] for parameter in command.params if parameter.nargs == 2}
 
     @wraps(parse)
     def parsed(*args: Any, **given: Any) -> Any:
@@ -210,11 +217,11 @@ def _show_what_is_no_number(command: Any) -> None:
             param = getattr(error, "param", None)
             option = param.opts[0] if param else getattr(error, "option_name", None)
             two = f"write two numbers with a blank between them, like {option} 100 250"
-            for one in getattr(error.__cause__, "errors", tuple)():
-                if one["type"] in _NO_NUMBER:
-                    how = f"{_NO_NUMBER[one['type']]}, without commas or a unit"
+            for problem in getattr(error.__cause__, "errors", tuple)():
+                if problem["type"] in _NO_NUMBER:
+                    how = f"{_NO_NUMBER[problem['type']]}, without commas or a unit"
                     how = f"is no number: {two}" if option in of_two else how
-                    error.message = f"{one['input']!r} {how}"
+                    error.message = f"{problem['input']!r} {how}"
             if param is None and option in of_two:  # there was one, or none
                 error.message = f"{error.message.rstrip('.')}: {two}"
             raise
@@ -227,9 +234,9 @@ def _is_said(told: object, given: object) -> bool:
     if told is None:
         return True
     if isinstance(told, list | tuple):
-        return all(_is_said(one, given) for one in told)
+        return all(_is_said(number, given) for number in told)
     if isinstance(given, list | tuple):
-        return any(_is_said(told, one) for one in given)
+        return any(_is_said(told, number) for number in given)
     parts = [given]
     if isinstance(given, str):
         parts += [*given.split(","), given.rpartition("=")[2]]

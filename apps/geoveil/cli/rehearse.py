@@ -96,11 +96,11 @@ def rehearse(
 
     if per is None:
         raise ParameterError("per", None, "given: a distance within which values are to look alike")
-    asked, wanted = (
+    questions, wanted = (
         questions_in(words),
         statistics_in(statistics, width, bandwidth, next(iter(words.get(NAME_PROPERTY, ())), None)),
     )
-    if not asked and not wanted:
+    if not questions and not wanted:
         expected = "given: at least one, as --threshold 100000, --quantile 0.5 or --curve"
         raise ParameterError("question", "none", expected)
     columns = tuple(value or ())
@@ -124,9 +124,9 @@ def rehearse(
     request: PlanRequest | None = None
     planned: PlannedQuestion | PlannedQuestions | None = None
     with err.status("planning"):
-        if asked and not wanted:
+        if questions and not wanted:
             request = PlanRequest.of(
-                asked,
+                questions,
                 epsilon=validation.positive("epsilon", epsilon),
                 per=per,
                 source=source,
@@ -144,7 +144,7 @@ def rehearse(
                 privacy=GeoPrivacy(epsilon, per, source.unit or str(unit)),
                 plane=None
                 if source.dimension == 1
-                else area_of(asked, place or _middle(prior.nodes()[0]), radius or RADIUS_M),
+                else area_of(questions, place or _middle(prior.nodes()[0]), radius or RADIUS_M),
                 **later,
             )
     if isinstance(planned, PlannedQuestion) and not form.quiet:
@@ -154,15 +154,17 @@ def rehearse(
     with err.status(f"{count:,} people take part"):
         taking_part = prior if held is None else held
         number_drawn = count if held is None else None
-        found = rehearsed(campaign, taking_part, participants=number_drawn, seed=seed)
+        answers = rehearsed(campaign, taking_part, participants=number_drawn, seed=seed)
     results: list[Result] = []
-    if isinstance(found, Reports):
-        if asked:
-            softness = softness_of_points(found.campaign, width, bandwidth)
-            results.append(found.estimates(asked_of_points(found.campaign, asked, softness)))
-        results += [found.ask(one) for one in wanted]
+    if isinstance(answers, Reports):
+        if questions:
+            softness = softness_of_points(answers.campaign, width, bandwidth)
+            results.append(
+                answers.estimates(asked_of_points(answers.campaign, questions, softness))
+            )
+        results += [answers.ask(statistic) for statistic in wanted]
     else:
-        results.append(found)
+        results.append(answers)
     form.show(*results)
     if held is not None and not (form.quiet or form.as_json or form.as_csv):
         for line in _truths(request, held, statistics):

@@ -100,14 +100,14 @@ class Form:
         elif self.as_csv:
             _print_csv(first.rows())
         elif not (self.quiet and (self.plot or self.parquet)):
-            told: set[str] = set()
+            notes_shown: set[str] = set()
             for result in results:
                 _print_table(result)
                 if not self.quiet:
                     for note in result.notes:
-                        if note not in told:
+                        if note not in notes_shown:
                             out.print(note)
-                    told.update(result.notes)
+                    notes_shown.update(result.notes)
 
 
 def check_picture(option: str, file: Path | None) -> None:
@@ -142,10 +142,10 @@ def _write_parquet(result: Result, file: Path) -> None:
         import pyarrow
         from pyarrow import parquet
 
-    told = Result.to_dict(result)  # with its rows, also where JSON has a form of its own
-    table = pyarrow.Table.from_pylist(told["rows"])
-    notes = "\n".join(told["notes"])
-    table = table.replace_schema_metadata({"title": told["title"], "notes": notes})
+    content = Result.to_dict(result)  # with its rows, also where JSON has a form of its own
+    table = pyarrow.Table.from_pylist(content["rows"])
+    notes = "\n".join(content["notes"])
+    table = table.replace_schema_metadata({"title": content["title"], "notes": notes})
     with whole_file("--parquet", file) as beside:
         parquet.write_table(table, beside)
 

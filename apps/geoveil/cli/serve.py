@@ -186,8 +186,8 @@ def gateway_beside(settings: Settings) -> Callable[[Any], Any] | None:
         *("--web", str(settings.web)),
         *("--max-message-bytes", str(settings.max_message_bytes)),
         *("--log-level", settings.log_level, "--log-format", settings.log_format),
-        *(part for one in settings.web_origins for part in ("--web-origin", one)),
-        *(part for one in settings.web_proxies for part in ("--web-proxy", one)),
+        *(part for origin in settings.web_origins for part in ("--web-origin", origin)),
+        *(part for proxy in settings.web_proxies for part in ("--web-proxy", proxy)),
         *(["--console"] if settings.console else []),
     ]
     for option, path in (

@@ -135,8 +135,8 @@ class _Run:
             rows = experiment.run(self.out, compute, lambda c: progress.advance(task, c.cost))
         with err.status("drawing"):
             files = experiment.write(rows, self.out)
-        for told in experiment.tables(rows):
-            _print(told)
+        for table in experiment.tables(rows):
+            _print(table)
         if note := experiment.note(rows):
             out.print(note)
         for file in files:
@@ -254,8 +254,8 @@ def distribution(
     Examples: geoveil simulate distribution --population incomes --participants 50000 --epsilon 1;
     geoveil simulate distribution --data heights.csv --column cm --per 2 --range 140 200
     """
-    asked = epsilon or (), participants or (), repetitions
-    run(distributions.experiment(population or (), *asked, run.seed, run.quick, given))
+    what = epsilon or (), participants or (), repetitions
+    run(distributions.experiment(population or (), *what, run.seed, run.quick, given))
 
 
 @_runs
@@ -315,10 +315,10 @@ def selection(
 
     An interrupted run goes on where it stopped.
     """
-    asked = selections.Options(
+    options = selections.Options(
         data=tuple(data or ()), seed=run.seed, quick=run.quick, module=module
     )
-    run(selections.experiment(application, asked))
+    run(selections.experiment(application, options))
 
 
 def results(

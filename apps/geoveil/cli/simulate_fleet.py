@@ -94,10 +94,10 @@ def fleet(
 
 def _look(analyst: Analyst, name: str) -> tuple[Campaign, bytes, int]:
     """Return a campaign, its bytes and its count of reports."""
-    for found in analyst.campaigns():
-        campaign = found.campaign
+    for published in analyst.campaigns():
+        campaign = published.campaign
         if campaign.campaign_id == name:
-            return campaign, found.envelope.campaign, found.reports
+            return campaign, published.envelope.campaign, published.reports
     raise CommandError(f"the server knows no campaign {name!r}")
 
 

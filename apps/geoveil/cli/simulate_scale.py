@@ -138,20 +138,20 @@ def _show(
     confidence: float,
     as_json: bool,
 ) -> None:
-    found = [
+    estimates = [
         (label, truth, sums, estimate(sums, campaign.grid_exponent, confidence, limits))
         for (label, truth, sums), limits in zip(rows, cycle(campaign.limits), strict=False)
     ]
     if as_json:
         from geoveil.simulation.scale import estimate_record
 
-        print_json([estimate_record(campaign, *row) for row in found])
+        print_json([estimate_record(campaign, *row) for row in estimates])
         return
-    simulated = any(truth is not None for _, truth, *_ in found)
+    simulated = any(truth is not None for _, truth, *_ in estimates)
     headers = ("", *(("truth",) if simulated else ()), "estimate", "standard error")
     table = table_80(*headers, f"{100 * confidence:g} % interval", "n", wrapped=[0])
-    digits = _digits([got.standard_error for *_, got in found])
-    for label, truth, _, got in found:
+    digits = _digits([got.standard_error for *_, got in estimates])
+    for label, truth, _, got in estimates:
         ends = [number(end, digits) for end in (got.ci_low, got.ci_high)]
         interval = "needs n ≥ 2" if got.ci_low is None else "–".join(ends)
         cells = [label, *([number(truth, digits)] if simulated else [])]

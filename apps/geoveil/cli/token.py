@@ -94,12 +94,12 @@ def revoke(
 def _scopes(text: str) -> "list[Scope]":
     from geoveil.aggregator.ops.tokens import Scope
 
-    known = {scope.value: scope for scope in Scope}
+    scopes = {scope.value: scope for scope in Scope}
     names = [name.strip() for name in text.split(",") if name.strip()]
     for name in names:
-        if name not in known:
-            raise ParameterError("scope", name, f"some of {', '.join(known)}")
-    return [known[name] for name in names]
+        if name not in scopes:
+            raise ParameterError("scope", name, f"some of {', '.join(scopes)}")
+    return [scopes[name] for name in names]
 
 
 def _end(text: str, now: datetime) -> datetime | None:

@@ -28,17 +28,17 @@ def added(group: str, taken: frozenset[str]) -> Mapping[str, "EntryPoint"]:
     # Imported here: a device without foreign campaigns need not load it, nor the mail it builds on.
     from importlib.metadata import entry_points
 
-    found: dict[str, EntryPoint] = {}
+    points: dict[str, EntryPoint] = {}
     for point in entry_points(group=group):
-        before = found.get(point.name)
+        before = points.get(point.name)
         if point.name in taken or (before is not None and before != point):
             owner = "geoveil itself" if before is None else before.value
             raise UnsupportedError(
                 f"{point.value} can't be {point.name!r} in {group}: that name is taken by {owner};"
                 " uninstall one"
             )
-        found[point.name] = point
-    return found
+        points[point.name] = point
+    return points
 
 
 def load(group: str, name: str, taken: Collection[str]) -> object:

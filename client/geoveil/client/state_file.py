@@ -293,18 +293,18 @@ class StateFile:
         return commits
 
     def _bring_up_to_date(self, connection: sqlite3.Connection) -> None:
-        found = _version(connection)
-        if found in self._upgrades:
+        version = _version(connection)
+        if version in self._upgrades:
             connection.execute("BEGIN IMMEDIATE")
-            if _version(connection) == found:  # no other process was faster
+            if _version(connection) == version:  # no other process was faster
                 _check_structure(connection, self.place)
                 run(connection, _STATE)
-                self._upgrades[found](connection)
+                self._upgrades[version](connection)
                 connection.execute(f"PRAGMA user_version = {self._version}")
             connection.execute("COMMIT")
-            found = _version(connection)
-        if found != self._version:
-            reason = f"its format is {found}, this geoveil knows {self._version}"
+            version = _version(connection)
+        if version != self._version:
+            reason = f"its format is {version}, this geoveil knows {self._version}"
             raise JournalError(self.place, reason)
 
     def _disconnect(self) -> None:
@@ -438,11 +438,11 @@ def run(connection: sqlite3.Connection, script: str) -> None:
 
 
 def _check_structure(connection: sqlite3.Connection, place: str) -> None:
-    (found,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
-    if found != "ok":
-        raise JournalError(place, f"it is damaged: {found}")
+    (problem,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
+    if problem != "ok":
+        raise JournalError(place, f"it is damaged: {problem}")
 
 
 def _version(connection: sqlite3.Connection) -> int:
-    (found,) = connection.execute("PRAGMA user_version").fetchone()
-    return int(found)
+    (number,) = connection.execute("PRAGMA user_version").fetchone()
+    return int(number)

@@ -91,8 +91,8 @@ def laplace_variance(profile: Profile, s: ArrayLike, scale: float, undone: float
             lambda v: [np.asarray(profile.value(v))], inside, scale, panels, [profile.limits]
         )
         off = np.asarray(profile.value(inside)) - below - above
-        found = np.square(off) + 2 * np.square(above - below)
-        return np.asarray(found * np.exp(-2 * np.abs(v - inside) / scale))
+        squares = np.square(off) + 2 * np.square(above - below)
+        return np.asarray(squares * np.exp(-2 * np.abs(v - inside) / scale))
 
     far = _FADED * scale
     beyond = np.concatenate([[low - far], panels, [high + far]])
@@ -117,7 +117,7 @@ def one_sided(
     """
     at, decay = nodes.ravel(), np.exp(-np.diff(panels) / scale).tolist()
     index = np.clip(np.searchsorted(panels, at, side="right") - 1, 0, len(panels) - 2)
-    found = np.empty((2, len(limits), at.size))
+    moments = np.empty((2, len(limits), at.size))
     for side, (near, far) in enumerate(((panels[1:], panels[:-1]), (panels[:-1], panels[1:]))):
         step = slice(None, None, -1 if side else 1)  # the recursion begins at the other end
         added = _outwards(functions, len(limits), near, far, scale)
@@ -127,9 +127,9 @@ def one_sided(
         ]
         edge = index + side
         fade = np.exp(-np.abs(at - panels[edge]) / scale)
-        found[side] = np.array(carried)[:, edge] * fade
-        found[side] += _outwards(functions, len(limits), at, panels[edge], scale)
-    return found.swapaxes(0, 1).reshape(len(limits), 2, *nodes.shape)
+        moments[side] = np.array(carried)[:, edge] * fade
+        moments[side] += _outwards(functions, len(limits), at, panels[edge], scale)
+    return moments.swapaxes(0, 1).reshape(len(limits), 2, *nodes.shape)
 
 
 def _outwards(
@@ -144,7 +144,7 @@ def _outwards(
     Wide intervals are cut where the noise has fallen.
     """
     away, (places, shares) = end - start, gauss_legendre(12)
-    found = np.zeros((count, away.size))
+    sums = np.zeros((count, away.size))
     for inner, outer in pairwise((0.0, *_GRADES, np.inf)):
         there = np.flatnonzero(np.abs(away) > inner * scale)
         size = np.abs(away[there])
@@ -154,8 +154,8 @@ def _outwards(
         weight = np.exp(-d / scale) * (half * shares / (2 * scale))
         v = start[there, None] + np.sign(away[there])[:, None] * d
         if there.size:
-            found[:, there] += [(numbers * weight).sum(axis=1) for numbers in functions(v)]
-    return found
+            sums[:, there] += [(numbers * weight).sum(axis=1) for numbers in functions(v)]
+    return sums
 
 
 def _near(panels: Array, nodes: Array, scale: float) -> Array:
@@ -169,7 +169,7 @@ def _near(panels: Array, nodes: Array, scale: float) -> Array:
 
 def _carried(first: float, decay: list[float], added: list[float]) -> list[float]:
     """Return numbers each of which is the one before, decayed, and what is added."""
-    found = [first]
+    sums = [first]
     for share, more in zip(decay, added, strict=True):
-        found.append(found[-1] * share + more)
-    return found
+        sums.append(sums[-1] * share + more)
+    return sums

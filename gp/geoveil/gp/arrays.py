@@ -21,9 +21,9 @@ else:
     def _first_use(name: str) -> object:
         import numpy
 
-        found = getattr(numpy, name)
-        setattr(np, name, found)
-        return found
+        attribute = getattr(numpy, name)
+        setattr(np, name, attribute)
+        return attribute
 
     np = ModuleType("numpy")
     np.__getattr__ = _first_use
@@ -57,7 +57,7 @@ def distinct(numbers: Array) -> Array:
         >>> distinct(numpy.array([2.0, 1.0, 2.0])).tolist()
         [1.0, 2.0]
     """
-    found = np.sort(numbers, axis=None)
-    first = np.ones(len(found), np.bool_)
-    first[1:] = found[1:] != found[:-1]
-    return found[first]
+    in_order = np.sort(numbers, axis=None)
+    first = np.ones(len(in_order), np.bool_)
+    first[1:] = in_order[1:] != in_order[:-1]
+    return in_order[first]

@@ -79,13 +79,13 @@ def sums_of(integers: NDArray[np.int64], starts: NDArray[np.intp]) -> Iterator[A
     sizes = np.diff(starts, append=len(integers)).tolist()
     totals, squares = [0] * len(starts), [0] * len(starts)
     for i, limb in enumerate(limbs):
-        for part, found in enumerate(np.add.reduceat(limb, starts).tolist()):
-            totals[part] += found << (_LIMB_BITS * i)
+        for part, total_of_limb in enumerate(np.add.reduceat(limb, starts).tolist()):
+            totals[part] += total_of_limb << (_LIMB_BITS * i)
     # Products of two limbs are below 2^44 in size, and 2^18 of them stay below 2^62.
     for i, j in combinations_with_replacement(range(count), 2):
         shift = _LIMB_BITS * (i + j) + (i != j)
-        for part, found in enumerate(_sums_of_products(limbs[i], limbs[j], starts)):
-            squares[part] += found << shift
+        for part, total_of_limb in enumerate(_sums_of_products(limbs[i], limbs[j], starts)):
+            squares[part] += total_of_limb << shift
     yield from map(Accumulator, sizes, totals, squares)
 
 
@@ -95,7 +95,7 @@ def _sums_of_products(
     """Return the sum of products of each part; of a single one without an array of products."""
     if len(starts) == 1:
         return [int(np.einsum("i,i->", left, right))]
-    return [int(found) for found in np.add.reduceat(left * right, starts)]
+    return [int(total) for total in np.add.reduceat(left * right, starts)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,5 +156,5 @@ def estimate(
     spread = Fraction(sums.n * sums.total_of_squares - sums.total * sums.total, sums.n * sums.n)
     error = sqrt(float(spread / (sums.n - 1))) * step
     variance = float(spread) * step * step
-    found = interval_of_mean(sums.n, value, variance, confidence, limits, method)
-    return Estimate(sums.n, value, error, confidence, found.low, found.high, found.method)
+    interval = interval_of_mean(sums.n, value, variance, confidence, limits, method)
+    return Estimate(sums.n, value, error, confidence, interval.low, interval.high, interval.method)

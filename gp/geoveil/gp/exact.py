@@ -393,11 +393,11 @@ def log_nearest(number: float) -> float:
 def geometric_up(delta: Fraction, first: Fraction, step: Fraction, count: int) -> float:
     """Return δ(1 + e^first·(1 + e^step + … + e^{(count−1)·step})), rounded up, at most 1."""
     with working_precision(BITS):
-        one, ratio = BALL.constant(1), BALL.constant(step)
+        unit, ratio = BALL.constant(1), BALL.constant(step)
         terms = BALL.expm1(count * ratio) / BALL.expm1(ratio)
-        total = BALL.constant(delta) * (one + BALL.exp(BALL.constant(first)) * terms)
+        total = BALL.constant(delta) * (unit + BALL.exp(BALL.constant(first)) * terms)
         # A ball that is not below 1 may be one of overflow.
-        return min(round_up(upper(total)), 1.0) if total < one else 1.0
+        return min(round_up(upper(total)), 1.0) if total < unit else 1.0
 
 
 def share(name: str, epsilon: float, parts: int) -> float:

@@ -143,9 +143,11 @@ def _least_share(successes: NDArray[np.int64], trials: NDArray[np.int64], failur
     """Return the lower limit of Clopper and Pearson for each of some proportions."""
     from scipy.special import betaincinv
 
-    some = successes > 0
+    any_success = successes > 0
     least = np.zeros(len(successes))
-    least[some] = betaincinv(successes[some], (trials - successes + 1)[some], failure)
+    least[any_success] = betaincinv(
+        successes[any_success], (trials - successes + 1)[any_success], failure
+    )
     return least
 
 

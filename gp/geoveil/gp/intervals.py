@@ -112,10 +112,10 @@ class Limits(ReprByArguments):
         if moments is not None and self.bounded:
             low, high = moments.jumps(mean)
             return max(-low, 0.0), max(high, 0.0)
-        known = [ends for ends in (self.reports, self.means) if all(map(math.isfinite, ends))]
-        if not known:
+        finite = [ends for ends in (self.reports, self.means) if all(map(math.isfinite, ends))]
+        if not finite:
             return math.inf, math.inf
-        low, high = (sum(ends) / len(known) for ends in zip(*known, strict=True))
+        low, high = (sum(ends) / len(finite) for ends in zip(*finite, strict=True))
         return max(mean - low, 0.0), max(high - mean, 0.0)
 
     def third_moments(self, mean: float, variance: float) -> tuple[float, float]:
@@ -198,8 +198,8 @@ def interval_of_mean(
         (0.0, 0.00367)
     """
     if method is None:
-        known = limits.bounded or all(map(math.isfinite, limits.means))
-        method = IntervalMethod.WEIGHTED_ENDS if known else IntervalMethod.STUDENT
+        bounded = limits.bounded or all(map(math.isfinite, limits.means))
+        method = IntervalMethod.WEIGHTED_ENDS if bounded else IntervalMethod.STUDENT
     below, above = _MARGINS[method](n, mean, variance, (1 + confidence) / 2, limits)
     low, high = mean - below, mean + above
     least, greatest = limits.means

@@ -164,25 +164,25 @@ class RandomizedLabels:
 
         def end(sign: int) -> Array:
             """Return the lower (−1) or the upper end: that of the sum moved that way."""
-            shifted = (sum_ + sign * off)[told]
-            middle = people[told] * shifted - z2 * of_both[told]
-            rest = shifted**2 - z2 * of_sums[told]
-            root = np.sqrt(np.maximum(middle**2 - lead[told] * rest, 0.0))
-            return np.asarray((middle + sign * root) / lead[told] + offset)
+            shifted = (sum_ + sign * off)[learnt]
+            middle = people[learnt] * shifted - z2 * of_both[learnt]
+            rest = shifted**2 - z2 * of_sums[learnt]
+            root = np.sqrt(np.maximum(middle**2 - lead[learnt] * rest, 0.0))
+            return np.asarray((middle + sign * root) / lead[learnt] + offset)
 
-        told = (people > 0) & (lead > 0)
+        learnt = (people > 0) & (lead > 0)
         offset = centre * step
-        means = sum_[told] / people[told]
-        values[told] = means + offset
-        low[told] = np.maximum(end(-1), limits.means[0])
-        high[told] = np.minimum(end(1), limits.means[1])
-        weights = shares[told] / people[told][:, None]
+        means = sum_[learnt] / people[learnt]
+        values[learnt] = means + offset
+        low[learnt] = np.maximum(end(-1), limits.means[0])
+        high[learnt] = np.minimum(end(1), limits.means[1])
+        weights = shares[learnt] / people[learnt][:, None]
         products = (
             squares
             - (means[:, None, None] + means[None, :, None]) * totals
             + means[:, None, None] * means[None, :, None] * counts
         )
-        covariance[np.ix_(told, told)] = more * np.einsum(
+        covariance[np.ix_(learnt, learnt)] = more * np.einsum(
             "sr,tr,str->st", weights, weights, products
         )
         return GroupMeans(values, covariance, low, high)
@@ -191,7 +191,7 @@ class RandomizedLabels:
         self, sums: Sequence[Accumulator], step_exponent: int, confidence: float, limits: Limits
     ) -> list[Estimate]:
         """Return what `means` does, one by one; None for what can't be told."""
-        found = self.means(sums, step_exponent, confidence, limits)
+        means = self.means(sums, step_exponent, confidence, limits)
         return [
             Estimate(s.n, None, None, confidence, None, None, None)
             if math.isnan(value)
@@ -200,10 +200,10 @@ class RandomizedLabels:
             )
             for s, value, variance, low, high in zip(
                 sums,
-                found.values.tolist(),
-                np.diag(found.covariance).tolist(),
-                found.low.tolist(),
-                found.high.tolist(),
+                means.values.tolist(),
+                np.diag(means.covariance).tolist(),
+                means.low.tolist(),
+                means.high.tolist(),
                 strict=True,
             )
         ]
@@ -212,8 +212,8 @@ class RandomizedLabels:
 @lru_cache
 def _weight(epsilon: float) -> int:
     with working_precision(_BITS):
-        found = lower(BALL.constant(epsilon).exp() * BALL.constant(_ONE))
-    return math.floor(found)
+        weight = lower(BALL.constant(epsilon).exp() * BALL.constant(_ONE))
+    return math.floor(weight)
 
 
 _FIELLER = IntervalMethod.STUDENT

@@ -130,10 +130,10 @@ def estimated_noise_variance(
     mean = min(max(total / n, low), high)
     most = (high - mean) * (mean - low)
     ends = Limits(limits, (0.0, high))
-    found = interval_of_mean(n, mean, most, confidence, ends)
+    interval = interval_of_mean(n, mean, most, confidence, ends)
     value = max(mean, 0.0)
     return NoiseVariance(
-        value, min(max(found.low, 0.0), value), max(found.high, value), Basis.ESTIMATED
+        value, min(max(interval.low, 0.0), value), max(interval.high, value), Basis.ESTIMATED
     )
 
 

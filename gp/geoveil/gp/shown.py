@@ -51,11 +51,12 @@ class ReprByArguments:
     def _given(self) -> dict[str, Any]:
         """Return the arguments that are not the default."""
         kind: Any = type(self)
-        known = _parameters(kind)
+        parameters = _parameters(kind)
         return {
             name: value
             for name, value in self._arguments().items()
-            if type(value) is not type(known[name].default) or value != known[name].default
+            if type(value) is not type(parameters[name].default)
+            or value != parameters[name].default
         }
 
     def __repr__(self) -> str:

@@ -230,13 +230,13 @@ def _any_two(case: Case, privacy: LocalPrivacy) -> Exact:
 
 def _with_slack(case: Case, privacy: GeoPrivacy) -> Exact:
     """Compare the pairs: a slack does not chain from small steps to large ones."""
-    found = []
+    findings = []
     for x, other in case.pairs:
         distance = _distance((x, other))
         finding = exact_epsilon(case.mechanism, x, other, case.outputs, privacy.delta_at(distance))
         fraction = finding.rate / privacy.at(distance)
-        found.append(Exact(fraction, finding.x, finding.other, (finding.y,)))
-    return max(found, key=lambda exact: exact.fraction)
+        findings.append(Exact(fraction, finding.x, finding.other, (finding.y,)))
+    return max(findings, key=lambda exact: exact.fraction)
 
 
 def _black_box(case: Case, samples: int, rng: np.random.Generator, share: float) -> BlackBox:

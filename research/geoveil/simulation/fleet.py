@@ -268,8 +268,8 @@ def prepared(
     builder = ReportBuilder(policy=policy)
     accepted = builder.accept(campaign_id, seal(published))
     waiting = zip(values, strata, strict=False)
-    while some := list(islice(waiting, batch_size)):
-        drawn = (builder.prepare(accepted, value, stratum=stratum) for value, stratum in some)
+    while part := list(islice(waiting, batch_size)):
+        drawn = (builder.prepare(accepted, value, stratum=stratum) for value, stratum in part)
         for batch in gather(drawn):
             on_reports(len(batch.contributions))
             yield batch

@@ -85,13 +85,13 @@ class InvertedNoise(Noise):
         while radius < u / 2:
             around = u + arb(0, 1) * radius
             density = self.ball_density(around)
-            found = u - excess / density
-            if around.contains(found):
+            root = u - excess / density
+            if around.contains(root):
                 # As narrow as the level itself allows, or as this precision does.
-                width = found.rad()
+                width = root.rad()
                 if width < u * narrow or width < 8 * level.rad() / density or width * 4 > radius:
-                    return found
-                enclosed, u, radius = found, found.mid(), width * 2
+                    return root
+                enclosed, u, radius = root, root.mid(), width * 2
                 excess = increasing(u) - level
             elif enclosed is not None:
                 return enclosed  # this precision tells nothing more

@@ -187,9 +187,9 @@ def _by_runs(parts: Parts, flat: Array) -> Array:
     distance = np.full(len(flat), np.inf)
     block = max(_BLOCK // len(runs.start), 1)
     for first in range(0, len(flat), block):
-        some, nearest = flat[first : first + block], distance[first : first + block]
+        block_points, nearest = flat[first : first + block], distance[first : first + block]
         # One row per run, as rows are what is gone through below.
-        dx, dy = (runs.center[:, axis, None] - some[:, axis] for axis in (0, 1))
+        dx, dy = (runs.center[:, axis, None] - block_points[:, axis] for axis in (0, 1))
         dx *= dx
         dy *= dy
         dx += dy
@@ -198,8 +198,10 @@ def _by_runs(parts: Parts, flat: Array) -> Array:
         for run, away in enumerate(to_center):
             (index,) = (away <= least + runs.radius[run]).nonzero()
             if len(index):
-                found = _distances(some[index], runs.start[run], runs.vector[run]).min(axis=1)
-                nearest[index] = np.minimum(nearest[index], found)
+                distances = _distances(block_points[index], runs.start[run], runs.vector[run]).min(
+                    axis=1
+                )
+                nearest[index] = np.minimum(nearest[index], distances)
     inside = contains_xy(geometry(parts), flat[:, 0], flat[:, 1])
     return np.where(inside, distance, -distance)
 
@@ -227,9 +229,9 @@ def _by_raster(parts: Parts, raster: _Raster, flat: Array) -> Array:
     for candidates, points in enumerate(np.bincount(count).tolist()):
         start, end = end, end + points
         for at in range(start, end, max(_BLOCK // max(candidates, 1), 1)):
-            some = slice(at, min(at + max(_BLOCK // candidates, 1), end))
-            pairs = first[some] + np.arange(candidates)[:, None]
-            raster.squares(pairs, x[some], y[some]).min(axis=0, out=square[some])
+            part = slice(at, min(at + max(_BLOCK // candidates, 1), end))
+            pairs = first[part] + np.arange(candidates)[:, None]
+            raster.squares(pairs, x[part], y[part]).min(axis=0, out=square[part])
     inside, unclear = raster.inside[cell], raster.unclear[cell].nonzero()[0]
     inside[unclear] = contains_xy(geometry(parts), x[unclear], y[unclear])
     distance = np.sqrt(square)

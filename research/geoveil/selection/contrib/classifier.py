@@ -91,11 +91,11 @@ class PrivateClassifier(ABC):
         Raises:
             ParameterError: if an argument is unknown or out of range; nothing then has changed.
         """
-        known = self.get_params()
+        current = self.get_params()
         for name in parameters:
-            if name not in known:
-                raise ParameterError("parameter", name, "one of " + ", ".join(known))
-        fresh = type(self)(**{**known, **parameters})
+            if name not in current:
+                raise ParameterError("parameter", name, "one of " + ", ".join(current))
+        fresh = type(self)(**{**current, **parameters})
         vars(self).clear()
         vars(self).update(vars(fresh))
         return self

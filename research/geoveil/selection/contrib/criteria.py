@@ -291,8 +291,8 @@ def _entropy_steps(size: int) -> Array:
 
 def _changes_between(table: Array, a: int, b: int, start: int, stop: int) -> Array:
     """Return `entropy_change_at` for t from start to stop, from slices of a table of F."""
-    one = int(b > 0)
-    result = table[a + start - one : a + stop - one] - table[b - one]
+    added = int(b > 0)
+    result = table[a + start - added : a + stop - added] - table[b - added]
     if b == 0:
         return np.asarray(result)
     # While more than one record of the class is left, and from then on.

@@ -80,8 +80,14 @@ class NumericAttribute:
         wrong = np.abs(both[0] - both[1])
         bars = np.diff(both[:, :: CELLS // BARS])
         histogram = np.abs(bars[0] - bars[1]).sum() / 2
-        found = (mean, *abs(own - other), wrong.max(), wrong.mean() * self.diameter, histogram)
-        return dict(zip(MEASURES, map(float, found), strict=True))
+        of_measures = (
+            mean,
+            *abs(own - other),
+            wrong.max(),
+            wrong.mean() * self.diameter,
+            histogram,
+        )
+        return dict(zip(MEASURES, map(float, of_measures), strict=True))
 
 
 MEASURES: Mapping[str, str] = MappingProxyType(

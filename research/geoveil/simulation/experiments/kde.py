@@ -173,8 +173,8 @@ class KernelSetting(Panel):
         """Boroughs or coasts that ship, lines of the plane, (k, 2) each in metres; their source."""
         plane = places_of(self.given)[1]
         (west, south), (east, north) = plane.unproject(self.box).tolist()
-        found, source = outlines_of((west, south, east, north))
-        return [plane.project(np.asarray(line)[:, :2]) for line in lines_of(found)], source
+        lines, source = outlines_of((west, south, east, north))
+        return [plane.project(np.asarray(line)[:, :2]) for line in lines_of(lines)], source
 
     def question(self, kernel: GaussianKernel) -> Setting:
         """Return the question as contestants take it: everyone answers the same kernel.
@@ -336,10 +336,10 @@ def exact(*settings: KernelSetting, names: Sequence[str] = ()) -> list[ErrorRow]
 
     See `centre_errors`.
     """
-    found = centre_errors(settings, names or tuple(settings[0].contestants))
+    every = centre_errors(settings, names or tuple(settings[0].contestants))
     return [
         setting.row(name, setting.n, panel=panel, **law.ase())
-        for setting, by_name in zip(settings, found, strict=True)
+        for setting, by_name in zip(settings, every, strict=True)
         for name, errors in by_name.items()
         for panel, law in zip((setting.label, f"{setting.label}, {IN_ALL}"), errors, strict=True)
     ]

@@ -176,9 +176,9 @@ def export_reports(
         store.freeze(connection)  # all that follows is of one moment
         require_current(schema_version(connection))
         stored = connection.execute(select(CAMPAIGN).order_by(CAMPAIGN.c.campaign_key)).all()
-        for asked in campaign_ids or ():
-            if asked not in {row.campaign_id for row in stored}:
-                raise ExportError(f"{name}: holds no campaign {asked!r}")
+        for campaign_wanted in campaign_ids or ():
+            if campaign_wanted not in {row.campaign_id for row in stored}:
+                raise ExportError(f"{name}: holds no campaign {campaign_wanted!r}")
         wanted = [row for row in stored if campaign_ids is None or row.campaign_id in campaign_ids]
         layouts = [_layout(row, name) for row in wanted]
         try:

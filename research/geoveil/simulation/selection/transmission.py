@@ -112,9 +112,9 @@ def parts(options: Options) -> Mapping[str, Compute]:
 
     rng = np.random.default_rng(options.seed)
     every = {m: [simulated(m, rng) for _ in range(studies)] for m in variants}
-    asked = {f"m={m}": ("simulated", drawn) for m, drawn in every.items()}
-    asked = {"metopic": ("metopic craniosynostosis", [metopic()]), **asked}
-    return {part: partial(rows_of, *of, epsilons, everyone) for part, of in asked.items()}
+    of_parts = {f"m={m}": ("simulated", drawn) for m, drawn in every.items()}
+    of_parts = {"metopic": ("metopic craniosynostosis", [metopic()]), **of_parts}
+    return {part: partial(rows_of, *of, epsilons, everyone) for part, of in of_parts.items()}
 
 
 def rows_of(
