@@ -16,9 +16,8 @@ from geoveil.analyst.statistics.reports import ReportRows
 from geoveil.analyst.statistics.separate import SeparateEstimates
 from geoveil.campaign import Campaign, StatisticCampaign, ValueCampaign, decode
 from geoveil.campaign.codec import decode_privacy
-from geoveil.gp import GeoPrivacy, UnsupportedError
+from geoveil.gp import ForgedShare, GeoPrivacy, UnsupportedError
 from geoveil.gp.estimation import Accumulator
-from geoveil.gp.forged import ForgedShare
 from geoveil.gp.intervals import UNLIMITED, IntervalMethod, Limits
 from geoveil.gp.price import Basis, NoiseVariance
 from geoveil.gp.report_moments import ReportMoments

@@ -4,8 +4,7 @@ import math
 from typing import Any
 
 from geoveil.analyst.planning import PlannedQuestion, PlannedQuestions
-from geoveil.gp import GeoPrivacy, ParameterError, PlanarLaplace, validation
-from geoveil.gp.queries.base import Query
+from geoveil.gp import GeoPrivacy, ParameterError, PlanarLaplace, Query, validation
 
 _MOST = 10_000
 

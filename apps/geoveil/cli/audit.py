@@ -16,7 +16,7 @@ from geoveil.audit.agreement import Disagreement, disagreements
 from geoveil.audit.attacks import ALPHA, Attack, OutputAttack
 from geoveil.audit.own import AUDITED, keeps
 from geoveil.cli.console import err, number, out, print_json, table_80
-from geoveil.gp.errors import ParameterError
+from geoveil.gp import ParameterError
 
 _WIDTHS = (22, 15)
 """The widths of the first two columns, so that the table fits into 80."""

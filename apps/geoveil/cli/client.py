@@ -20,8 +20,7 @@ from geoveil.client import (
     ReportCounts,
 )
 from geoveil.client.journal import FILE_NAME
-from geoveil.gp import GeoPrivacy, ParameterError
-from geoveil.gp.privacy import compose
+from geoveil.gp import GeoPrivacy, ParameterError, compose
 
 app = typer.Typer(help="Show what left this device, and what it cost.", no_args_is_help=True)
 StateDir = Annotated[Path | None, typer.Option(help="The directory that was given to contribute.")]

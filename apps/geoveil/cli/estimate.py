@@ -19,6 +19,7 @@ from geoveil.analyst import (
     DensityMap,
     GroupEstimates,
     People,
+    Result,
     Softness,
     Statistic,
     Top,
@@ -29,7 +30,6 @@ from geoveil.analyst import (
     questions_in,
     softness_of_points,
 )
-from geoveil.analyst.results import Result
 from geoveil.analyst.statistics.words import statistics_in
 from geoveil.analyst.vocabulary import NAME_PROPERTY
 from geoveil.analyst.whole_file import whole_file

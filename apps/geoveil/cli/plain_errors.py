@@ -12,7 +12,7 @@ from typing import Any, get_args, get_type_hints
 
 import typer
 
-from geoveil.gp.errors import GeoVeilError, ParameterError
+from geoveil.gp import GeoVeilError, ParameterError
 
 _ALSO_CALLED = MappingProxyType(
     {

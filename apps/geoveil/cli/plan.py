@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from geoveil.analyst import (
+    PlannedQuestion,
     PlanRequest,
     PublicPrior,
     ShareAbove,
@@ -25,7 +26,6 @@ from geoveil.analyst import (
     reports_of,
 )
 from geoveil.analyst.feasible_alternatives import UnmetWishError
-from geoveil.analyst.planning import PlannedQuestion
 from geoveil.analyst.questions import RADIUS_M
 from geoveil.analyst.statistics.words import numbers_in
 from geoveil.analyst.vocabulary import VOCABULARY, place_in

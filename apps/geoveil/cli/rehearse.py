@@ -9,21 +9,23 @@ import typer
 from numpy.typing import NDArray
 
 from geoveil.analyst import (
+    PlannedQuestion,
+    PlannedQuestions,
     PlanRequest,
     Prior,
     Reports,
+    Result,
     area_of,
     asked_of_points,
     campaign_for_points,
     plan_for,
+    questions_in,
     softness_of_points,
 )
 from geoveil.analyst.planner.question import HardQuestion
-from geoveil.analyst.planning import PlannedQuestion, PlannedQuestions
 from geoveil.analyst.questions import RADIUS_M
-from geoveil.analyst.results import Result
 from geoveil.analyst.statistics.words import numbers_in, statistics_in
-from geoveil.analyst.vocabulary import NAME_PROPERTY, place_in, questions_in
+from geoveil.analyst.vocabulary import NAME_PROPERTY, place_in
 from geoveil.campaign import Campaign
 from geoveil.cli import options
 from geoveil.cli.asking import Words, asks

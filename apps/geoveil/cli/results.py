@@ -9,7 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from geoveil.analyst.results import Result, cells
+from geoveil.analyst import Result
+from geoveil.analyst.results import cells
 from geoveil.analyst.whole_file import whole_file
 from geoveil.cli.console import err, out, print_json, print_whole, table_80
 from geoveil.cli.options import AsJson, takes

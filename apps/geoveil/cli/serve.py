@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from geoveil.aggregator.ops.settings import Settings
+from geoveil.aggregator import Settings
 from geoveil.aggregator.ops.settings_sources import TYPES, load
 from geoveil.cli import options
 from geoveil.cli.environment import CONFIG, VARIABLES

@@ -8,9 +8,8 @@ from typing import Any
 
 from markupsafe import Markup
 
-from geoveil.analyst import CampaignEstimates, Result, ServerError, compare
+from geoveil.analyst import CampaignEstimates, LabelledEstimate, Result, ServerError, compare
 from geoveil.analyst.contamination import MEAN_MOVES
-from geoveil.analyst.labelled_estimate import LabelledEstimate
 from geoveil.analyst.results import cells, shown
 from geoveil.campaign import Campaign, ValueCampaign
 from geoveil.console.charts import filling, intervals, over_time

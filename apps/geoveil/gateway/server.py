@@ -131,7 +131,7 @@ class Gateway:
         if not self._settings.console:
             return {}
         with needed_for("the console"):
-            from geoveil.console.app import Console  # the gateway's only way to it
+            from geoveil.console import Console  # the gateway's only way to it
         self.console = Console(self._blocking, shown=self._settings.shown)
         return {"/console/": Mount(self.console, Files("geoveil.console", "files"))}
 

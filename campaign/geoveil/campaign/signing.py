@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
-from geoveil.gp.errors import GeoVeilError, ParameterError
+from geoveil.gp import GeoVeilError, ParameterError
 from geoveil.proto.v1 import campaign_pb2 as pb
 
 if TYPE_CHECKING:

@@ -207,7 +207,7 @@ class SmoothSpec(MechanismSpec):
 
 def has_closed_bound(query: Query, reach: float) -> bool:
     """Return whether devices in browsers have the bound of a query at reach 0, linear, or ∞."""
-    from geoveil.gp.queries.profiles.gaussian import Gaussian
+    from geoveil.gp import Gaussian
     from geoveil.gp.queries.profiles.soft_step import ClosedFormStep
 
     if isinstance(query.profile, Gaussian):

@@ -7,9 +7,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from geoveil.gp.errors import ParameterError
-from geoveil.gp.privacy import GeoPrivacy, LocalPrivacy
-from geoveil.gp.queries.base import Query
+from geoveil.gp import GeoPrivacy, LocalPrivacy, ParameterError, Query
 
 Array = NDArray[np.float64]
 Pair = tuple[Array, Array]

@@ -27,24 +27,37 @@ from geoveil.audit.case import (
 )
 from geoveil.audit.derived_histories import AnsweredHistory, ExtrapolatedHistory
 from geoveil.audit.histories import NestedHistory
-from geoveil.gp import validation
+from geoveil.gp import (
+    ApproximateLaplace,
+    Cap,
+    DebiasedLaplace,
+    Disc,
+    FormulaProfile,
+    GaussianKernel,
+    GeneralizedCauchy,
+    GeoPrivacy,
+    Linear,
+    LipschitzMechanism,
+    LocalLaplace,
+    LocalPrivacy,
+    Noise,
+    PlanarLaplace,
+    QueryMechanism,
+    Radial,
+    RandomizedResponse,
+    Range,
+    SmoothMechanism,
+    StudentT,
+    TabulatedProfile,
+    Threshold,
+    TwoWayThreshold,
+    UnsupportedError,
+    VectorSmoothMechanism,
+    validation,
+)
 from geoveil.gp.arithmetic import Arithmetic, Real
 from geoveil.gp.arrays import Array
-from geoveil.gp.errors import UnsupportedError
-from geoveil.gp.mechanisms.additive import AdditiveMechanism, LipschitzMechanism
-from geoveil.gp.mechanisms.approximate import ApproximateLaplace
-from geoveil.gp.mechanisms.base import QueryMechanism
-from geoveil.gp.mechanisms.distance import DebiasedLaplace
-from geoveil.gp.mechanisms.local import LocalLaplace, RandomizedResponse
-from geoveil.gp.mechanisms.planar import PlanarLaplace
-from geoveil.gp.mechanisms.smooth import SmoothMechanism
-from geoveil.gp.mechanisms.vector import VectorSmoothMechanism
-from geoveil.gp.noise import GeneralizedCauchy, Noise, StudentT
-from geoveil.gp.privacy import GeoPrivacy, LocalPrivacy
-from geoveil.gp.queries.capped import Cap
-from geoveil.gp.queries.indicator import Disc, Range, Threshold, TwoWayThreshold
-from geoveil.gp.queries.profiles import FormulaProfile, TabulatedProfile
-from geoveil.gp.queries.projected import GaussianKernel, Linear, Radial
+from geoveil.gp.mechanisms.additive import AdditiveMechanism
 
 if TYPE_CHECKING:
     from geoveil.campaign import Example, MechanismFamily, QueryFamily
@@ -86,7 +99,7 @@ _SEEDS: tuple[tuple[Noise, float], ...] = ((StudentT(3.0), 1 / 9), (GeneralizedC
 
 
 def _polygon_scene() -> Scene:
-    from geoveil.gp.queries.polygon import Polygon
+    from geoveil.gp import Polygon
 
     corners = [(-1000.0, -800.0), (1000.0, -800.0), (1000.0, 800.0), (-1000.0, 800.0)]
     return replace(BELL, name="Polygon", query=Polygon(corners, 1000.0))

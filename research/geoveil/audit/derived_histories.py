@@ -11,11 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from geoveil.audit.case import require_whole
 from geoveil.audit.histories import log_integral
-from geoveil.gp.errors import ParameterError
+from geoveil.gp import GeoPrivacy, ParameterError, PlanarLaplace, Query
 from geoveil.gp.lazy import lazy
-from geoveil.gp.mechanisms.planar import PlanarLaplace
-from geoveil.gp.privacy import GeoPrivacy
-from geoveil.gp.queries.base import Query
 
 Array = NDArray[np.float64]
 _REACH, _CELLS = 256, 16

@@ -28,9 +28,7 @@ from numpy.typing import NDArray
 
 from geoveil.audit.case import Case
 from geoveil.audit.laws import Placed, placed
-from geoveil.gp import NotPrivateWarning
-from geoveil.gp.exact import SeededSource
-from geoveil.gp.mechanisms.base import Mechanism
+from geoveil.gp import Mechanism, NotPrivateWarning, SeededSource
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -11,8 +11,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from geoveil.gp import validation
-from geoveil.gp.errors import ParameterError
+from geoveil.gp import ParameterError, validation
 
 Array = NDArray[np.float64]
 

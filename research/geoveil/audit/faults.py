@@ -23,12 +23,9 @@ from geoveil.audit.catalogue import ASKED, BELL, INCOME, RAMP, STEP, any_two
 from geoveil.audit.derived_histories import AnsweredHistory, ExtrapolatedHistory
 from geoveil.audit.histories import NestedHistory
 from geoveil.audit.release_faults import release_faults
+from geoveil.gp import Cap, GeoPrivacy, LipschitzMechanism, LocalPrivacy, Query, SmoothMechanism
 from geoveil.gp.arithmetic import FLOAT
-from geoveil.gp.mechanisms.additive import AdditiveMechanism, LipschitzMechanism
-from geoveil.gp.mechanisms.smooth import SmoothMechanism
-from geoveil.gp.privacy import GeoPrivacy, LocalPrivacy
-from geoveil.gp.queries.base import Query
-from geoveil.gp.queries.capped import Cap
+from geoveil.gp.mechanisms.additive import AdditiveMechanism
 
 Array = NDArray[np.float64]
 _FOOT_IN_METRES = 0.3048

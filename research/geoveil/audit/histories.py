@@ -14,10 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from geoveil.audit.case import require_whole
 from geoveil.audit.exact import Finding
-from geoveil.gp.errors import ParameterError
-from geoveil.gp.mechanisms.planar import PlanarLaplace
-from geoveil.gp.nested import Coarsening
-from geoveil.gp.privacy import GeoPrivacy
+from geoveil.gp import Coarsening, GeoPrivacy, ParameterError, PlanarLaplace
 
 Array = NDArray[np.float64]
 

@@ -13,14 +13,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from geoveil.gp import (
+    DebiasedLaplace,
+    Laplace,
+    Noise,
+    PlanarLaplace,
+    QueryMechanism,
+    RandomizedResponse,
+    VectorSmoothMechanism,
+)
 from geoveil.gp.arithmetic import FLOAT
 from geoveil.gp.mechanisms.additive import AdditiveMechanism
-from geoveil.gp.mechanisms.base import QueryMechanism
-from geoveil.gp.mechanisms.distance import DebiasedLaplace
-from geoveil.gp.mechanisms.local import RandomizedResponse
-from geoveil.gp.mechanisms.planar import PlanarLaplace
-from geoveil.gp.mechanisms.vector import VectorSmoothMechanism
-from geoveil.gp.noise.base import Laplace, Noise
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -20,13 +20,15 @@ from numpy.typing import ArrayLike, NDArray
 from geoveil.audit.case import Array, Audited, Case, additive_outputs
 from geoveil.audit.catalogue import BELL, RAMP, STEP, outputs_of
 from geoveil.audit.selection import Selects, led_pairs, worst_pair, worst_utilities
-from geoveil.gp import validation
-from geoveil.gp.errors import ParameterError, UnsupportedError
-from geoveil.gp.mechanisms.base import QueryMechanism
-from geoveil.gp.privacy import GeoPrivacy
-from geoveil.gp.queries.base import Query
-from geoveil.selection.base import ScoresLike
-from geoveil.selection.scores import Utilities
+from geoveil.gp import (
+    GeoPrivacy,
+    ParameterError,
+    Query,
+    QueryMechanism,
+    UnsupportedError,
+    validation,
+)
+from geoveil.selection import ScoresLike, Utilities
 
 
 class StandardNoise(Protocol):

@@ -3,7 +3,7 @@
 import numpy as np
 
 from geoveil.audit.case import Array, Case
-from geoveil.gp.privacy import GeoPrivacy
+from geoveil.gp import GeoPrivacy
 
 _ROUNDS = 4
 _SPLIT = 4

@@ -13,10 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from geoveil.audit.case import Case, additive_outputs
 from geoveil.audit.catalogue import INCOME, RAMP
-from geoveil.gp.exact import RandomSource
-from geoveil.gp.mechanisms.additive import LipschitzMechanism
-from geoveil.gp.mechanisms.planar import PlanarLaplace
-from geoveil.gp.privacy import GeoPrivacy
+from geoveil.gp import GeoPrivacy, LipschitzMechanism, PlanarLaplace, RandomSource
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]

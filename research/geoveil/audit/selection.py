@@ -14,11 +14,10 @@ from typing import Protocol, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from geoveil.gp import validation
-from geoveil.gp.errors import ParameterError
+from geoveil.gp import ParameterError, validation
 from geoveil.gp.validation import require_count
-from geoveil.selection.base import Array, ScoresLike
-from geoveil.selection.scores import LocalUtilities, Margin, Scores, Utilities
+from geoveil.selection import LocalUtilities, Margin, Scores, ScoresLike, Utilities
+from geoveil.selection.base import Array
 
 _Some = TypeVar("_Some", bound=Scores)
 

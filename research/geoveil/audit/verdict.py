@@ -13,9 +13,7 @@ from geoveil.audit.case import Case, Pair, require_whole
 from geoveil.audit.draws import Draws, draws_of, releases_of
 from geoveil.audit.exact import exact_epsilon, exact_rate
 from geoveil.audit.refinement import edges_of_support, refined, with_far_points
-from geoveil.gp import validation
-from geoveil.gp.errors import ParameterError
-from geoveil.gp.privacy import GeoPrivacy, LocalPrivacy
+from geoveil.gp import GeoPrivacy, LocalPrivacy, ParameterError, validation
 
 Point = tuple[float, ...]
 

@@ -17,9 +17,8 @@ from typing import Any, ClassVar, TypeAlias, TypeVar, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from geoveil.gp import validation
-from geoveil.gp.errors import ParameterError, UnsupportedError
-from geoveil.gp.exact import RandomSource, as_given, chosen_source, round_down
+from geoveil.gp import ParameterError, RandomSource, UnsupportedError, validation
+from geoveil.gp.exact import as_given, chosen_source, round_down
 from geoveil.gp.shown import ReprByArguments, ValueObject
 from geoveil.gp.validation import require_count
 from geoveil.selection.scores import Scores, Utilities

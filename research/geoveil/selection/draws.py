@@ -19,9 +19,9 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from geoveil.gp import GeoVeilError, RandomSource
 from geoveil.gp.arithmetic import Real
-from geoveil.gp.errors import GeoVeilError
-from geoveil.gp.exact import BALL, LazyUniform, RandomSource, working_precision
+from geoveil.gp.exact import BALL, LazyUniform, working_precision
 
 _Answer = TypeVar("_Answer")
 

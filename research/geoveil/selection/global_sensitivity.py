@@ -12,9 +12,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from geoveil.gp import validation
+from geoveil.gp import RandomSource, validation
 from geoveil.gp.arithmetic import Real
-from geoveil.gp.exact import BALL, LazyUniform, RandomSource, as_given, round_up
+from geoveil.gp.exact import BALL, LazyUniform, as_given, round_up
 from geoveil.selection.base import Array, Guarantee, SelectionMechanism
 from geoveil.selection.draws import (
     Enclosure,

@@ -9,11 +9,9 @@ from typing import Any, ClassVar, Literal, TypeAlias, TypeVar, overload
 
 import numpy as np
 
-from geoveil.gp import validation
+from geoveil.gp import Laplace, ParameterError, RandomSource, validation
 from geoveil.gp.arithmetic import Real
-from geoveil.gp.errors import ParameterError
-from geoveil.gp.exact import BALL, LazyUniform, RandomSource, chosen_source, round_to_grid
-from geoveil.gp.noise.base import Laplace
+from geoveil.gp.exact import BALL, LazyUniform, chosen_source, round_to_grid
 from geoveil.selection.base import Array, ScoresLike
 from geoveil.selection.draws import (
     Enclosure,

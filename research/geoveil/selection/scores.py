@@ -11,8 +11,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from geoveil.gp import validation
-from geoveil.gp.errors import ParameterError, PrivateValueError
+from geoveil.gp import ParameterError, PrivateValueError, validation
 from geoveil.gp.exact import as_given, round_up
 
 Array = NDArray[np.float64]

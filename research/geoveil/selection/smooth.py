@@ -11,11 +11,9 @@ from typing import ClassVar, Literal, Self
 
 import numpy as np
 
-from geoveil.gp import validation
+from geoveil.gp import Noise, NotPrivateWarning, ParameterError, RandomSource, validation
 from geoveil.gp.arithmetic import Real
-from geoveil.gp.errors import NotPrivateWarning, ParameterError
-from geoveil.gp.exact import BALL, LazyUniform, RandomSource
-from geoveil.gp.noise.base import Noise
+from geoveil.gp.exact import BALL, LazyUniform
 from geoveil.gp.validation import require_count
 from geoveil.selection.argmax_probability import argmax_probabilities
 from geoveil.selection.base import Array, Guarantee, SelectionMechanism

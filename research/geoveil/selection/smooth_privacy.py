@@ -48,10 +48,8 @@ from fractions import Fraction
 from functools import lru_cache
 from types import MappingProxyType
 
-from geoveil.gp import validation
-from geoveil.gp.errors import ParameterError, UnsupportedError
+from geoveil.gp import Laplace, Noise, ParameterError, UnsupportedError, validation
 from geoveil.gp.exact import BALL, BITS, round_down, round_up, upper, working_precision
-from geoveil.gp.noise.base import Laplace, Noise
 from geoveil.gp.validation import require_count
 from geoveil.selection.one_sided import OneSidedNoise
 from geoveil.selection.two_sided import LaplaceLogNormal

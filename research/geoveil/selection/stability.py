@@ -20,10 +20,9 @@ import numpy as np
 from flint import arb
 from numpy.typing import ArrayLike, NDArray
 
-from geoveil.gp import validation
+from geoveil.gp import ParameterError, PrivateValueError, RandomSource, validation
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
-from geoveil.gp.errors import ParameterError, PrivateValueError
-from geoveil.gp.exact import BALL, RandomSource, working_precision
+from geoveil.gp.exact import BALL, working_precision
 from geoveil.selection.base import Array, Guarantee, SelectionMechanism
 from geoveil.selection.draws import Indices, weighted_indices
 from geoveil.selection.scores import Margin, Scores, SmoothUtilities

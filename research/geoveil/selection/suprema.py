@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from flint import arb
 
-from geoveil.gp.errors import GeoVeilError
+from geoveil.gp import GeoVeilError
 from geoveil.gp.exact import BALL, BITS, upper, working_precision
 from geoveil.gp.noise.inversion import InvertedNoise
 

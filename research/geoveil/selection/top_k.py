@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from geoveil.gp import validation
-from geoveil.gp.errors import ParameterError
-from geoveil.gp.exact import RandomSource, chosen_source, share
+from geoveil.gp import ParameterError, RandomSource, validation
+from geoveil.gp.exact import chosen_source, share
 from geoveil.gp.validation import require_count
 from geoveil.selection.base import Guarantee
 from geoveil.selection.global_sensitivity import PermuteAndFlip

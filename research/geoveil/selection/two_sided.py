@@ -12,13 +12,10 @@ import numpy as np
 from flint import arb
 from numpy.typing import ArrayLike, NDArray
 
-from geoveil.gp import validation
+from geoveil.gp import GeneralizedCauchy, Laplace, Noise, StudentT, UnsupportedError, validation
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
 from geoveil.gp.arrays import Array
-from geoveil.gp.errors import UnsupportedError
 from geoveil.gp.exact import BALL, BITS, LazyUniform, round_up, upper, working_precision
-from geoveil.gp.noise.algebraic import GeneralizedCauchy, StudentT
-from geoveil.gp.noise.base import Laplace, Noise
 
 
 @dataclass(frozen=True, slots=True)

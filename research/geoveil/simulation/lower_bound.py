@@ -30,8 +30,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from geoveil.gp import GeoPrivacy, ParameterError, Query, UnsupportedError, validation
-from geoveil.gp.queries.profiles.base import Profile
+from geoveil.gp import GeoPrivacy, ParameterError, Profile, Query, UnsupportedError, validation
 
 Array = NDArray[np.float64]
 

@@ -18,8 +18,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from geoveil.audit.black_box import black_box_bound
-from geoveil.audit.case import Audited
+from geoveil.audit import Audited, black_box_bound
 from geoveil.audit.own import MakeMechanism, checked
 from geoveil.gp import (
     DebiasedLaplace,

@@ -7,8 +7,16 @@ from typing import cast
 
 import numpy as np
 
-from geoveil.analyst import PublicPrior, Reports, pilot_prior, reports_of
-from geoveil.analyst.planner import HistogramPrior, LogNormalPrior, Prior, SamplePrior
+from geoveil.analyst import (
+    HistogramPrior,
+    LogNormalPrior,
+    Prior,
+    PublicPrior,
+    Reports,
+    SamplePrior,
+    pilot_prior,
+    reports_of,
+)
 from geoveil.campaign.entry_points import added, foreign, load
 from geoveil.gp import ParameterError, TableFileError, UnsupportedError
 from geoveil.gp.coordinates import AzimuthalEquidistant

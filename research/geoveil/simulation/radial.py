@@ -5,8 +5,8 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from geoveil.gp import DebiasedLaplace
 from geoveil.gp._convolution import laplace_expectation
-from geoveil.gp.mechanisms import DebiasedLaplace
 
 Array = NDArray[np.float64]
 

@@ -30,9 +30,8 @@ from geoveil.aggregator.domain.reports import (
 from geoveil.campaign import Campaign
 from geoveil.campaign.admission import REPORT_ID_BYTES
 from geoveil.campaign.model import MOST_SLOTS
-from geoveil.gp import ParameterError, QueryMechanism
+from geoveil.gp import ForgedShare, ParameterError, QueryMechanism, forged_share, report_bins
 from geoveil.gp.estimation import Accumulator
-from geoveil.gp.forged import ForgedShare, forged_share, report_bins
 
 BLOCKS = 32
 """A power of two, so that a random byte falls into each alike."""

@@ -29,12 +29,15 @@ from geoveil.analyst.planner.problem import Nodes, PlanningProblem, check_promis
 from geoveil.analyst.planner.question import Estimand, as_estimand
 from geoveil.analyst.planner.search import Alternative, Search
 from geoveil.campaign import MECHANISMS, MechanismSpec
-from geoveil.gp import validation
+from geoveil.gp import (
+    GeoPrivacy,
+    ParameterError,
+    Query,
+    UnsupportedError,
+    VectorSmoothMechanism,
+    validation,
+)
 from geoveil.gp.arrays import Array
-from geoveil.gp.errors import ParameterError, UnsupportedError
-from geoveil.gp.mechanisms.vector import VectorSmoothMechanism
-from geoveil.gp.privacy import GeoPrivacy
-from geoveil.gp.queries.base import Query
 
 _MOST = 64
 """Questions of one comparison: each is planned by itself."""

@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.analyst.planner.question import HardQuestion, HardRange, HardThreshold
-from geoveil.gp.errors import ParameterError
+from geoveil.gp import ParameterError, Profile
 from geoveil.gp.queries.indicator import PROFILES, SoftIndicator
-from geoveil.gp.queries.profiles.base import Profile
 
 Array = NDArray[np.float64]
 

@@ -22,14 +22,18 @@ from geoveil.campaign import (
     Planned,
     SmoothSpec,
 )
-from geoveil.gp.deconvolution import PointEstimator
-from geoveil.gp.errors import ParameterError, UnsupportedError
+from geoveil.gp import (
+    GeoPrivacy,
+    LocalLaplace,
+    ParameterError,
+    PlanarLaplace,
+    PointEstimator,
+    Query,
+    QueryMechanism,
+    RandomizedResponse,
+    UnsupportedError,
+)
 from geoveil.gp.intervals import Limits
-from geoveil.gp.mechanisms.base import QueryMechanism
-from geoveil.gp.mechanisms.local import LocalLaplace, RandomizedResponse
-from geoveil.gp.mechanisms.planar import PlanarLaplace
-from geoveil.gp.privacy import GeoPrivacy
-from geoveil.gp.queries.base import Query
 
 Array = NDArray[np.float64]
 Parameters: TypeAlias = Mapping[str, float]

@@ -20,12 +20,15 @@ from geoveil.analyst.planner.candidates import DEBIASED, KINDS, POINTS, Task
 from geoveil.analyst.planner.prediction import Prediction
 from geoveil.analyst.planner.problem import Nodes, PlanningProblem
 from geoveil.analyst.planner.question import HardQuestion
-from geoveil.gp.errors import UnsupportedError
-from geoveil.gp.mechanisms.additive import LipschitzMechanism
-from geoveil.gp.mechanisms.smooth import SmoothMechanism
-from geoveil.gp.privacy import GeoPrivacy
-from geoveil.gp.queries.indicator import PROFILES, SoftIndicator, Threshold
-from geoveil.gp.queries.profiles.base import Profile
+from geoveil.gp import (
+    GeoPrivacy,
+    LipschitzMechanism,
+    Profile,
+    SmoothMechanism,
+    Threshold,
+    UnsupportedError,
+)
+from geoveil.gp.queries.indicator import PROFILES, SoftIndicator
 
 Array = NDArray[np.float64]
 Table = tuple[Array, Array]

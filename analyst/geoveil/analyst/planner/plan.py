@@ -10,10 +10,7 @@ from geoveil.analyst.planner.priors import Prior
 from geoveil.analyst.planner.problem import PlanningProblem, check_promise
 from geoveil.analyst.planner.question import Estimand, SoftQuestion, as_estimand
 from geoveil.analyst.planner.search import Alternative, Search
-from geoveil.gp import validation
-from geoveil.gp.errors import ParameterError, UnsupportedError
-from geoveil.gp.privacy import GeoPrivacy
-from geoveil.gp.queries.base import Query
+from geoveil.gp import GeoPrivacy, ParameterError, Query, UnsupportedError, validation
 
 CLOSE = 1.05
 """Kinds with so many times the least error may yet be the best when it is exact."""

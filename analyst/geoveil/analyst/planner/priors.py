@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from geoveil.gp import validation
+from geoveil.gp import ParameterError, validation
 from geoveil.gp.arrays import distinct
-from geoveil.gp.errors import ParameterError
 from geoveil.gp.hard_question import Heap, NearbyPeople
 
 Array = NDArray[np.float64]

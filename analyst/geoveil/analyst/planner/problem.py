@@ -19,9 +19,8 @@ from geoveil.analyst.planner.candidates import Reports
 from geoveil.analyst.planner.prediction import Prediction, predicted
 from geoveil.analyst.planner.priors import Prior
 from geoveil.analyst.planner.question import Estimand, HardQuestion
+from geoveil.gp import GeoPrivacy, ParameterError
 from geoveil.gp.arrays import distinct
-from geoveil.gp.errors import ParameterError
-from geoveil.gp.privacy import GeoPrivacy
 
 Array = NDArray[np.float64]
 

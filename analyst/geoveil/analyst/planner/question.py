@@ -15,11 +15,18 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.gp import validation
-from geoveil.gp.errors import ParameterError
-from geoveil.gp.queries.base import Query
-from geoveil.gp.queries.indicator import Disc, Range, SoftIndicator, Threshold, TwoWayThreshold
-from geoveil.gp.queries.polygon import Polygon, geometry
+from geoveil.gp import (
+    Disc,
+    ParameterError,
+    Polygon,
+    Query,
+    Range,
+    Threshold,
+    TwoWayThreshold,
+    validation,
+)
+from geoveil.gp.queries.indicator import SoftIndicator
+from geoveil.gp.queries.polygon import geometry
 
 Array = NDArray[np.float64]
 

@@ -40,16 +40,20 @@ from geoveil.analyst.planner.coarse import (
 from geoveil.analyst.planner.prediction import Prediction, predicted
 from geoveil.analyst.planner.problem import Nodes, PlanningProblem
 from geoveil.analyst.planner.question import HardQuestion, HardRange, HardThreshold, SoftQuestion
-from geoveil.gp.deconvolution import SmoothedRegion
-from geoveil.gp.errors import ParameterError, UnsupportedError
+from geoveil.gp import (
+    GeoPrivacy,
+    Linear,
+    ParameterError,
+    PlanarLaplace,
+    Query,
+    Radial,
+    SmoothedRegion,
+    UnsupportedError,
+)
 from geoveil.gp.hard_question import difference
-from geoveil.gp.mechanisms.planar import PlanarLaplace
-from geoveil.gp.privacy import GeoPrivacy
-from geoveil.gp.queries.base import Query
 from geoveil.gp.queries.indicator import PROFILES, SoftIndicator
 from geoveil.gp.queries.profiles.enclosed import EnclosedProfile
 from geoveil.gp.queries.profiles.soft_step import SoftStep
-from geoveil.gp.queries.projected import Linear, Radial
 
 Array = NDArray[np.float64]
 

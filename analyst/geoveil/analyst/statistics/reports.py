@@ -57,9 +57,9 @@ from geoveil.campaign import (
 from geoveil.campaign.value import AXES
 from geoveil.gp import (
     ParameterError,
+    PointEstimator,
 )
 from geoveil.gp.deconvolution.bands import BandTotals
-from geoveil.gp.deconvolution.base import PointEstimator
 from geoveil.gp.deconvolution.choice import joint_way, ways
 from geoveil.gp.deconvolution.products import Products
 from geoveil.gp.deconvolution.totals import GRID_EXPONENT, MOST_AT_ONCE, Sums

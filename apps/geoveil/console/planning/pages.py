@@ -11,10 +11,10 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from geoveil.analyst import ServerError
+from geoveil.analyst import ReportRows, ServerError
 from geoveil.analyst.campaigns import campaign_record, id_of
 from geoveil.analyst.pilot import pilot_cells
-from geoveil.analyst.statistics.reports import ReportRows, counter_for, points_in
+from geoveil.analyst.statistics.reports import counter_for, points_in
 from geoveil.campaign import Campaign, ValueCampaign, decode, open_envelope, signer
 from geoveil.campaign.consent import away
 from geoveil.console.http import (

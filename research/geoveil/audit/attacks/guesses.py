@@ -3,8 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from geoveil.gp import validation
-from geoveil.gp.errors import ParameterError
+from geoveil.gp import ParameterError, validation
 
 
 def binomial_bounds(successes: int, trials: int, failure_probability: float) -> tuple[float, float]:

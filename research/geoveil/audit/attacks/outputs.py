@@ -26,7 +26,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from geoveil.audit.attacks.guesses import Guesses
-from geoveil.gp.exact import LazyUniform, RandomSource, SeededSource
+from geoveil.gp import RandomSource, SeededSource
+from geoveil.gp.exact import LazyUniform
 from geoveil.gp.mechanisms.additive import AdditiveMechanism
 
 Array = NDArray[np.float64]

@@ -20,8 +20,7 @@ from geoveil.audit.attacks.timing import (
 )
 from geoveil.audit.case import require_whole
 from geoveil.audit.catalogue import RAMP
-from geoveil.gp.mechanisms.additive import LipschitzMechanism
-from geoveil.gp.mechanisms.smooth import SmoothMechanism
+from geoveil.gp import LipschitzMechanism, SmoothMechanism
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,17 +17,22 @@ from numpy.typing import ArrayLike, NDArray
 
 from geoveil.audit.case import Scene
 from geoveil.audit.catalogue import BELL, INCOME, PLACE, RAMP, STEP
-from geoveil.gp.exact import paced
-from geoveil.gp.mechanisms.additive import LipschitzMechanism
-from geoveil.gp.mechanisms.distance import DebiasedLaplace
-from geoveil.gp.mechanisms.local import RandomizedResponse
-from geoveil.gp.mechanisms.planar import PlanarLaplace
-from geoveil.gp.mechanisms.smooth import SmoothMechanism
-from geoveil.gp.noise import StudentT
-from geoveil.gp.privacy import LocalPrivacy
-from geoveil.selection.base import SelectionMechanism
-from geoveil.selection.global_sensitivity import ExponentialMechanism, PermuteAndFlip
-from geoveil.selection.noisy_max import ReportNoisyMax
+from geoveil.gp import (
+    DebiasedLaplace,
+    LipschitzMechanism,
+    LocalPrivacy,
+    PlanarLaplace,
+    RandomizedResponse,
+    SmoothMechanism,
+    StudentT,
+    paced,
+)
+from geoveil.selection import (
+    ExponentialMechanism,
+    PermuteAndFlip,
+    ReportNoisyMax,
+    SelectionMechanism,
+)
 
 Array = NDArray[np.float64]
 
@@ -132,7 +137,7 @@ def timed_mechanisms() -> tuple[TimedMechanism, ...]:
         )
     ]
     if find_spec("shapely") is not None:
-        from geoveil.gp.queries.polygon import Polygon
+        from geoveil.gp import Polygon
 
         corners = [(-1000.0, -800.0), (1000.0, -800.0), (1000.0, 800.0), (-1000.0, 800.0)]
         scene = replace(BELL, query=Polygon(corners, 1000.0))

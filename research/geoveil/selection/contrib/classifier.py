@@ -12,9 +12,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from geoveil.gp import validation
-from geoveil.gp.errors import GeoVeilError, ParameterError, PrivateValueError
-from geoveil.gp.exact import RandomSource
+from geoveil.gp import GeoVeilError, ParameterError, PrivateValueError, RandomSource, validation
 from geoveil.selection.base import Guarantee
 
 Codes = NDArray[np.int64]

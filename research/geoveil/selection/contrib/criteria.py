@@ -29,7 +29,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from geoveil.gp.errors import ParameterError
+from geoveil.gp import ParameterError
 from geoveil.gp.validation import require_count
 
 Array = NDArray[np.float64]

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from geoveil.gp.errors import ParameterError, PrivateValueError
+from geoveil.gp import ParameterError, PrivateValueError
 from geoveil.gp.validation import require_count
 
 Array: TypeAlias = NDArray[np.float64]

@@ -26,9 +26,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from geoveil.gp import validation
-from geoveil.gp.errors import ParameterError, PrivateValueError
-from geoveil.gp.exact import RandomSource, chosen_source, round_up, share
+from geoveil.gp import ParameterError, PrivateValueError, RandomSource, validation
+from geoveil.gp.exact import chosen_source, round_up, share
 from geoveil.gp.validation import require_count
 from geoveil.selection.base import Guarantee, SelectionMechanism
 from geoveil.selection.contrib.graphs import Graph, egocentric_betweenness

@@ -21,9 +21,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from geoveil.gp import validation
-from geoveil.gp.errors import ParameterError, PrivateValueError
-from geoveil.gp.exact import RandomSource
+from geoveil.gp import ParameterError, PrivateValueError, RandomSource, validation
 from geoveil.selection.base import Guarantee, SelectionMechanism
 from geoveil.selection.contrib.recipe import SelectionRecipe, recipe_named
 from geoveil.selection.global_sensitivity import ExponentialMechanism, PermuteAndFlip

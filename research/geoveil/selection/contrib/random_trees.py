@@ -12,7 +12,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.gp.errors import ParameterError
+from geoveil.gp import ParameterError
 from geoveil.selection.base import Array
 
 Domain: TypeAlias = int | tuple[float, float]

@@ -8,8 +8,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from geoveil.gp import validation
-from geoveil.gp.exact import RandomSource
+from geoveil.gp import RandomSource, validation
 from geoveil.selection.base import Array, ScoresLike, SelectionMechanism
 from geoveil.selection.contrib.criteria import (
     CRITERIA,

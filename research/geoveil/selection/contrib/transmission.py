@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from geoveil.gp.exact import RandomSource
+from geoveil.gp import RandomSource
 from geoveil.selection.base import Guarantee, SelectionMechanism
 from geoveil.selection.contrib.recipe import SelectionRecipe, recipe_named
 from geoveil.selection.contrib.transmission_sensitivity import (

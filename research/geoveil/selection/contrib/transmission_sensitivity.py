@@ -33,8 +33,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from geoveil.gp import validation
-from geoveil.gp.errors import ParameterError, PrivateValueError
+from geoveil.gp import ParameterError, PrivateValueError, validation
 from geoveil.gp.validation import require_count
 
 Array: TypeAlias = NDArray[np.float64]

@@ -14,9 +14,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from geoveil.gp import validation
-from geoveil.gp.errors import ParameterError, PrivateValueError
-from geoveil.gp.exact import RandomSource, chosen_source, round_down, share
+from geoveil.gp import ParameterError, PrivateValueError, RandomSource, validation
+from geoveil.gp.exact import chosen_source, round_down, share
 from geoveil.gp.validation import require_count
 from geoveil.selection.base import Guarantee
 from geoveil.selection.contrib.classifier import Codes, NotFittedError, PrivateClassifier

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from geoveil.analyst.questions import Softness
-from geoveil.gp import GeoPrivacy, PlanarLaplace
+from geoveil.analyst import Softness
+from geoveil.gp import GeoPrivacy, PlanarLaplace, Smoothstep
 from geoveil.gp.expectation_maximisation import expectation_maximisation
-from geoveil.gp.queries.profiles import Smoothstep
 from geoveil.gp.queries.profiles.soft_step import SoftStep
 from geoveil.simulation.distribution.cells import Cells, moved
 from geoveil.simulation.experiments.sums import at_nodes

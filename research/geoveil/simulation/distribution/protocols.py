@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from geoveil.analyst.questions import Softness
+from geoveil.analyst import Softness
 from geoveil.gp import GeoPrivacy, LocalPrivacy, Threshold
 from geoveil.simulation.distribution import local
 from geoveil.simulation.distribution.attributes import (

@@ -22,21 +22,19 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from geoveil.audit import OwnSelection, selections_in
+from geoveil.audit import OwnSelection, Selects, selections_in
 from geoveil.audit.own import source_files
-from geoveil.audit.selection import Selects
-from geoveil.gp import ParameterError, validation
-from geoveil.gp.noise.base import Laplace, Noise
+from geoveil.gp import Laplace, Noise, ParameterError, validation
 from geoveil.selection import (
     ExponentialMechanism,
     HeavyStudentT,
     LaplaceLogNormal,
     PermuteAndFlip,
     PublishedCalibrationWarning,
+    ScoresLike,
     SmoothNoisyMax,
     SmoothUtilities,
 )
-from geoveil.selection.base import ScoresLike
 from geoveil.selection.contrib.forest import LABEL_RECIPES, LabelName
 from geoveil.selection.contrib.recipe import SelectionRecipe
 from geoveil.selection.smooth_privacy import shift_cost, spent

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.gp.noise.base import Noise
+from geoveil.gp import Noise
 from geoveil.selection.contrib.forest import PrivateRandomForest
 from geoveil.simulation.selection.experiment import (
     LEAF_CONTESTANTS,

@@ -21,8 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from geoveil.gp import ParameterError
-from geoveil.gp.noise.base import Noise
+from geoveil.gp import Noise, ParameterError
 from geoveil.selection import LocalDampening, LocalUtilities, SmoothUtilities
 from geoveil.selection.contrib.percentile import PERCENTILE_RECIPES, Percentile
 from geoveil.selection.smooth_privacy import spent

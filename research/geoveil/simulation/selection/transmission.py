@@ -14,7 +14,7 @@ from functools import partial
 import numpy as np
 
 from geoveil.gp import ParameterError
-from geoveil.selection import SmoothNoisyMax
+from geoveil.selection import HalfGeneralizedCauchy, HeavyGeneralizedCauchy, SmoothNoisyMax
 from geoveil.selection.contrib.transmission import (
     THRESHOLD,
     VARIANT_RECIPES,
@@ -23,9 +23,7 @@ from geoveil.selection.contrib.transmission import (
     largest,
 )
 from geoveil.selection.contrib.transmission_sensitivity import threshold_beta
-from geoveil.selection.one_sided import HalfGeneralizedCauchy
 from geoveil.selection.smooth_privacy import scale_price
-from geoveil.selection.two_sided import HeavyGeneralizedCauchy
 from geoveil.simulation.selection.experiment import (
     NOMINAL,
     Choice,
