@@ -22,7 +22,7 @@ from geoveil.analyst.planner.allocation import Searches
 from geoveil.analyst.planner.candidates import KINDS, POINTS
 from geoveil.analyst.planner.plan import CLOSE, screened
 from geoveil.analyst.planner.prediction import Targets
-from geoveil.analyst.planner.problem import PlanningProblem
+from geoveil.analyst.planner.problem import MOST_REPEATED, PlanningProblem
 from geoveil.analyst.planner.search import Search
 from geoveil.analyst.request import PlanRequest
 from geoveil.analyst.root_finding import boundary, enough, rounded
@@ -30,8 +30,6 @@ from geoveil.gp import ParameterError
 
 USELESS = 0.5
 """A 95 % error of a share that is known without asking anybody."""
-MOST_REPEATED = 0.5
-"""Part of what is asked that an answer may take from the prior instead of from people."""
 _NOBODY = 1e-3
 """A share of the people that a prior is worth; fewer count as nobody."""
 _MOST_PEOPLE = 1e10
@@ -97,22 +95,6 @@ def times_wanted(request: PlanRequest, targets: Targets) -> float:
     return max(targets.population / wanted, targets.hard_question / USELESS)
 
 
-def repeated(found: Plan) -> float:
-    """Return which part of what is asked the answer takes from the prior: 0 to 1.
-
-    Var[m − truth]/Var[truth] over people: 0 if a report is right about everybody, on average; 1 if
-    it does not depend on who sent it, so that only where the band was put makes it come out right.
-    """
-    return _repeated(found.problem, found.choice.prediction)
-
-
-def _repeated(problem: PlanningProblem, prediction: Prediction) -> float:
-    if not isinstance(problem.question, HardQuestion):
-        return 0.0
-    share = float(np.sum(problem.nodes.weights * problem.nodes.truth))
-    return min(prediction.bias_variance / (share * (1 - share)), 1.0)
-
-
 def excess(request: PlanRequest, found: Plan) -> float:
     """Return by how much a plan misses what was asked for: a logarithm, ≤ 0 if it does not."""
     return _excess(request, found.problem, found.choice.prediction, found.n)
@@ -122,7 +104,7 @@ def _excess(
     request: PlanRequest, problem: PlanningProblem, prediction: Prediction, n: float
 ) -> float:
     times = times_wanted(request, prediction.targets(n))
-    return math.log(max(times, _repeated(problem, prediction) / MOST_REPEATED, _TINY))
+    return math.log(max(times, problem.repeated(prediction) / MOST_REPEATED, _TINY))
 
 
 def check_prior(request: PlanRequest, searches: Searches) -> None:
@@ -224,7 +206,7 @@ def check_plan(request: PlanRequest, found: Plan) -> None:
         epsilon = rounded(request.privacy.epsilon * request.privacy.per / per, up=True)
         nearest |= {"per": per, "epsilon": epsilon}
     targets = found.choice.prediction.targets(found.n)
-    part = f"{repeated(found):.0%} of the answer"
+    part = f"{found.problem.repeated(found.choice.prediction):.0%} of the answer"
     raise _unmet(request, [targets], nearest, part)
 
 
@@ -298,7 +280,7 @@ def _from_prior(request: PlanRequest, found: Comparison, searches: Searches) -> 
     privacy, prior = request.plane_privacy, request.prior
     predicted = zip(request.questions, request.chosen(found).predictions, strict=True)
     parts = (
-        _repeated(searches.of(i, question, privacy, prior).problem, p)
+        searches.of(i, question, privacy, prior).problem.repeated(p)
         for i, (question, p) in enumerate(predicted)
         if isinstance(question, HardQuestion)
     )
@@ -369,7 +351,7 @@ def _missed(
     """Plan again: for the best, or for what screening takes for the best."""
 
     def error(prediction: Prediction) -> float:
-        return prediction.expected_error(n)
+        return search.problem.error_from_people(prediction, n)
 
     if exact:
         alternatives = screened(search, kinds, error, within=CLOSE)

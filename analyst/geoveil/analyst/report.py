@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from geoveil.analyst.campaigns import slack_of
-from geoveil.analyst.feasible_alternatives import repeated
 from geoveil.analyst.plan_files import shape_of
 from geoveil.analyst.planner import (
     ALLOCATIONS,
@@ -47,7 +46,7 @@ def plan_report(request: PlanRequest, found: Plan) -> Record:
         "choice": choice.kind,
         "uses_delta": KINDS[choice.kind].has_slack,
         "reason": found.reason,
-        "from_prior": repeated(found),
+        "from_prior": found.problem.repeated(found.choice.prediction),
         "targets": _targets(choice.prediction.targets(n), found.question),
         "price_of_privacy": _price(choice.prediction.targets(n), n),
         "scenarios": _scenarios_of(request, found),

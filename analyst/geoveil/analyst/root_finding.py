@@ -16,8 +16,8 @@ def boundary(
     """Return where an excess vanishes, within 0.1 %, going from start towards end.
 
     Args:
-        excess: positive for what will not do, so at the start; falls in the direction of `end`.
-        start: > 0.
+        excess: positive for what will not do; falls in the direction of `end`.
+        start: > 0; returned if it will do.
         factor: > 0, not 1: of the steps by which a change of sign is looked for.
         end: > 0; if there is none before it, None is returned.
 
@@ -26,9 +26,13 @@ def boundary(
         700.0
         >>> boundary(lambda x: 700 - x, start=10, factor=4, end=500) is None
         True
+        >>> boundary(lambda x: 700 - x, start=800, factor=4, end=1e9)
+        800
     """
     from scipy.optimize import brentq
 
+    if excess(start) <= 0:
+        return start
     bad, good = start, start * factor
     while excess(good) > 0:
         bad, good = good, good * factor

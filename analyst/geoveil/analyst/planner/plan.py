@@ -149,7 +149,7 @@ def planned(
         UnsupportedError: if no kind considered serves the question.
     """
     validation.require_count("n", n)
-    found = screened(search, kinds, lambda p: p.expected_error(n), within)
+    found = screened(search, kinds, lambda p: search.problem.error_from_people(p, n), within)
     if not any(a.satisfies_guarantee for a in found):
         raise UnsupportedError(f"none of {', '.join(kinds)} serves {search.problem.question!r}")
     if wanted is not None:

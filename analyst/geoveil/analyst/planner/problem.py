@@ -24,6 +24,9 @@ from geoveil.gp.arrays import distinct
 
 Array = NDArray[np.float64]
 
+MOST_REPEATED = 0.5
+"""Part of what is asked that an answer may take from the prior instead of from people."""
+_AFTER_ALL = 1e6
 _FINE, _FARTHER = 1 / 8, 1 / 16
 """Length of the shortest cells of a mesh, in the shortest length over which reports vary, and of
 those farther away, in their distance from where the question varies."""
@@ -138,6 +141,27 @@ class PlanningProblem:
     def predict(self, reports: Reports) -> Prediction:
         """Return the error of reports, from their exact moments at every node."""
         return self.prediction(lambda at: (reports.mean(at.points), reports.variance(at.points)))
+
+    def repeated(self, prediction: Prediction) -> float:
+        """Return which part of a hard question the answer takes from the prior: 0 to 1.
+
+        Var[m − truth]/Var[truth] over people: 0 if a report is right about everybody, on average;
+        1 if it does not depend on who sent it, so that it comes out right only because of where the
+        band was put.
+        """
+        if not isinstance(self.question, HardQuestion):
+            return 0.0
+        share = float(np.sum(self.nodes.weights * self.nodes.truth))
+        spread = share * (1 - share)
+        return min(prediction.bias_variance / spread, 1.0) if spread > 0 else 0.0
+
+    def error_from_people(self, prediction: Prediction, n: float) -> float:
+        """Return the error by which a plan chooses: `Prediction.expected_error` of n reports.
+
+        What takes more than `MOST_REPEATED` from the prior comes after all that does not.
+        """
+        again = self.repeated(prediction)
+        return prediction.expected_error(n) + (_AFTER_ALL * again if again > MOST_REPEATED else 0)
 
     def prediction(self, moments: Callable[[Nodes], tuple[Array, Array]]) -> Prediction:
         """Return the error of reports, by their mean and variance at nodes, (m,) each."""
