@@ -18,6 +18,9 @@ from geoveil.analyst.feasible_alternatives import (
 )
 from geoveil.analyst.planner import HistogramPrior, compare_allocations, plan
 from geoveil.analyst.planner.allocation import Searches
+from geoveil.analyst.planner.candidates import KINDS
+from geoveil.analyst.planner.plan import CLOSE, screened
+from geoveil.analyst.planner.problem import MOST_REPEATED
 from geoveil.analyst.report import odds
 from geoveil.gp import (
     DebiasedLaplace,
@@ -316,3 +319,20 @@ def test_a_bracket_of_fewer_than_nobody_is_told_by_its_row(tmp_path):
     file.write_text("low,high,count\n0,50000,10\n50000,200000,-30\n")
     with pytest.raises(TableFileError, match=r"brackets\.csv: row 2, column 'count'"):
         public_prior(f"histogram:{file}")
+
+
+@pytest.mark.deep
+def test_a_plan_asks_people_where_it_can():
+    """The least error would take nine tenths of the answer from the prior."""
+    request = PlanRequest.of(
+        questions_in({"circle": ["-74.1,40.6,800"]}),
+        source=public_prior("collisions"),
+        epsilon=1.0,
+        per=1_000.0,
+        participants=20_000,
+    )
+    plan = plan_for(request).found
+    assert plan.problem.repeated(plan.choice.prediction) <= MOST_REPEATED
+    least = screened(plan.search, KINDS, lambda p: p.expected_error(20_000), CLOSE)[0].prediction
+    assert plan.problem.repeated(least) > 0.8
+    assert least.expected_error(20_000) < plan.choice.prediction.expected_error(20_000)
