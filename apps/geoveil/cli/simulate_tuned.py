@@ -37,15 +37,15 @@ def tuned(
     Example: geoveil simulate tuned --quick
     """
     peer = validation.choice("noise", noise, _NOISES)
-    found = {"thresholds": thresholds(noise=_NOISES[peer])}
+    settings = {"thresholds": thresholds(noise=_NOISES[peer])}
     if not quick:
-        found["pairs"] = pairs(noise=_NOISES[peer])
-        found["densities"] = densities(noise=_NOISES[peer])
+        settings["pairs"] = pairs(noise=_NOISES[peer])
+        settings["densities"] = densities(noise=_NOISES[peer])
     if as_json:
-        told = {name: [asdict(s) for s in rows] for name, rows in found.items()}
-        out.print_json(json.dumps(told))
+        content = {name: [asdict(s) for s in rows] for name, rows in settings.items()}
+        out.print_json(json.dumps(content))
         return
-    for rows in found.values():
+    for rows in settings.values():
         compared = tuned_table(rows, "γ" if _NOISES[peer] == CAUCHY else "ν")
         shown = table_80(*compared.headers, right=range(1, len(compared.headers)))
         for row in compared.rows:
