@@ -10,11 +10,19 @@ from typing import Annotated, Any
 
 import typer
 
-from geoveil.analyst import PublishedCampaign, ServerError, campaign_of, planned_participants
-from geoveil.analyst.campaigns import (
-    browsers_refuse,
+from geoveil.analyst import (
+    AnalystQuestion,
+    PublishedCampaign,
+    ServerError,
+    area_of,
     campaign_asking,
     campaign_for_points,
+    campaign_of,
+    planned_participants,
+    questions_in,
+)
+from geoveil.analyst.campaigns import (
+    browsers_refuse,
     campaign_record,
     expected_text,
     id_of,
@@ -22,8 +30,8 @@ from geoveil.analyst.campaigns import (
     refuse_unlikely,
 )
 from geoveil.analyst.contamination import MEAN_MOVES
-from geoveil.analyst.questions import RADIUS_M, AnalystQuestion, area_of
-from geoveil.analyst.vocabulary import VOCABULARY, numbers_in, place_in, questions_in
+from geoveil.analyst.questions import RADIUS_M
+from geoveil.analyst.vocabulary import VOCABULARY, numbers_in, place_in
 from geoveil.campaign import (
     Allocation,
     Campaign,

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.analyst.planner.priors import MappedPrior, Prior
-from geoveil.gp.privacy import LogScale
+from geoveil.gp import LogScale
 
 Array = NDArray[np.float64]
 
