@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.audit.case import Audited, Case
-from geoveil.audit.draws import at_least, copies, points_beside
+from geoveil.audit.dependence import PARTS, chance_of_order, likeliest
+from geoveil.audit.draws import at_least, copies, points_beside, points_everywhere
 
 Array = NDArray[np.float64]
 Point = tuple[float, ...]
@@ -26,8 +27,10 @@ _UNSETTLED = 1e-4
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 _CALLS = 10
 """Calls that draw the reports which are counted: a mechanism may remember the calls before."""
-_RANKS = 8
-"""Parts by rank, in which two series are compared."""
+_MOST_RANKED = 3
+"""Points whose reports choose how reports may follow from others."""
+_FEWER = 10
+"""By this fewer reports are drawn at points all along the path than beside those of the row."""
 _OFTEN = 3
 """A number of a density comes less often, whatever is drawn, and so many do not come twice."""
 _TIES = 0.01
@@ -59,9 +62,10 @@ def disagreements(cases: Sequence[Case], *, samples: int, seed: int) -> tuple[Di
     with a copy of the mechanism: the first choose intervals, the others are counted, in ten calls.
     What comes three times among the first, or three numbers that come twice, have probabilities of
     their own, which `log_density` then is the logarithm of: the others are counted there, too, as
-    is what both draw alike. Neither reports of both generators nor those that follow each other may
-    depend on each other: that is Fisher's exact law of ranks. Points lie a little beside those of
-    the row, at the ends of its path and far beyond. That a row which agrees is returned has a
+    is what both draw alike. Neither reports of both generators nor any that follow from others, at
+    whatever lag (`geoveil.audit.dependence`), may depend on each other: that is Fisher's exact law
+    of ranks. Points lie a little beside those of the row, at the ends of its path and far beyond,
+    and with a tenth of the reports all along it. That a row which agrees is returned has a
     probability of at most 10⁻⁶ in all.
 
     Args:
@@ -70,18 +74,26 @@ def disagreements(cases: Sequence[Case], *, samples: int, seed: int) -> tuple[Di
         seed: ≥ 0.
     """
     rng = np.random.default_rng(seed)
-    points = sum(len(case.pairs) + 4 for case in cases)
-    each = (_disagreement(case, samples, rng, FAILURE_PROBABILITY / points) for case in cases)
-    return tuple(disagreement for disagreement in each if disagreement is not None)
+    tests = []
+    for case in cases:
+        starts = np.array([start for start, _ in case.pairs])
+        tests.append((case, samples, points_beside(case, starts, rng), len(starts)))
+        tests.append((case, samples // _FEWER, points_everywhere(case, rng, samples), 0))
+    failure = FAILURE_PROBABILITY / max(sum(len(points) for _, _, points, _ in tests), 1)
+    by_row: dict[tuple[str, str], Disagreement] = {}
+    for case, count, points, near in tests:
+        if (case.name, case.query) not in by_row:
+            shown = _disagreement(case, count, points, near, rng, failure)
+            by_row |= {} if shown is None else {(case.name, case.query): shown}
+    return tuple(by_row.values())
 
 
 def _disagreement(
-    case: Case, samples: int, rng: np.random.Generator, failure: float
+    case: Case, samples: int, points: Array, near: int, rng: np.random.Generator, failure: float
 ) -> Disagreement | None:
-    """Return where the first point shows it, of those at which a row's pairs begin."""
+    """Return where the first point shows it; from `near` on, points may be far away."""
     from scipy.stats import binom
 
-    points = points_beside(case, np.array([p for p, _ in case.pairs]), rng)
     each = samples // 2 // _CALLS
     first_rng, other = rng.spawn(2)
     same = copies(case.mechanism)
@@ -92,10 +104,14 @@ def _disagreement(
     share = failure / 3
     if repeated := _repeated(case, points, firsts, seconds, share):
         return repeated
+    follows = likeliest(np.concatenate([_ranks(first, rng) for first in firsts[:_MOST_RANKED]]))
     for i, (point, first, second) in enumerate(zip(points, firsts, seconds, strict=True)):
-        for a, b in ((first, second), (first[: len(first) // 2 * 2 : 2], first[1::2])):
-            if repeated := _dependent(case, point, a, b, share / 2, rng):
-                return repeated
+        half = len(first) // 2 * 2
+        made, numbers = follows.sides(_ranks(second, rng))
+        numbers = np.sort(second)[(numbers * len(second)).astype(np.intp)]
+        for a, b in ((first, second), (first[:half:2], first[1::2]), (made, numbers)):
+            if dependent := _dependent(case, point, a, b, share / 3, rng):
+                return dependent
         if len(np.unique(first)) < (1 - _TIES) * len(first):
             continue
         edges = np.quantile(first, np.linspace(0, 1, _BINS + 1)[1:-1])
@@ -104,7 +120,7 @@ def _disagreement(
         n = np.append(np.full(_CALLS, each), each * _CALLS)[:, None]
         stated = _shares(case, edges, point[None], _PARTS)
         # Far away a law may be too peaked to be integrated.
-        finer = _shares(case, edges, point[None], 2 * _PARTS) if i >= len(case.pairs) else stated
+        finer = _shares(case, edges, point[None], 2 * _PARTS) if i >= near else stated
         if np.abs(finer - stated).max() > _UNSETTLED:
             continue
         # What is beyond the first and the last edge is one more event.
@@ -136,24 +152,19 @@ def _dependent(
 
     Of independent series every order is equally likely, so that counts by rank are hypergeometric.
     """
-    from scipy.stats import hypergeom
-
-    n = len(one)
-    part = np.arange(n) * _RANKS // n
-    ranks = [np.empty(n, np.intp), np.empty(n, np.intp)]
-    for rank, series in zip(ranks, (one, other), strict=True):
-        rank[np.lexsort((rng.random(n), series))] = part  # ties in any order
-    table = np.bincount(ranks[0] * _RANKS + ranks[1], minlength=_RANKS**2)
-    size = np.bincount(part)
-    expected = np.outer(size, size).ravel() / n
-    worst = int(np.argmax(np.abs(table - expected)))
-    row, column = divmod(worst, _RANKS)
-    law = hypergeom(n, size[row], size[column])
-    if 2 * min(law.cdf(table[worst]), law.sf(table[worst] - 1)) >= failure / len(table):
+    chance, column, share = chance_of_order(one, other, rng)
+    if chance >= failure:
         return None
-    there = np.sort(other)[part == column]
-    ends = (float(there[0]), float(there[-1]))
-    return _told(case, point, ends, table[worst] / size[row], size[column] / n)
+    part = np.array_split(np.sort(other), PARTS)[column]
+    ends = (float(part[0]), float(part[-1]))
+    return _told(case, point, ends, share, len(part) / len(other))
+
+
+def _ranks(numbers: Array, rng: np.random.Generator) -> Array:
+    """Return ranks in (0, 1), of those alike in any order: (n, 1)."""
+    ranks = np.empty(len(numbers))
+    ranks[np.lexsort((rng.random(len(numbers)), numbers))] = np.arange(len(numbers)) + 0.5
+    return ranks[:, None] / len(numbers)
 
 
 def _repeated(

@@ -1,13 +1,16 @@
 """Whether `release` draws from the law of integers that a mechanism states.
 
 Half of the releases are drawn from one generator and half from another, one by one and by a copy of
-a mechanism of one's own, at points that lie a little beside those of the row, and at far ones. Six
-tests, each exact or a bound:
+a mechanism of one's own. Half of the points lie a little beside those of the row; the others are
+all along its path, at 0, and up to 10⁶ `per` beyond. Seven tests, each exact or a bound:
 
 * each report has a place in its law, a number that is uniform in (0, 1); how many of them lie in
-  32 equal parts and far out in both tails is binomial, as is where the next one lies from it, and
-  that of the other generator; how far out they lie on average has a law of gamma;
-* of integers that are all improbable each digit to the base 16 is uniform but for 10⁻⁴;
+  32 equal parts, in any of 2, 4, 8, … 2¹⁴ and far out in both tails is binomial, as is where the
+  next one lies from it, and that of the other generator; how far out they lie on average has a law
+  of gamma;
+* no place follows from one or two others, at any lag (`geoveil.audit.dependence`);
+* of integers that are all improbable each digit to the base 16 is uniform but for 10⁻⁴, as are
+  remainders, and their differences have no divisor;
 * two reports that are equal, though each integer is improbable, or an integer that comes too often;
 * what both generators draw alike, as from a fixed seed;
 * how often a report is the answer without noise;
@@ -27,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.audit.case import Case
+from geoveil.audit.dependence import chance_of_order, likeliest
 from geoveil.audit.laws import Placed, placed
 from geoveil.gp import Mechanism, NotPrivateWarning, SeededSource
 
@@ -45,8 +49,17 @@ _EVEN = 1e-4
 """By how much, of itself, the share of a digit may differ from 1/16 in the law."""
 _PARTS = 32
 _TAILS = 2.0 ** -np.arange(6, 15)
+_LEVELS = 14
 _ASIDE = 0.02
 """Points lie so many `per` at most beside those of a row."""
+_ROUND = np.array([-1, 0, 1])
+"""Integers at the answer without noise, whose mean is a double."""
+_ALONG, _MANY = (12, 64), 50_000
+"""Points along the path, and how many releases are enough for the greater number of them."""
+_TESTS = 7
+_SHIFTS, _MODULI = np.arange(0, 60, 4), np.arange(3, 128)
+_SURE = 64
+"""So many integers have no divisor in common by chance, with a probability of 2⁻⁶²."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,46 +116,42 @@ def draws_of(case: Case, releases: int, seed: int, failure: float) -> Draws | No
         return None
     stated = getattr(mechanism, "stated", mechanism)
     ends = np.unique(np.array([end for pair in case.pairs for end in pair]), axis=0)
-    points = points_beside(case, ends, np.random.default_rng(seed))
-    each = max(releases // (2 * len(points)), 2)
-    x = np.repeat(points, each, axis=0)
+    rng = np.random.default_rng(seed)
+    groups = points_beside(case, ends, rng), points_everywhere(case, rng, releases)
     both_states = copies(mechanism) if is_own(mechanism) else (mechanism, mechanism)
     many = [both_states[0].release_many, both_states[1].release_many]
     if isinstance(mechanism, Mechanism):  # what devices call
         many[1] = partial(Mechanism.release_many, both_states[1])
-    reports = []
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NotPrivateWarning)
-        for half, release_many in enumerate(many):
-            drawn = release_many(x, SeededSource(2 * seed + half))
-            reports.append(drawn.reshape(len(points), each, *drawn.shape[1:]))
-    both = np.concatenate(reports, axis=1)  # (points, 2·each, ...)
-    where = []
-    for point, drawn in zip(points, both, strict=True):
-        place = placed(stated, point, drawn)
+    reports, where, halves = [], [], []
+    for group, points in enumerate(groups):
+        each = max(releases // (4 * len(points)), 2)
+        x, drawn = np.repeat(points, each, axis=0), []
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", NotPrivateWarning)
+            for half, release_many in enumerate(many):
+                released = release_many(x, SeededSource(4 * seed + 2 * group + half))
+                drawn.append(released.reshape(len(points), each, *released.shape[1:]))
+        reports += list(np.concatenate(drawn, axis=1))  # of a point, (2·each, ...)
+        halves += [each] * len(points)
+    bare, chances = 0, [np.zeros(0)]
+    for point, drawn in zip(np.concatenate(groups), reports, strict=True):
+        quiet = np.reshape(stated.mean(point[None])[0], drawn.shape[1:]) / stated.step
+        near = np.rint(quiet).astype(np.int64) + _ROUND[(..., *[None] * quiet.ndim)]
+        place = placed(stated, point, np.concatenate([drawn, near]))
         if place is None:
             return None
-        where.append(place)
-    rng = np.random.default_rng([seed, 1])
-    fault = _bare(stated, points, both, failure / 6) or _refused(both, where, each, failure, rng)
-    return Draws(2 * each * len(points), not fault, fault)
-
-
-def _bare(stated: Any, points: Array, reports: Integers, failure: float) -> str:
-    """Return how often the answer itself is released, where that is improbable."""
-    count, chances = 0, [np.zeros(1)]
-    for point, drawn in zip(points, reports, strict=True):
-        answer = np.reshape(stated.mean(point[None])[0], drawn.shape[1:])
-        quiet = np.rint(answer / stated.step).astype(np.int64)
-        near = np.array([quiet + step for step in (-1, 0, 1)])  # the mean is a double
-        place = placed(stated, point, near)
-        if place is None or place.once.sum() > _LIGHT:
-            continue
-        count += int(np.any([_same(drawn, other) for other in near], axis=0).sum())
-        chances.append(np.full(len(drawn), place.once.sum()))
-    if at_least(count, np.concatenate(chances)) < failure:
-        return f"{count} of {sum(map(len, chances)) - 1} reports are the answer without noise"
-    return ""
+        where.append(place.of(slice(len(drawn))))
+        chance = place.once[len(drawn) :].sum()
+        if chance <= _LIGHT:
+            bare += int(np.any([_same(drawn, answer) for answer in near], axis=0).sum())
+            chances.append(np.full(len(drawn), chance))
+    share = failure / _TESTS
+    chance = np.concatenate(chances)
+    if len(chance) and at_least(bare, chance) < share:
+        fault = f"{bare} of {len(chance)} reports are the answer without noise"
+    else:
+        fault = _refused(reports, where, halves, share, np.random.default_rng([seed, 1]))
+    return Draws(sum(map(len, reports)), not fault, fault)
 
 
 def points_beside(case: Case, ends: Array, rng: np.random.Generator) -> Array:
@@ -153,21 +162,46 @@ def points_beside(case: Case, ends: Array, rng: np.random.Generator) -> Array:
     return np.concatenate([ends, case.path[[0, -1]], far])
 
 
+def points_everywhere(case: Case, rng: np.random.Generator, releases: int) -> Array:
+    """Return points all along the path of a row, 0, and points up to 10⁶ `per` beyond both ends.
+
+    Args:
+        case: the row.
+        rng: for their places.
+        releases: in all.
+    """
+    path, count = case.path, _ALONG[releases >= _MANY]
+    per = getattr(case.mechanism.privacy, "per", float(np.ptp(path)) / 20)
+    step = (np.arange(count) + rng.random(count)) * (len(path) - 1) / count
+    before = np.minimum(step.astype(np.intp), len(path) - 2)
+    rest: tuple[int, ...] = (-1, *(1,) * (path.ndim - 1))
+    along = path[before] + (step - before).reshape(rest) * (path[before + 1] - path[before])
+    ahead = (path[-1] - path[0]) / np.linalg.norm(path[-1] - path[0])
+    far = per * np.geomspace(3.0, 1e6, count // 5).reshape(rest) * ahead
+    return np.concatenate([along, 0 * path[:1], path[0] - far, path[-1] + far])
+
+
 def _refused(
-    reports: Integers, where: list[Placed], each: int, failure: float, rng: np.random.Generator
+    reports: list[Integers],
+    where: list[Placed],
+    halves: list[int],
+    share: float,
+    rng: np.random.Generator,
 ) -> str:
     """Return what no law explains, in words; '' if nothing is."""
-    share = failure / 6
     worst = min(float(place.rare.min()) for place in where)
     if worst < IMPOSSIBLE:
         return f"a report whose like has a probability of {worst:.0e} in the law that is stated"
     if ties := _ties(reports, where, share):
         return ties
-    alike = np.array([_same(r[:each], r[each:]) for r in reports])  # (points, each)
-    chance = np.array([place.once[:each] for place in where])
-    if at_least(int(alike.sum()), chance.ravel()) < share:
+    both = list(zip(reports, where, halves, strict=True))
+    alike = np.concatenate([_same(drawn[:n], drawn[n:]) for drawn, _, n in both])
+    chance = np.concatenate([place.once[:n] for _, place, n in both])
+    if at_least(int(alike.sum()), chance) < share:
         return f"two generators draw {alike.mean():.1%} of the reports alike"
-    return _places(where, each, share, rng) or _digits(reports, where, share)
+    places = [_uniform(place, rng) for place in where]
+    fault = _places(places, halves, share) or _follows(places, halves, share, rng)
+    return fault or _digits(reports, where, share)
 
 
 def _same(first: Integers, second: Integers) -> NDArray[np.bool_]:
@@ -188,7 +222,7 @@ def at_least(count: int, chances: Array) -> float:
     return math.exp(-n * bits)
 
 
-def _ties(reports: Integers, where: list[Placed], failure: float) -> str:
+def _ties(reports: list[Integers], where: list[Placed], failure: float) -> str:
     """Return what is repeated too often.
 
     Given what came before, an improbable integer repeats one of i with at most i times the largest
@@ -219,57 +253,96 @@ def _ties(reports: Integers, where: list[Placed], failure: float) -> str:
     return ""
 
 
-def _digits(reports: Integers, where: list[Placed], failure: float) -> str:
-    """Return at which point a digit of the integers is not uniform, as if it told something."""
+def _digits(reports: list[Integers], where: list[Placed], failure: float) -> str:
+    """Return which digit or remainder is not uniform at a point, as if it told something."""
     from scipy.stats import binom
 
-    shifts = range(0, 60, 4)
-    tests = len(reports) * len(shifts) * 16 * (reports[0, 0].size)
+    tests = len(reports) * reports[0][0].size * (16 * len(_SHIFTS) + int(_MODULI.sum()))
     for drawn, place in zip(reports, where, strict=True):
         likely = float(place.once.max()) ** (1 / max(drawn[0].size, 1))
-        for shift in shifts:
-            if 16 * 2.0**shift * likely > _EVEN:
-                break
-            for k in drawn.reshape(len(drawn), -1).T:
-                counts = np.bincount((k >> shift) & 15, minlength=16)
-                p = (1 / 16) * (1 + 16 * 2.0**shift * likely)
-                chance = 2 * np.minimum(
-                    binom.cdf(counts, len(k), 1 / 8 - p), binom.sf(counts - 1, len(k), p)
-                )
-                if chance.min() * tests < failure:
-                    often = int(counts[np.argmin(chance)])
-                    return f"one digit of integers is the same in {often} of {len(k)} reports"
+        shifts = _SHIFTS[16 * 2.0**_SHIFTS * likely <= _EVEN]
+        moduli = _MODULI[_MODULI * likely <= _EVEN]
+        if len(drawn) < _SURE or not len(shifts):
+            continue
+        sizes = np.concatenate([np.full(len(shifts), 16), moduli])
+        slack = np.concatenate([2.0**shifts, np.ones(len(moduli))]) * likely
+        starts = np.cumsum(sizes) - sizes
+        p, off = np.repeat(1 / sizes, sizes), np.repeat(slack, sizes)
+        for k in drawn.reshape(len(drawn), -1).T:
+            apart = int(np.gcd.reduce(k - k[0]))
+            if apart > 1:
+                return f"integers of one person differ by multiples of {apart}"
+            classes = np.concatenate([(k[:, None] >> shifts) & 15, k[:, None] % moduli], axis=1)
+            counts = np.bincount((classes + starts).ravel(), minlength=len(p))
+            chance = 2 * np.minimum(
+                binom.cdf(counts, len(k), p - off), binom.sf(counts - 1, len(k), p + off)
+            )
+            if chance.min() * tests < failure:
+                worst = int(np.argmin(chance))
+                what = "digit" if worst < 16 * len(shifts) else "remainder"
+                return f"one {what} of integers is the same in {counts[worst]} of {len(k)} reports"
     return ""
 
 
-def _places(where: list[Placed], each: int, failure: float, rng: np.random.Generator) -> str:
+def _uniform(place: Placed, rng: np.random.Generator) -> Array:
+    """Return where in its law each part of each report lies, uniform in (0, 1): (n, c)."""
+    inside = rng.random(place.below.shape)
+    u = place.below + inside * place.equal
+    high = place.above + (1 - inside) * place.equal
+    return np.where(u < high, u, 1 - np.minimum(high, 1.0))
+
+
+def _follows(
+    places: list[Array], halves: list[int], failure: float, rng: np.random.Generator
+) -> str:
+    """Return how places follow from others: one generator says which may, the other if they do."""
+    both = list(zip(places, halves, strict=True))
+    follows = likeliest(np.concatenate([u[:n] for u, n in both]))
+    made, numbers = follows.sides(np.concatenate([u[n:] for u, n in both]))
+    chance, _, share = chance_of_order(made, numbers, rng)
+    if chance >= failure:
+        return ""
+    return (
+        f"reports follow from others {abs(follows.place)} before or after in {share:.1%} of cases"
+    )
+
+
+def _places(places: list[Array], halves: list[int], failure: float) -> str:
     """Return which part of a law has too many or too few reports."""
     from scipy.stats import binom, gamma
 
-    places = []
-    for place in where:
-        inside = rng.random(place.below.shape)
-        u = place.below + inside * place.equal
-        high = place.above + (1 - inside) * place.equal
-        places.append(np.where(u < high, u, 1 - np.minimum(high, 1.0)))
-    cube = np.array(places)  # (points, reports, parts)
-    streams = {"": cube.reshape(-1, cube.shape[-1])}
-    for i, point in enumerate(cube):
-        streams[f", at one of the points ({i + 1} of {len(cube)})"] = point
+    streams = {"": np.concatenate(places)}
     # Differences and sums of independent numbers, modulo 1, are uniform and independent, too.
     for word, sign in (("less", -1), ("and", 1)):
-        follow = (cube[:, 1:] + sign * cube[:, :-1]) % 1
-        streams[f", one {word} the one before"] = follow.reshape(-1, cube.shape[-1])
-    apart = (cube[:, :each] - cube[:, each:]) % 1
-    streams[", one less the same of another generator"] = apart.reshape(-1, cube.shape[-1])
-    if cube.shape[-1] > 1:
-        apart = [(cube[..., :1] + sign * cube[..., 1:]) % 1 for sign in (-1, 1)]
-        streams[", of two numbers of a report"] = np.concatenate(apart, axis=-1).reshape(
-            -1, 2 * (cube.shape[-1] - 1)
+        streams[f", one {word} the one before"] = np.concatenate(
+            [(u[1:] + sign * u[:-1]) % 1 for u in places]
         )
+    both = zip(places, halves, strict=True)
+    apart = np.concatenate([(u[:n] - u[n:]) % 1 for u, n in both])
+    streams[", one less the same of another generator"] = apart
+    parts = apart.shape[-1]
+    if parts > 1:
+        u = streams[""]
+        two = [(u[:, :1] + sign * u[:, 1:]) % 1 for sign in (-1, 1)]
+        streams[", of two numbers of a report"] = np.concatenate(two, axis=1)
+    count = len(streams)
+    for i, u in enumerate(places):
+        streams[f", at one of the points ({i + 1} of {len(places)})"] = u
+    levels = 2 ** np.arange(1, _LEVELS + 1)
+    for u in streams[""].T:
+        cell = np.minimum((u * levels[-1]).astype(np.intp), levels[-1] - 1)
+        finest = np.bincount(cell, minlength=levels[-1])
+        k = np.concatenate([finest.reshape(level, -1).sum(axis=1) for level in levels])
+        p = np.repeat(1 / levels, levels)
+        chance = 2 * np.minimum(binom.cdf(k, len(u), p), binom.sf(k - 1, len(u), p))
+        worst = int(np.argmin(chance))
+        if chance[worst] < failure / (3 * parts * len(k)):
+            return f"{k[worst] / len(u):.3%} of reports where {p[worst]:.3%} should be"
     edges = np.arange(1, _PARTS) / _PARTS
-    tests = sum(u.shape[1] for u in streams.values()) * (_PARTS + 2 * len(_TAILS) + 1)
-    for name, numbers in streams.items():
+    for i, (name, numbers) in enumerate(streams.items()):
+        # Those of points, which are many and short, have a share of their own.
+        alike = count if i < count else len(places)
+        tests = 3 * alike * 2 * parts * (_PARTS + 2 * len(_TAILS) + 1)
         for u in numbers.T:
             counts = np.bincount(np.searchsorted(edges, u), minlength=_PARTS)
             tails = [(u < t).sum() for t in _TAILS] + [(u > 1 - t).sum() for t in _TAILS]

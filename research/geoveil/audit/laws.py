@@ -42,6 +42,11 @@ class Placed:
     rare: Array
     """At least the probability of reports as improbable as this one, (n,)."""
 
+    def of(self, reports: slice) -> Placed:
+        """Return the same of some reports."""
+        every = (self.below, self.above, self.once, self.rare)
+        return Placed(*(numbers[reports] for numbers in every))
+
     @property
     def equal(self) -> Array:
         """Probability of each part itself, (n, c); 0 where it is too small to be a difference."""

@@ -102,6 +102,8 @@ class NoisyAnswer:
 MakeMechanism: TypeAlias = Callable[[Query, GeoPrivacy], Audited]
 """A function of a query and a guarantee that makes a mechanism."""
 _SCENES = (RAMP, STEP, BELL)
+_DRAWN = 3
+"""Reports of each point of the path, which are outputs to look at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -434,7 +436,9 @@ def _cases(mechanisms: Iterable[tuple[str, MakeMechanism]]) -> Iterable[Case]:
             if isinstance(mechanism, QueryMechanism):
                 yield scene.case(mechanism, outputs_of(mechanism), "exact release", name=name)
             else:
-                drawn = mechanism.simulate(scene.points(scene.path), np.random.default_rng(1))
+                points = np.repeat(scene.points(scene.path), _DRAWN, axis=0)
+                drawn = mechanism.simulate(points, np.random.default_rng(1))
                 spread = float(np.quantile(np.abs(drawn - np.median(drawn)), 0.9))
-                outputs = additive_outputs(max(spread, 1e-6))
+                # Where densities are high in a narrow place, reports are.
+                outputs = np.union1d(additive_outputs(max(spread, 1e-6)), drawn)
                 yield scene.case(mechanism, outputs, "floats, no release", name=name)

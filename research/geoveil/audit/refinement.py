@@ -9,8 +9,8 @@ _ROUNDS = 4
 _SPLIT = 4
 _PROMINENT, _STEEPEST = 12, 4
 """Steps of the path that are split in a round: peaks by how far they stand out, and by height."""
-_FAR = (10.0, 100.0)
-"""Distances beyond the ends of the path, in units of `per`."""
+_FAR = 1.5 ** np.arange(15)
+"""Distances beyond the ends of the path, in units of `per`, to 292."""
 _NEARBY = 1 / 40
 _COLUMNS = 9
 _HALVINGS = 60
@@ -65,6 +65,7 @@ def refined(case: Case, path: Array, logs: Array) -> tuple[Array, Array]:
         path: (n,) or (n, k).
         logs: of every output (row) at every point (column).
     """
+    rng = np.random.default_rng(0)  # what repeats itself along the path is not met alike
     for _ in range(_ROUNDS):
         steps = np.diff(path, axis=0)
         lengths = np.abs(steps) if path.ndim == 1 else np.linalg.norm(steps, axis=-1)
@@ -77,9 +78,9 @@ def refined(case: Case, path: Array, logs: Array) -> tuple[Array, Array]:
             *np.argsort(prominence)[-_PROMINENT:].tolist(),
             *np.argsort(rates.max(axis=0))[-_STEEPEST:].tolist(),
         }
-        shares = np.arange(1, _SPLIT) / _SPLIT
-        at = np.repeat(sorted(chosen), len(shares))
-        share = np.tile(shares, len(chosen)).reshape(-1, *(1,) * (path.ndim - 1))
+        at = np.repeat(sorted(chosen), _SPLIT - 1)
+        shares = np.arange(1, _SPLIT) + rng.uniform(-0.05, 0.05, (len(chosen), _SPLIT - 1))
+        share = (shares / _SPLIT).reshape(-1, *(1,) * (path.ndim - 1))
         added = path[at] + share * steps[at]
         new = case.mechanism.log_density(case.outputs[:, None], added)
         path = np.insert(path, at + 1, added, axis=0)

@@ -1,0 +1,124 @@
+"""Whether numbers that should be independent are: at the lag where they seem to be so least.
+
+One series chooses how a number may follow from others: the largest of the correlations of e^{2πiu}
+with that of u, −u, 2u and 3u at any lag, and of sums and differences of two u. Another one, which
+the choice has not seen, decides: of what is independent every order is equally likely, so that
+counts by rank are hypergeometric (Fisher's exact law).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Source = tuple[int, int, int]
+"""Place, column and multiple of a number from which another may follow."""
+
+_NEAR = 4
+"""Two numbers that are added are so many places apart at most, where a series has one column."""
+_MOST = 1 << 17
+"""Numbers of a column among which a choice is made."""
+_FEWEST = 256
+PARTS = 8
+"""Parts by rank, in which two series are compared."""
+
+
+@dataclass(frozen=True, slots=True)
+class Follows:
+    """How a number may follow from those at places before or after it."""
+
+    sources: tuple[Source, ...]
+    place: int
+    column: int
+
+    def sides(self, u: Array) -> tuple[Array, Array]:
+        """Return what is made of the sources, and the numbers that may follow, none of them both.
+
+        Args:
+            u: a series of numbers of c columns, (n, c).
+        """
+        offsets = [self.place, *(place for place, _, _ in self.sources)]
+        first, span = min(offsets), max(offsets) - min(offsets)
+        start = np.arange(max(len(u) - span, 0)) - first
+        away = [abs(self.place - place) for place, c, _ in self.sources if c == self.column]
+        if away:  # blocks in which sources end before what may follow begins, or the other way
+            start = start[(start + first) % (span + min(away)) < min(away)]
+        made = np.zeros(len(start))
+        for place, column, multiple in self.sources:
+            made += multiple * u[start + place, column]
+        return np.mod(made, 1.0), u[start + self.place, self.column]
+
+
+def likeliest(u: Array) -> Follows:
+    """Return how numbers seem to follow from others most.
+
+    Args:
+        u: a series of numbers in (0, 1) of c columns, (n, c).
+    """
+    u = u[:_MOST]
+    n, columns = u.shape
+    z = np.exp(2j * np.pi * u)
+    size = 1 << (2 * n - 1).bit_length()
+    targets = np.fft.fft(z, size, axis=0)
+    lags = np.concatenate([np.arange(size // 2), np.arange(-size // 2, 0)])
+    few = np.abs(lags) > n - min(_FEWEST, n)
+    counts = np.maximum(n - np.abs(lags), 1)
+    best, chosen = -1.0, Follows(((0, 0, 1),), 1, 0)
+    for sources in _sources(columns):
+        made = np.ones(n, complex)
+        for place, column, multiple in sources:
+            made *= np.roll(z[:, column], -place) ** multiple
+        made[n - max(place for place, _, _ in sources) :] = 0
+        spectrum = np.conj(np.fft.fft(made, size))
+        for column in range(columns):
+            power = np.abs(np.fft.ifft(spectrum * targets[:, column])) ** 2 / counts
+            power[few] = 0
+            power[[place for place, c, _ in sources if c == column]] = 0
+            lag = int(np.argmax(power))
+            if power[lag] > best:
+                best, chosen = float(power[lag]), Follows(sources, int(lags[lag]), column)
+    return chosen
+
+
+def _sources(columns: int) -> Iterator[tuple[Source, ...]]:
+    yield from (((0, c, k),) for c, k in product(range(columns), (1, -1, 2, 3)))
+    near = _NEAR if columns == 1 else 1
+    signs = (1, -1)
+    for c, d, place, *both in product(
+        range(columns), range(columns), range(near + 1), signs, signs
+    ):
+        if place > 0 or c < d:
+            yield (0, c, both[0]), (place, d, both[1])
+
+
+def chance_of_order(
+    made: Array, numbers: Array, rng: np.random.Generator
+) -> tuple[float, int, float]:
+    """Return the chance of the least likely count by rank, its part of the numbers, and its share.
+
+    Args:
+        made: (n,).
+        numbers: (n,), of which every order is equally likely, whatever the first are.
+        rng: for ties, which are in any order.
+    """
+    from scipy.stats import hypergeom
+
+    n = len(made)
+    if n < PARTS:
+        return 1.0, 0, 0.0
+    part = np.arange(n) * PARTS // n
+    ranks = [np.empty(n, np.intp), np.empty(n, np.intp)]
+    for rank, series in zip(ranks, (made, numbers), strict=True):
+        rank[np.lexsort((rng.random(n), series))] = part
+    table = np.bincount(ranks[0] * PARTS + ranks[1], minlength=PARTS**2)
+    size = np.bincount(part)
+    worst = int(np.argmax(np.abs(table - np.outer(size, size).ravel() / n)))
+    row, column = divmod(worst, PARTS)
+    law = hypergeom(n, size[row], size[column])
+    chance = 2 * min(law.cdf(table[worst]), law.sf(table[worst] - 1)) * len(table)
+    return float(chance), column, float(table[worst] / size[row])
