@@ -2,6 +2,7 @@
 
 import json
 import stat
+import tomllib
 from datetime import UTC, datetime, timedelta
 from random import Random
 
@@ -19,6 +20,7 @@ from geoveil.campaign import (
     SmoothSpec,
     StatisticCampaign,
 )
+from geoveil.campaign.saying import to_one
 from geoveil.cli.connection import Connection, analyst_at
 from geoveil.cli.environment import TOKEN
 from geoveil.gp import GeoPrivacy, ParameterError, Threshold
@@ -223,6 +225,34 @@ def test_a_cap_is_published_and_told(geoveil):
 def test_a_cap_that_does_not_fit_is_refused(geoveil, words, match):
     with pytest.raises(ParameterError, match=match):
         geoveil("campaign", "create", "No cap", *INCOME, *words)
+
+
+def test_a_plan_has_the_cap_that_its_prior_makes_cheap(geoveil, tmp_path):
+    file, words = tmp_path / "plan.toml", [*INCOME[2:], "--prior", "incomes"]
+    plan = ("plan", *words, "--participants", "1000000", "--out", str(file), "--cap", "auto")
+    planned = " ".join(geoveil(*plan, to_server=False).stderr.split())
+    written = tomllib.loads(file.read_text())
+    assert 1 < written["planned"]["variance_factor_of_cap"] <= 1.05
+    sides = written["cap"]["below"], written["cap"]["above"]
+    assert f"cap {sides[0]:g} noise scales outside, {sides[1]:g} inside: any two values" in planned
+    assert sum(sides) <= 8
+    title = ("campaign", "create", "Planned with a cap", "--plan", str(file))
+    assert f"any two values {to_one(sum(sides))}" in geoveil(*title).output
+    shown = json.loads(geoveil("campaign", "show", "planned-with-a-cap", "--json").stdout)
+    assert shown["any_two_epsilon"] == sum(sides)
+    with pytest.raises(ParameterError, match="--cap must be left out of a plan"):
+        geoveil(*title, "--cap", "auto")
+    for refused in ("4,4", "little"):
+        with pytest.raises(ParameterError, match="--cap must be 'auto' or 'none'"):
+            geoveil(*plan[:-1], refused, to_server=False)
+
+
+def test_without_a_prior_a_cap_is_4_scales_a_side_or_what_the_questions_need(geoveil):
+    done = geoveil("campaign", "create", "Auto", *INCOME, "--cap", "auto")
+    assert "any two values 2,981 to 1" in done.output
+    geoveil("campaign", "create", "Auto wide", *INCOME, "--width", "80000", "--cap", "auto")
+    shown = json.loads(geoveil("campaign", "show", "auto-wide", "--json").stdout)
+    assert shown["cap"] == {"below": 5.0, "above": 5.0}
 
 
 def test_points_have_no_cap(geoveil):

@@ -26,6 +26,7 @@ from geoveil.analyst.planner.candidates import (
     in_words,
     without_slack,
 )
+from geoveil.analyst.planner.caps import ChosenCap
 from geoveil.analyst.planner.plan import screened
 from geoveil.analyst.planner.question import HardQuestion, as_estimand
 from geoveil.analyst.planner.search import Search
@@ -46,6 +47,7 @@ from geoveil.campaign import (
     make_campaign,
 )
 from geoveil.gp import (
+    Cap,
     Disc,
     GaussianKernel,
     ParameterError,
@@ -275,18 +277,26 @@ def planned_campaign(request: PlanRequest, chosen: Chosen, **later: Any) -> Camp
     )
 
 
-def as_if_published(request: PlanRequest, chosen: Chosen) -> Campaign:
+def as_if_published(request: PlanRequest, chosen: Chosen, cap: Cap | None = None) -> Campaign:
     """Return the campaign of a plan, with something in place of what the plan leaves open."""
-    return planned_campaign(request, chosen, **_UNSAID)
+    return planned_campaign(request, chosen, cap=cap, **_UNSAID)
 
 
-def write_plan(file: Path, request: PlanRequest, chosen: Chosen) -> None:
+def write_plan(
+    file: Path, request: PlanRequest, chosen: Chosen, cap: ChosenCap | None = None
+) -> None:
     """Write a plan, whole or not at all.
+
+    Args:
+        file: TOML.
+        request: what was asked for.
+        chosen: what the plan chose.
+        cap: of the campaign, and what it costs.
 
     Raises:
         ParameterError: if the file cannot be written, or no campaign can be made of the plan.
     """
-    campaign = as_if_published(request, chosen)
+    campaign = as_if_published(request, chosen, None if cap is None else cap.cap)
     message = pb.Campaign.FromString(encode(campaign))
     message.ClearField("opens")
     message.ClearField("closes")
@@ -298,6 +308,7 @@ def write_plan(file: Path, request: PlanRequest, chosen: Chosen) -> None:
             "questions": list(request.labels),
             "scenarios": list(request.prior.scenarios),
             **chosen.expected,
+            **({} if cap is None else {"variance_factor_of_cap": cap.factor}),
         },
         **json_format.MessageToDict(message, preserving_proto_field_name=True),
     }

@@ -20,6 +20,7 @@ from geoveil.analyst.feasible_alternatives import (
 )
 from geoveil.analyst.plan_files import (
     Chosen,
+    as_if_published,
     chosen_alone,
     chosen_together,
     planned_campaign,
@@ -28,10 +29,12 @@ from geoveil.analyst.plan_files import (
 from geoveil.analyst.planner import KINDS, Comparison, Plan
 from geoveil.analyst.planner.allocation import Searches
 from geoveil.analyst.planner.candidates import POINTS, fits_campaigns, in_words
+from geoveil.analyst.planner.caps import COST, ChosenCap, least_cap
 from geoveil.analyst.planner.plan import planned
 from geoveil.analyst.report import Record, comparison_report, plan_report
 from geoveil.analyst.request import PlanRequest
 from geoveil.campaign import Campaign
+from geoveil.gp.errors import ParameterError
 
 
 class PlanOutcome(ABC):
@@ -62,14 +65,36 @@ class PlanOutcome(ABC):
         """
         return planned_campaign(self.request, self.chosen(), **later)
 
-    def write(self, file: Path) -> None:
+    def least_cap(self, cost: float = COST) -> ChosenCap | None:
+        """Return the cap that tells least of any two values, of those that cost little.
+
+        Args:
+            cost: the largest share of the total variance of a report, under the plan's prior.
+
+        Returns:
+            The cap, and what it costs; None if none is so cheap.
+
+        Raises:
+            ParameterError: of a plan for points.
+            UnsupportedError: if campaigns cannot hold what was chosen, or it is a vector.
+        """
+        campaign = as_if_published(self.request, self.chosen())
+        if not campaign.mechanisms:
+            raise ParameterError("cap", "auto", "left out of points, which have no boundary")
+        return least_cap(campaign.mechanisms, self.request.prior, cost)
+
+    def write(self, file: Path, cap: ChosenCap | None = None) -> None:
         """Write a plan that `campaign_of` and 'geoveil campaign create --plan' read (TOML).
+
+        Args:
+            file: a path.
+            cap: of the campaign, as `least_cap` returns it; None: the campaign has none.
 
         Raises:
             ParameterError: if the file cannot be written.
             UnsupportedError: if campaigns cannot hold what was chosen.
         """
-        write_plan(file, self.request, self.chosen())
+        write_plan(file, self.request, self.chosen(), cap)
 
 
 @dataclass(frozen=True)

@@ -207,6 +207,13 @@ def plan(
         Path | None,
         typer.Option("--out", help="Write a plan for 'geoveil campaign create --plan' (TOML)."),
     ] = None,
+    cap: Annotated[
+        str | None,
+        typer.Option(
+            help="With --out, 'auto': the campaign tells no two values apart, however far, better"
+            " than costs 5 % of the variance, as the prior says. 'none' by default."
+        ),
+    ] = None,
     figure: Annotated[Path | None, typer.Option(help="Draw it (PNG, PDF or SVG).")] = None,
     as_json: options.AsJson = False,
     connection: Connection,
@@ -322,8 +329,16 @@ def plan(
                 raise ParameterError("top", top, "left out unless there are several questions")
             people_for_top = participants_to_name_the_top(planned, top, contamination=doubt)
             report["top"] = {"count": top, "confidence": 0.95, "participants": people_for_top}
+        capped = None
+        if cap not in (None, "none"):
+            if cap != "auto" or out_file is None:
+                raise ParameterError("cap", cap, "'auto' or 'none', and left out without --out")
+            capped = planned.least_cap()
+            if capped is None:
+                least = "one: none costs as little as 5 % of the variance; leave out --cap"
+                raise ParameterError("cap", cap, least)
         if out_file is not None:
-            planned.write(out_file)
+            planned.write(out_file, capped)
         if figure is not None:
             from geoveil.simulation.figures.plan import draw_comparison, draw_plan
 
@@ -343,6 +358,8 @@ def plan(
     for file in (out_file, figure):
         if file is not None:
             err.tell(f"wrote {file}")
+    if capped is not None:
+        err.tell(str(capped))
     print_top(report, out)
     print_groups(report, out)
     print_periods(report, out)

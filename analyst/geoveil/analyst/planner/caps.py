@@ -1,0 +1,122 @@
+"""Caps on the odds of any two values that cost little of the variance [MATH §14].
+
+They are chosen by a public prior, never by reports: where people are would show in the campaign.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geoveil.analyst.planner.priors import Prior
+from geoveil.campaign.saying import to_one
+from geoveil.gp import validation
+from geoveil.gp.mechanisms.base import QueryMechanism
+from geoveil.gp.privacy import GeoPrivacy
+from geoveil.gp.queries.capped import Cap
+
+Array = NDArray[np.float64]
+
+COST = 0.05
+"""The share of the total variance of a report that a cap may cost by default."""
+_PER_SCALE, _FARTHEST = 8, 24
+"""Sides are tried at every eighth of a noise scale, up to 24."""
+_WITHOUT_PRIOR = 4.0
+
+
+@dataclass(frozen=True)
+class ChosenCap:
+    """A cap, and what it costs."""
+
+    cap: Cap
+    factor: float
+    """The largest quotient of the total variances of a report with the cap and without."""
+
+    def __str__(self) -> str:
+        odds = to_one(self.cap.below + self.cap.above)
+        far = f"any two values {odds}" if odds else "no protection of far values"
+        return (
+            f"cap {self.cap.below:g} noise scales outside, {self.cap.above:g} inside: {far}, for"
+            f" {self.factor:.3f} times the variance"
+        )
+
+
+def least_cap(
+    mechanisms: Sequence[QueryMechanism], prior: Prior, cost: float = COST
+) -> ChosenCap | None:
+    """Return the cap of the least below + above that costs a share of the variance at most.
+
+    The total variance of a report is that of its noise, averaged over people, and that of f among
+    them. People beyond a side have the noise of those at it: what the sides cost adds up.
+
+    Args:
+        mechanisms: at least one, without a cap, each of whose reports may cost so much.
+        prior: a public law of points, in the coordinates of the queries.
+        cost: a share > 0 of the total variance.
+
+    Returns:
+        The cap and its cost; None if 24 noise scales a side still cost more.
+
+    Raises:
+        UnsupportedError: if a report's variance is no function of its signed distance.
+    """
+    validation.positive("cost", cost)
+    sides = np.arange(1, _FARTHEST * _PER_SCALE + 1) / _PER_SCALE
+    worst = np.zeros((len(sides), len(sides)))
+    for mechanism in mechanisms:
+        below, above, total = _costs(mechanism, prior, sides)
+        worst = np.maximum(worst, (below[:, None] + above) / total)
+    sums = sides[:, None] + sides + np.abs(sides[:, None] - sides) / (4 * len(sides) * _PER_SCALE)
+    best = np.unravel_index(np.argmin(np.where(worst <= cost, sums, np.inf)), sums.shape)
+    if worst[best] > cost:
+        return None
+    cap = Cap(*(float(sides[i]) for i in best))
+    return ChosenCap(cap, 1 + float(worst[best]))
+
+
+def usual_cap(mechanisms: Sequence[QueryMechanism]) -> Cap:
+    """Return the cap of 4 noise scales a side, or as far as a query varies, without a prior."""
+    sides = []
+    for i in range(2):
+        varies = [_varies(mechanism)[i] for mechanism in mechanisms]
+        needed = max(float(np.ceil(float(v) * _PER_SCALE)) / _PER_SCALE for v in varies)
+        sides.append(max(_WITHOUT_PRIOR, needed))
+    return Cap(*sides)
+
+
+def _varies(mechanism: QueryMechanism) -> tuple[Fraction, Fraction]:
+    """Return how far outside and inside a query varies, in noise scales."""
+    query = mechanism.query
+    first, last = query.profile.settled
+    outside = Fraction(0) if query.signed_range[0] == 0 else Fraction(-first)
+    return outside * _rate(mechanism), Fraction(last) * _rate(mechanism)
+
+
+def _rate(mechanism: QueryMechanism) -> Fraction:
+    assert isinstance(mechanism.privacy, GeoPrivacy)  # campaigns promise no other
+    return mechanism.privacy.exact_rate
+
+
+def _costs(mechanism: QueryMechanism, prior: Prior, sides: Array) -> tuple[Array, Array, float]:
+    """Return what each side adds to the variance, infinite where f varies, and the total."""
+    query, rate = mechanism.query, float(_rate(mechanism))
+    breaks = sorted(float(end) for ends in query.varies_within or () for end in ends)
+    points, weights = prior.nodes(breaks)
+    s = np.asarray(query.signed_distance(points)) * rate
+    _, noise = mechanism.moments(s / rate)
+    value = np.asarray(query.value(points))
+    total = float(np.sum(weights * (noise + np.square(value - np.sum(weights * value)))))
+    found = []
+    for sign, varies in zip((-1, 1), _varies(mechanism), strict=True):
+        at = mechanism.moments(sign * sides / rate)[1]
+        order = np.argsort(sign * s)
+        away = (sign * s)[order]
+        each = (weights[order], (weights * noise)[order])
+        mass, sums = (np.append(np.cumsum(part[::-1])[::-1], 0.0) for part in each)
+        beyond = np.searchsorted(away, sides, side="right")
+        extra = at * mass[beyond] - sums[beyond]
+        allowed = np.array([Fraction(side) >= varies for side in sides.tolist()])
+        found.append(np.where(allowed, np.maximum(extra, 0.0), np.inf))
+    return found[0], found[1], total
