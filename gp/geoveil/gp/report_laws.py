@@ -14,10 +14,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from geoveil.gp._convolution import one_sided
-from geoveil.gp.arrays import Array, distinct, np
+from geoveil.gp.arrays import Array, NDArray, distinct, np
 from geoveil.gp.queries.profiles import Profile
 from geoveil.gp.queries.profiles.enclosed import squares
 from geoveil.gp.report_moments import ReportMoments
@@ -27,12 +27,14 @@ _LOOSE = 1 / 100
 _MOST_CELLS, _ROUNDS = 2_048, 8
 _TIGHT = 1.00005
 """Factor between a bound and what is attained at which a search ends."""
-_SURE = 1.25
-"""What second differences between nodes may be, in multiples of those at the nodes around."""
-_NEGLIGIBLE, _FINE, _APART = 1e-7, 2.0**-10, 1e-3
-"""Moments on a raster that count as 0, relative to the largest, and the mesh of boxes around the
-others, relative to their distance from 0 or 1; this is at least a thousandth of that of a point."""
+_STRIP, _BLOCK = 16, 2**15
+"""Boxes that are taken together at first, and numbers that are computed at a time."""
+_FARTHER, _LEAST = 1.1, 1e-6
+"""How far corners are moved out, in multiples of half a box, and relative to the largest moment."""
+_SLACK = 0.002
+"""What half a box is made larger by, relative to its distance from moments that are 0 or 1."""
 
+Indices: TypeAlias = "NDArray[np.intp]"
 _Seen = TypeVar("_Seen")
 
 
@@ -157,60 +159,75 @@ def law_of_symmetric_noise(value: Array, noise: Array) -> ReportMoments:
     )
 
 
-def law_on_raster(moments: Array) -> ReportMoments:
-    """Return points around the moments of people at the nodes of a raster and between them.
+def law_in_boxes(middle: Array, half: Array) -> ReportMoments:
+    """Return points whose hull holds many boxes, in which the moments of all people are.
 
-    What `off_nodes` says makes boxes around the nodes, which are widened to a mesh, that fewer of
-    them differ. How far one person moves a mean is taken from the nodes alone.
-
-    Args:
-        moments: E y, E y² and E y³ at the nodes, shape (3, n, m), periodic; where all three are
-            negligible they count as 0.
-    """
-    scales = np.abs(moments).max(axis=(1, 2), keepdims=True)
-    moments = moments / scales
-    bend = off_nodes(moments)
-    there = np.abs(moments).max(axis=0) > _NEGLIGIBLE
-    points, bend, unit = moments[:, there].T, bend[:, there].T, scales.reshape(3)
-    near = np.minimum(np.abs(points), np.abs(points - 1 / unit))
-    near = np.maximum(near, _APART * near.max(axis=1, keepdims=True) + _NEGLIGIBLE)
-    step = _FINE * 2.0 ** np.floor(np.log2(near))
-    boxes = np.stack([np.floor((points - bend) / step), np.ceil((points + bend) / step)]) * step
-    order = np.lexsort(boxes.transpose(0, 2, 1).reshape(6, -1))
-    boxes = boxes[:, order]
-    boxes = boxes[:, np.append(True, (np.diff(boxes, axis=1) != 0).any(axis=(0, 2)))]
-    corners = [
-        np.stack([boxes[ends[k], :, k] for k in range(3)], 1) for ends in product((0, 1), repeat=3)
-    ]
-    laws = np.append(_outermost(points), np.zeros((1, 3)), axis=0)
-    around = _outermost(np.concatenate(corners))
-    return ReportMoments(np.concatenate([laws, around]) * unit, len(laws))
-
-
-def off_nodes(values: Array) -> Array:
-    """Return how far from what corners say, bilinearly, a function is in the cells around a node.
-
-    A smooth one is off by at most an eighth of its second differences along both axes, which are
-    taken from all nodes around.
+    Corners that stick out of the hull farthest are added to it, a little farther out, until none
+    does. How far one person moves a mean is taken from the middles of their boxes alone.
 
     Args:
-        values: at the nodes of a raster, shape (..., n, m), periodic.
+        middle: E y, E y² and E y³, shape (3, n).
+        half: of the width of each box, the same shape, > 0.
     """
-    from scipy.ndimage import maximum_filter
+    from scipy.spatial import ConvexHull
 
-    turns = (sum(np.roll(values, step, axis) for step in (1, -1)) for axis in (-2, -1))
-    bend = sum(np.abs(turn - 2 * values) for turn in turns) * (_SURE / 8)
-    return np.asarray(maximum_filter(bend, (*(1,) * (values.ndim - 2), 3, 3), mode="wrap"))
+    unit = np.abs(middle).max(axis=1)
+    boxes = np.concatenate([middle, half]).T / np.tile(unit, 2)
+    near = np.minimum(np.abs(boxes[:, :3]), np.abs(boxes[:, :3] - 1 / unit))
+    boxes[:, 3:] += _SLACK * near
+    pad = np.repeat(boxes[-1:], -len(boxes) % _STRIP, axis=0)
+    strips = np.concatenate([boxes, pad]).reshape(-1, _STRIP, 6)
+    low, high = (strips[..., :3] + sign * strips[..., 3:] for sign in (-1, 1))
+    low, high = low.min(axis=1), high.max(axis=1)
+    around = np.concatenate([low + high, high - low], axis=1) / 2
+    ways = np.array([way for way in product((-1.0, 0.0, 1.0), repeat=3) if any(way)])
+    planes = np.append(ways, np.zeros((len(ways), 1)), axis=1)
+    first = strips[_sticking(around, planes)[1]].reshape(-1, 6)
+    first = first[np.unique(_sticking(first, planes)[1])]
+    laws = [np.zeros((1, 3)), first[:, :3]]
+    points = np.concatenate([_corners_of(first, way) for way in ways if all(way)])
+    hull = ConvexHull(points)
+    for sample in (True, False):  # one box of each strip first, which leaves few others
+        sticks = _sticking(around, hull.equations)[0] > 0
+        around, strips = around[sticks], strips[sticks]
+        boxes = strips[:, 0] if sample else strips.reshape(-1, 6)
+        while len(boxes):
+            out, farthest, heights = _sticking(boxes, hull.equations)
+            beyond = heights > 0
+            if not beyond.any():
+                break
+            laws.append(boxes[np.unique(farthest[beyond]), :3])
+            corners = _corners_of(boxes[farthest[beyond]], hull.equations[beyond, :3])
+            hull = ConvexHull(points := np.concatenate([points[hull.vertices], corners]))
+            boxes = boxes[out > 0]
+    points = np.concatenate([*laws, points[hull.vertices]])
+    return ReportMoments(points * unit, sum(map(len, laws)))
 
 
-def _outermost(points: Array) -> Array:
-    """Return those of points, (n, 3), that are corners of their hull; all where it is too flat."""
-    from scipy.spatial import ConvexHull, QhullError
+def _corners_of(boxes: Array, ways: Array) -> Array:
+    """Return what is a little farther in some directions than the corners of boxes there."""
+    return np.asarray(boxes[:, :3] + np.sign(ways) * (_FARTHER * boxes[:, 3:] + _LEAST))
 
-    try:
-        return np.asarray(points[ConvexHull(points, qhull_options="QJ Pp").vertices])
-    except QhullError:
-        return points
+
+def _sticking(boxes: Array, planes: Array) -> tuple[Array, Indices, Array]:
+    """Return how far each box is beyond any plane, and for each plane which is farthest, and how.
+
+    Args:
+        boxes: shape (n, 6).
+        planes: outward normals, and what they are on at a point less its height, (m, 4).
+    """
+    out, farthest = np.empty(len(boxes)), np.zeros(len(planes), np.intp)
+    heights = np.full(len(planes), -np.inf)
+    normals = np.concatenate([planes[:, :3], np.abs(planes[:, :3])], axis=1)
+    step = max(1, _BLOCK // len(planes))
+    for start in range(0, len(boxes), step):
+        beyond = normals @ boxes[start : start + step].T + planes[:, 3:]
+        out[start : start + step] = beyond.max(axis=0)
+        here = beyond.argmax(axis=1)
+        height = beyond[np.arange(len(planes)), here]
+        farthest = np.where(height > heights, start + here, farthest)
+        heights = np.maximum(heights, height)
+    return out, farthest, heights
 
 
 def cut_while_loose(

@@ -32,11 +32,12 @@ from geoveil.gp._convolution import gauss_legendre
 from geoveil.gp.arrays import Array, np
 from geoveil.gp.deconvolution.base import PointEstimator, any_query, point_estimator
 from geoveil.gp.deconvolution.line import ProfileEstimator, radial_on_the_line
+from geoveil.gp.deconvolution.raster import RasterGrid
 from geoveil.gp.errors import UnsupportedError
 from geoveil.gp.intervals import Limits
 from geoveil.gp.queries.profiles import Gaussian
 from geoveil.gp.queries.projected import GaussianKernel, Radial
-from geoveil.gp.report_laws import law_on_raster
+from geoveil.gp.report_laws import law_in_boxes
 from geoveil.gp.report_moments import ReportMoments
 
 _GHOSTS = 2
@@ -261,6 +262,11 @@ _NOISIEST = 1000.0
 _FARTHEST = 100.0
 _STEP = 1 / 80
 _MEANS = 0.0, 1.0
+_NARROW = 3.0
+"""Noise scale in bandwidths up to which moments about a bell are taken on a raster."""
+_SURE, _ROUNDING = 1.25, 1e-7
+"""What second differences between distances may be, in multiples of those at the distances around,
+and moments that count as 0, relative to the largest."""
 _DISTANCES = 161
 """Distances at which moments of reports are taken, equidistant in the inverse of sinh."""
 
@@ -362,14 +368,25 @@ def _estimated_variance(r: Array, c: float, dimension: int) -> Array:
 
 @lru_cache(maxsize=32)
 def _report_moments(c: float, dimension: int, debias: bool) -> ReportMoments:
-    """Return the moments of the values of people at any distance, and of those far away."""
+    """Return points around the moments of the values of people at any distance.
+
+    In the plane on a raster, where bounds between its nodes are proved; else, or in wide noise, at
+    distances between which they are measured.
+    """
+    if dimension == 2 and c <= _NARROW:
+        grid = RasterGrid.around((0.0, 0.0, 0.0, 0.0), 1 / 8, 12 + 20 * c)
+        square = sum(k * k for k in grid.frequencies())
+        bell, noise = 2 * math.pi / grid.cell**2 * np.exp(-square / 2), (1 + c * c * square) ** -1.5
+        return grid.law((bell / noise if debias else bell).astype(np.complex128), noise)
     t = np.linspace(0.0, math.asinh(6.0 + _FADE * c), _DISTANCES)
 
     def power(k: int) -> Callable[[Array, Array], Array]:
         return lambda rho, _: _function(rho, c, dimension, debias) ** k
 
     powers = np.array([planar_expectation(power(k), np.sinh(t), c, dimension) for k in (1, 2, 3)])
-    return law_on_raster(np.concatenate([powers[:, :0:-1], powers], axis=1)[..., None])
+    bends = np.abs(np.diff(powers[:, np.r_[1, : len(t), -1]], 2)) * (_SURE / 8)
+    bends = np.maximum(bends, np.maximum(np.roll(bends, 1, 1), np.roll(bends, -1, 1)))
+    return law_in_boxes(powers, bends + _ROUNDING * np.abs(powers).max(axis=1, keepdims=True))
 
 
 def _function(r: Array, c: float, dimension: int, debias: bool) -> Array:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import product
 from typing import Any
 
 from geoveil.gp import validation
@@ -17,14 +16,11 @@ from geoveil.gp.intervals import Limits
 from geoveil.gp.queries.base import Query
 from geoveil.gp.queries.indicator import Disc, SoftIndicator
 from geoveil.gp.queries.polygon import Polygon
-from geoveil.gp.report_laws import off_nodes
 from geoveil.gp.report_moments import ReportMoments
 
 Bounds = tuple[float, float, float, float]
 
 _CELLS_PER_BANDWIDTH = 8
-_NODES = 4_096
-"""Nodes of the grid, about, at which moments of reports are taken."""
 _LEAST_AREA = 0.008
 """Area of a region in multiples of h², of a disc of radius h/20: what `SmoothedRegion` misjudges
 weighs up to a fortieth of the most that people count for it, and more in smaller ones."""
@@ -185,22 +181,12 @@ class RegionEstimator(PointEstimator):
 
     @cached_property
     def _limits(self) -> Limits:
-        low, high = _ends(self._grid.inverse(self._spectrum))
+        low, high = self._ends(self._spectrum)
         return Limits((low, max(high, 1.0)), (0.0, 1.0), lambda: self._moments)
 
     @cached_property
     def _moments(self) -> ReportMoments:
-        """The moments of values at nodes all over the grid, and at those where they are largest."""
-        grid = self._grid
-        values = grid.inverse(self._spectrum)
-        powers = [values, values**2, values**3]
-        laws = [grid.inverse(grid.transform(power) * self._noise).ravel() for power in powers]
-        points = np.stack(laws, axis=1)
-        scaled = points / np.abs(points).max(axis=0)
-        largest = [int(np.argmax(scaled @ way)) for way in product((-1, 0, 1), repeat=3)]
-        return ReportMoments(
-            np.append(points[:: max(len(points) // _NODES, 1)], points[largest], axis=0)
-        )
+        return self._grid.law(self._spectrum, self._noise)
 
     @property
     def variance_limits(self) -> tuple[float, float] | None:
@@ -208,7 +194,13 @@ class RegionEstimator(PointEstimator):
 
     @cached_property
     def _variance_limits(self) -> tuple[float, float]:
-        return _ends(self._grid.inverse(self._variance_spectrum))
+        return self._ends(self._variance_spectrum)
+
+    def _ends(self, spectrum: Spectrum) -> tuple[float, float]:
+        """Return the ends of a function at the nodes and between them; it is 0 beyond the grid."""
+        values = self._grid.inverse(spectrum)
+        off = self._grid.off_nodes(values, spectrum)
+        return min(float((values - off).min()), 0.0), max(float((values + off).max()), 0.0)
 
     def _value(self, points: Array) -> Array:
         return self._g(points)
@@ -245,12 +237,6 @@ class RegionEstimator(PointEstimator):
         squares = grid.transform(grid.inverse(self._spectrum) ** 2)
         second = grid.inverse(squares * self._noise)
         return Field(grid, grid.transform(second - grid.inverse(self._average) ** 2))
-
-
-def _ends(values: Array) -> tuple[float, float]:
-    """Return the ends of a function at the nodes and between them; it is 0 beyond the grid."""
-    bend = off_nodes(values)
-    return min(float((values - bend).min()), 0.0), max(float((values + bend).max()), 0.0)
 
 
 @point_estimator.register
