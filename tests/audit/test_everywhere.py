@@ -21,6 +21,7 @@ from geoveil.gp import (
     LocalPrivacy,
     PlanarLaplace,
     RandomizedResponse,
+    SmoothMechanism,
     Threshold,
     VectorSmoothMechanism,
 )
@@ -251,6 +252,13 @@ def test_mechanisms_of_ones_own_that_were_kept(fault: dict[str, Any], exact: boo
 
     assert keeps() == (True, True)
     assert not keeps(**fault)[0 if exact else 1]
+
+
+def test_mechanisms_whose_noise_vanishes_far_away_agree_with_their_density() -> None:
+    """A million per away floats are the answer itself, of which a density says nothing."""
+    cases = own_cases({"mine": SmoothMechanism})
+    assert len(cases) == 3
+    assert disagreements(cases, samples=4_000, seed=3) == ()
 
 
 def test_two_releases_of_a_row_do_not_share_their_noise() -> None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from geoveil.audit.case import Audited, Case
 from geoveil.audit.dependence import PARTS, chance_of_order, likeliest
-from geoveil.audit.draws import at_least, copies, points_beside, points_everywhere
+from geoveil.audit.draws import at_least, copies, points_along, points_beside
 
 Array = NDArray[np.float64]
 Point = tuple[float, ...]
@@ -78,7 +78,7 @@ def disagreements(cases: Sequence[Case], *, samples: int, seed: int) -> tuple[Di
     for case in cases:
         starts = np.array([start for start, _ in case.pairs])
         tests.append((case, samples, points_beside(case, starts, rng), len(starts)))
-        tests.append((case, samples // _FEWER, points_everywhere(case, rng, samples), 0))
+        tests.append((case, samples // _FEWER, points_along(case, rng, samples), 0))
     failure = FAILURE_PROBABILITY / max(sum(len(points) for _, _, points, _ in tests), 1)
     by_row: dict[tuple[str, str], Disagreement] = {}
     for case, count, points, near in tests:

@@ -117,7 +117,8 @@ def draws_of(case: Case, releases: int, seed: int, failure: float) -> Draws | No
     stated = getattr(mechanism, "stated", mechanism)
     ends = np.unique(np.array([end for pair in case.pairs for end in pair]), axis=0)
     rng = np.random.default_rng(seed)
-    groups = points_beside(case, ends, rng), points_everywhere(case, rng, releases)
+    along = points_along(case, rng, releases), _points_afar(case, releases)
+    groups = points_beside(case, ends, rng), np.concatenate(along)
     both_states = copies(mechanism) if is_own(mechanism) else (mechanism, mechanism)
     many = [both_states[0].release_many, both_states[1].release_many]
     if isinstance(mechanism, Mechanism):  # what devices call
@@ -162,23 +163,22 @@ def points_beside(case: Case, ends: Array, rng: np.random.Generator) -> Array:
     return np.concatenate([ends, case.path[[0, -1]], far])
 
 
-def points_everywhere(case: Case, rng: np.random.Generator, releases: int) -> Array:
-    """Return points all along the path of a row, 0, and points up to 10⁶ `per` beyond both ends.
-
-    Args:
-        case: the row.
-        rng: for their places.
-        releases: in all.
-    """
+def points_along(case: Case, rng: np.random.Generator, releases: int) -> Array:
+    """Return points all along the path of a row, the more the more releases there are in all."""
     path, count = case.path, _ALONG[releases >= _MANY]
-    per = getattr(case.mechanism.privacy, "per", float(np.ptp(path)) / 20)
     step = (np.arange(count) + rng.random(count)) * (len(path) - 1) / count
     before = np.minimum(step.astype(np.intp), len(path) - 2)
-    rest: tuple[int, ...] = (-1, *(1,) * (path.ndim - 1))
-    along = path[before] + (step - before).reshape(rest) * (path[before + 1] - path[before])
+    share = (step - before).reshape(-1, *(1,) * (path.ndim - 1))
+    return np.asarray(path[before] + share * (path[before + 1] - path[before]))
+
+
+def _points_afar(case: Case, releases: int) -> Array:
+    """Return 0, and points up to 10⁶ `per` beyond both ends of the path of a row."""
+    path, count = case.path, _ALONG[releases >= _MANY] // 5
+    per = getattr(case.mechanism.privacy, "per", float(np.ptp(path)) / 20)
     ahead = (path[-1] - path[0]) / np.linalg.norm(path[-1] - path[0])
-    far = per * np.geomspace(3.0, 1e6, count // 5).reshape(rest) * ahead
-    return np.concatenate([along, 0 * path[:1], path[0] - far, path[-1] + far])
+    far = per * np.geomspace(3.0, 1e6, count).reshape(-1, *(1,) * (path.ndim - 1)) * ahead
+    return np.concatenate([0 * path[:1], path[0] - far, path[-1] + far])
 
 
 def _refused(
