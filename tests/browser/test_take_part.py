@@ -25,11 +25,13 @@ from geoveil.campaign import (
     Campaign,
     DebiasedLaplaceSpec,
     LipschitzLaplaceSpec,
+    PlanarLaplaceSpec,
     Question,
     Readings,
     SigningKey,
     StatisticCampaign,
     Strata,
+    ValueCampaign,
     encode,
     seal,
 )
@@ -219,6 +221,22 @@ async def test_a_ratio_is_shown_in_the_unit_of_values(survey: Survey, page: Page
     await counted(page)
     assert (await survey.counted())["ratio"] == 1
     assert (await page.inner_text("#spent")).startswith("ε = 1 per factor 2 in dollar")
+
+
+async def test_a_perturbed_logarithm_is_sent_once(survey: Survey, page: Page) -> None:
+    half = GeoPrivacy.per_factor(1.0, 2, "dollar")
+    scale = Attribute(name="household income", unit=half.unit, scale=LogScale(1_000.0))
+    given = {"attribute": scale, "privacy": half, "mechanism": PlanarLaplaceSpec(1)}
+    dates = {"opens": NOW - timedelta(hours=1), "closes": NOW + timedelta(days=3)}
+    await survey.create(ValueCampaign(campaign_id="points", title="Incomes", **given, **dates))
+    await page.goto(survey.url("points"))
+    await page.wait_for_selector("#survey:not([hidden])")
+    assert "within a factor of 8 of yours 95.1 % of the time" in await page.inner_text("#odds-text")
+    await page.fill("#value", "52,417")
+    await page.click("#send")
+    await counted(page)
+    assert (await survey.counted())["points"] == 1
+    assert "logarithm of household income" in await page.inner_text("#answers")
 
 
 async def test_the_keyboard_is_enough(survey: Survey, page: Page) -> None:

@@ -50,7 +50,8 @@ class ChosenBand:
         )
         basis = (
             "as the reports suggest, which is no certificate: they do not show people who are"
-            " crowded into less room than the noise; state a bound that you know"
+            " crowded into less room than the noise"
+            + ("" if self.by_ratio else "; state a bound that you know")
             if self.from_reports
             else "as stated"
         )

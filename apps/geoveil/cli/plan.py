@@ -60,7 +60,7 @@ _PROMPTS: Mapping[str, str] = MappingProxyType(
         "prior": f"What is publicly known of them ({KNOWN})?",
         "unit": "In which unit are the values?",
         "epsilon": "ε: how much may a report tell of two values a distance apart (usually 1)?",
-        "per": "Which distance should nobody be able to tell, in that unit?",
+        "per": "Which distance (by ratio: factor) should nobody be able to tell, in that unit?",
     }
 )
 _COLUMNS = "Which column of the file holds the values (of places: longitude, latitude)?"

@@ -39,8 +39,8 @@ class MeanValue(Statistic[Quantity]):
     """The width of the soft thresholds, in the attribute's unit; three noise scales by default."""
 
     _by_ratio: ClassVar[str] = (
-        "GeometricMean where values are compared by ratio: a mean of logarithms is that of a"
-        " geometric mean, and no total or mean of values can be had of them"
+        "GeometricMean (--geometric-mean) where values are compared by ratio: a mean of logarithms"
+        " is that of a geometric mean, and no total or mean of values can be had of them"
     )
 
     def steps(self, campaign: Campaign, confidence: float) -> Steps[Quantity]:

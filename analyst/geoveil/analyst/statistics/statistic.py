@@ -71,8 +71,8 @@ class Statistic(ABC, Generic[Found]):
         raise ParameterError("statistic", type(self).__name__, self._by_ratio)
 
     _by_ratio: ClassVar[str] = (
-        "shares, Quantiles, DistributionFunction, Histogram or GeometricMean where values are"
-        " compared by ratio"
+        "a share, Quantiles, DistributionFunction, Histogram or GeometricMean (--quantile, --curve,"
+        " --histogram, --geometric-mean) where values are compared by ratio"
     )
     """What is expected in its place where values are compared by ratio."""
 

@@ -276,5 +276,6 @@ def line_of(c: PublishedNumber) -> tuple[str, ...]:
     if c.own is not None:
         own = f"{c.own[0]:.4g}" + (f" ± {c.own[1]:.1g}" if c.own[1] else "")
     ratio = "–" if math.isnan(c.ratio) else f"{c.ratio:.3g}"
-    verdict = c.verdict + (f" (power {c.power:.2f})" if c.verdict == CANT_TELL else "")
+    powerless = c.verdict == CANT_TELL and c.relation == EQUAL
+    verdict = c.verdict + (f" (power {c.power:.2f})" if powerless else "")
     return f"{c.setting}: {c.quantity}", c.kind, f"{mark}{c.value:.4g}", own, ratio, verdict
