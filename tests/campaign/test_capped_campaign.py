@@ -24,8 +24,18 @@ from geoveil.campaign import (
     open_envelope,
     seal,
     signer,
+    unbiased_for,
 )
-from geoveil.gp import Cap, Disc, GeoPrivacy, ParameterError, Range, SeededSource, Threshold
+from geoveil.gp import (
+    Cap,
+    Disc,
+    GaussianKernel,
+    GeoPrivacy,
+    ParameterError,
+    Range,
+    SeededSource,
+    Threshold,
+)
 from geoveil.proto.v1 import campaign_pb2 as pb
 from tools.vectors.chance import PARIS
 from tools.vectors.examples import small_campaign
@@ -141,3 +151,15 @@ def test_a_reading_of_the_app_answers_a_capped_question_alike():
         point = free.point_mechanism.release(97_000.0, SeededSource(seed))
         drawn = [c.answers_from(point, (0,), SeededSource(99)) for c in (free, capped)]
         assert drawn[0] == drawn[1]
+
+
+def test_what_clipping_changes_of_a_bell_is_said_of_its_estimates():
+    """e^(−R²/2h²) where it is clipped, of those who are farther: rounded up; a step has none."""
+    bell = (Question("near", GaussianKernel(100_000.0, 8_000.0)),)
+    capped = small_campaign("c", questions=bell, cap=Cap(1.0, 4.0))
+    assert capped.mechanisms[0].bias_bound == pytest.approx(math.exp(-8))
+    said = "Unbiased, but for a bias of at most 0.00034, for the mean of the soft query"
+    assert unbiased_for(capped).startswith(said)
+    for exact in (small_campaign("c", questions=bell), small_campaign("c", cap=CAP)):
+        assert unbiased_for(exact).startswith("Unbiased for the mean of the soft query")
+    assert capped.limits[0].means == pytest.approx((-math.exp(-8), 1 + math.exp(-8)))

@@ -229,13 +229,15 @@ def test_a_cap_that_does_not_fit_is_refused(geoveil, words, match):
 
 def test_a_plan_has_the_cap_that_its_prior_makes_cheap(geoveil, tmp_path):
     file, words = tmp_path / "plan.toml", [*INCOME[2:], "--prior", "incomes"]
-    plan = ("plan", *words, "--participants", "1000000", "--out", str(file), "--cap", "auto")
+    plan = ("plan", *words, "--participants", "20000", "--out", str(file), "--cap", "auto")
     planned = " ".join(geoveil(*plan, to_server=False).stderr.split())
     written = tomllib.loads(file.read_text())
     assert 1 < written["planned"]["variance_factor_of_cap"] <= 1.05
     sides = written["cap"]["below"], written["cap"]["above"]
     assert f"cap {sides[0]:g} noise scales outside, {sides[1]:g} inside: any two values" in planned
     assert sum(sides) <= 8
+    width = written["queries"][0]["threshold"]["width"]
+    assert width == 8 * 8_000.0  # without a cap 13.5 noise scales, which has no room within 4
     title = ("campaign", "create", "Planned with a cap", "--plan", str(file))
     assert f"any two values {to_one(sum(sides))}" in geoveil(*title).output
     shown = json.loads(geoveil("campaign", "show", "planned-with-a-cap", "--json").stdout)

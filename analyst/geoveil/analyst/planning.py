@@ -29,7 +29,8 @@ from geoveil.analyst.plan_files import (
 from geoveil.analyst.planner import KINDS, Comparison, Plan
 from geoveil.analyst.planner.allocation import Searches
 from geoveil.analyst.planner.candidates import POINTS, fits_campaigns, in_words
-from geoveil.analyst.planner.caps import COST, ChosenCap, least_cap
+from geoveil.analyst.planner.caps import CAPPED_WIDTH, COST, ChosenCap, least_cap
+from geoveil.analyst.planner.coarse import WIDEST
 from geoveil.analyst.planner.plan import planned
 from geoveil.analyst.report import Record, comparison_report, plan_report
 from geoveil.analyst.request import PlanRequest
@@ -130,6 +131,7 @@ def plan_for(
     request: PlanRequest,
     *,
     for_campaign: bool = False,
+    capped: bool = False,
     searches: Searches | None = None,
 ) -> PlannedQuestion | PlannedQuestions:
     """Return the plan for a request, in seconds.
@@ -138,13 +140,15 @@ def plan_for(
         request: what is asked for.
         for_campaign: whether to choose among mechanisms that campaigns can hold; of several
             questions that is decided when a campaign is made.
+        capped: whether bands have to fit within a cap of 4 noise scales a side.
         searches: takes up what was found out, to be given again with the same questions and prior:
             see `PlanningSession`, which keeps them.
 
     Raises:
         ParameterError: if the request cannot be met, with the nearest that can.
     """
-    searches = Searches() if searches is None else searches
+    if searches is None:
+        searches = Searches(widest=CAPPED_WIDTH if capped else WIDEST)
     check_prior(request, searches)
     check_people(request)
     if len(request.questions) > 1:

@@ -210,8 +210,9 @@ def plan(
     cap: Annotated[
         str | None,
         typer.Option(
-            help="With --out, 'auto': the campaign tells no two values apart, however far, better"
-            " than costs 5 % of the variance, as the prior says. 'none' by default."
+            help="With --out, 'auto': no two values, however far apart, are told apart better than"
+            " the least cap does that costs 5 % of the variance, as the prior says; bands are at"
+            " most 8·PER/ε wide. 'none' by default."
         ),
     ] = None,
     figure: Annotated[Path | None, typer.Option(help="Draw it (PNG, PDF or SVG).")] = None,
@@ -303,7 +304,7 @@ def plan(
         sizes = _sizes(strata, strata_epsilon)
         held = out_file is not None or any(x is not None for x in (contamination, top, sizes))
         restricted = held if for_campaign is None else for_campaign
-        plan_of = partial(plan_for, for_campaign=restricted)
+        plan_of = partial(plan_for, for_campaign=restricted, capped=cap == "auto")
         request = request_of(soft=soft)
         try:
             planned = plan_of(request)

@@ -41,7 +41,7 @@ def unbiased_for(campaign: Campaign, *, later: bool = False) -> str:
     bias = max((mechanism.bias_bound for mechanism in campaign.mechanisms), default=0.0)
     if bias == math.inf:
         return "Unbiased for nothing: the noise has no mean."
-    nearly = "" if all(mechanism.unbiased for mechanism in campaign.mechanisms) else _within(bias)
+    nearly = _within(bias) if bias else ""
     if later:
         mean = _EVERYBODY
     elif isinstance(campaign, StatisticCampaign):

@@ -22,6 +22,7 @@ from functools import partial
 from types import MappingProxyType
 
 from geoveil.analyst.planner.candidates import KINDS, in_words
+from geoveil.analyst.planner.coarse import WIDEST
 from geoveil.analyst.planner.plan import CLOSE, screened
 from geoveil.analyst.planner.prediction import Prediction, Targets
 from geoveil.analyst.planner.priors import Prior
@@ -158,10 +159,11 @@ class Searches:
 
     Args:
         most: guarantees of which it is kept, the last ones that were asked for; None for all.
+        widest: of the bands that are tried, as `coarse.width` takes it.
     """
 
-    def __init__(self, most: int | None = None) -> None:
-        self._most = most
+    def __init__(self, most: int | None = None, widest: int = WIDEST) -> None:
+        self._most, self._widest = most, widest
         self._under: OrderedDict[GeoPrivacy, dict[int, Search]] = OrderedDict()
         self._first: dict[int, PlanningProblem] = {}
 
@@ -186,7 +188,8 @@ class Searches:
             known[number] = Search(
                 PlanningProblem.of(question, privacy, prior)
                 if beside is None
-                else beside.under(privacy)
+                else beside.under(privacy),
+                self._widest,
             )
             self._first.setdefault(number, known[number].problem)
         return known[number]

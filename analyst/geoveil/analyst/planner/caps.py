@@ -24,6 +24,8 @@ COST = 0.05
 _PER_SCALE, _FARTHEST = 8, 24
 """Sides are tried at every eighth of a noise scale, up to 24."""
 _WITHOUT_PRIOR = 4.0
+CAPPED_WIDTH = 12
+"""The widest band, of 8 noise scales, that fits within a cap of 4 a side: see `coarse.width`."""
 
 
 @dataclass(frozen=True)

@@ -101,10 +101,12 @@ class Search:
 
     Args:
         problem: of a hard question, for bands and regions; or of a soft one.
+        widest: of the bands that are tried, as `coarse.width` takes it.
     """
 
-    def __init__(self, problem: PlanningProblem) -> None:
+    def __init__(self, problem: PlanningProblem, widest: int = WIDEST) -> None:
         self.problem = problem
+        self._widest = widest
         self.coarse = cache(self._coarse)
         """(kind, option, profile, index) → what a kind makes of a band; None if it refuses."""
         self.floor = cache(self._floor)
@@ -143,7 +145,7 @@ class Search:
         leading: list[CoarseCandidate] = []
         for profile in PROFILES:
             ramps = any(candidate.profile == "linear" for candidate in leading)
-            first: Sequence[int] = range(NARROWEST, WIDEST + 1, _STRIDES[0])
+            first: Sequence[int] = range(NARROWEST, self._widest + 1, _STRIDES[0])
             alone = not self.problem.scenarios and self.problem.nodes.again is None
             alone = alone and self.problem.prior.assumed is None
             if not ramps and profile != "linear" and alone:  # noise before f, in closed form
@@ -244,7 +246,7 @@ class Search:
     def _best_width(self, profile: str, error: Callable[[Prediction], float]) -> int:
         """Return the width that is best in closed form, for noise before the step."""
         size = self.problem.prior.size
-        widths = range(NARROWEST, WIDEST + 1)
+        widths = range(NARROWEST, self._widest + 1)
         return min(widths, key=lambda index: error(evenly_spread(profile, index, size)))
 
     def _refined(
@@ -259,7 +261,7 @@ class Search:
                     (option, index)
                     for option in (best.option - 1, best.option, best.option + 1)
                     for index in (best.index - stride, best.index, best.index + stride)
-                    if option in options and NARROWEST <= index <= WIDEST
+                    if option in options and NARROWEST <= index <= self._widest
                 ]
                 found = self._near_the_best(best.kind, best.profile, around, error, least)
                 near = [c for c in found if error(c.prediction) < least]

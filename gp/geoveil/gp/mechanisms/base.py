@@ -283,8 +283,8 @@ class QueryMechanism(Mechanism[int]):
 
     @property
     def bias_bound(self) -> float:
-        """Bound on |mean − f| over all points; infinite if none is known."""
-        return 0.0 if self.unbiased else math.inf
+        """Bound on |mean − f| over all points, f unclipped; infinite if none is known."""
+        return self.query.clipping_bias if self.unbiased else math.inf
 
     def likely_range(self, beyond: float) -> tuple[int, int]:
         """Return integers between which `release` stays, for every x, but with a probability.

@@ -46,6 +46,11 @@ class Query(ABC):
         return self
 
     @property
+    def clipping_bias(self) -> float:
+        """The most that clipping distances changes f by: 0 where nothing is clipped."""
+        return 0.0
+
+    @property
     def breakpoints(self) -> tuple[float, ...]:
         """Increasing distances s, in the unit of x: f is smooth between them, constant beyond."""
         return self.profile.breakpoints

@@ -107,3 +107,12 @@ class Capped(Query):
     @property
     def unclipped(self) -> Query:
         return self.query
+
+    @property
+    def clipping_bias(self) -> float:
+        # φ settles from there on; no distance to a centre is below 0.
+        sides = ((float(self.above), 1), (-float(self.below), 0))
+        return max(
+            abs(float(self.profile.value(end)) - self.profile.limits[side])
+            for end, side in sides[: 1 if self.query.signed_range[0] == 0 else 2]
+        )
