@@ -49,6 +49,7 @@ _FAR = 10.0
 """Times as far from 0 as what is asked about: a number beyond is likely a slip."""
 _FAR_APART = 100.0
 """The same in distances that the guarantee is stated for, where that is more."""
+_UNPROTECTED = "no protection of values far apart."
 _Law: TypeAlias = tuple[float, float]
 
 
@@ -96,7 +97,7 @@ def _however_far(nats: float, delta: float, subject: str, yours: str) -> list[st
         return []
     odds = to_one(nats)
     if odds is None:
-        return [f"{subject} no protection of values far apart."]
+        return [f"{subject} {_UNPROTECTED}"]
     factor = odds.removesuffix(" to 1")
     return [
         f"{subject} at most {factor} times as likely for {yours} as for any other, however far away"
@@ -168,8 +169,11 @@ def what_it_tells(campaign: Campaign, reading: GeoPrivacy | None = None) -> list
         if odds(chance)
         else "Whoever guesses between the two from it can be right nearly always."
     )
-    if not from_reading:
-        said += _however_far(campaign.largest_epsilon, privacy.delta, subject, f"your {name}")
+    most = math.inf if from_reading else campaign.largest_epsilon
+    if from_reading or not campaign.mechanisms:  # where no cap can be asked for
+        said.append(f"{subject} {_UNPROTECTED}")
+    else:
+        said += _however_far(most, privacy.delta, subject, f"your {name}")
     if privacy.reach < math.inf:
         said.append(f"For values more than {digits(privacy.reach)} {unit} apart less is promised.")
     if (least := least_counted(campaign)) is not None:
@@ -178,9 +182,7 @@ def what_it_tells(campaign: Campaign, reading: GeoPrivacy | None = None) -> list
     if reading is None and total != campaign.report_privacy:
         all_of_them = f"All {campaign.periods:,} reports of this survey are together"
         said.append(likelihood(total, all_of_them, f"your {name}", "one"))
-        if not from_reading:
-            most = campaign.largest_epsilon * campaign.periods
-            said += _however_far(most, total.delta, all_of_them, f"your {name}")
+        said += _however_far(most * campaign.periods, total.delta, all_of_them, f"your {name}")
     if not campaign.mechanisms:
         scale = 1 / campaign.point_mechanism.privacy.rate
         within = _USUALLY_WITHIN[campaign.dimension - 1] * scale

@@ -11,6 +11,7 @@ import { holds } from "./gp/plane.js";
 import type { GeoPrivacy } from "./policy.js";
 import { between, digits, grown, odds, onScale, percent, ratio, rightAtMost, roundedUp, times, toOne } from "./saying.js";
 
+const UNPROTECTED = "no protection of values far apart.";
 const SHOWN = 3;
 const USUALLY_WITHIN = [3, 4.74, 6.3];
 const [SURE, HARDLY, MOSTLY] = [0.99, 0.6, 0.5];
@@ -59,7 +60,7 @@ function slack({ delta }: Privacy): string {
 function howeverFar(nats: number, privacy: Privacy, subject: string, yours: string): string[] {
   if (nats === Infinity) return [];
   const odds = toOne(nats);
-  if (!odds) return [`${subject} no protection of values far apart.`];
+  if (!odds) return [`${subject} ${UNPROTECTED}`];
   const factor = odds.split(" ")[0];
   return [`${subject} at most ${factor} times as likely for ${yours} as for any other, however far away${slack(privacy)}.`];
 }
@@ -85,7 +86,9 @@ export function whatItTells(campaign: Campaign, reading?: GeoPrivacy): string[] 
       : "Whoever guesses between the two from it can be right nearly always.",
   ];
   const most = fromReading ? Infinity : campaign.largestEpsilon;
-  said.push(...howeverFar(most, privacy, subject, yours));
+  // Where no cap can be asked for.
+  if (fromReading || !campaign.questions.length) said.push(`${subject} ${UNPROTECTED}`);
+  else said.push(...howeverFar(most, privacy, subject, yours));
   if (privacy.reach !== undefined) said.push(`For values more than ${digits(privacy.reach)} ${unit} apart less is promised.`);
   if (attribute.scale) {
     const least = `${digits(attribute.scale.floor)} ${attribute.valueUnit}`;
