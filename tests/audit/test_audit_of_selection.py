@@ -160,7 +160,7 @@ def test_no_pairs_is_an_error() -> None:
         worst_pair(ExponentialMechanism(1.0, 1.0), [])
 
 
-@pytest.mark.deep(keep=2)
+@pytest.mark.deep(keep=1, rest=5)
 @pytest.mark.parametrize(
     ("rate", "refused"),
     [
@@ -170,6 +170,11 @@ def test_no_pairs_is_an_error() -> None:
         (lambda scores, epsilon: epsilon * (9.0 if np.diff(np.sort(scores))[-1] > 12 else 1), True),
         (lambda scores, epsilon: epsilon * (2 if scores.min() < -50 else 1), True),
         (lambda scores, epsilon: epsilon**2, True),
+        (lambda scores, epsilon: epsilon * (2 if len(scores) == 13 else 1), True),
+        (lambda scores, epsilon: epsilon * (2 if len(scores) > 40 else 1), True),
+        (lambda scores, epsilon: epsilon * (2 if 0.4 < epsilon < 0.6 else 1), True),
+        (lambda scores, epsilon: epsilon * (2 if epsilon > 5 else 1), True),
+        (lambda scores, epsilon: epsilon * (9.0 if np.ptp(scores) > 500 else 1), True),
     ],
 )
 def test_selections_of_ones_own_are_audited_beyond_three_outcomes(rate: Any, refused: bool) -> None:

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from geoveil.audit.case import Array, Audited, Case, additive_outputs
 from geoveil.audit.catalogue import BELL, RAMP, STEP, outputs_of
-from geoveil.audit.selection import Selects, led_pairs, worst_pair, worst_utilities
+from geoveil.audit.selection import Selects, far_fraction, led_pairs, worst_pair, worst_utilities
 from geoveil.gp import (
     GeoPrivacy,
     ParameterError,
@@ -160,20 +160,19 @@ class OwnSelection:
 
     def audited(self) -> float:
         """Return the largest log-ratio between neighbours that is found, over ε."""
-        return max(
-            worst_utilities(self.at(1.0), 3, 1.0).epsilon,
-            *(
-                worst_pair(self.at(epsilon, sensitivity), led_pairs(sensitivity)).epsilon / epsilon
-                for epsilon, sensitivity in _SETTINGS
-            ),
-        )
+        fractions = [worst_utilities(self.at(1.0), 3, 1.0).epsilon]
+        for epsilon, sensitivity in _SETTINGS:
+            own = self.at(epsilon, sensitivity)
+            fractions.append(worst_pair(own, led_pairs(sensitivity)).epsilon / epsilon)
+            fractions.append(far_fraction(own, epsilon, sensitivity))
+        return max(fractions)
 
 
-_SETTINGS = ((1.0, 1.0), (0.1, 7.0), (3.0, 0.03))
+_SETTINGS = ((1.0, 1.0), (0.1, 7.0), (3.0, 0.03), (0.5, 1e-4), (8.0, 1e3), (0.02, 40.0))
 """ε and Δ at which a mechanism that selects is audited."""
 AUDITED = (
-    "the largest log-ratio between neighbours that was found, over ε, at ε from 0.1 to 3, of 2 to"
-    " 20 outcomes whose scores move by the sensitivity"
+    "the largest log-ratio between neighbours that was found, over ε, at ε from 0.02 to 8, of 2 to"
+    " 100 outcomes whose scores move by the sensitivity"
 )
 """What `OwnSelection.audited` is."""
 

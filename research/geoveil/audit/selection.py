@@ -23,6 +23,11 @@ _Some = TypeVar("_Some", bound=Scores)
 
 LEVELS = (0.0, 0.5, 1.0, 2.0, 5.0, 40.0)
 """Utilities in units of their sensitivity: equal, near, and far apart."""
+_LEVELS = (0.0, -300.0, 300.0)
+_FEW = np.array([0.0, 0.7, 2.0, 5.5, 25.0, 90.0])
+"""Leads that are tried of any number of outcomes."""
+_FARTHEST = 30.0
+"""Nats between two probabilities that are compared: less than e^-30 may be rounding."""
 
 
 def utility_pairs(
@@ -55,7 +60,7 @@ def utility_pairs(
 
 
 def led_pairs(sensitivity: float) -> Iterator[tuple[Utilities, Utilities]]:
-    """Yield u and u' of 2 to 20 outcomes, of which one leads by 0 to 60 Δ, below and above 0.
+    """Yield u and u' of 2 to 100 outcomes, of which one leads by 0 to 90 Δ, below and above 0.
 
     From u to u' the leader falls by Δ and all others rise; then every one goes its own way. Rules
     that depend on the number of outcomes, on a gap, on ties or on the level show here.
@@ -65,13 +70,14 @@ def led_pairs(sensitivity: float) -> Iterator[tuple[Utilities, Utilities]]:
     """
     unit = validation.positive("sensitivity", sensitivity)
     rng = np.random.default_rng(0)
-    for outcomes, (level, step) in product(
-        (2, 4, 7, 20), ((0.0, 0.5), (-300.0, 4.5), (300.0, 4.5))
-    ):
+    leads = (np.arange(0.0, 60.0, 4.5), np.arange(0.0, 60.0, 0.5))
+    scenes = [(m, level, leads[level == 0]) for m in (2, 4, 7, 20) for level in _LEVELS]
+    scenes += [(m, float(rng.choice(_LEVELS)), _FEW) for m in (*range(2, 33), 60, 100)]
+    for outcomes, level, led in scenes:
         others = -10 * rng.random(outcomes) * rng.integers(0, 2, outcomes)
         others[:2] = 0.0
         all_rise = np.where(np.arange(outcomes) == 0, -1.0, 1.0)
-        for gap in np.arange(0.0, 60.0, step):
+        for gap in led:
             base = others + level
             base[0] += gap
             first = Utilities(base * unit)
@@ -219,6 +225,26 @@ def worst_pair(mechanism: Selects, pairs: Iterable[tuple[Scores, Scores]]) -> Se
     if worst is None:
         raise ParameterError("pairs", "none", "at least one pair of neighbours")
     return worst
+
+
+def far_fraction(mechanism: Selects, epsilon: float, sensitivity: float) -> float:
+    """Return the largest log-ratio over ε times the neighbours between two far apart.
+
+    A rule for large leads is met on the way, wherever it begins.
+
+    Args:
+        mechanism: anything with probabilities.
+        epsilon: ε > 0, nats per changed record.
+        sensitivity: Δ > 0.
+    """
+    steps = np.geomspace(2.0, max(_FARTHEST / epsilon, 2.0), 12).round().astype(int)
+    fractions: list[float] = []
+    for outcomes, count in product((2, 12), steps.tolist()):
+        equal, led = np.zeros(outcomes), np.full(outcomes, -1.0 * count)
+        led[0] = count
+        pair = Utilities(equal), Utilities(led * sensitivity)
+        fractions.append(worst_pair(mechanism, [pair]).epsilon / (count * epsilon))
+    return max(fractions)
 
 
 def worst_utilities(
