@@ -63,10 +63,8 @@ from geoveil.analyst.statistics.comparison import (
     Changes,
     CurveChange,
     People,
-    Trends,
     compare,
     holm,
-    trend,
 )
 from geoveil.analyst.statistics.distribution import (
     Curve,
@@ -90,6 +88,7 @@ from geoveil.analyst.statistics.small_areas import SmallAreaEstimates, small_are
 from geoveil.analyst.statistics.smoothed import SmoothedCurve, SmoothedDistribution
 from geoveil.analyst.statistics.statistic import Contaminated, Means, Statistic
 from geoveil.analyst.statistics.strata import ByGroup
+from geoveil.analyst.statistics.trends import Trends, trend
 from geoveil.analyst.statistics.weighting import (
     WeightedSample,
     margins_from_csv,

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from geoveil.analyst.contamination import MEAN_MOVES
 from geoveil.analyst.labelled_estimate import LabelledEstimate
 from geoveil.analyst.results import Result
+from geoveil.analyst.statistics.change_flags import FALSE_ALARMS
 from geoveil.analyst.statistics.groups import GroupEstimates
 from geoveil.analyst.statistics.joint import JointEstimates
-from geoveil.analyst.statistics.over_time import FALSE_ALARMS, OverTime, over_time
+from geoveil.analyst.statistics.over_time import OverTime, over_time
 from geoveil.analyst.statistics.statistic import period_of
 from geoveil.campaign import Campaign, StatisticCampaign
 from geoveil.gp import GeoPrivacy, ParameterError, UnsupportedError

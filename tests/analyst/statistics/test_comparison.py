@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from geoveil.analyst.statistics import simultaneous
-from geoveil.analyst.statistics.comparison import compare, holm, trend
+from geoveil.analyst.statistics.comparison import compare, holm
 from geoveil.analyst.statistics.joint import JointEstimates
+from geoveil.analyst.statistics.trends import trend
 from geoveil.gp import ParameterError, Range, Threshold
 
 from .populations import campaigns, incomes, joint_of, poor, truth

@@ -12,14 +12,9 @@ import pytest
 from numpy.typing import NDArray
 
 from geoveil.analyst.labelled_estimate import LabelledEstimate
+from geoveil.analyst.statistics.change_flags import delay, flagged, windows
 from geoveil.analyst.statistics.labelled_groups import groups_of
-from geoveil.analyst.statistics.over_time import (
-    OverTime,
-    delay,
-    flagged,
-    over_time,
-    windows,
-)
+from geoveil.analyst.statistics.over_time import OverTime, over_time
 from geoveil.campaign import Allocation, Attribute, Question, Readings, StatisticCampaign, Strata
 from geoveil.campaign.readings import ORIGIN
 from geoveil.gp import GeoPrivacy, ParameterError, Threshold

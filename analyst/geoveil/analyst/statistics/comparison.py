@@ -1,4 +1,4 @@
-"""Differences between periods and campaigns in one test, and trends over periods.
+"""Differences between periods and campaigns, in one test.
 
 Different people have independent errors: variances add up. The same people do not, and reports that
 nobody can link do not tell how their errors go together: the standard error of a difference is then
@@ -32,11 +32,9 @@ __all__ = [
     "Changes",
     "CurveChange",
     "People",
-    "Trends",
     "compare",
     "holm",
     "people_of",
-    "trend",
 ]
 
 Array = NDArray[np.float64]
@@ -195,15 +193,15 @@ def compare(
             raise ParameterError("estimates", len(estimates), "two distribution functions")
         _check_names(curves, names)
         return _curve_change(curves[0], curves[1], kind, names or ("1", "2"))
-    samples = [_sample(estimate) for estimate in estimates]
-    _check(samples, names)
+    samples = [sample_of(estimate) for estimate in estimates]
+    check_samples(samples, names)
     names = tuple(names) or tuple(str(i + 1) for i in range(len(samples)))
     pairs = [(0 if to_first else i - 1, i) for i in range(1, len(samples))]
     errors = np.array([sample.errors for sample in samples])
     values = np.concatenate([samples[b].values - samples[a].values for a, b in pairs])
     if kind is People.SAME:
         spread = np.concatenate([errors[a] + errors[b] for a, b in pairs])
-        critical = _bonferroni(len(values), samples[0].confidence)
+        critical = bonferroni(len(values), samples[0].confidence)
     else:
         spread = np.concatenate([np.hypot(errors[a], errors[b]) for a, b in pairs])
         critical = critical_value(_correlations(samples, pairs, spread), samples[0].confidence)
@@ -228,7 +226,7 @@ def compare(
     )
     # What liars can't have done.
     left = np.sign(values) * np.maximum(np.abs(values) - np.where(values > 0, down, up), 0.0)
-    p_values = _p_values(left, np.where(values > 0, below, above) / critical)
+    p_values = normal_p_values(left, np.where(values > 0, below, above) / critical)
     return Changes(
         labels=tuple(
             f"{names[b]} − {names[a]}: {label}" for a, b in pairs for label in samples[0].labels
@@ -267,7 +265,7 @@ class _Sample:
     about: Sequence[str]
 
 
-def _sample(estimates: Numbers | DistributionCurve) -> _Sample:
+def sample_of(estimates: Numbers | DistributionCurve) -> _Sample:
     if isinstance(estimates, JointEstimates):
         return _Sample(
             estimates.labels,
@@ -278,7 +276,7 @@ def _sample(estimates: Numbers | DistributionCurve) -> _Sample:
             estimates.n,
             estimates.privacy,
             0.0,
-            _honest(estimates).intervals,
+            without_liars(estimates).intervals,
             (estimates.moved, estimates.moved),
             notes_of_liars(estimates.contamination, estimates.weights),
         )
@@ -360,130 +358,6 @@ def _curve_change(
     )
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Trends(Result):
-    """The change of means in a unit of time: the slope of the line of weighted least squares."""
-
-    labels: tuple[str, ...]
-    slopes: Array
-    """(m,), in a unit of time."""
-    standard_errors: Array
-    """(m,); of the same people, the most that they can be."""
-    low: Array
-    """(m,), lower ends of intervals that cover all slopes at once."""
-    high: Array
-    """(m,), upper ends."""
-    adjusted: Array
-    """(m,), p of each slope being 0, by Holm's rule."""
-    bent: Array
-    """(m,), p of all means lying on a line (Cochran's Q); NaN for two times or the same people."""
-    people: People
-    """The people behind the estimates."""
-    confidence: float
-    """The confidence that all intervals hold at once, in (0, 1)."""
-    n: tuple[int, ...]
-    """People at each time."""
-    privacy: GeoPrivacy
-    """What a whole report promises."""
-    about: tuple[str, ...] = ()
-    """Further sentences."""
-
-    @property
-    def title(self) -> str:
-        count = "1 trend" if len(self.labels) == 1 else f"{len(self.labels)} trends"
-        return f"{count} over {len(self.n)} times"
-
-    @property
-    def notes(self) -> Sequence[str]:
-        assumption = "independent" if self.people is People.DIFFERENT else "dependent at worst"
-        return (
-            POPULATION,
-            f"Errors of different times are taken as {assumption}.",
-            f"The intervals hold all slopes at once at {100 * self.confidence:.4g} %.",
-            *self.about,
-        )
-
-    def rows(self) -> list[dict[str, Any]]:
-        return rows_of(
-            {
-                "name": self.labels,
-                "slope": self.slopes,
-                "standard_error": self.standard_errors,
-                "ci_low": self.low,
-                "ci_high": self.high,
-                "p_adjusted": self.adjusted,
-                "p_line": self.bent,
-            }
-        )
-
-
-def trend(
-    *estimates: JointEstimates, people: People | str, times: ArrayLike | None = None
-) -> Trends:
-    """Return how means change over time, as slopes with intervals that cover all at once.
-
-    Args:
-        estimates: two or more, of the same labels and confidence, one a time.
-        people: whether those behind them are different, or may be the same.
-        times: increasing, one of each; 0, 1, … by default.
-
-    Raises:
-        ParameterError: if they are of different questions or confidences, or an argument is none.
-    """
-    from scipy.special import chdtrc
-
-    _check([_sample(estimate) for estimate in estimates], ())
-    kind = people_of(people)
-    t = np.arange(len(estimates), dtype=np.float64) if times is None else np.asarray(times, float)
-    if t.shape != (len(estimates),) or not (np.diff(t) > 0).all():
-        raise ParameterError("times", t.tolist(), f"{len(estimates)} increasing numbers")
-    values = np.array([estimate.values for estimate in estimates])
-    variances = np.array([estimate.standard_errors for estimate in estimates]) ** 2
-    weights = 1 / np.maximum(variances, variances.max(axis=0) * 1e-6 + 1e-300)
-    middle = (weights * t[:, None]).sum(axis=0) / weights.sum(axis=0)
-    away = t[:, None] - middle
-    c = weights * away / (weights * away**2).sum(axis=0)  # (times, m)
-    slopes = (c * values).sum(axis=0)
-    if kind is People.SAME:
-        errors = (np.abs(c) * np.sqrt(variances)).sum(axis=0)
-        critical = _bonferroni(len(slopes), estimates[0].confidence)
-    else:
-        covariance = sum(
-            estimate.covariance * np.outer(row, row)
-            for estimate, row in zip(estimates, c, strict=True)
-        )
-        errors = np.sqrt(np.maximum(np.diag(covariance), 0.0))
-        scale = np.divide(1.0, errors, out=np.zeros_like(errors), where=errors > 0)
-        critical = critical_value(covariance * np.outer(scale, scale), estimates[0].confidence)
-    level = math.erf(critical / math.sqrt(2))
-    ends = np.array([_honest(estimate).intervals(level) for estimate in estimates])  # (times, 2, m)
-    moved = (np.abs(c) * [estimate.moved for estimate in estimates]).sum(axis=0)
-    margins = np.abs(ends - values[:, None])
-    rising = np.where((c > 0)[:, None], margins, margins[:, ::-1])
-    parts = np.abs(c)[:, None] * rising
-    below, above = parts.sum(axis=0) if kind is People.SAME else np.sqrt((parts**2).sum(axis=0))
-    left = np.sign(slopes) * np.maximum(np.abs(slopes) - moved, 0.0)
-    p_values = _p_values(left, np.where(slopes > 0, below, above) / critical)
-    mean = (weights * values).sum(axis=0) / weights.sum(axis=0)
-    q = (weights * (values - mean - slopes * away) ** 2).sum(axis=0)
-    freedom = len(t) - 2
-    testable = kind is People.DIFFERENT and freedom > 0
-    return Trends(
-        labels=estimates[0].labels,
-        slopes=slopes,
-        standard_errors=errors,
-        low=slopes - below - moved,
-        high=slopes + above + moved,
-        adjusted=holm(p_values),
-        bent=np.asarray(chdtrc(freedom, q)) if testable else np.full(len(q), np.nan),
-        people=kind,
-        confidence=estimates[0].confidence,
-        n=tuple(estimate.n for estimate in estimates),
-        privacy=estimates[0].privacy,
-        about=_of_liars(estimates),
-    )
-
-
 def holm(p_values: ArrayLike) -> Array:
     """Return p-values that may be compared to α all together, by Holm's rule (1979).
 
@@ -499,7 +373,7 @@ def holm(p_values: ArrayLike) -> Array:
     return adjusted
 
 
-def _check(samples: Sequence[_Sample], names: Sequence[str]) -> None:
+def check_samples(samples: Sequence[_Sample], names: Sequence[str]) -> None:
     _check_names(samples, names)
     first = samples[0]
     for sample in samples[1:]:
@@ -524,12 +398,12 @@ def _check_softness(first: float, other: float) -> None:
         raise ParameterError("width", other, f"{first:.15g}, as of the first: ask all with one")
 
 
-def _honest(estimates: JointEstimates) -> JointEstimates:
+def without_liars(estimates: JointEstimates) -> JointEstimates:
     """Return the same, as if no report were false."""
     return replace(estimates, contamination=0.0)
 
 
-def _of_liars(estimates: Sequence[JointEstimates]) -> tuple[str, ...]:
+def notes_of_most_liars(estimates: Sequence[JointEstimates]) -> tuple[str, ...]:
     """Return what to say of false reports, of which there may be most in any of the estimates."""
     worst = max(estimates, key=lambda one: one.contamination)
     return tuple(notes_of_liars(worst.contamination, worst.weights))
@@ -573,14 +447,14 @@ def _together(kind: People, one: Array, other: Array) -> Array:
     return one + other if kind is People.SAME else np.hypot(one, other)
 
 
-def _bonferroni(count: int, confidence: float) -> float:
+def bonferroni(count: int, confidence: float) -> float:
     """Return a critical value that holds whatever the correlations are."""
     from scipy.special import ndtri
 
     return float(-ndtri((1 - confidence) / (2 * count)))
 
 
-def _p_values(values: Array, errors: Array) -> Array:
+def normal_p_values(values: Array, errors: Array) -> Array:
     from scipy.special import ndtr
 
     far = np.divide(

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from geoveil.analyst import pictures
 from geoveil.analyst.labelled_estimate import LabelledEstimate
 from geoveil.analyst.results import Result, rows_of
+from geoveil.analyst.statistics.change_flags import FALSE_ALARMS, flagged
 from geoveil.analyst.statistics.groups import GroupEstimates
 from geoveil.analyst.statistics.simultaneous import critical_value_of_one
 from geoveil.campaign import Campaign
@@ -26,30 +27,20 @@ from geoveil.campaign.readings import ORIGIN
 from geoveil.gp import GeoPrivacy, ParameterError
 from geoveil.gp.estimation import Accumulator, estimate
 from geoveil.gp.intervals import UNLIMITED, Limits
-from geoveil.gp.validation import between, positive, require_count
+from geoveil.gp.validation import between
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = [
-    "FALSE_ALARMS",
     "Change",
     "Cohorts",
     "OverTime",
-    "delay",
-    "flagged",
     "over_time",
-    "windows",
 ]
 
 Array = NDArray[np.float64]
-FALSE_ALARMS = 0.01
-"""The probability of any flag in a year in which a mean drifts as it did."""
-POWER = 0.9
-"""The probability with which a shift is flagged within the stated delay."""
-_WINDOWS = (1, 2, 4, 8, 13, 26, 52)
 _COHORT_COLOR, _FLAG_COLOR = "#b5651d", "#b00020"
-_LEAST = 1e-300
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -451,119 +442,3 @@ def _flags(curve: OverTime, cohorts: Cohorts, over: NDArray[np.int64], origin: i
     for cell, flag in zip(cells, raised.tolist(), strict=True):
         flags[first[cell]] = flag
     return flags
-
-
-def windows(epoch: int) -> tuple[int, ...]:
-    """Return the numbers of cohorts that are taken together, of those in an epoch."""
-    return tuple(length for length in _WINDOWS if length <= epoch)
-
-
-def flagged(
-    changes: Array,
-    variances: Array,
-    epoch: int,
-    false_alarms: float = FALSE_ALARMS,
-    *,
-    looks: int,
-    known: bool = True,
-) -> Array:
-    """Return whether the newest cohorts changed otherwise than those of the epoch before them.
-
-    Each cohort tells how much its mean changed since its last epoch: what people differ by drops
-    out. The mean change of the last cohorts is compared with that of an epoch before them, for
-    several numbers of cohorts; the quantile is Bonferroni's for all that is compared. The epoch
-    before has earlier changes of the same people, who begin the later one where they ended the
-    earlier: the two are correlated by −1/2 at most, so that its variance counts twice.
-
-    Args:
-        changes: mean change of one cohort after the other, in order of time.
-        variances: of each.
-        epoch: how many cohorts there are in an epoch, 2 or more.
-        false_alarms: the probability of any flag while the mean drifts as it did, in (0, 1).
-        looks: how many cohorts that probability is for.
-        known: whether the variances are those of the changes; else they are at most so large, and
-            how the changes of the epoch before differ tells as well (Student's quantile): half of
-            the false alarms are given to each.
-
-    Returns:
-        An array like `changes`: NaN where too few came before, else 0 or 1.
-
-    Raises:
-        ParameterError: if a number is out of range.
-    """
-    from scipy.special import stdtrit
-
-    share = _share(epoch, false_alarms, looks) / (1 if known else 2)
-    critical = _quantile(share)
-    student = 0.0 if known else float(-stdtrit(epoch - 1, share))
-    sums, noises = (np.concatenate([[0.0], np.cumsum(c)]) for c in (changes, variances))
-    exceeded = np.full(len(changes), np.nan)
-    for length in windows(epoch):
-        end = np.arange(length + epoch, len(sums))
-        start = end - length
-        first = start - epoch
-        recent = (sums[end] - sums[start]) / length
-        usual = (sums[start] - sums[first]) / epoch
-        error = (noises[end] - noises[start]) / length**2
-        error += 2 * (noises[start] - noises[first]) / epoch**2
-        most = critical * np.sqrt(error)
-        if not known and len(start):
-            before = np.lib.stride_tricks.sliding_window_view(changes, epoch)[first]
-            spread = before.var(axis=1, ddof=1) * (1 / length + 2 / epoch)
-            most = np.minimum(most, student * np.sqrt(spread + _LEAST))
-        exceeded[end - 1] = np.fmax(exceeded[end - 1], np.abs(recent - usual) > most)
-    return exceeded
-
-
-def delay(
-    shift: float,
-    change_variance: float,
-    n: int,
-    epoch: int,
-    false_alarms: float = FALSE_ALARMS,
-    power: float = POWER,
-    *,
-    looks: int = 52,
-) -> int | None:
-    """Return within how many cohorts a shift of the mean is flagged; None: not within an epoch.
-
-    Args:
-        shift: of the mean of a query with values in [0, 1], at once.
-        change_variance: of one person's change of answer from epoch to epoch, > 0, before. What
-            the shock adds is at most |shift|, as nobody's query changes by more than 1.
-        n: people, ≥ 1.
-        epoch: cohorts in an epoch, 2 or more.
-        false_alarms: as of `flagged`.
-        power: the probability with which it is flagged by then, in (0, 1).
-        looks: as of `flagged`.
-
-    Example:
-        >>> [delay(-0.0122, 0.066, n=100_000, epoch=weeks) for weeks in (52, 13)]
-        [13, 4]
-    """
-    positive("change_variance", change_variance)
-    require_count("n", n)
-    power = between("power", power, 0, 1, low_open=True, high_open=True)
-    needed = _quantile(_share(epoch, false_alarms, looks)) + _quantile(1 - power)
-    usual = change_variance / n
-    recent = (change_variance + abs(shift)) * epoch / n
-    enough = (
-        length
-        for length in windows(epoch)
-        if abs(shift) >= needed * math.sqrt(recent / length + 2 * usual)
-    )
-    return next(enough, None)
-
-
-def _share(epoch: int, false_alarms: float, looks: int) -> float:
-    if epoch < 2:
-        raise ParameterError("epoch", epoch, "two or more cohorts")
-    require_count("looks", looks)
-    rate = between("false_alarms", false_alarms, 0, 1, low_open=True, high_open=True)
-    return rate / (2 * looks * len(windows(epoch)))
-
-
-def _quantile(share: float) -> float:
-    from scipy.special import ndtri
-
-    return float(-ndtri(share))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.analyst.statistics.over_time import flagged
+from geoveil.analyst.statistics.change_flags import flagged
 from geoveil.gp import PlanarLaplace, Query, Threshold
 from geoveil.gp.intervals import Interval, Limits, interval_of_mean
 from geoveil.gp.lazy import lazy

@@ -1,0 +1,155 @@
+"""Trends: the change of means in a unit of time."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from geoveil.analyst.results import Result, rows_of
+from geoveil.analyst.statistics.comparison import (
+    People,
+    bonferroni,
+    check_samples,
+    holm,
+    normal_p_values,
+    notes_of_most_liars,
+    people_of,
+    sample_of,
+    without_liars,
+)
+from geoveil.analyst.statistics.joint import POPULATION, JointEstimates
+from geoveil.analyst.statistics.simultaneous import critical_value
+from geoveil.gp import GeoPrivacy, ParameterError
+
+__all__ = ["Trends", "trend"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Trends(Result):
+    """The change of means in a unit of time: the slope of the line of weighted least squares."""
+
+    labels: tuple[str, ...]
+    slopes: Array
+    """(m,), in a unit of time."""
+    standard_errors: Array
+    """(m,); of the same people, the most that they can be."""
+    low: Array
+    """(m,), lower ends of intervals that cover all slopes at once."""
+    high: Array
+    """(m,), upper ends."""
+    adjusted: Array
+    """(m,), p of each slope being 0, by Holm's rule."""
+    bent: Array
+    """(m,), p of all means lying on a line (Cochran's Q); NaN for two times or the same people."""
+    people: People
+    """The people behind the estimates."""
+    confidence: float
+    """The confidence that all intervals hold at once, in (0, 1)."""
+    n: tuple[int, ...]
+    """People at each time."""
+    privacy: GeoPrivacy
+    """What a whole report promises."""
+    about: tuple[str, ...] = ()
+    """Further sentences."""
+
+    @property
+    def title(self) -> str:
+        count = "1 trend" if len(self.labels) == 1 else f"{len(self.labels)} trends"
+        return f"{count} over {len(self.n)} times"
+
+    @property
+    def notes(self) -> Sequence[str]:
+        assumption = "independent" if self.people is People.DIFFERENT else "dependent at worst"
+        return (
+            POPULATION,
+            f"Errors of different times are taken as {assumption}.",
+            f"The intervals hold all slopes at once at {100 * self.confidence:.4g} %.",
+            *self.about,
+        )
+
+    def rows(self) -> list[dict[str, Any]]:
+        return rows_of(
+            {
+                "name": self.labels,
+                "slope": self.slopes,
+                "standard_error": self.standard_errors,
+                "ci_low": self.low,
+                "ci_high": self.high,
+                "p_adjusted": self.adjusted,
+                "p_line": self.bent,
+            }
+        )
+
+
+def trend(
+    *estimates: JointEstimates, people: People | str, times: ArrayLike | None = None
+) -> Trends:
+    """Return how means change over time, as slopes with intervals that cover all at once.
+
+    Args:
+        estimates: two or more, of the same labels and confidence, one a time.
+        people: whether those behind them are different, or may be the same.
+        times: increasing, one of each; 0, 1, … by default.
+
+    Raises:
+        ParameterError: if they are of different questions or confidences, or an argument is none.
+    """
+    from scipy.special import chdtrc
+
+    check_samples([sample_of(estimate) for estimate in estimates], ())
+    kind = people_of(people)
+    t = np.arange(len(estimates), dtype=np.float64) if times is None else np.asarray(times, float)
+    if t.shape != (len(estimates),) or not (np.diff(t) > 0).all():
+        raise ParameterError("times", t.tolist(), f"{len(estimates)} increasing numbers")
+    values = np.array([estimate.values for estimate in estimates])
+    variances = np.array([estimate.standard_errors for estimate in estimates]) ** 2
+    weights = 1 / np.maximum(variances, variances.max(axis=0) * 1e-6 + 1e-300)
+    middle = (weights * t[:, None]).sum(axis=0) / weights.sum(axis=0)
+    away = t[:, None] - middle
+    c = weights * away / (weights * away**2).sum(axis=0)  # (times, m)
+    slopes = (c * values).sum(axis=0)
+    if kind is People.SAME:
+        errors = (np.abs(c) * np.sqrt(variances)).sum(axis=0)
+        critical = bonferroni(len(slopes), estimates[0].confidence)
+    else:
+        covariance = sum(
+            estimate.covariance * np.outer(row, row)
+            for estimate, row in zip(estimates, c, strict=True)
+        )
+        errors = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+        scale = np.divide(1.0, errors, out=np.zeros_like(errors), where=errors > 0)
+        critical = critical_value(covariance * np.outer(scale, scale), estimates[0].confidence)
+    level = math.erf(critical / math.sqrt(2))
+    ends = np.array(
+        [without_liars(estimate).intervals(level) for estimate in estimates]
+    )  # (times, 2, m)
+    moved = (np.abs(c) * [estimate.moved for estimate in estimates]).sum(axis=0)
+    margins = np.abs(ends - values[:, None])
+    rising = np.where((c > 0)[:, None], margins, margins[:, ::-1])
+    parts = np.abs(c)[:, None] * rising
+    below, above = parts.sum(axis=0) if kind is People.SAME else np.sqrt((parts**2).sum(axis=0))
+    left = np.sign(slopes) * np.maximum(np.abs(slopes) - moved, 0.0)
+    p_values = normal_p_values(left, np.where(slopes > 0, below, above) / critical)
+    mean = (weights * values).sum(axis=0) / weights.sum(axis=0)
+    q = (weights * (values - mean - slopes * away) ** 2).sum(axis=0)
+    freedom = len(t) - 2
+    testable = kind is People.DIFFERENT and freedom > 0
+    return Trends(
+        labels=estimates[0].labels,
+        slopes=slopes,
+        standard_errors=errors,
+        low=slopes - below - moved,
+        high=slopes + above + moved,
+        adjusted=holm(p_values),
+        bent=np.asarray(chdtrc(freedom, q)) if testable else np.full(len(q), np.nan),
+        people=kind,
+        confidence=estimates[0].confidence,
+        n=tuple(estimate.n for estimate in estimates),
+        privacy=estimates[0].privacy,
+        about=notes_of_most_liars(estimates),
+    )
