@@ -20,6 +20,7 @@ from geoveil.analyst import (
     estimate,
     reports_of,
 )
+from geoveil.analyst.statistics.quantity import ratio_of
 from geoveil.campaign import (
     Attribute,
     PlanarLaplaceSpec,
@@ -148,6 +149,35 @@ def test_a_ratio_covers_also_where_its_denominator_is_hardly_told_from_zero() ->
     assert 0.945 < np.mean(inside) < 0.985
     assert np.mean(delta) < 0.935
     assert joint([1.0, 0.0], c).ratio("a", "b").ci_high == math.inf
+
+
+@pytest.mark.parametrize("n", [30, 200])
+def test_the_ratio_of_a_rare_share_covers(n: int) -> None:
+    """400 campaigns of yes or no, 1 % of all beside 30 %. Fieller's own interval must fail.
+
+    With 95 % covered, fewer than 92.5 % would be seen in one of 60 runs.
+    """
+    rng, inside, fieller = np.random.default_rng(n), [], []
+    for _ in range(400):
+        below = rng.random(n) < 0.3
+        answers = np.stack([below & (rng.random(n) < 1 / 30), below]).astype(np.float64)
+        covariance = np.cov(answers) / n
+        found = joint(answers.mean(axis=1), covariance, n, Limits((0.0, 1.0), (0.0, 1.0)))
+        made = found.ratio("a", "b")
+        assert made.ci_low < made.ci_high
+        inside.append(made.ci_low <= 1 / 30 <= made.ci_high)
+        plain = ratio_of(*found.values.tolist(), covariance, made)
+        fieller.append(plain.ci_low <= 1 / 30 <= plain.ci_high)
+    assert np.mean(inside) > 0.925
+    assert np.mean(fieller) < 0.9
+
+
+def test_a_ratio_nobody_shows_has_an_interval() -> None:
+    covariance = np.array([[0.0, 0.0], [0.0, 1e-4]])
+    shares = joint([0.0, 0.5], covariance, limits=Limits((0.0, 1.0), (0.0, 1.0))).ratio("a", "b")
+    assert shares.ci_low == 0 < shares.ci_high < 0.02
+    other = joint([0.0, -0.5], covariance, limits=Limits((-1.0, 1.0), (-1.0, 1.0))).ratio("a", "b")
+    assert -0.1 < other.ci_low < 0 < other.ci_high < 0.1
 
 
 @pytest.mark.parametrize(

@@ -181,10 +181,14 @@ def test_medians_of_groups_and_their_differences_are_wider() -> None:
 
 
 def test_a_ratio_with_liars_is_that_of_the_worst_of_them() -> None:
-    """The union of the intervals over all that liars can have taken away, on a grid of it."""
+    """The union of the intervals over all that liars can have taken away, on a grid of it.
+
+    A little more: how far an imagined report is from the mean does not change with what is taken.
+    """
     c = np.array([[4e-4, 1e-4], [1e-4, 3e-4]])
     told: dict[str, Any] = {"labels": ("a", "b"), "covariance": c, "n": 1_000, "confidence": 0.95}
-    told |= {"limits": (LIMITS, LIMITS), "privacy": GeoPrivacy(1.0, per=1.0, unit="year")}
+    signed = Limits((-2.0, 2.0), (-1.0, 1.0))
+    told |= {"limits": (signed, signed), "privacy": GeoPrivacy(1.0, per=1.0, unit="year")}
     for values in ([0.3, 0.6], [0.001, 0.5], [-0.2, 0.5], [0.3, -0.6]):
         found = JointEstimates(values=np.array(values), **told, contamination=0.01)
         moved = found.moved[0]
@@ -193,8 +197,10 @@ def test_a_ratio_with_liars_is_that_of_the_worst_of_them() -> None:
             honest = JointEstimates(values=np.array(values) + off, **told).ratio("a", "b")
             ends.append((honest.ci_low, honest.ci_high))
         made = found.ratio("a", "b")
-        assert made.ci_low == pytest.approx(min(low for low, _ in ends), rel=1e-9)
-        assert made.ci_high == pytest.approx(max(high for _, high in ends), rel=1e-9)
+        lowest, highest = min(low for low, _ in ends), max(high for _, high in ends)
+        assert made.ci_low <= lowest + 1e-9
+        assert made.ci_high >= highest - 1e-9
+        assert made.ci_high - made.ci_low <= 1.001 * (highest - lowest)
     found = JointEstimates(values=np.array([0.3, 0.05]), **told, contamination=0.01)
     assert found.ratio("a", "b").ci_high == np.inf
 

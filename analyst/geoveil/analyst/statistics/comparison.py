@@ -16,14 +16,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from geoveil.analyst.results import Result, rows_of
 from geoveil.analyst.statistics.distribution import Curve, DistributionCurve
-from geoveil.analyst.statistics.joint import (
-    LIARS,
-    POPULATION,
-    JointEstimates,
-    Quantity,
-    notes_of_liars,
-)
+from geoveil.analyst.statistics.joint import LIARS, JointEstimates, notes_of_liars
 from geoveil.analyst.statistics.quantiles import QuantileEstimates
+from geoveil.analyst.statistics.quantity import POPULATION, Quantity
 from geoveil.analyst.statistics.simultaneous import critical_value, critical_value_of_one
 from geoveil.gp import GeoPrivacy, ParameterError, UnsupportedError
 from geoveil.gp.shown import member

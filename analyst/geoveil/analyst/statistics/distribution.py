@@ -15,7 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from geoveil.analyst.pictures import draw_curve
 from geoveil.analyst.results import Result, rows_of
-from geoveil.analyst.statistics.joint import POPULATION, JointEstimates
+from geoveil.analyst.statistics.joint import JointEstimates
+from geoveil.analyst.statistics.quantity import POPULATION
 from geoveil.analyst.statistics.statistic import Statistic, Steps
 from geoveil.analyst.statistics.thresholds import (
     band_width,

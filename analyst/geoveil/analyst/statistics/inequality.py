@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.analyst.statistics.distribution import inverse
-from geoveil.analyst.statistics.joint import JointEstimates, Quantity, ratio_of
+from geoveil.analyst.statistics.joint import JointEstimates
+from geoveil.analyst.statistics.quantity import Quantity, ratio_of
 from geoveil.analyst.statistics.statistic import Statistic, Steps
 from geoveil.analyst.statistics.thresholds import band_width, everywhere
 from geoveil.campaign import Campaign, PointQuestion

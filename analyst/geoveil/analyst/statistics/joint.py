@@ -17,96 +17,17 @@ from numpy.typing import ArrayLike, NDArray
 
 from geoveil.analyst.contamination import ALIKE, Contamination, Weights, at_most
 from geoveil.analyst.results import Result, rows_of
-from geoveil.analyst.statistics.simultaneous import (
-    correlations_of,
-    critical_value,
-    critical_value_of_one,
-)
-from geoveil.gp import GeoPrivacy, LogScale, ParameterError, validation
+from geoveil.analyst.statistics.quantity import POPULATION, Quantity, ratio_of, ratios_within
+from geoveil.analyst.statistics.simultaneous import correlations_of, critical_value
+from geoveil.gp import GeoPrivacy, ParameterError, validation
 from geoveil.gp.intervals import Interval, Limits, interval_of_mean
 
 __all__ = ["JointEstimates", "Quantity"]
 
 Array = NDArray[np.float64]
 
-POPULATION = (
-    "Estimates are of the population of which the participants are a random sample; errors hold"
-    " the noise of privacy and the sampling."
-)
-
-
 LIARS = "Intervals hold also if"
 """How a note on false reports begins."""
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Quantity(Result):
-    """One number with its error and interval."""
-
-    label: str
-    value: float
-    standard_error: float
-    """Noise and sampling together; NaN where the interval was found without one."""
-    ci_low: float
-    """Infinite where the reports bound the quantity on no side, or only on the other."""
-    ci_high: float
-    confidence: float
-    n: int
-    """People."""
-    privacy: GeoPrivacy | None = None
-    """What a whole report promises; None if that is not known."""
-    about: tuple[str, ...] = (POPULATION,)
-    """Sentences: whose number it is, and how the interval was found."""
-
-    @property
-    def title(self) -> str:
-        return self.label
-
-    @property
-    def notes(self) -> Sequence[str]:
-        return (*self.about, f"The interval covers at {100 * self.confidence:.4g} %.")
-
-    def rows(self) -> list[dict[str, Any]]:
-        return [
-            {
-                "name": self.label,
-                "estimate": self.value,
-                "standard_error": self.standard_error,
-                "ci_low": self.ci_low,
-                "ci_high": self.ci_high,
-                "n": self.n,
-            }
-        ]
-
-    def held(self, scale: LogScale) -> Self:
-        value, low, high = (
-            float(scale.from_log(x)) for x in (self.value, self.ci_low, self.ci_high)
-        )
-        return replace(
-            self,
-            label=f"geometric {self.label}",
-            value=value,
-            standard_error=self.standard_error * value,  # to first order
-            ci_low=low,
-            ci_high=high,
-        )
-
-    def scaled(self, factor: float, label: str) -> "Quantity":
-        """Return a multiple, for example a total of a share.
-
-        Args:
-            factor: > 0.
-            label: of the multiple.
-        """
-        factor = validation.positive("factor", factor)
-        return replace(
-            self,
-            label=label,
-            value=self.value * factor,
-            standard_error=self.standard_error * factor,
-            ci_low=self.ci_low * factor,
-            ci_high=self.ci_high * factor,
-        )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -352,18 +273,29 @@ class JointEstimates(QuestionMeans, Result):
     def ratio(self, a: str | int, b: str | int, label: str = "") -> Quantity:
         """Return the estimate of the mean of one question in multiples of that of another.
 
-        Its interval is Fieller's: the whole line where the reports do not tell the denominator
-        from 0.
+        Its interval holds all r for which that of a − r·b holds 0, as Fieller's does, and so is as
+        right as an interval of one mean where few reports differ: the whole line where the reports
+        do not tell the denominator from 0.
         """
         i, j = self.index(a), self.index(b)
-        moved = self.moved
-        return ratio_of(
-            float(self.values[i]),
-            float(self.values[j]),
-            self.covariance[np.ix_([i, j], [i, j])],
-            self._quantity(label or f"{self.labels[i]} / {self.labels[j]}", 0.0, 0.0, 0.0, 0.0),
-            (float(moved[i]), float(moved[j])),
-        )
+        made = self._quantity(label or f"{self.labels[i]} / {self.labels[j]}", 0.0, 0.0, 0.0, 0.0)
+        top, bottom = float(self.values[i]), float(self.values[j])
+        ratio = ratio_of(top, bottom, self.covariance[np.ix_([i, j], [i, j])], made)
+
+        def contrast(r: float) -> tuple[float, float]:
+            weights = np.zeros((1, len(self.labels)))
+            weights[0, i] += 1
+            weights[0, j] -= r
+            interval = self.combined(weights, ["contrast"]).interval(0)
+            return interval.low, interval.high
+
+        denominator = self.interval(j)
+        low, high = -math.inf, math.inf
+        if not denominator.low <= 0 <= denominator.high:
+            shares = min(self.limits[i].means[0], self.limits[j].means[0]) >= 0
+            least = 0.0 if shares else -math.inf
+            low, high = ratios_within(contrast, ratio, falls=bottom > 0, least=least)
+        return replace(ratio, ci_low=low, ci_high=high)
 
     def _quantity(
         self, label: str, value: float, error: float, low: float, high: float
@@ -420,78 +352,6 @@ def _fewest(answers: Sequence[int], weights: Array) -> tuple[int, ...]:
     """Return the fewest answers that each weighted sum rests on."""
     counts = np.where(weights != 0, np.asarray(answers), np.iinfo(np.int64).max)
     return tuple(np.minimum(counts.min(axis=1), max(answers)).tolist())
-
-
-def ratio_of(
-    a: float,
-    b: float,
-    covariance: Array,
-    like: Quantity,
-    moved: tuple[float, float] = (0.0, 0.0),
-) -> Quantity:
-    """Return the ratio of two estimates with its interval.
-
-    Args:
-        a: the numerator.
-        b: the denominator.
-        covariance: of both, (2, 2).
-        like: what label, confidence, n and privacy are taken from.
-        moved: how far false reports can move each.
-    """
-    quantile = critical_value_of_one(like.confidence)
-    (aa, ab), (_, bb) = covariance.tolist()
-    value = a / b if b else math.nan
-    error = (
-        math.sqrt(max(aa - 2 * value * ab + value * value * bb, 0.0)) / abs(b) if b else math.inf
-    )
-    low, high = _fieller(a, b, (aa, ab, bb), quantile, moved)
-    return replace(
-        like,
-        value=value,
-        standard_error=error,
-        ci_low=low,
-        ci_high=high,
-        about=(
-            *like.about,
-            "The interval is Fieller's, which holds also where the denominator is hardly told from"
-            " 0, and is the whole line where it is not; the standard error is by the delta method.",
-        ),
-    )
-
-
-def _fieller(
-    a: float,
-    b: float,
-    covariance: tuple[float, float, float],
-    quantile: float,
-    moved: tuple[float, float],
-) -> tuple[float, float]:
-    """Return the ends of all r with |a − r b| ≤ z·√Var(a − r b) + Δa + |r| Δb.
-
-    Where b is not told from 0 that set is no interval, and the whole line is returned. An end is
-    that of a and b moved by Δ, in the direction that its sign asks for.
-    """
-    if b < 0:
-        a, b = -a, -b
-    (by_a, by_b), (aa, ab, bb) = moved, covariance
-    if (b - by_b) <= quantile * math.sqrt(bb):
-        return -math.inf, math.inf
-
-    def end(sign: int) -> float:
-        """Return the least such r (−1), or the greatest."""
-        limit = 0.0
-        for of_r in (1, -1):  # the sign of r
-            top, bottom = a + sign * by_a, b - sign * of_r * by_b
-            square = quantile**2
-            # bottom·r − top = sign·z·√Var: lead·r² − 2·half·r + last = 0
-            lead, half = bottom**2 - square * bb, top * bottom - square * ab
-            inside = half * half - lead * (top * top - square * aa)
-            limit = (half + sign * math.sqrt(max(inside, 0.0))) / lead
-            if limit * of_r >= 0:
-                break
-        return limit
-
-    return end(-1), end(1)
 
 
 def _limits_of_sum(limits: Sequence[Limits], weights: Array) -> Limits:

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from geoveil.analyst.results import Result, rows_of
 from geoveil.analyst.statistics.distribution import checked_levels, inverse
-from geoveil.analyst.statistics.joint import POPULATION, JointEstimates, Quantity
+from geoveil.analyst.statistics.joint import JointEstimates
+from geoveil.analyst.statistics.quantity import POPULATION, Quantity
 from geoveil.analyst.statistics.simultaneous import critical_value_of_one
 from geoveil.analyst.statistics.statistic import MOST_QUESTIONS, Statistic, Steps
 from geoveil.analyst.statistics.thresholds import band_width, ends, octaves, shares_above

@@ -20,7 +20,8 @@ from geoveil.analyst.statistics.comparison import (
     sample_of,
     without_liars,
 )
-from geoveil.analyst.statistics.joint import POPULATION, JointEstimates
+from geoveil.analyst.statistics.joint import JointEstimates
+from geoveil.analyst.statistics.quantity import POPULATION
 from geoveil.analyst.statistics.simultaneous import critical_value
 from geoveil.gp import GeoPrivacy, ParameterError
 
