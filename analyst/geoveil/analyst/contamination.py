@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from geoveil.analyst.plan_files import as_if_published
 from geoveil.analyst.planner.candidates import PointReports
 from geoveil.gp import ParameterError, validation
+from geoveil.gp.arrays import Array
 
 if TYPE_CHECKING:
     from geoveil.analyst.planning import PlanOutcome
@@ -33,6 +34,11 @@ MEAN_MOVES = (
     " share above a value: how far false answers can move these is known."
 )
 """What is said of means of numbers that have no ends."""
+
+
+def weights_of(shares: Array, counted: Array) -> Weights:
+    """Return shares of all reports, and how much each of these counts at most, side by side."""
+    return tuple(zip(shares.tolist(), counted.tolist(), strict=True))
 
 
 def at_most(fraction: float, weights: Iterable[tuple[float, float]]) -> float:

@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.analyst.contamination import Contamination, Weights
+from geoveil.analyst.contamination import Contamination, Weights, weights_of
 from geoveil.analyst.results import Result
 from geoveil.analyst.statistics.joint import Quantity
 from geoveil.analyst.statistics.simultaneous import (
@@ -26,7 +26,6 @@ from geoveil.gp.intervals import UNLIMITED, Limits, interval_of_mean
 from geoveil.gp.validation import between, choice, float_array
 
 Array = NDArray[np.float64]
-
 WEIGHTED = (
     "Of the population that the weights stand for; errors hold the noise of privacy and the"
     " sampling, and take the sizes of groups for exact."
@@ -34,6 +33,7 @@ WEIGHTED = (
 RULES = ("simultaneous", "bonferroni", "single")
 """How differences count together: all intervals hold at once (by the law of the largest error, or
 by the sum of the risks), or each by itself."""
+_QUANTILES = np.linspace(0.0, 7.5, 61)  # between whose confidences p values are interpolated
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -326,11 +326,6 @@ class GroupEstimates(Result):
         return weights_of(counts / n, n * np.abs(contrast) / counts)
 
 
-def weights_of(shares: Array, counted: Array) -> Weights:
-    """Return shares of all reports, and how much each of these counts at most, side by side."""
-    return tuple(zip(shares.tolist(), counted.tolist(), strict=True))
-
-
 def shares_of(sizes: Mapping[str, float], labels: Sequence[str]) -> Array:
     """Return the shares of people in groups, (groups,).
 
@@ -415,8 +410,7 @@ class Differences(Result):
         down, up = groups._moved(contrasts)
         # What liars can't have done is left of a difference.
         left = np.maximum(np.where(values > 0, values - down, -values - up), 0.0)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            scores = np.where(errors > 0, left / errors, np.where(left != 0, np.inf, 0.0))
+        scores = _scores(groups, contrasts, np.where(values > 0, left, -left))
         confidence, p_values = _together(groups, contrasts, scores, rule)
         below, above = _recovered(groups, contrasts, confidence)
         return cls(
@@ -470,6 +464,19 @@ def _recovered(groups: GroupEstimates, contrasts: Array, confidence: float) -> t
 
     positive, negative = np.maximum(contrasts, 0), np.minimum(contrasts, 0)
     return reach(positive * down + negative * up), reach(positive * up + negative * down)
+
+
+def _scores(groups: GroupEstimates, contrasts: Array, values: Array) -> Array:
+    """Return the normal quantile at whose confidence the interval of each contrast reaches 0."""
+    from scipy.special import ndtr
+
+    levels = (_recovered(groups, contrasts, float(2 * ndtr(z) - 1)) for z in _QUANTILES)
+    reaches = np.array([np.where(values > 0, *ends) for ends in levels])
+    sizes = np.abs(values)
+    scores = [np.interp(v, r, _QUANTILES) for v, r in zip(sizes, reaches.T, strict=True)]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        beyond = sizes / reaches[-1] * _QUANTILES[-1]
+    return np.where(sizes > 0, np.where(sizes > reaches[-1], beyond, scores), 0.0)
 
 
 def notes_of_liars_among(fraction: float) -> Sequence[str]:

@@ -7,8 +7,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.analyst.contamination import Contamination, Weights
-from geoveil.analyst.statistics.groups import GroupEstimates, weights_of
+from geoveil.analyst.contamination import Contamination, Weights, weights_of
+from geoveil.analyst.statistics.groups import GroupEstimates
 from geoveil.campaign import Strata
 from geoveil.gp.estimation import Accumulator, estimate
 from geoveil.gp.labels import RandomizedLabels
