@@ -78,6 +78,15 @@ def test_independent_numbers_follow_from_none(columns: int) -> None:
     assert min(chances) > 1e-5
 
 
+@pytest.mark.parametrize("n", [60, 256, 300])
+def test_a_series_too_short_to_choose_from_follows_from_its_neighbours(n: int) -> None:
+    """No lag has enough pairs below 256 numbers; a number is never compared with itself."""
+    u = np.random.default_rng(n).random((n, 1))
+    made, numbers = likeliest(u).sides(u)
+    assert len(made) == len(numbers) <= n
+    assert not np.any(made == numbers)
+
+
 @pytest.mark.parametrize("name", SERIES)
 def test_numbers_that_follow_at_any_lag_are_seen(name: str) -> None:
     first, second = (SERIES[name](25_000, np.random.default_rng(s))[:, None] for s in (1, 2))

@@ -68,7 +68,7 @@ def likeliest(u: Array) -> Follows:
     lags = np.concatenate([np.arange(size // 2), np.arange(-size // 2, 0)])
     few = np.abs(lags) > n - min(_FEWEST, n)
     counts = np.maximum(n - np.abs(lags), 1)
-    best, chosen = -1.0, Follows(((0, 0, 1),), 1, 0)
+    best, chosen = 0.0, Follows(((0, 0, 1),), 1, 0)
     for sources in _sources(columns):
         made = np.ones(n, complex)
         for place, column, multiple in sources:
