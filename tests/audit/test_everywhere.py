@@ -25,6 +25,7 @@ from geoveil.gp import (
     Threshold,
     VectorSmoothMechanism,
 )
+from geoveil.gp.mechanisms.base import QueryMechanism
 from tests.audit.test_draws import Broken, integers
 
 Array = np.ndarray
@@ -268,6 +269,46 @@ def test_mechanisms_whose_noise_vanishes_far_away_agree_with_their_density() -> 
     cases = own_cases({"mine": SmoothMechanism})
     assert len(cases) == 3
     assert disagreements(cases, samples=4_000, seed=3) == ()
+
+
+class OfNoKnownKind(QueryMechanism):
+    """f + Laplace noise, of which only the contract is known: its range is that of 64 bits."""
+
+    unbiased = True
+
+    def __init__(self, query: Any, privacy: GeoPrivacy) -> None:
+        super().__init__(query, privacy, step=None)
+        self.sound = LipschitzMechanism(query, privacy)
+        self._choose_step(None)
+
+    def law(self) -> Any:
+        return self.sound.law()
+
+    def _ideal(self, s: Any, u: Any, ops: Any) -> Any:
+        return self.sound._ideal(s, u, ops)
+
+    def _simulate(self, s: Array, rng: np.random.Generator) -> Array:
+        return self.sound._simulate(s, rng)
+
+    def _variance(self, s: Array) -> Array:
+        return self.sound._variance(s)
+
+    def _log_density(self, y: Array, s: Array) -> Array:
+        return self.sound._log_density(y, s)
+
+    def _spread(self) -> float:
+        return self.sound.largest_scale
+
+    def _default_step_exponent(self) -> int:
+        return -20
+
+
+def test_outputs_of_a_mechanism_that_knows_no_range_lie_near_its_reports() -> None:
+    """At 2^63 steps densities were rounding, and the honest mechanism was refused at 46 ε."""
+    cases = own_cases({"mine": OfNoKnownKind})
+    for verdict in audit(cases, samples=1_000, seed=3):
+        assert verdict.keeps, verdict
+        assert verdict.exact.fraction > 0.99
 
 
 def test_two_releases_of_a_row_do_not_share_their_noise() -> None:

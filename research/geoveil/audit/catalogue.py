@@ -65,6 +65,8 @@ if TYPE_CHECKING:
 INCOME = GeoPrivacy(1.0, per=8000.0, unit="dollar")
 PLACE = GeoPrivacy(1.0, per=500.0, unit="metre")
 _ANY_TWO = LocalPrivacy(1.0)
+_KNOWN = 1 << 53
+"""A wider range of integers is that of 64 bits: the mechanism knows of none."""
 _RARELY = 2.0**-41
 """Share of reports beyond the outputs that are looked at, where only a range is known."""
 
@@ -414,6 +416,8 @@ def outputs_of(mechanism: QueryMechanism) -> Array:
     if mechanism.outputs is not None:
         return np.asarray(mechanism.outputs) * mechanism.step
     low, high = mechanism.likely_range(_RARELY)
+    if high - low > _KNOWN:
+        return additive_outputs(mechanism._spread())
     return np.linspace(low * mechanism.step, high * mechanism.step, 2001)
 
 
