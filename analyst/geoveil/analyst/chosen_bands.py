@@ -89,7 +89,7 @@ class ChosenBands:
             if self.slope_bound is not None:
                 expected = "left out on a log scale: it is of a density of the numbers"
                 raise ParameterError("slope_bound", self.slope_bound, expected)
-            object.__setattr__(self, "asked", tuple(one.on_scale(scale) for one in self.asked))
+            object.__setattr__(self, "asked", tuple(share.on_scale(scale) for share in self.asked))
         if len(self.asked) > _MOST:
             raise ParameterError("number of questions", len(self.asked), f"1 to {_MOST}")
         queries = [query for number in range(len(self.asked)) for query in self._queries(number)]

@@ -366,7 +366,7 @@ class PlannedPoints:
     def fits(self, campaign: Campaign) -> bool:
         """Return whether a campaign has the promise, and the map, that the plan was for."""
         planned = self.campaign
-        maps = [(one.attribute.coordinates, one.attribute.scale) for one in (campaign, planned)]
+        maps = [(each.attribute.coordinates, each.attribute.scale) for each in (campaign, planned)]
         return campaign.privacy == planned.privacy and maps[0] == maps[1]
 
 

@@ -248,10 +248,10 @@ def create(
         "radius": radius, "points": points or None, "dimension": dimension,
         "mechanism": mechanism, "allocation": allocation,
     }  # fmt: skip
-    asked: list[AnalystQuestion] = []
+    questions: list[AnalystQuestion] = []
     if plan is None:
-        asked = questions_in(words)
-        campaign = _asking(attribute, said, asked, later)
+        questions = questions_in(words)
+        campaign = _asking(attribute, said, questions, later)
     else:
         options.left_out(said, "left out: the plan says it")
         campaign = campaign_of(plan, attribute=attribute, **later)
@@ -267,11 +267,11 @@ def create(
     validation.between("participants", participants, 1, 10**12)
     if not force:
         try:
-            refuse_unlikely(campaign, participants, asked)
+            refuse_unlikely(campaign, participants, questions)
         except ParameterError as error:
             expected = f"{error.expected}. Publish it all the same with --force"
-            told = ("every", every) if error.name == "period" else (error.name, error.value)
-            raise ParameterError(*told, expected) from None
+            option = ("every", every) if error.name == "period" else (error.name, error.value)
+            raise ParameterError(*option, expected) from None
     key = None if sign_key is None else SigningKey.from_pem(sign_key.read_bytes())
     with analyst_at(connection) as analyst, _told_if_taken(campaign):
         digest = analyst.create(campaign, key)
@@ -570,21 +570,21 @@ def list_(as_json: options.AsJson = False, *, connection: Connection) -> None:
     with analyst_at(connection) as analyst:
         listed = list(analyst.campaigns())
     if as_json:
-        print_json([_listed(found) for found in listed])
+        print_json([_listed(published) for published in listed])
         return
-    for found in listed:
+    for published in listed:
         try:
-            campaign = found.campaign
+            campaign = published.campaign
         except GeoVeilError as error:
-            out.tell((f"can't be read ({found.state}): {error}", "bold red"))
+            out.tell((f"can't be read ({published.state}): {error}", "bold red"))
             continue
         each = f" each {options.period_text(campaign.period)}" if campaign.period else ""
         out.tell(
             (campaign.campaign_id, "bold"),
-            f"  {found.state}, {found.reports:,} reports,"
+            f"  {published.state}, {published.reports:,} reports,"
             f" closes {campaign.closes:%Y-%m-%d %H:%M} UTC",
         )
-        out.tell("signed by ", signed_by(found.envelope), f", {privacy_text(campaign)}{each}")
+        out.tell("signed by ", signed_by(published.envelope), f", {privacy_text(campaign)}{each}")
         out.tell(f"  {campaign.title}")
 
 

@@ -138,9 +138,9 @@ def _take_part(
     request = collector_pb2.GetCampaignRequest(campaign_id=campaign_id)
     response = transport.get_campaign(request, _TIMEOUT_S)
     envelope = response.envelope
-    asked = decode(envelope.campaign)
-    epoch = epoch_of(asked)
-    policy = Policy.permitting(asked, epoch)
+    signed = decode(envelope.campaign)
+    epoch = epoch_of(signed)
+    policy = Policy.permitting(signed, epoch)
     # The checks of the SDK come before anything is shown: what is shown can be answered.
     shown = ReportBuilder(policy=policy).accept(campaign_id, envelope.SerializeToString())
     campaign = shown.campaign

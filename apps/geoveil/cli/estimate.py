@@ -202,8 +202,8 @@ def estimate(
 
     validation.between("confidence", confidence, 0, 1, low_open=True, high_open=True)
     validation.positive("timeout", timeout)
-    asked = questions_in(words)
-    if not (asked or plan) and _WITH_BELLS.isdisjoint(statistics):
+    of_points = questions_in(words)
+    if not (of_points or plan) and _WITH_BELLS.isdisjoint(statistics):
         options.left_out({"bandwidth": bandwidth}, "left out: nothing that is asked has a bell")
     for name, size in (("width", width), ("bandwidth", bandwidth)):
         if size is not None:
@@ -211,10 +211,10 @@ def estimate(
     name_property = next(iter(words.get(NAME_PROPERTY, ())), None)
     wanted = statistics_in(statistics, width, bandwidth, name_property)
     if top is not None:
-        if len(asked) < 2:
+        if len(of_points) < 2:
             raise ParameterError("top", top, "given beside two questions or more, as --place")
-        wanted.append(Top(top, asked, bandwidth=bandwidth, width=width))
-        asked = []
+        wanted.append(Top(top, of_points, bandwidth=bandwidth, width=width))
+        of_points = []
     if interval is not None and wanted:
         raise ParameterError("interval", interval.value, "left out: a statistic chooses its own")
     if contamination is not None:
@@ -247,15 +247,15 @@ def estimate(
             "left out beside --change and --against",
         )
         _refused(slope_bound, heap)
-    if watch and (asked or wanted):
+    if watch and (of_points or wanted):
         raise ParameterError("watch", watch, "left out: an estimate from points is read once")
-    if not asked:
+    if not of_points:
         _refused(slope_bound, heap)
     planned = None if plan is None else planned_points(plan)
     if planned is not None:
         others = {"width": width, "bandwidth": bandwidth, "by": by, "over-time": over_time}
         options.left_out({**others, "watch": watch, "top": top}, "left out beside --plan")
-        if asked:
+        if of_points:
             raise ParameterError("plan", str(plan), "left out beside questions: it has its own")
 
     def from_points(
@@ -267,12 +267,12 @@ def estimate(
                 raise ParameterError("plan", str(plan), expected)
             estimates = answer(planned.questions).with_differences(planned.differences)
             return as_wanted(estimates)
-        hard = hard_shares(asked)
+        hard = hard_shares(of_points)
         if hard and width is None and bandwidth is None and _of_numbers(campaign):
             bands = ChosenBands(campaign, hard, slope_bound, options.heaps(heap))
             return as_wanted(bands.answered(answer(bands.questions)))
         _refused(slope_bound, heap)
-        return as_wanted(answer(_questions(campaign, asked, width, bandwidth)))
+        return as_wanted(answer(_questions(campaign, of_points, width, bandwidth)))
 
     with ExitStack() as open_:
 
@@ -287,11 +287,13 @@ def estimate(
             def softness(of: ValueCampaign) -> Softness:
                 return softness_of_points(of, width, bandwidth)
 
-            show([*changes(sets, asked, softness, wanted, contamination, people or People.SAME)])
+            show(
+                [*changes(sets, of_points, softness, wanted, contamination, people or People.SAME)]
+            )
             return
         sizes = None if by is None or weights is None else _sizes(weights, by)
         source = source_of(campaign_id, connect, confidence, period, timeout)
-        if source.estimate is None and not asked and not wanted and planned is None:
+        if source.estimate is None and not of_points and not wanted and planned is None:
             expected = (
                 "at least one, as --threshold, --quantile or --curve, for the reports of a file"
             )
@@ -302,8 +304,8 @@ def estimate(
                 expected = f"a file with the sizes of {', '.join(labels)}, and no others"
                 raise ParameterError("weights", str(weights), expected)
             groups: Sequence[GroupEstimates] = ()
-            if asked:
-                questions = _questions(source.campaign(), asked, width, bandwidth)
+            if of_points:
+                questions = _questions(source.campaign(), of_points, width, bandwidth)
                 groups = source.ask_by_group(questions)
             elif not wanted and source.estimate is not None:
                 if isinstance(source.campaign(), ValueCampaign):
@@ -321,7 +323,7 @@ def estimate(
         if over_time:
             _refused(slope_bound, heap)
             campaign = source.campaign()
-            questions = _questions(campaign, asked, width, bandwidth)
+            questions = _questions(campaign, of_points, width, bandwidth)
             cohorts: tuple[GroupEstimates, ...] = ()
             if questions and campaign.tells_cohorts:
                 cohorts = source.ask_by_group(questions)
@@ -333,7 +335,7 @@ def estimate(
             )
             return
         results: list[Result] = []
-        if asked or planned is not None:
+        if of_points or planned is not None:
             results.append(from_points(source.campaign(), source.ask_questions))
         results += [source.ask(statistic) for statistic in wanted]
         if results:

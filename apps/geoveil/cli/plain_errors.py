@@ -141,7 +141,11 @@ def _quoted(text: str, spelled: str, value: Any) -> int:
         3
         if any(f"'{part}'" in text for part in parts)
         else 2
-        if any(re.search(rf"(?<!\w){re.escape(one)}(?!\w)", text) for one in said if len(one) > 3)
+        if any(
+            re.search(rf"(?<!\w){re.escape(spoken)}(?!\w)", text)
+            for spoken in said
+            if len(spoken) > 3
+        )
         else int(f"{spelled[2:].replace('-', '_')}=" in text)
     )
 

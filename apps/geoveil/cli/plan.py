@@ -232,32 +232,32 @@ def plan(
     --epsilon 1 --per 8000 --prior incomes
     """
     check_picture("--figure", figure)
-    asked = questions_in(words)
+    questions = questions_in(words)
     if not at_terminal():
         needed = {"participants": participants, "prior": prior, "epsilon": epsilon, "per": per}
-        if not (asked or quantile):
+        if not (questions or quantile):
             names = ", ".join(f"--{word}" for word in (*VOCABULARY, "quantile"))
             also = ", ".join(f"--{name}" for name, given in needed.items() if given is None)
             more = f"; and {also}" if also else ""
             raise ParameterError("question", "none", f"given: at least one of {names}{more}")
         options.all_given(needed, "" if prior else f". PRIOR, what is publicly known, is {KNOWN}")
-    elif not (asked or quantile):
-        asked = _until_right(_EXAMPLES, lambda said: questions_in(_in_words(said)))
+    elif not (questions or quantile):
+        questions = _until_right(_EXAMPLES, lambda said: questions_in(_in_words(said)))
     people: int = _answer("participants", participants, validation.require_count)
     columns = tuple(prior_column or ()), prior_weights
     heaps = options.heaps(heap)
 
-    told: str = _answer("prior", prior, lambda _, said: _of_people(said))
-    if prior is None and _is_of_rows(told) and prior_column is None:
-        columns = _until_right(_COLUMNS, lambda said: _columns(told, said)), prior_weights
+    prior_text: str = _answer("prior", prior, lambda _, said: _of_people(said))
+    if prior is None and _is_of_rows(prior_text) and prior_column is None:
+        columns = _until_right(_COLUMNS, lambda said: _columns(prior_text, said)), prior_weights
     doubts = [_named(text) for text in scenario or ()]
-    any_rows = any(map(_is_of_rows, (told, *(other for _, other in doubts))))
+    any_rows = any(map(_is_of_rows, (prior_text, *(other for _, other in doubts))))
 
     def known(text: str) -> PublicPrior:
         said = columns if _is_of_rows(text) or not any_rows else ((), None)
         return _prior(text, *said, heaps, connection)
 
-    source = known(told)
+    source = known(prior_text)
     others = {name: _scenario(name, other, known) for name, other in doubts}
     source = source.doubted(others, scenario_scale).slope_bounded(slope_bound)
     if source.unit is None:
@@ -270,19 +270,19 @@ def plan(
     promise = GeoPrivacy if scale is None else GeoPrivacy.per_factor
     privacy = promise(*said, source.unit or str(unit))
     levels = sorted({x for said in quantile or () for x in numbers_in("quantile", said)})
-    found = []
+    of_levels = []
     doubt = contamination or 0.0
     if levels:
-        found = planned_quantiles(source, privacy, people, levels, width, doubt, scale)
-    only_quantiles = bool(found) and not asked
-    if found:  # points are asked for them
-        asked = asked or [
-            ShareAbove(row["value"], f"above quantile {row['level']:g}") for row in found
+        of_levels = planned_quantiles(source, privacy, people, levels, width, doubt, scale)
+    only_quantiles = bool(of_levels) and not questions
+    if of_levels:  # points are asked for them
+        questions = questions or [
+            ShareAbove(row["value"], f"above quantile {row['level']:g}") for row in of_levels
         ]
         allocation = allocation or "points"
     request_of = partial(
         PlanRequest.of,
-        asked,
+        questions,
         epsilon=said[0],
         per=said[1],
         source=source,
@@ -315,8 +315,8 @@ def plan(
             request = request_of(soft=True)
             planned = plan_of(request)
         report = planned.report()
-        if found:
-            report["quantiles"] = found
+        if of_levels:
+            report["quantiles"] = of_levels
         if contamination is not None:
             report["contamination"] = planned_contamination(planned, contamination)
         if sizes is not None:
@@ -374,8 +374,8 @@ def _sizes(said: str | None, epsilon: float | None) -> dict[str, float] | None:
     if groups is None:
         return None
     sizes = {}
-    for one in groups[1]:
-        label, _, size = one.partition("=")
+    for group in groups[1]:
+        label, _, size = group.partition("=")
         form = "'name: label=size, label=size', for example 'region: north=3, south=7'"
         try:
             sizes[label.strip()] = validation.positive("strata", float(size))

@@ -107,8 +107,8 @@ def print_comparison(report: Record, console: PlainConsole) -> None:
     )
     for row in report["questions"]:
         if row["scenarios"] is not None:
-            found = row["scenarios"]
-            worst = next(r for r in found["rows"] if r["scenario"] == found["worst"])
+            scenarios = row["scenarios"]
+            worst = next(r for r in scenarios["rows"] if r["scenario"] == scenarios["worst"])
             console.print(
                 f"{row['question']}: the worst scenario is {worst['scenario']},"
                 f" {_error_of(worst['hard_question'])}."
@@ -133,10 +133,10 @@ def print_quantiles(report: Record, console: PlainConsole) -> None:
 
 def print_top(report: Record, console: PlainConsole) -> None:
     """Say how many people it takes to name the top, if it was asked."""
-    found = report.get("top")
-    if found is None:
+    top = report.get("top")
+    if top is None:
         return
-    people, doubted = found["participants"], report.get("contamination")
+    people, doubted = top["participants"], report.get("contamination")
     needs = (
         f"no number of people: asked softly{', or moved by liars' if doubted else ''}, the"
         " questions have another order"
@@ -145,7 +145,7 @@ def print_top(report: Record, console: PlainConsole) -> None:
         + (", whatever the liars among them send" if doubted else "")
     )
     console.print(
-        f"To name the true top {found['count']} with {100 * found['confidence']:g} % takes {needs}."
+        f"To name the true top {top['count']} with {100 * top['confidence']:g} % takes {needs}."
     )
 
 
@@ -157,7 +157,7 @@ def print_liars(report: Record, console: PlainConsole) -> None:
         moved = "anywhere" if row["moved"] is None else f"by {by} {row['moved']:,.4g}"
         console.tell(f"Liars, quantile {row['level']:g}: whatever they send, it moves {moved}.")
     for row in report.get("groups", ()) if doubted else ():
-        groups = ", ".join(f"{one['group']} by {one['moved']:.3g}" for one in row["groups"])
+        groups = ", ".join(f"{group['group']} by {group['moved']:.3g}" for group in row["groups"])
         most = max(row["differences"], key=lambda one: one["moved"])
         console.tell(
             f"Liars, groups, {row['question']}: who may say that they are of any group, they move"
@@ -176,7 +176,7 @@ def print_liars(report: Record, console: PlainConsole) -> None:
 def print_groups(report: Record, console: PlainConsole) -> None:
     """Say how large the errors of groups will be, if it was asked."""
     for row in report.get("groups", ()):
-        groups = ", ".join(f"{one['group']} ±{one['error_95']:.3g}" for one in row["groups"])
+        groups = ", ".join(f"{group['group']} ±{group['error_95']:.3g}" for group in row["groups"])
         most = max(row["differences"], key=lambda one: one["error_95"])
         several = len(row["differences"]) > 1
         console.tell(
@@ -188,20 +188,20 @@ def print_groups(report: Record, console: PlainConsole) -> None:
 
 def print_periods(report: Record, console: PlainConsole) -> None:
     """Say how a question is best asked in many periods, if it was asked."""
-    told = report.get("periods")
-    if told is None:
+    periods = report.get("periods")
+    if periods is None:
         return
-    count = told["periods"]
+    count = periods["periods"]
     ways = "; ".join(
-        f"{one['way']} ±{1.96 * one['error']:.3g} for ε = {one['epsilon']:g}"
-        for one in told["ways"]
+        f"{way['way']} ±{1.96 * way['error']:.3g} for ε = {way['epsilon']:g}"
+        for way in periods["ways"]
     )
     console.tell(
         f"In {count:,} periods, the 95 % error of each answer for the participants themselves and"
         f" the ε of all of them: {ways}. While the share moves by less than"
-        f" {told['drift_split']:.2g} a period, a reading that is carried errs less than noise split"
-        f" over the periods; by less than {told['drift_carried']:.2g}, also less than one that goes"
-        " on as the last two did (geoveil campaign create --read-every, --extrapolated). A"
+        f" {periods['drift_split']:.2g} a period, a reading that is carried errs less than noise"
+        f" split over the periods; by less than {periods['drift_carried']:.2g}, also less than"
+        " one that goes on as the last two did (geoveil campaign create --read-every, --extrapolated). A"
         " reading's ε is for any so many periods on end; a campaign of just these may meet two, as"
         " devices draw when they begin."
     )
@@ -247,13 +247,13 @@ def odds_text(row: Mapping[str, Any]) -> str:
 def _print_heading(report: Record, console: PlainConsole, what: str) -> None:
     p = report["privacy"]
     worth = report["prior"]["worth_people"]
-    known = "taken as exact" if worth is None else f"worth {worth:,.0f} people"
+    worth_in_words = "taken as exact" if worth is None else f"worth {worth:,.0f} people"
     console.print(
         console.styled(
             (what, "bold"),
             f"  {report['participants']:,} participants,"
             f" {GeoPrivacy(**p)},"
-            f" prior: {report['prior']['name']}, {known}",
+            f" prior: {report['prior']['name']}, {worth_in_words}",
         )
     )
     if report["prior"]["caution"]:
@@ -297,12 +297,12 @@ def _print_targets(report: Record, console: PlainConsole) -> None:
 
 def _print_scenarios(report: Record, console: PlainConsole) -> None:
     """Print what becomes of the choice if the prior is wrong."""
-    found = report["scenarios"]
-    if found is None:
+    scenarios = report["scenarios"]
+    if scenarios is None:
         return
-    worst = next(row for row in found["rows"] if row["scenario"] == found["worst"])
-    if not found["stated"]:
-        off = abs(worst["bias"] - found["rows"][0]["bias"])
+    worst = next(row for row in scenarios["rows"] if row["scenario"] == scenarios["worst"])
+    if not scenarios["stated"]:
+        off = abs(worst["bias"] - scenarios["rows"][0]["bias"])
         console.print(
             f"With {worst['scenario']} than the prior says, the answer would be off by {off:.2g},"
             " which none of these errors counts: --scenario-scale 0.1 plans for that."
@@ -312,7 +312,7 @@ def _print_scenarios(report: Record, console: PlainConsole) -> None:
         "if people are", "soft − hard", "population", "hard question", "participants",
         wrapped=[0], right=range(1, 5),
     )  # fmt: skip
-    for row in found["rows"]:
+    for row in scenarios["rows"]:
         table.add_row(
             row["scenario"],
             f"{row['bias']:z.4f}",

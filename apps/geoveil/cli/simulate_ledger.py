@@ -58,13 +58,13 @@ def ledger(
         check_data(file)
     options = Options(data=tuple(data or ()), seed=seed, quick=quick)
     names = tuple(dict.fromkeys(row or LEDGER))
-    found = {}
+    by_name = {}
     with bars() as progress:
         task = progress.add_task("ledger", total=len(names))
         for name, own in processes_of(processes)(partial(reproduce, options=options), names):
-            found[name] = own
+            by_name[name] = own
             progress.advance(task)
-    done = [found[name] for name in names]
+    done = [by_name[name] for name in names]
     if directory is not None:
         directory.mkdir(parents=True, exist_ok=True)
         page = directory / "reproductions.md"

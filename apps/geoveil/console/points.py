@@ -205,7 +205,11 @@ def choices_of(campaign: Campaign) -> Sequence[Choice]:
         choices, changes = NUMBERS, CHANGES_OF_NUMBERS
         if campaign.attribute.scale is not None:
             choices, changes = (
-                [_GEOMETRIC.get(one.word, one) for one in of if one.word not in _LINEAR]
+                [
+                    _GEOMETRIC.get(offered.word, offered)
+                    for offered in of
+                    if offered.word not in _LINEAR
+                ]
                 for of in (NUMBERS, CHANGES_OF_NUMBERS)
             )
     else:

@@ -57,15 +57,15 @@ def encode(campaign: Campaign) -> bytes:
         UnsupportedError: if a query or the mechanism is of a kind that no campaign carries.
     """
     assert isinstance(campaign, (StatisticCampaign, ValueCampaign))
-    asked = campaign if isinstance(campaign, StatisticCampaign) else None
+    statistic = campaign if isinstance(campaign, StatisticCampaign) else None
     message = pb.Campaign(
         campaign_id=campaign.campaign_id,
         title=campaign.title,
         attribute=_encode_attribute(campaign.attribute),
         privacy=encode_privacy(campaign.privacy),
-        queries=[encode_question(q) for q in asked.questions] if asked else (),
+        queries=[encode_question(q) for q in statistic.questions] if statistic else (),
         mechanism=pb.Mechanism(**MECHANISMS.encode(campaign.mechanism)),
-        allocation=_ALLOCATIONS[asked.allocation if asked else Allocation.PARTITION],
+        allocation=_ALLOCATIONS[statistic.allocation if statistic else Allocation.PARTITION],
         grid=pb.Grid(step_exponent=campaign.grid_exponent),
         minimum_participants=campaign.minimum_participants,
     )
@@ -81,8 +81,8 @@ def encode(campaign: Campaign) -> bytes:
     if campaign.readings is not None:
         message.readings.every.FromTimedelta(campaign.readings.every)
         message.readings.extrapolated = campaign.readings.extrapolated
-    if asked and asked.cap is not None:
-        message.cap.CopyFrom(pb.Cap(below=asked.cap.below, above=asked.cap.above))
+    if statistic and statistic.cap is not None:
+        message.cap.CopyFrom(pb.Cap(below=statistic.cap.below, above=statistic.cap.above))
     result = message.SerializeToString(deterministic=True)
     _require_size(len(result))
     return result
@@ -118,10 +118,10 @@ def open_envelope(published: bytes) -> pb.CampaignEnvelope:
 
 def _require_known(name: str, message: Message, data: bytes) -> None:
     """Refuse bytes that hold more than a message knows, or are not how it is written."""
-    known = type(message)()
-    known.CopyFrom(message)
-    known.DiscardUnknownFields()
-    _require_same(name, known.SerializeToString(deterministic=True), data)
+    canonical = type(message)()
+    canonical.CopyFrom(message)
+    canonical.DiscardUnknownFields()
+    _require_same(name, canonical.SerializeToString(deterministic=True), data)
 
 
 def _require_same(name: str, written: bytes, data: bytes) -> None:

@@ -166,12 +166,12 @@ class Family:
         Raises:
             ParameterError: if one is missing, unknown or out of range.
         """
-        known = self._parameters()
-        required = {name for name, p in known.items() if p.default is p.empty}
-        if not required <= set(parameters) <= set(known):
-            raise ParameterError(f"parameters of {self.name}", sorted(parameters), _listed(known))
+        own = self._parameters()
+        required = {name for name, p in own.items() if p.default is p.empty}
+        if not required <= set(parameters) <= set(own):
+            raise ParameterError(f"parameters of {self.name}", sorted(parameters), _listed(own))
         for name, value in parameters.items():
-            kind = _KINDS.get(hint := known[name].annotation, object)
+            kind = _KINDS.get(hint := own[name].annotation, object)
             if not isinstance(value, tuple if typing.get_origin(hint) is tuple else kind):
                 raise ParameterError(f"{self.name}.{name}", value, f"a {hint}")
         with foreign(self.name):
@@ -183,15 +183,15 @@ class Family:
         Raises:
             ParameterError: if it can't be read, or a parameter is missing, unknown or out of range.
         """
-        known = self._parameters()
-        found = {}
+        own = self._parameters()
+        given = {}
         for part in filter(None, text.split(",")):
             name, equals, value = (piece.strip() for piece in part.partition("="))
-            if not equals or name in found:
-                raise ParameterError(self.name, text, _listed(known))
-            hint = known[name].annotation if name in known else None
-            found[name] = _typed(f"{self.name}.{name}", value, hint)
-        return self.make(found)
+            if not equals or name in given:
+                raise ParameterError(self.name, text, _listed(own))
+            hint = own[name].annotation if name in own else None
+            given[name] = _typed(f"{self.name}.{name}", value, hint)
+        return self.make(given)
 
     def _parameters(self) -> Mapping[str, Parameter]:
         with foreign(self.name):
@@ -273,8 +273,8 @@ class Registry(Generic[F]):
             NotInstalled: if there is none.
             UnsupportedError: if the package that should provide it does not.
         """
-        if (found := self.built_in.get(name) or self._loaded.get(name)) is not None:
-            return found
+        if (family := self.built_in.get(name) or self._loaded.get(name)) is not None:
+            return family
         record = load(self.group, name, self.built_in)
         if not isinstance(record, self._kind) or record.name != name or not _NAME.fullmatch(name):
             raise UnsupportedError(
@@ -295,13 +295,13 @@ class Registry(Generic[F]):
 
     def of(self, value: object) -> F | None:
         """Return the family that a value is of, if there is one."""
-        if (found := self._by_class.get(type(value))) is not None:
-            return found
-        known = (*self.built_in.values(), *self._loaded.values())
-        found = next((family for family in known if family.is_of(value)), None)
-        if found is None:
-            found = next((family for family in self if family.is_of(value)), None)
-        return found
+        if (match := self._by_class.get(type(value))) is not None:
+            return match
+        families = (*self.built_in.values(), *self._loaded.values())
+        match = next((family for family in families if family.is_of(value)), None)
+        if match is None:
+            match = next((family for family in self if family.is_of(value)), None)
+        return match
 
     def encode(self, value: object) -> dict[str, Any]:
         """Return the field of a `kind` that a value is written as.
@@ -324,8 +324,8 @@ class Registry(Generic[F]):
             NotInstalled: if no package here has it.
         """
         field = message.WhichOneof("kind")
-        if (found := self._by_field.get(field)) is not None:
-            return found
+        if (family := self._by_field.get(field)) is not None:
+            return family
         if field != _EXTENSION:
             raise ParameterError("kind", field, "one of " + ", ".join(self._by_field))
         name = message.extension.family
@@ -434,15 +434,15 @@ def _parameter(name: str, value: object) -> dict[str, Any]:
 def _read(parameters: Sequence[pb.Parameter]) -> dict[str, Any]:
     if len(parameters) > _MOST_PARAMETERS:
         raise ParameterError("number of parameters", len(parameters), f"0 to {_MOST_PARAMETERS}")
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for parameter in parameters:
         kind = parameter.WhichOneof("value")
         if kind is None:
             raise ParameterError(parameter.name, None, "a number, a text or numbers")
         value = getattr(parameter, kind)
-        found[parameter.name] = tuple(value.values) if kind == "numbers" else value
-        _parameter(parameter.name, found[parameter.name])
-    return found
+        values[parameter.name] = tuple(value.values) if kind == "numbers" else value
+        _parameter(parameter.name, values[parameter.name])
+    return values
 
 
 def _typed(name: str, text: str, hint: Any) -> Any:
@@ -461,7 +461,7 @@ def _typed(name: str, text: str, hint: Any) -> Any:
 
 
 def _listed(known: Mapping[str, Any]) -> str:
-    needed = ", ".join(name for name, one in known.items() if one.default is one.empty)
-    free = ", ".join(name for name, one in known.items() if one.default is not one.empty)
+    needed = ", ".join(name for name, own in known.items() if own.default is own.empty)
+    free = ", ".join(name for name, own in known.items() if own.default is not own.empty)
     wanted = f"{needed}, and for {free} if wanted" if needed and free else needed or free
     return f"name=value for {wanted}"

@@ -373,13 +373,13 @@ class Campaign(ABC):
         Reports with noise that knows no bound have no limits, though only some of them count.
         """
         step = ldexp(1.0, self.grid_exponent)
-        found = []
+        of_questions = []
         of_columns = zip(self.ranges, self.clamps, self._means, self._moments, strict=True)
         for (low, high), clamps, means, moments in of_columns:
             endless = clamps or (low, high) == (INT64_MIN, INT64_MAX)
             reports = UNLIMITED.reports if endless else (low * step, high * step)
-            found.append(Limits(reports, means, moments))
-        return tuple(found)
+            of_questions.append(Limits(reports, means, moments))
+        return tuple(of_questions)
 
     @property
     def _means(self) -> tuple[tuple[float, float], ...]:

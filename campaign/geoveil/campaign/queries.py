@@ -291,9 +291,9 @@ def decode_question(index: int, message: pb.Query) -> Question:
         )
     if not message.HasField("softness"):
         return Question(message.label, query)
-    told = message.softness
+    given = message.softness
     softness: Difference = within(
-        f"queries[{index}].softness", lambda: Difference(told.expected_difference, told.bound)
+        f"queries[{index}].softness", lambda: Difference(given.expected_difference, given.bound)
     )
     return Question(message.label, query, softness)
 
@@ -326,8 +326,8 @@ def decode_point_question(index: int, message: pb.Query) -> PointQuestion:
 
 def name_of(table: Mapping[Any, int], number: int, field: str) -> Any:
     """Return the name of a number of an enumeration."""
-    for name, known in table.items():
-        if known == number:
+    for name, field_number in table.items():
+        if field_number == number:
             return name
     raise ParameterError(field, number, f"one of {sorted(table.values())}")
 

@@ -190,8 +190,8 @@ class SmoothSpec(MechanismSpec):
         if self.nu is not None and self.nu not in BROWSER_NU:
             return f"they have Student-t noise for whole ν from {BROWSER_NU[0]} to {BROWSER_NU[-1]}"
         if self.gamma is not None and self.gamma not in BROWSER_GAMMA:
-            known = ", ".join(map(str, BROWSER_GAMMA))
-            return f"they have generalized Cauchy noise for γ = {known}"
+            served = ", ".join(map(str, BROWSER_GAMMA))
+            return f"they have generalized Cauchy noise for γ = {served}"
         if self.noise == LAPLACE and self.calibration == "exact":
             return "they calibrate Laplace noise as in the paper only"
         reach = math.inf if self.reach is None else self.reach

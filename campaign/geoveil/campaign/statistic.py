@@ -133,8 +133,8 @@ class StatisticCampaign(Campaign):
 
     @lazy
     def outputs(self) -> tuple[frozenset[int] | None, ...]:
-        found = (mechanism.outputs for mechanism in self.mechanisms)
-        return tuple(None if outputs is None else frozenset(outputs) for outputs in found)
+        of_mechanisms = (mechanism.outputs for mechanism in self.mechanisms)
+        return tuple(None if outputs is None else frozenset(outputs) for outputs in of_mechanisms)
 
     @property
     def _means(self) -> tuple[tuple[float, float], ...]:
@@ -258,12 +258,12 @@ class StatisticCampaign(Campaign):
     def _build(self, step: float | None) -> tuple[QueryMechanism, ...]:
         privacy, cap = self._plane_privacy, self.cap
         with foreign(type(self.mechanism).__name__):
-            asked = [question.query for question in self.questions]
+            queries = [question.query for question in self.questions]
             if cap is not None:
-                asked = [cap.on(query, privacy.exact_rate) for query in asked]
+                queries = [cap.on(query, privacy.exact_rate) for query in queries]
             if self.allocation is Allocation.VECTOR:
-                return self.mechanism.build_together(asked, privacy, step).answers
-            return tuple(_built(self.mechanism, query, privacy, step) for query in asked)
+                return self.mechanism.build_together(queries, privacy, step).answers
+            return tuple(_built(self.mechanism, query, privacy, step) for query in queries)
 
     def _check_kinds(self) -> None:
         super()._check_kinds()
@@ -309,10 +309,10 @@ def _built(
     spec: MechanismSpec, query: Query, privacy: GeoPrivacy, step: float | None
 ) -> QueryMechanism:
     """Return the mechanism for a query, which another package may have made, if it is that."""
-    found = spec.build(query, privacy, step)
-    if (found.query, found.privacy) != (query, privacy) or step not in (None, found.step):
+    built = spec.build(query, privacy, step)
+    if (built.query, built.privacy) != (query, privacy) or step not in (None, built.step):
         raise UnsupportedError(
-            f"{spec!r} builds {found!r}, which is not for {query!r}, {privacy} and the grid of"
+            f"{spec!r} builds {built!r}, which is not for {query!r}, {privacy} and the grid of"
             f" {step}"
         )
-    return found
+    return built

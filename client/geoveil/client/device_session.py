@@ -240,11 +240,11 @@ class DeviceSession:
         if current is None:
             current = new = builder.read(accepted, value, readings, now)
         before = accepted.before(current, readings, now)
-        known = {kept.reading: kept for kept in points}
+        kept_points = {kept.reading: kept for kept in points}
         needed = [current] if before is None else [current, before]
-        found = [known.get(r) or builder.coarsen(accepted, r, now) for r in needed]
-        made = builder.answer(accepted, *found, now=now, period=period, group=group)
-        fresh = tuple(point for point in found if point.reading not in known)
+        answering = [kept_points.get(r) or builder.coarsen(accepted, r, now) for r in needed]
+        made = builder.answer(accepted, *answering, now=now, period=period, group=group)
+        fresh = tuple(point for point in answering if point.reading not in kept_points)
         return made, Drawn(reading=new, points=fresh)
 
     def campaign(self, campaign_id: str) -> AcceptedCampaign | None:
@@ -253,19 +253,19 @@ class DeviceSession:
         Raises:
             PolicyRefused: if the policy, which may have changed since it was fetched, refuses it.
         """
-        known = self._accepted.get(campaign_id)
-        if known is None:
+        accepted = self._accepted.get(campaign_id)
+        if accepted is None:
             envelope = self.journal.envelope(campaign_id)
             if envelope is None:
                 return None
-            known = self.builder.accept(campaign_id, envelope)
-            self.remember(known)
-        return known
+            accepted = self.builder.accept(campaign_id, envelope)
+            self.remember(accepted)
+        return accepted
 
     def is_heavy(self, campaign_id: str) -> bool:
         """Return whether to draw for a campaign takes more than a moment."""
-        known = self._accepted.get(campaign_id)
-        return known is not None and known.work > _MOMENT_US
+        accepted = self._accepted.get(campaign_id)
+        return accepted is not None and accepted.work > _MOMENT_US
 
     def remember(self, accepted: AcceptedCampaign) -> None:
         """Keep a campaign at hand, ready for use."""
@@ -283,31 +283,31 @@ class DeviceSession:
 
     def budgets(self) -> tuple[ledger.Budget, ...]:
         """Return the limits over all campaigns, and what is spent of them."""
-        found: list[ledger.Budget] = []
+        every: list[ledger.Budget] = []
         policy = self.builder.policy
         now = self.timing.now()
         for attribute in policy.limits:
             limit = policy.limit(attribute)
             assert limit is not None  # it is listed
             of_attribute = partial(ledger.budgets, attribute, limit, now=now)
-            found += self.journal.spent(attribute, limit.campaign.unit, of_attribute)
+            every += self.journal.spent(attribute, limit.campaign.unit, of_attribute)
         for name in policy.strata:
             of_labels = policy.label_limit(name)
             if of_labels is not None:
                 of_label = partial(ledger.budgets, name, of_labels, now=now)
-                found += self.journal.spent(name, LABEL_UNIT, of_label)
-        return tuple(found)
+                every += self.journal.spent(name, LABEL_UNIT, of_label)
+        return tuple(every)
 
     def counts(self) -> ReportCounts:
         """Return how many reports there are of each kind."""
-        found, size = self.journal.counts()
+        of_status, size = self.journal.counts()
         return ReportCounts(
-            pending=found[DeliveryStatus.PENDING],
+            pending=of_status[DeliveryStatus.PENDING],
             pending_bytes=size,
-            acknowledged=found[DeliveryStatus.ACKNOWLEDGED],
-            rejected=found[DeliveryStatus.REJECTED],
-            expired=found[DeliveryStatus.EXPIRED],
-            undeliverable=found[DeliveryStatus.UNDELIVERABLE],
+            acknowledged=of_status[DeliveryStatus.ACKNOWLEDGED],
+            rejected=of_status[DeliveryStatus.REJECTED],
+            expired=of_status[DeliveryStatus.EXPIRED],
+            undeliverable=of_status[DeliveryStatus.UNDELIVERABLE],
             refused=self._refused,
         )
 

@@ -266,8 +266,8 @@ class Journal:
     def envelope(self, campaign_id: str) -> bytes | None:
         """Return the campaign that is kept, in its envelope."""
         with self._file.transaction(writes=False) as connection:
-            found = connection.execute(_PINNED_AS, (campaign_id,)).fetchone()
-        return None if found is None else bytes(_content(found)[2])
+            row = connection.execute(_PINNED_AS, (campaign_id,)).fetchone()
+        return None if row is None else bytes(_content(row)[2])
 
     def find(self, campaign_id: str, period: int) -> Entry | None:
         """Return the entry of a campaign and period, if there is one."""
@@ -282,22 +282,22 @@ class Journal:
         """
         with self._file.transaction(writes=False) as connection:
             entry = self._admitted(connection, campaign_id, period, permit, bounds)
-            asked = (campaign_id, period, permit, bounds)
-            self._room = None if entry is not None else (commits_of(connection), asked)
+            room_for = (campaign_id, period, permit, bounds)
+            self._room = None if entry is not None else (commits_of(connection), room_for)
         return entry
 
     def readings(self, attribute: str, unit: str, space: str) -> tuple[Reading, ...]:
         """Return the readings of a value, by when their epochs began."""
         with self._file.transaction(writes=False) as connection:
-            found = connection.execute(_READINGS_OF, (attribute, unit, space)).fetchall()
-        return tuple(map(_reading, found))
+            rows = connection.execute(_READINGS_OF, (attribute, unit, space)).fetchall()
+        return tuple(map(_reading, rows))
 
     def points(self, campaign_id: str, readings: Iterable[Reading]) -> tuple[CampaignPoint, ...]:
         """Return a campaign's points, of some readings of its attribute."""
         of = {_number(reading.begins): reading for reading in readings}
         with self._file.transaction(writes=False) as connection:
-            found = connection.execute(_POINTS_OF, (campaign_id,)).fetchall()
-        made_from = ((row, of.get(row[4])) for row in found)
+            rows = connection.execute(_POINTS_OF, (campaign_id,)).fetchall()
+        made_from = ((row, of.get(row[4])) for row in rows)
         return tuple(
             _point(row, reading)
             for row, reading in made_from
@@ -332,10 +332,10 @@ class Journal:
             OutboxFull: if too much waits.
         """
         with self._file.transaction(writes=True) as connection:
-            asked = (made.campaign_id, made.period, permit, bounds)
+            room_for = (made.campaign_id, made.period, permit, bounds)
             entry = None
-            if self._room != (self._file.counted - 1, asked):  # another report came in between
-                entry = self._admitted(connection, *asked)
+            if self._room != (self._file.counted - 1, room_for):  # another report came in between
+                entry = self._admitted(connection, *room_for)
             if entry is None:
                 if new is not NOTHING and _is_known(connection, new, at):
                     return None
@@ -352,9 +352,9 @@ class Journal:
     def pending(self) -> tuple[Entry, ...]:
         """Return the entries that wait to be sent, oldest first."""
         with self._file.transaction(writes=False) as connection:
-            found = connection.execute(_PENDING).fetchall()
+            rows = connection.execute(_PENDING).fetchall()
             links = connection.execute(_ANSWERED).fetchall()
-        return tuple(_entries(found, links))
+        return tuple(_entries(rows, links))
 
     def mark_sent(self, entries: Iterable[Entry], at: datetime) -> None:
         """Note that entries are about to leave; when it returns, that survives any crash."""
@@ -385,20 +385,20 @@ class Journal:
     def history(self) -> tuple[Entry, ...]:
         """Return all entries, oldest first."""
         with self._file.transaction(writes=False) as connection:
-            found = connection.execute(_HISTORY).fetchall()
+            rows = connection.execute(_HISTORY).fetchall()
             links = connection.execute(_ANSWERED).fetchall()
         # Made outside the lock: many take longer than anybody should wait.
-        return tuple(_entries(found, links))
+        return tuple(_entries(rows, links))
 
     def counts(self) -> tuple[dict[DeliveryStatus, int], int]:
         """Return how many entries have each status, and the bytes of those that wait."""
         with self._file.transaction(writes=False) as connection:
             rows = connection.execute("SELECT status, count(*) FROM report GROUP BY status")
-            found = dict(rows.fetchall())
+            of_status = dict(rows.fetchall())
             _, size = connection.execute(_WAITING).fetchone()
-        if not found.keys() <= set(DeliveryStatus):
+        if not of_status.keys() <= set(DeliveryStatus):
             raise JournalError(self._file.place, "it is damaged: a status is none")
-        return {status: found.get(status, 0) for status in DeliveryStatus}, size
+        return {status: of_status.get(status, 0) for status in DeliveryStatus}, size
 
     def spent(
         self, attribute: str, unit: str, use: Callable[[SpendingHistory], _Result]
@@ -449,8 +449,8 @@ def _is_known(connection: sqlite3.Connection, new: Drawn, at: datetime) -> bool:
     """Return whether there is by now what was drawn anew."""
     if new.reading is not None:
         row = _reading_row(new.reading)
-        found = map(_reading, connection.execute(_READINGS_OF, row[:3]).fetchall())
-        if any(known.begins <= at < known.ends for known in found):
+        stored = map(_reading, connection.execute(_READINGS_OF, row[:3]).fetchall())
+        if any(reading.begins <= at < reading.ends for reading in stored):
             return True
     return any(
         connection.execute(_POINT_OF, (point.campaign_id, _number(point.reading.begins))).fetchone()
@@ -459,11 +459,11 @@ def _is_known(connection: sqlite3.Connection, new: Drawn, at: datetime) -> bool:
 
 
 def _find(connection: sqlite3.Connection, campaign_id: str, period: int) -> Entry | None:
-    found = connection.execute(_FIND, (campaign_id, period)).fetchone()
-    if found is None:
+    row = connection.execute(_FIND, (campaign_id, period)).fetchone()
+    if row is None:
         return None
     links = connection.execute(_ANSWERED_AS, (campaign_id, period)).fetchall()
-    (entry,) = _entries([found], links)
+    (entry,) = _entries([row], links)
     return entry
 
 
@@ -510,8 +510,8 @@ _STATUS, _SENT, _SETTLED, _REASON, _DETAIL, _FAILURE = range(_WRITTEN_ONCE, _WRI
 
 def _stored(connection: sqlite3.Connection, made: Contribution) -> list[Any] | None:
     """Return the values of the row of a report, if there is one."""
-    found = connection.execute(_FIND, (made.campaign_id, made.period)).fetchone()
-    return None if found is None else list(_content(found))
+    row = connection.execute(_FIND, (made.campaign_id, made.period)).fetchone()
+    return None if row is None else list(_content(row))
 
 
 def _change(connection: sqlite3.Connection, values: list[Any]) -> None:
@@ -525,18 +525,18 @@ def _check(connection: sqlite3.Connection) -> None:
     Raises:
         JournalError: if one is not as it was written, or they are not those that were written last.
     """
-    found = 0
+    counted = 0
     for values in connection.execute(_HISTORY):
         _entry(values)
-        found ^= values[-1]
+        counted ^= values[-1]
     for values in connection.execute(_ALL_READINGS):
         _reading(values)
-        found ^= values[-1]
+        counted ^= values[-1]
     for table in (_ANSWERED, _PINNED, _ALL_POINTS):
         for values in connection.execute(table):
             _content(values)
-            found ^= values[-1]
-    if connection.execute("SELECT rows FROM state").fetchone() != (found,):
+            counted ^= values[-1]
+    if connection.execute("SELECT rows FROM state").fetchone() != (counted,):
         raise JournalError("rows", "some are missing, or of another time")
 
 
@@ -615,8 +615,10 @@ class _StoredHistory(SpendingHistory):
             yield Spending(privacy=privacy, count=count)
 
     def tellings(self, *, after: datetime | None) -> Iterable[Telling]:
-        asked = (self._attribute, self._unit, _after(after))
-        for space, begins, *price, last in self._seen.connection.execute(_TOLD, asked).fetchall():
+        parameters = (self._attribute, self._unit, _after(after))
+        for space, begins, *price, last in self._seen.connection.execute(
+            _TOLD, parameters
+        ).fetchall():
             try:
                 yield Telling(
                     privacy=_price(*price),
@@ -635,9 +637,9 @@ class _LabelHistory(_StoredHistory):
 
     def spendings(self, *, campaign_id: str | None = None) -> Iterable[Spending]:
         yield from super().spendings(campaign_id=campaign_id)
-        for asked, privacy in self._asked():
-            if campaign_id in (None, asked):
-                (count,) = self._seen.connection.execute(_LABELLED, (asked,)).fetchone()
+        for of_campaign, privacy in self._asked():
+            if campaign_id in (None, of_campaign):
+                (count,) = self._seen.connection.execute(_LABELLED, (of_campaign,)).fetchone()
                 yield Spending(privacy=privacy, count=count)
 
     def _asked(self) -> Iterable[tuple[str, GeoPrivacy]]:

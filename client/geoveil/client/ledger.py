@@ -104,11 +104,11 @@ def check(
     """
     refusals: list[BudgetExceeded] = []
     for scope in _scopes(limit, campaign_id, now):
-        told: list[Telling] = []
+        tellings: list[Telling] = []
         anew: Sequence[Reading] = ()
         if scope.length is not None:
-            told = list(history.tellings(after=scope.after))
-            counted = {telling.reading for telling in told}
+            tellings = list(history.tellings(after=scope.after))
+            counted = {telling.reading for telling in tellings}
             anew = [reading for reading in kept if reading.key not in counted]
         elif scope.campaign_id is not None:
             anew = [reading for reading in kept if not history.used(campaign_id, reading.begins)]
@@ -119,7 +119,7 @@ def check(
         price = total([Spending(privacy=privacy) for privacy in prices])
         if not (spent + price).within(scope.limit):
             again = {reading.key for reading in kept}
-            leaving = [telling for telling in told if telling.reading not in again]
+            leaving = [telling for telling in tellings if telling.reading not in again]
             refusal = BudgetExceeded(
                 campaign_id,
                 attribute=attribute,
@@ -138,10 +138,10 @@ def check(
 
 def budgets(attribute: str, limit: Limit, history: SpendingHistory, now: datetime) -> list[Budget]:
     """Return the limits over all campaigns, each with what is spent of it."""
-    found = []
+    every = []
     for scope in _scopes(limit, None, now):
         spent = _spent(scope, history)
-        found.append(
+        every.append(
             Budget(
                 attribute=attribute,
                 scope=scope.name,
@@ -150,7 +150,7 @@ def budgets(attribute: str, limit: Limit, history: SpendingHistory, now: datetim
                 spent_delta=float(spent.slack),
             )
         )
-    return found
+    return every
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,8 +214,8 @@ def _spent(scope: _Scope, history: SpendingHistory) -> Spent:
     """Return what counts against a limit: what was drawn, or in a window what was told."""
     if scope.length is None:
         return total(history.spendings(campaign_id=scope.campaign_id))
-    told = history.tellings(after=scope.after)
-    return total([Spending(privacy=telling.privacy) for telling in told])
+    tellings = history.tellings(after=scope.after)
+    return total([Spending(privacy=telling.privacy) for telling in tellings])
 
 
 def _frees(

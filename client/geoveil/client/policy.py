@@ -344,16 +344,16 @@ class Policy(ReprByArguments):
 
     def limit(self, attribute: str) -> Limit | None:
         """Return the limit of an attribute; None if the policy does not list it."""
-        found = self.limits.get(attribute)
-        assert not isinstance(found, GeoPrivacy)  # __post_init__ made it a Limit
-        return found
+        own = self.limits.get(attribute)
+        assert not isinstance(own, GeoPrivacy)  # __post_init__ made it a Limit
+        return own
 
     def label_limit(self, strata: str) -> Limit | None:
         """Return the limit of labels; None if they may be sent openly, or not at all."""
-        found = self.strata.get(strata)
-        if not isinstance(found, LocalPrivacy):
+        limit = self.strata.get(strata)
+        if not isinstance(limit, LocalPrivacy):
             return None
-        most = GeoPrivacy(found.epsilon, 1.0, LABEL_UNIT)
+        most = GeoPrivacy(limit.epsilon, 1.0, LABEL_UNIT)
         return Limit(campaign=most, lifetime=most)
 
     def check(self, campaign: Campaign, signer: PublicKey | None) -> Limit:
@@ -372,25 +372,25 @@ class Policy(ReprByArguments):
         attribute = campaign.attribute
         limit = self.limit(attribute.name)
         if limit is None:
-            known = ", ".join(map(repr, self.limits)) or "nothing"
-            raise PolicyRefused(campaign.campaign_id, "attribute", repr(attribute.name), known)
+            permitted = ", ".join(map(repr, self.limits)) or "nothing"
+            raise PolicyRefused(campaign.campaign_id, "attribute", repr(attribute.name), permitted)
         shared = limit.epoch is not None and campaign.nests
-        asked = campaign.answer_privacy if shared else campaign.report_privacy
+        privacy = campaign.answer_privacy if shared else campaign.report_privacy
         most = limit.campaign
-        if exceeds(asked, most):
+        if exceeds(privacy, most):
             raise PolicyRefused(
                 campaign.campaign_id,
                 f"privacy loss of {attribute.name!r}",
-                exactly(asked),
+                exactly(privacy),
                 f"at most {exactly(most)}",
             )
         if limit.epoch is not None and shared:
             most = limit.epoch.most
-            if exceeds(asked, most):
+            if exceeds(privacy, most):
                 raise PolicyRefused(
                     campaign.campaign_id,
                     f"privacy loss of {attribute.name!r} in an epoch",
-                    exactly(asked),
+                    exactly(privacy),
                     f"at most {exactly(most)}",
                 )
         far = math.inf if shared else campaign.largest_epsilon * campaign.periods
@@ -402,10 +402,10 @@ class Policy(ReprByArguments):
                 f"at most {to_one(limit.any_two.epsilon) or limit.any_two}",
             )
         self._check_strata(campaign, limit)
-        found = kind_of(campaign)
-        if not limit.value.permits(found):
+        kind = kind_of(campaign)
+        if not limit.value.permits(kind):
             raise PolicyRefused(
-                campaign.campaign_id, f"value of {attribute.name!r}", str(found), str(limit.value)
+                campaign.campaign_id, f"value of {attribute.name!r}", str(kind), str(limit.value)
             )
         return limit
 
@@ -415,12 +415,12 @@ class Policy(ReprByArguments):
         Raises:
             PolicyRefused: naming what the campaign asks for and what is permitted.
         """
-        for aspect, asked, most in (
+        for aspect, needed, most in (
             ("number of questions", demand.queries, self.most_queries),
             ("work in microseconds", demand.work, self.most_work),
         ):
-            if asked > most:
-                raise PolicyRefused(campaign_id, aspect, f"{asked:,}", f"at most {most:,}")
+            if needed > most:
+                raise PolicyRefused(campaign_id, aspect, f"{needed:,}", f"at most {most:,}")
 
     def _check_strata(self, campaign: Campaign, limit: Limit) -> None:
         strata, readings = campaign.strata, campaign.readings
@@ -511,10 +511,10 @@ def _limit(attribute: str, limit: object) -> Limit:
 
 
 def _all_of(kind: type[_Item], name: str, items: object) -> tuple[_Item, ...]:
-    found = tuple(items) if isinstance(items, Iterable) else ()
-    if not isinstance(items, Iterable) or not all(isinstance(item, kind) for item in found):
+    all_items = tuple(items) if isinstance(items, Iterable) else ()
+    if not isinstance(items, Iterable) or not all(isinstance(item, kind) for item in all_items):
         raise ParameterError(name, items, f"a collection of {kind.__name__} objects")
-    return found
+    return all_items
 
 
 def in_days(length: timedelta) -> str:

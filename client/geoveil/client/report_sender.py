@@ -196,9 +196,9 @@ class Backoff:
 
     def succeeded(self, key: str) -> None:
         """Forget the failures of a key, and of the server, which has answered."""
-        for one in (key, SERVER):
-            self._until.pop(one, None)
-            self._pauses.pop(one, None)
+        for paused in (key, SERVER):
+            self._until.pop(paused, None)
+            self._pauses.pop(paused, None)
 
     def ready(self, key: str) -> bool:
         """Return whether a key may be tried now, and the server."""
@@ -324,11 +324,11 @@ class ReportSender:
         """Send once what waits and is not put off; without a deadline, each has its own time."""
         durable = self._journal.durable
         waiting: tuple[Entry, ...] = yield Local(self._waiting, durable)
-        known = set(self._session.wanted) if backoff is self._backoff else set()
+        campaigns = set(self._session.wanted) if backoff is self._backoff else set()
         for entry in waiting:
-            known.add(entry.contribution.campaign_id)
-        backoff.retain(known)
-        ready = set(filter(backoff.ready, known))
+            campaigns.add(entry.contribution.campaign_id)
+        backoff.retain(campaigns)
+        ready = set(filter(backoff.ready, campaigns))
         counts = {DeliveryStatus.ACKNOWLEDGED: 0, DeliveryStatus.REJECTED: 0}
         waits, together = list(waiting), 1
         while waits:

@@ -312,11 +312,11 @@ class AcceptedCampaign:
     """What its answers are made from once an epoch; None: it is answered with new noise."""
 
     def __post_init__(self) -> None:
-        asked, epoch = self.campaign.readings, None
+        readings, epoch = self.campaign.readings, None
         if self.limit is not None and self.campaign.nests:
             epoch = self.limit.epoch
-            if epoch is None and asked is not None:
-                epoch = Epoch(privacy=self.campaign.answer_privacy, length=asked.every)
+            if epoch is None and readings is not None:
+                epoch = Epoch(privacy=self.campaign.answer_privacy, length=readings.every)
         object.__setattr__(self, "epoch", epoch)
 
     @property
@@ -346,15 +346,15 @@ class AcceptedCampaign:
         Raises:
             AnswerNotYet: if there is none, and the latest is not of now.
         """
-        asked = self.campaign.readings
-        if asked is None or not asked.extrapolated or latest is None or now <= latest.drawn:
+        rule = self.campaign.readings
+        if rule is None or not rule.extrapolated or latest is None or now <= latest.drawn:
             return None
         most = latest.drawn - (now - latest.drawn)
         earlier = (r for r in readings if r.drawn <= most and _serves(r, self.campaign))
-        found = max(earlier, key=lambda reading: reading.drawn, default=None)
-        if found is None:
+        last = max(earlier, key=lambda reading: reading.drawn, default=None)
+        if last is None:
             raise AnswerNotYet(self.campaign.campaign_id, latest.ends)
-        return found
+        return last
 
 
 class ReportBuilder:
@@ -535,7 +535,7 @@ class ReportBuilder:
             begins = last + (now - last) // epoch.length * epoch.length
             ends = begins + epoch.length
             # The length may have been another.
-            begins = max([begins, *(one.ends for one in earlier if one.ends <= now)])
+            begins = max([begins, *(reading.ends for reading in earlier if reading.ends <= now)])
         else:
             begins = now - timedelta(microseconds=self._source.below(epoch.length // _MICROSECOND))
             ends = begins + epoch.length
@@ -718,17 +718,17 @@ class ReportBatch:
                 f"the server gave {len(response.results)} results for"
                 f" {len(self.contributions)} reports",
             )
-        found = []
+        each = []
         for result in response.results:
             if result.status in _COUNTED:
-                found.append(SubmissionResult(DeliveryStatus.ACKNOWLEDGED))
+                each.append(SubmissionResult(DeliveryStatus.ACKNOWLEDGED))
             elif result.status == report_pb2.REPORT_STATUS_REJECTED:
                 why = Rejection(_reason(result.reason), shown(result.detail))
-                found.append(SubmissionResult(DeliveryStatus.REJECTED, why))
+                each.append(SubmissionResult(DeliveryStatus.REJECTED, why))
             else:
                 unknown = f"the server gave the unknown status {result.status}"
                 raise TransportError("INTERNAL", unknown)
-        return tuple(found)
+        return tuple(each)
 
 
 def gather(contributions: Iterable[Contribution]) -> Iterator[ReportBatch]:

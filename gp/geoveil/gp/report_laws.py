@@ -277,9 +277,9 @@ def _smoothed(
 
     first, last = levels
     limits = [(first**k, last**k) for k in (1, 2, 3)] + [(0.0, 0.0)] * (undone != 0)
-    found = one_sided(numbers, nodes, scale, profile.panels(undone), limits).sum(axis=1)
-    noise = found[3] if undone else np.maximum(found[1] - found[0] ** 2, 0.0)
-    return found[:3].T, noise
+    moments = one_sided(numbers, nodes, scale, profile.panels(undone), limits).sum(axis=1)
+    noise = moments[3] if undone else np.maximum(moments[1] - moments[0] ** 2, 0.0)
+    return moments[:3].T, noise
 
 
 def _beyond(nodes: Array) -> Array:

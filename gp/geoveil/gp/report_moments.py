@@ -65,8 +65,8 @@ class ReportMoments:
             mean: E y.
             variance: of a report: the noise, and that between people.
         """
-        found = sorted(self._raw_third(mean, variance + mean * mean))
-        low, high = (third - 3 * mean * variance - mean**3 for third in found)
+        thirds = sorted(self._raw_third(mean, variance + mean * mean))
+        low, high = (third - 3 * mean * variance - mean**3 for third in thirds)
         return low, high
 
     def _raw_third(self, mean: float, second: float) -> tuple[float, float]:
@@ -106,14 +106,14 @@ class ReportMoments:
         scaled = np.resize(self.points / scales, (max(len(self.points), _SIMPLEX), 3))
         # Joggled, as all answers may lie in a plane, which is then put right.
         normals = ConvexHull(scaled, qhull_options="QJ Pp").equations
-        found = []
+        facets = []
         for sign in (-1.0, 1.0):
             facing = normals[sign * normals[:, 2] > _STEEP]
             planes = -facing[:, [3, 0, 1]] / facing[:, 2:3]
             beyond = sign * (scaled[:, 2] - planes[:, 0, None] - planes[:, 1:] @ scaled[:, :2].T)
             planes[:, 0] += sign * np.maximum(beyond.max(axis=1), 0.0)
-            found.append(planes * scales[2] / np.array([1.0, *scales[:2]]))
-        return found[0], found[1]
+            facets.append(planes * scales[2] / np.array([1.0, *scales[:2]]))
+        return facets[0], facets[1]
 
 
 class MomentsAskedOnce(ReportMoments):

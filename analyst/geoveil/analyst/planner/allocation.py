@@ -179,20 +179,20 @@ class Searches:
             privacy: what each report is to promise.
             prior: public.
         """
-        known = self._under.setdefault(privacy, {})
+        by_number = self._under.setdefault(privacy, {})
         self._under.move_to_end(privacy)
         while self._most is not None and len(self._under) > self._most:
             self._under.popitem(last=False)
-        if number not in known:
+        if number not in by_number:
             beside = self._first.get(number)
-            known[number] = Search(
+            by_number[number] = Search(
                 PlanningProblem.of(question, privacy, prior)
                 if beside is None
                 else beside.under(privacy),
                 self._widest,
             )
-            self._first.setdefault(number, known[number].problem)
-        return known[number]
+            self._first.setdefault(number, by_number[number].problem)
+        return by_number[number]
 
 
 def compare_allocations(
@@ -231,33 +231,33 @@ def compare_allocations(
         >>> found.choice.allocation, found.crossover
         ('points', 2)
     """
-    asked = [as_estimand(q) for q in questions]
-    if not asked:
+    estimands = [as_estimand(q) for q in questions]
+    if not estimands:
         raise ParameterError("questions", questions, "at least one question")
-    if len(asked) > _MOST:
-        raise ParameterError("questions", f"{len(asked)} of them", f"up to {_MOST}")
+    if len(estimands) > _MOST:
+        raise ParameterError("questions", f"{len(estimands)} of them", f"up to {_MOST}")
     check_promise(privacy, prior)
-    for i, question in enumerate(asked):
+    for i, question in enumerate(estimands):
         if question.dimension != prior.dimension:
             name = f"questions[{i}].dimension"
             raise ParameterError(name, question.dimension, f"{prior.dimension}")
     validation.require_count("n", n)
-    known = Searches() if searches is None else searches
+    kept = Searches() if searches is None else searches
     rows = []
     for name, allocation in ALLOCATIONS.items():
         try:
             kinds = allocation.kinds(privacy, mechanism)
             if allocation.together:
-                chosen = vector_answers(asked, privacy, prior, n, known, mechanism)
+                chosen = vector_answers(estimands, privacy, prior, n, kept, mechanism)
             else:
-                chosen = _apart(allocation, kinds, asked, privacy, prior, n, known)
+                chosen = _apart(allocation, kinds, estimands, privacy, prior, n, kept)
             rows.append(_allocated(name, allocation, chosen, privacy, n))
         except UnsupportedError:
             continue  # it serves none of them, or not all
     if not rows:
         raise UnsupportedError("no allocation serves all of these questions")
     rows.sort(key=lambda row: (row.in_all != privacy, row.total_error))
-    return Comparison(n, len(asked), tuple(rows), _crossover(rows, n))
+    return Comparison(n, len(estimands), tuple(rows), _crossover(rows, n))
 
 
 def vector_answers(
@@ -302,13 +302,13 @@ def vector_answers(
         except ParameterError as refused:
             raise UnsupportedError(str(refused)) from None
         moments = _moments_of(vector)
-        found = []
+        alternatives = []
         for i, (query, answer) in enumerate(zip(queries, vector.answers, strict=True)):
             search = known.of(i, asked[i], privacy, prior)
             predicted = search.problem.prediction(partial(moments, query))
             predicted = search.believed(query, predicted)
-            found.append(Alternative(name, query, privacy, {}, answer, predicted))
-        tried.append(found)
+            alternatives.append(Alternative(name, query, privacy, {}, answer, predicted))
+        tried.append(alternatives)
     return min(tried, key=lambda found: math.fsum(error(a.prediction) for a in found))
 
 
@@ -366,10 +366,10 @@ def _allocated(
 def _alone(
     search: Search, kinds: tuple[str, ...], error: Callable[[Prediction], float]
 ) -> Alternative:
-    found = screened(search, kinds, error, within=CLOSE)
-    if not found or not found[0].satisfies_guarantee:
+    screened_alternatives = screened(search, kinds, error, within=CLOSE)
+    if not screened_alternatives or not screened_alternatives[0].satisfies_guarantee:
         raise UnsupportedError(f"none of {', '.join(kinds)} serves {search.problem.question!r}")
-    return found[0]
+    return screened_alternatives[0]
 
 
 def _crossover(rows: Sequence[Allocated], n: int) -> int | None:
@@ -378,11 +378,11 @@ def _crossover(rows: Sequence[Allocated], n: int) -> int | None:
     For questions like these: with the mean of their predictions. A partition among m takes the
     better of what is best for one question and what is best for all of these.
     """
-    found = {row.allocation: row for row in rows}
-    if not {"points", "partition", "repeat"} <= found.keys():
+    by_allocation = {row.allocation: row for row in rows}
+    if not {"points", "partition", "repeat"} <= by_allocation.keys():
         return None
-    goal = found["points"].total_error
-    choices = [found[name].predictions for name in ("repeat", "partition")]
+    goal = by_allocation["points"].total_error
+    choices = [by_allocation[name].predictions for name in ("repeat", "partition")]
 
     def reached(m: int) -> bool:
         return goal <= min(math.fsum(p.partitioned(n, m) for p in each) for each in choices)

@@ -110,7 +110,7 @@ def _costs(mechanism: QueryMechanism, prior: Prior, sides: Array) -> tuple[Array
     _, noise = mechanism.moments(s / rate)
     value = np.asarray(query.value(points))
     total = float(np.sum(weights * (noise + np.square(value - np.sum(weights * value)))))
-    found = []
+    costs = []
     for sign, varies in zip((-1, 1), _varies(mechanism), strict=True):
         at = mechanism.moments(sign * sides / rate)[1]
         order = np.argsort(sign * s)
@@ -120,5 +120,5 @@ def _costs(mechanism: QueryMechanism, prior: Prior, sides: Array) -> tuple[Array
         beyond = np.searchsorted(away, sides, side="right")
         extra = at * mass[beyond] - sums[beyond]
         allowed = np.array([Fraction(side) >= varies for side in sides.tolist()])
-        found.append(np.where(allowed, np.maximum(extra, 0.0), np.inf))
-    return found[0], found[1], total
+        costs.append(np.where(allowed, np.maximum(extra, 0.0), np.inf))
+    return costs[0], costs[1], total

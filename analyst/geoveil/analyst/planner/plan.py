@@ -56,15 +56,15 @@ class Plan:
     def reason(self) -> str:
         """Why it was chosen, in a sentence or two."""
         best, n = self.choice, self.n
-        found = best.prediction
-        error = found.expected_error(n)
+        prediction = best.prediction
+        error = prediction.expected_error(n)
         others = [a for a in self.alternatives[1:] if a.satisfies_guarantee]
         why = "is what was asked for" if self.wanted else "has the least expected error"
         parts = [
             f"{best.kind} {why} at n = {n:,}:"
-            f" ±{found.margin(n):.3g} for what is asked of the population, with 95 % confidence."
-            f" {found.share_of_bias(n):.0%} of the squared error is bias that more people do not"
-            " remove."
+            f" ±{prediction.margin(n):.3g} for what is asked of the population, with 95 %"
+            f" confidence. {prediction.share_of_bias(n):.0%} of the squared error is bias that more"
+            " people do not remove."
         ]
         if others:
             ratio = others[0].prediction.expected_error(n) / error if error else 1.0
@@ -74,8 +74,8 @@ class Plan:
 
     def at(self, people: Iterable[int]) -> list[tuple[int, float, float]]:
         """Return (n, 95 % margin, share of bias) of the choice for several n."""
-        found = self.choice.prediction
-        return [(n, found.margin(n), found.share_of_bias(n)) for n in people]
+        prediction = self.choice.prediction
+        return [(n, prediction.margin(n), prediction.share_of_bias(n)) for n in people]
 
 
 def plan(
@@ -115,17 +115,17 @@ def plan(
         >>> best.choice.kind, round(best.choice.prediction.margin(50_000), 5)
         ('DebiasedLaplace', 0.00567)
     """
-    asked = as_estimand(question)
+    estimand = as_estimand(question)
     check_promise(privacy, prior)
-    if prior.dimension != asked.dimension:
-        raise ParameterError("prior.dimension", prior.dimension, f"{asked.dimension}")
+    if prior.dimension != estimand.dimension:
+        raise ParameterError("prior.dimension", prior.dimension, f"{estimand.dimension}")
     if diameter is not None:
         diameter = validation.positive("diameter", diameter)
     kinds = tuple(KINDS) if kinds is None else kinds
     for name in kinds:
         if name not in KINDS:
             validation.choice("kinds", name, tuple(KINDS))
-    return planned(Search(PlanningProblem.of(asked, privacy, prior, diameter)), n, kinds)
+    return planned(Search(PlanningProblem.of(estimand, privacy, prior, diameter)), n, kinds)
 
 
 def planned(
@@ -149,14 +149,14 @@ def planned(
         UnsupportedError: if no kind considered serves the question.
     """
     validation.require_count("n", n)
-    found = screened(search, kinds, lambda p: search.problem.error_from_people(p, n), within)
-    if not any(a.satisfies_guarantee for a in found):
+    alternatives = screened(search, kinds, lambda p: search.problem.error_from_people(p, n), within)
+    if not any(a.satisfies_guarantee for a in alternatives):
         raise UnsupportedError(f"none of {', '.join(kinds)} serves {search.problem.question!r}")
     if wanted is not None:
-        found.sort(key=lambda a: a.kind != wanted)
-        if found[0].kind != wanted:
+        alternatives.sort(key=lambda a: a.kind != wanted)
+        if alternatives[0].kind != wanted:
             raise UnsupportedError(f"{wanted} does not serve {search.problem.question!r}")
-    return Plan(search, n, tuple(found), wanted)
+    return Plan(search, n, tuple(alternatives), wanted)
 
 
 def screened(
@@ -212,10 +212,10 @@ def _banded(
 ) -> Iterator[Alternative]:
     """Yield the best bands for a hard question, one for each kind."""
     tried = [search.best_band(name, error) for name in kinds]
-    found = [candidate for candidate in tried if candidate is not None]
-    keep = [error(c.prediction) for c in found if KINDS[c.kind].satisfies_guarantee]
+    candidates = [candidate for candidate in tried if candidate is not None]
+    keep = [error(c.prediction) for c in candidates if KINDS[c.kind].satisfies_guarantee]
     least = min(keep, default=math.inf)
-    for candidate in found:
+    for candidate in candidates:
         if within == math.inf or error(candidate.prediction) <= within * least:
             made = search.made(candidate)
             if made is not None:

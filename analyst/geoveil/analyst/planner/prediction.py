@@ -232,7 +232,7 @@ class Prediction:
             )
             for end in ends
         ]
-        halves = [(found.high - found.low) / 2 for found in lengths]
+        halves = [(interval.high - interval.low) / 2 for interval in lengths]
         return (ends[1] * halves[0] - ends[0] * halves[1]) / (2 * spread)
 
     def _moments_asked_once(self) -> ReportMoments | None:
@@ -329,8 +329,8 @@ def predicted(
     center = float(np.sum(weights * mean))
     bias_variance = float(np.sum(weights * np.square(error - bias)))
     if again is not None:
-        found = float(np.var((again * error).sum(axis=1), ddof=1))
-        prior_size = bias_variance / found if found > 0 else math.inf
+        variance_of_bias = float(np.var((again * error).sum(axis=1), ddof=1))
+        prior_size = bias_variance / variance_of_bias if variance_of_bias > 0 else math.inf
     return Prediction(
         bias=bias,
         noise=float(np.sum(weights * variance)),

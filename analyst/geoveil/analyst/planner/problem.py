@@ -108,8 +108,8 @@ class PlanningProblem:
             drawn = [nodes_near([question], other, near)[1] for other in law.again]
             return Nodes(question, law, points, weights, np.array(drawn) if drawn else None)
 
-        found, *scenarios = map(nodes_of, (prior, *prior.scenarios.values()))
-        return cls(found, privacy, diameter, tuple(scenarios))
+        nodes, *scenarios = map(nodes_of, (prior, *prior.scenarios.values()))
+        return cls(nodes, privacy, diameter, tuple(scenarios))
 
     @property
     def question(self) -> Estimand:

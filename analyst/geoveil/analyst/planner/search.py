@@ -152,9 +152,9 @@ class Search:
                 best = self._best_width(profile, error)
                 first = (best,) if self.coarse(kind, 0, profile, best) else first
             tried = [(o, i) for o in range(len(KINDS[kind].options)) for i in first]
-            found = list(self._near_the_best(kind, profile, tried, error))
-            if found:
-                leading.append(min(found, key=lambda c: error(c.prediction)))
+            candidates = list(self._near_the_best(kind, profile, tried, error))
+            if candidates:
+                leading.append(min(candidates, key=lambda c: error(c.prediction)))
         refined = (self._refined(c, error) for c in leading)
         return min(refined, key=lambda c: error(c.prediction), default=None)
 
@@ -179,16 +179,16 @@ class Search:
             (option, index): self._least_error(kind, option, profile, index, error)
             for option, index in tried
         }
-        found: dict[tuple[int, int], CoarseCandidate] = {}
+        candidates: dict[tuple[int, int], CoarseCandidate] = {}
         for pair in sorted(tried, key=floors.__getitem__):
             if floors[pair] > _CERTAIN * least:
                 break
             option, index = pair
             candidate = self.coarse(kind, option, profile, index)
             if candidate is not None:
-                found[pair] = candidate
+                candidates[pair] = candidate
                 least = min(least, error(candidate.prediction))
-        return (found[pair] for pair in tried if pair in found)
+        return (candidates[pair] for pair in tried if pair in candidates)
 
     def _least_error(
         self,
@@ -208,13 +208,15 @@ class Search:
 
     def _floor(self, profile: str, index: int, part: float, beta: float) -> Prediction | None:
         """Return the prediction for reports about a band with as little noise as they may have."""
-        found = self._noiseless(profile, index)
-        if found is None:
+        noiseless = self._noiseless(profile, index)
+        if noiseless is None:
             return None
         noise, *others = (part * steep for steep in self._steepness(profile, index, beta))
-        scenarios = zip(found.scenarios, others, strict=False)  # none if the bias is assumed
+        scenarios = zip(noiseless.scenarios, others, strict=False)  # none if the bias is assumed
         return replace(
-            found, noise=noise, scenarios=tuple(replace(p, noise=noise) for p, noise in scenarios)
+            noiseless,
+            noise=noise,
+            scenarios=tuple(replace(p, noise=noise) for p, noise in scenarios),
         )
 
     def _without_noise(self, profile: str, index: int) -> Prediction | None:
@@ -232,7 +234,7 @@ class Search:
         """
         bands = self._band(profile, index)
         assert bands is not None
-        found = []
+        squares = []
         for band in bands:
             shape, scale = band.profile, self.problem.scale
             assert isinstance(shape, SoftStep)
@@ -240,8 +242,8 @@ class Search:
             within = np.minimum(away, shape.width / 2)
             beside = np.abs(shape.slope(within)) * np.exp(beta / scale * (within - away))
             steep = np.maximum(beside, shape.lipschitz * np.exp(-beta / scale * away))
-            found.append(float(np.sum(band.weights * np.square(steep * scale))))
-        return found
+            squares.append(float(np.sum(band.weights * np.square(steep * scale))))
+        return squares
 
     def _best_width(self, profile: str, error: Callable[[Prediction], float]) -> int:
         """Return the width that is best in closed form, for noise before the step."""
@@ -263,8 +265,8 @@ class Search:
                     for index in (best.index - stride, best.index, best.index + stride)
                     if option in options and NARROWEST <= index <= self._widest
                 ]
-                found = self._near_the_best(best.kind, best.profile, around, error, least)
-                near = [c for c in found if error(c.prediction) < least]
+                candidates = self._near_the_best(best.kind, best.profile, around, error, least)
+                near = [c for c in candidates if error(c.prediction) < least]
                 improved = bool(near)
                 best = min(near, key=lambda c: error(c.prediction), default=best)
         return best
@@ -286,13 +288,15 @@ class Search:
         else:
             beside = None if kind.satisfies_guarantee else problem.diameter
             standard = problem.standard if kind.has_slack else STANDARD
-            found = table(name, option, profile, index, beside and beside / problem.scale, standard)
-            bands = None if found is None else self._band(profile, index)
-            if bands is None or found is None:
+            tabulated = table(
+                name, option, profile, index, beside and beside / problem.scale, standard
+            )
+            bands = None if tabulated is None else self._band(profile, index)
+            if bands is None or tabulated is None:
                 return None
             moments = []
             for band in bands:
-                bias, variance = interpolated(band.signed / problem.scale, index, found)
+                bias, variance = interpolated(band.signed / problem.scale, index, tabulated)
                 moments.append((bias + np.asarray(band.profile.value(band.signed)), variance))
         if problem.prior.assumed is not None and bands[0].query is not None:
             answer = np.asarray(bands[0].query.value(bands[0].points)).ravel()
@@ -395,14 +399,14 @@ class Search:
         problem, nodes = self.problem, self.problem.nodes
         assert isinstance(problem.question, SoftQuestion)
         query = problem.question.query
-        asked, points, truth, weights = query, nodes.points, nodes.truth, nodes.weights
+        local_query, points, truth, weights = query, nodes.points, nodes.truth, nodes.weights
         if self._joins and not kind.answers_all:
-            asked, points, truth, weights = self._line()
-        task = Task(asked, problem.privacy, problem.diameter)
+            local_query, points, truth, weights = self._line()
+        task = Task(local_query, problem.privacy, problem.diameter)
         for parameters in kind.options:
             try:
                 reports = kind.build(task, parameters)
-                if asked is query:
+                if local_query is query:
                     prediction = problem.predict(reports)
                 else:
                     mean, variance = reports.mean(points), reports.variance(points)
@@ -463,15 +467,15 @@ class Search:
         for side in (range(middle, len(_BANDWIDTHS)), range(middle - 1, -1, -1)):
             improved = 0
             for i in side:
-                found = self._smoothed(_BANDWIDTHS[i])
-                if found is None:
+                smoothed = self._smoothed(_BANDWIDTHS[i])
+                if smoothed is None:
                     continue
-                yield found
-                if error(found.prediction) > hopeless:
+                yield smoothed
+                if error(smoothed.prediction) > hopeless:
                     return
-                if error(found.prediction) >= best:
+                if error(smoothed.prediction) >= best:
                     break
-                best = error(found.prediction)
+                best = error(smoothed.prediction)
                 improved += 1
             if improved > 1:
                 break

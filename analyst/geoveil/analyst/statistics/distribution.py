@@ -127,11 +127,11 @@ class DistributionCurve(Curve):
 
     def held(self, scale: LogScale) -> Self:
         times = math.exp(self.width / 2)
-        told = (
+        sentences = (
             f"Thresholds are soft over a factor of {times**2:,.6g}: the share up to T lies between"
             f" the curve's values at T/{times:,.6g} and at {times:,.6g}·T."
         )
-        return replace(super().held(scale), about=(told, *self.about[1:]))
+        return replace(super().held(scale), about=(sentences, *self.about[1:]))
 
     def quantiles(self, levels: ArrayLike) -> Curve:
         """Return the quantile function with the band that inverting this one gives.

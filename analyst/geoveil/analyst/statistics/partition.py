@@ -124,8 +124,10 @@ class Histogram(Statistic[PartitionShares]):
         soft, near = f"{width:,.6g}", f"{width / 2:,.6g}"
         if campaign.attribute.scale is not None:
             soft, near = (f"a factor of {math.exp(w):,.6g}" for w in (width, width / 2))
-        told = f"Edges are soft over {soft}: who is nearer than {near} to one counts for a part on"
-        return replace(partition_shares(bins), edges=edges, about=(f"{told} either side.",))
+        sentence = (
+            f"Edges are soft over {soft}: who is nearer than {near} to one counts for a part on"
+        )
+        return replace(partition_shares(bins), edges=edges, about=(f"{sentence} either side.",))
 
 
 def between(above: JointEstimates, apart: bool) -> JointEstimates:

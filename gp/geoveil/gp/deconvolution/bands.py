@@ -175,9 +175,9 @@ class BandTotals(Totals):
         for row in range(_POWERS):
             np.add(power, _ROUNDER, out=rounded)
             # Sums of the bits wrap around, and what the rounder adds to each is taken off again.
-            found = np.add.reduceat(rounded.view(np.int64), starts)
-            found -= np.multiply(sizes, np.int64(_ROUNDER_BITS))
-            rest = sums[1, row, filled] + found
+            of_starts = np.add.reduceat(rounded.view(np.int64), starts)
+            of_starts -= np.multiply(sizes, np.int64(_ROUNDER_BITS))
+            rest = sums[1, row, filled] + of_starts
             sums[0, row, filled] += rest >> _BITS
             sums[1, row, filled] = rest & ((1 << _BITS) - 1)
             if row < _POWERS - 1:
@@ -193,11 +193,11 @@ class BandTotals(Totals):
             [counts[None, 1:-1].astype(np.float64), whole + rest * ldexp(1.0, -_BITS)]
         )
         n = int(counts.sum())
-        found = self._of_bands([b for bands in self._bands for b in bands], counts, moments)
+        each_band = self._of_bands([b for bands in self._bands for b in bands], counts, moments)
         for bands in self._bands:
             # A range is the sum of two thresholds less 1, and one of the two is 1 at every point.
             excess = n * (len(bands) - 1)
-            totals, squares, variances = zip(*(next(found) for _ in bands), strict=True)
+            totals, squares, variances = zip(*(next(each_band) for _ in bands), strict=True)
             values = sums_of_parts(
                 n, sum(totals) - excess * _ONE, sum(squares) - excess * _ONE * _ONE
             )
@@ -262,13 +262,13 @@ class BandTotals(Totals):
             while stop < len(bands) and (cells == 0 or cells < _PAIRS_AT_ONCE):
                 cells += self._index[bands[stop].high] - self._index[bands[stop].low]
                 stop += 1
-            some = bands[start:stop]
-            lows = np.array([self._index[band.low] for band in some])
-            highs = np.array([self._index[band.high] for band in some])
+            block = bands[start:stop]
+            lows = np.array([self._index[band.low] for band in block])
+            highs = np.array([self._index[band.high] for band in block])
             sizes = highs - lows
             firsts = np.cumsum(sizes) - sizes
             which = np.arange(int(sizes.sum())) + np.repeat(lows - firsts, sizes)
-            place = self._places(some, sizes, which)
+            place = self._places(block, sizes, which)
             cubic, inside = _cubic(*place), moments[:, which]
             totals = _sums_of(sizes, (cubic * inside[: len(cubic)]).sum(axis=0))
             squares = np.zeros(len(which))
@@ -276,7 +276,7 @@ class BandTotals(Totals):
                 squares += row * (cubic * inside[i : i + len(cubic)]).sum(axis=0)
             of_square = _sums_of(sizes, squares)
             variances = _sums_of(sizes, _variances(*place, inside))
-            for i, band in enumerate(some):
+            for i, band in enumerate(block):
                 ones = int(beyond[0][highs[i] + 1] if band.step.sign > 0 else beyond[1][lows[i]])
                 yield (
                     ones * _ONE + round(ldexp(float(totals[i]), -GRID_EXPONENT)),
@@ -325,11 +325,11 @@ def _cubic(t: Array, across: Array, lift: Array) -> Array:
 
 def _sums_of(sizes: Integers, values: Array) -> Array:
     """Return the sums of parts of so many values, one after the other."""
-    found = np.zeros(len(sizes))
+    sums = np.zeros(len(sizes))
     filled = sizes > 0
     if filled.any():
-        found[filled] = np.add.reduceat(values, (np.cumsum(sizes) - sizes)[filled])
-    return found
+        sums[filled] = np.add.reduceat(values, (np.cumsum(sizes) - sizes)[filled])
+    return sums
 
 
 def _variances(t: Array, across: Array, lift: Array, moments: Array) -> Array:
@@ -338,9 +338,9 @@ def _variances(t: Array, across: Array, lift: Array, moments: Array) -> Array:
     With u = 1 − 2t it is 9c²(1 − u²)²/2 + 36c⁴u².
     """
     start, step = 1 - 2 * t, -2 * across
-    zero, one, two = start * start, 2 * start * step, step * step
+    zero, first, two = start * start, 2 * start * step, step * step
     m = moments
-    squares = zero * m[0] + one * m[1] + two * m[2]
-    fourths = zero * squares + one * (zero * m[1] + one * m[2] + two * m[3])
-    fourths += two * (zero * m[2] + one * m[3] + two * m[4])
+    squares = zero * m[0] + first * m[1] + two * m[2]
+    fourths = zero * squares + first * (zero * m[1] + first * m[2] + two * m[3])
+    fourths += two * (zero * m[2] + first * m[3] + two * m[4])
     return np.asarray(0.75 * lift * (m[0] - 2 * squares + fourths) + lift * lift * squares)

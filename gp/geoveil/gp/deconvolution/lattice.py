@@ -220,7 +220,7 @@ class _Spread:
         del mass
         first, place = lattice.places(lattice.centers)
         weights = [_weights(of_axis) for of_axis in place.T]
-        found = []
+        totals = []
         g = lattice.at_nodes(lattice.kernel.at)
         for kernel in (g, g * g, lattice.at_nodes(lattice.kernel.variance_at)):
             of_kernel: Any = rfftn(kernel)
@@ -230,8 +230,8 @@ class _Spread:
                 node = tuple(first[:, axis] + offset for axis, offset in enumerate(offsets))
                 weight = prod(of_axis[i] for of_axis, i in zip(weights, offsets, strict=True))
                 total += weight * field[node]
-            found.append(total.tolist())
-        return found
+            totals.append(total.tolist())
+        return totals
 
     def _add(self, points: Array) -> None:
         shape = self._lattice.shape

@@ -57,8 +57,8 @@ class Products(Totals):
         if sums is None:
             return np.zeros((len(self._estimators),) * 2)
         units = np.ldexp(1.0, self._exponents - _BITS)
-        found = covariance_of(sums.n, sums.totals.astype(np.float64), sums.products)
-        return np.asarray(found * np.outer(units, units))
+        in_units = covariance_of(sums.n, sums.totals.astype(np.float64), sums.products)
+        return np.asarray(in_units * np.outer(units, units))
 
     def _integers(self, coordinates: Array) -> Array:
         """Return what each estimator returns, as whole numbers up to 2²⁰ in size, (m, n)."""

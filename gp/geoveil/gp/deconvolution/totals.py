@@ -133,7 +133,7 @@ class EachTotals(Totals):
             began = int(np.searchsorted(starts, first, side="right")) - 1
             met = groups[began : int(np.searchsorted(starts, first + len(part)))]
             self._add(part, [group for group, _ in met], starts[began:][: len(met)] - first)
-        if sum(len(some) for _, some in self._waiting) >= _ENOUGH:
+        if sum(len(points) for _, points in self._waiting) >= _ENOUGH:
             self._add_variances()
 
     def _add(self, points: Integers, groups: Sequence[int], starts: NDArray[np.intp]) -> None:
@@ -143,10 +143,10 @@ class EachTotals(Totals):
         for group, sums in zip(groups, sums_of(integers, starts), strict=True):
             self._sums[group] = self._sums.get(group, Accumulator()) + sums
         if self._estimates_variance:
-            found = _multiples(points[:, 0], self._others)
-            ends = np.searchsorted(found, np.append(starts[1:], len(points)))
-            parts = zip(groups, np.split(coordinates[found], ends[:-1]), strict=True)
-            self._waiting += [(group, some) for group, some in parts if len(some)]
+            chosen = _multiples(points[:, 0], self._others)
+            ends = np.searchsorted(chosen, np.append(starts[1:], len(points)))
+            parts = zip(groups, np.split(coordinates[chosen], ends[:-1]), strict=True)
+            self._waiting += [(group, part) for group, part in parts if len(part)]
 
     def of(self, group: int) -> Iterator[Sums]:
         variance = None
@@ -159,14 +159,14 @@ class EachTotals(Totals):
     def _add_variances(self) -> None:
         if not self._waiting:
             return
-        coordinates = np.concatenate([some for _, some in self._waiting])
-        found = self._estimator.estimated_variance(coordinates)
-        integers = np.rint(found / self._unit).astype(np.int64)
+        coordinates = np.concatenate([part for _, part in self._waiting])
+        variances = self._estimator.estimated_variance(coordinates)
+        integers = np.rint(variances / self._unit).astype(np.int64)
         last = 0
-        for group, some in self._waiting:
-            first, last = last, last + len(some)
+        for group, part in self._waiting:
+            first, last = last, last + len(part)
             n, total = self._variances.get(group, (0, 0))
-            self._variances[group] = n + len(some), total + int(integers[first:last].sum())
+            self._variances[group] = n + len(part), total + int(integers[first:last].sum())
         self._waiting = []
 
     def _coordinates(self, points: Integers) -> Array:
@@ -189,8 +189,8 @@ def _multiples(integers: Integers, others: int) -> NDArray[np.intp]:
     """Return which integers have none of some lowest bits."""
     # Most fail by their last byte, and bytes are compared many at a time.
     byte = integers.astype(np.uint8)
-    (found,) = np.nonzero(byte & np.uint8(others & 0xFF) == 0)
-    return found if others <= 0xFF else found[integers[found] & others == 0]
+    (multiples,) = np.nonzero(byte & np.uint8(others & 0xFF) == 0)
+    return multiples if others <= 0xFF else multiples[integers[multiples] & others == 0]
 
 
 def sums_of_parts(n: int, total: int, total_of_squares: int) -> Accumulator:

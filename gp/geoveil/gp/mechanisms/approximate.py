@@ -106,18 +106,18 @@ class ApproximateLaplace(BoundedMechanism):
         if self.calibration == "paper":
             return least
         enough = max(_KEPT * self._largest_eta(least), (1 - _SHARES[0]) * self.privacy.exact_rate)
-        found = bisect_left(
+        first = bisect_left(
             _SHARES[1:], True, key=lambda share: self._largest_eta(share * unit) < enough
         )
-        return _SHARES[found] * unit
+        return _SHARES[first] * unit
 
     def _largest_eta(self, beta: Fraction) -> Fraction:
         rate, delta = self.privacy.exact_rate, self.privacy.delta
         paper = rate - beta * paper_cost(delta)
         if self.calibration == "paper":
             return paper
-        found = largest_eta(self.query.profile, float(rate), delta, self.privacy.reach, beta)
-        return max(paper, Fraction(found))
+        exact = largest_eta(self.query.profile, float(rate), delta, self.privacy.reach, beta)
+        return max(paper, Fraction(exact))
 
     @property
     def _growing(self) -> tuple[str, float]:

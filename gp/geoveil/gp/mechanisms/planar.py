@@ -32,8 +32,8 @@ _REACH_BITS = 128
 
 def _sign(u: Sequence[Real], ops: Arithmetic) -> list[Real]:
     """Return −1 or 1."""
-    one = ops.constant(1)
-    return [ops.piecewise(u[0], [ops.constant(0.5)], [lambda _: -one, lambda _: one])]
+    unit = ops.constant(1)
+    return [ops.piecewise(u[0], [ops.constant(0.5)], [lambda _: -unit, lambda _: unit])]
 
 
 def _angle(u: Sequence[Real], ops: Arithmetic) -> list[Real]:

@@ -371,17 +371,17 @@ def _active_sets(queries: Sequence[Query]) -> set[tuple[int, ...]]:
     ends = sorted({end for place in places for interval in place or () for end in interval})
     if any(place is None for place in places) or not ends:
         return {tuple(range(len(queries)))}
-    found = set()
+    sets = set()
     for start, end in pairwise(ends):
         middle = (start + end) / 2
-        found.add(
+        sets.add(
             tuple(
                 j
                 for j, place in enumerate(places)
                 if any(low < middle < high for low, high in place or ())
             )
         )
-    return found - {()}
+    return sets - {()}
 
 
 def _heaviest(active: Iterable[tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:
@@ -394,8 +394,8 @@ def _together(
     queries: Sequence[Query], reach: float
 ) -> tuple[tuple[tuple[int, ...], ...], Frontier]:
     """Return the active sets whose heaviest sum is B, and what f and B then attain together."""
-    found = _active_sets(queries)
-    heaviest = _heaviest(found)
+    sets = _active_sets(queries)
+    heaviest = _heaviest(sets)
     if any(q.profile.frontier(EXPONENTIAL, reach) is not Frontier.CROSS for q in queries):
         return heaviest, Frontier.RECTANGLE
 
@@ -408,7 +408,7 @@ def _together(
         widths = [sorted(queries[j].profile.length_scale for j in s) for s in (other, active)]
         return widths[0] == widths[1] or weight(other) * ROUND_UP <= weight(active)
 
-    if all(set(a) <= set(o) or is_lighter(o, a) for a in found for o in heaviest):
+    if all(set(a) <= set(o) or is_lighter(o, a) for a in sets for o in heaviest):
         return heaviest, Frontier.CROSS
     everyone = tuple(range(len(queries)))
     if weight(everyone) <= _WORTH_THE_CROSS * max(map(weight, heaviest)):
@@ -421,17 +421,17 @@ def _checked(queries: Iterable[Query], privacy: GeoPrivacy) -> tuple[Query, ...]
     expected = "at least one Query, all of the same dimension"
     if not isinstance(queries, Iterable):
         raise ParameterError("queries", queries, expected)
-    found = tuple(queries)
-    if not found:
-        raise ParameterError("queries", found, expected)
-    for index, query in enumerate(found):
+    all_queries = tuple(queries)
+    if not all_queries:
+        raise ParameterError("queries", all_queries, expected)
+    for index, query in enumerate(all_queries):
         if not isinstance(query, Query):
             raise ParameterError(f"queries[{index}]", query, "a Query, for example Threshold(...)")
         LipschitzMechanism(query, privacy)  # makes the checks that all mechanisms share
-        if query.dimension != found[0].dimension:
+        if query.dimension != all_queries[0].dimension:
             raise ParameterError(
                 f"queries[{index}].dimension",
                 query.dimension,
-                f"{found[0].dimension}, as the first",
+                f"{all_queries[0].dimension}, as the first",
             )
-    return found
+    return all_queries

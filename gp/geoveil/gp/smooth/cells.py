@@ -93,8 +93,8 @@ def enclose(formula: Formula, extent: float, *, ray: bool) -> SlopeCells:
 def enclosed_on(tape: Tape, low: float, high: float) -> tuple[tuple[float, float], ...]:
     """Return bounds of φ, φ' and φ'' for u in [low, high]."""
     with working_precision(_PRECISION):
-        found, _ = enclosure(tape, arb(low).union(arb(high)))
-        return tuple(map(_bounds, _parts(found)))
+        enclosed, _ = enclosure(tape, arb(low).union(arb(high)))
+        return tuple(map(_bounds, _parts(enclosed)))
 
 
 class _Search:
@@ -114,7 +114,7 @@ class _Search:
         stack: list[tuple[float, float, float | None]] = [
             (a, b, None) for a, b in reversed(list(pairwise(edges)))
         ]
-        found: list[tuple[float, float, Jet]] = []
+        enclosed: list[tuple[float, float, Jet]] = []
         knots: list[tuple[float, float]] = []
         while stack:
             a, b, around = stack.pop()
@@ -127,10 +127,10 @@ class _Search:
                     around = max(around, self._attained([middle]))
                 stack += [(middle, b, around), (a, middle, around)]
                 continue
-            found.append((a, b, j))
+            enclosed.append((a, b, j))
             if undecided:
                 knots.append((a, b))
-        return self._assemble(found, _merge(knots))
+        return self._assemble(enclosed, _merge(knots))
 
     def _on(self, low: float, high: float) -> tuple[Jet, bool]:
         """Return the jet on a cell, and whether several pieces meet in it."""
@@ -149,8 +149,8 @@ class _Search:
     def _enough(self, j: Jet, around: float = 0.0) -> bool:
         """Return whether the largest slope of a short cell is known well enough."""
         most, attained = _steepest(j), max(_gentlest(j), around)
-        known = most <= _NEGLIGIBLE * self._steepest or most <= _TIGHT * _gentlest(j)
-        return known or most <= min(_LOOSE * attained, _TIGHT * self._steepest)
+        tight = most <= _NEGLIGIBLE * self._steepest or most <= _TIGHT * _gentlest(j)
+        return tight or most <= min(_LOOSE * attained, _TIGHT * self._steepest)
 
     def _coarse(
         self, low: float, high: float, j: Jet, undecided: bool, around: float | None

@@ -126,19 +126,19 @@ def _logs_up(numbers: bytes) -> bytes:
     with working_precision(_LOG_BITS):
         logs = [arb(x).log().upper() if x else None for x in np.frombuffer(numbers).tolist()]
     # Conversion rounds to the nearest double.
-    found = [-math.inf if x is None else math.nextafter(float(x), math.inf) for x in logs]
-    return np.array(found).tobytes()
+    rounded = [-math.inf if x is None else math.nextafter(float(x), math.inf) for x in logs]
+    return np.array(rounded).tobytes()
 
 
 def _fallen(node: list[float], fall: list[float]) -> list[float]:
     """Return numbers none of which is below the one before less its fall, rounded up."""
-    found, before = node[:1], node[0]
+    kept, before = node[:1], node[0]
     for own, by in zip(node[1:], fall, strict=True):
         if before > own:  # else it is no more once it has fallen
             own = max(own, min(math.nextafter(before - by, math.inf), before))
-        found.append(own)
+        kept.append(own)
         before = own
-    return found
+    return kept
 
 
 class LinearBound(CertifiedBound):
@@ -178,9 +178,9 @@ class LinearBound(CertifiedBound):
             growth *= self.beta
             growth += 1
             terms = np.divide(self.steepest, growth, out=growth)
-            found = terms.argmax(axis=1)
-            winner[start : start + _BLOCK] = found
-            best[start : start + _BLOCK] = terms[np.arange(len(found)), found]
+            largest = terms.argmax(axis=1)
+            winner[start : start + _BLOCK] = largest
+            best[start : start + _BLOCK] = terms[np.arange(len(largest)), largest]
         return best, winner
 
     def _bends(self, at: Array, v: Array, winner: NDArray[np.intp]) -> Array:
@@ -198,8 +198,8 @@ class LinearBound(CertifiedBound):
         bent &= v[1:] - end * length > v[:-1] * (1 + _STRAIGHT)
         bent &= start > end
         run = (v[1:] - v[:-1] - end * length)[bent] / (start - end)[bent]
-        found = first[bent] + run
-        return found[(found > first[bent]) & (found < last[bent])]
+        bends = first[bent] + run
+        return bends[(bends > first[bent]) & (bends < last[bent])]
 
     def __call__(self, u: Real, ops: Arithmetic = FLOAT) -> Real:
         if ops.rounded:

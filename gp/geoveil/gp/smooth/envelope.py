@@ -68,8 +68,8 @@ class ExponentialEnvelope(Envelope):
     round_up = 1 + 1e-10
 
     def _prepare(self) -> None:
-        found = [self._local_maxima(sign) for sign in (1.0, -1.0)]
-        self.maximizers = distinct(np.concatenate(found))
+        maxima = [self._local_maxima(sign) for sign in (1.0, -1.0)]
+        self.maximizers = distinct(np.concatenate(maxima))
         self.heights = self.slope(self.maximizers)
 
     def _elsewhere(self, z: Array) -> Array:

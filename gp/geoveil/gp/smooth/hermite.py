@@ -46,15 +46,15 @@ class Hermite:
         # One piece more on either side than the rounded ends of the ball say.
         first = int(np.searchsorted(self.knots, float(u.lower()))) - 2
         last = int(np.searchsorted(self.knots, float(u.upper()))) + 1
-        found: Jet | None = None
+        joined: Jet | None = None
         for i in range(max(first, 0), min(last, len(self.slopes))):
             a, b, *ends = (ops.constant(float(x)) for x in self._piece(i))
             if not (u < a or u > b):
                 j = _jet(u, a, b, *ends)
-                found = j if found is None else _union(found, j)
+                joined = j if joined is None else _union(joined, j)
         # A ball around the first or the last knot may lie outside by its rounding.
-        assert found is not None
-        return found
+        assert joined is not None
+        return joined
 
     def _piece(self, i: int | NDArray[np.intp]) -> tuple[Array, ...]:
         return (

@@ -82,8 +82,8 @@ def largest_eta(profile: Profile, rate: float, delta: float, reach: float, beta:
     if reach > far:
         least = min(least, _beyond(far, profile, rate, delta, reach, beta))
     if near < reach:
-        found = _Pairs(profile, rate, delta, reach, beta).least(near, min(far, reach), least)
-        least = found if found is not None else 0.0
+        smaller = _Pairs(profile, rate, delta, reach, beta).least(near, min(far, reach), least)
+        least = smaller if smaller is not None else 0.0
     return max(everywhere, least) * (1 - _ROUNDING)
 
 
@@ -164,20 +164,20 @@ class _Pairs:
         self._reach = reach
         self._beta = beta
 
-    def least(self, near: float, far: float, known: float) -> float | None:
+    def least(self, near: float, far: float, lowest: float) -> float | None:
         """Return a lower bound of the limits of pairs from `near` to `far` apart, and of `known`.
 
         Pairs on one side of all breakpoints have D = 0, and t ≤ βΛ. Others meet the cells.
         """
         cells = self._first_cells(near, far)
-        least, seen = known, 0
+        least, seen = lowest, 0
         while cells.shape[1]:
             seen += cells.shape[1]
             if seen > _MOST_CELLS:
                 return None
             low, middle = self._limits(cells)
-            known = min(known, float(middle.min()))
-            settled = low >= known * (1 - _TOLERANCE)
+            lowest = min(lowest, float(middle.min()))
+            settled = low >= lowest * (1 - _TOLERANCE)
             least = min(least, float(low[settled].min(initial=math.inf)))
             start, end, shortest, longest = cells[:, ~settled]
             half, root = (start + end) / 2, np.sqrt(shortest * longest)

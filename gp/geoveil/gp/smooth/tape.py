@@ -318,7 +318,7 @@ def _tape(result: Expression, variable: Expression | None, what: str) -> Tape:
         node = pending.pop()
         if node in number:
             continue
-        missing = [one for one in node.inputs if one not in number]
+        missing = [source for source in node.inputs if source not in number]
         if node.name == "variable":
             raise ParameterError(
                 "formula",
@@ -328,6 +328,6 @@ def _tape(result: Expression, variable: Expression | None, what: str) -> Tape:
         if missing:
             pending += [node, *missing]
         else:
-            step = (node.name, tuple(number[one] for one in node.inputs), node.details)
+            step = (node.name, tuple(number[source] for source in node.inputs), node.details)
             number[node] = steps.setdefault(step, len(steps) + 1)
     return Tape(tuple(steps))

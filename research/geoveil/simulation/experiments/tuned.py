@@ -65,11 +65,11 @@ def best_gamma(fraction: float) -> float:
     from scipy.optimize import minimize_scalar
 
     most = min(101.0, 1 + 1 / fraction)
-    found = minimize_scalar(
+    minimum = minimize_scalar(
         cauchy_variance, args=(fraction,), bounds=(3, most), method="bounded",
         options={"xatol": 1e-10},
     )  # fmt: skip
-    return float(found.x)
+    return float(minimum.x)
 
 
 @dataclass(frozen=True, slots=True)

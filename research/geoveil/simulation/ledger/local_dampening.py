@@ -200,8 +200,8 @@ def _trees(options: Options) -> Iterator[Told]:
                 every.setdefault(what, []).extend(values)
             least = min(gains["ShiftedLocalDiffPID3 over LocalDiffPID3"])
             yield f"{name}, {setting}", "ShiftedLocalDiffPID3 over LocalDiffPID3, least", *least
-            told = "LocalDiffPID3 ahead of GlobalDiffPID3, share of all ε"
-            yield f"{name}, {setting}", told, *_ahead(gains["LocalDiffPID3 over GlobalDiffPID3"])
+            label = "LocalDiffPID3 ahead of GlobalDiffPID3, share of all ε"
+            yield f"{name}, {setting}", label, *_ahead(gains["LocalDiffPID3 over GlobalDiffPID3"])
     if tables == 3 and not options.quick:
         for what, values in every.items():
             yield "all tables and depths", f"{what}, most", *max(values)

@@ -101,14 +101,14 @@ class EnclosedProfile(Profile):
         edges = np.concatenate([[-math.inf], cells.edges, [math.inf]])
         starts = np.flatnonzero(flat & ~np.concatenate([[False], flat[:-1]]))
         ends = np.flatnonzero(flat & ~np.concatenate([flat[1:], [False]])) + 1
-        found = []
+        flats = []
         for low, high in zip(edges[starts].tolist(), edges[ends].tolist(), strict=True):
             inside = low if math.isfinite(low) else high
             level = float(self.value(np.asarray(inside * scale)))
-            found.append((low * scale, high * scale, level))
+            flats.append((low * scale, high * scale, level))
             if self.ray:
-                found.append((-high * scale, -low * scale, level))
-        return tuple(found)
+                flats.append((-high * scale, -low * scale, level))
+        return tuple(flats)
 
     def value(self, s: Real, ops: Arithmetic = FLOAT) -> Real:
         return self._at(self._inside(s / ops.constant(self.scale), ops), ops)
@@ -196,8 +196,8 @@ class EnclosedProfile(Profile):
         u, c2 = np.asarray(v, dtype=np.float64) / self.scale, (b / self.scale) ** 2
         low, high = self._ends
         j = self._jet(self._inside(u, FLOAT), FLOAT)  # both extensions have the same squares
-        found = 2 * c2 * np.square(j.slope) + np.square(c2 * np.asarray(j.curvature))
-        return np.where((u > (-high if self.ray else low)) & (u < high), found, 0.0)
+        variance = 2 * c2 * np.square(j.slope) + np.square(c2 * np.asarray(j.curvature))
+        return np.where((u > (-high if self.ray else low)) & (u < high), variance, 0.0)
 
     def cells(self, b: float) -> Array:
         edges = self._cells.edges  # as many as it takes to tell where the profile varies
@@ -288,9 +288,9 @@ def over(edges: Array, numbers: Array, u: Array, choose: np.ufunc) -> Array:
 
 def squares(bounds: Array) -> Array:
     """Return bounds of squares, (2, n), from those of the numbers."""
-    found = np.sort(np.square(bounds), axis=0)
-    found[0] = np.where((bounds[0] < 0) & (bounds[1] > 0), 0.0, found[0])
-    return found
+    ends = np.sort(np.square(bounds), axis=0)
+    ends[0] = np.where((bounds[0] < 0) & (bounds[1] > 0), 0.0, ends[0])
+    return ends
 
 
 def settled(cells: SlopeCells) -> tuple[float, float]:

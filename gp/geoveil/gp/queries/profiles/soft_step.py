@@ -224,8 +224,8 @@ class Smoothstep(ClosedFormStep):
             t = v / width + ops.constant(0.5)
             return t * t * (3 - 2 * t) - lift * (1 - 2 * t)
 
-        zero, one = ops.constant(0), ops.constant(1)
-        return ops.piecewise(v, (-width / 2, width / 2), (lambda v: zero, inside, lambda v: one))
+        zero, full = ops.constant(0), ops.constant(1)
+        return ops.piecewise(v, (-width / 2, width / 2), (lambda v: zero, inside, lambda v: full))
 
     def debiased_range(self, b: float) -> tuple[float, float]:
         """Return the range of g, which increases inside the band, from −6b²/w²."""
@@ -240,8 +240,8 @@ class Smoothstep(ClosedFormStep):
         """Return h: 72c²(1/4 − y²)² + 144c⁴y² inside the band, y = v/w, c = b/w; 0 outside."""
         c2 = (b / self.width) ** 2
         y2 = np.square(np.asarray(v) / self.width)
-        found = 72 * c2 * np.square(0.25 - y2) + 144 * c2 * c2 * y2
-        return np.where(y2 < 0.25, found, 0.0)
+        variance = 72 * c2 * np.square(0.25 - y2) + 144 * c2 * c2 * y2
+        return np.where(y2 < 0.25, variance, 0.0)
 
     def debiased_preimages(self, y: Array, b: float) -> tuple[Array, Array]:
         """Return the one v with g(v) = y, if any, as g increases inside the band.

@@ -94,11 +94,11 @@ class TabulatedProfile(EnclosedProfile):
         hermite = Hermite(u / scale, y, (m * scale).reshape(-1, 2))
         with np.errstate(all="ignore"):  # a bound that overflows is refused by the grid
             cells = hermite.cells(ray=self.ray)
-        found = {
+        canonical = {
             "at": tuple(u.tolist()), "values": tuple(y.tolist()), "slopes": tuple(m.tolist()),
             "scale": scale, "_hermite": hermite, "_enclosures": cells,
         }  # fmt: skip
-        for name, value in found.items():
+        for name, value in canonical.items():
             object.__setattr__(self, name, value)
 
     @classmethod
@@ -226,21 +226,21 @@ def _fitted(profile: EnclosedProfile, error: float) -> Iterator[tuple[float, ...
     for a, b in reversed(list(pairwise(u))):
         inside = (b - a) * _BESIDE
         stack.append((a, b, slope(a + inside), slope(b - inside)))
-    found: list[tuple[float, float, float, float]] = []
+    pieces: list[tuple[float, float, float, float]] = []
     while stack:
         a, b, start, end = stack.pop()
-        if len(found) + len(stack) >= MOST_PIECES:
+        if len(pieces) + len(stack) >= MOST_PIECES:
             raise ParameterError("tolerance", "so small that it takes over 256 pieces", "larger")
         piece = Hermite(np.array([a, b]), np.array([value(a), value(b)]), np.array([[start, end]]))
         tried = np.linspace(a, b, _TRIED)
         missed = piece.jet(tried, FLOAT).value - profile._at(tried, FLOAT)
         if np.abs(missed).max() <= error / 2:
-            found.append((a, b, start, end))
+            pieces.append((a, b, start, end))
         else:
             middle = (a + b) / 2
             stack += [(middle, b, slope(middle), end), (a, middle, start, slope(middle))]
-    at = [a for a, *_ in found] + [u[-1]]
-    slopes = np.array([pair for _, _, *pair in found])
+    at = [a for a, *_ in pieces] + [u[-1]]
+    slopes = np.array([pair for _, _, *pair in pieces])
     before, after = np.append(0.0, slopes[:, 1]), np.append(slopes[:, 0], 0.0)
     if profile.ray and abs(after[0]) > CORNER * np.abs(slopes).max():
         before[0] = after[0]
