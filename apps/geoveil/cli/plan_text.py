@@ -200,10 +200,10 @@ def print_periods(report: Record, console: PlainConsole) -> None:
         f"In {count:,} periods, the 95 % error of each answer for the participants themselves and"
         f" the ε of all of them: {ways}. While the share moves by less than"
         f" {periods['drift_split']:.2g} a period, a reading that is carried errs less than noise"
-        f" split over the periods; by less than {periods['drift_carried']:.2g}, also less than"
-        " one that goes on as the last two did (geoveil campaign create --read-every, --extrapolated). A"
-        " reading's ε is for any so many periods on end; a campaign of just these may meet two, as"
-        " devices draw when they begin."
+        f" split over the periods; by less than {periods['drift_carried']:.2g}, also less than one"
+        " that goes on as the last two did (geoveil campaign create --read-every, --extrapolated)."
+        " A reading's ε is for any so many periods on end; a campaign of just these may meet two,"
+        " as devices draw when they begin."
     )
 
 

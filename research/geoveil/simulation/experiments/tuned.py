@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
@@ -65,7 +66,7 @@ def best_gamma(fraction: float) -> float:
     from scipy.optimize import minimize_scalar
 
     most = min(101.0, 1 + 1 / fraction)
-    minimum = minimize_scalar(
+    minimum: Any = minimize_scalar(
         cauchy_variance, args=(fraction,), bounds=(3, most), method="bounded",
         options={"xatol": 1e-10},
     )  # fmt: skip
