@@ -21,6 +21,7 @@ from geoveil.gp import (
     LocalPrivacy,
     PlanarLaplace,
     RandomizedResponse,
+    SeededSource,
     SmoothMechanism,
     Threshold,
     VectorSmoothMechanism,
@@ -317,3 +318,54 @@ def test_two_releases_of_a_row_do_not_share_their_noise() -> None:
     found = draws_of(case, 4_000, 1, 1e-6)
     assert found is not None
     assert found.agree
+
+
+class Bare(OfNoKnownKind):
+    """What devices call returns the answer."""
+
+    def release(self, x: Any, source: Any = None) -> Any:
+        return int(np.rint(float(self.query.value(np.asarray(x))) / self.step))
+
+
+class NowAndThenBare(OfNoKnownKind):
+    """One report in 100 is the answer."""
+
+    def release(self, x: Any, source: Any = None) -> Any:
+        if source.bits(32) < 2**32 // 100:
+            return int(np.rint(float(self.query.value(np.asarray(x))) / self.step))
+        return super().release(x, source)
+
+
+class OfOneSeed(OfNoKnownKind):
+    """All reports have the same noise."""
+
+    def release(self, x: Any, source: Any = None) -> Any:
+        return super().release(x, SeededSource(5))
+
+
+class Quieter(OfNoKnownKind):
+    """Half of the noise is left out."""
+
+    def release(self, x: Any, source: Any = None) -> Any:
+        answer = int(np.rint(float(self.query.value(np.asarray(x))) / self.step))
+        return (super().release(x, source) + answer) // 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "releases", "agrees"),
+    [
+        (OfNoKnownKind, 8_000, True),
+        (Bare, 2_000, False),
+        (NowAndThenBare, 8_000, False),
+        (OfOneSeed, 2_000, False),
+        (Quieter, 30_000, False),
+    ],
+)
+def test_releases_without_a_known_law_are_compared_with_what_is_simulated(
+    kind: type[OfNoKnownKind], releases: int, agrees: bool
+) -> None:
+    """α = 1e-6; the first is the control."""
+    case = STEP.case(kind(STEP.query, INCOME), [0.0, 1.0])
+    found = draws_of(case, releases, 6, 1e-6)
+    assert found is not None
+    assert found.agree == agrees, found

@@ -15,6 +15,9 @@ all along its path, at 0, and up to 10⁶ `per` beyond. Seven tests, each exact 
 * what both generators draw alike, as from a fixed seed;
 * how often a report is the answer without noise;
 * a report that, with all that are no more probable, has a probability below 10⁻¹³.
+
+A mechanism of one's own may have no law of integers that is known here. Its releases are compared
+with as many that it simulates.
 """
 
 from __future__ import annotations
@@ -103,7 +106,9 @@ def copies(mechanism: Any) -> tuple[Any, Any]:
 
 
 def draws_of(case: Case, releases: int, seed: int, failure: float) -> Draws | None:
-    """Return what releases show of a row; None if it has none, or no closed law of integers.
+    """Return what releases show of a row; None if it has none.
+
+    Where no closed law of integers is known they are compared with what `simulate` draws.
 
     Args:
         case: the row.
@@ -140,7 +145,9 @@ def draws_of(case: Case, releases: int, seed: int, failure: float) -> Draws | No
         near = np.rint(quiet).astype(np.int64) + _ROUND[(..., *[None] * quiet.ndim)]
         place = placed(stated, point, np.concatenate([drawn, near]))
         if place is None:
-            return None
+            points = np.concatenate(groups)
+            fault = _unlike_simulated(mechanism, points, reports, halves, failure, rng)
+            return Draws(sum(map(len, reports)), not fault, fault)
         where.append(place.of(slice(len(drawn))))
         chance = place.once[len(drawn) :].sum()
         if chance <= _LIGHT:
@@ -202,6 +209,52 @@ def _refused(
     places = [_uniform(place, rng) for place in where]
     fault = _places(places, halves, share) or _follows(places, halves, share, rng)
     return fault or _digits(reports, where, share)
+
+
+def _unlike_simulated(
+    mechanism: Any,
+    points: Array,
+    reports: list[Integers],
+    halves: list[int],
+    failure: float,
+    rng: np.random.Generator,
+) -> str:
+    """Return in what reports differ from as many that `simulate` draws, in words; '' if in nothing.
+
+    Of two counts that should be alike the first is binomial, given their sum. Distribution
+    functions of reports of one person, and of the noise of all, are as far from what is expected as
+    Bretagnolle's inequality (1980) permits, of which reports need not have one law.
+    """
+    from scipy.stats import binom
+
+    counts = np.zeros((2, 2), dtype=np.int64)  # [without noise or drawn alike, released or not]
+    samples: list[tuple[Array, Array]] = []
+    for point, drawn, half in zip(points, reports, halves, strict=True):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", NotPrivateWarning)
+            again = mechanism.simulate(np.repeat(point[None], len(drawn), axis=0), rng)
+        simulated = np.rint(np.reshape(again, drawn.shape) / mechanism.step)
+        quiet = np.reshape(mechanism.mean(point[None])[0], drawn.shape[1:]) / mechanism.step
+        both = drawn - quiet, simulated - quiet
+        samples.append(both)
+        for side, (noise, made) in enumerate(zip(both, (drawn, simulated), strict=True)):
+            counts[0, side] += int((np.abs(noise) <= 1.5).reshape(len(noise), -1).all(axis=1).sum())
+            counts[1, side] += int(_same(made[:half], made[half:]).sum())
+    samples.append(tuple(map(np.concatenate, zip(*samples, strict=True))))  # type: ignore[arg-type]
+    for released, simulated in samples:
+        n = len(released)
+        most = 2 * math.sqrt((1 + math.log(16 * released[0].size * len(samples) / failure)) / 2 / n)
+        for noise, other in zip(released.reshape(n, -1).T, simulated.reshape(n, -1).T, strict=True):
+            at, ordered, share = np.sort(noise), np.sort(other), np.arange(1, n + 1) / n
+            low, high = (np.searchsorted(ordered, at + off, "right") / n for off in (-1, 1))
+            if max((share - high).max(), (low - share).max()) > most:
+                return f"{n} reports lie elsewhere than as many that are simulated"
+    for what, (mine, others) in zip(
+        ("are the answer without noise", "are drawn alike by two generators"), counts, strict=True
+    ):
+        if binom.sf(mine - 1, mine + others, 0.5) < failure / 4:
+            return f"{mine} reports {what}, where {others} that are simulated are"
+    return ""
 
 
 def _same(first: Integers, second: Integers) -> NDArray[np.bool_]:
