@@ -49,7 +49,7 @@ LATER = {"campaign_id": "a", "title": "A", "opens": NOW, "closes": NOW + timedel
         (lambda: PublicPrior.of_numbers(LogNormalPrior(11.49, 0.83), 5), "unit=5"),
         (lambda: GeoPrivacy(1.0, per=1.0, unit=5), "unit=5"),
         (lambda: campaign_for_points(attribute="a", privacy=5, **LATER), "privacy=5"),
-        (lambda: campaign_asking("x", attribute="a", privacy=DOLLARS, **LATER), "asked='x'"),
+        (lambda: campaign_asking("x", attribute="a", privacy=DOLLARS, **LATER), "questions='x'"),
         (
             lambda: PlanRequest.of("x", epsilon=1, per=8_000, source=KNOWN, participants=9),
             "asked='x'",
