@@ -131,6 +131,8 @@ def made() -> list[Any]:
         gp.GeoPrivacy(0.1, per=1 / 3, unit="it's", delta=1e-9, reach=7.0),
         LOCAL,
         gp.LogScale(0.1),
+        gp.Cap(4.0, 3.0),
+        gp.Cap(4.0, 5.0).on(gp.Threshold(0.0, 2.0, "smoothstep"), PRIVACY.exact_rate),
         gp.Laplace(0.1),
         gp.LaplacePareto(1, 0.1),
         gp.PowerLaw(1, 0.1),
@@ -193,6 +195,8 @@ def made() -> list[Any]:
         planner.HardPolygon(SQUARE),
         planner.SoftQuestion(RAMP),
         planner.LogNormalPrior(0.1, 0.3, people=1000),
+        planner.LogPrior(planner.LogNormalPrior(0.1, 0.3), gp.LogScale(0.1)),
+        planner.ExpPrior(planner.LogNormalPrior(0.1, 0.3)),
         planner.HeapedPrior(planner.LogNormalPrior(0.1, 0.3), ()),
         planner.SlopeBoundedPrior(planner.LogNormalPrior(0.1, 0.3), 0.5),
         planner.DoubtedPrior(
@@ -218,6 +222,7 @@ def made() -> list[Any]:
         analyst.Contaminated(analyst.Quantiles(levels=(0.5,)), 0.01),
         analyst.Histogram(edges=(1.0, 2.5), width=0.5),
         analyst.MeanValue(width=2.0),
+        analyst.GeometricMean(width=2.0),
         analyst.Gini(width=2.0),
         analyst.TopShare(share=0.2),
         analyst.LabelledEstimate(

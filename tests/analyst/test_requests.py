@@ -305,13 +305,15 @@ def test_the_odds_are_what_a_report_can_tell():
 
 @pytest.mark.deep
 @pytest.mark.parametrize("participants", [2, 3])
-def test_a_wish_that_no_distance_meets_is_refused_in_time(participants):
-    """Screening says that one does; planning for it, and for any below, says that it does not."""
+def test_a_wish_that_screening_takes_for_met_is_refused_with_others_that_are(participants):
+    """Two or three people tell nothing of a share; four would, or next to no noise."""
     asked = questions_in({"threshold": ["100000"]})
     wish = PlanRequest.of(asked, epsilon=1, per=8_000, source=INCOMES, participants=participants)
     with pytest.raises(UnmetWishError) as refused:
         plan_for(wish)
-    assert set(refused.value.nearest) == {"participants"}
+    assert set(refused.value.nearest) == {"participants", "per", "epsilon"}
+    for name in ("participants", "per"):
+        assert plan_for(wish.but(**{name: refused.value.nearest[name]}))
 
 
 def test_a_bracket_of_fewer_than_nobody_is_told_by_its_row(tmp_path):

@@ -1,5 +1,6 @@
 """What somebody types wrong on the first day is told in one line that names what to type."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -334,7 +335,7 @@ def test_as_few_heads_are_folded_into_as_few_lines_as_need_to_be(monkeypatch, ca
 
 
 @pytest.mark.deep(keep=0)
-def test_a_quantile_is_planned_where_a_share_would_be_taken_from_the_prior(geoveil):
+def test_a_quantile_and_a_share_of_few_people_are_planned(geoveil):
     asked = ["--participants", "1000", "--epsilon", "1", "--per", "5000"]
     people = ["--unit", "euro", "--prior", "lognormal:15000,1"]
     planned = geoveil("plan", "--quantile", "0.5", *asked, *people, to_server=False)
@@ -343,8 +344,10 @@ def test_a_quantile_is_planned_where_a_share_would_be_taken_from_the_prior(geove
         "Quantile 0.5: 15,370 euro by the prior, known to ±1,390 euro at 95 %, of the population"
     )
     assert " ".join(planned.stdout.split()).startswith(first)
-    with pytest.raises(ParameterError, match="--epsilon must be larger to be of use"):
-        geoveil("plan", "--threshold", "15370", *asked, *people, to_server=False)
+    share = geoveil("plan", "--threshold", "15370", *asked, *people, to_server=False)
+    assert share.exit_code == 0
+    (taken,) = re.findall(r"(\d+)% of what is asked is taken from the prior", share.stdout)
+    assert int(taken) <= 50
 
 
 def test_people_who_all_hold_one_value_have_no_threshold(geoveil, tmp_path):

@@ -17,6 +17,8 @@ import pytest
 import geoveil.gp as gp
 from geoveil.gp import (
     ApproximateLaplace,
+    Cap,
+    Capped,
     DebiasedLaplace,
     Disc,
     FormulaProfile,
@@ -113,12 +115,16 @@ def queries() -> dict[type, list[Row]]:
         ],
         Radial: [(Radial(profile, (0.0, 1.0)), PLANE) for profile in every],
         Linear: [(Linear(profile, (3.0, 4.0), 0.5), PLANE) for profile in every],
+        Capped: [
+            (Cap(4.0, 3.0).on(Threshold(0.0, 2.0, step), PRIVACY.exact_rate), FLAT)
+            for step in STEPS
+        ],
     }
 
 
 SIZES = {
     Threshold: 2, Range: 2, TwoWayThreshold: 2, Disc: 2, Polygon: 2, GaussianKernel: 3, Radial: 7,
-    Linear: 7,
+    Linear: 7, Capped: 2,
 }  # fmt: skip
 """How many queries of each kind there are."""
 TAILED: dict[type, Noise] = {

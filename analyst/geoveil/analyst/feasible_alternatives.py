@@ -327,11 +327,12 @@ def _settled(missed: _Missed, start: float, factor: float, end: float) -> float 
 
     try:
         near = boundary(quickly, start, factor, end)
-        if near is None:
-            return None
-        slope = (quickly(near * _NUDGE) - quickly(near)) / math.log(_NUDGE)
-        near *= math.exp(-missed(near) / slope) if slope else 1.0
-        return enough(missed, near, up=factor > 1)
+        if near == start:  # where screening errs, as what will do was asked for there
+            near = boundary(missed, start, factor, end)
+        elif near is not None:
+            slope = (quickly(near * _NUDGE) - quickly(near)) / math.log(_NUDGE)
+            near *= math.exp(-missed(near) / slope) if slope else 1.0
+        return None if near is None else enough(missed, near, up=factor > 1)
     except ParameterError:  # the distance is out of all proportion to the question
         return None
 

@@ -38,8 +38,14 @@ def boundary(
         bad, good = good, good * factor
         if (good > end) == (factor > 1):
             return None
-    ends = sorted((math.log(bad), math.log(good)))
-    root: Any = brentq(lambda x: excess(math.exp(x)), *ends, xtol=_TOLERANCE)
+    last, first = math.log(bad), math.log(good)
+
+    def falling(x: float) -> float:
+        return excess(math.exp(x))
+
+    if falling(last) <= 0 or falling(first) > 0:  # by rounding, where an excess jumps
+        return bad if falling(last) <= 0 else good
+    root: Any = brentq(falling, *sorted((last, first)), xtol=_TOLERANCE)
     return math.exp(root)
 
 

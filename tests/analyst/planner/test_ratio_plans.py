@@ -125,9 +125,9 @@ def test_several_questions_and_sessions_are_on_the_scale(tmp_path: Any) -> None:
 @pytest.mark.deep(keep=0, rest=1)
 def test_the_nearest_wish_is_a_factor_that_will_do() -> None:
     with pytest.raises(ParameterError, match=r"per at most 1\.\d+, or epsilon at least") as caught:
-        plan_for(wish(epsilon=0.5, participants=1_000, target_error=0.03), for_campaign=True)
+        plan_for(wish(epsilon=0.5, participants=1_000, target_error=0.02), for_campaign=True)
     factor = float(str(caught.value).partition("per at most ")[2].partition(",")[0])
-    again = wish(epsilon=0.5, per=factor, participants=1_000, target_error=0.03)
+    again = wish(epsilon=0.5, per=factor, participants=1_000, target_error=0.02)
     assert plan_for(again, for_campaign=True).report()["targets"]
     with pytest.raises(ParameterError, match=r"A threshold in \[1000, \d{7}"):
         plan_for(wish([ShareAbove(1e12)], PublicPrior.of_numbers(LogNormalPrior(9, 1.0), "dollar")))
