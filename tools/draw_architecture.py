@@ -58,7 +58,7 @@ WAY: dict[str, tuple[str, tuple[Step, ...]]] = {
         "#fdf1e3",
         (
             Step("reads the request", "geoveil.aggregator.grpc.submissions:read_batch"),
-            Step("judges the report", "geoveil.campaign.admission:Admission.fault"),
+            Step("classifies the report", "geoveil.campaign.admission:Admission.fault"),
             Step("gathers reports that wait", "geoveil.aggregator.store.writer:Writer"),
             Step(
                 "writes and counts them in one transaction",
