@@ -15,7 +15,7 @@ from geoveil.campaign.saying import to_one
 from geoveil.gp import validation
 from geoveil.gp.mechanisms.base import QueryMechanism
 from geoveil.gp.privacy import GeoPrivacy
-from geoveil.gp.queries.capped import Cap
+from geoveil.gp.queries.capped import Cap, varies_to
 
 Array = NDArray[np.float64]
 
@@ -90,10 +90,8 @@ def usual_cap(mechanisms: Sequence[QueryMechanism]) -> Cap:
 
 def _varies(mechanism: QueryMechanism) -> tuple[Fraction, Fraction]:
     """Return how far outside and inside a query varies, in noise scales."""
-    query = mechanism.query
-    first, last = query.profile.settled
-    outside = Fraction(0) if query.signed_range[0] == 0 else Fraction(-first)
-    return outside * _rate(mechanism), Fraction(last) * _rate(mechanism)
+    outside, inside = varies_to(mechanism.query)
+    return outside * _rate(mechanism), inside * _rate(mechanism)
 
 
 def _rate(mechanism: QueryMechanism) -> Fraction:

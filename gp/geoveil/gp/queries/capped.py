@@ -53,14 +53,18 @@ class Cap:
         Raises:
             ParameterError: if a side is so near that the query varies beyond it.
         """
-        first, last = query.profile.settled
-        # In exact numbers, as all devices decide the same; no distance to a centre is below 0.
-        varies = {"below": 0 if query.signed_range[0] == 0 else -first, "above": last}
-        for side, end in varies.items():
-            if Fraction(getattr(self, side)) < Fraction(end) * rate:
-                expected = f"at least {float(Fraction(end) * rate):g}, up to where the query varies"
+        for side, end in zip(("below", "above"), varies_to(query), strict=True):
+            if Fraction(getattr(self, side)) < end * rate:  # exact: all devices decide the same
+                expected = f"at least {float(end * rate):g}, up to where the query varies"
                 raise ParameterError(f"cap.{side}", getattr(self, side), expected)
         return Capped(query, Fraction(self.below) / rate, Fraction(self.above) / rate)
+
+
+def varies_to(query: Query) -> tuple[Fraction, Fraction]:
+    """Return how far outside and inside a query varies, in the unit of the points."""
+    first, last = query.profile.settled
+    outside = 0 if query.signed_range[0] == 0 else -first  # no distance to a centre is below 0
+    return Fraction(outside), Fraction(last)
 
 
 @dataclass(frozen=True, slots=True)
