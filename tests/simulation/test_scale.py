@@ -76,16 +76,18 @@ def test_an_error_of_a_worker_arrives(workers):
 
 @pytest.mark.deep
 @pytest.mark.parametrize("workers", [2], indirect=True)
-def test_the_death_of_a_worker_changes_nothing(workers, tmp_path):
+def test_the_death_of_workers_changes_nothing(workers, tmp_path):
+    """Each of two workers dies in turn, so that what it alone held must be made again."""
+
     class Deadly(Numbers):
         def block(self, number):
-            if number == 5 and not (tmp_path / "died").exists():
-                (tmp_path / "died").touch()
+            if number % 8 == 4 and not (died := tmp_path / f"died{number}").exists():
+                died.touch()
                 os._exit(1)
             return super().block(number)
 
-    assert total(Deadly(12), workers, group_size=2) == [Accumulator.of(range(12))]
-    assert (tmp_path / "died").exists()
+    assert total(Deadly(24), workers, group_size=1) == [Accumulator.of(range(24))]
+    assert len(list(tmp_path.iterdir())) == 3
 
 
 def test_seed_block_size_and_number_of_the_block_each_change_the_draws():

@@ -196,8 +196,10 @@ def _computed(
         return client.submit(_applied, shared, part, pure=False, retries=_RETRIES)
 
     try:
-        # One copy per worker of what every part needs: the population, for example.
-        shared = client.scatter(function, broadcast=True, hash=False)
+        # What every part needs, the population for example, as a task of its own: each worker
+        # fetches it once, and Dask makes it again where a worker dies with the only copy, which it
+        # does not do for scattered data.
+        shared = client.submit(_itself, function, pure=False, retries=_RETRIES)
         # The loop of this client, as another one may have become the default meanwhile.
         first = map(submit, islice(waiting, _WINDOW))
         under_way = as_completed(first, loop=client.loop, with_results=True)
@@ -207,6 +209,10 @@ def _computed(
             yield result
     except (CancelledError, CommClosedError, KilledWorker, TimeoutError) as error:
         raise ClusterError(f"the workers failed: {error}") from error
+
+
+def _itself(function: Callable[[Part], Result]) -> Callable[[Part], Result]:
+    return function
 
 
 def _applied(function: Callable[[Part], Result], part: Part) -> tuple[Part, Result]:
