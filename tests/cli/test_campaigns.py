@@ -202,7 +202,7 @@ def test_a_delta_is_published_and_told(geoveil):
 
 
 def test_a_cap_is_published_and_told(geoveil):
-    done = geoveil("campaign", "create", "Capped", *INCOME, "--cap", "4,4")
+    done = geoveil("campaign", "create", "Capped", *INCOME)
     assert "ε = 1 per 8000 dollar, any two values 2,981 to 1" in done.output
     shown = json.loads(geoveil("campaign", "show", "capped", "--json").stdout)
     assert shown["cap"] == {"below": 4.0, "above": 4.0}
@@ -229,7 +229,7 @@ def test_a_cap_that_does_not_fit_is_refused(geoveil, words, match):
 
 def test_a_plan_has_the_cap_that_its_prior_makes_cheap(geoveil, tmp_path):
     file, words = tmp_path / "plan.toml", [*INCOME[2:], "--prior", "incomes"]
-    plan = ("plan", *words, "--participants", "20000", "--out", str(file), "--cap", "auto")
+    plan = ("plan", *words, "--participants", "20000", "--out", str(file), "--cap", "fit")
     planned = " ".join(geoveil(*plan, to_server=False).stderr.split())
     written = tomllib.loads(file.read_text())
     assert 1 < written["planned"]["variance_factor_of_cap"] <= 1.05
@@ -242,19 +242,34 @@ def test_a_plan_has_the_cap_that_its_prior_makes_cheap(geoveil, tmp_path):
     assert f"any two values {to_one(sum(sides))}" in geoveil(*title).output
     shown = json.loads(geoveil("campaign", "show", "planned-with-a-cap", "--json").stdout)
     assert shown["any_two_epsilon"] == sum(sides)
-    with pytest.raises(ParameterError, match="--cap must be left out of a plan"):
-        geoveil(*title, "--cap", "auto")
-    for refused in ("4,4", "little"):
-        with pytest.raises(ParameterError, match="--cap must be 'auto' or 'none'"):
-            geoveil(*plan[:-1], refused, to_server=False)
+    with pytest.raises(ParameterError, match="--cap must be 'fit' or 'none'"):
+        geoveil(*plan[:-1], "little", to_server=False)
+    for said in (["--cap", "none"], []):  # a band of 13.5 noise scales has no cap that protects
+        done = geoveil(*plan[:-2], *said, to_server=False)
+        assert ("no cap: no protection of far values" in done.stderr) is not bool(said)
+        assert "cap" not in tomllib.loads(file.read_text())
 
 
-def test_without_a_prior_a_cap_is_4_scales_a_side_or_what_the_questions_need(geoveil):
-    done = geoveil("campaign", "create", "Auto", *INCOME, "--cap", "auto")
-    assert "any two values 2,981 to 1" in done.output
-    geoveil("campaign", "create", "Auto wide", *INCOME, "--width", "80000", "--cap", "auto")
-    shown = json.loads(geoveil("campaign", "show", "auto-wide", "--json").stdout)
-    assert shown["cap"] == {"below": 5.0, "above": 5.0}
+def test_by_default_a_cap_is_4_scales_a_side_or_what_the_questions_need(geoveil):
+    widths = {"24000": (4.0, 4.0), "80000": (5.0, 5.0), "80001": None}  # the last beyond e^10
+    for width, sides in widths.items():
+        geoveil("campaign", "create", f"Width {width}", *INCOME, "--width", width)
+        shown = json.loads(geoveil("campaign", "show", f"width-{width}", "--json").stdout)
+        assert shown["cap"] == (sides and {"below": sides[0], "above": sides[1]})
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--read-every", "30d", "--every", "7d", "--days", "70"],
+        ["--mechanism", "smooth:noise=student-t,nu=3,calibration=paper,reach=inf"],
+    ],
+    ids=["reading", "paper"],
+)
+def test_answers_from_a_reading_and_the_paper_s_calibration_have_no_cap(geoveil, words):
+    title = f"No cap {words[0][2:]}"
+    geoveil("campaign", "create", title, "--id", title[7:], *INCOME, *words)
+    assert json.loads(geoveil("campaign", "show", title[7:], "--json").stdout)["cap"] is None
 
 
 def test_points_have_no_cap(geoveil):

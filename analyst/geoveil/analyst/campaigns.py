@@ -3,13 +3,14 @@
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import timedelta
 from typing import Any
 from unicodedata import normalize
 
 import numpy as np
 
+from geoveil.analyst.planner.caps import default_cap
 from geoveil.analyst.questions import AnalystQuestion, Place, Softness, is_inside
 from geoveil.campaign import (
     MECHANISMS,
@@ -66,7 +67,8 @@ def campaign_asking(
             "debiased", "smooth:beta_fraction=0.2". With "calibration=paper" bands are the straight
             ramps of the paper, and smoothsteps otherwise.
         allocation: how several questions share the privacy.
-        later: campaign_id, title, opens, closes, and what else a `Campaign` has.
+        later: campaign_id, title, opens, closes, and what else a `Campaign` has: its cap is of 4
+            noise scales a side, where that promises something, unless another is given, or None.
 
     Raises:
         ParameterError: if an argument is out of range.
@@ -78,8 +80,8 @@ def campaign_asking(
         ...     privacy=GeoPrivacy(1.0, per=8_000.0, unit="dollar"), campaign_id="income",
         ...     title="Income above 100k", opens=datetime(2026, 1, 1, tzinfo=UTC),
         ...     closes=datetime(2026, 2, 1, tzinfo=UTC))
-        >>> campaign.labels, campaign.questions[0].query.width
-        (('above 100,000',), 24000.0)
+        >>> campaign.labels, campaign.questions[0].query.width, campaign.cap
+        (('above 100,000',), 24000.0, Cap(below=4.0, above=4.0))
     """
     if not isinstance(mechanism, str) or mechanism.partition(":")[0] not in MECHANISMS.names:
         raise ParameterError("mechanism", mechanism, "one of " + ", ".join(mechanism_names()))
@@ -93,7 +95,7 @@ def campaign_asking(
     if not isinstance(spec, MechanismSpec):
         raise ParameterError("mechanism", mechanism, "one that answers questions")
     softness = Softness(1 / privacy.rate, width, bandwidth, spec.profile)
-    return StatisticCampaign(
+    campaign = StatisticCampaign(
         attribute=Attribute(name=attribute, unit=privacy.unit, coordinates=plane, scale=scale),
         privacy=privacy,
         questions=tuple(Question(q.label, q.soft(plane, softness)) for q in questions),
@@ -101,6 +103,8 @@ def campaign_asking(
         allocation=allocation,
         **later,
     )
+    chosen = None if "cap" in later else default_cap(campaign)
+    return campaign if chosen is None else replace(campaign, cap=chosen.cap)
 
 
 def mechanism_names() -> list[str]:

@@ -40,6 +40,7 @@ from geoveil.campaign import (
     PlanarLaplaceSpec,
     PointQuestion,
     Question,
+    StatisticCampaign,
     decode,
     decode_point_question,
     encode,
@@ -322,7 +323,8 @@ def campaign_of(file: Path, *, attribute: str | None = None, **later: Any) -> Ca
     Args:
         file: that `write_plan` wrote.
         attribute: what participants hold; that of the plan by default.
-        later: campaign_id, title, opens, closes, and other fields of `Campaign` to replace.
+        later: campaign_id, title, opens, closes, and other fields of `Campaign` to replace; with
+            `readings` the plan's cap is left out.
 
     Raises:
         ParameterError: if the file is no plan, or a field is out of range.
@@ -330,6 +332,8 @@ def campaign_of(file: Path, *, attribute: str | None = None, **later: Any) -> Ca
     planned = _planned(_read(file), file)
     if attribute is not None:
         later["attribute"] = replace(planned.attribute, name=attribute)
+    if later.get("readings") is not None and isinstance(planned, StatisticCampaign):
+        later.setdefault("cap", None)
     return replace(planned, **later)
 
 

@@ -29,13 +29,13 @@ from geoveil.analyst.plan_files import (
 from geoveil.analyst.planner import KINDS, Comparison, Plan
 from geoveil.analyst.planner.allocation import Searches
 from geoveil.analyst.planner.candidates import POINTS, fits_campaigns, in_words
-from geoveil.analyst.planner.caps import CAPPED_WIDTH, COST, ChosenCap, least_cap
+from geoveil.analyst.planner.caps import CAPPED_WIDTH, ChosenCap, default_cap
 from geoveil.analyst.planner.coarse import WIDEST
 from geoveil.analyst.planner.plan import planned
 from geoveil.analyst.report import Record, comparison_report, plan_report
 from geoveil.analyst.request import PlanRequest
 from geoveil.campaign import Campaign
-from geoveil.gp.errors import ParameterError
+from geoveil.gp.lazy import lazy
 
 
 class PlanOutcome(ABC):
@@ -59,43 +59,36 @@ class PlanOutcome(ABC):
         """Return the campaign.
 
         Args:
-            later: campaign_id, title, opens, closes, and what else a `Campaign` has.
+            later: campaign_id, title, opens, closes, and what else a `Campaign` has: its cap is
+                `cap` unless another is given, or None.
 
         Raises:
             UnsupportedError: if campaigns cannot hold what was chosen.
         """
+        if later.get("readings") is None and "cap" not in later and self.cap is not None:
+            later["cap"] = self.cap.cap
         return planned_campaign(self.request, self.chosen(), **later)
 
-    def least_cap(self, cost: float = COST) -> ChosenCap | None:
-        """Return the cap that tells least of any two values, of those that cost little.
+    @lazy
+    def cap(self) -> ChosenCap | None:
+        """The cap that tells least of any two values for at most 5 % of a report's variance.
 
-        Args:
-            cost: the largest share of the total variance of a report, under the plan's prior.
-
-        Returns:
-            The cap, and what it costs; None if none is so cheap.
-
-        Raises:
-            ParameterError: of a plan for points.
-            UnsupportedError: if campaigns cannot hold what was chosen, or it is a vector.
+        Under the plan's prior; None where none that cheap promises anything, and of points.
         """
-        campaign = as_if_published(self.request, self.chosen())
-        if not campaign.mechanisms:
-            raise ParameterError("cap", "auto", "left out of points, which have no boundary")
-        return least_cap(campaign.mechanisms, self.request.prior, cost)
+        return default_cap(as_if_published(self.request, self.chosen()), self.request.prior)
 
-    def write(self, file: Path, cap: ChosenCap | None = None) -> None:
+    def write(self, file: Path, *, capped: bool = True) -> None:
         """Write a plan that `campaign_of` and 'geoveil campaign create --plan' read (TOML).
 
         Args:
             file: a path.
-            cap: of the campaign, as `least_cap` returns it; None: the campaign has none.
+            capped: whether the campaign has the `cap`.
 
         Raises:
             ParameterError: if the file cannot be written.
             UnsupportedError: if campaigns cannot hold what was chosen.
         """
-        write_plan(file, self.request, self.chosen(), cap)
+        write_plan(file, self.request, self.chosen(), self.cap if capped else None)
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,6 @@ from geoveil.analyst.campaigns import (
     refuse_unlikely,
 )
 from geoveil.analyst.contamination import MEAN_MOVES
-from geoveil.analyst.planner.caps import usual_cap
 from geoveil.analyst.questions import RADIUS_M
 from geoveil.analyst.vocabulary import VOCABULARY, numbers_in, place_in
 from geoveil.campaign import (
@@ -144,9 +143,9 @@ def create(
         str | None,
         typer.Option(
             help="Tell no two values apart better than e^(BELOW + ABOVE) to 1, however far apart:"
-            " distances from the boundary count up to BELOW·PER/ε outside and ABOVE·PER/ε inside,"
-            " as 4,4. 'auto' is 4 a side or what the questions need. That of the plan, or 'none',"
-            " by default."
+            " distances from the boundary count up to BELOW·PER/ε outside and ABOVE·PER/ε inside."
+            " By default that of the plan, or 4,4, or what the questions need, up to e^10. 'none'"
+            " counts all distances."
         ),
     ] = None,
     days: Annotated[float, typer.Option(help="How long it takes reports, from now.")] = 30.0,
@@ -260,8 +259,6 @@ def create(
         held = replace(campaign.attribute, least=least, most=most)
         campaign = replace(campaign, attribute=held)
     if cap is not None:
-        if cap == "auto" and plan is not None:
-            raise ParameterError("cap", cap, "left out of a plan: 'geoveil plan --cap auto' has it")
         campaign = _with_cap(campaign, cap)
     participants = _PARTICIPANTS if participants is None else participants
     validation.between("participants", participants, 1, 10**12)
@@ -353,9 +350,7 @@ def _with_cap(campaign: Campaign, said: str) -> Campaign:
         raise ParameterError("cap", said, "left out of points, which have no boundary")
     if said == "none":
         return replace(campaign, cap=None)
-    if said == "auto":
-        return replace(campaign, cap=usual_cap(campaign.mechanisms))
-    sides = numbers_in("cap", said, 2, "two numbers, BELOW,ABOVE, as 4,4; or auto, or none")
+    sides = numbers_in("cap", said, 2, "two numbers, BELOW,ABOVE, as 4,4; or none")
     return replace(campaign, cap=Cap(*sides))
 
 

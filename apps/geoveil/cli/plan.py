@@ -210,9 +210,9 @@ def plan(
     cap: Annotated[
         str | None,
         typer.Option(
-            help="With --out, 'auto': no two values, however far apart, are told apart better than"
-            " the least cap does that costs 5 % of the variance, as the prior says; bands are at"
-            " most 8·PER/ε wide. 'none' by default."
+            help="With --out the campaign tells no two values apart, however far apart, better than"
+            " the least cap does that costs 5 % of the variance, as the prior says, unless this is"
+            " 'none'. 'fit' also has no band wider than 8·PER/ε, so that there is one."
         ),
     ] = None,
     figure: Annotated[Path | None, typer.Option(help="Draw it (PNG, PDF or SVG).")] = None,
@@ -304,7 +304,9 @@ def plan(
         sizes = _sizes(strata, strata_epsilon)
         held = out_file is not None or any(x is not None for x in (contamination, top, sizes))
         restricted = held if for_campaign is None else for_campaign
-        plan_of = partial(plan_for, for_campaign=restricted, capped=cap == "auto")
+        if cap not in (None, "none", "fit"):
+            raise ParameterError("cap", cap, "'fit' or 'none'")
+        plan_of = partial(plan_for, for_campaign=restricted, capped=cap == "fit")
         request = request_of(soft=soft)
         try:
             planned = plan_of(request)
@@ -330,16 +332,8 @@ def plan(
                 raise ParameterError("top", top, "left out unless there are several questions")
             people_for_top = participants_to_name_the_top(planned, top, contamination=doubt)
             report["top"] = {"count": top, "confidence": 0.95, "participants": people_for_top}
-        capped = None
-        if cap not in (None, "none"):
-            if cap != "auto" or out_file is None:
-                raise ParameterError("cap", cap, "'auto' or 'none', and left out without --out")
-            capped = planned.least_cap()
-            if capped is None:
-                least = "one: none costs as little as 5 % of the variance; leave out --cap"
-                raise ParameterError("cap", cap, least)
         if out_file is not None:
-            planned.write(out_file, capped)
+            planned.write(out_file, capped=cap != "none")
         if figure is not None:
             from geoveil.simulation.figures.plan import draw_comparison, draw_plan
 
@@ -359,8 +353,8 @@ def plan(
     for file in (out_file, figure):
         if file is not None:
             err.tell(f"wrote {file}")
-    if capped is not None:
-        err.tell(str(capped))
+    if out_file is not None and cap != "none":
+        err.tell(str(planned.cap or "no cap: no protection of far values"))
     print_top(report, out)
     print_groups(report, out)
     print_periods(report, out)

@@ -1,12 +1,21 @@
 """Caps by a public prior: the least that costs so little, by brute force over pairs of sides."""
 
 import math
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
 
 from geoveil.analyst.planner import HistogramPrior, LogNormalPrior, SamplePrior
-from geoveil.analyst.planner.caps import least_cap, usual_cap
+from geoveil.analyst.planner.caps import ChosenCap, default_cap, least_cap
+from geoveil.campaign import (
+    Allocation,
+    Attribute,
+    Question,
+    Readings,
+    SmoothSpec,
+    StatisticCampaign,
+)
 from geoveil.gp import (
     Cap,
     DebiasedLaplace,
@@ -111,10 +120,33 @@ def test_a_kernel_is_clipped_where_it_has_faded_and_noise_of_one_scale_where_f_s
     assert found.cap.above >= 2 * 3.7169  # 0.001 of the bell
     flat = least_cap([LipschitzMechanism(STEP, INCOME)], incomes)
     assert (flat.cap, flat.factor) == (Cap(1.5, 1.5), 1.0)
-    assert usual_cap([DebiasedLaplace(STEP, INCOME)]) == Cap(4.0, 4.0)
-    wide = usual_cap([DebiasedLaplace(bell, INCOME)])
-    assert wide == Cap(4.0, 7.5)
-    wide.on(bell, INCOME.exact_rate)
+
+
+def asking(*queries, **more):
+    questions = tuple(Question(f"q{i}", query) for i, query in enumerate(queries))
+    return StatisticCampaign(
+        campaign_id="c",
+        title="C",
+        attribute=Attribute(name="income", unit="dollar"),
+        privacy=INCOME,
+        questions=questions,
+        opens=datetime(2026, 1, 1, tzinfo=UTC),
+        closes=datetime(2027, 1, 1, tzinfo=UTC),
+        **more,
+    )
+
+
+def test_without_a_prior_it_is_4_scales_a_side_or_what_is_needed_if_it_promises_something(incomes):
+    bells = [GaussianKernel(100_000.0, width) for width in (16_000.0, 24_000.0)]
+    assert default_cap(asking(STEP)) == ChosenCap(Cap(4.0, 4.0))
+    assert default_cap(asking(bells[0])) == ChosenCap(Cap(4.0, 7.5))  # no distance is below 0
+    assert default_cap(asking(bells[1])) is None  # 11.2 scales
+    assert default_cap(asking(STEP, STEP, allocation=Allocation.SPLIT)) is None  # 8 each
+    assert default_cap(asking(STEP), incomes) == least_cap([DebiasedLaplace(STEP, INCOME)], incomes)
+    paper = SmoothSpec(noise="student-t", nu=3.0, calibration="paper", reach=math.inf)
+    assert default_cap(asking(STEP, mechanism=paper)) is None
+    assert default_cap(asking(STEP, mechanism=SmoothSpec())) == ChosenCap(Cap(4.0, 4.0))
+    assert default_cap(asking(STEP, readings=Readings(every=timedelta(days=7)))) is None
 
 
 def test_where_none_is_cheap_there_is_none(incomes):
@@ -123,4 +155,5 @@ def test_where_none_is_cheap_there_is_none(incomes):
     vector = VectorSmoothMechanism([STEP, Threshold(200_000.0, 24_000.0)], INCOME)
     with pytest.raises(UnsupportedError, match="depends on all its queries"):
         least_cap(vector.answers, incomes)
-    assert not math.isnan(usual_cap(vector.answers).below)
+    together = asking(*vector.queries, mechanism=SmoothSpec(), allocation=Allocation.VECTOR)
+    assert default_cap(together, incomes) is None

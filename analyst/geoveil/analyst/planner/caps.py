@@ -4,15 +4,16 @@ They are chosen by a public prior, never by reports: where people are would show
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.analyst.planner.priors import Prior
+from geoveil.campaign import Campaign, SmoothSpec, StatisticCampaign
 from geoveil.campaign.saying import to_one
-from geoveil.gp import validation
+from geoveil.gp import UnsupportedError, validation
 from geoveil.gp.mechanisms.base import QueryMechanism
 from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.queries.capped import Cap, varies_to
@@ -33,16 +34,46 @@ class ChosenCap:
     """A cap, and what it costs."""
 
     cap: Cap
-    factor: float
-    """The largest quotient of the total variances of a report with the cap and without."""
+    factor: float | None = None
+    """The largest quotient of the total variances of a report with the cap and without; None where
+    no prior says it."""
 
     def __str__(self) -> str:
         odds = to_one(self.cap.below + self.cap.above)
         far = f"any two values {odds}" if odds else "no protection of far values"
+        cost = "" if self.factor is None else f", for {self.factor:.3f} times the variance"
         return (
-            f"cap {self.cap.below:g} noise scales outside, {self.cap.above:g} inside: {far}, for"
-            f" {self.factor:.3f} times the variance"
+            f"cap {self.cap.below:g} noise scales outside, {self.cap.above:g} inside: {far}{cost}"
         )
+
+
+def default_cap(campaign: Campaign, prior: Prior | None = None) -> ChosenCap | None:
+    """Return the cap that a campaign without one gets, unless its publisher says otherwise.
+
+    Args:
+        campaign: without a cap.
+        prior: a public law of points, in the coordinates of the queries. None: 4 noise scales a
+            side, or as far as a query varies.
+
+    Returns:
+        The cap; None where none promises anything of far values, where `least_cap` has none, and of
+        the paper's calibration, points and answers from a reading.
+    """
+    if not isinstance(campaign, StatisticCampaign) or campaign.readings is not None:
+        return None
+    spec = campaign.mechanism
+    if isinstance(spec, SmoothSpec) and spec.calibration == "paper":
+        return None
+    try:
+        if prior is None:
+            chosen: ChosenCap | None = ChosenCap(_usual(campaign.mechanisms))
+        else:
+            chosen = least_cap(campaign.mechanisms, prior)
+    except UnsupportedError:
+        return None
+    if chosen is None or to_one(replace(campaign, cap=chosen.cap).largest_epsilon) is None:
+        return None
+    return chosen
 
 
 def least_cap(
@@ -78,8 +109,8 @@ def least_cap(
     return ChosenCap(cap, 1 + float(worst[best]))
 
 
-def usual_cap(mechanisms: Sequence[QueryMechanism]) -> Cap:
-    """Return the cap of 4 noise scales a side, or as far as a query varies, without a prior."""
+def _usual(mechanisms: Sequence[QueryMechanism]) -> Cap:
+    """Return the cap of 4 noise scales a side, or as far as a query varies."""
     sides = []
     for i in range(2):
         varies = [_varies(mechanism)[i] for mechanism in mechanisms]
