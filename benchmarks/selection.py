@@ -33,8 +33,7 @@ from geoveil.selection.contrib.transmission_sensitivity import (
 )
 from geoveil.selection.contrib.tree import PrivateDecisionTree
 from geoveil.simulation.selection.influence import read_graph
-from geoveil.simulation.selection.tables import ADULT_EDGES
-from geoveil.simulation.selection.tables import table as adult_table
+from geoveil.simulation.selection.tables import ADULT_EDGES, table as adult_table
 
 ROUNDS = 5
 NODES, EDGES, SLOPE = 37_700, 289_003, 0.78

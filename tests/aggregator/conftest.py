@@ -17,8 +17,7 @@ import grpc.aio
 import pytest
 
 from geoveil.aggregator import Aggregator, Service, Settings, SQLiteStore, Store, Writer
-from geoveil.aggregator.domain.campaign_cache import Publication
-from geoveil.aggregator.domain.campaign_cache import publish as publish_envelope
+from geoveil.aggregator.domain.campaign_cache import Publication, publish as publish_envelope
 from geoveil.aggregator.store.reader import Reader
 from geoveil.campaign import (
     Allocation,

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from google.protobuf.message import DecodeError
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from geoveil.aggregator.domain.preparation import prepare
 from geoveil.aggregator.domain.reports import PackedColumns, Report, ReportColumns

@@ -12,8 +12,10 @@ from typer.testing import CliRunner
 from geoveil.cli.app import app
 from tests.console.served import Served, numbers, served, survey
 
-from .test_console import page as page  # the same promises: no complaint, no other host
-from .test_console import sound
+from .test_console import (
+    page as page,  # the same promises: no complaint, no other host
+    sound,
+)
 
 pytestmark = pytest.mark.deep
 SETTLED = "#forecast:not([data-then]):not([aria-busy])"

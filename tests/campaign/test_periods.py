@@ -4,8 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from geoveil.campaign import Attribute, Question, StatisticCampaign, decode, encode
 from geoveil.campaign.model import MOST_SLOTS

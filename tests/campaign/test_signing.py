@@ -12,8 +12,7 @@ from cryptography.hazmat.primitives.serialization import (
     NoEncryption,
     PrivateFormat,
 )
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from geoveil.campaign import PublicKey, SignatureInvalid, SigningKey, seal, signer, signing
 from geoveil.gp import ParameterError

@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from geoveil.client import CampaignNotFetched, ClientError, JournalError, TransportError
 from geoveil.client.report_sender import LONGEST_S, SERVER, Backoff, concerns

@@ -8,8 +8,7 @@ from functools import partial, reduce
 from operator import add
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from geoveil.client import BudgetExceeded, Limit, Window
 from geoveil.client.journal import Bounds, EntryOutcome, Journal

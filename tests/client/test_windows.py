@@ -26,8 +26,16 @@ from geoveil.campaign import (
     encode,
     seal,
 )
-from geoveil.client import AnswerNotYet, BudgetExceeded, Epoch, Limit, Policy, Timing, Window
-from geoveil.client import journal as journals
+from geoveil.client import (
+    AnswerNotYet,
+    BudgetExceeded,
+    Epoch,
+    Limit,
+    Policy,
+    Timing,
+    Window,
+    journal as journals,
+)
 from geoveil.client.device_session import DeviceSession
 from geoveil.client.journal import EntryOutcome
 from geoveil.client.reports import DeliveryStatus, ReportBuilder

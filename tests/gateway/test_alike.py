@@ -11,9 +11,7 @@ import pytest
 from google.protobuf.message import Message
 
 from geoveil.aggregator.ops.tokens import Scope, TokenFile
-from geoveil.proto.v1 import analyst_pb2 as analyst
-from geoveil.proto.v1 import campaign_pb2
-from geoveil.proto.v1 import collector_pb2 as collector
+from geoveil.proto.v1 import analyst_pb2 as analyst, campaign_pb2, collector_pb2 as collector
 from geoveil.proto.v1.report_pb2 import Report
 from tests.aggregator.conftest import Published
 

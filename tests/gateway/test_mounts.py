@@ -7,8 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from geoveil.gateway import ledger as ledger_module
-from geoveil.gateway import site
+from geoveil.gateway import ledger as ledger_module, site
 from geoveil.gateway.pages import Files
 from geoveil.gateway.site import Mount
 

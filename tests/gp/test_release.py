@@ -14,8 +14,7 @@ import mpmath as mp
 import numpy as np
 import pytest
 from flint import ctx
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from geoveil.gp import (
     DebiasedLaplace,

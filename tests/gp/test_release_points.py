@@ -12,8 +12,7 @@ import mpmath as mp
 import numpy as np
 import pytest
 import scipy.stats
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from geoveil.gp import (
     GeoPrivacy,

@@ -37,8 +37,7 @@ from geoveil.campaign import (
 from geoveil.client import Client, GeoVeilError, Limit, Place, Policy, Timing
 from geoveil.gp import GeoPrivacy, Threshold
 from geoveil.gp.coordinates import Area, AzimuthalEquidistant
-from geoveil.proto.v1 import campaign_pb2 as pb
-from geoveil.proto.v1 import collector_pb2, report_pb2
+from geoveil.proto.v1 import campaign_pb2 as pb, collector_pb2, report_pb2
 
 from .hostile import Failure, Hang, Reply, Server, Web, grpc_door, pages, shown, web_door
 

@@ -14,8 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from geoveil.audit import NoisyAnswer, OwnSelection, mechanisms_in, own_cases
-from geoveil.audit import audit as audited
+from geoveil.audit import NoisyAnswer, OwnSelection, audit as audited, mechanisms_in, own_cases
 from geoveil.audit.own import checked
 from geoveil.cli.app import app
 from geoveil.gp import (
@@ -26,15 +25,13 @@ from geoveil.gp import (
     StudentT,
     Threshold,
 )
-from geoveil.simulation import household_incomes
-from geoveil.simulation import selection as selections
+from geoveil.simulation import household_incomes, selection as selections
 from geoveil.simulation.computing import computer
 from geoveil.simulation.distribution import experiment as distributions
 from geoveil.simulation.distribution.attributes import MEASURES, attribute_of
 from geoveil.simulation.epochs import experiment as over_time
 from geoveil.simulation.experiment import Cell, compute_cells
-from geoveil.simulation.experiments import kde, own, twoway
-from geoveil.simulation.experiments import oneway as one_way
+from geoveil.simulation.experiments import kde, oneway as one_way, own, twoway
 from geoveil.simulation.experiments.kde import KernelSetting, places_of
 from geoveil.simulation.experiments.oneway import PANELS, OneWayPanel
 from geoveil.simulation.experiments.own import OwnInput, distinct_values

@@ -12,8 +12,7 @@ from typer.testing import CliRunner
 from geoveil.audit import NoisyAnswer
 from geoveil.cli.app import app
 from geoveil.gp import GeoPrivacy, Laplace, ParameterError, Query, Threshold
-from geoveil.simulation import household_incomes
-from geoveil.simulation import peers as who
+from geoveil.simulation import household_incomes, peers as who
 from geoveil.simulation.peers import (
     AT,
     PACKAGES,

@@ -42,8 +42,7 @@ from tools.vectors.campaigns import told_of
 from tools.vectors.chance import OPENS, PARIS, any_campaign
 from tools.vectors.examples import ONE_BY_ONE, every_campaign, small_campaign
 from tools.vectors.hostile import changed
-from tools.vectors.ledgers import pair as _pair
-from tools.vectors.ledgers import us as _us
+from tools.vectors.ledgers import pair as _pair, us as _us
 from tools.vectors.tape import Tape
 
 _LENGTH, _INCOME = timedelta(days=91), "household income"

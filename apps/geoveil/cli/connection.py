@@ -12,13 +12,13 @@ import typer
 from geoveil.campaign.connection import TLS, CallError
 from geoveil.cli.environment import (
     SERVER,
+    TLS as TLS_ALONE,
     TLS_CLIENT_CERTIFICATE,
     TLS_CLIENT_KEY,
     TLS_ROOTS,
     TOKEN,
     TOKEN_FILE,
 )
-from geoveil.cli.environment import TLS as TLS_ALONE
 from geoveil.cli.options import takes
 from geoveil.gp import GeoVeilError, ParameterError
 

@@ -17,9 +17,7 @@ from geoveil.simulation.distribution import experiment as distributions
 from geoveil.simulation.distribution.attributes import ATTRIBUTES
 from geoveil.simulation.epochs import experiment as over_time
 from geoveil.simulation.experiment import Experiment, Table
-from geoveil.simulation.experiments import kde as kernels
-from geoveil.simulation.experiments import oneway as one_way
-from geoveil.simulation.experiments import twoway as two_way
+from geoveil.simulation.experiments import kde as kernels, oneway as one_way, twoway as two_way
 from geoveil.simulation.experiments.own import OwnInput
 from geoveil.simulation.experiments.page import write_page
 from geoveil.simulation.experiments.published import PaperRun

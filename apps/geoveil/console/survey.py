@@ -14,8 +14,7 @@ from geoveil.analyst.results import cells, shown
 from geoveil.campaign import Campaign, ValueCampaign
 from geoveil.console.charts import filling, intervals, over_time
 from geoveil.console.http import GatewayRequest, RefusedError, Response, Route, seen_at
-from geoveil.console.progress import over_time as reports_over_time
-from geoveil.console.progress import plan_participants
+from geoveil.console.progress import over_time as reports_over_time, plan_participants
 from geoveil.console.rendering import date_text
 from geoveil.console.results import file_of, json_text, shown_result
 from geoveil.console.survey_head import code_for, standing_of, told_of

@@ -13,9 +13,9 @@ from geoveil.selection.contrib import (
     Graph,
     Influence,
     egocentric_betweenness,
+    graphs as products,
     top_k_nodes,
 )
-from geoveil.selection.contrib import graphs as products
 from geoveil.selection.contrib.influence import (
     NodeSetting,
     Remaining,

@@ -27,8 +27,7 @@ from geoveil.campaign.admission import Reason
 from geoveil.campaign.codec import encode_privacy
 from geoveil.gp import ParameterError
 from geoveil.gp.intervals import IntervalMethod
-from geoveil.proto.v1 import analyst_pb2 as pb
-from geoveil.proto.v1 import campaign_pb2, collector_pb2, report_pb2
+from geoveil.proto.v1 import analyst_pb2 as pb, campaign_pb2, collector_pb2, report_pb2
 from geoveil.proto.v1.analyst_pb2_grpc import AnalystServicer as WireAnalystServicer
 from geoveil.proto.v1.collector_pb2_grpc import CollectorServicer as WireCollectorServicer
 

@@ -21,8 +21,7 @@ from geoveil.gp import (
 )
 from geoveil.gp.coordinates import AzimuthalEquidistant
 from geoveil.gp.deconvolution.totals import GRID_EXPONENT, MOST_AT_ONCE, EachTotals
-from geoveil.gp.estimation import Accumulator, sums_of
-from geoveil.gp.estimation import estimate as estimate_of_sums
+from geoveil.gp.estimation import Accumulator, estimate as estimate_of_sums, sums_of
 from geoveil.gp.exact import step_exponent_of
 
 __all__ = ["estimate"]
