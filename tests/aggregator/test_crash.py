@@ -20,7 +20,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from geoveil.aggregator.store.maintenance import check
+from geoveil.aggregator.store.maintenance import check_database
 from geoveil.proto.v1 import report_pb2
 
 ACCEPTED = report_pb2.REPORT_STATUS_ACCEPTED
@@ -47,7 +47,7 @@ def check_rows(database: Path, reports: int) -> None:
     with sqlite3.connect(database) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     connection.close()
-    found = check(database)
+    found = check_database(database)
     assert (found.reports, found.faults) == (reports, ())
 
 

@@ -22,7 +22,7 @@ from sqlalchemy import text
 from geoveil.aggregator import Code, ServiceError
 from geoveil.aggregator.domain.reports import PackedReport, pack, unpack
 from geoveil.aggregator.store import CampaignRecord, Outcome, Submission, postgres_counting
-from geoveil.aggregator.store.maintenance import check
+from geoveil.aggregator.store.maintenance import check_database
 from geoveil.aggregator.store.postgres import PostgresStore
 from geoveil.aggregator.store.schema import SLOT_BITS, slots
 from geoveil.gp import ParameterError
@@ -186,7 +186,7 @@ def test_overlapping_batches_from_many_stores_at_once(
             values = [n for campaign, n in accepted if campaign == name]
             assert reader.totals(name) == [Accumulator.of(values)]
             assert reader.get_campaign(name).reports == len(values)
-    assert check(postgres_url).faults == ()
+    assert check_database(postgres_url).faults == ()
 
 
 def test_reports_in_the_same_slot_are_counted_apart(
@@ -219,12 +219,12 @@ def test_reports_in_the_same_slot_are_counted_apart(
     with psycopg.connect(postgres_url) as connection:
         held = connection.execute("SELECT count(*) FROM report_beside").fetchone()
     assert held == (12,)
-    assert check(postgres_url).faults == ()
+    assert check_database(postgres_url).faults == ()
     # Control: a report that is not put beside is counted and not stored.
     monkeypatch.setattr(postgres_counting, "_INSERT_BESIDE", postgres_counting._INSERT)
     lost = PackedReport(bytes.fromhex("00000000000000030000000000000004"), pack([(0, 1)]))
     assert store.commit([Submission("b", [lost], True)]) == [[ACCEPTED]]
-    assert check(postgres_url).faults != ()
+    assert check_database(postgres_url).faults != ()
 
 
 def test_new_reports_are_inserted_without_looking_for_them_until_one_is_known(
@@ -268,7 +268,7 @@ def test_the_last_campaign_that_slots_have_room_for(
     assert store.answers("last").packed == batch[0].reports[0].answers
     with pytest.raises(ServiceError, match="maximum value"):
         create("one more")
-    assert check(postgres_url).faults == ()
+    assert check_database(postgres_url).faults == ()
 
 
 def test_each_writer_has_a_shard_of_its_own(store: PostgresStore, postgres_url: str) -> None:
@@ -395,7 +395,7 @@ def test_a_schema_of_its_own_in_a_database_of_others(postgres_url: str) -> None:
     with PostgresStore(url) as store:
         store.create_campaign(CAMPAIGN)
         assert store.commit([reports(1, 2)]) == [[ACCEPTED, ACCEPTED]]
-    assert check(url).reports == 2
+    assert check_database(url).reports == 2
     with psycopg.connect(postgres_url) as connection:
         query = "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'"
         assert connection.execute(query).fetchone() == (1,)
@@ -436,4 +436,4 @@ def test_a_full_disk_loses_nothing(small_disk: tuple[str, Path]) -> None:
         ballast.unlink()
         assert store.commit(batch) == [[ACCEPTED] * 200]
         assert store.commit(batch) == [[DUPLICATE] * 200]
-    assert check(url).faults == ()
+    assert check_database(url).faults == ()

@@ -17,7 +17,7 @@ import pytest
 from geoveil.aggregator import Code, ServiceError
 from geoveil.aggregator.domain.reports import PackedReport, pack
 from geoveil.aggregator.store import CampaignRecord, Outcome, Submission
-from geoveil.aggregator.store.maintenance import check
+from geoveil.aggregator.store.maintenance import check_database
 from geoveil.aggregator.store.postgres import PostgresStore
 from geoveil.gp.estimation import Accumulator
 
@@ -108,7 +108,7 @@ def test_cut_at_every_point(
     assert rounds > 8
     # Exactly the answer to COMMIT, when lost, leaves everything done.
     assert unknown == (0 if killed else 1)
-    assert check(postgres_url).faults == ()
+    assert check_database(postgres_url).faults == ()
 
 
 def test_a_server_that_restarts_is_found_again(

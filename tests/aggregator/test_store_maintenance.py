@@ -21,7 +21,7 @@ import pytest
 from geoveil.aggregator import Code, ServiceError
 from geoveil.aggregator.domain.reports import PackedReport, pack
 from geoveil.aggregator.store import CampaignRecord, Outcome, Submission, open_store
-from geoveil.aggregator.store.maintenance import backup, check
+from geoveil.aggregator.store.maintenance import back_up_database, check_database
 from geoveil.aggregator.store.private_file import make_private_database
 from geoveil.aggregator.store.schema import VERSION
 from geoveil.aggregator.store.sql import SQLStore
@@ -88,7 +88,7 @@ def test_other_versions_are_refused_by_number_and_left_alone(
     execute(f"UPDATE {VERSION.name} SET version_num = '{version}'")
     assert advice in refusal(target)
     with pytest.raises(ServiceError, match=advice):
-        check(target)
+        check_database(target)
     assert execute(f"SELECT version_num FROM {VERSION.name}") == [(version,)]
 
 
@@ -107,7 +107,7 @@ def test_databases_of_something_else_are_refused_and_left_alone(
     execute("INSERT INTO diary VALUES ('dear diary')")
     assert "something else" in refusal(target)
     with pytest.raises(ServiceError, match="something else"):
-        check(target)
+        check_database(target)
     assert execute("SELECT page FROM diary") == [("dear diary",)]
     with pytest.raises(Exception, match="campaign"):
         execute("SELECT 1 FROM campaign")
@@ -123,7 +123,7 @@ def test_stores_opened_at_the_same_moment_make_the_tables_once(target: Path | st
     with ThreadPoolExecutor(6) as pool:
         for future in [pool.submit(work) for _ in range(6)]:
             future.result(60)
-    assert check(target).faults == ()
+    assert check_database(target).faults == ()
 
 
 def test_a_new_file_has_its_log_before_it_has_its_name(tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_a_new_file_has_its_log_before_it_has_its_name(tmp_path: Path) -> None:
 def test_a_sound_database_has_no_faults(target: Path | str) -> None:
     with open_store(target) as store:
         fill(store)
-    found = check(target)
+    found = check_database(target)
     assert (found.campaigns, found.reports, found.faults) == (2, 2000, ())
 
 
@@ -156,7 +156,7 @@ def test_counters_that_are_not_those_of_the_reports_are_found(
     with open_store(target) as store:
         fill(store)
     execute(damage)
-    (line,) = check(target).faults
+    (line,) = check_database(target).faults
     assert line.startswith("campaign a: ")
     assert fault in line
 
@@ -169,7 +169,7 @@ def test_reports_stored_twice_are_found(database: Path) -> None:
             "INSERT INTO report_page SELECT campaign_key, first + 5000, ids, answers"
             " FROM report_page WHERE campaign_key = 1 AND first = 0"
         )
-    assert "campaign a: 256 reports are stored twice" in check(database).faults
+    assert "campaign a: 256 reports are stored twice" in check_database(database).faults
 
 
 @pytest.mark.deep(keep=1)
@@ -184,14 +184,14 @@ def test_a_copy_is_complete(
     with open_store(target) as store:
         batch = fill(store)
         totals = store.totals("a")
-    backup(target, copy)
+    back_up_database(target, copy)
     assert [path.name for path in tmp_path.glob("copy*")] == ["copy"]
     with pytest.raises(ParameterError, match="a new file"):
-        backup(target, copy)
+        back_up_database(target, copy)
     restore = nullcontext if isinstance(target, Path) else postgres_server.restored
     with restore(copy) as restored:
-        assert check(restored).reports == 2000
-        assert check(restored).faults == ()
+        assert check_database(restored).reports == 2000
+        assert check_database(restored).faults == ()
         with open_store(restored) as store:
             assert store.totals("a") == totals
             assert {o for of_one in store.commit(batch) for o in of_one} == {Outcome.DUPLICATE}
@@ -215,7 +215,7 @@ def test_without_pg_dump_there_is_no_copy_of_postgresql(
             program.write_text(f"#!/bin/sh\necho '{said}'\n")
             program.chmod(0o755)
         with pytest.raises(ServiceError, match=re.escape(expected + found)):
-            backup(postgres_url, tmp_path / "copy")
+            back_up_database(postgres_url, tmp_path / "copy")
     assert list(tmp_path.iterdir()) == [program]
 
 
@@ -237,7 +237,7 @@ def test_databases_their_logs_and_copies_are_their_owners_alone(tmp_path: Path) 
                 assert modes(tmp_path) == everything
                 fill(store, 5)
                 assert modes(tmp_path) == everything
-            backup(database, tmp_path / "copy")
+            back_up_database(database, tmp_path / "copy")
             assert modes(tmp_path) == {**everything, "copy": 0o600}
         (tmp_path / "copy").chmod(0o644)
         for name in ("copy", "new"):
@@ -251,7 +251,7 @@ def test_what_is_no_database_of_ours_keeps_its_mode(tmp_path: Path) -> None:
     other = tmp_path / "notes.txt"
     other.write_text("not a database, and none of ours")
     other.chmod(0o644)
-    for use in (open_store, check, lambda path: backup(path, tmp_path / "copy")):
+    for use in (open_store, check_database, lambda path: back_up_database(path, tmp_path / "copy")):
         with pytest.raises(ServiceError):
             use(other)
     assert modes(tmp_path) == {"notes.txt": 0o644}
@@ -275,11 +275,11 @@ def test_opening_a_database_again_keeps_its_locks(database: Path) -> None:
 def test_what_is_not_there_is_neither_made_nor_copied(tmp_path: Path) -> None:
     missing = tmp_path / "missing.sqlite"
     with pytest.raises(ParameterError, match="a file that exists"):
-        check(missing)
+        check_database(missing)
     with pytest.raises(ParameterError, match="a file that exists"):
-        backup(missing, tmp_path / "copy")
+        back_up_database(missing, tmp_path / "copy")
     assert list(tmp_path.iterdir()) == []
     shutil.copy(__file__, missing)
     with pytest.raises(ServiceError, match="not a database"):
-        backup(missing, tmp_path / "copy")
+        back_up_database(missing, tmp_path / "copy")
     assert list(tmp_path.iterdir()) == [missing]

@@ -1,15 +1,26 @@
 """The asker of a question: which mechanism suits it, its campaign, and what the answer is worth."""
 
+from geoveil.analyst.calls import LAST_PERIOD as LAST_PERIOD, Call as Call
 from geoveil.analyst.campaigns import (
     asked_of_points,
+    browsers_refuse as browsers_refuse,
     campaign_asking,
     campaign_for_points,
+    campaign_record as campaign_record,
+    expected_text as expected_text,
+    id_of as id_of,
+    mechanism_names as mechanism_names,
+    refuse_unlikely as refuse_unlikely,
     softness_of_points,
 )
 from geoveil.analyst.choosing import participants_to_name_the_top
 from geoveil.analyst.chosen_bands import ChosenBands, hard_shares
 from geoveil.analyst.client import Analyst, AsyncAnalyst
-from geoveil.analyst.contamination import Contamination, planned_contamination
+from geoveil.analyst.contamination import (
+    MEAN_MOVES as MEAN_MOVES,
+    Contamination,
+    planned_contamination,
+)
 from geoveil.analyst.errors import (
     AnalystError,
     ServerError,
@@ -17,14 +28,30 @@ from geoveil.analyst.errors import (
     TokenInClearError,
 )
 from geoveil.analyst.estimates import CampaignEstimates
+from geoveil.analyst.feasible_alternatives import UnmetWishError as UnmetWishError
+from geoveil.analyst.geojson import (
+    check_distinct as check_distinct,
+    features_in as features_in,
+    outlines_in as outlines_in,
+)
 from geoveil.analyst.labelled_estimate import (
     ContaminatedEstimate,
     LabelledEstimate,
     RobustInterval,
 )
-from geoveil.analyst.messages import PublishedCampaign
-from geoveil.analyst.outlines import coastline, new_york_boroughs
-from geoveil.analyst.pilot import pilot_prior
+from geoveil.analyst.messages import PublishedCampaign, published as published
+from geoveil.analyst.outlines import (
+    coastline,
+    lines_of as lines_of,
+    new_york_boroughs,
+    outlines_of as outlines_of,
+)
+from geoveil.analyst.pictures import COLOR as COLOR
+from geoveil.analyst.pilot import (
+    pilot_cells as pilot_cells,
+    pilot_prior,
+    prior_of_counts as prior_of_counts,
+)
 from geoveil.analyst.plan_files import (
     PlannedPoints,
     campaign_of,
@@ -35,17 +62,32 @@ from geoveil.analyst.planned_groups import planned_groups
 from geoveil.analyst.planned_periods import planned_periods
 from geoveil.analyst.planned_quantiles import planned_quantiles
 from geoveil.analyst.planner import (
+    ALLOCATIONS as ALLOCATIONS,
+    Allocated as Allocated,
+    Comparison as Comparison,
     DoubtedPrior,
     HeapedPrior,
     HistogramPrior,
     LogNormalPrior,
+    Plan as Plan,
+    PointReports as PointReports,
     Prior,
     RasterPrior,
+    ReportLaw as ReportLaw,
     SamplePrior,
 )
+from geoveil.analyst.planner.caps import usual_cap as usual_cap
+from geoveil.analyst.planner.prediction import (
+    NORMAL_95 as NORMAL_95,
+    Prediction as Prediction,
+    mean_reciprocal as mean_reciprocal,
+    predicted as predicted,
+)
+from geoveil.analyst.planner.question import HardQuestion as HardQuestion
 from geoveil.analyst.planning import PlannedQuestion, PlannedQuestions, plan_for
 from geoveil.analyst.planning_session import Forecast, PlanningSession
 from geoveil.analyst.questions import (
+    RADIUS_M as RADIUS_M,
     AnalystQuestion,
     DensityAt,
     MeanOf,
@@ -56,9 +98,16 @@ from geoveil.analyst.questions import (
     Softness,
     area_of,
 )
+from geoveil.analyst.report import Record as Record
 from geoveil.analyst.request import PlanRequest, PublicPrior
-from geoveil.analyst.results import Result
+from geoveil.analyst.results import GeoResult as GeoResult, Result, cells as cells, shown as shown
 from geoveil.analyst.statistics.asked_alike import ask_changes, asked_alike
+from geoveil.analyst.statistics.cells import CellCounts as CellCounts
+from geoveil.analyst.statistics.change_flags import (
+    FALSE_ALARMS as FALSE_ALARMS,
+    delay as delay,
+    flagged as flagged,
+)
 from geoveil.analyst.statistics.comparison import (
     Changes,
     CurveChange,
@@ -71,8 +120,14 @@ from geoveil.analyst.statistics.distribution import (
     Density,
     DistributionCurve,
     DistributionFunction,
+    inverse as inverse,
 )
-from geoveil.analyst.statistics.districts import Districts, DistrictShares, Nearest
+from geoveil.analyst.statistics.districts import (
+    Districts,
+    DistrictShares,
+    Nearest,
+    place_for_name as place_for_name,
+)
 from geoveil.analyst.statistics.groups import Differences, GroupEstimates
 from geoveil.analyst.statistics.inequality import GeometricMean, Gini, MeanValue, TopShare
 from geoveil.analyst.statistics.joint import JointEstimates, Quantity
@@ -82,7 +137,13 @@ from geoveil.analyst.statistics.over_time import Change, Cohorts, OverTime
 from geoveil.analyst.statistics.partition import Histogram, PartitionShares, partition_shares
 from geoveil.analyst.statistics.quantiles import QuantileEstimates, Quantiles
 from geoveil.analyst.statistics.ranking import Ranking, Top, ranking_of
-from geoveil.analyst.statistics.reports import ReportRows, Reports, reports_of
+from geoveil.analyst.statistics.reports import (
+    ReportRows,
+    Reports,
+    counter_for as counter_for,
+    points_in as points_in,
+    reports_of,
+)
 from geoveil.analyst.statistics.simultaneous import critical_value
 from geoveil.analyst.statistics.small_areas import SmallAreaEstimates, small_areas
 from geoveil.analyst.statistics.smoothed import SmoothedCurve, SmoothedDistribution
@@ -94,10 +155,22 @@ from geoveil.analyst.statistics.weighting import (
     margins_from_csv,
     raking_weights,
 )
-from geoveil.analyst.vocabulary import QUESTIONS, QuestionFamily, questions_in
-from geoveil.campaign.connection import TLS
-from geoveil.gp import not_private
-from geoveil.gp.version import __version__ as __version__
+from geoveil.analyst.statistics.words import (
+    any_numbers_in as any_numbers_in,
+    statistics_in as statistics_in,
+)
+from geoveil.analyst.vocabulary import (
+    NAME_PROPERTY as NAME_PROPERTY,
+    QUESTIONS,
+    VOCABULARY as VOCABULARY,
+    QuestionFamily,
+    numbers_in as numbers_in,
+    place_in as place_in,
+    questions_in,
+)
+from geoveil.analyst.whole_file import whole_file as whole_file
+from geoveil.campaign import TLS
+from geoveil.gp import __version__ as __version__, not_private
 
 __all__ = [
     "QUESTIONS",

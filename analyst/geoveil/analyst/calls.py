@@ -36,9 +36,7 @@ from geoveil.campaign import (
     open_envelope,
     seal,
 )
-from geoveil.gp import ParameterError
-from geoveil.gp.intervals import Limits
-from geoveil.gp.report_moments import ReportMoments
+from geoveil.gp import Limits, ParameterError, ReportMoments
 from geoveil.proto.v1 import analyst_pb2, collector_pb2
 
 LAST_PERIOD = 2**32 - 1

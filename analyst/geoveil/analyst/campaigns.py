@@ -27,8 +27,7 @@ from geoveil.campaign import (
     digest,
     encode,
 )
-from geoveil.gp import GeoPrivacy, LogScale, ParameterError, validation
-from geoveil.gp.coordinates import AzimuthalEquidistant
+from geoveil.gp import AzimuthalEquidistant, GeoPrivacy, LogScale, ParameterError, validation
 
 _MOST_EPSILON = 10.0
 """Over PER, within which values are to look alike: e^10 is 22,026."""

@@ -19,14 +19,19 @@ from geoveil.analyst.estimates import CampaignEstimates
 from geoveil.analyst.labelled_estimate import ChosenBand, LabelledEstimate
 from geoveil.analyst.questions import AnalystQuestion, ShareAbove, ShareBetween
 from geoveil.campaign import PointQuestion, ValueCampaign
-from geoveil.gp import GaussianKernel, ParameterError, Query, Range, Threshold, validation
-from geoveil.gp.hard_question import (
+from geoveil.gp import (
     Difference,
+    GaussianKernel,
     Heap,
     NearbyPeople,
+    ParameterError,
+    Query,
+    Range,
+    Threshold,
     critical_value,
     difference,
     reach,
+    validation,
 )
 
 _WIDTHS = tuple(2.0 ** (k / 2) for k in range(2, 9))

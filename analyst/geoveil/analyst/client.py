@@ -29,9 +29,11 @@ from geoveil.analyst.statistics.statistic import (
     driven_async,
 )
 from geoveil.analyst.statistics.strata import ByGroup
-from geoveil.campaign import Campaign, PointQuestion, SigningKey
-from geoveil.campaign.connection import (
+from geoveil.campaign import (
     TLS,
+    Campaign,
+    PointQuestion,
+    SigningKey,
     failed,
     is_local,
     open_channel,

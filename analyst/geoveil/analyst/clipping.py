@@ -8,8 +8,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.gp import ParameterError, UnsupportedError
-from geoveil.gp.coordinates import AzimuthalEquidistant
+from geoveil.gp import AzimuthalEquidistant, ParameterError, UnsupportedError
 
 _SIDES = 256
 """Of the polygon drawn around the area."""

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from geoveil.analyst.plan_files import as_if_published
 from geoveil.analyst.planner.candidates import PointReports
-from geoveil.gp import ParameterError, validation
-from geoveil.gp.arrays import Array
+from geoveil.gp import Array, ParameterError, validation
 
 if TYPE_CHECKING:
     from geoveil.analyst.planning import PlanOutcome

@@ -1,6 +1,6 @@
 """The errors of analysts' clients."""
 
-from geoveil.campaign.connection import CallError, TLSRequiredError
+from geoveil.campaign import CallError, TLSRequiredError
 from geoveil.gp import GeoVeilError
 
 

@@ -17,10 +17,16 @@ from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.over_time import OverTime, over_time
 from geoveil.analyst.statistics.statistic import period_of
 from geoveil.campaign import Campaign, StatisticCampaign
-from geoveil.gp import GeoPrivacy, ParameterError, UnsupportedError
-from geoveil.gp.hard_question import Difference
-from geoveil.gp.intervals import IntervalMethod
-from geoveil.gp.price import Basis, NoiseVariance, Price
+from geoveil.gp import (
+    Basis,
+    Difference,
+    GeoPrivacy,
+    IntervalMethod,
+    NoiseVariance,
+    ParameterError,
+    Price,
+    UnsupportedError,
+)
 
 
 @dataclass(frozen=True)

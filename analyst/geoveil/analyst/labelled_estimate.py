@@ -4,12 +4,25 @@ import math
 from dataclasses import asdict, dataclass, replace
 
 from geoveil.analyst.contamination import Contamination
-from geoveil.gp import ForgedShare, GeoPrivacy, QueryMechanism
-from geoveil.gp.errors import ContradictionError
-from geoveil.gp.estimation import Accumulator, estimate
-from geoveil.gp.hard_question import Difference, HardShare, Heap, hard_share
-from geoveil.gp.intervals import IntervalMethod, Limits, interval_of_mean
-from geoveil.gp.price import Basis, NoiseVariance, Price, bounded_noise_variance
+from geoveil.gp import (
+    Accumulator,
+    Basis,
+    ContradictionError,
+    Difference,
+    ForgedShare,
+    GeoPrivacy,
+    HardShare,
+    Heap,
+    IntervalMethod,
+    Limits,
+    NoiseVariance,
+    Price,
+    QueryMechanism,
+    bounded_noise_variance,
+    estimate,
+    hard_share,
+    interval_of_mean,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,13 +14,19 @@ from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.labelled_groups import groups_of
 from geoveil.analyst.statistics.reports import ReportRows
 from geoveil.analyst.statistics.separate import SeparateEstimates
-from geoveil.campaign import Campaign, StatisticCampaign, ValueCampaign, decode
-from geoveil.campaign.codec import decode_privacy
-from geoveil.gp import ForgedShare, GeoPrivacy, UnsupportedError
-from geoveil.gp.estimation import Accumulator
-from geoveil.gp.intervals import UNLIMITED, IntervalMethod, Limits
-from geoveil.gp.price import Basis, NoiseVariance
-from geoveil.gp.report_moments import ReportMoments
+from geoveil.campaign import Campaign, StatisticCampaign, ValueCampaign, decode, decode_privacy
+from geoveil.gp import (
+    UNLIMITED,
+    Accumulator,
+    Basis,
+    ForgedShare,
+    GeoPrivacy,
+    IntervalMethod,
+    Limits,
+    NoiseVariance,
+    ReportMoments,
+    UnsupportedError,
+)
 from geoveil.proto.v1 import analyst_pb2, campaign_pb2
 
 _STATES: dict[int, str] = {

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.gp.extras import needed_for
+from geoveil.gp import needed_for
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -20,9 +20,7 @@ from geoveil.analyst.statistics.reports import Reports
 from geoveil.analyst.statistics.smoothed import LEAST_REPORTS, PER_SCALE, counted, transition
 from geoveil.analyst.statistics.statistic import noise_scale, period_of
 from geoveil.campaign import Campaign
-from geoveil.gp import ParameterError
-from geoveil.gp.expectation_maximisation import expectation_maximisation
-from geoveil.gp.hard_question import Heap
+from geoveil.gp import Heap, ParameterError, expectation_maximisation
 
 Array = NDArray[np.float64]
 

@@ -49,6 +49,7 @@ from geoveil.campaign import (
 )
 from geoveil.gp import (
     Cap,
+    Difference,
     Disc,
     GaussianKernel,
     ParameterError,
@@ -56,11 +57,10 @@ from geoveil.gp import (
     Query,
     Range,
     SmoothedRegion,
+    SoftStep,
     Threshold,
     UnsupportedError,
 )
-from geoveil.gp.hard_question import Difference
-from geoveil.gp.queries.profiles.soft_step import SoftStep
 from geoveil.proto.v1 import campaign_pb2 as pb
 
 _PLANNED = "planned"

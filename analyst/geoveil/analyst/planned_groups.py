@@ -14,8 +14,7 @@ from geoveil.analyst.planning import PlannedQuestion, PlannedQuestions
 from geoveil.analyst.statistics.groups import shares_of
 from geoveil.analyst.statistics.labelled_groups import heaviest
 from geoveil.analyst.statistics.simultaneous import critical_value
-from geoveil.gp import ParameterError
-from geoveil.gp.labels import RandomizedLabels
+from geoveil.gp import ParameterError, RandomizedLabels
 
 Array = NDArray[np.float64]
 

@@ -35,7 +35,7 @@ from geoveil.analyst.planner.plan import planned
 from geoveil.analyst.report import Record, comparison_report, plan_report
 from geoveil.analyst.request import PlanRequest
 from geoveil.campaign import Campaign
-from geoveil.gp.lazy import lazy
+from geoveil.gp import lazy
 
 
 class PlanOutcome(ABC):

@@ -22,6 +22,8 @@ from geoveil.analyst.planner import (
     SoftQuestion,
 )
 from geoveil.gp import (
+    Area,
+    AzimuthalEquidistant,
     Disc,
     GaussianKernel,
     LogScale,
@@ -33,7 +35,6 @@ from geoveil.gp import (
     Threshold,
     validation,
 )
-from geoveil.gp.coordinates import Area, AzimuthalEquidistant
 
 _SOFT = 3.0
 """Width of a band or bell that is not given, in noise scales."""

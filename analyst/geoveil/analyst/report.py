@@ -20,8 +20,7 @@ from geoveil.analyst.planner.prediction import NORMAL_95, Targets
 from geoveil.analyst.planner.problem import PlanningProblem
 from geoveil.analyst.planner.question import Estimand, HardQuestion
 from geoveil.analyst.request import PlanRequest, scaled
-from geoveil.gp import GeoPrivacy, Query
-from geoveil.gp.hard_question import reach
+from geoveil.gp import GeoPrivacy, Query, reach
 
 AS_EXPECTED = "as the prior says"
 """What people are like in no scenario."""

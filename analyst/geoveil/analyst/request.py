@@ -36,9 +36,15 @@ from geoveil.analyst.questions import (
     projected,
 )
 from geoveil.analyst.root_finding import boundary, enough, rounded
-from geoveil.gp import GaussianKernel, GeoPrivacy, LogScale, ParameterError, validation
-from geoveil.gp.coordinates import AzimuthalEquidistant
-from geoveil.gp.hard_question import Heap
+from geoveil.gp import (
+    AzimuthalEquidistant,
+    GaussianKernel,
+    GeoPrivacy,
+    Heap,
+    LogScale,
+    ParameterError,
+    validation,
+)
 
 Array = NDArray[np.float64]
 

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from geoveil.analyst.pictures import draw_intervals
-from geoveil.gp import LogScale, UnsupportedError
-from geoveil.gp.extras import needed_for
+from geoveil.gp import LogScale, UnsupportedError, needed_for
 
 if TYPE_CHECKING:
     import geopandas

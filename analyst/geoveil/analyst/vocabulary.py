@@ -25,8 +25,7 @@ from geoveil.analyst.questions import (
     ShareWithin,
     on_earth,
 )
-from geoveil.campaign import QUERIES, Registry
-from geoveil.campaign.families import Family
+from geoveil.campaign import QUERIES, Family, Registry
 from geoveil.gp import ParameterError, UnsupportedError, validation
 
 NAME_PROPERTY = "name-property"

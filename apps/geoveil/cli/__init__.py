@@ -33,7 +33,7 @@ def _showed_version() -> bool:
 
 def __getattr__(name: str) -> str:
     if name == "__version__":  # not before `main`, as it takes NumPy
-        from geoveil.gp.version import __version__
+        from geoveil.gp import __version__
 
         return __version__
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

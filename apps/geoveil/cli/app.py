@@ -10,12 +10,10 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from geoveil.campaign.entry_points import added, load
+from geoveil.campaign import added, load
 from geoveil.cli.console import degrade, fail
 from geoveil.cli.plain_errors import refuse_empty_paths, tell_plainly
-from geoveil.gp import GeoVeilError
-from geoveil.gp.extras import MissingExtraError, needed_for
-from geoveil.gp.version import __version__
+from geoveil.gp import GeoVeilError, MissingExtraError, __version__, needed_for
 
 COMMANDS = (
     *(

@@ -7,9 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from geoveil.analyst import QUESTIONS, questions_in
-from geoveil.analyst.calls import LAST_PERIOD
-from geoveil.analyst.vocabulary import NAME_PROPERTY
+from geoveil.analyst import LAST_PERIOD, NAME_PROPERTY, QUESTIONS, questions_in
 from geoveil.campaign import QUERIES
 from geoveil.cli.options import takes
 from geoveil.gp import ParameterError

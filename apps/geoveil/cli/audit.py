@@ -11,10 +11,18 @@ import typer
 from rich.text import Text
 
 from geoveil import audit as auditor
-from geoveil.audit import FAILURE_PROBABILITY, Verdict, attacks
-from geoveil.audit.agreement import Disagreement, disagreements
-from geoveil.audit.attacks import ALPHA, Attack, OutputAttack
-from geoveil.audit.own import AUDITED, keeps
+from geoveil.audit import (
+    ALPHA,
+    AUDITED,
+    FAILURE_PROBABILITY,
+    Attack,
+    Disagreement,
+    OutputAttack,
+    Verdict,
+    attacks,
+    disagreements,
+    keeps,
+)
 from geoveil.cli.console import err, number, out, print_json, table_80
 from geoveil.gp import ParameterError
 

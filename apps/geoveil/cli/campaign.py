@@ -11,28 +11,31 @@ from typing import Annotated, Any
 import typer
 
 from geoveil.analyst import (
+    MEAN_MOVES,
+    RADIUS_M,
+    VOCABULARY,
     AnalystQuestion,
     PublishedCampaign,
     ServerError,
     area_of,
+    browsers_refuse,
     campaign_asking,
     campaign_for_points,
     campaign_of,
-    planned_participants,
-    questions_in,
-)
-from geoveil.analyst.campaigns import (
-    browsers_refuse,
     campaign_record,
     expected_text,
     id_of,
     mechanism_names,
+    numbers_in,
+    place_in,
+    planned_participants,
+    questions_in,
     refuse_unlikely,
 )
-from geoveil.analyst.contamination import MEAN_MOVES
-from geoveil.analyst.questions import RADIUS_M
-from geoveil.analyst.vocabulary import VOCABULARY, numbers_in, place_in
 from geoveil.campaign import (
+    COHORT,
+    LONGEST,
+    MOST_COHORTS,
     Allocation,
     Campaign,
     Readings,
@@ -41,22 +44,28 @@ from geoveil.campaign import (
     StatisticCampaign,
     Strata,
     ValueCampaign,
+    between,
     decode,
     least_counted,
     open_envelope,
     seal,
     signer,
 )
-from geoveil.campaign.readings import COHORT, LONGEST, MOST_COHORTS
-from geoveil.campaign.saying import between
 from geoveil.cli import options
 from geoveil.cli.asking import Period, Words, asks
 from geoveil.cli.connection import CommandError, Connection, analyst_at, connects
 from geoveil.cli.console import err, out, print_json, privacy_text, table_80, write_new
 from geoveil.cli.environment import SIGN_KEY
 from geoveil.cli.sources import EXPORTED
-from geoveil.gp import Cap, GeoPrivacy, GeoVeilError, LogScale, ParameterError, validation
-from geoveil.gp.extras import needed_for
+from geoveil.gp import (
+    Cap,
+    GeoPrivacy,
+    GeoVeilError,
+    LogScale,
+    ParameterError,
+    needed_for,
+    validation,
+)
 from geoveil.proto.v1.campaign_pb2 import CampaignEnvelope
 
 app = typer.Typer(help="Create, sign, show, list and close campaigns.", no_args_is_help=True)

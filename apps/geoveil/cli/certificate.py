@@ -10,7 +10,7 @@ from geoveil.cli.token import lasting
 from geoveil.gp import ParameterError
 
 if TYPE_CHECKING:
-    from geoveil.aggregator.ops.authority import Authority, Issued
+    from geoveil.aggregator import Authority, Issued
 
 app = typer.Typer(
     help="Make TLS certificates on the curve P-256: an authority, servers and clients of it.",
@@ -37,7 +37,7 @@ def authority(
     Whoever has ca-key.pem can pretend to be any server or client of it. It is readable by its owner
     only, not encrypted, and needed on no server.
     """
-    from geoveil.aggregator.ops.authority import Authority
+    from geoveil.aggregator import Authority
 
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     certificate, _ = _write(folder, _AUTHORITY, Authority.create(name, lasting(expires)))
@@ -82,7 +82,7 @@ def _files(folder: Path, name: str) -> tuple[Path, Path]:
 
 
 def _authority(folder: Path) -> "Authority":
-    from geoveil.aggregator.ops.authority import Authority, Issued
+    from geoveil.aggregator import Authority, Issued
 
     parts = []
     for file in _files(folder, _AUTHORITY):

@@ -12,6 +12,7 @@ import typer
 from geoveil.cli.console import out, print_whole, table_80
 from geoveil.cli.contribute import default_state
 from geoveil.client import (
+    FILE_NAME,
     Client,
     InMemoryCollector,
     InMemoryTransport,
@@ -19,7 +20,6 @@ from geoveil.client import (
     Receipt,
     ReportCounts,
 )
-from geoveil.client.journal import FILE_NAME
 from geoveil.gp import GeoPrivacy, ParameterError, compose
 
 app = typer.Typer(help="Show what left this device, and what it cost.", no_args_is_help=True)

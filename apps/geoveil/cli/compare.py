@@ -9,11 +9,11 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from geoveil.analyst.whole_file import whole_file
+from geoveil.analyst import whole_file
 from geoveil.audit import mechanisms_in
 from geoveil.cli.console import err, out, print_json, table_80
 from geoveil.cli.simulate_experiments import Quick, Seed
-from geoveil.gp.version import __version__
+from geoveil.gp import __version__
 from geoveil.simulation.peers import PACKAGES, PeerRow, compare_peers, peers_page, version_of
 
 _QUICK = {"n": 1_000, "repetitions": 5, "samples": 1_000}

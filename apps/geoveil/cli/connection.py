@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from geoveil.campaign.connection import TLS, CallError
+from geoveil.campaign import TLS, CallError
 from geoveil.cli.environment import (
     SERVER,
     TLS as TLS_ALONE,

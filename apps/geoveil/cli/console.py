@@ -25,8 +25,7 @@ from rich.measure import Measurement
 from rich.table import Column, Table
 from rich.text import Text
 
-from geoveil.campaign import Campaign, of_any_two
-from geoveil.campaign.text import visible
+from geoveil.campaign import Campaign, of_any_two, visible
 from geoveil.gp import ParameterError
 
 if TYPE_CHECKING:

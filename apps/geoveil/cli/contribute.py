@@ -11,13 +11,21 @@ from typing import Annotated
 
 import typer
 
-from geoveil.campaign import Campaign, decode, what_it_tells, what_it_tells_of, what_to_ask
-from geoveil.campaign.saying import between, digits
+from geoveil.campaign import (
+    Campaign,
+    between,
+    decode,
+    digits,
+    what_it_tells,
+    what_it_tells_of,
+    what_to_ask,
+)
 from geoveil.cli import options
 from geoveil.cli.connection import CommandError, Connection, connects, unanswered
 from geoveil.cli.console import err, out, privacy_text
 from geoveil.cli.numbers import read, spelled
 from geoveil.client import (
+    LONGEST,
     Client,
     DeliveryStatus,
     Epoch,
@@ -29,9 +37,7 @@ from geoveil.client import (
     Transport,
     TransportError,
 )
-from geoveil.client.policy import LONGEST
-from geoveil.gp import GeoPrivacy, ParameterError, PrivateValueError
-from geoveil.gp.coordinates import Area
+from geoveil.gp import Area, GeoPrivacy, ParameterError, PrivateValueError
 from geoveil.proto.v1 import collector_pb2
 
 _TIMEOUT_S = 15.0

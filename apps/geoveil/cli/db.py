@@ -37,10 +37,10 @@ def check(
     config: Config = None,
 ) -> None:
     """Compare every sum with the reports behind it: status 0 if all is sound, else 1."""
-    from geoveil.aggregator.store import maintenance
+    from geoveil.aggregator import check_database
 
     with for_operators():
-        report = maintenance.check(_database(config, database, database_url_file))
+        report = check_database(_database(config, database, database_url_file))
     for fault in report.faults:
         out.tell(fault)
     what = f"{_count(report.campaigns, 'campaign')}, {_count(report.reports, 'report')}"
@@ -62,10 +62,10 @@ def backup(
     Of SQLite it is a database as it is. Of PostgreSQL it is for pg_restore, and takes a pg_dump on
     the PATH that is of the server's major version or later.
     """
-    from geoveil.aggregator.store import maintenance
+    from geoveil.aggregator import back_up_database
 
     with for_operators():
-        maintenance.backup(_database(config, database, database_url_file), target)
+        back_up_database(_database(config, database, database_url_file), target)
     err.print(f"copied to {target}")
 
 
@@ -75,8 +75,7 @@ def _count(number: int, what: str) -> str:
 
 def _database(config: Path | None, database: str | None, url_file: Path | None) -> Path | str:
     """Return the database that `geoveil serve` would use."""
-    from geoveil.aggregator.grpc.server import database_of
-    from geoveil.aggregator.ops.settings_sources import load
+    from geoveil.aggregator import database_of, load
 
     flags = {"database": database, "database_url_file": url_file}
     return database_of(load(config, os.environ, flags, others=VARIABLES).settings)

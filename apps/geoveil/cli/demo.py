@@ -9,8 +9,7 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from geoveil.analyst.planner.prediction import Prediction
-from geoveil.analyst.whole_file import whole_file
+from geoveil.analyst import Prediction, whole_file
 from geoveil.cli import options
 from geoveil.cli.console import bars, err, number, out, print_json, table_80
 from geoveil.cli.results import check_picture

@@ -10,6 +10,7 @@ from typing import Annotated, Any, TypeGuard
 import typer
 
 from geoveil.analyst import (
+    NAME_PROPERTY,
     Analyst,
     AnalystQuestion,
     ByGroup,
@@ -29,10 +30,9 @@ from geoveil.analyst import (
     planned_points,
     questions_in,
     softness_of_points,
+    statistics_in,
+    whole_file,
 )
-from geoveil.analyst.statistics.words import statistics_in
-from geoveil.analyst.vocabulary import NAME_PROPERTY
-from geoveil.analyst.whole_file import whole_file
 from geoveil.campaign import Campaign, PointQuestion, ValueCampaign
 from geoveil.cli import options
 from geoveil.cli.asking import Period, Words, asks
@@ -42,8 +42,7 @@ from geoveil.cli.console import err
 from geoveil.cli.estimate_changes import changes, compared, value_campaign
 from geoveil.cli.results import Form, formed
 from geoveil.cli.sources import EXPORTED, source_of
-from geoveil.gp import ParameterError, UnsupportedError, validation
-from geoveil.gp.intervals import IntervalMethod
+from geoveil.gp import IntervalMethod, ParameterError, UnsupportedError, validation
 
 _WITH_BELLS = frozenset({"map", "districts", "nearest"})
 """Statistics that have a bandwidth."""

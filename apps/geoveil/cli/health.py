@@ -5,10 +5,9 @@ from typing import Annotated, Any
 import grpc
 import typer
 
-from geoveil.campaign.connection import TLS, CallError, open_channel
+from geoveil.campaign import TLS, CallError, open_channel
 from geoveil.cli.connection import CommandError, Connection, connects, unanswered
-from geoveil.gp import validation
-from geoveil.gp.extras import needed_for
+from geoveil.gp import needed_for, validation
 
 _EAGER = (("grpc.initial_reconnect_backoff_ms", 100), ("grpc.max_reconnect_backoff_ms", 1_000))
 """A server that starts is found within a second of when it listens."""

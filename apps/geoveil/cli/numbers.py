@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from unicodedata import decimal
 
-from geoveil.campaign.saying import digits
+from geoveil.campaign import digits
 
 _UNSEEN = dict.fromkeys(map(ord, "\u200e\u200f\u061c"))
 _AROUND = re.compile(r"([+-]?)\s*[$€£¥₹]?\s*([+-]?)(.*?)\s*([kK]?)\s*[$€£¥₹]?")

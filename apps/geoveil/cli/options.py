@@ -9,8 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from geoveil.gp import ParameterError
-from geoveil.gp.hard_question import Heap
+from geoveil.gp import Heap, ParameterError
 
 _UNITS = {
     "w": timedelta(weeks=1),

@@ -11,12 +11,17 @@ from typing import Annotated, Any
 import typer
 
 from geoveil.analyst import (
+    RADIUS_M,
+    VOCABULARY,
     PlannedQuestion,
     PlanRequest,
     PublicPrior,
     ShareAbove,
+    UnmetWishError,
+    any_numbers_in,
     participants_to_name_the_top,
     pilot_prior,
+    place_in,
     plan_for,
     planned_contamination,
     planned_groups,
@@ -24,12 +29,8 @@ from geoveil.analyst import (
     planned_quantiles,
     questions_in,
     reports_of,
+    whole_file,
 )
-from geoveil.analyst.feasible_alternatives import UnmetWishError
-from geoveil.analyst.questions import RADIUS_M
-from geoveil.analyst.statistics.words import numbers_in
-from geoveil.analyst.vocabulary import VOCABULARY, place_in
-from geoveil.analyst.whole_file import whole_file
 from geoveil.cli import options
 from geoveil.cli.asking import Levels, Words, asks
 from geoveil.cli.connection import Connection, analyst_at, connects
@@ -45,8 +46,7 @@ from geoveil.cli.plan_text import (
     print_top,
 )
 from geoveil.cli.results import check_picture
-from geoveil.gp import GeoPrivacy, GeoVeilError, LogScale, ParameterError, validation
-from geoveil.gp.hard_question import Heap
+from geoveil.gp import GeoPrivacy, GeoVeilError, Heap, LogScale, ParameterError, validation
 from geoveil.simulation.people_files import FORMATS
 from geoveil.simulation.priors import KNOWN, public_prior
 
@@ -269,7 +269,7 @@ def plan(
     scale = None if ratios_from is None else LogScale(ratios_from)
     promise = GeoPrivacy if scale is None else GeoPrivacy.per_factor
     privacy = promise(*said, source.unit or str(unit))
-    levels = sorted({x for said in quantile or () for x in numbers_in("quantile", said)})
+    levels = sorted({x for said in quantile or () for x in any_numbers_in("quantile", said)})
     of_levels = []
     doubt = contamination or 0.0
     if levels:

@@ -6,11 +6,10 @@ from typing import Any
 
 from rich.text import Text
 
-from geoveil.analyst.report import Record
-from geoveil.campaign.consent import away, likelihood
+from geoveil.analyst import Record
+from geoveil.campaign import away, likelihood
 from geoveil.cli.console import PlainConsole, print_whole, table_80
-from geoveil.gp import GeoPrivacy
-from geoveil.gp.privacy.geo import LOG
+from geoveil.gp import LOG, GeoPrivacy
 
 _ALLOCATIONS: Mapping[str, str] = MappingProxyType(
     {

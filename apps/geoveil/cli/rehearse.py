@@ -9,23 +9,25 @@ import typer
 from numpy.typing import NDArray
 
 from geoveil.analyst import (
+    NAME_PROPERTY,
+    RADIUS_M,
+    HardQuestion,
     PlannedQuestion,
     PlannedQuestions,
     PlanRequest,
     Prior,
     Reports,
     Result,
+    any_numbers_in,
     area_of,
     asked_of_points,
     campaign_for_points,
+    place_in,
     plan_for,
     questions_in,
     softness_of_points,
+    statistics_in,
 )
-from geoveil.analyst.planner.question import HardQuestion
-from geoveil.analyst.questions import RADIUS_M
-from geoveil.analyst.statistics.words import numbers_in, statistics_in
-from geoveil.analyst.vocabulary import NAME_PROPERTY, place_in
 from geoveil.campaign import Campaign
 from geoveil.cli import options
 from geoveil.cli.asking import Words, asks
@@ -200,7 +202,7 @@ def _truths(
                 inside = question.signed(points, 1 / request.plane_privacy.rate) > 0
                 yield f"{start}{label} {number(float(np.mean(inside)))}."
     for text in statistics.get("quantile", ()):
-        for level in numbers_in("quantile", text):
+        for level in any_numbers_in("quantile", text):
             yield f"{start}quantile {level:g} {np.quantile(held, level):,.6g}."
     if "mean" in statistics:
         yield f"{start}mean {np.mean(held):,.6g}."

@@ -9,13 +9,10 @@ from typing import Annotated, Any
 
 import typer
 
-from geoveil.analyst import Result
-from geoveil.analyst.results import cells
-from geoveil.analyst.whole_file import whole_file
+from geoveil.analyst import Result, cells, whole_file
 from geoveil.cli.console import err, out, print_json, print_whole, table_80
 from geoveil.cli.options import AsJson, takes
-from geoveil.gp import ParameterError
-from geoveil.gp.extras import needed_for
+from geoveil.gp import ParameterError, needed_for
 
 _MOST_ROWS = 1_000
 """Rows that a table may have: of more, a file or a picture is read."""

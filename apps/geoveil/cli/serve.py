@@ -9,12 +9,11 @@ from typing import Annotated, Any
 
 import typer
 
-from geoveil.aggregator import Settings
-from geoveil.aggregator.ops.settings_sources import TYPES, load
+from geoveil.aggregator import TYPES, Settings, load
 from geoveil.cli import options
 from geoveil.cli.environment import CONFIG, VARIABLES
 from geoveil.cli.plain_errors import for_operators
-from geoveil.gp.extras import needed_for
+from geoveil.gp import needed_for
 
 _TEN_SECONDS = "(10 seconds of them)"
 _SETTINGS: Mapping[str, Mapping[str, str]] = MappingProxyType(
@@ -133,12 +132,12 @@ def serve(
     SIGTERM or Ctrl-C: it reports NOT_SERVING, lets open calls end, and exits with status 0; a
     second one ends it at once.
     """
-    from geoveil.aggregator import run
-    from geoveil.aggregator.ops.logs import (
+    from geoveil.aggregator import (
         configure,
         failed,
         log_what_nobody_catches,
         native_lines_logged,
+        run,
     )
 
     effective = load(config, os.environ, flags, others=VARIABLES)
@@ -151,7 +150,7 @@ def serve(
         with needed_for("the console"):
             import_module("jinja2")
     if check:
-        from geoveil.aggregator.grpc.server import check_files
+        from geoveil.aggregator import check_files
 
         check_files(settings)
         typer.echo(effective.to_toml(), nl=False)

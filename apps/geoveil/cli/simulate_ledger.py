@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from geoveil.analyst.whole_file import whole_file
+from geoveil.analyst import whole_file
 from geoveil.cli.console import bars, err, out, table_80
 from geoveil.cli.simulate_experiments import ProcessCount, Quick, Seed, processes_of
 from geoveil.gp import ParameterError, validation

@@ -13,7 +13,7 @@ from geoveil.campaign import Campaign
 from geoveil.cli import options
 from geoveil.cli.console import bars, number, out, print_json, privacy_text, table_80
 from geoveil.cli.plain_errors import for_operators
-from geoveil.gp.estimation import Accumulator, estimate
+from geoveil.gp import Accumulator, estimate
 
 Workers = Annotated[
     int | None, typer.Option(help="Processes on this machine; one per core by default.")

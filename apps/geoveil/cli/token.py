@@ -13,7 +13,7 @@ from geoveil.cli.environment import TOKENS_FILE
 from geoveil.gp import ParameterError
 
 if TYPE_CHECKING:
-    from geoveil.aggregator.ops.tokens import Scope
+    from geoveil.aggregator import Scope
 
 app = typer.Typer(
     help="Make and revoke the tokens of analysts.",
@@ -52,7 +52,7 @@ def create(
     file: File = DEFAULT_FILE,
 ) -> None:
     """Make a token and print it, this once: the file keeps only its SHA-256."""
-    from geoveil.aggregator.ops.tokens import TokenFile
+    from geoveil.aggregator import TokenFile
 
     text = TokenFile(file).create(
         name, _scopes(scope), _end(expires, datetime.now(UTC)), campaign or None
@@ -64,7 +64,7 @@ def create(
 @app.command("list")
 def list_tokens(file: File = DEFAULT_FILE) -> None:
     """Print name, scopes, campaigns and end of every token, never the token."""
-    from geoveil.aggregator.ops.tokens import TokenFile
+    from geoveil.aggregator import TokenFile
 
     table = Table("name", "scopes", "campaigns", "expires", "")
     now = datetime.now(UTC)
@@ -85,14 +85,14 @@ def revoke(
     name: Annotated[str, typer.Argument(help="The name of the token.")], file: File = DEFAULT_FILE
 ) -> None:
     """Remove a token: servers refuse it from the next call on, without a restart."""
-    from geoveil.aggregator.ops.tokens import TokenFile
+    from geoveil.aggregator import TokenFile
 
     TokenFile(file).revoke(name)
     err.print(f"token {name!r} removed from {file}")
 
 
 def _scopes(text: str) -> "list[Scope]":
-    from geoveil.aggregator.ops.tokens import Scope
+    from geoveil.aggregator import Scope
 
     scopes = {scope.value: scope for scope in Scope}
     names = [name.strip() for name in text.split(",") if name.strip()]

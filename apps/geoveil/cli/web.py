@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from geoveil.cli.connection import Connection, connects
-from geoveil.gp.extras import needed_for
+from geoveil.gp import needed_for
 
 
 @connects
@@ -54,7 +54,7 @@ def web(
 
     SIGTERM or Ctrl-C ends it.
     """
-    from geoveil.aggregator.ops.logs import configure
+    from geoveil.aggregator import configure
     from geoveil.gateway import GatewaySettings
 
     with needed_for("the gateway"):

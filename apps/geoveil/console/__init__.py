@@ -6,7 +6,7 @@ whoever signed in, as any other analyst's client does.
 
 from typing import TYPE_CHECKING, Any
 
-from geoveil.gp.version import __version__ as __version__
+from geoveil.gp import __version__ as __version__
 
 if TYPE_CHECKING:
     from geoveil.console.app import Console

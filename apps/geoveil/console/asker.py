@@ -10,10 +10,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import grpc
 
-from geoveil.analyst import Analyst, PublishedCampaign, ServerError
-from geoveil.analyst.calls import Call
-from geoveil.analyst.messages import published
-from geoveil.campaign.connection import failed
+from geoveil.analyst import Analyst, Call, PublishedCampaign, ServerError, published
+from geoveil.campaign import failed
 from geoveil.gp import validation
 from geoveil.proto.v1 import analyst_pb2, collector_pb2, console_pb2
 

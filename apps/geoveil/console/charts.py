@@ -14,10 +14,17 @@ import numpy as np
 from markupsafe import Markup, escape
 from numpy.typing import NDArray
 
-from geoveil.analyst import Curve, DensityMap, DistrictShares, PartitionShares, Result
-from geoveil.analyst.outlines import lines_of, outlines_of
-from geoveil.analyst.pictures import COLOR
-from geoveil.analyst.statistics.districts import place_for_name
+from geoveil.analyst import (
+    COLOR,
+    Curve,
+    DensityMap,
+    DistrictShares,
+    PartitionShares,
+    Result,
+    lines_of,
+    outlines_of,
+    place_for_name,
+)
 from geoveil.console.layer import Part
 
 if TYPE_CHECKING:

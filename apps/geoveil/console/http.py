@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import parse_qs
 
 from geoveil.analyst import ServerError
-from geoveil.gp import GeoVeilError, ParameterError
-from geoveil.gp.shown import member
+from geoveil.gp import GeoVeilError, ParameterError, member
 
 if TYPE_CHECKING:
     from geoveil.console.asker import Asker

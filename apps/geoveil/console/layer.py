@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from geoveil.analyst.geojson import features_in
+from geoveil.analyst import features_in
 from geoveil.gp import ParameterError
 
 _MOST_PARTS, _MOST_POINTS = 2_000, 50_000

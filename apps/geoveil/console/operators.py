@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from threading import Lock
 
-from geoveil.analyst.results import shown
+from geoveil.analyst import shown
 from geoveil.console.http import GatewayRequest, Response, Route
 from geoveil.console.rendering import date_text, span_text
 from geoveil.proto.v1.console_pb2 import GetStatusResponse

@@ -37,14 +37,15 @@ from geoveil.analyst import (
     TopShare,
     asked_alike,
     asked_of_points,
+    check_distinct,
     compare,
     hard_shares,
+    numbers_in,
+    place_in,
     questions_in,
+    shown,
     softness_of_points,
 )
-from geoveil.analyst.geojson import check_distinct
-from geoveil.analyst.results import shown
-from geoveil.analyst.vocabulary import numbers_in, place_in
 from geoveil.campaign import Campaign, ValueCampaign
 from geoveil.console.charts import density_map, round_numbers
 from geoveil.console.http import PageRequest, RefusedError, Response

@@ -6,8 +6,8 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from geoveil.analyst.results import shown
-from geoveil.campaign.consent import likelihood
+from geoveil.analyst import shown
+from geoveil.campaign import likelihood
 from geoveil.console.http import PREFIX, Response
 from geoveil.console.sessions import Session
 from geoveil.gp import GeoPrivacy

@@ -10,8 +10,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from geoveil.analyst import Result
-from geoveil.analyst.results import GeoResult, cells
+from geoveil.analyst import GeoResult, Result, cells
 from geoveil.console.charts import picture_of
 from geoveil.console.http import RefusedError, Response, download
 

@@ -8,9 +8,16 @@ from typing import Any
 
 from markupsafe import Markup
 
-from geoveil.analyst import CampaignEstimates, LabelledEstimate, Result, ServerError, compare
-from geoveil.analyst.contamination import MEAN_MOVES
-from geoveil.analyst.results import cells, shown
+from geoveil.analyst import (
+    MEAN_MOVES,
+    CampaignEstimates,
+    LabelledEstimate,
+    Result,
+    ServerError,
+    cells,
+    compare,
+    shown,
+)
 from geoveil.campaign import Campaign, ValueCampaign
 from geoveil.console.charts import filling, intervals, over_time
 from geoveil.console.http import GatewayRequest, RefusedError, Response, Route, seen_at

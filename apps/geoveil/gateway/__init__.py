@@ -6,6 +6,6 @@ connections; `site` says who may ask for what; `calls`, `pages` and what is moun
 """
 
 from geoveil.gateway.settings import GatewaySettings
-from geoveil.gp.version import __version__ as __version__
+from geoveil.gp import __version__ as __version__
 
 __all__ = ["GatewaySettings"]

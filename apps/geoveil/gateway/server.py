@@ -11,7 +11,7 @@ import grpc
 import grpc.aio
 import uvicorn
 
-from geoveil.campaign.connection import open_async_channel, open_channel
+from geoveil.campaign import open_async_channel, open_channel
 from geoveil.gateway.calls import Calls
 from geoveil.gateway.ledger import Ledger
 from geoveil.gateway.listener import Contexts, Listener
@@ -19,8 +19,7 @@ from geoveil.gateway.pages import Files
 from geoveil.gateway.settings import GatewaySettings
 from geoveil.gateway.site import Mount, Site
 from geoveil.gateway.supervisor import listening
-from geoveil.gp import ParameterError
-from geoveil.gp.extras import needed_for
+from geoveil.gp import ParameterError, needed_for
 from geoveil.proto.v1.console_pb2 import GetCallerRequest
 from geoveil.proto.v1.console_pb2_grpc import ConsoleStub
 

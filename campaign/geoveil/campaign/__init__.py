@@ -1,16 +1,49 @@
 """What analyst, server and device agree on: the campaign, its bytes and their digest."""
 
-from geoveil.campaign.codec import decode, digest, encode, make_campaign, open_envelope
+from geoveil.campaign.admission import (
+    MOST_REPORTS as MOST_REPORTS,
+    REPORT_ID_BYTES as REPORT_ID_BYTES,
+    Admission as Admission,
+    Reason as Reason,
+)
+from geoveil.campaign.codec import (
+    decode,
+    decode_privacy as decode_privacy,
+    digest,
+    encode,
+    encode_privacy as encode_privacy,
+    make_campaign,
+    open_envelope,
+)
+from geoveil.campaign.connection import (
+    TLS as TLS,
+    CallError as CallError,
+    TLSRequiredError as TLSRequiredError,
+    failed as failed,
+    is_local as is_local,
+    open_async_channel as open_async_channel,
+    open_channel as open_channel,
+    shown as shown,
+    tls_for as tls_for,
+)
 from geoveil.campaign.consent import (
+    away as away,
     least_counted,
+    likelihood as likelihood,
     of_any_two,
     what_it_tells,
     what_it_tells_of,
     what_to_ask,
 )
-from geoveil.campaign.entry_points import NotInstalled
+from geoveil.campaign.entry_points import (
+    NotInstalled,
+    added as added,
+    foreign as foreign,
+    load as load,
+)
 from geoveil.campaign.families import (
     Example,
+    Family as Family,
     MechanismFamily,
     MechanismSpec,
     Planned,
@@ -26,7 +59,14 @@ from geoveil.campaign.mechanisms import (
     LipschitzLaplaceSpec,
     PlanarLaplaceSpec,
 )
-from geoveil.campaign.model import Attribute, Campaign, State, Value
+from geoveil.campaign.model import (
+    MOST_SLOTS as MOST_SLOTS,
+    Attribute,
+    Campaign,
+    State,
+    Value,
+    check_campaign_id as check_campaign_id,
+)
 from geoveil.campaign.queries import (
     QUERIES,
     PointQuestion,
@@ -34,13 +74,27 @@ from geoveil.campaign.queries import (
     decode_point_question,
     encode_point_question,
 )
-from geoveil.campaign.readings import Readings
+from geoveil.campaign.readings import (
+    COHORT as COHORT,
+    LONGEST as LONGEST,
+    MOST_COHORTS as MOST_COHORTS,
+    ORIGIN as ORIGIN,
+    Readings,
+    moved_on as moved_on,
+)
+from geoveil.campaign.saying import (
+    between as between,
+    days_in as days_in,
+    digits as digits,
+    to_one as to_one,
+)
 from geoveil.campaign.signing import PublicKey, SignatureInvalid, SigningKey, seal, signer
 from geoveil.campaign.smooth import SmoothSpec
 from geoveil.campaign.statistic import Allocation, StatisticCampaign
-from geoveil.campaign.strata import Strata
-from geoveil.campaign.value import ValueCampaign
-from geoveil.gp.version import __version__ as __version__
+from geoveil.campaign.strata import LABEL_UNIT as LABEL_UNIT, Strata
+from geoveil.campaign.text import visible as visible
+from geoveil.campaign.value import AXES as AXES, ValueCampaign
+from geoveil.gp import __version__ as __version__
 
 __all__ = [
     "MECHANISMS",

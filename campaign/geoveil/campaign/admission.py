@@ -7,11 +7,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from geoveil.campaign.model import Campaign
-from geoveil.gp import ParameterError
-from geoveil.gp.arrays import NDArray, np
-from geoveil.gp.exact import INT64_MAX, INT64_MIN
-from geoveil.gp.lazy import lazy
-from geoveil.gp.shown import member
+from geoveil.gp import INT64_MAX, INT64_MIN, NDArray, ParameterError, lazy, member, np
 
 REPORT_ID_BYTES = 16
 """The length of the random name that makes a report countable once."""

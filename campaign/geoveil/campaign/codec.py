@@ -22,9 +22,15 @@ from geoveil.campaign.readings import Readings
 from geoveil.campaign.statistic import MOST_QUESTIONS, Allocation, StatisticCampaign
 from geoveil.campaign.strata import Strata
 from geoveil.campaign.value import ValueCampaign
-from geoveil.gp import Cap, GeoPrivacy, LogScale, ParameterError, UnsupportedError
-from geoveil.gp.coordinates import AzimuthalEquidistant
-from geoveil.gp.digests import sha256
+from geoveil.gp import (
+    AzimuthalEquidistant,
+    Cap,
+    GeoPrivacy,
+    LogScale,
+    ParameterError,
+    UnsupportedError,
+    sha256,
+)
 from geoveil.proto.v1 import campaign_pb2 as pb
 
 MOST_BYTES = 1 << 20

@@ -25,6 +25,7 @@ from geoveil.campaign.saying import (
 )
 from geoveil.campaign.statistic import StatisticCampaign
 from geoveil.gp import (
+    Array,
     GaussianKernel,
     GeoPrivacy,
     Laplace,
@@ -32,11 +33,11 @@ from geoveil.gp import (
     QueryMechanism,
     Radial,
     Range,
+    SoftIndicator,
     Threshold,
     TwoWayThreshold,
+    np,
 )
-from geoveil.gp.arrays import Array, np
-from geoveil.gp.queries import SoftIndicator
 
 _SHOWN = 3
 """The most questions of which each has a sentence of its own."""

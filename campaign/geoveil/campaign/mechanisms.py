@@ -15,7 +15,10 @@ from geoveil.campaign.families import (
 )
 from geoveil.campaign.smooth import SmoothSpec, dearer, decode_smooth, encode_smooth
 from geoveil.gp import (
+    DIMENSIONS,
+    EXPONENTIAL,
     DebiasedLaplace,
+    Frontier,
     GeoPrivacy,
     LipschitzMechanism,
     ParameterError,
@@ -24,9 +27,6 @@ from geoveil.gp import (
     QueryMechanism,
     Threshold,
 )
-from geoveil.gp.mechanisms.planar import DIMENSIONS
-from geoveil.gp.smooth.frontier import Frontier
-from geoveil.gp.smooth.growth import EXPONENTIAL
 from geoveil.proto.v1 import campaign_pb2 as pb
 
 

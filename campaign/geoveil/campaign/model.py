@@ -22,22 +22,26 @@ from geoveil.campaign.readings import COHORT, MOST_COHORTS, Readings
 from geoveil.campaign.strata import Strata
 from geoveil.campaign.text import plain
 from geoveil.gp import (
+    INT64_MAX,
+    INT64_MIN,
+    LOG,
+    UNLIMITED,
+    Array,
+    ArrayLike,
+    AzimuthalEquidistant,
+    FindsMoments,
     GeoPrivacy,
+    Limits,
     LogScale,
     ParameterError,
     PlanarLaplace,
     PrivateValueError,
     QueryMechanism,
     RandomSource,
+    lazy,
+    member,
+    validation,
 )
-from geoveil.gp.arrays import Array, ArrayLike
-from geoveil.gp.coordinates import AzimuthalEquidistant
-from geoveil.gp.exact import INT64_MAX, INT64_MIN
-from geoveil.gp.intervals import UNLIMITED, FindsMoments, Limits
-from geoveil.gp.lazy import lazy
-from geoveil.gp.privacy.geo import LOG
-from geoveil.gp.shown import member
-from geoveil.gp.validation import HELD, exact_array, is_plain, require_ends
 
 MOST_SLOTS = 100_000
 """The most columns times periods: as many sums does a server keep for one campaign."""
@@ -99,7 +103,7 @@ class Attribute:
         if (self.scale is None) is self.unit.startswith(LOG):
             expected = f"{LOG.strip()!r} and the unit of values on a log scale, and only there"
             raise ParameterError("attribute.unit", self.unit, expected)
-        require_ends("attribute.", self.least, self.most)
+        validation.require_ends("attribute.", self.least, self.most)
 
     @property
     def value_unit(self) -> str:
@@ -127,14 +131,14 @@ class Attribute:
             expected = f"{many}, in {self.value_unit}"
         if isinstance(value, (bool, str, bytes)):
             raise PrivateValueError(f"{expected}, and neither a text nor a truth value")
-        if dimension == 1 and self.coordinates is None and is_plain(value):
+        if dimension == 1 and self.coordinates is None and validation.is_plain(value):
             if not math.isfinite(value):
                 raise PrivateValueError(expected)
             # What most devices hold, for which no array is needed.
             return float(value) if self.scale is None else self.scale.coordinate(float(value))
-        array = exact_array(value)
+        array = validation.exact_array(value)
         if array is None:
-            raise PrivateValueError(f"{expected}, {HELD}")
+            raise PrivateValueError(f"{expected}, {validation.HELD}")
         if array.size != dimension or array.ndim > 1:
             raise PrivateValueError(expected)
         if not all(map(math.isfinite, array.ravel().tolist())):

@@ -9,6 +9,7 @@ from typing import Any
 from geoveil.campaign.families import Example, QueryFamily, Registry, Wire, Work
 from geoveil.campaign.text import plain
 from geoveil.gp import (
+    Difference,
     Disc,
     GaussianKernel,
     GeoPrivacy,
@@ -19,14 +20,13 @@ from geoveil.gp import (
     Radial,
     Range,
     SmoothedRegion,
+    SoftIndicator,
     TabulatedProfile,
     Threshold,
     TwoWayThreshold,
     UnsupportedError,
+    require_pieces,
 )
-from geoveil.gp.hard_question import Difference
-from geoveil.gp.queries import SoftIndicator
-from geoveil.gp.queries.profiles.tabulated import require_pieces
 from geoveil.proto.v1 import campaign_pb2 as pb
 
 

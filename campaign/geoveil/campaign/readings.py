@@ -5,8 +5,7 @@ from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 
 from geoveil.campaign.saying import days_in
-from geoveil.gp import ParameterError, validation
-from geoveil.gp.exact import INT64_MAX, INT64_MIN
+from geoveil.gp import INT64_MAX, INT64_MIN, ParameterError, validation
 
 COHORT = "reading"
 """The name of strata that devices fill in themselves, by when their epochs begin."""

@@ -12,7 +12,12 @@ from typing import Any
 from geoveil.campaign.families import MechanismSpec, not_together
 from geoveil.campaign.queries import name_of
 from geoveil.gp import (
+    CALIBRATIONS,
+    DECAYS,
+    EXPONENTIAL,
+    LINEAR,
     ApproximateLaplace,
+    Frontier,
     GeneralizedCauchy,
     GeoPrivacy,
     Noise,
@@ -22,12 +27,10 @@ from geoveil.gp import (
     SmoothMechanism,
     StudentT,
     VectorSmoothMechanism,
+    paper_cost,
+    round_down,
+    validation,
 )
-from geoveil.gp.exact import round_down
-from geoveil.gp.mechanisms.approximate import paper_cost
-from geoveil.gp.smooth.frontier import CALIBRATIONS, Frontier
-from geoveil.gp.smooth.growth import DECAYS, EXPONENTIAL, LINEAR
-from geoveil.gp.validation import between, choice, non_negative
 from geoveil.proto.v1 import campaign_pb2 as pb
 
 BEST, STUDENT_T, CAUCHY, LAPLACE = "best", "student-t", "generalized-cauchy", "laplace"
@@ -80,10 +83,12 @@ class SmoothSpec(MechanismSpec):
     """"exact", or "paper" as the seed paper prints it."""
 
     def __post_init__(self) -> None:
-        choice("noise", self.noise, NOISES)
-        choice("calibration", self.calibration, CALIBRATIONS)
+        validation.choice("noise", self.noise, NOISES)
+        validation.choice("calibration", self.calibration, CALIBRATIONS)
         if self.beta_fraction is not None:
-            between("beta_fraction", self.beta_fraction, 0, 1, low_open=True, high_open=True)
+            validation.between(
+                "beta_fraction", self.beta_fraction, 0, 1, low_open=True, high_open=True
+            )
         self._default("nu", 3.0, STUDENT_T)
         self._default("gamma", 4.0, CAUCHY)
         if self.noise == BEST and self.calibration != "exact":
@@ -94,11 +99,11 @@ class SmoothSpec(MechanismSpec):
         permitted = (LINEAR,) if is_laplace else DECAYS
         growth = self.growth or (LINEAR if is_laplace else EXPONENTIAL)
         name = "growth" + " of laplace noise" * is_laplace
-        object.__setattr__(self, "growth", choice(name, growth, permitted))
+        object.__setattr__(self, "growth", validation.choice(name, growth, permitted))
         if self.reach is None and not is_laplace:
             object.__setattr__(self, "reach", 0.0)
         if self.reach is not None:
-            object.__setattr__(self, "reach", non_negative("reach", self.reach))
+            object.__setattr__(self, "reach", validation.non_negative("reach", self.reach))
         _ = self._made  # refuses what the noise does
 
     def _default(self, name: str, value: float, noise: str) -> None:
@@ -207,8 +212,7 @@ class SmoothSpec(MechanismSpec):
 
 def has_closed_bound(query: Query, reach: float) -> bool:
     """Return whether devices in browsers have the bound of a query at reach 0, linear, or ∞."""
-    from geoveil.gp import Gaussian
-    from geoveil.gp.queries.profiles.soft_step import ClosedFormStep
+    from geoveil.gp import ClosedFormStep, Gaussian
 
     if isinstance(query.profile, Gaussian):
         return reach == math.inf

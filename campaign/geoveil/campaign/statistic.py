@@ -15,8 +15,10 @@ from geoveil.campaign.mechanisms import MECHANISMS, DebiasedLaplaceSpec
 from geoveil.campaign.model import LIKELY_BEYOND, Campaign
 from geoveil.campaign.queries import QUERIES, Question
 from geoveil.gp import (
+    ArrayLike,
     Cap,
     DebiasedLaplace,
+    FindsMoments,
     GeoPrivacy,
     ParameterError,
     PlanarLaplace,
@@ -27,12 +29,10 @@ from geoveil.gp import (
     Threshold,
     UnsupportedError,
     VectorAnswer,
+    lazy,
+    member,
+    round_up,
 )
-from geoveil.gp.arrays import ArrayLike
-from geoveil.gp.exact import round_up
-from geoveil.gp.intervals import FindsMoments
-from geoveil.gp.lazy import lazy
-from geoveil.gp.shown import member
 
 MOST_QUESTIONS = 10_000
 MOST_TOGETHER = 100

@@ -5,10 +5,16 @@ from dataclasses import dataclass
 
 from geoveil.campaign.saying import percent, times
 from geoveil.campaign.text import plain
-from geoveil.gp import GeoPrivacy, ParameterError, PrivateValueError, RandomSource
-from geoveil.gp.labels import MOST_EPSILON, RandomizedLabels
-from geoveil.gp.lazy import lazy
-from geoveil.gp.validation import LEAST, between
+from geoveil.gp import (
+    MOST_EPSILON,
+    GeoPrivacy,
+    ParameterError,
+    PrivateValueError,
+    RandomizedLabels,
+    RandomSource,
+    lazy,
+    validation,
+)
 
 MOST_LABELS = 64
 LABEL_UNIT = "label"
@@ -53,7 +59,9 @@ class Strata:
         if len(set(self.labels)) != len(self.labels):
             raise ParameterError("strata.labels", self.labels, "distinct")
         if self.epsilon is not None:
-            epsilon = between("strata.epsilon", self.epsilon, LEAST, MOST_EPSILON)
+            epsilon = validation.between(
+                "strata.epsilon", self.epsilon, validation.LEAST, MOST_EPSILON
+            )
             object.__setattr__(self, "epsilon", epsilon)
 
     @lazy

@@ -9,10 +9,18 @@ from fractions import Fraction
 
 from geoveil.campaign.mechanisms import PlanarLaplaceSpec
 from geoveil.campaign.model import LIKELY_BEYOND, Campaign
-from geoveil.gp import GeoPrivacy, ParameterError, PlanarLaplace, QueryMechanism, RandomSource
-from geoveil.gp.arrays import ArrayLike
-from geoveil.gp.exact import INT64_MAX, INT64_MIN, step_exponent_of
-from geoveil.gp.lazy import lazy
+from geoveil.gp import (
+    INT64_MAX,
+    INT64_MIN,
+    ArrayLike,
+    GeoPrivacy,
+    ParameterError,
+    PlanarLaplace,
+    QueryMechanism,
+    RandomSource,
+    lazy,
+    step_exponent_of,
+)
 
 AXES = ("x", "y", "z")
 """The names of coordinates in files."""

@@ -5,8 +5,7 @@ with Client("collector.example:443", policy=policy, state_dir=directory, tls=TLS
     receipt = client.contribute("income-2026", 52_000)   # at once; sent in the background
 """
 
-from geoveil.campaign import PublicKey
-from geoveil.campaign.connection import TLS
+from geoveil.campaign import TLS, PublicKey
 from geoveil.client.async_client import AsyncClient
 from geoveil.client.device_session import ReportCounts, Timing
 from geoveil.client.errors import (
@@ -30,9 +29,10 @@ from geoveil.client.errors import (
     PrivateValueError,
     TransportError,
 )
+from geoveil.client.journal import FILE_NAME as FILE_NAME
 from geoveil.client.ledger import Budget
-from geoveil.client.policy import Epoch, Limit, Policy, Window
-from geoveil.client.report_sender import FlushResult
+from geoveil.client.policy import LONGEST as LONGEST, Epoch, Limit, Policy, Window
+from geoveil.client.report_sender import FlushResult, pauses as pauses
 from geoveil.client.reports import (
     AcceptedCampaign,
     Contribution,
@@ -49,8 +49,7 @@ from geoveil.client.sync_client import Client
 from geoveil.client.testing import InMemoryAsyncTransport, InMemoryCollector, InMemoryTransport
 from geoveil.client.transport import AsyncTransport, GrpcAioTransport, GrpcTransport, Transport
 from geoveil.client.values import Number, Place, Point
-from geoveil.gp import not_private
-from geoveil.gp.version import __version__ as __version__
+from geoveil.gp import __version__ as __version__, not_private
 
 not_private.declare_holder(__name__)
 

@@ -19,8 +19,7 @@ from datetime import UTC, datetime
 from functools import cache, partial
 from random import SystemRandom
 
-from geoveil.campaign import State, Value
-from geoveil.campaign.strata import LABEL_UNIT
+from geoveil.campaign import LABEL_UNIT, State, Value
 from geoveil.client import ledger
 from geoveil.client.errors import (
     BudgetExceeded,
@@ -42,8 +41,7 @@ from geoveil.client.reports import (
     Receipt,
     ReportBuilder,
 )
-from geoveil.gp import GeoPrivacy, RandomSource, paced
-from geoveil.gp.validation import between, require_count
+from geoveil.gp import GeoPrivacy, RandomSource, paced, validation
 
 _LOG = logging.getLogger(__name__)
 MOST_PENDING = 1_000
@@ -89,7 +87,7 @@ class Timing:
 
 def duration(timeout_s: float, *, zero: bool = False) -> float:
     """Return a timeout, in seconds, of a day at most; 0 only if that is permitted."""
-    return between("timeout_s", timeout_s, 0, _LONGEST_TIMEOUT_S, low_open=not zero)
+    return validation.between("timeout_s", timeout_s, 0, _LONGEST_TIMEOUT_S, low_open=not zero)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,10 +144,10 @@ class DeviceSession:
             raise ParameterError("timing", timing, "a Timing, or None")
         self.builder = ReportBuilder(policy=policy, source=source)
         self._bounds = Bounds(
-            most_reports=require_count("most_pending", most_pending),
-            most_bytes=require_count("most_pending_bytes", most_pending_bytes),
+            most_reports=validation.require_count("most_pending", most_pending),
+            most_bytes=validation.require_count("most_pending_bytes", most_pending_bytes),
         )
-        self.floor_s = between("release_floor_s", floor_s, 0, 60)
+        self.floor_s = validation.between("release_floor_s", floor_s, 0, 60)
         self.timing = replace(timing, now=partial(_date, timing.now))
         self.journal = Journal(state_dir)
         self._accepted: dict[str, AcceptedCampaign] = {}

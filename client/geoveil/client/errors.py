@@ -30,7 +30,7 @@ import math
 from dataclasses import dataclass
 from datetime import datetime
 
-from geoveil.campaign.connection import CallError, TLSRequiredError, shown
+from geoveil.campaign import CallError, TLSRequiredError, shown
 from geoveil.gp import GeoPrivacy, GeoVeilError, ParameterError, PrivateValueError
 
 

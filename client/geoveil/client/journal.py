@@ -22,7 +22,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from google.protobuf.message import DecodeError
 
-from geoveil.campaign.strata import LABEL_UNIT
+from geoveil.campaign import LABEL_UNIT
 from geoveil.client.errors import JournalError, OutboxFull
 from geoveil.client.ledger import HistoryOf, Spending, SpendingHistory, Telling
 from geoveil.client.reports import (
@@ -34,8 +34,7 @@ from geoveil.client.reports import (
     Rejection,
 )
 from geoveil.client.state_file import StateFile, commits_of
-from geoveil.gp import GeoPrivacy
-from geoveil.gp.digests import blake2b
+from geoveil.gp import GeoPrivacy, blake2b
 from geoveil.proto.v1 import campaign_pb2 as pb
 
 FILE_NAME = "journal.sqlite3"

@@ -8,15 +8,21 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Literal, Self, TypeVar
 
-from geoveil.campaign import MECHANISMS, QUERIES, Campaign, PublicKey, Readings, encode
-from geoveil.campaign.readings import MOST_COHORTS
-from geoveil.campaign.saying import days_in, to_one
-from geoveil.campaign.strata import LABEL_UNIT
+from geoveil.campaign import (
+    LABEL_UNIT,
+    MECHANISMS,
+    MOST_COHORTS,
+    QUERIES,
+    Campaign,
+    PublicKey,
+    Readings,
+    days_in,
+    encode,
+    to_one,
+)
 from geoveil.client.errors import PolicyRefused, exactly
 from geoveil.client.values import Number, Place, Point, ValueKind, kind_of
-from geoveil.gp import GeoPrivacy, LocalPrivacy, ParameterError
-from geoveil.gp.shown import ReprByArguments
-from geoveil.gp.validation import require_count
+from geoveil.gp import GeoPrivacy, LocalPrivacy, ParameterError, ReprByArguments, validation
 from geoveil.proto.v1 import campaign_pb2 as pb
 
 
@@ -216,7 +222,7 @@ class Limit:
             raise ParameterError(
                 "epoch.privacy", exactly(reading), f"at most {exactly(self.campaign)}"
             )
-        if require_count("cohorts", self.cohorts, 0) == 1 or self.cohorts > MOST_COHORTS:
+        if validation.require_count("cohorts", self.cohorts, 0) == 1 or self.cohorts > MOST_COHORTS:
             raise ParameterError("cohorts", self.cohorts, f"0, or 2 to {MOST_COHORTS}")
         if self.cohorts and self.epoch is not None and self.epoch.finest is not None:
             apart = "0 beside `finest`, which keeps campaigns apart"
@@ -298,7 +304,7 @@ class Policy(ReprByArguments):
             raise ParameterError("latest_close", str(latest), "a date with a time zone, or None")
         object.__setattr__(self, "strata", MappingProxyType(_strata(self.strata)))
         for name in ("minimum_participants", "most_queries", "most_work"):
-            require_count(name, getattr(self, name), 0)
+            validation.require_count(name, getattr(self, name), 0)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A mapping that can't be changed can't be pickled either.

@@ -14,18 +14,19 @@ from typing import Self, TypeAlias
 from google.protobuf.message import DecodeError
 
 from geoveil.campaign import (
+    MOST_REPORTS,
+    REPORT_ID_BYTES,
     Campaign,
     NotInstalled,
     PublicKey,
     Value,
     decode,
     digest,
+    moved_on,
     open_envelope,
+    shown,
     signer,
 )
-from geoveil.campaign.admission import MOST_REPORTS, REPORT_ID_BYTES
-from geoveil.campaign.connection import shown
-from geoveil.campaign.readings import moved_on
 from geoveil.client.errors import (
     AnswerNotYet,
     CampaignInvalid,
@@ -37,6 +38,7 @@ from geoveil.client.errors import (
 from geoveil.client.policy import Demand, Epoch, Limit, Policy
 from geoveil.client.values import kind_of
 from geoveil.gp import (
+    Array,
     Coarsening,
     GeoPrivacy,
     GeoVeilError,
@@ -45,9 +47,8 @@ from geoveil.gp import (
     PrivateValueError,
     RandomSource,
     SystemSource,
+    member,
 )
-from geoveil.gp.arrays import Array
-from geoveil.gp.shown import member
 from geoveil.proto.v1 import collector_pb2, report_pb2
 
 _MICROSECOND = timedelta(microseconds=1)

@@ -25,8 +25,7 @@ from types import MappingProxyType, TracebackType
 from typing import TypeAlias
 
 from geoveil.client.errors import JournalError
-from geoveil.gp import ParameterError
-from geoveil.gp.digests import sha256
+from geoveil.gp import ParameterError, sha256
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _BYTES = 128

@@ -9,8 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Generic, Self, TypeVar
 
-from geoveil.campaign import Campaign, Value
-from geoveil.campaign.connection import TLS
+from geoveil.campaign import TLS, Campaign, Value
 from geoveil.client.device_session import (
     CLOSE_TIMEOUT_S,
     MOST_PENDING,

@@ -49,8 +49,17 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, TypeAlias, TypeVar
 
-from geoveil.campaign import Campaign, SigningKey, State, digest, encode, seal
-from geoveil.campaign.admission import MOST_REPORTS, Admission, Reason
+from geoveil.campaign import (
+    MOST_REPORTS,
+    Admission,
+    Campaign,
+    Reason,
+    SigningKey,
+    State,
+    digest,
+    encode,
+    seal,
+)
 from geoveil.client.errors import TransportError
 from geoveil.client.transport import AsyncTransport, Transport
 from geoveil.proto.v1 import campaign_pb2, collector_pb2, report_pb2

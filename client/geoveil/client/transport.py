@@ -22,7 +22,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from geoveil.campaign.connection import TLS, failed, open_channel, tls_for
+from geoveil.campaign import TLS, failed, open_channel, tls_for
 from geoveil.client.errors import PlaintextRefused, TransportError
 from geoveil.proto.v1 import collector_pb2
 

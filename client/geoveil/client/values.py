@@ -8,12 +8,8 @@ that the privacy promised per metre would hide next to nothing.
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
-from geoveil.campaign import Campaign, Value
-from geoveil.campaign.saying import between
-from geoveil.gp import ParameterError, PrivateValueError
-from geoveil.gp.coordinates import Area
-from geoveil.gp.shown import ReprByArguments
-from geoveil.gp.validation import choice, require_ends
+from geoveil.campaign import Campaign, Value, between
+from geoveil.gp import Area, ParameterError, PrivateValueError, ReprByArguments, validation
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -36,7 +32,7 @@ class Number(ReprByArguments):
     most: float | None = None
 
     def __post_init__(self) -> None:
-        require_ends("", self.least, self.most)
+        validation.require_ends("", self.least, self.most)
 
     def permits(self, asked: "ValueKind") -> bool:
         """Return whether a campaign that takes a value for `asked` may be answered."""
@@ -121,7 +117,7 @@ class Place(ReprByArguments):
     def __post_init__(self) -> None:
         if self.area is not None and not isinstance(self.area, Area):
             raise ParameterError("area", self.area, "an Area, or None for anywhere")
-        choice("outside", self.outside, ("moved", "refused"))
+        validation.choice("outside", self.outside, ("moved", "refused"))
 
     def permits(self, asked: "ValueKind") -> bool:
         """Return whether `asked` is a place whose area, all of it, is in this one.

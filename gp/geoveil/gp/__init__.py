@@ -1,7 +1,38 @@
 """The mathematics of geoveil: queries, noise, mechanisms, exact release, estimates. No I/O."""
 
+from geoveil.gp._convolution import laplace_expectation as laplace_expectation
+from geoveil.gp.arithmetic import FLOAT as FLOAT, Arithmetic as Arithmetic, Real as Real
+from geoveil.gp.arrays import (
+    Array as Array,
+    ArrayLike as ArrayLike,
+    NDArray as NDArray,
+    distinct as distinct,
+    np as np,
+)
+from geoveil.gp.coordinates import (
+    Area as Area,
+    AzimuthalEquidistant as AzimuthalEquidistant,
+    Projection as Projection,
+)
+from geoveil.gp.coordinates.earth import (
+    ECCENTRICITY_SQUARED as ECCENTRICITY_SQUARED,
+    EQUATORIAL_RADIUS_M as EQUATORIAL_RADIUS_M,
+)
 from geoveil.gp.deconvolution import PointEstimator, SmoothedRegion
+from geoveil.gp.deconvolution.bands import BandTotals as BandTotals
+from geoveil.gp.deconvolution.choice import joint_way as joint_way, ways as ways
+from geoveil.gp.deconvolution.products import Products as Products
+from geoveil.gp.deconvolution.totals import (
+    GRID_EXPONENT as GRID_EXPONENT,
+    MOST_AT_ONCE as MOST_AT_ONCE,
+    EachTotals as EachTotals,
+    Groups as Groups,
+    Sums as Sums,
+    Totals as Totals,
+)
+from geoveil.gp.digests import blake2b as blake2b, sha256 as sha256
 from geoveil.gp.errors import (
+    ContradictionError as ContradictionError,
     GeoVeilError,
     NotPrivateWarning,
     ParameterError,
@@ -9,8 +40,56 @@ from geoveil.gp.errors import (
     TableFileError,
     UnsupportedError,
 )
-from geoveil.gp.exact import RandomSource, SeededSource, SystemSource, paced
+from geoveil.gp.estimation import (
+    Accumulator as Accumulator,
+    Estimate as Estimate,
+    estimate as estimate,
+    sums_of as sums_of,
+)
+from geoveil.gp.exact import (
+    BALL as BALL,
+    BITS as BITS,
+    INT64_MAX as INT64_MAX,
+    INT64_MIN as INT64_MIN,
+    LazyUniform as LazyUniform,
+    RandomSource,
+    SeededSource,
+    SystemSource,
+    as_given as as_given,
+    chosen_source as chosen_source,
+    log_nearest as log_nearest,
+    paced,
+    round_down as round_down,
+    round_to_grid as round_to_grid,
+    round_up as round_up,
+    share as share,
+    step_exponent_of as step_exponent_of,
+    upper as upper,
+    working_precision as working_precision,
+)
+from geoveil.gp.expectation_maximisation import expectation_maximisation as expectation_maximisation
+from geoveil.gp.extras import MissingExtraError as MissingExtraError, needed_for as needed_for
 from geoveil.gp.forged import ForgedShare, forged_share, report_bins
+from geoveil.gp.hard_question import (
+    Difference as Difference,
+    HardShare as HardShare,
+    Heap as Heap,
+    NearbyPeople as NearbyPeople,
+    critical_value as critical_value,
+    difference as difference,
+    hard_share as hard_share,
+    reach as reach,
+)
+from geoveil.gp.intervals import (
+    UNLIMITED as UNLIMITED,
+    FindsMoments as FindsMoments,
+    Interval as Interval,
+    IntervalMethod as IntervalMethod,
+    Limits as Limits,
+    interval_of_mean as interval_of_mean,
+)
+from geoveil.gp.labels import MOST_EPSILON as MOST_EPSILON, RandomizedLabels as RandomizedLabels
+from geoveil.gp.lazy import lazy as lazy
 from geoveil.gp.mechanisms import (
     ApproximateLaplace,
     DebiasedLaplace,
@@ -24,6 +103,9 @@ from geoveil.gp.mechanisms import (
     VectorAnswer,
     VectorSmoothMechanism,
 )
+from geoveil.gp.mechanisms.additive import AdditiveMechanism as AdditiveMechanism
+from geoveil.gp.mechanisms.approximate import paper_cost as paper_cost
+from geoveil.gp.mechanisms.planar import DIMENSIONS as DIMENSIONS
 from geoveil.gp.nested import Coarsening, Refinement
 from geoveil.gp.noise import (
     NOISES,
@@ -34,7 +116,16 @@ from geoveil.gp.noise import (
     PowerLaw,
     StudentT,
 )
+from geoveil.gp.noise.inversion import InvertedNoise as InvertedNoise
+from geoveil.gp.price import (
+    Basis as Basis,
+    NoiseVariance as NoiseVariance,
+    Price as Price,
+    bounded_noise_variance as bounded_noise_variance,
+    estimated_noise_variance as estimated_noise_variance,
+)
 from geoveil.gp.privacy import GeoPrivacy, LocalPrivacy, LogScale, compose
+from geoveil.gp.privacy.geo import LOG as LOG
 from geoveil.gp.queries import (
     Cap,
     Capped,
@@ -50,10 +141,31 @@ from geoveil.gp.queries import (
     Ramp,
     Range,
     Smoothstep,
+    SoftIndicator as SoftIndicator,
     TabulatedProfile,
     Threshold,
     TwoWayThreshold,
 )
+from geoveil.gp.queries.capped import varies_to as varies_to
+from geoveil.gp.queries.indicator import PROFILES as PROFILES
+from geoveil.gp.queries.polygon import geometry as geometry
+from geoveil.gp.queries.profiles.enclosed import EnclosedProfile as EnclosedProfile
+from geoveil.gp.queries.profiles.soft_step import (
+    ClosedFormStep as ClosedFormStep,
+    SoftStep as SoftStep,
+)
+from geoveil.gp.queries.profiles.tabulated import require_pieces as require_pieces
+from geoveil.gp.report_moments import (
+    MomentsAskedOnce as MomentsAskedOnce,
+    ReportMoments as ReportMoments,
+)
+from geoveil.gp.shown import (
+    ReprByArguments as ReprByArguments,
+    ValueObject as ValueObject,
+    member as member,
+)
+from geoveil.gp.smooth.frontier import CALIBRATIONS as CALIBRATIONS, Frontier as Frontier
+from geoveil.gp.smooth.growth import DECAYS as DECAYS, EXPONENTIAL as EXPONENTIAL, LINEAR as LINEAR
 from geoveil.gp.version import __version__ as __version__
 
 __all__ = [

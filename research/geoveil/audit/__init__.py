@@ -6,6 +6,8 @@ mechanisms, the `faults`, or mechanisms of one's own (`own_cases`).
 `attacks` go for the computer: which floats are reachable, how they are spaced, what time tells.
 """
 
+from geoveil.audit.agreement import Disagreement as Disagreement, disagreements as disagreements
+from geoveil.audit.attacks import ALPHA as ALPHA, Attack as Attack, OutputAttack as OutputAttack
 from geoveil.audit.black_box import Bound, black_box_bound
 from geoveil.audit.case import Audited, Case, Scene
 from geoveil.audit.catalogue import catalogue, named
@@ -14,11 +16,16 @@ from geoveil.audit.exact import Finding, HasDensity, exact_delta, exact_epsilon,
 from geoveil.audit.faults import faults
 from geoveil.audit.histories import History, NestedHistory, worst_history
 from geoveil.audit.own import (
+    AUDITED as AUDITED,
+    MakeMechanism as MakeMechanism,
     NoisyAnswer,
     OwnSelection,
+    checked as checked,
+    keeps as keeps,
     mechanisms_in,
     own_cases,
     selections_in,
+    source_files as source_files,
 )
 from geoveil.audit.selection import (
     SelectionFinding,
@@ -31,8 +38,7 @@ from geoveil.audit.selection import (
     worst_utilities,
 )
 from geoveil.audit.verdict import FAILURE_PROBABILITY, BlackBox, Exact, Verdict, audit, pair_count
-from geoveil.gp import not_private
-from geoveil.gp.version import __version__ as __version__
+from geoveil.gp import __version__ as __version__, not_private
 
 not_private.declare_experiments(__name__)
 

@@ -28,7 +28,10 @@ from geoveil.audit.case import (
 from geoveil.audit.derived_histories import AnsweredHistory, ExtrapolatedHistory
 from geoveil.audit.histories import NestedHistory
 from geoveil.gp import (
+    AdditiveMechanism,
     ApproximateLaplace,
+    Arithmetic,
+    Array,
     Cap,
     DebiasedLaplace,
     Disc,
@@ -46,6 +49,7 @@ from geoveil.gp import (
     Radial,
     RandomizedResponse,
     Range,
+    Real,
     SmoothMechanism,
     StudentT,
     TabulatedProfile,
@@ -55,9 +59,6 @@ from geoveil.gp import (
     VectorSmoothMechanism,
     validation,
 )
-from geoveil.gp.arithmetic import Arithmetic, Real
-from geoveil.gp.arrays import Array
-from geoveil.gp.mechanisms.additive import AdditiveMechanism
 
 if TYPE_CHECKING:
     from geoveil.campaign import Example, MechanismFamily, QueryFamily

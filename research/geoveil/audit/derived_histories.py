@@ -11,8 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from geoveil.audit.case import require_whole
 from geoveil.audit.histories import log_integral
-from geoveil.gp import GeoPrivacy, ParameterError, PlanarLaplace, Query
-from geoveil.gp.lazy import lazy
+from geoveil.gp import GeoPrivacy, ParameterError, PlanarLaplace, Query, lazy
 
 Array = NDArray[np.float64]
 _REACH, _CELLS = 256, 16

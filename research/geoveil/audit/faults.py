@@ -23,9 +23,16 @@ from geoveil.audit.catalogue import ASKED, BELL, INCOME, RAMP, STEP, any_two
 from geoveil.audit.derived_histories import AnsweredHistory, ExtrapolatedHistory
 from geoveil.audit.histories import NestedHistory
 from geoveil.audit.release_faults import release_faults
-from geoveil.gp import Cap, GeoPrivacy, LipschitzMechanism, LocalPrivacy, Query, SmoothMechanism
-from geoveil.gp.arithmetic import FLOAT
-from geoveil.gp.mechanisms.additive import AdditiveMechanism
+from geoveil.gp import (
+    FLOAT,
+    AdditiveMechanism,
+    Cap,
+    GeoPrivacy,
+    LipschitzMechanism,
+    LocalPrivacy,
+    Query,
+    SmoothMechanism,
+)
 
 Array = NDArray[np.float64]
 _FOOT_IN_METRES = 0.3048

@@ -14,6 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.gp import (
+    FLOAT,
+    AdditiveMechanism,
     DebiasedLaplace,
     Laplace,
     Noise,
@@ -22,8 +24,6 @@ from geoveil.gp import (
     RandomizedResponse,
     VectorSmoothMechanism,
 )
-from geoveil.gp.arithmetic import FLOAT
-from geoveil.gp.mechanisms.additive import AdditiveMechanism
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -15,9 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from geoveil.gp import ParameterError, validation
-from geoveil.gp.validation import require_count
-from geoveil.selection import LocalUtilities, Margin, Scores, ScoresLike, Utilities
-from geoveil.selection.base import Array
+from geoveil.selection import Array, LocalUtilities, Margin, Scores, ScoresLike, Utilities
 
 _Some = TypeVar("_Some", bound=Scores)
 
@@ -48,7 +46,7 @@ def utility_pairs(
     Raises:
         ParameterError: if an argument is out of range.
     """
-    require_count("outcomes", outcomes)
+    validation.require_count("outcomes", outcomes)
     unit = validation.positive("sensitivity", sensitivity)
     steps = (0, 1) if monotone else (-1, 0, 1)
     grid = validation.numbers("levels", levels)
@@ -95,8 +93,8 @@ def margin_pairs(outcomes: int, most: int) -> Iterator[tuple[Margin, Margin]]:
     Raises:
         ParameterError: if an argument is out of range.
     """
-    require_count("outcomes", outcomes)
-    require_count("most", most)
+    validation.require_count("outcomes", outcomes)
+    validation.require_count("most", most)
     for margin in range(most):
         yield Margin(0, margin, outcomes), Margin(0, margin + 1, outcomes)
     if outcomes > 1:
@@ -121,10 +119,10 @@ def database_pairs(
         >>> len(list(database_pairs(2, 3, lambda records: Utilities([sum(records)]))))
         12
     """
-    require_count("values", values)
+    validation.require_count("values", values)
     if values < 2:
         raise ParameterError("values", values, "an integer >= 2")
-    require_count("records", records)
+    validation.require_count("records", records)
     scores_of = {records: scores(records) for records in product(range(values), repeat=records)}
     for database, own in scores_of.items():
         for place, old in enumerate(database):
@@ -145,7 +143,7 @@ def admissible(pairs: Iterable[tuple[LocalUtilities, LocalUtilities]], changes: 
     Raises:
         ParameterError: if `changes` is out of range, or a table ends before.
     """
-    require_count("changes", changes)
+    validation.require_count("changes", changes)
     for pair in pairs:
         moved = np.abs(pair[0].values - pair[1].values)
         tables = [[_row(scores, t) for t in range(changes + 1)] for scores in pair]

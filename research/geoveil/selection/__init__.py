@@ -4,9 +4,8 @@ Geo-privacy whose points are databases, apart by the records in which they diffe
 a database in trust: an aggregator's operator, or a device with many records.
 """
 
-from geoveil.gp import not_private
-from geoveil.gp.version import __version__ as __version__
-from geoveil.selection.base import Guarantee, ScoresLike, SelectionMechanism
+from geoveil.gp import __version__ as __version__, not_private
+from geoveil.selection.base import Array as Array, Guarantee, ScoresLike, SelectionMechanism
 from geoveil.selection.global_sensitivity import ExponentialMechanism, PermuteAndFlip
 from geoveil.selection.local_dampening import LocalDampening
 from geoveil.selection.noisy_max import Lead, ReportNoisyMax
@@ -28,7 +27,16 @@ from geoveil.selection.smooth import (
     SmoothNoisyMax,
     SmoothPrivateSelection,
 )
-from geoveil.selection.stability import StabilityMechanism, count_margin
+from geoveil.selection.smooth_privacy import (
+    scale_price as scale_price,
+    shift_cost as shift_cost,
+    spent as spent,
+)
+from geoveil.selection.stability import (
+    StabilityMechanism,
+    count_margin,
+    winners_and_margins as winners_and_margins,
+)
 from geoveil.selection.top_k import TopOutcomes, top_k
 from geoveil.selection.two_sided import HeavyGeneralizedCauchy, HeavyStudentT, LaplaceLogNormal
 

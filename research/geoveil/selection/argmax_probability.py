@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.gp.arrays import Array
+from geoveil.gp import Array
 from geoveil.selection.noise_law import FARTHEST_GAP, LOG_LEAST, Law
 
 _RIVALS = 16

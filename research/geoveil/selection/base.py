@@ -17,10 +17,17 @@ from typing import Any, ClassVar, TypeAlias, TypeVar, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from geoveil.gp import ParameterError, RandomSource, UnsupportedError, validation
-from geoveil.gp.exact import as_given, chosen_source, round_down
-from geoveil.gp.shown import ReprByArguments, ValueObject
-from geoveil.gp.validation import require_count
+from geoveil.gp import (
+    ParameterError,
+    RandomSource,
+    ReprByArguments,
+    UnsupportedError,
+    ValueObject,
+    as_given,
+    chosen_source,
+    round_down,
+    validation,
+)
 from geoveil.selection.scores import Scores, Utilities
 
 Array = NDArray[np.float64]
@@ -192,7 +199,7 @@ class SelectionMechanism(ValueObject, ABC):
             PrivateValueError: if a private number is out of range.
             UnsupportedError: if scores of that kind would break the guarantee.
         """
-        require_count("size", size)
+        validation.require_count("size", size)
         bits = chosen_source(source)
         names, utilities = self._named(scores)
         drawn = self._draw(utilities, size, bits)

@@ -19,9 +19,7 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.gp import GeoVeilError, RandomSource
-from geoveil.gp.arithmetic import Real
-from geoveil.gp.exact import BALL, LazyUniform, working_precision
+from geoveil.gp import BALL, GeoVeilError, LazyUniform, RandomSource, Real, working_precision
 
 _Answer = TypeVar("_Answer")
 

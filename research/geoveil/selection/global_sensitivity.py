@@ -12,9 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from geoveil.gp import RandomSource, validation
-from geoveil.gp.arithmetic import Real
-from geoveil.gp.exact import BALL, LazyUniform, as_given, round_up
+from geoveil.gp import BALL, LazyUniform, RandomSource, Real, as_given, round_up, validation
 from geoveil.selection.base import Array, Guarantee, SelectionMechanism
 from geoveil.selection.draws import (
     Enclosure,

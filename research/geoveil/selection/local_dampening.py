@@ -7,9 +7,16 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.gp import ParameterError, PrivateValueError, RandomSource, validation
-from geoveil.gp.arithmetic import Real
-from geoveil.gp.exact import BALL, as_given, round_up
+from geoveil.gp import (
+    BALL,
+    ParameterError,
+    PrivateValueError,
+    RandomSource,
+    Real,
+    as_given,
+    round_up,
+    validation,
+)
 from geoveil.selection.base import Array, Guarantee, SelectionMechanism
 from geoveil.selection.draws import Indices, exponential_bounds, weighted_indices
 from geoveil.selection.scores import LocalUtilities, Scores

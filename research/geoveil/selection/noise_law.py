@@ -14,10 +14,7 @@ from typing import TypeAlias
 import numpy as np
 from flint import arb
 
-from geoveil.gp import Noise
-from geoveil.gp.arithmetic import Real
-from geoveil.gp.arrays import Array
-from geoveil.gp.exact import BALL, LazyUniform, working_precision
+from geoveil.gp import BALL, Array, LazyUniform, Noise, Real, working_precision
 from geoveil.selection.draws import Enclosure, Words, ball, uniform, unknown, widened
 from geoveil.selection.one_sided import OneSidedNoise
 from geoveil.selection.two_sided import LaplaceLogNormal

@@ -9,9 +9,17 @@ from typing import Any, ClassVar, Literal, TypeAlias, TypeVar, overload
 
 import numpy as np
 
-from geoveil.gp import Laplace, ParameterError, RandomSource, validation
-from geoveil.gp.arithmetic import Real
-from geoveil.gp.exact import BALL, LazyUniform, chosen_source, round_to_grid
+from geoveil.gp import (
+    BALL,
+    Laplace,
+    LazyUniform,
+    ParameterError,
+    RandomSource,
+    Real,
+    chosen_source,
+    round_to_grid,
+    validation,
+)
 from geoveil.selection.base import Array, ScoresLike
 from geoveil.selection.draws import (
     Enclosure,

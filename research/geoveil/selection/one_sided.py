@@ -19,10 +19,18 @@ import numpy as np
 from flint import arb
 from numpy.typing import ArrayLike
 
-from geoveil.gp import validation
-from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
-from geoveil.gp.arrays import Array
-from geoveil.gp.exact import BALL, BITS, round_up, upper, working_precision
+from geoveil.gp import (
+    BALL,
+    BITS,
+    FLOAT,
+    Arithmetic,
+    Array,
+    Real,
+    round_up,
+    upper,
+    validation,
+    working_precision,
+)
 from geoveil.selection.suprema import hazard_bound, scale_cost_bound
 from geoveil.selection.two_sided import HeavyGeneralizedCauchy, HeavyStudentT
 

@@ -11,8 +11,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from geoveil.gp import ParameterError, PrivateValueError, validation
-from geoveil.gp.exact import as_given, round_up
+from geoveil.gp import ParameterError, PrivateValueError, as_given, round_up, validation
 
 Array = NDArray[np.float64]
 

@@ -11,10 +11,16 @@ from typing import ClassVar, Literal, Self
 
 import numpy as np
 
-from geoveil.gp import Noise, NotPrivateWarning, ParameterError, RandomSource, validation
-from geoveil.gp.arithmetic import Real
-from geoveil.gp.exact import BALL, LazyUniform
-from geoveil.gp.validation import require_count
+from geoveil.gp import (
+    BALL,
+    LazyUniform,
+    Noise,
+    NotPrivateWarning,
+    ParameterError,
+    RandomSource,
+    Real,
+    validation,
+)
 from geoveil.selection.argmax_probability import argmax_probabilities
 from geoveil.selection.base import Array, Guarantee, SelectionMechanism
 from geoveil.selection.draws import Indices, exact_argmax, noisy_argmax
@@ -54,7 +60,7 @@ class SmoothSelection(SelectionMechanism):
 
     def __init__(self, epsilon: float, outcomes: int, *, monotone: bool) -> None:
         super().__init__(epsilon)
-        require_count("outcomes", outcomes)
+        validation.require_count("outcomes", outcomes)
         validation.require_flag("monotone", monotone)
         self.outcomes = outcomes
         self.monotone = monotone

@@ -48,9 +48,19 @@ from fractions import Fraction
 from functools import lru_cache
 from types import MappingProxyType
 
-from geoveil.gp import Laplace, Noise, ParameterError, UnsupportedError, validation
-from geoveil.gp.exact import BALL, BITS, round_down, round_up, upper, working_precision
-from geoveil.gp.validation import require_count
+from geoveil.gp import (
+    BALL,
+    BITS,
+    Laplace,
+    Noise,
+    ParameterError,
+    UnsupportedError,
+    round_down,
+    round_up,
+    upper,
+    validation,
+    working_precision,
+)
 from geoveil.selection.one_sided import OneSidedNoise
 from geoveil.selection.two_sided import LaplaceLogNormal
 
@@ -72,7 +82,7 @@ def tilted_depth(outcomes: int) -> float:
         >>> [round(tilted_depth(m), 3) for m in (2, 10, 10000)]
         [0.524, 1.439, 6.504]
     """
-    require_count("outcomes", outcomes)
+    validation.require_count("outcomes", outcomes)
     if outcomes == 1:
         return 0.0
     with working_precision(BITS):

@@ -20,9 +20,17 @@ import numpy as np
 from flint import arb
 from numpy.typing import ArrayLike, NDArray
 
-from geoveil.gp import ParameterError, PrivateValueError, RandomSource, validation
-from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
-from geoveil.gp.exact import BALL, working_precision
+from geoveil.gp import (
+    BALL,
+    FLOAT,
+    Arithmetic,
+    ParameterError,
+    PrivateValueError,
+    RandomSource,
+    Real,
+    validation,
+    working_precision,
+)
 from geoveil.selection.base import Array, Guarantee, SelectionMechanism
 from geoveil.selection.draws import Indices, weighted_indices
 from geoveil.selection.scores import Margin, Scores, SmoothUtilities

@@ -12,9 +12,7 @@ from typing import TypeAlias
 
 from flint import arb
 
-from geoveil.gp import GeoVeilError
-from geoveil.gp.exact import BALL, BITS, upper, working_precision
-from geoveil.gp.noise.inversion import InvertedNoise
+from geoveil.gp import BALL, BITS, GeoVeilError, InvertedNoise, upper, working_precision
 
 LogFunction: TypeAlias = Callable[[arb, arb], tuple[arb, arb]]
 """Encloses log g and its derivative over the interval between two points."""

@@ -7,9 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from geoveil.gp import ParameterError, RandomSource, validation
-from geoveil.gp.exact import chosen_source, share
-from geoveil.gp.validation import require_count
+from geoveil.gp import ParameterError, RandomSource, chosen_source, share, validation
 from geoveil.selection.base import Guarantee
 from geoveil.selection.global_sensitivity import PermuteAndFlip
 from geoveil.selection.noisy_max import Lead, ReportNoisyMax
@@ -73,7 +71,7 @@ def top_k(
     else:
         utilities = scores if isinstance(scores, Utilities) else Utilities(scores)
         names = list(range(utilities.outcomes))
-    require_count("k", k)
+    validation.require_count("k", k)
     most = utilities.outcomes - 1 if gap else utilities.outcomes
     if k > most:
         raise ParameterError("k", k, f"an integer from 1 to {most}" + " with gap" * gap)

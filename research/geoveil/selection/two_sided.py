@@ -12,10 +12,24 @@ import numpy as np
 from flint import arb
 from numpy.typing import ArrayLike, NDArray
 
-from geoveil.gp import GeneralizedCauchy, Laplace, Noise, StudentT, UnsupportedError, validation
-from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
-from geoveil.gp.arrays import Array
-from geoveil.gp.exact import BALL, BITS, LazyUniform, round_up, upper, working_precision
+from geoveil.gp import (
+    BALL,
+    BITS,
+    FLOAT,
+    Arithmetic,
+    Array,
+    GeneralizedCauchy,
+    Laplace,
+    LazyUniform,
+    Noise,
+    Real,
+    StudentT,
+    UnsupportedError,
+    round_up,
+    upper,
+    validation,
+    working_precision,
+)
 
 
 @dataclass(frozen=True, slots=True)

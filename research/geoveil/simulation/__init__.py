@@ -1,7 +1,6 @@
 """Experiments on real populations."""
 
-from geoveil.gp import not_private
-from geoveil.gp.version import __version__ as __version__
+from geoveil.gp import __version__ as __version__, not_private
 from geoveil.simulation.populations import (
     LogNormalPopulation,
     ParticipantSource,

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from geoveil.analyst.planner import PointReports, Reports
+from geoveil.analyst import PointReports, ReportLaw
 from geoveil.gp import (
     DebiasedLaplace,
     GeneralizedCauchy,
@@ -48,15 +48,15 @@ class Contestant:
 
     origin: str
     """One of `ORIGINS`."""
-    build: Callable[[Setting], Reports]
+    build: Callable[[Setting], ReportLaw]
     """The mechanism for a setting."""
-    others: tuple[Callable[[Setting], Reports], ...] = ()
+    others: tuple[Callable[[Setting], ReportLaw], ...] = ()
     """Mechanisms as likely as `build`, if something public might have been otherwise."""
     answers_every_query: bool = False
     """Whether one ε pays for all queries together; otherwise each costs ε."""
 
     @property
-    def versions(self) -> tuple[Callable[[Setting], Reports], ...]:
+    def versions(self) -> tuple[Callable[[Setting], ReportLaw], ...]:
         """All that are equally likely; the error is the mean of theirs."""
         return self.build, *self.others
 

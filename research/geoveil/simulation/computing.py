@@ -14,8 +14,7 @@ from itertools import islice
 from multiprocessing import resource_tracker
 from typing import Any, Protocol, TypeVar
 
-from geoveil.gp import GeoVeilError, ParameterError, validation
-from geoveil.gp.extras import needed_for
+from geoveil.gp import GeoVeilError, ParameterError, needed_for, validation
 
 
 @contextmanager

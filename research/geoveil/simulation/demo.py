@@ -21,20 +21,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.analyst import Analyst, LabelledEstimate
-from geoveil.analyst.planner.prediction import Prediction, predicted
+from geoveil.analyst import Analyst, LabelledEstimate, Prediction, predicted
 from geoveil.campaign import Attribute, Question, StatisticCampaign, encode
 from geoveil.client import GrpcAioTransport, Policy
 from geoveil.gp import (
+    AzimuthalEquidistant,
     GaussianKernel,
     GeoPrivacy,
     GeoVeilError,
     Query,
     RandomizedResponse,
+    SoftIndicator,
     Threshold,
 )
-from geoveil.gp.coordinates import AzimuthalEquidistant
-from geoveil.gp.queries import SoftIndicator
 from geoveil.simulation.comparison import MECHANISMS, Setting
 from geoveil.simulation.distribution.local import piecewise_variance
 from geoveil.simulation.fleet import by_batches, by_devices, prepared

@@ -24,10 +24,8 @@ from typing import Any, Generic, TypeVar, get_args, get_type_hints
 
 import numpy as np
 
-from geoveil.analyst.whole_file import whole_file
-from geoveil.gp import ParameterError
-from geoveil.gp.extras import needed_for
-from geoveil.gp.version import __version__
+from geoveil.analyst import whole_file
+from geoveil.gp import ParameterError, __version__, needed_for
 from geoveil.simulation.computing import Computer, in_this_process
 
 Row = TypeVar("Row")

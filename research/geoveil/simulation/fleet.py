@@ -25,8 +25,15 @@ from typing import TypeVar
 
 import numpy as np
 
-from geoveil.campaign import Attribute, Campaign, Question, StatisticCampaign, Value, seal
-from geoveil.campaign.admission import MOST_REPORTS
+from geoveil.campaign import (
+    MOST_REPORTS,
+    Attribute,
+    Campaign,
+    Question,
+    StatisticCampaign,
+    Value,
+    seal,
+)
 from geoveil.client import (
     AsyncClient,
     AsyncTransport,
@@ -36,8 +43,8 @@ from geoveil.client import (
     Timing,
     TransportError,
     gather,
+    pauses,
 )
-from geoveil.client.report_sender import pauses
 from geoveil.gp import GeoPrivacy, GeoVeilError, Threshold, UnsupportedError, validation
 from geoveil.proto.v1 import collector_pb2, report_pb2
 from geoveil.simulation.populations import (

@@ -6,8 +6,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from geoveil.gp import ParameterError, validation
-from geoveil.gp.coordinates import Area, Projection, earth
+from geoveil.gp import (
+    ECCENTRICITY_SQUARED,
+    EQUATORIAL_RADIUS_M,
+    Area,
+    ParameterError,
+    Projection,
+    validation,
+)
 
 SPHERE_RADIUS_M = 6_371_000.0
 """Radius R of the sphere that [SGP §5] projects from."""
@@ -83,8 +89,8 @@ class SphericalMercator(Projection):
 
 def _meridional_radius(latitude_deg: float) -> float:
     """Return M(φ) in metres: a step dφ along the meridian is M dφ long. Least on the equator."""
-    w = 1 - earth.ECCENTRICITY_SQUARED * math.sin(math.radians(latitude_deg)) ** 2
-    return earth.EQUATORIAL_RADIUS_M * (1 - earth.ECCENTRICITY_SQUARED) / (w * math.sqrt(w))
+    w = 1 - ECCENTRICITY_SQUARED * math.sin(math.radians(latitude_deg)) ** 2
+    return EQUATORIAL_RADIUS_M * (1 - ECCENTRICITY_SQUARED) / (w * math.sqrt(w))
 
 
 def _highest_latitude_deg(area: Area) -> float:

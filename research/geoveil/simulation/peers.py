@@ -18,8 +18,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from geoveil.audit import Audited, black_box_bound
-from geoveil.audit.own import MakeMechanism, checked
+from geoveil.audit import Audited, MakeMechanism, black_box_bound, checked
 from geoveil.gp import (
     DebiasedLaplace,
     GeoPrivacy,

@@ -16,9 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.gp import TableFileError, UnsupportedError
-from geoveil.gp.extras import needed_for
-from geoveil.gp.validation import FARTHEST
+from geoveil.gp import TableFileError, UnsupportedError, needed_for, validation
 
 Array = NDArray[np.float64]
 
@@ -27,7 +25,8 @@ FORMATS = (".csv", ".parquet", GEOPACKAGE)
 """Endings of files of people."""
 COORDINATES = ("longitude", "latitude")
 """What the two numbers of a point are called, as columns of a file of points."""
-_NUMBER = f"a number from -{FARTHEST:g} to {FARTHEST:g} (what it holds is not shown)"
+_FARTHEST = f"{validation.FARTHEST:g}"
+_NUMBER = f"a number from -{_FARTHEST} to {_FARTHEST} (what it holds is not shown)"
 _NAME = re.compile(r"[^\W\d]\w*(\W+[^\W\d]\w*)*\W*")
 """What the header of a column looks like, "Rent ($)", and no number does, however it is written."""
 _SEPARATORS = MappingProxyType({";": "semicolons", "\t": "tabs", "|": "bars"})
@@ -53,7 +52,7 @@ def read_csv(path: Path, columns: Sequence[str]) -> list[Array]:
                     raise TableFileError(path, row, fields)
                 rows.append([_number(line[place]) for place in places])
                 for column, number in zip(columns, rows[-1], strict=True):
-                    if not abs(number) <= FARTHEST:  # NaN compares false
+                    if not abs(number) <= validation.FARTHEST:  # NaN compares false
                         raise TableFileError(path, f"{row}, column {column!r} {at}", _NUMBER)
         return list(np.array(rows, dtype=np.float64).reshape(-1, len(columns)).T.copy())
     except (UnicodeDecodeError, csv.Error):
@@ -140,7 +139,7 @@ def _numbers(path: Path, name: str, column: Any) -> Array:
     if not (types.is_integer(column.type) or types.is_floating(column.type)):
         raise TableFileError(path, f"column {name!r}, of type {column.type},", "of numbers")
     numbers: Array = column.to_numpy().astype(np.float64)  # NaN where nothing stands
-    bad = ~(np.abs(numbers) <= FARTHEST)  # NaN compares false
+    bad = ~(np.abs(numbers) <= validation.FARTHEST)  # NaN compares false
     if bad.any():
         raise TableFileError(path, f"row {int(np.argmax(bad)) + 1}, column {name!r}", _NUMBER)
     return numbers

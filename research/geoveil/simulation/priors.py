@@ -17,10 +17,8 @@ from geoveil.analyst import (
     pilot_prior,
     reports_of,
 )
-from geoveil.campaign.entry_points import added, foreign, load
-from geoveil.gp import ParameterError, TableFileError, UnsupportedError
-from geoveil.gp.coordinates import AzimuthalEquidistant
-from geoveil.gp.hard_question import Heap
+from geoveil.campaign import added, foreign, load
+from geoveil.gp import AzimuthalEquidistant, Heap, ParameterError, TableFileError, UnsupportedError
 from geoveil.simulation.people_files import FORMATS, GEOPACKAGE, read_csv
 from geoveil.simulation.populations import Population, collisions, household_incomes
 

@@ -5,8 +5,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from geoveil.gp import DebiasedLaplace
-from geoveil.gp._convolution import laplace_expectation
+from geoveil.gp import DebiasedLaplace, laplace_expectation
 
 Array = NDArray[np.float64]
 

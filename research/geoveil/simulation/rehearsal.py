@@ -23,7 +23,6 @@ from geoveil.analyst import Analyst, CampaignEstimates, Prior, Reports, reports_
 from geoveil.campaign import Campaign, StatisticCampaign, ValueCampaign, encode
 from geoveil.client import GrpcTransport, Policy
 from geoveil.gp import GeoVeilError, ParameterError, validation
-from geoveil.gp.validation import FARTHEST
 from geoveil.simulation.fleet import labels_for, prepared
 from geoveil.simulation.populations import ParticipantSource
 
@@ -164,7 +163,7 @@ def _values(
         raise ParameterError("people", f"of shape {values.shape}", f"{expected} for each person")
     if not 1 <= len(values) <= MOST_PEOPLE:
         raise ParameterError("people", f"{len(values)} rows", f"1 to {MOST_PEOPLE:,} rows")
-    bad = ~(np.abs(values) <= FARTHEST)
+    bad = ~(np.abs(values) <= validation.FARTHEST)
     if bad.any():
         row = int(np.argwhere(bad)[0][0]) + 1
         raise ParameterError("people", f"row {row}", "finite numbers; leave out who has none")

@@ -31,7 +31,7 @@ from geoveil.aggregator.domain.errors import public
 from geoveil.aggregator.domain.watching import PollTimer
 from geoveil.aggregator.grpc.servicers import add_collector
 from geoveil.aggregator.ops.rates import Rate, RateLimits
-from geoveil.aggregator.store.maintenance import check
+from geoveil.aggregator.store.maintenance import check_database
 from geoveil.aggregator.store.reader import Reader
 from geoveil.proto.v1.analyst_pb2_grpc import add_AnalystServicer_to_server
 
@@ -447,7 +447,7 @@ class InProcessSQLite(InProcess):
         copy_database(old, self.database)
 
     def check(self) -> None:
-        require(check(self.database).faults == (), "what is stored is what is counted")
+        require(check_database(self.database).faults == (), "what is stored is what is counted")
 
 
 def _limit(store: Any, limit: int) -> None:

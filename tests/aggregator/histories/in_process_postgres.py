@@ -8,7 +8,7 @@ from psycopg import sql
 
 from geoveil.aggregator import Store
 from geoveil.aggregator.store import open_store
-from geoveil.aggregator.store.maintenance import check
+from geoveil.aggregator.store.maintenance import check_database
 from geoveil.aggregator.store.reader import Reader
 from geoveil.aggregator.store.schema import VERSION, tables_of
 
@@ -125,4 +125,4 @@ class InProcessPostgres(InProcess):
         await super().heal()
 
     def check(self) -> None:
-        require(check(self._url).faults == (), "what is stored is what is counted")
+        require(check_database(self._url).faults == (), "what is stored is what is counted")

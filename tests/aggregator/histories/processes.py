@@ -19,7 +19,7 @@ from typing import Any, Self
 import grpc
 import grpc.aio
 
-from geoveil.aggregator.store.maintenance import check
+from geoveil.aggregator.store.maintenance import check_database
 from geoveil.proto.v1 import analyst_pb2, collector_pb2
 
 from ..postgres import PostgresServer  # noqa: TID252 - tests are no package
@@ -335,4 +335,4 @@ class Processes(World):
 
     def check(self) -> None:
         database = self.database if self._postgres else Path(self.database)
-        require(check(database).faults == (), "what is stored is what is counted")
+        require(check_database(database).faults == (), "what is stored is what is counted")

@@ -14,8 +14,7 @@ from geoveil.aggregator.domain.errors import Code, ServiceError
 from geoveil.aggregator.domain.layout import Layout
 from geoveil.aggregator.store import CampaignRecord
 from geoveil.aggregator.store.reader import Reader
-from geoveil.campaign import PublicKey, State, decode, digest, open_envelope, signer
-from geoveil.campaign.admission import Admission
+from geoveil.campaign import Admission, PublicKey, State, decode, digest, open_envelope, signer
 from geoveil.gp import GeoVeilError
 
 Clock = Callable[[], datetime]

@@ -13,8 +13,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from geoveil.campaign import SignatureInvalid
-from geoveil.gp import GeoVeilError, ParameterError
-from geoveil.gp.shown import member
+from geoveil.gp import GeoVeilError, ParameterError, member
 
 _LONGEST_TEXT = 300
 """Characters of a public text: with its details it travels in headers of at most 8 KiB."""

@@ -13,10 +13,16 @@ from geoveil.aggregator.domain.errors import Code, ServiceError
 from geoveil.aggregator.domain.layout import Layout
 from geoveil.aggregator.domain.median_of_means import MedianOfMeans, median_of_means
 from geoveil.campaign import Campaign, unbiased_for
-from geoveil.gp import ForgedShare, GeoPrivacy, ParameterError
-from geoveil.gp.estimation import Accumulator, Estimate, estimate
-from geoveil.gp.intervals import Limits
-from geoveil.gp.price import NoiseVariance
+from geoveil.gp import (
+    Accumulator,
+    Estimate,
+    ForgedShare,
+    GeoPrivacy,
+    Limits,
+    NoiseVariance,
+    ParameterError,
+    estimate,
+)
 
 
 @dataclass(frozen=True, slots=True)

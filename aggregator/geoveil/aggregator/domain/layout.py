@@ -27,11 +27,15 @@ from geoveil.aggregator.domain.reports import (
     ReportColumns,
     pack,
 )
-from geoveil.campaign import Campaign
-from geoveil.campaign.admission import REPORT_ID_BYTES
-from geoveil.campaign.model import MOST_SLOTS
-from geoveil.gp import ForgedShare, ParameterError, QueryMechanism, forged_share, report_bins
-from geoveil.gp.estimation import Accumulator
+from geoveil.campaign import MOST_SLOTS, REPORT_ID_BYTES, Campaign
+from geoveil.gp import (
+    Accumulator,
+    ForgedShare,
+    ParameterError,
+    QueryMechanism,
+    forged_share,
+    report_bins,
+)
 
 BLOCKS = 32
 """A power of two, so that a random byte falls into each alike."""

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import comb, ldexp
 
-from geoveil.gp import validation
-from geoveil.gp.estimation import Accumulator
+from geoveil.gp import Accumulator, validation
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from geoveil.aggregator.domain.reports import (
 )
 from geoveil.aggregator.grpc.submissions import UnreadReports
 from geoveil.aggregator.store import Outcome
-from geoveil.campaign.admission import Admission, Reason
+from geoveil.campaign import Admission, Reason
 
 NOT_BEGUN = "period must be one that has begun"
 """Why a report of a later period is rejected."""

@@ -15,8 +15,8 @@ from typing import ClassVar, NamedTuple, final, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.campaign.admission import REPORT_ID_BYTES, Reason
-from geoveil.gp.estimation import Accumulator, sums_of
+from geoveil.campaign import REPORT_ID_BYTES, Reason
+from geoveil.gp import Accumulator, sums_of
 
 _ANSWER = Struct("<Iq")
 ANSWER_BYTES = _ANSWER.size

@@ -23,9 +23,7 @@ from geoveil.aggregator.domain.rows import Points, points_of, read_blocks
 from geoveil.aggregator.domain.values import MOST_SECONDS, PointSums
 from geoveil.aggregator.store.reader import Reader
 from geoveil.campaign import PointQuestion, encode_point_question
-from geoveil.gp import GeoVeilError
-from geoveil.gp.deconvolution.totals import GRID_EXPONENT
-from geoveil.gp.estimation import Accumulator, estimate
+from geoveil.gp import GRID_EXPONENT, Accumulator, GeoVeilError, estimate
 
 MOST_TOGETHER = 4
 """The most requests of a pass: each holds sums of its own."""

@@ -16,13 +16,23 @@ from geoveil.aggregator.domain.errors import Code, ServiceError
 from geoveil.aggregator.domain.estimates import QueryEstimate
 from geoveil.aggregator.domain.rows import Points
 from geoveil.campaign import Campaign, PointQuestion, ValueCampaign
-from geoveil.gp import ParameterError, PointEstimator, SmoothedRegion, UnsupportedError
-from geoveil.gp.deconvolution.bands import BandTotals
-from geoveil.gp.deconvolution.choice import joint_way, ways
-from geoveil.gp.deconvolution.products import Products
-from geoveil.gp.deconvolution.totals import GRID_EXPONENT, MOST_AT_ONCE, Groups, Sums, Totals
-from geoveil.gp.estimation import estimate
-from geoveil.gp.price import estimated_noise_variance
+from geoveil.gp import (
+    GRID_EXPONENT,
+    MOST_AT_ONCE,
+    BandTotals,
+    Groups,
+    ParameterError,
+    PointEstimator,
+    Products,
+    SmoothedRegion,
+    Sums,
+    Totals,
+    UnsupportedError,
+    estimate,
+    estimated_noise_variance,
+    joint_way,
+    ways,
+)
 
 MOST_QUESTIONS = 4_096
 MOST_JOINT = 900

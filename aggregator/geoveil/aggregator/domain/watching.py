@@ -7,7 +7,7 @@ from typing import TypeVar
 from geoveil.aggregator.domain.campaign_cache import CampaignStatus
 from geoveil.aggregator.domain.errors import Code, ServiceError
 from geoveil.campaign import State
-from geoveil.gp.validation import between
+from geoveil.gp import validation
 
 Sleep = Callable[[float], Awaitable[object]]
 """Waits for seconds."""
@@ -72,7 +72,7 @@ async def watch(
         ServiceError: TOO_FEW_REPORTS if there are too few when the campaign closes; STOPPING;
             whatever `look` and `show` raise.
     """
-    between("interval", interval_s, 1, 3600)
+    validation.between("interval", interval_s, 1, 3600)
     seen: tuple[int, State] | None = None
     while True:
         status = await look()

@@ -22,11 +22,8 @@ from geoveil.aggregator.grpc.submissions import GZIP, read_at_once, read_batch, 
 from geoveil.aggregator.grpc.wire_columns import LEAST_BYTES
 from geoveil.aggregator.ops.authorizer import TOKEN
 from geoveil.aggregator.store import CampaignRecord
-from geoveil.campaign import PointQuestion, State, decode_point_question
-from geoveil.campaign.admission import Reason
-from geoveil.campaign.codec import encode_privacy
-from geoveil.gp import ParameterError
-from geoveil.gp.intervals import IntervalMethod
+from geoveil.campaign import PointQuestion, Reason, State, decode_point_question, encode_privacy
+from geoveil.gp import IntervalMethod, ParameterError
 from geoveil.proto.v1 import analyst_pb2 as pb, campaign_pb2, collector_pb2, report_pb2
 from geoveil.proto.v1.analyst_pb2_grpc import AnalystServicer as WireAnalystServicer
 from geoveil.proto.v1.collector_pb2_grpc import CollectorServicer as WireCollectorServicer

@@ -22,7 +22,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from geoveil.aggregator.domain.reports import Report, ReportColumns
 from geoveil.aggregator.grpc.wire_columns import LEAST_BYTES, read_columns
-from geoveil.campaign.admission import MOST_REPORTS
+from geoveil.campaign import MOST_REPORTS
 from geoveil.gp import ParameterError
 from geoveil.proto.v1.collector_pb2 import SubmitReportsRequest
 from geoveil.proto.v1.report_pb2 import Report as WireReport

@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
 from geoveil.aggregator.domain.reports import ReportColumns
-from geoveil.campaign.admission import MOST_REPORTS, REPORT_ID_BYTES
+from geoveil.campaign import MOST_REPORTS, REPORT_ID_BYTES
 from geoveil.proto.v1.collector_pb2 import SubmitReportsRequest
 
 LEAST_BYTES = 2048

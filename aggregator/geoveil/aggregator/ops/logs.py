@@ -25,8 +25,7 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 from geoveil.aggregator.ops.diagnostics import traceback_without_values
 from geoveil.aggregator.ops.rates import Monotonic, Rate, TokenBuckets
 from geoveil.aggregator.ops.settings import LOG_FORMATS, LOG_LEVELS
-from geoveil.gp import GeoVeilError
-from geoveil.gp.validation import choice
+from geoveil.gp import GeoVeilError, validation
 
 _LOG = logging.getLogger(__name__)
 _OURS = "geoveil"
@@ -65,8 +64,8 @@ def configure(level: str = "info", form: str = "auto", stream: TextIO | None = N
     Raises:
         ParameterError: if the level or the form is none of those.
     """
-    choice("log_level", level, LOG_LEVELS)
-    choice("log_format", form, LOG_FORMATS)
+    validation.choice("log_level", level, LOG_LEVELS)
+    validation.choice("log_format", form, LOG_FORMATS)
     target: TextIO = sys.stdout if stream is None else stream
     human = form == "human" or (form == "auto" and target.isatty())
     renderer: Processor = (

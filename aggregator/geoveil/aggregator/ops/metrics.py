@@ -21,7 +21,7 @@ from geoveil.aggregator.domain.errors import Code, ServiceError
 from geoveil.aggregator.domain.reports import ReportResult, Status
 from geoveil.aggregator.ops.authorizer import Denial
 from geoveil.aggregator.store import Outcome, Store, Submission
-from geoveil.campaign.admission import Reason
+from geoveil.campaign import Reason
 from geoveil.gp import ParameterError, __version__
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)

@@ -17,8 +17,7 @@ from socket import AF_INET, inet_pton
 from urllib.parse import unquote
 
 from geoveil.aggregator.domain.errors import Code, ServiceError
-from geoveil.gp import ParameterError
-from geoveil.gp.validation import between
+from geoveil.gp import ParameterError, validation
 
 Monotonic = Callable[[], float]
 """Seconds from some moment on, never backwards."""
@@ -39,8 +38,8 @@ class Rate:
     """Reports, at least 1. A larger request is taken from a full bucket, which then owes."""
 
     def __post_init__(self) -> None:
-        between("per_second", self.per_second, 0, 1e9, low_open=True)
-        between("burst", self.burst, 1, 1e12)
+        validation.between("per_second", self.per_second, 0, 1e9, low_open=True)
+        validation.between("burst", self.burst, 1, 1e12)
 
 
 class TokenBuckets:

@@ -6,10 +6,8 @@ from ipaddress import ip_address
 from pathlib import Path
 
 from geoveil.aggregator.store.database_url import DatabaseURL
-from geoveil.campaign import PublicKey
-from geoveil.campaign.admission import MOST_REPORTS
-from geoveil.gp import ParameterError
-from geoveil.gp.validation import between, choice
+from geoveil.campaign import MOST_REPORTS, PublicKey
+from geoveil.gp import ParameterError, validation
 
 _ORIGIN = re.compile(r"https?://(?:[a-z0-9._-]+|\[[0-9a-f:]+\])(?::[0-9]{1,5})?")
 WEB_OF_CONSOLE = "127.0.0.1:7718"
@@ -160,7 +158,7 @@ class Settings:
         _integer("max_message_bytes", self.max_message_bytes, 1 << 10, 64 << 20)
         _integer("queue_limit", self.queue_limit, 1, 100_000_000)
         _integer("max_connections", self.max_connections, 1, 1_000_000)
-        between("connection_idle_s", self.connection_idle_s, 1, 86_400)
+        validation.between("connection_idle_s", self.connection_idle_s, 1, 86_400)
         _integer("max_held_bytes", self.max_held_bytes, 1 << 16, 1 << 40)
         for which in ("campaign", "peer", "call"):
             self._check_rate(f"{which}_rate", f"{which}_burst")
@@ -168,17 +166,17 @@ class Settings:
             _integer("campaign_quota", self.campaign_quota, 1, 1 << 40)
         _integer("least_free_bytes", self.least_free_bytes, 0, 1 << 50)
         _integer("commit_limit", self.commit_limit, 1, 1_000_000)
-        between("commit_latency_s", self.commit_latency_s, 0, 10)
-        between("busy_timeout_s", self.busy_timeout_s, 0, 600)
-        between("clock_skew_s", self.clock_skew_s, 0, 86_400)
-        between("drain_s", self.drain_s, 0, 3600)
-        between("grace_s", self.grace_s, 0, 3600)
-        between("health_interval_s", self.health_interval_s, 0.01, 3600)
+        validation.between("commit_latency_s", self.commit_latency_s, 0, 10)
+        validation.between("busy_timeout_s", self.busy_timeout_s, 0, 600)
+        validation.between("clock_skew_s", self.clock_skew_s, 0, 86_400)
+        validation.between("drain_s", self.drain_s, 0, 3600)
+        validation.between("grace_s", self.grace_s, 0, 3600)
+        validation.between("health_interval_s", self.health_interval_s, 0.01, 3600)
         _address("metrics_host", self.metrics_host)
         if self.metrics_port is not None:
             _integer("metrics_port", self.metrics_port, 0, 65_535)
-        choice("log_level", self.log_level, LOG_LEVELS)
-        choice("log_format", self.log_format, LOG_FORMATS)
+        validation.choice("log_level", self.log_level, LOG_LEVELS)
+        validation.choice("log_format", self.log_format, LOG_FORMATS)
 
     def _check_web(self) -> None:
         if self.web is not None:
@@ -202,11 +200,11 @@ class Settings:
 
     def _check_rate(self, rate: str, burst: str) -> None:
         if getattr(self, rate) is not None:
-            between(rate, getattr(self, rate), 0, 1e9, low_open=True)
+            validation.between(rate, getattr(self, rate), 0, 1e9, low_open=True)
         elif getattr(self, burst) is not None:
             raise ParameterError(rate, None, f"given, as {burst} is")
         if getattr(self, burst) is not None:
-            between(burst, getattr(self, burst), 1, 1e12)
+            validation.between(burst, getattr(self, burst), 1, 1e12)
 
     @property
     def on_loopback(self) -> bool:

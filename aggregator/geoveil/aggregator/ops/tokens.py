@@ -21,9 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from geoveil.aggregator.ops.reloading_file import ReloadingFile
-from geoveil.campaign.model import check_campaign_id
-from geoveil.gp import ParameterError
-from geoveil.gp.shown import member
+from geoveil.campaign import check_campaign_id
+from geoveil.gp import ParameterError, member
 
 _LOG = logging.getLogger(__name__)
 PREFIX = "geoveil_"

@@ -13,9 +13,7 @@ from typing import NamedTuple, Self
 
 from geoveil.aggregator.domain.reports import Bins, PackedColumns, PackedReport, in_columns
 from geoveil.campaign import State
-from geoveil.gp import UnsupportedError
-from geoveil.gp.estimation import Accumulator
-from geoveil.gp.shown import member
+from geoveil.gp import Accumulator, UnsupportedError, member
 
 _FIRST, _LAST = (moment.replace(tzinfo=UTC) for moment in (datetime.min, datetime.max))
 

@@ -2,7 +2,7 @@
 
 from urllib.parse import urlsplit
 
-from geoveil.campaign.entry_points import added
+from geoveil.campaign import added
 from geoveil.gp import ParameterError
 
 SCHEMES = ("postgresql",)

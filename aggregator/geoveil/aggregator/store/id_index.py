@@ -15,7 +15,7 @@ from struct import Struct
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.campaign.admission import REPORT_ID_BYTES
+from geoveil.campaign import REPORT_ID_BYTES
 
 _WORDS = REPORT_ID_BYTES // 4
 _ONE = Struct(f"={_WORDS}I")

@@ -18,9 +18,8 @@ from geoveil.aggregator.store.private_file import new_private_file
 from geoveil.aggregator.store.schema import CAMPAIGN, REPORT_COUNT
 from geoveil.aggregator.store.sql import SQLStore
 from geoveil.aggregator.store.version import require_current, schema_version
-from geoveil.campaign.admission import REPORT_ID_BYTES
-from geoveil.gp import ParameterError
-from geoveil.gp.estimation import Accumulator
+from geoveil.campaign import REPORT_ID_BYTES
+from geoveil.gp import Accumulator, ParameterError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +33,7 @@ class Check:
     """What is wrong, one line each; none in a sound database."""
 
 
-def check(database: Path | str) -> Check:
+def check_database(database: Path | str) -> Check:
     """Compare every counter and sum with the reports stored, and look for ids stored twice.
 
     Takes 16 bytes of memory per report of the largest campaign.
@@ -68,7 +67,7 @@ def check(database: Path | str) -> Check:
         return store.run(work)
 
 
-def backup(database: Path | str, target: Path) -> None:
+def back_up_database(database: Path | str, target: Path) -> None:
     """Write a copy of one moment to a new file, complete or not at all; of any version.
 
     Only its owner may read it.

@@ -12,7 +12,7 @@ from geoveil.aggregator.store.base import Store
 from geoveil.aggregator.store.database_url import SCHEMES, STORES
 from geoveil.aggregator.store.sql import SQLStore
 from geoveil.aggregator.store.sqlite import SQLiteStore
-from geoveil.campaign.entry_points import load
+from geoveil.campaign import load
 from geoveil.gp import GeoVeilError, ParameterError, UnsupportedError
 
 _SEPARATOR = "://"

@@ -40,7 +40,7 @@ from geoveil.aggregator.store.postgres_counting import (
 )
 from geoveil.aggregator.store.schema import REPORT, REPORT_BESIDE, SLOT_BITS
 from geoveil.aggregator.store.sql import SQLStore
-from geoveil.campaign.admission import REPORT_ID_BYTES
+from geoveil.campaign import REPORT_ID_BYTES
 from geoveil.gp import ParameterError
 
 _TRANSIENT = {"40001", "40P01"}  # serialization failure, deadlock

@@ -29,8 +29,8 @@ from geoveil.aggregator.domain.reports import (
 )
 from geoveil.aggregator.store.base import Outcome, Submission, classify, gathered
 from geoveil.aggregator.store.schema import slots
-from geoveil.campaign.admission import REPORT_ID_BYTES
-from geoveil.gp.estimation import Accumulator
+from geoveil.campaign import REPORT_ID_BYTES
+from geoveil.gp import Accumulator
 
 CAMPAIGN_LOCKS = 0x67656F76
 """The class of advisory locks of campaigns: commits share them, a close takes them alone."""

@@ -28,7 +28,7 @@ from sqlalchemy import (
     types,
 )
 
-from geoveil.campaign.admission import REPORT_ID_BYTES
+from geoveil.campaign import REPORT_ID_BYTES
 
 SCHEMA_VERSION = 7
 """Raised with every change of the tables; databases of another version are refused."""

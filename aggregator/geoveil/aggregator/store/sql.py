@@ -45,7 +45,7 @@ from geoveil.aggregator.store.schema import (
     REPORT_DAY,
 )
 from geoveil.aggregator.store.version import create_tables, require_current, schema_version
-from geoveil.gp.estimation import Accumulator
+from geoveil.gp import Accumulator
 
 _LOG = logging.getLogger(__name__)
 _Result = TypeVar("_Result")

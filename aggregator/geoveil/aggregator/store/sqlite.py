@@ -36,7 +36,7 @@ from geoveil.aggregator.store.sqlite_pages import (
     read_ids,
     read_pages,
 )
-from geoveil.gp.estimation import Accumulator
+from geoveil.gp import Accumulator
 
 _PRAGMAS = (
     "journal_mode = WAL",

@@ -25,7 +25,7 @@ from geoveil.aggregator.domain.reports import (
     in_columns,
 )
 from geoveil.aggregator.store.driver import Driver
-from geoveil.campaign.admission import REPORT_ID_BYTES
+from geoveil.campaign import REPORT_ID_BYTES
 
 _ONE_ID = Struct(f"{REPORT_ID_BYTES}s")
 _MOST_REPORTS = 256

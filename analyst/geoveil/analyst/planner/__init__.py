@@ -7,7 +7,7 @@ from geoveil.analyst.planner.allocation import (
     Comparison,
     compare_allocations,
 )
-from geoveil.analyst.planner.candidates import KINDS, Kind, PointReports, Reports
+from geoveil.analyst.planner.candidates import KINDS, Kind, PointReports, ReportLaw
 from geoveil.analyst.planner.log_priors import ExpPrior, LogPrior
 from geoveil.analyst.planner.plan import Plan, plan
 from geoveil.analyst.planner.prediction import Prediction
@@ -59,7 +59,7 @@ __all__ = [
     "Prediction",
     "Prior",
     "RasterPrior",
-    "Reports",
+    "ReportLaw",
     "SamplePrior",
     "SlopeBoundedPrior",
     "SoftQuestion",

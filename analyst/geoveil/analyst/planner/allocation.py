@@ -31,6 +31,7 @@ from geoveil.analyst.planner.question import Estimand, as_estimand
 from geoveil.analyst.planner.search import Alternative, Search
 from geoveil.campaign import MECHANISMS, MechanismSpec
 from geoveil.gp import (
+    Array,
     GeoPrivacy,
     ParameterError,
     Query,
@@ -38,7 +39,6 @@ from geoveil.gp import (
     VectorSmoothMechanism,
     validation,
 )
-from geoveil.gp.arrays import Array
 
 _MOST = 64
 """Questions of one comparison: each is planned by itself."""

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.analyst.planner.question import HardQuestion, HardRange, HardThreshold
-from geoveil.gp import ParameterError, Profile
-from geoveil.gp.queries.indicator import PROFILES, SoftIndicator
+from geoveil.gp import PROFILES, ParameterError, Profile, SoftIndicator
 
 Array = NDArray[np.float64]
 

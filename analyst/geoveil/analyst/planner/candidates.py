@@ -24,6 +24,7 @@ from geoveil.campaign import (
 )
 from geoveil.gp import (
     GeoPrivacy,
+    Limits,
     LocalLaplace,
     ParameterError,
     PlanarLaplace,
@@ -33,7 +34,6 @@ from geoveil.gp import (
     RandomizedResponse,
     UnsupportedError,
 )
-from geoveil.gp.intervals import Limits
 
 Array = NDArray[np.float64]
 Parameters: TypeAlias = Mapping[str, float]
@@ -41,7 +41,7 @@ Declared: TypeAlias = MechanismSpec | PlanarLaplaceSpec
 """What a campaign says of its mechanism."""
 
 
-class Reports(Protocol):
+class ReportLaw(Protocol):
     """One report per person: its moments at a point, and draws of it."""
 
     def mean(self, x: ArrayLike) -> Array:
@@ -63,7 +63,7 @@ class Reports(Protocol):
 
 
 @dataclass(frozen=True)
-class PointReports(Reports):
+class PointReports(ReportLaw):
     """Perturbed points, read by an estimator: one report answers every later question.
 
     Args:
@@ -102,7 +102,7 @@ class Task:
 class Kind:
     """A kind of mechanism with the parameters that are tried."""
 
-    build: Callable[[Task, Parameters], Reports]
+    build: Callable[[Task, Parameters], ReportLaw]
     """Raises UnsupportedError for what the kind does not serve."""
     options: tuple[Parameters, ...] = (MappingProxyType({}),)
     satisfies_guarantee: bool = True
@@ -128,7 +128,7 @@ class Kind:
 def _of_family(family: MechanismFamily, planned: Planned) -> Kind:
     """Return how a family that campaigns can declare is planned: what is declared is built."""
 
-    def build(task: Task, parameters: Parameters) -> Reports:
+    def build(task: Task, parameters: Parameters) -> ReportLaw:
         if not planned.serves(task.query):
             raise UnsupportedError(f"{planned.name} is not for {task.query!r}")
         return _built(family.make(parameters), task)
@@ -216,13 +216,13 @@ def _published(options: tuple[Parameters, ...], **said: Any) -> Kind:
     )
 
 
-def _points(task: Task, _: Parameters) -> Reports:
+def _points(task: Task, _: Parameters) -> ReportLaw:
     mechanism = PlanarLaplace(task.privacy, task.query.dimension)
     return PointReports(mechanism, mechanism.estimator(task.query, debias=True))
 
 
 def _local(mechanism: type[LocalLaplace | RandomizedResponse]) -> Kind:
-    def build(task: Task, _: Parameters) -> Reports:
+    def build(task: Task, _: Parameters) -> ReportLaw:
         if task.diameter is None:
             raise UnsupportedError("local privacy needs the diameter of the domain")
         return mechanism(task.query, task.privacy.local(task.diameter))

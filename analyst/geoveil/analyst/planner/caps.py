@@ -11,12 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.analyst.planner.priors import Prior
-from geoveil.campaign import Campaign, SmoothSpec, StatisticCampaign
-from geoveil.campaign.saying import to_one
-from geoveil.gp import UnsupportedError, validation
-from geoveil.gp.mechanisms.base import QueryMechanism
-from geoveil.gp.privacy import GeoPrivacy
-from geoveil.gp.queries.capped import Cap, varies_to
+from geoveil.campaign import Campaign, SmoothSpec, StatisticCampaign, to_one
+from geoveil.gp import Cap, GeoPrivacy, QueryMechanism, UnsupportedError, validation, varies_to
 
 Array = NDArray[np.float64]
 

@@ -21,14 +21,15 @@ from geoveil.analyst.planner.prediction import Prediction
 from geoveil.analyst.planner.problem import Nodes, PlanningProblem
 from geoveil.analyst.planner.question import HardQuestion
 from geoveil.gp import (
+    PROFILES,
     GeoPrivacy,
     LipschitzMechanism,
     Profile,
     SmoothMechanism,
+    SoftIndicator,
     Threshold,
     UnsupportedError,
 )
-from geoveil.gp.queries.indicator import PROFILES, SoftIndicator
 
 Array = NDArray[np.float64]
 Table = tuple[Array, Array]

@@ -36,10 +36,16 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.gp import validation
-from geoveil.gp.hard_question import Difference, reach
-from geoveil.gp.intervals import UNLIMITED, Limits, interval_of_mean
-from geoveil.gp.report_moments import MomentsAskedOnce, ReportMoments
+from geoveil.gp import (
+    UNLIMITED,
+    Difference,
+    Limits,
+    MomentsAskedOnce,
+    ReportMoments,
+    interval_of_mean,
+    reach,
+    validation,
+)
 
 Array = NDArray[np.float64]
 

@@ -15,9 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from geoveil.gp import ParameterError, validation
-from geoveil.gp.arrays import distinct
-from geoveil.gp.hard_question import Heap, NearbyPeople
+from geoveil.gp import Heap, NearbyPeople, ParameterError, distinct, validation
 
 Array = NDArray[np.float64]
 

@@ -15,12 +15,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.analyst.planner.candidates import Reports
+from geoveil.analyst.planner.candidates import ReportLaw
 from geoveil.analyst.planner.prediction import Prediction, predicted
 from geoveil.analyst.planner.priors import Prior
 from geoveil.analyst.planner.question import Estimand, HardQuestion
-from geoveil.gp import GeoPrivacy, ParameterError
-from geoveil.gp.arrays import distinct
+from geoveil.gp import GeoPrivacy, ParameterError, distinct
 
 Array = NDArray[np.float64]
 
@@ -138,7 +137,7 @@ class PlanningProblem:
             return PlanningProblem.of(self.question, privacy, self.prior, self.diameter)
         return replace(self, privacy=privacy)
 
-    def predict(self, reports: Reports) -> Prediction:
+    def predict(self, reports: ReportLaw) -> Prediction:
         """Return the error of reports, from their exact moments at every node."""
         return self.prediction(lambda at: (reports.mean(at.points), reports.variance(at.points)))
 

@@ -21,12 +21,12 @@ from geoveil.gp import (
     Polygon,
     Query,
     Range,
+    SoftIndicator,
     Threshold,
     TwoWayThreshold,
+    geometry,
     validation,
 )
-from geoveil.gp.queries.indicator import SoftIndicator
-from geoveil.gp.queries.polygon import geometry
 
 Array = NDArray[np.float64]
 

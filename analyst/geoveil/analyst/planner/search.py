@@ -20,7 +20,7 @@ from geoveil.analyst.planner.candidates import (
     Kind,
     Parameters,
     PointReports,
-    Reports,
+    ReportLaw,
     Task,
 )
 from geoveil.analyst.planner.coarse import (
@@ -41,6 +41,8 @@ from geoveil.analyst.planner.prediction import Prediction, predicted
 from geoveil.analyst.planner.problem import Nodes, PlanningProblem
 from geoveil.analyst.planner.question import HardQuestion, HardRange, HardThreshold, SoftQuestion
 from geoveil.gp import (
+    PROFILES,
+    EnclosedProfile,
     GeoPrivacy,
     Linear,
     ParameterError,
@@ -48,12 +50,11 @@ from geoveil.gp import (
     Query,
     Radial,
     SmoothedRegion,
+    SoftIndicator,
+    SoftStep,
     UnsupportedError,
+    difference,
 )
-from geoveil.gp.hard_question import difference
-from geoveil.gp.queries.indicator import PROFILES, SoftIndicator
-from geoveil.gp.queries.profiles.enclosed import EnclosedProfile
-from geoveil.gp.queries.profiles.soft_step import SoftStep
 
 Array = NDArray[np.float64]
 
@@ -82,7 +83,7 @@ class Alternative:
     privacy: GeoPrivacy
     """What each report promises; for a kind that does not keep it, what was asked for."""
     parameters: Parameters
-    reports: Reports
+    reports: ReportLaw
     """The mechanism; for a value campaign with its estimator."""
     prediction: Prediction
     satisfies_guarantee: bool = True
@@ -370,7 +371,7 @@ class Search:
         name: str,
         query: Query,
         parameters: Parameters,
-        reports: Reports,
+        reports: ReportLaw,
         prediction: Prediction,
     ) -> Alternative:
         kind, privacy = KINDS[name], self.problem.privacy

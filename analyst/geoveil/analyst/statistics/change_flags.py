@@ -5,8 +5,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.gp import ParameterError
-from geoveil.gp.validation import between, positive, require_count
+from geoveil.gp import ParameterError, validation
 
 __all__ = ["FALSE_ALARMS", "delay", "flagged", "windows"]
 
@@ -107,9 +106,9 @@ def delay(
         >>> [delay(-0.0122, 0.066, n=100_000, epoch=weeks) for weeks in (52, 13)]
         [13, 4]
     """
-    positive("change_variance", change_variance)
-    require_count("n", n)
-    power = between("power", power, 0, 1, low_open=True, high_open=True)
+    validation.positive("change_variance", change_variance)
+    validation.require_count("n", n)
+    power = validation.between("power", power, 0, 1, low_open=True, high_open=True)
     needed = _quantile(_share(epoch, false_alarms, looks)) + _quantile(1 - power)
     usual = change_variance / n
     recent = (change_variance + abs(shift)) * epoch / n
@@ -124,8 +123,8 @@ def delay(
 def _share(epoch: int, false_alarms: float, looks: int) -> float:
     if epoch < 2:
         raise ParameterError("epoch", epoch, "two or more cohorts")
-    require_count("looks", looks)
-    rate = between("false_alarms", false_alarms, 0, 1, low_open=True, high_open=True)
+    validation.require_count("looks", looks)
+    rate = validation.between("false_alarms", false_alarms, 0, 1, low_open=True, high_open=True)
     return rate / (2 * looks * len(windows(epoch)))
 
 

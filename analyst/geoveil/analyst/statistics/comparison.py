@@ -20,8 +20,7 @@ from geoveil.analyst.statistics.joint import LIARS, JointEstimates, notes_of_lia
 from geoveil.analyst.statistics.quantiles import QuantileEstimates
 from geoveil.analyst.statistics.quantity import POPULATION, Quantity
 from geoveil.analyst.statistics.simultaneous import critical_value, critical_value_of_one
-from geoveil.gp import GeoPrivacy, ParameterError, UnsupportedError
-from geoveil.gp.shown import member
+from geoveil.gp import GeoPrivacy, ParameterError, UnsupportedError, member
 
 __all__ = [
     "Changes",

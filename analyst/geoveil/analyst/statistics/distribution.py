@@ -26,8 +26,7 @@ from geoveil.analyst.statistics.thresholds import (
     shares_above,
 )
 from geoveil.campaign import Campaign
-from geoveil.gp import GeoPrivacy, LogScale, ParameterError, UnsupportedError, validation
-from geoveil.gp.intervals import Limits
+from geoveil.gp import GeoPrivacy, Limits, LogScale, ParameterError, UnsupportedError, validation
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -21,10 +21,15 @@ from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.partition import PartitionShares, partition_shares
 from geoveil.analyst.statistics.statistic import MOST_QUESTIONS, Statistic, Steps
 from geoveil.campaign import Campaign, PointQuestion, ValueCampaign
-from geoveil.gp import ParameterError, Polygon, SmoothedRegion, validation
-from geoveil.gp.coordinates import AzimuthalEquidistant
-from geoveil.gp.extras import needed_for
-from geoveil.gp.intervals import Limits
+from geoveil.gp import (
+    AzimuthalEquidistant,
+    Limits,
+    ParameterError,
+    Polygon,
+    SmoothedRegion,
+    needed_for,
+    validation,
+)
 
 if TYPE_CHECKING:
     import shapely

@@ -21,9 +21,7 @@ from geoveil.analyst.statistics.simultaneous import (
     critical_value_of_one,
     largest_errors,
 )
-from geoveil.gp import GeoPrivacy, ParameterError
-from geoveil.gp.intervals import UNLIMITED, Limits, interval_of_mean
-from geoveil.gp.validation import between, choice, float_array
+from geoveil.gp import UNLIMITED, GeoPrivacy, Limits, ParameterError, interval_of_mean, validation
 
 Array = NDArray[np.float64]
 WEIGHTED = (
@@ -85,7 +83,10 @@ class GroupEstimates(Result):
 
     def __post_init__(self) -> None:
         labels, groups = tuple(self.labels), len(self.labels)
-        values, covariance = float_array(self.values), float_array(self.covariance)
+        values, covariance = (
+            validation.float_array(self.values),
+            validation.float_array(self.covariance),
+        )
         if not labels or len(set(labels)) != groups:
             raise ParameterError("labels", labels, "distinct names, at least one")
         if values is None or values.shape != (groups,) or not np.isfinite(values).all():
@@ -96,7 +97,7 @@ class GroupEstimates(Result):
             )
         if self.n is not None and (len(self.n) != groups or min(self.n) < 1):
             raise ParameterError("n", self.n, f"{groups} integers >= 1, or None")
-        between("confidence", self.confidence, 0, 1, low_open=True, high_open=True)
+        validation.between("confidence", self.confidence, 0, 1, low_open=True, high_open=True)
         object.__setattr__(self, "labels", labels)
         object.__setattr__(self, "values", values)
         object.__setattr__(self, "covariance", covariance)
@@ -194,7 +195,9 @@ class GroupEstimates(Result):
             ParameterError: if it is out of range, or nothing bounds what a report counts for, or
                 the number of reports is not known.
         """
-        made = replace(self, contamination=between("contamination", fraction, 0, 1, high_open=True))
+        made = replace(
+            self, contamination=validation.between("contamination", fraction, 0, 1, high_open=True)
+        )
         made._moved(np.eye(len(self.labels)))
         return made
 
@@ -272,11 +275,11 @@ class GroupEstimates(Result):
         Raises:
             ParameterError: if there is no such group or rule, or only one group.
         """
-        choice("rule", rule, RULES)
+        validation.choice("rule", rule, RULES)
         if len(self.labels) < 2:
             raise ParameterError("groups", self.labels, "at least two")
         if against is not None:
-            choice("against", against, self.labels)
+            validation.choice("against", against, self.labels)
         return Differences._of(self, against, rule)
 
     def _combined(self, shares: Array, variance: float) -> Quantity:

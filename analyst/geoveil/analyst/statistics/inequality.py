@@ -19,8 +19,7 @@ from geoveil.analyst.statistics.quantity import Quantity, ratio_of
 from geoveil.analyst.statistics.statistic import Statistic, Steps
 from geoveil.analyst.statistics.thresholds import band_width, everywhere
 from geoveil.campaign import Campaign, PointQuestion
-from geoveil.gp import LogScale, ParameterError, validation
-from geoveil.gp.intervals import UNLIMITED
+from geoveil.gp import UNLIMITED, LogScale, ParameterError, validation
 
 __all__ = ["GeometricMean", "Gini", "MeanValue", "TopShare"]
 

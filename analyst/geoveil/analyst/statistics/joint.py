@@ -19,8 +19,7 @@ from geoveil.analyst.contamination import ALIKE, Contamination, Weights, at_most
 from geoveil.analyst.results import Result, rows_of
 from geoveil.analyst.statistics.quantity import POPULATION, Quantity, ratio_of, ratios_within
 from geoveil.analyst.statistics.simultaneous import correlations_of, critical_value
-from geoveil.gp import GeoPrivacy, ParameterError, validation
-from geoveil.gp.intervals import Interval, Limits, interval_of_mean
+from geoveil.gp import GeoPrivacy, Interval, Limits, ParameterError, interval_of_mean, validation
 
 __all__ = ["JointEstimates", "Quantity"]
 

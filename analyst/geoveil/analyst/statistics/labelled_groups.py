@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from geoveil.analyst.contamination import Contamination, Weights, weights_of
 from geoveil.analyst.statistics.groups import GroupEstimates
 from geoveil.campaign import Strata
-from geoveil.gp.estimation import Accumulator, estimate
-from geoveil.gp.labels import RandomizedLabels
+from geoveil.gp import Accumulator, RandomizedLabels, estimate
 
 Array = NDArray[np.float64]
 

@@ -21,9 +21,14 @@ from geoveil.analyst.statistics.separate import SeparateEstimates
 from geoveil.analyst.statistics.simultaneous import critical_value_of_field, critical_value_of_many
 from geoveil.analyst.statistics.statistic import Separately, Statistic, Steps, noise_scale
 from geoveil.campaign import Campaign, PointQuestion, ValueCampaign
-from geoveil.gp import GaussianKernel, GeoPrivacy, ParameterError, validation
-from geoveil.gp.coordinates import AzimuthalEquidistant
-from geoveil.gp.extras import needed_for
+from geoveil.gp import (
+    AzimuthalEquidistant,
+    GaussianKernel,
+    GeoPrivacy,
+    ParameterError,
+    needed_for,
+    validation,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

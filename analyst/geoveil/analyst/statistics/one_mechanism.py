@@ -12,17 +12,21 @@ from geoveil.analyst.statistics.reports import ReportRows, reports_of
 from geoveil.analyst.statistics.statistic import Found, Statistic
 from geoveil.campaign import Attribute, PlanarLaplaceSpec, ValueCampaign
 from geoveil.gp import (
+    GRID_EXPONENT,
+    MOST_AT_ONCE,
+    Accumulator,
+    AzimuthalEquidistant,
+    EachTotals,
     GeoPrivacy,
     ParameterError,
     PlanarLaplace,
     Query,
     QueryMechanism,
     SmoothedRegion,
+    estimate as estimate_of_sums,
+    step_exponent_of,
+    sums_of,
 )
-from geoveil.gp.coordinates import AzimuthalEquidistant
-from geoveil.gp.deconvolution.totals import GRID_EXPONENT, MOST_AT_ONCE, EachTotals
-from geoveil.gp.estimation import Accumulator, estimate as estimate_of_sums, sums_of
-from geoveil.gp.exact import step_exponent_of
 
 __all__ = ["estimate"]
 

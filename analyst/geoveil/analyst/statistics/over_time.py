@@ -22,12 +22,16 @@ from geoveil.analyst.results import Result, rows_of
 from geoveil.analyst.statistics.change_flags import FALSE_ALARMS, flagged
 from geoveil.analyst.statistics.groups import GroupEstimates
 from geoveil.analyst.statistics.simultaneous import critical_value_of_one
-from geoveil.campaign import Campaign
-from geoveil.campaign.readings import ORIGIN
-from geoveil.gp import GeoPrivacy, ParameterError
-from geoveil.gp.estimation import Accumulator, estimate
-from geoveil.gp.intervals import UNLIMITED, Limits
-from geoveil.gp.validation import between
+from geoveil.campaign import ORIGIN, Campaign
+from geoveil.gp import (
+    UNLIMITED,
+    Accumulator,
+    GeoPrivacy,
+    Limits,
+    ParameterError,
+    estimate,
+    validation,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -228,7 +232,7 @@ class OverTime(Result):
             ParameterError: if there is no estimate of one, or they are not in order.
         """
         level = self.confidence if confidence is None else confidence
-        between("confidence", level, 0, 1, low_open=True, high_open=True)
+        validation.between("confidence", level, 0, 1, low_open=True, high_open=True)
         for name, period in (("first", first), ("last", last)):
             if period not in self.periods:
                 ends = f"{self.periods[0]} to {self.periods[-1]}"
@@ -330,8 +334,8 @@ def over_time(
         ParameterError: if the campaign does not recur, there is no such question, or no period
             with two reports.
     """
-    between("confidence", confidence, 0, 1, low_open=True, high_open=True)
-    between("false_alarms", false_alarms, 0, 1, low_open=True, high_open=True)
+    validation.between("confidence", confidence, 0, 1, low_open=True, high_open=True)
+    validation.between("false_alarms", false_alarms, 0, 1, low_open=True, high_open=True)
     if campaign.period is None:
         raise ParameterError("campaign", campaign.campaign_id, "one that recurs (period)")
     labels = tuple(dict.fromkeys(row.label for row in estimates))

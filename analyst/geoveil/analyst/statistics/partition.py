@@ -20,8 +20,7 @@ from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.statistic import MOST_QUESTIONS, Statistic, Steps, noise_scale
 from geoveil.analyst.statistics.thresholds import logarithms, shares_above
 from geoveil.campaign import Campaign
-from geoveil.gp import GeoPrivacy, LogScale, ParameterError, validation
-from geoveil.gp.intervals import Limits
+from geoveil.gp import GeoPrivacy, Limits, LogScale, ParameterError, validation
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

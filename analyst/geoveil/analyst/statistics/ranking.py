@@ -21,8 +21,7 @@ from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.simultaneous import normal_draws
 from geoveil.analyst.statistics.statistic import MOST_QUESTIONS, Statistic, Steps
 from geoveil.campaign import Campaign, ValueCampaign
-from geoveil.gp import GeoPrivacy, LogScale, ParameterError, validation
-from geoveil.gp.intervals import Interval
+from geoveil.gp import GeoPrivacy, Interval, LogScale, ParameterError, validation
 
 __all__ = ["Ranking", "Top", "ranking_of"]
 

@@ -47,6 +47,7 @@ from geoveil.analyst.statistics.strata import (
     whose,
 )
 from geoveil.campaign import (
+    AXES,
     Campaign,
     PointQuestion,
     ValueCampaign,
@@ -54,18 +55,20 @@ from geoveil.campaign import (
     open_envelope,
     unbiased_for,
 )
-from geoveil.campaign.value import AXES
 from geoveil.gp import (
+    GRID_EXPONENT,
+    MOST_AT_ONCE,
+    BandTotals,
     ParameterError,
     PointEstimator,
+    Products,
+    Sums,
+    estimate as estimate_of_sums,
+    estimated_noise_variance,
+    joint_way,
+    needed_for,
+    ways,
 )
-from geoveil.gp.deconvolution.bands import BandTotals
-from geoveil.gp.deconvolution.choice import joint_way, ways
-from geoveil.gp.deconvolution.products import Products
-from geoveil.gp.deconvolution.totals import GRID_EXPONENT, MOST_AT_ONCE, Sums
-from geoveil.gp.estimation import estimate as estimate_of_sums
-from geoveil.gp.extras import needed_for
-from geoveil.gp.price import estimated_noise_variance
 
 __all__ = ["ReportRows", "Reports", "reports_of"]
 

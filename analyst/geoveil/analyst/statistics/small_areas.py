@@ -15,8 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from geoveil.analyst.results import Result
 from geoveil.analyst.statistics.groups import GroupEstimates
 from geoveil.analyst.statistics.simultaneous import critical_value_of_one
-from geoveil.gp import ParameterError
-from geoveil.gp.validation import float_array
+from geoveil.gp import ParameterError, validation
 
 Array = NDArray[np.float64]
 
@@ -117,7 +116,7 @@ def small_areas(
 def _regressors(known: Mapping[str, ArrayLike], areas: int) -> Array:
     columns = [np.ones(areas)]
     for name, given in known.items():
-        column = float_array(given)
+        column = validation.float_array(given)
         if column is None or column.shape != (areas,) or not np.isfinite(column).all():
             raise ParameterError(f"known[{name!r}]", given, f"{areas} finite numbers")
         columns.append(column)

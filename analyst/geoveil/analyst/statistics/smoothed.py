@@ -15,8 +15,7 @@ from geoveil.analyst.statistics.cells import CellCounts, Counts
 from geoveil.analyst.statistics.distribution import Curve, checked_levels, inverse
 from geoveil.analyst.statistics.statistic import Statistic, Steps, noise_scale
 from geoveil.campaign import Campaign
-from geoveil.gp import LogScale, ParameterError, validation
-from geoveil.gp.expectation_maximisation import expectation_maximisation
+from geoveil.gp import LogScale, ParameterError, expectation_maximisation, validation
 
 __all__ = ["SmoothedCurve", "SmoothedDistribution"]
 

@@ -14,7 +14,7 @@ from geoveil.analyst.questions import Softness
 from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.statistic import MOST_QUESTIONS, noise_scale
 from geoveil.campaign import Campaign, PointQuestion
-from geoveil.gp import ParameterError, Threshold, exact, validation
+from geoveil.gp import ParameterError, Threshold, log_nearest, validation
 
 Array = NDArray[np.float64]
 Asking = Generator[Sequence[PointQuestion], JointEstimates, tuple[Array, JointEstimates]]
@@ -89,7 +89,7 @@ def logarithms(name: str, values: Sequence[float]) -> list[float]:
     Raises:
         ParameterError: if a value is not > 0.
     """
-    return [exact.log_nearest(validation.positive(name, value)) for value in values]
+    return [log_nearest(validation.positive(name, value)) for value in values]
 
 
 def octaves(campaign: Campaign, width: float) -> Asking:

@@ -22,9 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from geoveil.analyst.statistics.groups import WEIGHTED, GroupEstimates
 from geoveil.analyst.statistics.joint import Quantity
-from geoveil.gp import ParameterError, TableFileError, UnsupportedError
-from geoveil.gp.lazy import lazy
-from geoveil.gp.validation import between, choice, float_array, require_count
+from geoveil.gp import ParameterError, TableFileError, UnsupportedError, lazy, validation
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.intp]
@@ -146,7 +144,7 @@ class WeightedSample:
     confidence: float = 0.95
 
     def __post_init__(self) -> None:
-        between("confidence", self.confidence, 0, 1, low_open=True, high_open=True)
+        validation.between("confidence", self.confidence, 0, 1, low_open=True, high_open=True)
         weights = _weights(self.design_weights)
         object.__setattr__(self, "design_weights", weights)
         object.__setattr__(self, "margins", MappingProxyType(dict(self.margins)))
@@ -242,8 +240,8 @@ class WeightedSample:
             ParameterError: if an argument is out of range.
             UnsupportedError: if there are too many clusters to leave out each.
         """
-        choice("method", method, ("bootstrap", "jackknife"))
-        require_count("replicates", replicates, 2, 100_000)
+        validation.choice("method", method, ("bootstrap", "jackknife"))
+        validation.require_count("replicates", replicates, 2, 100_000)
         centre = float(statistic(self.weights))
         squares = 0.0
         drawn = self._bootstrap(replicates, seed) if method == "bootstrap" else self._jackknife()
@@ -356,14 +354,14 @@ class WeightedSample:
         return _coded(name, getattr(self, name), len(self.weights))[1]
 
     def _numbers(self, name: str, given: ArrayLike) -> Array:
-        numbers = float_array(given)
+        numbers = validation.float_array(given)
         if numbers is None or numbers.shape != self.weights.shape or not np.isfinite(numbers).all():
             raise ParameterError(name, "something else", f"{len(self.weights):,} finite numbers")
         return numbers
 
 
 def _weights(given: ArrayLike, n: int | None = None) -> Array:
-    checked = float_array(given)
+    checked = validation.float_array(given)
     if checked is None or checked.ndim != 1 or len(checked) != (len(checked) if n is None else n):
         raise ParameterError("weights", "something else", f"{n or 'one-dimensional'} numbers > 0")
     if not len(checked) or not (np.isfinite(checked).all() and (checked > 0).all()):

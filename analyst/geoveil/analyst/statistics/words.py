@@ -39,7 +39,7 @@ __all__ = ["STATISTICS", "statistics_in"]
 Made = Statistic[Any]
 
 
-def numbers_in(word: str, said: str) -> tuple[float, ...]:
+def any_numbers_in(word: str, said: str) -> tuple[float, ...]:
     try:
         return tuple(float(part) for part in said.split(","))
     except ValueError:
@@ -100,18 +100,18 @@ STATISTICS: Mapping[str, Callable[[Sequence[str], How], Made]] = MappingProxyTyp
         "mean": lambda said, how: MeanValue(width=how.width),
         "geometric-mean": lambda said, how: GeometricMean(width=how.width),
         "quantile": lambda said, how: Quantiles(
-            levels=sorted(level for text in said for level in numbers_in("quantile", text)),
+            levels=sorted(level for text in said for level in any_numbers_in("quantile", text)),
             width=how.width,
         ),
         "curve": lambda said, how: DistributionFunction(width=how.width),
         "smoothed": lambda said, how: SmoothedDistribution(),
         "density": lambda said, how: Density(of=DistributionFunction(width=how.width)),
         "histogram": lambda said, how: Histogram(
-            edges=numbers_in("histogram", ",".join(said)), width=how.width
+            edges=any_numbers_in("histogram", ",".join(said)), width=how.width
         ),
         "gini": lambda said, how: Gini(width=how.width),
         "top-share": lambda said, how: TopShare(
-            share=numbers_in("top-share", said[-1])[0], width=how.width
+            share=any_numbers_in("top-share", said[-1])[0], width=how.width
         ),
         "map": lambda said, how: Map(bandwidth=how.bandwidth),
         "districts": _districts,

@@ -16,23 +16,24 @@ from typing import Any
 import numpy as np
 
 from geoveil.analyst import (
+    CellCounts,
     PlannedQuestion,
     PlannedQuestions,
     PlanningSession,
     PlanRequest,
     PublicPrior,
+    UnmetWishError,
+    expected_text,
+    pilot_cells,
     planned_contamination,
+    prior_of_counts,
+    refuse_unlikely,
 )
-from geoveil.analyst.campaigns import expected_text, refuse_unlikely
-from geoveil.analyst.feasible_alternatives import UnmetWishError
-from geoveil.analyst.pilot import pilot_cells, prior_of_counts
-from geoveil.analyst.statistics.cells import CellCounts
 from geoveil.campaign import decode, encode, seal
 from geoveil.console.child import Ask
 from geoveil.console.planning.plan_form import PlanForm
 from geoveil.console.process import Message, refused
-from geoveil.gp import GeoVeilError, ParameterError, UnsupportedError
-from geoveil.gp.extras import needed_for
+from geoveil.gp import GeoVeilError, ParameterError, UnsupportedError, needed_for
 from geoveil.simulation.priors import public_prior
 
 MOST_ROWS = 200_000

@@ -11,12 +11,16 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from geoveil.analyst import ReportRows, ServerError
-from geoveil.analyst.campaigns import campaign_record, id_of
-from geoveil.analyst.pilot import pilot_cells
-from geoveil.analyst.statistics.reports import counter_for, points_in
-from geoveil.campaign import Campaign, ValueCampaign, decode, open_envelope, signer
-from geoveil.campaign.consent import away
+from geoveil.analyst import (
+    ReportRows,
+    ServerError,
+    campaign_record,
+    counter_for,
+    id_of,
+    pilot_cells,
+    points_in,
+)
+from geoveil.campaign import Campaign, ValueCampaign, away, decode, open_envelope, signer
 from geoveil.console.http import (
     GatewayRequest,
     Lane,

@@ -7,9 +7,7 @@ from dataclasses import asdict, dataclass, fields
 from types import MappingProxyType
 from typing import Any, Self, get_type_hints
 
-from geoveil.analyst import AnalystQuestion, questions_in
-from geoveil.analyst.campaigns import id_of
-from geoveil.analyst.geojson import outlines_in
+from geoveil.analyst import AnalystQuestion, id_of, outlines_in, questions_in
 from geoveil.console.http import GatewayRequest
 from geoveil.gp import LogScale, ParameterError, validation
 

@@ -7,6 +7,7 @@ do this faster than one by one: `BandTotals`, `LatticeTotals`; `ways` chooses.
 
 from __future__ import annotations
 
+import struct
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from math import frexp, ldexp
@@ -48,8 +49,8 @@ def rounder(bits: int) -> tuple[float, int]:
         >>> int((np.float64(0.75) + added).view(np.int64)) - own == 3 << 42
         True
     """
-    added = np.float64(1.5 * 2.0 ** (52 - bits))
-    return float(added), int(added.view(np.int64))
+    added = 1.5 * 2.0 ** (52 - bits)
+    return added, struct.unpack("<q", struct.pack("<d", added))[0]
 
 
 class VarianceSum(NamedTuple):

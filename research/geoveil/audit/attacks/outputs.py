@@ -26,9 +26,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from geoveil.audit.attacks.guesses import Guesses
-from geoveil.gp import RandomSource, SeededSource
-from geoveil.gp.exact import LazyUniform
-from geoveil.gp.mechanisms.additive import AdditiveMechanism
+from geoveil.gp import AdditiveMechanism, LazyUniform, RandomSource, SeededSource
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]

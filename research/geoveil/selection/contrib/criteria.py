@@ -29,8 +29,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from geoveil.gp import ParameterError
-from geoveil.gp.validation import require_count
+from geoveil.gp import ParameterError, validation
 
 Array = NDArray[np.float64]
 Counts = NDArray[np.int64]
@@ -157,7 +156,7 @@ def checked_most_records(most_records: int) -> int:
     Raises:
         ParameterError: if it is out of range.
     """
-    require_count("most_records", most_records)
+    validation.require_count("most_records", most_records)
     if most_records > MOST_RECORDS:
         raise ParameterError("most_records", most_records, f"at most {MOST_RECORDS}")
     return most_records

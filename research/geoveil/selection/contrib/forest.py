@@ -11,9 +11,7 @@ from typing import Any, Literal, Self, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from geoveil.gp import ParameterError, PrivateValueError, RandomSource, validation
-from geoveil.gp.exact import chosen_source
-from geoveil.gp.validation import require_count
+from geoveil.gp import ParameterError, PrivateValueError, RandomSource, chosen_source, validation
 from geoveil.selection.base import Array, Guarantee, ScoresLike, SelectionMechanism
 from geoveil.selection.contrib.classifier import Codes, NotFittedError, PrivateClassifier
 from geoveil.selection.contrib.random_trees import Domain, RandomTrees, random_trees
@@ -193,8 +191,8 @@ class PrivateRandomForest(PrivateClassifier):
         super().__init__(epsilon, classes)
         self.domains = domains
         self._domains = [_checked_domain(n, domain) for n, domain in enumerate(domains)]
-        require_count("trees", trees)
-        require_count("depth", depth)
+        validation.require_count("trees", trees)
+        validation.require_count("depth", depth)
         if depth > MOST_DEPTH:
             raise ParameterError("depth", depth, f"at most {MOST_DEPTH}")
         validation.require_count("seed", seed, 0)
@@ -311,7 +309,7 @@ class PrivateRandomForest(PrivateClassifier):
 def _checked_domain(number: int, domain: object) -> Domain:
     name = f"domains[{number}]"
     if isinstance(domain, int):
-        require_count(name, domain)
+        validation.require_count(name, domain)
         return domain
     low, high = validation.numbers(name, domain) if _is_pair(domain) else (0.0, 0.0)
     if not low < high:

@@ -13,8 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from geoveil.gp import ParameterError, PrivateValueError
-from geoveil.gp.validation import require_count
+from geoveil.gp import ParameterError, PrivateValueError, validation
 
 Array: TypeAlias = NDArray[np.float64]
 Integers: TypeAlias = NDArray[np.int64]
@@ -43,7 +42,7 @@ class Graph:
     """
 
     def __init__(self, nodes: int, edges: ArrayLike) -> None:
-        require_count("nodes", nodes)
+        validation.require_count("nodes", nodes)
         if nodes > _MOST_NODES:
             raise ParameterError("nodes", nodes, f"at most {_MOST_NODES}")
         pairs = np.asarray(edges)

@@ -26,9 +26,15 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from geoveil.gp import ParameterError, PrivateValueError, RandomSource, validation
-from geoveil.gp.exact import chosen_source, round_up, share
-from geoveil.gp.validation import require_count
+from geoveil.gp import (
+    ParameterError,
+    PrivateValueError,
+    RandomSource,
+    chosen_source,
+    round_up,
+    share,
+    validation,
+)
 from geoveil.selection.base import Guarantee, SelectionMechanism
 from geoveil.selection.contrib.graphs import Graph, egocentric_betweenness
 from geoveil.selection.contrib.recipe import SelectionRecipe, recipe_named
@@ -73,7 +79,7 @@ def global_sensitivity(degree_bound: int) -> float:
         >>> global_sensitivity(9458)
         22361076.5
     """
-    require_count("degree_bound", degree_bound)
+    validation.require_count("degree_bound", degree_bound)
     if degree_bound > _MOST_BOUND:
         raise ParameterError("degree_bound", degree_bound, f"at most {_MOST_BOUND:,}")
     return float(sensitivity_at(degree_bound, 0))
@@ -314,7 +320,7 @@ def top_k_nodes(
         (0,)
     """
     recipe = recipe_named(NODE_RECIPES, mechanism)
-    require_count("k", k)
+    validation.require_count("k", k)
     if k > graph.nodes:
         raise ParameterError("k", k, f"an integer from 1 to {graph.nodes}, the number of nodes")
     influence = Influence(graph, degree_bound)

@@ -34,7 +34,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from geoveil.gp import ParameterError, PrivateValueError, validation
-from geoveil.gp.validation import require_count
 
 Array: TypeAlias = NDArray[np.float64]
 Integers: TypeAlias = NDArray[np.int64]
@@ -116,7 +115,7 @@ def checked_families(families: object) -> int:
     Raises:
         ParameterError: if it is no integer from 2 to 10,000.
     """
-    require_count("families", families)
+    validation.require_count("families", families)
     assert isinstance(families, int)
     if not 2 <= families <= MOST_FAMILIES:
         raise ParameterError("families", families, f"an integer from 2 to {MOST_FAMILIES:,}")

@@ -14,9 +14,15 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from geoveil.gp import ParameterError, PrivateValueError, RandomSource, validation
-from geoveil.gp.exact import chosen_source, round_down, share
-from geoveil.gp.validation import require_count
+from geoveil.gp import (
+    ParameterError,
+    PrivateValueError,
+    RandomSource,
+    chosen_source,
+    round_down,
+    share,
+    validation,
+)
 from geoveil.selection.base import Guarantee
 from geoveil.selection.contrib.classifier import Codes, NotFittedError, PrivateClassifier
 from geoveil.selection.contrib.criteria import CriterionName, NodeCounts, checked_most_records
@@ -213,8 +219,8 @@ class PrivateDecisionTree(PrivateClassifier):
         if not len(values):
             raise ParameterError("values", values, "at least one attribute")
         for number, count in enumerate(values):
-            require_count(f"values[{number}]", count)
-        require_count("depth", depth)
+            validation.require_count(f"values[{number}]", count)
+        validation.require_count("depth", depth)
         self.values = values
         self.depth = depth
         self.mechanism: SplitName = mechanism

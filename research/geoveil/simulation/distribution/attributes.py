@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from geoveil.analyst.statistics.distribution import inverse
+from geoveil.analyst import inverse
 from geoveil.gp import ParameterError
 from geoveil.simulation.demo import CITY
 from geoveil.simulation.distribution.cells import Cells

@@ -14,8 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from geoveil.gp import LocalPrivacy
-from geoveil.gp.expectation_maximisation import expectation_maximisation
+from geoveil.gp import LocalPrivacy, expectation_maximisation
 from geoveil.simulation.distribution.cells import Cells, moved
 from geoveil.simulation.populations import Array
 

@@ -8,9 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from geoveil.analyst import Softness
-from geoveil.gp import GeoPrivacy, PlanarLaplace, Smoothstep
-from geoveil.gp.expectation_maximisation import expectation_maximisation
-from geoveil.gp.queries.profiles.soft_step import SoftStep
+from geoveil.gp import GeoPrivacy, PlanarLaplace, Smoothstep, SoftStep, expectation_maximisation
 from geoveil.simulation.distribution.cells import Cells, moved
 from geoveil.simulation.experiments.sums import at_nodes
 from geoveil.simulation.populations import Array

@@ -6,10 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.analyst.statistics.change_flags import flagged
-from geoveil.gp import PlanarLaplace, Query, Threshold
-from geoveil.gp.intervals import Interval, Limits, interval_of_mean
-from geoveil.gp.lazy import lazy
+from geoveil.analyst import flagged
+from geoveil.gp import Interval, Limits, PlanarLaplace, Query, Threshold, interval_of_mean, lazy
 from geoveil.simulation.populations import Array, Population
 
 WEEKS = 52

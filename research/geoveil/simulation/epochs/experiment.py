@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from geoveil.analyst.statistics.change_flags import FALSE_ALARMS, delay
+from geoveil.analyst import FALSE_ALARMS, delay
 from geoveil.gp import GeoPrivacy, ParameterError, PlanarLaplace, Threshold, validation
 from geoveil.simulation.epochs.curves import WEEKS, Curves, Drift, follow
 from geoveil.simulation.experiment import Cell, Experiment, Table

@@ -49,11 +49,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.analyst.outlines import lines_of, outlines_of
-from geoveil.analyst.planner import PointReports
-from geoveil.analyst.planner.prediction import mean_reciprocal
-from geoveil.gp import GaussianKernel, ParameterError, validation
-from geoveil.gp.coordinates import Area, AzimuthalEquidistant
+from geoveil.analyst import PointReports, lines_of, mean_reciprocal, outlines_of
+from geoveil.gp import Area, AzimuthalEquidistant, GaussianKernel, ParameterError, validation
 from geoveil.simulation.comparison import MECHANISMS, Setting
 from geoveil.simulation.experiment import Cell, Experiment
 from geoveil.simulation.experiments.own import OwnInput

@@ -41,7 +41,7 @@ from typing import Any
 
 import numpy as np
 
-from geoveil.analyst.planner import Reports
+from geoveil.analyst import ReportLaw
 from geoveil.gp import Threshold, validation
 from geoveil.simulation.comparison import MECHANISMS, STUDENT_T, Contestant, Setting
 from geoveil.simulation.experiment import Cell, Experiment
@@ -115,7 +115,7 @@ def _centred(query: Threshold, width: float, survey: int) -> Threshold:
     return Threshold(high, width, profile=query.profile)
 
 
-def _expected(answer: Reports, at: float, survey: int) -> float:
+def _expected(answer: ReportLaw, at: float, survey: int) -> float:
     """Return the mean squared error to expect, up to the bias that the survey can see."""
     x, shares = incomes_in(survey)
     misjudged = float(np.sum(shares * np.square(answer.mean(x) - (x > at))))
@@ -216,7 +216,7 @@ def exact(panel: OneWayPanel, name: str) -> list[ErrorRow]:
     return rows
 
 
-def moments(panel: OneWayPanel, answer: Reports) -> tuple[float, float, float]:
+def moments(panel: OneWayPanel, answer: ReportLaw) -> tuple[float, float, float]:
     """Return μ², E[v] and Var[m − h] of a mechanism."""
     x, shares = distinct_values(panel.given)
     misjudged = answer.mean(x) - (x > panel.threshold)

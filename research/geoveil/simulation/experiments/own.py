@@ -9,15 +9,14 @@ from typing import cast
 
 import numpy as np
 
-from geoveil.analyst.planner import Reports
-from geoveil.audit import mechanisms_in
-from geoveil.audit.own import MakeMechanism, checked, source_files
+from geoveil.analyst import ReportLaw
+from geoveil.audit import MakeMechanism, checked, mechanisms_in, source_files
 from geoveil.campaign import MECHANISMS, MechanismSpec
 from geoveil.gp import GeoPrivacy, ParameterError, Query, validation
 from geoveil.simulation.people_files import FORMATS, GEOPACKAGE
 from geoveil.simulation.populations import Array, Population, household_incomes
 
-MakeReports = Callable[[Query, GeoPrivacy], Reports]
+MakeReports = Callable[[Query, GeoPrivacy], ReportLaw]
 """A function of a query and a guarantee that makes a mechanism."""
 
 
@@ -141,9 +140,9 @@ def own_mechanisms(module: Path | None, known: Collection[str]) -> Mapping[str, 
 in_file = lru_cache(maxsize=4)(mechanisms_in)
 
 
-def _made(query: Query, privacy: GeoPrivacy, *, name: str, make: MakeMechanism) -> Reports:
+def _made(query: Query, privacy: GeoPrivacy, *, name: str, make: MakeMechanism) -> ReportLaw:
     made = checked(name, make(query, privacy), query, ("mean", "variance", "simulate"))
-    return cast(Reports, made)
+    return cast(ReportLaw, made)
 
 
 @lru_cache(maxsize=4)

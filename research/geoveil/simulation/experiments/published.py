@@ -10,7 +10,7 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from geoveil.analyst.planner import Reports
+from geoveil.analyst import ReportLaw
 from geoveil.campaign import MECHANISMS, MechanismSpec
 from geoveil.gp import GeoPrivacy, Query, UnsupportedError, validation
 from geoveil.simulation.comparison import Contestant, Setting
@@ -129,11 +129,11 @@ class Panel(ABC):
         )
 
 
-def _own(make: MakeReports, setting: Setting) -> Reports:
+def _own(make: MakeReports, setting: Setting) -> ReportLaw:
     return make(setting.soft, setting.privacy)
 
 
-def _named(words: str, setting: Setting) -> Reports:
+def _named(words: str, setting: Setting) -> ReportLaw:
     """Return what a campaign would have: of the paper's query, or of ours if that is not served."""
     spec: MechanismSpec = MECHANISMS.parse(words)
     try:

@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.analyst.planner import Reports
-from geoveil.gp import GeneralizedCauchy, Laplace, Noise, validation
-from geoveil.gp.mechanisms.additive import AdditiveMechanism
+from geoveil.analyst import ReportLaw
+from geoveil.gp import AdditiveMechanism, GeneralizedCauchy, Laplace, Noise, validation
 from geoveil.simulation.populations import Array, Population
 
 Sampler = Callable[[np.random.Generator, int], Array]
@@ -83,7 +82,7 @@ def drawn_error(squares: Sequence[float], seed: int) -> dict[str, Any]:
 
 
 def summed(
-    answer: Reports, values: Array
+    answer: ReportLaw, values: Array
 ) -> Callable[[NDArray[np.int64], np.random.Generator], float]:
     """Return what draws the sum of one report of each person.
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from geoveil.analyst.planner import ALLOCATIONS, Allocated, Comparison, Plan
-from geoveil.analyst.planner.prediction import NORMAL_95
+from geoveil.analyst import ALLOCATIONS, NORMAL_95, Allocated, Comparison, Plan
 from geoveil.gp import Query
 from geoveil.simulation.figures.style import OTHERS, OURS, ROSE, SERIES, TRUTH, WINE, pyplot, save
 

@@ -37,14 +37,18 @@ from geoveil.aggregator.domain.layout import Layout
 from geoveil.aggregator.store.opening import open_store
 from geoveil.aggregator.store.schema import CAMPAIGN, REPORT_COUNT
 from geoveil.aggregator.store.version import require_current, schema_version
-from geoveil.analyst import ReportRows
-from geoveil.analyst.whole_file import whole_file
-from geoveil.campaign import Campaign, ValueCampaign, decode, digest, encode, open_envelope
-from geoveil.campaign.admission import REPORT_ID_BYTES
-from geoveil.campaign.value import AXES
-from geoveil.gp import GeoVeilError, ParameterError, validation
-from geoveil.gp.estimation import Accumulator, sums_of
-from geoveil.gp.extras import needed_for
+from geoveil.analyst import ReportRows, whole_file
+from geoveil.campaign import (
+    AXES,
+    REPORT_ID_BYTES,
+    Campaign,
+    ValueCampaign,
+    decode,
+    digest,
+    encode,
+    open_envelope,
+)
+from geoveil.gp import Accumulator, GeoVeilError, ParameterError, needed_for, sums_of, validation
 from geoveil.simulation.scale.work import BlockedWork, Sums, of_triples, to_triples
 
 with needed_for("an export"):

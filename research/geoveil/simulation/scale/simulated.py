@@ -24,8 +24,17 @@ from geoveil.campaign import (
     digest,
     encode,
 )
-from geoveil.gp import GeoPrivacy, ParameterError, Query, Threshold, TwoWayThreshold, validation
-from geoveil.gp.estimation import Accumulator, Estimate, sums_of
+from geoveil.gp import (
+    Accumulator,
+    Estimate,
+    GeoPrivacy,
+    ParameterError,
+    Query,
+    Threshold,
+    TwoWayThreshold,
+    sums_of,
+    validation,
+)
 from geoveil.simulation.people_files import FORMATS
 from geoveil.simulation.populations import (
     ParticipantSource,

@@ -20,8 +20,7 @@ from functools import reduce
 from pathlib import Path
 from typing import IO, Any
 
-from geoveil.gp import GeoVeilError, validation
-from geoveil.gp.estimation import Accumulator
+from geoveil.gp import Accumulator, GeoVeilError, validation
 from geoveil.simulation.computing import Computer, in_this_process
 
 _FORMAT = "geoveil blocks 1"

@@ -10,7 +10,7 @@ from math import isinf
 from types import MappingProxyType
 from typing import Any
 
-from geoveil.audit.own import AUDITED, keeps
+from geoveil.audit import AUDITED, keeps
 from geoveil.gp import validation
 from geoveil.simulation.experiment import Cell, Experiment, Table, grouped
 from geoveil.simulation.selection import forest, influence, percentile, transmission, tree

@@ -22,8 +22,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from geoveil.audit import OwnSelection, Selects, selections_in
-from geoveil.audit.own import source_files
+from geoveil.audit import OwnSelection, Selects, selections_in, source_files
 from geoveil.gp import Laplace, Noise, ParameterError, validation
 from geoveil.selection import (
     ExponentialMechanism,
@@ -34,11 +33,12 @@ from geoveil.selection import (
     ScoresLike,
     SmoothNoisyMax,
     SmoothUtilities,
+    shift_cost,
+    spent,
+    winners_and_margins,
 )
 from geoveil.selection.contrib.forest import LABEL_RECIPES, LabelName
 from geoveil.selection.contrib.recipe import SelectionRecipe
-from geoveil.selection.smooth_privacy import shift_cost, spent
-from geoveil.selection.stability import winners_and_margins
 
 STANDINGS = "equal ε", "paper, nominal", "no privacy", "yours"
 KEPT, NOMINAL, OPEN, OWN = STANDINGS

@@ -22,9 +22,8 @@ from typing import Any
 import numpy as np
 
 from geoveil.gp import Noise, ParameterError
-from geoveil.selection import LocalDampening, LocalUtilities, SmoothUtilities
+from geoveil.selection import LocalDampening, LocalUtilities, SmoothUtilities, spent
 from geoveil.selection.contrib.percentile import PERCENTILE_RECIPES, Percentile
-from geoveil.selection.smooth_privacy import spent
 from geoveil.simulation.populations import household_incomes
 from geoveil.simulation.selection.experiment import (
     NOMINAL,

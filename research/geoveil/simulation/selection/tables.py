@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.gp import ParameterError, validation
-from geoveil.gp.extras import needed_for
+from geoveil.gp import ParameterError, needed_for, validation
 from geoveil.selection.contrib.random_trees import Domain
 
 Ranges = Mapping[str, tuple[float, float]]

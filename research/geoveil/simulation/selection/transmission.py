@@ -14,7 +14,12 @@ from functools import partial
 import numpy as np
 
 from geoveil.gp import ParameterError
-from geoveil.selection import HalfGeneralizedCauchy, HeavyGeneralizedCauchy, SmoothNoisyMax
+from geoveil.selection import (
+    HalfGeneralizedCauchy,
+    HeavyGeneralizedCauchy,
+    SmoothNoisyMax,
+    scale_price,
+)
 from geoveil.selection.contrib.transmission import (
     THRESHOLD,
     VARIANT_RECIPES,
@@ -23,7 +28,6 @@ from geoveil.selection.contrib.transmission import (
     largest,
 )
 from geoveil.selection.contrib.transmission_sensitivity import threshold_beta
-from geoveil.selection.smooth_privacy import scale_price
 from geoveil.simulation.selection.experiment import (
     NOMINAL,
     Choice,
