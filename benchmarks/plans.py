@@ -180,7 +180,7 @@ def carried_out(setting: Setting, campaigns: int, rng: np.random.Generator) -> l
     for i, (at, told) in enumerate(zip(setting.thresholds, expected, strict=True)):
         truth = setting.hidden.expectation(lambda x, at=at: x > at, setting.thresholds)
         if setting.allocation == "points":
-            asked = chosen.asked[i]
+            asked = chosen.alternatives[i]
             known = Difference(*asked.prediction.softness)
             rows = _of_points(setting, asked.query, known, at, campaigns, rng)
         else:

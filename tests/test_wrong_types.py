@@ -52,7 +52,7 @@ LATER = {"campaign_id": "a", "title": "A", "opens": NOW, "closes": NOW + timedel
         (lambda: campaign_asking("x", attribute="a", privacy=DOLLARS, **LATER), "questions='x'"),
         (
             lambda: PlanRequest.of("x", epsilon=1, per=8_000, source=KNOWN, participants=9),
-            "asked='x'",
+            "questions='x'",
         ),
     ],
 )

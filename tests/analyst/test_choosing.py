@@ -51,7 +51,7 @@ def named(of: PlannedQuestions, n: int, campaigns: int) -> float:
     """Return in which share of simulated campaigns the greatest estimate is the first's."""
     rng = np.random.default_rng(17)
     points, weights = of.request.prior.nodes()
-    several: list[Any] = [one.reports for one in of.chosen().asked]
+    several: list[Any] = [one.reports for one in of.chosen().alternatives]
     hits = 0
     for _ in range(campaigns):
         people = points[rng.choice(len(points), n, p=weights)]

@@ -139,7 +139,7 @@ def test_of_several_questions_all_liars_may_answer_the_same() -> None:
     rows = planned_contamination(found, 0.01)
     assert [row["fraction"] for row in rows] == pytest.approx([0.01] * 3)
     assert [row["question"] for row in rows] == [question.label for question in asked]
-    for row, way in zip(rows, found.chosen().asked, strict=True):
+    for row, way in zip(rows, found.chosen().alternatives, strict=True):
         reports: Any = way.reports
         low, high = reports.estimator.limits.reports
         assert row["moved"] == pytest.approx(0.01 * (high - low))

@@ -47,7 +47,7 @@ def planned(heaps: Sequence[Heap] = (), **said: Any) -> tuple[Any, Any]:
 
 def test_a_planned_campaign_signs_what_it_expects():
     found, campaign = planned([Heap(T, 0.0105)])
-    prediction = found.found.choice.prediction
+    prediction = found.result.choice.prediction
     (question,) = campaign.questions
     assert question.softness == Difference(
         prediction.bias, NORMAL * math.sqrt(prediction.bias_uncertainty)

@@ -37,7 +37,7 @@ def found() -> Any:
 
 
 def variance_of(found: Any) -> float:
-    (asked,) = found.chosen().asked
+    (asked,) = found.chosen().alternatives
     return float(asked.prediction.noise + asked.prediction.varied)
 
 
@@ -58,7 +58,7 @@ def test_errors_are_those_of_campaigns(found: Any, epsilon: float | None) -> Non
     """200 campaigns, whose own spread is known to 5 %: within 15 %. The control: lies at ε = 1 that
     are not counted are off by more than half."""
     rng = np.random.default_rng(3)
-    n, mean = 30_000, found.chosen().asked[0].prediction.mean
+    n, mean = 30_000, found.chosen().alternatives[0].prediction.mean
     root = np.sqrt(variance_of(found))
     lies = None if epsilon is None else RandomizedLabels(3, epsilon)
     means = []
@@ -92,7 +92,7 @@ def test_errors_are_those_of_campaigns(found: Any, epsilon: float | None) -> Non
 def test_who_answers_one_question_of_two_counts_for_it_alone() -> None:
     asked = planned(60_000.0, 100_000.0, allocation="partition")
     rows = planned_groups(asked, SIZES)
-    for row, one in zip(rows, asked.chosen().asked, strict=True):
+    for row, one in zip(rows, asked.chosen().alternatives, strict=True):
         variance = one.prediction.noise + one.prediction.varied
         expected = 1.96 * np.sqrt(2 * variance / (30_000 * SHARES))
         assert [group["error_95"] for group in row["groups"]] == pytest.approx(expected, rel=1e-4)

@@ -42,7 +42,7 @@ def test_errors_are_those_of_drawn_reports(found: Any) -> None:
     told = planned_periods(found, 4)
     rng = np.random.default_rng(1)
     people = rng.lognormal(11.0, 0.8, 200_000)
-    query = found.found.choice.query
+    query = found.result.choice.query
     for way, epsilon in (("fresh", 1.0), ("split", 0.25)):
         point = PlanarLaplace(GeoPrivacy(epsilon, 8_000.0, "dollar"), 1)
         read = point.estimator(query, debias=True).value(point.simulate(people, rng))
@@ -80,6 +80,6 @@ def test_what_is_out_of_range_is_refused(found: Any, periods: int, drift: float,
 
 
 def test_several_questions_are_refused(found: Any) -> None:
-    several = PlannedQuestions(found.request, found.found, Searches())
+    several = PlannedQuestions(found.request, found.result, Searches())
     with pytest.raises(ParameterError, match="one question"):
         planned_periods(several, 4)

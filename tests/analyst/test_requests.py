@@ -333,7 +333,7 @@ def test_a_plan_asks_people_where_it_can():
         per=1_000.0,
         participants=20_000,
     )
-    plan = plan_for(request).found
+    plan = plan_for(request).result
     assert plan.problem.repeated(plan.choice.prediction) <= MOST_REPEATED
     least = screened(plan.search, KINDS, lambda p: p.expected_error(20_000), CLOSE)[0].prediction
     assert plan.problem.repeated(least) > 0.8

@@ -39,7 +39,7 @@ FREES = datetime(2026, 5, 1, tzinfo=UTC)
                 attribute="a",
                 scope="lifetime",
                 spent=1.0,
-                asked=PRIVACY,
+                cost=PRIVACY,
                 limit=PRIVACY,
                 frees=FREES,
             ),

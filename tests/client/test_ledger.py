@@ -248,7 +248,7 @@ def test_the_refusal_says_what_is_spent_asked_and_permitted_and_when_there_is_ro
     history = ListHistory([(T0, "a", dollars(0.5)), (T0 + HOUR, "b", dollars(0.25))])
     error = refusal(history, limit, dollars(0.5), T0 + 2 * HOUR)
     assert (error.campaign_id, error.attribute) == ("c", "income")
-    assert (error.spent, error.asked, error.limit) == (0.75, dollars(0.5), dollars(1))
+    assert (error.spent, error.cost, error.limit) == (0.75, dollars(0.5), dollars(1))
     assert error.scope == "any 30 days"
     assert error.frees == T0 + timedelta(days=30)
     for part in (

@@ -51,9 +51,9 @@ def test_a_changed_campaign_is_refused_with_both_digests(
             client.fetch("income")
         error = raised.value
         assert error.pinned == digest(encode(campaign)).hex()
-        assert error.found == digest(encode(other)).hex()
+        assert error.current == digest(encode(other)).hex()
         assert error.pinned in str(error)
-        assert error.found in str(error)
+        assert error.current in str(error)
     # What was seen first can still be answered, and still be fetched.
     assert client.contribute("income", 52_000).digest == digest(encode(campaign)).hex()
     collector.add(campaign)

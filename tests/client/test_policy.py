@@ -38,7 +38,7 @@ def refusal(policy: Policy, campaign: Campaign, signer: PublicKey | None = None)
         policy.check(campaign, signer)
     error = raised.value
     assert error.campaign_id == campaign.campaign_id
-    assert error.asked in str(error)
+    assert error.stated in str(error)
     assert error.permitted in str(error)
     return error
 
@@ -72,7 +72,7 @@ def test_the_rate_and_the_unit_decide(
     error = refusal(policy, campaign)
     assert error.aspect == "privacy loss of 'household income'"
     shown = [repr(x).removesuffix(".0") for x in (epsilon, per)]
-    assert error.asked == f"ε = {shown[0]} per {shown[1]} {unit}"
+    assert error.stated == f"ε = {shown[0]} per {shown[1]} {unit}"
     assert error.permitted == "at most ε = 1 per 8000 dollar"
 
 
@@ -80,7 +80,7 @@ def test_the_rate_and_the_unit_decide(
 def test_an_attribute_that_is_not_listed_is_refused(make_campaign: Any, name: str) -> None:
     campaign = make_campaign(attribute=Attribute(name=name, unit="dollar"))
     error = refusal(Policy({"household income": LIMIT}), campaign)
-    assert (error.aspect, error.asked) == ("attribute", repr(name))
+    assert (error.aspect, error.stated) == ("attribute", repr(name))
     assert error.permitted == "'household income'"
     assert refusal(Policy({}), campaign).permitted == "nothing"
 
@@ -109,7 +109,7 @@ def test_the_area_of_a_campaign_is_inside_the_one_permitted(
     error = refusal(policy, campaign)
     assert error.aspect == "value of 'location'"
     where = f"a place within {radius:,} m of longitude {longitude:g}, latitude {latitude:g}"
-    assert error.asked == where
+    assert error.stated == where
     assert error.permitted == "a place within 70,000 m of longitude -73.95, latitude 40.72"
 
 
@@ -128,7 +128,7 @@ def test_a_campaign_closes_in_time(campaign: Campaign, latest: datetime, permitt
         policy.check(campaign, None)
         return
     error = refusal(policy, campaign)
-    assert (error.aspect, error.asked) == ("closing date", CLOSES.isoformat())
+    assert (error.aspect, error.stated) == ("closing date", CLOSES.isoformat())
     assert error.permitted == f"at latest {latest.isoformat()}"
 
 
@@ -137,7 +137,7 @@ def test_a_campaign_promises_to_have_enough_participants(make_campaign: Any) -> 
     policy.check(make_campaign(minimum_participants=1000), None)
     error = refusal(policy, make_campaign(minimum_participants=999))
     assert error.aspect == "minimum of participants"
-    assert (error.asked, error.permitted) == ("999", "at least 1,000")
+    assert (error.stated, error.permitted) == ("999", "at least 1,000")
 
 
 KEY, OTHER = SigningKey.generate(), SigningKey.generate()
@@ -169,7 +169,7 @@ def test_only_the_trusted_are_answered(
     with pytest.raises(PolicyRefused) as raised:
         builder.accept("income", envelope)
     assert raised.value.aspect == "signature"
-    assert raised.value.asked == ("nobody's" if key is None else str(key.public))
+    assert raised.value.stated == ("nobody's" if key is None else str(key.public))
     assert raised.value.permitted == "one of a trusted key"
 
 
@@ -331,7 +331,7 @@ def test_an_app_that_requires_a_cap_refuses_a_looser_one_and_none(
         return
     error = refusal(Policy({"household income": limit}), campaign)
     assert error.aspect == "cap on the odds of any two values of 'household income'"
-    assert error.asked == ("2,981 to 1" if cap else "none that protects")
+    assert error.stated == ("2,981 to 1" if cap else "none that protects")
     if most == math.log(1000):
         assert error.permitted == "at most 1,000 to 1"
 

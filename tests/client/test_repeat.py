@@ -76,7 +76,7 @@ def test_a_cap_is_compared_with_the_sum(
         return
     with pytest.raises(PolicyRefused) as refused:
         client.fetch("repeat")
-    assert refused.value.asked == "ε = 3 per 8000 dollar"
+    assert refused.value.stated == "ε = 3 per 8000 dollar"
     assert source.draws == []
 
 
@@ -91,7 +91,7 @@ def test_a_lifetime_has_room_for_the_sum_or_for_nothing(
     drawn = list(source.draws)
     with pytest.raises(BudgetExceeded) as refused:
         client.contribute("repeat", 97_000)
-    assert (refused.value.spent, refused.value.asked) == (1.0, dollars(M))
+    assert (refused.value.spent, refused.value.cost) == (1.0, dollars(M))
     assert source.draws == drawn
     assert len(client.history()) == 1
 

@@ -46,7 +46,7 @@ def test_a_slack_is_refused_unless_the_app_allows_it(
         client = make_either(policy=Policy({NAME: most}), source=source)
         with pytest.raises(PolicyRefused) as refused:
             client.fetch("slack-0")
-        assert refused.value.asked == "ε = 1 per 8000 dollar, δ = 1e-06"
+        assert refused.value.stated == "ε = 1 per 8000 dollar, δ = 1e-06"
     assert source.draws == []
     allowed = make_either(policy=Policy({NAME: SLACK}), fetched=("slack-0",))
     assert allowed.contribute("slack-0", 97_000).privacy == SLACK

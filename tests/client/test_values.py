@@ -85,7 +85,7 @@ def test_only_the_kind_that_the_policy_states_is_answered(
     with pytest.raises(PolicyRefused) as refused:
         builder.accept("position", seal(encode(campaign)))
     assert refused.value.aspect == "value of 'position'"
-    assert refused.value.asked == str(kind_of(campaign))
+    assert refused.value.stated == str(kind_of(campaign))
     assert refused.value.permitted == str(KINDS[permitted][0])
 
 

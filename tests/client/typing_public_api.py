@@ -192,11 +192,11 @@ def of_errors(client: Client) -> None:
         client.contribute("income", 52_000)
     except BudgetExceeded as error:
         assert_type(error.frees, datetime | None)
-        assert_type((error.spent, error.asked, error.limit), tuple[float, GeoPrivacy, GeoPrivacy])
+        assert_type((error.spent, error.cost, error.limit), tuple[float, GeoPrivacy, GeoPrivacy])
     except CampaignNotFetched as error:
         assert_type(error.cause, ClientError | None)
     except CampaignChanged as error:
-        assert_type((error.pinned, error.found), tuple[str, str])
+        assert_type((error.pinned, error.current), tuple[str, str])
     except GeoVeilError as error:
         assert_type(error.__traceback__, TracebackType | None)
 

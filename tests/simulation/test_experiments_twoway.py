@@ -33,7 +33,7 @@ def test_tables_hold_the_moments_of_the_mechanisms(name):
     """Bins of 3,000 people times the table, against the mechanism at each person."""
     at = (70_000.0, 160_000.0)
     x = incomes_and_debts().sample(3_000, np.random.default_rng(1))
-    mechanism = PANEL.known[name].build(PANEL.setting(at))
+    mechanism = PANEL.of_papers[name].build(PANEL.setting(at))
     table = twoway._MomentTable(PANEL, PANEL.width(at))
     above = (x > at).all(axis=1)
     everyone, hard = table.bins(np.asarray(mechanism.query.signed_distance(x)), above)

@@ -40,7 +40,7 @@ from geoveil.simulation.figures.published import draw_density_maps
 from geoveil.simulation.figures.style import spread
 
 ALPHA = 1e-6
-KERNEL = KernelSetting.known
+KERNEL = KernelSetting.of_papers
 PER_CENTRE = [name for name, c in KERNEL.items() if not c.answers_every_query]
 
 

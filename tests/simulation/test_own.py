@@ -448,7 +448,7 @@ def test_pairs_of_a_table_have_the_moments_of_its_rows(tmp_path):
     rows = {row.mechanism: row for row in compute_cells(experiment.cells) if row.n == 400_000}
     assert rows["GP_Lip"].panel == "T=(175, 80), 1/ε=2"
     panel = TwoWayPanel(per=2.0, axes=((175.0,), (80.0,)), footing=2.0)
-    answer = TwoWayPanel.known["GP_Lip"].build(panel.setting((175.0, 80.0)))
+    answer = TwoWayPanel.of_papers["GP_Lip"].build(panel.setting((175.0, 80.0)))
     shares = weight / weight.sum()
     off = answer.mean(held) - (held > (175.0, 80.0)).all(axis=1)
     bias = shares @ off

@@ -169,7 +169,7 @@ def softness_of_points(
 
 
 def asked_of_points(
-    campaign: ValueCampaign, asked: Sequence[AnalystQuestion], softness: Softness
+    campaign: ValueCampaign, questions: Sequence[AnalystQuestion], softness: Softness
 ) -> list[PointQuestion]:
     """Return questions to the points of a value campaign, in its coordinates.
 
@@ -177,14 +177,14 @@ def asked_of_points(
         ParameterError: if one is of no sound shape, or about something else than people hold.
     """
     plane, held = campaign.attribute.coordinates, campaign.dimension
-    for question in asked:
+    for question in questions:
         if plane is not None and question.place is not None and _is_swapped(plane, question.place):
             expected = "in the area of the campaign; the longitude comes first"
             raise ParameterError("question", question.label, expected)
     scale = campaign.attribute.scale
     if scale is not None:
-        asked = [question.on_scale(scale) for question in asked]
-    point_questions = [PointQuestion(q.label, q.of_points(plane, softness)) for q in asked]
+        questions = [question.on_scale(scale) for question in questions]
+    point_questions = [PointQuestion(q.label, q.of_points(plane, softness)) for q in questions]
     for point_question in point_questions:
         if point_question.query.dimension != held:
             numbers = "one number" if held == 1 else f"{held} numbers together"

@@ -84,7 +84,7 @@ def _expected(request: PlanRequest, chosen: Chosen) -> tuple[Array, Array]:
     for question in request.questions:
         nodes = PlanningProblem.of(question, request.plane_privacy, request.prior).nodes
         truths.append(float(np.sum(nodes.weights * nodes.truth)))
-    biases = [alternative.prediction.bias for alternative in chosen.asked]
+    biases = [alternative.prediction.bias for alternative in chosen.alternatives]
     return np.array(truths), np.array(truths) + np.array(biases)
 
 
@@ -93,10 +93,10 @@ def _covariance(request: PlanRequest, chosen: Chosen) -> Array:
     variances = np.array(
         [
             alternative.prediction.noise + alternative.prediction.varied
-            for alternative in chosen.asked
+            for alternative in chosen.alternatives
         ]
     )
-    several = [alternative.reports for alternative in chosen.asked]
+    several = [alternative.reports for alternative in chosen.alternatives]
     together = all(isinstance(reports, PointReports) for reports in several)
     if chosen.allocation is Allocation.PARTITION and not together:
         return np.asarray(np.diag(variances * len(variances)))
@@ -111,5 +111,5 @@ def _covariance(request: PlanRequest, chosen: Chosen) -> Array:
         return np.asarray(np.cov(answers))
     covariance = np.cov([reports.mean(people) for reports in several])
     return np.asarray(
-        covariance + np.diag([alternative.prediction.noise for alternative in chosen.asked])
+        covariance + np.diag([alternative.prediction.noise for alternative in chosen.alternatives])
     )

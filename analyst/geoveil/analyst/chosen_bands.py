@@ -54,7 +54,7 @@ class ChosenBands:
 
     Args:
         campaign: a value campaign in one dimension.
-        asked: at most 40 shares above a threshold or in a range: `ShareAbove`, `ShareBetween`.
+        shares: at most 40 shares above a threshold or in a range: `ShareAbove`, `ShareBetween`.
         slope_bound: the density of people outside the heaps changes by at most this, in shares per
             (unit of the values)²; None: what the reports suggest, see the module.
         heaps: people who hold exactly one value.
@@ -77,14 +77,14 @@ class ChosenBands:
     """
 
     campaign: ValueCampaign
-    asked: Sequence[ShareAbove | ShareBetween]
+    shares: Sequence[ShareAbove | ShareBetween]
     slope_bound: float | None = None
     heaps: tuple[Heap, ...] = ()
     questions: tuple[PointQuestion, ...] = field(init=False, repr=False)
-    """What is to be asked of the points, in one call."""
+    """The questions to the points, in one call."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "asked", tuple(self.asked))
+        object.__setattr__(self, "shares", tuple(self.shares))
         object.__setattr__(self, "heaps", tuple(self.heaps))
         if self.slope_bound is not None:
             validation.non_negative("slope_bound", self.slope_bound)
@@ -94,10 +94,12 @@ class ChosenBands:
             if self.slope_bound is not None:
                 expected = "left out on a log scale: it is of a density of the numbers"
                 raise ParameterError("slope_bound", self.slope_bound, expected)
-            object.__setattr__(self, "asked", tuple(share.on_scale(scale) for share in self.asked))
-        if len(self.asked) > _MOST:
-            raise ParameterError("number of questions", len(self.asked), f"1 to {_MOST}")
-        queries = [query for number in range(len(self.asked)) for query in self._queries(number)]
+            object.__setattr__(
+                self, "shares", tuple(share.on_scale(scale) for share in self.shares)
+            )
+        if len(self.shares) > _MOST:
+            raise ParameterError("number of questions", len(self.shares), f"1 to {_MOST}")
+        queries = [query for number in range(len(self.shares)) for query in self._queries(number)]
         questions = [PointQuestion(str(i), query) for i, query in enumerate(queries)]
         object.__setattr__(self, "questions", tuple(questions))
 
@@ -112,7 +114,7 @@ class ChosenBands:
         chosen = []
         for period in periods:
             at = 0
-            for number, question in enumerate(self.asked):
+            for number, question in enumerate(self.shares):
                 queries = list(self._queries(number))
                 answers = [(query, rows[period, at + i]) for i, query in enumerate(queries)]
                 chosen.append(replace(self._chosen(number, answers), label=question.label))
@@ -120,10 +122,10 @@ class ChosenBands:
         return replace(found, estimates=tuple(chosen))
 
     def _chosen(
-        self, number: int, asked: Sequence[tuple[Query, LabelledEstimate]]
+        self, number: int, rows: Sequence[tuple[Query, LabelledEstimate]]
     ) -> LabelledEstimate:
-        bands = [(q, row) for q, row in asked if isinstance(q, (Threshold, Range))]
-        if any(_error(row) is None for _, row in asked):
+        bands = [(q, row) for q, row in rows if isinstance(q, (Threshold, Range))]
+        if any(_error(row) is None for _, row in rows):
             usual = [row for q, row in bands if q.width <= _USUAL * self._scale]
             return usual[-1] if usual else bands[0][1]
         candidates: list[tuple[float, int, LabelledEstimate]] = []
@@ -133,8 +135,8 @@ class ChosenBands:
         for order, (query, row) in enumerate(bands):
             slope = self.slope_bound
             if slope is None:
-                slope = self._slope(number, query.width / 2, asked)
-            steep = _steep(query, self.asked[number].ends, heaps)
+                slope = self._slope(number, query.width / 2, rows)
+            steep = _steep(query, self.shares[number].ends, heaps)
             softness = Difference(steep.expected, slope * steep.bound)
             guessed = self.slope_bound is None
             band = ChosenBand(
@@ -145,13 +147,13 @@ class ChosenBands:
         return min(candidates, key=lambda one: one[:2])[2]
 
     def _slope(
-        self, number: int, near: float, asked: Sequence[tuple[Query, LabelledEstimate]]
+        self, number: int, near: float, rows: Sequence[tuple[Query, LabelledEstimate]]
     ) -> float:
         """Return how fast the density may change within a distance of the ends."""
         h = _PILOT * self._scale
-        bells = {q.center[0]: row for q, row in asked if isinstance(q, GaussianKernel)}
+        bells = {q.center[0]: row for q, row in rows if isinstance(q, GaussianKernel)}
         steepest = 0.0
-        for end in self.asked[number].ends:
+        for end in self.shares[number].ends:
             places = [end + k * h for k in _pilot_places()]
             for low, here, high in zip(places, places[1:], places[2:], strict=False):
                 if abs(here - end) > max(near, self._scale):
@@ -163,10 +165,10 @@ class ChosenBands:
         return _STEEPER * steepest / (2 * h) / (h * math.sqrt(2 * math.pi))
 
     def _queries(self, number: int) -> Iterator[Query]:
-        ends, scale = self.asked[number].ends, self._scale
+        ends, scale = self.shares[number].ends, self._scale
         room = ends[1] - ends[0] if len(ends) > 1 else math.inf
         for width in dict.fromkeys(min(w * scale, room) for w in _WIDTHS):
-            yield self.asked[number].banded(width, "smoothstep")
+            yield self.shares[number].banded(width, "smoothstep")
         if self.slope_bound is None:
             h = _PILOT * scale
             centers = dict.fromkeys(end + k * h for end in ends for k in _pilot_places())
@@ -196,7 +198,7 @@ def _error(row: LabelledEstimate) -> float | None:
     return (row.ci_high - row.ci_low) / 2 / critical_value(0.0, row.confidence)
 
 
-def hard_shares(asked: Sequence[AnalystQuestion]) -> list[ShareAbove | ShareBetween]:
+def hard_shares(questions: Sequence[AnalystQuestion]) -> list[ShareAbove | ShareBetween]:
     """Return questions if bands can be chosen for all of them; else none."""
-    shares = [q for q in asked if isinstance(q, (ShareAbove, ShareBetween))]
-    return shares if len(shares) == len(asked) else []
+    shares = [q for q in questions if isinstance(q, (ShareAbove, ShareBetween))]
+    return shares if len(shares) == len(questions) else []

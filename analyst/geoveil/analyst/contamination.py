@@ -150,7 +150,7 @@ def liars_in(planned: "PlanOutcome", fraction: float) -> list[Contamination]:
     chosen = planned.chosen()
     campaign = as_if_published(planned.request, chosen)
     contaminations = []
-    for column, alternative in enumerate(chosen.asked):
+    for column, alternative in enumerate(chosen.alternatives):
         if isinstance(alternative.reports, PointReports):
             limits = alternative.reports.estimator.limits
             width, means = limits.reports[1] - limits.reports[0], limits.means

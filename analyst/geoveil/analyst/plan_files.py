@@ -86,7 +86,7 @@ class Chosen:
     allocation: Allocation
     expected: Mapping[str, Any]
     """What the planner expects of the campaign, for people to read."""
-    asked: tuple[Alternative, ...]
+    alternatives: tuple[Alternative, ...]
     """How each question is asked."""
 
     @property

@@ -66,10 +66,10 @@ def planned_groups(
         return replace(liars[column], weights=tuple(weights)).moved
 
     for column, (question, alternative) in enumerate(
-        zip(planned.request.labels, chosen.asked, strict=True)
+        zip(planned.request.labels, chosen.alternatives, strict=True)
     ):
         prediction = alternative.prediction
-        of_all = math.sqrt((prediction.noise + prediction.varied) * chosen.parts / planned.found.n)
+        of_all = math.sqrt((prediction.noise + prediction.varied) * chosen.parts / planned.result.n)
         rows.append(
             {
                 "question": question,

@@ -37,7 +37,7 @@ def planned_periods(
     """
     if not isinstance(planned, PlannedQuestion):
         raise ParameterError("periods", periods, "left out unless there is one question")
-    query, request, n = planned.found.choice.query, planned.request, planned.found.n
+    query, request, n = planned.result.choice.query, planned.request, planned.result.n
     if not isinstance(query, Query) or request.prior.dimension != 1 or not query.nests:
         raise ParameterError(
             "periods", periods, "left out: no perturbed number answers this question"

@@ -96,13 +96,13 @@ class PlannedQuestion(PlanOutcome):
     """The plan for one question."""
 
     request: PlanRequest
-    found: Plan
+    result: Plan
 
     def report(self) -> Record:
-        return plan_report(self.request, self.found)
+        return plan_report(self.request, self.result)
 
     def chosen(self) -> Chosen:
-        return chosen_alone(self.request, self.found)
+        return chosen_alone(self.request, self.result)
 
 
 @dataclass(frozen=True)
@@ -110,14 +110,14 @@ class PlannedQuestions(PlanOutcome):
     """The plan for several questions: how the privacy is shared out among them."""
 
     request: PlanRequest
-    found: Comparison
+    result: Comparison
     searches: Searches
 
     def report(self) -> Record:
-        return comparison_report(self.request, self.found)
+        return comparison_report(self.request, self.result)
 
     def chosen(self) -> Chosen:
-        return chosen_together(self.request, self.found, self.searches)
+        return chosen_together(self.request, self.result, self.searches)
 
 
 def plan_for(

@@ -80,17 +80,17 @@ class PlanningSession:
             PlanRequest, PlannedQuestion | PlannedQuestions | ParameterError
         ] = OrderedDict()
 
-    def request(self, asked: Sequence[AnalystQuestion], **wishes: Any) -> PlanRequest:
+    def request(self, questions: Sequence[AnalystQuestion], **wishes: Any) -> PlanRequest:
         """Return a request for a plan.
 
         Args:
-            asked: see `PlanRequest.of`.
+            questions: see `PlanRequest.of`.
             wishes: its other arguments, but for the source.
 
         Raises:
             ParameterError: naming the parameter, its value and what is permitted.
         """
-        return PlanRequest.of(asked, source=self._source, **wishes)
+        return PlanRequest.of(questions, source=self._source, **wishes)
 
     def forecast(self, request: PlanRequest) -> Forecast:
         """Return what a plan will say, in a fraction of a second.

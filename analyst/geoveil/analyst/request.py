@@ -245,7 +245,7 @@ class PlanRequest:
     @classmethod
     def of(
         cls,
-        asked: Sequence[AnalystQuestion],
+        questions: Sequence[AnalystQuestion],
         *,
         epsilon: float,
         per: float,
@@ -268,7 +268,7 @@ class PlanRequest:
         """Return a request for a plan.
 
         Args:
-            asked: at least one question, all about numbers or all about places.
+            questions: at least one question, all about numbers or all about places.
             epsilon: ε of the promise to two values that are `per` apart.
             per: a distance, in the unit; with a scale a factor > 1.
             source: the public prior, of people's numbers or places themselves.
@@ -293,8 +293,8 @@ class PlanRequest:
         Raises:
             ParameterError: naming the parameter, its value and what is permitted.
         """
-        asked = validation.items("asked", asked, AnalystQuestion)
-        dimension = _dimension(asked)
+        questions = validation.items("questions", questions, AnalystQuestion)
+        dimension = _dimension(questions)
         if not isinstance(source, PublicPrior):
             raise ParameterError("source", source, "a PublicPrior")
         if dimension != source.dimension:
@@ -307,14 +307,14 @@ class PlanRequest:
             raise ParameterError(
                 "width", width, "left out unless soft is given: otherwise it is planned"
             )
-        places = [question for question in asked if isinstance(question, DensityAt)]
+        places = [question for question in questions if isinstance(question, DensityAt)]
         if bandwidth is not None and not places:
             raise ParameterError(
                 "bandwidth", bandwidth, "left out unless a density at a place is asked"
             )
         if allocation is not None:
             validation.choice("allocation", allocation, ALLOCATIONS)
-            if len(asked) < 2 and allocation != "points":
+            if len(questions) < 2 and allocation != "points":
                 raise ParameterError(
                     "allocation",
                     allocation,
@@ -332,40 +332,40 @@ class PlanRequest:
         if scale is None:
             privacy = GeoPrivacy(epsilon, per, unit, delta, reach)
         else:
-            asked = tuple(question.on_scale(scale) for question in asked)
+            questions = tuple(question.on_scale(scale) for question in questions)
             source = source.on_scale(scale)
             if reach != math.inf:
                 raise ParameterError("reach", reach, "left out on a log scale")
             privacy = replace(GeoPrivacy.per_factor(epsilon, per, unit), delta=delta)
             width = None if width is None else scale.width(width)
-        plane = area_of(asked, center, radius) if dimension == 2 else None
+        plane = area_of(questions, center, radius) if dimension == 2 else None
         if dimension == 2 and plane is None:
             raise ParameterError(
                 "center", None, "given: the numbers of a query are metres east and north of it"
             )
         prior = source.make(plane)
         if plane is not None:
-            _check_area(plane, prior, source.name, asked, center)
+            _check_area(plane, prior, source.name, questions, center)
         if places and bandwidth is None:
             centers = projected(plane, [question.place for question in places])
             assert plane is not None  # there are places
             bandwidth = narrowest(centers, plane.privacy(privacy), prior, participants)
-        questions = [question.sharp(plane, bandwidth or 0.0) for question in asked]
+        sharp = [question.sharp(plane, bandwidth or 0.0) for question in questions]
         if soft and prior.assumed is not None:
             raise ParameterError(
                 "slope_bound", prior.assumed.slope, "left out with soft: no band is to be off"
             )
         if soft:
             softness = Softness(1 / privacy.rate, width, profile=profile_of(mechanism))
-            questions = [
+            sharp = [
                 SoftQuestion(a.soft(plane, softness)) if isinstance(q, HardQuestion) else q
-                for a, q in zip(asked, questions, strict=True)
+                for a, q in zip(questions, sharp, strict=True)
             ]
         return cls(
             labels=tuple(
-                f"density at {q.label}" if isinstance(q, DensityAt) else q.label for q in asked
+                f"density at {q.label}" if isinstance(q, DensityAt) else q.label for q in questions
             ),
-            questions=tuple(questions),
+            questions=tuple(sharp),
             privacy=privacy,
             plane=plane,
             source=source,
@@ -410,16 +410,18 @@ class PlanRequest:
         )
 
 
-def _dimension(asked: Sequence[AnalystQuestion]) -> int:
+def _dimension(questions: Sequence[AnalystQuestion]) -> int:
     """Return the dimension of the values that all of these questions are about."""
-    if not asked:
+    if not questions:
         raise ParameterError("question", "none", "at least one")
-    first, *others = sorted({question.dimension for question in asked})
+    first, *others = sorted({question.dimension for question in questions})
     if others:
         raise ParameterError("questions", "numbers and places", "of one kind: plan each by itself")
     if first not in _HELD:
         raise ParameterError(
-            "question", asked[0].label, "about a number or a place: of no others is a prior known"
+            "question",
+            questions[0].label,
+            "about a number or a place: of no others is a prior known",
         )
     return first
 
@@ -463,14 +465,14 @@ def _check_area(
     plane: AzimuthalEquidistant,
     prior: Prior,
     source: str,
-    asked: Sequence[AnalystQuestion],
+    questions: Sequence[AnalystQuestion],
     center: Place | None,
 ) -> None:
     """Raise an error if a question, or most people, are outside of the area, and so on its edge."""
     edge = plane.radius_m * (1 - _ROUNDING)
     points, weights = prior.nodes()
     outside = float(weights[np.hypot(points[:, 0], points[:, 1]) > edge].sum())
-    about = [(q.label, q.place) for q in asked if q.place is not None]
+    about = [(q.label, q.place) for q in questions if q.place is not None]
     far = f"farther than {plane.radius_m:,.0f} metre from"
     if outside > 0.5:
         name, value = "question", about[0][0]

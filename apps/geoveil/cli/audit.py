@@ -253,7 +253,7 @@ def _tell_releases(verdicts: Sequence[Verdict]) -> None:
     for verdict in verdicts:
         if verdict.draws is not None:
             row = f"{verdict.variant or verdict.query}"
-            out.tell((verdict.mechanism, "bold red"), f", {row}: {verdict.draws.found}")
+            out.tell((verdict.mechanism, "bold red"), f", {row}: {verdict.draws.difference}")
 
 
 def _numbers(point: tuple[float, ...]) -> str:

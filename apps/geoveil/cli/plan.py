@@ -340,9 +340,9 @@ def plan(
             with whole_file("--figure", figure) as beside:
                 if isinstance(planned, PlannedQuestion):
                     unit = request.privacy.value_unit or request.privacy.unit
-                    draw_plan(planned.found, beside, title=request.labels[0], unit=unit)
+                    draw_plan(planned.result, beside, title=request.labels[0], unit=unit)
                 else:
-                    draw_comparison(planned.found, beside)
+                    draw_comparison(planned.result, beside)
     if as_json:
         print_json(report)
         return

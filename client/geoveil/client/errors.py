@@ -76,14 +76,14 @@ class PolicyRefused(ClientError):
     """Id of the campaign."""
     aspect: str
     """What is refused, for example "signature" or "closing date"."""
-    asked: str
+    stated: str
     """What the campaign says."""
     permitted: str
     """What the policy permits."""
 
     def __str__(self) -> str:
         return (
-            f"campaign {self.campaign_id!r} is refused: its {self.aspect} is {shown(self.asked)},"
+            f"campaign {self.campaign_id!r} is refused: its {self.aspect} is {shown(self.stated)},"
             f" the policy permits {self.permitted}"
         )
 
@@ -100,7 +100,7 @@ class BudgetExceeded(ClientError):
     """Which limit: "this campaign", "lifetime", or "any ..." of a window."""
     spent: float
     """How much of that limit is spent so far: ε over the same distance as the limit."""
-    asked: GeoPrivacy
+    cost: GeoPrivacy
     """What the answer would cost."""
     limit: GeoPrivacy
     """The limit."""
@@ -110,14 +110,14 @@ class BudgetExceeded(ClientError):
     """How much δ is spent of that limit so far."""
 
     def __str__(self) -> str:
-        slack = f" and δ = {self.spent_delta!r}" if self.asked.delta or self.limit.delta else ""
+        slack = f" and δ = {self.spent_delta!r}" if self.cost.delta or self.limit.delta else ""
         room = (
             "there will never be room for it"
             if self.frees is None
             else f"there is room for it from {self.frees.isoformat()}"
         )
         return (
-            f"campaign {self.campaign_id!r} asks for {exactly(self.asked)} of"
+            f"campaign {self.campaign_id!r} asks for {exactly(self.cost)} of"
             f" {shown(self.attribute)!r}; of {exactly(self.limit)}, permitted for {self.scope},"
             f" ε = {self.spent!r}{slack} is spent; {room}"
         )
@@ -231,13 +231,13 @@ class CampaignChanged(CampaignError):
 
     pinned: str
     """SHA-256 of the campaign as this device saw it first, in hexadecimal."""
-    found: str
+    current: str
     """SHA-256 of what the server shows now, in hexadecimal."""
 
     def __str__(self) -> str:
         return (
             f"campaign {self.campaign_id!r} has changed: this device saw SHA-256 {self.pinned}"
-            f" first, the server now shows {self.found}"
+            f" first, the server now shows {self.current}"
         )
 
 

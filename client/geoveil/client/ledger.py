@@ -126,7 +126,7 @@ def check(
                 scope=scope.name,
                 spent=_over(spent, scope.limit),
                 spent_delta=float(spent.slack),
-                asked=compose(*prices),
+                cost=compose(*prices),
                 limit=scope.limit,
                 frees=_frees(scope, price + spent, leaving, now),
             )

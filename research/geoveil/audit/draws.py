@@ -73,7 +73,7 @@ class Draws:
     """How many were drawn."""
     agree: bool
     """Whether they may be drawn from the law that is stated."""
-    found: str
+    difference: str
     """In words, what shows that they are not; '' if they agree."""
 
 

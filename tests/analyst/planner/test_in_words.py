@@ -76,7 +76,7 @@ def test_campaigns_can_hold_what_the_paper_has():
 def test_several_questions_are_asked_with_what_is_named(allocation):
     planned = plan_for(request(LATER, mechanism=PAPER, allocation=allocation))
     assert isinstance(planned, PlannedQuestions)
-    rows = {row.allocation: set(row.kinds) for row in planned.found.rows}
+    rows = {row.allocation: set(row.kinds) for row in planned.result.rows}
     assert rows["partition"] == rows["split"] == {PAPER}
     campaign = planned.campaign(**PUBLISHED)
     assert isinstance(campaign, StatisticCampaign)

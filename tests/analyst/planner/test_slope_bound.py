@@ -58,7 +58,7 @@ def test_several_questions_and_ranges_are_bounded_alike():
 @pytest.mark.parametrize(("slope", "n"), [(1e-11, 5_000), (1e-9, 1_600_000)])
 def test_the_band_is_the_best_for_the_bound(slope: float, n: int):
     """Every profile and width is tried: what a bound permits counts as 1.96 standard deviations."""
-    choice = planned(NUMBERS.slope_bounded(slope), n=n).found.choice
+    choice = planned(NUMBERS.slope_bounded(slope), n=n).result.choice
 
     def error(query: Any, noise: float) -> float:
         return noise / n + (difference(query, [T], NearbyPeople(slope)).bound / NORMAL) ** 2

@@ -59,7 +59,7 @@ class RandomizedGroupEstimates(GroupEstimates):
     """The sums of the reports that came with each of all labels, in units of the grid."""
     step_exponent: int
     """The exponent e of the grid's step 2^e."""
-    told: tuple[int, ...]
+    estimable: tuple[int, ...]
     """Which of all labels something can be told of."""
 
     @classmethod
@@ -91,7 +91,7 @@ class RandomizedGroupEstimates(GroupEstimates):
             lies=lies,
             sums=sums,
             step_exponent=step_exponent,
-            told=tuple(learnt),
+            estimable=tuple(learnt),
             **common,
         )
 
@@ -119,7 +119,7 @@ class RandomizedGroupEstimates(GroupEstimates):
             of_groups = [weights_of(counts / n, n * np.abs(row)) for row in self.lies.towards]
             moved = np.array([Contamination(fraction, width, weights=w).moved for w in of_groups])
         means = self.lies.means(self.sums, self.step_exponent, confidence, self.limits, moved)
-        learnt = list(self.told)
+        learnt = list(self.estimable)
         least, greatest = self.limits.means
         low, high = (
             means.low[learnt],
@@ -132,7 +132,7 @@ class RandomizedGroupEstimates(GroupEstimates):
         return np.array([float(sums.n) for sums in self.sums])
 
     def _weights(self, contrast: Array) -> Weights:
-        counts, towards = self._counts, self.lies.towards[list(self.told)]
+        counts, towards = self._counts, self.lies.towards[list(self.estimable)]
         of_reports = (contrast / (towards @ counts))[:, None] * towards
         n = counts.sum()
         return weights_of(counts / n, n * heaviest(of_reports))

@@ -212,11 +212,11 @@ class Remaining:
     """The nodes that have not been chosen yet.
 
     Attributes:
-        known: what is known of all nodes. Private.
+        influence: what is known of all nodes. Private.
         among: their numbers, shape (m,).
     """
 
-    known: Influence
+    influence: Influence
     among: NDArray[np.int64]
 
 
@@ -237,35 +237,35 @@ def _smooth_noisy_max(epsilon: float, setting: NodeSetting) -> SmoothNoisyMax:
 
 def _smooth(left: Remaining, mechanism: SelectionMechanism) -> SmoothUtilities:
     assert isinstance(mechanism, SmoothSelection)
-    return left.known.as_smooth(left.among, mechanism.beta)
+    return left.influence.as_smooth(left.among, mechanism.beta)
 
 
 NODE_RECIPES: Mapping[str, NodeRecipe] = MappingProxyType(
     {
         "exponential": SelectionRecipe(
             lambda epsilon, s: ExponentialMechanism(epsilon, safe_sensitivity(s.degree_bound)),
-            lambda left, _: left.known.as_betweenness(left.among),
+            lambda left, _: left.influence.as_betweenness(left.among),
         ),
         "permute-and-flip": SelectionRecipe(
             lambda epsilon, s: PermuteAndFlip(epsilon, safe_sensitivity(s.degree_bound)),
-            lambda left, _: left.known.as_betweenness(left.among),
+            lambda left, _: left.influence.as_betweenness(left.among),
         ),
         "smooth noisy max": SelectionRecipe(_smooth_noisy_max, _smooth),
         "local dampening": SelectionRecipe(
             lambda epsilon, _: LocalDampening(epsilon),
-            lambda left, _: left.known.as_local(left.among),
+            lambda left, _: left.influence.as_local(left.among),
         ),
         "shifted local dampening": SelectionRecipe(
             lambda epsilon, s: ExponentialMechanism(epsilon, safe_sensitivity(s.degree_bound)),
-            lambda left, _: left.known.as_shifted(left.among),
+            lambda left, _: left.influence.as_shifted(left.among),
         ),
         "shifted permute-and-flip": SelectionRecipe(
             lambda epsilon, s: PermuteAndFlip(epsilon, safe_sensitivity(s.degree_bound)),
-            lambda left, _: left.known.as_shifted(left.among),
+            lambda left, _: left.influence.as_shifted(left.among),
         ),
         "degree, permute-and-flip": SelectionRecipe(
             lambda epsilon, _: PermuteAndFlip(epsilon, 1.0, monotone=True),
-            lambda left, _: left.known.as_degrees(left.among),
+            lambda left, _: left.influence.as_degrees(left.among),
         ),
     }
 )

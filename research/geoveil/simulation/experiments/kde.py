@@ -98,7 +98,9 @@ class KernelSetting(Panel):
 
     experiment = "kde"
     unit = "metre"
-    known = MappingProxyType({name: c for name, c in MECHANISMS.items() if name != "LaplacePareto"})
+    of_papers = MappingProxyType(
+        {name: c for name, c in MECHANISMS.items() if name != "LaplacePareto"}
+    )
     repetitions = 10, 2
     per: float = 1_000.0
     footing: float = 1_000.0
@@ -366,7 +368,7 @@ def density_maps(setting: KernelSetting, seed: int = 1) -> dict[str, tuple[Array
     people = setting.drawn_people(setting.n, 0, seed)
     maps = {"without privacy": (setting.centres, setting.kernel_means(people))}
     for name in MAPPED:
-        at_once = setting.known[name].answers_every_query
+        at_once = setting.of_papers[name].answers_every_query
         part = setting if at_once else replace(setting, subgrid=FINE)
         maps[name] = part.centres, part.estimates(name, people, 0, seed)
     return maps

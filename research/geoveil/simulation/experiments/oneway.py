@@ -151,7 +151,7 @@ class OneWayPanel(Panel):
 
     experiment = "oneway"
     measure = "MSE"
-    known = ONE_WAY
+    of_papers = ONE_WAY
     repetitions = 100, 10
     quick_people = 100_000
     threshold: float

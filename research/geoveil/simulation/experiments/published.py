@@ -56,7 +56,7 @@ class Panel(ABC):
     experiment: ClassVar[str]
     measure: ClassVar[str] = "ASE"
     unit: ClassVar[str] = "dollar"
-    known: ClassVar[Mapping[str, Contestant]]
+    of_papers: ClassVar[Mapping[str, Contestant]]
     """Who takes part, but for mechanisms of a file."""
     repetitions: ClassVar[tuple[int, int]]
     """In monte-carlo mode: the paper's, and those of a quick run."""
@@ -105,7 +105,7 @@ class Panel(ABC):
             ParameterError: if the file can't be run, has no mechanism, or takes a name.
         """
         surveyed = () if self.given.data is None else (SEED_PRIOR, PRIOR)
-        published = {name: c for name, c in self.known.items() if c.origin not in surveyed}
+        published = {name: c for name, c in self.of_papers.items() if c.origin not in surveyed}
         made = own_mechanisms(self.given.module, published)
         own = {name: Contestant(OWN, partial(_own, make)) for name, make in made.items()}
         named = {words: Contestant(OWN, partial(_named, words)) for words in self.given.mechanisms}

@@ -81,7 +81,7 @@ class TwoWayPanel(Panel):
     """
 
     experiment = "twoway"
-    known = MappingProxyType({n: c for n, c in MECHANISMS.items() if n != "GP_rad"})
+    of_papers = MappingProxyType({n: c for n, c in MECHANISMS.items() if n != "GP_rad"})
     repetitions = 50, 10
     footing: float = 12_000.0
     axes: tuple[tuple[float, ...], tuple[float, ...]] = (AXIS, AXIS)
