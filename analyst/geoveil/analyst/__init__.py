@@ -76,7 +76,6 @@ from geoveil.analyst.planner import (
     ReportLaw as ReportLaw,
     SamplePrior,
 )
-from geoveil.analyst.planner.caps import usual_cap as usual_cap
 from geoveil.analyst.planner.prediction import (
     NORMAL_95 as NORMAL_95,
     Prediction as Prediction,
