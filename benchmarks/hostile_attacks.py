@@ -30,6 +30,8 @@ _HEALTH = "/grpc.health.v1.Health/Watch"
 _WHOLE = 4 << 20
 """Bytes of the largest request."""
 _OPTIONS = (("grpc.max_send_message_length", -1), ("grpc.use_local_subchannel_pool", 1))
+_ELSEWHERE = "127.0.0.2"
+"""An address of this machine that devices don't have."""
 _FLOODED = 1 << 16
 """Bytes sent at a time."""
 
@@ -150,6 +152,7 @@ def _reset(
     count: int = 8,
     most: int | None = None,
     each: int = 100,
+    source: str = "",
     call: Callable[..., bytes] = frames.call,
 ) -> None:
     """Make calls and take them back at once.
@@ -160,9 +163,10 @@ def _reset(
         count: connections.
         most: calls on a connection, which is then opened anew; None: until the server closes it.
         each: calls at a time.
+        source: the address that the connections come from; empty: that of devices.
         call: makes the frames of one.
     """
-    with Connections(address, count) as connections:
+    with Connections(address, count, source=source) as connections:
         calls = [0] * count
         for n, connection in zip(itertools.cycle(range(count)), connections.rounds(seconds)):
             if connection.sent == 0:
@@ -232,8 +236,10 @@ ATTACKS: Mapping[str, Attack] = MappingProxyType(
         "idle connections": partial(_idle, preface=True),
         "rapid reset": _reset,
         "rapid reset, many connections": partial(_reset, count=100),
-        "rapid reset, new connections": partial(_reset, most=1_000),
-        "rapid reset, 50 a connection": partial(_reset, count=50, most=50, each=50),
+        "rapid reset, new connections": partial(_reset, most=1_000, source=_ELSEWHERE),
+        "rapid reset, 50 a connection": partial(
+            _reset, count=50, most=50, each=50, source=_ELSEWHERE
+        ),
         "pings": partial(_flood, frames.frame(FrameKind.PING, payload=bytes(8))),
         "settings": partial(_flood, frames.settings(window=65_535)),
         "headers without an end": partial(
@@ -251,4 +257,5 @@ JUDGED = (
 
 
 if __name__ == "__main__":
+    print("begins", flush=True)
     ATTACKS[sys.argv[1]](sys.argv[2], float(sys.argv[3]))

@@ -100,9 +100,9 @@ class Connection:
         ended: answers of which the end has come, as far as `granted` has looked.
     """
 
-    def __init__(self, address: str, window: int, preface: bool) -> None:
+    def __init__(self, address: str, window: int, preface: bool, source: str = "") -> None:
         host, _, port = address.rpartition(":")
-        self._socket = socket.create_connection((host, int(port)), timeout=_PATIENCE_S)
+        self._socket = socket.create_connection((host, int(port)), _PATIENCE_S, (source, 0))
         self._poll = select.poll()
         self._poll.register(self._socket, select.POLLRDHUP)
         self._came = b""
@@ -163,12 +163,19 @@ class Connections:
         count: how many.
         window: bytes of each answer that the server may send.
         preface: whether they say that they speak HTTP/2.
+        source: the address that they come from; empty: any one of this machine.
     """
 
     def __init__(
-        self, address: str, count: int, *, window: int = _WINDOW, preface: bool = True
+        self,
+        address: str,
+        count: int,
+        *,
+        window: int = _WINDOW,
+        preface: bool = True,
+        source: str = "",
     ) -> None:
-        self._open = lambda: Connection(address, window, preface)
+        self._open = lambda: Connection(address, window, preface, source)
         self._connections: list[Connection | None] = [None] * count
 
     def rounds(self, seconds: float) -> Iterator[Connection]:

@@ -182,9 +182,12 @@ def _prepared(server: Served, authority: bytes | None) -> str:
 @contextmanager
 def _attacking(name: str, address: str, seconds: float, cores: set[int]) -> Iterator[None]:
     command = [sys.executable, "-m", "benchmarks.hostile_attacks", name, address, str(seconds)]
-    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as attacker:
+    pipe, nowhere = subprocess.PIPE, subprocess.DEVNULL
+    with subprocess.Popen(command, stdout=pipe, stderr=nowhere) as attacker:
+        assert attacker.stdout is not None
         os.sched_setaffinity(attacker.pid, cores)
         try:
+            attacker.stdout.readline()  # it begins now
             time.sleep(_WARM_S)
             yield
         finally:

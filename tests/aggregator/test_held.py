@@ -7,6 +7,7 @@ import asyncio
 import gc
 import gzip
 import importlib
+import sys
 import tracemalloc
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack
@@ -230,6 +231,42 @@ async def test_who_takes_calls_back_all_the_time_is_heard_no_more(
     assert connection.alive(), "else it would be opened again at once"
     assert await asyncio.to_thread(other.pong)
     await until(lambda: not connection.alive())
+
+
+@pytest.mark.deep(keep=0)
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nobody is shut out")
+async def test_an_address_that_gives_up_on_ever_new_connections_is_shut_out(
+    frames: Any, start_server: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others are not, nor are the connections that it has; after a while it may come again."""
+    monkeypatch.setattr("geoveil.aggregator.grpc.connection_reaper._SHUT_OUT_S", 2.0)
+    address = (await start_server(call_rate=200.0)).address
+    calls = b"".join(
+        frames.call(stream, SUBMIT, more=b"\x00") + frames.reset(stream)
+        for stream in range(1, 9, 2)
+    )
+
+    def connect(source: str) -> Any:
+        return frames.Connection(address, 65_535, True, source)
+
+    def give_up_until_shut_out() -> int:
+        for count in range(200):
+            try:
+                connection = connect("127.0.0.2")
+            except TimeoutError:
+                return count
+            connection.send(calls)
+            connection.pong()
+            connection.close()
+        return 200
+
+    older = await asyncio.to_thread(connect, "127.0.0.2")
+    assert 10 <= await asyncio.to_thread(give_up_until_shut_out) < 200
+    assert await asyncio.to_thread(older.pong)
+    older.close()
+    (await asyncio.to_thread(connect, "127.0.0.1")).close()
+    await asyncio.sleep(2.5)
+    (await asyncio.to_thread(connect, "127.0.0.2")).close()
 
 
 async def test_calls_above_the_rate_are_refused_then_cut_off(

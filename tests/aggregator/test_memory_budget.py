@@ -19,6 +19,7 @@ from geoveil.aggregator.grpc.connections import (
     endpoint,
     idlest,
     received,
+    shut_out,
     silence,
 )
 from geoveil.aggregator.grpc.memory_budget import CALL_BYTES, HeldCall, MemoryBudget
@@ -263,6 +264,52 @@ def test_a_silenced_connection_is_heard_no_more_and_not_told(
     assert told.poll(0) == []
     assert close([port], {of(client)}) == 1
     assert told.poll(1000) != []
+
+
+def connects(host: str, port: int, source: str = "") -> bool:
+    try:
+        with socket.create_connection((host, port), 0.1, (source, 0) if source else None):
+            return True
+    except TimeoutError:
+        return False
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nobody is shut out")
+def test_new_connections_of_addresses_are_not_taken_and_older_ones_are_heard() -> None:
+    here, there, site = bytes([127, 0, 0, 1]), bytes([127, 0, 0, 2]), bytes(8)
+    many = [bytes([10, 0, *divmod(number, 256)]) for number in range(255)]
+    with (
+        socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True) as listening,
+        socket.create_server(("127.0.0.1", 0)) as other,
+    ):
+        port, port_of_other = listening.getsockname()[1], other.getsockname()[1]
+        sources = (("127.0.0.1", "127.0.0.1"), ("127.0.0.1", "127.0.0.2"), ("::1", "::1"))
+        with socket.create_connection(("127.0.0.1", port), 5, ("127.0.0.2", 0)) as older:
+            accepted = listening.accept()[0]
+            for chosen, taken in (
+                ([*many, there], [True, False, True]),
+                ([site], [True, True, False]),
+                ([b"unix:", here, site, there], [False, False, False]),
+                ([], [True, True, True]),
+            ):
+                assert shut_out([port], chosen) == 1
+                assert [connects(host, port, source) for host, source in sources] == taken
+                assert connects("127.0.0.1", port_of_other)
+                older.sendall(b"heard")
+                assert accepted.recv(100) == b"heard"
+            accepted.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nobody is shut out")
+def test_who_was_taken_while_others_were_shut_out_is_heard() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        shut_out([port], [bytes([127, 0, 0, 2])])
+        with socket.create_connection(("127.0.0.1", port), 5) as one, listening.accept()[0] as side:
+            shut_out([port], [bytes([127, 0, 0, 1])])
+            one.sendall(b"heard")
+            assert side.recv(100) == b"heard"
+            assert not connects("127.0.0.1", port)
 
 
 def test_the_operating_system_tells_what_connections_received(

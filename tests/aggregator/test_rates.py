@@ -56,6 +56,17 @@ def test_a_request_larger_than_the_burst_is_let_through_and_owes() -> None:
     assert buckets.take(b"a", 30) == 5.0
 
 
+def test_one_connection_in_200_calls_of_an_address_may_give_up() -> None:
+    clock = Seconds()
+    limits = RateLimits(calls=Rate(per_second=400.0, burst=600.0), clock=clock)
+    one, other = "ipv4:192.0.2.1:1", "ipv4:192.0.2.2:1"
+    assert [limits.admit_given_up(one) for _ in range(4)] == [True, True, True, False]
+    assert limits.admit_given_up(other)
+    clock.now = 0.5
+    assert [limits.admit_given_up(one) for _ in range(2)] == [True, False]
+    assert all(RateLimits().admit_given_up(one) for _ in range(1000))
+
+
 def test_keys_do_not_share_and_memory_is_bounded() -> None:
     buckets = TokenBuckets(Rate(per_second=1.0, burst=1.0), Seconds(), most=100)
     for number in range(10_000):

@@ -1,9 +1,11 @@
 """Looks after the connections of a server.
 
-It closes those that hold much and some of too many, and silences those that ask in vain.
+It closes those that hold much and some of too many, silences those that ask in vain, and keeps out
+addresses that do so on ever new ones.
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Collection
 
@@ -15,17 +17,23 @@ from geoveil.aggregator.grpc.connections import (
     endpoint,
     idlest,
     received,
+    shut_out,
     silence,
 )
 from geoveil.aggregator.grpc.memory_budget import MemoryBudget
 from geoveil.aggregator.ops.rates import Monotonic, peer_address
 
+_LOG = logging.getLogger(__name__)
 _LOOK_S = 0.1
 """Between two looks at what calls hold."""
 _COUNT_EVERY = 2
 """Looks between two counts of the connections."""
 _SILENT_S = 10.0
 """Until a connection that was silenced is closed."""
+_SHUT_OUT_S = 60.0
+"""Until an address that was shut out may open connections again."""
+_MOST_SHUT_OUT = 256
+"""Addresses; each takes up to 8 of the 4,096 instructions of a filter."""
 
 
 class ConnectionReaper:
@@ -51,6 +59,8 @@ class ConnectionReaper:
         self._unwanted: set[Endpoint] = set()
         self._noisy: set[Endpoint] = set()
         self._silenced: dict[Endpoint, asyncio.TimerHandle] = {}
+        self._shut_out: dict[bytes, asyncio.TimerHandle] = {}
+        self._shut_out_changed = False
         self._closing: asyncio.Task[None] | None = None
         self._looking: asyncio.Task[None] | None = None
         self._since: dict[Endpoint, float] = {}
@@ -66,9 +76,10 @@ class ConnectionReaper:
         self._looking = self._closing = None
         for task in tasks:
             task.cancel()
-        for timer in self._silenced.values():
+        for timer in (*self._silenced.values(), *self._shut_out.values()):
             timer.cancel()
         self._silenced.clear()
+        self._shut_out.clear()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def close(self, peer: str) -> None:
@@ -89,6 +100,21 @@ class ConnectionReaper:
             self._noisy.add(other)
             self._start()
 
+    def shut_out(self, peer: str) -> None:
+        """Take no new connections of the address of a peer for a while, soon."""
+        address = peer_address(peer)
+        if address not in self._shut_out and len(self._shut_out) < _MOST_SHUT_OUT:
+            loop = asyncio.get_running_loop()
+            self._shut_out[address] = loop.call_later(_SHUT_OUT_S, self._let_in, address)
+            self._shut_out_changed = True
+            self._start()
+            _LOG.warning("address_shut_out")
+
+    def _let_in(self, address: bytes) -> None:
+        del self._shut_out[address]
+        self._shut_out_changed = True
+        self._start()
+
     def _end_silence(self, other: Endpoint) -> None:
         del self._silenced[other]
         self._close([other])
@@ -102,7 +128,10 @@ class ConnectionReaper:
             self._closing = asyncio.create_task(self._close_all(), name="close connections")
 
     async def _close_all(self) -> None:
-        while self._unwanted or self._noisy:
+        while self._unwanted or self._noisy or self._shut_out_changed:
+            if self._shut_out_changed:
+                self._shut_out_changed = False
+                await asyncio.to_thread(shut_out, self._ports, [*self._shut_out])
             unwanted, self._unwanted = self._unwanted, set()
             noisy, self._noisy = self._noisy, set()
             for change, others in ((silence, noisy), (close, unwanted)):

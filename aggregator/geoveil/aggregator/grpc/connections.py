@@ -12,7 +12,7 @@ import socket
 import stat
 import struct
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from heapq import heapify, heappop, heapreplace
 from ipaddress import ip_address
@@ -29,8 +29,12 @@ _RESET = struct.pack("ii", 1, 0)
 """The value of SO_LINGER with which a close drops what was not sent yet."""
 _ATTACH_FILTER = 26
 """The number of SO_ATTACH_FILTER, of Linux's <asm-generic/socket.h>."""
-_KEEP_NOTHING = struct.pack("HBBI", 0x06, 0, 0, 0)
-"""A classic BPF program: return 0, so that the kernel drops whatever comes."""
+_BYTE, _WORD, _MASK, _SKIP_UNLESS, _KEEP = 0x30, 0x20, 0x54, 0x15, 0x06
+"""Instructions of classic BPF: load, load, and, jump if not equal, and return how much is kept."""
+_NETWORK_HEADER = 0xFFF00000
+"""Where a program finds the header of IP: SKF_NET_OFF of <linux/filter.h>."""
+_SOURCES = {4: (0x40, 12), 8: (0x60, 8)}
+"""By the bytes that are compared of an address: the version in the header, and where it is."""
 _DISCARDED = 1 << 20
 _RECEIVED = slice(128, 136)
 """Where tcpi_bytes_received stands in Linux's struct tcp_info, of <linux/tcp.h>."""
@@ -63,7 +67,7 @@ def count_descriptors() -> int:
 
 def connections(ports: Collection[int]) -> list[Endpoint]:
     """Return the other sides of the connections that came in at some ports."""
-    return [other for other, _ in _sockets(ports)]
+    return [other for other, _ in _connected(ports)]
 
 
 def close(ports: Collection[int], others: Collection[Endpoint]) -> int:
@@ -80,6 +84,38 @@ def silence(ports: Collection[int], others: Collection[Endpoint]) -> int:
     return _each(ports, others, _silence if sys.platform == "linux" else _close)
 
 
+def shut_out(ports: Collection[int], addresses: Collection[bytes]) -> int:
+    """Take no new connections of these addresses at some ports; return at how many sockets.
+
+    The kernel drops what asks for one, so that it costs nothing here and the other side waits. An
+    earlier choice is forgotten. Only Linux does that.
+
+    Args:
+        ports: that are listened at.
+        addresses: as `peer_address` names them; others than those of IP are passed over.
+    """
+    program = []
+    for address in addresses:
+        if version_and_place := _SOURCES.get(len(address)):
+            version, place = version_and_place
+            rest = len(address) // 2 + 1
+            program += [(_BYTE, 0, _NETWORK_HEADER), (_MASK, 0, 0xF0)]
+            program.append((_SKIP_UNLESS, rest, version))
+            for at in range(0, len(address), 4):
+                rest -= 2
+                program.append((_WORD, 0, _NETWORK_HEADER + place + at))
+                word = int.from_bytes(address[at : at + 4], "big")
+                program.append((_SKIP_UNLESS, rest, word))
+            program.append((_KEEP, 0, 0))
+    program.append((_KEEP, 0, 0xFFFFFFFF))
+    count = 0
+    for one in _sockets(ports) if sys.platform == "linux" else ():
+        if one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+            _attach(one, program)
+            count += 1
+    return count
+
+
 def received(ports: Collection[int], others: Collection[Endpoint]) -> dict[Endpoint, int]:
     """Return how many bytes connections that came in at some ports have received.
 
@@ -88,7 +124,7 @@ def received(ports: Collection[int], others: Collection[Endpoint]) -> dict[Endpo
     if sys.platform != "linux":
         return {}
     of_peer = {}
-    for other, connection in _sockets(ports):
+    for other, connection in _connected(ports):
         if other in others:
             tcp_info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _RECEIVED.stop)
             of_peer[other] = int.from_bytes(tcp_info[_RECEIVED], sys.byteorder)
@@ -148,7 +184,7 @@ def _each(
     ports: Collection[int], others: Collection[Endpoint], change: Callable[[socket.socket], object]
 ) -> int:
     count = 0
-    for other, connection in _sockets(ports):
+    for other, connection in _connected(ports):
         if other in others:
             with suppress(OSError):  # the other side was faster
                 change(connection)
@@ -162,29 +198,46 @@ def _close(one: socket.socket) -> None:
 
 
 def _silence(one: socket.socket) -> None:
-    program = ctypes.create_string_buffer(_KEEP_NOTHING)
-    one.setsockopt(
-        socket.SOL_SOCKET, _ATTACH_FILTER, struct.pack("HP", 1, ctypes.addressof(program))
-    )
+    _attach(one, [(_KEEP, 0, 0)])
     with suppress(BlockingIOError):  # once nothing is left of what came before
         while one.recv(_DISCARDED, socket.MSG_TRUNC | socket.MSG_DONTWAIT):
             pass
 
 
-def _sockets(ports: Collection[int]) -> Iterator[tuple[Endpoint, socket.socket]]:
+def _attach(one: socket.socket, program: Sequence[tuple[int, int, int]]) -> None:
+    """Let the kernel keep of what comes what a program of instructions says.
+
+    Args:
+        one: the socket; those that it accepts get the program, too.
+        program: of each instruction its code, how many to skip, and its operand.
+    """
+    instructions = b"".join(struct.pack("HBBI", code, 0, skip, k) for code, skip, k in program)
+    place = ctypes.create_string_buffer(instructions)
+    described = struct.pack("HP", len(program), ctypes.addressof(place))
+    one.setsockopt(socket.SOL_SOCKET, _ATTACH_FILTER, described)
+
+
+def _connected(ports: Collection[int]) -> Iterator[tuple[Endpoint, socket.socket]]:
     """Yield the connections that came in at some ports; each is closed when the next is due."""
+    for one in _sockets(ports):
+        with suppress(OSError):  # it is not connected
+            host, of_other = one.getpeername()[:2]
+            yield (_packed(host), of_other), one
+
+
+def _sockets(ports: Collection[int]) -> Iterator[socket.socket]:
+    """Yield the sockets at some ports of this machine, likewise."""
     try:
         names = os.listdir(_DESCRIPTORS)
     except OSError:
         return
     for name in names:
-        with suppress(OSError):  # it was closed, or is not connected
-            connection = _duplicate(int(name))
-            if connection is not None:
-                with connection:
-                    if connection.getsockname()[1] in ports:
-                        host, of_other = connection.getpeername()[:2]
-                        yield (_packed(host), of_other), connection
+        with suppress(OSError):  # it was closed
+            duplicate = _duplicate(int(name))
+            if duplicate is not None:
+                with duplicate:
+                    if duplicate.getsockname()[1] in ports:
+                        yield duplicate
 
 
 def _duplicate(descriptor: int) -> socket.socket | None:

@@ -64,6 +64,7 @@ _IN_VAIN = Rate(per_second=100.0, burst=200.0)
 """Calls of one address that were taken back or came too fast: beyond it, those of its connections
 are silenced that are beyond `_IN_VAIN_EACH` too."""
 _IN_VAIN_EACH = Rate(per_second=2.0, burst=20.0)
+_ONCE = Rate(per_second=0.01, burst=1.0)
 
 
 class _Method(NamedTuple):
@@ -97,6 +98,7 @@ class Middleware:
         limits: how fast they may come.
         gate: who may call what.
         silence: hears no more of the connection of a peer.
+        shut_out: takes no new connections of the address of a peer for a while.
         longest: the most bytes of a request.
     """
 
@@ -109,6 +111,7 @@ class Middleware:
         limits: RateLimits,
         gate: Authorizer,
         silence: Callable[[str], object],
+        shut_out: Callable[[str], object],
         longest: int,
     ) -> None:
         self._server = server
@@ -117,11 +120,13 @@ class Middleware:
         self._limits = limits
         self._gate = gate
         self._silence = silence
+        self._shut_out = shut_out
         self._longest = longest
         # Told apart, not secret; the operating system's own would cost a system call for each.
         self._ids = Random(secrets.randbits(128))  # noqa: S311 - see above
         self._in_vain = TokenBuckets(_IN_VAIN)
         self._in_vain_each = TokenBuckets(_IN_VAIN_EACH)
+        self._given_up = TokenBuckets(_ONCE)
 
     def add_registered_method_handlers(self, service: str, handlers: Mapping[str, Handler]) -> None:
         """Add the methods of a service.
@@ -265,7 +270,7 @@ class Middleware:
         if isinstance(error, grpc.aio.InternalError):  # the caller is gone: no defect
             error = CancelledError()
         if isinstance(error, CancelledError):
-            self._count_in_vain(context.peer())
+            self._count_taken_back(context.peer())
         elif isinstance(error, Exception) and not isinstance(error, grpc.aio.AbortError):
             if isinstance(error, DeniedError):
                 self._metrics.count_denial(error.denial)
@@ -295,6 +300,12 @@ class Middleware:
             caller = {} if token is None else {"token": token.name}
             fields = {"method": name, "code": code, "seconds": round(seconds, 6)} | caller
             _LOG.log(level, "call", extra=fields)
+
+    def _count_taken_back(self, peer: str) -> None:
+        self._count_in_vain(peer)
+        first = not self._given_up.take(peer.encode(), 1)
+        if first and not self._limits.admit_given_up(peer):
+            self._shut_out(peer)
 
     def _count_in_vain(self, peer: str) -> None:
         of_all = self._in_vain.take(peer_address(peer), 1)

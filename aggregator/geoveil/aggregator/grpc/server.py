@@ -268,6 +268,7 @@ class Aggregator:
             limits=self._limits,
             gate=gate,
             silence=self._reaper.silence,
+            shut_out=self._reaper.shut_out,
             longest=self._settings.max_message_bytes,
         )
         collector = CollectorServicer(

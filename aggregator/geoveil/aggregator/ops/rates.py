@@ -24,6 +24,8 @@ Monotonic = Callable[[], float]
 
 _PARTS = 1000
 """A connection may do this part of what its address may, whatever the others do."""
+_CALLS_PER_GIVEN_UP = 200
+"""Of the connections of an address, one may give up a call for so many calls that it may make."""
 IPV6_SITE = 8
 """Bytes of an IPv6 address that say whose it is."""
 
@@ -123,6 +125,17 @@ class RateLimits:
         """Counts reports, and what a peer got as so many."""
         self.calls = PeerLimit(calls, clock)
         """Counts calls."""
+        self._given_up = None
+        if calls is not None:
+            few = Rate(
+                per_second=calls.per_second / _CALLS_PER_GIVEN_UP,
+                burst=max(1.0, calls.burst / _CALLS_PER_GIVEN_UP),
+            )
+            self._given_up = TokenBuckets(few, clock)
+
+    def admit_given_up(self, peer: str) -> bool:
+        """Return whether another connection of a peer's address may have given up a call."""
+        return self._given_up is None or not self._given_up.take(peer_address(peer), 1)
 
     def admit_campaign(self, campaign_id: str, reports: int) -> None:
         """Let reports to a campaign that exists pass, or refuse them."""
