@@ -135,6 +135,7 @@ from geoveil.analyst.statistics.one_mechanism import estimate
 from geoveil.analyst.statistics.over_time import Change, Cohorts, OverTime
 from geoveil.analyst.statistics.partition import Histogram, PartitionShares, partition_shares
 from geoveil.analyst.statistics.quantiles import QuantileEstimates, Quantiles
+from geoveil.analyst.statistics.raking import margins_from_csv, raking_weights
 from geoveil.analyst.statistics.ranking import Ranking, Top, ranking_of
 from geoveil.analyst.statistics.reports import (
     ReportRows,
@@ -149,11 +150,7 @@ from geoveil.analyst.statistics.smoothed import SmoothedCurve, SmoothedDistribut
 from geoveil.analyst.statistics.statistic import Contaminated, Means, Statistic
 from geoveil.analyst.statistics.strata import ByGroup
 from geoveil.analyst.statistics.trends import Trends, trend
-from geoveil.analyst.statistics.weighting import (
-    WeightedSample,
-    margins_from_csv,
-    raking_weights,
-)
+from geoveil.analyst.statistics.weighting import WeightedSample
 from geoveil.analyst.statistics.words import (
     any_numbers_in as any_numbers_in,
     statistics_in as statistics_in,

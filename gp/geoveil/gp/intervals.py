@@ -25,7 +25,15 @@ from geoveil.gp.errors import ParameterError
 from geoveil.gp.report_moments import ReportMoments
 from geoveil.gp.shown import ReprByArguments, member
 
-__all__ = ["UNLIMITED", "FindsMoments", "Interval", "IntervalMethod", "Limits", "interval_of_mean"]
+__all__ = [
+    "UNLIMITED",
+    "FindsMoments",
+    "Interval",
+    "IntervalMethod",
+    "Limits",
+    "interval_of_mean",
+    "interval_of_weighted_mean",
+]
 
 _LIGHT, _FULL = 0.2, 0.5
 """Standard errors by which one person moves the mean: up to the first no report is imagined, from
@@ -201,7 +209,56 @@ def interval_of_mean(
         bounded = limits.bounded or all(map(math.isfinite, limits.means))
         method = IntervalMethod.WEIGHTED_ENDS if bounded else IntervalMethod.STUDENT
     below, above = _MARGINS[method](n, mean, variance, (1 + confidence) / 2, limits)
-    low, high = mean - below, mean + above
+    return _within(mean - below, mean + above, limits, method)
+
+
+def interval_of_weighted_mean(
+    mean: float,
+    squared_error: float,
+    confidence: float,
+    limits: Limits = UNLIMITED,
+    *,
+    largest: float,
+    skewness: float,
+    freedom: float,
+) -> Interval:
+    """Return the interval for the mean of reports that do not all count the same.
+
+    A person whom nobody met may be one whose report counts most: that is whose report is imagined
+    where it would move the mean far. Reports without ends have Student's interval, which is the
+    whole line where they are all equal.
+
+    Args:
+        mean: of the reports, weighted.
+        squared_error: of the mean.
+        confidence: in (0, 1).
+        limits: of the query.
+        largest: what one report counts for at most, as a part of all, in (0, 1].
+        skewness: of the mean, from the third powers of what each report adds to its error.
+        freedom: degrees of freedom, Kish's number of reports that all count the same, less 1.
+
+    Example:
+        >>> shares = Limits((0.0, 1.0), (0.0, 1.0))
+        >>> equal = {"largest": 0.001, "skewness": 0.0, "freedom": 999}
+        >>> round(interval_of_weighted_mean(0.0, 0.0, 0.95, shares, **equal).high, 5)
+        0.00367
+    """
+    probability = (1 + confidence) / 2
+    student, normal = _student_quantile(freedom, probability), _normal_quantile(probability)
+    jumps = limits.jumps(mean)
+    if not all(map(math.isfinite, jumps)):
+        margin = student * math.sqrt(squared_error) if squared_error > 0 else math.inf
+        return _within(mean - margin, mean + margin, limits, IntervalMethod.STUDENT)
+    alike = max(1 / largest, 2.0)
+    below, above = (
+        _margin(alike, squared_error * (alike - 1), towards, jump, student, normal)
+        for towards, jump in zip((-skewness, skewness), jumps, strict=True)
+    )
+    return _within(mean - below, mean + above, limits, IntervalMethod.WEIGHTED_ENDS)
+
+
+def _within(low: float, high: float, limits: Limits, method: IntervalMethod) -> Interval:
+    """Return an interval without what no mean can be, unless all of it is that."""
     least, greatest = limits.means
     if low < greatest and high > least:
         low, high = max(low, least), min(high, greatest)

@@ -9,12 +9,9 @@ import pytest
 from scipy.stats import norm
 
 from geoveil.analyst.statistics.groups import GroupEstimates
+from geoveil.analyst.statistics.raking import margins_from_csv, raking_weights
 from geoveil.analyst.statistics.small_areas import small_areas
-from geoveil.analyst.statistics.weighting import (
-    WeightedSample,
-    margins_from_csv,
-    raking_weights,
-)
+from geoveil.analyst.statistics.weighting import WeightedSample
 from geoveil.gp import ParameterError, TableFileError, UnsupportedError
 from geoveil.gp.intervals import Limits
 from tests.analyst.statistics.surveys import CENSUS, GOLDEN, areas, survey

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from geoveil.analyst.contamination import Contamination, Weights, weights_of
 from geoveil.analyst.results import Result
 from geoveil.analyst.statistics.joint import Quantity
+from geoveil.analyst.statistics.raking import raking_weights
 from geoveil.analyst.statistics.simultaneous import (
     correlations_of,
     critical_value,
@@ -246,8 +247,6 @@ class GroupEstimates(Result):
             ParameterError: if labels or sizes don't fit, or numbers of reports are not known.
             UnsupportedError: if no weights fit all margins.
         """
-        from geoveil.analyst.statistics.weighting import raking_weights  # which gives groups
-
         if self.contamination:
             permitted = "left out: false reports would change how many people each group has, too"
             raise ParameterError("contamination", self.contamination, permitted)

@@ -21,7 +21,7 @@ from geoveil.analyst.statistics.quantity import POPULATION, Quantity, ratio_of, 
 from geoveil.analyst.statistics.simultaneous import correlations_of, critical_value
 from geoveil.gp import GeoPrivacy, Interval, Limits, ParameterError, interval_of_mean, validation
 
-__all__ = ["JointEstimates", "Quantity"]
+__all__ = ["JointEstimates", "Quantity", "limits_of_sum"]
 
 Array = NDArray[np.float64]
 
@@ -240,7 +240,7 @@ class JointEstimates(QuestionMeans, Result):
             labels=tuple(labels),
             values=w @ self.values,
             covariance=w @ self.covariance @ w.T,
-            limits=tuple(limits or (_limits_of_sum(self.limits, row) for row in w)),
+            limits=tuple(limits or (limits_of_sum(self.limits, row) for row in w)),
             answers=None if self.answers is None else _fewest(self.answers, w),
         )
 
@@ -353,7 +353,7 @@ def _fewest(answers: Sequence[int], weights: Array) -> tuple[int, ...]:
     return tuple(np.minimum(counts.min(axis=1), max(answers)).tolist())
 
 
-def _limits_of_sum(limits: Sequence[Limits], weights: Array) -> Limits:
+def limits_of_sum(limits: Sequence[Limits], weights: Array) -> Limits:
     """Return the widest limits that a weighted sum of answers can have."""
 
     def ends(pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:

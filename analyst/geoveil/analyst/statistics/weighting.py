@@ -9,105 +9,39 @@ strata [SSW92 §5.5]; of weights that fit margins, those of the residuals of a r
 margins [DSS93].
 """
 
-import csv
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from geoveil.analyst.statistics.groups import WEIGHTED, GroupEstimates
-from geoveil.analyst.statistics.joint import Quantity
-from geoveil.gp import ParameterError, TableFileError, UnsupportedError, lazy, validation
+from geoveil.analyst.statistics.joint import limits_of_sum
+from geoveil.analyst.statistics.quantity import Quantity, ratios_within
+from geoveil.analyst.statistics.raking import Margins, checked_weights, coded, raking_weights
+from geoveil.gp import (
+    UNLIMITED,
+    Interval,
+    IntervalMethod,
+    Limits,
+    ParameterError,
+    UnsupportedError,
+    interval_of_weighted_mean,
+    lazy,
+    validation,
+)
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.intp]
-Margins = Mapping[str, Mapping[str, float]]
-"""Variable → label → how many people of the population have it, or their share."""
 
-_FITS = 1e-12
-"""The largest relative distance of raked weights from a margin."""
-_MOST_ROUNDS = 1_000
+_ENDLESS = (
+    "No limits of a report were said: the interval is right once so many people take part that the"
+    " weighted mean is nearly normal, and says nothing of people rarer than that."
+)
 _MOST_LEFT_OUT = 5_000
 """The most clusters, or people, that a jackknife leaves out one by one."""
-
-
-def raking_weights(
-    labels: Mapping[str, ArrayLike], margins: Margins, weights: ArrayLike | None = None
-) -> Array:
-    """Return the weights next to given ones whose sums fit known margins, shape (n,).
-
-    With one variable this is post-stratification; with several, iterative proportional fitting
-    [DS40], to 10⁻¹² of each margin.
-
-    Args:
-        labels: variable → the label of each person, n of them.
-        margins: variable → label → size, a count or a share; the sizes of all variables have one
-            sum. Every label that somebody has, and no other, is listed.
-        weights: to begin with, > 0, shape (n,); equal by default.
-
-    Raises:
-        ParameterError: if a label is missing or unknown, a size is not > 0, or sums differ.
-        UnsupportedError: if no weights fit all margins.
-
-    Example:
-        >>> margins = {"region": {"north": 3, "south": 3}, "sex": {"f": 4, "m": 2}}
-        >>> people = {"region": ["north", "north", "south", "south"], "sex": ["f", "m", "f", "f"]}
-        >>> raking_weights(people, margins).round(9).tolist()
-        [1.0, 2.0, 1.5, 1.5]
-    """
-    if not labels or set(labels) != set(margins):
-        raise ParameterError("variables of the margins", sorted(margins), f"{sorted(labels)}")
-    people = len(np.asarray(next(iter(labels.values()))))
-    raked = np.ones(people) if weights is None else _weights(weights, people)
-    wanted = [_margin(name, labels[name], margins[name], people) for name in labels]
-    total = float(wanted[0][1].sum())
-    for name, (_, sizes) in zip(labels, wanted, strict=True):
-        if not math.isclose(sizes.sum(), total, rel_tol=1e-6):
-            raise ParameterError(f"sum of margins[{name!r}]", float(sizes.sum()), f"{total:g}")
-    # As sizes are rounded where they were published, the sum is that of the first.
-    wanted = [(codes, sizes * (total / sizes.sum())) for codes, sizes in wanted]
-    for _ in range(_MOST_ROUNDS):
-        for codes, sizes in wanted:
-            raked = raked * (sizes / np.bincount(codes, raked, len(sizes)))[codes]
-        if all(_fits(raked, codes, sizes) for codes, sizes in wanted):
-            return raked
-    raise UnsupportedError(
-        "no weights fit all margins: they contradict each other, or nobody has some combination of"
-        " labels; join labels"
-    )
-
-
-def margins_from_csv(path: str | Path) -> dict[str, dict[str, float]]:
-    r"""Read the sizes of groups from a CSV file with a header.
-
-    Of one variable it has two columns, whose first header names the variable: region,people. Of
-    several it has three: variable,label,people. Sizes are counts or shares; in any language, the
-    names of the columns are free.
-
-    Raises:
-        TableFileError: naming the file, and the line and column where it has something else.
-
-    Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> with TemporaryDirectory() as folder:
-        ...     census = Path(folder, "census.csv")
-        ...     _ = census.write_text("region,people\nnorth,700\nsouth,300\n", encoding="utf-8")
-        ...     margins_from_csv(census)
-        {'region': {'north': 700.0, 'south': 300.0}}
-    """
-    path = Path(path)
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as stream:
-            return _margins_in(path, csv.reader(stream, strict=True))
-    except OSError as error:
-        raise TableFileError(path, "it", f"a file that can be read ({error.strerror})") from None
-    except (UnicodeDecodeError, csv.Error):
-        raise TableFileError(path, "it", "text in UTF-8, separated by commas") from None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -145,7 +79,7 @@ class WeightedSample:
 
     def __post_init__(self) -> None:
         validation.between("confidence", self.confidence, 0, 1, low_open=True, high_open=True)
-        weights = _weights(self.design_weights)
+        weights = checked_weights(self.design_weights)
         object.__setattr__(self, "design_weights", weights)
         object.__setattr__(self, "margins", MappingProxyType(dict(self.margins)))
         _ = self.weights
@@ -168,53 +102,101 @@ class WeightedSample:
         """Return the same people with weights that fit margins: see `raking_weights`."""
         return replace(self, labels=labels, margins=margins)
 
-    def total(self, reports: ArrayLike) -> Quantity:
+    def total(self, reports: ArrayLike, limits: Limits = UNLIMITED) -> Quantity:
         """Return Horvitz and Thompson's estimate of the sum over the population.
 
         Args:
             reports: unbiased answers, shape (n,).
+            limits: what a report, and a mean of them, can be; else the interval is Student's.
         """
         y = self._numbers("reports", reports)
-        return self._estimate("total", float(self.weights @ y), y)
+        if self.margins:  # which say how many people there are
+            people = float(self.weights.sum())
+            return self.mean(y, limits).scaled(people, "total")
+        heaviest = len(self._stratum_of_unit) * float(self._weight_of_unit.max())
+        reports, means = (
+            (heaviest * min(low, 0.0), heaviest * max(high, 0.0))
+            for low, high in (limits.reports, limits.means)
+        )
+        largest = 1 / len(self._stratum_of_unit)
+        return self._shown("total", float(self.weights @ y), y, Limits(reports, means), largest)
 
-    def mean(self, reports: ArrayLike) -> Quantity:
-        """Return Hájek's estimate of the mean over the population, Σwy/Σw."""
-        return self._ratio("mean", self._numbers("reports", reports), np.ones(len(self.weights)))
+    def mean(self, reports: ArrayLike, limits: Limits = UNLIMITED) -> Quantity:
+        """Return Hájek's estimate of the mean over the population, Σwy/Σw; arguments of `total`."""
+        y, people = self._numbers("reports", reports), float(self.weights.sum())
+        value = float(self.weights @ y) / people
+        return self._shown("mean", value, (y - value) / people, limits)
 
-    def ratio(self, reports: ArrayLike, per: ArrayLike) -> Quantity:
+    def ratio(
+        self,
+        reports: ArrayLike,
+        per: ArrayLike,
+        limits: Limits = UNLIMITED,
+        limits_of_per: Limits = UNLIMITED,
+    ) -> Quantity:
         """Return the estimate of a ratio of two totals.
+
+        Where reports have ends, its interval holds all r for which that of a − r·b holds 0.
 
         Args:
             reports: unbiased answers to the question above the line, shape (n,).
             per: to that below, of the same people.
+            limits: of the former.
+            limits_of_per: of the latter.
 
         Raises:
             ParameterError: if the total below the line is not > 0.
         """
-        below = self._numbers("per", per)
-        if not self.weights @ below > 0:
-            raise ParameterError("total of per", float(self.weights @ below), "> 0")
-        return self._ratio("ratio", self._numbers("reports", reports), below)
+        y, x = self._numbers("reports", reports), self._numbers("per", per)
+        people, below = float(self.weights.sum()), float(self.weights @ x)
+        if not below > 0:
+            raise ParameterError("total of per", below, "> 0")
+        value = float(self.weights @ y) / below
+        shown = self._shown("ratio", value, (y - value * x) / below)
+        both = (limits, limits_of_per)
+        if not all(limit.bounded for limit in both):
+            return shown
 
-    def means(self, reports: ArrayLike, groups: ArrayLike) -> GroupEstimates:
+        def contrast(r: float) -> tuple[float, float]:
+            mean = float(self.weights @ (y - r * x)) / people
+            of_sum = limits_of_sum(both, np.array([1.0, -r]))
+            interval = self._interval(mean, (y - r * x - mean) / people, of_sum)
+            return interval.low, interval.high
+
+        low, high = -math.inf, math.inf
+        if self.mean(x, limits_of_per).ci_low > 0:
+            low, high = ratios_within(contrast, shown, falls=True)
+        return replace(shown, ci_low=low, ci_high=high)
+
+    def means(
+        self, reports: ArrayLike, groups: ArrayLike, limits: Limits = UNLIMITED
+    ) -> GroupEstimates:
         """Return the mean within each group of people, with all covariances.
 
         Args:
             reports: unbiased answers, shape (n,).
             groups: the group of each person.
+            limits: what a report, and a mean of them, can be.
         """
         y = self._numbers("reports", reports)
-        names, codes = _coded("groups", groups, len(y))
+        names, codes = coded("groups", groups, len(y))
         inside = np.eye(len(names))[codes]  # (n, groups)
         sizes = self.weights @ inside
         values = (self.weights * y) @ inside / sizes
         scores = (y[:, None] - values) * inside / sizes
+        each = [
+            self._interval(value, of_group, limits, members=codes == i)
+            for i, (value, of_group) in enumerate(zip(values.tolist(), scores.T, strict=True))
+        ]
+        margins = [[v - e.low, e.high - v] for v, e in zip(values.tolist(), each, strict=True)]
         return GroupEstimates(
             labels=tuple(names),
             values=values,
             covariance=self._covariance(scores),
             n=tuple(np.bincount(codes).tolist()),
             confidence=self.confidence,
+            limits=limits,
+            margins=np.array(margins).T,
         )
 
     def replicated(
@@ -240,6 +222,8 @@ class WeightedSample:
             ParameterError: if an argument is out of range.
             UnsupportedError: if there are too many clusters to leave out each.
         """
+        from scipy.special import stdtrit
+
         validation.choice("method", method, ("bootstrap", "jackknife"))
         validation.require_count("replicates", replicates, 2, 100_000)
         centre = float(statistic(self.weights))
@@ -248,7 +232,18 @@ class WeightedSample:
         for factors, share in drawn:
             kept = factors[self._unit] > 0
             squares += share * (float(statistic(self._refitted(factors, kept))) - centre) ** 2
-        return self._shown("statistic", centre, math.sqrt(squares))
+        free = len(self._stratum_of_unit) - int(self._stratum_of_unit.max()) - 1
+        margin = float(stdtrit(free, (1 + self.confidence) / 2)) * math.sqrt(squares)
+        return Quantity(
+            label="statistic",
+            value=centre,
+            standard_error=math.sqrt(squares),
+            ci_low=centre - margin,
+            ci_high=centre + margin,
+            confidence=self.confidence,
+            n=len(self.weights),
+            about=(WEIGHTED, _ENDLESS),
+        )
 
     def _refitted(self, factors: Array, kept: NDArray[np.bool_]) -> Array:
         """Return weights of all people where each cluster counts by a factor; 0 of some."""
@@ -284,39 +279,66 @@ class WeightedSample:
             factors[unit] = 0.0
             yield factors, (n - 1) / n
 
-    def _ratio(self, name: str, y: Array, x: Array) -> Quantity:
-        below = float(self.weights @ x)
-        value = float(self.weights @ y) / below
-        return self._estimate(name, value, (y - value * x) / below)
-
-    def _estimate(self, name: str, value: float, scores: Array) -> Quantity:
-        error = math.sqrt(float(self._covariance(scores[:, None])[0, 0]))
-        return self._shown(name, value, error)
-
-    def _shown(self, name: str, value: float, error: float) -> Quantity:
-        from scipy.special import stdtrit
-
-        freedom = len(self._stratum_of_unit) - int(self._stratum_of_unit.max()) - 1
-        reach = float(stdtrit(freedom, (1 + self.confidence) / 2)) * error
+    def _shown(
+        self,
+        name: str,
+        value: float,
+        scores: Array,
+        limits: Limits = UNLIMITED,
+        largest: float | None = None,
+    ) -> Quantity:
+        interval = self._interval(value, scores, limits, largest)
         return Quantity(
             label=name,
             value=value,
-            standard_error=error,
-            ci_low=value - reach,
-            ci_high=value + reach,
+            standard_error=math.sqrt(float(self._covariance(scores[:, None])[0, 0])),
+            ci_low=interval.low,
+            ci_high=interval.high,
             confidence=self.confidence,
             n=len(self.weights),
-            about=(WEIGHTED,),
+            about=(WEIGHTED, *((_ENDLESS,) if interval.method is IntervalMethod.STUDENT else ())),
+        )
+
+    def _interval(
+        self,
+        value: float,
+        scores: Array,
+        limits: Limits,
+        largest: float | None = None,
+        members: NDArray[np.bool_] | None = None,
+    ) -> Interval:
+        """Return the interval of Σ w·score about a value; of a group, with who its members are."""
+        parts = self._parts(scores[:, None])[:, 0]
+        square = float(parts @ parts)
+        of_unit = self._weight_of_unit
+        if members is not None:
+            of_unit = np.bincount(self._unit, self.weights * members).astype(np.float64)
+        of_unit = of_unit[of_unit > 0]
+        alike = float(of_unit.sum() ** 2 / (of_unit @ of_unit))
+        free = len(of_unit) - len(np.unique(self._stratum_of_unit))
+        return interval_of_weighted_mean(
+            value,
+            square,
+            self.confidence,
+            limits,
+            largest=float(of_unit.max() / of_unit.sum()) if largest is None else largest,
+            skewness=float((parts**3).sum() / square**1.5) if square else 0.0,
+            freedom=max(min(free, alike - 1) if limits.bounded else free, 1.0),
         )
 
     def _covariance(self, scores: Array) -> Array:
         """Return the covariance of Σ w·score, shape (m, m), of scores of shape (n, m)."""
+        parts = self._parts(scores)
+        return np.asarray(parts.T @ parts)
+
+    def _parts(self, scores: Array) -> Array:
+        """Return what each cluster adds to the error of Σ w·score, shape (clusters, m)."""
         weighted = self.weights[:, None] * self._residuals(scores)
         of_units = _sums(weighted, self._unit, len(self._stratum_of_unit))
         sizes = np.bincount(self._stratum_of_unit)
         means = _sums(of_units, self._stratum_of_unit, len(sizes)) / sizes[:, None]
         off = of_units - means[self._stratum_of_unit]
-        return np.asarray((off * (sizes / (sizes - 1))[self._stratum_of_unit][:, None]).T @ off)
+        return np.asarray(off * np.sqrt(sizes / (sizes - 1))[self._stratum_of_unit][:, None])
 
     def _residuals(self, scores: Array) -> Array:
         """Return what of scores is not explained by the margins: their sums have no error."""
@@ -325,7 +347,7 @@ class WeightedSample:
         columns = [
             np.eye(len(names))[codes]
             for name in self.margins
-            for names, codes in [_coded(name, self.labels[name], len(scores))]
+            for names, codes in [coded(name, self.labels[name], len(scores))]
         ]
         explained, roots = np.hstack(columns), np.sqrt(self.weights)[:, None]
         slopes = np.linalg.lstsq(roots * explained, roots * scores, rcond=None)[0]
@@ -350,8 +372,12 @@ class WeightedSample:
     def _stratum_of_unit(self) -> Codes:
         return self._units[1]
 
+    @property
+    def _weight_of_unit(self) -> Array:
+        return np.bincount(self._unit, self.weights).astype(np.float64)
+
     def _codes(self, name: str) -> Codes:
-        return _coded(name, getattr(self, name), len(self.weights))[1]
+        return coded(name, getattr(self, name), len(self.weights))[1]
 
     def _numbers(self, name: str, given: ArrayLike) -> Array:
         numbers = validation.float_array(given)
@@ -360,90 +386,9 @@ class WeightedSample:
         return numbers
 
 
-def _weights(given: ArrayLike, n: int | None = None) -> Array:
-    checked = validation.float_array(given)
-    if checked is None or checked.ndim != 1 or len(checked) != (len(checked) if n is None else n):
-        raise ParameterError("weights", "something else", f"{n or 'one-dimensional'} numbers > 0")
-    if not len(checked) or not (np.isfinite(checked).all() and (checked > 0).all()):
-        raise ParameterError("weights", "something else", "at least one, all finite and > 0")
-    return checked
-
-
-def _coded(name: str, labels: ArrayLike, n: int) -> tuple[list[str], Codes]:
-    """Return the distinct labels, sorted, and which of them each person has."""
-    given = np.asarray(labels)
-    if given.shape != (n,):
-        raise ParameterError(name, f"labels of shape {given.shape}", f"one for each of {n:,}")
-    names, codes = np.unique(given.astype(str), return_inverse=True)
-    return names.tolist(), codes
-
-
-def _margin(
-    name: str, labels: ArrayLike, sizes: Mapping[str, float], n: int
-) -> tuple[Codes, Array]:
-    names, codes = _coded(f"labels of {name!r}", labels, n)
-    for label in names:
-        if label not in sizes:
-            raise ParameterError(f"labels in margins[{name!r}]", sorted(sizes), f"with {label!r}")
-    for label, size in sizes.items():
-        if label not in names:
-            raise ParameterError(
-                f"labels in margins[{name!r}]",
-                sorted(sizes),
-                f"those that somebody has: nobody is {label!r}; join it to another",
-            )
-        if not (isinstance(size, (int, float)) and math.isfinite(size) and size > 0):
-            raise ParameterError(f"margins[{name!r}][{label!r}]", size, "a finite number > 0")
-    return codes, np.array([sizes[label] for label in names], np.float64)
-
-
-def _fits(weights: Array, codes: Codes, sizes: Array) -> bool:
-    return bool((abs(np.bincount(codes, weights, len(sizes)) / sizes - 1) <= _FITS).all())
-
-
 def _sums(rows: Array, codes: Codes, groups: int) -> Array:
     """Return the sums of rows of each group, shape (groups, m)."""
     if len(codes) == groups and (codes == np.arange(groups)).all():
         return rows
     sums = [np.bincount(codes, column, groups) for column in rows.T]
     return np.stack(sums, axis=1).astype(np.float64)
-
-
-def _margins_in(path: Path, lines: Any) -> dict[str, dict[str, float]]:
-    header = [name.strip() for name in next(lines, [])]
-    if len(header) not in (2, 3) or not all(header):
-        raise TableFileError(
-            path,
-            "line 1, the header,",
-            "two names (region,people) or three (variable,label,people)",
-        )
-    margins: dict[str, dict[str, float]] = {}
-    for line in lines:
-        if not line:  # an empty line, as many programs leave at the end
-            continue
-        where = f"line {lines.line_num}"
-        if len(line) != len(header):
-            raise TableFileError(path, where, f"of {len(header)} fields, as the header")
-        *variable, label, size = (text.strip() for text in line)
-        for column, text in zip(header, (*variable, label), strict=False):
-            if not text:
-                raise TableFileError(path, f"{where}, column {column!r}", "a name")
-        of_variable = margins.setdefault(variable[0] if variable else header[0], {})
-        if label in of_variable:
-            raise TableFileError(
-                path, f"{where}, column {header[-2]!r}", f"another label: {label!r} was before"
-            )
-        of_variable[label] = _size(path, f"{where}, column {header[-1]!r}", size)
-    if not margins:
-        raise TableFileError(path, "line 2", "the size of a group")
-    return margins
-
-
-def _size(path: Path, where: str, text: str) -> float:
-    try:
-        size = float(text)
-    except ValueError:
-        size = math.nan
-    if not 0 < size < math.inf:
-        raise TableFileError(path, where, "a finite number > 0")
-    return size
