@@ -210,7 +210,7 @@ def test_a_cap_is_published_and_told(geoveil):
     far = geoveil("campaign", "create", "Capped far", *INCOME, "--cap", "6,6").output
     assert "ε = 1 per 8000 dollar, no protection of far values" in far
     free = geoveil("campaign", "create", "Free", *INCOME, "--cap", "none").output
-    assert "ε = 1 per 8000 dollar  sha256" in free
+    assert "ε = 1 per 8000 dollar, no protection of far values  sha256" in free
 
 
 @pytest.mark.parametrize(

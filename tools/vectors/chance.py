@@ -164,6 +164,10 @@ def any_campaign(draw: Random) -> tuple[Campaign, float]:
         "privacy": privacy,
     }
     if draw.random() < 0.1:
+        if plane is None and dimension == 1 and draw.random() < 0.5:
+            low = draw.gauss(0.0, 3 * size)
+            ends = {"least": low, "most": low + size * draw.choice([1e-3, 1.0, 3.0, 1e4])}
+            common["attribute"] = replace(common["attribute"], **ends)
         made: Campaign = ValueCampaign(**common, mechanism=PlanarLaplaceSpec(dimension))
         return _finer(draw, made), size
     mechanism = draw.choice(["debiased", "lipschitz", "smooth", "published", "published"])

@@ -37,7 +37,7 @@ def consent_vectors() -> list[dict[str, Any]]:
         value = _value(draw, campaign, length)
         if campaign.attribute.coordinates == PARIS and index % 2:
             value.reverse()  # as whoever types the latitude first
-        if index % 13 == 0 or campaign.attribute.coordinates is not None:
+        if index % 18 == 0 or campaign.attribute.coordinates is not None:
             found.append(_told(name, campaign, value))
     for index, (name, campaign) in enumerate(surveys()):
         found.append(_told(name, campaign, _VALUES[index % len(_VALUES)]))
@@ -93,6 +93,12 @@ def surveys() -> Iterator[tuple[str, Campaign]]:
         },
         "bell-slack": {"questions": (bell,), "mechanism": paper, "privacy": slack},
         "points": {"mechanism": PlanarLaplaceSpec(1)},
+        "points-clamped": {"mechanism": PlanarLaplaceSpec(1), "attribute": income(-4.0, 6e4)},
+        "readings-of-a-range": {
+            "mechanism": PlanarLaplaceSpec(1),
+            "attribute": income(0.0, 6e4),
+            "readings": Readings(every=timedelta(days=91)),
+        },
         "expected": {"questions": (band,), "attribute": income(0.0, 10_000.0)},
         "expected-least": {"questions": (middle,), "attribute": income(-1_000.0, None)},
         "expected-most": {"questions": (band,), "attribute": income(None, -0.5)},
@@ -113,6 +119,13 @@ def surveys() -> Iterator[tuple[str, Campaign]]:
         },
         "points-by-ratio": {
             "attribute": Attribute(name="pay", unit="log dollar", scale=LogScale(1_000.0)),
+            "privacy": GeoPrivacy.per_factor(2.0, 2, "dollar"),
+            "mechanism": PlanarLaplaceSpec(1),
+        },
+        "points-by-ratio-clamped": {
+            "attribute": Attribute(
+                name="pay", unit="log dollar", scale=LogScale(1_000.0), least=500.0, most=9e4
+            ),
             "privacy": GeoPrivacy.per_factor(2.0, 2, "dollar"),
             "mechanism": PlanarLaplaceSpec(1),
         },

@@ -101,7 +101,7 @@ def create(
         float | None,
         typer.Option(
             help="The least number that anybody holds: devices ask about one below it, which may"
-            " be a slip, before anything leaves. It changes nothing that is sent."
+            " be a slip, before anything leaves. With --points and --most it then counts as this."
         ),
     ] = None,
     most: Annotated[

@@ -23,7 +23,6 @@ from geoveil.campaign.saying import (
     times,
     to_one,
 )
-from geoveil.campaign.statistic import StatisticCampaign
 from geoveil.gp import (
     Array,
     GaussianKernel,
@@ -50,7 +49,6 @@ _FAR = 10.0
 """Times as far from 0 as what is asked about: a number beyond is likely a slip."""
 _FAR_APART = 100.0
 """The same in distances that the guarantee is stated for, where that is more."""
-_UNPROTECTED = "no protection of values far apart."
 _Law: TypeAlias = tuple[float, float]
 
 
@@ -81,29 +79,25 @@ def likelihood(privacy: GeoPrivacy, subject: str, yours: str, other: str) -> str
 
 
 def of_any_two(campaign: Campaign) -> str:
-    """Return what a campaign's cap promises of one report, in short; "" where there is none.
+    """Return what one report of a campaign promises of values far apart, in short.
 
     Args:
         campaign: public.
     """
-    if not isinstance(campaign, StatisticCampaign) or campaign.cap is None:
-        return ""
     odds = to_one(campaign.largest_epsilon)
     return f", any two values {odds}" if odds else ", no protection of far values"
 
 
-def _however_far(nats: float, delta: float, subject: str, yours: str) -> list[str]:
-    """Return what is promised of values at any distance, as a sentence; none where nothing is."""
-    if math.isinf(nats):
-        return []
+def _however_far(nats: float, delta: float, subject: str, yours: str) -> str:
+    """Return what is promised of values at any distance, as a sentence."""
     odds = to_one(nats)
     if odds is None:
-        return [f"{subject} {_UNPROTECTED}"]
+        return f"{subject} no protection of values far apart."
     factor = odds.removesuffix(" to 1")
-    return [
+    return (
         f"{subject} at most {factor} times as likely for {yours} as for any other, however far away"
         f"{_slack(delta)}."
-    ]
+    )
 
 
 def _slack(delta: float) -> str:
@@ -111,12 +105,19 @@ def _slack(delta: float) -> str:
 
 
 def least_counted(campaign: Campaign) -> str | None:
-    """Return from where on values are told apart, as a sentence; None where all are."""
-    scale = campaign.attribute.scale
-    if scale is None:
+    """Return between which values all are told apart, as a sentence; None where all are."""
+    attribute = campaign.attribute
+    ends = [] if attribute.scale is None else [attribute.scale.floor]
+    if campaign.clamped:
+        ends.append(attribute.least or 0.0)
+    if not ends:
         return None
-    least = f"{digits(scale.floor)} {campaign.attribute.value_unit}"
-    return f"Less than {least} counts as {least}."
+    least = f"{digits(max(ends))} {attribute.value_unit}"
+    more = ""
+    if campaign.clamped:
+        most = digits(max(*ends, attribute.most or 0.0))
+        more = f", and more than {most} as {most}"
+    return f"Less than {least} counts as {least}{more}."
 
 
 def away(privacy: GeoPrivacy, apart: float) -> str:
@@ -171,10 +172,7 @@ def what_it_tells(campaign: Campaign, reading: GeoPrivacy | None = None) -> list
         else "Whoever guesses between the two from it can be right nearly always."
     )
     most = math.inf if from_reading else campaign.largest_epsilon
-    if from_reading or not campaign.mechanisms:  # where no cap can be asked for
-        said.append(f"{subject} {_UNPROTECTED}")
-    else:
-        said += _however_far(most, privacy.delta, subject, f"your {name}")
+    said.append(_however_far(most, privacy.delta, subject, f"your {name}"))
     if privacy.reach < math.inf:
         said.append(f"For values more than {digits(privacy.reach)} {unit} apart less is promised.")
     if (least := least_counted(campaign)) is not None:
@@ -183,7 +181,9 @@ def what_it_tells(campaign: Campaign, reading: GeoPrivacy | None = None) -> list
     if reading is None and total != campaign.report_privacy:
         all_of_them = f"All {campaign.periods:,} reports of this survey are together"
         said.append(likelihood(total, all_of_them, f"your {name}", "one"))
-        said += _however_far(most * campaign.periods, total.delta, all_of_them, f"your {name}")
+        if to_one(most):
+            far = most * campaign.periods
+            said.append(_however_far(far, total.delta, all_of_them, f"your {name}"))
     if not campaign.mechanisms:
         scale = 1 / campaign.point_mechanism.privacy.rate
         within = _USUALLY_WITHIN[campaign.dimension - 1] * scale
@@ -214,8 +214,8 @@ def what_it_tells_of(campaign: Campaign, value: Value, *, read: bool = False) ->
         PrivateValueError: if it is no finite number (or numbers) of the kind asked for.
     """
     point = campaign.attribute.point(value, campaign.dimension)
-    said = [_near(campaign, np.asarray(point))]
     of_points = read or campaign.readings is not None
+    said = [_near(campaign, np.asarray(point), math.inf if read else campaign.largest_epsilon)]
     guesses = []
     for label, mechanism in zip(campaign.labels, campaign.mechanisms, strict=False):
         query = mechanism.query.unclipped
@@ -362,15 +362,23 @@ def _(query: Range) -> tuple[float, ...]:
     return query.low, query.high
 
 
-def _near(campaign: Campaign, point: Array) -> str:
-    """Return how well a value is told from one that lies as far away as the guarantee says."""
+def _near(campaign: Campaign, point: Array, most: float) -> str:
+    """Return how well a value is told from one that lies as far away as the guarantee says.
+
+    Args:
+        campaign: public.
+        point: the value.
+        most: ε between any two values.
+    """
     privacy, attribute = campaign.report_privacy, campaign.attribute
     apart = min(privacy.per, privacy.reach)
     pair = f"your {attribute.name} from one {away(privacy, apart)}"
     if campaign.dimension == 1:
         near, far = (_value(attribute, x) for x in (float(point), float(point) + apart))
         pair = f"{near} from {far} {attribute.value_unit}"
-    return _better(pair, right_at_most(privacy.at(apart), privacy.delta))
+    any_two = to_one(most) if privacy.delta == 0 else None
+    far = f", and no two values, however far apart, better than {any_two}" if any_two else ""
+    return _better(pair, right_at_most(privacy.at(apart), privacy.delta), far)
 
 
 def _far(campaign: Campaign, label: str, distance: float) -> str:
@@ -384,11 +392,11 @@ def _far(campaign: Campaign, label: str, distance: float) -> str:
     return _better(pair, chance)
 
 
-def _better(pair: str, chance: float) -> str:
+def _better(pair: str, chance: float, far: str = "") -> str:
     sure = odds(chance)
     if sure is None:
         return f"From it somebody may tell {pair}, nearly always."
-    return f"From it nobody can tell {pair} better than {sure}."
+    return f"From it nobody can tell {pair} better than {sure}{far}."
 
 
 def _guess(begins: str, that: str, right: float) -> str:

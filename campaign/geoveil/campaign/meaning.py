@@ -6,6 +6,7 @@ from decimal import ROUND_CEILING, Context
 from types import MappingProxyType
 
 from geoveil.campaign.model import Campaign
+from geoveil.campaign.saying import digits
 from geoveil.campaign.statistic import Allocation, StatisticCampaign
 
 _EVERYBODY = "the mean of the soft query over all who took part{period}"
@@ -56,6 +57,9 @@ def unbiased_for(campaign: Campaign, *, later: bool = False) -> str:
     if campaign.attribute.scale is not None:
         least = f"{campaign.attribute.scale.floor:,.15g} {campaign.attribute.value_unit}"
         moved = f", with values below {least} counted as that"
+    if campaign.clamped:
+        low, high = map(digits, (campaign.attribute.least or 0.0, campaign.attribute.most or 0.0))
+        moved = f", of values clamped to [{low}, {high}] {campaign.attribute.value_unit}"
     when = ""
     if campaign.readings is not None:
         when = _EXTRAPOLATED if campaign.readings.extrapolated else _CARRIED

@@ -84,7 +84,8 @@ class Attribute:
     they are."""
     least: float | None = None
     """The least number that people are expected to hold, a public fact of one number; None: any.
-    Who holds one beyond is asked whether it is meant, and then takes part with it as it is."""
+    Who holds one beyond is asked whether it is meant. Of a value campaign with both ends it then
+    counts as the nearer end (`Campaign.clamped`), else as it is."""
     most: float | None = None
     """The greatest, likewise."""
 
@@ -282,6 +283,11 @@ class Campaign(ABC):
     @abstractmethod
     def report_privacy(self) -> GeoPrivacy:
         """What one report spends, all its answers together, in true distances."""
+
+    @property
+    def clamped(self) -> bool:
+        """Whether values count as the nearest in the attribute's range, from `least` to `most`."""
+        return False
 
     @lazy
     def largest_epsilon(self) -> float:

@@ -19,6 +19,8 @@ from geoveil.gp import (
     QueryMechanism,
     RandomSource,
     lazy,
+    np,
+    round_up,
     step_exponent_of,
 )
 
@@ -101,9 +103,40 @@ class ValueCampaign(Campaign):
     def report_privacy(self) -> GeoPrivacy:
         return self.privacy
 
+    @property
+    def clamped(self) -> bool:
+        # A reading answers other campaigns as well, of other ranges.
+        ends = self.attribute.least, self.attribute.most
+        return None not in ends and self.readings is None
+
+    @lazy
+    def _ends(self) -> tuple[float, float] | None:
+        """Between which points values are clamped; None: they are not."""
+        if not self.clamped:
+            return None
+        low, high = (
+            float(self.attribute.point(end, 1))
+            for end in (self.attribute.least, self.attribute.most)
+            if end is not None
+        )
+        return low, high
+
+    @lazy
+    def largest_epsilon(self) -> float:
+        area = self.attribute.coordinates
+        if self.readings is not None or (area is None and self._ends is None):
+            return math.inf
+        if area is not None:
+            across = 2 * Fraction(area.radius_m) * _ABOVE_RADIUS
+        elif self._ends is not None:
+            across = Fraction(self._ends[1]) - Fraction(self._ends[0])
+        return round_up(self.point_mechanism.privacy.exact_rate * across)
+
     def release(
         self, point: ArrayLike, columns: Sequence[int], source: RandomSource
     ) -> Sequence[int]:
+        if self._ends is not None:
+            point = min(max(float(np.asarray(point).item()), self._ends[0]), self._ends[1])
         # One release: its coordinates share their randomness, and are private together.
         return self.point_mechanism.release(point, source)
 

@@ -29,7 +29,7 @@ import {
   QueryMechanism,
   repeated,
 } from "./gp/mechanism.js";
-import { LOG, type LogScale } from "./gp/log-scale.js";
+import { coordinateOf, LOG, type LogScale } from "./gp/log-scale.js";
 import { inPlane, type Plane, requirePlane } from "./gp/plane.js";
 import { readRegion } from "./gp/polygon.js";
 import { LEAST, MOST, positive, requireEnds } from "./gp/profile.js";
@@ -46,6 +46,8 @@ const MOST_QUESTIONS = 10_000;
 const MOST_SLOTS = 100_000n;
 const MOST_LABELS = 64;
 const MOST_EPSILON = 16;
+/** Radii from one end of an area to the other, and more than the rounding of places that are projected. */
+const ACROSS = Rational.of(2_000_000_002n, 1_000_000_000n);
 /** What has an inside. */
 const SIDED = new Set(["threshold", "range", "twoWayThreshold", "disc", "polygon"]);
 const STEPS = new Set(["threshold", "range"]);
@@ -75,7 +77,7 @@ export interface Attribute {
   readonly scale: LogScale | undefined;
   /** The unit of what participants hold: "dollar" where distances are in "log dollar". */
   readonly valueUnit: string;
-  /** What numbers people are expected to hold: one beyond is asked about, and taken if it is meant. */
+  /** What numbers people are expected to hold: one beyond is asked about, and taken if it is meant: see `clamped`. */
   readonly least: number | undefined;
   readonly most: number | undefined;
 }
@@ -222,10 +224,28 @@ export class Campaign {
   }
   /** ε of one report between any two values, however far apart; Infinity: there is none. */
   get largestEpsilon(): number {
-    const each = this.#ofPoints || this.readings ? [Infinity] : this.#each;
+    if (this.readings) return Infinity;
+    if (this.#ofPoints) {
+      const across = this.attribute.coordinates
+        ? Rational.from(this.attribute.coordinates.radiusM).mul(ACROSS)
+        : this.#ends && Rational.from(this.#ends[1]).sub(Rational.from(this.#ends[0]));
+      return across ? exactRate(this.#inPlane(this.privacy)).mul(across).roundUp() : Infinity;
+    }
+    const each = this.#each;
     const most = Math.max(...each);
     if (!this.answersAll || most === Infinity) return most;
     return each.map((x) => Rational.from(x)).reduce((sum, x) => sum.add(x)).roundUp();
+  }
+  /** Whether values count as the nearest in the attribute's range: a reading answers other campaigns as well. */
+  get clamped(): boolean {
+    const { least, most } = this.attribute;
+    return this.#ofPoints && !this.readings && least !== undefined && most !== undefined;
+  }
+  get #ends(): [number, number] | undefined {
+    if (!this.clamped) return undefined;
+    const { least, most, scale } = this.attribute;
+    const point = (end: number): number => (scale ? coordinateOf(scale, end) : end);
+    return [point(least!), point(most!)];
   }
   /** What one label spends; undefined: it is not asked for, or not protected. */
   get labelPrivacy(): Privacy | undefined {
@@ -293,6 +313,8 @@ export class Campaign {
   draw(point: readonly number[], group: number | undefined, source: BitSource): Drawn {
     return this.#drawn(group, source, (columns) => {
       if (this.readings) return this.#answersFrom(this.pointMechanism.release(point, source), columns, source);
+      const ends = this.#ends;
+      if (ends) return this.#mechanisms[0]!.release([Math.min(Math.max(point[0]!, ends[0]), ends[1])], source);
       if (this.#ofPoints) return this.#mechanisms[0]!.release(point, source);
       if (this.#vector) return this.#vector.release(point, source);
       return columns.flatMap((column) => this.#mechanisms[column]!.release(point, source));

@@ -11,7 +11,6 @@ import { holds } from "./gp/plane.js";
 import type { GeoPrivacy } from "./policy.js";
 import { between, digits, grown, odds, onScale, percent, ratio, rightAtMost, roundedUp, times, toOne } from "./saying.js";
 
-const UNPROTECTED = "no protection of values far apart.";
 const SHOWN = 3;
 const USUALLY_WITHIN = [3, 4.74, 6.3];
 const [SURE, HARDLY, MOSTLY] = [0.99, 0.6, 0.5];
@@ -56,13 +55,11 @@ function slack({ delta }: Privacy): string {
   return delta ? `, plus a chance of at most 1 in ${digits(Math.floor(1 / delta + 1e-6))}` : "";
 }
 
-/** What is promised of values at any distance, as a sentence; none where nothing is. */
-function howeverFar(nats: number, privacy: Privacy, subject: string, yours: string): string[] {
-  if (nats === Infinity) return [];
-  const odds = toOne(nats);
-  if (!odds) return [`${subject} ${UNPROTECTED}`];
-  const factor = odds.split(" ")[0];
-  return [`${subject} at most ${factor} times as likely for ${yours} as for any other, however far away${slack(privacy)}.`];
+/** What is promised of values at any distance, as a sentence. */
+function howeverFar(nats: number, privacy: Privacy, subject: string, yours: string): string {
+  const factor = toOne(nats)?.split(" ")[0];
+  if (!factor) return `${subject} no protection of values far apart.`;
+  return `${subject} at most ${factor} times as likely for ${yours} as for any other, however far away${slack(privacy)}.`;
 }
 
 /**
@@ -86,18 +83,18 @@ export function whatItTells(campaign: Campaign, reading?: GeoPrivacy): string[] 
       : "Whoever guesses between the two from it can be right nearly always.",
   ];
   const most = fromReading ? Infinity : campaign.largestEpsilon;
-  // Where no cap can be asked for.
-  if (fromReading || !campaign.questions.length) said.push(`${subject} ${UNPROTECTED}`);
-  else said.push(...howeverFar(most, privacy, subject, yours));
+  said.push(howeverFar(most, privacy, subject, yours));
   if (privacy.reach !== undefined) said.push(`For values more than ${digits(privacy.reach)} ${unit} apart less is promised.`);
-  if (attribute.scale) {
-    const least = `${digits(attribute.scale.floor)} ${attribute.valueUnit}`;
-    said.push(`Less than ${least} counts as ${least}.`);
+  if (attribute.scale || campaign.clamped) {
+    const low = Math.max(attribute.scale?.floor ?? -Infinity, campaign.clamped ? attribute.least! : -Infinity);
+    const least = `${digits(low)} ${attribute.valueUnit}`;
+    const most = campaign.clamped && digits(Math.max(low, attribute.most!));
+    said.push(`Less than ${least} counts as ${least}${most ? `, and more than ${most} as ${most}` : ""}.`);
   }
   if (!reading && (totalPrivacy.epsilon !== reportPrivacy.epsilon || totalPrivacy.delta !== reportPrivacy.delta)) {
     const all = `All ${digits(Number(campaign.periods))} reports of this survey are together`;
     said.push(likelihood(totalPrivacy, unit, all, yours));
-    said.push(...howeverFar(most * Number(campaign.periods), totalPrivacy, all, yours));
+    if (toOne(most)) said.push(howeverFar(most * Number(campaign.periods), totalPrivacy, all, yours));
   }
   if (!campaign.questions.length) {
     const { dimension } = campaign;
@@ -125,7 +122,9 @@ export function whatItTellsOf(campaign: Campaign, value: Value, read = false): s
     campaign.dimension === 1
       ? `${held(attribute, point[0]!)} from ${held(attribute, point[0]! + apart)} ${attribute.valueUnit}`
       : `your ${name} from one ${away(apart, unit)}`;
-  const said = [better(pair, rightAtMost(at(reportPrivacy, apart), reportPrivacy.delta))];
+  const anyTwo = !read && !reportPrivacy.delta && toOne(campaign.largestEpsilon);
+  const far = anyTwo ? `, and no two values, however far apart, better than ${anyTwo}` : "";
+  const said = [better(pair, rightAtMost(at(reportPrivacy, apart), reportPrivacy.delta), far)];
   const guesses: { right: number; plain: number; inside: boolean; index: number }[] = [];
   questions.forEach(({ label, query }, index) => {
     const law = campaign.ownSide(index, point, read || campaign.readings !== undefined);
@@ -210,9 +209,9 @@ export function describeStrata({ strata }: Campaign): string {
   return `${yours} is sent with a lie at times: the true one ${truth} of the time. Whatever is sent is ${bound}.`;
 }
 
-function better(pair: string, chance: number): string {
+function better(pair: string, chance: number, far = ""): string {
   const sure = odds(chance);
-  return sure ? `From it nobody can tell ${pair} better than ${sure}.` : `From it somebody may tell ${pair}, nearly always.`;
+  return sure ? `From it nobody can tell ${pair} better than ${sure}${far}.` : `From it somebody may tell ${pair}, nearly always.`;
 }
 
 function guess(begins: string, that: string, right: number): string {
