@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from random import Random
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from httptools import HttpParserError, HttpRequestParser
 
@@ -31,6 +31,8 @@ _FORM = "application/x-www-form-urlencoded"
 _REPORT = (
     b'{"reportId": "AAAAAAAAAAAAAAAAAAAAAA==", "answers": [{"value": "1", "queryIndex": 2}]}, '
 )
+_REPORTS = (b'{"reports": [', b"{}]}")
+_DEAR = (b"{}, ", b'{"answers": [{}, {}]}, ', b'{"period": "1"}, ')
 
 
 class Parser(NamedTuple):
@@ -39,6 +41,8 @@ class Parser(NamedTuple):
     parse: Callable[[bytes], object]
     most_bytes: int
     pieces: tuple[bytes, ...]
+    around: tuple[bytes, bytes] = (b"", b"")
+    """What stands before and after the pieces."""
 
 
 def _head(content: bytes) -> None:
@@ -59,10 +63,19 @@ def _loads(content: bytes) -> None:
 
 
 PARSERS: Mapping[str, Parser] = {
-    _REFERENCE: Parser(_loads, 64 << 10, (_REPORT,)),
-    "JSON": Parser(_read_json, 64 << 10, (_REPORT, b'"a": {"b": [', b"1e9,", b'"\\u0041",')),
-    "form": Parser(lambda content: form_of(_FORM, content), 4 << 10, (b"a=%25&", b"&", b"+", b"%")),
-    "query": Parser(lambda content: query_of(content.decode("latin-1")), 16 << 10, (b"a=b&", b"%")),
+    _REFERENCE: Parser(_loads, 64 << 10, (_REPORT,), _REPORTS),
+    "JSON": Parser(
+        _read_json,
+        64 << 10,
+        (_REPORT, *_DEAR, b'"a": {"b": [', b"1e9,", b'"\\u0041",'),
+        _REPORTS,
+    ),
+    "form": Parser(
+        lambda content: form_of(_FORM, content), 4 << 10, (b"a=%25&", b"&", b"+", b"%", b"%25")
+    ),
+    "query": Parser(
+        lambda content: query_of(content.decode("latin-1")), 16 << 10, (b"a=b&", b"%", b"%25")
+    ),
     "cookie": Parser(
         lambda content: _cookie({b"cookie": content.decode("latin-1")}),
         16 << 10,
@@ -87,7 +100,8 @@ class Cost(NamedTuple):
 def cost(parser: Parser) -> Cost:
     """Return what a parser takes for inputs that are fuzzed."""
     sizes = (parser.most_bytes, parser.most_bytes // 4)
-    long, short = (max(_of(parser, size, n) for n in range(_INPUTS)) for size in sizes)
+    inputs = range(_INPUTS if len(parser.pieces) > 1 else 1)
+    long, short = (max(_of(parser, size, n) for n in inputs) for size in sizes)
     return Cost(long, short)
 
 
@@ -116,7 +130,7 @@ def misses(costs: Mapping[str, Cost]) -> list[str]:
 
 def _of(parser: Parser, size: int, n: int) -> float:
     """Return the least seconds for a kilobyte of the nth input."""
-    content = _input(parser, size, Random(n), plain=n < len(parser.pieces))
+    content = _input(parser, size, n)
     least = float("inf")
     for _ in range(_AGAIN):
         started = time.process_time()
@@ -126,10 +140,12 @@ def _of(parser: Parser, size: int, n: int) -> float:
     return least / (len(content) / 1024)
 
 
-def _input(parser: Parser, size: int, rng: Random, *, plain: bool) -> bytes:
-    """Return pieces of one kind, or of all with some bytes changed, again and again."""
-    if parser.pieces[0] is _REPORT and (plain or len(parser.pieces) == 1):
-        return b'{"reports": [' + _REPORT * (size // len(_REPORT) - 1) + _REPORT[:-2] + b"]}"
-    pieces: Any = parser.pieces if not plain else (rng.choice(parser.pieces),)
-    content = b"".join(rng.choices(pieces, k=size // min(map(len, pieces))))[:size]
-    return content if plain else mutated(content, rng)
+def _input(parser: Parser, size: int, n: int) -> bytes:
+    """Return the nth piece again and again, or all of them with some bytes changed."""
+    (before, after), rng = parser.around, Random(n)
+    room = size - len(before) - len(after)
+    if n < len(parser.pieces):
+        piece = parser.pieces[n]
+        return before + piece * (room // len(piece)) + after
+    pieces = rng.choices(parser.pieces, k=room // min(map(len, parser.pieces)))
+    return mutated(before + b"".join(pieces)[:room] + after, rng)

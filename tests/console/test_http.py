@@ -1,4 +1,4 @@
-"""How many fields a form may have: each takes time of the process that answers."""
+"""What a form may have: fields and escapes take time of the process that answers."""
 
 import pytest
 
@@ -12,3 +12,10 @@ def test_two_hundred_fields_are_read_and_one_more_is_refused() -> None:
     assert fields == {f"a{n}": ["%"] for n in range(200)}
     with pytest.raises(RefusedError, match="too many fields"):
         form_of(_FORM, b"&".join([b"a=1"] * 201))
+
+
+@pytest.mark.parametrize("content", [b"a=%", b"a=%2", b"a=%zz", b"%" * 4096])
+def test_a_percent_sign_that_begins_no_escape_is_refused(content: bytes) -> None:
+    """Each would take as long to split off as a field."""
+    with pytest.raises(RefusedError, match="%25"):
+        form_of(_FORM, content)

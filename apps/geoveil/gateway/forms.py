@@ -8,14 +8,16 @@ frames. A frame is a byte of flags, four bytes of length, and a message.
 import base64
 import json
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from types import MappingProxyType
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
 import grpc
 from google.protobuf import descriptor_pool, json_format
+from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 from google.rpc.status_pb2 import Status
@@ -146,15 +148,115 @@ def timeout_s(headers: Mapping[str, str]) -> float | None:
 def from_json(content: bytes, kind: type[Message]) -> bytes:
     """Return the message that some JSON is, serialised.
 
+    The library's own reader takes 13 µs for each "{}"; this one leaves what it can to C. It refuses
+    a field that is named in both ways, other things where an object stands, and base64 that is no
+    ASCII, and takes a number where true or false stands.
+
     Raises:
         ParameterError: if it is none; what is said stays with who sent it.
     """
     try:
-        return json_format.Parse(content.decode(), kind()).SerializeToString()
-    except (json_format.ParseError, ValueError, RecursionError) as error:
+        read = json.loads(content.decode(), object_pairs_hook=_once, parse_constant=_refuse)
+        return kind(**_fields(kind.DESCRIPTOR, read)).SerializeToString()
+    except (
+        json_format.ParseError,
+        ValueError,
+        TypeError,
+        ArithmeticError,
+        RecursionError,
+    ) as error:
         said = " ".join(str(error).split())[:_LONGEST_JSON_ERROR]
         expected = f"a {kind.DESCRIPTOR.name} in JSON ({said})"
         raise ParameterError("request", f"{len(content)} bytes", expected) from None
+
+
+def _fields(kind: Any, read: Any) -> dict[str, Any]:
+    """Return the fields of a message, by their own names, from an object of JSON."""
+    if type(read) is not dict:
+        raise ValueError(f"a {kind.name} must be an object")
+    if not read:  # 20,000 of them fit into a request
+        return read
+    fields: dict[str, Any] = {}
+    choices, known = set(), _known(kind)
+    for name, value in read.items():
+        if name not in known:
+            raise ValueError(f"a {kind.name} has no field {name!r}")
+        own, choice, change = known[name]
+        if value is not None:
+            if choice in choices:
+                raise ValueError(f"a {kind.name} has {choice} twice")
+            choices.add(choice)
+            fields[own] = change(value)
+    return fields
+
+
+@cache
+def _known(kind: Any) -> Mapping[str, tuple[str, str, Callable[[Any], Any]]]:
+    """Return of each name of a field its own, that of its choice, and how to change a value."""
+    known = {}
+    for field in kind.fields:
+        change = _change(field)
+        if field.is_repeated:
+            change = partial(_each, change)
+        choice = (field.containing_oneof or field).name
+        known[field.name] = known[field.json_name] = (field.name, choice, change)
+    return known
+
+
+def _change(field: Any) -> Callable[[Any], Any]:
+    """Return what changes a value of JSON into what messages are made of, which checks the rest."""
+    message = field.message_type
+    if message is None:
+        return _SCALARS.get(field.type, _same)
+    if message.file.package == "google.protobuf":  # such as a duration, which is text in JSON
+        return lambda value: json_format.ParseDict(value, GetMessageClass(message)())
+    return partial(_fields, message)
+
+
+def _each(change: Callable[[Any], Any], values: Any) -> list[Any]:
+    if type(values) is not list:
+        raise ValueError("a list is expected")
+    return [change(value) for value in values]
+
+
+def _integer(value: Any) -> Any:
+    if type(value) is str and " " not in value:
+        try:
+            return int(value)
+        except ValueError:
+            value = float(value)
+    return int(value) if type(value) is float and value.is_integer() else value
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _octets(value: Any) -> bytes:
+    return base64.urlsafe_b64decode(value + "=" * (-len(value) % 4))
+
+
+_SCALARS: Mapping[int, Callable[[Any], Any]] = MappingProxyType(
+    {
+        **dict.fromkeys((FieldDescriptor.TYPE_INT32, FieldDescriptor.TYPE_INT64), _integer),
+        **dict.fromkeys((FieldDescriptor.TYPE_UINT32, FieldDescriptor.TYPE_UINT64), _integer),
+        **dict.fromkeys((FieldDescriptor.TYPE_SINT32, FieldDescriptor.TYPE_SINT64), _integer),
+        FieldDescriptor.TYPE_DOUBLE: float,
+        FieldDescriptor.TYPE_BYTES: _octets,
+    }
+)
+"""By the type of a field."""
+
+
+def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    read = dict(pairs)
+    if len(read) < len(pairs):
+        raise ValueError("an object has a name twice")
+    return read
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} must be text")
 
 
 def to_json(content: bytes, kind: type[Message]) -> bytes:
