@@ -234,7 +234,7 @@ def test_a_plan_has_the_cap_that_its_prior_makes_cheap(geoveil, tmp_path):
     written = tomllib.loads(file.read_text())
     assert 1 < written["planned"]["variance_factor_of_cap"] <= 1.05
     sides = written["cap"]["below"], written["cap"]["above"]
-    assert f"cap {sides[0]:g} noise scales outside, {sides[1]:g} inside: any two values" in planned
+    assert f"cap {sides[0]:g} noise scales outside, {sides[1]:g} inside, any two values" in planned
     assert sum(sides) <= 8
     width = written["queries"][0]["threshold"]["width"]
     assert width == 8 * 8_000.0  # without a cap 13.5 noise scales, which has no room within 4

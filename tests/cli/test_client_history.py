@@ -1,6 +1,7 @@
 """geoveil client history: what left this device, from its state directory alone."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -13,7 +14,7 @@ from geoveil.campaign import (
     ValueCampaign,
 )
 from geoveil.client import Client, Epoch, InMemoryCollector, InMemoryTransport, Limit, Policy
-from geoveil.gp import GeoPrivacy, ParameterError, Threshold
+from geoveil.gp import Cap, GeoPrivacy, ParameterError, Threshold
 
 PRIVACY = GeoPrivacy(0.5, 8_000, "dollar")
 SECRET = 87_654.25
@@ -36,7 +37,8 @@ def income(campaign_id):
 def state(tmp_path):
     """The state of a device with two reports, of which one was sent."""
     names = ("first", "second")
-    transport = InMemoryTransport(InMemoryCollector([income(name) for name in names]))
+    asked = [replace(income(name), cap=Cap(2.0, 2.0)) for name in names]
+    transport = InMemoryTransport(InMemoryCollector(asked))
     policy = Policy({"household income": Limit(campaign=PRIVACY, lifetime="unbounded")})
     directory = tmp_path / "state"
     with Client(
@@ -61,7 +63,9 @@ def test_it_shows_what_left_what_it_cost_and_what_waits(geoveil, state):
     assert "acknowledged" in shown
     assert "1 acknowledged, 1 pending" in shown
     # Two reports of 0.5 each.
-    assert "spent of 'household income' in all: ε = 1 per 8000 dollar" in shown
+    words = "spent of 'household income' in all: ε = 1 per 8000 dollar, any two values 2,981 to 1"
+    assert words in " ".join(shown.split())
+    assert [receipt.any_two for receipt in receipts] == [4.0, 4.0]
     assert "87654" not in shown
 
 

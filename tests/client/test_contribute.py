@@ -55,6 +55,7 @@ def test_a_value_becomes_one_report_that_waits(
         answers=receipt.answers,
         step_exponent=campaign.grid_exponent,
         privacy=GeoPrivacy(1, 8000, "dollar"),
+        any_two=campaign.largest_epsilon,
         drawn=datetime(2026, 5, 1, tzinfo=UTC),
         status=DeliveryStatus.PENDING,
     )

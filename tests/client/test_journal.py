@@ -273,9 +273,8 @@ def test_it_holds_only_what_was_perturbed_or_is_public(tmp_path: Path) -> None:
         "campaign": ["campaign_id", "digest", "envelope", "seen", "checksum"],
         "report": [
             *("campaign_id", "period", "digest", "report", "attribute", "unit", "epsilon", "per"),
-            *("delta", "reach", "step_exponent", "closes", "drawn", "status", "sent", "settled"),
-            *("reason", "detail"),
-            *("failure", "checksum"),
+            *("delta", "reach", "any_two", "step_exponent", "closes", "drawn", "status", "sent"),
+            *("settled", "reason", "detail", "failure", "checksum"),
         ],
         "reading": [
             *("attribute", "unit", "space", "begins", "ends", "epsilon", "per", "point", "drawn"),

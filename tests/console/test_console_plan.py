@@ -15,7 +15,7 @@ import pytest
 
 from geoveil.aggregator.ops.tokens import Scope, TokenFile
 from geoveil.analyst import PlanRequest, plan_for, questions_in
-from geoveil.campaign import decode, encode, open_envelope, seal, signer
+from geoveil.campaign import decode, encode, of_any_two, open_envelope, seal, signer
 from geoveil.console import process
 from geoveil.console.http import RefusedError
 from geoveil.console.kept import Kept
@@ -317,3 +317,15 @@ def test_numbers_are_planned_by_ratio_too() -> None:
     made_again: dict[str, Any] = {}
     exec(python.partition("again =")[0], made_again)
     assert made_again["request"].privacy == request.privacy
+
+
+@pytest.mark.deep(keep=0, rest=1)
+def test_a_cap_is_that_of_the_plan_or_none() -> None:
+    """The page, the command and Python make the same campaign."""
+    for said, capped in ((PlanForm().cap, True), ("none", False)):
+        made = Planner().answer(message("campaign", cap=said, participants=200_000))
+        campaign = decode(open_envelope(base64.b64decode(made["envelope"])).campaign)
+        assert (of_any_two(campaign) == ", any two values 967.8 to 1") is capped
+        written = PlanForm(cap=said)
+        assert ("--cap none" in written.commands()) is not capped
+        assert ("    cap=None,\n)" in written.python()) is not capped

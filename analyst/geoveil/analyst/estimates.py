@@ -16,7 +16,7 @@ from geoveil.analyst.statistics.groups import GroupEstimates
 from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.over_time import OverTime, over_time
 from geoveil.analyst.statistics.statistic import period_of
-from geoveil.campaign import Campaign, StatisticCampaign
+from geoveil.campaign import Campaign, StatisticCampaign, of_any_two
 from geoveil.gp import (
     Basis,
     Difference,
@@ -106,7 +106,8 @@ class CampaignEstimates(Result):
     def title(self) -> str:
         recurs = self.campaign.period is not None
         each = f" in each period, at most {self.privacy_at_most} so far" if recurs else ""
-        return f"{self.campaign.title} ({self.privacy}, for each participant{each})"
+        far = of_any_two(self.campaign)
+        return f"{self.campaign.title} ({self.privacy}, for each participant{each}{far})"
 
     @property
     def notes(self) -> tuple[str, ...]:

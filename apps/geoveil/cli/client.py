@@ -1,6 +1,7 @@
 """geoveil client: what this device has sent, what it has spent, and what still waits."""
 
 import json
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import datetime
@@ -9,6 +10,7 @@ from typing import Annotated, NamedTuple
 
 import typer
 
+from geoveil.campaign import of_far_values
 from geoveil.cli.console import out, print_whole, table_80
 from geoveil.cli.contribute import default_state
 from geoveil.client import (
@@ -49,7 +51,7 @@ def history(
             name,
             receipt.attribute,
             _values(receipt),
-            str(receipt.privacy),
+            f"{receipt.privacy}{of_far_values(receipt.any_two)}",
             f"{receipt.drawn:%Y-%m-%d %H:%M}",
             _status(receipt),
         )
@@ -60,8 +62,8 @@ def history(
             f"{count} answered from one reading of {reading.attribute!r}, in the epoch from"
             f" {reading.epoch:%Y-%m-%d} on: together they cost at most {reading.privacy}"
         )
-    for attribute, spent in _spent(receipts):
-        out.tell(f"spent of {attribute!r} in all: {spent}")
+    for attribute, spent, far in _spent(receipts):
+        out.tell(f"spent of {attribute!r} in all: {spent}{of_far_values(far)}")
 
 
 def _read(state_dir: Path | None) -> tuple[tuple[Receipt, ...], ReportCounts]:
@@ -82,9 +84,12 @@ def _read(state_dir: Path | None) -> tuple[tuple[Receipt, ...], ReportCounts]:
     return state
 
 
-def _spent(receipts: Iterable[Receipt]) -> Iterator[tuple[str, GeoPrivacy]]:
-    """Yield what each metric space has cost, added up; what is of one reading once."""
-    by_space: dict[tuple[str, str], list[GeoPrivacy]] = {}
+def _spent(receipts: Iterable[Receipt]) -> Iterator[tuple[str, GeoPrivacy, float]]:
+    """Yield what each metric space has cost, added up, and ε between any two of its values.
+
+    What is of one reading counts once.
+    """
+    by_space: dict[tuple[str, str], list[Receipt]] = {}
     seen: set[_Reading] = set()
     for receipt in receipts:
         reading = _reading(receipt)
@@ -92,9 +97,10 @@ def _spent(receipts: Iterable[Receipt]) -> Iterator[tuple[str, GeoPrivacy]]:
             continue
         if reading is not None:
             seen.add(reading)
-        by_space.setdefault((receipt.attribute, receipt.privacy.unit), []).append(receipt.privacy)
+        by_space.setdefault((receipt.attribute, receipt.privacy.unit), []).append(receipt)
     for (attribute, _), spent in by_space.items():
-        yield attribute, compose(*spent)
+        far = math.fsum(receipt.any_two for receipt in spent)
+        yield attribute, compose(*(receipt.privacy for receipt in spent)), far
 
 
 class _Reading(NamedTuple):

@@ -156,7 +156,7 @@ def _take_part(
     if campaign.attribute.coordinates is not None:
         err.tell(_area_text(campaign.attribute.coordinates.area))
     err.tell(f"Signed by: {'nobody' if shown.signer is None else shown.signer}")
-    err.tell(f"Privacy: {privacy_text(campaign)}")
+    err.tell(f"Privacy: {campaign.report_privacy if epoch else privacy_text(campaign)}")
     for sentence in what_it_tells(campaign, None if epoch is None else epoch.privacy):
         err.tell(sentence)
     if epoch is not None:

@@ -86,6 +86,7 @@ from geoveil.campaign.saying import (
     between as between,
     days_in as days_in,
     digits as digits,
+    of_far_values as of_far_values,
     to_one as to_one,
 )
 from geoveil.campaign.signing import PublicKey, SignatureInvalid, SigningKey, seal, signer

@@ -15,6 +15,7 @@ from geoveil.campaign.saying import (
     between,
     digits,
     odds,
+    of_far_values,
     on_scale,
     percent,
     ratio,
@@ -84,8 +85,7 @@ def of_any_two(campaign: Campaign) -> str:
     Args:
         campaign: public.
     """
-    odds = to_one(campaign.largest_epsilon)
-    return f", any two values {odds}" if odds else ", no protection of far values"
+    return of_far_values(campaign.largest_epsilon)
 
 
 def _however_far(nats: float, delta: float, subject: str, yours: str) -> str:

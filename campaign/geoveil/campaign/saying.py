@@ -61,6 +61,17 @@ def to_one(nats: float) -> str | None:
     return f"{digits(rounded_up(math.exp(nats), 4))} to 1" if nats <= _MOST_FAR else None
 
 
+def of_far_values(nats: float) -> str:
+    """Return what ε between any two values promises, to follow what is promised of near ones.
+
+    Example:
+        >>> of_far_values(8.0), of_far_values(math.inf)
+        (', any two values 2,981 to 1', ', no protection of far values')
+    """
+    odds = to_one(nats)
+    return f", any two values {odds}" if odds else ", no protection of far values"
+
+
 def rounded_up(x: float, figures: int) -> float:
     """Return a number other than 0 with so many significant figures, not below it.
 

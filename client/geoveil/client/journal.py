@@ -42,7 +42,7 @@ Permit: TypeAlias = Callable[[HistoryOf], None]
 """Raises unless the limits leave room; is given what returns an attribute's history."""
 _Result = TypeVar("_Result")
 
-_VERSION = 8
+_VERSION = 9
 # Times are microseconds since 1970: in order as numbers, exact. Up to version 2 the reports were in
 # a table `entry`, without checksums, and version 3 counted commits in a table of that name: a
 # process that still runs one of them lacks its table, and writes nothing.
@@ -69,6 +69,7 @@ CREATE TABLE report (
     per REAL NOT NULL,
     delta REAL NOT NULL,
     reach REAL NOT NULL,
+    any_two REAL NOT NULL,
     step_exponent INTEGER NOT NULL,
     closes INTEGER NOT NULL,
     drawn INTEGER NOT NULL,
@@ -143,15 +144,15 @@ END;
 _SCHEMA = _REPORTS + _READINGS + _POINTS
 _COLUMNS = (
     "campaign_id, period, digest, report, attribute, unit, epsilon, per, delta, reach,"
-    " step_exponent, closes,"
+    " any_two, step_exponent, closes,"
     " drawn, status, sent, settled, reason, detail, failure"
 )
 _ALL = f"SELECT {_COLUMNS}, checksum FROM report"
 _PENDING = f"{_ALL} WHERE status = 0 ORDER BY drawn, campaign_id, period"
 _HISTORY = f"{_ALL} ORDER BY drawn, campaign_id, period"
 _FIND = f"{_ALL} WHERE campaign_id = ? AND period = ?"
-_PUT = f"INSERT INTO report ({_COLUMNS}, checksum) VALUES ({', '.join('?' * 20)})"
-_WRITTEN_ONCE = 13
+_PUT = f"INSERT INTO report ({_COLUMNS}, checksum) VALUES ({', '.join('?' * 21)})"
+_WRITTEN_ONCE = 14
 """Columns that never change, from the first: what was drawn and what it cost."""
 _CHANGE = """
 UPDATE report
@@ -708,6 +709,7 @@ def _row(entry: Entry) -> tuple[Any, ...]:
             made.privacy.per,
             made.privacy.delta,
             made.privacy.reach,
+            made.any_two,
             made.step_exponent,
             _number(made.closes),
             _number(entry.drawn),
@@ -796,7 +798,7 @@ def _point(stored: tuple[Any, ...], reading: Reading) -> CampaignPoint:
         raise JournalError(f"row of {values[0]!r}", type(error).__name__) from error
 
 
-_TYPES = (str, int, bytes, bytes, str, str, float, float, float, float, int, int, int, int)
+_TYPES = (str, int, bytes, bytes, str, str, *[float] * 5, int, int, int, int)
 """Types of the columns that are never NULL, in their order."""
 
 
@@ -811,8 +813,8 @@ def _entry(stored: tuple[Any, ...]) -> Entry:
         if not all(map(isinstance, values, _TYPES)):
             raise TypeError  # SQLite keeps any type in any column
         campaign_id, period, digest, report, attribute, unit, epsilon, per, *others = values
-        delta, reach, exponent, closes, drawn, status, sent, settled, *outcome = others
-        reason, detail, failure = outcome
+        delta, reach, any_two, exponent, closes, drawn, status, *outcome = others
+        sent, settled, reason, detail, failure = outcome
         return Entry(
             contribution=Contribution(
                 campaign_id=campaign_id,
@@ -820,6 +822,7 @@ def _entry(stored: tuple[Any, ...]) -> Entry:
                 digest=digest,
                 report=report,
                 privacy=_price(epsilon, per, unit, delta, reach),
+                any_two=any_two,
                 attribute=attribute,
                 step_exponent=exponent,
                 closes=_date(closes),

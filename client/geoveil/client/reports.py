@@ -117,6 +117,8 @@ class Receipt:
     """The answers lie on the grid of multiples of 2^step_exponent."""
     privacy: GeoPrivacy
     """What it cost, all its answers together, with its unit."""
+    any_two: float
+    """ε of it between any two values, however far apart; infinite: nothing is promised of them."""
     drawn: datetime
     """When the value was perturbed."""
     status: DeliveryStatus
@@ -154,6 +156,7 @@ class Receipt:
             "unit": self.privacy.unit,
             "delta": self.privacy.delta,
             "reach": None if math.isinf(self.privacy.reach) else self.privacy.reach,
+            "any_two_epsilon": None if math.isinf(self.any_two) else self.any_two,
             "epoch": self.epoch and self.epoch.isoformat(),
             "drawn": self.drawn.isoformat(),
             "sent": self.sent and self.sent.isoformat(),
@@ -231,6 +234,8 @@ class Contribution:
     """A serialised Report. These bytes are sent; they are never made again."""
     privacy: GeoPrivacy
     """What the report costs, all its answers together."""
+    any_two: float = math.inf
+    """ε of it between any two values; of what is made from a reading there is none."""
     attribute: str
     """Name of what was asked about."""
     step_exponent: int
@@ -283,6 +288,7 @@ class Entry:
             answers=tuple(PerturbedAnswer(a.query_index, a.value) for a in report.answers),
             step_exponent=made.step_exponent,
             privacy=made.privacy,
+            any_two=made.any_two,
             drawn=self.drawn,
             status=self.status,
             sent=self.sent,
@@ -502,6 +508,7 @@ class ReportBuilder:
             digest=accepted.digest,
             report=report.SerializeToString(deterministic=True),
             privacy=campaign.report_privacy,
+            any_two=campaign.largest_epsilon,
             attribute=campaign.attribute.name,
             step_exponent=campaign.grid_exponent,
             closes=campaign.closes,
@@ -614,7 +621,7 @@ class ReportBuilder:
         made = self._report(accepted, columns, release, period, group)
         began = None if before is None else before.reading.begins
         of = latest.reading
-        return replace(made, privacy=of.privacy, epoch=of.begins, before=began)
+        return replace(made, privacy=of.privacy, any_two=math.inf, epoch=of.begins, before=began)
 
     def prepare(
         self,

@@ -187,6 +187,7 @@ export class Client {
         attribute: campaign.attribute.name,
         unit: campaign.attribute.unit,
         ...kept,
+        ...(!epochs && campaign.largestEpsilon < Infinity && { anyTwo: campaign.largestEpsilon }),
         stepExponent: campaign.stepExponent,
         ...(strata?.epsilon !== undefined && { label: { name: strata.name, epsilon: strata.epsilon } }),
         closesUs: campaign.closesUs.toString(),

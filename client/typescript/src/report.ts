@@ -29,6 +29,8 @@ export interface Receipt {
   readonly answers: readonly PerturbedAnswer[];
   /** What it cost, all its answers together. */
   readonly privacy: Privacy;
+  /** ε of it between any two values, however far apart; undefined: nothing is promised of them. */
+  readonly anyTwo: number | undefined;
   /** When the epoch began whose one perturbed value answered: all that was answered from it cost
    * `privacy` together. Undefined: the report has noise of its own. */
   readonly epoch: Date | undefined;
@@ -75,6 +77,7 @@ export function receiptOf(entry: Entry, fresh = false): Receipt {
     digest: entry.digest,
     answers: answers.map(({ queryIndex, value }) => ({ queryIndex, value, perturbed: Number(value) * 2 ** entry.stepExponent })),
     privacy: priceOf(entry),
+    anyTwo: entry.anyTwo,
     epoch: date(entry.epochUs),
     fresh,
     drawn: date(entry.drawnUs)!,

@@ -35,6 +35,8 @@ export interface Entry {
   readonly delta?: number | undefined;
   /** Undefined: any distance. */
   readonly reach?: number | undefined;
+  /** ε between any two values; undefined: nothing is promised of them. */
+  readonly anyTwo?: number | undefined;
   readonly stepExponent: number;
   /** What the label cost, of an attribute of its own. */
   readonly label?: { readonly name: string; readonly epsilon: number } | undefined;

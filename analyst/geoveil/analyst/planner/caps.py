@@ -11,7 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.analyst.planner.priors import Prior
-from geoveil.campaign import Campaign, SmoothSpec, StatisticCampaign, to_one
+from geoveil.campaign import (
+    Campaign,
+    SmoothSpec,
+    StatisticCampaign,
+    of_far_values,
+    to_one,
+)
 from geoveil.gp import Cap, GeoPrivacy, QueryMechanism, UnsupportedError, validation, varies_to
 
 Array = NDArray[np.float64]
@@ -35,12 +41,9 @@ class ChosenCap:
     no prior says it."""
 
     def __str__(self) -> str:
-        odds = to_one(self.cap.below + self.cap.above)
-        far = f"any two values {odds}" if odds else "no protection of far values"
+        far = of_far_values(self.cap.below + self.cap.above)
         cost = "" if self.factor is None else f", for {self.factor:.3f} times the variance"
-        return (
-            f"cap {self.cap.below:g} noise scales outside, {self.cap.above:g} inside: {far}{cost}"
-        )
+        return f"cap {self.cap.below:g} noise scales outside, {self.cap.above:g} inside{far}{cost}"
 
 
 def default_cap(campaign: Campaign, prior: Prior | None = None) -> ChosenCap | None:

@@ -178,6 +178,7 @@ def _campaign(
         opens=opens,
         closes=opens + timedelta(days=form.days),
         minimum_participants=form.minimum_participants,
+        **({} if form.cap == "least" else {"cap": None}),
     )
     refuse_unlikely(campaign, form.participants, [form.asked()])
     return {

@@ -20,7 +20,15 @@ from geoveil.analyst import (
     pilot_cells,
     points_in,
 )
-from geoveil.campaign import Campaign, ValueCampaign, away, decode, open_envelope, signer
+from geoveil.campaign import (
+    Campaign,
+    ValueCampaign,
+    away,
+    decode,
+    of_any_two,
+    open_envelope,
+    signer,
+)
 from geoveil.console.http import (
     GatewayRequest,
     Lane,
@@ -373,7 +381,7 @@ def _said_by(campaign: Campaign) -> dict[str, Any]:
         "attribute": campaign.attribute.name,
         "asks": [query["label"] for query in record["queries"]],
         "of_points": isinstance(campaign, ValueCampaign),
-        "privacy": privacy_words(campaign.report_privacy),
+        "privacy": privacy_words(campaign.report_privacy) + of_any_two(campaign),
         "dates": f"{date_text(campaign.opens)} to {date_text(campaign.closes)}",
         "least": campaign.minimum_participants,
         "sha256": record["sha256"],

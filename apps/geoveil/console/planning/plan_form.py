@@ -89,6 +89,8 @@ class PlanForm:
     """The least value that is told from smaller ones, by ratio."""
     participants: int = 50_000
     target_error: float | None = None
+    cap: str = "least"
+    """The cap on the odds of any two values: the "least" of the plan, or "none"."""
     contamination: float = 0.01
     title: str = ""
     attribute: str = ""
@@ -99,6 +101,7 @@ class PlanForm:
         validation.choice("ask", self.ask, QUESTIONS)
         validation.choice("answers", self.answers, ("question", "points"))
         validation.choice("compare", self.compare, ("difference", "ratio"))
+        validation.choice("cap", self.cap, ("least", "none"))
         validation.choice("people", self.people, PEOPLE)
         validation.choice("places", self.places, PLACES)
         validation.between("days", self.days, 0, _LONGEST_DAYS, low_open=True)
@@ -212,6 +215,7 @@ class PlanForm:
         for name, value in said.items():
             text = shlex.quote(value) if isinstance(value, str) else f"{value:.15g}"
             plan.append(f"--{name.replace('_', '-')} {text}")
+        plan += ["--cap none"] if self.cap == "none" else []
         create = [
             f"geoveil campaign create {shlex.quote(self.name)} --plan plan.toml",
             f"--days {self.days:.15g} --minimum-participants {self.minimum_participants}",
@@ -226,6 +230,7 @@ class PlanForm:
         if self.source == "file":
             source += f", {[*self.of_file]!r}, {self.weights or None!r}"
         said = "".join(f"    {name}={value!r},\n" for name, value in self.others().items())
+        cap = "" if self.cap == "least" else "    cap=None,\n"
         return (
             "from datetime import UTC, datetime, timedelta\n\n"
             "from geoveil.analyst import PlanRequest, plan_for, questions_in\n"
@@ -238,7 +243,7 @@ class PlanForm:
             f"campaign = planned.campaign(\n    campaign_id={id_of(self.name)!r},\n"
             f"    title={self.name!r},\n    opens=now,\n"
             f"    closes=now + timedelta(days={self.days!r}),\n"
-            f"    minimum_participants={self.minimum_participants},\n)\n"
+            f"    minimum_participants={self.minimum_participants},\n{cap})\n"
         )
 
     @property
