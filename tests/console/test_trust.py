@@ -83,6 +83,38 @@ async def test_pages_and_tries_to_sign_in_are_limited(
 
 
 @pytest.mark.deep
+async def test_behind_a_proxy_tries_to_sign_in_lock_nobody_else_out(
+    guarded: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even the right token helps whoever tried too often, until their address has earned more.
+
+    Of those behind a proxy that is not named, all pay together: this is the control.
+    """
+    monkeypatch.setattr(ledger, "_BURST", 50_000.0)
+    monkeypatch.setattr(ledger, "_SHARE", 1e-9)
+    accounts = guarded.gateway.ledger
+    for named in (True, False):
+        monkeypatch.setattr(accounts, "_proxies", {bytes([127, 0, 0, 1])} if named else set())
+        accounts.account("127.0.0.1").credit = float("inf") if named else 50_000.0
+        async with guarded.browser() as client:
+
+            async def sign_in(address: str, token: str, client: httpx.AsyncClient = client) -> int:
+                behind = {"x-forwarded-for": address}
+                told = {"token": token, "next": "/"}
+                try:
+                    answer = await client.post("/console/sign-in", data=told, headers=behind)
+                except httpx.TransportError:  # hung up on
+                    return 429
+                return answer.status_code
+
+            for _ in range(12):
+                last = await sign_in("192.0.2.1", "x")
+            assert last == await sign_in("192.0.2.1", guarded.token or "") == 429
+            others = [await sign_in(f"198.51.100.{n}", guarded.token or "") for n in range(3)]
+        assert others == [303 if named else 429] * 3
+
+
+@pytest.mark.deep
 async def test_forms_of_strangers_are_short(guarded: Served) -> None:
     async with guarded.browser() as client:
         told = {"token": "x" * 5_000, "next": "/"}

@@ -26,8 +26,7 @@ class Echo:
     def longest(self, scope: Any) -> int:
         return LONGEST
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        event = await receive()
+    async def __call__(self, scope: Any, body: Any, send: Any) -> None:
         if scope["path"].endswith("broken"):
             raise KeyError("4711")
         headers = [(b"content-security-policy", b"default-src 'none'")]
@@ -38,7 +37,7 @@ class Echo:
                 await asyncio.sleep(0.02)
         finally:
             self.ended = True
-        await send({"type": "http.response.body", "body": event["body"], "more_body": False})
+        await send({"type": "http.response.body", "body": body, "more_body": False})
 
     async def aclose(self) -> None:
         self.closed = True

@@ -18,7 +18,6 @@ from geoveil.console.http import (
     GatewayRequest,
     Headers,
     Lane,
-    Receive,
     RefusedError,
     Response,
     Route,
@@ -62,7 +61,7 @@ GUARDS: Headers = (
 
 
 class Console:
-    """An ASGI application for everything below `PREFIX`, but for its files.
+    """Answers everything below `PREFIX`, but for its files, as `geoveil.gateway` asks a mount.
 
     Args:
         channel: to the server.
@@ -110,21 +109,21 @@ class Console:
             return _LONGEST_FORM
         return _LONGEST_FILE if scope["path"] == PREFIX + _UPLOADS else _LONGEST_SIGNED
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, body: bytes, send: Send) -> None:
         """Answer a request."""
         headers = {key: value.decode("latin-1") for key, value in scope["headers"]}
         path: str = scope["path"][len(PREFIX) :]
         try:
             _check_origin(scope["method"], headers)
             if path == _SIGN_IN:
-                response = await self._sign_in(scope, headers, receive)
+                response = await self._sign_in(scope, headers, body)
             else:
                 signed_in = self._signed_in(headers)
                 if signed_in is None and await self._trusts(scope["method"], headers):
                     cookie = self._begin(_ANYONE, None)
                     session = self._sessions.find(cookie)
                     assert session is not None  # it has just begun
-                    response = await self._page(session, scope, headers, path, receive)
+                    response = await self._page(session, scope, headers, path, body)
                     response = replace(
                         response,
                         headers=[*response.headers, self._set_cookie(cookie, headers, scope)],
@@ -135,12 +134,12 @@ class Console:
                     await self._events(signed_in[1], headers, scope, send)
                     return
                 elif path == "/sign-out" and scope["method"] == "POST":
-                    await self._form(signed_in[1], headers, receive)
+                    await self._form(signed_in[1], headers, body)
                     response = self._sign_out(signed_in[0], signed_in[1])
                 elif path == _UPLOADS and scope["method"] == "POST":
-                    response = await self._uploaded(signed_in[1], headers, receive)
+                    response = await self._uploaded(signed_in[1], headers, body)
                 else:
-                    response = await self._page(signed_in[1], scope, headers, path, receive)
+                    response = await self._page(signed_in[1], scope, headers, path, body)
         except GeoVeilError as error:
             response = self._refused(error, self._whose(headers))
         await _send(send, scope["method"], response)
@@ -166,15 +165,13 @@ class Console:
         where = f"{PREFIX}{_SIGN_IN}?next={quote(wanted, safe='')}"
         return Response(b"", status=303, headers=[(b"location", where.encode())])
 
-    async def _sign_in(
-        self, scope: Scope, headers: Mapping[bytes, str], receive: Receive
-    ) -> Response:
+    async def _sign_in(self, scope: Scope, headers: Mapping[bytes, str], body: bytes) -> Response:
         open_to_all = await self._open()
         if scope["method"] != "POST":
             query = query_of(scope["query_string"].decode("latin-1"))
             wanted = query.get("next", ["/"])[-1]
             return page("sign_in.html", None, open_to_all=open_to_all, next=wanted)
-        fields = form_of(headers.get(b"content-type", ""), await _body(receive))
+        fields = form_of(headers.get(b"content-type", ""), body)
         wanted = fields.get("next", ["/"])[-1]
         token = fields.get("token", [""])[-1].strip()
         who, kept = _ANYONE, None
@@ -254,13 +251,13 @@ class Console:
         scope: Scope,
         headers: Mapping[bytes, str],
         path: str,
-        receive: Receive,
+        body: bytes,
     ) -> Response:
         method = "GET" if scope["method"] == "HEAD" else scope["method"]
         route, named = self._found(method, path)
         fields: dict[str, list[str]] = {}
         if method == "POST":
-            fields = await self._form(session, headers, receive)
+            fields = await self._form(session, headers, body)
 
         def render(template: str, /, **shown: Any) -> Response:
             return page(template, session, **shown)
@@ -293,20 +290,20 @@ class Console:
         raise RefusedError(404, "there is no such page")
 
     async def _form(
-        self, session: Session, headers: Mapping[bytes, str], receive: Receive
+        self, session: Session, headers: Mapping[bytes, str], body: bytes
     ) -> dict[str, list[str]]:
         """Return what a form of the console holds; refuse any other."""
-        fields = form_of(headers.get(b"content-type", ""), await _body(receive))
+        fields = form_of(headers.get(b"content-type", ""), body)
         tokens = fields.pop(_FORM_TOKEN, None) or [headers.get(b"x-form-token", "")]
         _check_form_token(session, tokens[-1])
         return fields
 
     async def _uploaded(
-        self, session: Session, headers: Mapping[bytes, str], receive: Receive
+        self, session: Session, headers: Mapping[bytes, str], body: bytes
     ) -> Response:
         """Keep a file for its session, and say under which name."""
         _check_form_token(session, headers.get(b"x-form-token", ""))
-        key = self._uploads.keep(session.form_token, await _body(receive))
+        key = self._uploads.keep(session.form_token, body)
         return Response(key.encode(), "text/plain; charset=utf-8")
 
     def _chosen(self, session: Session, fields: Mapping[str, Sequence[str]]) -> dict[str, bytes]:
@@ -384,19 +381,6 @@ def _within(wanted: str) -> str:
     if not plain or not wanted.startswith("/") or wanted.startswith(_SIGN_IN):
         return "/"
     return quote(wanted, safe="/?=&%-_.~,:+")
-
-
-async def _body(receive: Receive) -> bytes:
-    """Return what was sent: the gateway has read and bounded it."""
-    content = b""
-    more = True
-    while more:
-        event = await receive()
-        if event["type"] == "http.disconnect":
-            raise RefusedError(400, "the form did not come whole")
-        content += event.get("body", b"")
-        more = event.get("more_body", False)
-    return content
 
 
 async def _send(send: Send, method: str, response: Response) -> None:

@@ -35,7 +35,6 @@ _MOST_FIELDS = 200
 _NO_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 Event: TypeAlias = MutableMapping[str, Any]
 Scope: TypeAlias = MutableMapping[str, Any]
-Receive: TypeAlias = Callable[[], Awaitable[Event]]
 Send: TypeAlias = Callable[[Event], Awaitable[None]]
 Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
 

@@ -207,7 +207,7 @@ def _change(field: Any) -> Callable[[Any], Any]:
     """Return what changes a value of JSON into what messages are made of, which checks the rest."""
     message = field.message_type
     if message is None:
-        return _SCALARS.get(field.type, _same)
+        return _SCALARS.get(field.type, lambda value: value)
     if message.file.package == "google.protobuf":  # such as a duration, which is text in JSON
         return lambda value: json_format.ParseDict(value, GetMessageClass(message)())
     return partial(_fields, message)
@@ -228,21 +228,15 @@ def _integer(value: Any) -> Any:
     return int(value) if type(value) is float and value.is_integer() else value
 
 
-def _same(value: Any) -> Any:
-    return value
-
-
-def _octets(value: Any) -> bytes:
-    return base64.urlsafe_b64decode(value + "=" * (-len(value) % 4))
-
-
 _SCALARS: Mapping[int, Callable[[Any], Any]] = MappingProxyType(
     {
         **dict.fromkeys((FieldDescriptor.TYPE_INT32, FieldDescriptor.TYPE_INT64), _integer),
         **dict.fromkeys((FieldDescriptor.TYPE_UINT32, FieldDescriptor.TYPE_UINT64), _integer),
         **dict.fromkeys((FieldDescriptor.TYPE_SINT32, FieldDescriptor.TYPE_SINT64), _integer),
         FieldDescriptor.TYPE_DOUBLE: float,
-        FieldDescriptor.TYPE_BYTES: _octets,
+        FieldDescriptor.TYPE_BYTES: lambda text: base64.urlsafe_b64decode(
+            text + "=" * (-len(text) % 4)
+        ),
     }
 )
 """By the type of a field."""

@@ -288,14 +288,9 @@ def _reset(opened: socket.socket) -> None:
 
 async def _readable(loop: asyncio.AbstractEventLoop, opened: socket.socket) -> None:
     """Wait until something has come."""
-    ready: asyncio.Future[None] = loop.create_future()
-
-    def come() -> None:
-        if not ready.done():
-            ready.set_result(None)
-
-    loop.add_reader(opened, come)
+    ready = asyncio.Event()
+    loop.add_reader(opened, ready.set)
     try:
-        await ready
+        await ready.wait()
     finally:
         loop.remove_reader(opened)

@@ -141,6 +141,7 @@ class Gateway:
             return trusts
         try:
             await self._asking.GetCaller(GetCallerRequest(), timeout=5)
+            trusts = True
         except grpc.aio.AioRpcError as error:
             if error.code() not in (
                 grpc.StatusCode.UNAUTHENTICATED,
@@ -148,8 +149,6 @@ class Gateway:
             ):
                 return True
             trusts = False
-        else:
-            trusts = True
         self._trusts = (time.monotonic(), trusts)
         return trusts
 

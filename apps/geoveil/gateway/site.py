@@ -50,10 +50,10 @@ _ALWAYS: Headers = ((b"vary", b"origin"), (b"x-content-type-options", b"nosniff"
 
 
 class Mounted(Protocol):
-    """An ASGI application for requests by GET, HEAD and POST."""
+    """Answers requests by GET, HEAD and POST, nearly as ASGI has it."""
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request; `receive` returns all of its body at once, and then who is gone."""
+    async def __call__(self, scope: Scope, body: bytes, send: Send) -> None:
+        """Answer a request that has come whole; it is cancelled when its caller is gone."""
         ...
 
     def longest(self, scope: Scope) -> int:
@@ -267,15 +267,7 @@ async def _answered(
     mounted: Mounted, scope: Scope, body: bytes, receive: Receive, send: Send
 ) -> None:
     """Have a mount answer a request that has come, until its caller is gone."""
-    gone, given, answered = asyncio.Event(), False, False
-
-    async def receive_rest() -> Event:
-        nonlocal given
-        if not given:
-            given = True
-            return {"type": "http.request", "body": body, "more_body": False}
-        await gone.wait()
-        return {"type": "http.disconnect"}
+    gone = answered = False
 
     async def send_guarded(event: Event) -> None:
         nonlocal answered
@@ -289,20 +281,19 @@ async def _answered(
             await write(send, event.get("body", b""), more=not answered)
 
     async def notice() -> None:
+        nonlocal gone
         while (await receive())["type"] != "http.disconnect":
             pass
-        gone.set()
+        gone = True
         if not answered:
             answering.cancel()
 
-    answering: asyncio.Future[Any] = asyncio.ensure_future(
-        mounted(scope, receive_rest, send_guarded)
-    )
+    answering: asyncio.Future[Any] = asyncio.ensure_future(mounted(scope, body, send_guarded))
     noticing = asyncio.create_task(notice(), name="notice who is gone")
     try:
         await answering
     except asyncio.CancelledError:
-        if not gone.is_set():
+        if not gone:
             raise
     finally:
         noticing.cancel()
