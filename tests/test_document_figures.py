@@ -181,9 +181,12 @@ def test_the_demonstration_compares_what_can_be_compared() -> None:
         for start in ("| geo-privacy, ε = 1 per", *(f"| ε-LDP, ε = {s:g}:" for s in scales))
     ]
     readme = (ROOT / "README.md").read_text().splitlines()
-    starts = ("8,000 dollar or 500", "40,000 dollar or 2,500", "100,000 dollar or 6,250")
+    starts = ("8,000 dollar or 500", "40,000 dollar or 2,500", "6,250 metre")
     for start, column in zip(starts, zip(*odds, strict=True), strict=True):
         assert printed(readme, start) == list(column)
+    capped = two_digits(np.exp(incomes.campaign.largest_epsilon))
+    assert printed(readme, "100,000 dollar") == [capped, *(row[2] for row in odds[1:])]
+    assert places.campaign.largest_epsilon == np.inf
     for experiment, label in ((incomes, "above $100,000"), (places, "Times Square")):
         ours = experiment.predictions()[0]["DebiasedLaplace"].noise
         local = [p.noise / ours for p in experiment.local_predictions()[0]]

@@ -134,13 +134,17 @@ def _print_competitors(rows: Sequence[DemoRow]) -> None:
 
 def _print_footings(rows: Sequence[DemoRow]) -> None:
     """Print what ε-LDP would reveal, and how much noise it would add, at each footing."""
-    privacies = list(dict.fromkeys(row.estimate.privacy for row in rows))
-    epsilons = [privacies[0].epsilon * scales for scales in FOOTINGS]  # one ε for both questions
+    epsilon_of_both = rows[0].estimate.privacy.epsilon
+    epsilons = [epsilon_of_both * scales for scales in FOOTINGS]
     headers = ("odds of values apart by", "geo-privacy", *(f"ε-LDP ε={e:g}" for e in epsilons))
     table = table_80(*headers, right=range(1, len(headers)))
     for scales, epsilon in zip(FOOTINGS, epsilons, strict=True):
-        apart = " or ".join(f"{scales * p.per:,g} {p.unit}" for p in privacies)
-        table.add_row(apart, _odds(epsilon), *map(_odds, epsilons))
+        by_odds: dict[str, list[str]] = {}
+        for row in rows:
+            apart = f"{scales * row.estimate.privacy.per:,g} {row.estimate.privacy.unit}"
+            by_odds.setdefault(_odds(min(epsilon, row.any_two)), []).append(apart)
+        for odds, values in by_odds.items():
+            table.add_row(" or ".join(values), odds, *map(_odds, epsilons))
     for row in rows:
         ours, *_ = row.predictions.values()
         noise = [_factor(of_footing.noise / ours.noise) for of_footing in row.local]
@@ -151,7 +155,8 @@ def _print_footings(rows: Sequence[DemoRow]) -> None:
         " Noise: the variance that ε-LDP would add, by randomised response or the piecewise"
         " mechanism, whichever adds less, against DebiasedLaplace."
         " Each ε-LDP is on an equal footing with the campaigns at one distance: nearer pairs it"
-        " hides less, farther ones more."
+        " hides less, farther ones more. The campaign about incomes has a cap of 4 noise scales a"
+        " side, as by default."
     )
 
 
