@@ -238,7 +238,10 @@ async def test_who_takes_calls_back_all_the_time_is_heard_no_more(
 async def test_an_address_that_gives_up_on_ever_new_connections_is_shut_out(
     frames: Any, start_server: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Others are not, nor are the connections that it has; after a while it may come again."""
+    """Others are not, nor are the connections that it has; after a while it may come again.
+
+    Whoever takes calls back after having waited is not shut out.
+    """
     monkeypatch.setattr("geoveil.aggregator.grpc.connection_reaper._SHUT_OUT_S", 2.0)
     address = (await start_server(call_rate=200.0)).address
     calls = b"".join(
@@ -249,8 +252,8 @@ async def test_an_address_that_gives_up_on_ever_new_connections_is_shut_out(
     def connect(source: str) -> Any:
         return frames.Connection(address, 65_535, True, source)
 
-    def give_up_until_shut_out() -> int:
-        for count in range(200):
+    def give_up_until_shut_out(most: int) -> int:
+        for count in range(most):
             try:
                 connection = connect("127.0.0.2")
             except TimeoutError:
@@ -258,10 +261,13 @@ async def test_an_address_that_gives_up_on_ever_new_connections_is_shut_out(
             connection.send(calls)
             connection.pong()
             connection.close()
-        return 200
+        return most
 
+    monkeypatch.setattr("geoveil.aggregator.grpc.middleware._AT_ONCE_S", -1.0)
+    assert await asyncio.to_thread(give_up_until_shut_out, 20) == 20
+    monkeypatch.setattr("geoveil.aggregator.grpc.middleware._AT_ONCE_S", 0.5)
     older = await asyncio.to_thread(connect, "127.0.0.2")
-    assert 10 <= await asyncio.to_thread(give_up_until_shut_out) < 200
+    assert 10 <= await asyncio.to_thread(give_up_until_shut_out, 200) < 200
     assert await asyncio.to_thread(older.pong)
     older.close()
     (await asyncio.to_thread(connect, "127.0.0.1")).close()

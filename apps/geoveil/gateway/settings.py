@@ -3,8 +3,7 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from geoveil.campaign import TLS, tls_for
-from geoveil.gateway.site import is_loopback
+from geoveil.campaign import TLS, is_loopback, tls_for
 from geoveil.gp import ParameterError
 
 

@@ -4,11 +4,11 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
-from ipaddress import ip_address
 from traceback import extract_tb
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
+from geoveil.campaign import is_loopback
 from geoveil.gateway.calls import Calls
 from geoveil.gateway.http import (
     MESSAGE_S,
@@ -297,16 +297,6 @@ async def _answered(
             raise
     finally:
         noticing.cancel()
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether an address can be reached from its own machine only."""
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 def _without_values(error: BaseException) -> str:

@@ -21,6 +21,7 @@ from geoveil.campaign.connection import (
     TLSRequiredError as TLSRequiredError,
     failed as failed,
     is_local as is_local,
+    is_loopback as is_loopback,
     open_async_channel as open_async_channel,
     open_channel as open_channel,
     shown as shown,

@@ -194,12 +194,15 @@ def is_local(target: str) -> bool:
         if rest.startswith("//"):
             return not authority and is_local(path)
         return all(is_local(address) for address in rest.split(","))
-    host = target if _port(target) is None else target.rpartition(":")[0]
-    host = host.removeprefix("[").removesuffix("]")
+    return is_loopback(target if _port(target) is None else target.rpartition(":")[0])
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether an address can be reached from its own machine only."""
     try:
-        return ipaddress.ip_address(host).is_loopback
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
-        return host == "localhost"
+        return host.lower() == "localhost"
 
 
 def _port(target: str) -> str | None:

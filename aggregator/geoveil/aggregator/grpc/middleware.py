@@ -65,6 +65,8 @@ _IN_VAIN = Rate(per_second=100.0, burst=200.0)
 are silenced that are beyond `_IN_VAIN_EACH` too."""
 _IN_VAIN_EACH = Rate(per_second=2.0, burst=20.0)
 _ONCE = Rate(per_second=0.01, burst=1.0)
+_AT_ONCE_S = 0.5
+"""After which a call that is taken back is one whose caller had waited."""
 
 
 class _Method(NamedTuple):
@@ -270,7 +272,7 @@ class Middleware:
         if isinstance(error, grpc.aio.InternalError):  # the caller is gone: no defect
             error = CancelledError()
         if isinstance(error, CancelledError):
-            self._count_taken_back(context.peer())
+            self._count_taken_back(context.peer(), time.perf_counter() - started < _AT_ONCE_S)
         elif isinstance(error, Exception) and not isinstance(error, grpc.aio.AbortError):
             if isinstance(error, DeniedError):
                 self._metrics.count_denial(error.denial)
@@ -301,9 +303,9 @@ class Middleware:
             fields = {"method": name, "code": code, "seconds": round(seconds, 6)} | caller
             _LOG.log(level, "call", extra=fields)
 
-    def _count_taken_back(self, peer: str) -> None:
+    def _count_taken_back(self, peer: str, at_once: bool) -> None:
         self._count_in_vain(peer)
-        first = not self._given_up.take(peer.encode(), 1)
+        first = at_once and not self._given_up.take(peer.encode(), 1)
         if first and not self._limits.admit_given_up(peer):
             self._shut_out(peer)
 

@@ -6,7 +6,7 @@ from ipaddress import ip_address
 from pathlib import Path
 
 from geoveil.aggregator.store.database_url import DatabaseURL
-from geoveil.campaign import MOST_REPORTS, PublicKey
+from geoveil.campaign import MOST_REPORTS, PublicKey, is_loopback
 from geoveil.gp import ParameterError, validation
 
 _ORIGIN = re.compile(r"https?://(?:[a-z0-9._-]+|\[[0-9a-f:]+\])(?::[0-9]{1,5})?")
@@ -226,16 +226,6 @@ class Settings:
         """
         host, _, port = (self.web or ":0").rpartition(":")
         return host.strip("[]"), int(port)
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether an address can be reached from its own machine only."""
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 def _integer(name: str, value: object, low: int, high: int) -> None:
