@@ -14,7 +14,6 @@ from typing import Any
 
 import grpc
 import grpc.aio
-from google.protobuf import descriptor_pool
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
@@ -49,12 +48,6 @@ _MOST_CALLS, _MOST_STREAMS, _MOST_STREAMS_EACH = 40, 50, 10
 and of an address."""
 _LONGEST_S = 120.0
 """For a call of one answer."""
-_SERVICES = frozenset(
-    service.full_name
-    for file in (analyst_pb2, collector_pb2, health_pb2)
-    for service in file.DESCRIPTOR.services_by_name.values()
-)
-"""What may be called from outside."""
 _UNREACHABLE = "the server can't be reached: try again later"
 
 
@@ -71,6 +64,21 @@ class _Method:
     @property
     def forms(self) -> Mapping[str, WireFormat]:
         return forms.OF_STREAMS if self.takes_several or self.gives_several else forms.OF_ONE
+
+
+_METHODS = {
+    f"/{service.full_name}/{method.name}": _Method(
+        f"/{service.full_name}/{method.name}",
+        method.client_streaming,
+        method.server_streaming,
+        GetMessageClass(method.input_type),
+        GetMessageClass(method.output_type),
+    )
+    for file in (analyst_pb2, collector_pb2, health_pb2)
+    for service in file.DESCRIPTOR.services_by_name.values()
+    for method in service.methods
+}
+"""What may be called from outside, by its path."""
 
 
 class _EndedError(Exception):
@@ -94,13 +102,12 @@ class Calls:
         self._channel = channel
         self._longest = longest
         self._ledger = ledger
-        self._methods: dict[str, _Method | None] = {}
         self._free = asyncio.Semaphore(_MOST_CALLS)
         self._streams: Counter[Account] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send, account: Account) -> None:
         """Answer a call; its path is "/package.Service/Method"."""
-        method = self._method(scope["path"])
+        method = _METHODS.get(scope["path"])
         if scope["method"] != "POST":
             await answer(send, 405, "calls are POST", [(b"allow", b"POST")])
             return
@@ -220,26 +227,6 @@ class Calls:
             self._streams[account] -= 1
             if not self._streams[account]:
                 del self._streams[account]
-
-    def _method(self, path: str) -> _Method | None:
-        """Return the method of a path; None if there is none for callers from outside."""
-        if path not in self._methods:
-            name = path[1:].replace("/", ".")
-            method = None
-            with suppress(KeyError):
-                described: Any = descriptor_pool.Default().FindMethodByName(name)
-                if described.containing_service.full_name in _SERVICES:
-                    method = _Method(
-                        path,
-                        described.client_streaming,
-                        described.server_streaming,
-                        GetMessageClass(described.input_type),
-                        GetMessageClass(described.output_type),
-                    )
-            if method is None:
-                return None
-            self._methods[path] = method
-        return self._methods[path]
 
 
 async def _answers(

@@ -80,23 +80,16 @@ class Files:
         await write(send, content)
 
 
-class Pages:
-    """Answers what is asked for by GET."""
-
-    def __init__(self) -> None:
-        self._files = Files("geoveil.gateway", "files")
-        self._outlines = Files("geoveil.campaign", "data")
-
-    async def __call__(self, scope: Scope, send: Send) -> None:
-        """Answer a request."""
-        path: str = scope["path"]
-        name = path.removeprefix(_FILES) if path.startswith(_FILES) else ""
-        if path.startswith(TAKE_PART):
-            name = "take-part.html"
-        elif name.endswith(".html"):
-            name = ""
-        files = self._outlines if name.endswith(".json") else self._files
-        await files.answer(scope, send, name)
+async def answer_page(scope: Scope, send: Send) -> None:
+    """Answer what is asked for by GET."""
+    path: str = scope["path"]
+    named = path.startswith(_FILES) and not path.endswith(".html")
+    name = path.removeprefix(_FILES) if named else ""
+    if path.startswith(TAKE_PART):
+        name = "take-part.html"
+    outlines = name.endswith(".json")
+    files = Files("geoveil.campaign", "data") if outlines else Files("geoveil.gateway", "files")
+    await files.answer(scope, send, name)
 
 
 @cache

@@ -24,7 +24,7 @@ from geoveil.gateway.http import (
     write,
 )
 from geoveil.gateway.ledger import Account, Ledger
-from geoveil.gateway.pages import GUARDS, Files, Pages
+from geoveil.gateway.pages import GUARDS, Files, answer_page
 
 _LOG = logging.getLogger(__name__)
 LONGEST_FORM = 4 << 10
@@ -102,7 +102,6 @@ class Site:
         public: bool,
     ) -> None:
         self._calls = calls
-        self._pages = Pages()
         self._mounts = mounts
         self._ledger = ledger
         self._origins = frozenset(origins)
@@ -179,7 +178,7 @@ class Site:
         elif prefix is not None:
             await self._mounted(self._mounts[prefix], prefix, scope, receive, send, account)
         elif scope["method"] in ("GET", "HEAD"):
-            await self._pages(scope, send)
+            await answer_page(scope, send)
         else:
             await self._calls(scope, receive, send, account)
 
