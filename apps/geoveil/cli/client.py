@@ -51,7 +51,7 @@ def history(
             name,
             receipt.attribute,
             _values(receipt),
-            f"{receipt.privacy}{of_far_values(receipt.any_two)}",
+            str(receipt.privacy),
             f"{receipt.drawn:%Y-%m-%d %H:%M}",
             _status(receipt),
         )
