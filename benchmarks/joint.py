@@ -12,39 +12,55 @@ Errors of differences and ratios are stated errors, on average, over the spread 
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
-from functools import cache
 from statistics import NormalDist
 
 import numpy as np
-from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.joint_bands import (
+    ALONE,
+    INDEPENDENT,
+    STATED,
+    Held,
+    above,
+    as_if_independent,
+    band_as_if_independent,
+    inside,
+)
+from benchmarks.joint_people import (
+    BELL,
+    LABELS,
+    PEOPLE,
+    PLANE,
+    WIDTH,
+    Array,
+    campaign,
+    homes,
+    incomes,
+    labelled,
+    rare,
+    reports,
+    square,
+)
+from benchmarks.joint_rankings import TIES, density_map, greatest_share, top_places
 from geoveil.analyst import (
     DensityAt,
     DistributionFunction,
     Histogram,
     JointEstimates,
-    Map,
     Means,
     Quantiles,
-    Ranking,
-    ReportRows,
-    Reports,
     partition_shares,
-    ranking_of,
-    reports_of,
 )
 from geoveil.analyst.campaigns import asked_of_points, softness_of_points
 from geoveil.analyst.statistics import ranking, simultaneous
 from geoveil.analyst.statistics.districts import with_elsewhere
 from geoveil.analyst.statistics.groups import GroupEstimates
-from geoveil.campaign import Attribute, PlanarLaplaceSpec, PointQuestion, Strata, ValueCampaign
-from geoveil.gp import GeoPrivacy, Polygon, SmoothedRegion, Threshold
-from geoveil.gp.coordinates import AzimuthalEquidistant
+from geoveil.campaign import PointQuestion, Strata, ValueCampaign
+from geoveil.gp import Polygon, SmoothedRegion, Threshold
 
 CAMPAIGNS, QUICK_CAMPAIGNS = 2_000, 100
 DRAWS = 1 << 14
@@ -58,14 +74,6 @@ SPREAD = 0.03
 """By what part a stated error may be off."""
 _CHANCE = 2.0
 """Standard errors of a share of campaigns."""
-B = 8_000.0
-WIDTH = 3 * B
-OPENS = datetime(2026, 1, 1, tzinfo=UTC)
-PLANE = AzimuthalEquidistant(-73.95, 40.71, radius_m=20_000)
-Array = NDArray[np.float64]
-Held = Mapping[str, bool]
-"""Whether all holds: as "stated", and with a mistake, by its name."""
-STATED, ALONE, INDEPENDENT = "stated", "one by one", "independent"
 
 
 @dataclass(frozen=True)
@@ -151,120 +159,7 @@ def table(*, quick: bool = False) -> None:
 # People
 
 
-@cache
-def incomes() -> Array:
-    """Return 20,000 log-normal incomes."""
-    return np.asarray(np.random.default_rng(1).lognormal(11.0, 0.8, 20_000))
-
-
-@cache
-def heaped() -> Array:
-    """Return incomes of which a third are round numbers."""
-    x, who = incomes().copy(), np.arange(20_000) % 3 == 0
-    x[who] = np.rint(x[who] / 25_000) * 25_000
-    return x
-
-
-@cache
-def rare() -> Array:
-    """Return incomes of which two in a thousand are above 50,000."""
-    x = np.random.default_rng(1).uniform(5_000, 30_000, 20_000)
-    x[::500] = 120_000.0
-    return np.asarray(x)
-
-
-@cache
-def two_peaks() -> Array:
-    """Return incomes about 30,000 and about 140,000."""
-    rng = np.random.default_rng(2)
-    return np.where(
-        np.arange(20_000) % 3, rng.normal(30e3, 4e3, 20_000), rng.normal(14e4, 9e3, 20_000)
-    )
-
-
-PEOPLE: Mapping[str, Callable[[], Array]] = {
-    "incomes": incomes,
-    "heaped incomes": heaped,
-    "two peaks": two_peaks,
-    "0.2 % above 50,000": rare,
-}
-
-
-def campaign(per: float = B, dimension: int = 1, strata: Strata | None = None) -> ValueCampaign:
-    """Return a campaign whose people send a perturbed income, or home."""
-    unit = "dollar" if dimension == 1 else "metre"
-    return ValueCampaign(
-        campaign_id="c",
-        title="A campaign",
-        attribute=Attribute(name="value", unit=unit, coordinates=None if dimension == 1 else PLANE),
-        privacy=GeoPrivacy(1.0, per=per, unit=unit),
-        mechanism=PlanarLaplaceSpec(dimension),
-        opens=OPENS,
-        closes=OPENS + timedelta(days=30),
-        strata=strata,
-    )
-
-
-def reports(
-    of: ValueCampaign,
-    population: Array,
-    n: int,
-    rng: np.random.Generator,
-    labels: NDArray[np.intp] | None = None,
-) -> Reports:
-    """Return the reports of n people drawn at random.
-
-    Args:
-        of: the campaign.
-        population: (people,) or (people, 2).
-        n: who take part.
-        rng: who, and their noise.
-        labels: of each in the population.
-    """  # fmt: skip
-    who = rng.integers(0, len(population), n)
-    mechanism = of.point_mechanism
-    sent = mechanism.simulate(population[who], rng)
-    columns = np.rint(sent / mechanism.step).astype(np.int64).reshape(n, -1).T
-    strata = None
-    if labels is not None and of.strata is not None:
-        strata = labels[who].astype(np.uint32)
-        if (lies := of.strata.randomized) is not None:
-            told = rng.random(n) < float(lies.truth)
-            others = rng.integers(1, len(of.strata.labels), n)
-            strata = np.where(told, strata, (strata + others) % len(of.strata.labels))
-            strata = strata.astype(np.uint32)
-    return reports_of(ReportRows(np.zeros(n, np.uint32), None, tuple(columns), strata), of)
-
-
 # What is to hold
-
-
-def inside(low: Array, truth: Array, high: Array) -> bool:
-    """Return whether all of the truth is within."""
-    tiny = 1e-12
-    return bool(((low - tiny <= truth) & (truth <= high + tiny)).all())
-
-
-@cache
-def critical_of_independent(m: int) -> float:
-    """Return how many standard errors m independent errors are within at once."""
-    return float(NormalDist().inv_cdf((1 + 0.95 ** (1 / m)) / 2))
-
-
-def band_as_if_independent(found: JointEstimates) -> tuple[Array, Array]:
-    """Return the band of estimates whose covariances are forgotten."""
-    critical = critical_of_independent(len(found.labels))
-    return found.intervals(math.erf(critical / math.sqrt(2)))
-
-
-def as_if_independent(found: JointEstimates) -> JointEstimates:
-    """Return estimates whose covariances are forgotten."""
-    return replace(found, covariance=np.diag(np.diag(found.covariance)))
-
-
-def above(at: Array, width: float, population: Array) -> Array:
-    """Return the mean of soft thresholds over a population."""
-    return np.array([Threshold(t, width, "smoothstep").value(population).mean() for t in at])
 
 
 def band(
@@ -355,15 +250,7 @@ def districts(n: int) -> Callable[[np.random.Generator], Held]:
     return held
 
 
-LABELS = ("north", "east", "south", "west")
 ASKED = PointQuestion("above 60,000", Threshold(60_000.0, WIDTH, "smoothstep"))
-
-
-@cache
-def labelled() -> tuple[Array, NDArray[np.intp]]:
-    """Return incomes and a label of each: of 40, 30, 25 and 5 in a hundred."""
-    labels = np.searchsorted([0.4, 0.7, 0.95], np.random.default_rng(3).random(20_000))
-    return incomes() * np.array([1.0, 1.2, 0.8, 1.5])[labels], labels
 
 
 def of_groups() -> Array:
@@ -446,152 +333,6 @@ def weighted_band(n: int) -> Callable[..., Held]:
 
 
 # Places
-
-
-@cache
-def homes() -> Array:
-    """Return 50,000 homes about the middle of six districts, (people, 2), in metres."""
-    rng = np.random.default_rng(8)
-    return rng.normal((6_000.0, 4_000.0), (3_000.0, 2_000.0), (50_000, 2))
-
-
-def square(number: int, side: float = 4_000.0) -> list[tuple[float, float]]:
-    """Return the corners of one of six districts, in metres."""
-    x, y = side * (number % 3), side * (number // 3)
-    return [(x, y), (x + side, y), (x + side, y + side), (x, y + side)]
-
-
-PLACES = np.array([[x, y] for y in (0.0, 4_000.0) for x in (0.0, 4_000.0, 8_000.0, 12_000.0)])
-BELL = 1_500.0
-TIES = (0.25, 0.2, 0.1, 0.1, 0.1, 0.1, 0.04, 0.04)
-
-
-@cache
-def crowds(densities: tuple[float, ...]) -> Array:
-    """Return 50,000 homes about eight places whose bells see densities in these proportions.
-
-    What others add to a place is evened out by their own shares.
-    """
-    spread = BELL**2 + 500.0**2
-    apart = ((PLACES[:, None] - PLACES) ** 2).sum(axis=-1)
-    shares = np.linalg.solve(np.exp(-apart / (2 * spread)), densities)
-    rng = np.random.default_rng(12)
-    counts = np.rint(50_000 * shares / shares.sum()).astype(int)
-    return np.repeat(PLACES, counts, axis=0) + rng.normal(0.0, 500.0, (counts.sum(), 2))
-
-
-def top_places(n: int, count: int, densities: tuple[float, ...], which: str) -> Callable[..., Held]:
-    """Return what asks for the densest places: the set, all ranks, or intervals of the chosen."""
-    of = campaign(1_000.0, 2)
-    population, at = crowds(densities), PLANE.unproject(PLACES).tolist()
-    places = [DensityAt(longitude, latitude, str(i)) for i, (longitude, latitude) in enumerate(at)]
-    asked = Means(asked_of_points(of, places, softness_of_points(of, None, BELL)))
-    apart = ((population[:, None] - PLACES) ** 2).sum(axis=-1)
-    truth = np.exp(-apart / (2 * BELL**2)).mean(axis=0)
-
-    def held(rng: np.random.Generator) -> Held:
-        joint = reports(of, population, n, rng).ask(asked)
-        stated = ranking_of(joint, count)
-        told = {STATED: stated, ALONE: one_by_one(joint, stated)}
-        return {name: holds(one, which, densities, truth) for name, one in told.items()}
-
-    return held
-
-
-def one_by_one(joint: JointEstimates, stated: Ranking) -> Ranking:
-    """Return the ranking of who looks at one pair, or one interval, at a time."""
-    count, covariance = stated.count, joint.covariance
-    variances = np.diag(covariance)
-    errors = np.sqrt(variances[:, None] + variances - 2 * covariance + np.eye(len(variances)))
-    larger = (joint.values[:, None] - joint.values) / errors > NormalDist().inv_cdf(0.95)
-    above, below = larger.sum(axis=0), larger.sum(axis=1)
-    m = len(above)
-    order = [joint.labels.index(label) for label in stated.labels]
-    return replace(
-        stated,
-        may_be_top=tuple(joint.labels[i] for i in order if above[i] < count),
-        surely_top=tuple(joint.labels[i] for i in order if below[i] >= m - count),
-        ranks=tuple((int(1 + above[i]), int(m - below[i])) for i in order),
-        chosen=tuple(joint.interval(i) for i in order[:count]),
-    )
-
-
-def holds(found: Ranking, which: str, densities: Sequence[float], truth: Array) -> bool:
-    """Return whether a statement of a ranking holds.
-
-    Args:
-        found: the ranking.
-        which: "set", "ranks" or "chosen".
-        densities: what the true order is by; ties are equal.
-        truth: what intervals are to hold.
-    """
-    order = np.asarray(densities)
-    if which == "set":
-        threshold = np.sort(order)[-found.count]
-        # Of those that tie at the end, every one is in a top k: take the first.
-        sure = {int(i) for i in np.flatnonzero(order > threshold)}
-        tied = [int(i) for i in np.flatnonzero(order == threshold)]
-        top = sure | set(tied[: found.count - len(sure)])
-        return set(map(int, found.surely_top)) <= top <= set(map(int, found.may_be_top))
-    if which == "ranks":
-        return all(
-            low <= 1 + int((order > order[int(j)]).sum())
-            and high >= len(order) - int((order < order[int(j)]).sum())
-            for j, (low, high) in zip(found.labels, found.ranks, strict=True)
-        )
-    pairs = zip(found.top, found.chosen, strict=True)
-    return all(one.low <= truth[int(j)] <= one.high for j, one in pairs)
-
-
-def greatest_share(n: int) -> Callable[..., Held]:
-    """Return what asks which of three parts is the greatest, of which two are equal.
-
-    Shares of one whole: their errors go against each other.
-    """
-    of, order = campaign(), (0.4, 0.4, 0.2)
-    dense = np.linspace(0.0, 300_000.0, 6_001)
-    edges = np.interp([0.4, 0.8], 1 - above(dense, WIDTH, incomes()), dense)
-    asked = Histogram(edges=edges.tolist(), width=WIDTH)
-
-    def held(rng: np.random.Generator) -> Held:
-        joint = reports(of, incomes(), n, rng).ask(asked).joint
-        joint = replace(joint, labels=("0", "1", "2"))
-        stated = ranking_of(joint, 1)
-        rankings = {
-            STATED: stated,
-            ALONE: one_by_one(joint, stated),
-            INDEPENDENT: ranking_of(as_if_independent(joint), 1),
-        }
-        return {name: holds(one, "set", order, np.array(order)) for name, one in rankings.items()}
-
-    return held
-
-
-def density_map(n: int, side: int) -> Callable[..., Held]:
-    """Return what asks for a map and says whether all densities are held."""
-    of, population = campaign(500.0, 2), homes()
-    west, south = PLANE.unproject([(-2_000.0, -2_000.0)])[0].tolist()
-    east, north = PLANE.unproject([(14_000.0, 10_000.0)])[0].tolist()
-    asked = Map(bounds=(west, south, east, north), size=(side, side), bandwidth=BELL)
-    known: list[Array] = []
-
-    def held(rng: np.random.Generator) -> Held:
-        found = reports(of, population, n, rng).ask(asked)
-        if not known:
-            nodes = np.stack(np.meshgrid(found.longitudes, found.latitudes), axis=-1)
-            centers = PLANE.project(nodes.reshape(-1, 2))
-            bells = [np.exp(-((population - c) ** 2).sum(axis=1) / (2 * BELL**2)).mean()
-                     for c in centers]  # fmt: skip
-            known.append(np.reshape(bells, (side, side)) * 1e6 / (2 * math.pi * BELL**2))
-        reach = NormalDist().inv_cdf(0.975) * found.standard_errors
-        each = NormalDist().inv_cdf((1 + 0.95 ** (1 / side**2)) / 2) * found.standard_errors
-        return {
-            STATED: inside(found.low, known[0], found.high),
-            ALONE: inside(found.density - reach, known[0], found.density + reach),
-            INDEPENDENT: inside(found.density - each, known[0], found.density + each),
-        }
-
-    return held
 
 
 def rows() -> Iterator[Row]:

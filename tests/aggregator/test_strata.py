@@ -22,7 +22,7 @@ from geoveil.analyst import (
     SmoothedDistribution,
     reports_of,
 )
-from geoveil.analyst.statistics.reports import ReportRows
+from geoveil.analyst.statistics.report_files import ReportRows
 from geoveil.campaign import (
     Allocation,
     Attribute,

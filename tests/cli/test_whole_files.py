@@ -10,7 +10,7 @@ import pytest
 
 from geoveil.analyst.campaigns import campaign_asking, campaign_for_points
 from geoveil.analyst.questions import ShareAbove
-from geoveil.analyst.statistics.reports import ReportRows
+from geoveil.analyst.statistics.report_files import ReportRows
 from geoveil.analyst.whole_file import whole_file
 from geoveil.campaign import encode, seal
 from geoveil.gp import GeoPrivacy, ParameterError

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from geoveil.client import Contribution, DeliveryStatus, JournalError, OutboxFull, Rejection
+from geoveil.client.contributions import Entry
 from geoveil.client.journal import Bounds, EntryOutcome, Journal
-from geoveil.client.reports import Entry
 from geoveil.gp import GeoPrivacy
 from geoveil.proto.v1 import report_pb2
 

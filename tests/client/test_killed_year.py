@@ -44,7 +44,7 @@ from geoveil.client import (
     Receipt,
     Timing,
 )
-from geoveil.client.reports import Reading
+from geoveil.client.contributions import Reading
 from geoveil.gp import GeoPrivacy, Threshold
 from tests.client.mortal import Lab, WireTransport, shuffled, unhurried
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from geoveil.client import BudgetExceeded, Limit, Window
+from geoveil.client.contributions import Contribution, DeliveryStatus
 from geoveil.client.journal import Bounds, EntryOutcome, Journal
 from geoveil.client.ledger import Spending, SpendingHistory, Telling, budgets, check, total
-from geoveil.client.reports import Contribution, DeliveryStatus
 from geoveil.gp import GeoPrivacy
 
 steady = settings(max_examples=3 * settings().max_examples)

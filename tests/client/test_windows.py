@@ -36,9 +36,10 @@ from geoveil.client import (
     Window,
     journal as journals,
 )
+from geoveil.client.contributions import DeliveryStatus
 from geoveil.client.device_session import DeviceSession
 from geoveil.client.journal import EntryOutcome
-from geoveil.client.reports import DeliveryStatus, ReportBuilder
+from geoveil.client.reports import ReportBuilder
 from geoveil.gp import GeoPrivacy, Threshold
 
 OPENS = datetime(2026, 1, 1, tzinfo=UTC)

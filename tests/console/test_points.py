@@ -18,7 +18,7 @@ from geoveil.aggregator.ops.tokens import Scope, TokenFile
 from geoveil.analyst import Districts, new_york_boroughs
 from geoveil.campaign import Attribute, Question, Strata
 from geoveil.console.layer import layer_in
-from geoveil.console.points import choices_of
+from geoveil.console.point_choices import choices_of
 from geoveil.gp import GeoPrivacy, LogScale, ParameterError, Threshold
 
 from .served import NOW, Served, form_token, numbers, places, served, survey, uploaded

@@ -44,8 +44,8 @@ from geoveil.gp import (
     TwoWayThreshold,
     UnsupportedError,
 )
-from geoveil.gp.exact import LazyUniform
 from geoveil.gp.mechanisms.base import PrivatePoint
+from geoveil.gp.randomness import LazyUniform
 
 UNIT = GeoPrivacy(1.0, per=1.0)
 RAMP, STEP = Threshold(0.0, 2.0), Threshold(0.0, 2.0, "smoothstep")

@@ -7,7 +7,8 @@ import mpmath as mp
 import pytest
 
 from geoveil.gp import GeoVeilError, RandomSource
-from geoveil.gp.exact import BALL, LazyUniform
+from geoveil.gp.exact import BALL
+from geoveil.gp.randomness import LazyUniform
 from geoveil.selection import ExponentialMechanism, PermuteAndFlip, ReportNoisyMax, draws
 from geoveil.selection.draws import largest, weighted_index
 

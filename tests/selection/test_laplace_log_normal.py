@@ -9,8 +9,9 @@ from flint import arb
 from scipy.stats import kstest
 
 from geoveil.gp import ParameterError, SeededSource, UnsupportedError
-from geoveil.gp.exact import LazyUniform, working_precision
+from geoveil.gp.exact import working_precision
 from geoveil.gp.noise import Laplace
+from geoveil.gp.randomness import LazyUniform
 from geoveil.selection import (
     LaplaceLogNormal,
     PublishedCalibrationWarning,

@@ -8,7 +8,8 @@ import pytest
 from flint import arb
 
 from geoveil.gp import ParameterError, RandomSource, SeededSource
-from geoveil.gp.exact import BALL, LazyUniform
+from geoveil.gp.exact import BALL
+from geoveil.gp.randomness import LazyUniform
 from geoveil.selection import (
     ExponentialMechanism,
     HalfStudentT,

@@ -8,7 +8,7 @@ from flint import arb
 
 from geoveil.gp import RandomSource, SeededSource
 from geoveil.gp.errors import GeoVeilError
-from geoveil.gp.exact import LazyUniform
+from geoveil.gp.randomness import LazyUniform
 from geoveil.selection import SelectionMechanism
 from geoveil.selection.draws import exact_argmax
 from geoveil.selection.noise_law import by_quantile

@@ -22,11 +22,12 @@ from geoveil.campaign import (
     encode,
     seal,
 )
+from geoveil.client.contributions import DeliveryStatus, Reading
 from geoveil.client.device_session import DeviceSession, Timing
 from geoveil.client.errors import AnswerNotYet, BudgetExceeded, PolicyRefused
 from geoveil.client.journal import EntryOutcome
 from geoveil.client.policy import Epoch, Limit, Policy, Window
-from geoveil.client.reports import AcceptedCampaign, DeliveryStatus, Reading, ReportBuilder
+from geoveil.client.reports import AcceptedCampaign, ReportBuilder
 from geoveil.gp import (
     GaussianKernel,
     GeoPrivacy,

@@ -137,8 +137,8 @@ from geoveil.analyst.statistics.partition import Histogram, PartitionShares, par
 from geoveil.analyst.statistics.quantiles import QuantileEstimates, Quantiles
 from geoveil.analyst.statistics.raking import margins_from_csv, raking_weights
 from geoveil.analyst.statistics.ranking import Ranking, Top, ranking_of
+from geoveil.analyst.statistics.report_files import ReportRows
 from geoveil.analyst.statistics.reports import (
-    ReportRows,
     Reports,
     counter_for as counter_for,
     points_in as points_in,

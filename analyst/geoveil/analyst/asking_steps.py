@@ -11,7 +11,8 @@ from typing import Any, TypeAlias
 from geoveil.analyst import calls
 from geoveil.analyst.calls import Call
 from geoveil.analyst.statistics.cells import Counts
-from geoveil.analyst.statistics.reports import ReportRows, counter_for, points_in
+from geoveil.analyst.statistics.report_files import ReportRows
+from geoveil.analyst.statistics.reports import counter_for, points_in
 from geoveil.analyst.statistics.statistic import Answered, Statistic, period_of
 from geoveil.analyst.statistics.strata import Part, asked_by_group, asked_of, whose
 from geoveil.campaign import Campaign, PointQuestion

@@ -21,7 +21,7 @@ from geoveil.analyst.messages import (
 )
 from geoveil.analyst.statistics.groups import GroupEstimates
 from geoveil.analyst.statistics.joint import JointEstimates
-from geoveil.analyst.statistics.reports import ReportRows
+from geoveil.analyst.statistics.report_files import ReportRows
 from geoveil.analyst.statistics.separate import SeparateEstimates
 from geoveil.analyst.statistics.statistic import Separately, too_few
 from geoveil.analyst.statistics.strata import strata_of

@@ -20,7 +20,7 @@ from geoveil.analyst.errors import ServerError, TLSMissingError, TokenInClearErr
 from geoveil.analyst.estimates import CampaignEstimates
 from geoveil.analyst.messages import PublishedCampaign
 from geoveil.analyst.statistics.groups import GroupEstimates
-from geoveil.analyst.statistics.reports import ReportRows
+from geoveil.analyst.statistics.report_files import ReportRows
 from geoveil.analyst.statistics.statistic import (
     Found,
     OfWhom,

@@ -12,7 +12,7 @@ from geoveil.analyst.labelled_estimate import LabelledEstimate, RobustInterval
 from geoveil.analyst.statistics.groups import GroupEstimates
 from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.labelled_groups import groups_of
-from geoveil.analyst.statistics.reports import ReportRows
+from geoveil.analyst.statistics.report_files import ReportRows
 from geoveil.analyst.statistics.separate import SeparateEstimates
 from geoveil.campaign import Campaign, StatisticCampaign, ValueCampaign, decode, decode_privacy
 from geoveil.gp import (

@@ -50,92 +50,15 @@ from geoveil.campaign import Campaign, ValueCampaign
 from geoveil.console.charts import density_map, round_numbers
 from geoveil.console.http import PageRequest, RefusedError, Response
 from geoveil.console.layer import layer_in
+from geoveil.console.point_choices import BY_FACTORS, LEVELS, Choice, choices_of
 from geoveil.console.results import code_of, file_of, shown_result
 from geoveil.console.survey_head import code_for, standing_of, told_of
 from geoveil.gp import GeoVeilError, ParameterError
 
 _Found = TypeVar("_Found")
-_LEVELS = np.arange(1, 100) / 100
 _TIMEOUT_S = 60.0
 _MOST_PERIODS = 60
 _MOST_RESULTS = 12
-_BY_FACTORS = 9
-"""Edges of a histogram that are chosen where values are compared by ratio."""
-_PLACES = "one a line, as Name=longitude,latitude"
-_DISTRICTS = "a GeoJSON file of polygons that are apart"
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """Something that can be asked."""
-
-    word: str
-    name: str
-    said: str = ""
-    """What has to be said with it, in words; nothing if nothing has."""
-    example: str = ""
-    """What is said unless the reader says something else."""
-    lines: bool = False
-    """Whether that is several lines."""
-    file: str = ""
-    """What the GeoJSON file is of that goes with it; nothing if none does."""
-    optional: bool = False
-    """Whether it can be asked without the file."""
-
-
-NUMBERS = (
-    Choice("curve", "Distribution, with quantiles to drag"),
-    Choice("density", "Density"),
-    Choice("histogram", "Histogram", "edges, with commas; chosen for you if left empty"),
-    Choice("quantile", "Quantiles", "shares of people, with commas", "0.25, 0.5, 0.75"),
-    Choice("threshold", "Share above a value", "the value", ""),
-    Choice("range", "Share between two values", "the two values, with a comma", ""),
-    Choice("mean", "Mean"),
-    Choice("gini", "Inequality: the Gini coefficient"),
-    Choice("top-share", "What the richest hold", "which share of the people", "0.1"),
-    Choice("smoothed", "Distribution, smoothed (nearer, but biased)"),
-)
-_LINEAR = frozenset({"density", "gini", "top-share"})
-"""What has no meaning where values are compared by ratio."""
-PLACES = (
-    Choice(
-        "map",
-        "Density map",
-        file="GeoJSON of places or outlines to draw on the map, if you like",
-        optional=True,
-    ),
-    Choice("districts", "Shares of districts", file=_DISTRICTS),
-    Choice("top-districts", "Districts where most live, and how surely", file=_DISTRICTS),
-    Choice("top", "Densest places, and how surely", f"places, {_PLACES}", lines=True),
-    Choice("nearest", "To whom which place is nearest", f"places, {_PLACES}", lines=True),
-    Choice("circle", "Share within a circle", "longitude, latitude, radius in metres"),
-)
-CHANGES_OF_NUMBERS = (
-    Choice("changes", "Shares above values", "the values, with commas"),
-    Choice("changes-range", "Share between two values", "the two values, with a comma"),
-    Choice("changes-mean", "Mean"),
-    Choice(
-        "changes-quantile",
-        "Quantiles",
-        "shares of people, with commas",
-        "0.25, 0.5, 0.75",
-    ),
-    Choice("changes-curve", "The whole distribution"),
-)
-CHANGES_OF_PLACES = (
-    Choice("changes", "Share within a circle", "longitude, latitude, radius in metres"),
-    Choice("changes-places", "Density at places", f"places, {_PLACES}", lines=True),
-    Choice("changes-districts", "Shares of districts", file=_DISTRICTS),
-)
-
-
-_GEOMETRIC: Mapping[str, Choice] = MappingProxyType(
-    {
-        "mean": Choice("geometric-mean", "Geometric mean"),
-        "changes-mean": Choice("changes-geometric-mean", "Geometric mean"),
-    }
-)
-"""What stands in for a mean where values are compared by ratio."""
 
 
 def asked(request: PageRequest) -> Response:
@@ -192,30 +115,6 @@ def asked(request: PageRequest) -> Response:
             if name not in ("save", "what")
         },
     )
-
-
-def choices_of(campaign: Campaign) -> Sequence[Choice]:
-    """Return what can be asked of the points of a survey."""
-    if not isinstance(campaign, ValueCampaign):
-        return ()
-    choices: Sequence[Choice]
-    changes: Sequence[Choice]
-    if campaign.attribute.coordinates is not None:
-        choices, changes = PLACES, CHANGES_OF_PLACES
-    elif campaign.dimension == 1:
-        choices, changes = NUMBERS, CHANGES_OF_NUMBERS
-        if campaign.attribute.scale is not None:
-            choices, changes = (
-                [
-                    _GEOMETRIC.get(offered.word, offered)
-                    for offered in of
-                    if offered.word not in _LINEAR
-                ]
-                for of in (NUMBERS, CHANGES_OF_NUMBERS)
-            )
-    else:
-        return ()
-    return (*choices, *changes)
 
 
 def _complete(choice: Choice, said: str, geojson: str) -> bool:
@@ -296,7 +195,7 @@ def _statistic(
         low, high = float(curve.at[0]), float(curve.at[-1])
         if campaign.attribute.scale is None:
             return Histogram(edges=round_numbers(low, high))
-        edges = np.geomspace(max(low, campaign.attribute.scale.floor), high, _BY_FACTORS)
+        edges = np.geomspace(max(low, campaign.attribute.scale.floor), high, BY_FACTORS)
         return Histogram(edges=sorted({float(f"{edge:.1g}") for edge in edges}))
     if choice.word == "districts":
         return _districts(request, geojson)
@@ -556,7 +455,7 @@ def _dragged(results: Sequence[tuple[Result, str]]) -> Sequence[Sequence[Any]]:
     """Return level, value and its words for every hundredth, where there is a curve of numbers."""
     if not results or not isinstance(results[0][0], DistributionCurve):
         return []
-    quantiles = results[0][0].quantiles(_LEVELS)
+    quantiles = results[0][0].quantiles(LEVELS)
     rows = []
     for level, value, low, high in zip(
         quantiles.at.tolist(),

@@ -7,6 +7,14 @@ with Client("collector.example:443", policy=policy, state_dir=directory, tls=TLS
 
 from geoveil.campaign import TLS, PublicKey
 from geoveil.client.async_client import AsyncClient
+from geoveil.client.batches import ReportBatch, SubmissionResult, gather
+from geoveil.client.contributions import (
+    Contribution,
+    DeliveryStatus,
+    PerturbedAnswer,
+    Receipt,
+    Rejection,
+)
 from geoveil.client.device_session import ReportCounts, Timing
 from geoveil.client.errors import (
     AnswerNotYet,
@@ -33,18 +41,7 @@ from geoveil.client.journal import FILE_NAME as FILE_NAME
 from geoveil.client.ledger import Budget
 from geoveil.client.policy import LONGEST as LONGEST, Epoch, Limit, Policy, Window
 from geoveil.client.report_sender import FlushResult, pauses as pauses
-from geoveil.client.reports import (
-    AcceptedCampaign,
-    Contribution,
-    DeliveryStatus,
-    PerturbedAnswer,
-    Receipt,
-    Rejection,
-    ReportBatch,
-    ReportBuilder,
-    SubmissionResult,
-    gather,
-)
+from geoveil.client.reports import AcceptedCampaign, ReportBuilder
 from geoveil.client.sync_client import Client
 from geoveil.client.testing import InMemoryAsyncTransport, InMemoryCollector, InMemoryTransport
 from geoveil.client.transport import AsyncTransport, GrpcAioTransport, GrpcTransport, Transport

@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from geoveil.campaign import Campaign, Value
+from geoveil.client.contributions import Receipt
 from geoveil.client.device_session import (
     CLOSE_TIMEOUT_S,
     ReportCounts,
@@ -24,7 +25,6 @@ from geoveil.client.report_sender import (
     Steps,
     described,
 )
-from geoveil.client.reports import Receipt
 from geoveil.client.sync_client import ClientBase
 from geoveil.client.transport import (
     AsyncTransport,

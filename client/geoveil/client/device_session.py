@@ -21,6 +21,14 @@ from random import SystemRandom
 
 from geoveil.campaign import LABEL_UNIT, State, Value
 from geoveil.client import ledger
+from geoveil.client.contributions import (
+    CampaignPoint,
+    Contribution,
+    DeliveryStatus,
+    Entry,
+    Reading,
+    Receipt,
+)
 from geoveil.client.errors import (
     BudgetExceeded,
     CampaignNotFetched,
@@ -31,16 +39,7 @@ from geoveil.client.errors import (
 )
 from geoveil.client.journal import NOTHING, Bounds, Drawn, Journal
 from geoveil.client.policy import Policy
-from geoveil.client.reports import (
-    AcceptedCampaign,
-    CampaignPoint,
-    Contribution,
-    DeliveryStatus,
-    Entry,
-    Reading,
-    Receipt,
-    ReportBuilder,
-)
+from geoveil.client.reports import AcceptedCampaign, ReportBuilder
 from geoveil.gp import GeoPrivacy, RandomSource, paced, validation
 
 _LOG = logging.getLogger(__name__)

@@ -12,9 +12,9 @@ from fractions import Fraction
 from operator import itemgetter
 from typing import Protocol, TypeAlias
 
+from geoveil.client.contributions import Reading, ReadingKey
 from geoveil.client.errors import BudgetExceeded
 from geoveil.client.policy import Limit, in_days
-from geoveil.client.reports import Reading, ReadingKey
 from geoveil.gp import GeoPrivacy, compose
 
 

@@ -22,6 +22,8 @@ from functools import partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from geoveil.campaign import Campaign
+from geoveil.client.batches import ReportBatch
+from geoveil.client.contributions import DeliveryStatus, Entry
 from geoveil.client.device_session import DeviceSession, check_id, duration
 from geoveil.client.errors import (
     CampaignChanged,
@@ -32,7 +34,6 @@ from geoveil.client.errors import (
     TransportError,
 )
 from geoveil.client.journal import EntryOutcome
-from geoveil.client.reports import DeliveryStatus, Entry, ReportBatch
 from geoveil.proto.v1 import campaign_pb2, collector_pb2
 
 _Result = TypeVar("_Result")

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from enum import IntEnum
 from functools import partial
-from math import ldexp
-from typing import Self, TypeAlias
 
 from google.protobuf.message import DecodeError
 
 from geoveil.campaign import (
-    MOST_REPORTS,
     REPORT_ID_BYTES,
     Campaign,
     NotInstalled,
@@ -24,15 +20,14 @@ from geoveil.campaign import (
     digest,
     moved_on,
     open_envelope,
-    shown,
     signer,
 )
+from geoveil.client.contributions import MICROSECOND, CampaignPoint, Contribution, Reading
 from geoveil.client.errors import (
     AnswerNotYet,
     CampaignInvalid,
     FamilyMissing,
     PolicyRefused,
-    TransportError,
     exactly,
 )
 from geoveil.client.policy import Demand, Epoch, Limit, Policy
@@ -47,257 +42,8 @@ from geoveil.gp import (
     PrivateValueError,
     RandomSource,
     SystemSource,
-    member,
 )
-from geoveil.proto.v1 import collector_pb2, report_pb2
-
-_MICROSECOND = timedelta(microseconds=1)
-ReadingKey: TypeAlias = tuple[str, datetime]
-"""The space and the beginning of the epoch of a reading."""
-
-
-class DeliveryStatus(IntEnum):
-    """What became of a report. It only ever goes up."""
-
-    __repr__ = member
-
-    PENDING = 0
-    """Kept, to be sent; not known to be counted."""
-    EXPIRED = 1
-    """Given up: its campaign closed long ago, and no answer came."""
-    REJECTED = 2
-    """Refused by the server for good."""
-    ACKNOWLEDGED = 3
-    """Counted."""
-    UNDELIVERABLE = 4
-    """Given up by an earlier version of geoveil, which could not read any more what was to be sent.
-    This one does not use a state directory that is damaged."""
-
-    def __str__(self) -> str:
-        return self.name
-
-
-@dataclass(frozen=True, slots=True)
-class Rejection:
-    """Why a server refused a report for good."""
-
-    reason: str
-    """Name of the rejection reason, for example "NOT_OPEN"."""
-    detail: str
-    """What the server says about it."""
-
-
-@dataclass(frozen=True, slots=True)
-class PerturbedAnswer:
-    """One perturbed answer, as it left the device."""
-
-    query_index: int
-    """Counts from 0 in the campaign's list of queries; with strata, label after label."""
-    value: int
-    """An integer on the campaign's grid: it stands for value · 2^step_exponent."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Receipt:
-    """What leaves the device for one campaign. All of it is perturbed or public."""
-
-    campaign_id: str
-    """The id of the campaign."""
-    period: int
-    """The period of a recurring campaign, counted from 0; else 0."""
-    attribute: str
-    """Name of what was asked about."""
-    report_id: str
-    """The id of the report, in hexadecimal: random; "" if it can't be read any more."""
-    digest: str
-    """SHA-256 of the campaign's bytes, in hexadecimal."""
-    answers: tuple[PerturbedAnswer, ...]
-    """All that the server learns about the value; none if they can't be read any more."""
-    step_exponent: int
-    """The answers lie on the grid of multiples of 2^step_exponent."""
-    privacy: GeoPrivacy
-    """What it cost, all its answers together, with its unit."""
-    any_two: float
-    """ε of it between any two values, however far apart; infinite: nothing is promised of them."""
-    drawn: datetime
-    """When the value was perturbed."""
-    status: DeliveryStatus
-    """What became of it."""
-    sent: datetime | None = None
-    """When it left the device first, or was about to; None: it has not."""
-    settled: datetime | None = None
-    """When it was acknowledged, rejected or given up."""
-    rejection: Rejection | None = None
-    """Why it was rejected."""
-    failure: str | None = None
-    """Why it could not be sent the last time, if it is still pending."""
-    epoch: datetime | None = None
-    """When the epoch began whose one perturbed value answered: all that was answered from it cost
-    `privacy` together. None: the report has noise of its own."""
-    fresh: bool = field(default=False, compare=False)
-    """Whether the call of `contribute` that returned it drew it. False: that campaign and period
-    had been answered already, nothing was drawn, and the value given has no effect. Receipts of one
-    report are equal either way."""
-
-    def to_dict(self) -> dict[str, object]:
-        """Return what JSON can hold: ε with its distance and unit, times in ISO 8601."""
-        return {
-            "campaign_id": self.campaign_id,
-            "period": self.period,
-            "attribute": self.attribute,
-            "report_id": self.report_id,
-            "campaign_sha256": self.digest,
-            "perturbed": [
-                {"query_index": answer.query_index, "value": value}
-                for answer, value in zip(self.answers, self.perturbed, strict=True)
-            ],
-            "epsilon": self.privacy.epsilon,
-            "per": self.privacy.per,
-            "unit": self.privacy.unit,
-            "delta": self.privacy.delta,
-            "reach": None if math.isinf(self.privacy.reach) else self.privacy.reach,
-            "any_two_epsilon": None if math.isinf(self.any_two) else self.any_two,
-            "epoch": self.epoch and self.epoch.isoformat(),
-            "drawn": self.drawn.isoformat(),
-            "sent": self.sent and self.sent.isoformat(),
-            "settled": self.settled and self.settled.isoformat(),
-            "status": self.status.name.lower(),
-            "failure": self.failure,
-            "rejection": self.rejection and self.rejection.reason,
-        }
-
-    @property
-    def acknowledged(self) -> bool:
-        """Whether the server has confirmed that the report is counted."""
-        return self.status is DeliveryStatus.ACKNOWLEDGED
-
-    @property
-    def perturbed(self) -> tuple[float, ...]:
-        """The answers as numbers, in the order of `answers`."""
-        return tuple(ldexp(answer.value, self.step_exponent) for answer in self.answers)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
-    """One perturbed value, from which campaigns about it are answered for an epoch.
-
-    It was released like a report, and holds neither the value nor anything of its noise.
-    """
-
-    attribute: str
-    """Name of what was read."""
-    space: str
-    """What the coordinates are, so that no point is taken for one of another plane."""
-    begins: datetime
-    """When its epoch began, with a time zone."""
-    ends: datetime
-    """When its epoch ends."""
-    privacy: GeoPrivacy
-    """What all answers that are made from it cost together."""
-    point: tuple[int, ...]
-    """Integers on the grid of the mechanism of that guarantee."""
-    drawn: datetime
-    """When the value was perturbed."""
-
-    @property
-    def key(self) -> ReadingKey:
-        """What tells it from the other readings of its attribute."""
-        return self.space, self.begins
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CampaignPoint:
-    """The point of one campaign in one epoch: a reading made as coarse as the campaign asks.
-
-    Drawn once, so that all its periods in the epoch tell the campaign no more than one.
-    """
-
-    campaign_id: str
-    """The id of the campaign."""
-    reading: Reading
-    """What it was made from."""
-    point: tuple[int, ...]
-    """Integers on the grid of the campaign's `point_mechanism`."""
-    drawn: datetime
-    """When it was made."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Contribution:
-    """One report to one campaign, drawn once and ready to be sent as often as it takes."""
-
-    campaign_id: str
-    """The id of the campaign."""
-    digest: bytes
-    """SHA-256 of the campaign bytes that the report was made for."""
-    report: bytes
-    """A serialised Report. These bytes are sent; they are never made again."""
-    privacy: GeoPrivacy
-    """What the report costs, all its answers together."""
-    any_two: float = math.inf
-    """ε of it between any two values; of what is made from a reading there is none."""
-    attribute: str
-    """Name of what was asked about."""
-    step_exponent: int
-    """Its answers lie on the grid of multiples of 2^step_exponent."""
-    closes: datetime
-    """When the campaign closes, with a time zone."""
-    period: int = 0
-    """The period of a recurring campaign, counted from 0; else 0."""
-    epoch: datetime | None = None
-    """When the epoch began from whose reading it was made: the price is then that of the reading,
-    and paid once for all its answers. None: it has noise of its own."""
-    before: datetime | None = None
-    """When the epoch began from whose reading it goes on; None: it does not."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """A report and what became of it."""
-
-    contribution: Contribution
-    """The report; these bytes never change."""
-    drawn: datetime
-    """When it was drawn, with a time zone."""
-    status: DeliveryStatus = DeliveryStatus.PENDING
-    """Whether it was counted."""
-    sent: datetime | None = None
-    """When it left the device first."""
-    settled: datetime | None = None
-    """When its status was settled."""
-    rejection: Rejection | None = None
-    """Why it was rejected."""
-    failure: str | None = None
-    """Why it could not be sent the last time."""
-    fresh: bool = field(default=False, compare=False)
-    """Whether it was drawn just now, not found."""
-
-    def receipt(self) -> Receipt:
-        """Return what the person may see of it."""
-        made = self.contribution
-        try:
-            report = report_pb2.Report.FromString(made.report)
-        except DecodeError:  # these bytes are none, as a damaged disk left them
-            report = report_pb2.Report()
-        return Receipt(
-            campaign_id=made.campaign_id,
-            period=made.period,
-            attribute=made.attribute,
-            report_id=report.report_id.hex(),
-            digest=made.digest.hex(),
-            answers=tuple(PerturbedAnswer(a.query_index, a.value) for a in report.answers),
-            step_exponent=made.step_exponent,
-            privacy=made.privacy,
-            any_two=made.any_two,
-            drawn=self.drawn,
-            status=self.status,
-            sent=self.sent,
-            settled=self.settled,
-            rejection=self.rejection,
-            failure=self.failure if self.status is DeliveryStatus.PENDING else None,
-            fresh=self.fresh,
-            epoch=made.epoch,
-        )
+from geoveil.proto.v1 import report_pb2
 
 
 @dataclass(frozen=True, slots=True)
@@ -545,7 +291,7 @@ class ReportBuilder:
             # The length may have been another.
             begins = max([begins, *(reading.ends for reading in earlier if reading.ends <= now)])
         else:
-            begins = now - timedelta(microseconds=self._source.below(epoch.length // _MICROSECOND))
+            begins = now - timedelta(microseconds=self._source.below(epoch.length // MICROSECOND))
             ends = begins + epoch.length
         released = _reader(accepted.campaign, epoch.privacy).release(
             self.point(accepted, value), self._source
@@ -655,117 +401,3 @@ def _reader(campaign: Campaign, privacy: GeoPrivacy) -> PlanarLaplace:
     return PlanarLaplace(
         privacy if plane is None else plane.privacy(privacy), dimension=campaign.dimension
     )
-
-
-MOST_BYTES = 4 << 20
-"""The most bytes of one request: gRPC's limit unless a server raises it."""
-_FIELD_OVERHEAD = 6
-"""Bytes, at most, of the tag and length of one report of up to 4 GiB."""
-
-
-@dataclass(frozen=True, slots=True)
-class SubmissionResult:
-    """What became of one report."""
-
-    status: DeliveryStatus
-    """ACKNOWLEDGED or REJECTED."""
-    rejection: Rejection | None = None
-    """Why it was rejected."""
-
-
-_COUNTED = (report_pb2.REPORT_STATUS_ACCEPTED, report_pb2.REPORT_STATUS_DUPLICATE)
-
-
-@dataclass(slots=True)
-class ReportBatch:
-    """The reports of one request, which is filled up to its limits."""
-
-    campaign_id: str
-    """The id of the campaign that all its reports answer."""
-    digest: bytes
-    """SHA-256 of the campaign bytes they were made for."""
-    contributions: list[Contribution] = field(default_factory=list)
-    """The reports, in the order of the request."""
-    _size: int | None = field(default=None, init=False)
-
-    @classmethod
-    def of(cls, contribution: Contribution) -> Self:
-        """Return a request with one report."""
-        return cls(contribution.campaign_id, contribution.digest, [contribution])
-
-    def add(self, contribution: Contribution) -> bool:
-        """Add a contribution to the same campaign, unless it makes the request too large."""
-        size = self.request().ByteSize() if self._size is None else self._size
-        size += len(contribution.report) + _FIELD_OVERHEAD
-        if size > MOST_BYTES or len(self.contributions) == MOST_REPORTS:
-            return False
-        self.contributions.append(contribution)
-        self._size = size
-        return True
-
-    def request(self) -> collector_pb2.SubmitReportsRequest:
-        """Return the request, with the very bytes of the reports."""
-        return collector_pb2.SubmitReportsRequest(
-            campaign_id=self.campaign_id,
-            campaign_digest=self.digest,
-            reports=[report_pb2.Report.FromString(c.report) for c in self.contributions],
-        )
-
-    def results(
-        self, response: collector_pb2.SubmitReportsResponse
-    ) -> tuple[SubmissionResult, ...]:
-        """Return what became of each contribution, in their order.
-
-        Raises:
-            TransportError: with code INTERNAL, if the answer breaks the contract. Nothing is then
-                known of any report; all of them may be sent again.
-        """
-        if len(response.results) != len(self.contributions):
-            raise TransportError(
-                "INTERNAL",
-                f"the server gave {len(response.results)} results for"
-                f" {len(self.contributions)} reports",
-            )
-        each = []
-        for result in response.results:
-            if result.status in _COUNTED:
-                each.append(SubmissionResult(DeliveryStatus.ACKNOWLEDGED))
-            elif result.status == report_pb2.REPORT_STATUS_REJECTED:
-                why = Rejection(_reason(result.reason), shown(result.detail))
-                each.append(SubmissionResult(DeliveryStatus.REJECTED, why))
-            else:
-                unknown = f"the server gave the unknown status {result.status}"
-                raise TransportError("INTERNAL", unknown)
-        return tuple(each)
-
-
-def gather(contributions: Iterable[Contribution]) -> Iterator[ReportBatch]:
-    """Yield batches of at most 10,000 reports and 4 MiB, each for one period of one campaign.
-
-    A participant has one report in each, so that no request shows which reports belong together.
-
-    Args:
-        contributions: in any order; those of one campaign and period keep theirs. They are read as
-            batches are asked for: at most one unfinished batch of each is held.
-
-    Example:
-        >>> [batch.request() for batch in gather([])]
-        []
-    """
-    open_batches: dict[tuple[str, bytes, int], ReportBatch] = {}
-    for contribution in contributions:
-        key = (contribution.campaign_id, contribution.digest, contribution.period)
-        batch = open_batches.get(key)
-        if batch is not None and batch.add(contribution):
-            continue
-        open_batches[key] = ReportBatch.of(contribution)
-        if batch is not None:
-            yield batch
-    yield from open_batches.values()
-
-
-def _reason(number: report_pb2.RejectionReason.ValueType) -> str:
-    """Return the name of a rejection reason; a number if it is newer than this version."""
-    if number not in report_pb2.RejectionReason.values():
-        return str(number)
-    return report_pb2.RejectionReason.Name(number).removeprefix("REJECTION_REASON_")

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, Generic, Self, TypeVar
 
 from geoveil.campaign import TLS, Campaign, Value
+from geoveil.client.contributions import Receipt
 from geoveil.client.device_session import (
     CLOSE_TIMEOUT_S,
     MOST_PENDING,
@@ -35,7 +36,6 @@ from geoveil.client.report_sender import (
     Steps,
     described,
 )
-from geoveil.client.reports import Receipt
 from geoveil.client.transport import (
     ForkBarrier,
     GrpcAioTransport,

@@ -51,12 +51,7 @@ from geoveil.gp.exact import (
     BITS as BITS,
     INT64_MAX as INT64_MAX,
     INT64_MIN as INT64_MIN,
-    LazyUniform as LazyUniform,
-    RandomSource,
-    SeededSource,
-    SystemSource,
     as_given as as_given,
-    chosen_source as chosen_source,
     log_nearest as log_nearest,
     paced,
     round_down as round_down,
@@ -156,6 +151,13 @@ from geoveil.gp.queries.profiles.soft_step import (
     SoftStep as SoftStep,
 )
 from geoveil.gp.queries.profiles.tabulated import require_pieces as require_pieces
+from geoveil.gp.randomness import (
+    LazyUniform as LazyUniform,
+    RandomSource,
+    SeededSource,
+    SystemSource,
+    chosen_source as chosen_source,
+)
 from geoveil.gp.report_moments import (
     MomentsAskedOnce as MomentsAskedOnce,
     ReportMoments as ReportMoments,

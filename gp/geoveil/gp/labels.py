@@ -19,9 +19,10 @@ from geoveil.gp import validation
 from geoveil.gp.arrays import Array, np
 from geoveil.gp.errors import ParameterError
 from geoveil.gp.estimation import Accumulator, Estimate
-from geoveil.gp.exact import BALL, RandomSource, lower, working_precision
+from geoveil.gp.exact import BALL, lower, working_precision
 from geoveil.gp.intervals import IntervalMethod, Limits
 from geoveil.gp.privacy import LocalPrivacy
+from geoveil.gp.randomness import RandomSource
 
 __all__ = ["MOST_EPSILON", "GroupMeans", "RandomizedLabels"]
 

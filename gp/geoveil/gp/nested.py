@@ -20,17 +20,10 @@ from geoveil.gp import validation
 from geoveil.gp.arithmetic import Real
 from geoveil.gp.arrays import ArrayLike, np
 from geoveil.gp.errors import ParameterError, UnsupportedError
-from geoveil.gp.exact import (
-    BALL,
-    INT64_MAX,
-    INT64_MIN,
-    LazyUniform,
-    RandomSource,
-    chosen_source,
-    release_integers,
-)
+from geoveil.gp.exact import BALL, INT64_MAX, INT64_MIN, release_integers
 from geoveil.gp.mechanisms.planar import DIMENSIONS, DIRECTIONS, PlanarLaplace
 from geoveil.gp.not_private import Simulated, warn_beside_holder
+from geoveil.gp.randomness import LazyUniform, RandomSource, chosen_source
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ import pytest
 from scipy.integrate import dblquad
 
 from geoveil.analyst.statistics.distribution import DistributionFunction
-from geoveil.analyst.statistics.reports import ReportRows, reports_of
+from geoveil.analyst.statistics.report_files import ReportRows
+from geoveil.analyst.statistics.reports import reports_of
 from geoveil.campaign import Attribute, PlanarLaplaceSpec, ValueCampaign
 from geoveil.gp import GeoPrivacy
 from geoveil.gp.queries.profiles import Smoothstep

@@ -109,9 +109,9 @@ def shut_out(ports: Collection[int], addresses: Collection[bytes]) -> int:
             program.append((_KEEP, 0, 0))
     program.append((_KEEP, 0, 0xFFFFFFFF))
     count = 0
-    for one in _sockets(ports) if sys.platform == "linux" else ():
-        if one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
-            _attach(one, program)
+    for listener in _sockets(ports) if sys.platform == "linux" else ():
+        if listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+            _attach(listener, program)
             count += 1
     return count
 
@@ -192,37 +192,37 @@ def _each(
     return count
 
 
-def _close(one: socket.socket) -> None:
-    one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-    one.shutdown(socket.SHUT_RDWR)
+def _close(channel: socket.socket) -> None:
+    channel.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+    channel.shutdown(socket.SHUT_RDWR)
 
 
-def _silence(one: socket.socket) -> None:
-    _attach(one, [(_KEEP, 0, 0)])
+def _silence(channel: socket.socket) -> None:
+    _attach(channel, [(_KEEP, 0, 0)])
     with suppress(BlockingIOError):  # once nothing is left of what came before
-        while one.recv(_DISCARDED, socket.MSG_TRUNC | socket.MSG_DONTWAIT):
+        while channel.recv(_DISCARDED, socket.MSG_TRUNC | socket.MSG_DONTWAIT):
             pass
 
 
-def _attach(one: socket.socket, program: Sequence[tuple[int, int, int]]) -> None:
+def _attach(channel: socket.socket, program: Sequence[tuple[int, int, int]]) -> None:
     """Let the kernel keep of what comes what a program of instructions says.
 
     Args:
-        one: the socket; those that it accepts get the program, too.
+        channel: the socket; those that it accepts get the program, too.
         program: of each instruction its code, how many to skip, and its operand.
     """
     instructions = b"".join(struct.pack("HBBI", code, 0, skip, k) for code, skip, k in program)
     place = ctypes.create_string_buffer(instructions)
     described = struct.pack("HP", len(program), ctypes.addressof(place))
-    one.setsockopt(socket.SOL_SOCKET, _ATTACH_FILTER, described)
+    channel.setsockopt(socket.SOL_SOCKET, _ATTACH_FILTER, described)
 
 
 def _connected(ports: Collection[int]) -> Iterator[tuple[Endpoint, socket.socket]]:
     """Yield the connections that came in at some ports; each is closed when the next is due."""
-    for one in _sockets(ports):
+    for connected in _sockets(ports):
         with suppress(OSError):  # it is not connected
-            host, of_other = one.getpeername()[:2]
-            yield (_packed(host), of_other), one
+            host, of_other = connected.getpeername()[:2]
+            yield (_packed(host), of_other), connected
 
 
 def _sockets(ports: Collection[int]) -> Iterator[socket.socket]:

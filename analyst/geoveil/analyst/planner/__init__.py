@@ -17,7 +17,6 @@ from geoveil.analyst.planner.priors import (
     HistogramPrior,
     LogNormalPrior,
     Prior,
-    RasterPrior,
     SamplePrior,
     SlopeBoundedPrior,
 )
@@ -31,6 +30,7 @@ from geoveil.analyst.planner.question import (
     HardTwoWayThreshold,
     SoftQuestion,
 )
+from geoveil.analyst.planner.raster_prior import RasterPrior
 from geoveil.analyst.planner.search import Alternative
 
 __all__ = [

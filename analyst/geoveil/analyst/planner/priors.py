@@ -132,7 +132,7 @@ class SamplePrior(Prior):
         if not (np.abs(points) <= validation.FARTHEST).all():
             raise ParameterError("values", "some", f"finite, up to {validation.FARTHEST:g}")
         given = np.ones(len(points)) if weights is None else weights
-        shares = _checked_counts("weights", given, (len(points),))
+        shares = checked_counts("weights", given, (len(points),))
         if points.ndim == 2 and points.shape[1] == 1:
             points = points[:, 0]
         distinct, index = np.unique(points, axis=0, return_inverse=True)
@@ -191,7 +191,7 @@ class HistogramPrior(Prior):
         if len(ends) < 2 or not (np.diff(ends) > 0).all():
             raise ParameterError("edges", edges, "at least two increasing numbers")
         object.__setattr__(self, "edges", ends)
-        object.__setattr__(self, "counts", _checked_counts("counts", counts, (len(ends) - 1,)))
+        object.__setattr__(self, "counts", checked_counts("counts", counts, (len(ends) - 1,)))
 
     @property
     def dimension(self) -> int:
@@ -464,72 +464,7 @@ class _ScaledPrior(MappedPrior):
         return numbers / self.factor
 
 
-@dataclass(frozen=True, eq=False)
-class RasterPrior(Prior):
-    """Numbers of people in the cells of a raster of the plane, spread evenly over each cell.
-
-    Each cell is integrated at 2 × 2 Gauss points, which is exact for functions that are cubic in
-    either coordinate; cells should be no larger than what a query or the noise resolves.
-
-    Args:
-        bounds: (x₀, y₀, x₁, y₁), in the unit of the points.
-        counts: people in each cell, (rows, columns), rows from y₀ up, columns from x₀ right.
-
-    Raises:
-        ParameterError: if the bounds are out of order, or the counts are no numbers ≥ 0.
-
-    Example:
-        >>> raster = RasterPrior((0.0, 0.0, 200.0, 100.0), [[3, 1]])
-        >>> raster.expectation(lambda p: p[:, 0] < 100.0)
-        0.75
-    """
-
-    bounds: tuple[float, float, float, float]
-    counts: Array
-
-    def __init__(self, bounds: Sequence[float], counts: ArrayLike) -> None:
-        ends = validation.numbers("bounds", bounds)
-        if len(ends) != 4 or not (ends[0] < ends[2] and ends[1] < ends[3]):
-            raise ParameterError("bounds", bounds, "(x0, y0, x1, y1), x0 < x1 and y0 < y1")
-        shape = np.shape(counts)
-        if len(shape) != 2:
-            raise ParameterError("counts", f"shape {shape}", "of shape (rows, columns)")
-        object.__setattr__(self, "bounds", ends)
-        object.__setattr__(self, "counts", _checked_counts("counts", counts, shape))
-
-    @property
-    def dimension(self) -> int:
-        return 2
-
-    @property
-    def size(self) -> float:
-        return float(self.counts.sum())
-
-    @property
-    def continuous(self) -> bool:
-        """False: the cells are given."""
-        return False
-
-    def nodes(self, breaks: Sequence[float] = ()) -> tuple[Array, Array]:
-        """Return four points per cell that has people."""
-        x0, y0, x1, y1 = self.bounds
-        rows, columns = self.counts.shape
-        width, height = (x1 - x0) / columns, (y1 - y0) / rows
-        row, column = np.nonzero(self.counts)
-        offsets = 0.5 + np.array([-1.0, 1.0]) / (2 * np.sqrt(3))
-        parts = [
-            np.stack([x0 + (column + a) * width, y0 + (row + b) * height], axis=1)
-            for a in offsets
-            for b in offsets
-        ]
-        share = self.counts[row, column] / (4 * self.size)
-        return np.concatenate(parts), np.tile(share, 4)
-
-    def __repr__(self) -> str:
-        return f"RasterPrior({self.bounds}, {self.counts.shape}, size={self.size:.6g})"
-
-
-def _checked_counts(name: str, counts: ArrayLike, shape: tuple[int, ...]) -> Array:
+def checked_counts(name: str, counts: ArrayLike, shape: tuple[int, ...]) -> Array:
     """Return numbers ≥ 0, not all 0, of the given shape."""
     array = validation.float_array(counts)
     if array is None or array.shape != shape:

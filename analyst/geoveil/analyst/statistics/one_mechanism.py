@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from geoveil.analyst.statistics.joint import Quantity
-from geoveil.analyst.statistics.reports import ReportRows, reports_of
+from geoveil.analyst.statistics.report_files import ReportRows
+from geoveil.analyst.statistics.reports import reports_of
 from geoveil.analyst.statistics.statistic import Found, Statistic
 from geoveil.campaign import Attribute, PlanarLaplaceSpec, ValueCampaign
 from geoveil.gp import (

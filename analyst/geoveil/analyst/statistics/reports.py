@@ -5,8 +5,6 @@
 Points are read some at a time: files may be larger than memory.
 """
 
-import base64
-import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +12,7 @@ from functools import partial
 from itertools import chain
 from math import ldexp
 from pathlib import Path
-from typing import Any, Protocol, Unpack, overload, runtime_checkable
+from typing import Any, Unpack, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +23,14 @@ from geoveil.analyst.statistics.cells import CellCounter, CellCounts, Counts
 from geoveil.analyst.statistics.groups import GroupEstimates
 from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.labelled_groups import groups_of
+from geoveil.analyst.statistics.report_files import (
+    Frame,
+    ReportRows,
+    campaign_in,
+    in_folder,
+    rows_in,
+    rows_of,
+)
 from geoveil.analyst.statistics.separate import SeparateEstimates
 from geoveil.analyst.statistics.statistic import (
     Answered,
@@ -47,12 +53,10 @@ from geoveil.analyst.statistics.strata import (
     whose,
 )
 from geoveil.campaign import (
-    AXES,
     Campaign,
     PointQuestion,
     ValueCampaign,
     decode,
-    open_envelope,
     unbiased_for,
 )
 from geoveil.gp import (
@@ -66,42 +70,10 @@ from geoveil.gp import (
     estimate as estimate_of_sums,
     estimated_noise_variance,
     joint_way,
-    needed_for,
     ways,
 )
 
 __all__ = ["ReportRows", "Reports", "reports_of"]
-
-_CAMPAIGN = b"geoveil.campaign"
-"""The key of the campaign's bytes in the metadata of an export file."""
-_MANIFEST = "_manifest.json"
-"""The file that says which campaigns a folder of exports holds."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReportRows:
-    """Some reports of a campaign: integers on its grid, without ids.
-
-    A row is an answer of a statistic campaign, or a point of a value campaign.
-    """
-
-    periods: NDArray[np.uint32]
-    query_indices: NDArray[np.uint32] | None
-    """None for a value campaign."""
-    columns: tuple[NDArray[np.int64], ...]
-    """One of a statistic campaign, one for each coordinate of a value campaign."""
-    strata: NDArray[np.uint32] | None = None
-    """The labels that rows came with, from 0; None without strata."""
-
-
-@runtime_checkable
-class _Frame(Protocol):
-    """A data frame of pandas, or of Dask."""
-
-    @property
-    def columns(self) -> Any: ...
-
-    def __getitem__(self, name: Any) -> Any: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -379,7 +351,7 @@ def _of(rows: ReportRows, period: int, group: int | None) -> NDArray[np.bool_]:
 
 
 def reports_of(
-    source: "str | os.PathLike[str] | ReportRows | Iterable[bytes | ReportRows] | _Frame",
+    source: "str | os.PathLike[str] | ReportRows | Iterable[bytes | ReportRows] | Frame",
     campaign: Campaign | None = None,
 ) -> Reports:
     """Return reports at hand, which can be asked as a server can.
@@ -412,16 +384,14 @@ def reports_of(
     if isinstance(source, (str, os.PathLike)):
         path = Path(source)
         if path.is_dir():
-            campaign, files = _in_folder(path, campaign)
+            campaign, files = in_folder(path, campaign)
         else:
-            campaign, files = campaign or _campaign_in(path), [path]
-        return Reports(_of_points(campaign), lambda: chain.from_iterable(map(_rows_in, files)))
-    if isinstance(source, _Frame):
+            campaign, files = campaign or campaign_in(path), [path]
+        return Reports(_of_points(campaign), lambda: chain.from_iterable(map(rows_in, files)))
+    if isinstance(source, Frame):
         of = _of_points(_named(campaign))
         parts = getattr(source, "partitions", [source])  # of Dask, each is read by itself
-        return Reports(
-            of, lambda: (_rows_of(getattr(p, "compute", lambda p=p: p)()) for p in parts)
-        )
+        return Reports(of, lambda: (rows_of(getattr(p, "compute", lambda p=p: p)()) for p in parts))
     if not isinstance(source, (ReportRows, Iterable)):
         raise ParameterError("source", source, "a file, a frame, rows, or what an export yields")
     held: list[ReportRows] = []
@@ -439,69 +409,9 @@ def _named(campaign: Campaign | None) -> Campaign:
     return campaign
 
 
-def _rows_of(frame: Any) -> ReportRows:
-    """Return the rows of a data frame with the columns of an export file."""
-    axes = [name for name in AXES if name in frame.columns]
-    if "period" not in frame.columns or not axes:
-        raise ParameterError("columns", list(frame.columns), f"period and {AXES[0]}, as exported")
-    columns = tuple(frame[name].to_numpy() for name in axes)
-    strata = frame["stratum"].to_numpy() if "stratum" in frame.columns else None
-    return ReportRows(frame["period"].to_numpy(), None, columns, strata)
-
-
 def _of_points(campaign: Campaign) -> ValueCampaign:
     if not isinstance(campaign, ValueCampaign):
         permitted = "a value campaign: answers to fixed questions are shares, and no points"
         raise ParameterError("campaign", campaign.campaign_id, permitted)
     noise_scale(campaign, campaign.dimension)
     return campaign
-
-
-def _parquet(file: Path) -> Any:
-    with needed_for("reading Parquet"):
-        from pyarrow import ArrowException, parquet
-    try:
-        return parquet.ParquetFile(file)
-    except FileNotFoundError:
-        permitted = "a Parquet file to read: there is no such file"
-        raise ParameterError("file", str(file), permitted) from None
-    except (OSError, ArrowException) as error:
-        why = getattr(error, "strerror", None) or error
-        raise ParameterError("file", str(file), f"a Parquet file to read ({why})") from error
-
-
-def _campaign_in(file: Path) -> Campaign:
-    with _parquet(file) as opened:
-        metadata = opened.schema_arrow.metadata or {}
-    if _CAMPAIGN not in metadata:
-        raise ParameterError("file", str(file), "one that 'geoveil campaign export' wrote")
-    return decode(metadata[_CAMPAIGN])
-
-
-def _in_folder(folder: Path, campaign: Campaign | None) -> tuple[Campaign, list[Path]]:
-    """Return the campaign of a folder of exports, or the one that is named, and its files."""
-    try:
-        records = json.loads((folder / _MANIFEST).read_text())["campaigns"]
-    except (OSError, ValueError, KeyError) as error:
-        raise ParameterError("folder", str(folder), f"a whole export ({error})") from error
-    held = {
-        content: [folder / part["file"] for part in record["parts"]]
-        for record in records
-        for content in [open_envelope(base64.b64decode(record["envelope"])).campaign]
-    }
-    wanted = [c for c in held if campaign is None or c == campaign.encoded]
-    if len(wanted) != 1:
-        said = sorted(decode(content).campaign_id for content in held)
-        raise ParameterError("campaign", campaign and campaign.campaign_id, f"one of {said}")
-    return decode(wanted[0]), held[wanted[0]]
-
-
-def _rows_in(file: Path) -> Iterator[ReportRows]:
-    with _parquet(file) as opened:
-        names = opened.schema_arrow.names
-        axes = [name for name in AXES if name in names]
-        extra = ["stratum"] if "stratum" in names else []
-        for batch in opened.iter_batches(MOST_AT_ONCE, columns=["period", *extra, *axes]):
-            columns = tuple(batch.column(name).to_numpy() for name in axes)
-            strata = batch.column("stratum").to_numpy() if extra else None
-            yield ReportRows(batch.column("period").to_numpy(), None, columns, strata)

@@ -15,7 +15,8 @@ from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
 from geoveil.gp.arrays import Array, distinct, np
 from geoveil.gp.exact import BALL, grid_around, round_up, working_precision
 from geoveil.gp.lazy import lazy
-from geoveil.gp.mechanisms.base import QueryMechanism, exponent_below
+from geoveil.gp.mechanisms.base import QueryMechanism
+from geoveil.gp.mechanisms.grids import exponent_below
 from geoveil.gp.noise.base import Laplace, Noise
 from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.queries.base import Query

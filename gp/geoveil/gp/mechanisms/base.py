@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import ClassVar, Generic, TypeAlias, TypeVar
 
@@ -21,19 +21,16 @@ from geoveil.gp.exact import (
     BALL,
     INT64_MAX,
     INT64_MIN,
-    LazyUniform,
-    RandomSource,
-    chosen_source,
     release_integers,
     round_up,
-    step_exponent_of,
 )
 from geoveil.gp.intervals import UNLIMITED, Limits
 from geoveil.gp.lazy import lazy
+from geoveil.gp.mechanisms.grids import MOST_RATIO, grid_exponent, levels_of
 from geoveil.gp.not_private import Simulated, warn_beside_holder
 from geoveil.gp.privacy import GeoPrivacy, LocalPrivacy
 from geoveil.gp.queries.base import Query
-from geoveil.gp.queries.profiles import Profile
+from geoveil.gp.randomness import LazyUniform, RandomSource, chosen_source
 from geoveil.gp.report_moments import ReportMoments
 from geoveil.gp.shown import ValueObject
 
@@ -44,14 +41,6 @@ Ideal: TypeAlias = Callable[[Sequence[Real]], Sequence[Real]]
 
 _BLOCK = 1 << 14
 """Points that are simulated together: what they need stays in the processor's cache."""
-_MOST_RATIO = 1e8
-"""Largest ratio of the noise scale and the length over which a query varies, either way."""
-_FINEST_BITS = 61
-"""A grid finer than this, relative to the widest reports, would saturate."""
-_FINER = 64
-"""Bits by which the default may become finer, so that no level lies between two points."""
-_TIE = 2.0**-20
-"""Distance from the middle between two grid points that noise of any size gets away from."""
 
 
 class PrivatePoint:
@@ -474,67 +463,11 @@ class QueryMechanism(Mechanism[int]):
 def require_comparable(query: Query, privacy: GeoPrivacy) -> None:
     """Refuse a noise scale that is out of all proportion to what the query resolves."""
     unit = privacy.epsilon * query.profile.length_scale
-    if not unit / _MOST_RATIO <= privacy.per <= unit * _MOST_RATIO:
+    if not unit / MOST_RATIO <= privacy.per <= unit * MOST_RATIO:
         raise ParameterError(
             "privacy.per",
             privacy.per,
-            f"a distance in [{unit / _MOST_RATIO:g}, {unit * _MOST_RATIO:g}] for"
+            f"a distance in [{unit / MOST_RATIO:g}, {unit * MOST_RATIO:g}] for"
             f" epsilon={privacy.epsilon:g} and a query that varies over"
             f" {query.profile.length_scale:g}",
         )
-
-
-def grid_exponent(
-    step: float | None, *, default: int, spread: float, levels: Iterable[float]
-) -> int:
-    """Return the exponent of the grid's step.
-
-    Where f is constant and there is next to no noise, a release whose ideal value is the middle
-    between two grid points would need more random bits than there are, so that whether it ends
-    would depend on the value. No level of f may lie there.
-
-    Args:
-        step: what was asked for; None for the default.
-        default: exponent of the default, before it is made to fit.
-        spread: order of magnitude of the widest reports.
-        levels: what reports are where there is next to no noise, see `levels_of`.
-
-    Raises:
-        ParameterError: if the step is no power of two, above 1, too fine for 64 bits, or a level
-            lies between two of its points.
-    """
-    levels = set(levels)
-    finest = exponent_below(max(1.0, spread), _FINEST_BITS)
-    if step is None:
-        exponent = max(default, finest)
-        # A level that lies between two points of this grid does not on all finer ones.
-        finer = range(exponent, max(finest, exponent - _FINER) - 1, -1)
-        return next((e for e in finer if not is_rounding_tie(levels, e)), exponent)
-    exponent = step_exponent_of(step)
-    if exponent > 0:
-        raise ParameterError("step", step, "at most 1, so that 0 and 1 lie on the grid")
-    if exponent < finest:
-        raise ParameterError(
-            "step", step, f"at least 2^{finest}, so that the reports fit into 64 bits"
-        )
-    if is_rounding_tie(levels, exponent):
-        raise ParameterError(
-            "step", step, "a step of which no level of the query is an odd half: try a finer one"
-        )
-    return exponent
-
-
-def exponent_below(scale: float, bits: int) -> int:
-    """Return the exponent of the power of two that is `bits` bits below `scale`."""
-    return math.frexp(scale)[1] - 1 - bits
-
-
-def levels_of(profile: Profile) -> set[float]:
-    """Return the values that φ has on whole intervals, or tends to."""
-    return {*profile.limits, *(level for _, _, level in profile.plateaus)}
-
-
-def is_rounding_tie(levels: Iterable[float], exponent: int) -> bool:
-    """Return whether a level lies at the middle between two grid points."""
-    shares = (math.ldexp(level, -exponent) % 1.0 for level in levels)
-    return any(abs(share - 0.5) < _TIE for share in shares)

@@ -15,20 +15,14 @@ from geoveil.gp._convolution import laplace_variance
 from geoveil.gp.arithmetic import FLOAT, NUMBER, Arithmetic, Real
 from geoveil.gp.arrays import Array, np
 from geoveil.gp.errors import ParameterError, UnsupportedError
-from geoveil.gp.exact import (
-    BALL,
-    INT64_MAX,
-    INT64_MIN,
-    LazyUniform,
-    RandomSource,
-    chosen_source,
-    release_integers,
-)
-from geoveil.gp.mechanisms.base import QueryMechanism, exponent_below
+from geoveil.gp.exact import BALL, INT64_MAX, INT64_MIN, release_integers
+from geoveil.gp.mechanisms.base import QueryMechanism
+from geoveil.gp.mechanisms.grids import exponent_below
 from geoveil.gp.noise.base import Laplace
 from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.queries.base import Query
 from geoveil.gp.queries.indicator import Range
+from geoveil.gp.randomness import LazyUniform, RandomSource, chosen_source
 from geoveil.gp.report_laws import law_of_profile, law_of_range
 from geoveil.gp.report_moments import ReportMoments
 

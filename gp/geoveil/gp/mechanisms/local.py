@@ -11,7 +11,8 @@ from geoveil.gp.arrays import Array, np
 from geoveil.gp.exact import BALL, BITS, upper, working_precision
 from geoveil.gp.lazy import lazy
 from geoveil.gp.mechanisms.additive import AdditiveMechanism
-from geoveil.gp.mechanisms.base import QueryMechanism, exponent_below
+from geoveil.gp.mechanisms.base import QueryMechanism
+from geoveil.gp.mechanisms.grids import exponent_below
 from geoveil.gp.noise.base import Laplace
 from geoveil.gp.privacy import LocalPrivacy
 from geoveil.gp.queries.base import Query

@@ -19,7 +19,8 @@ from geoveil.gp.deconvolution import PointEstimator, SmoothedRegion, point_estim
 from geoveil.gp.errors import ParameterError, UnsupportedError
 from geoveil.gp.exact import BALL, step_exponent_of, working_precision
 from geoveil.gp.lazy import lazy
-from geoveil.gp.mechanisms.base import Ideal, Mechanism, PrivatePoint, exponent_below
+from geoveil.gp.mechanisms.base import Ideal, Mechanism, PrivatePoint
+from geoveil.gp.mechanisms.grids import exponent_below
 from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.queries.base import Query
 

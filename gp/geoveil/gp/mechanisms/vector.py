@@ -21,14 +21,8 @@ from geoveil.gp.errors import ParameterError, UnsupportedError
 from geoveil.gp.exact import BALL, round_up
 from geoveil.gp.lazy import lazy
 from geoveil.gp.mechanisms.additive import ROUND_UP, AdditiveMechanism, LipschitzMechanism
-from geoveil.gp.mechanisms.base import (
-    Ideal,
-    Mechanism,
-    PrivatePoint,
-    exponent_below,
-    grid_exponent,
-    levels_of,
-)
+from geoveil.gp.mechanisms.base import Ideal, Mechanism, PrivatePoint
+from geoveil.gp.mechanisms.grids import exponent_below, grid_exponent, levels_of
 from geoveil.gp.mechanisms.smooth import SmoothlyScaled
 from geoveil.gp.noise import LaplacePareto, Noise, PowerLaw
 from geoveil.gp.privacy import GeoPrivacy

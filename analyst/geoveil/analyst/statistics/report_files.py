@@ -1,0 +1,116 @@
+"""Export files and frames of reports, and the campaigns that they name."""
+
+import base64
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geoveil.campaign import (
+    AXES,
+    Campaign,
+    decode,
+    open_envelope,
+)
+from geoveil.gp import (
+    MOST_AT_ONCE,
+    ParameterError,
+    needed_for,
+)
+
+_CAMPAIGN = b"geoveil.campaign"
+"""The key of the campaign's bytes in the metadata of an export file."""
+_MANIFEST = "_manifest.json"
+"""The file that says which campaigns a folder of exports holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReportRows:
+    """Some reports of a campaign: integers on its grid, without ids.
+
+    A row is an answer of a statistic campaign, or a point of a value campaign.
+    """
+
+    periods: NDArray[np.uint32]
+    query_indices: NDArray[np.uint32] | None
+    """None for a value campaign."""
+    columns: tuple[NDArray[np.int64], ...]
+    """One of a statistic campaign, one for each coordinate of a value campaign."""
+    strata: NDArray[np.uint32] | None = None
+    """The labels that rows came with, from 0; None without strata."""
+
+
+@runtime_checkable
+class Frame(Protocol):
+    """A data frame of pandas, or of Dask."""
+
+    @property
+    def columns(self) -> Any: ...
+
+    def __getitem__(self, name: Any) -> Any: ...
+
+
+def rows_of(frame: Any) -> ReportRows:
+    """Return the rows of a data frame with the columns of an export file."""
+    axes = [name for name in AXES if name in frame.columns]
+    if "period" not in frame.columns or not axes:
+        raise ParameterError("columns", list(frame.columns), f"period and {AXES[0]}, as exported")
+    columns = tuple(frame[name].to_numpy() for name in axes)
+    strata = frame["stratum"].to_numpy() if "stratum" in frame.columns else None
+    return ReportRows(frame["period"].to_numpy(), None, columns, strata)
+
+
+def _parquet(file: Path) -> Any:
+    with needed_for("reading Parquet"):
+        from pyarrow import ArrowException, parquet
+    try:
+        return parquet.ParquetFile(file)
+    except FileNotFoundError:
+        permitted = "a Parquet file to read: there is no such file"
+        raise ParameterError("file", str(file), permitted) from None
+    except (OSError, ArrowException) as error:
+        why = getattr(error, "strerror", None) or error
+        raise ParameterError("file", str(file), f"a Parquet file to read ({why})") from error
+
+
+def campaign_in(file: Path) -> Campaign:
+    """Return the campaign that an export file names."""
+    with _parquet(file) as opened:
+        metadata = opened.schema_arrow.metadata or {}
+    if _CAMPAIGN not in metadata:
+        raise ParameterError("file", str(file), "one that 'geoveil campaign export' wrote")
+    return decode(metadata[_CAMPAIGN])
+
+
+def in_folder(folder: Path, campaign: Campaign | None) -> tuple[Campaign, list[Path]]:
+    """Return the campaign of a folder of exports, or the one that is named, and its files."""
+    try:
+        records = json.loads((folder / _MANIFEST).read_text())["campaigns"]
+    except (OSError, ValueError, KeyError) as error:
+        raise ParameterError("folder", str(folder), f"a whole export ({error})") from error
+    held = {
+        content: [folder / part["file"] for part in record["parts"]]
+        for record in records
+        for content in [open_envelope(base64.b64decode(record["envelope"])).campaign]
+    }
+    wanted = [c for c in held if campaign is None or c == campaign.encoded]
+    if len(wanted) != 1:
+        said = sorted(decode(content).campaign_id for content in held)
+        raise ParameterError("campaign", campaign and campaign.campaign_id, f"one of {said}")
+    return decode(wanted[0]), held[wanted[0]]
+
+
+def rows_in(file: Path) -> Iterator[ReportRows]:
+    """Yield the reports of an export file, block by block."""
+    with _parquet(file) as opened:
+        names = opened.schema_arrow.names
+        axes = [name for name in AXES if name in names]
+        extra = ["stratum"] if "stratum" in names else []
+        for batch in opened.iter_batches(MOST_AT_ONCE, columns=["period", *extra, *axes]):
+            columns = tuple(batch.column(name).to_numpy() for name in axes)
+            strata = batch.column("stratum").to_numpy() if extra else None
+            yield ReportRows(batch.column("period").to_numpy(), None, columns, strata)

@@ -1,0 +1,110 @@
+"""What the console offers to ask of points, and how it reads what somebody wrote."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+
+from geoveil.campaign import Campaign, ValueCampaign
+
+LEVELS = np.arange(1, 100) / 100
+BY_FACTORS = 9
+"""Edges of a histogram that are chosen where values are compared by ratio."""
+_PLACES = "one a line, as Name=longitude,latitude"
+_DISTRICTS = "a GeoJSON file of polygons that are apart"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Something that can be asked."""
+
+    word: str
+    name: str
+    said: str = ""
+    """What has to be said with it, in words; nothing if nothing has."""
+    example: str = ""
+    """What is said unless the reader says something else."""
+    lines: bool = False
+    """Whether that is several lines."""
+    file: str = ""
+    """What the GeoJSON file is of that goes with it; nothing if none does."""
+    optional: bool = False
+    """Whether it can be asked without the file."""
+
+
+NUMBERS = (
+    Choice("curve", "Distribution, with quantiles to drag"),
+    Choice("density", "Density"),
+    Choice("histogram", "Histogram", "edges, with commas; chosen for you if left empty"),
+    Choice("quantile", "Quantiles", "shares of people, with commas", "0.25, 0.5, 0.75"),
+    Choice("threshold", "Share above a value", "the value", ""),
+    Choice("range", "Share between two values", "the two values, with a comma", ""),
+    Choice("mean", "Mean"),
+    Choice("gini", "Inequality: the Gini coefficient"),
+    Choice("top-share", "What the richest hold", "which share of the people", "0.1"),
+    Choice("smoothed", "Distribution, smoothed (nearer, but biased)"),
+)
+_LINEAR = frozenset({"density", "gini", "top-share"})
+"""What has no meaning where values are compared by ratio."""
+PLACES = (
+    Choice(
+        "map",
+        "Density map",
+        file="GeoJSON of places or outlines to draw on the map, if you like",
+        optional=True,
+    ),
+    Choice("districts", "Shares of districts", file=_DISTRICTS),
+    Choice("top-districts", "Districts where most live, and how surely", file=_DISTRICTS),
+    Choice("top", "Densest places, and how surely", f"places, {_PLACES}", lines=True),
+    Choice("nearest", "To whom which place is nearest", f"places, {_PLACES}", lines=True),
+    Choice("circle", "Share within a circle", "longitude, latitude, radius in metres"),
+)
+CHANGES_OF_NUMBERS = (
+    Choice("changes", "Shares above values", "the values, with commas"),
+    Choice("changes-range", "Share between two values", "the two values, with a comma"),
+    Choice("changes-mean", "Mean"),
+    Choice(
+        "changes-quantile",
+        "Quantiles",
+        "shares of people, with commas",
+        "0.25, 0.5, 0.75",
+    ),
+    Choice("changes-curve", "The whole distribution"),
+)
+CHANGES_OF_PLACES = (
+    Choice("changes", "Share within a circle", "longitude, latitude, radius in metres"),
+    Choice("changes-places", "Density at places", f"places, {_PLACES}", lines=True),
+    Choice("changes-districts", "Shares of districts", file=_DISTRICTS),
+)
+_GEOMETRIC: Mapping[str, Choice] = MappingProxyType(
+    {
+        "mean": Choice("geometric-mean", "Geometric mean"),
+        "changes-mean": Choice("changes-geometric-mean", "Geometric mean"),
+    }
+)
+"""What stands in for a mean where values are compared by ratio."""
+
+
+def choices_of(campaign: Campaign) -> Sequence[Choice]:
+    """Return what can be asked of the points of a survey."""
+    if not isinstance(campaign, ValueCampaign):
+        return ()
+    choices: Sequence[Choice]
+    changes: Sequence[Choice]
+    if campaign.attribute.coordinates is not None:
+        choices, changes = PLACES, CHANGES_OF_PLACES
+    elif campaign.dimension == 1:
+        choices, changes = NUMBERS, CHANGES_OF_NUMBERS
+        if campaign.attribute.scale is not None:
+            choices, changes = (
+                [
+                    _GEOMETRIC.get(offered.word, offered)
+                    for offered in of
+                    if offered.word not in _LINEAR
+                ]
+                for of in (NUMBERS, CHANGES_OF_NUMBERS)
+            )
+    else:
+        return ()
+    return (*choices, *changes)

@@ -1,0 +1,49 @@
+"""Bands as they are stated, one by one, and as if estimates were independent."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from statistics import NormalDist
+
+import numpy as np
+
+from benchmarks.joint_people import (
+    Array,
+)
+from geoveil.analyst import (
+    JointEstimates,
+)
+from geoveil.gp import Threshold
+
+Held = Mapping[str, bool]
+"""Whether all holds: as "stated", and with a mistake, by its name."""
+STATED, ALONE, INDEPENDENT = "stated", "one by one", "independent"
+
+
+def inside(low: Array, truth: Array, high: Array) -> bool:
+    """Return whether all of the truth is within."""
+    tiny = 1e-12
+    return bool(((low - tiny <= truth) & (truth <= high + tiny)).all())
+
+
+@cache
+def critical_of_independent(m: int) -> float:
+    """Return how many standard errors m independent errors are within at once."""
+    return float(NormalDist().inv_cdf((1 + 0.95 ** (1 / m)) / 2))
+
+
+def band_as_if_independent(found: JointEstimates) -> tuple[Array, Array]:
+    """Return the band of estimates whose covariances are forgotten."""
+    critical = critical_of_independent(len(found.labels))
+    return found.intervals(math.erf(critical / math.sqrt(2)))
+
+
+def as_if_independent(found: JointEstimates) -> JointEstimates:
+    """Return estimates whose covariances are forgotten."""
+    return replace(found, covariance=np.diag(np.diag(found.covariance)))
+
+
+def above(at: Array, width: float, population: Array) -> Array:
+    """Return the mean of soft thresholds over a population."""
+    return np.array([Threshold(t, width, "smoothstep").value(population).mean() for t in at])

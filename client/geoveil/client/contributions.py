@@ -1,0 +1,266 @@
+"""What a device keeps of an answer: its status, receipt, reading, point and report."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import IntEnum
+from math import ldexp
+from typing import TypeAlias
+
+from google.protobuf.message import DecodeError
+
+from geoveil.gp import (
+    GeoPrivacy,
+    member,
+)
+from geoveil.proto.v1 import report_pb2
+
+MICROSECOND = timedelta(microseconds=1)
+ReadingKey: TypeAlias = tuple[str, datetime]
+"""The space and the beginning of the epoch of a reading."""
+
+
+class DeliveryStatus(IntEnum):
+    """What became of a report. It only ever goes up."""
+
+    __repr__ = member
+
+    PENDING = 0
+    """Kept, to be sent; not known to be counted."""
+    EXPIRED = 1
+    """Given up: its campaign closed long ago, and no answer came."""
+    REJECTED = 2
+    """Refused by the server for good."""
+    ACKNOWLEDGED = 3
+    """Counted."""
+    UNDELIVERABLE = 4
+    """Given up by an earlier version of geoveil, which could not read any more what was to be sent.
+    This one does not use a state directory that is damaged."""
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """Why a server refused a report for good."""
+
+    reason: str
+    """Name of the rejection reason, for example "NOT_OPEN"."""
+    detail: str
+    """What the server says about it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PerturbedAnswer:
+    """One perturbed answer, as it left the device."""
+
+    query_index: int
+    """Counts from 0 in the campaign's list of queries; with strata, label after label."""
+    value: int
+    """An integer on the campaign's grid: it stands for value · 2^step_exponent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt:
+    """What leaves the device for one campaign. All of it is perturbed or public."""
+
+    campaign_id: str
+    """The id of the campaign."""
+    period: int
+    """The period of a recurring campaign, counted from 0; else 0."""
+    attribute: str
+    """Name of what was asked about."""
+    report_id: str
+    """The id of the report, in hexadecimal: random; "" if it can't be read any more."""
+    digest: str
+    """SHA-256 of the campaign's bytes, in hexadecimal."""
+    answers: tuple[PerturbedAnswer, ...]
+    """All that the server learns about the value; none if they can't be read any more."""
+    step_exponent: int
+    """The answers lie on the grid of multiples of 2^step_exponent."""
+    privacy: GeoPrivacy
+    """What it cost, all its answers together, with its unit."""
+    any_two: float
+    """ε of it between any two values, however far apart; infinite: nothing is promised of them."""
+    drawn: datetime
+    """When the value was perturbed."""
+    status: DeliveryStatus
+    """What became of it."""
+    sent: datetime | None = None
+    """When it left the device first, or was about to; None: it has not."""
+    settled: datetime | None = None
+    """When it was acknowledged, rejected or given up."""
+    rejection: Rejection | None = None
+    """Why it was rejected."""
+    failure: str | None = None
+    """Why it could not be sent the last time, if it is still pending."""
+    epoch: datetime | None = None
+    """When the epoch began whose one perturbed value answered: all that was answered from it cost
+    `privacy` together. None: the report has noise of its own."""
+    fresh: bool = field(default=False, compare=False)
+    """Whether the call of `contribute` that returned it drew it. False: that campaign and period
+    had been answered already, nothing was drawn, and the value given has no effect. Receipts of one
+    report are equal either way."""
+
+    def to_dict(self) -> dict[str, object]:
+        """Return what JSON can hold: ε with its distance and unit, times in ISO 8601."""
+        return {
+            "campaign_id": self.campaign_id,
+            "period": self.period,
+            "attribute": self.attribute,
+            "report_id": self.report_id,
+            "campaign_sha256": self.digest,
+            "perturbed": [
+                {"query_index": answer.query_index, "value": value}
+                for answer, value in zip(self.answers, self.perturbed, strict=True)
+            ],
+            "epsilon": self.privacy.epsilon,
+            "per": self.privacy.per,
+            "unit": self.privacy.unit,
+            "delta": self.privacy.delta,
+            "reach": None if math.isinf(self.privacy.reach) else self.privacy.reach,
+            "any_two_epsilon": None if math.isinf(self.any_two) else self.any_two,
+            "epoch": self.epoch and self.epoch.isoformat(),
+            "drawn": self.drawn.isoformat(),
+            "sent": self.sent and self.sent.isoformat(),
+            "settled": self.settled and self.settled.isoformat(),
+            "status": self.status.name.lower(),
+            "failure": self.failure,
+            "rejection": self.rejection and self.rejection.reason,
+        }
+
+    @property
+    def acknowledged(self) -> bool:
+        """Whether the server has confirmed that the report is counted."""
+        return self.status is DeliveryStatus.ACKNOWLEDGED
+
+    @property
+    def perturbed(self) -> tuple[float, ...]:
+        """The answers as numbers, in the order of `answers`."""
+        return tuple(ldexp(answer.value, self.step_exponent) for answer in self.answers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """One perturbed value, from which campaigns about it are answered for an epoch.
+
+    It was released like a report, and holds neither the value nor anything of its noise.
+    """
+
+    attribute: str
+    """Name of what was read."""
+    space: str
+    """What the coordinates are, so that no point is taken for one of another plane."""
+    begins: datetime
+    """When its epoch began, with a time zone."""
+    ends: datetime
+    """When its epoch ends."""
+    privacy: GeoPrivacy
+    """What all answers that are made from it cost together."""
+    point: tuple[int, ...]
+    """Integers on the grid of the mechanism of that guarantee."""
+    drawn: datetime
+    """When the value was perturbed."""
+
+    @property
+    def key(self) -> ReadingKey:
+        """What tells it from the other readings of its attribute."""
+        return self.space, self.begins
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CampaignPoint:
+    """The point of one campaign in one epoch: a reading made as coarse as the campaign asks.
+
+    Drawn once, so that all its periods in the epoch tell the campaign no more than one.
+    """
+
+    campaign_id: str
+    """The id of the campaign."""
+    reading: Reading
+    """What it was made from."""
+    point: tuple[int, ...]
+    """Integers on the grid of the campaign's `point_mechanism`."""
+    drawn: datetime
+    """When it was made."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contribution:
+    """One report to one campaign, drawn once and ready to be sent as often as it takes."""
+
+    campaign_id: str
+    """The id of the campaign."""
+    digest: bytes
+    """SHA-256 of the campaign bytes that the report was made for."""
+    report: bytes
+    """A serialised Report. These bytes are sent; they are never made again."""
+    privacy: GeoPrivacy
+    """What the report costs, all its answers together."""
+    any_two: float = math.inf
+    """ε of it between any two values; of what is made from a reading there is none."""
+    attribute: str
+    """Name of what was asked about."""
+    step_exponent: int
+    """Its answers lie on the grid of multiples of 2^step_exponent."""
+    closes: datetime
+    """When the campaign closes, with a time zone."""
+    period: int = 0
+    """The period of a recurring campaign, counted from 0; else 0."""
+    epoch: datetime | None = None
+    """When the epoch began from whose reading it was made: the price is then that of the reading,
+    and paid once for all its answers. None: it has noise of its own."""
+    before: datetime | None = None
+    """When the epoch began from whose reading it goes on; None: it does not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A report and what became of it."""
+
+    contribution: Contribution
+    """The report; these bytes never change."""
+    drawn: datetime
+    """When it was drawn, with a time zone."""
+    status: DeliveryStatus = DeliveryStatus.PENDING
+    """Whether it was counted."""
+    sent: datetime | None = None
+    """When it left the device first."""
+    settled: datetime | None = None
+    """When its status was settled."""
+    rejection: Rejection | None = None
+    """Why it was rejected."""
+    failure: str | None = None
+    """Why it could not be sent the last time."""
+    fresh: bool = field(default=False, compare=False)
+    """Whether it was drawn just now, not found."""
+
+    def receipt(self) -> Receipt:
+        """Return what the person may see of it."""
+        made = self.contribution
+        try:
+            report = report_pb2.Report.FromString(made.report)
+        except DecodeError:  # these bytes are none, as a damaged disk left them
+            report = report_pb2.Report()
+        return Receipt(
+            campaign_id=made.campaign_id,
+            period=made.period,
+            attribute=made.attribute,
+            report_id=report.report_id.hex(),
+            digest=made.digest.hex(),
+            answers=tuple(PerturbedAnswer(a.query_index, a.value) for a in report.answers),
+            step_exponent=made.step_exponent,
+            privacy=made.privacy,
+            any_two=made.any_two,
+            drawn=self.drawn,
+            status=self.status,
+            sent=self.sent,
+            settled=self.settled,
+            rejection=self.rejection,
+            failure=self.failure if self.status is DeliveryStatus.PENDING else None,
+            fresh=self.fresh,
+            epoch=made.epoch,
+        )

@@ -1,0 +1,131 @@
+"""What the journal says was spent, for the ledger."""
+
+import sqlite3
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+from google.protobuf.message import DecodeError
+
+from geoveil.campaign import LABEL_UNIT
+from geoveil.client.errors import JournalError
+from geoveil.client.journal_rows import WAITS, date_of, end_of, microseconds, price_of
+from geoveil.client.journal_schema import LABELLED, PINNED, POINTS_SINCE, SINCE, TOLD
+from geoveil.client.ledger import Spending, SpendingHistory, Telling
+from geoveil.gp import GeoPrivacy
+from geoveil.proto.v1 import campaign_pb2 as pb
+
+
+class SeenReports:
+    """What was ever drawn, counted by campaign and price.
+
+    Rows are never taken away, nor their prices changed, so that only those are read that are new:
+    what one more costs does not grow with how many there are.
+
+    Args:
+        connection: of the file; a new one, which may be to another state of it, needs a new object.
+    """
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.connection = connection
+        self.reports = 0
+        """How many there are, whether sent or not."""
+        self.size = 0
+        """Their bytes."""
+        self._last = self._last_reading = self._last_point = 0
+        self._used: set[tuple[str, int]] = set()
+        """Campaigns, each with the epochs whose readings it has been answered from."""
+        self.drawn: dict[tuple[str, str, str | None], Counter[GeoPrivacy]] = {}
+        """How many were drawn, by attribute, unit and campaign (None: all), and by price."""
+
+    def read(self) -> None:
+        """Read the rows that are new, in an open transaction that has added none."""
+        since = (self._last, self._last_reading)
+        for row, campaign_id, size, attribute, *price, nested in self.connection.execute(
+            SINCE, since
+        ).fetchall():
+            if campaign_id is None:
+                self._last_reading = row
+            else:
+                self.reports += 1
+                self.size += size
+                self._last = row
+            if not nested:  # else the reading has paid for all, and a point for its campaign
+                for scope in {campaign_id, None}:
+                    self._count(scope, attribute, price)
+        if self._last_reading:
+            points = self.connection.execute(POINTS_SINCE, (self._last_point,)).fetchall()
+            for row, campaign_id, attribute, *price, begins in points:
+                self._used.add((campaign_id, begins))
+                self._count(campaign_id, attribute, price)
+                self._last_point = row
+
+    def used(self, campaign_id: str, epoch: datetime) -> bool:
+        """Return whether a campaign has been answered from the reading of an epoch."""
+        return (campaign_id, microseconds(epoch)) in self._used
+
+    def _count(self, campaign_id: str | None, attribute: str, price: Sequence[Any]) -> None:
+        try:
+            privacy = price_of(*price)
+            self.drawn.setdefault((attribute, privacy.unit, campaign_id), Counter())[privacy] += 1
+        except (TypeError, ValueError, OverflowError) as error:
+            raise JournalError("row", type(error).__name__) from error
+
+    def history(self, attribute: str, unit: str) -> SpendingHistory:
+        """Return what counts against the limits of an attribute."""
+        kind = _LabelHistory if unit == LABEL_UNIT else _StoredHistory
+        return kind(self, attribute, unit)
+
+
+class _StoredHistory(SpendingHistory):
+    """The `SpendingHistory` of an attribute, read in the transaction of a connection."""
+
+    def __init__(self, seen: SeenReports, attribute: str, unit: str) -> None:
+        self._seen = seen
+        self._attribute = attribute
+        self._unit = unit
+
+    def spendings(self, *, campaign_id: str | None = None) -> Iterable[Spending]:
+        scope = (self._attribute, self._unit, campaign_id)
+        for privacy, count in self._seen.drawn.get(scope, Counter()).items():
+            yield Spending(privacy=privacy, count=count)
+
+    def tellings(self, *, after: datetime | None) -> Iterable[Telling]:
+        parameters = (self._attribute, self._unit, end_of(after))
+        for space, begins, *price, last in self._seen.connection.execute(
+            TOLD, parameters
+        ).fetchall():
+            try:
+                yield Telling(
+                    privacy=price_of(*price),
+                    last=None if last == WAITS else date_of(last),
+                    reading=None if begins is None else (space, date_of(begins)),
+                )
+            except (TypeError, ValueError, OverflowError) as error:
+                raise JournalError("row", type(error).__name__) from error
+
+    def used(self, campaign_id: str, epoch: datetime) -> bool:
+        return self._seen.used(campaign_id, epoch)
+
+
+class _LabelHistory(_StoredHistory):
+    """The history of labels of one name: of reports to the kept campaigns that asked for them."""
+
+    def spendings(self, *, campaign_id: str | None = None) -> Iterable[Spending]:
+        yield from super().spendings(campaign_id=campaign_id)
+        for of_campaign, privacy in self._asked():
+            if campaign_id in (None, of_campaign):
+                (count,) = self._seen.connection.execute(LABELLED, (of_campaign,)).fetchone()
+                yield Spending(privacy=privacy, count=count)
+
+    def _asked(self) -> Iterable[tuple[str, GeoPrivacy]]:
+        """Yield the campaigns that asked for labels of this name, and what one costs."""
+        for campaign_id, _, envelope, _, _ in self._seen.connection.execute(PINNED).fetchall():
+            try:
+                content = pb.CampaignEnvelope.FromString(envelope).campaign
+                strata = pb.Campaign.FromString(content).strata
+                if strata.name == self._attribute and strata.HasField("epsilon"):
+                    yield campaign_id, GeoPrivacy(strata.epsilon, 1.0, LABEL_UNIT)
+            except (DecodeError, ValueError) as error:
+                raise JournalError(f"row of {campaign_id!r}", type(error).__name__) from error

@@ -1,0 +1,200 @@
+"""The rows of the journal's tables: what they hold, with checksums."""
+
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import Any
+
+from geoveil.client.contributions import (
+    CampaignPoint,
+    Contribution,
+    DeliveryStatus,
+    Entry,
+    Reading,
+    Rejection,
+)
+from geoveil.client.errors import JournalError
+from geoveil.gp import GeoPrivacy, blake2b
+
+price_of = lru_cache(maxsize=1024)(GeoPrivacy)
+"""Remembers prices, which are few: to make one anew takes as long as to read its row."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+WAITS = 2**63 - 1
+"""Stands for when a report that waits is settled."""
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def microseconds(when: datetime | None) -> int | None:
+    """Return a time as it is stored."""
+    return None if when is None else (when - _EPOCH) // _MICROSECOND
+
+
+def end_of(when: datetime | None) -> int:
+    """Return a time as it is stored; for none, one before all."""
+    return -(2**63) if when is None else (when - _EPOCH) // _MICROSECOND
+
+
+def date_of(stored: int) -> datetime:
+    """Return the date of microseconds since 1970."""
+    return _EPOCH + timedelta(microseconds=stored)
+
+
+def checked_row(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return a row with its checksum: 7 bytes of BLAKE2b over its values in ASCII."""
+    shown = ascii(values).encode()
+    return (*values, int.from_bytes(blake2b(shown, digest_size=7).digest()))
+
+
+def content_of(stored: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return a row without its checksum.
+
+    Raises:
+        JournalError: if it is not as it was written.
+    """
+    values = tuple(stored[:-1])
+    if checked_row(values) != tuple(stored):
+        raise JournalError(f"row of {values[0]!r}", "it is damaged")
+    return values
+
+
+def row_of(entry: Entry) -> tuple[Any, ...]:
+    """Return an entry as the values of a row."""
+    made = entry.contribution
+    return checked_row(
+        (
+            made.campaign_id,
+            made.period,
+            made.digest,
+            made.report,
+            made.attribute,
+            made.privacy.unit,
+            made.privacy.epsilon,
+            made.privacy.per,
+            made.privacy.delta,
+            made.privacy.reach,
+            made.any_two,
+            made.step_exponent,
+            microseconds(made.closes),
+            microseconds(entry.drawn),
+            int(entry.status),
+            microseconds(entry.sent),
+            microseconds(entry.settled),
+            entry.rejection and entry.rejection.reason,
+            entry.rejection and entry.rejection.detail,
+            entry.failure,
+        )
+    )
+
+
+def reading_row(reading: Reading) -> tuple[Any, ...]:
+    """Return a reading as the values of a row."""
+    return checked_row(
+        (
+            reading.attribute,
+            reading.privacy.unit,
+            reading.space,
+            microseconds(reading.begins),
+            microseconds(reading.ends),
+            reading.privacy.epsilon,
+            reading.privacy.per,
+            " ".join(map(str, reading.point)),
+            microseconds(reading.drawn),
+        )
+    )
+
+
+def reading_of(stored: tuple[Any, ...]) -> Reading:
+    """Return the reading that a row holds.
+
+    Raises:
+        JournalError: if it is not as it was written.
+    """
+    values = content_of(stored)
+    try:
+        attribute, unit, space, begins, ends, epsilon, per, point, drawn = values
+        return Reading(
+            attribute=attribute,
+            space=space,
+            begins=date_of(begins),
+            ends=date_of(ends),
+            privacy=price_of(epsilon, per, unit),
+            point=tuple(map(int, point.split())),
+            drawn=date_of(drawn),
+        )
+    except (TypeError, ValueError, OverflowError, AttributeError) as error:
+        raise JournalError(f"row of {values[0]!r}", type(error).__name__) from error
+
+
+def point_row(made: CampaignPoint) -> tuple[Any, ...]:
+    """Return a campaign's point as the values of a row: the price is that of its reading."""
+    reading = made.reading
+    return checked_row(
+        (
+            made.campaign_id,
+            reading.attribute,
+            reading.privacy.unit,
+            reading.space,
+            microseconds(reading.begins),
+            reading.privacy.epsilon,
+            reading.privacy.per,
+            " ".join(map(str, made.point)),
+            microseconds(made.drawn),
+        )
+    )
+
+
+def point_of(stored: tuple[Any, ...], reading: Reading) -> CampaignPoint:
+    """Return the campaign's point that a row holds, of a reading.
+
+    Raises:
+        JournalError: if it is not as it was written.
+    """
+    values = content_of(stored)
+    try:
+        return CampaignPoint(
+            campaign_id=values[0],
+            reading=reading,
+            point=tuple(map(int, values[7].split())),
+            drawn=date_of(values[8]),
+        )
+    except (TypeError, ValueError, OverflowError, AttributeError) as error:
+        raise JournalError(f"row of {values[0]!r}", type(error).__name__) from error
+
+
+_TYPES = (str, int, bytes, bytes, str, str, *[float] * 5, int, int, int, int)
+"""Types of the columns that are never NULL, in their order."""
+
+
+def entry_of(stored: tuple[Any, ...]) -> Entry:
+    """Return the entry that a row holds.
+
+    Raises:
+        JournalError: if it is not as it was written.
+    """
+    values = content_of(stored)
+    try:
+        if not all(map(isinstance, values, _TYPES)):
+            raise TypeError  # SQLite keeps any type in any column
+        campaign_id, period, digest, report, attribute, unit, epsilon, per, *others = values
+        delta, reach, any_two, exponent, closes, drawn, status, *outcome = others
+        sent, settled, reason, detail, failure = outcome
+        return Entry(
+            contribution=Contribution(
+                campaign_id=campaign_id,
+                period=period,
+                digest=digest,
+                report=report,
+                privacy=price_of(epsilon, per, unit, delta, reach),
+                any_two=any_two,
+                attribute=attribute,
+                step_exponent=exponent,
+                closes=date_of(closes),
+            ),
+            drawn=date_of(drawn),
+            status=DeliveryStatus(status),
+            sent=None if sent is None else date_of(sent),
+            settled=None if settled is None else date_of(settled),
+            rejection=None if reason is None else Rejection(reason, detail),
+            failure=failure,
+        )
+    except (TypeError, ValueError, OverflowError) as error:
+        raise JournalError(f"row of {values[0]!r}", type(error).__name__) from error

@@ -1,0 +1,168 @@
+"""The journal's tables, and the statements that read and change them."""
+
+# ruff: noqa: S608 - no input is ever part of a statement
+
+VERSION = 9
+
+
+# Times are microseconds since 1970: in order as numbers, exact. Up to version 2 the reports were in
+# a table `entry`, without checksums, and version 3 counted commits in a table of that name: a
+# process that still runs one of them lacks its table, and writes nothing.
+# Version 4 lacked the tables of readings. A process that still runs it goes on with the others, and
+# charges what was answered from a reading as if it had noise of its own: more than it cost.
+# Version 5 lacked the table of campaigns' points, and made a coarser point for each report.
+# Up to version 7 it was not kept which reading a report goes on from.
+_REPORTS = """
+CREATE TABLE campaign (
+    campaign_id TEXT PRIMARY KEY,
+    digest BLOB NOT NULL,
+    envelope BLOB NOT NULL,
+    seen INTEGER NOT NULL,
+    checksum INTEGER NOT NULL
+);
+CREATE TABLE report (
+    campaign_id TEXT NOT NULL,
+    period INTEGER NOT NULL,
+    digest BLOB NOT NULL,
+    report BLOB NOT NULL,
+    attribute TEXT NOT NULL,
+    unit TEXT NOT NULL,
+    epsilon REAL NOT NULL,
+    per REAL NOT NULL,
+    delta REAL NOT NULL,
+    reach REAL NOT NULL,
+    any_two REAL NOT NULL,
+    step_exponent INTEGER NOT NULL,
+    closes INTEGER NOT NULL,
+    drawn INTEGER NOT NULL,
+    status INTEGER NOT NULL,
+    sent INTEGER,
+    settled INTEGER,
+    reason TEXT,
+    detail TEXT,
+    failure TEXT,
+    checksum INTEGER NOT NULL,
+    PRIMARY KEY (campaign_id, period)
+);
+CREATE INDEX pending ON report (drawn) WHERE status = 0;
+CREATE INDEX told ON report (attribute, unit, coalesce(settled, 9223372036854775807));
+CREATE TRIGGER pinned AFTER INSERT ON campaign BEGIN
+    UPDATE state SET rows = (rows | NEW.checksum) - (rows & NEW.checksum);
+END;
+CREATE TRIGGER recorded AFTER INSERT ON report BEGIN
+    UPDATE state SET rows = (rows | NEW.checksum) - (rows & NEW.checksum);
+END;
+CREATE TRIGGER changed AFTER UPDATE OF checksum ON report BEGIN
+    UPDATE state SET rows = (rows | OLD.checksum) - (rows & OLD.checksum);
+    UPDATE state SET rows = (rows | NEW.checksum) - (rows & NEW.checksum);
+END;
+"""
+_READINGS = """
+CREATE TABLE reading (
+    attribute TEXT NOT NULL,
+    unit TEXT NOT NULL,
+    space TEXT NOT NULL,
+    begins INTEGER NOT NULL,
+    ends INTEGER NOT NULL,
+    epsilon REAL NOT NULL,
+    per REAL NOT NULL,
+    point TEXT NOT NULL,
+    drawn INTEGER NOT NULL,
+    checksum INTEGER NOT NULL,
+    PRIMARY KEY (attribute, unit, space, begins)
+);
+CREATE TABLE answered (
+    campaign_id TEXT NOT NULL,
+    period INTEGER NOT NULL,
+    epoch INTEGER NOT NULL,
+    checksum INTEGER NOT NULL,
+    PRIMARY KEY (campaign_id, period, epoch)
+);
+CREATE TRIGGER read AFTER INSERT ON reading BEGIN
+    UPDATE state SET rows = (rows | NEW.checksum) - (rows & NEW.checksum);
+END;
+CREATE TRIGGER linked AFTER INSERT ON answered BEGIN
+    UPDATE state SET rows = (rows | NEW.checksum) - (rows & NEW.checksum);
+END;
+"""
+_POINTS = """
+CREATE TABLE campaign_point (
+    campaign_id TEXT NOT NULL,
+    attribute TEXT NOT NULL,
+    unit TEXT NOT NULL,
+    space TEXT NOT NULL,
+    begins INTEGER NOT NULL,
+    epsilon REAL NOT NULL,
+    per REAL NOT NULL,
+    point TEXT NOT NULL,
+    drawn INTEGER NOT NULL,
+    checksum INTEGER NOT NULL,
+    PRIMARY KEY (campaign_id, begins)
+);
+CREATE TRIGGER coarsened AFTER INSERT ON campaign_point BEGIN
+    UPDATE state SET rows = (rows | NEW.checksum) - (rows & NEW.checksum);
+END;
+"""
+SCHEMA = _REPORTS + _READINGS + _POINTS
+_COLUMNS = (
+    "campaign_id, period, digest, report, attribute, unit, epsilon, per, delta, reach,"
+    " any_two, step_exponent, closes,"
+    " drawn, status, sent, settled, reason, detail, failure"
+)
+_ALL = f"SELECT {_COLUMNS}, checksum FROM report"
+PENDING = f"{_ALL} WHERE status = 0 ORDER BY drawn, campaign_id, period"
+HISTORY = f"{_ALL} ORDER BY drawn, campaign_id, period"
+FIND = f"{_ALL} WHERE campaign_id = ? AND period = ?"
+PUT = f"INSERT INTO report ({_COLUMNS}, checksum) VALUES ({', '.join('?' * 21)})"
+WRITTEN_ONCE = 14
+"""Columns that never change, from the first: what was drawn and what it cost."""
+CHANGE = """
+UPDATE report
+SET status = ?, sent = ?, settled = ?, reason = ?, detail = ?, failure = ?, checksum = ?
+WHERE campaign_id = ? AND period = ?
+"""
+PIN = """
+INSERT INTO campaign (campaign_id, digest, envelope, seen, checksum) VALUES (?, ?, ?, ?, ?)
+ON CONFLICT DO NOTHING
+"""
+PINNED = "SELECT campaign_id, digest, envelope, seen, checksum FROM campaign"
+PINNED_AS = f"{PINNED} WHERE campaign_id = ?"
+WAITING = "SELECT count(*), coalesce(sum(length(report)), 0) FROM report WHERE status = 0"
+SINCE = """
+SELECT rowid, campaign_id, length(report), attribute, epsilon, per, unit, delta, reach,
+    EXISTS (SELECT * FROM answered WHERE answered.campaign_id = report.campaign_id
+        AND answered.period = report.period)
+FROM report WHERE rowid > ?
+UNION ALL
+SELECT rowid, NULL, 0, attribute, epsilon, per, unit, 0.0, 9e999, 0
+FROM reading WHERE rowid > ?
+"""
+_READING_COLUMNS = "attribute, unit, space, begins, ends, epsilon, per, point, drawn"
+ALL_READINGS = f"SELECT {_READING_COLUMNS}, checksum FROM reading"
+READINGS_OF = f"{ALL_READINGS} WHERE attribute = ? AND unit = ? AND space = ? ORDER BY begins"
+READ = f"INSERT INTO reading ({_READING_COLUMNS}, checksum) VALUES ({', '.join('?' * 10)})"
+ANSWER = "INSERT INTO answered (campaign_id, period, epoch, checksum) VALUES (?, ?, ?, ?)"
+ANSWERED = "SELECT campaign_id, period, epoch, checksum FROM answered"
+ANSWERED_AS = f"{ANSWERED} WHERE campaign_id = ? AND period = ?"
+_POINT_COLUMNS = "campaign_id, attribute, unit, space, begins, epsilon, per, point, drawn"
+ALL_POINTS = f"SELECT {_POINT_COLUMNS}, checksum FROM campaign_point"
+POINTS_OF = f"{ALL_POINTS} WHERE campaign_id = ?"
+POINT_OF = f"{POINTS_OF} AND begins = ?"
+COARSEN = f"INSERT INTO campaign_point ({_POINT_COLUMNS}, checksum) VALUES ({', '.join('?' * 10)})"
+POINTS_SINCE = """
+SELECT rowid, campaign_id, attribute, epsilon, per, unit, begins FROM campaign_point
+WHERE rowid > ?
+"""
+TOLD = """
+SELECT point.space, answered.epoch, coalesce(point.epsilon, report.epsilon),
+    coalesce(point.per, report.per), report.unit, report.delta, report.reach,
+    max(coalesce(report.settled, 9223372036854775807))
+FROM report LEFT JOIN answered
+    ON answered.campaign_id = report.campaign_id AND answered.period = report.period
+LEFT JOIN campaign_point AS point
+    ON point.campaign_id = answered.campaign_id AND point.begins = answered.epoch
+WHERE report.attribute = ? AND report.unit = ?
+    AND coalesce(report.settled, 9223372036854775807) > ?
+GROUP BY coalesce(point.space, report.rowid), answered.epoch
+"""
+LABELLED = "SELECT count(*) FROM report WHERE campaign_id = ?"
