@@ -49,9 +49,11 @@ class Frame(Protocol):
     """A data frame of pandas, or of Dask."""
 
     @property
-    def columns(self) -> Any: ...
+    def columns(self) -> Any:
+        """The names of its columns."""
 
-    def __getitem__(self, name: Any) -> Any: ...
+    def __getitem__(self, name: Any) -> Any:
+        """Return a column."""
 
 
 def rows_of(frame: Any) -> ReportRows:
