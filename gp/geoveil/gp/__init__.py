@@ -83,6 +83,7 @@ from geoveil.gp.intervals import (
     Limits as Limits,
     interval_of_mean as interval_of_mean,
     interval_of_weighted_mean as interval_of_weighted_mean,
+    margins_of_mean as margins_of_mean,
 )
 from geoveil.gp.labels import MOST_EPSILON as MOST_EPSILON, RandomizedLabels as RandomizedLabels
 from geoveil.gp.lazy import lazy as lazy

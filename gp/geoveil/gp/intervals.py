@@ -33,6 +33,7 @@ __all__ = [
     "Limits",
     "interval_of_mean",
     "interval_of_weighted_mean",
+    "margins_of_mean",
 ]
 
 _LIGHT, _FULL = 0.2, 0.5
@@ -205,11 +206,31 @@ def interval_of_mean(
         >>> nobody.low, round(nobody.high, 5)  # Clopper and Pearson: 0.00368
         (0.0, 0.00367)
     """
-    if method is None:
-        bounded = limits.bounded or all(map(math.isfinite, limits.means))
-        method = IntervalMethod.WEIGHTED_ENDS if bounded else IntervalMethod.STUDENT
-    below, above = _MARGINS[method](n, mean, variance, (1 + confidence) / 2, limits)
+    method = _method(limits) if method is None else method
+    below, above = margins_of_mean(n, mean, variance, confidence, limits, method)
     return _within(mean - below, mean + above, limits, method)
+
+
+def margins_of_mean(
+    n: float,
+    mean: float,
+    variance: float,
+    confidence: float,
+    limits: Limits = UNLIMITED,
+    method: IntervalMethod | None = None,
+) -> tuple[float, float]:
+    """Return how far the ends of `interval_of_mean` are below and above it, if nothing is cut off.
+
+    Sums and differences of means are off by this much: that a mean is a share says nothing of how
+    far noise may have moved an estimate of it.
+    """
+    method = _method(limits) if method is None else method
+    return _MARGINS[method](n, mean, variance, (1 + confidence) / 2, limits)
+
+
+def _method(limits: Limits) -> IntervalMethod:
+    bounded = limits.bounded or all(map(math.isfinite, limits.means))
+    return IntervalMethod.WEIGHTED_ENDS if bounded else IntervalMethod.STUDENT
 
 
 def interval_of_weighted_mean(

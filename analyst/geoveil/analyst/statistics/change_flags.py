@@ -1,6 +1,7 @@
 """Flags of sudden changes: the newest cohort beside those before it [MATH §13]."""
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,7 @@ FALSE_ALARMS = 0.01
 POWER = 0.9
 """The probability with which a shift is flagged within the stated delay."""
 _WINDOWS = (1, 2, 4, 8, 13, 26, 52)
-_LEAST = 1e-300
+Margins = Callable[[float, int, int], tuple[float, float]]
 
 
 def windows(epoch: int) -> tuple[int, ...]:
@@ -25,30 +26,28 @@ def windows(epoch: int) -> tuple[int, ...]:
 
 def flagged(
     changes: Array,
-    variances: Array,
+    margins: Margins,
     epoch: int,
     false_alarms: float = FALSE_ALARMS,
     *,
     looks: int,
-    known: bool = True,
 ) -> Array:
     """Return whether the newest cohorts changed otherwise than those of the epoch before them.
 
     Each cohort tells how much its mean changed since its last epoch: what people differ by drops
     out. The mean change of the last cohorts is compared with that of an epoch before them, for
-    several numbers of cohorts; the quantile is Bonferroni's for all that is compared. The epoch
-    before has earlier changes of the same people, who begin the later one where they ended the
-    earlier: the two are correlated by −1/2 at most, so that its variance counts twice.
+    several numbers of cohorts, with limits recovered from those of both [ZD08], at Bonferroni's
+    level for all that is compared. The epoch before has earlier changes of the same people, who
+    begin the later one where they ended the earlier: the two are correlated by −1/2 at most, so
+    that its square counts twice.
 
     Args:
         changes: mean change of one cohort after the other, in order of time.
-        variances: of each.
+        margins: (confidence, first, end) → how far the limits of the mean change of the cohorts
+            from the first to before the end are below and above it.
         epoch: how many cohorts there are in an epoch, 2 or more.
         false_alarms: the probability of any flag while the mean drifts as it did, in (0, 1).
         looks: how many cohorts that probability is for.
-        known: whether the variances are those of the changes; else they are at most so large, and
-            how the changes of the epoch before differ tells as well (Student's quantile): half of
-            the false alarms are given to each.
 
     Returns:
         An array like `changes`: NaN where too few came before, else 0 or 1.
@@ -56,27 +55,18 @@ def flagged(
     Raises:
         ParameterError: if a number is out of range.
     """
-    from scipy.special import stdtrit
-
-    share = _share(epoch, false_alarms, looks) / (1 if known else 2)
-    critical = _quantile(share)
-    student = 0.0 if known else float(-stdtrit(epoch - 1, share))
-    sums, noises = (np.concatenate([[0.0], np.cumsum(c)]) for c in (changes, variances))
+    confidence = 1 - 2 * _share(epoch, false_alarms, looks)
     exceeded = np.full(len(changes), np.nan)
-    for length in windows(epoch):
-        end = np.arange(length + epoch, len(sums))
-        start = end - length
-        first = start - epoch
-        recent = (sums[end] - sums[start]) / length
-        usual = (sums[start] - sums[first]) / epoch
-        error = (noises[end] - noises[start]) / length**2
-        error += 2 * (noises[start] - noises[first]) / epoch**2
-        most = critical * np.sqrt(error)
-        if not known and len(start):
-            before = np.lib.stride_tricks.sliding_window_view(changes, epoch)[first]
-            spread = before.var(axis=1, ddof=1) * (1 / length + 2 / epoch)
-            most = np.minimum(most, student * np.sqrt(spread + _LEAST))
-        exceeded[end - 1] = np.fmax(exceeded[end - 1], np.abs(recent - usual) > most)
+    for end in range(epoch + 1, len(changes) + 1):
+        beyond = False
+        for length in windows(min(epoch, end - epoch)):
+            start = end - length
+            first = start - epoch
+            shift = changes[start:end].mean() - changes[first:start].mean()
+            recent, before = margins(confidence, start, end), margins(confidence, first, start)
+            side = int(shift < 0)
+            beyond |= abs(shift) > math.hypot(recent[side], math.sqrt(2) * before[1 - side])
+        exceeded[end - 1] = beyond
     return exceeded
 
 

@@ -19,7 +19,7 @@ from geoveil.analyst.statistics.distribution import Curve, DistributionCurve
 from geoveil.analyst.statistics.joint import LIARS, JointEstimates, notes_of_liars
 from geoveil.analyst.statistics.quantiles import QuantileEstimates
 from geoveil.analyst.statistics.quantity import POPULATION, Quantity
-from geoveil.analyst.statistics.simultaneous import critical_value, critical_value_of_one
+from geoveil.analyst.statistics.simultaneous import critical_value, critical_value_of_one, two_sided
 from geoveil.gp import GeoPrivacy, ParameterError, UnsupportedError, member
 
 __all__ = [
@@ -199,28 +199,20 @@ def compare(
     else:
         spread = np.concatenate([np.hypot(errors[a], errors[b]) for a, b in pairs])
         critical = critical_value(_correlations(samples, pairs, spread), samples[0].confidence)
-    level = math.erf(critical / math.sqrt(2))
-    ends = [sample.ends(level) for sample in samples]
     down, up = (
         np.concatenate([samples[b].moved[side] + samples[a].moved[1 - side] for a, b in pairs])
         for side in (0, 1)
     )
-    below, above = (
-        np.concatenate(
-            [
-                _together(
-                    kind,
-                    np.abs(samples[b].values - ends[b][side]),
-                    np.abs(ends[a][1 - side] - samples[a].values),
-                )
-                for a, b in pairs
-            ]
-        )
-        for side in (0, 1)
-    )
+
+    def margins(confidence: float) -> Array:
+        ends = [sample.margins(confidence) for sample in samples]
+        joined = [_together(kind, ends[b], ends[a][::-1]) for a, b in pairs]
+        return np.concatenate(joined, axis=1)
+
+    below, above = margins(math.erf(critical / math.sqrt(2)))
     # What liars can't have done.
     left = np.sign(values) * np.maximum(np.abs(values) - np.where(values > 0, down, up), 0.0)
-    p_values = normal_p_values(left, np.where(values > 0, below, above) / critical)
+    p_values = two_sided(left, margins)
     return Changes(
         labels=tuple(
             f"{names[b]} − {names[a]}: {label}" for a, b in pairs for label in samples[0].labels
@@ -252,8 +244,8 @@ class _Sample:
     privacy: GeoPrivacy | None
     softness: float
     """The width of the soft thresholds; 0 where labels tell it, or it is not known."""
-    ends: Callable[[float], tuple[Array, Array]]
-    """Returns the ends of the interval of each by itself at a confidence, if no report is false."""
+    margins: Callable[[float], Array]
+    """Returns how far ends are below and above at a confidence, if no report is false, (2, m)."""
     moved: tuple[Array, Array]
     """How far false reports can move each, down and up."""
     about: Sequence[str]
@@ -270,7 +262,7 @@ def sample_of(estimates: Numbers | DistributionCurve) -> _Sample:
             estimates.n,
             estimates.privacy,
             0.0,
-            without_liars(estimates).intervals,
+            estimates.margins_at,
             (estimates.moved, estimates.moved),
             notes_of_liars(estimates.contamination, estimates.weights),
         )
@@ -298,9 +290,8 @@ def sample_of(estimates: Numbers | DistributionCurve) -> _Sample:
             raise UnsupportedError(f"{label}: the reports show no value so far out")
     honest = np.maximum(margins - moved, 0.0)
 
-    def ends(level: float) -> tuple[Array, Array]:
-        scale = critical_value_of_one(level) / reach
-        return values - scale * honest[0], values + scale * honest[1]
+    def margins_at(confidence: float) -> Array:
+        return np.asarray(critical_value_of_one(confidence) / reach * honest)
 
     return _Sample(
         labels,
@@ -311,7 +302,7 @@ def sample_of(estimates: Numbers | DistributionCurve) -> _Sample:
         estimates.n,
         estimates.privacy,
         softness,
-        ends,
+        margins_at,
         (moved[0], moved[1]),
         liars,
     )
@@ -392,11 +383,6 @@ def _check_softness(first: float, other: float) -> None:
         raise ParameterError("width", other, f"{first:.15g}, as of the first: ask all with one")
 
 
-def without_liars(estimates: JointEstimates) -> JointEstimates:
-    """Return the same, as if no report were false."""
-    return replace(estimates, contamination=0.0)
-
-
 def notes_of_most_liars(estimates: Sequence[JointEstimates]) -> tuple[str, ...]:
     """Return what to say of false reports, of which there may be most in any of the estimates."""
     worst = max(estimates, key=lambda one: one.contamination)
@@ -446,12 +432,3 @@ def bonferroni(count: int, confidence: float) -> float:
     from scipy.special import ndtri
 
     return float(-ndtri((1 - confidence) / (2 * count)))
-
-
-def normal_p_values(values: Array, errors: Array) -> Array:
-    from scipy.special import ndtr
-
-    far = np.divide(
-        np.abs(values), errors, out=np.where(values == 0, 0.0, np.inf), where=errors > 0
-    )
-    return np.asarray(2 * ndtr(-far))

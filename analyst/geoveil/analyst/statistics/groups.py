@@ -21,8 +21,9 @@ from geoveil.analyst.statistics.simultaneous import (
     critical_value,
     critical_value_of_one,
     largest_errors,
+    scores_of,
 )
-from geoveil.gp import UNLIMITED, GeoPrivacy, Limits, ParameterError, interval_of_mean, validation
+from geoveil.gp import UNLIMITED, GeoPrivacy, Limits, ParameterError, margins_of_mean, validation
 
 Array = NDArray[np.float64]
 WEIGHTED = (
@@ -32,7 +33,6 @@ WEIGHTED = (
 RULES = ("simultaneous", "bonferroni", "single")
 """How differences count together: all intervals hold at once (by the law of the largest error, or
 by the sum of the risks), or each by itself."""
-_QUANTILES = np.linspace(0.0, 7.5, 61)  # between whose confidences p values are interpolated
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -176,9 +176,13 @@ class GroupEstimates(Result):
         They are those of `interval_of_mean`, which don't collapse where few reports differ; normal
         ones where the number of reports is not known.
         """
-        low, high = self._of_honest(confidence)
-        below, above = self._moved(np.eye(len(self.labels)))
         least, greatest = self.limits.means
+        down, up = self.margins_at(confidence)
+        low, high = self.values - down, self.values + up
+        within = (low < greatest) & (high > least)
+        low = np.where(within, np.maximum(low, least), low)
+        high = np.where(within, np.minimum(high, greatest), high)
+        below, above = self._moved(np.eye(len(self.labels)))
         return (
             np.where(below > 0, np.maximum(low - below, np.minimum(least, low)), low),
             np.where(above > 0, np.minimum(high + above, np.maximum(greatest, high)), high),
@@ -202,19 +206,21 @@ class GroupEstimates(Result):
         made._moved(np.eye(len(self.labels)))
         return made
 
-    def _of_honest(self, confidence: float) -> tuple[Array, Array]:
-        """Return the limits of the groups' means if all reports are true."""
+    def margins_at(self, confidence: float) -> Array:
+        """Return how far ends are below and above the means if all reports are true, (2, groups).
+
+        That a mean is a share cuts off nothing: differences and sums are off by this much.
+        """
         if self.margins is not None:
             scale = critical_value_of_one(confidence) / critical_value_of_one(self.confidence)
-            return self.values - scale * self.margins[0], self.values + scale * self.margins[1]
+            return scale * self.margins
         if self.n is None or min(self.n) < 2:
-            reach = critical_value_of_one(confidence) * self.standard_errors
-            return self.values - reach, self.values + reach
-        intervals = [
-            interval_of_mean(n, float(v), float(e * e * (n - 1)), confidence, self.limits)
+            return critical_value_of_one(confidence) * np.stack([self.standard_errors] * 2)
+        margins = [
+            margins_of_mean(n, float(v), float(e * e * (n - 1)), confidence, self.limits)
             for n, v, e in zip(self.n, self.values, self.standard_errors, strict=True)
         ]
-        return np.array([f.low for f in intervals]), np.array([f.high for f in intervals])
+        return np.array(margins).T
 
     def post_stratify(self, sizes: Mapping[str, float]) -> Quantity:
         """Return the mean of a population whose groups have known sizes.
@@ -412,7 +418,9 @@ class Differences(Result):
         down, up = groups._moved(contrasts)
         # What liars can't have done is left of a difference.
         left = np.maximum(np.where(values > 0, values - down, -values - up), 0.0)
-        scores = _scores(groups, contrasts, np.where(values > 0, left, -left))
+        scores = scores_of(
+            np.where(values > 0, left, -left), lambda level: _recovered(groups, contrasts, level)
+        )
         confidence, p_values = _together(groups, contrasts, scores, rule)
         below, above = _recovered(groups, contrasts, confidence)
         return cls(
@@ -450,14 +458,13 @@ def _together(
     return float(2 * ndtr(critical) - 1), np.maximum(bounded, single)
 
 
-def _recovered(groups: GroupEstimates, contrasts: Array, confidence: float) -> tuple[Array, Array]:
-    """Return how far the limits of contrasts are from them, from the limits of the groups.
+def _recovered(groups: GroupEstimates, contrasts: Array, confidence: float) -> Array:
+    """Return how far the limits of contrasts are below and above them, from those of the groups.
 
     The method of variance estimates recovery [ZD08]: each group's margin stands for
     its error, so that no interval collapses where a group's doesn't.
     """
-    low, high = groups._of_honest(confidence)
-    down, up = groups.values - low, high - groups.values
+    down, up = groups.margins_at(confidence)
     correlations = correlations_of(groups.covariance)
 
     def reach(margins: Array) -> Array:
@@ -465,20 +472,9 @@ def _recovered(groups: GroupEstimates, contrasts: Array, confidence: float) -> t
         return np.asarray(np.sqrt(np.maximum(squares, 0.0)))
 
     positive, negative = np.maximum(contrasts, 0), np.minimum(contrasts, 0)
-    return reach(positive * down + negative * up), reach(positive * up + negative * down)
-
-
-def _scores(groups: GroupEstimates, contrasts: Array, values: Array) -> Array:
-    """Return the normal quantile at whose confidence the interval of each contrast reaches 0."""
-    from scipy.special import ndtr
-
-    levels = (_recovered(groups, contrasts, float(2 * ndtr(z) - 1)) for z in _QUANTILES)
-    reaches = np.array([np.where(values > 0, *ends) for ends in levels])
-    sizes = np.abs(values)
-    scores = [np.interp(v, r, _QUANTILES) for v, r in zip(sizes, reaches.T, strict=True)]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        beyond = sizes / reaches[-1] * _QUANTILES[-1]
-    return np.where(sizes > 0, np.where(sizes > reaches[-1], beyond, scores), 0.0)
+    return np.stack(
+        [reach(positive * down + negative * up), reach(positive * up + negative * down)]
+    )
 
 
 def notes_of_liars_among(fraction: float) -> Sequence[str]:

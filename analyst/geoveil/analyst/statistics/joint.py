@@ -19,7 +19,15 @@ from geoveil.analyst.contamination import ALIKE, Contamination, Weights, at_most
 from geoveil.analyst.results import Result, rows_of
 from geoveil.analyst.statistics.quantity import POPULATION, Quantity, ratio_of, ratios_within
 from geoveil.analyst.statistics.simultaneous import correlations_of, critical_value
-from geoveil.gp import GeoPrivacy, Interval, Limits, ParameterError, interval_of_mean, validation
+from geoveil.gp import (
+    GeoPrivacy,
+    Interval,
+    Limits,
+    ParameterError,
+    interval_of_mean,
+    margins_of_mean,
+    validation,
+)
 
 __all__ = ["JointEstimates", "Quantity", "limits_of_sum"]
 
@@ -184,6 +192,17 @@ class JointEstimates(QuestionMeans, Result):
         """Return the lower and the upper ends of all intervals, each by itself, (m,) and (m,)."""
         each = [self.interval(i, confidence) for i in range(len(self.labels))]
         return np.array([i.low for i in each]), np.array([i.high for i in each])
+
+    def margins_at(self, confidence: float) -> Array:
+        """Return how far ends are below and above each if all reports are true, (2, m).
+
+        That a mean is a share cuts off nothing: differences are off by this much.
+        """
+        answers = self.answers or (self.n,) * len(self.labels)
+        spreads = np.maximum(np.diag(self.covariance), 0.0)
+        rows = zip(answers, self.values.tolist(), spreads.tolist(), self.limits, strict=True)
+        margins = [margins_of_mean(n, m, v * (n - 1), confidence, ends) for n, m, v, ends in rows]
+        return np.array(margins).T
 
     def band(self, confidence: float | None = None) -> tuple[Array, Array]:
         """Return the ends of intervals that cover all means at once, (m,) and (m,).

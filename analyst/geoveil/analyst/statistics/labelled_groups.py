@@ -106,8 +106,9 @@ class RandomizedGroupEstimates(GroupEstimates):
     def intervals(self, confidence: float) -> tuple[Array, Array]:
         return self._fieller(confidence, self.contamination)
 
-    def _of_honest(self, confidence: float) -> tuple[Array, Array]:
-        return self._fieller(confidence, 0.0)
+    def margins_at(self, confidence: float) -> Array:
+        low, high = self._fieller(confidence, 0.0)
+        return np.stack([self.values - low, high - self.values])
 
     def _fieller(self, confidence: float, fraction: float) -> tuple[Array, Array]:
         """Return Fieller's intervals, with a fraction of false reports."""

@@ -8,20 +8,21 @@ whether the value jumps.
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from geoveil.analyst import pictures
 from geoveil.analyst.labelled_estimate import LabelledEstimate
 from geoveil.analyst.results import Result, rows_of
 from geoveil.analyst.statistics.change_flags import FALSE_ALARMS, flagged
 from geoveil.analyst.statistics.groups import GroupEstimates
-from geoveil.analyst.statistics.simultaneous import critical_value_of_one
+from geoveil.analyst.statistics.joint import limits_of_sum
+from geoveil.analyst.statistics.simultaneous import critical_value_of_many, critical_value_of_one
 from geoveil.campaign import ORIGIN, Campaign
 from geoveil.gp import (
     UNLIMITED,
@@ -30,6 +31,8 @@ from geoveil.gp import (
     Limits,
     ParameterError,
     estimate,
+    interval_of_weighted_mean,
+    margins_of_mean,
     validation,
 )
 
@@ -149,6 +152,8 @@ class OverTime(Result):
     where too few came before."""
     false_alarms: float = FALSE_ALARMS
     """The probability of any flag in the curve, if the mean drifts as it did."""
+    limits_of_change: Limits = UNLIMITED
+    """How far one person's report, and mean, can move between two periods."""
 
     @property
     def title(self) -> str:
@@ -242,27 +247,25 @@ class OverTime(Result):
             raise ParameterError("last", last, f"more than first={first}")
         a, b = self.periods.index(first), self.periods.index(last)
         value = float(self.values[b] - self.values[a])
-        count, error, margin = self._error_of_change(a, b, level)
+        count, error, (below, above) = self._error_of_change(a, b, level)
         return Change(
             question=self.question,
             first=first,
             last=last,
             value=value,
             standard_error=error,
-            low=value - margin,
-            high=value + margin,
+            low=value - below,
+            high=value + above,
             confidence=level,
             cohorts=count,
         )
 
-    def _error_of_change(self, a: int, b: int, level: float) -> tuple[int, float, float]:
-        """Return the number of cohorts, the standard error, and the margin of a change.
+    def _error_of_change(self, a: int, b: int, level: float) -> tuple[int, float, Array]:
+        """Return the number of cohorts, the standard error, and the margins of a change.
 
         Of two extrapolated answers the later may take from it what the earlier adds: (1 + r)y − ry'
         and (1 + s)z − sy have noise with a correlation of −1/√5 or more, for r and s in [0, 1].
         """
-        from scipy.special import stdtrit
-
         if self.cohorts is not None:
             moved = self.cohorts.values[b] - self.cohorts.values[a]
             finite = np.isfinite(moved)
@@ -270,13 +273,29 @@ class OverTime(Result):
             if count > 2:
                 n = (self.cohorts.n[a] + self.cohorts.n[b])[finite]
                 weights = n / n.sum()
-                apart = moved[finite] - weights @ moved[finite]
-                error = math.sqrt(float(weights**2 @ apart**2) * count / (count - 1))
-                return count, error, float(stdtrit(count - 1, (1 + level) / 2)) * error
+                mean = float(weights @ moved[finite])
+                parts = weights * (moved[finite] - mean) * math.sqrt(count / (count - 1))
+                square = float(parts @ parts)
+                ends = interval_of_weighted_mean(
+                    mean,
+                    square,
+                    level,
+                    self.limits_of_change,
+                    largest=2 / n.sum(),
+                    skewness=float((parts**3).sum() / square**1.5) if square else 0.0,
+                    freedom=count - 1,
+                )
+                return count, math.sqrt(square), np.array([mean - ends.low, ends.high - mean])
         earlier, other = self.standard_errors[[a, b]].tolist()
-        against = 2 * earlier * other / math.sqrt(5) if self.extrapolated else 0.0
-        error = math.sqrt(earlier**2 + other**2 + against)
-        return 0, error, critical_value_of_one(level) * error
+        together = 2 / math.sqrt(5) if self.extrapolated else 0.0
+        scale = critical_value_of_one(level) / critical_value_of_many(
+            len(self.periods), self.confidence
+        )
+        down, up = scale * np.maximum([self.values - self.low, self.high - self.values], 0.0)
+        before, after = np.array([up[a], down[a]]), np.array([down[b], up[b]])
+        margins = np.sqrt(before**2 + after**2 + together * before * after)
+        error = math.sqrt(earlier**2 + other**2 + together * earlier * other)
+        return 0, error, np.maximum(margins, critical_value_of_one(level) * error)
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
         at = np.array([when.timestamp() / 86_400 for when in self.begins])
@@ -366,6 +385,7 @@ def over_time(
         extrapolated=readings is not None and readings.extrapolated,
         epoch=0.0 if readings is None else readings.every / campaign.period,
         false_alarms=false_alarms,
+        limits_of_change=limits_of_sum([rows[0].limits] * 2, np.array([1.0, -1.0])),
     )
     if not campaign.tells_cohorts:
         return curve
@@ -377,38 +397,46 @@ def _with_cohorts(
     campaign: Campaign, curve: OverTime, groups: Mapping[int, GroupEstimates]
 ) -> OverTime:
     """Return a curve with what its cohorts say."""
-    from dataclasses import replace
-
     strata, readings, period = campaign.strata, campaign.readings, campaign.period
     assert strata is not None
     assert readings is not None
     assert period is not None
     shape = (len(curve.periods), len(strata.labels))
-    values, errors, n = np.full(shape, np.nan), np.full(shape, np.nan), np.zeros(shape)
+    places: dict[int, tuple[GroupEstimates, list[int]]] = {}
     for row, place in enumerate(curve.periods):
-        group = groups.get(place)
-        if group is None:
-            continue
-        columns = [strata.labels.index(label) for label in group.labels]
-        values[row, columns] = group.values
-        errors[row, columns] = np.sqrt(np.diag(group.covariance))
-        n[row, columns] = 0 if group.n is None else group.n
+        if (group := groups.get(place)) is not None:
+            places[row] = group, [strata.labels.index(label) for label in group.labels]
+
+    def table(part: Callable[[GroupEstimates], ArrayLike]) -> Array:
+        filled = np.full(shape, np.nan)
+        for row, (group, columns) in places.items():
+            filled[row, columns] = part(group)
+        return filled
+
     cell, since = readings.every / len(strata.labels), campaign.opens - ORIGIN
     # The cells of an epoch that began after it opened and were over when the period began: the
     # devices of the last of them have read since.
     first = -(-since // cell)
     over = np.array([(since + place * period) // cell for place in curve.periods]) - first
     latest = np.where(over > 0, (first + over - 1) % len(strata.labels), -1)
-    cohorts = Cohorts(values=values, standard_errors=errors, n=n, latest=latest)
+    cohorts = Cohorts(
+        values=table(lambda group: group.values),
+        standard_errors=table(lambda group: group.standard_errors),
+        n=np.nan_to_num(table(lambda group: group.n or 0)),
+        latest=latest,
+    )
     curve = replace(curve, cohorts=cohorts)
     level = curve.confidence ** (1 / max(int((latest >= 0).sum()), 1))
-    margin = critical_value_of_one(level) * curve._of_latest(lambda c: c.standard_errors)
-    mean, limits = curve.cohort, _limits(groups)
+
+    low, high = (
+        curve._of_latest(lambda _, side=side: table(lambda group: group.intervals(level)[side]))
+        for side in (0, 1)
+    )
     return replace(
         curve,
-        cohort_low=np.maximum(mean - margin, limits.means[0]),
-        cohort_high=np.minimum(mean + margin, limits.means[1]),
-        flags=_flags(curve, cohorts, over.astype(int), first),
+        cohort_low=low,
+        cohort_high=high,
+        flags=_flags(curve, cohorts, _limits(groups), over.astype(int), first),
     )
 
 
@@ -416,12 +444,15 @@ def _limits(groups: Mapping[int, GroupEstimates]) -> Limits:
     return next((group.limits for group in groups.values()), UNLIMITED)
 
 
-def _flags(curve: OverTime, cohorts: Cohorts, over: NDArray[np.int64], origin: int) -> Array:
+def _flags(
+    curve: OverTime, cohorts: Cohorts, limits: Limits, over: NDArray[np.int64], origin: int
+) -> Array:
     """Return the flag of each period: of the newest cohort, beside those before it.
 
     Args:
         curve: without flags.
         cohorts: its cohorts.
+        limits: what a report, and a mean of them, can be.
         over: (periods,), how many cells have passed since the campaign opened.
         origin: the number of the first of them.
     """
@@ -429,20 +460,28 @@ def _flags(curve: OverTime, cohorts: Cohorts, over: NDArray[np.int64], origin: i
     # The first period in which each cell, counted through all epochs, was over.
     first = {int(cell): row for row, cell in reversed(list(enumerate(over.tolist())))}
     cells = sorted(cell for cell in first if cell > count and cell - count in first)
-    changes, bounds = [], []
-    for cell in cells:
-        now, then, who = first[cell], first[cell - count], (origin + cell - 1) % count
-        changes.append(cohorts.values[now, who] - cohorts.values[then, who])
-        bounds.append(
-            cohorts.standard_errors[now, who] ** 2 + cohorts.standard_errors[then, who] ** 2
-        )
-    flags = np.full(len(curve.periods), np.nan)
+    now = np.array([first[cell] for cell in cells], np.intp)
+    then = np.array([first[cell - count] for cell in cells], np.intp)
+    who = np.array([(origin + cell - 1) % count for cell in cells], np.intp)
+    changes = cohorts.values[now, who] - cohorts.values[then, who]
     # At first, those whose readings are too close together do not answer yet.
-    begun = int(np.argmax(np.isfinite([*bounds, 0.0])))
-    cells, moves = cells[begun:], (np.array(changes[begun:]), np.array(bounds[begun:]))
-    if count < 2 or len(cells) <= count or not all(np.isfinite(part).all() for part in moves):
-        return flags
-    raised = flagged(*moves, count, curve.false_alarms, looks=len(cells) - count, known=False)
-    for cell, flag in zip(cells, raised.tolist(), strict=True):
-        flags[first[cell]] = flag
+    begun = int(np.argmax(np.isfinite([*changes, 0.0])))
+    now, then, who, changes = now[begun:], then[begun:], who[begun:], changes[begun:]
+
+    def margins(confidence: float, begin: int, end: int) -> tuple[float, float]:
+        def of(rows: NDArray[np.intp]) -> tuple[float, float]:
+            """Return the margins of the mean of several cohorts, as large as the smallest."""
+            at = rows[begin:end], who[begin:end]
+            n = float(len(at[0]) * cohorts.n[at].min())
+            square = float((cohorts.standard_errors[at] ** 2).mean()) / len(at[0])
+            mean = float(cohorts.values[at].mean())
+            return margins_of_mean(n, mean, square * (n - 1), confidence, limits)
+
+        (later_down, later_up), (down, up) = of(now), of(then)
+        return math.hypot(later_down, up), math.hypot(later_up, down)
+
+    flags = np.full(len(curve.periods), np.nan)
+    if count >= 2 and len(now) > count and np.isfinite(changes).all():
+        looks = len(now) - count
+        flags[now] = flagged(changes, margins, count, curve.false_alarms, looks=looks)
     return flags

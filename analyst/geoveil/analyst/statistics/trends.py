@@ -14,15 +14,17 @@ from geoveil.analyst.statistics.comparison import (
     bonferroni,
     check_samples,
     holm,
-    normal_p_values,
     notes_of_most_liars,
     people_of,
     sample_of,
-    without_liars,
 )
 from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.quantity import POPULATION
-from geoveil.analyst.statistics.simultaneous import critical_value
+from geoveil.analyst.statistics.simultaneous import (
+    correlations_of,
+    critical_value,
+    two_sided,
+)
 from geoveil.gp import GeoPrivacy, ParameterError
 
 __all__ = ["Trends", "trend"]
@@ -118,24 +120,23 @@ def trend(
         errors = (np.abs(c) * np.sqrt(variances)).sum(axis=0)
         critical = bonferroni(len(slopes), estimates[0].confidence)
     else:
-        covariance = sum(
-            estimate.covariance * np.outer(row, row)
-            for estimate, row in zip(estimates, c, strict=True)
-        )
+        parts = zip(estimates, c, strict=True)
+        covariance = np.sum([each.covariance * np.outer(row, row) for each, row in parts], axis=0)
         errors = np.sqrt(np.maximum(np.diag(covariance), 0.0))
-        scale = np.divide(1.0, errors, out=np.zeros_like(errors), where=errors > 0)
-        critical = critical_value(covariance * np.outer(scale, scale), estimates[0].confidence)
-    level = math.erf(critical / math.sqrt(2))
-    ends = np.array(
-        [without_liars(estimate).intervals(level) for estimate in estimates]
-    )  # (times, 2, m)
+        critical = critical_value(correlations_of(covariance), estimates[0].confidence)
     moved = (np.abs(c) * [estimate.moved for estimate in estimates]).sum(axis=0)
-    margins = np.abs(ends - values[:, None])
-    rising = np.where((c > 0)[:, None], margins, margins[:, ::-1])
-    parts = np.abs(c)[:, None] * rising
-    below, above = parts.sum(axis=0) if kind is People.SAME else np.sqrt((parts**2).sum(axis=0))
+
+    def margins(confidence: float) -> Array:
+        ends = np.array([estimate.margins_at(confidence) for estimate in estimates])
+        rising = np.where((c > 0)[:, None], ends, ends[:, ::-1])  # (times, 2, m)
+        parts = np.abs(c)[:, None] * rising
+        return np.asarray(
+            parts.sum(axis=0) if kind is People.SAME else np.sqrt((parts**2).sum(axis=0))
+        )
+
+    below, above = margins(math.erf(critical / math.sqrt(2)))
     left = np.sign(slopes) * np.maximum(np.abs(slopes) - moved, 0.0)
-    p_values = normal_p_values(left, np.where(slopes > 0, below, above) / critical)
+    p_values = two_sided(left, margins)
     mean = (weights * values).sum(axis=0) / weights.sum(axis=0)
     q = (weights * (values - mean - slopes * away) ** 2).sum(axis=0)
     freedom = len(t) - 2

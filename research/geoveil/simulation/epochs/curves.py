@@ -1,7 +1,9 @@
 """Incomes that change, and what a fleet answers weekly if devices perturb them once an epoch."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
@@ -127,7 +129,12 @@ class Curves:
         """Whether each week is flagged at 1 % false alarms a year: NaN, 0 or 1 (`flagged`)."""
         flags, begun = np.full(len(self.week), np.nan), self.week >= 2 * self.epoch
         noise = self.change_variance[begun] / self.cohort_size[begun]
-        flags[begun] = flagged(self.change[begun], noise, self.epoch, looks=WEEKS)
+
+        def margins(confidence: float, first: int, end: int) -> tuple[float, float]:
+            error = math.sqrt(noise[first:end].sum()) / (end - first)
+            return (NormalDist().inv_cdf((1 + confidence) / 2) * error,) * 2
+
+        flags[begun] = flagged(self.change[begun], margins, self.epoch, looks=WEEKS)
         return flags
 
     def interval(self, place: int, confidence: float = 0.95) -> Interval:
