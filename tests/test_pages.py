@@ -243,7 +243,7 @@ def _pasted(pages: Iterable[Path]) -> list[Any]:
     ]
 
 
-@pytest.mark.deep(keep=1)
+@pytest.mark.deep(keep=0)
 @pytest.mark.parametrize("page", _pasted([PAGES[0], *HOW_TO]))
 def test_a_page_is_pasted_without_a_failure(page: Path, tmp_path: Path) -> None:
     with reader_in(tmp_path) as reader:
@@ -289,6 +289,7 @@ def test_what_fails_is_seen(text: str, tmp_path: Path) -> None:
         read(page, reader)
 
 
+@pytest.mark.deep
 def test_what_is_left_running_is_seen(tmp_path: Path) -> None:
     with reader_in(tmp_path) as reader:
         reader.paste("sleep 60 &")

@@ -80,7 +80,7 @@ QUESTIONS = {
 }
 
 
-@pytest.mark.deep(keep=2)
+@pytest.mark.deep(rest=6)
 @pytest.mark.parametrize("dimension", [1, 2, 3])
 def test_estimates_are_those_of_gp_on_the_same_released_points(dimension: int) -> None:
     mechanism = campaign(dimension).point_mechanism
@@ -172,6 +172,7 @@ def test_intervals_cover_as_often_as_they_say() -> None:
     assert halved < low
 
 
+@pytest.mark.deep
 def test_periods_are_estimated_apart() -> None:
     recurring = campaign(period=timedelta(days=7))
     mechanism = recurring.point_mechanism

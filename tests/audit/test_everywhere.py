@@ -173,7 +173,7 @@ def copied_two_later(m: Any, x: Array, rng: np.random.Generator) -> Array:
     return k
 
 
-@pytest.mark.deep(keep=2, rest=6)
+@pytest.mark.deep(keep=0, rest=6)
 @pytest.mark.parametrize(
     ("stated", "draw"),
     [
@@ -351,6 +351,7 @@ class Quieter(OfNoKnownKind):
         return (super().release(x, source) + answer) // 2
 
 
+@pytest.mark.deep(rest=6)
 @pytest.mark.parametrize(
     ("kind", "releases", "agrees"),
     [

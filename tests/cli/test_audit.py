@@ -65,6 +65,7 @@ def test_faults_are_caught_and_that_is_status_0(run):
     assert "a fixed seed: " in shown
 
 
+@pytest.mark.deep
 def test_a_fault_that_is_missed_is_status_1(run, monkeypatch):
     """A mechanism that keeps its promise is one that no audit can catch."""
     honest = auditor.named(auditor.catalogue(), "LipschitzMechanism")[:1]

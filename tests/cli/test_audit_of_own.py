@@ -34,6 +34,7 @@ def audited(folder: Path, factor: float, *options: str) -> tuple[int, str]:
     return found.exit_code, found.output
 
 
+@pytest.mark.deep(rest=6)
 @pytest.mark.parametrize("factor", [0.9, 1.1])
 def test_draws_that_are_not_of_the_density_are_told(tmp_path: Path, factor: float) -> None:
     status, said = audited(tmp_path, factor)
@@ -51,6 +52,7 @@ def test_draws_of_the_density_are_not(tmp_path: Path) -> None:
     assert json.loads(said)["disagreements"] == []
 
 
+@pytest.mark.deep
 def test_where_it_shows_is_for_programs_too(tmp_path: Path) -> None:
     _, said = audited(tmp_path, 0.5, "--json")
     first = json.loads(said)["disagreements"][0]

@@ -241,6 +241,7 @@ def test_a_page_after_the_other_is_listed(geoveil, server, monkeypatch):
     assert len(campaigns) == len(set(campaigns)) >= 5
 
 
+@pytest.mark.deep(rest=6)
 @pytest.mark.parametrize("trusted", [True, False])
 def test_tls_trusts_what_public_authorities_sign(trusted, tmp_path):
     """The roots that gRPC comes with are replaced, in a process of its own: it reads them once."""

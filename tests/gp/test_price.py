@@ -70,6 +70,7 @@ def over_laplace(function: Any, x: float, marks: list[float]) -> float:
     return float(np.sum(half * WEIGHTS * density * function(at.ravel()).reshape(at.shape)))
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("x", [-9.0, 2.0, 5.5, 30.0])
 def test_on_the_line_the_mean_is_the_variance(query: Any, x: float) -> None:
     """To 1e-6, the quadrature of g² against that of h. Control: not with half of the bend."""

@@ -260,7 +260,7 @@ def query_of(name: str) -> Query:
     return Linear(profile, -2.0, offset=1.0) if name == "ripple" else Linear(profile, 1.0)
 
 
-@pytest.mark.deep(keep=1)
+@pytest.mark.deep(keep=0)
 @pytest.mark.parametrize("name", ["logistic", "ripple", "walk", "tall"])
 def test_smooth_and_lipschitz_mechanisms_keep_their_rate(name: str) -> None:
     query = query_of(name)

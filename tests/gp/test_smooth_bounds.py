@@ -223,6 +223,7 @@ def test_delta_is_kept_for_random_tables(seed: int) -> None:
     assert share <= 1 + 1e-9, (query.profile, privacy, share)
 
 
+@pytest.mark.deep(rest=6)
 @pytest.mark.parametrize("growth", ["exponential", "linear"])
 def test_a_table_that_ends_at_0_is_bounded_like_its_mirror_image(growth: str) -> None:
     """Cut by its end nearer to 0, a long piece before 0 had 410,000 cells, each compared with all:

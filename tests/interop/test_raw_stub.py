@@ -30,6 +30,7 @@ def stubs(tmp_path: Path, protos: Path) -> Path:
     return folder
 
 
+@pytest.mark.deep(rest=6)
 def test_a_client_from_the_contract_alone(
     server: str, stubs: Path, expected: dict[str, Any]
 ) -> None:

@@ -36,6 +36,7 @@ def test_the_settings_are_those_of_the_paper():
         assert panel.people == (400_000, 800_000, 1_600_000, 3_200_000, 6_400_000)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", ["GP_loc", "Student-t", "DebiasedLaplace"])
 def test_the_exact_error_is_that_of_the_weighted_rows(name):
     """Row by row over the census, instead of over distinct incomes."""
@@ -54,7 +55,7 @@ def test_the_exact_error_is_that_of_the_weighted_rows(name):
     assert row.squared_bias != pytest.approx(unweighted**2, rel=1e-2)
 
 
-@pytest.mark.deep(keep=1)
+@pytest.mark.deep(keep=0)
 @pytest.mark.parametrize("name", [name for name in ONE_WAY if "aimed" not in name])
 def test_drawn_errors_have_the_exact_mean_and_variance(name):
     """150 repetitions of 20,000 people; z and chi-square at α = 1e-6 each; errors are near normal.

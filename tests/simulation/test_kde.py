@@ -288,6 +288,7 @@ def test_geoveil_beats_the_paper_on_collisions():
     assert student.error / points.error > 10_000
 
 
+@pytest.mark.deep
 def test_monte_carlo_cells_give_the_same_rows_in_any_process():
     setting = KernelSetting(people=(2_000,), subgrid=2)
     cell, other = (Cell(drawn, (setting, "GP_Lip", 2_000, 2, seed)) for seed in (1, 2))

@@ -280,6 +280,7 @@ def test_the_command_loads_a_campaign_that_is_named_and_leaves_it_open(server):
     assert listed(server)["collisions"].state == "open"
 
 
+@pytest.mark.deep
 def test_the_command_fails_if_reports_are_lost(server):
     with Analyst(server) as analyst:
         analyst.create(replace(CAMPAIGN, campaign_id="shut"))

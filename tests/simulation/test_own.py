@@ -272,6 +272,7 @@ def test_other_processes_import_what_is_beside_a_file_too(tmp_path):
     assert "loaded" not in ran.stdout
 
 
+@pytest.mark.deep
 def test_the_audit_keeps_the_wide_one_and_refutes_the_narrow_one(module):
     cases = own_cases(mechanisms_in(module))
     assert [case.name for case in cases] == ["wide"] * 3 + ["narrow"] * 3 + ["exact"]

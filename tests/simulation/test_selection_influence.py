@@ -71,6 +71,7 @@ def test_drawn_choices_have_the_probabilities_of_the_mechanism(name, graph):
     assert (np.abs(counts / DRAWS - other) > Z * error).any()
 
 
+@pytest.mark.deep
 def test_rows_keep_their_epsilon_and_nominal_ones_promise_nothing(tmp_path, graph):
     file = tmp_path / "small.npz"
     edges = generated_graph(60, np.random.default_rng(2)).edges
