@@ -124,6 +124,7 @@ def test_it_is_said_to_people_and_of_statistics():
     assert (
         "Less than -4,000 dollar counts as -4,000 dollar, and more than 60,000 as 60,000." in told
     )
+    assert "counts as" not in " ".join(what_it_tells(campaign, campaign.privacy))  # of a reading
     (near, *_) = what_it_tells_of(campaign, 52_000)
     assert near.endswith(", and no two values, however far apart, better than 2,981 to 1.")
     assert not what_it_tells_of(campaign, 52_000, read=True)[0].endswith("2,981 to 1.")

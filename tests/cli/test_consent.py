@@ -60,7 +60,8 @@ PIECES = [
     *(FORGED, "Privacy: ε = 0 per 1 metre", "Take part? [y/N]: y", "counted: report 00", "\\n"),
 ]
 PROMPT = ["Asks for: ", "Given in: ", "Signed by: nobody", "Privacy: ε = 1 per 8000 ",
-          "This report is at most 2.72 times as likely", "Somebody who thinks"]  # fmt: skip
+          "This report is at most 2.72 times as likely", "Somebody who thinks",
+          "This report is no protection of values far apart."]  # fmt: skip
 
 
 @pytest.fixture

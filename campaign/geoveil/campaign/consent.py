@@ -104,17 +104,22 @@ def _slack(delta: float) -> str:
     return f", plus a chance of at most 1 in {math.floor(1 / delta + 1e-6):,}" if delta > 0 else ""
 
 
-def least_counted(campaign: Campaign) -> str | None:
-    """Return between which values all are told apart, as a sentence; None where all are."""
-    attribute = campaign.attribute
+def least_counted(campaign: Campaign, *, read: bool = False) -> str | None:
+    """Return between which values all are told apart, as a sentence; None where all are.
+
+    Args:
+        campaign: public.
+        read: whether the app's policy has one reading, which is not clamped, answer the campaign.
+    """
+    attribute, clamped = campaign.attribute, campaign.clamped and not read
     ends = [] if attribute.scale is None else [attribute.scale.floor]
-    if campaign.clamped:
+    if clamped:
         ends.append(attribute.least or 0.0)
     if not ends:
         return None
     least = f"{digits(max(ends))} {attribute.value_unit}"
     more = ""
-    if campaign.clamped:
+    if clamped:
         most = digits(max(*ends, attribute.most or 0.0))
         more = f", and more than {most} as {most}"
     return f"Less than {least} counts as {least}{more}."
@@ -175,7 +180,7 @@ def what_it_tells(campaign: Campaign, reading: GeoPrivacy | None = None) -> list
     said.append(_however_far(most, privacy.delta, subject, f"your {name}"))
     if privacy.reach < math.inf:
         said.append(f"For values more than {digits(privacy.reach)} {unit} apart less is promised.")
-    if (least := least_counted(campaign)) is not None:
+    if (least := least_counted(campaign, read=reading is not None)) is not None:
         said.append(least)
     total = campaign.total_privacy
     if reading is None and total != campaign.report_privacy:

@@ -85,10 +85,11 @@ export function whatItTells(campaign: Campaign, reading?: GeoPrivacy): string[] 
   const most = fromReading ? Infinity : campaign.largestEpsilon;
   said.push(howeverFar(most, privacy, subject, yours));
   if (privacy.reach !== undefined) said.push(`For values more than ${digits(privacy.reach)} ${unit} apart less is promised.`);
-  if (attribute.scale || campaign.clamped) {
-    const low = Math.max(attribute.scale?.floor ?? -Infinity, campaign.clamped ? attribute.least! : -Infinity);
+  const clamped = campaign.clamped && !reading;
+  if (attribute.scale || clamped) {
+    const low = Math.max(attribute.scale?.floor ?? -Infinity, clamped ? attribute.least! : -Infinity);
     const least = `${digits(low)} ${attribute.valueUnit}`;
-    const most = campaign.clamped && digits(Math.max(low, attribute.most!));
+    const most = clamped && digits(Math.max(low, attribute.most!));
     said.push(`Less than ${least} counts as ${least}${most ? `, and more than ${most} as ${most}` : ""}.`);
   }
   if (!reading && (totalPrivacy.epsilon !== reportPrivacy.epsilon || totalPrivacy.delta !== reportPrivacy.delta)) {
