@@ -80,7 +80,7 @@ def test_honest_rows_keep_the_law_that_they_state(seed: int) -> None:
 def test_planted_faults_are_caught_and_were_kept_without_a_look_at_releases() -> None:
     """Control: what was looked at before, the rows' own points and outputs, shows none of them."""
     cases = release_faults()
-    assert len(cases) == 7
+    assert len(cases) == 8
     for case, verdict in zip(cases, audit(cases, samples=100_000, seed=2), strict=True):
         assert not verdict.keeps, case
         assert not verdict.caught, case
@@ -277,8 +277,31 @@ class Mine(LipschitzMechanism):
     """One's own, and sound."""
 
 
+class FirstBare(LipschitzMechanism):
+    """One's own: its first release is the answer."""
+
+    def release(self, x: Any, source: Any = None) -> Any:
+        first = not hasattr(self, "released")
+        self.released = True
+        return OneByOneBare.release(self, x) if first else super().release(x, source)  # type: ignore[arg-type]
+
+
+class SeededByDefault(LipschitzMechanism):
+    """One's own: where a device gives it no bits it takes the same ones every time."""
+
+    def release(self, x: Any, source: Any = None) -> Any:
+        return super().release(x, source or SeededSource(7))
+
+
 @pytest.mark.parametrize(
-    ("kind", "agrees"), [(Mine, True), (Counting, False), (OneByOneBare, False)]
+    ("kind", "agrees"),
+    [
+        (Mine, True),
+        (Counting, False),
+        (OneByOneBare, False),
+        (FirstBare, False),
+        (SeededByDefault, False),
+    ],
 )
 def test_ones_own_releases_one_by_one_and_from_the_same_state_twice(
     kind: type[LipschitzMechanism], agrees: bool

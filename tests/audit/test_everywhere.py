@@ -12,12 +12,15 @@ import pytest
 
 from geoveil.audit import audit, own_cases
 from geoveil.audit.agreement import disagreements
-from geoveil.audit.catalogue import BELL, INCOME, PLACE, RAMP, STEP
+from geoveil.audit.catalogue import BELL, INCOME, PLACE, RAMP, STEP, outputs_of
 from geoveil.audit.dependence import chance_of_order, likeliest
 from geoveil.audit.draws import draws_of
+from geoveil.audit.faults import Rescaled
 from geoveil.gp import (
+    ApproximateLaplace,
     GeoPrivacy,
     LipschitzMechanism,
+    LocalLaplace,
     LocalPrivacy,
     PlanarLaplace,
     RandomizedResponse,
@@ -58,6 +61,12 @@ def fibonacci(n: int, rng: np.random.Generator) -> Array:
 
 def periodic(n: int, rng: np.random.Generator) -> Array:
     return np.resize(rng.random(9_001), n)
+
+
+def mirrored(n: int, rng: np.random.Generator) -> Array:
+    """The second half of a call is made of the first."""
+    u = rng.random(n - n // 2)
+    return np.concatenate([u, 1 - u[: n // 2]])
 
 
 SERIES = {
@@ -165,6 +174,26 @@ def angle_is_a_later_radius(m: Any, x: Array, rng: np.random.Generator) -> Array
     return np.rint(moved / m.step).astype(np.int64)
 
 
+def cut_off(m: Any, x: Array, rng: np.random.Generator) -> Array:
+    """Noise beyond the last thousandth is drawn again."""
+    value, report = m.query.value(x), m.simulate(x, rng)
+    for _ in range(9):
+        far = np.abs(report - value) > np.log(1_000) * m.largest_scale
+        report = np.where(far, m.simulate(x, rng), report)
+    return np.rint(report / m.step).astype(np.int64)
+
+
+def a_little_off_far_away(m: Any, x: Array, rng: np.random.Generator) -> Array:
+    off = 0.3 * m.largest_scale * (x > 100_000.0 + 30 * INCOME.per)
+    return np.rint((m.simulate(x, rng) + off) / m.step).astype(np.int64)
+
+
+def truer_off_the_axis(m: Any, x: Array, rng: np.random.Generator) -> Array:
+    value, report = m.query.value(x), m.simulate(x, rng)
+    factor = np.where(np.abs(x[:, 1]) > PLACE.per, 0.4, 1.0)
+    return np.rint((value + factor * (report - value)) / m.step).astype(np.int64)
+
+
 def copied_two_later(m: Any, x: Array, rng: np.random.Generator) -> Array:
     k = integers(m, x, rng)
     copied = rng.random(len(k)) < 0.5
@@ -190,11 +219,14 @@ def copied_two_later(m: Any, x: Array, rng: np.random.Generator) -> Array:
         (THREE, of_columns(third_is_the_second)),
         (PLANE, angle_is_a_later_radius),
         (RESPONSE, copied_two_later),
+        (SOUND, cut_off),
+        (SOUND, a_little_off_far_away),
+        (LipschitzMechanism(BELL.query, PLACE), truer_off_the_axis),
     ],
 )
 def test_releases_that_were_kept(stated: Any, draw: Callable[..., Array]) -> None:
     """60,000 releases each, the control's too. All were kept before lags, divisors and points."""
-    scene = BELL if stated is PLANE else RAMP
+    scene = BELL if stated.dimension == 2 else RAMP
     for drawing, agrees in ((draw, False), (integers, True)):
         case = scene.case(Broken(stated, drawing), [0.0, 1.0])  # type: ignore[arg-type]
         found = draws_of(case, 60_000, 5, 1e-6)
@@ -249,6 +281,9 @@ def wavy(s: Array) -> Array:
         ({"spike": 2e-3}, True),
         ({"series": SERIES["opposite, 2 later"]}, False),
         ({"series": fibonacci}, False),
+        ({"series": mirrored}, False),
+        ({"factor": lambda s: np.where(s > 1_778, 0.3, 1.0)}, True),
+        ({"drawn": lambda s: np.where(s > 4.7e5, 0.5, 1.0)}, False),
         ({"drawn": lambda s: np.where((s > 4) & (s < 7), 0.5, 1.0)}, False),
         ({"drawn": lambda s: np.where((s > -2.5) & (s < -1), 0.5, 1.0)}, False),
     ],
@@ -270,6 +305,49 @@ def test_mechanisms_whose_noise_vanishes_far_away_agree_with_their_density() -> 
     cases = own_cases({"mine": SmoothMechanism})
     assert len(cases) == 3
     assert disagreements(cases, samples=4_000, seed=3) == ()
+
+
+SLACK = replace(INCOME, delta=1e-6, reach=10 * INCOME.per)
+
+
+def quieter(where: Callable[[Array], Array]) -> Callable[[Array], Array]:
+    return lambda x: np.where(where(np.asarray(x)), 0.4, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("stated", "where"),
+    [
+        (LocalLaplace(RAMP.query, LocalPrivacy(1.0)), lambda x: np.abs(x - 1e5) > 35 * INCOME.per),
+        (ApproximateLaplace(RAMP.query, SLACK), lambda x: np.abs(x - 14e4) < 6e3),
+        (ApproximateLaplace(RAMP.query, SLACK), lambda x: x > 36e4),
+        (LipschitzMechanism(BELL.query, PLACE), lambda x: np.abs(x[..., 1]) > 1.3 * PLACE.per),
+    ],
+    ids=["any two, far away", "with a slack", "with a slack, far away", "off the axis"],
+)
+def test_densities_that_break_a_promise_where_nobody_looked(stated: Any, where: Any) -> None:
+    """Control: the mechanism without the fault. All were kept."""
+    scene = BELL if stated.dimension == 2 else RAMP
+    for mechanism, keeps in ((stated, True), (Rescaled(stated, quieter(where)), False)):
+        case = scene.case(mechanism, outputs_of(stated))
+        (verdict,) = audit([replace(case, mechanism=Silent(mechanism))], samples=1_000, seed=3)
+        assert verdict.keeps == keeps, verdict
+
+
+@dataclass
+class Silent:
+    """A mechanism without its release."""
+
+    of: Any
+
+    @property
+    def privacy(self) -> Any:
+        return self.of.privacy
+
+    def simulate(self, x: Any, rng: np.random.Generator) -> Any:
+        return self.of.simulate(x, rng)
+
+    def log_density(self, y: Any, x: Any) -> Any:
+        return self.of.log_density(y, x)
 
 
 class OfNoKnownKind(QueryMechanism):
@@ -331,7 +409,7 @@ class NowAndThenBare(OfNoKnownKind):
     """One report in 100 is the answer."""
 
     def release(self, x: Any, source: Any = None) -> Any:
-        if source.bits(32) < 2**32 // 100:
+        if source and source.bits(32) < 2**32 // 100:
             return int(np.rint(float(self.query.value(np.asarray(x))) / self.step))
         return super().release(x, source)
 
@@ -341,6 +419,13 @@ class OfOneSeed(OfNoKnownKind):
 
     def release(self, x: Any, source: Any = None) -> Any:
         return super().release(x, SeededSource(5))
+
+
+class OfFewSeeds(OfNoKnownKind):
+    """There are 128 reports of a person."""
+
+    def release(self, x: Any, source: Any = None) -> Any:
+        return super().release(x, SeededSource(source.bits(7) if source else 5))
 
 
 class Quieter(OfNoKnownKind):
@@ -359,6 +444,7 @@ class Quieter(OfNoKnownKind):
         (Bare, 2_000, False),
         (NowAndThenBare, 8_000, False),
         (OfOneSeed, 2_000, False),
+        (OfFewSeeds, 8_000, False),
         (Quieter, 30_000, False),
     ],
 )

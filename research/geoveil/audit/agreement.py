@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from geoveil.audit.case import Audited, Case
 from geoveil.audit.dependence import PARTS, chance_of_order, likeliest
-from geoveil.audit.draws import at_least, copies, points_along, points_beside
+from geoveil.audit.draws import at_least, copies, points_afar, points_along, points_beside
 
 Array = NDArray[np.float64]
 Point = tuple[float, ...]
@@ -22,8 +22,8 @@ FAILURE_PROBABILITY = 1e-6
 _BINS = 32
 _PARTS = 8
 """Parts of a bin, in each of which the density is integrated."""
-_UNSETTLED = 1e-4
-"""Difference of shares by twice as many parts, with which they are not compared."""
+_UNSETTLED = 3e-4
+"""Difference of shares by other parts, with which they are not compared."""
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 _CALLS = 10
 """Calls that draw the reports which are counted: a mechanism may remember the calls before."""
@@ -33,6 +33,8 @@ _FEWER = 10
 """By this fewer reports are drawn at points all along the path than beside those of the row."""
 _OFTEN = 3
 """A number of a density comes less often, whatever is drawn, and so many do not come twice."""
+_FLAT, _PEAKED, _FAR_POINTS = -50.0, 25.0, 1
+"""With a log-density beyond these floats don't resolve the noise; the fewest far points."""
 _TIES = 0.01
 """With more reports equal to another one, a mechanism has no density to compare."""
 
@@ -64,9 +66,9 @@ def disagreements(cases: Sequence[Case], *, samples: int, seed: int) -> tuple[Di
     their own, which `log_density` then is the logarithm of: the others are counted there, too, as
     is what both draw alike. Neither reports of both generators nor any that follow from others, at
     whatever lag (`geoveil.audit.dependence`), may depend on each other: that is Fisher's exact law
-    of ranks. Points lie a little beside those of the row, at the ends of its path and far beyond,
-    and with a tenth of the reports all along it. That a row which agrees is returned has a
-    probability of at most 10⁻⁶ in all.
+    of ranks. Points lie a little beside those of the row, at the ends of its path and, with a tenth
+    of the reports, all along it and far beyond; one is alone in its calls. That a row which agrees
+    is returned has a probability of at most 10⁻⁶ in all.
 
     Args:
         cases: the rows.
@@ -77,35 +79,50 @@ def disagreements(cases: Sequence[Case], *, samples: int, seed: int) -> tuple[Di
     tests = []
     for case in cases:
         starts = np.array([start for start, _ in case.pairs])
-        tests.append((case, samples, points_beside(case, starts, rng), len(starts)))
-        tests.append((case, samples // _FEWER, points_along(case, rng, samples), 0))
-    failure = FAILURE_PROBABILITY / max(sum(len(points) for _, _, points, _ in tests), 1)
+        tests.append((case, samples, points_beside(case, starts, rng)))
+        tests.append((case, samples // _FEWER, points_along(case, rng, samples)))
+        tests += [(case, samples // _FEWER, point[None]) for point in _told_by_floats(case, rng)]
+        tests.append((case, samples, case.path[:1]))  # alone in a call
+    failure = FAILURE_PROBABILITY / max(sum(len(points) for _, _, points in tests), 1)
     by_row: dict[tuple[str, str], Disagreement] = {}
-    for case, count, points, near in tests:
+    for case, count, points in tests:
         if (case.name, case.query) not in by_row:
-            shown = _disagreement(case, count, points, near, rng, failure)
+            shown = _disagreement(case, count, points, rng, failure)
             by_row |= {} if shown is None else {(case.name, case.query): shown}
     return tuple(by_row.values())
 
 
+def _told_by_floats(case: Case, rng: np.random.Generator) -> list[Array]:
+    """Return far points at which a report is not the answer itself, because noise has vanished."""
+    far = points_afar(case, _FAR_POINTS)
+    reports = np.asarray(case.mechanism.simulate(far, rng))
+    if reports.ndim != 1:
+        return []
+    both = zip(reports, far, strict=True)
+    logs = np.array([case.mechanism.log_density(y, x[None])[0] for y, x in both])
+    return list(far[(logs > _FLAT) & (logs < _PEAKED)])
+
+
 def _disagreement(
-    case: Case, samples: int, points: Array, near: int, rng: np.random.Generator, failure: float
+    case: Case, samples: int, points: Array, rng: np.random.Generator, failure: float
 ) -> Disagreement | None:
-    """Return where the first point shows it; from `near` on, points may be far away."""
+    """Return where the first point shows it."""
     from scipy.stats import binom
 
     each = samples // 2 // _CALLS
     first_rng, other = rng.spawn(2)
     same = copies(case.mechanism)
-    firsts = _drawn(same[0], points, each * _CALLS, first_rng)
+    firsts, seconds = (
+        np.concatenate([_drawn(mechanism, points, each, series) for _ in range(_CALLS)], axis=1)
+        for mechanism, series in zip(same, (first_rng, other), strict=True)
+    )
     if firsts.ndim != 2:  # reports of several numbers
         return None
-    seconds = np.concatenate([_drawn(same[1], points, each, other) for _ in range(_CALLS)], axis=1)
     share = failure / 3
     if repeated := _repeated(case, points, firsts, seconds, share):
         return repeated
     follows = likeliest(np.concatenate([_ranks(first, rng) for first in firsts[:_MOST_RANKED]]))
-    for i, (point, first, second) in enumerate(zip(points, firsts, seconds, strict=True)):
+    for point, first, second in zip(points, firsts, seconds, strict=True):
         half = len(first) // 2 * 2
         made, numbers = follows.sides(_ranks(second, rng))
         numbers = np.sort(second)[(numbers * len(second)).astype(np.intp)]
@@ -118,10 +135,17 @@ def _disagreement(
         calls = np.array([np.histogram(part, edges)[0] for part in second.reshape(_CALLS, each)])
         counted = np.concatenate([calls, calls.sum(axis=0)[None]])
         n = np.append(np.full(_CALLS, each), each * _CALLS)[:, None]
-        stated = _shares(case, edges, point[None], _PARTS)
-        # Far away a law may be too peaked to be integrated.
-        finer = _shares(case, edges, point[None], 2 * _PARTS) if i >= near else stated
-        if np.abs(finer - stated).max() > _UNSETTLED:
+        # A law may be too peaked to be integrated: in equal parts, and in parts of equal shares.
+        parts = np.linspace(0, 1, (_BINS * _PARTS) + 1)[_PARTS:-_PARTS]
+        within = np.arange(len(edges) - 1)[:, None] * _PARTS + np.arange(_PARTS + 1)
+        stated, again = (
+            _shares(case, steps, point[None])
+            for steps in (
+                np.linspace(edges[:-1], edges[1:], _PARTS + 1, axis=-1),
+                np.quantile(first, parts)[within],
+            )
+        )
+        if np.abs(again - stated).max() > _UNSETTLED:
             continue
         # What is beyond the first and the last edge is one more event.
         counted = np.concatenate([counted, n - counted.sum(axis=1, keepdims=True)], axis=1)
@@ -213,9 +237,14 @@ def _told(
     return Disagreement(case.name, case.query, at, *map(float, (*ends, drawn, stated)))
 
 
-def _shares(case: Case, edges: Array, at: Array, parts: int) -> Array:
-    """Return the integral of the density between each two edges, by Gauss-Legendre."""
-    steps = np.linspace(edges[:-1], edges[1:], parts + 1, axis=-1)  # (bins, parts + 1)
+def _shares(case: Case, steps: Array, at: Array) -> Array:
+    """Return the integral of the density over each bin, by Gauss-Legendre in its parts.
+
+    Args:
+        case: the row.
+        steps: ends of the parts, (bins, parts + 1).
+        at: the point.
+    """
     middle, half = (steps[:, 1:] + steps[:, :-1]) / 2, np.diff(steps, axis=-1) / 2
     y = middle[..., None] + half[..., None] * _NODES
     density = np.exp(case.mechanism.log_density(y.reshape(-1, 1), at)).reshape(y.shape)

@@ -82,8 +82,16 @@ class Case:
     statistic: Callable[[Array], Array] = field(default=first_number, repr=False)
     """What the black-box auditor looks at; any function of a report is a sound choice."""
 
+    @property
+    def per(self) -> float:
+        """Unit of distances: `per` of the promise, or a twentieth of the path where it has none."""
+        span = float(np.ptp(self.path)) / 20
+        return float(getattr(self.mechanism.privacy, "per", span))
+
 
 _PATH = tuple((np.arange(-320, 321) / 40).tolist())
+_AROUND, _TURNS = 3.0, 64
+"""Radius of a circle about the origin of a plane, in units of `per`, and points on it."""
 _PAIRS = ((-0.2, 0.2), (0.2, 0.6), (0.0, 1.5), (1.0, 3.0))
 
 
@@ -109,6 +117,16 @@ class Scene:
         direction = np.eye(len(self.origin))[0]
         return np.asarray(np.asarray(self.origin) + along[..., None] * direction)
 
+    def way(self) -> Array:
+        """Return the points of the path; in a plane it goes on around, and along the other axis."""
+        line = self.points(self.path)
+        if len(self.origin) != 2:
+            return line
+        turn = 2 * np.pi * np.arange(_TURNS) / _TURNS
+        circle = _AROUND * self.privacy.per * np.stack([np.cos(turn), np.sin(turn)], axis=-1)
+        centre = np.asarray(self.origin)
+        return np.concatenate([line, centre + circle, centre + (line - centre)[::2, ::-1]])
+
     def case(
         self,
         mechanism: Audited,
@@ -124,7 +142,7 @@ class Scene:
             variant=variant,
             query=self.name,
             mechanism=mechanism,
-            path=self.points(self.path),
+            path=self.way(),
             outputs=np.asarray(outputs, dtype=np.float64),
             pairs=tuple((self.points(a), self.points(b)) for a, b in self.pairs),
             statistic=statistic,

@@ -1,13 +1,14 @@
 """Whether `release` draws from the law of integers that a mechanism states.
 
 Half of the releases are drawn from one generator and half from another, one by one and by a copy of
-a mechanism of one's own. Half of the points lie a little beside those of the row; the others are
-all along its path, at 0, and up to 10⁶ `per` beyond. Seven tests, each exact or a bound:
+a mechanism of one's own; a few of these as devices do, from the system's bits. Half of the points
+lie a little beside those of the row; the others are all along its path, at 0, and up to 10⁶ `per`
+beyond. Seven tests, each exact or a bound:
 
 * each report has a place in its law, a number that is uniform in (0, 1); how many of them lie in
   32 equal parts, in any of 2, 4, 8, … 2¹⁴ and far out in both tails is binomial, as is where the
   next one lies from it, and that of the other generator; how far out they lie on average has a law
-  of gamma;
+  of gamma, and at most; their distribution is as far from uniform as Massart's inequality permits;
 * no place follows from one or two others, at any lag (`geoveil.audit.dependence`);
 * of integers that are all improbable each digit to the base 16 is uniform but for 10⁻⁴, as are
   remainders, and their differences have no divisor;
@@ -53,6 +54,10 @@ _EVEN = 1e-4
 _PARTS = 32
 _TAILS = 2.0 ** -np.arange(6, 15)
 _LEVELS = 14
+_DEVICES = 4
+"""Releases of a mechanism that was just made, from the system's random bits, at each point."""
+_NOISY = 1e3
+"""Steps of noise, by its standard deviation, from which on equal reports are counted."""
 _ASIDE = 0.02
 """Points lie so many `per` at most beside those of a row."""
 _ROUND = np.array([-1, 0, 1])
@@ -122,7 +127,7 @@ def draws_of(case: Case, releases: int, seed: int, failure: float) -> Draws | No
     stated = getattr(mechanism, "stated", mechanism)
     ends = np.unique(np.array([end for pair in case.pairs for end in pair]), axis=0)
     rng = np.random.default_rng(seed)
-    along = points_along(case, rng, releases), _points_afar(case, releases)
+    along = points_along(case, rng, releases), points_afar(case, releases)
     groups = points_beside(case, ends, rng), np.concatenate(along)
     both_states = copies(mechanism) if is_own(mechanism) else (mechanism, mechanism)
     many = [both_states[0].release_many, both_states[1].release_many]
@@ -137,6 +142,10 @@ def draws_of(case: Case, releases: int, seed: int, failure: float) -> Draws | No
             for half, release_many in enumerate(many):
                 released = release_many(x, SeededSource(4 * seed + 2 * group + half))
                 drawn.append(released.reshape(len(points), each, *released.shape[1:]))
+            if is_own(mechanism) and isinstance(mechanism, Mechanism):  # as a device: new, one each
+                few = range(min(_DEVICES, each))
+                new = [[copies(mechanism)[0].release(p) for _ in few] for p in points.tolist()]
+                drawn[1][:, : len(few)] = new
         reports += list(np.concatenate(drawn, axis=1))  # of a point, (2·each, ...)
         halves += [each] * len(points)
     bare, chances = 0, [np.zeros(0)]
@@ -164,8 +173,7 @@ def draws_of(case: Case, releases: int, seed: int, failure: float) -> Draws | No
 
 def points_beside(case: Case, ends: Array, rng: np.random.Generator) -> Array:
     """Return points of a row, moved a little, the ends of its path and two far ones."""
-    per = getattr(case.mechanism.privacy, "per", float(np.ptp(case.path)) / 20)
-    ends = ends + per * _ASIDE * rng.uniform(-1, 1, ends.shape)
+    ends = ends + case.per * _ASIDE * rng.uniform(-1, 1, ends.shape)
     far = case.path[[0, -1]] + 3 * (case.path[[0, -1]] - case.path.mean(axis=0))
     return np.concatenate([ends, case.path[[0, -1]], far])
 
@@ -179,12 +187,11 @@ def points_along(case: Case, rng: np.random.Generator, releases: int) -> Array:
     return np.asarray(path[before] + share * (path[before + 1] - path[before]))
 
 
-def _points_afar(case: Case, releases: int) -> Array:
+def points_afar(case: Case, releases: int) -> Array:
     """Return 0, and points up to 10⁶ `per` beyond both ends of the path of a row."""
     path, count = case.path, _ALONG[releases >= _MANY] // 5
-    per = getattr(case.mechanism.privacy, "per", float(np.ptp(path)) / 20)
     ahead = (path[-1] - path[0]) / np.linalg.norm(path[-1] - path[0])
-    far = per * np.geomspace(3.0, 1e6, count).reshape(-1, *(1,) * (path.ndim - 1)) * ahead
+    far = case.per * np.geomspace(3.0, 1e6, count).reshape(-1, *(1,) * (path.ndim - 1)) * ahead
     return np.concatenate([0 * path[:1], path[0] - far, path[-1] + far])
 
 
@@ -237,6 +244,8 @@ def _unlike_simulated(
         quiet = np.reshape(mechanism.mean(point[None])[0], drawn.shape[1:]) / mechanism.step
         both = drawn - quiet, simulated - quiet
         samples.append(both)
+        if np.sqrt(mechanism.variance(point[None])).max() < _NOISY * mechanism.step:
+            continue  # where noise vanishes all are alike
         for side, (noise, made) in enumerate(zip(both, (drawn, simulated), strict=True)):
             counts[0, side] += int((np.abs(noise) <= 1.5).reshape(len(noise), -1).all(axis=1).sum())
             counts[1, side] += int(_same(made[:half], made[half:]).sum())
@@ -389,13 +398,13 @@ def _places(places: list[Array], halves: list[int], failure: float) -> str:
         p = np.repeat(1 / levels, levels)
         chance = 2 * np.minimum(binom.cdf(k, len(u), p), binom.sf(k - 1, len(u), p))
         worst = int(np.argmin(chance))
-        if chance[worst] < failure / (3 * parts * len(k)):
+        if chance[worst] < failure / (5 * parts * len(k)):
             return f"{k[worst] / len(u):.3%} of reports where {p[worst]:.3%} should be"
     edges = np.arange(1, _PARTS) / _PARTS
     for i, (name, numbers) in enumerate(streams.items()):
         # Those of points, which are many and short, have a share of their own.
         alike = count if i < count else len(places)
-        tests = 3 * alike * 2 * parts * (_PARTS + 2 * len(_TAILS) + 1)
+        tests = 5 * alike * 2 * parts * (_PARTS + 2 * len(_TAILS) + 1)
         for u in numbers.T:
             counts = np.bincount(np.searchsorted(edges, u), minlength=_PARTS)
             tails = [(u < t).sum() for t in _TAILS] + [(u > 1 - t).sum() for t in _TAILS]
@@ -405,8 +414,16 @@ def _places(places: list[Array], halves: list[int], failure: float) -> str:
             worst = int(np.argmin(chance))
             if chance[worst] < failure / tests:
                 return f"{k[worst] / len(u):.3%} of reports where {p[worst]:.3%} should be{name}"
-            # How far out a uniform number lies, in nats, is exponential.
-            out = -np.log(np.maximum(2 * np.minimum(u, 1 - u), 1e-300)).sum()
-            if 2 * min(gamma.cdf(out, len(u)), gamma.sf(out, len(u))) < failure / tests:
-                return f"reports lie {out / len(u):.3f} times as far out as they should{name}"
+            # How far out a uniform number lies, in nats, is exponential, and so is the farthest.
+            nats = -np.log(np.maximum(2 * np.minimum(u, 1 - u), 1e-300))
+            if -len(u) * math.exp(-nats.max()) < math.log(failure / (5 * alike * 2 * parts)):
+                return f"no report of {len(u)} lies beyond {math.exp(-nats.max()):.2%}{name}"
+            # Dvoretzky, Kiefer and Wolfowitz, with Massart's constant.
+            n, apart = len(u), np.sort(u) - np.arange(1, len(u) + 1) / len(u)
+            most = max(float(apart.max()) + 1 / n, float(-apart.min()))
+            if 2 * math.exp(-2 * n * most**2) < failure / (5 * alike * 2 * parts):
+                return f"reports lie {most:.1%} to one side of where they should{name}"
+            out = nats.sum()
+            if 2 * min(gamma.cdf(out, n), gamma.sf(out, n)) < failure / tests:
+                return f"reports lie {out / n:.3f} times as far out as they should{name}"
     return ""

@@ -42,7 +42,7 @@ def exact_rate(mechanism: HasDensity, points: ArrayLike, outputs: ArrayLike) -> 
     """Return the largest rate at which neighbours on a path can be told apart.
 
     A lower bound of the privacy rate, and close to it on fine grids. Outputs at which one of the
-    two densities is 0 in floating point are left out.
+    two densities is 0 in floating point are left out, and what doubles round is granted.
 
     Args:
         mechanism: anything with a log-density.
@@ -67,8 +67,11 @@ def exact_rate(mechanism: HasDensity, points: ArrayLike, outputs: ArrayLike) -> 
     if not (lengths > 0).all():
         raise ParameterError("points", "a repeated point", "a path whose points differ")
     y = np.asarray(outputs, dtype=np.float64)
+    logs = mechanism.log_density(y[:, None], path)
+    lengths = lengths + _ROUNDED * np.abs(path).reshape(len(path), -1).max(axis=1)[1:]
     with np.errstate(invalid="ignore"):
-        ratio = np.abs(np.diff(mechanism.log_density(y[:, None], path), axis=1)) / lengths
+        apart = np.abs(np.diff(logs, axis=1)) - _ROUNDED * np.abs(logs[:, 1:])
+        ratio = apart / lengths
     ratio = np.where(np.isfinite(ratio), ratio, -np.inf)
     row, column = np.unravel_index(int(np.argmax(ratio)), ratio.shape)
     return Finding(
@@ -79,6 +82,8 @@ def exact_rate(mechanism: HasDensity, points: ArrayLike, outputs: ArrayLike) -> 
     )
 
 
+_ROUNDED = 2.0**-50
+"""What a log-density and a point far away are rounded by, relative to themselves."""
 _HALVINGS = 60
 _MOST = 512.0
 """e to the power of it is a number; densities whose ratio is larger count as this far apart."""
@@ -150,9 +155,21 @@ def exact_delta(
         >>> round(delta, 4), round(1 - float(np.exp((0.7893 - 1) / 2)), 4)
         (0.1, 0.1)
     """
+    return delta_and_missed(mechanism, x, other, outputs, epsilon)[0]
+
+
+def delta_and_missed(
+    mechanism: HasDensity, x: ArrayLike, other: ArrayLike, outputs: ArrayLike, epsilon: float
+) -> tuple[float, float]:
+    """Return the same, and how far from 1 the two laws add up to: what the outputs don't resolve.
+
+    Raises:
+        ParameterError: as `exact_delta`.
+    """
     epsilon = validation.between("epsilon", epsilon, 0, _MOST)
     _, _, masses = _masses(mechanism, x, other, outputs)
-    return max(float(_excess(masses[a], masses[1 - a], epsilon).sum()) for a in (0, 1))
+    delta = max(float(_excess(masses[a], masses[1 - a], epsilon).sum()) for a in (0, 1))
+    return delta, sum(abs(float(mass.sum()) - 1) for mass in masses)
 
 
 def _masses(

@@ -1,7 +1,7 @@
 """Faults that careless code makes: the auditor's controls, which exist to be caught.
 
 Five are wrappers of sound mechanisms, nine make histories of several answers about one value, and
-seven are of `release_faults`. None of them can be seen in the reports by eye, and each breaks the
+eight are of `release_faults`. None of them can be seen in the reports by eye, and each breaks the
 promise that it states.
 """
 

@@ -435,7 +435,7 @@ def _cases(mechanisms: Iterable[tuple[str, MakeMechanism]]) -> Iterable[Case]:
             if isinstance(mechanism, QueryMechanism):
                 yield scene.case(mechanism, outputs_of(mechanism), "exact release", name=name)
             else:
-                points = np.repeat(scene.points(scene.path), _DRAWN, axis=0)
+                points = np.repeat(scene.way(), _DRAWN, axis=0)
                 drawn = mechanism.simulate(points, np.random.default_rng(1))
                 spread = float(np.quantile(np.abs(drawn - np.median(drawn)), 0.9))
                 # Where densities are high in a narrow place, reports are.

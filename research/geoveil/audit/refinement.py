@@ -3,33 +3,67 @@
 import numpy as np
 
 from geoveil.audit.case import Array, Case
-from geoveil.gp import GeoPrivacy
 
 _ROUNDS = 4
 _SPLIT = 4
-_PROMINENT, _STEEPEST = 12, 4
-"""Steps of the path that are split in a round: peaks by how far they stand out, and by height."""
-_FAR = 1.5 ** np.arange(15)
-"""Distances beyond the ends of the path, in units of `per`, to 292."""
-_NEARBY = 1 / 40
+_PROMINENT, _STEEPEST = 8, 4
+"""Steps of the path that are split in a round: peaks by how far they stand out, of one output and
+of all, and by height."""
+_FAR = np.concatenate([1.5 ** np.arange(15), 292 * 3.0 ** np.arange(1, 10)])
+"""Distances beyond the ends of the path, in units of `per`, to 5.7 million."""
+_NEARBY, _PAIRS = 1 / 40, 15
+"""Between two points close together, in units of `per`, at so many places."""
+_LEAST = 1 / 8
+"""What is halved between two places ends with this, in units of `per`."""
+_SEEN, _FASTEST = 601, 6
+"""Outputs that choose a half, and places so found where densities change fastest, at most."""
+_UNDERFLOW = -746.0, -700.0
+"""Logarithms of what a double holds with few bits."""
 _COLUMNS = 9
 _HALVINGS = 60
 
 
-def with_far_points(path: Array, privacy: GeoPrivacy) -> Array:
-    """Return a path that goes on beyond both of its ends: two points close together at each place.
+def with_far_points(case: Case) -> Array:
+    """Return the path going on beyond both of its ends.
 
-    Args:
-        path: (n,) or (n, k), n ≥ 2.
-        privacy: its `per` is the unit of distances.
+    Between one place there and the next two points are where densities change most.
     """
-    ends = []
-    for end, inner in ((path[0], path[1]), (path[-1], path[-2])):
-        ahead = (end - inner) / np.linalg.norm(end - inner)
-        ends.append(
-            [end + ahead * privacy.per * (far + step) for far in _FAR for step in (0, _NEARBY)]
-        )
-    return np.concatenate([ends[0][::-1], path, ends[1]])
+    path = case.path
+    before, after = (_far(case, *ends) for ends in ((path[0], path[1]), (path[-1], path[-2])))
+    return np.concatenate([before[::-1], path, after])
+
+
+def _far(case: Case, end: Array, inner: Array) -> Array:
+    """Return points that are farther and farther beyond an end of the path."""
+    ahead = case.per * (end - inner) / np.linalg.norm(end - inner)
+    outputs = case.outputs[:: -(-len(case.outputs) // _SEEN), None]
+
+    def logs(steps: Array) -> Array:
+        return resolved(case.mechanism.log_density(outputs, end + np.multiply.outer(steps, ahead)))
+
+    low, high = np.append(0.0, _FAR[:-1]), _FAR.copy()
+    below, above = logs(low), logs(high)
+    while (wide := high - low > _LEAST).any():
+        middle = (low[wide] + high[wide]) / 2
+        between = logs(middle)
+        with np.errstate(invalid="ignore"):
+            changes = np.abs([between - below[:, wide], above[:, wide] - between])
+        first, second = np.where(np.isfinite(changes), changes, 0.0).max(axis=1)
+        nearer, farther = wide.copy(), wide.copy()
+        nearer[wide], farther[wide] = first >= second, first < second
+        high[nearer], above[:, nearer] = middle[first >= second], between[:, first >= second]
+        low[farther], below[:, farther] = middle[first < second], between[:, first < second]
+    with np.errstate(invalid="ignore"):
+        rates = np.nan_to_num(np.abs(above - below), posinf=0.0).max(axis=0) / (high - low)
+    fast = np.argsort(rates)[-_FASTEST:]
+    steps = np.unique(np.concatenate([_FAR, _FAR[:_PAIRS] + _NEARBY, low[fast], high[fast]]))
+    steps = steps[steps > 0]
+    return np.asarray(end + np.multiply.outer(steps, ahead))
+
+
+def resolved(logs: Array) -> Array:
+    """Return log-densities but for those that were rounded as densities."""
+    return np.where((logs > _UNDERFLOW[0]) & (logs < _UNDERFLOW[1]), np.nan, logs)
 
 
 def edges_of_support(case: Case) -> Array:
@@ -70,13 +104,17 @@ def refined(case: Case, path: Array, logs: Array) -> tuple[Array, Array]:
         steps = np.diff(path, axis=0)
         lengths = np.abs(steps) if path.ndim == 1 else np.linalg.norm(steps, axis=-1)
         with np.errstate(invalid="ignore"):
-            rates = np.abs(np.diff(logs, axis=1)) / lengths
+            rates = np.abs(np.diff(resolved(logs), axis=1)) / lengths
         rates = np.where(np.isfinite(rates), rates, 0.0)
         padded = np.pad(rates, ((0, 0), (1, 1)))
         prominence = (rates - np.maximum(padded[:, :-2], padded[:, 2:])).max(axis=0)
+        # Of all outputs together, too: those near answers stand out all along the path.
+        most = np.pad(rates.max(axis=0), 1)
+        peaks = most[1:-1] - np.maximum(most[:-2], most[2:])
         chosen = {
             *np.argsort(prominence)[-_PROMINENT:].tolist(),
-            *np.argsort(rates.max(axis=0))[-_STEEPEST:].tolist(),
+            *np.argsort(peaks)[-_PROMINENT:].tolist(),
+            *np.argsort(most[1:-1])[-_STEEPEST:].tolist(),
         }
         at = np.repeat(sorted(chosen), _SPLIT - 1)
         shares = np.arange(1, _SPLIT) + rng.uniform(-0.05, 0.05, (len(chosen), _SPLIT - 1))

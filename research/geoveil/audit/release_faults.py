@@ -1,7 +1,7 @@
 """Faults that densities and simulations don't show, or only where nobody looks.
 
-Five release another thing than they state; two state densities that break the promise in a strip of
-points, or at outputs far away.
+Five release another thing than they state; three state densities that break the promise in a strip
+of points, near or far away, or at outputs far away.
 """
 
 import math
@@ -156,5 +156,9 @@ def _faults() -> Iterator[Case]:
     yield line.case(rounded, near, "x + round(noise)", name="PlanarLaplace")
     cut = Cut(INCOME, 9 * INCOME.per)
     yield line.case(cut, near, "no noise beyond 9/ε", name="PlanarLaplace")
-    strip = Strip(INCOME, 100_000.0 + 0.311 * INCOME.per, INCOME.per / 400, 4.4)
-    yield line.case(strip, near, "a strip of 4.4 ε", name="PlanarLaplace")
+    for variant, away, width in (
+        ("a strip of 4.4 ε", 0.311, 1 / 400),
+        ("4.4 ε far away", 2e3, 0.1),
+    ):
+        strip = Strip(INCOME, 100_000.0 + away * INCOME.per, width * INCOME.per, 4.4)
+        yield line.case(strip, near, variant, name="PlanarLaplace")

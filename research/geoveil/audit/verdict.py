@@ -4,6 +4,7 @@ import math
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,8 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from geoveil.audit.black_box import black_box_bound
 from geoveil.audit.case import Case, Pair, require_whole
 from geoveil.audit.draws import Draws, draws_of, releases_of
-from geoveil.audit.exact import exact_epsilon, exact_rate
-from geoveil.audit.refinement import edges_of_support, refined, with_far_points
+from geoveil.audit.exact import delta_and_missed, exact_epsilon, exact_rate
+from geoveil.audit.refinement import edges_of_support, refined, resolved, with_far_points
 from geoveil.gp import GeoPrivacy, LocalPrivacy, ParameterError, validation
 
 Point = tuple[float, ...]
@@ -84,8 +85,11 @@ Array = NDArray[np.float64]
 
 FAILURE_PROBABILITY = 1e-6
 """The probability that any black-box bound in the whole table is above the truth."""
+_APART, _STRIDE = 8, 8
+"""Steps of the path between two points that are compared where there is a slack, and to the next
+two."""
 _FAINT = -600.0
-"""A log-density above it does not become −∞ at the next point by underflow."""
+"""A log-density that is promised to be above it does not become −∞ by underflow."""
 
 
 def audit(
@@ -175,18 +179,19 @@ def _neighbours(case: Case, privacy: GeoPrivacy) -> Exact:
     added = edges_of_support(case)
     if len(added):
         case = replace(case, outputs=np.unique(np.concatenate([case.outputs, added])))
-    case = replace(case, path=with_far_points(case.path, privacy))
+    case = replace(case, path=with_far_points(case))
     path, logs = refined(case, case.path, _logs(case))
     case = replace(case, path=path)
     impossible = np.isneginf(logs)
-    clear = np.maximum(logs[:, 1:], logs[:, :-1]) > _FAINT
-    jumps = (impossible[:, 1:] != impossible[:, :-1]) & clear
+    lengths = np.linalg.norm(np.diff(path, axis=0).reshape(len(path) - 1, -1), axis=1)
+    least = np.maximum(logs[:, 1:], logs[:, :-1]) - privacy.rate * lengths
+    jumps = (impossible[:, 1:] != impossible[:, :-1]) & (least > _FAINT)
     if jumps.any():
         row, column = np.argwhere(jumps)[0]
         near, far = case.path[column], case.path[column + 1]
         return Exact(math.inf, _point(near), _point(far), _point(case.outputs[row]))
     # Outputs go by their number: they may be vectors.
-    finding = exact_rate(_Known(logs), case.path, np.arange(len(case.outputs)))
+    finding = exact_rate(_Known(resolved(logs)), case.path, np.arange(len(case.outputs)))
     y = case.outputs[int(finding.y)]
     return Exact(finding.rate / privacy.rate, finding.x, finding.other, _point(y))
 
@@ -213,6 +218,7 @@ class _Known:
 
 def _any_two(case: Case, privacy: LocalPrivacy) -> Exact:
     """Compare all points of the path: in the discrete metric they are equally far apart."""
+    case = replace(case, path=with_far_points(case))
     logs = _logs(case)
     possible = np.isfinite(logs).any(axis=1)
     logs, outputs = logs[possible], case.outputs[possible]
@@ -227,11 +233,29 @@ def _any_two(case: Case, privacy: LocalPrivacy) -> Exact:
 
 
 def _with_slack(case: Case, privacy: GeoPrivacy) -> Exact:
-    """Compare the pairs: a slack does not chain from small steps to large ones."""
-    findings = []
-    for x, other in case.pairs:
+    """Compare pairs: those of the row and the worst of many others, along the path and far away.
+
+    A slack does not chain from small steps to large ones. What the outputs don't resolve of two
+    laws is granted besides.
+    """
+    pairs = [(x, other, 0.0) for x, other in case.pairs]
+    path = case.path
+    others = list(zip(path, path[_APART:], strict=False))[::_STRIDE]
+    far = pairwise(with_far_points(replace(case, path=path[[0, 1, -2, -1]])))
+    others += [pair for pair in far if _distance(pair) < case.per]
+    worst = 0.0
+    for x, other in others:
         distance = _distance((x, other))
-        finding = exact_epsilon(case.mechanism, x, other, case.outputs, privacy.delta_at(distance))
+        epsilon = privacy.at(distance)
+        delta, missed = delta_and_missed(case.mechanism, x, other, case.outputs, epsilon)
+        beyond = delta - 2 * missed - privacy.delta_at(distance)
+        if beyond > worst:
+            worst, pairs[len(case.pairs) :] = beyond, [(x, other, 2 * missed)]
+    findings = []
+    for x, other, missed in pairs:
+        distance = _distance((x, other))
+        delta = privacy.delta_at(distance) + missed
+        finding = exact_epsilon(case.mechanism, x, other, case.outputs, delta)
         fraction = finding.rate / privacy.at(distance)
         findings.append(Exact(fraction, finding.x, finding.other, (finding.y,)))
     return max(findings, key=lambda exact: exact.fraction)
