@@ -24,6 +24,13 @@ from geoveil.gp import UNLIMITED, LogScale, ParameterError, validation
 __all__ = ["GeometricMean", "Gini", "MeanValue", "TopShare"]
 
 Array = NDArray[np.float64]
+_SPREAD, _CROWDED, _CROWDED_AT_ONE = 1 / 20, 3 / 28, 1 / 16
+"""What a smoothstep of width w adds to ∫S(1 − S), in multiples of w² and of the integral of the
+squared density: of people spread evenly over w, and at most, if all are in one place; and at most
+to ∫S beyond a quantile, in multiples of w² and of the density there (half the first if spread).
+
+At a distance d of two people h(d) = E|d + V| − |d| is added to |d|, V of density k, the smoothed
+step's with itself; h″ = 2k but for d = 0, and h/k falls from d = 0 to w."""
 _ENOUGH = 100
 """Answers from which on intervals by the delta method were missed about as often as they may be.
 
@@ -88,13 +95,11 @@ class Gini(Statistic[Quantity]):
         share, variance = curve.above.values, curve.above.standard_errors**2
         # The square of an estimate is larger in the mean than the square, by the variance.
         difference = float(curve.weights @ (share * (1 - share) + variance))
-        blurred = curve.width**2 / 20 * _squared_density(curve) / curve.mean
         return curve.ratio(
             "Gini coefficient",
-            difference - blurred * curve.mean,
+            difference,
             curve.weights * (1 - 2 * share),
-            f"Soft thresholds blur values over {curve.width:,.6g}, which adds about {blurred:.2g}:"
-            " that is taken off.",
+            (_SPREAD, _CROWDED, _squared_density(curve)),
             least=0.0,
         )
 
@@ -118,12 +123,14 @@ class TopShare(Statistic[Quantity]):
         rising = np.clip(isotonic_regression(1 - curve.above.values).x, 0.0, 1.0)
         (quantile,) = inverse(curve.at, rising, np.array([1 - self.share]))
         beyond = _integral(curve.at, float(quantile))
+        near = np.abs((curve.at[1:] + curve.at[:-1]) / 2 - quantile) <= curve.width / 2
+        density = np.max(-np.diff(curve.above.values) / np.diff(curve.at), where=near, initial=0.0)
         # p·q + ∫S beyond q is least where S(q) = p: an error of q moves it in second order only.
         return curve.ratio(
             f"share of the top {self.share:.4g}",
             self.share * float(quantile) + float(beyond @ curve.above.values),
             beyond,
-            f"Soft thresholds blur values over {curve.width:,.6g}.",
+            (_SPREAD / 2, _CROWDED_AT_ONE, float(density)),
             least=self.share,
         )
 
@@ -148,20 +155,36 @@ class _Found(NamedTuple):
     def mean(self) -> float:
         return self.least + float(self.weights @ self.above.values)
 
-    def ratio(self, label: str, value: float, gradient: Array, note: str, least: float) -> Quantity:
+    def ratio(
+        self,
+        label: str,
+        value: float,
+        gradient: Array,
+        blurred: tuple[float, float, float],
+        least: float,
+    ) -> Quantity:
         """Return what a value is in multiples of the mean, given its gradient.
 
         Args:
             label: of it.
             value: that is compared with the mean.
             gradient: of the value, by the shares above thresholds.
-            note: about it.
+            blurred: what soft thresholds add to it, in multiples of the squared width and of a
+                density, where people are spread and where all are in one place; and that density.
             least: what it is at least, of any people whose mean is above 0.
         """
         rows = np.stack([gradient, self.weights])
         like = self.above.contrast(self.weights, label, UNLIMITED)
-        quantity = ratio_of(value, self.mean, rows @ self.above.covariance @ rows.T, like)
-        sentences = [self.above.population, "The error is by the delta method.", note]
+        spread, crowded = (self.width**2 * blurred[2] * factor for factor in blurred[:2])
+        covariance = rows @ self.above.covariance @ rows.T
+        quantity = ratio_of(value - spread, self.mean, covariance, like)
+        sentences = [
+            self.above.population,
+            "The error is by the delta method.",
+            f"Soft thresholds blur values over {self.width:,.6g}, which adds"
+            f" {spread / self.mean:.2g} if people are spread, and 0 to {crowded / self.mean:.2g}"
+            " however they crowd: the former is taken off, and the interval holds for all.",
+        ]
         if self.above.n < _ENOUGH:
             sentences.append(
                 f"Too few answered: the delta method needs {_ENOUGH} answers. From {self.above.n:,}"
@@ -169,8 +192,13 @@ class _Found(NamedTuple):
                 f" be below {least:g}, the least that there is."
             )
         if self.mean > 0 and math.isfinite(quantity.ci_low):  # a mean above 0, at this confidence
-            ends = max(quantity.ci_low, least), max(quantity.ci_high, least)
-            quantity = replace(quantity, ci_low=ends[0], ci_high=ends[1])
+            low = quantity.ci_low - (crowded - spread) / self.mean
+            quantity = replace(
+                quantity,
+                value=max(quantity.value, least),
+                ci_low=max(low, least),
+                ci_high=max(quantity.ci_high + spread / self.mean, least),
+            )
         return replace(quantity, about=tuple(sentences))
 
 
