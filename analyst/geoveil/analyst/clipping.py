@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from geoveil.gp import AzimuthalEquidistant, ParameterError, UnsupportedError
 
 _SIDES = 256
-"""Of the polygon drawn around the area."""
+"""Sides of the polygon that stands for the circle around an area."""
 _FARTHEST_M = 5_000_000.0
-"""How far from the centre a plane may reach."""
+"""Largest distance of a plane's places from its centre."""
 _METRES = 720.0
 """No longitude is so large."""
 Corners: TypeAlias = Sequence[tuple[float, float]]

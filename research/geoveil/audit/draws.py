@@ -44,7 +44,7 @@ Integers = NDArray[np.int64]
 ALL_RELEASES = 80_000
 """Exact releases of the library's mechanisms in a whole table: 60 to 390 µs each."""
 _OWN_SHARE = 4
-"""Of so many samples one is released by a mechanism of one's own."""
+"""Samples of a user's mechanism for each exact release of it."""
 IMPOSSIBLE = 1e-13
 """A report with less is refused."""
 _LIGHT = 1e-4
@@ -67,7 +67,7 @@ _ALONG, _MANY = (12, 64), 50_000
 _TESTS = 7
 _SHIFTS, _MODULI = np.arange(0, 60, 4), np.arange(3, 128)
 _SURE = 64
-"""So many integers have no divisor in common by chance, with a probability of 2⁻⁶²."""
+"""Integers that share a divisor by chance with a probability of 2⁻⁶²."""
 
 
 @dataclass(frozen=True, slots=True)

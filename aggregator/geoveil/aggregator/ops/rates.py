@@ -25,7 +25,7 @@ Monotonic = Callable[[], float]
 _PARTS = 1000
 """A connection may do this part of what its address may, whatever the others do."""
 _CALLS_PER_GIVEN_UP = 200
-"""Of the connections of an address, one may give up a call for so many calls that it may make."""
+"""Calls that an address may make for each connection of it that may give up a call."""
 IPV6_SITE = 8
 """Bytes of an IPv6 address that say whose it is."""
 

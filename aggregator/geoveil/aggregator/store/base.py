@@ -32,9 +32,9 @@ class CampaignRecord:
     closed: bool = False
     """Whether its analyst closed it."""
     opens: datetime = _FIRST
-    """As published."""
+    """The signed time from which it takes reports."""
     closes: datetime = _LAST
-    """As published."""
+    """The signed time from which it takes none."""
     reports: int = 0
     """Counted so far."""
 

@@ -54,7 +54,7 @@ _CAMPAIGNS = """
     ORDER BY campaign_key
 """
 _INSERT_NEW = "SELECT insert_new_reports(%(slots)s, %(ids)s, %(answers)s)"
-"""See `geoveil.aggregator.store.schema`."""
+"""Calls the function that the schema defines."""
 _INSERTED = "SELECT string_agg(uuid_send(report_id), ''::bytea) FROM inserted"
 _INSERT = f"""
     WITH inserted AS (

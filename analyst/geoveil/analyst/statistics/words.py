@@ -82,9 +82,9 @@ class How:
     """How softly a statistic is asked, and what names the districts of a file."""
 
     width: float | None = None
-    """Of soft thresholds."""
+    """Width of the soft thresholds."""
     bandwidth: float | None = None
-    """Of bells and smoothed edges."""
+    """Standard deviation of kernels and of smoothed edges."""
     name_property: str | None = None
 
 

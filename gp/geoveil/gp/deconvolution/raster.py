@@ -27,7 +27,7 @@ _FLAT = 1e-6
 _FINELY = 2**18
 """Nodes up to which moments of reports are taken halfway between them, too."""
 _WEIGHTS = (*(1 / 8,) * 2, *(5 / 192,) * 2, 1 / 32, *(137 / 23_040,) * 2, *(13 / 1_536,) * 2)
-"""Of second, fourth and sixth differences, in how far a function is off what corners say."""
+"""Weights of second, fourth and sixth differences in the error of interpolation from corners."""
 
 
 @dataclass(frozen=True, slots=True)
