@@ -4,13 +4,11 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
-from geoveil.gp import ParameterError, validation
+from geoveil.gp import Array, ParameterError, validation
 
 __all__ = ["FALSE_ALARMS", "delay", "flagged", "windows"]
 
-Array = NDArray[np.float64]
 FALSE_ALARMS = 0.01
 """The probability of any flag in a year in which a mean drifts as it did."""
 POWER = 0.9

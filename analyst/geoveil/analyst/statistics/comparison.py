@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any, TypeAlias, overload
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from geoveil.analyst.results import Result, rows_of
 from geoveil.analyst.statistics.distribution import Curve, DistributionCurve
@@ -20,7 +20,7 @@ from geoveil.analyst.statistics.joint import LIARS, JointEstimates, notes_of_lia
 from geoveil.analyst.statistics.quantiles import QuantileEstimates
 from geoveil.analyst.statistics.quantity import POPULATION, Quantity
 from geoveil.analyst.statistics.simultaneous import critical_value, critical_value_of_one, two_sided
-from geoveil.gp import GeoPrivacy, ParameterError, UnsupportedError, member
+from geoveil.gp import Array, GeoPrivacy, ParameterError, UnsupportedError, member
 
 __all__ = [
     "Changes",
@@ -31,7 +31,6 @@ __all__ = [
     "people_of",
 ]
 
-Array = NDArray[np.float64]
 Numbers: TypeAlias = JointEstimates | Quantity | QuantileEstimates
 """Estimates whose differences are `Changes`."""
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from geoveil.analyst.pictures import draw_curve
 from geoveil.analyst.results import Result, rows_of
@@ -26,14 +26,21 @@ from geoveil.analyst.statistics.thresholds import (
     shares_above,
 )
 from geoveil.campaign import Campaign
-from geoveil.gp import GeoPrivacy, Limits, LogScale, ParameterError, UnsupportedError, validation
+from geoveil.gp import (
+    Array,
+    GeoPrivacy,
+    Limits,
+    LogScale,
+    ParameterError,
+    UnsupportedError,
+    validation,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["Curve", "Density", "DistributionCurve", "DistributionFunction"]
 
-Array = NDArray[np.float64]
 
 _TAIL = 0.002
 """The share on either side of a grid that nobody named."""

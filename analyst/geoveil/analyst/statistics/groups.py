@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from geoveil.analyst.contamination import Contamination, Weights, weights_of
 from geoveil.analyst.results import Result
@@ -23,9 +22,16 @@ from geoveil.analyst.statistics.simultaneous import (
     largest_errors,
     scores_of,
 )
-from geoveil.gp import UNLIMITED, GeoPrivacy, Limits, ParameterError, margins_of_mean, validation
+from geoveil.gp import (
+    UNLIMITED,
+    Array,
+    GeoPrivacy,
+    Limits,
+    ParameterError,
+    margins_of_mean,
+    validation,
+)
 
-Array = NDArray[np.float64]
 WEIGHTED = (
     "Of the population that the weights stand for; errors hold the noise of privacy and the"
     " sampling, and take the sizes of groups for exact."

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from geoveil.analyst.statistics.distribution import inverse
 from geoveil.analyst.statistics.joint import JointEstimates
@@ -19,11 +18,10 @@ from geoveil.analyst.statistics.quantity import Quantity, ratio_of
 from geoveil.analyst.statistics.statistic import Statistic, Steps
 from geoveil.analyst.statistics.thresholds import band_width, everywhere
 from geoveil.campaign import Campaign, PointQuestion
-from geoveil.gp import UNLIMITED, LogScale, ParameterError, validation
+from geoveil.gp import UNLIMITED, Array, LogScale, ParameterError, validation
 
 __all__ = ["GeometricMean", "Gini", "MeanValue", "TopShare"]
 
-Array = NDArray[np.float64]
 _SPREAD, _CROWDED, _CROWDED_AT_ONE = 1 / 20, 3 / 28, 1 / 16
 """What a smoothstep of width w adds to ∫S(1 − S), in multiples of w² and of the integral of the
 squared density: of people spread evenly over w, and at most, if all are in one place; and at most

@@ -13,13 +13,14 @@ from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from geoveil.analyst.contamination import ALIKE, Contamination, Weights, at_most
 from geoveil.analyst.results import Result, rows_of
 from geoveil.analyst.statistics.quantity import POPULATION, Quantity, ratio_of, ratios_within
 from geoveil.analyst.statistics.simultaneous import correlations_of, critical_value
 from geoveil.gp import (
+    Array,
     GeoPrivacy,
     Interval,
     Limits,
@@ -31,7 +32,6 @@ from geoveil.gp import (
 
 __all__ = ["JointEstimates", "Quantity", "limits_of_sum"]
 
-Array = NDArray[np.float64]
 
 LIARS = "Intervals hold also if"
 """How a note on false reports begins."""

@@ -5,14 +5,11 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from geoveil.analyst.contamination import Contamination, Weights, weights_of
 from geoveil.analyst.statistics.groups import GroupEstimates
 from geoveil.campaign import Strata
-from geoveil.gp import Accumulator, RandomizedLabels, estimate
-
-Array = NDArray[np.float64]
+from geoveil.gp import Accumulator, Array, RandomizedLabels, estimate
 
 
 def groups_of(

@@ -22,6 +22,7 @@ from geoveil.analyst.statistics.simultaneous import critical_value_of_field, cri
 from geoveil.analyst.statistics.statistic import Separately, Statistic, Steps, noise_scale
 from geoveil.campaign import Campaign, PointQuestion, ValueCampaign
 from geoveil.gp import (
+    Array,
     AzimuthalEquidistant,
     GaussianKernel,
     GeoPrivacy,
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 
 __all__ = ["DensityMap", "Map"]
 
-Array = NDArray[np.float64]
 Bounds = tuple[float, float, float, float]
 
 _MOST_NODES = 4_096

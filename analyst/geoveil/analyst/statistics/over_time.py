@@ -27,6 +27,7 @@ from geoveil.campaign import ORIGIN, Campaign
 from geoveil.gp import (
     UNLIMITED,
     Accumulator,
+    Array,
     GeoPrivacy,
     Limits,
     ParameterError,
@@ -46,7 +47,6 @@ __all__ = [
     "over_time",
 ]
 
-Array = NDArray[np.float64]
 _COHORT_COLOR, _FLAG_COLOR = "#b5651d", "#b00020"
 
 
@@ -398,9 +398,7 @@ def _with_cohorts(
 ) -> OverTime:
     """Return a curve with what its cohorts say."""
     strata, readings, period = campaign.strata, campaign.readings, campaign.period
-    assert strata is not None
-    assert readings is not None
-    assert period is not None
+    assert strata is not None and readings is not None and period is not None  # noqa: PT018
     shape = (len(curve.periods), len(strata.labels))
     places: dict[int, tuple[GroupEstimates, list[int]]] = {}
     for row, place in enumerate(curve.periods):
@@ -426,6 +424,7 @@ def _with_cohorts(
         latest=latest,
     )
     curve = replace(curve, cohorts=cohorts)
+    limits = next((group.limits for group in groups.values()), UNLIMITED)
     level = curve.confidence ** (1 / max(int((latest >= 0).sum()), 1))
 
     low, high = (
@@ -436,12 +435,8 @@ def _with_cohorts(
         curve,
         cohort_low=low,
         cohort_high=high,
-        flags=_flags(curve, cohorts, _limits(groups), over.astype(int), first),
+        flags=_flags(curve, cohorts, limits, over.astype(int), first),
     )
-
-
-def _limits(groups: Mapping[int, GroupEstimates]) -> Limits:
-    return next((group.limits for group in groups.values()), UNLIMITED)
 
 
 def _flags(

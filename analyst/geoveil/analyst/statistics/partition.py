@@ -11,7 +11,6 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from geoveil.analyst.pictures import draw_bars
 from geoveil.analyst.questions import Softness
@@ -20,14 +19,13 @@ from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.statistic import MOST_QUESTIONS, Statistic, Steps, noise_scale
 from geoveil.analyst.statistics.thresholds import logarithms, shares_above
 from geoveil.campaign import Campaign
-from geoveil.gp import GeoPrivacy, Limits, LogScale, ParameterError, validation
+from geoveil.gp import Array, GeoPrivacy, Limits, LogScale, ParameterError, validation
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["Histogram", "PartitionShares", "partition_shares"]
 
-Array = NDArray[np.float64]
 _ROUNDING = 1e-14
 """A share that is less is 0: what a sum of shares is off by."""
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from geoveil.analyst.results import Result, rows_of
 from geoveil.analyst.statistics.distribution import checked_levels, inverse
@@ -20,11 +19,10 @@ from geoveil.analyst.statistics.simultaneous import critical_value_of_one
 from geoveil.analyst.statistics.statistic import MOST_QUESTIONS, Statistic, Steps
 from geoveil.analyst.statistics.thresholds import band_width, ends, octaves, shares_above
 from geoveil.campaign import Campaign
-from geoveil.gp import GeoPrivacy, LogScale, ParameterError
+from geoveil.gp import Array, GeoPrivacy, LogScale, ParameterError
 
 __all__ = ["QuantileEstimates", "Quantiles"]
 
-Array = NDArray[np.float64]
 
 _MOST_LEVELS = 20
 _STEPS = 96

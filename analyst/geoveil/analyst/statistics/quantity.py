@@ -5,16 +5,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-import numpy as np
-from numpy.typing import NDArray
-
 from geoveil.analyst.results import Result
 from geoveil.analyst.statistics.simultaneous import critical_value_of_one
-from geoveil.gp import GeoPrivacy, LogScale, validation
+from geoveil.gp import Array, GeoPrivacy, LogScale, validation
 
 __all__ = ["POPULATION", "Quantity", "ratio_of", "ratios_within"]
 
-Array = NDArray[np.float64]
 
 POPULATION = (
     "Estimates are of the population of which the participants are a random sample; errors hold"

@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from geoveil.gp import ParameterError, TableFileError, UnsupportedError, validation
+from geoveil.gp import Array, ParameterError, TableFileError, UnsupportedError, validation
 
 __all__ = ["Margins", "checked_weights", "coded", "margins_from_csv", "raking_weights"]
 
-Array = NDArray[np.float64]
 Codes = NDArray[np.intp]
 Margins = Mapping[str, Mapping[str, float]]
 """Variable → label → how many people of the population have it, or their share."""

@@ -21,11 +21,10 @@ from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.simultaneous import normal_draws
 from geoveil.analyst.statistics.statistic import MOST_QUESTIONS, Statistic, Steps
 from geoveil.campaign import Campaign, ValueCampaign
-from geoveil.gp import GeoPrivacy, Interval, LogScale, ParameterError, validation
+from geoveil.gp import Array, GeoPrivacy, Interval, LogScale, ParameterError, validation
 
 __all__ = ["Ranking", "Top", "ranking_of"]
 
-Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 _DRAWS = 20_000

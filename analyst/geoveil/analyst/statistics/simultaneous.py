@@ -4,9 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from geoveil.gp import ParameterError, validation
+from geoveil.gp import Array, ParameterError, validation
 
 __all__ = [
     "correlations_of",
@@ -20,7 +19,6 @@ __all__ = [
     "two_sided",
 ]
 
-Array = NDArray[np.float64]
 
 DRAWS = 1 << 16
 """Draws of max |N(0, R)|: its 95 % quantile is then off by 0.004 to 0.006 (standard error), and

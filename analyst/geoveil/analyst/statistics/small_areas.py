@@ -10,14 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from geoveil.analyst.results import Result
 from geoveil.analyst.statistics.groups import GroupEstimates
 from geoveil.analyst.statistics.simultaneous import critical_value_of_one
-from geoveil.gp import ParameterError, validation
-
-Array = NDArray[np.float64]
+from geoveil.gp import Array, ParameterError, validation
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -9,17 +9,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from geoveil.analyst.statistics.cells import CellCounts, Counts
 from geoveil.analyst.statistics.distribution import Curve, checked_levels, inverse
 from geoveil.analyst.statistics.statistic import Statistic, Steps, noise_scale
 from geoveil.campaign import Campaign
-from geoveil.gp import LogScale, ParameterError, expectation_maximisation, validation
+from geoveil.gp import Array, LogScale, ParameterError, expectation_maximisation, validation
 
 __all__ = ["SmoothedCurve", "SmoothedDistribution"]
 
-Array = NDArray[np.float64]
 
 PER_SCALE = 2
 """Cells per noise scale."""

@@ -12,7 +12,6 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from geoveil.analyst.pictures import axes_of, draw_curve
 from geoveil.analyst.results import GeoResult, Result
@@ -39,7 +38,7 @@ from geoveil.analyst.statistics.statistic import (
     open_stratum,
 )
 from geoveil.campaign import Campaign, Strata
-from geoveil.gp import ParameterError, UnsupportedError
+from geoveil.gp import Array, ParameterError, UnsupportedError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -55,7 +54,6 @@ __all__ = [
     "whose",
 ]
 
-Array = NDArray[np.float64]
 Part: TypeAlias = tuple[int | None, Asked]
 """The label, from 0, of who is asked, or None for everybody; and what they are asked."""
 

@@ -8,15 +8,13 @@ the share above T + w/2 is at most what is found at T, and the share above T −
 from collections.abc import Generator, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from geoveil.analyst.questions import Softness
 from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.statistic import MOST_QUESTIONS, noise_scale
 from geoveil.campaign import Campaign, PointQuestion
-from geoveil.gp import ParameterError, Threshold, log_nearest, validation
+from geoveil.gp import Array, ParameterError, Threshold, log_nearest, validation
 
-Array = NDArray[np.float64]
 Asking = Generator[Sequence[PointQuestion], JointEstimates, tuple[Array, JointEstimates]]
 """Yields questions, and returns thresholds with the joint estimates of the shares above them."""
 

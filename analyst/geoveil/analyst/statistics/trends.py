@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from geoveil.analyst.results import Result, rows_of
 from geoveil.analyst.statistics.comparison import (
@@ -25,11 +25,9 @@ from geoveil.analyst.statistics.simultaneous import (
     critical_value,
     two_sided,
 )
-from geoveil.gp import GeoPrivacy, ParameterError
+from geoveil.gp import Array, GeoPrivacy, ParameterError
 
 __all__ = ["Trends", "trend"]
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

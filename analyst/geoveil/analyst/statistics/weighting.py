@@ -23,6 +23,7 @@ from geoveil.analyst.statistics.quantity import Quantity, ratios_within
 from geoveil.analyst.statistics.raking import Margins, checked_weights, coded, raking_weights
 from geoveil.gp import (
     UNLIMITED,
+    Array,
     Interval,
     IntervalMethod,
     Limits,
@@ -33,7 +34,6 @@ from geoveil.gp import (
     validation,
 )
 
-Array = NDArray[np.float64]
 Codes = NDArray[np.intp]
 
 _ENDLESS = (
