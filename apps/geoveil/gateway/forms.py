@@ -177,11 +177,11 @@ def _fields(kind: Any, read: Any) -> dict[str, Any]:
     if not read:  # 20,000 of them fit into a request
         return read
     fields: dict[str, Any] = {}
-    choices, known = set(), _known(kind)
+    choices, by_name = set(), _fields_by_name(kind)
     for name, value in read.items():
-        if name not in known:
+        if name not in by_name:
             raise ValueError(f"a {kind.name} has no field {name!r}")
-        own, choice, change = known[name]
+        own, choice, change = by_name[name]
         if value is not None:
             if choice in choices:
                 raise ValueError(f"a {kind.name} has {choice} twice")
@@ -191,16 +191,16 @@ def _fields(kind: Any, read: Any) -> dict[str, Any]:
 
 
 @cache
-def _known(kind: Any) -> Mapping[str, tuple[str, str, Callable[[Any], Any]]]:
+def _fields_by_name(kind: Any) -> Mapping[str, tuple[str, str, Callable[[Any], Any]]]:
     """Return of each name of a field its own, that of its choice, and how to change a value."""
-    known = {}
+    by_name = {}
     for field in kind.fields:
         change = _change(field)
         if field.is_repeated:
             change = partial(_each, change)
         choice = (field.containing_oneof or field).name
-        known[field.name] = known[field.json_name] = (field.name, choice, change)
-    return known
+        by_name[field.name] = by_name[field.json_name] = (field.name, choice, change)
+    return by_name
 
 
 def _change(field: Any) -> Callable[[Any], Any]:
