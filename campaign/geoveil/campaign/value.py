@@ -124,12 +124,14 @@ class ValueCampaign(Campaign):
     @lazy
     def largest_epsilon(self) -> float:
         area = self.attribute.coordinates
-        if self.readings is not None or (area is None and self._ends is None):
+        if self.readings is not None:
             return math.inf
         if area is not None:
             across = 2 * Fraction(area.radius_m) * _ABOVE_RADIUS
         elif self._ends is not None:
             across = Fraction(self._ends[1]) - Fraction(self._ends[0])
+        else:
+            return math.inf
         return round_up(self.point_mechanism.privacy.exact_rate * across)
 
     def release(

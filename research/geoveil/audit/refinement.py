@@ -1,6 +1,9 @@
 """Where densities change fastest: points and outputs that are added to those of a row."""
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from geoveil.audit.case import Array, Case
 
@@ -38,7 +41,7 @@ def _far(case: Case, end: Array, inner: Array) -> Array:
     ahead = case.per * (end - inner) / np.linalg.norm(end - inner)
     outputs = case.outputs[:: -(-len(case.outputs) // _SEEN), None]
 
-    def logs(steps: Array) -> Array:
+    def logs(steps: NDArray[np.floating[Any]]) -> Array:
         return resolved(case.mechanism.log_density(outputs, end + np.multiply.outer(steps, ahead)))
 
     low, high = np.append(0.0, _FAR[:-1]), _FAR.copy()

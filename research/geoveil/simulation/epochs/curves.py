@@ -132,7 +132,8 @@ class Curves:
 
         def margins(confidence: float, first: int, end: int) -> tuple[float, float]:
             error = math.sqrt(noise[first:end].sum()) / (end - first)
-            return (NormalDist().inv_cdf((1 + confidence) / 2) * error,) * 2
+            margin = NormalDist().inv_cdf((1 + confidence) / 2) * error
+            return margin, margin
 
         flags[begun] = flagged(self.change[begun], margins, self.epoch, looks=WEEKS)
         return flags

@@ -156,7 +156,7 @@ def pairs(
     """
 
     class _TunedPairs(twoway.TwoWayPanel):
-        contestants = _contestants(noise, every=3)
+        of_papers = _contestants(noise, every=3)
 
     comparisons = []
     for panel in panels:
@@ -172,7 +172,7 @@ def densities(
     """Return the ASE of densities beside `DebiasedLaplace`, ε for each centre, at any n."""
 
     class _TunedKernel(kde.KernelSetting):
-        contestants = _contestants(noise, _OURS, every=1 if noise == STUDENT_T else 3)
+        of_papers = _contestants(noise, _OURS, every=1 if noise == STUDENT_T else 3)
 
     kernels = [
         _TunedKernel(per=s.per, factor=s.factor, size=s.size, subgrid=s.subgrid) for s in settings
