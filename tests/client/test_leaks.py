@@ -282,7 +282,7 @@ def test_a_failed_commit_does_not_show_what_was_drawn(
         raise sqlite3.OperationalError("database or disk is full")
 
     with monkeypatch.context() as patched:
-        patched.setattr(journal, "_row", full_disk)
+        patched.setattr(journal, "row_of", full_disk)
         with pytest.raises(JournalError, match="disk is full") as raised:
             client.contribute("income", SECRET)
     text = "".join(traceback.format_exception(raised.value))

@@ -34,7 +34,7 @@ from geoveil.client import (
     Policy,
     Timing,
     Window,
-    journal as journals,
+    journal_history as journals,
 )
 from geoveil.client.contributions import DeliveryStatus
 from geoveil.client.device_session import DeviceSession
@@ -163,10 +163,10 @@ def test_no_schedule_tells_more_in_a_window_than_it_permits(
 def test_draws_counted_by_when_they_were_drawn_spend_more(monkeypatch: pytest.MonkeyPatch) -> None:
     last = "coalesce(report.settled, 9223372036854775807)"
     read = "(SELECT drawn FROM reading WHERE begins = answered.epoch)"
-    assert last in journals._TOLD
-    by_draw = journals._TOLD.replace(last, f"coalesce({read}, report.drawn)")
+    assert last in journals.TOLD
+    by_draw = journals.TOLD.replace(last, f"coalesce({read}, report.drawn)")
     draw, found = Random(1), []
     for _ in range(10):
-        monkeypatch.setattr(journals, "_TOLD", by_draw)
+        monkeypatch.setattr(journals, "TOLD", by_draw)
         found.append(lived(draw, monkeypatch))
     assert max(dearest(window, told) for window, told, _ in found) > 1

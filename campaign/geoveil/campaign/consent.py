@@ -159,6 +159,7 @@ def what_it_tells(campaign: Campaign, reading: GeoPrivacy | None = None) -> list
  dollar away.
         Somebody who thinks that both are equally likely, and guesses from it, is right at most\
  73.2 % of the time.
+        This report is no protection of values far apart.
         From it nobody can tell 52,000 from 60,000 dollar better than 73.2 to 26.8.
         From it the server can tell that your household income is below 100,000 dollar, almost as\
  surely as if you said so: that guess is right 99.9 % of the time.
