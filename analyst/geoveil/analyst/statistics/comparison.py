@@ -290,7 +290,8 @@ def sample_of(estimates: Numbers | DistributionCurve) -> _Sample:
     honest = np.maximum(margins - moved, 0.0)
 
     def margins_at(confidence: float) -> Array:
-        return np.asarray(critical_value_of_one(confidence) / reach * honest)
+        share = critical_value_of_one(confidence) / reach
+        return np.asarray(np.where(np.isinf(honest), honest, share * np.minimum(honest, 1e300)))
 
     return _Sample(
         labels,
