@@ -254,6 +254,23 @@ def test_what_nobody_can_have_answered_is_told():
         bounded_noise_variance(mechanism, 10**6, (0.49, 0.51), -0.2, limits, 0.95)
 
 
+@pytest.mark.parametrize("growth", ["exponential", "linear"])
+@pytest.mark.parametrize("reach", [0.0, 3.0, np.inf])
+def test_noise_is_least_inside_of_a_plateau_between_two_bands(growth, reach):
+    """Of unequal steepness. Control: neither end of the plateau has as little noise."""
+    table = TabulatedProfile((0.0, 1.0, 90.0, 93.0), (0.0, 1.0, 1.0, 0.0), (0.0,) * 6)
+    mechanism = SmoothMechanism(
+        Linear(table, 1.0), GeoPrivacy(1.0, per=3.0), reach=reach, growth=growth
+    )
+    edges, s = np.array([2.0, 20.0, 88.0]), np.linspace(2.0, 88.0, 4_001)
+    least, most = mechanism._scale_range(edges)
+    scale = np.sqrt(mechanism.moments(s)[1] / mechanism.noise.variance)
+    cell = (s > 20.0).astype(int)
+    assert (scale >= least[cell] * (1 - 1e-9)).all()
+    assert (scale <= most[cell] * (1 + 1e-9)).all()
+    assert scale[cell == 1].min() < 0.9 * min(scale[cell == 1][[0, -1]])
+
+
 def test_the_greatest_estimated_variance_of_points_is_found():
     """A spike at the edge of a table, and a peak of a thousandth in a formula."""
     spike = TabulatedProfile((0.0, 1e-3, 50.0), (0.0, 1.0, 0.3), (0.0, 0.0, 0.0, 0.0))

@@ -103,7 +103,7 @@ class BoundedMechanism(SmoothlyScaled, AdditiveMechanism):
         middle = np.sqrt(low) * np.sqrt(high)
         within = self.query.profile.steepest_within(edges, self._beta, *self._growing)
         most = np.minimum(np.maximum(high, within / float(self._eta)), middle * moved)
-        return np.stack([np.where(within > 0, middle / moved, low), np.maximum(most, high)])
+        return np.stack([middle / moved, np.maximum(most, high)])
 
 
 class SmoothMechanism(BoundedMechanism):
