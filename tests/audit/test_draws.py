@@ -286,6 +286,13 @@ class FirstBare(LipschitzMechanism):
         return OneByOneBare.release(self, x) if first else super().release(x, source)  # type: ignore[arg-type]
 
 
+class NeedsBits(LipschitzMechanism):
+    """One's own, and sound: it has to be given bits."""
+
+    def release(self, x: Any, source: Any = None) -> Any:
+        return super().release(x, SeededSource(source.bits(256)))
+
+
 class SeededByDefault(LipschitzMechanism):
     """One's own: where a device gives it no bits it takes the same ones every time."""
 
@@ -297,6 +304,7 @@ class SeededByDefault(LipschitzMechanism):
     ("kind", "agrees"),
     [
         (Mine, True),
+        (NeedsBits, True),
         (Counting, False),
         (OneByOneBare, False),
         (FirstBare, False),

@@ -37,6 +37,7 @@ from geoveil.audit.case import Case
 from geoveil.audit.dependence import chance_of_order, likeliest
 from geoveil.audit.laws import Placed, placed
 from geoveil.gp import Mechanism, NotPrivateWarning, SeededSource
+from geoveil.gp.randomness import chosen_source
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -144,7 +145,7 @@ def draws_of(case: Case, releases: int, seed: int, failure: float) -> Draws | No
                 drawn.append(released.reshape(len(points), each, *released.shape[1:]))
             if is_own(mechanism) and isinstance(mechanism, Mechanism):  # as a device: new, one each
                 few = range(min(_DEVICES, each))
-                new = [[copies(mechanism)[0].release(p) for _ in few] for p in points.tolist()]
+                new = [[_as_a_device(mechanism, p) for _ in few] for p in points.tolist()]
                 drawn[1][:, : len(few)] = new
         reports += list(np.concatenate(drawn, axis=1))  # of a point, (2·each, ...)
         halves += [each] * len(points)
@@ -169,6 +170,15 @@ def draws_of(case: Case, releases: int, seed: int, failure: float) -> Draws | No
     else:
         fault = _refused(reports, where, halves, share, np.random.default_rng([seed, 1]))
     return Draws(sum(map(len, reports)), not fault, fault)
+
+
+def _as_a_device(mechanism: Any, point: Any) -> Any:
+    """Return a release of a copy, which finds its own bits unless it can't."""
+    new = copies(mechanism)[0]
+    try:
+        return new.release(point)
+    except (AttributeError, TypeError):
+        return new.release(point, chosen_source(None))
 
 
 def points_beside(case: Case, ends: Array, rng: np.random.Generator) -> Array:
