@@ -41,8 +41,11 @@ def _far(case: Case, end: Array, inner: Array) -> Array:
     ahead = case.per * (end - inner) / np.linalg.norm(end - inner)
     outputs = case.outputs[:: -(-len(case.outputs) // _SEEN), None]
 
+    def densities(steps: NDArray[np.floating[Any]]) -> Array:
+        return case.mechanism.log_density(outputs, end + np.multiply.outer(steps, ahead))
+
     def logs(steps: NDArray[np.floating[Any]]) -> Array:
-        return resolved(case.mechanism.log_density(outputs, end + np.multiply.outer(steps, ahead)))
+        return resolved(densities(steps))
 
     low, high = np.append(0.0, _FAR[:-1]), _FAR.copy()
     below, above = logs(low), logs(high)
@@ -61,6 +64,7 @@ def _far(case: Case, end: Array, inner: Array) -> Array:
     fast = np.argsort(rates)[-_FASTEST:]
     steps = np.unique(np.concatenate([_FAR, _FAR[:_PAIRS] + _NEARBY, low[fast], high[fast]]))
     steps = steps[steps > 0]
+    steps = steps[~np.isnan(densities(steps)).any(axis=0)]  # both scales of a quotient are 0, say
     return np.asarray(end + np.multiply.outer(steps, ahead))
 
 
