@@ -36,8 +36,7 @@ from numpy.typing import NDArray
 from geoveil.audit.case import Case
 from geoveil.audit.dependence import chance_of_order, likeliest
 from geoveil.audit.laws import Placed, placed
-from geoveil.gp import Mechanism, NotPrivateWarning, SeededSource
-from geoveil.gp.randomness import chosen_source
+from geoveil.gp import Mechanism, NotPrivateWarning, SeededSource, chosen_source
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
