@@ -8,12 +8,8 @@ from statistics import NormalDist
 
 import numpy as np
 
-from benchmarks.joint_people import (
-    Array,
-)
-from geoveil.analyst import (
-    JointEstimates,
-)
+from benchmarks.joint_people import Array
+from geoveil.analyst import JointEstimates
 from geoveil.gp import Threshold
 
 Held = Mapping[str, bool]

@@ -7,11 +7,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.analyst import (
-    ReportRows,
-    Reports,
-    reports_of,
-)
+from geoveil.analyst import ReportRows, Reports, reports_of
 from geoveil.campaign import Attribute, PlanarLaplaceSpec, Strata, ValueCampaign
 from geoveil.gp import GeoPrivacy
 from geoveil.gp.coordinates import AzimuthalEquidistant

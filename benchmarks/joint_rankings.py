@@ -28,15 +28,7 @@ from benchmarks.joint_people import (
     incomes,
     reports,
 )
-from geoveil.analyst import (
-    DensityAt,
-    Histogram,
-    JointEstimates,
-    Map,
-    Means,
-    Ranking,
-    ranking_of,
-)
+from geoveil.analyst import DensityAt, Histogram, JointEstimates, Map, Means, Ranking, ranking_of
 from geoveil.analyst.campaigns import asked_of_points, softness_of_points
 
 TIES = (0.25, 0.2, 0.1, 0.1, 0.1, 0.1, 0.04, 0.04)

@@ -257,7 +257,7 @@ def test_what_nobody_can_have_answered_is_told():
 @pytest.mark.parametrize("growth", ["exponential", "linear"])
 @pytest.mark.parametrize("reach", [0.0, 3.0, np.inf])
 def test_noise_is_least_inside_of_a_plateau_between_two_bands(growth, reach):
-    """Of unequal steepness. Control: neither end of the plateau has as little noise."""
+    """The bands are unequally steep. Control: neither end of the plateau has as little noise."""
     table = TabulatedProfile((0.0, 1.0, 90.0, 93.0), (0.0, 1.0, 1.0, 0.0), (0.0,) * 6)
     mechanism = SmoothMechanism(
         Linear(table, 1.0), GeoPrivacy(1.0, per=3.0), reach=reach, growth=growth

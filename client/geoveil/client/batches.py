@@ -6,14 +6,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Self
 
-from geoveil.campaign import (
-    MOST_REPORTS,
-    shown,
-)
+from geoveil.campaign import MOST_REPORTS, shown
 from geoveil.client.contributions import Contribution, DeliveryStatus, Rejection
-from geoveil.client.errors import (
-    TransportError,
-)
+from geoveil.client.errors import TransportError
 from geoveil.proto.v1 import collector_pb2, report_pb2
 
 MOST_BYTES = 4 << 20

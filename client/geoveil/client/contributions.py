@@ -11,10 +11,7 @@ from typing import TypeAlias
 
 from google.protobuf.message import DecodeError
 
-from geoveil.gp import (
-    GeoPrivacy,
-    member,
-)
+from geoveil.gp import GeoPrivacy, member
 from geoveil.proto.v1 import report_pb2
 
 MICROSECOND = timedelta(microseconds=1)

@@ -291,6 +291,7 @@ def sample_of(estimates: Numbers | DistributionCurve) -> _Sample:
 
     def margins_at(confidence: float) -> Array:
         share = critical_value_of_one(confidence) / reach
+        # A margin without an end has none at any confidence; 0 times infinity is no number.
         return np.asarray(np.where(np.isinf(honest), honest, share * np.minimum(honest, 1e300)))
 
     return _Sample(

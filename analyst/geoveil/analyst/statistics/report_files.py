@@ -10,17 +10,8 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.campaign import (
-    AXES,
-    Campaign,
-    decode,
-    open_envelope,
-)
-from geoveil.gp import (
-    MOST_AT_ONCE,
-    ParameterError,
-    needed_for,
-)
+from geoveil.campaign import AXES, Campaign, decode, open_envelope
+from geoveil.gp import MOST_AT_ONCE, ParameterError, needed_for
 
 _CAMPAIGN = b"geoveil.campaign"
 """The key of the campaign's bytes in the metadata of an export file."""

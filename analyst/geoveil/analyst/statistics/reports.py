@@ -52,13 +52,7 @@ from geoveil.analyst.statistics.strata import (
     strata_of,
     whose,
 )
-from geoveil.campaign import (
-    Campaign,
-    PointQuestion,
-    ValueCampaign,
-    decode,
-    unbiased_for,
-)
+from geoveil.campaign import Campaign, PointQuestion, ValueCampaign, decode, unbiased_for
 from geoveil.gp import (
     GRID_EXPONENT,
     MOST_AT_ONCE,

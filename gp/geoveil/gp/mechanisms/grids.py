@@ -6,9 +6,7 @@ import math
 from collections.abc import Iterable
 
 from geoveil.gp.errors import ParameterError
-from geoveil.gp.exact import (
-    step_exponent_of,
-)
+from geoveil.gp.exact import step_exponent_of
 from geoveil.gp.queries.profiles import Profile
 
 MOST_RATIO = 1e8
