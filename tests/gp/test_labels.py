@@ -1,76 +1,18 @@
-"""Randomised labels: what is drawn, by enumeration; what is undone, over hidden populations."""
+"""Groups by randomised labels, over hidden populations; draws are in test_categories.py."""
 
 import math
-from collections import Counter
 from fractions import Fraction
-from itertools import pairwise
 
-import mpmath
 import numpy as np
 import pytest
 
-from geoveil.gp import ParameterError, RandomSource, SeededSource
+from geoveil.gp import ParameterError
 from geoveil.gp.estimation import Accumulator
 from geoveil.gp.intervals import UNLIMITED, Limits
-from geoveil.gp.labels import MOST_EPSILON, RandomizedLabels
+from geoveil.gp.labels import RandomizedLabels
+from geoveil.gp.mechanisms.categories import MOST_EPSILON
 
 ONE = 2**32
-
-
-class Each(RandomSource):
-    """Says a given integer, whatever the bound."""
-
-    def __init__(self, value: int) -> None:
-        self.value, self.bound = value, 0
-
-    def bits(self, count: int) -> int:
-        raise NotImplementedError
-
-    def below(self, bound: int) -> int:
-        self.bound = bound
-        return self.value
-
-
-@pytest.mark.parametrize("epsilon", [1e-9, 0.1, math.log(2), 1.0, math.log(3), 7.5, MOST_EPSILON])
-@pytest.mark.parametrize("k", [2, 3, 64])
-def test_no_ratio_of_probabilities_is_above_the_promise(epsilon, k):
-    """Exact fractions against e^ε by mpmath; nor is it an ulp of the table less than that."""
-    lies = RandomizedLabels(k, epsilon)
-    other = (1 - lies.truth) / (k - 1)
-    with mpmath.workdps(60):
-        most = mpmath.e ** mpmath.mpf(epsilon)
-        ratio = lies.truth / other
-        assert mpmath.mpf(ratio.numerator) / ratio.denominator <= most
-        assert most - mpmath.mpf(ratio.numerator) / ratio.denominator < mpmath.mpf(1) / ONE
-
-
-@pytest.mark.parametrize("label", range(4))
-def test_every_integer_says_the_label_that_the_proof_says(label):
-    """The ends of each stretch of integers; they are as long as the proof says, by their ends."""
-    lies = RandomizedLabels(4, 1.0)
-    starts = [0, lies.weight, lies.weight + ONE, lies.weight + 2 * ONE, lies.weight + 3 * ONE]
-    said = []
-    for start, end in pairwise(starts):
-        first, last = Each(start), Each(end - 1)
-        said.append(lies.draw(label, first))
-        assert lies.draw(label, last) == said[-1]
-        assert first.bound == starts[-1]
-    assert said[0] == label
-    assert sorted(said) == [0, 1, 2, 3]
-
-
-def test_draws_have_the_probabilities():
-    """30,000 draws, α = 10⁻⁴ a cell (3.9 standard errors). Control: another ε is told apart."""
-    lies, source = RandomizedLabels(3, 1.0), SeededSource(7)
-    drawn = Counter(lies.draw(1, source) for _ in range(30_000))
-    for label in range(3):
-        p = float(lies.truth if label == 1 else (1 - lies.truth) / 2)
-        off = (drawn[label] - 30_000 * p) / math.sqrt(30_000 * p * (1 - p))
-        assert abs(off) < 3.9
-    p = float(RandomizedLabels(3, 1.2).truth)
-    assert abs(drawn[1] - 30_000 * p) / math.sqrt(30_000 * p * (1 - p)) > 3.9
-
-
 MEANS = np.array([0.2, 0.5, 0.7])
 SHARES = np.array([0.5, 0.3, 0.2])
 

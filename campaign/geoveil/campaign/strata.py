@@ -87,7 +87,7 @@ class Strata:
 
     def draw(self, index: int, source: RandomSource) -> int:
         """Return the label that is sent for a true one, both from 0."""
-        return index if self.randomized is None else self.randomized.draw(index, source)
+        return index if self.randomized is None else self.randomized.release(index, source)[0]
 
     def __str__(self) -> str:
         yours = f"Your {self.name}, one of {', '.join(self.labels)},"

@@ -85,7 +85,7 @@ from geoveil.gp.intervals import (
     interval_of_weighted_mean as interval_of_weighted_mean,
     margins_of_mean as margins_of_mean,
 )
-from geoveil.gp.labels import MOST_EPSILON as MOST_EPSILON, RandomizedLabels as RandomizedLabels
+from geoveil.gp.labels import RandomizedLabels as RandomizedLabels
 from geoveil.gp.lazy import lazy as lazy
 from geoveil.gp.mechanisms import (
     ApproximateLaplace,
@@ -102,6 +102,16 @@ from geoveil.gp.mechanisms import (
 )
 from geoveil.gp.mechanisms.additive import AdditiveMechanism as AdditiveMechanism
 from geoveil.gp.mechanisms.approximate import paper_cost as paper_cost
+from geoveil.gp.mechanisms.categories import (
+    BITS_A_COLUMN as BITS_A_COLUMN,
+    MOST_EPSILON as MOST_EPSILON,
+    CategoryMechanism as CategoryMechanism,
+    KaryResponse as KaryResponse,
+    OrdinalResponse as OrdinalResponse,
+    SubsetResponse as SubsetResponse,
+    UnaryEncoding as UnaryEncoding,
+    category_mechanism as category_mechanism,
+)
 from geoveil.gp.mechanisms.planar import DIMENSIONS as DIMENSIONS
 from geoveil.gp.nested import Coarsening, Refinement
 from geoveil.gp.noise import (

@@ -1,9 +1,7 @@
-"""Randomised labels: which group somebody is in, told with a lie at times [MATH §6].
+"""Means within groups whose labels were sent through randomised response [MATH §6].
 
-k-ary randomised response (Warner's, of k labels): the truth with a probability e^ε times that of
-each other label. Means within groups are then found by undoing it: with p the probability of the
-truth and q that of each other label, a report that came with label r counts (1{r = s} − q)/(p − q)
-towards group s, in the mean 1 if its sender is in s, and else 0.
+With p the probability of the truth and q that of each other label, a report that came with label r
+counts (1{r = s} − q)/(p − q) towards group s, in the mean 1 if its sender is in s, and else 0.
 """
 
 from __future__ import annotations
@@ -12,25 +10,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
 from math import ldexp
 
-from geoveil.gp import validation
 from geoveil.gp.arrays import Array, np
 from geoveil.gp.errors import ParameterError
 from geoveil.gp.estimation import Accumulator, Estimate
-from geoveil.gp.exact import BALL, lower, working_precision
 from geoveil.gp.intervals import IntervalMethod, Limits
-from geoveil.gp.privacy import LocalPrivacy
-from geoveil.gp.randomness import RandomSource
+from geoveil.gp.mechanisms.categories import ONE, KaryResponse
 
-__all__ = ["MOST_EPSILON", "GroupMeans", "RandomizedLabels"]
-
-MOST_EPSILON = 16.0
-"""Beyond, one in a million lies: whoever wants less should be told that there is no protection."""
-_ONE = 1 << 32
-"""The weight of each label that is a lie."""
-_BITS = 128
+__all__ = ["GroupMeans", "RandomizedLabels"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,20 +34,9 @@ class GroupMeans:
     high: Array
 
 
-@dataclass(frozen=True, slots=True)
-class RandomizedLabels:
-    """ε-local differential privacy for one of k labels: any two are ε-distinguishable.
-
-    Proof: a label is drawn among T + (k − 1)·2³² integers, uniformly, T = ⌊e^ε·2³²⌋ of which tell
-    the truth and 2³² each other label. The probabilities of one output under two truths are equal,
-    or have the ratio T/2³² ≤ e^ε, exactly.
-
-    Args:
-        labels: how many, 2 or more.
-        epsilon: nats, in (0, 16].
-
-    Raises:
-        ParameterError: if an argument is out of range.
+@dataclass(frozen=True)
+class RandomizedLabels(KaryResponse):
+    """k-ary randomised response, and what its reports say of the means within groups.
 
     Example:
         >>> lies = RandomizedLabels(4, 1.0)
@@ -67,28 +44,10 @@ class RandomizedLabels:
         (0.4754, 'ε = 1 between any two values')
     """
 
-    labels: int
-    epsilon: float
-
-    def __post_init__(self) -> None:
-        validation.require_count("labels", self.labels, 2)
-        validation.between("epsilon", self.epsilon, 0, MOST_EPSILON, low_open=True)
-
-    @property
-    def privacy(self) -> LocalPrivacy:
-        """What one label spends."""
-        return LocalPrivacy(self.epsilon)
-
-    @property
-    def weight(self) -> int:
-        """T: in how many of the integers the truth is told."""
-        return _weight(self.epsilon)
-
     @property
     def truth(self) -> Fraction:
         """The probability p of the truth."""
-        weight = self.weight
-        return Fraction(weight, weight + (self.labels - 1) * _ONE)
+        return Fraction(self.weight, self.weight + (self.options - 1) * ONE)
 
     @property
     def towards(self) -> Array:
@@ -97,22 +56,8 @@ class RandomizedLabels:
         1 in the mean if its sender is in the group, else 0.
         """
         p = float(self.truth)
-        q = (1 - p) / (self.labels - 1)
-        return np.asarray((np.eye(self.labels) - q) / (p - q))
-
-    def draw(self, label: int, source: RandomSource) -> int:
-        """Return the label that is sent.
-
-        Args:
-            label: the true one, from 0. Private.
-            source: random bits.
-        """
-        weight = self.weight
-        drawn = source.below(weight + (self.labels - 1) * _ONE) - weight
-        if drawn < 0:
-            return label
-        other = drawn // _ONE
-        return other + (other >= label)
+        q = (1 - p) / (self.options - 1)
+        return np.asarray((np.eye(self.options) - q) / (p - q))
 
     def means(
         self,
@@ -137,10 +82,10 @@ class RandomizedLabels:
         """
         from scipy.special import ndtri
 
-        if len(sums) != self.labels:
-            raise ParameterError("sums", len(sums), f"{self.labels}: one for each label")
+        if len(sums) != self.options:
+            raise ParameterError("sums", len(sums), f"{self.options}: one for each label")
         n = sum(of_label.n for of_label in sums)
-        step, k = ldexp(1.0, step_exponent), self.labels
+        step, k = ldexp(1.0, step_exponent), self.options
         values, low, high = (np.full(k, math.nan) for _ in range(3))
         covariance = np.full((k, k), math.nan)
         if n < 2:
@@ -208,13 +153,6 @@ class RandomizedLabels:
                 strict=True,
             )
         ]
-
-
-@lru_cache
-def _weight(epsilon: float) -> int:
-    with working_precision(_BITS):
-        weight = lower(BALL.constant(epsilon).exp() * BALL.constant(_ONE))
-    return math.floor(weight)
 
 
 _FIELLER = IntervalMethod.STUDENT
