@@ -15,7 +15,7 @@ from geoveil.analyst.statistics.report_files import ReportRows
 from geoveil.analyst.statistics.reports import counter_for, points_in
 from geoveil.analyst.statistics.statistic import Answered, Statistic, period_of
 from geoveil.analyst.statistics.strata import Part, asked_by_group, asked_of, whose
-from geoveil.campaign import Campaign, PointQuestion
+from geoveil.campaign import AttributeCampaign, PointQuestion
 from geoveil.gp import UnsupportedError
 
 Asked: TypeAlias = Sequence[PointQuestion] | Statistic[Any]
@@ -23,7 +23,7 @@ Steps: TypeAlias = Generator[Call[Any], Any, Any]
 
 
 def of_people(
-    read_campaign: Call[Campaign],
+    read_campaign: Call[AttributeCampaign],
     asked: Asked,
     confidence: float,
     period: int | None,
@@ -44,7 +44,7 @@ def of_people(
 
 
 def of_groups(
-    read_campaign: Call[Campaign],
+    read_campaign: Call[AttributeCampaign],
     asked: Asked,
     confidence: float,
     period: int | None,
@@ -63,7 +63,7 @@ def of_groups(
 
 def _answered(
     parts: Generator[Part, Answered, Any],
-    campaign: Campaign,
+    campaign: AttributeCampaign,
     confidence: float,
     period: int | None,
     timeout_s: float,
@@ -84,7 +84,7 @@ def _answered(
 
 
 def _part(
-    part: Part, campaign: Campaign, confidence: float, period: int, timeout_s: float
+    part: Part, campaign: AttributeCampaign, confidence: float, period: int, timeout_s: float
 ) -> Steps:
     group, queries = part
     if not isinstance(queries, Counts):

@@ -26,11 +26,11 @@ from geoveil.analyst.statistics.separate import SeparateEstimates
 from geoveil.analyst.statistics.statistic import Separately, too_few
 from geoveil.analyst.statistics.strata import strata_of
 from geoveil.campaign import (
-    Campaign,
+    AttributeCampaign,
     PointQuestion,
     SigningKey,
     ValueCampaign,
-    decode,
+    decode_attribute_campaign,
     encode,
     encode_point_question,
     open_envelope,
@@ -59,7 +59,7 @@ class Call(Generic[Result]):
     """Takes each answer of a stream, in place of returning one."""
 
 
-def create(campaign: Campaign, key: SigningKey | None, timeout_s: float) -> Call[bytes]:
+def create(campaign: AttributeCampaign, key: SigningKey | None, timeout_s: float) -> Call[bytes]:
     """Publish a campaign, signed if there is a key; its digest is returned."""
     return publish(seal(encode(campaign), key), timeout_s)
 
@@ -81,10 +81,15 @@ def page(token: str, timeout_s: float) -> Call[tuple[list[PublishedCampaign], st
     )
 
 
-def campaign(campaign_id: str, timeout_s: float) -> Call[Campaign]:
+def campaign(campaign_id: str, timeout_s: float) -> Call[AttributeCampaign]:
     """Read a campaign, as devices do."""
     request = collector_pb2.GetCampaignRequest(campaign_id=campaign_id)
-    return Call("GetCampaign", request, lambda answer: decode(answer.envelope.campaign), timeout_s)
+    return Call(
+        "GetCampaign",
+        request,
+        lambda answer: decode_attribute_campaign(answer.envelope.campaign),
+        timeout_s,
+    )
 
 
 def close(campaign_id: str, timeout_s: float) -> Call[None]:
@@ -141,7 +146,7 @@ def ask(
 
 
 def ask_for(
-    campaign: Campaign,
+    campaign: AttributeCampaign,
     asked: Sequence[PointQuestion] | Separately,
     confidence: float,
     period: int,
@@ -164,7 +169,7 @@ def ask_for(
 
 
 def ask_labels(
-    campaign: Campaign,
+    campaign: AttributeCampaign,
     questions: Sequence[PointQuestion],
     confidence: float,
     period: int | None,
@@ -177,7 +182,7 @@ def ask_labels(
 
 
 def by_group(
-    campaign: Campaign,
+    campaign: AttributeCampaign,
     questions: Sequence[PointQuestion],
     of_labels: Sequence[Sequence[analyst_pb2.Estimate]],
 ) -> tuple[GroupEstimates, ...]:
@@ -192,7 +197,7 @@ def by_group(
 
 
 def with_laws(
-    campaign: Campaign, questions: Sequence[PointQuestion], limits: Sequence[Limits]
+    campaign: AttributeCampaign, questions: Sequence[PointQuestion], limits: Sequence[Limits]
 ) -> Iterator[Limits]:
     """Yield what a server tells of answers, with their law, which the campaign and questions tell.
 
@@ -202,7 +207,7 @@ def with_laws(
         yield replace(limit, moments=cache(partial(_moments, campaign, question)))
 
 
-def _moments(campaign: Campaign, question: PointQuestion) -> ReportMoments | None:
+def _moments(campaign: AttributeCampaign, question: PointQuestion) -> ReportMoments | None:
     if not isinstance(campaign, ValueCampaign):
         return None
     return campaign.point_mechanism.estimator(question.query, debias=True).limits.moments()

@@ -17,7 +17,7 @@ from geoveil.campaign import (
     QUERIES,
     Allocation,
     Attribute,
-    Campaign,
+    AttributeCampaign,
     MechanismSpec,
     PlanarLaplaceSpec,
     PointQuestion,
@@ -207,7 +207,7 @@ def id_of(title: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", plain.lower()).strip("-")[:64].rstrip("-") or "campaign"
 
 
-def campaign_record(campaign: Campaign) -> dict[str, Any]:
+def campaign_record(campaign: AttributeCampaign) -> dict[str, Any]:
     """Return what a campaign asks, what a report costs and counts for: what JSON can hold."""
     privacy, step = campaign.report_privacy, 2.0**campaign.grid_exponent
     columns = zip(campaign.labels, campaign.ranges, campaign.clamps, strict=True)
@@ -236,7 +236,7 @@ def campaign_record(campaign: Campaign) -> dict[str, Any]:
     }
 
 
-def _cap_of(campaign: Campaign) -> dict[str, Any]:
+def _cap_of(campaign: AttributeCampaign) -> dict[str, Any]:
     """Return the cap, and ε of one report between any two values; null where there is none."""
     cap = campaign.cap if isinstance(campaign, StatisticCampaign) else None
     far = campaign.largest_epsilon
@@ -246,7 +246,7 @@ def _cap_of(campaign: Campaign) -> dict[str, Any]:
     }
 
 
-def expected_text(campaign: Campaign, participants: int) -> str:
+def expected_text(campaign: AttributeCampaign, participants: int) -> str:
     """Return what error an estimate will have, in words."""
     if isinstance(campaign, ValueCampaign):
         rate = campaign.point_mechanism.privacy.rate
@@ -268,7 +268,7 @@ def expected_text(campaign: Campaign, participants: int) -> str:
     )
 
 
-def browsers_refuse(campaign: Campaign) -> str | None:
+def browsers_refuse(campaign: AttributeCampaign) -> str | None:
     """Return why devices in browsers can't answer, in half a sentence; None if they can.
 
     Example:
@@ -285,7 +285,7 @@ def browsers_refuse(campaign: Campaign) -> str | None:
 
 
 def refuse_unlikely(
-    campaign: Campaign, participants: int, asked: Sequence[AnalystQuestion]
+    campaign: AttributeCampaign, participants: int, asked: Sequence[AnalystQuestion]
 ) -> None:
     """Refuse what is hardly meant.
 
@@ -326,7 +326,7 @@ def _errors(campaign: StatisticCampaign, participants: int) -> list[tuple[float,
     return errors
 
 
-def _check_hidden(campaign: Campaign) -> None:
+def _check_hidden(campaign: AttributeCampaign) -> None:
     privacy = campaign.privacy
     if privacy.epsilon > _MOST_EPSILON:
         raise ParameterError(
@@ -345,7 +345,7 @@ def _check_hidden(campaign: Campaign) -> None:
         )
 
 
-def _check_recurs(campaign: Campaign) -> None:
+def _check_recurs(campaign: AttributeCampaign) -> None:
     if campaign.period is not None and campaign.periods == 1:
         days = (campaign.closes - campaign.opens) / timedelta(days=1)
         raise ParameterError(
@@ -356,7 +356,7 @@ def _check_recurs(campaign: Campaign) -> None:
         )
 
 
-def _diameter(campaign: Campaign) -> float:
+def _diameter(campaign: AttributeCampaign) -> float:
     """Return how far values differ: over the area of places, or from the least to what is asked."""
     plane = campaign.attribute.coordinates
     if plane is not None:
@@ -369,7 +369,7 @@ def _diameter(campaign: Campaign) -> float:
     return max(float(q.query.clearance(origin)[0]) for q in campaign.questions)
 
 
-def _check_places(campaign: Campaign, asked: Sequence[AnalystQuestion]) -> None:
+def _check_places(campaign: AttributeCampaign, asked: Sequence[AnalystQuestion]) -> None:
     plane = campaign.attribute.coordinates
     if plane is None:
         return

@@ -31,7 +31,7 @@ from geoveil.analyst.statistics.statistic import (
 from geoveil.analyst.statistics.strata import ByGroup
 from geoveil.campaign import (
     TLS,
-    Campaign,
+    AttributeCampaign,
     PointQuestion,
     SigningKey,
     failed,
@@ -128,7 +128,7 @@ class Analyst(_Connection):
         """Close the connection; calls under way end as CANCELLED."""
         self._channel.close()
 
-    def create(self, campaign: Campaign, key: SigningKey | None = None) -> bytes:
+    def create(self, campaign: AttributeCampaign, key: SigningKey | None = None) -> bytes:
         """Publish a campaign, signed if there is a key; return its digest.
 
         The same campaign again is welcome.
@@ -151,7 +151,7 @@ class Analyst(_Connection):
             yield from page
             more = bool(token)
 
-    def campaign(self, campaign_id: str) -> Campaign:
+    def campaign(self, campaign_id: str) -> AttributeCampaign:
         """Return a campaign, as devices get it."""
         return self._unary(calls.campaign(campaign_id, self._timeout_s))
 
@@ -335,7 +335,7 @@ class AsyncAnalyst(_Connection):
         """Close the connection; calls under way end as CANCELLED."""
         self._channel.close()
 
-    async def create(self, campaign: Campaign, key: SigningKey | None = None) -> bytes:
+    async def create(self, campaign: AttributeCampaign, key: SigningKey | None = None) -> bytes:
         """Publish a campaign, signed if there is a key; return its digest.
 
         The same campaign again is welcome.
@@ -355,7 +355,7 @@ class AsyncAnalyst(_Connection):
                 yield campaign
             more = bool(token)
 
-    async def campaign(self, campaign_id: str) -> Campaign:
+    async def campaign(self, campaign_id: str) -> AttributeCampaign:
         """Return a campaign, as devices get it."""
         return await self._unary(calls.campaign(campaign_id, self._timeout_s))
 

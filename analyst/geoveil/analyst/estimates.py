@@ -16,7 +16,7 @@ from geoveil.analyst.statistics.groups import GroupEstimates
 from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.over_time import OverTime, over_time
 from geoveil.analyst.statistics.statistic import period_of
-from geoveil.campaign import Campaign, StatisticCampaign, of_any_two
+from geoveil.campaign import AttributeCampaign, StatisticCampaign, of_any_two
 from geoveil.gp import (
     Basis,
     Difference,
@@ -33,7 +33,7 @@ from geoveil.gp import (
 class CampaignEstimates(Result):
     """What the reports of a campaign say so far."""
 
-    campaign: Campaign
+    campaign: AttributeCampaign
     state: str
     """pending, open or closed; "at hand" where no server was asked."""
     estimates: tuple[LabelledEstimate, ...]
@@ -307,7 +307,7 @@ class CampaignEstimates(Result):
 
 
 def joint_of(
-    campaign: Campaign, rows: Sequence[LabelledEstimate], covariance: NDArray[np.float64]
+    campaign: AttributeCampaign, rows: Sequence[LabelledEstimate], covariance: NDArray[np.float64]
 ) -> JointEstimates:
     """Return estimates of one period with their covariance, (rows, rows)."""
     counts = tuple(row.n for row in rows)

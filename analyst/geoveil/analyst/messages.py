@@ -14,7 +14,13 @@ from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.labelled_groups import groups_of
 from geoveil.analyst.statistics.report_files import ReportRows
 from geoveil.analyst.statistics.separate import SeparateEstimates
-from geoveil.campaign import Campaign, StatisticCampaign, ValueCampaign, decode, decode_privacy
+from geoveil.campaign import (
+    AttributeCampaign,
+    StatisticCampaign,
+    ValueCampaign,
+    decode_attribute_campaign,
+    decode_privacy,
+)
 from geoveil.gp import (
     UNLIMITED,
     Accumulator,
@@ -53,13 +59,13 @@ class PublishedCampaign:
     """Counted so far, over all queries and periods."""
 
     @property
-    def campaign(self) -> Campaign:
+    def campaign(self) -> AttributeCampaign:
         """The campaign that the bytes say.
 
         Raises:
             GeoVeilError: if they are no sound campaign.
         """
-        return decode(self.envelope.campaign)
+        return decode_attribute_campaign(self.envelope.campaign)
 
 
 def published(message: analyst_pb2.CampaignSummary) -> PublishedCampaign:
@@ -76,7 +82,7 @@ def estimates_in(
         message: of the server.
         of_points: whether its queries were asked of the points of a value campaign.
     """
-    campaign = decode(message.envelope.campaign)
+    campaign = decode_attribute_campaign(message.envelope.campaign)
     of_all = [shown for shown in message.estimates if not shown.stratum]
     rows = tuple(
         # Period after period.
@@ -100,7 +106,7 @@ def estimates_in(
 
 
 def group_estimates(
-    campaign: Campaign, of_labels: Sequence[analyst_pb2.Estimate], *, of_points: bool
+    campaign: AttributeCampaign, of_labels: Sequence[analyst_pb2.Estimate], *, of_points: bool
 ) -> GroupEstimates | None:
     """Return the means of one question within groups; None if nothing can be told.
 
@@ -175,7 +181,7 @@ def rows_in(message: analyst_pb2.ExportReportsResponse) -> ReportRows:
 
 
 def _estimate(
-    campaign: Campaign, column: int, shown: analyst_pb2.Estimate, of_points: bool
+    campaign: AttributeCampaign, column: int, shown: analyst_pb2.Estimate, of_points: bool
 ) -> LabelledEstimate:
     several = shown.HasField("standard_error")
     weight = math.inf if of_points else campaign.most_from_one(column)
@@ -215,7 +221,7 @@ def _estimate(
     )
 
 
-def _limits(campaign: Campaign, shown: analyst_pb2.Estimate, of_points: bool) -> Limits:
+def _limits(campaign: AttributeCampaign, shown: analyst_pb2.Estimate, of_points: bool) -> Limits:
     """Return what the server tells, and the law of the mechanism, which the campaign tells."""
 
     def moments() -> ReportMoments | None:
@@ -232,7 +238,7 @@ def _limits(campaign: Campaign, shown: analyst_pb2.Estimate, of_points: bool) ->
 
 
 def _noise(
-    campaign: Campaign, column: int, shown: analyst_pb2.Estimate, of_points: bool
+    campaign: AttributeCampaign, column: int, shown: analyst_pb2.Estimate, of_points: bool
 ) -> NoiseVariance | None:
     """Return the noise variance that the server or the campaign tells."""
     if shown.HasField("noise_variance"):
@@ -246,7 +252,7 @@ def _noise(
     return NoiseVariance(exact, exact, exact, Basis.EXACT)
 
 
-def _privacy(campaign: Campaign, message: campaign_pb2.Privacy) -> GeoPrivacy:
+def _privacy(campaign: AttributeCampaign, message: campaign_pb2.Privacy) -> GeoPrivacy:
     return decode_privacy(message, campaign.privacy.unit)
 
 

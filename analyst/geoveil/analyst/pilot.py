@@ -19,7 +19,7 @@ from geoveil.analyst.statistics.cells import CellCounts, Counts
 from geoveil.analyst.statistics.reports import Reports
 from geoveil.analyst.statistics.smoothed import LEAST_REPORTS, PER_SCALE, counted, transition
 from geoveil.analyst.statistics.statistic import noise_scale, period_of
-from geoveil.campaign import Campaign
+from geoveil.campaign import AttributeCampaign
 from geoveil.gp import Heap, ParameterError, expectation_maximisation
 
 Array = NDArray[np.float64]
@@ -53,7 +53,7 @@ def pilot_prior(
     return prior_of_counts(campaign, counts, heaps)
 
 
-def pilot_cells(campaign: Campaign) -> Counts:
+def pilot_cells(campaign: AttributeCampaign) -> Counts:
     """Return the cells that reports of a pilot are counted in.
 
     Raises:
@@ -63,7 +63,7 @@ def pilot_cells(campaign: Campaign) -> Counts:
 
 
 def prior_of_counts(
-    campaign: Campaign, found: CellCounts, heaps: Sequence[Heap] = ()
+    campaign: AttributeCampaign, found: CellCounts, heaps: Sequence[Heap] = ()
 ) -> PublicPrior:
     """Return what is said of people by how many reports lie in each cell: see `pilot_prior`.
 

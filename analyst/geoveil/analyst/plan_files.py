@@ -35,13 +35,13 @@ from geoveil.analyst.whole_file import whole_file
 from geoveil.campaign import (
     Allocation,
     Attribute,
-    Campaign,
+    AttributeCampaign,
     MechanismSpec,
     PlanarLaplaceSpec,
     PointQuestion,
     Question,
     StatisticCampaign,
-    decode,
+    decode_attribute_campaign,
     decode_point_question,
     encode,
     encode_point_question,
@@ -254,7 +254,7 @@ _SHAPES: Mapping[type, Callable[[Any], tuple[str, list[float], float | None]]] =
 )
 
 
-def planned_campaign(request: PlanRequest, chosen: Chosen, **later: Any) -> Campaign:
+def planned_campaign(request: PlanRequest, chosen: Chosen, **later: Any) -> AttributeCampaign:
     """Return the campaign of a plan.
 
     Args:
@@ -278,7 +278,9 @@ def planned_campaign(request: PlanRequest, chosen: Chosen, **later: Any) -> Camp
     )
 
 
-def as_if_published(request: PlanRequest, chosen: Chosen, cap: Cap | None = None) -> Campaign:
+def as_if_published(
+    request: PlanRequest, chosen: Chosen, cap: Cap | None = None
+) -> AttributeCampaign:
     """Return the campaign of a plan, with something in place of what the plan leaves open."""
     return planned_campaign(request, chosen, cap=cap, **_UNSAID)
 
@@ -317,7 +319,7 @@ def write_plan(
         beside.write_text("\n".join(_toml(tables)) + "\n", encoding="utf-8")
 
 
-def campaign_of(file: Path, *, attribute: str | None = None, **later: Any) -> Campaign:
+def campaign_of(file: Path, *, attribute: str | None = None, **later: Any) -> AttributeCampaign:
     """Return the campaign that a plan describes.
 
     Args:
@@ -337,7 +339,7 @@ def campaign_of(file: Path, *, attribute: str | None = None, **later: Any) -> Ca
     return replace(planned, **later)
 
 
-def _planned(told: Mapping[str, Any], file: Path) -> Campaign:
+def _planned(told: Mapping[str, Any], file: Path) -> AttributeCampaign:
     """Return the campaign that a plan, read from a file, describes, without what it leaves open."""
     stated = {name: value for name, value in told.items() if name != _PLANNED}
     try:
@@ -347,7 +349,7 @@ def _planned(told: Mapping[str, Any], file: Path) -> Campaign:
     message.campaign_id, message.title = _UNSAID["campaign_id"], _UNSAID["title"]
     message.opens.FromDatetime(_UNSAID["opens"])
     message.closes.FromDatetime(_UNSAID["closes"])
-    return decode(message.SerializeToString(deterministic=True))
+    return decode_attribute_campaign(message.SerializeToString(deterministic=True))
 
 
 def planned_participants(file: Path) -> int | None:
@@ -364,10 +366,10 @@ class PlannedPoints:
     differences: Mapping[str, Difference]
     """By the label of a question: how far its soft answer is expected from the hard one, which no
     campaign of points signs. See `CampaignEstimates.with_differences`."""
-    campaign: Campaign
+    campaign: AttributeCampaign
     """What the plan was for."""
 
-    def fits(self, campaign: Campaign) -> bool:
+    def fits(self, campaign: AttributeCampaign) -> bool:
         """Return whether a campaign has the promise, and the map, that the plan was for."""
         planned = self.campaign
         maps = [(each.attribute.coordinates, each.attribute.scale) for each in (campaign, planned)]

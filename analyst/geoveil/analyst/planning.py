@@ -34,7 +34,7 @@ from geoveil.analyst.planner.coarse import WIDEST
 from geoveil.analyst.planner.plan import planned
 from geoveil.analyst.report import Record, comparison_report, plan_report
 from geoveil.analyst.request import PlanRequest
-from geoveil.campaign import Campaign
+from geoveil.campaign import AttributeCampaign
 from geoveil.gp import lazy
 
 
@@ -55,7 +55,7 @@ class PlanOutcome(ABC):
             UnsupportedError: if campaigns cannot hold what was chosen.
         """
 
-    def campaign(self, **later: Any) -> Campaign:
+    def campaign(self, **later: Any) -> AttributeCampaign:
         """Return the campaign.
 
         Args:

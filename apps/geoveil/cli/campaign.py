@@ -37,7 +37,7 @@ from geoveil.campaign import (
     LONGEST,
     MOST_COHORTS,
     Allocation,
-    Campaign,
+    AttributeCampaign,
     Readings,
     SignatureInvalid,
     SigningKey,
@@ -45,7 +45,7 @@ from geoveil.campaign import (
     Strata,
     ValueCampaign,
     between,
-    decode,
+    decode_attribute_campaign,
     least_counted,
     open_envelope,
     seal,
@@ -302,7 +302,7 @@ def create(
 
 
 @contextmanager
-def _told_if_taken(campaign: Campaign) -> Iterator[None]:
+def _told_if_taken(campaign: AttributeCampaign) -> Iterator[None]:
     """Say which id is taken, and how another is chosen, where the server has it already."""
     try:
         yield
@@ -353,7 +353,7 @@ def _cohorts(count: int | None, read_every: str | None, strata: str | None) -> S
     return Strata(name=COHORT, labels=tuple(str(i + 1) for i in range(count)))
 
 
-def _with_cap(campaign: Campaign, said: str) -> Campaign:
+def _with_cap(campaign: AttributeCampaign, said: str) -> AttributeCampaign:
     """Return the campaign with what --cap says."""
     if not isinstance(campaign, StatisticCampaign):
         raise ParameterError("cap", said, "left out of points, which have no boundary")
@@ -368,7 +368,7 @@ def _asking(
     said: dict[str, Any],
     asked: list[AnalystQuestion],
     later: dict[str, Any],
-) -> Campaign:
+) -> AttributeCampaign:
     """Return the campaign that options describe, and no plan."""
     options.all_given(
         {"epsilon": said["epsilon"], "per": said["per"], "attribute": attribute},
@@ -434,7 +434,7 @@ def show(
     _print_campaign(campaign)
 
 
-def _print_campaign(campaign: Campaign) -> None:
+def _print_campaign(campaign: AttributeCampaign) -> None:
     """Print what a campaign asks, what it costs participants, and what one report counts for."""
     out.tell((campaign.campaign_id, "bold"), f"  {campaign.title}")
     out.tell(f"{campaign.attribute.name}: {privacy_text(campaign)}")
@@ -532,7 +532,10 @@ def sign(
     envelope = _envelope_in(file, file.read_bytes())
     if signer(envelope) is not None:
         raise ParameterError("file", str(file), "a campaign that nobody has signed yet")
-    campaign, key = decode(envelope.campaign), SigningKey.from_pem(sign_key.read_bytes())
+    campaign, key = (
+        decode_attribute_campaign(envelope.campaign),
+        SigningKey.from_pem(sign_key.read_bytes()),
+    )
     _print_campaign(campaign)
     made = out_file or file.with_suffix(".signed.campaign")
     write_new(made, seal(envelope.campaign, key))
@@ -557,7 +560,7 @@ def publish(
     """
     published = file.read_bytes()
     envelope = _envelope_in(file, published)
-    campaign = decode(envelope.campaign)
+    campaign = decode_attribute_campaign(envelope.campaign)
     with analyst_at(connection) as analyst, _told_if_taken(campaign):
         digest = analyst.publish(published)
     out.tell((campaign.campaign_id, "bold"), f"  {privacy_text(campaign)}  sha256:{digest.hex()}")
@@ -626,7 +629,7 @@ def signed_by(envelope: CampaignEnvelope) -> tuple[str, str]:
     return ("nobody" if key is None else f"{str(key)[:_SHOWN_OF_KEY]}…"), ""
 
 
-def weight_text(campaign: Campaign) -> str:
+def weight_text(campaign: AttributeCampaign) -> str:
     """Return by how much one report can move an estimate, in words."""
     most = max(map(campaign.most_from_one, range(campaign.columns)))
     if math.isinf(most):

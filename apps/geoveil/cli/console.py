@@ -25,7 +25,7 @@ from rich.measure import Measurement
 from rich.table import Column, Table
 from rich.text import Text
 
-from geoveil.campaign import Campaign, of_any_two, visible
+from geoveil.campaign import AttributeCampaign, of_any_two, visible
 from geoveil.gp import ParameterError
 
 if TYPE_CHECKING:
@@ -274,7 +274,7 @@ def number(value: float | None, digits: int = 4) -> str:
     return "–" if value is None else f"{value:z.{digits}f}"
 
 
-def privacy_text(campaign: Campaign) -> str:
+def privacy_text(campaign: AttributeCampaign) -> str:
     """Return what a report costs, ε with its unit, and how it adds up if it is a sum."""
     spent, far = str(campaign.report_privacy), of_any_two(campaign)
     if campaign.report_privacy == campaign.privacy:

@@ -12,9 +12,9 @@ from typing import Annotated
 import typer
 
 from geoveil.campaign import (
-    Campaign,
+    AttributeCampaign,
     between,
-    decode,
+    decode_attribute_campaign,
     digits,
     what_it_tells,
     what_it_tells_of,
@@ -111,7 +111,7 @@ def contribute(
         transport.close()
 
 
-def _epoch(every: str | None, epsilon: float | None, campaign: Campaign) -> Epoch | None:
+def _epoch(every: str | None, epsilon: float | None, campaign: AttributeCampaign) -> Epoch | None:
     """Return what --read-every and --reading-epsilon say of a campaign's value."""
     if every is None:
         if epsilon is not None:
@@ -139,12 +139,12 @@ def _take_part(
     campaign_id: str,
     yes: bool,
     state_dir: Path,
-    epoch_of: Callable[[Campaign], Epoch | None],
+    epoch_of: Callable[[AttributeCampaign], Epoch | None],
 ) -> None:
     request = collector_pb2.GetCampaignRequest(campaign_id=campaign_id)
     response = transport.get_campaign(request, _TIMEOUT_S)
     envelope = response.envelope
-    signed = decode(envelope.campaign)
+    signed = decode_attribute_campaign(envelope.campaign)
     epoch = epoch_of(signed)
     policy = Policy.permitting(signed, epoch)
     # The checks of the SDK come before anything is shown: what is shown can be answered.
@@ -185,7 +185,9 @@ def _take_part(
     _show(campaign, receipt, fresh=drawn.fresh)
 
 
-def _confirm(campaign: Campaign, value: float | list[float], yes: bool, *, read: bool) -> None:
+def _confirm(
+    campaign: AttributeCampaign, value: float | list[float], yes: bool, *, read: bool
+) -> None:
     """Ask before what can't be taken back; the value is shown to a terminal only."""
     doubt = what_to_ask(campaign, value)
     if sys.stdin.isatty() and sys.stderr.isatty():
@@ -202,7 +204,7 @@ def _confirm(campaign: Campaign, value: float | list[float], yes: bool, *, read:
     _agree(doubt, "whether that value is meant, so that nothing was drawn: a line 'y' says so")
 
 
-def _echo(campaign: Campaign, value: float | list[float]) -> str:
+def _echo(campaign: AttributeCampaign, value: float | list[float]) -> str:
     numbers = value if isinstance(value, list) else [value]
     if campaign.attribute.coordinates is not None:
         return "You answer longitude {}, latitude {}.".format(*map(digits, numbers))
@@ -239,7 +241,7 @@ class _AsShown:
         return self.transport.submit_reports(request, timeout_s)
 
 
-def _show(campaign: Campaign, receipt: Receipt, *, fresh: bool) -> None:
+def _show(campaign: AttributeCampaign, receipt: Receipt, *, fresh: bool) -> None:
     if not fresh:
         out.tell("already answered; nothing was drawn, and the value given now has no effect")
     outcome = _OUTCOMES[receipt.status]
@@ -276,7 +278,7 @@ def _area_text(area: Area) -> str:
     )
 
 
-def given_in(campaign: Campaign) -> str:
+def given_in(campaign: AttributeCampaign) -> str:
     """Return what numbers a campaign asks for."""
     if campaign.attribute.coordinates is not None:
         return "degrees: longitude,latitude"
@@ -284,7 +286,7 @@ def given_in(campaign: Campaign) -> str:
     return ", ".join(filter(None, (attribute.value_unit, between(attribute.least, attribute.most))))
 
 
-def read_value(campaign: Campaign, ask: Callable[[str], str]) -> float | list[float]:
+def read_value(campaign: AttributeCampaign, ask: Callable[[str], str]) -> float | list[float]:
     """Return the numbers that were typed, or piped in; no error repeats them, or holds them.
 
     Args:
@@ -322,7 +324,7 @@ def read_value(campaign: Campaign, ask: Callable[[str], str]) -> float | list[fl
     raise PrivateValueError(expected)
 
 
-def read_label(campaign: Campaign, ask: Callable[[str], str]) -> str | None:
+def read_label(campaign: AttributeCampaign, ask: Callable[[str], str]) -> str | None:
     """Return the label that was typed, or piped in on a line of its own; None if none is asked for.
 
     Args:

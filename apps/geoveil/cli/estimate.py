@@ -33,7 +33,7 @@ from geoveil.analyst import (
     statistics_in,
     whole_file,
 )
-from geoveil.campaign import Campaign, PointQuestion, ValueCampaign
+from geoveil.campaign import AttributeCampaign, PointQuestion, ValueCampaign
 from geoveil.cli import options
 from geoveil.cli.asking import Period, Words, asks
 from geoveil.cli.asking_statistics import asks_statistics
@@ -258,7 +258,7 @@ def estimate(
             raise ParameterError("plan", str(plan), "left out beside questions: it has its own")
 
     def from_points(
-        campaign: Campaign, answer: Callable[[Sequence[PointQuestion]], CampaignEstimates]
+        campaign: AttributeCampaign, answer: Callable[[Sequence[PointQuestion]], CampaignEstimates]
     ) -> Result:
         if planned is not None:
             if not planned.fits(campaign):
@@ -384,7 +384,7 @@ def _two_periods(said: str) -> tuple[int, int]:
     return first, last
 
 
-def _labels(campaign: Campaign, by: str) -> tuple[str, ...]:
+def _labels(campaign: AttributeCampaign, by: str) -> tuple[str, ...]:
     """Return the names of the groups that are asked for."""
     if campaign.strata is None:
         raise ParameterError("by", by, "left out: the campaign has no groups")
@@ -433,7 +433,7 @@ def _by_group(
             yield together(statistic)
 
 
-def _of_numbers(campaign: Campaign) -> TypeGuard[ValueCampaign]:
+def _of_numbers(campaign: AttributeCampaign) -> TypeGuard[ValueCampaign]:
     return isinstance(campaign, ValueCampaign) and campaign.dimension == 1
 
 
@@ -447,7 +447,7 @@ def _refused(slope_bound: float | None, heap: Sequence[str] | None) -> None:
 
 
 def _questions(
-    campaign: Campaign,
+    campaign: AttributeCampaign,
     asked: Sequence[AnalystQuestion],
     width: float | None,
     bandwidth: float | None,

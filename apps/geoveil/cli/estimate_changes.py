@@ -17,7 +17,7 @@ from geoveil.analyst import (
     asked_of_points,
     compare,
 )
-from geoveil.campaign import Campaign, ValueCampaign
+from geoveil.campaign import AttributeCampaign, ValueCampaign
 from geoveil.cli.sources import Source, source_of
 from geoveil.gp import ParameterError, UnsupportedError
 
@@ -135,7 +135,7 @@ def _doubted(statistic: Statistic[Any], contamination: float | None) -> Statisti
     return statistic if contamination is None else Contaminated(statistic, contamination)
 
 
-def value_campaign(campaign: Campaign) -> ValueCampaign:
+def value_campaign(campaign: AttributeCampaign) -> ValueCampaign:
     """Return a campaign whose points can be asked; raise an error if it is none."""
     if not isinstance(campaign, ValueCampaign):
         raise ParameterError("campaign", campaign.campaign_id, "a value campaign")

@@ -28,7 +28,7 @@ from geoveil.analyst import (
     softness_of_points,
     statistics_in,
 )
-from geoveil.campaign import Campaign
+from geoveil.campaign import AttributeCampaign
 from geoveil.cli import options
 from geoveil.cli.asking import Words, asks
 from geoveil.cli.asking_statistics import asks_statistics
@@ -141,7 +141,7 @@ def rehearse(
                 radius=RADIUS_M if radius is None else radius,
             )
             planned = plan_for(request, for_campaign=True)
-            campaign: Campaign = planned.campaign(**later)
+            campaign: AttributeCampaign = planned.campaign(**later)
         else:
             campaign = campaign_for_points(
                 attribute=source.attribute,

@@ -8,7 +8,7 @@ import numpy as np
 import typer
 
 from geoveil.analyst import Analyst
-from geoveil.campaign import Campaign
+from geoveil.campaign import AttributeCampaign
 from geoveil.cli import options
 from geoveil.cli.connection import CommandError, Connection, analyst_at, connects
 from geoveil.cli.console import bars, out, print_json, table_80
@@ -92,7 +92,7 @@ def fleet(
         raise typer.Exit(1)
 
 
-def _look(analyst: Analyst, name: str) -> tuple[Campaign, bytes, int]:
+def _look(analyst: Analyst, name: str) -> tuple[AttributeCampaign, bytes, int]:
     """Return a campaign, its bytes and its count of reports."""
     for published in analyst.campaigns():
         campaign = published.campaign
@@ -103,7 +103,7 @@ def _look(analyst: Analyst, name: str) -> tuple[Campaign, bytes, int]:
 
 def _send(
     transport: GrpcAioTransport,
-    campaign: Campaign,
+    campaign: AttributeCampaign,
     published: bytes,
     people: tuple[list[Any], list[str | None]],
     batch_size: int | None,

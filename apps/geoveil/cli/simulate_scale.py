@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from geoveil.campaign import Campaign
+from geoveil.campaign import AttributeCampaign
 from geoveil.cli import options
 from geoveil.cli.console import bars, number, out, print_json, privacy_text, table_80
 from geoveil.cli.plain_errors import for_operators
@@ -133,7 +133,7 @@ def _progress(what: str) -> Iterator[Any]:
 
 
 def _show(
-    campaign: Campaign,
+    campaign: AttributeCampaign,
     rows: Sequence[tuple[str, float | None, Accumulator]],
     confidence: float,
     as_json: bool,

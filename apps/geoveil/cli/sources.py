@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from geoveil.analyst import Analyst, CampaignEstimates, reports_of
-from geoveil.campaign import Campaign
+from geoveil.campaign import AttributeCampaign
 from geoveil.gp import ParameterError
 
 EXPORTED = ".parquet"
@@ -22,7 +22,7 @@ class Source:
     """The id of the campaign, or the name of the file without its ending."""
     period: int | None
     """From 0; None: not said."""
-    campaign: Callable[[], Campaign]
+    campaign: Callable[[], AttributeCampaign]
     """Returns what the reports are of."""
     ask: Callable[..., Any]
     """Asks a statistic; `sizes` weights it."""

@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from geoveil.campaign import Campaign, ValueCampaign
+from geoveil.campaign import AttributeCampaign, ValueCampaign
 
 LEVELS = np.arange(1, 100) / 100
 BY_FACTORS = 9
@@ -86,7 +86,7 @@ _GEOMETRIC: Mapping[str, Choice] = MappingProxyType(
 """What stands in for a mean where values are compared by ratio."""
 
 
-def choices_of(campaign: Campaign) -> Sequence[Choice]:
+def choices_of(campaign: AttributeCampaign) -> Sequence[Choice]:
     """Return what can be asked of the points of a survey."""
     if not isinstance(campaign, ValueCampaign):
         return ()

@@ -46,7 +46,7 @@ from geoveil.analyst import (
     shown,
     softness_of_points,
 )
-from geoveil.campaign import Campaign, ValueCampaign
+from geoveil.campaign import AttributeCampaign, ValueCampaign
 from geoveil.console.charts import density_map, round_numbers
 from geoveil.console.http import PageRequest, RefusedError, Response
 from geoveil.console.layer import layer_in
@@ -124,7 +124,7 @@ def _complete(choice: Choice, said: str, geojson: str) -> bool:
     return bool(said) or not choice.said or choice.word == "histogram"
 
 
-def _has_other(request: PageRequest, campaign: Campaign, choice: Choice) -> bool:
+def _has_other(request: PageRequest, campaign: AttributeCampaign, choice: Choice) -> bool:
     """Return whether there is something else to compare with, where that is asked for."""
     compares = choice.word.startswith("changes")
     return not compares or campaign.period is not None or bool(request.text("against"))
@@ -439,7 +439,7 @@ def _code_of(request: PageRequest, statistic: Statistic[Any], choice: Choice, sa
     return code_of(statistic)
 
 
-def _begun(request: PageRequest, campaign: Campaign) -> int:
+def _begun(request: PageRequest, campaign: AttributeCampaign) -> int:
     """Return how many periods have begun."""
     return campaign.period_at(request.now) + 1
 

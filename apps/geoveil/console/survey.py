@@ -18,7 +18,7 @@ from geoveil.analyst import (
     compare,
     shown,
 )
-from geoveil.campaign import Campaign, ValueCampaign
+from geoveil.campaign import AttributeCampaign, ValueCampaign
 from geoveil.console.charts import filling, intervals, over_time
 from geoveil.console.http import GatewayRequest, RefusedError, Response, Route, seen_at
 from geoveil.console.progress import over_time as reports_over_time, plan_participants
@@ -313,7 +313,7 @@ def _picture(found: CampaignEstimates) -> Markup | None:
     return over_time(f"{label}, period after period", points, names)
 
 
-def _begins(campaign: Campaign, period: int) -> str:
+def _begins(campaign: AttributeCampaign, period: int) -> str:
     assert campaign.period is not None  # asked of those that recur
     return f"{campaign.opens + period * campaign.period:%Y-%m-%d}"
 

@@ -8,7 +8,7 @@ from typing import Any
 import geoveil.analyst
 from geoveil.analyst import PublishedCampaign
 from geoveil.campaign import (
-    Campaign,
+    AttributeCampaign,
     SignatureInvalid,
     StatisticCampaign,
     ValueCampaign,
@@ -23,7 +23,7 @@ _FEW = 10
 """Reports of the first minutes that say nothing of how fast they come."""
 
 
-def told_of(request: PageRequest, campaign: Campaign) -> dict[str, Any]:
+def told_of(request: PageRequest, campaign: AttributeCampaign) -> dict[str, Any]:
     """Return what every page of a survey says of it."""
     return {
         "campaign_id": campaign.campaign_id,
@@ -54,7 +54,7 @@ def standing_of(request: PageRequest, campaign_id: str) -> dict[str, Any]:
     }
 
 
-def asks_of(campaign: Campaign) -> Sequence[str]:
+def asks_of(campaign: AttributeCampaign) -> Sequence[str]:
     """Return what is asked, question by question."""
     name = campaign.attribute.name
     if isinstance(campaign, StatisticCampaign):

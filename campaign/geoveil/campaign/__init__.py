@@ -6,8 +6,14 @@ from geoveil.campaign.admission import (
     Admission as Admission,
     Reason as Reason,
 )
+from geoveil.campaign.attribute import Attribute, Value
+from geoveil.campaign.attribute_campaign import (
+    AttributeCampaign,
+    require_attribute as require_attribute,
+)
 from geoveil.campaign.codec import (
     decode,
+    decode_attribute_campaign as decode_attribute_campaign,
     decode_privacy as decode_privacy,
     digest,
     encode,
@@ -62,10 +68,8 @@ from geoveil.campaign.mechanisms import (
 )
 from geoveil.campaign.model import (
     MOST_SLOTS as MOST_SLOTS,
-    Attribute,
     Campaign,
     State,
-    Value,
     check_campaign_id as check_campaign_id,
 )
 from geoveil.campaign.queries import (
@@ -103,6 +107,7 @@ __all__ = [
     "QUERIES",
     "Allocation",
     "Attribute",
+    "AttributeCampaign",
     "Campaign",
     "DebiasedLaplaceSpec",
     "Example",

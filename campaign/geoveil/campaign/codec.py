@@ -14,9 +14,11 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from geoveil.campaign.attribute import Attribute
+from geoveil.campaign.attribute_campaign import AttributeCampaign, require_attribute
 from geoveil.campaign.families import MechanismSpec
 from geoveil.campaign.mechanisms import MECHANISMS, PlanarLaplaceSpec
-from geoveil.campaign.model import Attribute, Campaign
+from geoveil.campaign.model import Campaign
 from geoveil.campaign.queries import Question, decode_question, encode_question, name_of, within
 from geoveil.campaign.readings import Readings
 from geoveil.campaign.statistic import MOST_QUESTIONS, Allocation, StatisticCampaign
@@ -182,6 +184,16 @@ def decode(campaign: bytes) -> Campaign:
     return result
 
 
+def decode_attribute_campaign(campaign: bytes) -> AttributeCampaign:
+    """Return the campaign about one attribute that bytes describe.
+
+    Raises:
+        ParameterError: if the bytes are no campaign, or a field is out of range.
+        UnsupportedError: if they say something that this version does not know, or are a form.
+    """
+    return require_attribute(decode(campaign))
+
+
 def make_campaign(
     *,
     mechanism: MechanismSpec | PlanarLaplaceSpec,
@@ -189,7 +201,7 @@ def make_campaign(
     allocation: Allocation = Allocation.PARTITION,
     cap: Cap | None = None,
     **common: Any,
-) -> Campaign:
+) -> AttributeCampaign:
     """Return the campaign of the kind that its mechanism says.
 
     Args:
@@ -197,7 +209,7 @@ def make_campaign(
         questions: what is asked; nothing of points.
         allocation: how the privacy is spent over the questions.
         cap: up to where distances count; None: everywhere, as of points.
-        common: the fields of `Campaign`.
+        common: the fields of `AttributeCampaign`.
 
     Raises:
         ParameterError: if something is out of range, or questions go with perturbed points.

@@ -9,7 +9,8 @@ import math
 from functools import singledispatch
 from typing import TypeAlias
 
-from geoveil.campaign.model import Attribute, Campaign, Value
+from geoveil.campaign.attribute import Attribute, Value
+from geoveil.campaign.attribute_campaign import AttributeCampaign
 from geoveil.campaign.saying import (
     FARTHEST,
     between,
@@ -79,7 +80,7 @@ def likelihood(privacy: GeoPrivacy, subject: str, yours: str, other: str) -> str
     return f"{subject} at most {factor} times as likely for {yours} as for {other_one}{slack}."
 
 
-def of_any_two(campaign: Campaign) -> str:
+def of_any_two(campaign: AttributeCampaign) -> str:
     """Return what one report of a campaign promises of values far apart, in short.
 
     Args:
@@ -104,7 +105,7 @@ def _slack(delta: float) -> str:
     return f", plus a chance of at most 1 in {math.floor(1 / delta + 1e-6):,}" if delta > 0 else ""
 
 
-def least_counted(campaign: Campaign, *, read: bool = False) -> str | None:
+def least_counted(campaign: AttributeCampaign, *, read: bool = False) -> str | None:
     """Return between which values all are told apart, as a sentence; None where all are.
 
     Args:
@@ -133,7 +134,7 @@ def away(privacy: GeoPrivacy, apart: float) -> str:
     return "half or twice as much" if factor == "2" else f"a factor of {factor} larger or smaller"
 
 
-def what_it_tells(campaign: Campaign, reading: GeoPrivacy | None = None) -> list[str]:
+def what_it_tells(campaign: AttributeCampaign, reading: GeoPrivacy | None = None) -> list[str]:
     """Return what reports to a campaign tell about anybody, as sentences for those who are asked.
 
     Args:
@@ -205,7 +206,7 @@ def what_it_tells(campaign: Campaign, reading: GeoPrivacy | None = None) -> list
     return said
 
 
-def what_it_tells_of(campaign: Campaign, value: Value, *, read: bool = False) -> list[str]:
+def what_it_tells_of(campaign: AttributeCampaign, value: Value, *, read: bool = False) -> list[str]:
     """Return what a report tells about one person, as sentences for nobody else.
 
     They hold the private value and what is computed from it: show them to the person, and keep
@@ -259,7 +260,7 @@ def what_it_tells_of(campaign: Campaign, value: Value, *, read: bool = False) ->
     return said
 
 
-def what_to_ask(campaign: Campaign, value: Value) -> str:
+def what_to_ask(campaign: AttributeCampaign, value: Value) -> str:
     """Return what to ask somebody whose value is likely a slip, before anything leaves; else "".
 
     That is a place outside the campaign's area, and a number beyond the range that the campaign
@@ -368,7 +369,7 @@ def _(query: Range) -> tuple[float, ...]:
     return query.low, query.high
 
 
-def _near(campaign: Campaign, point: Array, most: float) -> str:
+def _near(campaign: AttributeCampaign, point: Array, most: float) -> str:
     """Return how well a value is told from one that lies as far away as the guarantee says.
 
     Args:
@@ -387,7 +388,7 @@ def _near(campaign: Campaign, point: Array, most: float) -> str:
     return _better(pair, right_at_most(privacy.at(apart), privacy.delta), far)
 
 
-def _far(campaign: Campaign, label: str, distance: float) -> str:
+def _far(campaign: AttributeCampaign, label: str, distance: float) -> str:
     privacy, unit = campaign.report_privacy, campaign.attribute.unit
     # In the plane places are no nearer than in truth, so that this bounds both.
     chance = right_at_most(privacy.at(distance), privacy.delta)

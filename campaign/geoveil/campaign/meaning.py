@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from decimal import ROUND_CEILING, Context
 from types import MappingProxyType
 
-from geoveil.campaign.model import Campaign
+from geoveil.campaign.attribute_campaign import AttributeCampaign
 from geoveil.campaign.saying import digits
 from geoveil.campaign.statistic import Allocation, StatisticCampaign
 
@@ -32,7 +32,7 @@ _MEAN_LOGARITHM = (
 )
 
 
-def unbiased_for(campaign: Campaign, *, later: bool = False) -> str:
+def unbiased_for(campaign: AttributeCampaign, *, later: bool = False) -> str:
     """Return what the values of a campaign's estimates are unbiased for, as a sentence.
 
     Args:

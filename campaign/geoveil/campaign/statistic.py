@@ -9,10 +9,10 @@ from enum import Enum
 from fractions import Fraction
 from typing import TypeVar
 
+from geoveil.campaign.attribute_campaign import LIKELY_BEYOND, AttributeCampaign
 from geoveil.campaign.entry_points import foreign
 from geoveil.campaign.families import MechanismSpec, not_together
 from geoveil.campaign.mechanisms import MECHANISMS, DebiasedLaplaceSpec
-from geoveil.campaign.model import LIKELY_BEYOND, Campaign
 from geoveil.campaign.queries import QUERIES, Question
 from geoveil.gp import (
     ArrayLike,
@@ -83,7 +83,7 @@ class Allocation(Enum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class StatisticCampaign(Campaign):
+class StatisticCampaign(AttributeCampaign):
     """Questions put to many devices, each of which reports perturbed answers.
 
     Its `privacy` is what is to be allocated: the guarantee to each participant for one report or,

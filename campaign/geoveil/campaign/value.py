@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+from geoveil.campaign.attribute import Attribute
+from geoveil.campaign.attribute_campaign import LIKELY_BEYOND, AttributeCampaign
 from geoveil.campaign.mechanisms import PlanarLaplaceSpec
-from geoveil.campaign.model import LIKELY_BEYOND, Campaign
 from geoveil.gp import (
     INT64_MAX,
     INT64_MIN,
@@ -32,7 +33,65 @@ _ABOVE_RADIUS = 1 + Fraction(1, 10**9)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ValueCampaign(Campaign):
+class PointRelease:
+    """How the point of an attribute is perturbed, and what a report of it can be."""
+
+    attribute: Attribute
+    """What the point is of."""
+    privacy: GeoPrivacy
+    """The guarantee, in the coordinates of queries."""
+    dimension: int
+    """Number of coordinates."""
+    step: float | None = None
+    """Of the public grid; None: the finest that the mechanism asks for."""
+    clamps: bool = True
+    """Whether numbers count as the nearest in the attribute's range, if it has both ends."""
+
+    @lazy
+    def mechanism(self) -> PlanarLaplace:
+        """What perturbs a point."""
+        return PlanarLaplaceSpec(self.dimension).build(self.privacy, self.step)
+
+    @lazy
+    def ranges(self) -> tuple[tuple[int, int], ...]:
+        """The least and greatest integer that counts in each coordinate."""
+        if self.attribute.coordinates is None:
+            return ((INT64_MIN, INT64_MAX),) * self.dimension  # numbers have no ends
+        # Places lie in a disc around the origin of the plane, moved onto it from outside.
+        reach = Fraction(self.attribute.coordinates.radius_m) * _ABOVE_RADIUS
+        reach += Fraction(self.mechanism.likely_reach(LIKELY_BEYOND))
+        most = min(math.ceil(reach / Fraction(self.mechanism.step)), INT64_MAX)
+        return ((-most, most),) * self.dimension
+
+    @lazy
+    def ends(self) -> tuple[float, float] | None:
+        """Between which points numbers are clamped; None: they are not."""
+        low, high = self.attribute.least, self.attribute.most
+        if low is None or high is None or not self.clamps:
+            return None
+        return float(self.attribute.point(low, 1)), float(self.attribute.point(high, 1))
+
+    @lazy
+    def largest_epsilon(self) -> float:
+        """ε between any two points; infinite where nothing bounds how far apart they are."""
+        area = self.attribute.coordinates
+        if area is not None and self.clamps:
+            across = 2 * Fraction(area.radius_m) * _ABOVE_RADIUS
+        elif self.ends is not None:
+            across = Fraction(self.ends[1]) - Fraction(self.ends[0])
+        else:
+            return math.inf
+        return round_up(self.mechanism.privacy.exact_rate * across)
+
+    def release(self, point: ArrayLike, source: RandomSource) -> Sequence[int]:
+        """Return a perturbed point, in steps of the grid."""
+        if self.ends is not None:
+            point = min(max(float(np.asarray(point).item()), self.ends[0]), self.ends[1])
+        return self.mechanism.release(point, source)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValueCampaign(AttributeCampaign):
     """A request for one perturbed point of each device.
 
     Its `privacy` is the guarantee to each participant for one report.
@@ -74,18 +133,22 @@ class ValueCampaign(Campaign):
         return True
 
     @lazy
+    def _release(self) -> PointRelease:
+        return PointRelease(
+            attribute=self.attribute,
+            privacy=self._plane_privacy,
+            dimension=self.dimension,
+            step=self._step,
+            clamps=self.readings is None,  # a reading answers campaigns of other ranges as well
+        )
+
+    @lazy
     def point_mechanism(self) -> PlanarLaplace:
-        return self.mechanism.build(self._plane_privacy, self._step)
+        return self._release.mechanism
 
     @lazy
     def ranges(self) -> tuple[tuple[int, int], ...]:
-        if self.attribute.coordinates is None:
-            return self.releasable  # numbers have no ends
-        # Places lie in a disc around the origin of the plane, moved onto it from outside.
-        reach = Fraction(self.attribute.coordinates.radius_m) * _ABOVE_RADIUS
-        reach += Fraction(self.point_mechanism.likely_reach(LIKELY_BEYOND))
-        most = min(math.ceil(reach / Fraction(self.point_mechanism.step)), INT64_MAX)
-        return ((-most, most),) * self.columns
+        return self._release.ranges
 
     @property
     def releasable(self) -> tuple[tuple[int, int], ...]:
@@ -105,42 +168,17 @@ class ValueCampaign(Campaign):
 
     @property
     def clamped(self) -> bool:
-        # A reading answers other campaigns as well, of other ranges.
-        ends = self.attribute.least, self.attribute.most
-        return None not in ends and self.readings is None
-
-    @lazy
-    def _ends(self) -> tuple[float, float] | None:
-        """Between which points values are clamped; None: they are not."""
-        if not self.clamped:
-            return None
-        low, high = (
-            float(self.attribute.point(end, 1))
-            for end in (self.attribute.least, self.attribute.most)
-            if end is not None
-        )
-        return low, high
+        return self._release.ends is not None
 
     @lazy
     def largest_epsilon(self) -> float:
-        area = self.attribute.coordinates
-        if self.readings is not None:
-            return math.inf
-        if area is not None:
-            across = 2 * Fraction(area.radius_m) * _ABOVE_RADIUS
-        elif self._ends is not None:
-            across = Fraction(self._ends[1]) - Fraction(self._ends[0])
-        else:
-            return math.inf
-        return round_up(self.point_mechanism.privacy.exact_rate * across)
+        return self._release.largest_epsilon
 
     def release(
         self, point: ArrayLike, columns: Sequence[int], source: RandomSource
     ) -> Sequence[int]:
-        if self._ends is not None:
-            point = min(max(float(np.asarray(point).item()), self._ends[0]), self._ends[1])
         # One release: its coordinates share their randomness, and are private together.
-        return self.point_mechanism.release(point, source)
+        return self._release.release(point, source)
 
     def answers_from(
         self, point: Sequence[int], columns: Sequence[int], source: RandomSource

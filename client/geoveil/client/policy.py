@@ -13,7 +13,7 @@ from geoveil.campaign import (
     MECHANISMS,
     MOST_COHORTS,
     QUERIES,
-    Campaign,
+    AttributeCampaign,
     PublicKey,
     Readings,
     days_in,
@@ -314,7 +314,7 @@ class Policy(ReprByArguments):
         return partial(type(self), **options), (dict(self.limits),)
 
     @classmethod
-    def permitting(cls, campaign: Campaign, epoch: Epoch | None = None) -> Self:
+    def permitting(cls, campaign: AttributeCampaign, epoch: Epoch | None = None) -> Self:
         """Return what somebody permits who was shown a campaign and agreed: it, in all its periods.
 
         Not what an app permits: that must not come from a server.
@@ -362,7 +362,7 @@ class Policy(ReprByArguments):
         most = GeoPrivacy(limit.epsilon, 1.0, LABEL_UNIT)
         return Limit(campaign=most, lifetime=most)
 
-    def check(self, campaign: Campaign, signer: PublicKey | None) -> Limit:
+    def check(self, campaign: AttributeCampaign, signer: PublicKey | None) -> Limit:
         """Refuse a campaign that no ledger need be asked about; return its attribute's limit.
 
         Rates are compared as exact fractions: not an ulp more than the limit is permitted.
@@ -428,7 +428,7 @@ class Policy(ReprByArguments):
             if needed > most:
                 raise PolicyRefused(campaign_id, aspect, f"{needed:,}", f"at most {most:,}")
 
-    def _check_strata(self, campaign: Campaign, limit: Limit) -> None:
+    def _check_strata(self, campaign: AttributeCampaign, limit: Limit) -> None:
         strata, readings = campaign.strata, campaign.readings
         if strata is None:
             return
@@ -456,7 +456,7 @@ class Policy(ReprByArguments):
             "none" if permitted is None else f"at most {permitted}",
         )
 
-    def _check_origin(self, campaign: Campaign, signer: PublicKey | None) -> None:
+    def _check_origin(self, campaign: AttributeCampaign, signer: PublicKey | None) -> None:
         if self.trusted_keys is not None and signer not in self.trusted_keys:
             raise PolicyRefused(
                 campaign.campaign_id,
@@ -498,7 +498,7 @@ def _strata(given: object) -> dict[str, LocalPrivacy | Literal["openly"]]:
     return dict(given)
 
 
-def _permitting(campaign: Campaign) -> dict[str, LocalPrivacy | Literal["openly"]]:
+def _permitting(campaign: AttributeCampaign) -> dict[str, LocalPrivacy | Literal["openly"]]:
     if campaign.strata is None or campaign.tells_cohorts:
         return {}
     if campaign.strata.epsilon is None:

@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError
 
 from geoveil.campaign import (
     REPORT_ID_BYTES,
-    Campaign,
+    AttributeCampaign,
     NotInstalled,
     PublicKey,
     Value,
@@ -20,6 +20,7 @@ from geoveil.campaign import (
     digest,
     moved_on,
     open_envelope,
+    require_attribute,
     signer,
 )
 from geoveil.client.contributions import MICROSECOND, CampaignPoint, Contribution, Reading
@@ -50,7 +51,7 @@ from geoveil.proto.v1 import report_pb2
 class AcceptedCampaign:
     """A campaign that was understood and is permitted; `ReportBuilder.accept` makes it."""
 
-    campaign: Campaign
+    campaign: AttributeCampaign
     digest: bytes
     """SHA-256 of the campaign's bytes."""
     signer: PublicKey | None
@@ -152,7 +153,7 @@ class ReportBuilder:
             demand = Demand.of(message.campaign)
             self.policy.check_demand(campaign_id, demand)
             signed_by = signer(message)
-            campaign = decode(message.campaign)
+            campaign = require_attribute(decode(message.campaign))
         except PolicyRefused:
             raise
         except DecodeError:
@@ -390,12 +391,12 @@ class ReportBuilder:
         return self.draw(accepted, self.point(accepted, value), period, group)
 
 
-def _serves(reading: Reading, campaign: Campaign) -> bool:
+def _serves(reading: Reading, campaign: AttributeCampaign) -> bool:
     """Return whether a reading is as fine as a campaign asks."""
     return campaign.answer_privacy.exact_rate <= reading.privacy.exact_rate
 
 
-def _reader(campaign: Campaign, privacy: GeoPrivacy) -> PlanarLaplace:
+def _reader(campaign: AttributeCampaign, privacy: GeoPrivacy) -> PlanarLaplace:
     """Return what perturbs a value once an epoch, in the coordinates of a campaign's points."""
     plane = campaign.attribute.coordinates
     return PlanarLaplace(

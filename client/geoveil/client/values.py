@@ -8,7 +8,7 @@ that the privacy promised per metre would hide next to nothing.
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
-from geoveil.campaign import Campaign, Value, between
+from geoveil.campaign import AttributeCampaign, Value, between
 from geoveil.gp import Area, ParameterError, PrivateValueError, ReprByArguments, validation
 
 
@@ -38,7 +38,7 @@ class Number(ReprByArguments):
         """Return whether a campaign that takes a value for `asked` may be answered."""
         return isinstance(asked, Number)
 
-    def check(self, campaign: Campaign, value: Value) -> None:
+    def check(self, campaign: AttributeCampaign, value: Value) -> None:
         """Refuse a number that is out of range; the error says the range, and not the number.
 
         Raises:
@@ -83,7 +83,7 @@ class Point:
         """Return whether a campaign that takes a value for `asked` may be answered."""
         return asked == self
 
-    def check(self, campaign: Campaign, value: Value) -> None:
+    def check(self, campaign: AttributeCampaign, value: Value) -> None:
         """Refuse nothing: a point of so many coordinates may be anywhere."""
 
     def __str__(self) -> str:
@@ -129,7 +129,7 @@ class Place(ReprByArguments):
             return isinstance(asked, Place) and self.area is None
         return asked.area == self.area or self.area.contains(asked.area)
 
-    def check(self, campaign: Campaign, value: Value) -> None:
+    def check(self, campaign: AttributeCampaign, value: Value) -> None:
         """Refuse a place outside the campaign's area, unless it is moved.
 
         Raises:
@@ -152,7 +152,7 @@ ValueKind: TypeAlias = Number | Point | Place
 """What a value is taken for."""
 
 
-def kind_of(campaign: Campaign) -> ValueKind:
+def kind_of(campaign: AttributeCampaign) -> ValueKind:
     """Return what a campaign takes a value for."""
     plane = campaign.attribute.coordinates
     if plane is not None:

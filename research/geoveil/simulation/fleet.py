@@ -28,7 +28,7 @@ import numpy as np
 from geoveil.campaign import (
     MOST_REPORTS,
     Attribute,
-    Campaign,
+    AttributeCampaign,
     Question,
     StatisticCampaign,
     Value,
@@ -76,7 +76,7 @@ def load_campaign() -> StatisticCampaign:
     )
 
 
-def people_for(campaign: Campaign) -> ParticipantSource:
+def people_for(campaign: AttributeCampaign) -> ParticipantSource:
     """Return a population that holds the kind of value that a campaign asks for.
 
     Raises:
@@ -89,7 +89,9 @@ def people_for(campaign: Campaign) -> ParticipantSource:
     return household_incomes() if campaign.dimension == 1 else incomes_and_debts()
 
 
-def labels_for(campaign: Campaign, devices: int, rng: np.random.Generator) -> list[str | None]:
+def labels_for(
+    campaign: AttributeCampaign, devices: int, rng: np.random.Generator
+) -> list[str | None]:
     """Return a label for each of so many devices, all as likely; None where none is asked for."""
     if campaign.strata is None:
         return [None] * devices

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from geoveil.analyst import Analyst, CampaignEstimates, Prior, Reports, reports_of
-from geoveil.campaign import Campaign, StatisticCampaign, ValueCampaign, encode
+from geoveil.campaign import AttributeCampaign, StatisticCampaign, ValueCampaign, encode
 from geoveil.client import GrpcTransport, Policy
 from geoveil.gp import GeoVeilError, ParameterError, validation
 from geoveil.simulation.fleet import labels_for, prepared
@@ -58,7 +58,7 @@ def rehearse(
 
 @overload
 def rehearse(
-    campaign: Campaign,
+    campaign: AttributeCampaign,
     people: "ParticipantSource | Prior | ArrayLike",
     *,
     participants: int | None = None,
@@ -68,7 +68,7 @@ def rehearse(
 
 
 def rehearse(
-    campaign: Campaign,
+    campaign: AttributeCampaign,
     people: "ParticipantSource | Prior | ArrayLike",
     *,
     participants: int | None = None,
@@ -133,7 +133,7 @@ def rehearse(
 
 
 def _values(
-    campaign: Campaign,
+    campaign: AttributeCampaign,
     people: "ParticipantSource | Prior | ArrayLike",
     participants: int | None,
     labels: Sequence[str] | None,

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from geoveil.aggregator.domain.errors import Code, ServiceError
 from geoveil.aggregator.domain.layout import Layout
 from geoveil.aggregator.domain.median_of_means import MedianOfMeans, median_of_means
-from geoveil.campaign import Campaign, unbiased_for
+from geoveil.campaign import AttributeCampaign, Campaign, require_attribute, unbiased_for
 from geoveil.gp import (
     Accumulator,
     Estimate,
@@ -85,11 +85,11 @@ def disclose(
     """
     shown = periods_shown(layout, sums, begun, period)
     rows = list(_estimates(layout, sums, shown, confidence, bin_counts))
-    return disclosed(layout.campaign, rows, begun)
+    return disclosed(require_attribute(layout.campaign), rows, begun)
 
 
 def disclosed(
-    campaign: Campaign,
+    campaign: AttributeCampaign,
     estimates: Sequence[QueryEstimate],
     begun: int,
     *,
@@ -148,7 +148,8 @@ def periods_shown(
 
 
 def _needed(campaign: Campaign) -> str:
-    of_each = "" if campaign.strata is None else f" of every {campaign.strata.name}"
+    strata = campaign.strata if isinstance(campaign, AttributeCampaign) else None
+    of_each = "" if strata is None else f" of every {strata.name}"
     return f"every query needs {campaign.minimum_participants:,} answers{of_each}"
 
 
@@ -159,7 +160,7 @@ def _estimates(
     confidence: float,
     bin_counts: Mapping[int, int],
 ) -> Iterable[QueryEstimate]:
-    campaign = layout.campaign
+    campaign = require_attribute(layout.campaign)
     exponent = campaign.grid_exponent
     for period in periods:
         of_groups = _sums_of(layout, sums, period)
@@ -181,7 +182,10 @@ def _estimates(
 
 
 def _of_strata(
-    campaign: Campaign, sums: Sequence[Sequence[Accumulator]], period: int, confidence: float
+    campaign: AttributeCampaign,
+    sums: Sequence[Sequence[Accumulator]],
+    period: int,
+    confidence: float,
 ) -> Iterable[QueryEstimate]:
     """Yield the estimates within groups, label after label."""
     assert campaign.strata is not None

@@ -49,7 +49,7 @@ def rows_of(layout: Layout, packed: bytes, periods: Collection[int]) -> Rows:
         points_as_rows = Rows(points.periods, None, tuple(points.values.T), points.groups)
     else:
         answers = answers_of(layout, packed)
-        groups = None if layout.campaign.strata is None else answers.groups
+        groups = answers.groups if layout.campaign.groups > 1 else None
         points_as_rows = Rows(answers.periods, answers.columns, (answers.values,), groups)
     return _in_order(points_as_rows, periods)
 

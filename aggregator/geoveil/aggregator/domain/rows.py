@@ -104,6 +104,6 @@ def points_of(layout: Layout, packed: bytes) -> Points:
         in_order = np.arange(dimension, dtype=np.uint32)
         same = (periods == periods[:, :1]).all() and (groups == groups[:, :1]).all()
         if (columns == in_order).all() and same:
-            strata = None if layout.campaign.strata is None else groups[:, 0]
+            strata = groups[:, 0] if layout.campaign.groups > 1 else None
             return Points(periods[:, 0], values.reshape(-1, dimension), strata)
     raise ServiceError(Code.INTERNAL, "stored points can't be read")

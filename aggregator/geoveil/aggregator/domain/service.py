@@ -43,7 +43,7 @@ from geoveil.aggregator.store import (
 )
 from geoveil.aggregator.store.reader import Reader
 from geoveil.aggregator.store.writer import Writer
-from geoveil.campaign import Campaign, PointQuestion, PublicKey, State
+from geoveil.campaign import Campaign, PointQuestion, PublicKey, State, require_attribute
 from geoveil.gp import ParameterError
 
 __all__ = ["CampaignStatus", "Clock", "Service", "Snapshot", "utc_now"]
@@ -335,10 +335,9 @@ class Service:
             ServiceError: TOO_FEW_REPORTS, TOO_COSTLY.
         """
         status, layout, periods, begun = await self._showable(campaign_id, period)
-        if stratum is not None and (
-            layout.campaign.strata is None or not 0 <= stratum < layout.campaign.groups
-        ):
-            last = layout.campaign.groups - 1
+        campaign = require_attribute(layout.campaign)
+        last = campaign.groups - 1
+        if stratum is not None and (last == 0 or not 0 <= stratum <= last):
             few = "absent: the campaign has none" if last == 0 else f"from 0 to {last}"
             raise ParameterError("stratum", stratum, few)
         key = await self.analyses.run(
@@ -350,7 +349,7 @@ class Service:
         return Snapshot(
             status,
             disclosed(
-                layout.campaign,
+                campaign,
                 answers.estimates,
                 begun,
                 later=True,

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from geoveil.analyst.planner.priors import Prior
 from geoveil.campaign import (
-    Campaign,
+    AttributeCampaign,
     SmoothSpec,
     StatisticCampaign,
     of_far_values,
@@ -46,7 +46,7 @@ class ChosenCap:
         return f"cap {self.cap.below:g} noise scales outside, {self.cap.above:g} inside{far}{cost}"
 
 
-def default_cap(campaign: Campaign, prior: Prior | None = None) -> ChosenCap | None:
+def default_cap(campaign: AttributeCampaign, prior: Prior | None = None) -> ChosenCap | None:
     """Return the cap that a campaign without one gets, unless its publisher says otherwise.
 
     Args:

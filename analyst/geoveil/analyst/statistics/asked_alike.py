@@ -17,7 +17,7 @@ from geoveil.analyst.statistics.comparison import (
 from geoveil.analyst.statistics.distribution import DistributionFunction
 from geoveil.analyst.statistics.statistic import Contaminated, Statistic
 from geoveil.analyst.statistics.thresholds import band_width
-from geoveil.campaign import Campaign
+from geoveil.campaign import AttributeCampaign
 from geoveil.gp import ParameterError
 
 __all__ = ["ask_changes", "asked_alike"]
@@ -26,7 +26,7 @@ __all__ = ["ask_changes", "asked_alike"]
 def ask_changes(
     asking: Sequence[Callable[[Statistic[Any]], Any]],
     statistic: Statistic[Any],
-    campaigns: Sequence[Campaign],
+    campaigns: Sequence[AttributeCampaign],
     *,
     people: People | str,
     names: Sequence[str] = (),
@@ -69,7 +69,7 @@ def ask_changes(
 def asked_alike(
     asking: Sequence[Callable[[Statistic[Any]], Any]],
     statistic: Statistic[Any],
-    campaigns: Sequence[Campaign],
+    campaigns: Sequence[AttributeCampaign],
 ) -> Statistic[Any]:
     """Return a statistic that can be compared if all are asked it: see `ask_changes`.
 
@@ -107,7 +107,7 @@ def _changed(statistic: Statistic[Any], change: Callable[[Any], Statistic[Any]])
     return change(statistic)
 
 
-def _as_soft(statistic: Any, campaigns: Sequence[Campaign]) -> Statistic[Any]:
+def _as_soft(statistic: Any, campaigns: Sequence[AttributeCampaign]) -> Statistic[Any]:
     soft: Statistic[Any] = statistic
     if getattr(statistic, "width", 0.0) is None:
         width = max(band_width(campaign, None) for campaign in campaigns)

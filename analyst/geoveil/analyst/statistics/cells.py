@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.campaign import Campaign
+from geoveil.campaign import AttributeCampaign
 from geoveil.gp import GeoPrivacy, validation
 
 Integers = NDArray[np.int64]
@@ -75,7 +75,7 @@ class CellCounter:
         self.cells, place = np.unique(np.concatenate([before, cells]), axis=0, return_inverse=True)
         self.counts = np.bincount(place.ravel(), weights, len(self.cells)).astype(np.int64)
 
-    def found(self, campaign: Campaign, period: int) -> CellCounts:
+    def found(self, campaign: AttributeCampaign, period: int) -> CellCounts:
         """Return what was counted of a campaign and a period."""
         return CellCounts(
             cells=self.cells,

@@ -25,7 +25,7 @@ from geoveil.analyst.statistics.thresholds import (
     logarithms,
     shares_above,
 )
-from geoveil.campaign import Campaign
+from geoveil.campaign import AttributeCampaign
 from geoveil.gp import (
     Array,
     GeoPrivacy,
@@ -242,7 +242,7 @@ class DistributionFunction(Statistic[DistributionCurve]):
         width = None if self.width is None else scale.width(self.width)
         return replace(self, at=at, low=low, high=high, width=width)
 
-    def steps(self, campaign: Campaign, confidence: float) -> Steps[DistributionCurve]:
+    def steps(self, campaign: AttributeCampaign, confidence: float) -> Steps[DistributionCurve]:
         width = band_width(campaign, self.width)
         at = grid(self.points, self.low, self.high, self.at)
         if not len(at):
@@ -259,7 +259,7 @@ class Density(Statistic[Curve]):
     of: DistributionFunction = field(default_factory=DistributionFunction)
     """The thresholds, at least two."""
 
-    def steps(self, campaign: Campaign, confidence: float) -> Steps[Curve]:
+    def steps(self, campaign: AttributeCampaign, confidence: float) -> Steps[Curve]:
         curve = yield from self.of.steps(campaign, confidence)
         if len(curve.at) < 2:
             raise ParameterError("at", curve.at.tolist(), "two thresholds or more")

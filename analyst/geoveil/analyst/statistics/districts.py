@@ -20,7 +20,7 @@ from geoveil.analyst.results import GeoResult
 from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.partition import PartitionShares, partition_shares
 from geoveil.analyst.statistics.statistic import MOST_QUESTIONS, Statistic, Steps
-from geoveil.campaign import Campaign, PointQuestion, ValueCampaign
+from geoveil.campaign import AttributeCampaign, PointQuestion, ValueCampaign
 from geoveil.gp import (
     AzimuthalEquidistant,
     Limits,
@@ -137,7 +137,7 @@ class Districts(Statistic[DistrictShares]):
         if self.bandwidth is not None:
             validation.positive("bandwidth", self.bandwidth)
 
-    def steps(self, campaign: Campaign, confidence: float) -> Steps[DistrictShares]:
+    def steps(self, campaign: AttributeCampaign, confidence: float) -> Steps[DistrictShares]:
         plane, bandwidth = _plane_of(campaign, self.bandwidth)
         cut = {
             district.label: clipped(plane, district.label, district.parts)
@@ -196,7 +196,7 @@ class Nearest(Statistic[PartitionShares]):
         if self.bandwidth is not None:
             validation.positive("bandwidth", self.bandwidth)
 
-    def steps(self, campaign: Campaign, confidence: float) -> Steps[PartitionShares]:
+    def steps(self, campaign: AttributeCampaign, confidence: float) -> Steps[PartitionShares]:
         plane, bandwidth = _plane_of(campaign, self.bandwidth)
         for label, place in self.places.items():
             if not is_inside(plane, place):
@@ -247,7 +247,9 @@ def cell_of(centers: Any, number: int, half: float) -> list[Place]:
     return cell
 
 
-def _plane_of(campaign: Campaign, bandwidth: float | None) -> tuple[AzimuthalEquidistant, float]:
+def _plane_of(
+    campaign: AttributeCampaign, bandwidth: float | None
+) -> tuple[AzimuthalEquidistant, float]:
     plane = campaign.attribute.coordinates
     if not isinstance(campaign, ValueCampaign) or plane is None:
         raise ParameterError("campaign", campaign.campaign_id, "a value campaign of places")

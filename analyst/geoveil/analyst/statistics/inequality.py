@@ -17,7 +17,7 @@ from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.quantity import Quantity, ratio_of
 from geoveil.analyst.statistics.statistic import Statistic, Steps
 from geoveil.analyst.statistics.thresholds import band_width, everywhere
-from geoveil.campaign import Campaign, PointQuestion
+from geoveil.campaign import AttributeCampaign, PointQuestion
 from geoveil.gp import UNLIMITED, Array, LogScale, ParameterError, validation
 
 __all__ = ["GeometricMean", "Gini", "MeanValue", "TopShare"]
@@ -48,7 +48,7 @@ class MeanValue(Statistic[Quantity]):
         " is that of a geometric mean, and no total or mean of values can be had of them"
     )
 
-    def steps(self, campaign: Campaign, confidence: float) -> Steps[Quantity]:
+    def steps(self, campaign: AttributeCampaign, confidence: float) -> Steps[Quantity]:
         curve = yield from _asked(campaign, confidence, self.width)
         made = curve.above.contrast(curve.weights, "mean", UNLIMITED)
         return replace(
@@ -73,7 +73,7 @@ class GeometricMean(Statistic[Quantity]):
     width: float | None = None
     """The width of the soft thresholds, a factor; that of three noise scales by default."""
 
-    def steps(self, campaign: Campaign, confidence: float) -> Steps[Quantity]:
+    def steps(self, campaign: AttributeCampaign, confidence: float) -> Steps[Quantity]:
         expected = "MeanValue: values are not compared by ratio"
         raise ParameterError("statistic", type(self).__name__, expected)
 
@@ -88,7 +88,7 @@ class Gini(Statistic[Quantity]):
     width: float | None = None
     """The width of the soft thresholds, in the attribute's unit; three noise scales by default."""
 
-    def steps(self, campaign: Campaign, confidence: float) -> Steps[Quantity]:
+    def steps(self, campaign: AttributeCampaign, confidence: float) -> Steps[Quantity]:
         curve = yield from _asked(campaign, confidence, self.width)
         share, variance = curve.above.values, curve.above.standard_errors**2
         # The square of an estimate is larger in the mean than the square, by the variance.
@@ -114,7 +114,7 @@ class TopShare(Statistic[Quantity]):
     def __post_init__(self) -> None:
         validation.between("share", self.share, 0, 1, low_open=True, high_open=True)
 
-    def steps(self, campaign: Campaign, confidence: float) -> Steps[Quantity]:
+    def steps(self, campaign: AttributeCampaign, confidence: float) -> Steps[Quantity]:
         from scipy.optimize import isotonic_regression
 
         curve = yield from _asked(campaign, confidence, self.width)
@@ -201,7 +201,7 @@ class _Found(NamedTuple):
 
 
 def _asked(
-    campaign: Campaign, confidence: float, width: float | None
+    campaign: AttributeCampaign, confidence: float, width: float | None
 ) -> Generator[Sequence[PointQuestion], JointEstimates, _Found]:
     soft = band_width(campaign, width)
     at, above = yield from everywhere(campaign, soft)

@@ -20,7 +20,7 @@ from geoveil.analyst.statistics.quantity import POPULATION
 from geoveil.analyst.statistics.separate import SeparateEstimates
 from geoveil.analyst.statistics.simultaneous import critical_value_of_field, critical_value_of_many
 from geoveil.analyst.statistics.statistic import Separately, Statistic, Steps, noise_scale
-from geoveil.campaign import Campaign, PointQuestion, ValueCampaign
+from geoveil.campaign import AttributeCampaign, PointQuestion, ValueCampaign
 from geoveil.gp import (
     Array,
     AzimuthalEquidistant,
@@ -80,7 +80,7 @@ class Map(Statistic["DensityMap"]):
         if self.level is not None:
             validation.non_negative("level", self.level)
 
-    def steps(self, campaign: Campaign, confidence: float) -> Steps["DensityMap"]:
+    def steps(self, campaign: AttributeCampaign, confidence: float) -> Steps["DensityMap"]:
         plane = campaign.attribute.coordinates
         if not isinstance(campaign, ValueCampaign) or not isinstance(plane, AzimuthalEquidistant):
             raise ParameterError("campaign", campaign.campaign_id, "a value campaign of places")

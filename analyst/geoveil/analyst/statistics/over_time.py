@@ -23,7 +23,7 @@ from geoveil.analyst.statistics.change_flags import FALSE_ALARMS, flagged
 from geoveil.analyst.statistics.groups import GroupEstimates
 from geoveil.analyst.statistics.joint import limits_of_sum
 from geoveil.analyst.statistics.simultaneous import critical_value_of_many, critical_value_of_one
-from geoveil.campaign import ORIGIN, Campaign
+from geoveil.campaign import ORIGIN, AttributeCampaign
 from geoveil.gp import (
     UNLIMITED,
     Accumulator,
@@ -331,7 +331,7 @@ class OverTime(Result):
 
 
 def over_time(
-    campaign: Campaign,
+    campaign: AttributeCampaign,
     estimates: Sequence[LabelledEstimate],
     groups: Sequence[GroupEstimates] = (),
     question: str | None = None,
@@ -394,7 +394,7 @@ def over_time(
 
 
 def _with_cohorts(
-    campaign: Campaign, curve: OverTime, groups: Mapping[int, GroupEstimates]
+    campaign: AttributeCampaign, curve: OverTime, groups: Mapping[int, GroupEstimates]
 ) -> OverTime:
     """Return a curve with what its cohorts say."""
     strata, readings, period = campaign.strata, campaign.readings, campaign.period

@@ -18,7 +18,7 @@ from geoveil.analyst.results import Result, rows_of
 from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.statistic import MOST_QUESTIONS, Statistic, Steps, noise_scale
 from geoveil.analyst.statistics.thresholds import logarithms, shares_above
-from geoveil.campaign import Campaign
+from geoveil.campaign import AttributeCampaign
 from geoveil.gp import Array, GeoPrivacy, Limits, LogScale, ParameterError, validation
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class Histogram(Statistic[PartitionShares]):
         width = None if self.width is None else scale.width(self.width)
         return replace(self, edges=logarithms("edges", self.edges), width=width)
 
-    def steps(self, campaign: Campaign, confidence: float) -> Steps[PartitionShares]:
+    def steps(self, campaign: AttributeCampaign, confidence: float) -> Steps[PartitionShares]:
         edges = np.asarray(self.edges, np.float64)
         narrowest = float(np.diff(edges).min(initial=np.inf))
         width = Softness(noise_scale(campaign), self.width).band(narrowest)

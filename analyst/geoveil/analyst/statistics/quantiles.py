@@ -18,7 +18,7 @@ from geoveil.analyst.statistics.quantity import POPULATION, Quantity
 from geoveil.analyst.statistics.simultaneous import critical_value_of_one
 from geoveil.analyst.statistics.statistic import MOST_QUESTIONS, Statistic, Steps
 from geoveil.analyst.statistics.thresholds import band_width, ends, octaves, shares_above
-from geoveil.campaign import Campaign
+from geoveil.campaign import AttributeCampaign
 from geoveil.gp import Array, GeoPrivacy, LogScale, ParameterError
 
 __all__ = ["QuantileEstimates", "Quantiles"]
@@ -174,7 +174,7 @@ class Quantiles(Statistic[QuantileEstimates]):
     def on_scale(self, scale: LogScale) -> "Quantiles":
         return replace(self, width=None if self.width is None else scale.width(self.width))
 
-    def steps(self, campaign: Campaign, confidence: float) -> Steps[QuantileEstimates]:
+    def steps(self, campaign: AttributeCampaign, confidence: float) -> Steps[QuantileEstimates]:
         width = band_width(campaign, self.width)
         levels = checked_levels(self.levels)
         steps = min(_STEPS, MOST_QUESTIONS // len(levels) - 1)

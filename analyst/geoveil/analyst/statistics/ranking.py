@@ -20,7 +20,7 @@ from geoveil.analyst.results import Result
 from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.simultaneous import normal_draws
 from geoveil.analyst.statistics.statistic import MOST_QUESTIONS, Statistic, Steps
-from geoveil.campaign import Campaign, ValueCampaign
+from geoveil.campaign import AttributeCampaign, ValueCampaign
 from geoveil.gp import Array, GeoPrivacy, Interval, LogScale, ParameterError, validation
 
 __all__ = ["Ranking", "Top", "ranking_of"]
@@ -138,7 +138,7 @@ class Top(Statistic[Ranking]):
     def on_scale(self, scale: LogScale) -> "Top":
         return self  # its questions are told on what scale they are asked
 
-    def steps(self, campaign: Campaign, confidence: float) -> Steps[Ranking]:
+    def steps(self, campaign: AttributeCampaign, confidence: float) -> Steps[Ranking]:
         if not isinstance(campaign, ValueCampaign):
             raise ParameterError("campaign", campaign.campaign_id, "a value campaign")
         softness = softness_of_points(campaign, self.width, self.bandwidth)

@@ -10,7 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.campaign import AXES, Campaign, decode, open_envelope
+from geoveil.campaign import AXES, AttributeCampaign, decode_attribute_campaign, open_envelope
 from geoveil.gp import MOST_AT_ONCE, ParameterError, needed_for
 
 _CAMPAIGN = b"geoveil.campaign"
@@ -70,16 +70,18 @@ def _parquet(file: Path) -> Any:
         raise ParameterError("file", str(file), f"a Parquet file to read ({why})") from error
 
 
-def campaign_in(file: Path) -> Campaign:
+def campaign_in(file: Path) -> AttributeCampaign:
     """Return the campaign that an export file names."""
     with _parquet(file) as opened:
         metadata = opened.schema_arrow.metadata or {}
     if _CAMPAIGN not in metadata:
         raise ParameterError("file", str(file), "one that 'geoveil campaign export' wrote")
-    return decode(metadata[_CAMPAIGN])
+    return decode_attribute_campaign(metadata[_CAMPAIGN])
 
 
-def in_folder(folder: Path, campaign: Campaign | None) -> tuple[Campaign, list[Path]]:
+def in_folder(
+    folder: Path, campaign: AttributeCampaign | None
+) -> tuple[AttributeCampaign, list[Path]]:
     """Return the campaign of a folder of exports, or the one that is named, and its files."""
     try:
         records = json.loads((folder / _MANIFEST).read_text())["campaigns"]
@@ -92,9 +94,9 @@ def in_folder(folder: Path, campaign: Campaign | None) -> tuple[Campaign, list[P
     }
     wanted = [c for c in held if campaign is None or c == campaign.encoded]
     if len(wanted) != 1:
-        said = sorted(decode(content).campaign_id for content in held)
+        said = sorted(decode_attribute_campaign(content).campaign_id for content in held)
         raise ParameterError("campaign", campaign and campaign.campaign_id, f"one of {said}")
-    return decode(wanted[0]), held[wanted[0]]
+    return decode_attribute_campaign(wanted[0]), held[wanted[0]]
 
 
 def rows_in(file: Path) -> Iterator[ReportRows]:

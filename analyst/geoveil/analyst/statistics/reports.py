@@ -12,7 +12,7 @@ from functools import partial
 from itertools import chain
 from math import ldexp
 from pathlib import Path
-from typing import Any, Unpack, overload
+from typing import Any, Unpack, cast, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,7 +52,13 @@ from geoveil.analyst.statistics.strata import (
     strata_of,
     whose,
 )
-from geoveil.campaign import Campaign, PointQuestion, ValueCampaign, decode, unbiased_for
+from geoveil.campaign import (
+    AttributeCampaign,
+    PointQuestion,
+    ValueCampaign,
+    decode_attribute_campaign,
+    unbiased_for,
+)
 from geoveil.gp import (
     GRID_EXPONENT,
     MOST_AT_ONCE,
@@ -327,7 +333,7 @@ def points_in(rows: ReportRows, period: int, group: int | None = None) -> NDArra
     return np.asarray(np.stack(rows.columns, axis=1)[_of(rows, period, group)])
 
 
-def counter_for(campaign: Campaign, asked: Counts) -> CellCounter:
+def counter_for(campaign: AttributeCampaign, asked: Counts) -> CellCounter:
     """Return what counts the points of a campaign.
 
     Raises:
@@ -346,7 +352,7 @@ def _of(rows: ReportRows, period: int, group: int | None) -> NDArray[np.bool_]:
 
 def reports_of(
     source: "str | os.PathLike[str] | ReportRows | Iterable[bytes | ReportRows] | Frame",
-    campaign: Campaign | None = None,
+    campaign: AttributeCampaign | None = None,
 ) -> Reports:
     """Return reports at hand, which can be asked as a server can.
 
@@ -393,17 +399,17 @@ def reports_of(
         if isinstance(part, ReportRows):
             held.append(part)
         else:
-            campaign = campaign or decode(part)
+            campaign = campaign or decode_attribute_campaign(cast(bytes, part))
     return Reports(_of_points(_named(campaign)), lambda: iter(held))
 
 
-def _named(campaign: Campaign | None) -> Campaign:
+def _named(campaign: AttributeCampaign | None) -> AttributeCampaign:
     if campaign is None:
         raise ParameterError("campaign", None, "named: rows in memory do not say theirs")
     return campaign
 
 
-def _of_points(campaign: Campaign) -> ValueCampaign:
+def _of_points(campaign: AttributeCampaign) -> ValueCampaign:
     if not isinstance(campaign, ValueCampaign):
         permitted = "a value campaign: answers to fixed questions are shares, and no points"
         raise ParameterError("campaign", campaign.campaign_id, permitted)

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from geoveil.analyst.statistics.cells import CellCounts, Counts
 from geoveil.analyst.statistics.distribution import Curve, checked_levels, inverse
 from geoveil.analyst.statistics.statistic import Statistic, Steps, noise_scale
-from geoveil.campaign import Campaign
+from geoveil.campaign import AttributeCampaign
 from geoveil.gp import Array, LogScale, ParameterError, expectation_maximisation, validation
 
 __all__ = ["SmoothedCurve", "SmoothedDistribution"]
@@ -108,7 +108,7 @@ class SmoothedDistribution(Statistic[SmoothedCurve]):
     def on_scale(self, scale: LogScale) -> "SmoothedDistribution":
         return self
 
-    def steps(self, campaign: Campaign, confidence: float) -> Steps[SmoothedCurve]:
+    def steps(self, campaign: AttributeCampaign, confidence: float) -> Steps[SmoothedCurve]:
         scale = noise_scale(campaign)
         of_cells: CellCounts = yield Counts(scale / PER_SCALE)
         if of_cells.contamination:

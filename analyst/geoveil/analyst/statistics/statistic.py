@@ -15,7 +15,7 @@ from geoveil.analyst.results import Result
 from geoveil.analyst.statistics.cells import CellCounts, Counts
 from geoveil.analyst.statistics.joint import JointEstimates, notes_of_liars
 from geoveil.analyst.statistics.separate import SeparateEstimates
-from geoveil.campaign import Campaign, PointQuestion, ValueCampaign
+from geoveil.campaign import AttributeCampaign, PointQuestion, ValueCampaign
 from geoveil.gp import LogScale, ParameterError, UnsupportedError, validation
 
 __all__ = ["Contaminated", "Means", "Statistic"]
@@ -51,7 +51,7 @@ class Statistic(ABC, Generic[Found]):
     """
 
     @abstractmethod
-    def steps(self, campaign: Campaign, confidence: float) -> Steps[Found]:
+    def steps(self, campaign: AttributeCampaign, confidence: float) -> Steps[Found]:
         """Yield questions, receive their estimates, and return the result.
 
         Args:
@@ -89,7 +89,7 @@ class Means(Statistic[JointEstimates]):
     def on_scale(self, scale: LogScale) -> "Means":
         return self  # questions are in the campaign's coordinates
 
-    def steps(self, campaign: Campaign, confidence: float) -> Steps[JointEstimates]:
+    def steps(self, campaign: AttributeCampaign, confidence: float) -> Steps[JointEstimates]:
         estimates: JointEstimates = yield self.questions
         return estimates
 
@@ -119,7 +119,7 @@ class Contaminated(Statistic[Found]):
     def on_scale(self, scale: LogScale) -> "Contaminated[Found]":
         return replace(self, of=self.of.on_scale(scale))
 
-    def steps(self, campaign: Campaign, confidence: float) -> Steps[Found]:
+    def steps(self, campaign: AttributeCampaign, confidence: float) -> Steps[Found]:
         inner = self.of.steps(campaign, confidence)
         queries, weights = next(inner), ALIKE
         while True:
@@ -179,7 +179,7 @@ async def driven_async(
         return result
 
 
-def noise_scale(campaign: Campaign, dimension: int = 1) -> float:
+def noise_scale(campaign: AttributeCampaign, dimension: int = 1) -> float:
     """Return PER/ε of the points of a value campaign, in the coordinates of queries.
 
     Args:
@@ -197,7 +197,7 @@ def noise_scale(campaign: Campaign, dimension: int = 1) -> float:
     return 1 / campaign.point_mechanism.privacy.rate
 
 
-def period_of(campaign: Campaign, period: int | None) -> int:
+def period_of(campaign: AttributeCampaign, period: int | None) -> int:
     """Return the period that is asked for: the only one, unless the campaign recurs.
 
     Raises:
@@ -208,7 +208,9 @@ def period_of(campaign: Campaign, period: int | None) -> int:
     return period or 0
 
 
-def too_few(campaign: Campaign, n: int, period: int, label: int | None) -> UnsupportedError:
+def too_few(
+    campaign: AttributeCampaign, n: int, period: int, label: int | None
+) -> UnsupportedError:
     """Return the error of who asks fewer than two reports.
 
     Args:
@@ -225,7 +227,7 @@ def too_few(campaign: Campaign, n: int, period: int, label: int | None) -> Unsup
     return UnsupportedError(f"{reports}{which}{when}: a standard error needs two or more")
 
 
-def open_stratum(campaign: Campaign, stratum: str | None) -> int | None:
+def open_stratum(campaign: AttributeCampaign, stratum: str | None) -> int | None:
     """Return which label a name is of, from 0; None for None.
 
     Raises:

@@ -37,7 +37,7 @@ from geoveil.analyst.statistics.statistic import (
     Statistic,
     open_stratum,
 )
-from geoveil.campaign import Campaign, Strata
+from geoveil.campaign import AttributeCampaign, Strata
 from geoveil.gp import Array, ParameterError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -201,7 +201,7 @@ class ByGroup(Result):
         return ax
 
 
-def strata_of(campaign: Campaign) -> Strata:
+def strata_of(campaign: AttributeCampaign) -> Strata:
     """Return the groups of a campaign.
 
     Raises:
@@ -245,7 +245,7 @@ class Whose:
 
 
 def whose(
-    campaign: Campaign,
+    campaign: AttributeCampaign,
     asked: object,
     stratum: str | None,
     sizes: Mapping[str, float] | None,
@@ -282,7 +282,7 @@ def whose(
 
 
 def asked_of(
-    people: Whose, asked: Statistic[Found], campaign: Campaign, confidence: float
+    people: Whose, asked: Statistic[Found], campaign: AttributeCampaign, confidence: float
 ) -> Generator[Part, Answered, Found]:
     """Yield what a statistic asks of those with each label, receive answers, return the result.
 
@@ -310,7 +310,7 @@ def asked_of(
 
 
 def asked_by_group(
-    asked: Statistic[Any], campaign: Campaign, confidence: float
+    asked: Statistic[Any], campaign: AttributeCampaign, confidence: float
 ) -> Generator[Part, Answered, ByGroup]:
     """Yield what a statistic asks of each group, receive answers, return what can be told of any.
 

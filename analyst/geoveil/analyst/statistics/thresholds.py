@@ -12,7 +12,7 @@ import numpy as np
 from geoveil.analyst.questions import Softness
 from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.statistic import MOST_QUESTIONS, noise_scale
-from geoveil.campaign import Campaign, PointQuestion
+from geoveil.campaign import AttributeCampaign, PointQuestion
 from geoveil.gp import Array, ParameterError, Threshold, log_nearest, validation
 
 Asking = Generator[Sequence[PointQuestion], JointEstimates, tuple[Array, JointEstimates]]
@@ -29,7 +29,7 @@ _NOBODY = 1e-9
 """A share so small is that of nobody: what a report counts for is rounded to it."""
 
 
-def band_width(campaign: Campaign, width: float | None) -> float:
+def band_width(campaign: AttributeCampaign, width: float | None) -> float:
     """Return the width of soft thresholds: three noise scales unless another is named.
 
     Raises:
@@ -90,13 +90,13 @@ def logarithms(name: str, values: Sequence[float]) -> list[float]:
     return [log_nearest(validation.positive(name, value)) for value in values]
 
 
-def octaves(campaign: Campaign, width: float) -> Asking:
+def octaves(campaign: AttributeCampaign, width: float) -> Asking:
     """Ask for the shares above powers of 2 of the noise scale, of both signs, and 0."""
     powers = noise_scale(campaign) * 2.0 ** np.arange(_OCTAVES + 1)
     return (yield from shares_above(np.concatenate([-powers[::-1], [0.0], powers]), width))
 
 
-def located(campaign: Campaign, width: float, tail: float) -> Asking:
+def located(campaign: AttributeCampaign, width: float, tail: float) -> Asking:
     """Find about where values lie, but for a share on either side.
 
     Args:
@@ -113,7 +113,7 @@ def located(campaign: Campaign, width: float, tail: float) -> Asking:
     return np.array(ends(at, above, tail)), above
 
 
-def everywhere(campaign: Campaign, width: float) -> Asking:
+def everywhere(campaign: AttributeCampaign, width: float) -> Asking:
     """Ask for the shares above thresholds from below everybody's value to above everybody's.
 
     They are near each other where all but one in a hundred are, and further apart beyond.

@@ -29,7 +29,7 @@ from geoveil.analyst import (
     prior_of_counts,
     refuse_unlikely,
 )
-from geoveil.campaign import decode, encode, seal
+from geoveil.campaign import decode_attribute_campaign, encode, seal
 from geoveil.console.child import Ask
 from geoveil.console.planning.plan_form import PlanForm
 from geoveil.console.process import Message, refused
@@ -85,7 +85,7 @@ def _source(form: PlanForm, people: Mapping[str, Any] | None) -> PublicPrior:
     if form.source == "pilot":
         if people is None:
             raise ParameterError("pilot", form.pilot, "a value campaign about numbers, to choose")
-        campaign = decode(base64.b64decode(people["campaign"]))
+        campaign = decode_attribute_campaign(base64.b64decode(people["campaign"]))
         counts = CellCounts(
             cells=np.array(people["cells"], np.int64).reshape(-1, 1),
             counts=np.array(people["counts"], np.int64),

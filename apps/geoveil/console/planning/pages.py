@@ -21,10 +21,10 @@ from geoveil.analyst import (
     points_in,
 )
 from geoveil.campaign import (
-    Campaign,
+    AttributeCampaign,
     ValueCampaign,
     away,
-    decode,
+    decode_attribute_campaign,
     of_any_two,
     open_envelope,
     signer,
@@ -207,13 +207,13 @@ class Planning:
     def _to_sign(self, request: GatewayRequest) -> Response:
         """Return what a campaign says that was made, and how to sign it."""
         key = request.named["key"]
-        campaign = decode(open_envelope(self._own(request, key)).campaign)
+        campaign = decode_attribute_campaign(open_envelope(self._own(request, key)).campaign)
         return request.render("sign.html", key=key, **_said_by(campaign))
 
     def _downloaded(self, request: GatewayRequest) -> Response:
         """Return a campaign that nobody has signed as a file."""
         content = self._own(request, request.named["key"])
-        campaign = decode(open_envelope(content).campaign)
+        campaign = decode_attribute_campaign(open_envelope(content).campaign)
         request.note("download campaign", campaign=campaign.campaign_id)
         name = f"{campaign.campaign_id}.campaign"
         return download(content, "application/octet-stream", name)
@@ -229,7 +229,7 @@ class Planning:
             if not content:
                 raise ParameterError("file", "none", "chosen: the one that was signed")
             envelope = open_envelope(content)
-            decode(envelope.campaign)
+            decode_attribute_campaign(envelope.campaign)
             if signer(envelope) is None:
                 raise ParameterError("file", "not signed", "one that was signed: see its page")
         except GeoVeilError as error:
@@ -239,7 +239,7 @@ class Planning:
     def _checked(self, request: GatewayRequest) -> Response:
         key = request.named["key"]
         envelope = open_envelope(self._own(request, key))
-        campaign = decode(envelope.campaign)
+        campaign = decode_attribute_campaign(envelope.campaign)
         return request.render(
             "publish.html",
             key=key,
@@ -251,7 +251,7 @@ class Planning:
     def _published(self, request: GatewayRequest) -> Response:
         content = self._own(request, request.named["key"])
         envelope = open_envelope(content)
-        campaign = decode(envelope.campaign)
+        campaign = decode_attribute_campaign(envelope.campaign)
         planned = request.integer("planned")
         made = request.analyst.publish(content)
         request.note(
@@ -372,7 +372,7 @@ def _free(request: GatewayRequest, wanted: str) -> str:
     raise RefusedError(409, f"there are many surveys named {wanted}: give this one another title")
 
 
-def _said_by(campaign: Campaign) -> dict[str, Any]:
+def _said_by(campaign: AttributeCampaign) -> dict[str, Any]:
     """Return what a campaign says, for somebody who is to sign or publish it."""
     record = campaign_record(campaign)
     return {

@@ -41,12 +41,13 @@ from geoveil.analyst import ReportRows, whole_file
 from geoveil.campaign import (
     AXES,
     REPORT_ID_BYTES,
-    Campaign,
+    AttributeCampaign,
     ValueCampaign,
-    decode,
+    decode_attribute_campaign,
     digest,
     encode,
     open_envelope,
+    require_attribute,
 )
 from geoveil.gp import Accumulator, GeoVeilError, ParameterError, needed_for, sums_of, validation
 from geoveil.simulation.scale.work import BlockedWork, Sums, of_triples, to_triples
@@ -73,7 +74,7 @@ def _require_pyarrow() -> None:
         import pyarrow  # noqa: F401
 
 
-def _schema(campaign: Campaign) -> Any:
+def _schema(campaign: AttributeCampaign) -> Any:
     """Return the Arrow schema of a campaign's rows."""
     from pyarrow import int64, schema, uint32
 
@@ -128,7 +129,7 @@ def write_reports(parts: Iterator[bytes | ReportRows], file: Path) -> int:
         raise ParameterError("file", str(file), "a new file in a folder that exists")
     content = next(parts)
     assert isinstance(content, bytes)  # so it begins
-    campaign = decode(content)
+    campaign = decode_attribute_campaign(content)
     schema = _schema(campaign).with_metadata(
         {
             "geoveil.campaign": content,
@@ -207,7 +208,10 @@ def export_reports(
             {
                 "envelope": base64.b64encode(bytes(row.published)).decode(),
                 "parts": _write_parts(
-                    folder, layout.campaign, found(row.campaign_key, layout), rows
+                    folder,
+                    require_attribute(layout.campaign),
+                    found(row.campaign_key, layout),
+                    rows,
                 ),
                 "sums": to_triples(_sums(layout, store.read_sums(connection, row.campaign_key))),
             }
@@ -230,13 +234,16 @@ def export_reports(
 
 def _layout(row: Any, database: str) -> Layout:
     try:
-        return Layout.stored(decode(open_envelope(bytes(row.published)).campaign), row.queries)
+        return Layout.stored(
+            decode_attribute_campaign(open_envelope(bytes(row.published)).campaign),
+            row.queries,
+        )
     except GeoVeilError as error:
         raise ExportError(f"{database}: campaign {row.campaign_id}: {error}") from error
 
 
 def _write_parts(
-    folder: Path, campaign: Campaign, found: Iterator[Rows], rows: int
+    folder: Path, campaign: AttributeCampaign, found: Iterator[Rows], rows: int
 ) -> list[dict[str, Any]]:
     """Write the files of one campaign; return the name and the sizes of row groups of each."""
     name = f"campaign={digest(encode(campaign)).hex()}"
@@ -267,7 +274,7 @@ class ExportedReports(BlockedWork):
     """The exported answers to one campaign; made by `exported`."""
 
     folder: Path
-    campaign: Campaign
+    campaign: AttributeCampaign
     row_groups: tuple[tuple[str, int, int], ...]
     """File, number of the row group in it, and its rows."""
     aggregator: tuple[Accumulator, ...]
@@ -353,7 +360,9 @@ def exported(folder: Path) -> list[ExportedReports]:
             return [
                 ExportedReports(
                     folder=folder.absolute(),
-                    campaign=decode(open_envelope(base64.b64decode(record["envelope"])).campaign),
+                    campaign=decode_attribute_campaign(
+                        open_envelope(base64.b64decode(record["envelope"])).campaign
+                    ),
                     row_groups=tuple(
                         (part["file"], group, int(rows))
                         for part in record["parts"]

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from geoveil.campaign import (
     Attribute,
-    Campaign,
+    AttributeCampaign,
     Question,
     StatisticCampaign,
-    decode,
+    decode_attribute_campaign,
     digest,
     encode,
 )
@@ -124,7 +124,7 @@ class SimulatedCampaign(BlockedWork):
 
 
 def simulated(
-    campaign: Campaign,
+    campaign: AttributeCampaign,
     people: ParticipantSource,
     devices: int,
     *,
@@ -140,7 +140,9 @@ def simulated(
         ParameterError: if a number is out of range, or the population does not fit the campaign.
         UnsupportedError: if the campaign can't be published.
     """
-    decoded = decode(encode(campaign))  # as devices read it: formulas travel as tables
+    decoded = decode_attribute_campaign(
+        encode(campaign)
+    )  # as devices read it: formulas travel as tables
     if not isinstance(decoded, StatisticCampaign):
         raise ParameterError("campaign", decoded.campaign_id, "a statistic campaign")
     plane = decoded.attribute.coordinates
@@ -214,7 +216,7 @@ def threshold_asked(
 
 
 def estimate_record(
-    campaign: Campaign, label: str, truth: float | None, sums: Accumulator, got: Estimate
+    campaign: AttributeCampaign, label: str, truth: float | None, sums: Accumulator, got: Estimate
 ) -> dict[str, object]:
     """Return what JSON can hold of an estimate: ε with its unit, sums exactly.
 

@@ -1,0 +1,102 @@
+"""An attribute: a metric space in which every participant has one point."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from geoveil.campaign.text import plain
+from geoveil.gp import (
+    LOG,
+    Array,
+    AzimuthalEquidistant,
+    LogScale,
+    ParameterError,
+    PrivateValueError,
+    validation,
+)
+
+Value: TypeAlias = "float | int | Sequence[float] | Array"
+"""A number, a list of numbers, or (longitude, latitude) in degrees."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attribute:
+    """A metric space in which every participant has one point."""
+
+    name: str
+    """For example "household income" or "location"."""
+    unit: str
+    """Unit of distance, for example "dollar"; "metre" for places, "log dollar" for ratios."""
+    coordinates: AzimuthalEquidistant | None = None
+    """The plane of places given as (longitude, latitude); None if values are used as they are."""
+    scale: LogScale | None = None
+    """What turns numbers into logarithms, so that ratios are distances; None if values are used as
+    they are."""
+    least: float | None = None
+    """The least number that people are expected to hold, a public fact of one number; None: any.
+    Who holds one beyond is asked whether it is meant. Of a value campaign with both ends it then
+    counts as the nearer end (`Campaign.clamped`), else as it is."""
+    most: float | None = None
+    """The greatest, likewise."""
+
+    def __post_init__(self) -> None:
+        plain("attribute.name", self.name, 64)
+        plain("attribute.unit", self.unit, 64)
+        if not isinstance(self.coordinates, AzimuthalEquidistant | None):
+            raise ParameterError(
+                "attribute.coordinates", self.coordinates, "an AzimuthalEquidistant, or None"
+            )
+        if self.coordinates is not None and self.unit != "metre":
+            raise ParameterError("attribute.unit", self.unit, "'metre' for places on the Earth")
+        if not isinstance(self.scale, LogScale | None):
+            raise ParameterError("attribute.scale", self.scale, "a LogScale, or None")
+        # By their units policies and ledgers tell ratios from differences.
+        if (self.scale is None) is self.unit.startswith(LOG):
+            expected = f"{LOG.strip()!r} and the unit of values on a log scale, and only there"
+            raise ParameterError("attribute.unit", self.unit, expected)
+        validation.require_ends("attribute.", self.least, self.most)
+
+    @property
+    def value_unit(self) -> str:
+        """The unit of what participants hold: "dollar" where distances are in "log dollar"."""
+        return self.unit if self.scale is None else self.unit.removeprefix(LOG)
+
+    @property
+    def distortion(self) -> float:
+        """κ: how much longer a distance may be in the queries' coordinates than in truth."""
+        return 1.0 if self.coordinates is None else self.coordinates.distortion
+
+    def point(self, value: Value, dimension: int) -> float | Array:
+        """Return one participant's value in the coordinates of the queries.
+
+        Args:
+            value: what the participant holds.
+            dimension: number of coordinates that queries take.
+
+        Raises:
+            PrivateValueError: if it is no finite number (or numbers) of the kind asked for.
+        """
+        expected = "a longitude and a latitude, in degrees"
+        if self.coordinates is None:
+            many = "a finite number" if dimension == 1 else f"{dimension} finite numbers"
+            expected = f"{many}, in {self.value_unit}"
+        if isinstance(value, (bool, str, bytes)):
+            raise PrivateValueError(f"{expected}, and neither a text nor a truth value")
+        if dimension == 1 and self.coordinates is None and validation.is_plain(value):
+            if not math.isfinite(value):
+                raise PrivateValueError(expected)
+            # What most devices hold, for which no array is needed.
+            return float(value) if self.scale is None else self.scale.coordinate(float(value))
+        array = validation.exact_array(value)
+        if array is None:
+            raise PrivateValueError(f"{expected}, {validation.HELD}")
+        if array.size != dimension or array.ndim > 1:
+            raise PrivateValueError(expected)
+        if not all(map(math.isfinite, array.ravel().tolist())):
+            raise PrivateValueError(expected)
+        if self.coordinates is not None:
+            return self.coordinates.project(array)
+        if self.scale is not None:
+            return self.scale.coordinate(array.item())
+        return array.reshape(()) if dimension == 1 else array

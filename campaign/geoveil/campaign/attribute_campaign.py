@@ -1,0 +1,303 @@
+"""Campaigns about one attribute: what those about questions and those about points share."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ldexp
+
+from geoveil.campaign.attribute import Attribute
+from geoveil.campaign.model import Campaign, Charge
+from geoveil.campaign.readings import COHORT, MOST_COHORTS, Readings
+from geoveil.campaign.strata import Strata
+from geoveil.gp import (
+    INT64_MAX,
+    INT64_MIN,
+    UNLIMITED,
+    ArrayLike,
+    FindsMoments,
+    GeoPrivacy,
+    Limits,
+    ParameterError,
+    PlanarLaplace,
+    RandomSource,
+    UnsupportedError,
+    lazy,
+)
+
+LIKELY_BEYOND = 2.0**-41
+"""The largest share of reports that honest noise takes out of the range that counts: of a million
+reports, any at all in one of two million campaigns."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttributeCampaign(Campaign):
+    """A campaign about one attribute."""
+
+    attribute: Attribute
+    """What participants hold."""
+    privacy: GeoPrivacy
+    """The stated guarantee, in the unit of the attribute. A report spends `report_privacy`."""
+    step_exponent: int | None = None
+    """The public grid is 2 to this power; by default the finest that a mechanism asks for."""
+    strata: Strata | None = None
+    """The groups that participants tell which of them they are in; None: one."""
+    readings: Readings | None = None
+    """How often a value is read and perturbed; None: for every report, unless the app's policy says
+    otherwise."""
+
+    @lazy
+    @abstractmethod
+    def dimension(self) -> int:
+        """The number of coordinates of a participant's value, as queries take it."""
+
+    @property
+    @abstractmethod
+    def answer_privacy(self) -> GeoPrivacy:
+        """What one answer, or one point, spends, in true distances."""
+
+    @lazy
+    @abstractmethod
+    def report_privacy(self) -> GeoPrivacy:
+        """What one report spends, all its answers together, in true distances."""
+
+    @property
+    def clamped(self) -> bool:
+        """Whether values count as the nearest in the attribute's range, from `least` to `most`."""
+        return False
+
+    @lazy
+    def largest_epsilon(self) -> float:
+        """ε of one report between any two values, however far apart; infinite where it has none."""
+        return math.inf
+
+    @lazy
+    @abstractmethod
+    def nests(self) -> bool:
+        """Whether reports can be made from one perturbed point, at the rate of one answer."""
+
+    @lazy
+    @abstractmethod
+    def point_mechanism(self) -> PlanarLaplace:
+        """What perturbs a point, in the coordinates of queries, at the rate of one answer."""
+
+    @abstractmethod
+    def answers_from(
+        self, point: Sequence[int], columns: Sequence[int], source: RandomSource
+    ) -> Sequence[int]:
+        """Return the integers that one report holds, made from a perturbed point.
+
+        Args:
+            point: what `point_mechanism` released, or a `Coarsening` to it.
+            columns: the columns that `draw_columns` returned.
+            source: random bits.
+        """
+
+    @property
+    def charges(self) -> tuple[Charge, ...]:
+        return (Charge(self.attribute.name, self.report_privacy, self.largest_epsilon),)
+
+    @lazy
+    def groups(self) -> int:
+        """How many groups participants are told apart by: 1 without strata."""
+        return 1 if self.strata is None else len(self.strata.labels)
+
+    def draw_first_index(self, group: int | None, source: RandomSource) -> int:
+        """Return the query_index of the first column of the group that a report is sent for.
+
+        Args:
+            group: the participant's, from 0; None without strata. Private.
+            source: random bits.
+        """
+        if self.strata is None or group is None:
+            return 0
+        return self.columns * self.strata.draw(group, source)
+
+    def draw_columns(self, source: RandomSource) -> Sequence[int]:
+        """Return the columns that one report has values of, in its order."""
+        return range(self.columns) if self.answers_all else (source.below(self.columns),)
+
+    @abstractmethod
+    def release(
+        self, point: ArrayLike, columns: Sequence[int], source: RandomSource
+    ) -> Sequence[int]:
+        """Return the integers that one report holds.
+
+        Args:
+            point: the participant's value in the coordinates of queries, shape (1,) or (1, k).
+            columns: the columns that `draw_columns` returned.
+            source: random bits.
+        """
+
+    def most_from_one(self, column: int) -> float:
+        """Return how far the sum of a column moves at most when one report becomes another.
+
+        Infinite where every integer counts as it is: numbers have no ends.
+        """
+        low, high = self.ranges[column]
+        if (low, high) == (INT64_MIN, INT64_MAX):
+            return math.inf
+        return ldexp(high - low, self.grid_exponent)
+
+    @lazy
+    def limits(self) -> tuple[Limits, ...]:
+        """What reports in each column, and their mean over any people, can be, in its unit.
+
+        Reports with noise that knows no bound have no limits, though only some of them count.
+        """
+        step = ldexp(1.0, self.grid_exponent)
+        of_questions = []
+        of_columns = zip(self.ranges, self.clamps, self._means, self._moments, strict=True)
+        for (low, high), clamps, means, moments in of_columns:
+            endless = clamps or (low, high) == (INT64_MIN, INT64_MAX)
+            reports = UNLIMITED.reports if endless else (low * step, high * step)
+            of_questions.append(Limits(reports, means, moments))
+        return tuple(of_questions)
+
+    @property
+    def _means(self) -> tuple[tuple[float, float], ...]:
+        """The least and the greatest mean of reports in each column, over any people."""
+        return (UNLIMITED.means,) * self.columns
+
+    @property
+    def _moments(self) -> Sequence[FindsMoments]:
+        """What finds the moments of a report in each column."""
+        return (UNLIMITED.moments,) * self.columns
+
+    @lazy
+    def grid_exponent(self) -> int:
+        """The exponent of the public grid, resolved."""
+        assert self.step_exponent is not None  # __post_init__ sees to it
+        return self.step_exponent
+
+    @lazy
+    def total_privacy(self) -> GeoPrivacy:
+        """What a participant spends who reports in every period."""
+        return self.privacy_of(self.periods)
+
+    def privacy_of(self, periods: int) -> GeoPrivacy:
+        """Return what a participant spends at most who reports in so many periods on end."""
+        if self.readings is not None and self.period is not None:
+            periods = min(periods, self.readings.most(periods * self.period))
+        return self.report_privacy.repeated(periods)
+
+    @property
+    def _step(self) -> float:
+        exponent = self.step_exponent
+        if isinstance(exponent, bool) or not isinstance(exponent, int) or abs(exponent) > 200:
+            raise ParameterError(
+                "grid.step_exponent", self.step_exponent, "an integer in [-200, 200]"
+            )
+        return ldexp(1.0, exponent)
+
+    @property
+    def _plane_privacy(self) -> GeoPrivacy:
+        """What one answer spends, in the coordinates of queries."""
+        privacy = self.answer_privacy
+        if self.attribute.coordinates is not None:
+            privacy = self.attribute.coordinates.privacy(privacy)
+        return privacy
+
+    @abstractmethod
+    def _finest_exponent(self) -> int:
+        """Return the exponent of the finest grid that a mechanism asks for."""
+
+    @abstractmethod
+    def _build_mechanisms(self) -> None:
+        """Build what perturbs, on the campaign's grid; refuse what has no proof."""
+
+    @abstractmethod
+    def _check_mechanism(self) -> None:
+        """Refuse a mechanism, and what goes with it, that is not of this kind of campaign."""
+
+    def _check_content(self) -> None:
+        self._check_mechanism()
+
+    def _complete(self) -> None:
+        self._check_privacy()
+        _ = self.total_privacy  # refuses what can't be added up
+        if self.step_exponent is None:
+            object.__setattr__(self, "step_exponent", self._finest_exponent())
+        self._build_mechanisms()  # refuses what has no proof
+        self._check_readings()
+
+    def _check_kinds(self) -> None:
+        super()._check_kinds()
+        if not isinstance(self.attribute, Attribute):
+            raise ParameterError("attribute", self.attribute, "an Attribute")
+        if not isinstance(self.privacy, GeoPrivacy):
+            raise ParameterError("privacy", self.privacy, "a GeoPrivacy")
+        if not isinstance(self.strata, Strata | None):
+            raise ParameterError("strata", self.strata, "a Strata, or None")
+
+    def _check_privacy(self) -> None:
+        unit, privacy = self.attribute.unit, self.privacy
+        if privacy.unit != unit:
+            raise ParameterError("privacy", str(privacy), f"over a distance in {unit}")
+        if self.attribute.scale is not None and privacy.reach < math.inf:
+            raise ParameterError("privacy.reach", privacy.reach, "infinite on a log scale")
+        if privacy.delta > 0 and not self._has_slack:
+            raise ParameterError(
+                "privacy.delta", privacy.delta, "0, but of smooth noise of the family laplace"
+            )
+        if privacy.delta == 0 and privacy.reach < math.inf:
+            raise ParameterError(
+                "privacy.reach", privacy.reach, "infinite: without a δ it holds at every distance"
+            )
+
+    @property
+    def _has_slack(self) -> bool:
+        """Whether the mechanism is for guarantees with a δ."""
+        return False
+
+    def _check_dimension(self, name: str) -> None:
+        plane = self.attribute.coordinates
+        if plane is not None and self.dimension != plane.dimension:
+            raise ParameterError(name, self.dimension, f"{plane.dimension} for places")
+        if self.attribute.scale is not None and self.dimension != 1:
+            raise ParameterError(name, self.dimension, "1 on a log scale")
+        for end in ("least", "most"):
+            stated = getattr(self.attribute, end)
+            if stated is not None and self.dimension != 1:
+                raise ParameterError(f"attribute.{end}", stated, "None, but of one number")
+
+    @lazy
+    def tells_cohorts(self) -> bool:
+        """Whether a report's label is in which part of an epoch its device's epochs begin."""
+        strata = self.strata
+        return self.readings is not None and strata is not None and strata.name == COHORT
+
+    def _check_readings(self) -> None:
+        if not isinstance(self.readings, Readings | None):
+            raise ParameterError("readings", self.readings, "a Readings, or None")
+        if self.readings is not None and not self.nests:
+            raise ParameterError(
+                "readings",
+                str(self.readings.every),
+                "None: only points, and DebiasedLaplace on a line, are answered from one reading",
+            )
+
+        if not self.tells_cohorts or self.strata is None:
+            return
+        if self.strata.epsilon is not None:
+            raise ParameterError(
+                "strata.epsilon", self.strata.epsilon, f"None where the strata are named {COHORT!r}"
+            )
+        if self.groups > MOST_COHORTS:
+            few = f"at most {MOST_COHORTS} where the strata are named {COHORT!r}"
+            raise ParameterError("number of strata.labels", self.groups, few)
+
+
+def require_attribute(campaign: Campaign) -> AttributeCampaign:
+    """Return a campaign that is about one attribute.
+
+    Raises:
+        UnsupportedError: if it is a form.
+    """
+    if not isinstance(campaign, AttributeCampaign):
+        raise UnsupportedError(
+            f"{campaign.campaign_id!r} is a form of several fields, whose reports are exported"
+        )
+    return campaign
