@@ -1,0 +1,110 @@
+"""A regression on arrays: units, starts, regions of parameters, and refusals in words."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from geoveil.analyst.relations.scores import Design, IndexScore, LinearScore, Model
+from geoveil.analyst.relations.solving import Root, Score, solve
+from geoveil.gp import Array
+
+LARGEST_GROWTH, DOUBTFUL_GROWTH = 0.5, 0.25
+"""|β|b of a Poisson model from which on scores have no variance, and above which errors of it are
+known badly [MATH §16]."""
+_FARTHEST = 50.0
+"""Coefficients of numbers in standard deviations: further away no root is looked for."""
+_PILOT, _LARGE = 20_000, 100_000
+"""Reports from which a large regression has its start."""
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """Coefficients in the units of the design."""
+
+    root: Root
+    growth: float
+    """The largest |β|b of a number."""
+
+
+def fit(
+    design: Design, weights: Array, model: Model, width: float = 0.0, *, plain: bool = False
+) -> Fit:
+    """Return the coefficients of a regression, those of the constant first.
+
+    Args:
+        design: covariates and response.
+        weights: of reports.
+        model: "linear", "logistic", "poisson" or "median".
+        width: of the logistic step that medians are smoothed by, in the response's unit.
+        plain: whether errors are those of HC0.
+
+    Raises:
+        UnsupportedError: if there is no root.
+    """
+    m = design.numbers.shape[1]
+    center = np.average(design.numbers, axis=0, weights=weights)
+    scale = np.maximum(design.numbers.std(axis=0), np.finfo(float).tiny)
+    unit = 1.0
+    if model in ("linear", "median"):
+        unit = max(float(design.response.std()), np.finfo(float).tiny)
+    scaled = replace(
+        design,
+        response=design.response / unit,
+        response_noise=design.response_noise / unit,
+        numbers=(design.numbers - center) / scale,
+        noise=design.noise / scale,
+        variances=design.variances / scale**2,
+    )
+    root = _root(scaled, weights, model, width / unit, plain=plain)
+    # Coefficients of numbers in their own units, and the constant where they are 0.
+    turn = np.eye(len(root.theta))
+    turn[len(turn) - m :, len(turn) - m :] = np.diag(1 / scale)
+    turn[0, len(turn) - m :] = -center / scale
+    turn *= unit
+    theta = turn @ root.theta
+    growth = np.abs(theta[len(theta) - m :]) * design.noise
+    covariance = turn @ root.covariance @ turn.T
+    return Fit(root._replace(theta=theta, covariance=covariance), growth.max(initial=0.0))
+
+
+def _root(
+    design: Design, weights: Array, model: Model, width: float, *, plain: bool = True
+) -> Root:
+    score: Score
+    linear = LinearScore(design, weights) if model in ("linear", "median") else None
+    start = np.zeros(design.pseudo.shape[1])
+    if linear is not None and model == "linear":
+        score = linear
+    else:
+        score = IndexScore(design, weights, model, width)
+        every = len(weights) // _PILOT
+        if len(weights) > _LARGE:
+            start = _root(design.every(every), weights[::every], model, width).theta
+        elif linear is not None:
+            start = solve(linear, start, _anywhere, weights, _ASK[model]).theta
+        elif model == "poisson":
+            start[0] = np.log(max(np.average(design.response, weights=weights), 1e-3))
+    numbers = slice(len(start) - design.numbers.shape[1], None)
+    most = np.full(design.numbers.shape[1], _FARTHEST)
+    if model == "poisson":
+        most = np.minimum(most, LARGEST_GROWTH / np.maximum(design.noise, 1e-300))
+
+    def inside(theta: Array) -> bool:
+        return bool((np.abs(theta[numbers]) < most).all())
+
+    region = inside if model != "linear" else _anywhere
+    return solve(score, start, region, weights, _ASK[model], None if plain else design.pseudo)
+
+
+def _anywhere(_: Array) -> bool:
+    return True
+
+
+_FEWER = "use fewer covariates, or fields with less noise, or more reports"
+_ASK: dict[Model, str] = {
+    "linear": _FEWER,
+    "logistic": _FEWER,
+    "poisson": "the coefficient times the noise scale of each number must be below 1/2: ask for"
+    " numbers with less noise, or fit a linear model to their logarithms",
+    "median": f"{_FEWER}, or a wider step",
+}

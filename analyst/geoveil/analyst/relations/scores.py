@@ -1,0 +1,244 @@
+"""Scores of regressions, corrected exactly for the noise of every field [MATH §16].
+
+A single-index model has ψ = u·G(η), η = γ·u, and Laplace noise of scale b_j on u_j. With D = d/dη,
+P = Π(1 − b_j²γ_j²D²) and P₋ᵢ that product without i, ψ*_i = u_i·PG − 2b_i²γ_i·DP₋ᵢG. Derivatives
+of G are taken in a basis of functions that D maps into each other. Categories are expanded over
+their options, each with its unbiased weight.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce
+from itertools import product
+from typing import Literal, NamedTuple, TypeAlias
+
+import numpy as np
+
+from geoveil.gp import Array, UnsupportedError
+
+Model: TypeAlias = Literal["linear", "logistic", "poisson", "median"]
+MOST_COMBINATIONS = 1_000
+"""Of options of categories in a model that is not linear: each is evaluated for every report."""
+MOST_NUMBERS = 8
+"""Perturbed numbers in a model that is not linear: 2 derivatives each, which lose digits."""
+_AT_ONCE = 1 << 13
+
+
+@dataclass(frozen=True, eq=False)
+class Category:
+    """Unbiased weights of the options of a category, and the covariates that they stand for."""
+
+    weights: Array
+    """(n, options): estimates of 1 for a person's option and 0 for the others; rows sum to 1."""
+    codes: Array
+    """(options, covariates): dummies, or a score."""
+
+
+@dataclass(frozen=True, eq=False)
+class Design:
+    """Covariates in the order constant, categories, numbers; and the response."""
+
+    response: Array
+    """(n,): the number, or the unbiased weight of the option that counts as 1."""
+    numbers: Array
+    """(n, m)."""
+    noise: Array
+    """(m,): scales of Laplace noise; 0 for numbers in the clear."""
+    variances: Array
+    """(m,): of the noise; 2b² of a number, 3b² of a coordinate of a place."""
+    categories: Sequence[Category] = ()
+    response_noise: float = 0.0
+
+    @cached_property
+    def units(self) -> Array:
+        """The constant and the numbers, (n, 1 + m)."""
+        return np.column_stack([np.ones(len(self.response)), self.numbers])
+
+    @cached_property
+    def pseudo(self) -> Array:
+        """An unbiased estimate of each covariate, (n, coefficients)."""
+        codes = [c.weights @ c.codes for c in self.categories]
+        return np.column_stack([self.units[:, :1], *codes, self.numbers])
+
+    def every(self, step: int) -> "Design":
+        """Return each step-th report."""
+        categories = [replace(c, weights=c.weights[::step]) for c in self.categories]
+        response, numbers = self.response[::step], self.numbers[::step]
+        return replace(self, response=response, numbers=numbers, categories=categories)
+
+    @cached_property
+    def combinations(self) -> list[tuple[tuple[int, ...], Array]]:
+        """Options of each category, and the matrix that makes covariates of `units`."""
+        widths = [c.codes.shape[1] for c in self.categories]
+        many, m = math.prod(len(c.codes) for c in self.categories), self.numbers.shape[1]
+        if many > MOST_COMBINATIONS:
+            raise UnsupportedError(
+                f"{many:,} combinations of options: a model that is not linear takes at most"
+                f" {MOST_COMBINATIONS:,}; leave a category out, or give an ordinal field a score"
+            )
+        made = []
+        for options in product(*(range(len(c.codes)) for c in self.categories)):
+            lift = np.zeros((1 + sum(widths) + m, 1 + m))
+            codes = [c.codes[k] for c, k in zip(self.categories, options, strict=True)]
+            lift[: 1 + sum(widths), 0] = np.concatenate([[1.0], *codes])
+            lift[1 + sum(widths) :, 1:] = np.eye(m)
+            made.append((options, lift))
+        return made
+
+
+class Equation(NamedTuple):
+    """Sums over reports, each with its weight."""
+
+    score: Array
+    slope: Array
+    """The derivative of `score`."""
+
+
+class LinearScore:
+    """ψ = w(y − w·θ): products of two functions of a field are corrected together."""
+
+    def __init__(self, design: Design, weights: Array) -> None:
+        self.design = design
+        w = design.pseudo
+        self._moments = self._corrected(weights, (w * weights[:, None]).T @ w)
+        self._response = (weights * design.response) @ w
+
+    def _corrected(self, weights: Array, moments: Array) -> Array:
+        d, at = self.design, 1
+        for category in d.categories:
+            h, codes = category.weights, category.codes
+            block = slice(at, at := at + codes.shape[1])
+            moments[block, block] = (codes * (weights @ h)[:, None]).T @ codes
+        numbers = np.arange(at, at + len(d.variances))
+        moments[numbers, numbers] -= weights.sum() * d.variances
+        return moments
+
+    def __call__(self, theta: Array) -> Equation:
+        """Return sums of scores and of their derivatives."""
+        return Equation(self._response - self._moments @ theta, -self._moments)
+
+    def each(self, theta: Array) -> Array:
+        """Return the corrected score of each report, (n, coefficients)."""
+        d, w = self.design, self.design.pseudo
+        scores = w * (d.response - w @ theta)[:, None]
+        at = 1
+        for category in d.categories:
+            h, codes = category.weights, category.codes
+            block = slice(at, at := at + codes.shape[1])
+            own = codes @ theta[block]
+            scores[:, block] += w[:, block] * (h @ own)[:, None] - h @ (codes * own[:, None])
+        scores[:, at:] += d.variances * theta[at:]
+        return scores
+
+
+class _Basis(NamedTuple):
+    """Functions of the index that differentiation maps into each other."""
+
+    score: Array
+    """G but for the response, in these functions."""
+    derivative: Array
+    """Matrix of D."""
+    half: float
+    """t = tanh(half·η), whose powers the functions are; 0: the only function is e^η."""
+
+    def __call__(self, index: Array) -> Array:
+        if not self.half:
+            return np.exp(index)[None]
+        values = np.empty((len(self.score), len(index)))
+        values[0] = 1.0
+        np.tanh(self.half * index, out=values[1])
+        for k in range(2, len(values)):
+            np.multiply(values[k - 1], values[1], out=values[k])
+        return values
+
+
+def _basis(model: Model, derivatives: int, width: float) -> _Basis:
+    if model == "poisson":
+        return _Basis(-np.ones(1), np.eye(1), 0.0)
+    half = 0.5 if model == "logistic" else 0.5 / width
+    length = derivatives + 2
+    rise = np.arange(length) * half  # D tᵏ = k·half·(tᵏ⁻¹ − tᵏ⁺¹)
+    derivative = np.diag(rise[1:], 1) - np.diag(rise[:-1], -1)
+    score = np.zeros(length)
+    score[:2] = (-0.5 if model == "logistic" else 0.0, -0.5)  # −σ(η), or ½ − σ((η − y)/width)
+    return _Basis(score, derivative, half)
+
+
+class IndexScore:
+    """ψ = u·(y − F(η)), logistic and Poisson; ψ = u·(½ − σ((η − y)/width)), medians."""
+
+    def __init__(self, design: Design, weights: Array, model: Model, width: float = 0.0) -> None:
+        self.design, self.weights = design, weights
+        noisy = int(np.count_nonzero(design.noise))
+        self._within = model == "median"  # the response is in the index, with the coefficient −1
+        noisy += self._within and design.response_noise > 0
+        if noisy > MOST_NUMBERS and model != "poisson":
+            raise UnsupportedError(
+                f"{noisy} perturbed numbers: a {model} model takes at most {MOST_NUMBERS}"
+            )
+        self._scales = np.append(0.0, design.noise)  # of `units`
+        self._basis = _basis(model, 2 * noisy + 1, width)
+        self._response = np.zeros(design.pseudo.shape[1])
+        if not self._within:
+            self._response = (weights * design.response) @ design.pseudo
+
+    def _coefficients(self, theta: Array) -> tuple[Array, Array, Array, Array, Array]:
+        """Return PG, 2b²γDP₋ᵢG, 2b²γ, D, and P without i and l; without 0 is whole, as b₀ = 0."""
+        gamma = np.append(0.0, theta[len(theta) - len(self._scales) + 1 :])
+        d, one = self._basis.derivative, np.eye(len(self._basis.score))
+        factors = [one - c * (d @ d) for c in (self._scales * gamma) ** 2]
+        own = one - self.design.response_noise**2 * (d @ d) if self._within else one
+        many = range(len(factors))
+        without = np.array([
+            [reduce(np.matmul, [f for j, f in enumerate(factors) if j not in (i, k)], own)
+             for k in many]
+            for i in many
+        ])  # fmt: skip
+        turn = 2 * self._scales**2 * gamma
+        first = turn[:, None] * (d @ without[:, 0] @ self._basis.score)
+        return without[0, 0] @ self._basis.score, first, turn, d, without
+
+    def _parts(self, theta: Array) -> Iterator[tuple[slice, Array, Array, Array, Array]]:
+        """Yield rows, the matrix that lifts `units`, these, the basis' values, and weights."""
+        d, n = self.design, len(self.design.response)
+        for start in range(0, n, _AT_ONCE):
+            rows = slice(start, min(start + _AT_ONCE, n))
+            units = d.units[rows]
+            for options, lift in d.combinations:
+                index = units @ (lift.T @ theta)
+                if self._within:
+                    index -= d.response[rows]
+                weight = np.ones(len(units))
+                for category, k in zip(d.categories, options, strict=True):
+                    weight = weight * category.weights[rows, k]
+                yield rows, lift, units, self._basis(index), weight
+
+    def __call__(self, theta: Array) -> Equation:
+        """Return sums of scores and of their derivatives."""
+        value, first, turn, d, without = self._coefficients(theta)
+        rising = d @ self._basis.score
+        rise = without[0, 0] @ rising
+        second = turn[:, None] * (d @ without[:, 0] @ rising)
+        crossed = np.outer(turn, turn)[..., None] * (d @ d @ without @ rising)
+        for i, b in enumerate(self._scales):
+            crossed[i, i] = -2 * b**2 * (without[i, i] @ rising)
+        score = self._response.copy()
+        slope = np.zeros((len(theta), len(theta)))
+        for rows, lift, units, values, weight in self._parts(theta):
+            weighted = values * (weight * self.weights[rows])
+            sums = weighted @ units
+            score += lift @ (value @ sums - first @ sums[:, 0])
+            mixed = second @ sums
+            inner = (units * (rise @ weighted)[:, None]).T @ units
+            slope += lift @ (inner - mixed - mixed.T + crossed @ sums[:, 0]) @ lift.T
+        return Equation(score, slope)
+
+    def each(self, theta: Array) -> Array:
+        """Return the corrected score of each report, (n, coefficients)."""
+        value, first, *_ = self._coefficients(theta)
+        scores = self.design.pseudo * (0.0 if self._within else self.design.response[:, None])
+        for rows, lift, units, values, weight in self._parts(theta):
+            own = units * (value @ values)[:, None] - (first @ values).T
+            scores[rows] += (own * weight[:, None]) @ lift.T
+        return scores

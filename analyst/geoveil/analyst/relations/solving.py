@@ -1,0 +1,97 @@
+"""Roots of corrected estimating equations, with sandwich errors [MATH §16]."""
+
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from geoveil.gp import Array, UnsupportedError
+
+_MOST_STEPS, _MOST_HALVED = 100, 30
+_CLOSE = 1e-10
+_MOST_LEVERAGE = 0.9
+
+
+class Score(Protocol):
+    """An estimating equation of weighted reports."""
+
+    def __call__(self, theta: Array) -> tuple[Array, Array]:
+        """Return the sum of scores and its derivative, oriented to be negative definite."""
+        ...
+
+    def each(self, theta: Array) -> Array:
+        """Return the score of each report, (n, coefficients)."""
+        ...
+
+
+class Root(NamedTuple):
+    """Where an estimating equation is 0."""
+
+    theta: Array
+    covariance: Array
+    degrees: Array
+    """Degrees of freedom of each parameter's variance, after Satterthwaite; infinite for HC0."""
+
+
+def solve(
+    score: Score,
+    start: Array,
+    inside: Callable[[Array], bool],
+    weights: Array,
+    ask: str,
+    design: Array | None = None,
+) -> Root:
+    """Return the root that Newton's method reaches from a start, and its sandwich covariance.
+
+    Args:
+        score: the equation.
+        start: inside the region.
+        inside: whether parameters are in the region where the equation may be used.
+        weights: of reports.
+        ask: what an analyst can do where there is no root.
+        design: covariates of reports, whose leverages make errors those of HC3; None: HC0.
+
+    Raises:
+        UnsupportedError: if there is no root inside, or the scores' derivative is not negative
+            definite there.
+    """
+    theta = start
+    value, slope = score(theta)
+    for _ in range(_MOST_STEPS):
+        try:
+            step = -np.linalg.solve(slope, value)
+        except np.linalg.LinAlgError:
+            break
+        if np.abs(step).max() <= _CLOSE * (1 + np.abs(theta).max()):
+            if np.linalg.eigvalsh(slope + slope.T).max() >= 0:
+                break
+            each = score.each(theta) * weights[:, None]
+            influence = np.asarray(-np.linalg.solve(slope, each.T).T, np.float64)
+            return Root(theta + step, *_sandwich(influence, weights, design))
+        for _ in range(_MOST_HALVED):
+            if inside(theta + step):
+                tried, steeper = score(theta + step)
+                if np.linalg.norm(tried) < np.linalg.norm(value):
+                    break
+            step = step / 2
+        else:
+            break
+        theta, value, slope = theta + step, tried, steeper
+    raise UnsupportedError(
+        "the corrected equation has no root at which its derivative is negative definite: noise"
+        f" hides too much from so few reports; {ask}"
+    )
+
+
+def _sandwich(influence: Array, weights: Array, design: Array | None) -> tuple[Array, Array]:
+    """Return the covariance, and Satterthwaite's degrees of freedom of each variance."""
+    if design is None:
+        return influence.T @ influence, np.full(influence.shape[1], np.inf)
+    weighted = design * np.sqrt(weights)[:, None]
+    leverage = np.einsum("np,np->n", weighted @ np.linalg.inv(weighted.T @ weighted), weighted)
+    influence = influence / (1 - np.minimum(leverage, _MOST_LEVERAGE))[:, None]
+    square = influence**2
+    total = square.sum(axis=0)
+    spread = np.maximum((square**2).sum(axis=0) - total**2 / len(square), 0.0)
+    with np.errstate(divide="ignore"):
+        return influence.T @ influence, np.maximum(2 * total**2 / spread, 1.0)
