@@ -31,7 +31,7 @@ def test_the_device_in_typescript(device: Path) -> None:
     done = npm(device, "run", "unit")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "# fail 0" in done.stdout
-    for kind in ((), ("--epochs",)):
+    for kind in ((), ("--epochs",), ("--categories",)):
         tuples = subprocess.run(
             [sys.executable, "-m", "tools.vectors", "--stream", "150", "5", *kind],
             cwd=ROOT,

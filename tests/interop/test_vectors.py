@@ -12,6 +12,7 @@ from geoveil.campaign import decode
 from geoveil.gp import LogScale
 from geoveil.gp.coordinates import AzimuthalEquidistant
 from tools.vectors import VERSION, text
+from tools.vectors.categories import KINDS
 from tools.vectors.tape import Tape, answers_of
 
 FOLDER = Path(__file__).parents[2] / "proto" / "vectors"
@@ -84,9 +85,22 @@ def test_places_are_projected_to_1e_8_m():
 
 
 @pytest.mark.deep(keep=3)
-@pytest.mark.parametrize("name", ["release", "campaigns", "ledger", "epochs", "consent", "numbers"])
+@pytest.mark.parametrize(
+    "name", ["release", "campaigns", "ledger", "epochs", "consent", "numbers", "categories"]
+)
 def test_vectors_are_what_the_tool_writes(name):
     assert text(name) == (FOLDER / f"{name}.json").read_text()
+
+
+def test_categories_are_met_with_exactly_their_bits():
+    told = _items("categories.json")
+    assert {item["kind"] for item in told} == set(KINDS)
+    for item in told:
+        tape = Tape("later", item.get("given", ""))
+        mechanism = KINDS[item["kind"]](item["options"], item["epsilon"])
+        report = mechanism.release(int(item["value"]), tape)
+        assert list(map(str, report)) == item["report"]
+        assert tape.drawn == item["drawn"]
 
 
 def test_vectors_are_small():

@@ -2,8 +2,8 @@
 
 It writes proto/vectors, which is the same each time. `python -m tools.vectors --stream N SEED`
 prints N more tuples of a campaign, a point and bits with their answers, a line each, without end of
-new ones as the seed changes; with `--epochs` of readings instead. What the fields are is said by
-docs/protocol.md.
+new ones as the seed changes; with `--epochs` of readings, with `--categories` of these, instead.
+What the fields are is said by docs/protocol.md.
 """
 
 import json
@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from tools.vectors.campaigns import campaign_vectors
+from tools.vectors.categories import category_vectors
 from tools.vectors.consent import consent_vectors
 from tools.vectors.epochs import epoch_vectors
 from tools.vectors.ledgers import ledger_vectors
@@ -31,6 +32,7 @@ MAKERS: Mapping[str, Callable[[], list[dict[str, Any]]]] = MappingProxyType(
         "logarithms": logarithm_vectors,
         "consent": consent_vectors,
         "numbers": number_vectors,
+        "categories": category_vectors,
     }
 )
 """Makes the vectors of each file, by its name."""

@@ -5,6 +5,7 @@ from argparse import ArgumentParser
 from pathlib import Path
 
 from tools import vectors
+from tools.vectors.categories import category_tuples
 from tools.vectors.chance import tuples
 from tools.vectors.epochs import nested_tuples
 
@@ -13,9 +14,11 @@ kept = Path(__file__).parents[2] / "proto" / "vectors"
 parser.add_argument("folder", nargs="?", type=Path, default=kept, help="where they are written")
 parser.add_argument("--stream", nargs=2, type=int, metavar=("N", "SEED"), help="print N tuples")
 parser.add_argument("--epochs", action="store_true", help="those of epochs, and sequences of them")
+parser.add_argument("--categories", action="store_true", help="those of categories")
 asked = parser.parse_args()
 if asked.stream:
-    for found in (nested_tuples if asked.epochs else tuples)(*asked.stream):
+    maker = category_tuples if asked.categories else nested_tuples if asked.epochs else tuples
+    for found in maker(*asked.stream):
         print(json.dumps(found))
 else:
     for name in vectors.MAKERS:

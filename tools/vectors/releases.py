@@ -11,12 +11,10 @@ from geoveil.campaign import (
     Question,
     SmoothSpec,
     StatisticCampaign,
-    Strata,
     encode,
 )
 from geoveil.campaign.statistic import Allocation
 from geoveil.gp import GeoPrivacy, Threshold
-from geoveil.gp.labels import RandomizedLabels
 from tools.vectors.chance import one_tuple
 from tools.vectors.consent import surveys
 from tools.vectors.examples import every_campaign, fine_campaigns, small_campaign
@@ -45,10 +43,8 @@ def _item(name: str, campaign: Campaign, cases: Sequence[dict[str, Any]]) -> dic
     return {"name": name, "campaign": encode(campaign).hex(), "cases": cases}
 
 
-def _given(
-    campaign: Campaign, point: Sequence[float], bits: str, group: int | None = None
-) -> dict[str, Any]:
-    return tuple_of(campaign, point, group, Tape("later", bits))
+def _given(campaign: Campaign, point: Sequence[float], bits: str) -> dict[str, Any]:
+    return tuple_of(campaign, point, None, Tape("later", bits))
 
 
 def _far_out(draw: Random, name: str, campaign: Campaign, size: float) -> Iterator[dict[str, Any]]:
@@ -95,20 +91,6 @@ def _hard() -> Iterator[tuple[str, Campaign, Iterator[dict[str, Any]]]]:
     tapes = ["0" * zeros + "1" + "0" * (127 - zeros) + "10" * 64 for zeros in (100, 120, 127)]
     yield "hard-overflow", heavy, (_given(heavy, [3.0], _ID + tape) for tape in tapes)
     yield from _extremes(income)
-    strata = Strata(name="region", labels=("north", "south", "west"), epsilon=0.5)
-    lied = small_campaign(
-        "hard-labels",
-        **income,
-        questions=questions[:1],
-        strata=strata,
-        mechanism=SmoothSpec(0.3),
-    )
-    weight = RandomizedLabels(3, 0.5).weight
-    most = weight + 2 * 2**32
-    length = (most - 1).bit_length()
-    drawn = (0, weight - 1, weight, weight + 2**32 - 1, weight + 2**32, most - 1)
-    tapes = [f"{u:0{length}b}" for u in drawn] + [f"{most:0{length}b}{weight:0{length}b}"]
-    yield "hard-labels", lied, (_given(lied, [3.0], tape, group=1) for tape in tapes)
 
 
 def _extremes(income: dict[str, Any]) -> Iterator[tuple[str, Campaign, Iterator[dict[str, Any]]]]:

@@ -4,8 +4,6 @@ import type { GenMessage } from "@bufbuild/protobuf/codegenv2";
 import { isCanonical } from "./canonical.js";
 import { ParameterError, UnsupportedError } from "./errors.js";
 import { below, type BitSource } from "./exact/bits.js";
-import { exp } from "./exact/elementary.js";
-import { constant, withPrecision } from "./exact/interval.js";
 import { Rational } from "./exact/rational.js";
 import {
   Allocation,
@@ -29,6 +27,7 @@ import {
   QueryMechanism,
   repeated,
 } from "./gp/mechanism.js";
+import { release } from "./gp/categories.js";
 import { coordinateOf, LOG, type LogScale } from "./gp/log-scale.js";
 import { inPlane, type Plane, requirePlane } from "./gp/plane.js";
 import { readRegion } from "./gp/polygon.js";
@@ -364,11 +363,7 @@ export class Campaign {
     if (!this.strata || group === undefined) return 0;
     const { epsilon, labels } = this.strata;
     if (epsilon === undefined) return this.columns * group;
-    const weight = truthWeight(epsilon);
-    const drawn = below(source, weight + BigInt(labels.length - 1) * 2n ** 32n) - weight;
-    if (drawn < 0n) return this.columns * group;
-    const other = Number(drawn >> 32n);
-    return this.columns * (other + (other >= group ? 1 : 0));
+    return this.columns * Number(release("kary", labels.length, epsilon, BigInt(group), source)[0]);
   }
 
   #requireQuestions(asked: readonly queries.Query[]): void {
@@ -459,14 +454,6 @@ export interface Before {
 export interface Drawn {
   readonly id: bigint;
   readonly answers: readonly Answer[];
-}
-
-/** ⌊e^ε·2³²⌋, of ε in (0, 16]. */
-function truthWeight(epsilon: number): bigint {
-  return withPrecision(128, () => {
-    const [low] = exp(constant(epsilon)).scaled(32).ends();
-    return low.n / low.d;
-  });
 }
 
 export function parse<T extends Message>(schema: GenMessage<T>, bytes: Uint8Array, name: string): T {

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { createHash } from "node:crypto";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -39,4 +40,23 @@ export class Tape implements BitSource {
   get left(): number {
     return this.#bits.length < 8 && !this.#bits.includes("1") ? 0 : this.#bits.length;
   }
+}
+
+/** The bits that are given, then the same in every run: SHA-256 in counter mode. Says how many were drawn. */
+export function seeded(seed: string, given = ""): BitSource & { drawn: number } {
+  let [pool, left, blocks] = [BigInt(`0b0${given}`), given.length, 0];
+  return {
+    drawn: 0,
+    bits(count) {
+      while (left < count) {
+        pool = (pool << 256n) | BigInt(`0x${createHash("sha256").update(`${seed}/${blocks++}`).digest("hex")}`);
+        left += 256;
+      }
+      left -= count;
+      this.drawn += count;
+      const value = pool >> BigInt(left);
+      pool &= (1n << BigInt(left)) - 1n;
+      return value;
+    },
+  };
 }

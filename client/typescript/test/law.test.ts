@@ -1,34 +1,16 @@
 /** Releases against the exact laws: α = 1e-6 each; GEOVEIL_RELEASES says how many. */
 import assert from "node:assert/strict";
-import { createHash } from "node:crypto";
 import { test } from "node:test";
-import type { BitSource } from "../src/exact/bits.js";
 import { debiasedLaplace, lipschitzLaplace, type Mechanism, PlanarLaplace } from "../src/gp/mechanism.js";
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { Calibration, Growth, type Smooth, SmoothSchema } from "../src/gen/geoveil/proto/v1/campaign_pb.js";
 import { threshold } from "../src/gp/query.js";
 import { smooth } from "../src/gp/smooth.js";
+import { seeded } from "./files.js";
 
 const N = Number(process.env.GEOVEIL_RELEASES ?? 4_000);
 /** 1.95 = √(log(2/α)/2) rounded up where α = 1e-6: 2.69. */
 const CRITICAL = Math.sqrt(Math.log(2 / 1e-6) / 2);
-
-/** The same bits in every run: SHA-256 in counter mode. */
-function seeded(seed: string): BitSource {
-  let [pool, left, blocks] = [0n, 0, 0];
-  return {
-    bits(count) {
-      while (left < count) {
-        pool = (pool << 256n) | BigInt(`0x${createHash("sha256").update(`${seed}/${blocks++}`).digest("hex")}`);
-        left += 256;
-      }
-      left -= count;
-      const value = pool >> BigInt(left);
-      pool &= (1n << BigInt(left)) - 1n;
-      return value;
-    },
-  };
-}
 
 /** √n times the largest distance of the share of reports up to y from their law, where it is continuous. */
 function distance(reports: readonly number[], law: (y: number) => number): number {

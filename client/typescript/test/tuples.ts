@@ -2,7 +2,8 @@
 import { createInterface } from "node:readline";
 import { Campaign, type Drawn } from "../src/campaign.js";
 import { answered, type CampaignPoint, coarser, type Reading } from "../src/epoch.js";
-import { Tape } from "./files.js";
+import { type Category, choiceOf, release } from "../src/gp/categories.js";
+import { seeded, Tape } from "./files.js";
 import { replayed, type Sequence } from "./sequences.js";
 
 export interface Tuple {
@@ -59,6 +60,26 @@ function nested(campaign: Campaign, tuple: Nested, tape: Tape): Drawn | undefine
   return answered(campaign, made[0]!, before, BigInt(tuple.now_us), undefined, tape);
 }
 
+/** A report of a category. */
+export interface Categorical {
+  kind: Category;
+  options: number;
+  epsilon: number;
+  value: string;
+  given?: string;
+  seed?: string;
+  drawn: number;
+  report: string[];
+}
+
+/** Whether a device sends what it says, of exactly its bits, through the mechanism that it says. */
+export function sends({ kind, options, epsilon, value, given, seed = "later", drawn, report }: Categorical): boolean {
+  const source = seeded(seed, given);
+  const sent = release(kind, options, epsilon, BigInt(value), source);
+  const chosen = kind === "ordinal" || kind === "subset" || choiceOf(options, epsilon) === kind;
+  return chosen && sent.join() === report.join() && source.drawn === drawn;
+}
+
 export function bytesOf(hexadecimal: string): Uint8Array {
   return Uint8Array.from(hexadecimal.match(/../g) ?? [], (byte) => parseInt(byte, 16));
 }
@@ -67,7 +88,7 @@ if (process.argv[1]?.endsWith("tuples.js")) {
   let [count, sequences, unequal, micros] = [0, 0, 0, 0];
   let campaign: Campaign | undefined;
   for await (const line of createInterface({ input: process.stdin })) {
-    const tuple = JSON.parse(line) as Tuple | Nested | Sequence;
+    const tuple = JSON.parse(line) as Tuple | Nested | Sequence | Categorical;
     try {
       if ("operations" in tuple) {
         sequences += 1;
@@ -75,6 +96,10 @@ if (process.argv[1]?.endsWith("tuples.js")) {
         continue;
       }
       count += 1;
+      if ("kind" in tuple) {
+        if (!sends(tuple)) throw new Error("another report");
+        continue;
+      }
       if (tuple.campaign) campaign = new Campaign(bytesOf(tuple.campaign));
       const start = performance.now();
       const same = agrees(campaign!, tuple);

@@ -7,7 +7,7 @@ import { GeoveilError, ParameterError } from "../src/errors.js";
 import { coordinateOf } from "../src/gp/log-scale.js";
 import { distortion, loadGeodesics, project } from "../src/gp/plane.js";
 import { vectors } from "./files.js";
-import { agrees, bytesOf, type Nested, type Tuple } from "./tuples.js";
+import { agrees, bytesOf, type Categorical, type Nested, sends, type Tuple } from "./tuples.js";
 
 interface Released {
   name: string;
@@ -38,6 +38,21 @@ test("each change of a vector is noticed", () => {
     for (const change of changes) assert.ok(!agrees(read, { ...tuple, ...change }), name);
     assert.throws(() => agrees(read, { ...tuple, bits: tuple.bits.slice(0, -16) }), name);
   }
+});
+
+test("categories are sent as the vectors say, and each change of one is noticed", () => {
+  const told = vectors<Categorical>("categories.json", "categories");
+  assert.ok(told.length > 15);
+  told.forEach((item, i) => {
+    const [first, ...others] = item.report;
+    const drawn = item.drawn + 1;
+    assert.ok(sends(item), `${item.kind} ${i}`);
+    assert.ok(!sends({ ...item, report: [(BigInt(first!) ^ 1n).toString(), ...others] }), `${item.kind} ${i}`);
+    assert.ok(!sends({ ...item, drawn }), `${item.kind} ${i}`);
+    for (const value of ["-1", (1n << BigInt(item.options)).toString()]) {
+      assert.throws(() => sends({ ...item, value }), /not shown/);
+    }
+  });
 });
 
 /** Word of a refusal: what the error begins with or holds; the first that fits. */

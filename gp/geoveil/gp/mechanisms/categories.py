@@ -1,4 +1,4 @@
-"""Categories: one of several options, a place on an ordered scale, or a set of options [MATH §12].
+"""Categories: one of several options, a place on an ordered scale, or a set of options [MATH §15].
 
 A device draws integers only. With M = 2³² and T = ⌊e^ε·M⌋ every probability is a quotient of sums
 and products of M and T, and T/M ≤ e^ε is the only ratio that a proof needs. Estimators are made of
