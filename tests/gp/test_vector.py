@@ -380,6 +380,42 @@ def test_moments(oracles: Any, name: str, choice: str) -> None:
     assert mechanism.unbiased
 
 
+@pytest.mark.parametrize("reach", [0.0, math.inf])
+def test_the_largest_variance_on_a_line_is_attained(reach: float) -> None:
+    """Thresholds and ranges by chance, at places close together around all bands.
+
+    Control: the sum of the Lipschitz constants of questions that are never steepest together is
+    more than 5 % too large for some.
+    """
+    draw, loose = random.Random(32), 0
+    for _ in range(24):
+        profile, at, queries = draw.choice(["linear", "smoothstep"]), 0.0, []
+        for _ in range(draw.randint(1, 5)):
+            at += 10 ** draw.uniform(-1.0, 1.0)
+            width = 10 ** draw.uniform(-0.5, 1.0)
+            high = at + width * draw.uniform(1.0, 3.0)
+            pair = Threshold(at, width, profile), Range(at, high, width, profile)
+            queries.append(draw.choice(pair))
+        vector = VectorSmoothMechanism(queries, GeoPrivacy(9.0, per=3.6), reach=reach)
+        x = np.linspace(-20.0, 140.0, 10_001)
+        attained = float(vector.variance(x).max())
+        for answer in vector.answers:
+            assert attained <= answer.largest_variance * (1 + 1e-12)
+            assert answer.largest_variance <= 1.01 * attained
+        loose += vector.largest_scale**2 * vector.noise.variance > 1.05 * attained
+    assert loose >= 3
+
+
+@pytest.mark.parametrize("center", [0.0, (0.0, 0.0)])
+def test_the_largest_variance_of_kernels_is_a_bound(center: Any) -> None:
+    """Control: the bound of a kernel that reaches far is 1.6e-6 above its Lipschitz constant."""
+    vector = VectorSmoothMechanism([GaussianKernel(center, 1.0)], PRIVACY, reach=math.inf)
+    x = np.linspace(0.0, 4.0, 40_001)
+    attained = vector.variance(x if center == 0 else np.stack([x, 0 * x], axis=1)).max()
+    assert attained <= vector.answers[0].largest_variance <= 1.01 * attained
+    assert attained > vector.largest_scale**2 * vector.noise.variance * (1 + 1e-7)
+
+
 def test_simulated_reports_have_the_law_and_are_independent(oracles: Any) -> None:
     """n = 100,000, seed 4, α = 1e-6 for each of the coordinates and for each pair."""
     mechanism = made(SETS["three"](), "default")

@@ -68,21 +68,13 @@ def law_of_profile(profile: Profile | _Between, scale: float, undone: float) -> 
     left, right = powers[:-1][inside], powers[1:][inside]
     before, after = noise[:-1][inside], noise[1:][inside]
     kept, low, high = weight[inside][:, None], h[0][inside], h[1][inside]
-    more = np.zeros_like(low)
-    if undone == 0:  # between the means of l, of r, and of what is inside
-        middle = (left[:, 0] + right[:, 0]) / 2
-        more = np.square(right[:, 0] - middle) + kept[:, 0] * np.square(
-            np.abs(g[:, inside] - middle).max(axis=0)
-        )
     corners = _corners(*g[:, inside])
     laws = [powers[people], np.array([[level, level**2, level**3] for level in (first, last)])]
     noises = [np.stack([noise[people]] * 2), np.zeros((2, 2))]
-    if undone == 0:
-        noises[0][1] += max(more.max(), 0.0)
     mixed = [
         (
             (1 - kept) * end + kept * corner,
-            np.stack([v + kept[:, 0] * low, v + kept[:, 0] * high + more]),
+            np.stack([v + kept[:, 0] * low, v + kept[:, 0] * high]),
         )
         for corner in (corners[0], corners[3], corners[1], corners[2])
         for end, v in ((left, (1 - kept[:, 0]) * before), (right, (1 - kept[:, 0]) * after))
@@ -91,7 +83,8 @@ def law_of_profile(profile: Profile | _Between, scale: float, undone: float) -> 
     return ReportMoments(
         np.concatenate(laws + [points for points, _ in mixed]),
         count,
-        np.concatenate(noises + [ends for _, ends in mixed], axis=1),
+        # What φ is without its bias undone has no variance that is a mean of others.
+        np.concatenate(noises + [ends for _, ends in mixed], axis=1) if undone else None,
     )
 
 

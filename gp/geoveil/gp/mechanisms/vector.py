@@ -16,7 +16,7 @@ from flint import ctx
 
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
-from geoveil.gp.arrays import Array, ArrayLike, np
+from geoveil.gp.arrays import Array, ArrayLike, distinct, np
 from geoveil.gp.errors import ParameterError, UnsupportedError
 from geoveil.gp.exact import BALL, round_up
 from geoveil.gp.lazy import lazy
@@ -27,7 +27,7 @@ from geoveil.gp.mechanisms.smooth import SmoothlyScaled
 from geoveil.gp.noise import LaplacePareto, Noise, PowerLaw
 from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.queries.base import Query
-from geoveil.gp.report_laws import law_of_symmetric_noise
+from geoveil.gp.report_laws import cut_while_loose, law_of_symmetric_noise
 from geoveil.gp.report_moments import ReportMoments
 from geoveil.gp.smooth.frontier import Frontier
 from geoveil.gp.smooth.growth import EXPONENTIAL
@@ -39,6 +39,9 @@ _WORTH_THE_CROSS = Fraction(3, 2)
 loses."""
 _VALUES = 32
 """Parts of all values on which the law of one report is enclosed."""
+_TIGHT, _FAINT, _FAR = 1.002, 1e-300, 700.0
+"""Factor between a bound and what is attained at which a search ends, the least bound of a slope,
+and the logarithm of a ratio that is as good as infinite."""
 _STEP_BITS = 40
 _TAIL_BITS = 13
 
@@ -166,6 +169,43 @@ class VectorSmoothMechanism(SmoothlyScaled, Mechanism[tuple[int, ...]]):
         """Upper bound of B(x)/η over all x: the heaviest sum of Lipschitz constants over η."""
         return max(sum(self.queries[j].lipschitz for j in s) for s in self._active) / self.eta
 
+    @lazy
+    def largest_bound(self) -> float:
+        """At least B(x) for all x, in 1/(unit of x).
+
+        On a line, for thresholds and ranges, at most 0.2 % above what it attains; else the heaviest
+        sum of what each query attains, as if all did at one place.
+        """
+        places = [query.varies_within for query in self.queries]
+        steepest, ends = [], []
+        for query, place in zip(self.queries, places, strict=True):
+            profile = query.profile
+            turns = [turn for turn in profile.turns(self.reach) if math.isfinite(turn)]
+            edges = distinct(np.concatenate([profile.cells(0.0), turns]))
+            growing = self._beta, EXPONENTIAL, self.reach
+            within = profile.steepest_within(edges, *growing)
+            (at,) = self._bounds([query], [edges], FLOAT)
+            steepest.append(max(at.max(), within.max()))
+            for low, high in place or ():
+                middle = float((low + high) / 2)
+                ends += [float(low), float(high), *(middle + turn for turn in turns)]
+        sets = [list(active) for active in self._active]
+        if None in places:
+            return float(max(sum(steepest[j] for j in active) for active in sets))
+
+        def look(edges: Array) -> tuple[float, Array]:
+            bounds = self._bounds(self.queries, self._distances(edges), FLOAT)
+            at = np.maximum(np.stack(bounds), _FAINT)
+            before, after = at[:, :-1], at[:, 1:]
+            # Between turns each bound rises or falls, and its logarithm has slopes of at most β.
+            moved = np.exp(np.minimum(np.diff(edges) * float(self._beta) / 2, _FAR))
+            within = np.minimum(np.maximum(before, after), np.sqrt(before) * np.sqrt(after) * moved)
+            most = np.max([within[active].sum(axis=0) for active in sets], axis=0)
+            attained = max(at[active].sum(axis=0).max() for active in sets)
+            return float(most.max()), np.where(most > _TIGHT * attained, 64.0, 0.0)
+
+        return cut_while_loose(distinct(np.array(ends)), look)[1]
+
     @property
     def unbiased(self) -> bool:
         return self.noise.has_mean
@@ -250,11 +290,16 @@ class VectorSmoothMechanism(SmoothlyScaled, Mechanism[tuple[int, ...]]):
         """Return B(x)/η with an axis of length 1 for the reports."""
         return np.asarray(self._bound(distances, FLOAT) / float(self._eta))[..., None]
 
-    def _bound(self, distances: list[Real], ops: Arithmetic) -> Real:
-        bounds = [
+    def _bounds(
+        self, queries: Sequence[Query], distances: Sequence[Real], ops: Arithmetic
+    ) -> list[Real]:
+        return [
             query.profile.noise_bound(s, self._beta, ops, growth=EXPONENTIAL, reach=self.reach)
-            for query, s in zip(self.queries, distances, strict=True)
+            for query, s in zip(queries, distances, strict=True)
         ]
+
+    def _bound(self, distances: list[Real], ops: Arithmetic) -> Real:
+        bounds = self._bounds(self.queries, distances, ops)
         return reduce(ops.maximum, (sum(bounds[j] for j in active) for active in self._active))
 
     def _arguments(self) -> Mapping[str, object]:
@@ -295,8 +340,11 @@ class VectorAnswer(AdditiveMechanism):
 
     @property
     def largest_variance(self) -> float:
-        """A bound of the variance of a report over all points; it may be infinite."""
-        return float(self.largest_scale**2 * self.noise.variance)
+        """A bound of the variance of a report over all points; it may be infinite.
+
+        On a line, of thresholds and ranges, at most 1 % above what is attained.
+        """
+        return float((self.vector.largest_bound / self.vector.eta) ** 2 * self.noise.variance)
 
     @property
     def largest_epsilon(self) -> float:
