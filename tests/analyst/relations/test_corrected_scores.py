@@ -38,6 +38,7 @@ def channel(options: int, epsilon: float) -> Any:
     return p / p.sum(axis=1, keepdims=True)
 
 
+@pytest.mark.deep(keep=2)
 @pytest.mark.parametrize("model", MODELS)
 def test_the_mean_of_a_corrected_score_over_the_noise_is_the_score(model: Model) -> None:
     """Gauss-Laguerre quadrature on either side of each number, summed over reported options."""
@@ -92,6 +93,7 @@ def test_sums_and_slopes_are_of_the_scores_of_reports(model: Model) -> None:
     assert np.stack(moved, axis=1) == pytest.approx(slope, rel=1e-7, abs=1e-5)
 
 
+@pytest.mark.deep(keep=0)
 def test_seventeen_derivatives_of_the_logistic_function_keep_ten_digits() -> None:
     """Those of eight perturbed numbers, against mpmath with 50 digits."""
     basis = _basis("logistic", 17, 0.0)
@@ -142,6 +144,7 @@ def test_on_values_in_the_clear_it_is_statsmodels(model: Model, weighted: bool) 
     assert np.sqrt(np.diag(root.covariance)) == pytest.approx(theirs.bse, rel=1e-9)
 
 
+@pytest.mark.deep(keep=0)
 def test_a_median_regression_is_that_of_statsmodels_up_to_its_smoothing() -> None:
     rng = np.random.default_rng(4)
     n = 20_000

@@ -30,7 +30,7 @@ class Root(NamedTuple):
     theta: Array
     covariance: Array
     degrees: Array
-    """Degrees of freedom of each parameter's variance, after Satterthwaite; infinite for HC0."""
+    """Degrees of freedom of each parameter's variance, after Satterthwaite."""
 
 
 def solve(
@@ -85,11 +85,10 @@ def solve(
 
 def _sandwich(influence: Array, weights: Array, design: Array | None) -> tuple[Array, Array]:
     """Return the covariance, and Satterthwaite's degrees of freedom of each variance."""
-    if design is None:
-        return influence.T @ influence, np.full(influence.shape[1], np.inf)
-    weighted = design * np.sqrt(weights)[:, None]
-    leverage = np.einsum("np,np->n", weighted @ np.linalg.inv(weighted.T @ weighted), weighted)
-    influence = influence / (1 - np.minimum(leverage, _MOST_LEVERAGE))[:, None]
+    if design is not None:
+        weighted = design * np.sqrt(weights)[:, None]
+        leverage = np.einsum("np,np->n", weighted @ np.linalg.inv(weighted.T @ weighted), weighted)
+        influence = influence / (1 - np.minimum(leverage, _MOST_LEVERAGE))[:, None]
     square = influence**2
     total = square.sum(axis=0)
     spread = np.maximum((square**2).sum(axis=0) - total**2 / len(square), 0.0)
