@@ -14,10 +14,8 @@ from geoveil.campaign.attribute_campaign import (
 from geoveil.campaign.codec import (
     decode,
     decode_attribute_campaign as decode_attribute_campaign,
-    decode_privacy as decode_privacy,
     digest,
     encode,
-    encode_privacy as encode_privacy,
     make_campaign,
     open_envelope,
 )
@@ -59,6 +57,23 @@ from geoveil.campaign.families import (
     Work,
     missing,
 )
+from geoveil.campaign.field_codec import (
+    decode_privacy as decode_privacy,
+    encode_privacy as encode_privacy,
+)
+from geoveil.campaign.fields import (
+    CategoryField,
+    ChoiceField,
+    Condition,
+    Field,
+    MultipleField,
+    NumberField,
+    OrdinalField,
+    PlaceField,
+    PointField,
+    Wording,
+)
+from geoveil.campaign.form import FormCampaign
 from geoveil.campaign.meaning import unbiased_for
 from geoveil.campaign.mechanisms import (
     MECHANISMS,
@@ -109,14 +124,24 @@ __all__ = [
     "Attribute",
     "AttributeCampaign",
     "Campaign",
+    "CategoryField",
+    "ChoiceField",
+    "Condition",
     "DebiasedLaplaceSpec",
     "Example",
+    "Field",
+    "FormCampaign",
     "LipschitzLaplaceSpec",
     "MechanismFamily",
     "MechanismSpec",
+    "MultipleField",
     "NotInstalled",
+    "NumberField",
+    "OrdinalField",
+    "PlaceField",
     "PlanarLaplaceSpec",
     "Planned",
+    "PointField",
     "PointQuestion",
     "PublicKey",
     "QueryFamily",
@@ -131,6 +156,7 @@ __all__ = [
     "Strata",
     "Value",
     "ValueCampaign",
+    "Wording",
     "Work",
     "decode",
     "decode_point_question",

@@ -4,7 +4,6 @@ The digest of a campaign is SHA-256 over its bytes as published. They must be ex
 codec writes: a field it does not know could change what a report means, so it is refused.
 """
 
-import math
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from types import MappingProxyType
@@ -14,9 +13,17 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from geoveil.campaign.attribute import Attribute
 from geoveil.campaign.attribute_campaign import AttributeCampaign, require_attribute
 from geoveil.campaign.families import MechanismSpec
+from geoveil.campaign.field_codec import (
+    decode_attribute,
+    decode_field,
+    decode_privacy,
+    encode_attribute,
+    encode_field,
+    encode_privacy,
+)
+from geoveil.campaign.form import MOST_FIELDS, FormCampaign
 from geoveil.campaign.mechanisms import MECHANISMS, PlanarLaplaceSpec
 from geoveil.campaign.model import Campaign
 from geoveil.campaign.queries import Question, decode_question, encode_question, name_of, within
@@ -25,10 +32,7 @@ from geoveil.campaign.statistic import MOST_QUESTIONS, Allocation, StatisticCamp
 from geoveil.campaign.strata import Strata
 from geoveil.campaign.value import ValueCampaign
 from geoveil.gp import (
-    AzimuthalEquidistant,
     Cap,
-    GeoPrivacy,
-    LogScale,
     ParameterError,
     UnsupportedError,
     sha256,
@@ -40,8 +44,10 @@ MOST_BYTES = 1 << 20
 _MOST_ENVELOPE_BYTES = MOST_BYTES + 256
 """A larger envelope holds more than a campaign and its signature."""
 
-_IN_EVERY = ("attribute", "privacy", "mechanism", "grid", "opens", "closes")
+_IN_EVERY = ("opens", "closes")
 """Messages that no campaign is without."""
+_ABOUT_ONE = ("attribute", "privacy", "mechanism", "grid")
+"""Likewise, of campaigns about one attribute."""
 _ALLOCATIONS = MappingProxyType(
     {
         Allocation.PARTITION: pb.ALLOCATION_PARTITION,
@@ -64,23 +70,34 @@ def encode(campaign: Campaign) -> bytes:
         ParameterError: if they are too many.
         UnsupportedError: if a query or the mechanism is of a kind that no campaign carries.
     """
-    assert isinstance(campaign, (StatisticCampaign, ValueCampaign))
-    statistic = campaign if isinstance(campaign, StatisticCampaign) else None
     message = pb.Campaign(
         campaign_id=campaign.campaign_id,
         title=campaign.title,
-        attribute=_encode_attribute(campaign.attribute),
-        privacy=encode_privacy(campaign.privacy),
-        queries=[encode_question(q) for q in statistic.questions] if statistic else (),
-        mechanism=pb.Mechanism(**MECHANISMS.encode(campaign.mechanism)),
-        allocation=_ALLOCATIONS[statistic.allocation if statistic else Allocation.PARTITION],
-        grid=pb.Grid(step_exponent=campaign.grid_exponent),
         minimum_participants=campaign.minimum_participants,
     )
     message.opens.FromDatetime(campaign.opens)
     message.closes.FromDatetime(campaign.closes)
     if campaign.period is not None:
         message.period.FromTimedelta(campaign.period)
+    if isinstance(campaign, FormCampaign):
+        message.fields.extend(map(encode_field, campaign.fields))
+    else:
+        _write_attribute_campaign(message, require_attribute(campaign))
+    result = message.SerializeToString(deterministic=True)
+    _require_size(len(result))
+    return result
+
+
+def _write_attribute_campaign(message: pb.Campaign, campaign: AttributeCampaign) -> None:
+    assert isinstance(campaign, (StatisticCampaign, ValueCampaign))
+    statistic = campaign if isinstance(campaign, StatisticCampaign) else None
+    allocation = statistic.allocation if statistic else Allocation.PARTITION
+    message.attribute.CopyFrom(encode_attribute(campaign.attribute))
+    message.privacy.CopyFrom(encode_privacy(campaign.privacy))
+    message.mechanism.CopyFrom(pb.Mechanism(**MECHANISMS.encode(campaign.mechanism)))
+    message.allocation = _ALLOCATIONS[allocation]
+    message.grid.step_exponent = campaign.grid_exponent
+    message.grid.SetInParent()  # also where the exponent is 0
     if campaign.strata is not None:
         strata = campaign.strata
         message.strata.CopyFrom(
@@ -89,11 +106,10 @@ def encode(campaign: Campaign) -> bytes:
     if campaign.readings is not None:
         message.readings.every.FromTimedelta(campaign.readings.every)
         message.readings.extrapolated = campaign.readings.extrapolated
-    if statistic and statistic.cap is not None:
-        message.cap.CopyFrom(pb.Cap(below=statistic.cap.below, above=statistic.cap.above))
-    result = message.SerializeToString(deterministic=True)
-    _require_size(len(result))
-    return result
+    if statistic is not None:
+        message.queries.extend(map(encode_question, statistic.questions))
+        if statistic.cap is not None:
+            message.cap.CopyFrom(pb.Cap(below=statistic.cap.below, above=statistic.cap.above))
 
 
 def _require_size(size: int) -> None:
@@ -157,31 +173,47 @@ def decode(campaign: bytes) -> Campaign:
         ) from None
     _require_known("campaign", message, campaign)
     present = {field.name for field, _ in message.ListFields()}
-    for name in _IN_EVERY:
+    for name in _IN_EVERY if message.fields else (*_IN_EVERY, *_ABOUT_ONE):
         if name not in present:
             raise ParameterError(name, "none", "in every campaign")
     if len(message.queries) > MOST_QUESTIONS:
         raise ParameterError("number of queries", len(message.queries), f"1 to {MOST_QUESTIONS:,}")
-    attribute, privacy = _decode_attribute(message.attribute), message.privacy
-    result = make_campaign(
-        campaign_id=message.campaign_id,
-        title=message.title,
+    common = {
+        "campaign_id": message.campaign_id,
+        "title": message.title,
+        "opens": _decode_date("opens", message.opens),
+        "closes": _decode_date("closes", message.closes),
+        "period": _decode_duration("period", message.period)
+        if message.HasField("period")
+        else None,
+        "minimum_participants": message.minimum_participants,
+    }
+    result: Campaign
+    if message.fields:
+        if len(message.fields) > MOST_FIELDS:
+            raise ParameterError("number of fields", len(message.fields), f"1 to {MOST_FIELDS}")
+        # What a form has not is refused below: it would not be written again.
+        result = FormCampaign(fields=tuple(map(decode_field, message.fields)), **common)
+    else:
+        result = _read_attribute_campaign(message, common)
+    _require_same("campaign", result.encoded, campaign)
+    return result
+
+
+def _read_attribute_campaign(message: pb.Campaign, common: dict[str, Any]) -> AttributeCampaign:
+    attribute, privacy = decode_attribute(message.attribute), message.privacy
+    return make_campaign(
         attribute=attribute,
         privacy=within("privacy", lambda: decode_privacy(privacy, attribute.unit)),
         step_exponent=message.grid.step_exponent,
-        opens=_decode_date("opens", message.opens),
-        closes=_decode_date("closes", message.closes),
-        period=_decode_duration("period", message.period) if message.HasField("period") else None,
-        minimum_participants=message.minimum_participants,
         strata=_decode_strata(message.strata) if message.HasField("strata") else None,
         readings=_decode_readings(message.readings) if message.HasField("readings") else None,
         questions=tuple(decode_question(i, q) for i, q in enumerate(message.queries)),
         mechanism=within("mechanism", lambda: MECHANISMS.decode(message.mechanism)),
         allocation=name_of(_ALLOCATIONS, message.allocation, "allocation"),
         cap=Cap(message.cap.below, message.cap.above) if message.HasField("cap") else None,
+        **common,
     )
-    _require_same("campaign", result.encoded, campaign)
-    return result
 
 
 def decode_attribute_campaign(campaign: bytes) -> AttributeCampaign:
@@ -229,60 +261,6 @@ def make_campaign(
     if cap is not None:
         raise ParameterError("cap", cap, "None: points have no question to clip distances to")
     return ValueCampaign(mechanism=mechanism, **common)
-
-
-def encode_privacy(privacy: GeoPrivacy) -> pb.Privacy:
-    """Return a guarantee as it travels, without its unit."""
-    reach = privacy.reach if privacy.reach < math.inf else None
-    return pb.Privacy(epsilon=privacy.epsilon, per=privacy.per, delta=privacy.delta, reach=reach)
-
-
-def decode_privacy(message: pb.Privacy, unit: str) -> GeoPrivacy:
-    """Return a guarantee that travelled.
-
-    Raises:
-        ParameterError: naming the field, its value and what is permitted.
-    """
-    reach = message.reach if message.HasField("reach") else math.inf
-    return GeoPrivacy(message.epsilon, message.per, unit, message.delta, reach)
-
-
-def _encode_attribute(attribute: Attribute) -> pb.Attribute:
-    message = pb.Attribute(
-        name=attribute.name, unit=attribute.unit, least=attribute.least, most=attribute.most
-    )
-    if attribute.coordinates is not None:
-        plane = attribute.coordinates
-        message.azimuthal_equidistant.CopyFrom(
-            pb.AzimuthalEquidistant(
-                longitude_deg=plane.longitude_deg,
-                latitude_deg=plane.latitude_deg,
-                radius_m=plane.radius_m,
-            )
-        )
-    if attribute.scale is not None:
-        message.log_scale_floor = attribute.scale.floor
-    return message
-
-
-def _decode_attribute(message: pb.Attribute) -> Attribute:
-    plane = None
-    if message.HasField("azimuthal_equidistant"):
-        m = message.azimuthal_equidistant
-        plane = within(
-            "attribute", lambda: AzimuthalEquidistant(m.longitude_deg, m.latitude_deg, m.radius_m)
-        )
-    scale = None
-    if message.HasField("log_scale_floor"):
-        scale = within("attribute", lambda: LogScale(message.log_scale_floor))
-    return Attribute(
-        name=message.name,
-        unit=message.unit,
-        coordinates=plane,
-        scale=scale,
-        least=message.least if message.HasField("least") else None,
-        most=message.most if message.HasField("most") else None,
-    )
 
 
 def _decode_date(field: str, stamp: Timestamp) -> datetime:

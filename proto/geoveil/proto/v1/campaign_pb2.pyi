@@ -157,9 +157,10 @@ class Campaign(google.protobuf.message.Message):
     """A campaign is one public question put to many devices. It is all that a
     device needs to compute its report, and everything in it is public.
 
-    There are two kinds. Of a statistic campaign the queries are known: a report
+    There are three kinds. Of a statistic campaign the queries are known: a report
     holds perturbed answers to them. Of a value campaign (mechanism
-    planar_laplace) they are asked later: a report holds a perturbed point.
+    planar_laplace) they are asked later: a report holds a perturbed point. Of a
+    form (fields) it holds several perturbed values of one person.
 
     Compatibility: a field never changes its meaning; new ones are added.
     """
@@ -181,6 +182,7 @@ class Campaign(google.protobuf.message.Message):
     STRATA_FIELD_NUMBER: builtins.int
     READINGS_FIELD_NUMBER: builtins.int
     CAP_FIELD_NUMBER: builtins.int
+    FIELDS_FIELD_NUMBER: builtins.int
     campaign_id: builtins.str
     """Chosen by the analyst; lower-case letters, digits, '-' and '_', 1 to 64."""
     title: builtins.str
@@ -241,6 +243,13 @@ class Campaign(google.protobuf.message.Message):
         statistic campaigns without readings.
         """
 
+    @property
+    def fields(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Field]:
+        """Of a form 1 to 64, with distinct names; of others none. A form has no attribute,
+        privacy, queries, mechanism, allocation, grid, strata, readings or cap. A
+        query_index counts the integers that the fields take, field after field.
+        """
+
     def __init__(
         self,
         *,
@@ -259,11 +268,184 @@ class Campaign(google.protobuf.message.Message):
         strata: global___Strata | None = ...,
         readings: global___Readings | None = ...,
         cap: global___Cap | None = ...,
+        fields: collections.abc.Iterable[global___Field] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["attribute", b"attribute", "cap", b"cap", "closes", b"closes", "grid", b"grid", "mechanism", b"mechanism", "opens", b"opens", "period", b"period", "privacy", b"privacy", "readings", b"readings", "strata", b"strata"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["allocation", b"allocation", "attribute", b"attribute", "campaign_id", b"campaign_id", "cap", b"cap", "closes", b"closes", "grid", b"grid", "mechanism", b"mechanism", "minimum_participants", b"minimum_participants", "opens", b"opens", "period", b"period", "privacy", b"privacy", "queries", b"queries", "readings", b"readings", "strata", b"strata", "title", b"title"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["allocation", b"allocation", "attribute", b"attribute", "campaign_id", b"campaign_id", "cap", b"cap", "closes", b"closes", "fields", b"fields", "grid", b"grid", "mechanism", b"mechanism", "minimum_participants", b"minimum_participants", "opens", b"opens", "period", b"period", "privacy", b"privacy", "queries", b"queries", "readings", b"readings", "strata", b"strata", "title", b"title"]) -> None: ...
 
 global___Campaign = Campaign
+
+@typing.final
+class Field(google.protobuf.message.Message):
+    """One answer of a form, perturbed by itself."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ATTRIBUTE_FIELD_NUMBER: builtins.int
+    POINT_FIELD_NUMBER: builtins.int
+    CHOICE_FIELD_NUMBER: builtins.int
+    ORDINAL_FIELD_NUMBER: builtins.int
+    MULTIPLE_FIELD_NUMBER: builtins.int
+    WORDINGS_FIELD_NUMBER: builtins.int
+    APPLIES_FIELD_NUMBER: builtins.int
+    @property
+    def attribute(self) -> global___Attribute:
+        """Of options the unit is "option", of an ordered scale "step"."""
+
+    @property
+    def point(self) -> global___PerturbedPoint: ...
+    @property
+    def choice(self) -> global___Options:
+        """One of 2 to 10,000 options."""
+
+    @property
+    def ordinal(self) -> global___Options:
+        """One of 2 to 100 options in order; epsilon is of a step."""
+
+    @property
+    def multiple(self) -> global___Options:
+        """Any of 2 to 62 options; epsilon is of each."""
+
+    @property
+    def wordings(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Wording]:
+        """Distinct languages; the first is the default."""
+
+    @property
+    def applies(self) -> global___Condition:
+        """Absent: everybody is asked."""
+
+    def __init__(
+        self,
+        *,
+        attribute: global___Attribute | None = ...,
+        point: global___PerturbedPoint | None = ...,
+        choice: global___Options | None = ...,
+        ordinal: global___Options | None = ...,
+        multiple: global___Options | None = ...,
+        wordings: collections.abc.Iterable[global___Wording] | None = ...,
+        applies: global___Condition | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["applies", b"applies", "attribute", b"attribute", "choice", b"choice", "kind", b"kind", "multiple", b"multiple", "ordinal", b"ordinal", "point", b"point"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["applies", b"applies", "attribute", b"attribute", "choice", b"choice", "kind", b"kind", "multiple", b"multiple", "ordinal", b"ordinal", "point", b"point", "wordings", b"wordings"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["point", "choice", "ordinal", "multiple"] | None: ...
+
+global___Field = Field
+
+@typing.final
+class PerturbedPoint(google.protobuf.message.Message):
+    """A number, or a place if the attribute has azimuthal_equidistant coordinates."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    PRIVACY_FIELD_NUMBER: builtins.int
+    STEP_EXPONENT_FIELD_NUMBER: builtins.int
+    OTHERWISE_FIELD_NUMBER: builtins.int
+    step_exponent: builtins.int
+    """The grid of its integers."""
+    otherwise: builtins.float
+    """What counts of those who are not asked, in the unit of values; absent: the
+    middle of the range.
+    """
+    @property
+    def privacy(self) -> global___Privacy: ...
+    def __init__(
+        self,
+        *,
+        privacy: global___Privacy | None = ...,
+        step_exponent: builtins.int = ...,
+        otherwise: builtins.float | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["_otherwise", b"_otherwise", "otherwise", b"otherwise", "privacy", b"privacy"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_otherwise", b"_otherwise", "otherwise", b"otherwise", "privacy", b"privacy", "step_exponent", b"step_exponent"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["_otherwise", b"_otherwise"]) -> typing.Literal["otherwise"] | None: ...
+
+global___PerturbedPoint = PerturbedPoint
+
+@typing.final
+class Options(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    OPTIONS_FIELD_NUMBER: builtins.int
+    EPSILON_FIELD_NUMBER: builtins.int
+    OTHERWISE_FIELD_NUMBER: builtins.int
+    MOST_FIELD_NUMBER: builtins.int
+    epsilon: builtins.float
+    """Above 0 and at most 16. Absent: the answer is sent as it is."""
+    otherwise: builtins.str
+    """The option that stands for "not asked"; only with a condition, and not of multiple."""
+    most: builtins.int
+    """Of multiple: the most options that one person ticks; 0: all."""
+    @property
+    def options(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Distinct."""
+
+    def __init__(
+        self,
+        *,
+        options: collections.abc.Iterable[builtins.str] | None = ...,
+        epsilon: builtins.float | None = ...,
+        otherwise: builtins.str = ...,
+        most: builtins.int = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["_epsilon", b"_epsilon", "epsilon", b"epsilon"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_epsilon", b"_epsilon", "epsilon", b"epsilon", "most", b"most", "options", b"options", "otherwise", b"otherwise"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["_epsilon", b"_epsilon"]) -> typing.Literal["epsilon"] | None: ...
+
+global___Options = Options
+
+@typing.final
+class Wording(google.protobuf.message.Message):
+    """What people read of a field in one language."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    LANGUAGE_FIELD_NUMBER: builtins.int
+    TEXT_FIELD_NUMBER: builtins.int
+    OPTIONS_FIELD_NUMBER: builtins.int
+    language: builtins.str
+    """A BCP 47 tag; empty if none is stated."""
+    text: builtins.str
+    """The question; empty: the name stands for it."""
+    @property
+    def options(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """What they read for each option; none: the options themselves."""
+
+    def __init__(
+        self,
+        *,
+        language: builtins.str = ...,
+        text: builtins.str = ...,
+        options: collections.abc.Iterable[builtins.str] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["language", b"language", "options", b"options", "text", b"text"]) -> None: ...
+
+global___Wording = Wording
+
+@typing.final
+class Condition(google.protobuf.message.Message):
+    """A field is asked of those who gave one of some answers to an earlier one. Who did
+    not sends it all the same: the answer that stands for "not asked".
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    FIELD_FIELD_NUMBER: builtins.int
+    OPTIONS_FIELD_NUMBER: builtins.int
+    field: builtins.str
+    """The name of an earlier choice or ordinal field."""
+    @property
+    def options(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """At least one."""
+
+    def __init__(
+        self,
+        *,
+        field: builtins.str = ...,
+        options: collections.abc.Iterable[builtins.str] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["field", b"field", "options", b"options"]) -> None: ...
+
+global___Condition = Condition
 
 @typing.final
 class Cap(google.protobuf.message.Message):

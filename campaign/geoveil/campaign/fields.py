@@ -1,0 +1,512 @@
+"""The fields of a form: what one person answers, and how each answer is perturbed by itself.
+
+A number or a place is perturbed in its metric; of options the metric is 0 or 1, of an ordered scale
+the number of steps. Categories may be open: sent as they are, at no ε and under no guarantee.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from geoveil.campaign.attribute import Attribute, Value
+from geoveil.campaign.text import plain
+from geoveil.campaign.value import PointRelease
+from geoveil.gp import (
+    MOST_EPSILON,
+    Array,
+    GeoPrivacy,
+    KaryResponse,
+    OrdinalResponse,
+    ParameterError,
+    PlanarLaplace,
+    PrivateValueError,
+    RandomSource,
+    SubsetResponse,
+    UnaryEncoding,
+    category_mechanism,
+    lazy,
+    round_up,
+    step_exponent_of,
+    validation,
+)
+
+OPTION, STEP = "option", "step"
+"""The units of categories: any two options are 1 apart; on an ordered scale, steps are counted."""
+MOST_OPTIONS, MOST_STEPS, MOST_TICKS = 10_000, 100, 62
+_LANGUAGE = re.compile(r"[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8}){0,4}|")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wording:
+    """What people read of a field in one language."""
+
+    language: str = ""
+    """A BCP 47 tag such as "de"; "" if none is stated."""
+    text: str = ""
+    """The question; "": the name of the field stands for it."""
+    options: tuple[str, ...] = ()
+    """What they read for each option, in order; (): the options themselves."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.language, str) or not _LANGUAGE.fullmatch(self.language):
+            raise ParameterError("wording.language", self.language, "a BCP 47 tag, or ''")
+        if self.text != "":
+            plain("wording.text", self.text, 500)
+        object.__setattr__(self, "options", tuple(self.options))
+        for i, option in enumerate(self.options):
+            plain(f"wording.options[{i}]", option, 200)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Condition:
+    """To whom a field applies: those who gave one of some answers to an earlier field.
+
+    Who did not sends the field all the same, with the answer that stands for "does not apply":
+    which fields a report holds must not tell what the earlier answer was.
+    """
+
+    field: str
+    """The name of an earlier choice or ordinal field."""
+    options: tuple[str, ...]
+    """Answers to it; at least one."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "options", tuple(self.options))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Field(ABC):
+    """One answer of a form.
+
+    Raises:
+        ParameterError: naming the parameter, its value and what is permitted.
+    """
+
+    wordings: tuple[Wording, ...] = ()
+    """What people read, in one language or several; the first is the default."""
+    applies: Condition | None = None
+    """To whom it applies; None: everybody."""
+    if TYPE_CHECKING:  # fields of some dataclasses below, properties of others
+
+        @property
+        def attribute(self) -> Attribute:
+            """What is answered about, as policies and ledgers name it."""
+
+        @property
+        def name(self) -> str:
+            """The attribute's name: the field's key wherever a form is answered or asked."""
+
+        @property
+        def privacy(self) -> GeoPrivacy | None:
+            """The guarantee between two answers, over `unit`; None: the answer is sent as it is."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "wordings", tuple(self.wordings))
+        languages = [wording.language for wording in self.wordings]
+        if len(set(languages)) != len(languages) or len(languages) > 64:
+            raise ParameterError("languages of wordings", languages, "at most 64, distinct")
+        many = len(self.attribute_options)
+        for wording in self.wordings:
+            if wording.options and len(wording.options) != many:
+                raise ParameterError("number of wording.options", len(wording.options), f"{many}")
+
+    @property
+    def unit(self) -> str:
+        """The unit of distances between answers."""
+        return self.attribute.unit
+
+    @property
+    def attribute_options(self) -> tuple[str, ...]:
+        """The options to choose from; none of numbers and places."""
+        return ()
+
+    @property
+    def text(self) -> str:
+        """The question that people read, in the default language."""
+        return (self.wordings[0].text if self.wordings else "") or self.name
+
+    @lazy
+    @abstractmethod
+    def ranges(self) -> tuple[tuple[int, int], ...]:
+        """The least and greatest integer that counts in each column of a report."""
+
+    @property
+    def releasable(self) -> tuple[tuple[int, int], ...]:
+        """The least and greatest integer that a device may report in each column."""
+        return self.ranges
+
+    @property
+    def columns(self) -> int:
+        """How many integers of a report it takes."""
+        return len(self.ranges)
+
+    @lazy
+    @abstractmethod
+    def largest_epsilon(self) -> float:
+        """ε between any two answers; infinite where nothing is promised of some."""
+
+    @lazy
+    @abstractmethod
+    def epsilon_if_not_asked(self) -> float:
+        """ε at most between any answer and the one that stands for "does not apply"."""
+
+    @abstractmethod
+    def prepare(self, value: Any) -> Any:
+        """Return an answer as `release` takes it. Private.
+
+        Raises:
+            PrivateValueError: if it is none; the message says which there are, not what was given.
+        """
+
+    @property
+    @abstractmethod
+    def not_asked(self) -> Any:
+        """What `release` takes of those to whom the field does not apply."""
+
+    @abstractmethod
+    def release(self, prepared: Any, source: RandomSource) -> Sequence[int]:
+        """Return what a report holds: one integer per column."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PointField(Field):
+    """A number or a place, perturbed by Laplace noise in its metric.
+
+    A report's integers stand for multiples of 2^`step_exponent`, in the coordinates of queries.
+    """
+
+    attribute: Attribute
+    """What is answered about, with the unit of distances and the range of numbers."""
+    privacy: GeoPrivacy
+    """The guarantee, in the unit of the attribute; pure."""
+    step_exponent: int | None = None
+    """The public grid is 2 to this power; by default the finest that the mechanism asks for."""
+    dimension: ClassVar[int]
+
+    @property
+    def name(self) -> str:
+        """The attribute's name: the field's key wherever a form is answered or asked."""
+        return self.attribute.name
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.attribute, Attribute):
+            raise ParameterError("attribute", self.attribute, "an Attribute")
+        super().__post_init__()
+        name, privacy, plane = self.name, self.privacy, self.attribute.coordinates
+        if (plane is None) is (self.dimension == 2):
+            expected = "None for a number, and an AzimuthalEquidistant for a place"
+            raise ParameterError(f"{name}: coordinates", plane, expected)
+        if not isinstance(privacy, GeoPrivacy) or privacy.unit != self.unit or privacy.delta:
+            expected = f"a pure GeoPrivacy over a distance in {self.unit}"
+            raise ParameterError(f"{name}: privacy", str(privacy), expected)
+        exponent = self.step_exponent
+        if exponent is None:
+            object.__setattr__(self, "step_exponent", step_exponent_of(self.mechanism.step))
+        elif isinstance(exponent, bool) or not isinstance(exponent, int) or abs(exponent) > 200:
+            raise ParameterError(f"{name}: step_exponent", exponent, "an integer in [-200, 200]")
+        _ = self.mechanism
+        if self.applies is not None and self.largest_epsilon == float("inf"):
+            ends = self.attribute.least, self.attribute.most
+            expected = "both stated, for a number that not everybody is asked for"
+            raise ParameterError(f"{name}: least and most", ends, expected)
+
+    @lazy
+    def _release(self) -> PointRelease:
+        plane, exponent = self.attribute.coordinates, self.step_exponent
+        return PointRelease(
+            attribute=self.attribute,
+            privacy=self.privacy if plane is None else plane.privacy(self.privacy),
+            dimension=self.dimension,
+            step=None if exponent is None else 2.0**exponent,
+        )
+
+    @property
+    def mechanism(self) -> PlanarLaplace:
+        """What perturbs a point."""
+        return self._release.mechanism
+
+    @property
+    def noise_scale(self) -> float:
+        """PER/ε, in the coordinates of queries."""
+        return 1 / self.mechanism.privacy.rate
+
+    @lazy
+    def ranges(self) -> tuple[tuple[int, int], ...]:
+        return self._release.ranges
+
+    @property
+    def releasable(self) -> tuple[tuple[int, int], ...]:
+        return ((-(2**63), 2**63 - 1),) * self.dimension
+
+    @lazy
+    def largest_epsilon(self) -> float:
+        return self._release.largest_epsilon
+
+    def prepare(self, value: Value) -> float | Array:
+        return self.attribute.point(value, self.dimension)
+
+    def release(self, prepared: float | Array, source: RandomSource) -> Sequence[int]:
+        return self._release.release(prepared, source)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NumberField(PointField):
+    """A number, as of money, years, or on a log scale.
+
+    Example:
+        >>> income = NumberField(
+        ...     attribute=Attribute(name="income", unit="dollar", least=0, most=500_000),
+        ...     privacy=GeoPrivacy(1, 8000, "dollar"),
+        ... )
+        >>> income.name, income.columns, income.largest_epsilon
+        ('income', 1, 62.5)
+    """
+
+    otherwise: float | None = None
+    """What counts of those to whom it does not apply, in the unit of values: best near the mean of
+    the others; None: the middle of the range."""
+    dimension = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.otherwise is not None:
+            least, most = self.attribute.least, self.attribute.most
+            if self.applies is None or least is None or most is None:
+                raise ParameterError(f"{self.name}: otherwise", self.otherwise, "None")
+            validation.between(f"{self.name}: otherwise", self.otherwise, least, most)
+
+    @property
+    def not_asked(self) -> float:
+        ends = self._release.ends
+        assert ends is not None  # both are stated of what may not apply
+        return sum(ends) / 2 if self.otherwise is None else float(self.prepare(self.otherwise))
+
+    @lazy
+    def epsilon_if_not_asked(self) -> float:
+        ends = self._release.ends
+        assert ends is not None
+        far = max(abs(Fraction(end) - Fraction(self.not_asked)) for end in ends)
+        return round_up(self.mechanism.privacy.exact_rate * far)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlaceField(PointField):
+    """A place on the Earth: longitude and latitude in degrees, in an area.
+
+    Those to whom it does not apply count as at the centre of the area.
+    """
+
+    dimension = 2
+
+    @property
+    def not_asked(self) -> Array:
+        import numpy as np
+
+        return np.zeros(2)
+
+    @lazy
+    def epsilon_if_not_asked(self) -> float:
+        return round_up(Fraction(self.largest_epsilon) / 2)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CategoryField(Field):
+    """One or several of some options."""
+
+    name: str
+    """Of the attribute; 1 to 64 visible characters."""
+    options: tuple[str, ...]
+    """Distinct, of 1 to 64 visible characters."""
+    epsilon: float | None = None
+    """Above 0 and at most 16; None: open, sent as it is."""
+    _unit: ClassVar[str] = OPTION
+    _most: ClassVar[int] = MOST_OPTIONS
+
+    def __post_init__(self) -> None:
+        plain("name of a field", self.name, 64)
+        options = self.options
+        listed = isinstance(options, Sequence) and not isinstance(options, str)
+        if not listed or not 2 <= len(options) <= self._most:
+            raise ParameterError(f"{self.name}: options", options, f"2 to {self._most:,} names")
+        for option in options:
+            plain(f"{self.name}: options", option, 64)
+        object.__setattr__(self, "options", tuple(options))
+        if len(set(options)) != len(options):
+            raise ParameterError(f"{self.name}: options", options, "distinct")
+        if self.epsilon is not None:
+            least = validation.LEAST
+            epsilon = validation.between(f"{self.name}: epsilon", self.epsilon, least, MOST_EPSILON)
+            object.__setattr__(self, "epsilon", epsilon)
+        super().__post_init__()
+        _ = self.ranges
+
+    @lazy
+    def attribute(self) -> Attribute:
+        return Attribute(name=self.name, unit=self._unit)
+
+    @property
+    def attribute_options(self) -> tuple[str, ...]:
+        return self.options
+
+    @property
+    def privacy(self) -> GeoPrivacy | None:
+        return None if self.epsilon is None else GeoPrivacy(self.epsilon, 1.0, self._unit)
+
+    @lazy
+    @abstractmethod
+    def mechanism(self) -> Any:
+        """What perturbs an answer; None: nothing, the field is open."""
+
+    @lazy
+    def ranges(self) -> tuple[tuple[int, int], ...]:
+        if self.mechanism is None:
+            return ((0, len(self.options) - 1),)
+        return tuple(self.mechanism.ranges)
+
+    @lazy
+    def largest_epsilon(self) -> float:
+        return float("inf") if self.mechanism is None else self.mechanism.largest_epsilon
+
+    @lazy
+    def epsilon_if_not_asked(self) -> float:
+        return self.largest_epsilon
+
+    def index(self, option: object) -> int:
+        """Return which option a name is of, from 0.
+
+        Raises:
+            PrivateValueError: if it is none; the message does not say what was given.
+        """
+        if isinstance(option, str) and option in self.options:
+            return self.options.index(option)
+        few = ", ".join(self.options[:20]) + (", …" if len(self.options) > 20 else "")
+        raise PrivateValueError(f"{self.name}: one of {few}")
+
+    def prepare(self, value: Any) -> int:
+        return self.index(value)
+
+    def release(self, prepared: int, source: RandomSource) -> Sequence[int]:
+        return (prepared,) if self.mechanism is None else self.mechanism.release(prepared, source)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChoiceField(CategoryField):
+    """One of 2 to 10,000 options, of which any two are as far apart: also yes or no.
+
+    Up to 3e^ε + 2 options by randomised response, beyond by unary encoding.
+
+    Example:
+        >>> rents = ChoiceField(name="rents", options=("yes", "no"), epsilon=2.0)
+        >>> str(rents.privacy), rents.columns
+        ('ε = 2 per 1 option', 1)
+    """
+
+    otherwise: str | None = None
+    """The option that stands for "does not apply"; only of a field with a condition."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_otherwise(self, self.otherwise)
+
+    @lazy
+    def mechanism(self) -> KaryResponse | UnaryEncoding | None:
+        if self.epsilon is None:
+            return None
+        return category_mechanism(len(self.options), self.epsilon)
+
+    @property
+    def not_asked(self) -> int:
+        return self.index(self.otherwise)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OrdinalField(CategoryField):
+    """One of 2 to 100 ordered options, of which ε is between neighbours."""
+
+    otherwise: str | None = None
+    """The option that stands for "does not apply"; only of a field with a condition."""
+    _unit = STEP
+    _most = MOST_STEPS
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_otherwise(self, self.otherwise)
+
+    @lazy
+    def mechanism(self) -> OrdinalResponse | None:
+        return None if self.epsilon is None else OrdinalResponse(len(self.options), self.epsilon)
+
+    @property
+    def not_asked(self) -> int:
+        return self.index(self.otherwise)
+
+    @lazy
+    def epsilon_if_not_asked(self) -> float:
+        if self.epsilon is None:
+            return float("inf")
+        steps = max(self.not_asked, len(self.options) - 1 - self.not_asked)
+        return min(self.largest_epsilon, round_up(Fraction(self.epsilon) * steps))
+
+
+@dataclass(frozen=True, kw_only=True)
+class MultipleField(CategoryField):
+    """Any number of 2 to 62 options, each ticked or not; those who are not asked tick none.
+
+    Two answers that differ in one option are 1 apart.
+    """
+
+    most: int | None = None
+    """The most options that a device lets a person tick; None: all."""
+    _most = MOST_TICKS
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.most is not None:
+            validation.require_count(f"{self.name}: most", self.most)
+            if self.most > len(self.options):
+                expected = f"1 to {len(self.options)}"
+                raise ParameterError(f"{self.name}: most", self.most, expected)
+
+    @lazy
+    def mechanism(self) -> SubsetResponse | None:
+        if self.epsilon is None:
+            return None
+        return SubsetResponse(len(self.options), self.epsilon, self.most)
+
+    @lazy
+    def ranges(self) -> tuple[tuple[int, int], ...]:
+        if self.mechanism is None:
+            return ((0, 2 ** len(self.options) - 1),)
+        return tuple(self.mechanism.ranges)
+
+    @lazy
+    def epsilon_if_not_asked(self) -> float:
+        if self.epsilon is None:
+            return float("inf")
+        return round_up(Fraction(self.epsilon) * (self.most or len(self.options)))
+
+    def prepare(self, value: Collection[str]) -> int:
+        many = f"{self.name}: at most {self.most or len(self.options)} distinct options"
+        if isinstance(value, (str, bytes)) or not isinstance(value, Collection):
+            raise PrivateValueError(f"{many}, in a list")
+        ticked = {self.index(option) for option in value}
+        if len(ticked) != len(value) or len(ticked) > (self.most or len(self.options)):
+            raise PrivateValueError(many)
+        return sum(1 << index for index in ticked)
+
+    @property
+    def not_asked(self) -> int:
+        return 0
+
+
+def _check_otherwise(field: CategoryField, otherwise: str | None) -> None:
+    if (otherwise is None) is (field.applies is not None) or (
+        otherwise is not None and otherwise not in field.options
+    ):
+        expected = "an option" if field.applies is not None else "None: everybody is asked"
+        raise ParameterError(f"{field.name}: otherwise", otherwise, expected)

@@ -1,0 +1,250 @@
+"""Forms: several values of one person, each perturbed by itself, sent as one tuple."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from geoveil.campaign.fields import (
+    ChoiceField,
+    Condition,
+    Field,
+    OrdinalField,
+    PlaceField,
+    PointField,
+)
+from geoveil.campaign.mechanisms import PlanarLaplaceSpec
+from geoveil.campaign.model import Campaign, Charge
+from geoveil.campaign.value import ValueCampaign
+from geoveil.gp import (
+    GeoPrivacy,
+    ParameterError,
+    PrivateValueError,
+    QueryMechanism,
+    RandomSource,
+    lazy,
+    round_up,
+)
+
+MOST_FIELDS = 64
+MOST_REPORT_BYTES = 16_384
+"""Of a report, as it travels."""
+_ID_BYTES, _COLUMN_BYTES = 32, 17
+"""At most, of a report without answers, and of each of its integers."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FormCampaign(Campaign):
+    """A request for several answers of each device, all or none.
+
+    Two forms that differ by d_j in field j are at most Σ ε_j d_j distinguishable: each answer has
+    noise of its own, so that the guarantees of the fields add up. The guarantee of one field alone
+    is what is promised of forms that differ in that field alone.
+
+    Raises:
+        ParameterError: naming the parameter, its value and what is permitted.
+    """
+
+    fields: tuple[Field, ...]
+    """1 to 64, with distinct names."""
+
+    def field(self, name: str) -> Field:
+        """Return the field of a name.
+
+        Raises:
+            ParameterError: if there is none.
+        """
+        for field in self.fields:
+            if field.name == name:
+                return field
+        raise ParameterError("field", name, "one of " + ", ".join(f.name for f in self.fields))
+
+    def columns_of(self, name: str) -> slice:
+        """Return which columns of a report are of a field."""
+        field = self.field(name)
+        first = sum(before.columns for before in self.fields[: self.fields.index(field)])
+        return slice(first, first + field.columns)
+
+    def campaign_of(self, name: str) -> ValueCampaign:
+        """Return the campaign that asks for one number or place alone: its columns answer it.
+
+        Raises:
+            ParameterError: if the field is of another kind, or there is none.
+        """
+        field = self.field(name)
+        if not isinstance(field, PointField):
+            raise ParameterError("field", name, "a number or a place")
+        return ValueCampaign(
+            campaign_id=self.campaign_id,
+            title=self.title,
+            attribute=field.attribute,
+            privacy=field.privacy,
+            mechanism=PlanarLaplaceSpec(field.dimension),
+            step_exponent=field.step_exponent,
+            opens=self.opens,
+            closes=self.closes,
+            period=self.period,
+            minimum_participants=self.minimum_participants,
+        )
+
+    @lazy
+    def columns(self) -> int:
+        return sum(field.columns for field in self.fields)
+
+    @lazy
+    def answers_all(self) -> bool:
+        return True
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return tuple(
+            label
+            for field in self.fields
+            for label in (
+                [f"{field.name}: metres east", f"{field.name}: metres north"]
+                if isinstance(field, PlaceField)
+                else [field.name]
+                if field.columns == 1
+                else [f"{field.name}: part {part}" for part in range(1, field.columns + 1)]
+            )
+        )
+
+    @lazy
+    def mechanisms(self) -> tuple[QueryMechanism, ...]:
+        return ()
+
+    @lazy
+    def ranges(self) -> tuple[tuple[int, int], ...]:
+        return tuple(ends for field in self.fields for ends in field.ranges)
+
+    @property
+    def releasable(self) -> tuple[tuple[int, int], ...]:
+        return tuple(ends for field in self.fields for ends in field.releasable)
+
+    @lazy
+    def outputs(self) -> tuple[frozenset[int] | None, ...]:
+        return (None,) * self.columns
+
+    @lazy
+    def charges(self) -> tuple[Charge, ...]:
+        """What one report costs each attribute; open fields cost nothing that can be stated.
+
+        Whether a field applies shows in its report as well: what that may tell is charged to the
+        field that decides it.
+        """
+        return tuple(
+            self._charge(field, field.privacy) for field in self.fields if field.privacy is not None
+        )
+
+    def _charge(self, field: Field, privacy: GeoPrivacy) -> Charge:
+        followers = self._followers(field)
+        if not followers:
+            return Charge(field.name, privacy, field.largest_epsilon)
+        more = sum((Fraction(f.epsilon_if_not_asked) for f in followers), Fraction())
+        epsilon = round_up(Fraction(privacy.epsilon) + more)
+        any_two = round_up(Fraction(field.largest_epsilon) + more)
+        return Charge(field.name, GeoPrivacy(epsilon, privacy.per, privacy.unit), any_two)
+
+    def _followers(self, field: Field) -> list[Field]:
+        """Return the fields that may not apply, depending on a field or on what depends on it."""
+        names, followers = {field.name}, []
+        for later in self.fields:
+            if later.applies is not None and later.applies.field in names:
+                names.add(later.name)
+                followers.append(later)
+        return followers
+
+    @lazy
+    def largest_epsilon(self) -> float:
+        """ε between any two forms; infinite where nothing is promised of some."""
+        each = [field.largest_epsilon for field in self.fields]
+        return math.inf if math.inf in each else round_up(sum(map(Fraction, each), Fraction()))
+
+    def prepare(self, values: Mapping[str, Any]) -> Sequence[Any]:
+        """Return the answers of one person as `release` takes them. Private.
+
+        Args:
+            values: name of a field → answer; without those of fields that do not apply.
+
+        Raises:
+            PrivateValueError: if one is missing, is not of its field, or is given although it does
+                not apply; the message shows no answer.
+        """
+        if not isinstance(values, Mapping) or not set(values) <= {f.name for f in self.fields}:
+            names = ", ".join(field.name for field in self.fields)
+            raise PrivateValueError(f"answers by the names of the fields: {names}")
+        prepared: list[Any] = []
+        given: dict[str, str | None] = {}
+        for field in self.fields:
+            answer = values.get(field.name)
+            if (
+                field.applies is not None
+                and given[field.applies.field] not in field.applies.options
+            ):
+                # Whether an answer is there would tell the earlier one: neither is refused.
+                prepared.append(field.not_asked)
+                given[field.name] = None
+                continue
+            if answer is None:
+                raise PrivateValueError(f"an answer to {field.name}")
+            prepared.append(field.prepare(answer))
+            given[field.name] = answer if isinstance(answer, str) else None
+        return prepared
+
+    def release(self, prepared: Sequence[Any], source: RandomSource) -> list[int]:
+        """Return the integers that one report holds, a column each.
+
+        Args:
+            prepared: what `prepare` returned.
+            source: random bits.
+        """
+        answered = zip(self.fields, prepared, strict=True)
+        return [k for field, answer in answered for k in field.release(answer, source)]
+
+    def privacy_of(self, periods: int) -> tuple[Charge, ...]:
+        """Return what a participant is charged who reports in so many periods."""
+        return tuple(
+            Charge(name, privacy.repeated(periods), any_two * periods)
+            for name, privacy, any_two in self.charges
+        )
+
+    def _check_content(self) -> None:
+        if not isinstance(self.fields, Sequence) or not all(
+            isinstance(field, Field) for field in self.fields
+        ):
+            raise ParameterError("fields", self.fields, "a sequence of fields")
+        object.__setattr__(self, "fields", tuple(self.fields))
+        if not 1 <= len(self.fields) <= MOST_FIELDS:
+            raise ParameterError("number of fields", len(self.fields), f"1 to {MOST_FIELDS}")
+        names = [field.name for field in self.fields]
+        if len(set(names)) != len(names):
+            expected = "distinct: two answers about one attribute would tell more than either"
+            raise ParameterError("names of fields", names, expected)
+        for at, field in enumerate(self.fields):
+            if field.applies is not None:
+                _check_condition(field, field.applies, self.fields[:at])
+        size = _ID_BYTES + _COLUMN_BYTES * self.columns
+        if size > MOST_REPORT_BYTES:
+            largest = max(self.fields, key=lambda field: field.columns)
+            expected = f"at most {MOST_REPORT_BYTES:,} bytes; most of it is {largest.name!r}"
+            raise ParameterError("size of a report", size, expected)
+
+    def _complete(self) -> None:
+        _ = self.charges
+
+
+def _check_condition(field: Field, condition: Condition, before: Sequence[Field]) -> None:
+    filters = {f.name: f for f in before if isinstance(f, ChoiceField | OrdinalField)}
+    decides = filters.get(condition.field)
+    if decides is None:
+        expected = "an earlier choice or ordinal field: " + (", ".join(filters) or "there is none")
+        raise ParameterError(f"{field.name}: applies.field", condition.field, expected)
+    if not condition.options or not set(condition.options) <= set(decides.options):
+        expected = f"some of the options of {decides.name}: {', '.join(decides.options[:20])}"
+        raise ParameterError(f"{field.name}: applies.options", condition.options, expected)
+    if field.privacy is None and decides.privacy is not None:
+        expected = f"stated: sent as it is, it would tell {decides.name}"
+        raise ParameterError(f"{field.name}: epsilon", None, expected)
