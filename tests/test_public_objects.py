@@ -84,6 +84,25 @@ CAMPAIGN = campaigns.StatisticCampaign(
     closes=WHEN + timedelta(days=9),
 )
 
+FORM = campaigns.FormCampaign(
+    campaign_id="household",
+    title="Household",
+    fields=(
+        campaigns.NumberField(attribute=CAMPAIGN.attribute, privacy=PRIVACY),
+        campaigns.PlaceField(
+            attribute=campaigns.Attribute(
+                name="home", unit="metre", coordinates=gp.AzimuthalEquidistant(2.35, 48.86, 15_000)
+            ),
+            privacy=gp.GeoPrivacy(1.0, per=500.0, unit="metre"),
+        ),
+        campaigns.ChoiceField(name="rents", options=("yes", "no"), epsilon=1.0),
+        campaigns.OrdinalField(name="mood", options=("bad", "good"), epsilon=1.0),
+        campaigns.MultipleField(name="goes by", options=("bus", "train"), epsilon=1.0),
+    ),
+    opens=WHEN,
+    closes=WHEN + timedelta(days=9),
+)
+
 
 @cache
 def made() -> list[Any]:
@@ -266,6 +285,10 @@ def made() -> list[Any]:
         CAMPAIGN,
         dataclasses.replace(CAMPAIGN, questions=(QUESTION, campaigns.Question("all", STEP))),
         asked_for_points(CAMPAIGN, 1),
+        FORM,
+        *FORM.fields,
+        campaigns.Wording(language="de", text="Alter"),
+        campaigns.Condition(field="rents", options=("yes",)),
         analyst.ChosenBands(asked_for_points(CAMPAIGN, 1), (analyst.ShareAbove(0.1),), 0.3),
         analyst.PlannedPoints(
             (campaigns.PointQuestion("here", BELL),), {}, asked_for_points(CAMPAIGN, 1)

@@ -178,14 +178,13 @@ def decode(campaign: bytes) -> Campaign:
             raise ParameterError(name, "none", "in every campaign")
     if len(message.queries) > MOST_QUESTIONS:
         raise ParameterError("number of queries", len(message.queries), f"1 to {MOST_QUESTIONS:,}")
-    common = {
+    recurs = message.HasField("period")
+    common: dict[str, Any] = {
         "campaign_id": message.campaign_id,
         "title": message.title,
         "opens": _decode_date("opens", message.opens),
         "closes": _decode_date("closes", message.closes),
-        "period": _decode_duration("period", message.period)
-        if message.HasField("period")
-        else None,
+        "period": _decode_duration("period", message.period) if recurs else None,
         "minimum_participants": message.minimum_participants,
     }
     result: Campaign
