@@ -95,7 +95,7 @@ class AttributeCampaign(Campaign):
             source: random bits.
         """
 
-    @property
+    @lazy
     def charges(self) -> tuple[Charge, ...]:
         return (Charge(self.attribute.name, self.report_privacy, self.largest_epsilon),)
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from geoveil.campaign.attribute import Attribute, Value
 from geoveil.campaign.text import plain
@@ -87,23 +87,16 @@ class Field(ABC):
         ParameterError: naming the parameter, its value and what is permitted.
     """
 
+    name: str
+    """The attribute's name: the field's key wherever a form is answered or asked."""
+    attribute: Attribute
+    """What is answered about, as policies and ledgers name it."""
+    privacy: GeoPrivacy | None
+    """The guarantee between two answers, over `unit`; None: the answer is sent as it is."""
     wordings: tuple[Wording, ...] = ()
     """What people read, in one language or several; the first is the default."""
     applies: Condition | None = None
     """To whom it applies; None: everybody."""
-    if TYPE_CHECKING:  # fields of some dataclasses below, properties of others
-
-        @property
-        def attribute(self) -> Attribute:
-            """What is answered about, as policies and ledgers name it."""
-
-        @property
-        def name(self) -> str:
-            """The attribute's name: the field's key wherever a form is answered or asked."""
-
-        @property
-        def privacy(self) -> GeoPrivacy | None:
-            """The guarantee between two answers, over `unit`; None: the answer is sent as it is."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "wordings", tuple(self.wordings))
@@ -180,6 +173,7 @@ class PointField(Field):
     A report's integers stand for multiples of 2^`step_exponent`, in the coordinates of queries.
     """
 
+    name: str = field(init=False, repr=False, compare=False)
     attribute: Attribute
     """What is answered about, with the unit of distances and the range of numbers."""
     privacy: GeoPrivacy
@@ -188,14 +182,10 @@ class PointField(Field):
     """The public grid is 2 to this power; by default the finest that the mechanism asks for."""
     dimension: ClassVar[int]
 
-    @property
-    def name(self) -> str:
-        """The attribute's name: the field's key wherever a form is answered or asked."""
-        return self.attribute.name
-
     def __post_init__(self) -> None:
         if not isinstance(self.attribute, Attribute):
             raise ParameterError("attribute", self.attribute, "an Attribute")
+        object.__setattr__(self, "name", self.attribute.name)
         super().__post_init__()
         name, privacy, plane = self.name, self.privacy, self.attribute.coordinates
         if (plane is None) is (self.dimension == 2):
@@ -318,6 +308,8 @@ class PlaceField(PointField):
 class CategoryField(Field):
     """One or several of some options."""
 
+    attribute: Attribute = field(init=False, repr=False, compare=False)
+    privacy: GeoPrivacy | None = field(init=False, repr=False, compare=False)
     name: str
     """Of the attribute; 1 to 64 visible characters."""
     options: tuple[str, ...]
@@ -342,20 +334,15 @@ class CategoryField(Field):
             least = validation.LEAST
             epsilon = validation.between(f"{self.name}: epsilon", self.epsilon, least, MOST_EPSILON)
             object.__setattr__(self, "epsilon", epsilon)
+        privacy = None if self.epsilon is None else GeoPrivacy(self.epsilon, 1.0, self._unit)
+        object.__setattr__(self, "privacy", privacy)
+        object.__setattr__(self, "attribute", Attribute(name=self.name, unit=self._unit))
         super().__post_init__()
         _ = self.ranges
-
-    @lazy
-    def attribute(self) -> Attribute:
-        return Attribute(name=self.name, unit=self._unit)
 
     @property
     def attribute_options(self) -> tuple[str, ...]:
         return self.options
-
-    @property
-    def privacy(self) -> GeoPrivacy | None:
-        return None if self.epsilon is None else GeoPrivacy(self.epsilon, 1.0, self._unit)
 
     @lazy
     @abstractmethod
@@ -504,9 +491,9 @@ class MultipleField(CategoryField):
         return 0
 
 
-def _check_otherwise(field: CategoryField, otherwise: str | None) -> None:
-    if (otherwise is None) is (field.applies is not None) or (
-        otherwise is not None and otherwise not in field.options
+def _check_otherwise(of: CategoryField, otherwise: str | None) -> None:
+    if (otherwise is None) is (of.applies is not None) or (
+        otherwise is not None and otherwise not in of.options
     ):
-        expected = "an option" if field.applies is not None else "None: everybody is asked"
-        raise ParameterError(f"{field.name}: otherwise", otherwise, expected)
+        expected = "an option" if of.applies is not None else "None: everybody is asked"
+        raise ParameterError(f"{of.name}: otherwise", otherwise, expected)

@@ -150,7 +150,7 @@ class Campaign(ABC):
     def outputs(self) -> tuple[frozenset[int] | None, ...]:
         """All integers that can be reported in each column; None where that is its whole range."""
 
-    @property
+    @lazy
     @abstractmethod
     def charges(self) -> tuple[Charge, ...]:
         """What one report costs each of its attributes; without labels."""
