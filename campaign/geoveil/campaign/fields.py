@@ -17,8 +17,10 @@ from geoveil.campaign.attribute import Attribute, Value
 from geoveil.campaign.text import plain
 from geoveil.campaign.value import PointRelease
 from geoveil.gp import (
+    BITS_A_COLUMN,
     MOST_EPSILON,
     Array,
+    CategoryMechanism,
     GeoPrivacy,
     KaryResponse,
     OrdinalResponse,
@@ -37,7 +39,7 @@ from geoveil.gp import (
 
 OPTION, STEP = "option", "step"
 """The units of categories: any two options are 1 apart; on an ordered scale, steps are counted."""
-MOST_OPTIONS, MOST_STEPS, MOST_TICKS = 10_000, 100, 62
+MOST_OPTIONS, MOST_STEPS, MOST_TICKS = 10_000, 100, BITS_A_COLUMN
 _LANGUAGE = re.compile(r"[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8}){0,4}|")
 
 
@@ -346,7 +348,7 @@ class CategoryField(Field):
 
     @lazy
     @abstractmethod
-    def mechanism(self) -> Any:
+    def mechanism(self) -> CategoryMechanism | None:
         """What perturbs an answer; None: nothing, the field is open."""
 
     @lazy
