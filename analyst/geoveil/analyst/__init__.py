@@ -29,6 +29,7 @@ from geoveil.analyst.errors import (
 )
 from geoveil.analyst.estimates import CampaignEstimates
 from geoveil.analyst.feasible_alternatives import UnmetWishError as UnmetWishError
+from geoveil.analyst.form_files import fields_of_toml, toml_of
 from geoveil.analyst.geojson import (
     check_distinct as check_distinct,
     features_in as features_in,
@@ -165,6 +166,7 @@ from geoveil.analyst.vocabulary import (
     questions_in,
 )
 from geoveil.analyst.whole_file import whole_file as whole_file
+from geoveil.analyst.xlsform import FormRowsError, ImportedForm, form_of_workbook, workbook_of
 from geoveil.campaign import TLS
 from geoveil.gp import __version__ as __version__, not_private
 
@@ -196,12 +198,14 @@ __all__ = [
     "Districts",
     "DoubtedPrior",
     "Forecast",
+    "FormRowsError",
     "GeometricMean",
     "Gini",
     "GroupEstimates",
     "HeapedPrior",
     "Histogram",
     "HistogramPrior",
+    "ImportedForm",
     "JointEstimates",
     "LabelledEstimate",
     "LogNormalPrior",
@@ -259,6 +263,8 @@ __all__ = [
     "compare",
     "critical_value",
     "estimate",
+    "fields_of_toml",
+    "form_of_workbook",
     "hard_shares",
     "holm",
     "margins_from_csv",
@@ -279,7 +285,9 @@ __all__ = [
     "reports_of",
     "small_areas",
     "softness_of_points",
+    "toml_of",
     "trend",
+    "workbook_of",
 ]
 
 not_private.declare_experiments(__name__)

@@ -4,15 +4,15 @@ A file holds what the wire says of a campaign, field by field, but for its id, t
 the plan expects of it stands beside that, in a table of its own, for people to read.
 """
 
-import json
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import tomli_w
 from google.protobuf import json_format
 
 from geoveil.analyst.planner import ALLOCATIONS, Alternative, Comparison, Plan, Prediction
@@ -316,7 +316,7 @@ def write_plan(
         **json_format.MessageToDict(message, preserving_proto_field_name=True),
     }
     with whole_file("file", file) as beside:
-        beside.write_text("\n".join(_toml(tables)) + "\n", encoding="utf-8")
+        beside.write_text(tomli_w.dumps(tables), encoding="utf-8")
 
 
 def campaign_of(file: Path, *, attribute: str | None = None, **later: Any) -> AttributeCampaign:
@@ -412,30 +412,3 @@ def _read(file: Path, name: str = "file") -> dict[str, Any]:
         raise ParameterError(name, str(file), f"{_WRITTEN}: there is no such file") from None
     except (OSError, ValueError):
         raise ParameterError(name, str(file), _WRITTEN) from None
-
-
-def _toml(table: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[str]:
-    """Yield the lines of a table: first its values, then its tables, as TOML wants them."""
-    inner = {k: v for k, v in table.items() if _is_table(v) or _are_tables(v)}
-    for key, value in table.items():
-        if key not in inner:
-            yield f"{key} = {json.dumps(value, ensure_ascii=False, allow_nan=False)}"
-    for key, value in inner.items():
-        name = ".".join((*path, key))
-        heading = f"[{name}]" if _is_table(value) else f"[[{name}]]"
-        for each in _tables(value):
-            yield ""
-            yield heading
-            yield from _toml(each, (*path, key))
-
-
-def _is_table(value: Any) -> bool:
-    return isinstance(value, Mapping)
-
-
-def _are_tables(value: Any) -> bool:
-    return isinstance(value, Sequence) and bool(value) and all(map(_is_table, value))
-
-
-def _tables(value: Any) -> Iterable[Mapping[str, Any]]:
-    return [value] if _is_table(value) else value

@@ -24,6 +24,7 @@ COMMANDS = (
         "token",
         "certificate",
         "campaign",
+        "form",
         "contribute",
         "client",
         "estimate",

@@ -73,7 +73,7 @@ from geoveil.campaign.fields import (
     PointField,
     Wording,
 )
-from geoveil.campaign.form import FormCampaign
+from geoveil.campaign.form import FormCampaign, check_fields as check_fields
 from geoveil.campaign.meaning import unbiased_for
 from geoveil.campaign.mechanisms import (
     MECHANISMS,

@@ -212,28 +212,35 @@ class FormCampaign(Campaign):
         )
 
     def _check_content(self) -> None:
-        if not isinstance(self.fields, Sequence) or not all(
-            isinstance(field, Field) for field in self.fields
-        ):
-            raise ParameterError("fields", self.fields, "a sequence of fields")
-        object.__setattr__(self, "fields", tuple(self.fields))
-        if not 1 <= len(self.fields) <= MOST_FIELDS:
-            raise ParameterError("number of fields", len(self.fields), f"1 to {MOST_FIELDS}")
-        names = [field.name for field in self.fields]
-        if len(set(names)) != len(names):
-            expected = "distinct: two answers about one attribute would tell more than either"
-            raise ParameterError("names of fields", names, expected)
-        for at, field in enumerate(self.fields):
-            if field.applies is not None:
-                _check_condition(field, field.applies, self.fields[:at])
-        size = _ID_BYTES + _COLUMN_BYTES * self.columns
-        if size > MOST_REPORT_BYTES:
-            largest = max(self.fields, key=lambda field: field.columns)
-            expected = f"at most {MOST_REPORT_BYTES:,} bytes; most of it is {largest.name!r}"
-            raise ParameterError("size of a report", size, expected)
+        object.__setattr__(self, "fields", check_fields(self.fields))
 
     def _complete(self) -> None:
         _ = self.charges
+
+
+def check_fields(fields: Sequence[Field]) -> tuple[Field, ...]:
+    """Return fields that one form may have.
+
+    Raises:
+        ParameterError: naming what is wrong, and what is permitted.
+    """
+    if not isinstance(fields, Sequence) or not all(isinstance(field, Field) for field in fields):
+        raise ParameterError("fields", fields, "a sequence of fields")
+    if not 1 <= len(fields) <= MOST_FIELDS:
+        raise ParameterError("number of fields", len(fields), f"1 to {MOST_FIELDS}")
+    names = [field.name for field in fields]
+    if len(set(names)) != len(names):
+        expected = "distinct: two answers about one attribute would tell more than either"
+        raise ParameterError("names of fields", names, expected)
+    for at, field in enumerate(fields):
+        if field.applies is not None:
+            _check_condition(field, field.applies, fields[:at])
+    size = _ID_BYTES + _COLUMN_BYTES * sum(field.columns for field in fields)
+    if size > MOST_REPORT_BYTES:
+        largest = max(fields, key=lambda field: field.columns)
+        expected = f"at most {MOST_REPORT_BYTES:,} bytes; most of it is {largest.name!r}"
+        raise ParameterError("size of a report", size, expected)
+    return tuple(fields)
 
 
 def _check_condition(field: Field, condition: Condition, before: Sequence[Field]) -> None:

@@ -17,6 +17,7 @@ EXTRAS = MappingProxyType(
         "httptools": "server",
         "jinja2": "console",
         "matplotlib": "analyst",
+        "openpyxl": "analyst",
         "pandas": "analyst",
         "prometheus_client": "server",
         "psycopg": "server",

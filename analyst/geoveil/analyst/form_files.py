@@ -1,0 +1,209 @@
+"""Forms in TOML files: one table for each field, as an analyst writes them.
+
+[[field]]
+kind = "number"
+name = "income"
+unit = "dollar"
+least = 0
+most = 500000
+epsilon = 1
+per = 8000
+text = "What did your household earn last year?"
+"""
+
+import math
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import tomli_w
+
+from geoveil.campaign import (
+    Attribute,
+    CategoryField,
+    ChoiceField,
+    Condition,
+    Field,
+    MultipleField,
+    NumberField,
+    OrdinalField,
+    PlaceField,
+    PointField,
+    Wording,
+    check_fields,
+)
+from geoveil.gp import AzimuthalEquidistant, GeoPrivacy, LogScale, ParameterError
+
+OPEN = "open"
+"""In place of ε: the answer is sent as it is."""
+_CATEGORIES: Mapping[str, type[CategoryField]] = {
+    "choice": ChoiceField,
+    "ordinal": OrdinalField,
+    "multiple": MultipleField,
+}
+_COMMON = frozenset({"kind", "name", "epsilon", "text", "wordings", "applies"})
+_NUMBER = _COMMON | {"unit", "per", "least", "most", "ratios_above", "otherwise"}
+"""With `ratios_above` ε is per factor `per`, of numbers above that."""
+_KEYS: Mapping[str, frozenset[str]] = {
+    "number": _NUMBER,
+    "place": _COMMON | {"per", "area"},
+    "choice": _COMMON | {"options", "otherwise"},
+    "ordinal": _COMMON | {"options", "otherwise"},
+    "multiple": _COMMON | {"options", "most"},
+}
+_MOST_BYTES = 1 << 21
+
+
+def fields_of_toml(text: str) -> tuple[Field, ...]:
+    """Return the fields of a form.
+
+    Args:
+        text: TOML with a table `[[field]]` for each.
+
+    Raises:
+        ParameterError: naming the field, its key, the value and what is permitted.
+
+    Example:
+        >>> rents, = fields_of_toml('''
+        ... [[field]]
+        ... kind = "choice"
+        ... name = "rents"
+        ... options = ["yes", "no"]
+        ... epsilon = 2
+        ... ''')
+        >>> rents.options, str(rents.privacy)
+        (('yes', 'no'), 'ε = 2 per 1 option')
+    """
+    if len(text) > _MOST_BYTES:
+        raise ParameterError("length of the form", len(text), f"at most {_MOST_BYTES:,}")
+    try:
+        read = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ParameterError("form", str(error), "TOML") from None
+    tables = read.get("field")
+    if set(read) != {"field"} or not isinstance(tables, list):
+        raise ParameterError("tables of the form", sorted(read), "[[field]], one for each field")
+    return check_fields([_field(number, table) for number, table in enumerate(tables, 1)])
+
+
+def toml_of(fields: Sequence[Field]) -> str:
+    """Return the TOML of which `fields_of_toml` makes the same fields."""
+    return tomli_w.dumps({"field": [dict(_written(field)) for field in fields]})
+
+
+def _field(number: int, table: Any) -> Field:
+    name = table.get("name", number) if isinstance(table, dict) else number
+    try:
+        return _read(table)
+    except ParameterError as error:
+        at = f"field {name}: {error.name.removeprefix(f'{name}: ')}"
+        raise ParameterError(at, error.value, error.expected) from None
+
+
+def _read(table: Any) -> Field:
+    kind: Any = table.get("kind") if isinstance(table, dict) else None
+    if kind not in _KEYS:
+        raise ParameterError("kind", kind, "one of " + ", ".join(_KEYS))
+    unknown = sorted(set(table) - _KEYS[kind])
+    if unknown:
+        raise ParameterError("keys", unknown, f"among {', '.join(sorted(_KEYS[kind]))}")
+    epsilon, name = _needed(table, "epsilon"), _needed(table, "name")
+    common: dict[str, Any] = {
+        "wordings": tuple(_wordings(table)),
+        "applies": _made("applies", Condition, table["applies"]) if "applies" in table else None,
+    }
+    if kind in _CATEGORIES:
+        common |= {key: table[key] for key in ("otherwise", "most") if key in table}
+        return _CATEGORIES[kind](
+            name=name,
+            options=tuple(_listed("options", _needed(table, "options"))),
+            epsilon=None if epsilon == OPEN else epsilon,
+            **common,
+        )
+    if kind == "place":
+        plane = _made("area", AzimuthalEquidistant, _needed(table, "area"))
+        attribute = Attribute(name=name, unit="metre", coordinates=plane)
+        privacy = GeoPrivacy(epsilon, _needed(table, "per"), "metre")
+        return PlaceField(attribute=attribute, privacy=privacy, **common)
+    scale = LogScale(table["ratios_above"]) if "ratios_above" in table else None
+    attribute = Attribute(
+        name=name,
+        unit=("" if scale is None else "log ") + _needed(table, "unit"),
+        scale=scale,
+        least=table.get("least"),
+        most=table.get("most"),
+    )
+    per = _needed(table, "per")
+    if scale is None:
+        privacy = GeoPrivacy(epsilon, per, attribute.unit)
+    else:
+        privacy = GeoPrivacy.per_factor(epsilon, per, attribute.value_unit)
+    otherwise = table.get("otherwise")
+    return NumberField(attribute=attribute, privacy=privacy, otherwise=otherwise, **common)
+
+
+def _needed(table: Mapping[str, Any], key: str) -> Any:
+    if key not in table:
+        raise ParameterError(key, "none", "stated")
+    return table[key]
+
+
+def _listed(key: str, value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise ParameterError(key, value, "a list")
+    return value
+
+
+def _made(key: str, make: Callable[..., Any], table: Any) -> Any:
+    try:
+        return make(**table)
+    except TypeError:
+        raise ParameterError(key, table, f"a table of {make.__name__}") from None
+
+
+def _wordings(table: Mapping[str, Any]) -> Iterator[Wording]:
+    if "text" in table:
+        yield Wording(text=table["text"])
+    for wording in _listed("wordings", table.get("wordings", [])):
+        yield _made("wordings", Wording, wording)
+
+
+def _written(field: Field) -> Iterator[tuple[str, Any]]:
+    """Yield the keys and values of a field's table."""
+    if isinstance(field, PointField):
+        attribute = field.attribute
+        yield "kind", "number" if attribute.coordinates is None else "place"
+        yield "name", field.name
+        if attribute.coordinates is None:
+            yield "unit", attribute.value_unit
+        yield "epsilon", field.privacy.epsilon
+        per = field.privacy.per
+        yield "per", per if attribute.scale is None else math.exp(per)
+        if attribute.coordinates is not None:
+            yield "area", asdict(attribute.coordinates)
+        if attribute.scale is not None:
+            yield "ratios_above", attribute.scale.floor
+        for key in ("least", "most"):
+            if getattr(attribute, key) is not None:
+                yield key, getattr(attribute, key)
+    elif isinstance(field, CategoryField):
+        yield "kind", next(kind for kind, made in _CATEGORIES.items() if type(field) is made)
+        yield "name", field.name
+        yield "options", list(field.options)
+        yield "epsilon", OPEN if field.epsilon is None else field.epsilon
+        if getattr(field, "most", None) is not None:
+            yield "most", field.most  # type: ignore[attr-defined]
+    if getattr(field, "otherwise", None) is not None:
+        yield "otherwise", field.otherwise  # type: ignore[attr-defined]
+    if field.applies is not None:
+        yield "applies", {"field": field.applies.field, "options": list(field.applies.options)}
+    if field.wordings:
+        yield "wordings", [dict(_wording(wording)) for wording in field.wordings]
+
+
+def _wording(wording: Wording) -> Iterator[tuple[str, Any]]:
+    yield "language", wording.language
+    yield "text", wording.text
+    if wording.options:
+        yield "options", list(wording.options)
