@@ -48,6 +48,10 @@ TIGHT = [
     "History questions to the point two epochs",
     "LocalLaplace  Threshold, linear",
     "RandomizedResponse  Threshold, linear",
+    "KaryResponse  4 options",
+    "UnaryEncoding  4 options",
+    "OrdinalResponse  4 options",
+    "SubsetResponse  sets of 4 options",
 ]
 
 
@@ -218,8 +222,12 @@ def test_all_faults_are_caught_from_samples_alone(faulty):
         "answered from a finer point",
         "moved on by the true change",
         "moved on from a point drawn anew",
+        "never the last option",
+        "the true bit at ¾",
+        "an end as it is",
+        "only ticks inverted",
     }
-    assert len(faulty) == 22  # the others' densities or releases tell
+    assert len(faulty) == 26  # the others' densities or releases tell
     assert not any(verdict.keeps for verdict in faulty.values())
 
 
@@ -239,6 +247,10 @@ def test_all_faults_are_caught_from_samples_alone(faulty):
         ("answered from a finer point", 2.0),  # twice as fine as is charged
         ("moved on by the true change", 2.0),  # at age 1 the second value counts twice
         ("moved on from a point drawn anew", 1.5),  # half of a reading, at age 1
+        ("never the last option", math.inf),
+        ("the true bit at ¾", 1 + math.log(3)),  # a bit that is on, and one that is off
+        ("an end as it is", math.inf),
+        ("only ticks inverted", math.inf),
     ],
 )
 def test_faults_are_as_bad_as_theory_says(faulty, fault, truth):

@@ -56,11 +56,11 @@ def test_json_holds_every_row_and_how_it_was_made(run):
 def test_faults_are_caught_and_that_is_status_0(run):
     result = run("--faults")
     assert result.exit_code == 0
-    assert len(re.findall(r" caught +\n", result.output)) == 22
+    assert len(re.findall(r" caught +\n", result.output)) == 26
     for fault in ("noise × 0.7", "β doubled", "|∇f| for B", "feet for metres"):
         assert fault in result.output
     shown = " ".join(result.output.split())
-    assert "22 of 22 faulty mechanisms were caught, 14 from their reports alone and 5 from" in shown
+    assert "26 of 26 faulty mechanisms were caught, 18 from their reports alone and 5 from" in shown
     assert "Seed: 1." in shown
     assert "a fixed seed: " in shown
 
@@ -93,7 +93,7 @@ def test_a_broken_promise_is_status_1_with_its_witness(run, monkeypatch):
 def test_an_unknown_mechanism_is_refused_with_the_permitted_ones(run):
     with pytest.raises(ParameterError, match="one of 'SmoothMechanism', 'LipschitzMechanism'"):
         run("--mechanism", "Magic")
-    with pytest.raises(ParameterError, match="'History', 'PlanarLaplace', got"):
+    with pytest.raises(ParameterError, match="'OrdinalResponse', 'SubsetResponse', got"):
         run("--faults", "--mechanism", "DebiasedLaplace")
 
 

@@ -9,6 +9,7 @@ query lies, only on the proportions: width or bandwidth to 1/rate.
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
 from itertools import product
 from types import MappingProxyType
@@ -25,6 +26,7 @@ from geoveil.audit.case import (
     all_numbers_added,
     bounded_outputs,
 )
+from geoveil.audit.categories import CATEGORIES, categories
 from geoveil.audit.derived_histories import AnsweredHistory, ExtrapolatedHistory
 from geoveil.audit.histories import NestedHistory
 from geoveil.gp import (
@@ -332,6 +334,7 @@ _ROWS: Mapping[str, Callable[[], Iterator[Case]]] = MappingProxyType(
         "VectorSmoothMechanism": _vector,
         "LocalLaplace": _local_laplace,
         "RandomizedResponse": _randomized_response,
+        **{name: partial(categories, name) for name in CATEGORIES},
     }
 )
 """Class of a mechanism, or "Cap" → what makes its rows, which takes seconds for some."""

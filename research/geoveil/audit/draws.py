@@ -34,6 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.audit.case import Case
+from geoveil.audit.categories import CATEGORIES, Chain
 from geoveil.audit.dependence import chance_of_order, likeliest
 from geoveil.audit.laws import Placed, placed
 from geoveil.gp import Mechanism, NotPrivateWarning, SeededSource, chosen_source
@@ -88,10 +89,11 @@ def releases_of(case: Case, samples: int, rows: int) -> int:
     Args:
         case: the row.
         samples: reports drawn for the black box.
-        rows: how many rows with a `release` the table has, which share those of the library.
+        rows: how many rows with a `release` the table has, which share those of the library;
+            categories share as many as samples.
     """
     if not isinstance(case.mechanism, Mechanism):
-        return samples
+        return samples // (len(CATEGORIES) if isinstance(case.mechanism, Chain) else 1)
     if is_own(case.mechanism):
         return samples // _OWN_SHARE
     return min(samples // 10, ALL_RELEASES // rows)

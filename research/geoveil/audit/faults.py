@@ -1,8 +1,8 @@
 """Faults that careless code makes: the auditor's controls, which exist to be caught.
 
-Five are wrappers of sound mechanisms, nine make histories of several answers about one value, and
-eight are of `release_faults`. None of them can be seen in the reports by eye, and each breaks the
-promise that it states.
+Five are wrappers of sound mechanisms, nine make histories of several answers about one value, eight
+are of `release_faults` and four of categories. None of them can be seen in the reports by eye, and
+each breaks the promise that it states.
 """
 
 from collections.abc import Callable
@@ -20,6 +20,7 @@ from geoveil.audit.case import (
     first_number,
 )
 from geoveil.audit.catalogue import ASKED, BELL, INCOME, RAMP, STEP, any_two
+from geoveil.audit.categories import category_faults
 from geoveil.audit.derived_histories import AnsweredHistory, ExtrapolatedHistory
 from geoveil.audit.histories import NestedHistory
 from geoveil.audit.release_faults import release_faults
@@ -371,4 +372,5 @@ def faults() -> tuple[Case, ...]:
         any_two(STEP, Cap(2.5, 1.5), "clipped a scale too far", stated=3.0),
         *_of_histories(),
         *release_faults(),
+        *category_faults(),
     )

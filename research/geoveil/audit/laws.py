@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from geoveil.audit.categories import Chain
 from geoveil.gp import (
     FLOAT,
     AdditiveMechanism,
@@ -63,6 +64,8 @@ def placed(mechanism: Any, x: Array, reports: Integers) -> Placed | None:
     """
     if isinstance(mechanism, PlanarLaplace):
         return _around(mechanism, x, reports)
+    if isinstance(mechanism, Chain):
+        return Placed(*mechanism.placed(x, reports))
     if isinstance(mechanism, VectorSmoothMechanism):
         distances = mechanism._distances(x)
         values = mechanism._value(distances)
