@@ -17,7 +17,7 @@ from geoveil.aggregator.store import CampaignRecord, Outcome, Submission
 from geoveil.campaign import Allocation, DebiasedLaplaceSpec, State, seal
 from geoveil.campaign.admission import Reason
 from geoveil.gp import GeoVeilError, ParameterError
-from geoveil.gp.intervals import interval_of_mean
+from geoveil.gp.intervals import IntervalMethod, interval_of_mean
 
 SECOND = timedelta(seconds=1)
 
@@ -217,7 +217,8 @@ async def test_estimates_against_textbook_formulas(
     step = ldexp(1.0, campaign.campaign.grid_exponent)
     error = stdev(answers) / sqrt(4) * step
     limits = campaign.campaign.limits[0]
-    interval = interval_of_mean(4, fmean(answers) * step, 3 / 4 * (2 * error) ** 2, 0.9, limits)
+    variance, looks = 3 / 4 * (2 * error) ** 2, IntervalMethod.SEQUENCE
+    interval = interval_of_mean(4, fmean(answers) * step, variance, 0.9, limits, looks)
     assert several.label == "above 1"
     assert (several.sums.total, several.sums.total_of_squares) == (50, 9 + 25 + 1600 + 144)
     assert several.estimate.value == pytest.approx(fmean(answers) * step)

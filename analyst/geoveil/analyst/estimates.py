@@ -15,7 +15,7 @@ from geoveil.analyst.statistics.change_flags import FALSE_ALARMS
 from geoveil.analyst.statistics.groups import GroupEstimates
 from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.over_time import OverTime, over_time
-from geoveil.analyst.statistics.statistic import period_of
+from geoveil.analyst.statistics.statistic import ONE_LOOK, period_of
 from geoveil.campaign import AttributeCampaign, StatisticCampaign, of_any_two
 from geoveil.gp import (
     Basis,
@@ -27,6 +27,14 @@ from geoveil.gp import (
     Price,
     UnsupportedError,
 )
+
+_WHY_ALL_LOOKS = {
+    "open": "Reports still come in, so the interval holds at all looks; after the closing date it"
+    " is narrower, for one look.",
+    "closed": "The campaign was closed by hand before its date, perhaps because of what it said, so"
+    " the interval still holds at all looks.",
+}
+"""State → why the interval is a sequence."""
 
 
 @dataclass(frozen=True)
@@ -120,8 +128,11 @@ class CampaignEstimates(Result):
         percent = 100 * self.estimates[0].confidence
         return f"estimate and {percent:g} % interval, of the population{ending}"
 
-    def with_interval(self, method: IntervalMethod) -> "CampaignEstimates":
+    def with_interval(self, method: IntervalMethod | None) -> "CampaignEstimates":
         """Return the same with other intervals, from the same reports.
+
+        Args:
+            method: None: of one look, the sharpest.
 
         Raises:
             ParameterError: if the method needs answers with ends, and these have none.
@@ -256,8 +267,13 @@ class CampaignEstimates(Result):
         if any(row.n < 2 for row in rows):
             yield "An error and an interval need two answers (n ≥ 2)."
         yield from _of_privacy(rows)
-        for method in dict.fromkeys(row.method for row in rows if row.method is not None):
+        methods = dict.fromkeys(row.method for row in rows if row.method is not None)
+        for method in methods:
             yield f"{100 * rows[0].confidence:g} % interval ({method}): {method.promise}."
+        if IntervalMethod.SEQUENCE in methods:
+            yield _WHY_ALL_LOOKS.get(self.state, _WHY_ALL_LOOKS["open"])
+        if methods.keys() - {IntervalMethod.SEQUENCE}:
+            yield ONE_LOOK
         for row in rows:
             if row.hard is not None and row.softness is not None:
                 begins = "" if self.campaign.period is None else f", {self._begins(row)}"

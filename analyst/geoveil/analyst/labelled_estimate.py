@@ -122,8 +122,11 @@ class LabelledEstimate:
     forged: ForgedShare | None = None
     """Which share of the answers was forged, at least; None where that can't be tested."""
 
-    def with_interval(self, method: IntervalMethod) -> "LabelledEstimate":
+    def with_interval(self, method: IntervalMethod | None) -> "LabelledEstimate":
         """Return the same with another interval, from the same reports.
+
+        Args:
+            method: None: of one look, the sharpest.
 
         Raises:
             ParameterError: if the method needs answers with ends, and these have none.

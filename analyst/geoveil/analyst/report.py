@@ -20,7 +20,7 @@ from geoveil.analyst.planner.prediction import NORMAL_95, Targets
 from geoveil.analyst.planner.problem import PlanningProblem
 from geoveil.analyst.planner.question import Estimand, HardQuestion
 from geoveil.analyst.request import PlanRequest, scaled
-from geoveil.gp import GeoPrivacy, Query, reach
+from geoveil.gp import GeoPrivacy, Query, reach, reach_at_all_looks
 
 AS_EXPECTED = "as the prior says"
 """What people are like in no scenario."""
@@ -168,6 +168,7 @@ def _heading(request: PlanRequest) -> Record:
         },
         **({} if request.scale is None else {"ratios_from": request.scale.floor}),
         "participants": request.participants,
+        "times_at_all_looks": reach_at_all_looks(request.participants, 0.95) / NORMAL_95,
         "prior": {
             "name": request.source.name,
             "worth_people": _finite(request.prior.size),

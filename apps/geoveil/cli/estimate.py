@@ -65,9 +65,12 @@ def estimate(
     interval: Annotated[
         IntervalMethod | None,
         typer.Option(
-            help="How the interval is found, from the same reports: by default the sharpest, which"
-            " may be missed a quarter more often than its confidence says. full-ends: wider, and"
-            " not missed more often in any population tried."
+            help="How the interval is found, from the same reports: by default one that holds at"
+            " all looks (sequence) while reports come in and after a close by hand, and else the"
+            " sharpest for one look (weighted-ends), which may be missed a quarter more often than"
+            " its confidence says. full-ends: wider, for one look, and not missed more often in any"
+            " population tried. One for one look is right while reports come in at a number of them"
+            " that was set before the first look."
         ),
     ] = None,
     period: Period = None,
@@ -131,7 +134,11 @@ def estimate(
         float, typer.Option(help="Seconds that an estimate from points may take.")
     ] = 600.0,
     watch: Annotated[
-        bool, typer.Option("--watch", help="Print again when reports come, until it is closed.")
+        bool,
+        typer.Option(
+            "--watch",
+            help="Print again when reports come, until it is closed: intervals hold at all looks.",
+        ),
     ] = False,
     over_time: Annotated[
         bool,

@@ -337,6 +337,11 @@ def _print_errors(report: Record, console: PlainConsole) -> None:
             f"{row['participants']:,}", f"±{row['error_95']:.3g}", style="bold" if bold else None
         )
     print_whole(table, console)
+    console.print(
+        "These errors are of one look, after the closing date. Who looks while reports come in gets"
+        f" intervals that hold at all looks, {report['times_at_all_looks']:.2f} times as wide at"
+        f" {report['participants']:,} participants."
+    )
 
 
 def _print_odds(report: Record, console: PlainConsole) -> None:

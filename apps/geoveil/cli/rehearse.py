@@ -118,12 +118,12 @@ def rehearse(
         len(held) if held is not None else _PARTICIPANTS if participants is None else participants
     )
     place = None if center is None else place_in("center", center)
-    opens = datetime.now(UTC)
+    closes = datetime.now(UTC)  # a rehearsal is over: nobody looks while reports come in
     later: dict[str, Any] = {
         "campaign_id": "rehearsal",
         "title": f"Rehearsal with {count:,} simulated people",
-        "opens": opens,
-        "closes": opens + timedelta(days=1),
+        "opens": closes - timedelta(days=1),
+        "closes": closes,
     }
     request: PlanRequest | None = None
     planned: PlannedQuestion | PlannedQuestions | None = None

@@ -25,7 +25,7 @@ from geoveil.console.progress import over_time as reports_over_time, plan_partic
 from geoveil.console.rendering import date_text
 from geoveil.console.results import file_of, json_text, shown_result
 from geoveil.console.survey_head import code_for, standing_of, told_of
-from geoveil.gp import GeoVeilError, UnsupportedError
+from geoveil.gp import GeoVeilError, IntervalMethod, UnsupportedError
 
 _MOST_CARDS = 12
 """Answers that are told in sentences; of more, the table says all."""
@@ -155,6 +155,7 @@ def _answer(found: CampaignEstimates, row: LabelledEstimate) -> Answer:
 def _sentences(row: LabelledEstimate, told: dict[str, Any]) -> Iterator[str]:
     """Yield what is known of the three targets, and the price of privacy."""
     often = f"{100 * row.confidence:g} %"
+    looks = ", at all looks at once" if row.method is IntervalMethod.SEQUENCE else ""
     yield f"From {row.n:,} answers."
     if row.standard_error is None:
         yield "An error and an interval need two answers."
@@ -162,7 +163,7 @@ def _sentences(row: LabelledEstimate, told: dict[str, Any]) -> Iterator[str]:
     yield (
         f"The population, of which the participants are a random sample: the standard error is"
         f" {shown(row.standard_error)}, noise and sampling together, and the interval holds its"
-        f" mean at {often}."
+        f" mean at {often}{looks}."
     )
     own = told["targets"]["participants"]
     if own["standard_error"] is not None:

@@ -84,6 +84,7 @@ from geoveil.gp.intervals import (
     interval_of_mean as interval_of_mean,
     interval_of_weighted_mean as interval_of_weighted_mean,
     margins_of_mean as margins_of_mean,
+    reach_at_all_looks as reach_at_all_looks,
 )
 from geoveil.gp.labels import RandomizedLabels as RandomizedLabels
 from geoveil.gp.lazy import lazy as lazy

@@ -34,12 +34,16 @@ __all__ = [
     "interval_of_mean",
     "interval_of_weighted_mean",
     "margins_of_mean",
+    "reach_at_all_looks",
 ]
 
 _LIGHT, _FULL = 0.2, 0.5
 """Standard errors by which one person moves the mean: up to the first no report is imagined, from
 the second on one of weight `_HALF`."""
 _HALF = 0.5
+_SHARPEST_AT = 2_000
+"""Reports at which `SEQUENCE` is sharpest, 1.55 times as wide as an interval of one look at 95 %: a
+number that must not depend on the reports."""
 _TOLERATED = 1.5
 """How much more often than stated a limit may be missed because the skewness is not known."""
 _MANY = 400.0
@@ -59,6 +63,8 @@ class IntervalMethod(StrEnum):
     """One imagined report at each end, always with the weight of a report."""
     STUDENT = "student"
     """Student's interval: for reports without ends."""
+    SEQUENCE = "sequence"
+    """Holds at all looks at once while reports come in, with a person imagined at each end."""
 
     @property
     def promise(self) -> str:
@@ -73,6 +79,8 @@ _PROMISES = {
     " number of reports, and is wider than it need be",
     IntervalMethod.STUDENT: "covers at its confidence once there are so many reports that their"
     " mean is nearly normal",
+    IntervalMethod.SEQUENCE: "holds at its confidence at all looks at once, from 100 reports on,"
+    " however often anybody looks, if the order of reports does not depend on their values",
 }
 
 
@@ -305,18 +313,57 @@ def _full_ends(
     normal = _normal_quantile(probability)
 
     def margin(distance: float) -> float:
-        total = n + 1
-        shift = distance / total
-        spread = max((n * variance + distance**2) / total - shift**2, 0.0)
-        if spread == 0:
+        shift, error = _with_one_more(n, variance, distance)
+        if error == 0:
             return 0.0
-        error = math.sqrt(spread / (total + 1))  # of a mean with Dirichlet weights
-        third = max(_third_moment(spread, distance - shift), 0.0) if distance else 0.0
-        skewness = 2 * third / ((total + 1) * (total + 2)) / error**3
+        spread, third = error**2 * (n + 2), 0.0
+        if distance:
+            third = max(_third_moment(spread, distance - shift), 0.0)
+        skewness = 2 * third / ((n + 2) * (n + 3)) / error**3
         return min(shift + error * _gamma_quantile(skewness, normal), distance)
 
     low, high = limits.reports
     return margin(max(mean - low, 0.0)), margin(max(high - mean, 0.0))
+
+
+def reach_at_all_looks(n: float, confidence: float) -> float:
+    """Return how many standard errors an interval reaches that holds at all looks, at n reports.
+
+    The asymptotic confidence sequence of a normal mixture [WASKR21].
+
+    Args:
+        n: reports, > 0.
+        confidence: in (0, 1).
+
+    Example:
+        >>> round(reach_at_all_looks(2_000, 0.95) / 1.96, 2)
+        1.55
+    """
+    missed = 1 - confidence
+    likely = -2 * math.log(missed)
+    grown = n * (likely + math.log1p(likely)) / _SHARPEST_AT
+    return math.sqrt(2 * (1 + 1 / grown) * math.log(math.sqrt(grown + 1) / missed))
+
+
+def _with_one_more(n: float, variance: float, distance: float) -> tuple[float, float]:
+    """Return how far one more report, so far away, moves the mean, and its standard error then."""
+    shift = distance / (n + 1)
+    spread = max((n * variance + distance**2) / (n + 1) - shift**2, 0.0)
+    return shift, math.sqrt(spread / (n + 2))  # of a mean with Dirichlet weights
+
+
+def _sequence(
+    n: float, mean: float, variance: float, probability: float, limits: Limits
+) -> tuple[float, float]:
+    """Return how far the limits that hold at all looks are below and above the mean."""
+    reach = reach_at_all_looks(n, 2 * probability - 1)
+    farthest = max(mean - limits.reports[0], limits.reports[1] - mean)
+    light = farthest <= _LIGHT * math.sqrt(variance * n)
+    jumps = (0.0, 0.0) if light else limits.jumps(mean)  # which takes the law
+    below, above = (
+        _with_one_more(n, variance, jump if math.isfinite(jump) else 0.0) for jump in jumps
+    )
+    return below[0] + reach * below[1], above[0] + reach * above[1]
 
 
 def _weighted_ends(
@@ -345,6 +392,7 @@ _MARGINS = {
     IntervalMethod.WEIGHTED_ENDS: _weighted_ends,
     IntervalMethod.FULL_ENDS: _full_ends,
     IntervalMethod.STUDENT: _student,
+    IntervalMethod.SEQUENCE: _sequence,
 }
 
 

@@ -240,7 +240,7 @@ def rows_of(analyst: Analyst, asked: Sequence[Experiment]) -> list[DemoRow]:
         for row in zip(
             experiment.truths,
             experiment.hard_truths,
-            analyst.estimate(experiment.campaign.campaign_id).estimates,
+            analyst.estimate(experiment.campaign.campaign_id).with_interval(None).estimates,
             experiment.predictions(),
             experiment.local_predictions(),
             repeat(experiment.campaign.largest_epsilon),

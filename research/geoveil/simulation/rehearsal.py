@@ -128,8 +128,8 @@ def rehearse(
                     if outcome.rejection is not None:
                         raise GeoVeilError(f"a report was refused: {outcome.rejection}")
         if isinstance(today, ValueCampaign):
-            return reports_of(analyst.export(today.campaign_id))
-        return analyst.estimate(today.campaign_id)
+            return reports_of(analyst.export(today.campaign_id), campaign)
+        return analyst.estimate(today.campaign_id).with_interval(None)  # nobody has looked before
 
 
 def _values(

@@ -1,5 +1,6 @@
 """From sums to what an analyst is shown, and what is not shown yet."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -18,6 +19,7 @@ from geoveil.gp import (
     Estimate,
     ForgedShare,
     GeoPrivacy,
+    IntervalMethod,
     Limits,
     NoiseVariance,
     ParameterError,
@@ -68,6 +70,7 @@ def disclose(
     period: int | None = None,
     confidence: float = 0.95,
     bin_counts: Mapping[int, int] = MappingProxyType({}),
+    looked_from: float = math.inf,
 ) -> DisclosedEstimates:
     """Return the estimates of the periods that have enough answers to every query.
 
@@ -78,14 +81,26 @@ def disclose(
         period: the only one that is asked for; None: all of them.
         confidence: of the intervals, in (0, 1).
         bin_counts: those of `Store.sums`.
+        looked_from: see `interval_method`.
 
     Raises:
         ParameterError: if `confidence` is not in (0, 1), or the period has not begun.
         ServiceError: TOO_FEW_REPORTS if no period that is asked for has enough.
     """
     shown = periods_shown(layout, sums, begun, period)
-    rows = list(_estimates(layout, sums, shown, confidence, bin_counts))
+    rows = list(_estimates(layout, sums, shown, confidence, bin_counts, looked_from))
     return disclosed(require_attribute(layout.campaign), rows, begun)
+
+
+def interval_method(period: int, looked_from: float) -> IntervalMethod | None:
+    """Return the method of a period's intervals; None: that of one look, which its limits choose.
+
+    Args:
+        period: from 0.
+        looked_from: the first period whose reports were not ended by a date: who looks at them may
+            stop them, or go on, by what they see.
+    """
+    return IntervalMethod.SEQUENCE if period >= looked_from else None
 
 
 def disclosed(
@@ -159,10 +174,12 @@ def _estimates(
     periods: Iterable[int],
     confidence: float,
     bin_counts: Mapping[int, int],
+    looked_from: float,
 ) -> Iterable[QueryEstimate]:
     campaign = require_attribute(layout.campaign)
     exponent = campaign.grid_exponent
     for period in periods:
+        method = interval_method(period, looked_from)
         of_groups = _sums_of(layout, sums, period)
         whole = [reduce(add, of_column) for of_column in zip(*of_groups, strict=True)]
         for column, (label, of_query) in enumerate(zip(campaign.labels, whole, strict=True)):
@@ -172,13 +189,13 @@ def _estimates(
                 label,
                 period,
                 of_query,
-                estimate(of_query, exponent, confidence, campaign.limits[column]),
+                estimate(of_query, exponent, confidence, campaign.limits[column], method),
                 campaign.limits[column],
                 robust or None,
                 forged=layout.forged(bin_counts, column, period),
             )
         if campaign.strata is not None:
-            yield from _of_strata(campaign, of_groups, period, confidence)
+            yield from _of_strata(campaign, of_groups, period, confidence, method)
 
 
 def _of_strata(
@@ -186,6 +203,7 @@ def _of_strata(
     sums: Sequence[Sequence[Accumulator]],
     period: int,
     confidence: float,
+    method: IntervalMethod | None,
 ) -> Iterable[QueryEstimate]:
     """Yield the estimates within groups, label after label."""
     assert campaign.strata is not None
@@ -193,7 +211,7 @@ def _of_strata(
     estimates = []
     for limits, of_column in zip(campaign.limits, zip(*sums, strict=True), strict=True):
         if lies is None:
-            estimates.append([estimate(s, exponent, confidence, limits) for s in of_column])
+            estimates.append([estimate(s, exponent, confidence, limits, method) for s in of_column])
         else:
             estimates.append(lies.estimates(of_column, exponent, confidence, limits))
     for group, stratum in enumerate(campaign.strata.labels):

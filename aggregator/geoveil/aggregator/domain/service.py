@@ -133,7 +133,10 @@ class Service:
 
     async def close_campaign(self, campaign_id: str) -> None:
         """Take no new reports once this returns; idempotent."""
-        await self._writer.call(lambda store: store.close_campaign(campaign_id))
+        record = await self._reader.call(lambda store: store.get_campaign(campaign_id))
+        # Else its date has closed it: nobody stopped it by what they saw.
+        if self._clock() - self._skew < record.closes:
+            await self._writer.call(lambda store: store.close_campaign(campaign_id))
 
     async def get_campaign(self, campaign_id: str, *, peer: str | None = None) -> CampaignStatus:
         """Return one campaign.
@@ -303,7 +306,10 @@ class Service:
 
             def shown() -> Any:
                 totals, counts = sums
-                disclosure = disclose(layout, totals, begun, period, confidence, counts)
+                looked_from = self._looked_from(status, layout.campaign)
+                disclosure = disclose(
+                    layout, totals, begun, period, confidence, counts, looked_from
+                )
                 return tell(Snapshot(status, disclosure))
 
             return await asyncio.to_thread(shown)
@@ -340,12 +346,15 @@ class Service:
         if stratum is not None and (last == 0 or not 0 <= stratum <= last):
             few = "absent: the campaign has none" if last == 0 else f"from 0 to {last}"
             raise ParameterError("stratum", stratum, few)
+        looked_from = self._looked_from(status, layout.campaign)
         key = await self.analyses.run(
-            AnswerCache.key, campaign_id, questions, periods, confidence, joint, stratum
-        )
+            AnswerCache.key, campaign_id, questions, periods, confidence, joint, stratum,
+            looked_from,
+        )  # fmt: skip
         answers = await self._scan.answer(
-            key, layout, questions, periods, confidence, joint=joint, stratum=stratum
-        )
+            key, layout, questions, periods, confidence, joint=joint, stratum=stratum,
+            looked_from=looked_from,
+        )  # fmt: skip
         return Snapshot(
             status,
             disclosed(
@@ -445,6 +454,14 @@ class Service:
         size = sum(len(status.record.published) for status in statuses)
         if size > _MUCH:
             self._limits.peers.charge(peer, size // _REPORT_BYTES)
+
+    def _looked_from(self, status: CampaignStatus, campaign: Campaign) -> int:
+        """Return the first period whose reports were not ended by a date: see `interval_method`."""
+        if status.record.closed:  # when, and after how many looks, is not known
+            return 0
+        return (
+            campaign.periods if status.state is State.CLOSED else campaign.period_at(self._clock())
+        )
 
     def _latest_period(self, campaign: Campaign) -> int:
         """Return the last period that has begun, by the clock of a device that is ahead."""

@@ -6,6 +6,7 @@ out join it. Who asks what another waits for already gets the same answer.
 """
 
 import asyncio
+import math
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -107,6 +108,7 @@ class _Request:
     lay_out: Callable[[], PointSums]
     periods: Mapping[int, int]
     confidence: float
+    looked_from: float
     stratum: int | None
     waiting: list["asyncio.Future[PointAnswers]"] = field(default_factory=list)
     sums: PointSums | None = None
@@ -162,6 +164,7 @@ class SharedScan:
         *,
         joint: bool = False,
         stratum: int | None = None,
+        looked_from: float = math.inf,
     ) -> PointAnswers:
         """Return what the stored points say. Off the event loop; what nobody waits for ends.
 
@@ -173,6 +176,7 @@ class SharedScan:
             confidence: of the intervals, in (0, 1).
             joint: see `PointSums`.
             stratum: the label that points came with, from 0; None: all.
+            looked_from: see `interval_method`.
 
         Raises:
             GeoVeilError: see `PointSums`; ParameterError if `confidence` is not in (0, 1).
@@ -188,7 +192,7 @@ class SharedScan:
         if request is None:
             expected = sum(periods.values()), len(periods)
             lay_out = partial(PointSums, layout.campaign, questions, expected, joint=joint)
-            request = _Request(key, lay_out, periods, confidence, stratum)
+            request = _Request(key, lay_out, periods, confidence, looked_from, stratum)
             queue.waiting.append(request)
         future: asyncio.Future[PointAnswers] = asyncio.get_running_loop().create_future()
         request.waiting.append(future)
@@ -273,5 +277,5 @@ def _of_request(request: _Request, points: Points) -> Points:
 
 def _found(request: _Request) -> PointAnswers:
     assert request.sums is not None  # it was laid out
-    estimates = request.sums.estimates(request.periods, request.confidence)
+    estimates = request.sums.estimates(request.periods, request.confidence, request.looked_from)
     return PointAnswers(estimates, request.sums.covariances(request.periods))

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.aggregator.domain.errors import Code, ServiceError
-from geoveil.aggregator.domain.estimates import QueryEstimate
+from geoveil.aggregator.domain.estimates import QueryEstimate, interval_method
 from geoveil.aggregator.domain.rows import Points
 from geoveil.campaign import Campaign, PointQuestion, ValueCampaign
 from geoveil.gp import (
@@ -137,12 +137,15 @@ class PointSums:
             for totals in self._ways if part is None else part:
                 totals.add(values, groups)
 
-    def estimates(self, periods: Collection[int], confidence: float) -> list[QueryEstimate]:
+    def estimates(
+        self, periods: Collection[int], confidence: float, looked_from: float = math.inf
+    ) -> list[QueryEstimate]:
         """Return the estimates of queries, query after query, period after period.
 
         Args:
             periods: to be shown.
             confidence: of the intervals, in (0, 1).
+            looked_from: see `interval_method`.
         """
         sums = {
             (period, label): of_query
@@ -151,7 +154,7 @@ class PointSums:
             for label, of_query in zip(totals.labels, totals.of(period), strict=True)
         }
         return [
-            _estimated(label, period, sums[period, label], estimator, confidence)
+            _estimated(label, period, sums[period, label], estimator, confidence, looked_from)
             for period in periods
             for label, estimator in zip(self._labels, self._estimators, strict=True)
         ]
@@ -176,14 +179,20 @@ class PointSums:
 
 
 def _estimated(
-    label: str, period: int, sums: Sums, estimator: PointEstimator, confidence: float
+    label: str,
+    period: int,
+    sums: Sums,
+    estimator: PointEstimator,
+    confidence: float,
+    looked_from: float,
 ) -> QueryEstimate:
     limits, ends, noise = estimator.limits, estimator.variance_limits, sums.variance
+    method = interval_method(period, looked_from)
     return QueryEstimate(
         label,
         period,
         sums.values,
-        estimate(sums.values, GRID_EXPONENT, confidence, limits),
+        estimate(sums.values, GRID_EXPONENT, confidence, limits, method),
         limits,
         None,
         estimated_noise_variance(*noise, ends, confidence) if noise and ends else None,

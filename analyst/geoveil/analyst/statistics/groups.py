@@ -26,6 +26,7 @@ from geoveil.gp import (
     UNLIMITED,
     Array,
     GeoPrivacy,
+    IntervalMethod,
     Limits,
     ParameterError,
     margins_of_mean,
@@ -84,6 +85,10 @@ class GroupEstimates(Result):
     margins: Array | None = None
     """How far the ends of each interval are from its estimate, below and above, at `confidence`,
     shape (2, groups), where they were found in another way; None: they follow from the rest."""
+    method: IntervalMethod | None = None
+    """Of each interval, where it is not the default."""
+    about: Sequence[str] = ()
+    """Sentences that must be known besides."""
     moved: Array | None = None
     """How far false reports can move each mean, down and up, shape (2, groups); None: it follows
     from `contamination`."""
@@ -152,6 +157,7 @@ class GroupEstimates(Result):
             "Each row is of the people of that group, of whom those who took part are a random"
             f" sample; each {self.confidence:.0%} interval holds by itself, and all bands hold at"
             " once. Their differences have errors of their own.",
+            *self.about,
             *notes_of_liars_among(self.contamination),
         )
 
@@ -223,7 +229,9 @@ class GroupEstimates(Result):
         if self.n is None or min(self.n) < 2:
             return critical_value_of_one(confidence) * np.stack([self.standard_errors] * 2)
         margins = [
-            margins_of_mean(n, float(v), float(e * e * (n - 1)), confidence, self.limits)
+            margins_of_mean(
+                n, float(v), float(e * e * (n - 1)), confidence, self.limits, self.method
+            )
             for n, v, e in zip(self.n, self.values, self.standard_errors, strict=True)
         ]
         return np.array(margins).T
@@ -308,7 +316,7 @@ class GroupEstimates(Result):
             confidence=self.confidence,
             n=0 if self.n is None else sum(self.n),
             privacy=self.privacy,
-            about=(WEIGHTED, *notes_of_liars_among(self.contamination)),
+            about=(WEIGHTED, *self.about, *notes_of_liars_among(self.contamination)),
         )
 
     def _moved(self, contrasts: Array) -> tuple[Array, Array]:

@@ -41,6 +41,7 @@ from geoveil.analyst.statistics.statistic import (
     Statistic,
     driven,
     noise_scale,
+    notes_of_looks,
     period_of,
     too_few,
 )
@@ -187,6 +188,7 @@ class Reports:
                 question=question,
                 privacy=self.campaign.report_privacy,
                 period=None if self.campaign.period is None else of,
+                about=notes_of_looks(self.campaign),
             )
             for question, estimator in estimators.items()
         ]

@@ -8,6 +8,7 @@ alike. Some ask twice: first where a quantile is, about, and then closely there.
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Any, ClassVar, Generic, TypeAlias, TypedDict, TypeVar, cast
 
 from geoveil.analyst.contamination import ALIKE
@@ -36,6 +37,11 @@ Answered: TypeAlias = JointEstimates | SeparateEstimates | CellCounts
 """`SeparateEstimates` to what is asked `Separately`, `CellCounts` to `Counts`; else
 `JointEstimates`."""
 Steps = Generator[Asked, Any, Found]
+ONE_LOOK = (
+    "This interval is for one look, at a date or a number of reports set before the first: looked"
+    " at again and again while reports come in, it is missed far more often."
+)
+AT_ALL_LOOKS = "Reports still come in: intervals hold at all looks at once, from 100 reports on."
 MOST_QUESTIONS = 900
 """The most questions of which a server returns covariances."""
 
@@ -130,10 +136,23 @@ class Contaminated(Statistic[Found]):
                 queries = inner.send(replace(answered, contamination=self.fraction))
             except StopIteration as end:
                 result: Any = end.value
-                if not isinstance(result, JointEstimates):  # they say so themselves
-                    about = (*result.about, *notes_of_liars(self.fraction, weights))
-                    result = replace(result, about=about)
-                return cast(Found, result)
+                if isinstance(result, JointEstimates):  # they say so themselves
+                    return cast(Found, result)
+                return cast(Found, noted(result, notes_of_liars(self.fraction, weights)))
+
+
+def noted(result: Any, sentences: Sequence[str]) -> Any:
+    """Return a result that says more of itself; one without such a place as it is."""
+    if isinstance(result, JointEstimates):
+        return replace(result, population=" ".join([result.population, *sentences]))
+    if not hasattr(result, "about"):
+        return result
+    return replace(result, about=(*result.about, *sentences))
+
+
+def notes_of_looks(campaign: Campaign) -> Sequence[str]:
+    """Return what to say of intervals where the closing date of a campaign is still to come."""
+    return (ONE_LOOK,) if datetime.now(UTC) < campaign.closes else ()
 
 
 class OfWhom(TypedDict, total=False):

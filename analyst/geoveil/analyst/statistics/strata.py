@@ -35,6 +35,8 @@ from geoveil.analyst.statistics.statistic import (
     Found,
     Separately,
     Statistic,
+    noted,
+    notes_of_looks,
     open_stratum,
 )
 from geoveil.campaign import AttributeCampaign, Strata
@@ -301,7 +303,7 @@ def asked_of(
         try:
             questions = steps.send(answered)
         except StopIteration as end:
-            result: Found = end.value
+            result: Found = noted(end.value, notes_of_looks(campaign))
             return result if scale is None else result.held(scale)
         answers = []
         for part in people.parts(questions):

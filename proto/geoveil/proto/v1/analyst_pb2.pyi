@@ -36,6 +36,10 @@ class _IntervalMethodEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper.
     """With one more report imagined at each end of what an answer can be: the wider one."""
     INTERVAL_METHOD_STUDENT: _IntervalMethod.ValueType  # 3
     """Student's: of answers without ends."""
+    INTERVAL_METHOD_SEQUENCE: _IntervalMethod.ValueType  # 4
+    """Holds at all looks at once, from 100 answers on: of a campaign that is open, of
+    the period that runs, and of a campaign that was closed before its date.
+    """
 
 class IntervalMethod(_IntervalMethod, metaclass=_IntervalMethodEnumTypeWrapper): ...
 
@@ -48,6 +52,10 @@ INTERVAL_METHOD_FULL_ENDS: IntervalMethod.ValueType  # 2
 """With one more report imagined at each end of what an answer can be: the wider one."""
 INTERVAL_METHOD_STUDENT: IntervalMethod.ValueType  # 3
 """Student's: of answers without ends."""
+INTERVAL_METHOD_SEQUENCE: IntervalMethod.ValueType  # 4
+"""Holds at all looks at once, from 100 answers on: of a campaign that is open, of
+the period that runs, and of a campaign that was closed before its date.
+"""
 global___IntervalMethod = IntervalMethod
 
 @typing.final
