@@ -73,6 +73,13 @@ def test_its_reach_is_that_of_the_mixture():
         assert float(mixture) == pytest.approx(1 / alpha, rel=1e-9)
 
 
+def test_it_reaches_farther_the_surer_it_is_to_be():
+    reaches = [reach_at_all_looks(500, c) for c in (0.0, 1e-17, 1e-9, 0.5, 0.95, 1 - 1e-16, 1.0)]
+    assert reaches == sorted(reaches)
+    assert reaches[0] >= 1
+    assert reaches[-1] == math.inf
+
+
 def test_a_person_whom_nobody_met_is_imagined():
     shares = Limits((0.0, 1.0), (0.0, 1.0))
     nobody = interval_of_mean(1_000, 0.0, 0.0, 0.95, shares, IntervalMethod.SEQUENCE)

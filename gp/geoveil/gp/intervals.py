@@ -333,16 +333,17 @@ def reach_at_all_looks(n: float, confidence: float) -> float:
 
     Args:
         n: reports, > 0.
-        confidence: in (0, 1).
+        confidence: in [0, 1].
 
     Example:
         >>> round(reach_at_all_looks(2_000, 0.95) / 1.96, 2)
         1.55
     """
-    missed = 1 - confidence
-    likely = -2 * math.log(missed)
-    grown = n * (likely + math.log1p(likely)) / _SHARPEST_AT
-    return math.sqrt(2 * (1 + 1 / grown) * math.log(math.sqrt(grown + 1) / missed))
+    if confidence >= 1:
+        return math.inf
+    likely = -2 * math.log1p(-confidence)
+    grown = max(n * (likely + math.log1p(likely)) / _SHARPEST_AT, sys.float_info.min)
+    return math.sqrt((1 + 1 / grown) * (math.log1p(grown) + likely))
 
 
 def _with_one_more(n: float, variance: float, distance: float) -> tuple[float, float]:
