@@ -150,7 +150,7 @@ def noted(result: Any, sentences: Sequence[str]) -> Any:
     return replace(result, about=(*result.about, *sentences))
 
 
-def notes_of_looks(campaign: Campaign) -> Sequence[str]:
+def notes_of_looks(campaign: AttributeCampaign) -> Sequence[str]:
     """Return what to say of intervals where the closing date of a campaign is still to come."""
     return (ONE_LOOK,) if datetime.now(UTC) < campaign.closes else ()
 
