@@ -21,7 +21,7 @@ from geoveil.gp import (
 from geoveil.gp.deconvolution.bands import BandTotals, bands_of
 from geoveil.gp.deconvolution.base import PointEstimator
 from geoveil.gp.deconvolution.choice import ways
-from geoveil.gp.deconvolution.lattice import Kernel, Lattice, LatticeTotals
+from geoveil.gp.deconvolution.lattice import DebiasedKernel, Lattice, LatticeTotals
 from geoveil.gp.deconvolution.totals import EachTotals, Sums, Totals
 from geoveil.gp.estimation import Accumulator, sums_of
 from geoveil.gp.queries.profiles.soft_step import Smoothstep
@@ -142,7 +142,7 @@ def kernels(dimension: int, h: float = 1.0) -> list[GaussianKernel]:
 
 
 def of_lattice(noise: PlanarLaplace, es: Mapping[str, PointEstimator]) -> LatticeTotals:
-    alike = {k: kernel for k, e in es.items() if (kernel := Kernel.of(e))}
+    alike = {k: kernel for k, e in es.items() if (kernel := DebiasedKernel.of(e))}
     return LatticeTotals(alike, Lattice(alike), noise.step)
 
 

@@ -180,7 +180,8 @@ def curve(result: Curve) -> Markup:
 
     What the picture spans stands in its `data-` attributes, for who moves along it.
     """
-    unit = f", {result.privacy.unit}" if result.axis == "value" and result.privacy.unit else ""
+    name = result.privacy.unit if result.privacy is not None and result.axis == "value" else ""
+    unit = f", {name}" if name else ""
     height, left = 380.0, 74.0
     finite = np.isfinite(result.low) & np.isfinite(result.high) & np.isfinite(result.values)
     at, values = result.at[finite], result.values[finite]

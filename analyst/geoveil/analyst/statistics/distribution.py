@@ -66,8 +66,8 @@ class Curve(Result):
     """The confidence that the whole curve lies in the band, in (0, 1)."""
     n: int
     """People."""
-    privacy: GeoPrivacy
-    """What a whole report promises."""
+    privacy: GeoPrivacy | None
+    """What a whole report promises; None if that is not known."""
     about: tuple[str, ...] = ()
     """Sentences: how softly it was asked, and how far it may be off."""
     population: str = POPULATION
@@ -97,7 +97,7 @@ class Curve(Result):
     @property
     def axis_names(self) -> tuple[str, str]:
         """What stands at the axes of its picture, with units."""
-        name = self.privacy.value_unit or self.privacy.unit
+        name = self.privacy and (self.privacy.value_unit or self.privacy.unit)
         unit = f", {name}" if self.axis == "value" and name else ""
         share = f", share per {name}" if self.name == "Density" and unit else ""
         return f"{self.axis}{unit}", f"{self.name.lower()}{share}"

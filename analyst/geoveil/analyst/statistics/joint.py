@@ -51,8 +51,8 @@ class QuestionMeans(ABC):
     """The confidence of intervals where no other is named, in (0, 1)."""
     limits: tuple[Limits, ...]
     """What answers to each question, and their mean, can be."""
-    privacy: GeoPrivacy
-    """What a whole report promises."""
+    privacy: GeoPrivacy | None = None
+    """What a whole report promises; None if that is not known, or differs between questions."""
     period: int | None = None
     """The period of a recurring campaign, from 0; else None."""
     contamination: float = 0.0
@@ -298,13 +298,17 @@ class JointEstimates(QuestionMeans, Result):
         i, j = self.index(a), self.index(b)
         made = self._quantity(label or f"{self.labels[i]} / {self.labels[j]}", 0.0, 0.0, 0.0, 0.0)
         top, bottom = float(self.values[i]), float(self.values[j])
-        ratio = ratio_of(top, bottom, self.covariance[np.ix_([i, j], [i, j])], made)
+        covariance = self.covariance[np.ix_([i, j], [i, j])]
+        ratio = ratio_of(top, bottom, covariance, made)
+        limits = self.limits[i], self.limits[j]
+        n = self.n if self.answers is None else min(self.answers[i], self.answers[j])
 
         def contrast(r: float) -> tuple[float, float]:
-            weights = np.zeros((1, len(self.labels)))
-            weights[0, i] += 1
-            weights[0, j] -= r
-            interval = self.combined(weights, ["contrast"]).interval(0)
+            row = np.array([1.0, -r])
+            variance = max(float(row @ covariance @ row), 0.0) * (n - 1)
+            of_sum = limits_of_sum(limits, row)
+            honest = interval_of_mean(n, top - r * bottom, variance, self.confidence, of_sum)
+            interval = with_liars(honest, self.contamination, of_sum, self.weights)
             return interval.low, interval.high
 
         denominator = self.interval(j)

@@ -157,8 +157,8 @@ class DensityMap(GeoResult):
     confidence: float
     n: int
     """People."""
-    privacy: GeoPrivacy
-    """What a whole report promises."""
+    privacy: GeoPrivacy | None
+    """What a whole report promises; None if that is not known."""
     about: tuple[str, ...] = ()
     """Further sentences."""
     population: str = POPULATION

@@ -46,8 +46,8 @@ class PartitionShares(Result):
     """The confidence that all intervals hold at once, in (0, 1)."""
     n: int
     """People."""
-    privacy: GeoPrivacy
-    """What a whole report promises."""
+    privacy: GeoPrivacy | None
+    """What a whole report promises; None if that is not known."""
     joint: JointEstimates = field(repr=False)
     """What the reports say before it is known that shares are not negative."""
     edges: Array | None = None
@@ -79,7 +79,7 @@ class PartitionShares(Result):
         if self.edges is None:
             return self
         edges = scale.from_log(self.edges)
-        labels = _parts([f"{edge:,.12g}" for edge in edges.tolist()])
+        labels = names_of_parts([f"{edge:,.12g}" for edge in edges.tolist()])
         return replace(self, labels=labels, edges=edges, joint=replace(self.joint, labels=labels))
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
@@ -139,7 +139,7 @@ def between(above: JointEstimates, apart: bool) -> JointEstimates:
     weights = np.zeros((m + 1, m))
     weights[np.arange(m), np.arange(m)] = -1.0
     weights[np.arange(1, m + 1), np.arange(m)] += 1.0
-    labels = _parts([label.removeprefix("above ") for label in above.labels])
+    labels = names_of_parts([label.removeprefix("above ") for label in above.labels])
     low, high = above.limits[0].reports
     share = Limits((low, high), (0.0, 1.0))
     pair = share if apart else Limits((low - high, high - low), (0.0, 1.0))
@@ -150,7 +150,7 @@ def between(above: JointEstimates, apart: bool) -> JointEstimates:
     return replace(combined, values=values, limits=(share, *combined.limits[1:]))
 
 
-def _parts(edges: Sequence[str]) -> tuple[str, ...]:
+def names_of_parts(edges: Sequence[str]) -> tuple[str, ...]:
     """Return the names of the parts that edges make."""
     middle = (f"{a} to {b}" for a, b in pairwise(edges))
     return (f"up to {edges[0]}", *middle, f"above {edges[-1]}")

@@ -56,8 +56,8 @@ class QuantileEstimates(Result):
     """The confidence of each interval by itself, in (0, 1)."""
     n: int
     """People."""
-    privacy: GeoPrivacy
-    """What a whole report promises."""
+    privacy: GeoPrivacy | None
+    """What a whole report promises; None if that is not known."""
     moved: Array
     """(2, m): how far false reports can move each, down and up; 0 unless it was asked for."""
     about: tuple[str, ...] = ()
@@ -86,7 +86,7 @@ class QuantileEstimates(Result):
 
     @property
     def axis_label(self) -> str:
-        unit = self.privacy.value_unit or self.privacy.unit
+        unit = self.privacy and (self.privacy.value_unit or self.privacy.unit)
         return super().axis_label + (f", {unit}" if unit else "")
 
     def held(self, scale: LogScale) -> Self:

@@ -67,7 +67,7 @@ class Ranking(Result):
     confidence: float
     n: int
     """People whose reports it is from."""
-    privacy: GeoPrivacy
+    privacy: GeoPrivacy | None
     """What a whole report promises."""
     about: tuple[str, ...] = ()
     """Further sentences on what was assumed."""

@@ -65,8 +65,8 @@ UNDONE = (
 )
 
 _TOGETHER = (
-    "Every report counts for each group in part, as labels were sent with lies: the errors of"
-    " groups go together, and no differences are stated. Those of means by question are."
+    "Every report counts for each group in part, as nobody's group is sure: the errors of groups go"
+    " together, and no differences are stated. Those of means are."
 )
 
 

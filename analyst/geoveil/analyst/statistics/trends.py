@@ -53,7 +53,7 @@ class Trends(Result):
     """The confidence that all intervals hold at once, in (0, 1)."""
     n: tuple[int, ...]
     """People at each time."""
-    privacy: GeoPrivacy
+    privacy: GeoPrivacy | None
     """What a whole report promises."""
     about: tuple[str, ...] = ()
     """Further sentences."""

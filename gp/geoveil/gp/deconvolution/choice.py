@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from geoveil.gp.deconvolution.bands import BandTotals, DebiasedBand, bands_of
 from geoveil.gp.deconvolution.base import PointEstimator
-from geoveil.gp.deconvolution.lattice import ORDER, Kernel, Lattice, LatticeTotals
+from geoveil.gp.deconvolution.lattice import ORDER, DebiasedKernel, Lattice, LatticeTotals
 from geoveil.gp.deconvolution.products import Products
 from geoveil.gp.deconvolution.region import RegionEstimator
 from geoveil.gp.deconvolution.totals import MOST_AT_ONCE, EachTotals, Totals
@@ -128,10 +128,10 @@ def _bands_pay(bands: Mapping[str, tuple[DebiasedBand, ...]], groups: int) -> bo
     return fits and _bands_s(bands, groups) < len(bands) * _EACH_S
 
 
-def _kernels_alike(estimators: Mapping[str, PointEstimator]) -> list[dict[str, Kernel]]:
+def _kernels_alike(estimators: Mapping[str, PointEstimator]) -> list[dict[str, DebiasedKernel]]:
     """Return the kernels among estimators, those of one bandwidth together."""
-    alike: defaultdict[float, dict[str, Kernel]] = defaultdict(dict)
+    alike: defaultdict[float, dict[str, DebiasedKernel]] = defaultdict(dict)
     for name, estimator in estimators.items():
-        if kernel := Kernel.of(estimator):
+        if kernel := DebiasedKernel.of(estimator):
             alike[kernel.bandwidth][name] = kernel
     return list(alike.values())

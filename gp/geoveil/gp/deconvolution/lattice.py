@@ -53,7 +53,7 @@ _FARTHEST = 2.0**40
 
 
 @dataclass(frozen=True)
-class Kernel:
+class DebiasedKernel:
     """A debiased Gaussian kernel on the line or in the plane.
 
     Attributes:
@@ -67,7 +67,7 @@ class Kernel:
     center: tuple[float, ...]
 
     @classmethod
-    def of(cls, estimator: PointEstimator) -> Kernel | None:
+    def of(cls, estimator: PointEstimator) -> DebiasedKernel | None:
         """Return the kernel that an estimator is of; None for anything else."""
         if not estimator.debias or estimator.dimension > 2:
             return None
@@ -109,7 +109,7 @@ class Lattice:
         kernels: of one bandwidth and one noise scale.
     """
 
-    def __init__(self, kernels: Mapping[str, Kernel]) -> None:
+    def __init__(self, kernels: Mapping[str, DebiasedKernel]) -> None:
         self.kernel = next(iter(kernels.values()))
         self.centers = np.array([kernel.center for kernel in kernels.values()])
         self.dimension = self.centers.shape[1]
@@ -162,7 +162,9 @@ class LatticeTotals(Totals):
         step: spacing of the grid of the points, in their unit.
     """
 
-    def __init__(self, kernels: Mapping[str, Kernel], lattice: Lattice, step: float) -> None:
+    def __init__(
+        self, kernels: Mapping[str, DebiasedKernel], lattice: Lattice, step: float
+    ) -> None:
         super().__init__(tuple(kernels), step)
         self._lattice = lattice
         self._spread: dict[int, _Spread] = {}

@@ -1,0 +1,323 @@
+"""A number by group, where both are private: means, quantiles and curves [MATH §15].
+
+The mean of y in a group is E[y·a]/E[a], a being 1 for its people and 0 for others. Its interval
+holds all m for which that of E[(y − m)·a] holds 0, as Fieller's does. A share above a threshold in
+a group is a mean of that kind, and quantiles and curves are those of these shares.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from geoveil.analyst.relations.form_reports import FormReports, FormStatistic
+from geoveil.analyst.relations.place_terms import Outside, Within
+from geoveil.analyst.relations.terms import Number, Option, SoftBand, Term
+from geoveil.analyst.statistics.distribution import DistributionFunction
+from geoveil.analyst.statistics.districts import Districts, Nearest
+from geoveil.analyst.statistics.groups import GroupEstimates
+from geoveil.analyst.statistics.joint import JointEstimates
+from geoveil.analyst.statistics.partition import Histogram, names_of_parts
+from geoveil.analyst.statistics.quantiles import Quantiles
+from geoveil.analyst.statistics.statistic import Statistic, driven
+from geoveil.analyst.statistics.strata import ByGroup
+from geoveil.campaign import CategoryField, FormCampaign, PointQuestion
+from geoveil.gp import (
+    Array,
+    Interval,
+    IntervalMethod,
+    Limits,
+    ParameterError,
+    Range,
+    Threshold,
+    UnsupportedError,
+)
+
+__all__ = ["CurveBy", "MeanBy", "MeansByGroup", "Parts", "QuantileBy", "StatisticBy"]
+
+_PEOPLE = "people of "
+_FIELLER = (
+    "The intervals are Fieller's, of all means that the reports do not contradict: the whole line"
+    " where the size of a group is not told from 0. Standard errors are by the delta method."
+)
+_UNBOUNDED = (
+    "No report of {} has an end, and no public range says what people hold: the intervals are right"
+    " once so many people are in a group that its mean is nearly normal."
+)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A field cut into parts: a number into soft bands, a place into districts."""
+
+    field: str
+    of: Histogram | Districts | Nearest
+
+    def terms(self, campaign: FormCampaign) -> dict[str, Term]:
+        """Return the name of each part, and the function that is 1 in it."""
+        values = campaign.campaign_of(self.field)
+        scale = values.attribute.scale
+        of: Any = self.of if scale is None else self.of.on_scale(scale)
+        asked: Sequence[PointQuestion] = next(of.steps(values, 0.95))
+        if isinstance(self.of, Histogram):
+            names = names_of_parts([f"{edge:,.12g}" for edge in self.of.edges])
+            bands = [_band(self.field, question) for question in asked]
+            ends = [-np.inf, *(band.low for band in bands), np.inf]
+            width = bands[0].width
+            return {
+                name: SoftBand(self.field, low, high, width, f"{self.field} {name}")
+                for name, low, high in zip(names, ends, ends[1:], strict=False)
+            }
+        parts = {q.label: Within(self.field, q.query, label=q.label) for q in asked}
+        if isinstance(self.of, Nearest):
+            return dict(parts)
+        beyond = Outside(self.field, tuple(parts.values()))
+        return {**parts, beyond.label: beyond}
+
+
+By: TypeAlias = str | Parts | Sequence[Term]
+"""What makes groups: the name of a field with options, parts of a field, or functions of fields."""
+
+
+def groups_in(campaign: FormCampaign, by: By) -> tuple[str, dict[str, Term]]:
+    """Return what makes groups, and label → the function that is 1 for the people of a group.
+
+    Raises:
+        ParameterError: if a field has no options, or two groups have one label.
+    """
+    if isinstance(by, Parts):
+        return by.field, by.terms(campaign)
+    if isinstance(by, str):
+        of = campaign.field(by)
+        if not isinstance(of, CategoryField):
+            raise ParameterError("by", by, "a field with options, or Parts of this one")
+        return by, {option: Option(by, option) for option in of.options}
+    terms = {term.text: term for term in by}
+    if len(terms) < len(by) or not terms:
+        raise ParameterError("by", [term.text for term in by], "groups, each of a label of its own")
+    return "group", terms
+
+
+def _band(name: str, question: PointQuestion) -> SoftBand:
+    """Return what a question about numbers asks, as a function of a field."""
+    query = question.query
+    if isinstance(query, Threshold):
+        return SoftBand(name, query.at, np.inf, query.width, question.label)
+    assert isinstance(query, Range)
+    return SoftBand(name, query.low, query.high, query.width, question.label)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MeansByGroup(GroupEstimates):
+    """The mean of a number within each group, where both may be private."""
+
+    over: JointEstimates = field(repr=False)
+    """The estimates of E[y·a] of each group, then of E[a]."""
+    about: tuple[str, ...] = ()
+    """Sentences: how intervals were found, and which groups are left out."""
+
+    @property
+    def notes(self) -> Sequence[str]:
+        return (*super().notes, *self.about)
+
+    def margins_at(self, confidence: float) -> Array:
+        m = len(self.labels)
+        low, high = ratio_intervals(self.over, [(i, m + i) for i in range(m)], confidence)
+        return np.stack([self.values - low, high - self.values])
+
+
+@dataclass(frozen=True)
+class MeanBy(FormStatistic[MeansByGroup]):
+    """The mean of a number within each group of people."""
+
+    number: str | Term
+    """The name of a number field, or a function of a field, as `Score("satisfaction")`."""
+    by: By
+    """What makes the groups."""
+
+    def of(
+        self, reports: FormReports, confidence: float = 0.95, weights: ArrayLike | None = None
+    ) -> MeansByGroup:
+        term = Number(self.number) if isinstance(self.number, str) else self.number
+        name, groups = groups_in(reports.campaign, self.by)
+        numerators: dict[str, Sequence[Term]] = {g: [term, a] for g, a in groups.items()}
+        sizes: dict[str, Sequence[Term]] = {f"{_PEOPLE}{g}": [a] for g, a in groups.items()}
+        asked = reports.joint(numerators | sizes, confidence, weights)
+        m = len(groups)
+        kept = [i for i in range(m) if asked.values[m + i] > 0]
+        if not kept:
+            raise UnsupportedError(f"nothing can be told of any {name}: no size is above 0")
+        rows = np.eye(2 * m)[kept + [m + i for i in kept]]
+        over = asked.combined(
+            rows, [asked.labels[int(row.argmax())] for row in rows],
+            [asked.limits[int(row.argmax())] for row in rows],
+        )  # fmt: skip
+        k = len(kept)
+        values, covariance = delta(over, [(i, k + i) for i in range(k)])
+        limits = term.limits(reports.campaign)
+        left = [label for i, label in enumerate(groups) if i not in kept]
+        return MeansByGroup(
+            labels=over.labels[:k],
+            values=values,
+            covariance=covariance,
+            confidence=confidence,
+            limits=Limits(means=limits.means),
+            question=f"mean of {term.text}, by {name}",
+            over=over,
+            about=(
+                _FIELLER,
+                *([] if np.isfinite(limits.means).all() else [_UNBOUNDED.format(term.text)]),
+                *(f"Nothing is told of {label}: its size is not above 0." for label in left),
+            ),
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RatioEstimates(JointEstimates):
+    """Estimates of several means in multiples of another: means within a group of people."""
+
+    over: JointEstimates = field(repr=False)
+    """The estimates of the means, and the one that they are in multiples of, which is last."""
+
+    def interval(self, question: str | int, confidence: float | None = None) -> Interval:
+        low, high = self._intervals([self.index(question)], confidence)
+        return Interval(float(low[0]), float(high[0]), IntervalMethod.WEIGHTED_ENDS)
+
+    def intervals(self, confidence: float | None = None) -> tuple[Array, Array]:
+        return self._intervals(range(len(self.labels)), confidence)
+
+    def _intervals(self, places: Sequence[int], confidence: float | None) -> tuple[Array, Array]:
+        over = replace(self.over, contamination=self.contamination)
+        pairs = [(i, len(self.labels)) for i in places]
+        low, high = ratio_intervals(over, pairs, confidence or self.confidence)
+        least, greatest = self.limits[0].means
+        return np.clip(low, least, greatest), np.clip(high, least, greatest)
+
+    def combined(
+        self, weights: ArrayLike, labels: Sequence[str], limits: Sequence[Limits] | None = None
+    ) -> JointEstimates:
+        w = np.asarray(weights, np.float64)
+        rows = np.block([[w, np.zeros((len(w), 1))], [np.zeros(w.shape[1]), 1.0]])
+        over = self.over.combined(rows, [*labels, self.over.labels[-1]])
+        made = ratios(over)
+        return made if limits is None else replace(made, limits=tuple(limits))
+
+
+def ratios(over: JointEstimates, means: tuple[float, float] = (-np.inf, np.inf)) -> RatioEstimates:
+    """Return estimates of means in multiples of the last of them.
+
+    Args:
+        over: of all.
+        means: between which ends each ratio is.
+
+    Raises:
+        UnsupportedError: if the last is not above 0.
+    """
+    m = len(over.labels) - 1
+    if not over.values[m] > 0:
+        raise UnsupportedError("its size is not above 0")
+    values, covariance = delta(over, [(i, m) for i in range(m)])
+    return RatioEstimates(
+        labels=over.labels[:-1],
+        values=values,
+        covariance=covariance,
+        n=over.n,
+        answers=None if over.answers is None else over.answers[:-1],
+        confidence=over.confidence,
+        limits=(Limits(means=means),) * m,
+        privacy=over.privacy,
+        over=over,
+    )
+
+
+def delta(over: JointEstimates, pairs: Sequence[tuple[int, int]]) -> tuple[Array, Array]:
+    """Return ratios of estimates and their covariance, by the delta method.
+
+    Args:
+        over: the estimates.
+        pairs: places of numerators and denominators.
+    """
+    top, bottom = np.array(pairs).T
+    values = over.values[top] / over.values[bottom]
+    slopes, rows = np.zeros((len(pairs), len(over.labels))), np.arange(len(pairs))
+    np.add.at(slopes, (rows, top), 1 / over.values[bottom])
+    np.add.at(slopes, (rows, bottom), -values / over.values[bottom])
+    return np.asarray(values), np.asarray(slopes @ over.covariance @ slopes.T)
+
+
+def ratio_intervals(
+    over: JointEstimates, pairs: Sequence[tuple[int, int]], confidence: float
+) -> tuple[Array, Array]:
+    """Return the ends of the intervals of ratios, each by itself: see `JointEstimates.ratio`."""
+    at = replace(over, confidence=confidence)
+    made = [at.ratio(i, j) for i, j in pairs]
+    return np.array([of.ci_low for of in made]), np.array([of.ci_high for of in made])
+
+
+@dataclass(frozen=True)
+class StatisticBy(FormStatistic[ByGroup]):
+    """A statistic of a number within each group of people: any that asks for shares of numbers."""
+
+    statistic: Statistic[Any]
+    number: str
+    """The name of a number field."""
+    by: By
+    """What makes the groups."""
+
+    def of(
+        self, reports: FormReports, confidence: float = 0.95, weights: ArrayLike | None = None
+    ) -> ByGroup:
+        campaign = reports.campaign.campaign_of(self.number)
+        scale = campaign.attribute.scale
+        asked = self.statistic if scale is None else self.statistic.on_scale(scale)
+        name, groups = groups_in(reports.campaign, self.by)
+        results, untold = {}, {}
+
+        def answer(group: Term, questions: Any) -> JointEstimates:
+            if not isinstance(questions, Sequence):
+                raise UnsupportedError(f"{type(self.statistic).__name__} counts points")
+            bands = {q.label: [_band(self.number, q), group] for q in questions}
+            over = reports.joint({**bands, _PEOPLE: [group]}, confidence, weights)
+            made = ratios(replace(over, privacy=campaign.report_privacy), (0.0, 1.0))
+            return made
+
+        for label, group in groups.items():
+            try:
+                result = driven(asked.steps(campaign, confidence), partial(answer, group))
+            except UnsupportedError as error:
+                untold[label] = str(error)
+            else:
+                results[label] = result if scale is None else result.held(scale)
+        if not results:
+            reasons = "; ".join(dict.fromkeys(untold.values()))
+            raise UnsupportedError(f"nothing can be told of any {name}: {reasons}")
+        return ByGroup(name=name, groups=results, untold=untold, confidence=confidence, apart=False)
+
+
+class QuantileBy(StatisticBy):
+    """Quantiles of a number within each group of people."""
+
+    def __init__(
+        self,
+        number: str,
+        by: By,
+        levels: Sequence[float] = (0.25, 0.5, 0.75),
+        width: float | None = None,
+    ) -> None:
+        super().__init__(Quantiles(levels=levels, width=width), number, by)
+
+
+class CurveBy(StatisticBy):
+    """The distribution function of a number within each group of people, each with its band.
+
+    Args:
+        number: the name of a number field.
+        by: what makes the groups.
+        of: the thresholds.
+    """
+
+    def __init__(self, number: str, by: By, of: DistributionFunction | None = None) -> None:
+        super().__init__(of or DistributionFunction(), number, by)

@@ -1,0 +1,55 @@
+"""Each report's unbiased contributions, for other packages: statsmodels, svy, R's survey."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from geoveil.analyst.relations.form_reports import FormReports
+from geoveil.analyst.relations.place_terms import Coordinate
+from geoveil.analyst.relations.terms import Number, Option, Term
+from geoveil.campaign import CategoryField, FormCampaign, NumberField, PlaceField
+from geoveil.gp import needed_for
+
+if TYPE_CHECKING:
+    import pandas
+
+__all__ = ["contributions"]
+
+
+def contributions(
+    reports: FormReports, terms: Mapping[str, Sequence[Term] | Term] | Sequence[Term] | None = None
+) -> "pandas.DataFrame":
+    """Return what each report counts for, a row for each person: unbiased, and noisy.
+
+    A mean of a column, with any survey weights, is an unbiased estimate of that of the function of
+    people's values; a product of columns of different fields is as unbiased. A square of a column
+    is not, nor a product of two columns of one field: name both in one product instead.
+
+    Args:
+        reports: of the form.
+        terms: functions of fields, or column → functions that are multiplied; by default the number
+            of each number field, both coordinates of each place, and each option of the others.
+
+    Raises:
+        UnsupportedError: if pandas is not installed.
+    """
+    with needed_for("a data frame"):
+        import pandas as pd
+    if terms is None:
+        terms = _all(reports.campaign)
+    if not isinstance(terms, Mapping):
+        terms = {term.text: term for term in terms}
+    products = [[of] if isinstance(of, Term) else of for of in terms.values()]
+    return pd.DataFrame(reports.pseudo_values(products), columns=list(terms))
+
+
+def _all(campaign: FormCampaign) -> list[Term]:
+    """Return a function of every field, or several."""
+    terms: list[Term] = []
+    for of in campaign.fields:
+        if isinstance(of, NumberField):
+            terms.append(Number(of.name))
+        elif isinstance(of, PlaceField):
+            terms += [Coordinate(of.name, 0), Coordinate(of.name, 1)]
+        elif isinstance(of, CategoryField):
+            terms += [Option(of.name, option) for option in of.options]
+    return terms

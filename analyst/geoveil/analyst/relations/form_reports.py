@@ -1,0 +1,218 @@
+"""Reports of a form at hand: what several fields of the same people say together."""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from geoveil.analyst.relations.terms import (
+    Columns,
+    Operator,
+    Term,
+    limits_of_product,
+    operators,
+)
+from geoveil.analyst.results import Result
+from geoveil.analyst.statistics.joint import JointEstimates
+from geoveil.analyst.statistics.raking import checked_weights
+from geoveil.analyst.statistics.report_files import ReportRows
+from geoveil.analyst.statistics.reports import Reports
+from geoveil.campaign import FormCampaign
+from geoveil.gp import Array, Limits, ParameterError
+
+__all__ = ["FormReports", "FormStatistic"]
+
+Found = TypeVar("Found", bound=Result)
+
+AT_ONCE = 1 << 22
+"""Pseudo-values that are held at once."""
+
+
+@dataclass(frozen=True, eq=False)
+class FormReports:
+    """The reports of a form: one perturbed answer to every field from each person."""
+
+    campaign: FormCampaign
+    columns: Columns
+    """The integers of the reports, (n, columns of the campaign)."""
+
+    def __post_init__(self) -> None:
+        columns = np.asarray(self.columns)
+        if columns.ndim != 2 or columns.shape[1] != self.campaign.columns or len(columns) < 2:
+            permitted = f"integers of shape (n, {self.campaign.columns}), n at least 2"
+            raise ParameterError("columns", f"shape {columns.shape}", permitted)
+        if columns.dtype != np.int64:
+            raise ParameterError("columns", str(columns.dtype), "integers of 64 bits")
+
+    @property
+    def n(self) -> int:
+        """How many people answered."""
+        return len(self.columns)
+
+    def ask(
+        self,
+        statistic: "FormStatistic[Found]",
+        confidence: float = 0.95,
+        weights: ArrayLike | None = None,
+    ) -> Found:
+        """Return what the reports say.
+
+        Args:
+            statistic: of one or several fields.
+            confidence: of intervals, in (0, 1).
+            weights: how many people of the population each person stands for, > 0, (n,); None: the
+                people are a simple random sample.
+
+        Raises:
+            GeoVeilError: if the statistic can't be had of such a form.
+        """
+        return statistic.of(self, confidence, weights)
+
+    def of(self, name: str) -> Reports:
+        """Return the reports of a number or a place field, of which any statistic can be asked."""
+        columns = tuple(column for column in self.columns[:, self.campaign.columns_of(name)].T)
+        rows = ReportRows(np.zeros(self.n, np.uint32), None, columns)
+        return Reports(self.campaign.campaign_of(name), lambda: iter([rows]))
+
+    def blocks(self, rows: int) -> Iterator[slice]:
+        """Yield where so many people stand, one part after the other."""
+        for start in range(0, self.n, max(rows, 1)):
+            yield slice(start, min(start + max(rows, 1), self.n))
+
+    def pseudo_values(self, products: Sequence[Sequence[Term]], sums: Array | None = None) -> Array:
+        """Return what each report counts for, (n, m).
+
+        Args:
+            products: of functions of fields, m of them.
+            sums: weights (m, k) of sums of these, which are returned in their place, (n, k).
+        """
+        blocks = (block for _, block in _blocks(self, _factors(self.campaign, products)))
+        return np.concatenate([block if sums is None else block @ sums for block in blocks])
+
+    def joint(
+        self,
+        products: Mapping[str, Sequence[Term]],
+        confidence: float = 0.95,
+        weights: ArrayLike | None = None,
+    ) -> JointEstimates:
+        """Return unbiased estimates of the means of products of functions, with all covariances.
+
+        Args:
+            products: name → functions of fields.
+            confidence: of intervals, in (0, 1).
+            weights: as of `ask`.
+        """
+        w = weights_of(self, weights)
+        factors = _factors(self.campaign, list(products.values()))
+        sums = _Sums(len(products))
+        for part, block in _blocks(self, factors):
+            sums.add(w[part], block)
+        return JointEstimates(
+            labels=tuple(products),
+            values=sums.means,
+            covariance=sums.covariance,
+            n=self.n,
+            answers=(alike(w),) * len(products),
+            confidence=confidence,
+            limits=tuple(limits_of_product([of for _, of in row]) for row in factors),
+        )
+
+
+class FormStatistic(ABC, Generic[Found]):
+    """What an analyst wants to know of several fields of a form."""
+
+    @abstractmethod
+    def of(
+        self, reports: FormReports, confidence: float = 0.95, weights: ArrayLike | None = None
+    ) -> Found:
+        """Return what reports say: see `FormReports.ask`."""
+
+
+def limits_of(campaign: FormCampaign, terms: Sequence[Term]) -> Limits:
+    """Return what a product of functions, and its mean over any people, can be."""
+    return limits_of_product([of for _, of in operators(campaign, terms)])
+
+
+def weights_of(reports: FormReports, weights: ArrayLike | None) -> Array:
+    """Return checked weights, equal where there are none, (n,)."""
+    return np.ones(reports.n) if weights is None else checked_weights(weights, reports.n)
+
+
+def alike(weights: Array) -> int:
+    """Return how many people the heaviest weight lets count, if all counted as much, at least 2."""
+    return max(int(weights.sum() / weights.max() * (1 + 1e-12)), 2)
+
+
+Factors: TypeAlias = list[list[tuple[slice, Operator]]]
+"""The columns and operators of each product, one for each field."""
+
+
+def _factors(campaign: FormCampaign, products: Sequence[Sequence[Term]]) -> Factors:
+    """Return the operators of products: those of the same functions of a field are one object."""
+    made: dict[tuple[int, ...], tuple[slice, Operator]] = {}
+    rows: Factors = []
+    for terms in products:
+        row = []
+        for field in dict.fromkeys(term.field for term in terms):
+            of_field = [term for term in terms if term.field == field]
+            key = tuple(map(id, of_field))
+            if key not in made:
+                (made[key],) = operators(campaign, of_field)
+            row.append(made[key])
+        rows.append(row)
+    return rows
+
+
+def _blocks(reports: FormReports, factors: Factors) -> Iterator[tuple[slice, Array]]:
+    """Yield where people stand, and their pseudo-values, (people, m)."""
+    distinct = {id(factor): factor for row in factors for factor in row}
+    for part in reports.blocks(AT_ONCE // (len(factors) + len(distinct))):
+        of_part = reports.columns[part]
+        values = {key: of.value(of_part[:, at]) for key, (at, of) in distinct.items()}
+        columns = [math.prod(values[id(factor)] for factor in row) for row in factors]
+        yield part, np.stack(columns, axis=1)
+
+
+class _Sums:
+    """Weighted sums of pseudo-values and of their products."""
+
+    def __init__(self, m: int) -> None:
+        self._center: Array | None = None
+        """The mean of the first people, about which products are taken."""
+        self._n = 0
+        self._weight = self._square = 0.0
+        self._total, self._of_squares, self._products = np.zeros(m), np.zeros(m), np.zeros((m, m))
+
+    def add(self, weights: Array, values: Array) -> None:
+        """Add people.
+
+        Args:
+            weights: (n,).
+            values: (n, m).
+        """
+        center = values.mean(axis=0) if self._center is None else self._center
+        self._center = center
+        weighted = (values - center) * weights[:, None]
+        self._n += len(weights)
+        self._weight += float(weights.sum())
+        self._square += float(weights @ weights)
+        self._total += weighted.sum(axis=0)
+        self._of_squares += weights @ weighted
+        self._products += weighted.T @ weighted
+
+    @property
+    def means(self) -> Array:
+        assert self._center is not None
+        return np.asarray(self._center + self._total / self._weight)
+
+    @property
+    def covariance(self) -> Array:
+        """The covariance of the means, as if people were drawn with replacement."""
+        moved = self._total / self._weight
+        crossed = np.outer(self._of_squares, moved)
+        about = self._products - crossed - crossed.T + self._square * np.outer(moved, moved)
+        return np.asarray(about / self._weight**2 * (self._n / (self._n - 1)))

@@ -1,0 +1,481 @@
+"""Shares of options, and cross-tables of two or three fields, each private by itself [MATH §15].
+
+The share of a cell is the mean of a product of operators. What the table needs of the reports are
+sums over people of such products, of their squares, and of the product with the square of one
+factor; no covariances of all pairs of cells.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, reduce
+from itertools import combinations, product
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from geoveil.analyst.relations.by import By, groups_in
+from geoveil.analyst.relations.form_reports import (
+    AT_ONCE,
+    FormReports,
+    FormStatistic,
+    alike,
+    weights_of,
+)
+from geoveil.analyst.relations.terms import Operator, Score, limits_of_product, operators
+from geoveil.analyst.results import Result
+from geoveil.analyst.statistics.joint import JointEstimates
+from geoveil.analyst.statistics.quantity import POPULATION, Quantity
+from geoveil.analyst.statistics.separate import SeparateEstimates
+from geoveil.analyst.statistics.simultaneous import (
+    correlations_of,
+    critical_value,
+    critical_value_of_many,
+    critical_value_of_one,
+)
+from geoveil.gp import Array, ParameterError
+
+__all__ = ["CrossTable", "MeanScore", "ShareTable", "Shares", "SharesGiven"]
+
+MOST_CELLS = 10_000
+_MOST_TESTED = 500
+"""The most options of a field of a table whose independence is tested."""
+_NO_SPREAD = 1e-9
+"""Variance, in multiples of the largest, below which an option has none."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ShareTable(Result):
+    """The shares of the people in the cells of a table, of one to three fields."""
+
+    names: tuple[str, ...]
+    """What makes rows, columns and layers."""
+    labels: tuple[tuple[str, ...], ...]
+    """The options or parts of each."""
+    shares: Array
+    """The share of each cell, a dimension for each field; unbiased, so that it may be below 0."""
+    standard_errors: Array
+    """Of each, of the same shape."""
+    ci_low: Array
+    """Intervals of each share by itself."""
+    ci_high: Array
+    band_low: Array
+    """Intervals that hold all shares at once."""
+    band_high: Array
+    margins: tuple[Array, ...]
+    """The share of each option of each field."""
+    confidence: float
+    n: int
+    """People."""
+    test: "tuple[float, int, float] | None"
+    """Of independence: χ², its degrees of freedom and the p value; None if there is no test."""
+    pairs: "tuple[Array, ...]" = field(repr=False)
+    """The covariance of each cell with the margin of each field."""
+    margin_errors: tuple[Array, ...] = field(repr=False)
+    answers: int = field(repr=False)
+    """How many people the heaviest weight lets count, if all counted as much."""
+    operators: tuple[tuple[Operator, ...], ...] = field(repr=False)
+    about: tuple[str, ...] = ()
+
+    @property
+    def title(self) -> str:
+        return f"Shares by {' and '.join(self.names)}, from {self.n:,} reports"
+
+    @property
+    def notes(self) -> Sequence[str]:
+        level = f"{100 * self.confidence:.4g} %"
+        if len(self.names) == 1:
+            tested: tuple[str, ...] = ()
+        elif self.test is None:
+            tested = (f"Independence is tested up to {_MOST_TESTED} options a field.",)
+        else:
+            square, freedom, p = self.test
+            tested = (
+                f"Test of independence: χ² = {square:.4g} with {freedom:,} degrees of freedom,"
+                f" p = {p:.3g}; Pearson's, with the noise of privacy in its variances.",
+            )
+        return (
+            POPULATION,
+            f"Each interval covers at {level} by itself, all bands at once at {level}.",
+            *tested,
+            *self.about,
+        )
+
+    def rows(self) -> list[dict[str, Any]]:
+        given = (
+            [self._given(axis) for axis in range(len(self.names))] if len(self.names) > 1 else []
+        )
+        return [
+            dict(zip(self.names, labels, strict=True))
+            | {
+                "estimate": float(self.shares[place]),
+                "standard_error": float(self.standard_errors[place]),
+                "ci_low": float(self.ci_low[place]),
+                "ci_high": float(self.ci_high[place]),
+                "band_low": float(self.band_low[place]),
+                "band_high": float(self.band_high[place]),
+            }
+            | {
+                f"share of {name}": float(shares[place])
+                for name, shares in zip(self.names, given, strict=False)
+            }
+            for place, labels in zip(
+                np.ndindex(self.shares.shape), product(*self.labels), strict=True
+            )
+        ]
+
+    def _given(self, axis: int) -> Array:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.asarray(self.shares / self._spread(self.margins[axis], axis))
+
+    def _spread(self, of_options: Array, axis: int) -> Array:
+        """Return numbers of the options of a field for each cell."""
+        return np.broadcast_to(
+            np.expand_dims(of_options, [k for k in range(len(self.names)) if k != axis]),
+            self.shares.shape,
+        )
+
+    def given(self, name: str) -> "SharesGiven":
+        """Return the shares among the people of each option of a field, with intervals.
+
+        Of a table of two fields these are row shares, given the first, or column shares.
+
+        Args:
+            name: of the field.
+        """
+        if name not in self.names or len(self.names) == 1:
+            raise ParameterError("name", name, f"of {self.names}, of a table of several fields")
+        axis = self.names.index(name)
+        margin, errors = (self._spread(of[axis], axis) for of in (self.margins, self.margin_errors))
+        ends = np.empty((3, *self.shares.shape))
+        for place in np.ndindex(self.shares.shape):
+            cell = [of[i] for of, i in zip(self.operators, place, strict=True)]
+            common = float(self.pairs[axis][place])
+            two = JointEstimates(
+                labels=("cell", "group"),
+                values=np.array([self.shares[place], margin[place]]),
+                covariance=np.array(
+                    [[self.standard_errors[place] ** 2, common], [common, errors[place] ** 2]]
+                ),
+                n=self.answers,
+                confidence=self.confidence,
+                limits=(limits_of_product(cell), cell[axis].limits),
+            )
+            ratio = two.ratio(0, 1)
+            ends[:, *place] = ratio.ci_low, ratio.ci_high, ratio.standard_error
+        return SharesGiven(
+            table=self,
+            axis=axis,
+            shares=self._given(axis),
+            standard_errors=ends[2],
+            ci_low=np.clip(ends[0], 0.0, 1.0),
+            ci_high=np.clip(ends[1], 0.0, 1.0),
+        )
+
+    @property
+    def row_shares(self) -> "SharesGiven":
+        """The shares among the people of each row."""
+        return self.given(self.names[0])
+
+    @property
+    def column_shares(self) -> "SharesGiven":
+        """The shares among the people of each column."""
+        return self.given(self.names[1])
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SharesGiven(Result):
+    """The shares of cells among the people of each option of a field."""
+
+    table: ShareTable = field(repr=False)
+    axis: int
+    """Which field of the table."""
+    shares: Array
+    """Of the shape of the table."""
+    standard_errors: Array
+    ci_low: Array
+    ci_high: Array
+
+    @property
+    def title(self) -> str:
+        name = self.table.names[self.axis]
+        return f"Shares within each {name}, from {self.table.n:,} reports"
+
+    @property
+    def notes(self) -> Sequence[str]:
+        return (
+            POPULATION,
+            f"Each interval covers at {100 * self.table.confidence:.4g} % by itself; it is"
+            " Fieller's, and all from 0 to 1 where the size of a group is not told from 0. Standard"
+            " errors are by the delta method.",
+        )
+
+    def rows(self) -> list[dict[str, Any]]:
+        table = self.table
+        return [
+            dict(zip(table.names, labels, strict=True))
+            | {
+                "estimate": float(self.shares[place]),
+                "standard_error": float(self.standard_errors[place]),
+                "ci_low": float(self.ci_low[place]),
+                "ci_high": float(self.ci_high[place]),
+            }
+            for place, labels in zip(
+                np.ndindex(self.shares.shape), product(*table.labels), strict=True
+            )
+        ]
+
+
+@dataclass(frozen=True)
+class CrossTable(FormStatistic[ShareTable]):
+    """The shares of the people in the cells of a table, with a test of independence.
+
+    It has at most 10,000 cells.
+    """
+
+    a: By
+    """What makes the rows: the name of a field with options, or parts of a number or a place."""
+    b: By
+    """What makes the columns."""
+    c: By | None = None
+    """What makes the layers, if there are some."""
+
+    def of(
+        self, reports: FormReports, confidence: float = 0.95, weights: ArrayLike | None = None
+    ) -> ShareTable:
+        by = [self.a, self.b] if self.c is None else [self.a, self.b, self.c]
+        return _table(reports, by, confidence, weights)
+
+
+@dataclass(frozen=True)
+class Shares(FormStatistic[ShareTable]):
+    """The shares of the people who chose each option, or are in each part, with a joint band."""
+
+    by: By
+
+    def of(
+        self, reports: FormReports, confidence: float = 0.95, weights: ArrayLike | None = None
+    ) -> ShareTable:
+        return _table(reports, [self.by], confidence, weights)
+
+
+@dataclass(frozen=True)
+class MeanScore(FormStatistic[Quantity]):
+    """The mean of scores of options: by default 1 for the first, 2 for the second, and so on."""
+
+    field: str
+    scores: Sequence[float] | None = None
+
+    def of(
+        self, reports: FormReports, confidence: float = 0.95, weights: ArrayLike | None = None
+    ) -> Quantity:
+        term = Score(self.field, self.scores)
+        joint = reports.joint({term.text: [term]}, confidence, weights)
+        return joint.contrast([1.0], f"mean score of {term.text}", joint.limits[0])
+
+
+def _table(
+    reports: FormReports, by: Sequence[By], confidence: float, weights: ArrayLike | None
+) -> ShareTable:
+    grouped = [groups_in(reports.campaign, of) for of in by]
+    names = tuple(name for name, _ in grouped)
+    of_fields = [{term.field for term in groups.values()} for _, groups in grouped]
+    if any(a & b for a, b in combinations(of_fields, 2)):
+        raise ParameterError("fields", names, "different ones")
+    shape = tuple(len(groups) for _, groups in grouped)
+    if not 1 <= math.prod(shape) <= MOST_CELLS:
+        raise ParameterError("cells", math.prod(shape), f"at most {MOST_CELLS:,}")
+    placed = [
+        [operators(reports.campaign, [term])[0] for term in groups.values()]
+        for _, groups in grouped
+    ]
+    w = weights_of(reports, weights)
+    sums = _TableSums(shape)
+    for part in reports.blocks(AT_ONCE // math.prod(sorted(shape)[: max(len(shape) - 1, 1)])):
+        rows = reports.columns[part]
+        sums.add(
+            w[part],
+            [
+                np.stack([of.value(rows[:, columns]) for columns, of in of_one], axis=1)
+                for of_one in placed
+            ],
+        )
+    made = tuple(tuple(of for _, of in of_one) for of_one in placed)
+    found = SeparateEstimates(
+        labels=tuple(" × ".join(labels) for labels in product(*(g for _, g in grouped))),
+        values=sums.shares.ravel(),
+        standard_errors=np.sqrt(sums.variances.ravel()),
+        n=alike(w),
+        confidence=confidence,
+        limits=tuple(limits_of_product(cell) for cell in product(*made)),
+    )
+    alone = found.band(critical_value_of_one(confidence))
+    together = found.band(sums.critical(confidence))
+    ends = [end.reshape(shape) for end in (*alone, *together)]
+    return ShareTable(
+        names=names,
+        labels=tuple(tuple(groups) for _, groups in grouped),
+        shares=sums.shares,
+        standard_errors=np.sqrt(sums.variances),
+        ci_low=ends[0],
+        ci_high=ends[1],
+        band_low=ends[2],
+        band_high=ends[3],
+        margins=sums.margins,
+        confidence=confidence,
+        n=reports.n,
+        test=sums.test() if len(shape) > 1 and max(shape) <= _MOST_TESTED else None,
+        pairs=sums.with_margins,
+        margin_errors=tuple(np.sqrt(variances) for variances in sums.margin_variances),
+        answers=alike(w),
+        operators=made,
+    )
+
+
+class _TableSums:
+    """Sums over people of products of pseudo-values, one of each field."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        d = len(shape)
+        self._shape, self._n, self._w, self._ww = shape, 0, 0.0, 0.0
+        self._sums: dict[tuple[int, tuple[int, ...], tuple[int, ...]], Array] = {}
+        """(power of the weight, fields, those of them that are squared) → the sum."""
+        everything = tuple(range(d))
+        self._wanted: list[tuple[int, tuple[int, ...], tuple[int, ...]]] = [
+            (1, fields, ()) for k in range(1, d + 1) for fields in combinations(everything, k)
+        ]
+        self._wanted += [(2, (k,), squared) for k in everything for squared in ((), (k,))]
+        self._wanted += [
+            (2, everything, squared)
+            for squared in dict.fromkeys([(), everything, *((k,) for k in everything)])
+        ]
+        self._wanted = list(dict.fromkeys(self._wanted))
+        self._grams = [np.zeros((k, k)) if k <= _MOST_TESTED else None for k in shape]
+
+    def add(self, weights: Array, values: Sequence[Array]) -> None:
+        """Add people.
+
+        Args:
+            weights: (n,).
+            values: of each field, (n, options).
+        """
+        self._n += len(weights)
+        self._w += float(weights.sum())
+        self._ww += float(weights @ weights)
+        squares = [of * of for of in values]
+        for key in self._wanted:
+            power, fields, squared = key
+            factors = [(squares if k in squared else values)[k] for k in fields]
+            last = factors[-1] * (weights**power)[:, None]
+            before = reduce(
+                lambda a, b: (a[:, :, None] * b[:, None]).reshape(len(a), -1), factors[:-1],
+                np.ones((len(weights), 1)),
+            )  # fmt: skip
+            shape = tuple(self._shape[k] for k in fields)
+            self._sums[key] = self._sums.get(key, 0.0) + (before.T @ last).reshape(shape)
+        for gram, of in zip(self._grams, values, strict=True):
+            if gram is not None:
+                gram += of.T @ (of * weights[:, None])
+
+    def _mean(self, fields: tuple[int, ...]) -> Array:
+        return np.asarray(self._sums[1, fields, ()] / self._w)
+
+    def _spread(self, products: Array, a: Array, b: Array, of_a: Array, of_b: Array) -> Array:
+        """Return the covariance of two means, of the sums of w²·product, and of w² times each."""
+        about = products - a * of_b - b * of_a + a * b * self._ww
+        return np.asarray(about / self._w**2 * (self._n / (self._n - 1)))
+
+    @cached_property
+    def _all(self) -> tuple[int, ...]:
+        return tuple(range(len(self._shape)))
+
+    @property
+    def shares(self) -> Array:
+        return self._mean(self._all)
+
+    @property
+    def margins(self) -> tuple[Array, ...]:
+        return tuple(self._mean((k,)) for k in self._all)
+
+    def _variances_of(self, fields: tuple[int, ...]) -> Array:
+        mean, first = self._mean(fields), self._sums[2, fields, ()]
+        variances = self._spread(self._sums[2, fields, fields], mean, mean, first, first)
+        return np.maximum(variances, 0.0)
+
+    @property
+    def variances(self) -> Array:
+        return self._variances_of(self._all)
+
+    @property
+    def margin_variances(self) -> tuple[Array, ...]:
+        return tuple(self._variances_of((k,)) for k in self._all)
+
+    @property
+    def with_margins(self) -> tuple[Array, ...]:
+        """The covariance of each cell with the margin of each field."""
+        cells, of_cells = self.shares, self._sums[2, self._all, ()]
+        found = []
+        for k in self._all:
+            others = [axis for axis in self._all if axis != k]
+            margin, of_margin = (
+                np.expand_dims(of, others) for of in (self._mean((k,)), self._sums[2, (k,), ()])
+            )
+            found.append(
+                self._spread(self._sums[2, self._all, (k,)], cells, margin, of_cells, of_margin)
+            )
+        return tuple(found)
+
+    def _covariance(self, k: int) -> Array:
+        """Return the covariance of pseudo-values of a field's options, over people."""
+        gram, mean = self._grams[k], self._mean((k,))
+        assert gram is not None
+        return np.asarray(gram / self._w - np.outer(mean, mean))
+
+    def critical(self, confidence: float) -> float:
+        """Return how many standard errors hold all cells at once."""
+        if len(self._shape) == 1 and self._grams[0] is not None:
+            return critical_value(correlations_of(self._covariance(0)), confidence)
+        return critical_value_of_many(math.prod(self._shape), confidence)
+
+    def test(self) -> tuple[float, int, float]:
+        """Return χ² of independence, its degrees of freedom and the p value.
+
+        Where fields are independent, so are their pseudo-values, and the covariance of central
+        products of several fields is the product of the fields' covariances. Of values in the clear
+        the sum is Pearson's χ², by Lancaster's partition.
+        """
+        from scipy.special import chdtrc
+
+        roots = [_root(self._covariance(k)[:-1, :-1]) for k in self._all]
+        total, freedom = 0.0, 0
+        for size in range(2, len(self._shape) + 1):
+            for fields in combinations(self._all, size):
+                central = self._central(fields)[(slice(-1),) * size]
+                for k in fields:  # the first axis goes last, so that all come around
+                    central = np.tensordot(central, roots[k], axes=(0, 0))
+                total += float((central**2).sum())
+                freedom += central.size
+        square = total * self._w**2 / self._ww
+        return square, freedom, float(chdtrc(freedom, square)) if freedom else math.nan
+
+    def _central(self, fields: tuple[int, ...]) -> Array:
+        """Return the mean products of deviations from the means of each field."""
+        central = np.zeros([self._shape[k] for k in fields])
+        for size in range(len(fields) + 1):
+            for kept in combinations(fields, size):
+                factor: Array = self._mean(kept) if kept else np.ones(())
+                factor = np.expand_dims(factor, [i for i, k in enumerate(fields) if k not in kept])
+                for i, k in enumerate(fields):
+                    if k not in kept:
+                        others = [j for j in range(len(fields)) if j != i]
+                        factor = factor * -np.expand_dims(self._mean((k,)), others)
+                central = central + factor
+        return central
+
+
+def _root(covariance: Array) -> Array:
+    """Return R with R Rᵀ the inverse of a covariance, (m, r), without what has no spread."""
+    values, vectors = np.linalg.eigh(covariance)
+    kept = values > _NO_SPREAD * max(float(values[-1]), 0.0) if len(values) else values > 0
+    return np.asarray(vectors[:, kept] / np.sqrt(values[kept]))

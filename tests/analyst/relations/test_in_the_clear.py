@@ -1,0 +1,217 @@
+"""With noise off, statistics of forms are those of pandas, NumPy and SciPy."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+
+from geoveil.analyst import (
+    Correlation,
+    Covariance,
+    CrossTable,
+    CurveBy,
+    DistributionFunction,
+    FormReports,
+    Histogram,
+    MeanBy,
+    MeanScore,
+    PartialCorrelation,
+    Parts,
+    QuantileBy,
+    Shares,
+    WeightedSample,
+    contributions,
+)
+
+from .forms import CLEAR, choice, form, multiple, number, ordinal, reported
+
+N = 3_000
+
+
+@pytest.fixture(scope="module")
+def people() -> dict[str, NDArray[Any]]:
+    rng = np.random.default_rng(3)
+    rents = rng.choice(3, N, p=[0.6, 0.35, 0.05])
+    mood = np.minimum(rng.integers(0, 4, N) + (rents == 1), 3)
+    age = rng.uniform(18.0, 80.0, N)
+    hours = 20 + 0.3 * age + rng.normal(0.0, 8.0, N) + 5 * rents
+    return {
+        "rents": rents,
+        "mood": mood,
+        "age": age,
+        "hours": hours,
+        "rides": rng.integers(0, 8, N),
+        "region": rng.integers(0, 2, N),
+    }
+
+
+@pytest.fixture(scope="module")
+def reports(people: dict[str, NDArray[Any]]) -> FormReports:
+    campaign = form(
+        choice("rents", 3, None),
+        ordinal("mood", 4, None),
+        number("age", CLEAR),
+        number("hours", CLEAR, "hour"),
+        multiple("rides", 3, None),
+        choice("region", 2, None),
+    )
+    return reported(campaign, list(people.values()), np.random.default_rng(4))
+
+
+@pytest.fixture(scope="module")
+def weights() -> NDArray[np.float64]:
+    return np.random.default_rng(5).uniform(0.5, 3.0, N)
+
+
+def test_a_table_is_that_of_pandas_with_pearsons_test(
+    reports: FormReports, people: dict[str, NDArray[Any]]
+) -> None:
+    table = reports.ask(CrossTable("rents", "mood"))
+    counts = pd.crosstab(people["rents"], people["mood"])
+    np.testing.assert_allclose(table.shares, counts / N, rtol=0, atol=1e-12)
+    p = table.shares
+    np.testing.assert_allclose(table.standard_errors, np.sqrt(p * (1 - p) / (N - 1)), rtol=1e-9)
+    np.testing.assert_allclose(
+        table.row_shares.shares, counts.div(counts.sum(axis=1), axis=0), atol=1e-12
+    )
+    np.testing.assert_allclose(table.column_shares.shares, counts / counts.sum(), atol=1e-12)
+    expected = stats.chi2_contingency(counts, correction=False)
+    assert table.test is not None
+    np.testing.assert_allclose(table.test, expected[:1] + expected[2:0:-1], rtol=1e-9)
+
+
+def test_a_table_of_three_fields_has_pearsons_test_of_mutual_independence(
+    reports: FormReports, people: dict[str, NDArray[Any]]
+) -> None:
+    table = reports.ask(CrossTable("rents", "mood", "region"))
+    counts = np.zeros((3, 4, 2))
+    np.add.at(counts, (people["rents"], people["mood"], people["region"]), 1)
+    expected = stats.chi2_contingency(counts, correction=False)
+    assert table.test is not None
+    np.testing.assert_allclose(table.test, expected[:1] + expected[2:0:-1], rtol=1e-9)
+    np.testing.assert_allclose(table.shares, counts / N, atol=1e-12)
+    given = table.given("region").shares
+    np.testing.assert_allclose(given, counts / counts.sum(axis=(0, 1)), atol=1e-12)
+
+
+def test_an_option_that_nobody_has_takes_no_degree_of_freedom() -> None:
+    rng = np.random.default_rng(6)
+    a, b = rng.integers(0, 2, 500), rng.integers(0, 3, 500)
+    campaign = form(choice("a", 3, None), choice("b", 3, None))
+    table = reported(campaign, [a, b], rng).ask(CrossTable("a", "b"))
+    expected = stats.chi2_contingency(pd.crosstab(a, b), correction=False)
+    assert table.test is not None
+    np.testing.assert_allclose(table.test, expected[:1] + expected[2:0:-1], rtol=1e-9)
+
+
+def test_means_by_group_are_those_of_pandas(
+    reports: FormReports, people: dict[str, NDArray[Any]], weights: NDArray[np.float64]
+) -> None:
+    made = reports.ask(MeanBy("hours", "rents"))
+    frame = pd.DataFrame({"rents": people["rents"], "hours": people["hours"]})
+    groups = frame.groupby("rents")["hours"]
+    np.testing.assert_allclose(made.values, groups.mean(), rtol=1e-9)
+    # The delta method about the mean within a group.
+    errors = np.sqrt(groups.var(ddof=0) / groups.count() * (N / (N - 1)))
+    np.testing.assert_allclose(made.standard_errors, errors, rtol=1e-9)
+    sample = WeightedSample(design_weights=weights)
+    expected = sample.means(people["hours"], people["rents"])
+    weighted = reports.ask(MeanBy("hours", "rents"), weights=weights)
+    np.testing.assert_allclose(weighted.values, expected.values, rtol=1e-9)
+    np.testing.assert_allclose(weighted.covariance, expected.covariance, rtol=1e-6, atol=1e-12)
+
+
+def test_weighted_shares_and_scores_are_those_of_a_weighted_sample(
+    reports: FormReports, people: dict[str, NDArray[Any]], weights: NDArray[np.float64]
+) -> None:
+    sample = WeightedSample(design_weights=weights)
+    shares = reports.ask(Shares("rents"), weights=weights)
+    score = reports.ask(MeanScore("mood", (1, 2, 4, 8)), weights=weights)
+    wanted = sample.mean(np.array([1.0, 2, 4, 8])[people["mood"]])
+    assert score.value == pytest.approx(wanted.value, rel=1e-12)
+    assert score.standard_error == pytest.approx(wanted.standard_error, rel=1e-9)
+    for option in range(3):
+        of_one = sample.mean((people["rents"] == option).astype(float))
+        assert shares.shares[option] == pytest.approx(of_one.value, rel=1e-12)
+        assert shares.standard_errors[option] == pytest.approx(of_one.standard_error, rel=1e-9)
+
+
+def test_second_moments_are_those_of_numpy(
+    reports: FormReports, people: dict[str, NDArray[Any]]
+) -> None:
+    age, hours, mood = people["age"], people["hours"], people["mood"] + 1.0
+    covariance = np.cov([age, hours, mood])
+    assert reports.ask(Covariance("age", "hours")).value == pytest.approx(covariance[0, 1])
+    assert reports.ask(Covariance("age", "age")).value == pytest.approx(covariance[0, 0])
+    correlation = reports.ask(Correlation("age", "mood"))
+    assert correlation.value == pytest.approx(np.corrcoef(age, mood)[0, 1], rel=1e-9)
+    precision = np.linalg.inv(covariance)
+    expected = -precision[0, 1] / np.sqrt(precision[0, 0] * precision[1, 1])
+    partial = reports.ask(PartialCorrelation("age", "hours", ["mood"]))
+    assert partial.value == pytest.approx(expected, rel=1e-9)
+
+
+def test_the_error_of_a_correlation_is_that_of_its_influence(
+    reports: FormReports, people: dict[str, NDArray[Any]]
+) -> None:
+    a, b = (
+        people[name] - np.polyval(np.polyfit(people["mood"], people[name], 1), people["mood"])
+        for name in ("age", "hours")
+    )
+    a, b = a / a.std(), b / b.std()
+    r = float((a * b).mean())
+    influence = a * b - r / 2 * (a * a + b * b)
+    partial = reports.ask(PartialCorrelation("age", "hours", ["mood"]))
+    assert partial.standard_error == pytest.approx(influence.std() / np.sqrt(N - 1), rel=1e-3)
+
+
+def test_quantiles_and_curves_by_group_are_those_of_numbers(
+    reports: FormReports, people: dict[str, NDArray[Any]]
+) -> None:
+    mine = people["hours"][people["rents"] == 1]
+    medians = reports.ask(QuantileBy("hours", "rents", (0.5,), width=1e-3))
+    assert medians["o1"].values[0] == pytest.approx(np.median(mine), abs=0.1)  # type: ignore[attr-defined]
+    at = (20.0, 35.0, 50.0)
+    curves = reports.ask(CurveBy("hours", "rents", DistributionFunction(at=at, width=1e-6)))
+    shares = [float((mine <= t).mean()) for t in at]
+    np.testing.assert_allclose(curves["o1"].values, shares, atol=1e-9)  # type: ignore[attr-defined]
+
+
+def test_bands_of_a_number_are_a_histogram(
+    reports: FormReports, people: dict[str, NDArray[Any]]
+) -> None:
+    parts = Parts("age", Histogram(edges=(30.0, 50.0), width=1e-6))
+    table = reports.ask(CrossTable("rents", parts))
+    counts = pd.crosstab(people["rents"], np.digitize(people["age"], (30.0, 50.0)))
+    np.testing.assert_allclose(table.shares, counts / N, atol=1e-9)
+    assert table.labels[1] == ("up to 30", "30 to 50", "above 50")
+    means = reports.ask(MeanBy("age", parts))
+    bands = np.digitize(people["age"], (30.0, 50.0))
+    expected = pd.Series(people["age"]).groupby(bands).mean()
+    np.testing.assert_allclose(means.values, expected, rtol=1e-9)
+
+
+def test_ticks_are_shares_that_need_not_add_up(
+    reports: FormReports, people: dict[str, NDArray[Any]]
+) -> None:
+    shares = reports.ask(Shares("rides"))
+    expected = [(people["rides"] >> j & 1).mean() for j in range(3)]
+    np.testing.assert_allclose(shares.shares, expected, atol=1e-12)
+
+
+def test_contributions_are_columns_with_the_fields_names(
+    reports: FormReports, people: dict[str, NDArray[Any]]
+) -> None:
+    frame = contributions(reports)
+    assert list(frame.columns[:5]) == [
+        "rents: o0",
+        "rents: o1",
+        "rents: o2",
+        "mood: o0",
+        "mood: o1",
+    ]
+    np.testing.assert_allclose(frame["age"], people["age"], rtol=1e-9)
+    np.testing.assert_array_equal(frame["rides: o1"], people["rides"] >> 1 & 1)
