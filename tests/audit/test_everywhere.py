@@ -244,6 +244,7 @@ class Own:
     drawn: Callable[[Array], Array] = np.ones_like
     series: Callable[[int, Any], Array] = lambda n, rng: rng.random(n)
     spike: float = 0.0
+    shift: float = 0.0
 
     def steps(self, x: Array) -> Array:
         return np.asarray(self.query.signed_distance(x)) / self.privacy.per
@@ -254,7 +255,7 @@ class Own:
         z = np.where(u < 0.5, np.log(2 * u), -np.log(2 * (1 - u)))
         z = np.where(rng.random(z.shape) < self.spike, 3.3 + 1e-5 * z, z)
         scale = self.factor(self.steps(x)) * self.drawn(self.steps(x))
-        return value + scale * z * self.query.lipschitz / self.privacy.rate
+        return value + scale * (z + self.shift) * self.query.lipschitz / self.privacy.rate
 
     def log_density(self, y: Any, x: Any) -> Any:
         scale = self.factor(self.steps(x)) * self.query.lipschitz / self.privacy.rate
@@ -286,6 +287,7 @@ def wavy(s: Array) -> Array:
         ({"drawn": lambda s: np.where(s > 4.7e5, 0.5, 1.0)}, False),
         ({"drawn": lambda s: np.where((s > 4) & (s < 7), 0.5, 1.0)}, False),
         ({"drawn": lambda s: np.where((s > -2.5) & (s < -1), 0.5, 1.0)}, False),
+        ({"shift": 0.09}, False),
     ],
 )
 def test_mechanisms_of_ones_own_that_were_kept(fault: dict[str, Any], exact: bool) -> None:
@@ -321,9 +323,16 @@ def quieter(where: Callable[[Array], Array]) -> Callable[[Array], Array]:
         (ApproximateLaplace(RAMP.query, SLACK), lambda x: np.abs(x - 14e4) < 6e3),
         (ApproximateLaplace(RAMP.query, SLACK), lambda x: x > 36e4),
         (LipschitzMechanism(BELL.query, PLACE), lambda x: np.abs(x[..., 1]) > 1.3 * PLACE.per),
+        (LocalLaplace(RAMP.query, LocalPrivacy(1.0)), lambda x: (x > 91_101) & (x < 91_114)),
+        (ApproximateLaplace(RAMP.query, SLACK), lambda x: (x > 131_210) & (x < 131_226)),
+        (LipschitzMechanism(RAMP.query, INCOME), lambda x: (x > 60_011) & (x < 60_022)),
+        (LipschitzMechanism(BELL.query, PLACE), lambda x: np.abs(x[..., 1] / PLACE.per - 3) < 1e-3),
     ],
-    ids=["any two, far away", "with a slack", "with a slack, far away", "off the axis"],
-)
+    ids=[
+        "any two, far away", "with a slack", "with a slack, far away", "off the axis",
+        "any two, a strip", "a strip with a slack", "a strip", "a strip off the axis",
+    ],
+)  # fmt: skip
 def test_densities_that_break_a_promise_where_nobody_looked(stated: Any, where: Any) -> None:
     """Control: the mechanism without the fault. All were kept."""
     scene = BELL if stated.dimension == 2 else RAMP

@@ -145,20 +145,18 @@ def _disagreement(
                 np.quantile(first, parts)[within],
             )
         )
-        if np.abs(again - stated).max() > _UNSETTLED:
+        if np.abs(np.cumsum(again - stated)).max() > _UNSETTLED:
             continue
-        # What is beyond the first and the last edge is one more event.
-        counted = np.concatenate([counted, n - counted.sum(axis=1, keepdims=True)], axis=1)
-        stated = np.append(stated, 1 - stated.sum())
+        # From the first edge to any other, and each bin; a shift is seen in the former.
+        counted = np.concatenate([np.cumsum(counted, axis=1), counted], axis=1)
+        stated = np.concatenate([np.cumsum(stated), stated])
         p = np.clip(stated, 0.0, 1.0)
         chances = 2 * np.minimum(binom.cdf(counted, n, p), binom.sf(counted - 1, n, p))
         call, worst = np.unravel_index(int(np.argmin(chances)), chances.shape)
         if chances[call, worst] < share / chances.size:
-            inside = worst < len(edges) - 1
-            ends = (edges[worst], edges[worst + 1]) if inside else (edges[0], edges[-1])
+            alone, last = divmod(int(worst), len(edges) - 1)
+            ends = (edges[last if alone else 0], edges[last + 1])
             drawn = counted[call, worst] / n[call, 0]
-            if not inside:
-                drawn, stated[worst] = 1 - drawn, 1 - stated[worst]
             return _told(case, point, ends, drawn, stated[worst])
     return None
 

@@ -1,5 +1,6 @@
 """Where densities change fastest: points and outputs that are added to those of a row."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,8 @@ _PROMINENT, _STEEPEST = 8, 4
 of all, and by height."""
 _FAR = np.concatenate([1.5 ** np.arange(15), 292 * 3.0 ** np.arange(1, 10)])
 """Distances beyond the ends of the path, in units of `per`, to 5.7 million."""
+_NARROW, _JITTER = 1 / 880, 0.05
+"""Steps in which the path is searched for narrow strips, in units of `per`, and how uneven."""
 _NEARBY, _PAIRS = 1 / 40, 15
 """Between two points close together, in units of `per`, at so many places."""
 _LEAST = 1 / 8
@@ -34,6 +37,29 @@ def with_far_points(case: Case) -> Array:
     path = case.path
     before, after = (_far(case, *ends) for ends in ((path[0], path[1]), (path[-1], path[-2])))
     return np.concatenate([before[::-1], path, after])
+
+
+def with_narrow_steps(case: Case) -> Array:
+    """Return the path with the ends of those of many small steps in which densities change fastest.
+
+    Densities of three outputs tell: no change of an answer or of its noise leaves all of them.
+    """
+    path, rng = case.path, np.random.default_rng(0)  # what repeats itself is not met alike
+    lengths = np.linalg.norm(np.diff(path, axis=0).reshape(len(path) - 1, -1), axis=1)
+    along = np.append(0.0, np.cumsum(lengths))
+    count = math.ceil(along[-1] / (case.per * _NARROW))
+    uneven = np.arange(1, count) + rng.uniform(-_JITTER, _JITTER, count - 1)
+    place = np.interp(uneven / count * along[-1], along, np.arange(len(path)))
+    before = np.minimum(place.astype(np.intp), len(path) - 2)
+    share = (place - before).reshape(-1, *(1,) * (path.ndim - 1))
+    points = path[before] + share * (path[before + 1] - path[before])
+    few = case.outputs[len(case.outputs) * np.array([5, 6, 9]) // 12]
+    with np.errstate(invalid="ignore"):
+        changes = np.diff(resolved(case.mechanism.log_density(few[:, None], points)), axis=1)
+    fastest = np.argsort(np.where(np.isfinite(changes), np.abs(changes), 0.0).max(axis=0))
+    ends = np.union1d(fastest[-_STEEPEST:], fastest[-_STEEPEST:] + 1)
+    ends = ends[np.mod(place[ends], 1) > 0]
+    return np.insert(path, before[ends] + 1, points[ends], axis=0)
 
 
 def _far(case: Case, end: Array, inner: Array) -> Array:

@@ -13,7 +13,13 @@ from geoveil.audit.black_box import black_box_bound
 from geoveil.audit.case import Case, Pair, require_whole
 from geoveil.audit.draws import Draws, draws_of, releases_of
 from geoveil.audit.exact import delta_and_missed, exact_epsilon, exact_rate
-from geoveil.audit.refinement import edges_of_support, refined, resolved, with_far_points
+from geoveil.audit.refinement import (
+    edges_of_support,
+    refined,
+    resolved,
+    with_far_points,
+    with_narrow_steps,
+)
 from geoveil.gp import GeoPrivacy, LocalPrivacy, ParameterError, validation
 
 Point = tuple[float, ...]
@@ -88,6 +94,8 @@ FAILURE_PROBABILITY = 1e-6
 _APART, _STRIDE = 8, 8
 """Steps of the path between two points that are compared where there is a slack, and to the next
 two."""
+_THIN = 1 / 100
+"""Length of a step of the path, in units of `per`, that no row has, but what narrow strips add."""
 _FAINT = -600.0
 """A log-density that is promised to be above it does not become −∞ by underflow."""
 
@@ -180,6 +188,7 @@ def _neighbours(case: Case, privacy: GeoPrivacy) -> Exact:
     added = edges_of_support(case)
     if len(added):
         case = replace(case, outputs=np.unique(np.concatenate([case.outputs, added])))
+    case = replace(case, path=with_narrow_steps(case))
     case = replace(case, path=with_far_points(case))
     path, logs = refined(case, case.path, _logs(case))
     case = replace(case, path=path)
@@ -219,6 +228,7 @@ class _Known:
 
 def _any_two(case: Case, privacy: LocalPrivacy) -> Exact:
     """Compare all points of the path: in the discrete metric they are equally far apart."""
+    case = replace(case, path=with_narrow_steps(case))
     case = replace(case, path=with_far_points(case))
     logs = _logs(case)
     possible = np.isfinite(logs).any(axis=1)
@@ -244,6 +254,8 @@ def _with_slack(case: Case, privacy: GeoPrivacy) -> Exact:
     others = list(zip(path, path[_APART:], strict=False))[::_STRIDE]
     far = pairwise(with_far_points(replace(case, path=path[[0, 1, -2, -1]])))
     others += [pair for pair in far if _distance(pair) < case.per]
+    narrow = pairwise(with_narrow_steps(case))
+    others += [pair for pair in narrow if _distance(pair) < case.per * _THIN]
     worst = 0.0
     for x, other in others:
         distance = _distance((x, other))
