@@ -1,5 +1,6 @@
 """Many devices, few requests."""
 
+import math
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
@@ -7,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from geoveil.campaign import Campaign
+from geoveil.campaign import Campaign, Charge
 from geoveil.client import (
     Contribution,
     DeliveryStatus,
@@ -39,8 +40,7 @@ def contribution(number: int, *, campaign_id: str = "c", answers: int = 1) -> Co
         campaign_id=campaign_id,
         digest=campaign_id.encode() * 32,
         report=named + of_answers(answers),
-        privacy=GeoPrivacy(1, 1, "metre"),
-        attribute="location",
+        charges=(Charge("location", GeoPrivacy(1, 1, "metre"), math.inf),),
         step_exponent=-10,
         closes=datetime(2027, 1, 1, tzinfo=UTC),
     )

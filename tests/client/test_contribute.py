@@ -49,13 +49,11 @@ def test_a_value_becomes_one_report_that_waits(
     assert receipt == Receipt(
         campaign_id="income",
         period=0,
-        attribute="household income",
+        charges=campaign.charges,
         report_id=report.report_id.hex(),
         digest=digest(encode(campaign)).hex(),
         answers=receipt.answers,
         step_exponent=campaign.grid_exponent,
-        privacy=GeoPrivacy(1, 8000, "dollar"),
-        any_two=campaign.largest_epsilon,
         drawn=datetime(2026, 5, 1, tzinfo=UTC),
         status=DeliveryStatus.PENDING,
     )

@@ -37,11 +37,6 @@ CHANGES = [
     "report = x'ff'",
     "report = x'0a10ff'",
     "digest = 7",
-    "attribute = CAST(x'ff' AS TEXT)",
-    "epsilon = -1",
-    "epsilon = epsilon / 2",
-    "epsilon = 'much'",
-    "per = 0",
     "step_exponent = 0.5",
     "step_exponent = step_exponent + 1",
     "closes = 'soon'",
@@ -51,6 +46,14 @@ CHANGES = [
     "status = -1",
     "status = 'sent'",
     "period = 1",
+]
+CHARGES = [
+    "attribute = CAST(x'ff' AS TEXT)",
+    "epsilon = -1",
+    "epsilon = epsilon / 2",
+    "epsilon = 'much'",
+    "per = 0",
+    "any_two = 2",
 ]
 """What somebody or something did to a row."""
 
@@ -79,13 +82,14 @@ def execute(state: Path, statement: str) -> int:
         return connection.execute(statement).rowcount
 
 
-@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("change", [*CHANGES, *CHARGES])
 def test_a_row_that_was_changed_is_not_believed(
     waiting: Any, make_either: Make, state: Path, tape: Any, change: str
 ) -> None:
     """Neither by the client that has the file open, nor by the next."""
     where = "WHERE campaign_id = 'second'"
-    assert execute(state, f"UPDATE report SET {change} {where}") == 1
+    table = "charge" if change in CHARGES else "report"
+    assert execute(state, f"UPDATE {table} SET {change} {where}") == 1
     with pytest.raises(JournalError):
         waiting.history()
     if "status" in change:  # it is not among those that wait
@@ -131,6 +135,7 @@ def test_a_campaign_that_was_changed_is_not_believed(
         "DROP TABLE campaign",
         "DELETE FROM campaign WHERE campaign_id = 'second'",
         "DELETE FROM report WHERE campaign_id = 'second'",
+        "DELETE FROM charge WHERE campaign_id = 'second'",
     ],
 )
 def test_a_file_that_lacks_a_part_is_not_used(
@@ -148,7 +153,7 @@ def test_the_background_says_so_and_sends_nothing(
     collector.add(make_campaign("first"))
     client = make_client(state_dir=state, policy=POLICY, fetched=("first", "income"))
     client.contribute("first", 97_000)
-    execute(state, "UPDATE report SET epsilon = 0.5")
+    execute(state, "UPDATE charge SET epsilon = 0.5")
     with caplog.at_level(logging.WARNING, "geoveil.client"):
         client.close()
     assert collector.reports("first") == ()
@@ -321,7 +326,7 @@ def test_a_journal_of_an_earlier_format_is_refused_and_stays_as_it_is(
     with closing(sqlite3.connect(state / FILE_NAME)) as connection, connection:
         connection.execute("PRAGMA user_version = 6")
     for _ in range(2):
-        with pytest.raises(JournalError, match="its format is 6, this geoveil knows 9"):
+        with pytest.raises(JournalError, match="its format is 6, this geoveil knows 10"):
             make_either(state_dir=state, policy=POLICY)
     with closing(sqlite3.connect(state / FILE_NAME)) as connection:
         assert connection.execute("PRAGMA user_version").fetchone() == (6,)

@@ -1,5 +1,6 @@
 """One table that is ledger, outbox and history: in memory and on disk, shared and refused."""
 
+import math
 import sqlite3
 import threading
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from geoveil.campaign import Charge
 from geoveil.client import Contribution, DeliveryStatus, JournalError, OutboxFull, Rejection
 from geoveil.client.contributions import Entry
 from geoveil.client.journal import Bounds, EntryOutcome, Journal
@@ -34,8 +36,7 @@ def made(campaign_id: str = "income", *, value: int = -7, period: int = 0) -> Co
         period=period,
         digest=b"\x00\xff" * 16,
         report=report.SerializeToString(),
-        privacy=PRIVACY,
-        attribute="household income",
+        charges=(Charge("household income", PRIVACY, math.inf),),
         step_exponent=-20,
         closes=T0 + timedelta(days=30),
     )
@@ -272,9 +273,12 @@ def test_it_holds_only_what_was_perturbed_or_is_public(tmp_path: Path) -> None:
         "state": ["commits", "rows"],
         "campaign": ["campaign_id", "digest", "envelope", "seen", "checksum"],
         "report": [
-            *("campaign_id", "period", "digest", "report", "attribute", "unit", "epsilon", "per"),
-            *("delta", "reach", "any_two", "step_exponent", "closes", "drawn", "status", "sent"),
-            *("settled", "reason", "detail", "failure", "checksum"),
+            *("campaign_id", "period", "digest", "report", "step_exponent", "closes", "drawn"),
+            *("status", "sent", "settled", "reason", "detail", "failure", "checksum"),
+        ],
+        "charge": [
+            *("campaign_id", "period", "attribute", "unit", "epsilon", "per", "delta", "reach"),
+            *("any_two", "checksum"),
         ],
         "reading": [
             *("attribute", "unit", "space", "begins", "ends", "epsilon", "per", "point", "drawn"),
@@ -303,7 +307,8 @@ def test_rows_that_nobody_wrote_are_refused(tmp_path: Path, damage: str) -> None
     journal = Journal(tmp_path / "state")
     record(journal, made())
     connection = sqlite3.connect(tmp_path / "state" / "journal.sqlite3")
-    connection.execute(f"UPDATE report SET {damage}")
+    table = "charge" if damage.startswith(("epsilon", "per")) else "report"
+    connection.execute(f"UPDATE {table} SET {damage}")
     connection.commit()
     connection.close()
     for read in (lambda: journal.find("income", 0), journal.history):
@@ -316,7 +321,7 @@ def test_a_price_that_nobody_wrote_is_not_added_up(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "state")
     record(journal, made())
     connection = sqlite3.connect(tmp_path / "state" / "journal.sqlite3")
-    connection.execute("UPDATE report SET epsilon = -100")
+    connection.execute("UPDATE charge SET epsilon = -100")
     connection.commit()
     connection.close()
     with pytest.raises(JournalError, match="row"):
@@ -379,14 +384,15 @@ def test_what_was_spent_is_read_as_it_grows(tmp_path: Path) -> None:
     for count in range(1, 5):
         record((journal, other)[count % 2], made(period=count))
         assert spent(journal) == spent(other) == [(PRIVACY, count)]
-    dear = replace(made("debt"), privacy=GeoPrivacy(1.0, 8000.3, "dollar"))
+    price = GeoPrivacy(1.0, 8000.3, "dollar")
+    dear = replace(made("debt"), charges=(Charge("household income", price, math.inf),))
     with pytest.raises(Undone):
         journal.record(dear, undo, T0, BOUNDS)
     assert spent(journal) == spent(other) == [(PRIVACY, 4)]
     record(other, dear)
-    assert spent(journal) == spent(other) == [(PRIVACY, 4), (dear.privacy, 1)]
+    assert spent(journal) == spent(other) == [(PRIVACY, 4), (price, 1)]
     journal.close()
-    assert spent(journal) == [(PRIVACY, 4), (dear.privacy, 1)]
+    assert spent(journal) == [(PRIVACY, 4), (price, 1)]
     for one in (journal, other):
         one.close()
 

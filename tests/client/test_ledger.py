@@ -1,5 +1,6 @@
 """The sums of privacy losses and their limits, against brute force over every stretch of time."""
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -10,6 +11,7 @@ from operator import add
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from geoveil.campaign import Charge
 from geoveil.client import BudgetExceeded, Limit, Window
 from geoveil.client.contributions import Contribution, DeliveryStatus
 from geoveil.client.journal import Bounds, EntryOutcome, Journal
@@ -163,8 +165,7 @@ def entry_of(campaign: str, period: int, privacy: GeoPrivacy, attribute: str) ->
         period=period,
         digest=b"d" * 32,
         report=b"",
-        privacy=privacy,
-        attribute=attribute,
+        charges=(Charge(attribute, privacy, math.inf),),
         step_exponent=-10,
         closes=T0 + timedelta(days=400),
     )

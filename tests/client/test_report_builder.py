@@ -94,7 +94,7 @@ def test_the_answer_is_the_formula_of_the_mechanism_on_the_bits_drawn(
     expected = formula(x, mpmath.mpf(1) / 8000, noise) / mpmath.mpf(2) ** campaign.grid_exponent
     assert [(a.query_index, a.value) for a in report.answers] == [(0, int(mpmath.nint(expected)))]
     assert made.digest == digest(encode(campaign))
-    assert made.privacy == GeoPrivacy(1, 8000, "dollar")
+    assert made.charges[0].privacy == GeoPrivacy(1, 8000, "dollar")
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_every_query_is_answered_with_its_part_of_the_privacy_or_with_all(
         # ε/3 is rounded down to a double: the ideal may differ in the 16th digit.
         step = mpmath.mpf(2) ** campaign.grid_exponent
         assert abs(answer.value - ideal / step) <= mpmath.mpf("0.5001")
-    assert made.privacy == GeoPrivacy(spent, 8000, "dollar")
+    assert made.charges[0].privacy == GeoPrivacy(spent, 8000, "dollar")
 
 
 def test_partition_answers_one_query_and_every_query_gets_its_turn(
@@ -345,5 +345,5 @@ def test_a_contribution_carries_what_the_ledger_and_the_person_need(
     builder: ReportBuilder, campaign: Campaign
 ) -> None:
     made = builder.prepare(builder.accept("income", seal(encode(campaign))), 52_000)
-    assert (made.attribute, made.privacy) == ("household income", campaign.privacy)
+    assert made.charges[0][:2] == ("household income", campaign.privacy)
     assert (made.closes, made.step_exponent) == (campaign.closes, campaign.grid_exponent)

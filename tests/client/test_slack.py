@@ -78,7 +78,7 @@ def test_slacks_add_up_over_campaigns(
         client.contribute(ids[2], 97_000)
     assert refused.value.spent_delta == 2e-06
     assert [receipt.privacy for receipt in client.history()] == [SLACK, SLACK]
-    assert client.history()[0].to_dict()["delta"] == 1e-6
+    assert client.history()[0].to_dict()["charges"][0]["delta"] == 1e-6
 
 
 def test_what_was_spent_outlives_the_process(

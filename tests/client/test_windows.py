@@ -128,7 +128,7 @@ def lived(draw: Random, monkeypatch: pytest.MonkeyPatch) -> tuple[Window, list[T
             if draw.random() < 0.4:
                 continue  # no network
             clock[0] += DAY / 1000
-            draws = made_from.get(made.report, [(made.report, made.privacy)])
+            draws = made_from.get(made.report, [(made.report, made.charges[0].privacy)])
             told += [(clock[0], which, privacy) for which, privacy in draws]
             if draw.random() < 0.6:  # else the answer is lost, and the report will leave again
                 settled = EntryOutcome(entry=entry, at=clock[0], status=DeliveryStatus.ACKNOWLEDGED)

@@ -26,7 +26,8 @@ from geoveil.client.contributions import DeliveryStatus, Reading
 from geoveil.client.device_session import DeviceSession, Timing
 from geoveil.client.errors import AnswerNotYet, BudgetExceeded, PolicyRefused
 from geoveil.client.journal import EntryOutcome
-from geoveil.client.policy import Epoch, Limit, Policy, Window
+from geoveil.client.limits import Epoch, Limit, Window
+from geoveil.client.policy import Policy
 from geoveil.client.reports import AcceptedCampaign, ReportBuilder
 from geoveil.gp import (
     GaussianKernel,

@@ -7,7 +7,7 @@ from typing import Any
 
 from geoveil.client.errors import BudgetExceeded
 from geoveil.client.ledger import Spending, Telling, check
-from geoveil.client.policy import Limit, Window
+from geoveil.client.limits import Limit, Window
 from geoveil.gp import GeoPrivacy
 from tools.vectors.chance import OPENS
 

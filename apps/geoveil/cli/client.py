@@ -10,7 +10,7 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from geoveil.campaign import of_far_values
+from geoveil.campaign import Charge, of_far_values
 from geoveil.cli.console import out, print_whole, table_80
 from geoveil.cli.contribute import default_state
 from geoveil.client import (
@@ -49,9 +49,9 @@ def history(
         name = receipt.campaign_id + (f" ({receipt.period})" if receipt.period else "")
         table.add_row(
             name,
-            receipt.attribute,
+            "\n".join(charge.attribute for charge in receipt.charges),
             _values(receipt),
-            str(receipt.privacy),
+            "\n".join(str(charge.privacy) for charge in receipt.charges),
             f"{receipt.drawn:%Y-%m-%d %H:%M}",
             _status(receipt),
         )
@@ -89,7 +89,7 @@ def _spent(receipts: Iterable[Receipt]) -> Iterator[tuple[str, GeoPrivacy, float
 
     What is of one reading counts once.
     """
-    by_space: dict[tuple[str, str], list[Receipt]] = {}
+    by_space: dict[tuple[str, str], list[Charge]] = {}
     seen: set[_Reading] = set()
     for receipt in receipts:
         reading = _reading(receipt)
@@ -97,10 +97,11 @@ def _spent(receipts: Iterable[Receipt]) -> Iterator[tuple[str, GeoPrivacy, float
             continue
         if reading is not None:
             seen.add(reading)
-        by_space.setdefault((receipt.attribute, receipt.privacy.unit), []).append(receipt)
+        for charge in receipt.charges:
+            by_space.setdefault((charge.attribute, charge.privacy.unit), []).append(charge)
     for (attribute, _), spent in by_space.items():
-        far = math.fsum(receipt.any_two for receipt in spent)
-        yield attribute, compose(*(receipt.privacy for receipt in spent)), far
+        far = math.fsum(charge.any_two for charge in spent)
+        yield attribute, compose(*(charge.privacy for charge in spent)), far
 
 
 class _Reading(NamedTuple):

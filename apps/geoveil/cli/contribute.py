@@ -149,7 +149,7 @@ def _take_part(
     policy = Policy.permitting(signed, epoch)
     # The checks of the SDK come before anything is shown: what is shown can be answered.
     shown = ReportBuilder(policy=policy).accept(campaign_id, envelope.SerializeToString())
-    campaign = shown.campaign
+    campaign = shown.asks
     err.tell((campaign.title, "bold"))
     err.tell(f"Asks for: {campaign.attribute.name}")
     err.tell(f"Given in: {given_in(campaign)}")

@@ -16,7 +16,7 @@ _DISTRICTS = "a GeoJSON file of polygons that are apart"
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class PointChoice:
     """Something that can be asked."""
 
     word: str
@@ -34,64 +34,64 @@ class Choice:
 
 
 NUMBERS = (
-    Choice("curve", "Distribution, with quantiles to drag"),
-    Choice("density", "Density"),
-    Choice("histogram", "Histogram", "edges, with commas; chosen for you if left empty"),
-    Choice("quantile", "Quantiles", "shares of people, with commas", "0.25, 0.5, 0.75"),
-    Choice("threshold", "Share above a value", "the value", ""),
-    Choice("range", "Share between two values", "the two values, with a comma", ""),
-    Choice("mean", "Mean"),
-    Choice("gini", "Inequality: the Gini coefficient"),
-    Choice("top-share", "What the richest hold", "which share of the people", "0.1"),
-    Choice("smoothed", "Distribution, smoothed (nearer, but biased)"),
+    PointChoice("curve", "Distribution, with quantiles to drag"),
+    PointChoice("density", "Density"),
+    PointChoice("histogram", "Histogram", "edges, with commas; chosen for you if left empty"),
+    PointChoice("quantile", "Quantiles", "shares of people, with commas", "0.25, 0.5, 0.75"),
+    PointChoice("threshold", "Share above a value", "the value", ""),
+    PointChoice("range", "Share between two values", "the two values, with a comma", ""),
+    PointChoice("mean", "Mean"),
+    PointChoice("gini", "Inequality: the Gini coefficient"),
+    PointChoice("top-share", "What the richest hold", "which share of the people", "0.1"),
+    PointChoice("smoothed", "Distribution, smoothed (nearer, but biased)"),
 )
 _LINEAR = frozenset({"density", "gini", "top-share"})
 """What has no meaning where values are compared by ratio."""
 PLACES = (
-    Choice(
+    PointChoice(
         "map",
         "Density map",
         file="GeoJSON of places or outlines to draw on the map, if you like",
         optional=True,
     ),
-    Choice("districts", "Shares of districts", file=_DISTRICTS),
-    Choice("top-districts", "Districts where most live, and how surely", file=_DISTRICTS),
-    Choice("top", "Densest places, and how surely", f"places, {_PLACES}", lines=True),
-    Choice("nearest", "To whom which place is nearest", f"places, {_PLACES}", lines=True),
-    Choice("circle", "Share within a circle", "longitude, latitude, radius in metres"),
+    PointChoice("districts", "Shares of districts", file=_DISTRICTS),
+    PointChoice("top-districts", "Districts where most live, and how surely", file=_DISTRICTS),
+    PointChoice("top", "Densest places, and how surely", f"places, {_PLACES}", lines=True),
+    PointChoice("nearest", "To whom which place is nearest", f"places, {_PLACES}", lines=True),
+    PointChoice("circle", "Share within a circle", "longitude, latitude, radius in metres"),
 )
 CHANGES_OF_NUMBERS = (
-    Choice("changes", "Shares above values", "the values, with commas"),
-    Choice("changes-range", "Share between two values", "the two values, with a comma"),
-    Choice("changes-mean", "Mean"),
-    Choice(
+    PointChoice("changes", "Shares above values", "the values, with commas"),
+    PointChoice("changes-range", "Share between two values", "the two values, with a comma"),
+    PointChoice("changes-mean", "Mean"),
+    PointChoice(
         "changes-quantile",
         "Quantiles",
         "shares of people, with commas",
         "0.25, 0.5, 0.75",
     ),
-    Choice("changes-curve", "The whole distribution"),
+    PointChoice("changes-curve", "The whole distribution"),
 )
 CHANGES_OF_PLACES = (
-    Choice("changes", "Share within a circle", "longitude, latitude, radius in metres"),
-    Choice("changes-places", "Density at places", f"places, {_PLACES}", lines=True),
-    Choice("changes-districts", "Shares of districts", file=_DISTRICTS),
+    PointChoice("changes", "Share within a circle", "longitude, latitude, radius in metres"),
+    PointChoice("changes-places", "Density at places", f"places, {_PLACES}", lines=True),
+    PointChoice("changes-districts", "Shares of districts", file=_DISTRICTS),
 )
-_GEOMETRIC: Mapping[str, Choice] = MappingProxyType(
+_GEOMETRIC: Mapping[str, PointChoice] = MappingProxyType(
     {
-        "mean": Choice("geometric-mean", "Geometric mean"),
-        "changes-mean": Choice("changes-geometric-mean", "Geometric mean"),
+        "mean": PointChoice("geometric-mean", "Geometric mean"),
+        "changes-mean": PointChoice("changes-geometric-mean", "Geometric mean"),
     }
 )
 """What stands in for a mean where values are compared by ratio."""
 
 
-def choices_of(campaign: AttributeCampaign) -> Sequence[Choice]:
+def choices_of(campaign: AttributeCampaign) -> Sequence[PointChoice]:
     """Return what can be asked of the points of a survey."""
     if not isinstance(campaign, ValueCampaign):
         return ()
-    choices: Sequence[Choice]
-    changes: Sequence[Choice]
+    choices: Sequence[PointChoice]
+    changes: Sequence[PointChoice]
     if campaign.attribute.coordinates is not None:
         choices, changes = PLACES, CHANGES_OF_PLACES
     elif campaign.dimension == 1:

@@ -50,7 +50,7 @@ from geoveil.campaign import AttributeCampaign, ValueCampaign
 from geoveil.console.charts import density_map, round_numbers
 from geoveil.console.http import PageRequest, RefusedError, Response
 from geoveil.console.layer import layer_in
-from geoveil.console.point_choices import BY_FACTORS, LEVELS, Choice, choices_of
+from geoveil.console.point_choices import BY_FACTORS, LEVELS, PointChoice, choices_of
 from geoveil.console.results import code_of, file_of, shown_result
 from geoveil.console.survey_head import code_for, standing_of, told_of
 from geoveil.gp import GeoVeilError, ParameterError
@@ -117,21 +117,21 @@ def asked(request: PageRequest) -> Response:
     )
 
 
-def _complete(choice: Choice, said: str, geojson: str) -> bool:
+def _complete(choice: PointChoice, said: str, geojson: str) -> bool:
     """Return whether enough was said to ask."""
     if choice.file:
         return bool(geojson) or choice.optional
     return bool(said) or not choice.said or choice.word == "histogram"
 
 
-def _has_other(request: PageRequest, campaign: AttributeCampaign, choice: Choice) -> bool:
+def _has_other(request: PageRequest, campaign: AttributeCampaign, choice: PointChoice) -> bool:
     """Return whether there is something else to compare with, where that is asked for."""
     compares = choice.word.startswith("changes")
     return not compares or campaign.period is not None or bool(request.text("against"))
 
 
 def _found(
-    request: PageRequest, campaign: ValueCampaign, choice: Choice, said: str, geojson: str
+    request: PageRequest, campaign: ValueCampaign, choice: PointChoice, said: str, geojson: str
 ) -> Iterator[tuple[Result, str]]:
     """Yield what the points say, with the Python that asks it."""
     campaign_id, analyst = campaign.campaign_id, request.analyst
@@ -180,7 +180,7 @@ def _found(
 def _statistic(
     request: PageRequest,
     campaign: ValueCampaign,
-    choice: Choice,
+    choice: PointChoice,
     said: str,
     geojson: str,
     how: Mapping[str, Any],
@@ -323,7 +323,7 @@ def _compared(request: PageRequest, campaign: ValueCampaign) -> Sequence[_Report
 
 
 def _changed(
-    request: PageRequest, campaign: ValueCampaign, choice: Choice, said: str, geojson: str
+    request: PageRequest, campaign: ValueCampaign, choice: PointChoice, said: str, geojson: str
 ) -> tuple[Result, str]:
     """Return how something changed from each period to the next, or from another survey."""
     every = _compared(request, campaign)
@@ -405,7 +405,7 @@ def _latest(
 
 
 def _questions(
-    request: PageRequest, campaign: ValueCampaign, choice: Choice, said: str, geojson: str
+    request: PageRequest, campaign: ValueCampaign, choice: PointChoice, said: str, geojson: str
 ) -> tuple[Sequence[AnalystQuestion], str]:
     """Return the questions whose answers are compared, and the Python that makes them."""
     if choice.file:
@@ -429,7 +429,9 @@ def _ask(request: PageRequest, one: _Reports, statistic: Statistic[Any]) -> Any:
     )
 
 
-def _code_of(request: PageRequest, statistic: Statistic[Any], choice: Choice, said: str) -> str:
+def _code_of(
+    request: PageRequest, statistic: Statistic[Any], choice: PointChoice, said: str
+) -> str:
     if choice.word == "districts":
         return _code_of_districts(request)
     if isinstance(statistic, Top) and choice.file:
@@ -472,7 +474,7 @@ def _dragged(results: Sequence[tuple[Result, str]]) -> Sequence[Sequence[Any]]:
 def _saved(
     request: PageRequest,
     campaign_id: str,
-    choice: Choice,
+    choice: PointChoice,
     results: Sequence[tuple[Result, str]],
     wanted: str,
     problem: str,

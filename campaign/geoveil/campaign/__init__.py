@@ -62,6 +62,8 @@ from geoveil.campaign.field_codec import (
     encode_privacy as encode_privacy,
 )
 from geoveil.campaign.fields import (
+    OPTION as OPTION,
+    STEP as STEP,
     CategoryField,
     ChoiceField,
     Condition,
@@ -73,7 +75,7 @@ from geoveil.campaign.fields import (
     PointField,
     Wording,
 )
-from geoveil.campaign.form import FormCampaign, check_fields as check_fields
+from geoveil.campaign.form import Answers, FormCampaign, check_fields as check_fields
 from geoveil.campaign.meaning import unbiased_for
 from geoveil.campaign.mechanisms import (
     MECHANISMS,
@@ -84,6 +86,7 @@ from geoveil.campaign.mechanisms import (
 from geoveil.campaign.model import (
     MOST_SLOTS as MOST_SLOTS,
     Campaign,
+    Charge,
     State,
     check_campaign_id as check_campaign_id,
 )
@@ -121,10 +124,12 @@ __all__ = [
     "MECHANISMS",
     "QUERIES",
     "Allocation",
+    "Answers",
     "Attribute",
     "AttributeCampaign",
     "Campaign",
     "CategoryField",
+    "Charge",
     "ChoiceField",
     "Condition",
     "DebiasedLaplaceSpec",

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeAlias
 
 from geoveil.campaign.fields import (
     ChoiceField,
@@ -29,6 +29,8 @@ from geoveil.gp import (
     round_up,
 )
 
+Answers: TypeAlias = Mapping[str, Any]
+"""Name of a field → answer. Private."""
 MOST_FIELDS = 64
 MOST_REPORT_BYTES = 16_384
 """Of a report, as it travels."""
@@ -163,35 +165,39 @@ class FormCampaign(Campaign):
         each = [field.largest_epsilon for field in self.fields]
         return math.inf if math.inf in each else round_up(sum(map(Fraction, each), Fraction()))
 
-    def prepare(self, values: Mapping[str, Any]) -> Sequence[Any]:
+    def applying(self, values: Answers) -> tuple[Field, ...]:
+        """Return the fields that apply to who gives these answers. Private."""
+        given: dict[str, str | None] = {}
+        for field in self.fields:
+            answer, rule = values.get(field.name), field.applies
+            if rule is None or given.get(rule.field) in rule.options:
+                given[field.name] = answer if isinstance(answer, str) else None
+        return tuple(field for field in self.fields if field.name in given)
+
+    def prepare(self, values: Answers) -> Sequence[Any]:
         """Return the answers of one person as `release` takes them. Private.
 
         Args:
-            values: name of a field → answer; without those of fields that do not apply.
+            values: name of a field → answer. Of fields that do not apply it has no effect, nor
+                whether there is one: to refuse either would tell the earlier answer.
 
         Raises:
-            PrivateValueError: if one is missing, is not of its field, or is given although it does
-                not apply; the message shows no answer.
+            PrivateValueError: if one is missing or is not of its field, or another name is there;
+                the message shows no answer.
         """
         if not isinstance(values, Mapping) or not set(values) <= {f.name for f in self.fields}:
             names = ", ".join(field.name for field in self.fields)
             raise PrivateValueError(f"answers by the names of the fields: {names}")
+        applies = {field.name for field in self.applying(values)}
         prepared: list[Any] = []
-        given: dict[str, str | None] = {}
         for field in self.fields:
             answer = values.get(field.name)
-            if (
-                field.applies is not None
-                and given[field.applies.field] not in field.applies.options
-            ):
-                # Whether an answer is there would tell the earlier one: neither is refused.
+            if field.name not in applies:
                 prepared.append(field.not_asked)
-                given[field.name] = None
-                continue
-            if answer is None:
+            elif answer is None:
                 raise PrivateValueError(f"an answer to {field.name}")
-            prepared.append(field.prepare(answer))
-            given[field.name] = answer if isinstance(answer, str) else None
+            else:
+                prepared.append(field.prepare(answer))
         return prepared
 
     def release(self, prepared: Sequence[Any], source: RandomSource) -> list[int]:

@@ -39,13 +39,14 @@ from geoveil.client.errors import (
 )
 from geoveil.client.journal import FILE_NAME as FILE_NAME
 from geoveil.client.ledger import Budget
-from geoveil.client.policy import LONGEST as LONGEST, Epoch, Limit, Policy, Window
+from geoveil.client.limits import LONGEST as LONGEST, Epoch, Limit, Window
+from geoveil.client.policy import Policy
 from geoveil.client.report_sender import FlushResult, pauses as pauses
 from geoveil.client.reports import AcceptedCampaign, ReportBuilder
 from geoveil.client.sync_client import Client
 from geoveil.client.testing import InMemoryAsyncTransport, InMemoryCollector, InMemoryTransport
 from geoveil.client.transport import AsyncTransport, GrpcAioTransport, GrpcTransport, Transport
-from geoveil.client.values import Number, Place, Point
+from geoveil.client.values import Choice, Multiple, Number, Ordinal, Place, Point
 from geoveil.gp import __version__ as __version__, not_private
 
 not_private.declare_holder(__name__)
@@ -64,6 +65,7 @@ __all__ = [
     "CampaignNotFetched",
     "CampaignNotFound",
     "CampaignNotOpen",
+    "Choice",
     "Client",
     "ClientClosed",
     "ClientError",
@@ -80,7 +82,9 @@ __all__ = [
     "InMemoryTransport",
     "JournalError",
     "Limit",
+    "Multiple",
     "Number",
+    "Ordinal",
     "OutboxFull",
     "ParameterError",
     "PerturbedAnswer",

@@ -1,11 +1,13 @@
 """The asyncio shell: a client whose background is a task."""
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from geoveil.campaign import Campaign, Value
+from geoveil.campaign import Answers, Campaign, Value
 from geoveil.client.contributions import Receipt
 from geoveil.client.device_session import (
     CLOSE_TIMEOUT_S,
@@ -53,10 +55,10 @@ class AsyncClient(ClientBase[AsyncTransport, GrpcAioTransport]):
     """
 
     _kind = GrpcAioTransport
-    _sending: "asyncio.Lock | None"
-    _woken: "asyncio.Event | None"
-    _task: "asyncio.Task[None] | None"
-    _executor: "ThreadPoolExecutor | None"
+    _sending: asyncio.Lock | None
+    _woken: asyncio.Event | None
+    _task: asyncio.Task[None] | None
+    _executor: ThreadPoolExecutor | None
     _called: bool
 
     async def fetch(self, campaign_id: str, timeout_s: float | None = None) -> Campaign:
@@ -64,7 +66,7 @@ class AsyncClient(ClientBase[AsyncTransport, GrpcAioTransport]):
         return await self._run(self._sender.fetch(campaign_id, self._sender.deadline(timeout_s)))
 
     async def contribute(
-        self, campaign_id: str, value: Value, stratum: str | None = None
+        self, campaign_id: str, value: Value | Answers, stratum: str | None = None
     ) -> Receipt:
         """Perturb a value, once per campaign and period, and keep the result to be sent."""
         self._check_open()
@@ -155,7 +157,7 @@ class AsyncClient(ClientBase[AsyncTransport, GrpcAioTransport]):
         assert self._woken is not None  # made with the task
         self._woken.set()
 
-    async def _in_background(self, woken: "asyncio.Event", sending: "asyncio.Lock") -> None:
+    async def _in_background(self, woken: asyncio.Event, sending: asyncio.Lock) -> None:
         import asyncio
 
         for _ in range(0 if self._own is None or is_loaded() else MOST_UNQUIET):
@@ -180,7 +182,7 @@ class AsyncClient(ClientBase[AsyncTransport, GrpcAioTransport]):
                 _LOG.warning("the background failed: %s", described(error))
                 wait_s = FAILED_WAIT_S
 
-    def _lock(self) -> "asyncio.Lock":
+    def _lock(self) -> asyncio.Lock:
         import asyncio
 
         if self._sending is None:

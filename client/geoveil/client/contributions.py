@@ -11,7 +11,8 @@ from typing import TypeAlias
 
 from google.protobuf.message import DecodeError
 
-from geoveil.gp import GeoPrivacy, member
+from geoveil.campaign import Charge
+from geoveil.gp import GeoPrivacy, UnsupportedError, member
 from geoveil.proto.v1 import report_pb2
 
 MICROSECOND = timedelta(microseconds=1)
@@ -68,8 +69,9 @@ class Receipt:
     """The id of the campaign."""
     period: int
     """The period of a recurring campaign, counted from 0; else 0."""
-    attribute: str
-    """Name of what was asked about."""
+    charges: tuple[Charge, ...]
+    """What it cost each attribute, all its answers together: one, or of a form one for each field
+    that is not open. What it tells of any two values counts this report alone."""
     report_id: str
     """The id of the report, in hexadecimal: random; "" if it can't be read any more."""
     digest: str
@@ -77,11 +79,8 @@ class Receipt:
     answers: tuple[PerturbedAnswer, ...]
     """All that the server learns about the value; none if they can't be read any more."""
     step_exponent: int
-    """The answers lie on the grid of multiples of 2^step_exponent."""
-    privacy: GeoPrivacy
-    """What it cost, all its answers together, with its unit."""
-    any_two: float
-    """ε of it between any two values, however far apart; infinite: nothing is promised of them."""
+    """The answers lie on the grid of multiples of 2^step_exponent; 0 of a form, whose fields have
+    grids of their own."""
     drawn: datetime
     """When the value was perturbed."""
     status: DeliveryStatus
@@ -107,19 +106,13 @@ class Receipt:
         return {
             "campaign_id": self.campaign_id,
             "period": self.period,
-            "attribute": self.attribute,
+            "charges": [_shown(charge) for charge in self.charges],
             "report_id": self.report_id,
             "campaign_sha256": self.digest,
             "perturbed": [
                 {"query_index": answer.query_index, "value": value}
                 for answer, value in zip(self.answers, self.perturbed, strict=True)
             ],
-            "epsilon": self.privacy.epsilon,
-            "per": self.privacy.per,
-            "unit": self.privacy.unit,
-            "delta": self.privacy.delta,
-            "reach": None if math.isinf(self.privacy.reach) else self.privacy.reach,
-            "any_two_epsilon": None if math.isinf(self.any_two) else self.any_two,
             "epoch": self.epoch and self.epoch.isoformat(),
             "drawn": self.drawn.isoformat(),
             "sent": self.sent and self.sent.isoformat(),
@@ -130,6 +123,36 @@ class Receipt:
         }
 
     @property
+    def attribute(self) -> str:
+        """Name of what was asked about, of a report about one attribute.
+
+        Raises:
+            UnsupportedError: if it is about several, or sent as it is: `charges` lists them.
+        """
+        return self._charge.attribute
+
+    @property
+    def privacy(self) -> GeoPrivacy:
+        """What it cost, of a report about one attribute; raises as `attribute` does."""
+        return self._charge.privacy
+
+    @property
+    def any_two(self) -> float:
+        """ε of it between any two values, however far apart; infinite: nothing is promised of them.
+
+        Of a report about one attribute; raises as `attribute` does.
+        """
+        return self._charge.any_two
+
+    @property
+    def _charge(self) -> Charge:
+        if len(self.charges) != 1:
+            raise UnsupportedError(
+                f"the report to {self.campaign_id!r} is not about one attribute: see its `charges`"
+            )
+        return self.charges[0]
+
+    @property
     def acknowledged(self) -> bool:
         """Whether the server has confirmed that the report is counted."""
         return self.status is DeliveryStatus.ACKNOWLEDGED
@@ -138,6 +161,19 @@ class Receipt:
     def perturbed(self) -> tuple[float, ...]:
         """The answers as numbers, in the order of `answers`."""
         return tuple(ldexp(answer.value, self.step_exponent) for answer in self.answers)
+
+
+def _shown(charge: Charge) -> dict[str, object]:
+    name, privacy, any_two = charge
+    return {
+        "attribute": name,
+        "epsilon": privacy.epsilon,
+        "per": privacy.per,
+        "unit": privacy.unit,
+        "delta": privacy.delta,
+        "reach": None if math.isinf(privacy.reach) else privacy.reach,
+        "any_two_epsilon": None if math.isinf(any_two) else any_two,
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,14 +231,11 @@ class Contribution:
     """SHA-256 of the campaign bytes that the report was made for."""
     report: bytes
     """A serialised Report. These bytes are sent; they are never made again."""
-    privacy: GeoPrivacy
-    """What the report costs, all its answers together."""
-    any_two: float = math.inf
-    """ε of it between any two values; of what is made from a reading there is none."""
-    attribute: str
-    """Name of what was asked about."""
+    charges: tuple[Charge, ...]
+    """What the report costs each attribute, all its answers together; of what is made from a
+    reading there is no ε between any two values."""
     step_exponent: int
-    """Its answers lie on the grid of multiples of 2^step_exponent."""
+    """Its answers lie on the grid of multiples of 2^step_exponent; 0 of a form."""
     closes: datetime
     """When the campaign closes, with a time zone."""
     period: int = 0
@@ -245,13 +278,11 @@ class Entry:
         return Receipt(
             campaign_id=made.campaign_id,
             period=made.period,
-            attribute=made.attribute,
+            charges=made.charges,
             report_id=report.report_id.hex(),
             digest=made.digest.hex(),
             answers=tuple(PerturbedAnswer(a.query_index, a.value) for a in report.answers),
             step_exponent=made.step_exponent,
-            privacy=made.privacy,
-            any_two=made.any_two,
             drawn=self.drawn,
             status=self.status,
             sent=self.sent,

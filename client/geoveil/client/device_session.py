@@ -10,16 +10,18 @@ After it, the entry waits to be sent by the sender; its bytes are sent until the
 answered, and are never made again.
 """
 
+from __future__ import annotations
+
 import logging
 import os
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache, partial
 from random import SystemRandom
 
-from geoveil.campaign import LABEL_UNIT, State, Value
+from geoveil.campaign import LABEL_UNIT, Answers, AttributeCampaign, State, Value
 from geoveil.client import ledger
 from geoveil.client.contributions import (
     CampaignPoint,
@@ -155,7 +157,9 @@ class DeviceSession:
         self.wanted: dict[str, ClientError | None] = {}
         """Campaigns to be fetched, each with why that failed last."""
 
-    def contribute(self, campaign_id: str, value: Value, stratum: str | None = None) -> Receipt:
+    def contribute(
+        self, campaign_id: str, value: Value | Answers, stratum: str | None = None
+    ) -> Receipt:
         """Draw and keep the one report to a campaign and period, or return what is kept."""
         check_id(campaign_id)
         accepted = self.campaign(campaign_id)
@@ -183,7 +187,7 @@ class DeviceSession:
     def _entry(
         self,
         accepted: AcceptedCampaign,
-        value: Value,
+        value: Value | Answers,
         period: int,
         stratum: str | None,
         now: datetime,
@@ -214,13 +218,13 @@ class DeviceSession:
         """Return the readings of what a campaign asks about; none if it is not read by epochs."""
         if accepted.epoch is None:
             return ()
-        of = accepted.campaign.attribute
+        of = accepted.asks.attribute
         return self.journal.readings(of.name, of.unit, accepted.space)
 
     def _draw(
         self,
         accepted: AcceptedCampaign,
-        value: Value,
+        value: Value | Answers,
         period: int,
         stratum: str | None,
         now: datetime,
@@ -235,6 +239,7 @@ class DeviceSession:
         group = builder.group(accepted, stratum)
         new = None
         if current is None:
+            assert not isinstance(value, Mapping)  # a form is not read by epochs
             current = new = builder.read(accepted, value, readings, now)
         before = accepted.before(current, readings, now)
         kept_points = {kept.reading: kept for kept in points}
@@ -325,10 +330,9 @@ def _check_limits(
         current: which of them is of the epoch; None: the value is read, or the answer drawn, anew.
         history_of: returns the history of an attribute.
     """
-    campaign, attribute = accepted.campaign, accepted.campaign.attribute
-    assert accepted.limit is not None  # a ReportBuilder accepted it
-    assert accepted.policy is not None
-    strata = campaign.strata
+    campaign = accepted.campaign
+    assert accepted.policy is not None  # a ReportBuilder accepted it
+    strata = campaign.strata if isinstance(campaign, AttributeCampaign) else None
     if strata is not None and strata.privacy is not None:
         limit = accepted.policy.label_limit(strata.name)
         if limit is not None:
@@ -340,22 +344,22 @@ def _check_limits(
                 attribute=strata.name,
                 now=now,
             )
-    history = history_of(attribute.name, attribute.unit)
-    price: GeoPrivacy | None = campaign.report_privacy
-    kept: tuple[Reading, ...] = ()
-    if accepted.epoch is not None:
-        price = None if current is not None else accepted.epoch.privacy
-        before = accepted.before(current, readings, now)
-        kept = tuple(reading for reading in (current, before) if reading is not None)
-    ledger.check(
-        price,
-        accepted.limit,
-        history,
-        campaign_id=campaign.campaign_id,
-        attribute=attribute.name,
-        now=now,
-        kept=kept,
-    )
+    for (name, privacy, _), limit in zip(campaign.charges, accepted.limits, strict=True):
+        price: GeoPrivacy | None = privacy
+        kept: tuple[Reading, ...] = ()
+        if accepted.epoch is not None:
+            price = None if current is not None else accepted.epoch.privacy
+            before = accepted.before(current, readings, now)
+            kept = tuple(reading for reading in (current, before) if reading is not None)
+        ledger.check(
+            price,
+            limit,
+            history_of(name, privacy.unit),
+            campaign_id=campaign.campaign_id,
+            attribute=name,
+            now=now,
+            kept=kept,
+        )
 
 
 def check_id(campaign_id: str) -> None:

@@ -1,4 +1,4 @@
-"""Ledger, outbox and history are one table: a row per report, made when it is drawn, kept for ever.
+"""Ledger, outbox and history: a row per report, and one per charge, made when it is drawn, kept.
 
 What a report cost, its bytes and that they wait to be sent become durable together or not at all,
 so no crash can part them. A journal holds perturbed reports, public campaigns, prices and times;
@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, TypeAlias, TypeVar
 
+from geoveil.campaign import Charge
 from geoveil.client.contributions import (
     CampaignPoint,
     Contribution,
@@ -27,6 +28,8 @@ from geoveil.client.contributions import (
 from geoveil.client.errors import JournalError, OutboxFull
 from geoveil.client.journal_history import SeenReports
 from geoveil.client.journal_rows import (
+    charge_of,
+    charge_rows,
     checked_row,
     content_of,
     date_of,
@@ -45,6 +48,10 @@ from geoveil.client.journal_schema import (
     ANSWERED,
     ANSWERED_AS,
     CHANGE,
+    CHARGE,
+    CHARGED,
+    CHARGED_AS,
+    CHARGED_PENDING,
     COARSEN,
     FIND,
     HISTORY,
@@ -209,6 +216,7 @@ class Journal:
                 connection.executemany(COARSEN, map(point_row, new.points))
                 entry = Entry(contribution=made, drawn=at, fresh=True)
                 connection.execute(PUT, row_of(entry))
+                connection.executemany(CHARGE, charge_rows(made))
                 of = (made.campaign_id, made.period)
                 links = [(*of, microseconds(began)) for began in (made.before, made.epoch) if began]
                 connection.executemany(ANSWER, map(checked_row, links))
@@ -219,7 +227,8 @@ class Journal:
         with self._file.transaction(writes=False) as connection:
             rows = connection.execute(PENDING).fetchall()
             links = connection.execute(ANSWERED).fetchall()
-        return tuple(_entries(rows, links))
+            charges = connection.execute(CHARGED_PENDING).fetchall()
+        return tuple(_entries(rows, links, charges))
 
     def mark_sent(self, entries: Iterable[Entry], at: datetime) -> None:
         """Note that entries are about to leave; when it returns, that survives any crash."""
@@ -252,8 +261,9 @@ class Journal:
         with self._file.transaction(writes=False) as connection:
             rows = connection.execute(HISTORY).fetchall()
             links = connection.execute(ANSWERED).fetchall()
+            charges = connection.execute(CHARGED).fetchall()
         # Made outside the lock: many take longer than anybody should wait.
-        return tuple(_entries(rows, links))
+        return tuple(_entries(rows, links, charges))
 
     def counts(self) -> tuple[dict[DeliveryStatus, int], int]:
         """Return how many entries have each status, and the bytes of those that wait."""
@@ -327,23 +337,35 @@ def _find(connection: sqlite3.Connection, campaign_id: str, period: int) -> Entr
     row = connection.execute(FIND, (campaign_id, period)).fetchone()
     if row is None:
         return None
-    links = connection.execute(ANSWERED_AS, (campaign_id, period)).fetchall()
-    (entry,) = _entries([row], links)
+    of = (campaign_id, period)
+    links, charges = (
+        connection.execute(which, of).fetchall() for which in (ANSWERED_AS, CHARGED_AS)
+    )
+    (entry,) = _entries([row], links, charges)
     return entry
 
 
-def _entries(reports: Iterable[tuple[Any, ...]], links: Iterable[tuple[Any, ...]]) -> list[Entry]:
-    """Return the entries of rows, and which reading each was made from.
+def _entries(
+    reports: Iterable[tuple[Any, ...]],
+    links: Iterable[tuple[Any, ...]],
+    charges: Iterable[tuple[Any, ...]],
+) -> list[Entry]:
+    """Return the entries of rows, what each cost, and which reading each was made from.
 
     Args:
         reports: rows of the table of reports.
         links: all rows of `answered` that belong to them.
+        charges: all rows of `charge` that belong to them.
     """
+    costs: dict[tuple[str, int], list[Charge]] = {}
+    for row in charges:
+        costs.setdefault(row[:2], []).append(charge_of(row))
     epochs: dict[tuple[str, int], list[datetime]] = {}
     for campaign, period, epoch in map(content_of, links):
         epochs.setdefault((campaign, period), []).append(date_of(epoch))
     entries = []
-    for entry in map(entry_of, reports):
+    for row in reports:
+        entry = entry_of(row, tuple(costs.get(row[:2], ())))
         made = entry.contribution
         began = sorted(epochs.get((made.campaign_id, made.period), ()))
         if began:
@@ -396,6 +418,9 @@ def _check(connection: sqlite3.Connection) -> None:
         counted ^= values[-1]
     for values in connection.execute(ALL_READINGS):
         reading_of(values)
+        counted ^= values[-1]
+    for values in connection.execute(CHARGED):
+        charge_of(values)
         counted ^= values[-1]
     for table in (ANSWERED, PINNED, ALL_POINTS):
         for values in connection.execute(table):

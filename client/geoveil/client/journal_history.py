@@ -11,7 +11,14 @@ from google.protobuf.message import DecodeError
 from geoveil.campaign import LABEL_UNIT
 from geoveil.client.errors import JournalError
 from geoveil.client.journal_rows import WAITS, date_of, end_of, microseconds, price_of
-from geoveil.client.journal_schema import LABELLED, PINNED, POINTS_SINCE, SINCE, TOLD
+from geoveil.client.journal_schema import (
+    CHARGED_SINCE,
+    LABELLED,
+    PINNED,
+    POINTS_SINCE,
+    SINCE,
+    TOLD,
+)
 from geoveil.client.ledger import Spending, SpendingHistory, Telling
 from geoveil.gp import GeoPrivacy
 from geoveil.proto.v1 import campaign_pb2 as pb
@@ -33,7 +40,7 @@ class SeenReports:
         """How many there are, whether sent or not."""
         self.size = 0
         """Their bytes."""
-        self._last = self._last_reading = self._last_point = 0
+        self._last = self._last_charge = self._last_reading = self._last_point = 0
         self._used: set[tuple[str, int]] = set()
         """Campaigns, each with the epochs whose readings it has been answered from."""
         self.drawn: dict[tuple[str, str, str | None], Counter[GeoPrivacy]] = {}
@@ -41,16 +48,18 @@ class SeenReports:
 
     def read(self) -> None:
         """Read the rows that are new, in an open transaction that has added none."""
-        since = (self._last, self._last_reading)
-        for row, campaign_id, size, attribute, *price, nested in self.connection.execute(
-            SINCE, since
+        for row, size in self.connection.execute(SINCE, (self._last,)).fetchall():
+            self.reports += 1
+            self.size += size
+            self._last = row
+        since = (self._last_charge, self._last_reading)
+        for row, campaign_id, attribute, *price, nested in self.connection.execute(
+            CHARGED_SINCE, since
         ).fetchall():
             if campaign_id is None:
                 self._last_reading = row
             else:
-                self.reports += 1
-                self.size += size
-                self._last = row
+                self._last_charge = row
             if not nested:  # else the reading has paid for all, and a point for its campaign
                 for scope in {campaign_id, None}:
                     self._count(scope, attribute, price)

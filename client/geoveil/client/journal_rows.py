@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
+from geoveil.campaign import Charge
 from geoveil.client.contributions import (
     CampaignPoint,
     Contribution,
@@ -65,13 +66,6 @@ def row_of(entry: Entry) -> tuple[Any, ...]:
             made.period,
             made.digest,
             made.report,
-            made.attribute,
-            made.privacy.unit,
-            made.privacy.epsilon,
-            made.privacy.per,
-            made.privacy.delta,
-            made.privacy.reach,
-            made.any_two,
             made.step_exponent,
             microseconds(made.closes),
             microseconds(entry.drawn),
@@ -83,6 +77,31 @@ def row_of(entry: Entry) -> tuple[Any, ...]:
             entry.failure,
         )
     )
+
+
+def charge_rows(made: Contribution) -> list[tuple[Any, ...]]:
+    """Return what a report cost as the values of rows."""
+    of = (made.campaign_id, made.period)
+    return [
+        checked_row((*of, name, p.unit, p.epsilon, p.per, p.delta, p.reach, any_two))
+        for name, p, any_two in made.charges
+    ]
+
+
+def charge_of(stored: tuple[Any, ...]) -> Charge:
+    """Return what a report cost an attribute, as a row holds it.
+
+    Raises:
+        JournalError: if it is not as it was written.
+    """
+    values = content_of(stored)
+    try:
+        if not all(map(isinstance, values, _CHARGE_TYPES)):
+            raise TypeError  # SQLite keeps any type in any column
+        _, _, name, unit, epsilon, per, delta, reach, any_two = values
+        return Charge(name, price_of(epsilon, per, unit, delta, reach), any_two)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise JournalError(f"row of {values[0]!r}", type(error).__name__) from error
 
 
 def reading_row(reading: Reading) -> tuple[Any, ...]:
@@ -160,12 +179,13 @@ def point_of(stored: tuple[Any, ...], reading: Reading) -> CampaignPoint:
         raise JournalError(f"row of {values[0]!r}", type(error).__name__) from error
 
 
-_TYPES = (str, int, bytes, bytes, str, str, *[float] * 5, int, int, int, int)
+_CHARGE_TYPES = (str, int, str, str, *[float] * 5)
+_TYPES = (str, int, bytes, bytes, int, int, int, int)
 """Types of the columns that are never NULL, in their order."""
 
 
-def entry_of(stored: tuple[Any, ...]) -> Entry:
-    """Return the entry that a row holds.
+def entry_of(stored: tuple[Any, ...], charges: tuple[Charge, ...] = ()) -> Entry:
+    """Return the entry that a row holds, and what it cost.
 
     Raises:
         JournalError: if it is not as it was written.
@@ -174,8 +194,7 @@ def entry_of(stored: tuple[Any, ...]) -> Entry:
     try:
         if not all(map(isinstance, values, _TYPES)):
             raise TypeError  # SQLite keeps any type in any column
-        campaign_id, period, digest, report, attribute, unit, epsilon, per, *others = values
-        delta, reach, any_two, exponent, closes, drawn, status, *outcome = others
+        campaign_id, period, digest, report, exponent, closes, drawn, status, *outcome = values
         sent, settled, reason, detail, failure = outcome
         return Entry(
             contribution=Contribution(
@@ -183,9 +202,7 @@ def entry_of(stored: tuple[Any, ...]) -> Entry:
                 period=period,
                 digest=digest,
                 report=report,
-                privacy=price_of(epsilon, per, unit, delta, reach),
-                any_two=any_two,
-                attribute=attribute,
+                charges=charges,
                 step_exponent=exponent,
                 closes=date_of(closes),
             ),

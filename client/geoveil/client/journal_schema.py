@@ -2,7 +2,7 @@
 
 # ruff: noqa: S608 - no input is ever part of a statement
 
-VERSION = 9
+VERSION = 10
 
 
 # Times are microseconds since 1970: in order as numbers, exact. Up to version 2 the reports were in
@@ -12,6 +12,7 @@ VERSION = 9
 # charges what was answered from a reading as if it had noise of its own: more than it cost.
 # Version 5 lacked the table of campaigns' points, and made a coarser point for each report.
 # Up to version 7 it was not kept which reading a report goes on from.
+# Up to version 9 a report had one price, which was part of its row.
 _REPORTS = """
 CREATE TABLE campaign (
     campaign_id TEXT PRIMARY KEY,
@@ -25,13 +26,6 @@ CREATE TABLE report (
     period INTEGER NOT NULL,
     digest BLOB NOT NULL,
     report BLOB NOT NULL,
-    attribute TEXT NOT NULL,
-    unit TEXT NOT NULL,
-    epsilon REAL NOT NULL,
-    per REAL NOT NULL,
-    delta REAL NOT NULL,
-    reach REAL NOT NULL,
-    any_two REAL NOT NULL,
     step_exponent INTEGER NOT NULL,
     closes INTEGER NOT NULL,
     drawn INTEGER NOT NULL,
@@ -45,7 +39,23 @@ CREATE TABLE report (
     PRIMARY KEY (campaign_id, period)
 );
 CREATE INDEX pending ON report (drawn) WHERE status = 0;
-CREATE INDEX told ON report (attribute, unit, coalesce(settled, 9223372036854775807));
+CREATE TABLE charge (
+    campaign_id TEXT NOT NULL,
+    period INTEGER NOT NULL,
+    attribute TEXT NOT NULL,
+    unit TEXT NOT NULL,
+    epsilon REAL NOT NULL,
+    per REAL NOT NULL,
+    delta REAL NOT NULL,
+    reach REAL NOT NULL,
+    any_two REAL NOT NULL,
+    checksum INTEGER NOT NULL,
+    PRIMARY KEY (campaign_id, period, attribute)
+);
+CREATE INDEX told ON report (coalesce(settled, 9223372036854775807));
+CREATE TRIGGER charged AFTER INSERT ON charge BEGIN
+    UPDATE state SET rows = (rows | NEW.checksum) - (rows & NEW.checksum);
+END;
 CREATE TRIGGER pinned AFTER INSERT ON campaign BEGIN
     UPDATE state SET rows = (rows | NEW.checksum) - (rows & NEW.checksum);
 END;
@@ -105,17 +115,16 @@ END;
 """
 SCHEMA = _REPORTS + _READINGS + _POINTS
 _COLUMNS = (
-    "campaign_id, period, digest, report, attribute, unit, epsilon, per, delta, reach,"
-    " any_two, step_exponent, closes,"
+    "campaign_id, period, digest, report, step_exponent, closes,"
     " drawn, status, sent, settled, reason, detail, failure"
 )
 _ALL = f"SELECT {_COLUMNS}, checksum FROM report"
 PENDING = f"{_ALL} WHERE status = 0 ORDER BY drawn, campaign_id, period"
 HISTORY = f"{_ALL} ORDER BY drawn, campaign_id, period"
 FIND = f"{_ALL} WHERE campaign_id = ? AND period = ?"
-PUT = f"INSERT INTO report ({_COLUMNS}, checksum) VALUES ({', '.join('?' * 21)})"
-WRITTEN_ONCE = 14
-"""Columns that never change, from the first: what was drawn and what it cost."""
+PUT = f"INSERT INTO report ({_COLUMNS}, checksum) VALUES ({', '.join('?' * 14)})"
+WRITTEN_ONCE = 7
+"""Columns that never change, from the first: what was drawn."""
 CHANGE = """
 UPDATE report
 SET status = ?, sent = ?, settled = ?, reason = ?, detail = ?, failure = ?, checksum = ?
@@ -128,13 +137,23 @@ ON CONFLICT DO NOTHING
 PINNED = "SELECT campaign_id, digest, envelope, seen, checksum FROM campaign"
 PINNED_AS = f"{PINNED} WHERE campaign_id = ?"
 WAITING = "SELECT count(*), coalesce(sum(length(report)), 0) FROM report WHERE status = 0"
-SINCE = """
-SELECT rowid, campaign_id, length(report), attribute, epsilon, per, unit, delta, reach,
-    EXISTS (SELECT * FROM answered WHERE answered.campaign_id = report.campaign_id
-        AND answered.period = report.period)
-FROM report WHERE rowid > ?
+_CHARGE_COLUMNS = "campaign_id, period, attribute, unit, epsilon, per, delta, reach, any_two"
+CHARGE = f"INSERT INTO charge ({_CHARGE_COLUMNS}, checksum) VALUES ({', '.join('?' * 10)})"
+_CHARGES = f"SELECT {_CHARGE_COLUMNS}, checksum FROM charge"
+CHARGED = f"{_CHARGES} ORDER BY rowid"
+CHARGED_AS = f"{_CHARGES} WHERE campaign_id = ? AND period = ? ORDER BY rowid"
+CHARGED_PENDING = f"""
+{_CHARGES} WHERE (campaign_id, period) IN (SELECT campaign_id, period FROM report WHERE status = 0)
+ORDER BY rowid
+"""
+SINCE = "SELECT rowid, length(report) FROM report WHERE rowid > ?"
+CHARGED_SINCE = """
+SELECT rowid, campaign_id, attribute, epsilon, per, unit, delta, reach,
+    EXISTS (SELECT * FROM answered WHERE answered.campaign_id = charge.campaign_id
+        AND answered.period = charge.period)
+FROM charge WHERE rowid > ?
 UNION ALL
-SELECT rowid, NULL, 0, attribute, epsilon, per, unit, 0.0, 9e999, 0
+SELECT rowid, NULL, attribute, epsilon, per, unit, 0.0, 9e999, 0
 FROM reading WHERE rowid > ?
 """
 _READING_COLUMNS = "attribute, unit, space, begins, ends, epsilon, per, point, drawn"
@@ -154,14 +173,16 @@ SELECT rowid, campaign_id, attribute, epsilon, per, unit, begins FROM campaign_p
 WHERE rowid > ?
 """
 TOLD = """
-SELECT point.space, answered.epoch, coalesce(point.epsilon, report.epsilon),
-    coalesce(point.per, report.per), report.unit, report.delta, report.reach,
+SELECT point.space, answered.epoch, coalesce(point.epsilon, charge.epsilon),
+    coalesce(point.per, charge.per), charge.unit, charge.delta, charge.reach,
     max(coalesce(report.settled, 9223372036854775807))
-FROM report LEFT JOIN answered
+FROM report CROSS JOIN charge
+    ON report.campaign_id = charge.campaign_id AND report.period = charge.period
+LEFT JOIN answered
     ON answered.campaign_id = report.campaign_id AND answered.period = report.period
 LEFT JOIN campaign_point AS point
     ON point.campaign_id = answered.campaign_id AND point.begins = answered.epoch
-WHERE report.attribute = ? AND report.unit = ?
+WHERE charge.attribute = ? AND charge.unit = ?
     AND coalesce(report.settled, 9223372036854775807) > ?
 GROUP BY coalesce(point.space, report.rowid), answered.epoch
 """

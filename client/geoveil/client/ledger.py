@@ -14,7 +14,7 @@ from typing import Protocol, TypeAlias
 
 from geoveil.client.contributions import Reading, ReadingKey
 from geoveil.client.errors import BudgetExceeded
-from geoveil.client.policy import Limit, in_days
+from geoveil.client.limits import Limit, in_days
 from geoveil.gp import GeoPrivacy, compose
 
 

@@ -7,12 +7,17 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
+from typing import Any, cast
 
 from google.protobuf.message import DecodeError
 
 from geoveil.campaign import (
     REPORT_ID_BYTES,
+    Answers,
     AttributeCampaign,
+    Campaign,
+    Charge,
+    FormCampaign,
     NotInstalled,
     PublicKey,
     Value,
@@ -31,10 +36,10 @@ from geoveil.client.errors import (
     PolicyRefused,
     exactly,
 )
-from geoveil.client.policy import Demand, Epoch, Limit, Policy
+from geoveil.client.limits import Epoch, Limit
+from geoveil.client.policy import Demand, Policy
 from geoveil.client.values import kind_of
 from geoveil.gp import (
-    Array,
     Coarsening,
     GeoPrivacy,
     GeoVeilError,
@@ -51,35 +56,45 @@ from geoveil.proto.v1 import report_pb2
 class AcceptedCampaign:
     """A campaign that was understood and is permitted; `ReportBuilder.accept` makes it."""
 
-    campaign: AttributeCampaign
+    campaign: Campaign
     digest: bytes
     """SHA-256 of the campaign's bytes."""
     signer: PublicKey | None
     """The key whose valid signature it has; None: it is not signed."""
     policy: Policy | None = field(default=None, repr=False, compare=False)
     """What permitted it."""
-    limit: Limit | None = field(default=None, repr=False, compare=False)
-    """How much privacy its attribute may cost by that policy."""
+    limits: tuple[Limit, ...] = field(default=(), repr=False, compare=False)
+    """How much privacy the attribute of each of its charges may cost by that policy."""
     work: int = field(default=0, repr=False, compare=False)
     """Microseconds of a processor, at most, to read the campaign and draw one report."""
     epoch: Epoch | None = field(init=False, repr=False, compare=False)
-    """What its answers are made from once an epoch; None: it is answered with new noise."""
+    """What its answers are made from once an epoch; None: it is answered with new noise, as each
+    answer to a form is."""
 
     def __post_init__(self) -> None:
-        readings, epoch = self.campaign.readings, None
-        if self.limit is not None and self.campaign.nests:
-            epoch = self.limit.epoch
-            if epoch is None and readings is not None:
-                epoch = Epoch(privacy=self.campaign.answer_privacy, length=readings.every)
+        campaign, epoch = self.campaign, None
+        if self.limits and isinstance(campaign, AttributeCampaign) and campaign.nests:
+            epoch = self.limits[0].epoch
+            if epoch is None and campaign.readings is not None:
+                epoch = Epoch(privacy=campaign.answer_privacy, length=campaign.readings.every)
         object.__setattr__(self, "epoch", epoch)
+
+    @property
+    def asks(self) -> AttributeCampaign:
+        """The campaign, about one attribute.
+
+        Raises:
+            UnsupportedError: if it is a form.
+        """
+        return require_attribute(self.campaign)
 
     @property
     def space(self) -> str:
         """What the coordinates of its readings are, and whose they are if not all campaigns'."""
-        kind, scale = repr(kind_of(self.campaign)), self.campaign.attribute.scale
+        kind, scale = repr(kind_of(self.asks)), self.asks.attribute.scale
         if scale is not None:
             kind = f"{kind} on {scale}"
-        if self.limit is not None and self.limit.epoch is None:
+        if self.limits and self.limits[0].epoch is None:
             # By its own wish: no campaign decides how coarse, or how old, another's answers are.
             return f"{kind} for {self.campaign.campaign_id}"
         return kind
@@ -100,11 +115,11 @@ class AcceptedCampaign:
         Raises:
             AnswerNotYet: if there is none, and the latest is not of now.
         """
-        rule = self.campaign.readings
+        rule = self.asks.readings
         if rule is None or not rule.extrapolated or latest is None or now <= latest.drawn:
             return None
         most = latest.drawn - (now - latest.drawn)
-        earlier = (r for r in readings if r.drawn <= most and _serves(r, self.campaign))
+        earlier = (r for r in readings if r.drawn <= most and _serves(r, self.asks))
         last = max(earlier, key=lambda reading: reading.drawn, default=None)
         if last is None:
             raise AnswerNotYet(self.campaign.campaign_id, latest.ends)
@@ -153,7 +168,7 @@ class ReportBuilder:
             demand = Demand.of(message.campaign)
             self.policy.check_demand(campaign_id, demand)
             signed_by = signer(message)
-            campaign = require_attribute(decode(message.campaign))
+            campaign = decode(message.campaign)
         except PolicyRefused:
             raise
         except DecodeError:
@@ -165,30 +180,34 @@ class ReportBuilder:
             raise CampaignInvalid(campaign_id, str(error)) from error
         if campaign.campaign_id != campaign_id:
             raise CampaignInvalid(campaign_id, f"the server sent {campaign.campaign_id!r} instead")
-        limit = self.policy.check(campaign, signed_by)
+        limits = self.policy.check(campaign, signed_by)
         return AcceptedCampaign(
-            campaign, digest(message.campaign), signed_by, self.policy, limit, demand.work
+            campaign, digest(message.campaign), signed_by, self.policy, limits, demand.work
         )
 
-    def point(self, accepted: AcceptedCampaign, value: Value) -> float | Array:
-        """Return a value in the coordinates of the campaign's queries.
+    def point(self, accepted: AcceptedCampaign, value: Value | Answers) -> Any:
+        """Return a value in the coordinates of the campaign's queries; of a form, all answers.
 
         Args:
             accepted: the campaign.
-            value: a number, a list of numbers, or (longitude, latitude) in degrees.
+            value: a number, a list of numbers, or (longitude, latitude) in degrees; of a form,
+                name of a field → answer.
 
         Raises:
             PolicyRefused: if the policy does not permit the campaign, whoever accepted it; the
                 value was not looked at.
             PrivateValueError: if the value is not of the kind that the campaign asks about, or out
-                of the range of the policy.
+                of the range of the policy; of a form, if one of the answers is.
         """
-        campaign, limit = accepted.campaign, accepted.limit
-        if accepted.policy is not self.policy or limit is None:
-            limit = self.policy.check(campaign, accepted.signer)
+        campaign, limits = accepted.campaign, accepted.limits
+        if accepted.policy is not self.policy:
+            limits = self.policy.check(campaign, accepted.signer)
         try:
-            point = campaign.attribute.point(value, campaign.dimension)
-            limit.value.check(campaign, value)
+            if isinstance(campaign, FormCampaign):
+                return _prepared(campaign, limits, value)
+            attribute, given = accepted.asks.attribute, cast(Value, value)
+            point = attribute.point(given, accepted.asks.dimension)
+            limits[0].value.check(attribute, given)
             return point
         except PrivateValueError as error:
             expected = error.expected
@@ -203,8 +222,9 @@ class ReportBuilder:
             PrivateValueError: if it is none of them, or missing; it is not shown.
             ParameterError: if a label is given that the campaign does not ask for.
         """
-        strata = accepted.campaign.strata
-        if strata is not None and not accepted.campaign.tells_cohorts:
+        campaign = accepted.campaign
+        strata = campaign.strata if isinstance(campaign, AttributeCampaign) else None
+        if strata is not None and not accepted.asks.tells_cohorts:
             return strata.index(stratum)
         if stratum is not None:
             raise ParameterError("stratum", "a label", "left out: the campaign asks for none")
@@ -213,11 +233,11 @@ class ReportBuilder:
     def draw(
         self,
         accepted: AcceptedCampaign,
-        point: float | Array,
+        point: Any,
         period: int = 0,
         group: int | None = None,
     ) -> Contribution:
-        """Draw the one report about a point, for one period.
+        """Draw the one report about a point, or of a form, for one period.
 
         Every call draws anew, so its result must be kept, and a second draw for the same person
         and period never sent.
@@ -228,10 +248,15 @@ class ReportBuilder:
             period: the period of a recurring campaign, from 0; else 0.
             group: what `group` returned.
         """
-        campaign = accepted.campaign
-        columns = campaign.draw_columns(self._source)
-        release = partial(campaign.release, point, columns, self._source)
-        return self._report(accepted, columns, release, period, group)
+        campaign, source = accepted.campaign, self._source
+        if isinstance(campaign, FormCampaign):
+            answers = partial(campaign.release, point, source)
+            return self._report(accepted, range(campaign.columns), answers, period)
+        campaign = accepted.asks
+        columns = campaign.draw_columns(source)
+        release = partial(campaign.release, point, columns, source)
+        first = campaign.draw_first_index(group, source)
+        return self._report(accepted, columns, release, period, first)
 
     def _report(
         self,
@@ -239,10 +264,9 @@ class ReportBuilder:
         columns: Sequence[int],
         release: Callable[[], Sequence[int]],
         period: int,
-        group: int | None,
+        first: int = 0,
     ) -> Contribution:
         campaign = accepted.campaign
-        first = campaign.draw_first_index(group, self._source)
         report = report_pb2.Report(
             report_id=self._source.bits(8 * REPORT_ID_BYTES).to_bytes(REPORT_ID_BYTES),
             period=period,
@@ -254,10 +278,8 @@ class ReportBuilder:
             period=period,
             digest=accepted.digest,
             report=report.SerializeToString(deterministic=True),
-            privacy=campaign.report_privacy,
-            any_two=campaign.largest_epsilon,
-            attribute=campaign.attribute.name,
-            step_exponent=campaign.grid_exponent,
+            charges=campaign.charges,
+            step_exponent=0 if isinstance(campaign, FormCampaign) else accepted.asks.grid_exponent,
             closes=campaign.closes,
         )
 
@@ -294,11 +316,11 @@ class ReportBuilder:
         else:
             begins = now - timedelta(microseconds=self._source.below(epoch.length // MICROSECOND))
             ends = begins + epoch.length
-        released = _reader(accepted.campaign, epoch.privacy).release(
+        released = _reader(accepted.asks, epoch.privacy).release(
             self.point(accepted, value), self._source
         )
         return Reading(
-            attribute=accepted.campaign.attribute.name,
+            attribute=accepted.asks.attribute.name,
             space=accepted.space,
             begins=begins,
             ends=ends,
@@ -315,7 +337,7 @@ class ReportBuilder:
         Raises:
             PolicyRefused: if the reading is coarser than what the campaign asks for.
         """
-        campaign = accepted.campaign
+        campaign = accepted.asks
         if not _serves(reading, campaign):
             raise PolicyRefused(
                 campaign.campaign_id,
@@ -351,7 +373,7 @@ class ReportBuilder:
             period: the period of a recurring campaign, from 0; else 0.
             group: what `group` returned.
         """
-        campaign, source = accepted.campaign, self._source
+        campaign, source = accepted.asks, self._source
         columns = campaign.draw_columns(source)
 
         def release() -> Sequence[int]:
@@ -365,15 +387,17 @@ class ReportBuilder:
         if campaign.tells_cohorts:
             assert campaign.readings is not None  # it tells cohorts
             group = campaign.readings.cohort(latest.reading.begins, campaign.groups)
-        made = self._report(accepted, columns, release, period, group)
+        first = campaign.draw_first_index(group, source)
+        made = self._report(accepted, columns, release, period, first)
         began = None if before is None else before.reading.begins
         of = latest.reading
-        return replace(made, privacy=of.privacy, any_two=math.inf, epoch=of.begins, before=began)
+        charges = (Charge(of.attribute, of.privacy, math.inf),)
+        return replace(made, charges=charges, epoch=of.begins, before=began)
 
     def prepare(
         self,
         accepted: AcceptedCampaign,
-        value: Value,
+        value: Value | Answers,
         *,
         period: int = 0,
         stratum: str | None = None,
@@ -385,10 +409,20 @@ class ReportBuilder:
             PrivateValueError: if the value, or the label, is not of the kind that the campaign asks
                 about; nothing was drawn.
         """
-        group = self.group(accepted, stratum)
-        if accepted.campaign.tells_cohorts:  # as if a device had just laid its first epoch
-            group = self._source.below(accepted.campaign.groups)
+        group, campaign = self.group(accepted, stratum), accepted.campaign
+        if isinstance(campaign, AttributeCampaign) and campaign.tells_cohorts:
+            group = self._source.below(campaign.groups)  # as if it had just laid its first epoch
         return self.draw(accepted, self.point(accepted, value), period, group)
+
+
+def _prepared(form: FormCampaign, limits: Sequence[Limit], answers: Any) -> Sequence[Any]:
+    """Return the answers to a form as it is drawn from, if none is out of the policy's ranges."""
+    prepared = form.prepare(answers)
+    of = {charge.attribute: limit for charge, limit in zip(form.charges, limits, strict=True)}
+    for answered in form.applying(answers):
+        if answered.name in of:
+            of[answered.name].value.check(answered.attribute, answers[answered.name])
+    return prepared
 
 
 def _serves(reading: Reading, campaign: AttributeCampaign) -> bool:

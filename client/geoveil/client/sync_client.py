@@ -1,5 +1,7 @@
 """The blocking shell: a client whose background is a thread."""
 
+from __future__ import annotations
+
 import atexit
 import logging
 import os
@@ -9,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Generic, Self, TypeVar
 
-from geoveil.campaign import TLS, Campaign, Value
+from geoveil.campaign import TLS, Answers, Campaign, Value
 from geoveil.client.contributions import Receipt
 from geoveil.client.device_session import (
     CLOSE_TIMEOUT_S,
@@ -207,7 +209,9 @@ class Client(ClientBase[Transport, GrpcTransport]):
         steps = self._sender.fetch(campaign_id, self._sender.deadline(timeout_s))
         return self._effects.run(steps, self._stop)
 
-    def contribute(self, campaign_id: str, value: Value, stratum: str | None = None) -> Receipt:
+    def contribute(
+        self, campaign_id: str, value: Value | Answers, stratum: str | None = None
+    ) -> Receipt:
         """Perturb a value, once per campaign and period, and keep the result to be sent.
 
         Takes a few milliseconds, as it never waits for the network. A campaign that has been
@@ -218,7 +222,9 @@ class Client(ClientBase[Transport, GrpcTransport]):
             campaign_id: id of a campaign that this device has; see `fetch`. Any other is fetched in
                 the background.
             value: a number, a list of numbers, or (longitude, latitude) in degrees, as the policy
-                says with `Limit.value`. Never logged, stored or shown.
+                says with `Limit.value`; to a form, name of a field → answer: an option by its name,
+                of a multiple selection a list of them. All of it is drawn, or nothing. Never
+                logged, stored or shown.
             stratum: the label of the participant's group, if the campaign asks for one; it is sent
                 as the campaign says. It must not be computed from the value.
 
@@ -385,7 +391,7 @@ def _stop(stop: threading.Event, woken: threading.Event) -> None:
     woken.set()
 
 
-_CLIENTS: "weakref.WeakSet[Client]" = weakref.WeakSet()
+_CLIENTS: weakref.WeakSet[Client] = weakref.WeakSet()
 
 
 def _at_exit() -> None:

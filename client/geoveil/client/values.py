@@ -5,10 +5,22 @@ would have one read as the other: degrees stand for distances a hundred thousand
 that the privacy promised per metre would hide next to nothing.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
-from geoveil.campaign import AttributeCampaign, Value, between
+from geoveil.campaign import (
+    OPTION,
+    STEP,
+    Attribute,
+    AttributeCampaign,
+    CategoryField,
+    MultipleField,
+    OrdinalField,
+    PointField,
+    Value,
+    between,
+)
 from geoveil.gp import Area, ParameterError, PrivateValueError, ReprByArguments, validation
 
 
@@ -30,6 +42,7 @@ class Number(ReprByArguments):
 
     least: float | None = None
     most: float | None = None
+    unit: ClassVar[str | None] = None
 
     def __post_init__(self) -> None:
         validation.require_ends("", self.least, self.most)
@@ -38,16 +51,15 @@ class Number(ReprByArguments):
         """Return whether a campaign that takes a value for `asked` may be answered."""
         return isinstance(asked, Number)
 
-    def check(self, campaign: AttributeCampaign, value: Value) -> None:
+    def check(self, attribute: Attribute, value: Value) -> None:
         """Refuse a number that is out of range; the error says the range, and not the number.
 
         Raises:
             PrivateValueError: if it is.
         """
-        attribute = campaign.attribute
         if attribute.scale is not None:  # the ends are values, and no logarithms of them
             attribute = replace(attribute, scale=None, unit=attribute.value_unit)
-        number = float(attribute.point(value, campaign.dimension))
+        number = float(attribute.point(value, 1))
         low, high = self.least, self.most
         if (low is not None and number < low) or (high is not None and number > high):
             raise PrivateValueError(f"{self}, in {attribute.unit}")
@@ -73,6 +85,7 @@ class Point:
     """
 
     dimension: int
+    unit: ClassVar[str | None] = None
 
     def __post_init__(self) -> None:
         many = self.dimension
@@ -83,7 +96,7 @@ class Point:
         """Return whether a campaign that takes a value for `asked` may be answered."""
         return asked == self
 
-    def check(self, campaign: AttributeCampaign, value: Value) -> None:
+    def check(self, attribute: Attribute, value: Value) -> None:
         """Refuse nothing: a point of so many coordinates may be anywhere."""
 
     def __str__(self) -> str:
@@ -113,6 +126,7 @@ class Place(ReprByArguments):
 
     area: Area | None
     outside: Literal["moved", "refused"] = "moved"
+    unit: ClassVar[str | None] = "metre"
 
     def __post_init__(self) -> None:
         if self.area is not None and not isinstance(self.area, Area):
@@ -129,13 +143,13 @@ class Place(ReprByArguments):
             return isinstance(asked, Place) and self.area is None
         return asked.area == self.area or self.area.contains(asked.area)
 
-    def check(self, campaign: AttributeCampaign, value: Value) -> None:
+    def check(self, attribute: Attribute, value: Value) -> None:
         """Refuse a place outside the campaign's area, unless it is moved.
 
         Raises:
             PrivateValueError: if it is; the error does not say where.
         """
-        plane = campaign.attribute.coordinates
+        plane = attribute.coordinates
         if self.outside == "refused" and plane is not None and not plane.area.holds(value):
             raise PrivateValueError(str(Place(plane.area)))
 
@@ -148,13 +162,101 @@ class Place(ReprByArguments):
         )
 
 
-ValueKind: TypeAlias = Number | Point | Place
+@dataclass(frozen=True, slots=True, repr=False)
+class Choice(ReprByArguments):
+    """One of some options, with limits per option: any two of them are 1 apart.
+
+    Args:
+        options: those that a form may offer, or fewer of them; None: any.
+
+    Raises:
+        ParameterError: if they are no distinct texts.
+
+    Example:
+        >>> print(Choice(), Choice(("yes", "no")), sep="; ")
+        one of some options; one of the options yes, no
+    """
+
+    options: Sequence[str] | None = None
+    unit: ClassVar[str | None] = OPTION
+
+    def __post_init__(self) -> None:
+        if self.options is None:
+            return
+        listed = isinstance(self.options, Sequence) and not isinstance(self.options, str)
+        options = tuple(self.options) if listed else ()
+        texts = all(isinstance(option, str) for option in options)
+        if not options or not texts or len(set(options)) < len(options):
+            raise ParameterError("options", self.options, "distinct texts, or None for any")
+        object.__setattr__(self, "options", options)
+
+    def permits(self, asked: "ValueKind") -> bool:
+        """Return whether a field that takes an answer for `asked` may be answered."""
+        if not isinstance(asked, Choice) or type(asked) is not type(self):
+            return False
+        if self.options is None:
+            return True
+        # In this order, which is the scale of an ordinal field.
+        offered = () if asked.options is None else tuple(asked.options)
+        return [option for option in self.options if option in offered] == list(offered)
+
+    def check(self, attribute: Attribute, value: Any) -> None:
+        """Refuse nothing: the field itself refuses what is none of its options."""
+
+    def __str__(self) -> str:
+        if self.options is None:
+            return f"{self._words()} some options"
+        few = ", ".join(self.options[:20]) + (", …" if len(self.options) > 20 else "")
+        return f"{self._words()} the options {few}"
+
+    def _words(self) -> str:
+        return "one of"
+
+
+class Ordinal(Choice):
+    """One of some ordered options, with limits per step.
+
+    Args:
+        options: those that a form may offer, or fewer of them, from the least to the greatest;
+            None: any.
+
+    Example:
+        >>> print(Ordinal(("bad", "good")))
+        one, in order, of the options bad, good
+    """
+
+    __slots__ = ()
+    unit = STEP
+
+    def _words(self) -> str:
+        return "one, in order, of"
+
+
+class Multiple(Choice):
+    """Any number of some options, with limits per option.
+
+    Example:
+        >>> print(Multiple())
+        any of some options
+    """
+
+    __slots__ = ()
+
+    def _words(self) -> str:
+        return "any of"
+
+
+ValueKind: TypeAlias = Number | Point | Place | Choice
 """What a value is taken for."""
 
 
-def kind_of(campaign: AttributeCampaign) -> ValueKind:
-    """Return what a campaign takes a value for."""
-    plane = campaign.attribute.coordinates
+def kind_of(asked: AttributeCampaign | PointField | CategoryField) -> ValueKind:
+    """Return what a campaign, or a field of a form, takes a value for."""
+    if isinstance(asked, CategoryField):
+        ordered = Ordinal if isinstance(asked, OrdinalField) else Choice
+        return (Multiple if isinstance(asked, MultipleField) else ordered)(asked.options)
+    plane = asked.attribute.coordinates
     if plane is not None:
         return Place(plane.area)
-    return Number() if campaign.dimension == 1 else Point(campaign.dimension)
+    dimension = asked.dimension
+    return Number() if dimension == 1 else Point(dimension)

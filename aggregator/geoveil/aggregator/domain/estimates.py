@@ -86,10 +86,12 @@ def disclose(
     Raises:
         ParameterError: if `confidence` is not in (0, 1), or the period has not begun.
         ServiceError: TOO_FEW_REPORTS if no period that is asked for has enough.
+        UnsupportedError: if it is a form.
     """
+    campaign = require_attribute(layout.campaign)
     shown = periods_shown(layout, sums, begun, period)
     rows = list(_estimates(layout, sums, shown, confidence, bin_counts, looked_from))
-    return disclosed(require_attribute(layout.campaign), rows, begun)
+    return disclosed(campaign, rows, begun)
 
 
 def interval_method(period: int, looked_from: float) -> IntervalMethod | None:

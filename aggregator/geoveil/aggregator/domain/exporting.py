@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from geoveil.aggregator.domain.layout import Layout
 from geoveil.aggregator.domain.rows import answers_of, points_of, read_blocks
 from geoveil.aggregator.store.reader import Reader
-from geoveil.campaign import ValueCampaign
+from geoveil.campaign import FormCampaign, ValueCampaign
 
 MOST_ROWS = 1 << 16
-"""At a time: at most 2.2 MB on the wire, where a point has three coordinates."""
+"""At a time, of up to three columns; of more so few that they are at most 2.2 MB on the wire."""
 
 
 class Rows(NamedTuple):
@@ -24,9 +24,9 @@ class Rows(NamedTuple):
 
     periods: NDArray[np.uint32]
     indices: NDArray[np.uint32] | None
-    """The query of each; None for points."""
+    """The query of each; None for points and forms."""
     columns: tuple[NDArray[np.int64], ...]
-    """One for answers; for points one per coordinate."""
+    """One for answers; for points one per coordinate, for forms one per column."""
     groups: NDArray[np.uint32] | None = None
     """The labels that rows came with; None without strata."""
 
@@ -44,7 +44,7 @@ def rows_of(layout: Layout, packed: bytes, periods: Collection[int]) -> Rows:
         packed: see `read_blocks`.
         periods: of which to return rows.
     """
-    if isinstance(layout.campaign, ValueCampaign):
+    if isinstance(layout.campaign, ValueCampaign | FormCampaign):
         points = points_of(layout, packed)
         points_as_rows = Rows(points.periods, None, tuple(points.values.T), points.groups)
     else:
@@ -67,8 +67,9 @@ async def export(reader: Reader, layout: Layout, periods: Collection[int]) -> As
     """
     async for packed in read_blocks(reader, layout.campaign):
         rows = await asyncio.to_thread(rows_of, layout, packed, periods)
-        for start in range(0, len(rows.periods), MOST_ROWS):
-            part = slice(start, start + MOST_ROWS)
+        many = 3 * MOST_ROWS // max(3, len(rows.columns))
+        for start in range(0, len(rows.periods), many):
+            part = slice(start, start + many)
             yield Rows(
                 rows.periods[part],
                 None if rows.indices is None else rows.indices[part],

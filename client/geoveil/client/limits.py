@@ -1,0 +1,243 @@
+"""How much privacy an attribute may cost, as the app says it: limits, windows, epochs."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Literal, TypeVar
+
+from geoveil.campaign import MOST_COHORTS, days_in
+from geoveil.client.errors import exactly
+from geoveil.client.values import Number, Point, ValueKind
+from geoveil.gp import GeoPrivacy, LocalPrivacy, ParameterError, validation
+
+_LIMIT = (
+    'a GeoPrivacy with its unit, for example GeoPrivacy(epsilon=1, per=8000, unit="dollar"); it'
+    " has a reach only with a delta, the most slack that is permitted"
+)
+_PURE = (
+    'a pure GeoPrivacy with its unit, for example GeoPrivacy(epsilon=1, per=8000, unit="dollar")'
+)
+_Item = TypeVar("_Item")
+LONGEST = timedelta(days=36_525)
+"""The longest window or epoch; one that reaches back beyond the calendar is refused."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """The most that what leaves in any stretch of time of one length may cost.
+
+    A report that waits to be sent counts until it is settled; a reading of an epoch counts
+    in every stretch in which anything made from it leaves, whenever it was read.
+
+    Raises:
+        ParameterError: if the limit has no unit, or the length is not positive or more than a
+            century.
+    """
+
+    limit: GeoPrivacy
+    """The largest privacy loss, in the attribute's unit."""
+    length: timedelta
+    """How long a stretch is; it slides: the limit holds from any moment to that much later."""
+
+    def __post_init__(self) -> None:
+        check_limit("limit", self.limit)
+        _check_length(self.length)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Epoch:
+    """A value is read once in a stretch of time, and perturbed once for all that is asked in it.
+
+    The stretches follow each other; when the first begins, the device draws. The first `contribute`
+    in one reads the value, at the rate of `privacy`, which is what all answers of the stretch cost
+    together: those to value campaigns, and to questions about one number with `DebiasedLaplace`. To
+    campaigns of a smaller rate they are made from a point that is coarser, drawn once for each
+    campaign [MATH §13]. Places are read once for each plane, that is for each area that campaigns
+    ask about. Other answers have noise of their own, and cost their own rates.
+
+    Raises:
+        ParameterError: if a privacy has no unit or is not pure, the length is not positive or more
+            than a century, or `finest` is a larger rate than `privacy` or in another unit.
+
+    Example:
+        >>> print(Epoch(privacy=GeoPrivacy(1, 8000, "dollar"), length=timedelta(days=365)))
+        read once in each stretch of 365 days, when it is first asked for, at ε = 1 per 8000\
+ dollar; any 365 days touch two stretches, so that their readings cost at most ε = 2 per 8000\
+ dollar (of places: for each area). What no reading answers costs its own ε
+    """
+
+    privacy: GeoPrivacy
+    """What one reading costs."""
+    length: timedelta
+    """How long it is answered from."""
+    finest: GeoPrivacy | None = None
+    """The largest rate that a campaign may ask for; None: that of `privacy`. A smaller one makes
+    every campaign's point a coarser one, so that two campaigns seldom see the same: at half the
+    rate one time in 16 on a line, in 64 in the plane. It costs `privacy` all the same."""
+
+    def __post_init__(self) -> None:
+        _check_pure("privacy", self.privacy)
+        _check_length(self.length)
+        finest = self.finest
+        if finest is not None and (
+            _check_pure("finest", finest).unit != self.privacy.unit
+            or finest.exact_rate > self.privacy.exact_rate
+        ):
+            raise ParameterError("finest", exactly(finest), f"at most {exactly(self.privacy)}")
+
+    @property
+    def most(self) -> GeoPrivacy:
+        """The largest rate that a campaign may ask for."""
+        return self.privacy if self.finest is None else self.finest
+
+    def __str__(self) -> str:
+        days, twice = in_days(self.length), exactly(self.privacy.repeated(2))
+        return (
+            f"read once in each stretch of {days}, when it is first asked for, at"
+            f" {exactly(self.privacy)}; any {days} touch two stretches, so that their readings"
+            f" cost at most {twice} (of places: for each area). What no reading answers costs its"
+            " own ε"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """How much privacy one attribute may cost.
+
+    Raises:
+        ParameterError: if a limit has no unit, the units differ, or those of a place are not
+            metres; if points of its kind can't be perturbed once an epoch, or one reading
+            costs more than one campaign may.
+
+    Example:
+        >>> from geoveil.client import Place, Point
+        >>> from geoveil.gp.coordinates import Area
+        >>> city = Area(longitude_deg=2.35, latitude_deg=48.86, radius_m=15_000)
+        >>> home = Limit(campaign=GeoPrivacy(1, 500, "metre"), value=Place(city))
+        >>> on_the_shop_floor = Limit(campaign=GeoPrivacy(1, 10, "metre"), value=Point(2))
+    """
+
+    campaign: GeoPrivacy
+    """The most that one campaign may cost, with all its periods if it recurs. Its delta, 0 unless
+    it is given, is the most slack δ, up to its reach; likewise in the others."""
+    lifetime: GeoPrivacy | Literal["unbounded"] | None = None
+    """The most that all campaigns together may ever cost, or "unbounded". None: as `campaign`,
+    unless `windows` bound it."""
+    windows: tuple[Window, ...] = ()
+    """The most that all campaigns together may cost in any stretch of time."""
+    value: ValueKind = field(default_factory=Number)
+    """What the attribute is: `Number()`, `Point(2)`, `Place(area)`, or of forms also `Choice()`,
+    `Ordinal()` and `Multiple()`. A campaign that takes it for anything else is refused, so that no
+    server decides how a value is read."""
+    epoch: Epoch | None = None
+    """How long one perturbed value answers campaigns. None: every report is drawn anew, unless the
+    campaign asks for readings of its own (`Campaign.readings`)."""
+    cohorts: int = 0
+    """Into how many parts an epoch is cut, of which campaigns may learn the one that this device's
+    epochs begin in; 2 to 16. They may ask for as many or a divisor, and for epochs of the same
+    length. It links a person's reports for years. 0: no campaign may."""
+    any_two: LocalPrivacy | None = None
+    """The most that one campaign may tell of any two values, however far apart, with all its
+    periods: `LocalPrivacy(math.log(1000))` for odds of 1,000 to 1. Then only campaigns with a cap
+    are answered, and none from an epoch. None: no cap is required."""
+
+    def __post_init__(self) -> None:
+        check_limit("campaign", self.campaign)
+        object.__setattr__(self, "windows", all_of(Window, "windows", self.windows))
+        if self.lifetime is None and not self.windows:
+            object.__setattr__(self, "lifetime", self.campaign)
+        ever = None if self.lifetime == "unbounded" else self.lifetime
+        if ever is not None:
+            check_limit("lifetime", ever)
+        if not isinstance(self.value, ValueKind):
+            raise ParameterError("value", self.value, "a Number, a Point, a Place or a Choice")
+        if self.epoch is not None and not isinstance(self.epoch, Epoch):
+            raise ParameterError("epoch", self.epoch, "an Epoch, or None")
+        reading = None if self.epoch is None else self.epoch.privacy
+        limits = (self.campaign, ever, *(w.limit for w in self.windows), reading)
+        units = {limit.unit for limit in limits if limit is not None}
+        if len(units) > 1:
+            raise ParameterError("units of the limits", sorted(units), "all the same")
+        reaches = {limit.reach for limit in limits if limit is not None and limit.delta > 0}
+        if len(reaches) > 1:
+            raise ParameterError("reaches of the limits", sorted(reaches), "all the same")
+        if self.value.unit is not None and units != {self.value.unit}:
+            expected = f"{self.value.unit!r} for a value of kind {type(self.value).__name__}"
+            raise ParameterError("unit of the limits", self.campaign.unit, expected)
+        if reading is not None and reading.exact_rate > self.campaign.exact_rate:
+            raise ParameterError(
+                "epoch.privacy", exactly(reading), f"at most {exactly(self.campaign)}"
+            )
+        if validation.require_count("cohorts", self.cohorts, 0) == 1 or self.cohorts > MOST_COHORTS:
+            raise ParameterError("cohorts", self.cohorts, f"0, or 2 to {MOST_COHORTS}")
+        if self.cohorts and self.epoch is not None and self.epoch.finest is not None:
+            apart = "0 beside `finest`, which keeps campaigns apart"
+            raise ParameterError("cohorts", self.cohorts, apart)
+        if not isinstance(self.any_two, LocalPrivacy | None):
+            raise ParameterError("any_two", self.any_two, "a LocalPrivacy, or None")
+        if reading is not None and isinstance(self.value, Point) and self.value.dimension > 3:
+            raise ParameterError("value", str(self.value), "of at most 3 coordinates for an epoch")
+
+
+def _check_length(length: object) -> None:
+    if not isinstance(length, timedelta) or not timedelta(0) < length <= LONGEST:
+        raise ParameterError(
+            "length", str(length), f"a timedelta > 0 and at most {LONGEST.days:,} days"
+        )
+
+
+def all_of(kind: type[_Item], name: str, items: object) -> tuple[_Item, ...]:
+    """Return a collection of objects of a kind.
+
+    Raises:
+        ParameterError: if it is none.
+    """
+    all_items = tuple(items) if isinstance(items, Iterable) else ()
+    if not isinstance(items, Iterable) or not all(isinstance(item, kind) for item in all_items):
+        raise ParameterError(name, items, f"a collection of {kind.__name__} objects")
+    return all_items
+
+
+def in_days(length: timedelta) -> str:
+    """Return how long something is, in days if it is at least one, for people: not longer."""
+    return f"{days_in(length)} days" if length >= timedelta(days=1) else str(length)
+
+
+def exceeds(asked: GeoPrivacy, most: GeoPrivacy) -> bool:
+    """Return whether a guarantee promises less than a limit, in rate, δ or reach, or in its unit.
+
+    A δ promises less where it is stated for shorter distances only.
+    """
+    return (
+        asked.unit != most.unit
+        or asked.exact_rate > most.exact_rate
+        or asked.delta > most.delta
+        or (asked.delta > 0 and asked.reach < most.reach)
+    )
+
+
+def check_limit(name: str, limit: object) -> GeoPrivacy:
+    """Return a guarantee that can limit an attribute.
+
+    Raises:
+        ParameterError: if it has no unit, or a reach without a delta.
+    """
+    if (
+        not isinstance(limit, GeoPrivacy)
+        or not limit.unit
+        or (limit.delta == 0 and limit.reach != math.inf)
+    ):
+        raise ParameterError(name, str(limit), _LIMIT)
+    return limit
+
+
+def _check_pure(name: str, limit: object) -> GeoPrivacy:
+    if (
+        not isinstance(limit, GeoPrivacy)
+        or not limit.unit
+        or limit.delta != 0
+        or limit.reach != math.inf
+    ):
+        raise ParameterError(name, str(limit), _PURE)
+    return limit

@@ -1,0 +1,221 @@
+"""Forms over the wire: whole reports in, whole rows out; no estimate, and no hostile report."""
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import grpc
+import pytest
+
+from geoveil.campaign import (
+    Attribute,
+    ChoiceField,
+    FormCampaign,
+    MultipleField,
+    NumberField,
+    OrdinalField,
+    digest,
+    encode,
+    encode_point_question,
+)
+from geoveil.gp import GeoPrivacy, SeededSource
+from geoveil.proto.v1 import analyst_pb2, campaign_pb2, report_pb2
+
+from .conftest import CLOSES, OPENS, Published, RunningServer, ServerStarter
+from .test_value_server import QUESTIONS, refusal
+
+PEOPLE = 60
+WORDS = tuple(f"word {i}" for i in range(130))
+FIELDS = (
+    NumberField(
+        attribute=Attribute(name="income", unit="dollar", least=0, most=500_000),
+        privacy=GeoPrivacy(1, 8000, "dollar"),
+    ),
+    ChoiceField(name="rents", options=("yes", "no"), epsilon=1.0),
+    OrdinalField(name="mood", options=("bad", "so so", "good"), epsilon=1.0),
+    MultipleField(name="ways", options=("bus", "train", "car"), epsilon=1.0),
+    ChoiceField(name="word", options=WORDS, epsilon=1.0),
+    ChoiceField(name="region", options=("north", "south")),
+)
+COLUMNS = 8
+
+
+def published(**changes: Any) -> Published:
+    common = {"campaign_id": "form", "title": "A form", "opens": OPENS, "closes": CLOSES}
+    campaign = FormCampaign(**{**common, "fields": FIELDS} | changes)
+    content = encode(campaign)
+    return Published(campaign, content, digest(content))
+
+
+def rows_of_people(asked: Published, count: int = PEOPLE) -> list[tuple[int, ...]]:
+    assert isinstance(asked.campaign, FormCampaign)
+    source = SeededSource(3)
+    rows = []
+    for person in range(count):
+        prepared = asked.campaign.prepare(
+            {"income": 1000.0 * person, "rents": "no", "mood": "good", "ways": ["bus"],
+             "word": WORDS[person], "region": "south"}
+        )  # fmt: skip
+        rows.append(tuple(asked.campaign.release(prepared, source)))
+    return rows
+
+
+def report(number: int, values: Any, *, period: int = 0, indices: Any = None) -> Any:
+    answers = [
+        report_pb2.Answer(query_index=i, value=v)
+        for i, v in zip(indices or range(len(values)), values, strict=True)
+    ]
+    return report_pb2.Report(report_id=number.to_bytes(16), answers=answers, period=period)
+
+
+async def exported(running: RunningServer, **more: Any) -> list[tuple[int, ...]]:
+    request = analyst_pb2.ExportReportsRequest(campaign_id="form", **more)
+    call: Any = running.wire.analyst.ExportReports(request)
+    first, *rest = [part async for part in call]
+    assert first.envelope.campaign
+    found: list[tuple[int, ...]] = []
+    for part in rest:
+        assert not part.query_indices
+        found += zip(part.periods, *(column.values for column in part.columns), strict=True)
+    return found
+
+
+@pytest.fixture
+async def running(start_server: ServerStarter) -> RunningServer:
+    return await start_server()
+
+
+async def test_a_form_goes_in_and_comes_out_whole(running: RunningServer) -> None:
+    asked = published()
+    assert asked.campaign.columns == COLUMNS
+    await running.wire.create(asked)
+    people = rows_of_people(asked)
+    await running.wire.submit(asked, *(report(i, row) for i, row in enumerate(people)))
+    again = await running.wire.submit(asked, *(report(i, row) for i, row in enumerate(people)))
+    assert {result.status for result in again} == {report_pb2.REPORT_STATUS_DUPLICATE}
+    counted = [
+        tuple(asked.campaign.counted(i, value) for i, value in enumerate(row)) for row in people
+    ]
+    assert await exported(running) == sorted((0, *row) for row in counted)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({}, None),
+        ({0: 2**63 - 1}, None),  # counts as the nearest end
+        ({1: 2}, "OUT_OF_RANGE"),
+        ({1: -1}, "OUT_OF_RANGE"),
+        ({2: 3}, "OUT_OF_RANGE"),
+        ({3: 8}, "OUT_OF_RANGE"),  # a fourth tick of three
+        ({4: 2**62}, "OUT_OF_RANGE"),
+        ({6: 1 << 6}, "OUT_OF_RANGE"),  # of 130 options 6 are in the third column
+        ({7: 2}, "OUT_OF_RANGE"),
+        ({7: -1}, "OUT_OF_RANGE"),
+    ],
+)
+async def test_what_no_device_sends_is_rejected(
+    running: RunningServer, change: dict[int, int], reason: str | None
+) -> None:
+    asked = published()
+    await running.wire.create(asked)
+    (row,) = rows_of_people(asked, 1)
+    values = [change.get(i, value) for i, value in enumerate(row)]
+    (result,) = await running.wire.submit(asked, report(1, values))
+    expected = "UNSPECIFIED" if reason is None else reason
+    assert report_pb2.RejectionReason.Name(result.reason) == f"REJECTION_REASON_{expected}"
+
+
+@pytest.mark.parametrize(
+    "indices",
+    [range(7), range(9), [0] * 8, [1, 0, *range(2, 8)], range(1, 9), range(8, 16), [],
+     [2**32 - 1] * 8],
+)  # fmt: skip
+async def test_columns_that_are_not_the_form_s_are_rejected(
+    running: RunningServer, indices: Any
+) -> None:
+    asked = published()
+    await running.wire.create(asked)
+    (result,) = await running.wire.submit(asked, report(1, [0] * len(indices), indices=indices))
+    assert result.reason == report_pb2.REJECTION_REASON_WRONG_ANSWERS
+
+
+async def test_no_estimate_is_made_of_a_form_and_the_words_say_why(running: RunningServer) -> None:
+    asked = published()
+    await running.wire.create(asked)
+    analyst = running.wire.analyst
+    queries = [encode_point_question(question) for question in QUESTIONS]
+    for call in (
+        analyst.GetEstimate(analyst_pb2.GetEstimateRequest(campaign_id="form")),
+        analyst.WatchEstimate(analyst_pb2.WatchEstimateRequest(campaign_id="form")),
+        analyst.EstimateQueries(
+            analyst_pb2.EstimateQueriesRequest(campaign_id="form", queries=queries)
+        ),
+    ):
+        code, details = await asyncio.wait_for(refusal(call), 10)
+        assert code is grpc.StatusCode.INVALID_ARGUMENT
+        assert "is a form of several fields, whose reports are exported" in details
+
+
+async def test_fewer_than_the_minimum_are_not_exported(running: RunningServer) -> None:
+    asked = published(minimum_participants=20, period=timedelta(days=5))
+    await running.wire.create(asked)
+    people = rows_of_people(asked, 25)
+    await running.wire.submit(
+        asked, *(report(i, row, period=int(i % 5 == 0)) for i, row in enumerate(people[:20]))
+    )
+    call = running.wire.analyst.ExportReports(analyst_pb2.ExportReportsRequest(campaign_id="form"))
+    assert (await refusal(call))[0] is grpc.StatusCode.FAILED_PRECONDITION
+    await running.wire.submit(asked, *(report(20 + i, r) for i, r in enumerate(people[20:])))
+    assert {row[0] for row in await exported(running)} == {0}
+    assert len(await exported(running)) == 21
+
+
+def tampered(change: Any) -> campaign_pb2.CampaignEnvelope:
+    message = campaign_pb2.Campaign.FromString(published().published)
+    change(message)
+    return campaign_pb2.CampaignEnvelope(campaign=message.SerializeToString(deterministic=True))
+
+
+def twice(message: Any) -> None:
+    message.fields.append(message.fields[0])
+
+
+def too_many(message: Any) -> None:
+    for i in range(65 - len(message.fields)):
+        message.fields.append(message.fields[1])
+        message.fields[-1].attribute.name = f"field {i}"
+
+
+def too_large(message: Any) -> None:
+    for i in range(6):
+        message.fields.append(message.fields[4])
+        message.fields[-1].attribute.name = f"field {i}"
+        message.fields[-1].choice.options.extend(f"more {j}" for j in range(9_800))
+
+
+def an_attribute(message: Any) -> None:
+    message.attribute.name = "income"
+
+
+def no_kind(message: Any) -> None:
+    message.fields[1].ClearField("choice")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (twice, "distinct"),
+        (too_many, "1 to 64"),
+        (too_large, "16,384 bytes"),
+        (an_attribute, "campaign"),
+        (no_kind, "kind"),
+    ],
+)
+async def test_a_form_that_is_none_is_not_published(
+    running: RunningServer, change: Any, words: str
+) -> None:
+    request = analyst_pb2.CreateCampaignRequest(envelope=tampered(change))
+    code, details = await refusal(running.wire.analyst.CreateCampaign(request))
+    assert code is grpc.StatusCode.INVALID_ARGUMENT
+    assert words in details
