@@ -108,9 +108,10 @@ from geoveil.analyst.relations.by import (
 )
 from geoveil.analyst.relations.contributions import contributions
 from geoveil.analyst.relations.form_reports import FormReports, FormStatistic
-from geoveil.analyst.relations.moments import Correlation, Covariance, PartialCorrelation
+from geoveil.analyst.relations.moments import Correlation, Covariance, Mean, PartialCorrelation
 from geoveil.analyst.relations.place_terms import Coordinate, Outside, Within
-from geoveil.analyst.relations.tables import CrossTable, MeanScore, Shares, SharesGiven, ShareTable
+from geoveil.analyst.relations.reading import form_reports_of
+from geoveil.analyst.relations.tables import CrossTable, Shares, SharesGiven, ShareTable
 from geoveil.analyst.relations.terms import (
     Above,
     Between,
@@ -243,9 +244,9 @@ __all__ = [
     "LabelledEstimate",
     "LogNormalPrior",
     "Map",
+    "Mean",
     "MeanBy",
     "MeanOf",
-    "MeanScore",
     "MeanValue",
     "Means",
     "MeansByGroup",
@@ -316,6 +317,7 @@ __all__ = [
     "estimate",
     "fields_of_toml",
     "form_of_workbook",
+    "form_reports_of",
     "hard_shares",
     "holm",
     "margins_from_csv",

@@ -1,23 +1,40 @@
 """geoveil form: forms from XLSForm, the format of ODK and KoboToolbox, and back."""
 
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from geoveil.analyst import (
     RADIUS_M,
+    CrossTable,
+    FormStatistic,
+    Histogram,
+    Mean,
+    MeanBy,
+    PartialCorrelation,
+    Parts,
+    QuantileBy,
+    Shares,
     area_of,
     fields_of_toml,
     form_of_workbook,
+    form_reports_of,
     place_in,
     toml_of,
     whole_file,
     workbook_of,
 )
+from geoveil.campaign import CategoryField, FormCampaign, NumberField
 from geoveil.cli import options
+from geoveil.cli.asking import Period
+from geoveil.cli.connection import Connection, analyst_at, connects
 from geoveil.cli.console import err, out
-from geoveil.gp import ParameterError
+from geoveil.cli.results import Form, formed
+from geoveil.cli.sources import EXPORTED
+from geoveil.gp import ParameterError, validation
 
 app = typer.Typer(
     help="Turn XLSForm workbooks of ODK or KoboToolbox into forms, and forms into workbooks.",
@@ -68,3 +85,107 @@ def to(
     with whole_file("workbook", workbook) as beside:
         workbook_of(fields, beside, title)
     err.tell(f"wrote {workbook}: {len(fields)} fields")
+
+
+@app.command()
+@connects
+@formed
+def ask(
+    campaign_id: Annotated[
+        str,
+        typer.Argument(
+            help=f"The id of a form's campaign; or a file, ending in {EXPORTED}, that 'geoveil"
+            " campaign export' wrote of it."
+        ),
+    ],
+    *,
+    shares: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FIELD", help="Share of each option, with a joint band."),
+    ] = None,
+    mean: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FIELD", help="Mean of a number, or of the scores 1, 2, …"),
+    ] = None,
+    table: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FIELD,FIELD[,FIELD]", help="Cross-table of two or three fields, with a test."
+        ),
+    ] = None,
+    mean_by: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NUMBER,FIELD", help="Mean of a number in each group."),
+    ] = None,
+    median_by: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NUMBER,FIELD", help="Median of a number in each group."),
+    ] = None,
+    correlation: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="A,B[,GIVEN...]", help="Correlation of two numbers, or scores, given others."
+        ),
+    ] = None,
+    confidence: options.Confidence = 0.95,
+    period: Period = None,
+    form: Form,
+    connection: Connection,
+) -> None:
+    """Print what the reports of a form say of its fields, and of how they go together.
+
+    A number is cut into bands where a group is wanted: income:50000|100000. Without more, every
+    field is shown by itself.
+
+    Example: geoveil form ask household --table rents,income:50000|100000
+    """
+    validation.between("confidence", confidence, 0, 1, low_open=True, high_open=True)
+    with ExitStack() as open_:
+        if campaign_id.endswith(EXPORTED):
+            reports = form_reports_of(Path(campaign_id), period)
+        else:
+            analyst = open_.enter_context(analyst_at(connection))
+            reports = form_reports_of(analyst.export(campaign_id, period), period)
+    wanted: list[FormStatistic[Any]] = [
+        *(Shares(_group(name)) for name in shares or ()),
+        *(Mean(name) for name in mean or ()),
+        *(CrossTable(*map(_group, _split("table", text, 2, 3))) for text in table or ()),
+        *(MeanBy(a, _group(b)) for a, b in (_split("mean-by", t, 2, 2) for t in mean_by or ())),
+        *(
+            QuantileBy(a, _group(b), levels=[0.5])
+            for a, b in (_split("median-by", t, 2, 2) for t in median_by or ())
+        ),
+        *(
+            PartialCorrelation(a, b, given)
+            for a, b, *given in (_split("correlation", t, 2, 9) for t in correlation or ())
+        ),
+    ]
+    results = [reports.ask(of, confidence) for of in wanted or _each(reports.campaign)]
+    form.show(*results)
+
+
+def _split(option: str, text: str, least: int, most: int) -> list[str]:
+    names = [name.strip() for name in text.split(",")]
+    if not least <= len(names) <= most or not all(names):
+        raise ParameterError(option, text, f"{least} to {most} names of fields, between commas")
+    return names
+
+
+def _group(text: str) -> str | Parts:
+    """Return what makes groups: a field with options, or a number cut at 'NAME:EDGE|EDGE'."""
+    name, cut, edges = text.partition(":")
+    if not cut:
+        return text
+    try:
+        return Parts(name, Histogram(edges=[float(edge) for edge in edges.split("|")]))
+    except ValueError:
+        raise ParameterError("edges", edges, "numbers, with '|' between them") from None
+
+
+def _each(campaign: FormCampaign) -> Iterator[FormStatistic[Any]]:
+    """Yield a statistic for each field."""
+    for field in campaign.fields:
+        if isinstance(field, CategoryField):
+            yield Shares(field.name)
+        elif isinstance(field, NumberField):
+            yield Mean(field.name)

@@ -16,11 +16,12 @@ from geoveil.analyst import (
     DistributionFunction,
     FormReports,
     Histogram,
+    Mean,
     MeanBy,
-    MeanScore,
     PartialCorrelation,
     Parts,
     QuantileBy,
+    Score,
     Shares,
     WeightedSample,
     contributions,
@@ -129,7 +130,7 @@ def test_weighted_shares_and_scores_are_those_of_a_weighted_sample(
 ) -> None:
     sample = WeightedSample(design_weights=weights)
     shares = reports.ask(Shares("rents"), weights=weights)
-    score = reports.ask(MeanScore("mood", (1, 2, 4, 8)), weights=weights)
+    score = reports.ask(Mean(Score("mood", (1, 2, 4, 8))), weights=weights)
     wanted = sample.mean(np.array([1.0, 2, 4, 8])[people["mood"]])
     assert score.value == pytest.approx(wanted.value, rel=1e-12)
     assert score.standard_error == pytest.approx(wanted.standard_error, rel=1e-9)

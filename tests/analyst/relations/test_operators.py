@@ -17,7 +17,7 @@ from geoveil.analyst import (
     CrossTable,
     FormReports,
     Kernel,
-    MeanScore,
+    Mean,
     Number,
     Option,
     Outside,
@@ -252,4 +252,4 @@ def test_tables_of_one_field_twice_or_of_too_many_cells_are_refused() -> None:
     with pytest.raises(ParameterError, match="options"):
         made.ask(Shares("age"))
     with pytest.raises(ParameterError, match="scores"):
-        made.ask(MeanScore("mood", (1, 1, 1, 1, 1)))
+        made.ask(Mean(Score("mood", (1, 1, 1, 1, 1))))

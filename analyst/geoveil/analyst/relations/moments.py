@@ -21,7 +21,7 @@ from geoveil.analyst.statistics.quantity import POPULATION, Quantity, ratios_wit
 from geoveil.campaign import FormCampaign, NumberField, OrdinalField
 from geoveil.gp import Array, ParameterError
 
-__all__ = ["Correlation", "Covariance", "PartialCorrelation"]
+__all__ = ["Correlation", "Covariance", "Mean", "PartialCorrelation"]
 
 Variable: TypeAlias = str | Term
 """The name of a number field or of an ordinal one, or a function of a field."""
@@ -49,6 +49,21 @@ def variable(campaign: FormCampaign, of: Variable) -> Term:
     if isinstance(kind, OrdinalField):
         return Score(of)
     raise ParameterError("field", of, "a number or ordinal field, or a function such as Option")
+
+
+@dataclass(frozen=True)
+class Mean(FormStatistic[Quantity]):
+    """The mean of a number, or of the scores of options: 1 for the first, and so on."""
+
+    variable: Variable
+    """The name of a number or ordinal field, or a function of a field, as `Score`."""
+
+    def of(
+        self, reports: FormReports, confidence: float = 0.95, weights: ArrayLike | None = None
+    ) -> Quantity:
+        term = variable(reports.campaign, self.variable)
+        joint = reports.joint({term.text: [term]}, confidence, weights)
+        return joint.contrast([1.0], f"mean of {term.text}", joint.limits[0])
 
 
 class _Moments:

@@ -23,10 +23,10 @@ from geoveil.analyst.relations.form_reports import (
     alike,
     weights_of,
 )
-from geoveil.analyst.relations.terms import Operator, Score, limits_of_product, operators
+from geoveil.analyst.relations.terms import Operator, limits_of_product, operators
 from geoveil.analyst.results import Result
 from geoveil.analyst.statistics.joint import JointEstimates
-from geoveil.analyst.statistics.quantity import POPULATION, Quantity
+from geoveil.analyst.statistics.quantity import POPULATION
 from geoveil.analyst.statistics.separate import SeparateEstimates
 from geoveil.analyst.statistics.simultaneous import (
     correlations_of,
@@ -36,7 +36,7 @@ from geoveil.analyst.statistics.simultaneous import (
 )
 from geoveil.gp import Array, ParameterError
 
-__all__ = ["CrossTable", "MeanScore", "ShareTable", "Shares", "SharesGiven"]
+__all__ = ["CrossTable", "ShareTable", "Shares", "SharesGiven"]
 
 MOST_CELLS = 10_000
 _MOST_TESTED = 500
@@ -258,21 +258,6 @@ class Shares(FormStatistic[ShareTable]):
         self, reports: FormReports, confidence: float = 0.95, weights: ArrayLike | None = None
     ) -> ShareTable:
         return _table(reports, [self.by], confidence, weights)
-
-
-@dataclass(frozen=True)
-class MeanScore(FormStatistic[Quantity]):
-    """The mean of scores of options: by default 1 for the first, 2 for the second, and so on."""
-
-    field: str
-    scores: Sequence[float] | None = None
-
-    def of(
-        self, reports: FormReports, confidence: float = 0.95, weights: ArrayLike | None = None
-    ) -> Quantity:
-        term = Score(self.field, self.scores)
-        joint = reports.joint({term.text: [term]}, confidence, weights)
-        return joint.contrast([1.0], f"mean score of {term.text}", joint.limits[0])
 
 
 def _table(

@@ -2,7 +2,7 @@
 
 import base64
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -10,7 +10,14 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.campaign import AXES, AttributeCampaign, decode_attribute_campaign, open_envelope
+from geoveil.campaign import (
+    AXES,
+    AttributeCampaign,
+    Campaign,
+    decode,
+    decode_attribute_campaign,
+    open_envelope,
+)
 from geoveil.gp import MOST_AT_ONCE, ParameterError, needed_for
 
 _CAMPAIGN = b"geoveil.campaign"
@@ -70,13 +77,13 @@ def _parquet(file: Path) -> Any:
         raise ParameterError("file", str(file), f"a Parquet file to read ({why})") from error
 
 
-def campaign_in(file: Path) -> AttributeCampaign:
+def campaign_in(file: Path) -> Campaign:
     """Return the campaign that an export file names."""
     with _parquet(file) as opened:
         metadata = opened.schema_arrow.metadata or {}
     if _CAMPAIGN not in metadata:
         raise ParameterError("file", str(file), "one that 'geoveil campaign export' wrote")
-    return decode_attribute_campaign(metadata[_CAMPAIGN])
+    return decode(metadata[_CAMPAIGN])
 
 
 def in_folder(
@@ -99,13 +106,18 @@ def in_folder(
     return decode_attribute_campaign(wanted[0]), held[wanted[0]]
 
 
-def rows_in(file: Path) -> Iterator[ReportRows]:
-    """Yield the reports of an export file, block by block."""
+def rows_in(file: Path, columns: Sequence[str] = AXES) -> Iterator[ReportRows]:
+    """Yield the reports of an export file, block by block.
+
+    Args:
+        file: Parquet.
+        columns: the names of what is read, where there are such.
+    """
     with _parquet(file) as opened:
         names = opened.schema_arrow.names
-        axes = [name for name in AXES if name in names]
+        axes = [name for name in columns if name in names]
         extra = ["stratum"] if "stratum" in names else []
         for batch in opened.iter_batches(MOST_AT_ONCE, columns=["period", *extra, *axes]):
-            columns = tuple(batch.column(name).to_numpy() for name in axes)
+            values = tuple(batch.column(name).to_numpy() for name in axes)
             strata = batch.column("stratum").to_numpy() if extra else None
-            yield ReportRows(batch.column("period").to_numpy(), None, columns, strata)
+            yield ReportRows(batch.column("period").to_numpy(), None, values, strata)

@@ -58,6 +58,7 @@ from geoveil.campaign import (
     PointQuestion,
     ValueCampaign,
     decode_attribute_campaign,
+    require_attribute,
     unbiased_for,
 )
 from geoveil.gp import (
@@ -388,7 +389,7 @@ def reports_of(
         if path.is_dir():
             campaign, files = in_folder(path, campaign)
         else:
-            campaign, files = campaign or campaign_in(path), [path]
+            campaign, files = campaign or require_attribute(campaign_in(path)), [path]
         return Reports(_of_points(campaign), lambda: chain.from_iterable(map(rows_in, files)))
     if isinstance(source, Frame):
         of = _of_points(_named(campaign))

@@ -16,7 +16,7 @@ from geoveil.analyst.results import Result
 from geoveil.analyst.statistics.cells import CellCounts, Counts
 from geoveil.analyst.statistics.joint import JointEstimates, notes_of_liars
 from geoveil.analyst.statistics.separate import SeparateEstimates
-from geoveil.campaign import AttributeCampaign, PointQuestion, ValueCampaign
+from geoveil.campaign import AttributeCampaign, Campaign, PointQuestion, ValueCampaign
 from geoveil.gp import LogScale, ParameterError, UnsupportedError, validation
 
 __all__ = ["Contaminated", "Means", "Statistic"]
@@ -216,7 +216,7 @@ def noise_scale(campaign: AttributeCampaign, dimension: int = 1) -> float:
     return 1 / campaign.point_mechanism.privacy.rate
 
 
-def period_of(campaign: AttributeCampaign, period: int | None) -> int:
+def period_of(campaign: Campaign, period: int | None) -> int:
     """Return the period that is asked for: the only one, unless the campaign recurs.
 
     Raises:

@@ -42,7 +42,10 @@ from geoveil.campaign import (
     AXES,
     REPORT_ID_BYTES,
     AttributeCampaign,
+    Campaign,
+    FormCampaign,
     ValueCampaign,
+    decode,
     decode_attribute_campaign,
     digest,
     encode,
@@ -74,15 +77,18 @@ def _require_pyarrow() -> None:
         import pyarrow  # noqa: F401
 
 
-def _schema(campaign: AttributeCampaign) -> Any:
+def _schema(campaign: Campaign) -> Any:
     """Return the Arrow schema of a campaign's rows."""
     from pyarrow import int64, schema, uint32
 
-    points = isinstance(campaign, ValueCampaign)
-    keys = ["period"] if points else ["period", "query_index"]
-    if campaign.strata is not None:
+    keys: list[str] = ["period", "query_index"]
+    values: tuple[str, ...] = ("value",)
+    if isinstance(campaign, ValueCampaign):
+        keys, values = ["period"], AXES[: campaign.columns]
+    elif isinstance(campaign, FormCampaign):
+        keys, values = ["period"], campaign.labels
+    if campaign.groups > 1:
         keys.append("stratum")
-    values = AXES[: campaign.columns] if points else ("value",)
     return schema([(name, uint32()) for name in keys] + [(name, int64()) for name in values])
 
 
@@ -129,14 +135,11 @@ def write_reports(parts: Iterator[bytes | ReportRows], file: Path) -> int:
         raise ParameterError("file", str(file), "a new file in a folder that exists")
     content = next(parts)
     assert isinstance(content, bytes)  # so it begins
-    campaign = decode_attribute_campaign(content)
-    schema = _schema(campaign).with_metadata(
-        {
-            "geoveil.campaign": content,
-            "geoveil.campaign_sha256": digest(content).hex(),
-            "geoveil.step_exponent": str(campaign.grid_exponent),
-        }
-    )
+    campaign = decode(content)
+    metadata = {"geoveil.campaign": content, "geoveil.campaign_sha256": digest(content).hex()}
+    if isinstance(campaign, AttributeCampaign):  # each field of a form has a grid of its own
+        metadata["geoveil.step_exponent"] = str(campaign.grid_exponent)
+    schema = _schema(campaign).with_metadata(metadata)
     rows = (
         Rows(part.periods, part.query_indices, part.columns, part.strata)
         for part in parts

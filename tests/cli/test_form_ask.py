@@ -1,0 +1,162 @@
+"""geoveil form ask: what reports of a form say, from a file as from a server."""
+
+import json
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from geoveil.analyst import ReportRows, form_reports_of
+from geoveil.campaign import (
+    Attribute,
+    ChoiceField,
+    FormCampaign,
+    MultipleField,
+    NumberField,
+    OrdinalField,
+    ValueCampaign,
+)
+from geoveil.cli.form import app
+from geoveil.gp import GeoPrivacy, ParameterError
+from geoveil.simulation.scale import write_reports
+
+OPENS = datetime(2026, 1, 1, tzinfo=UTC)
+
+N = 400
+FORM = FormCampaign(
+    campaign_id="household",
+    title="Household",
+    opens=OPENS,
+    closes=OPENS + timedelta(days=30),
+    period=timedelta(days=10),
+    fields=(
+        NumberField(
+            attribute=Attribute(name="income", unit="dollar", least=0, most=200_000),
+            privacy=GeoPrivacy(1, 0.01, "dollar"),
+        ),
+        NumberField(
+            attribute=Attribute(name="age", unit="year", least=0, most=120),
+            privacy=GeoPrivacy(1, 0.001, "year"),
+        ),
+        ChoiceField(name="rents", options=("yes", "no")),
+        OrdinalField(name="mood", options=("bad", "fair", "good")),
+        MultipleField(name="goes by", options=("bus", "train")),
+    ),
+)
+
+
+def people() -> dict[str, Any]:
+    """Return values of people, who are public."""
+    rng = np.random.default_rng(4)
+    age = rng.uniform(20, 80, N)
+    rents = rng.integers(0, 2, N)
+    return {
+        "age": age,
+        "rents": rents,
+        "income": 20_000 + 800 * age - 10_000 * (rents == 0) + rng.normal(0, 5_000, N),
+        "mood": rng.integers(0, 3, N),
+        "goes by": rng.integers(0, 4, N),
+    }
+
+
+def export() -> Iterator[bytes | ReportRows]:
+    """Yield what a server would, in two parts, of which one period is wanted."""
+    yield FORM.encoded
+    of = people()
+    income, age = (
+        np.rint(of[name] / 2.0 ** FORM.field(name).step_exponent).astype(np.int64)  # type: ignore[attr-defined]
+        for name in ("income", "age")
+    )
+    columns = (income, age, of["rents"], of["mood"], of["goes by"])
+    for part in (slice(0, 150), slice(150, N)):
+        rows = tuple(np.asarray(column[part], np.int64) for column in columns)
+        yield ReportRows(np.ones(len(rows[0]), np.uint32), None, rows)
+    yield ReportRows(np.zeros(7, np.uint32), None, tuple(np.zeros((5, 7), np.int64)))
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("export") / "household.parquet"
+    assert write_reports(export(), made) == N + 7
+    return made
+
+
+def asked(file: Path, *options: str) -> Any:
+    done = CliRunner().invoke(app, ["ask", str(file), "--period", "1", "--json", *options])
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
+
+
+def test_a_file_holds_what_the_server_sent(file: Path) -> None:
+    streamed, read = form_reports_of(export(), 1), form_reports_of(file, 1)
+    assert read.campaign == FORM
+    np.testing.assert_array_equal(read.columns, streamed.columns)
+    assert read.n == N
+
+
+def test_every_field_is_shown_if_nothing_is_asked(file: Path) -> None:
+    of, results = people(), asked(file)["results"]
+    assert len(results) == 5
+    assert results[0]["rows"][0]["estimate"] == pytest.approx(of["income"].mean(), rel=1e-4)
+    yes = results[2]["rows"][0]
+    assert yes["estimate"] == pytest.approx((of["rents"] == 0).mean(), abs=1e-12)
+    assert yes["ci_low"] < yes["estimate"] < yes["ci_high"]
+
+
+@pytest.mark.parametrize(
+    ("options", "rows"),
+    [
+        (("--table", "rents,mood"), 6),
+        (("--table", "rents,income:40000|70000"), 6),
+        (("--mean-by", "income,rents"), 2),
+        (("--correlation", "income,age"), 1),
+        (("--correlation", "income,mood,age"), 1),
+        (("--mean", "mood"), 1),
+        (("--shares", "goes by"), 2),
+    ],
+)
+def test_what_is_asked_is_answered(file: Path, options: Sequence[str], rows: int) -> None:
+    assert len(asked(file, *options)["rows"]) == rows
+
+
+def test_numbers_are_those_of_the_people(file: Path) -> None:
+    of = people()
+    by = asked(file, "--mean-by", "income,rents")["rows"]
+    for row, index in zip(by, (0, 1), strict=True):
+        expected = of["income"][of["rents"] == index].mean()
+        assert row["estimate"] == pytest.approx(expected, rel=1e-4)
+    (r,) = asked(file, "--correlation", "income,age")["rows"]
+    assert r["estimate"] == pytest.approx(np.corrcoef(of["income"], of["age"])[0, 1], abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--table", "rents"), "2 to 3 names of fields"),
+        (("--table", "rents,"), "2 to 3 names of fields"),
+        (("--shares", "shoes"), "field must be one of income"),
+        (("--mean-by", "income,age"), "a field with options"),
+        (("--mean-by", "income,age:x"), "edges must be numbers"),
+        (("--correlation", "income,rents"), "a number or ordinal field"),
+        (("--confidence", "1"), "confidence"),
+    ],
+)
+def test_what_can_not_be_asked_is_refused(file: Path, options: Sequence[str], says: str) -> None:
+    done = CliRunner().invoke(app, ["ask", str(file), "--period", "1", *options])
+    assert done.exit_code != 0
+    assert says in str(done.exception) + done.output
+
+
+def test_a_period_is_named_where_a_form_recurs(file: Path) -> None:
+    with pytest.raises(ParameterError, match="period"):
+        form_reports_of(file)
+
+
+def test_reports_of_another_campaign_are_refused() -> None:
+    campaign: ValueCampaign = FORM.campaign_of("age")
+    with pytest.raises(ParameterError, match="reports of a form"):
+        form_reports_of([campaign.encoded], 0)
