@@ -288,6 +288,7 @@ def wavy(s: Array) -> Array:
         ({"drawn": lambda s: np.where((s > 4) & (s < 7), 0.5, 1.0)}, False),
         ({"drawn": lambda s: np.where((s > -2.5) & (s < -1), 0.5, 1.0)}, False),
         ({"shift": 0.09}, False),
+        ({"series": lambda n, rng: np.where((u := rng.random(n)) < 0.008, 1 - u, u)}, False),
     ],
 )
 def test_mechanisms_of_ones_own_that_were_kept(fault: dict[str, Any], exact: bool) -> None:

@@ -19,7 +19,9 @@ Point = tuple[float, ...]
 
 FAILURE_PROBABILITY = 1e-6
 """The probability that any mechanism of a table is said to disagree which does not."""
-_BINS = 32
+_TAIL = np.array([5e-4, 2e-3, 8e-3])
+_LEVELS = np.concatenate([_TAIL, np.arange(1, 32) / 32, 1 - _TAIL[::-1]])
+"""Shares of the reports below each edge of a bin."""
 _PARTS = 8
 """Parts of a bin, in each of which the density is integrated."""
 _UNSETTLED = 3e-4
@@ -131,18 +133,17 @@ def _disagreement(
                 return dependent
         if len(np.unique(first)) < (1 - _TIES) * len(first):
             continue
-        edges = np.quantile(first, np.linspace(0, 1, _BINS + 1)[1:-1])
+        edges = np.quantile(first, _LEVELS)
         calls = np.array([np.histogram(part, edges)[0] for part in second.reshape(_CALLS, each)])
         counted = np.concatenate([calls, calls.sum(axis=0)[None]])
         n = np.append(np.full(_CALLS, each), each * _CALLS)[:, None]
         # A law may be too peaked to be integrated: in equal parts, and in parts of equal shares.
-        parts = np.linspace(0, 1, (_BINS * _PARTS) + 1)[_PARTS:-_PARTS]
-        within = np.arange(len(edges) - 1)[:, None] * _PARTS + np.arange(_PARTS + 1)
+        parts = np.linspace(_LEVELS[:-1], _LEVELS[1:], _PARTS + 1, axis=-1)
         stated, again = (
             _shares(case, steps, point[None])
             for steps in (
                 np.linspace(edges[:-1], edges[1:], _PARTS + 1, axis=-1),
-                np.quantile(first, parts)[within],
+                np.quantile(first, parts),
             )
         )
         if np.abs(np.cumsum(again - stated)).max() > _UNSETTLED:
