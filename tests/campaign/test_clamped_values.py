@@ -110,7 +110,9 @@ def test_without_a_range_and_from_a_reading_nothing_is_clamped_and_it_is_said(ca
     assert not campaign.clamped
     assert campaign.largest_epsilon == math.inf
     assert of_any_two(campaign) == ", no protection of far values"
-    assert "no protection of values far apart." in " ".join(what_it_tells(campaign))
+    assert "does not hide which of two very different values you have." in " ".join(
+        what_it_tells(campaign)
+    )
     assert "clamped" not in unbiased_for(campaign)
     if campaign.columns == 1 and campaign.mechanisms == ():
         one, other = released(campaign, 1e9, 3), released(numbers(), 1e9, 3)

@@ -75,7 +75,7 @@ def likelihood(privacy: GeoPrivacy, subject: str, yours: str, other: str) -> str
     factor = times(privacy.at(apart))
     other_one = f"{other} {away(privacy, apart)}"
     if factor is None:
-        return f"{subject} no protection that matters between {yours} and {other_one}."
+        return f"{_does(subject)} not hide the difference between {yours} and {other_one}."
     slack = _slack(privacy.delta)
     return f"{subject} at most {factor} times as likely for {yours} as for {other_one}{slack}."
 
@@ -93,12 +93,18 @@ def _however_far(nats: float, delta: float, subject: str, yours: str) -> str:
     """Return what is promised of values at any distance, as a sentence."""
     odds = to_one(nats)
     if odds is None:
-        return f"{subject} no protection of values far apart."
+        return f"{_does(subject)} not hide which of two very different values you have."
     factor = odds.removesuffix(" to 1")
     return (
         f"{subject} at most {factor} times as likely for {yours} as for any other, however far away"
         f"{_slack(delta)}."
     )
+
+
+def _does(subject: str) -> str:
+    """Return a subject and its verb, "This report is", with another verb: "This report does"."""
+    what, _, verb = subject.removesuffix(" together").rpartition(" ")
+    return f"{what} {'does' if verb == 'is' else 'do'}"
 
 
 def _slack(delta: float) -> str:
@@ -160,7 +166,7 @@ def what_it_tells(campaign: AttributeCampaign, reading: GeoPrivacy | None = None
  dollar away.
         Somebody who thinks that both are equally likely, and guesses from it, is right at most\
  73.2 % of the time.
-        This report is no protection of values far apart.
+        This report does not hide which of two very different values you have.
         From it nobody can tell 52,000 from 60,000 dollar better than 73.2 to 26.8.
         From it the server can tell that your household income is below 100,000 dollar, almost as\
  surely as if you said so: that guess is right 99.9 % of the time.

@@ -96,11 +96,11 @@ class Strata:
             return f"{yours} is sent as it is."
         factor = times(lies.epsilon)
         bound = (
-            f"no protection that matters between one {self.name} and another"
+            f"does not hide the difference between one {self.name} and another"
             if factor is None
-            else f"at most {factor} times as likely for one {self.name} as for another"
+            else f"is at most {factor} times as likely for one {self.name} as for another"
         )
         return (
             f"{yours} is sent with a lie at times: the true one {percent(float(lies.truth))} of the"
-            f" time. Whatever is sent is {bound}."
+            f" time. Whatever is sent {bound}."
         )

@@ -47,8 +47,13 @@ function likelihood(privacy: Privacy, unit: string, subject: string, yours: stri
   const apart = apartOf(privacy);
   const factor = times(at(privacy, apart));
   const other = `one ${away(apart, unit)}`;
-  if (!factor) return `${subject} no protection that matters between ${yours} and ${other}.`;
+  if (!factor) return `${does(subject)} not hide the difference between ${yours} and ${other}.`;
   return `${subject} at most ${factor} times as likely for ${yours} as for ${other}${slack(privacy)}.`;
+}
+
+/** A subject and its verb, "This report is", with another verb: "This report does". */
+function does(subject: string): string {
+  return subject.replace(/ is( together)?$/, " does").replace(/ are( together)?$/, " do");
 }
 
 function slack({ delta }: Privacy): string {
@@ -58,7 +63,7 @@ function slack({ delta }: Privacy): string {
 /** What is promised of values at any distance, as a sentence. */
 function howeverFar(nats: number, privacy: Privacy, subject: string, yours: string): string {
   const factor = toOne(nats)?.split(" ")[0];
-  if (!factor) return `${subject} no protection of values far apart.`;
+  if (!factor) return `${does(subject)} not hide which of two very different values you have.`;
   return `${subject} at most ${factor} times as likely for ${yours} as for any other, however far away${slack(privacy)}.`;
 }
 
@@ -205,9 +210,9 @@ export function describeStrata({ strata }: Campaign): string {
   const factor = times(epsilon);
   const truth = percent(weight / (weight + labels.length - 1));
   const bound = factor
-    ? `at most ${factor} times as likely for one ${name} as for another`
-    : `no protection that matters between one ${name} and another`;
-  return `${yours} is sent with a lie at times: the true one ${truth} of the time. Whatever is sent is ${bound}.`;
+    ? `is at most ${factor} times as likely for one ${name} as for another`
+    : `does not hide the difference between one ${name} and another`;
+  return `${yours} is sent with a lie at times: the true one ${truth} of the time. Whatever is sent ${bound}.`;
 }
 
 function better(pair: string, chance: number, far = ""): string {
