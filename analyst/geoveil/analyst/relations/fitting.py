@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from geoveil.analyst.relations.scores import Design, IndexScore, LinearScore, Model
-from geoveil.analyst.relations.solving import Root, Score, solve
+from geoveil.analyst.relations.solving import LARGE, Root, Score, solve
 from geoveil.gp import Array
 
 LARGEST_GROWTH, DOUBTFUL_GROWTH = 0.5, 0.25
@@ -13,7 +13,7 @@ LARGEST_GROWTH, DOUBTFUL_GROWTH = 0.5, 0.25
 known badly [MATH §16]."""
 _FARTHEST = 50.0
 """Coefficients of numbers in standard deviations: further away no root is looked for."""
-_PILOT, _LARGE = 20_000, 100_000
+_PILOT = 50_000
 """Reports from which a large regression has its start."""
 
 
@@ -78,7 +78,7 @@ def _root(
     else:
         score = IndexScore(design, weights, model, width)
         every = len(weights) // _PILOT
-        if len(weights) > _LARGE:
+        if len(weights) >= LARGE:
             start = _root(design.every(every), weights[::every], model, width).theta
         elif linear is not None:
             start = solve(linear, start, _anywhere, weights, _ASK[model]).theta

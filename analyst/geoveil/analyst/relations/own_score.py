@@ -135,17 +135,15 @@ class OwnScore:
     def _number(self, j: int) -> str:
         return self.names[len(self.names) - len(self.design.noise) + j]
 
-    def _parts(self) -> Iterator[tuple[slice, Array, Array, Array]]:
+    def _parts(self) -> Iterator[tuple[slice, Array, Array, Array | float]]:
         """Yield rows, what the options stand for, numbers (m, rows), and weights."""
         d = self.design
         for start in range(0, len(self.weights), _AT_ONCE):
             rows = slice(start, start + _AT_ONCE)
             numbers = d.numbers[rows].T
             for options, lift in d.combinations:
-                weight = np.ones(numbers.shape[1])
-                for category, k in zip(d.categories, options, strict=True):
-                    weight = weight * category.weights[rows, k]
-                yield rows, lift[1 : len(lift) - len(d.noise), 0], numbers, weight
+                codes = lift[1 : len(lift) - len(d.noise), 0]
+                yield rows, codes, numbers, d.weight(rows, options)
 
     def _corrected(
         self, codes: Array, numbers: Sequence[Value] | Array, theta: Sequence[Value]

@@ -22,7 +22,7 @@ MOST_COMBINATIONS = 1_000
 """Of options of categories in a model that is not linear: each is evaluated for every report."""
 MOST_NUMBERS = 8
 """Perturbed numbers in a model that is not linear: 2 derivatives each, which lose digits."""
-_AT_ONCE = 1 << 13
+_AT_ONCE = 1 << 12
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +66,11 @@ class Design:
         categories = [replace(c, weights=c.weights[::step]) for c in self.categories]
         response, numbers = self.response[::step], self.numbers[::step]
         return replace(self, response=response, numbers=numbers, categories=categories)
+
+    def weight(self, rows: slice, options: tuple[int, ...]) -> Array | float:
+        """Return unbiased weights of people who chose these options."""
+        categories = zip(self.categories, options, strict=True)
+        return math.prod((of.weights[rows, k] for of, k in categories), start=1.0)
 
     @cached_property
     def combinations(self) -> list[tuple[tuple[int, ...], Array]]:
@@ -199,7 +204,7 @@ class IndexScore:
         first = turn[:, None] * (d @ without[:, 0] @ self._basis.score)
         return without[0, 0] @ self._basis.score, first, turn, d, without
 
-    def _parts(self, theta: Array) -> Iterator[tuple[slice, Array, Array, Array, Array]]:
+    def _parts(self, theta: Array) -> Iterator[tuple[slice, Array, Array, Array, Array | float]]:
         """Yield rows, the matrix that lifts `units`, these, the basis' values, and weights."""
         d, n = self.design, len(self.design.response)
         for start in range(0, n, _AT_ONCE):
@@ -209,9 +214,7 @@ class IndexScore:
                 index = units @ (lift.T @ theta)
                 if self._within:
                     index -= d.response[rows]
-                weight = np.ones(len(units))
-                for category, k in zip(d.categories, options, strict=True):
-                    weight = weight * category.weights[rows, k]
+                weight = d.weight(rows, options)
                 yield rows, lift, units, self._basis(index), weight
 
     def __call__(self, theta: Array) -> Equation:
@@ -226,11 +229,11 @@ class IndexScore:
         score = self._response.copy()
         slope = np.zeros((len(theta), len(theta)))
         for rows, lift, units, values, weight in self._parts(theta):
-            weighted = values * (weight * self.weights[rows])
-            sums = weighted @ units
+            weighted = units * (weight * self.weights[rows])[:, None]
+            sums = values @ weighted
             score += lift @ (value @ sums - first @ sums[:, 0])
             mixed = second @ sums
-            inner = (units * (rise @ weighted)[:, None]).T @ units
+            inner = (weighted * (rise @ values)[:, None]).T @ units
             slope += lift @ (inner - mixed - mixed.T + crossed @ sums[:, 0]) @ lift.T
         return Equation(score, slope)
 
@@ -239,6 +242,6 @@ class IndexScore:
         value, first, *_ = self._coefficients(theta)
         scores = self.design.pseudo * (0.0 if self._within else self.design.response[:, None])
         for rows, lift, units, values, weight in self._parts(theta):
-            own = units * (value @ values)[:, None] - (first @ values).T
-            scores[rows] += (own * weight[:, None]) @ lift.T
+            own = units.T * (value @ values) - first @ values
+            scores[rows] += (lift @ (own * weight)).T
         return scores

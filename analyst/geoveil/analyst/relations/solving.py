@@ -8,7 +8,9 @@ import numpy as np
 from geoveil.gp import Array, UnsupportedError
 
 _MOST_STEPS, _MOST_HALVED = 100, 30
-_CLOSE = 1e-10
+LARGE = 200_000
+"""Reports from which on a root need not be closer than a hundredth of its error."""
+_CLOSE, _CLOSE_OF_LARGE = 1e-10, 1e-5
 _MOST_LEVERAGE = 0.9
 
 
@@ -55,14 +57,14 @@ def solve(
         UnsupportedError: if there is no root inside, or the scores' derivative is not negative
             definite there.
     """
-    theta = start
+    theta, close = start, _CLOSE if len(weights) < LARGE else _CLOSE_OF_LARGE
     value, slope = score(theta)
     for _ in range(_MOST_STEPS):
         try:
             step = -np.linalg.solve(slope, value)
         except np.linalg.LinAlgError:
             break
-        if np.abs(step).max() <= _CLOSE * (1 + np.abs(theta).max()):
+        if np.abs(step).max() <= close * (1 + np.abs(theta).max()):
             if np.linalg.eigvalsh(slope + slope.T).max() >= 0:
                 break
             each = score.each(theta) * weights[:, None]
