@@ -244,6 +244,8 @@ def made() -> list[Any]:
         analyst.GeometricMean(width=2.0),
         analyst.Gini(width=2.0),
         analyst.TopShare(share=0.2),
+        analyst.Regression("income", ("age", "rents"), "median", width=0.5),
+        analyst.MeanMap("income", "home", size=(3, 7)),
         analyst.LabelledEstimate(
             label="all",
             value=0.1,
@@ -346,7 +348,7 @@ EXCUSED = {
     **dict.fromkeys(("Timing", "Options"), _CODE),
     **dict.fromkeys(("NoisyAnswer", "OwnSelection", "Reproduction"), _CODE),
     **dict.fromkeys(("PlanRequest", "PublicPrior", "PlannedQuestion", "PlannedQuestions"), _CODE),
-    **dict.fromkeys(("Forecast",), _CODE),
+    **dict.fromkeys(("Forecast", "Estimand"), _CODE),
     **dict.fromkeys(("Analyst", "AsyncAnalyst", "PlanningSession"), _LIVE),
     **dict.fromkeys(("CampaignEstimates", "PublishedCampaign", "ReportRows"), _TABLES),
     **dict.fromkeys(
@@ -365,6 +367,8 @@ EXCUSED = {
     **dict.fromkeys(("GroupEstimates", "Differences", "SmallAreaEstimates"), _TABLES),
     **dict.fromkeys(("WeightedSample",), _PEOPLE),
     **dict.fromkeys(("ByGroup", "QuantileEstimates"), _TABLES),
+    **dict.fromkeys(("ParameterEstimates", "RegressionEstimates"), _TABLES),
+    **dict.fromkeys(("Predictions", "MeanMapEstimates"), _TABLES),
     **dict.fromkeys(("Curve", "CurveChange", "DistributionCurve", "SmoothedCurve"), _TABLES),
     **dict.fromkeys(
         ("PartitionShares", "Changes", "Trends", "Change", "Cohorts", "OverTime"), _TABLES

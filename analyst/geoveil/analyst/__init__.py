@@ -107,10 +107,18 @@ from geoveil.analyst.relations.by import (
     StatisticBy,
 )
 from geoveil.analyst.relations.contributions import contributions
+from geoveil.analyst.relations.estimand import Estimand
 from geoveil.analyst.relations.form_reports import FormReports, FormStatistic
+from geoveil.analyst.relations.mean_map import MeanMap, MeanMapEstimates
 from geoveil.analyst.relations.moments import Correlation, Covariance, Mean, PartialCorrelation
+from geoveil.analyst.relations.parameters import ParameterEstimates
 from geoveil.analyst.relations.place_terms import Coordinate, Outside, Within
 from geoveil.analyst.relations.reading import form_reports_of
+from geoveil.analyst.relations.regression import (
+    Predictions,
+    Regression,
+    RegressionEstimates,
+)
 from geoveil.analyst.relations.tables import CrossTable, Shares, SharesGiven, ShareTable
 from geoveil.analyst.relations.terms import (
     Above,
@@ -228,6 +236,7 @@ __all__ = [
     "DistrictShares",
     "Districts",
     "DoubtedPrior",
+    "Estimand",
     "Forecast",
     "FormReports",
     "FormRowsError",
@@ -246,6 +255,8 @@ __all__ = [
     "Map",
     "Mean",
     "MeanBy",
+    "MeanMap",
+    "MeanMapEstimates",
     "MeanOf",
     "MeanValue",
     "Means",
@@ -255,6 +266,7 @@ __all__ = [
     "Option",
     "Outside",
     "OverTime",
+    "ParameterEstimates",
     "PartialCorrelation",
     "PartitionShares",
     "Parts",
@@ -264,6 +276,7 @@ __all__ = [
     "PlannedQuestion",
     "PlannedQuestions",
     "PlanningSession",
+    "Predictions",
     "Prior",
     "PublicPrior",
     "PublishedCampaign",
@@ -274,6 +287,8 @@ __all__ = [
     "QuestionFamily",
     "Ranking",
     "RasterPrior",
+    "Regression",
+    "RegressionEstimates",
     "ReportRows",
     "Reports",
     "Result",

@@ -80,7 +80,14 @@ class Map(Statistic["DensityMap"]):
         if self.level is not None:
             validation.non_negative("level", self.level)
 
-    def steps(self, campaign: AttributeCampaign, confidence: float) -> Steps["DensityMap"]:
+    def nodes(self, campaign: AttributeCampaign) -> tuple[Bounds, Array, Array, Array, float]:
+        """Return the bounds, the nodes' longitudes and latitudes, the nodes, and the bandwidth.
+
+        Nodes are in metres of the plane, (rows, columns, 2).
+
+        Raises:
+            ParameterError: if the campaign is not of places, or bounds are beyond its area.
+        """
         plane = campaign.attribute.coordinates
         if not isinstance(campaign, ValueCampaign) or not isinstance(plane, AzimuthalEquidistant):
             raise ParameterError("campaign", campaign.campaign_id, "a value campaign of places")
@@ -89,12 +96,17 @@ class Map(Statistic["DensityMap"]):
         longitudes, latitudes = (
             _middles(bounds[axis], bounds[axis + 2], count) for axis, count in enumerate(self.size)
         )
-        places = np.stack(np.meshgrid(longitudes, latitudes), axis=-1)
-        centers = plane.project(places)
+        centers = plane.project(np.stack(np.meshgrid(longitudes, latitudes), axis=-1))
         bandwidth = self.bandwidth
         if bandwidth is None:
             apart = np.linalg.norm(centers[1, 1] - centers[0, 0]) / math.sqrt(2)
             bandwidth = max(softness_of_points(campaign).bell, float(apart))
+        return bounds, longitudes, latitudes, centers, bandwidth
+
+    def steps(self, campaign: AttributeCampaign, confidence: float) -> Steps["DensityMap"]:
+        bounds, longitudes, latitudes, centers, bandwidth = self.nodes(campaign)
+        plane: Any = campaign.attribute.coordinates
+        places = np.stack(np.meshgrid(longitudes, latitudes), axis=-1)
         densities: SeparateEstimates = yield Separately(
             [
                 PointQuestion(str(node), GaussianKernel((x, y), bandwidth))
@@ -215,15 +227,7 @@ class DensityMap(GeoResult):
 
     def to_geojson(self) -> dict[str, Any]:
         """Return a FeatureCollection of cells, with what is known of each [RFC 7946]."""
-        x, y = (_edges(axis).tolist() for axis in self._axes)
-        columns = len(self.longitudes)
-        features = []
-        for node, row in enumerate(self.rows()):
-            i, j = divmod(node, columns)
-            ring = [(x[j + a], y[i + b]) for a, b in ((0, 0), (1, 0), (1, 1), (0, 1), (0, 0))]
-            geometry = {"type": "Polygon", "coordinates": [ring]}
-            features.append({"type": "Feature", "properties": row, "geometry": geometry})
-        return {"type": "FeatureCollection", "features": features}
+        return cells_around(*self._axes, self.rows())
 
     def contours(self, levels: Sequence[float]) -> dict[str, Any]:
         """Return lines of equal density, a FeatureCollection with one feature for each level.
@@ -284,6 +288,26 @@ class DensityMap(GeoResult):
     @property
     def _axes(self) -> tuple[Array, Array]:
         return self.longitudes, self.latitudes
+
+
+def cells_around(
+    longitudes: Array, latitudes: Array, rows: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Return a FeatureCollection of the cells around nodes, with a row for each [RFC 7946].
+
+    Args:
+        longitudes: of the nodes, increasing.
+        latitudes: likewise.
+        rows: from west to east, and from south to north.
+    """
+    x, y = (_edges(axis).tolist() for axis in (longitudes, latitudes))
+    features = []
+    for node, row in enumerate(rows):
+        i, j = divmod(node, len(longitudes))
+        ring = [(x[j + a], y[i + b]) for a, b in ((0, 0), (1, 0), (1, 1), (0, 1), (0, 0))]
+        geometry = {"type": "Polygon", "coordinates": [ring]}
+        features.append({"type": "Feature", "properties": row, "geometry": geometry})
+    return {"type": "FeatureCollection", "features": features}
 
 
 def _critical(found: SeparateEstimates, centers: Array, bandwidth: float, noise: float) -> float:

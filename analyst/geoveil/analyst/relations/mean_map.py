@@ -1,0 +1,110 @@
+"""The mean of a number by place, where both may be private, with intervals that hold at once.
+
+At every node it is the mean of those around it, weighted by a bell: E[y·K]/E[K] [MATH §15].
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from geoveil.analyst.relations.by import MeanBy, MeansByGroup
+from geoveil.analyst.relations.form_reports import FormReports, FormStatistic
+from geoveil.analyst.relations.place_terms import Within
+from geoveil.analyst.relations.terms import Term
+from geoveil.analyst.results import GeoResult, rows_of
+from geoveil.analyst.statistics.map import Bounds, Map, cells_around
+from geoveil.gp import Array, GaussianKernel, ParameterError
+
+__all__ = ["MeanMap", "MeanMapEstimates"]
+
+_MOST_NODES = 441
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MeanMapEstimates(GeoResult):
+    """Means on a grid; nodes around which too few people are have none."""
+
+    label: str
+    longitudes: Array
+    """(columns,), of the nodes, in degrees, increasing."""
+    latitudes: Array
+    """(rows,), likewise."""
+    means: MeansByGroup
+    """Of the nodes that have one, each with its number, west to east and south to north."""
+    bandwidth: float
+    """Of the bells, in metres."""
+    n: int
+    """People."""
+
+    @property
+    def title(self) -> str:
+        size = f"{len(self.longitudes)} × {len(self.latitudes)}"
+        return f"{self.label} at {size} places, from {self.n:,} reports"
+
+    @property
+    def notes(self) -> Sequence[str]:
+        return (
+            "Each mean is of the people around a place, weighted by a bell of"
+            f" {self.bandwidth:,.4g} m.",
+            f"All intervals hold at once, with {100 * self.means.confidence:.4g} % confidence; they"
+            " are Fieller's, and have no ends where too few people are.",
+        )
+
+    def rows(self) -> list[dict[str, Any]]:
+        shape = (len(self.latitudes), len(self.longitudes))
+        at = [int(label.rsplit(" ", 1)[1]) for label in self.means.labels]
+        columns = np.full((4, shape[0] * shape[1]), np.nan)
+        columns[2:] = np.array([[-np.inf], [np.inf]])
+        columns[:, at] = [self.means.values, self.means.standard_errors, *self.means.band()]
+        places = np.meshgrid(self.longitudes, self.latitudes)
+        heads = ("estimate", "standard_error", "ci_low", "ci_high")
+        axes = {"longitude": places[0].ravel(), "latitude": places[1].ravel()}
+        return rows_of(axes | dict(zip(heads, columns, strict=True)))
+
+    def to_geojson(self) -> dict[str, Any]:
+        return cells_around(self.longitudes, self.latitudes, self.to_dict()["rows"])
+
+
+@dataclass(frozen=True)
+class MeanMap(FormStatistic[MeanMapEstimates]):
+    """The mean of a number around each node of a grid, with intervals that hold at once."""
+
+    number: str | Term
+    """The name of a number field, or a function of a field."""
+    place: str
+    """The name of a place field."""
+    bounds: Bounds | None = None
+    """West, south, east and north, in degrees, within the area; by default nearly all of it."""
+    size: tuple[int, int] = (15, 15)
+    """Nodes from west to east, and from south to north; 441 in all at most."""
+    bandwidth: float | None = None
+    """Of the bells, in metres; by default three noise scales, or the distance of the nodes if that
+    is more."""
+
+    def __post_init__(self) -> None:
+        Map(self.bounds, self.size, self.bandwidth)
+        if self.size[0] * self.size[1] > _MOST_NODES:
+            raise ParameterError("size", self.size, f"at most {_MOST_NODES} nodes in all")
+
+    def of(
+        self, reports: FormReports, confidence: float = 0.95, weights: ArrayLike | None = None
+    ) -> MeanMapEstimates:
+        grid = Map(self.bounds, self.size, self.bandwidth)
+        nodes = grid.nodes(reports.campaign.campaign_of(self.place))
+        _, longitudes, latitudes, centers, bandwidth = nodes
+        bells = [
+            Within(self.place, GaussianKernel((x, y), bandwidth), label=f"place {node}")
+            for node, (x, y) in enumerate(centers.reshape(-1, 2).tolist())
+        ]
+        means = MeanBy(self.number, bells).of(reports, confidence, weights)
+        return MeanMapEstimates(
+            label=means.question.removesuffix(", by group").capitalize(),
+            longitudes=longitudes,
+            latitudes=latitudes,
+            means=means,
+            bandwidth=bandwidth,
+            n=reports.n,
+        )

@@ -1,0 +1,238 @@
+"""Regressions on private answers, by scores that are corrected exactly for their noise [MATH §16].
+
+The results are those of the same regression on values in the clear, with wider intervals: without
+the correction, noise of a covariate draws its coefficient towards 0.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from geoveil.analyst.relations.designs import design_of, terms_of
+from geoveil.analyst.relations.fitting import DOUBTFUL_GROWTH, fit
+from geoveil.analyst.relations.form_reports import FormReports, FormStatistic, weights_of
+from geoveil.analyst.relations.parameters import ParameterEstimates
+from geoveil.analyst.relations.place_terms import Coordinate, Within
+from geoveil.analyst.relations.scores import Design, Model
+from geoveil.analyst.relations.terms import Between, Number, Option, Score, Square, Term
+from geoveil.analyst.results import Result, rows_of
+from geoveil.campaign import ChoiceField, FormCampaign
+from geoveil.gp import Array, ParameterError, UnsupportedError, validation
+
+__all__ = ["Predictions", "Regression", "RegressionEstimates"]
+
+_MODELS: tuple[Model, ...] = ("linear", "logistic", "poisson", "median")
+_RESPONSES: dict[Model, tuple[type[Term], ...]] = {
+    "linear": (Number, Score, Option, Between, Within, Coordinate),
+    "logistic": (Option, Between, Within),
+    "poisson": (Number, Score, Option),
+    "median": (Number,),
+}
+CONSTANT = "constant"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Predictions(Result):
+    """What a regression expects of people with given covariates, with intervals."""
+
+    of: "RegressionEstimates"
+    labels: tuple[str, ...]
+    values: Array
+    standard_errors: Array
+    ci_low: Array
+    ci_high: Array
+
+    @property
+    def title(self) -> str:
+        return f"{self.of.label}: predictions"
+
+    @property
+    def notes(self) -> Sequence[str]:
+        what = "median" if self.of.model == "median" else "mean"
+        return (
+            f"Each interval covers the {what} of such people at {100 * self.of.confidence:.4g} %,"
+            " by itself; single people lie further off.",
+        )
+
+    def rows(self) -> list[dict[str, Any]]:
+        return rows_of(
+            {
+                "people": self.labels,
+                "estimate": self.values,
+                "standard_error": self.standard_errors,
+                "ci_low": self.ci_low,
+                "ci_high": self.ci_high,
+            }
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RegressionEstimates(ParameterEstimates):
+    """Coefficients of covariates, the constant first."""
+
+    model: Model
+    smoothing: Array | None = None
+    """Of medians: about how far the smoothed step moves each coefficient."""
+
+    def rows(self) -> list[dict[str, Any]]:
+        rows = super().rows()
+        if self.smoothing is not None:
+            for row, moved in zip(rows, self.smoothing.tolist(), strict=True):
+                row["smoothing_bias"] = moved
+        return rows
+
+    def predict(self, *people: Mapping[str, object]) -> Predictions:
+        """Return what is expected of people, as `predict({"age": 40, "rents": "yes"})`.
+
+        Args:
+            people: a covariate's name → its number, in the coordinates of queries, or the name of a
+                choice → an option. What is left out is 0.
+
+        Raises:
+            ParameterError: if there is no such covariate.
+        """
+        from scipy.special import expit
+
+        if not people:
+            raise ParameterError("people", people, "one or more mappings")
+        design = np.stack([self._covariates(person) for person in people])
+        index = design @ self.values
+        errors = np.sqrt(np.einsum("np,pq,nq->n", design, self.covariance, design))
+        reach = self.reach(errors, self.degrees.min())
+        ends = [index - reach, index, index + reach]
+        if self.model == "logistic":
+            ends = [expit(end) for end in ends]
+            errors = errors * ends[1] * (1 - ends[1])
+        elif self.model == "poisson":
+            ends = [np.exp(end) for end in ends]
+            errors = errors * ends[1]
+        return Predictions(
+            of=self,
+            labels=tuple(", ".join(f"{k} {v}" for k, v in person.items()) for person in people),
+            values=ends[1],
+            standard_errors=errors,
+            ci_low=ends[0],
+            ci_high=ends[2],
+        )
+
+    def _covariates(self, person: Mapping[str, object]) -> Array:
+        row = np.zeros(len(self.names))
+        row[0] = 1.0
+        for name, value in person.items():
+            if name in self.names[1:]:
+                row[self.names.index(name)] = validation.real(name, value)
+            elif any(of.startswith(f"{name}: ") for of in self.names) and isinstance(value, str):
+                row += [of == f"{name}: {value}" for of in self.names]
+            else:
+                raise ParameterError("people", name, f"a covariate of {list(self.names[1:])}")
+        return row
+
+
+@dataclass(frozen=True)
+class Regression(FormStatistic[RegressionEstimates]):
+    """A regression of one answer on others.
+
+    By its name, a number enters as it is (as its logarithm where numbers are compared by ratio), a
+    choice by an indicator of each option but the first, an ordinal field by its score 1, 2, …, and
+    a place, in a linear model, by its coordinates in metres. Soft sets of places and bands of
+    numbers enter by membership: where its soft indicator is φ, a person counts as a member by φ and
+    as none by 1 − φ; sets of one field must not overlap.
+    """
+
+    y: str | Term
+    """A field's name, or a function of it; of a logistic model such as `Option("rents", "yes")`."""
+    on: Sequence[str | Term]
+    """Names of fields, or functions of them."""
+    model: Model = "linear"
+    width: float | None = None
+    """Of the smoothed step of a median regression (a logistic distribution function), in the
+    response's unit; by default as wide as the noise, and a little for the spread."""
+    errors: str = "HC3"
+    """"HC3", with Student's quantiles by Satterthwaite's degrees of freedom; or "HC0"."""
+
+    def __post_init__(self) -> None:
+        validation.choice("model", self.model, _MODELS)
+        validation.choice("errors", self.errors, ("HC3", "HC0"))
+        if not self.on or isinstance(self.on, str):
+            raise ParameterError(
+                "on", self.on, "a list of one or more fields, or functions of them"
+            )
+
+    def of(
+        self, reports: FormReports, confidence: float = 0.95, weights: ArrayLike | None = None
+    ) -> RegressionEstimates:
+        validation.between("confidence", confidence, 0, 1, low_open=True, high_open=True)
+        campaign = reports.campaign
+        terms, y = terms_of(campaign, self.on), self._response(campaign)
+        for term in terms:
+            linear = self.model == "linear"
+            if isinstance(term, Square) or (not linear and isinstance(term, Coordinate)):
+                raise UnsupportedError(
+                    f"{term.text} in a {self.model} regression: squares of numbers have no place in"
+                    " one, nor coordinates in one that is not linear; use Within for places"
+                )
+        if y.field in {term.field for term in terms}:
+            raise ParameterError(
+                "on", [term.text for term in terms], f"other fields than {y.field}"
+            )
+        design, places = design_of(reports, terms, y)
+        w, plain = weights_of(reports, weights), self.errors == "HC0"
+        width, smoothing = 0.0, None
+        if self.model == "median":
+            width = self._width(design, w)
+        made = fit(design, w, self.model, width, plain=plain)
+        about = [
+            "Scores are corrected exactly for the noise of every field; errors are"
+            + (" HC0." if plain else " HC3, with Student's quantiles."),
+        ]
+        if self.model == "median":
+            wider = fit(design, w, self.model, math.sqrt(2) * width, plain=plain)
+            smoothing = (wider.root.theta - made.root.theta)[places]
+            about.append(
+                f"The median is of the response smoothed by a logistic step of width {width:.4g};"
+                " smoothing_bias is about how far that moves a coefficient, by doubling its square."
+            )
+        if self.model == "poisson" and made.growth > DOUBTFUL_GROWTH:
+            about.append(
+                f"A coefficient times the noise scale of its number is {made.growth:.2f}: above"
+                f" {DOUBTFUL_GROWTH} errors are known badly, and intervals cover less."
+            )
+        root = made.root
+        return RegressionEstimates(
+            model=self.model,
+            label=f"{self.model.capitalize()} regression of {y.text}",
+            names=(CONSTANT, *(term.text for term in terms)),
+            values=root.theta[places],
+            covariance=root.covariance[np.ix_(places, places)],
+            degrees=root.degrees[places],
+            confidence=confidence,
+            n=reports.n,
+            about=tuple(about),
+            smoothing=smoothing,
+        )
+
+    def _response(self, campaign: FormCampaign) -> Term:
+        takes = _RESPONSES[self.model]
+        choice = isinstance(self.y, str) and isinstance(campaign.field(self.y), ChoiceField)
+        made = [] if choice else terms_of(campaign, [self.y])
+        if len(made) != 1 or not isinstance(made[0], takes):
+            kinds = ", ".join(kind.__name__ for kind in takes)
+            raise ParameterError(
+                "y", self.y, f"one of {kinds}, such as Option('rents', 'yes') for a choice"
+            )
+        return made[0]
+
+    def _width(self, design: Design, weights: Array) -> float:
+        if self.width is not None:
+            return validation.positive("width", self.width)
+        theta = fit(design, weights, "linear").root.theta
+        slopes = theta[len(theta) - len(design.noise) :]
+        noise = design.response_noise**2 + float(((slopes * design.noise) ** 2).sum())
+        spread = float(np.var(design.response - design.pseudo @ theta)) - 2 * noise
+        n, p = design.pseudo.shape
+        little = float(((p + math.log(n)) / n) ** 0.4)
+        return math.sqrt(noise) + math.sqrt(max(spread, 0.0)) * little
