@@ -177,3 +177,20 @@ def test_a_file_that_is_none_is_named(geoveil, tmp_path):
         of(geoveil, tmp_path / "no.parquet", "--mean")
     with pytest.raises(ParameterError, match="statistic"):
         statistics_in({"mode": []})
+
+
+@pytest.mark.deep(keep=0)
+def test_a_mean_within_a_public_range_has_ends(geoveil, file):
+    told = of(geoveil, file, "--mean", "--range-of-values", "0,10000000", "--json").stdout
+    assert json.loads(told) == reports_of(file).ask(MeanValue(within=(0.0, 1e7))).to_dict()
+
+
+@pytest.mark.parametrize("said", ["5,5", "9,1", "0", "a,b", "0,inf", "1,2,3"])
+def test_a_range_of_values_is_two_numbers_in_order(geoveil, file, said):
+    with pytest.raises(ParameterError, match="range-of-values"):
+        of(geoveil, file, "--mean", "--range-of-values", said)
+
+
+def test_a_range_of_values_is_for_a_mean(geoveil, file):
+    with pytest.raises(ParameterError, match="given beside --mean"):
+        of(geoveil, file, "--quantile", "0.5", "--range-of-values", "0,1")

@@ -187,6 +187,7 @@ from geoveil.analyst.statistics.weighting import WeightedSample
 from geoveil.analyst.statistics.words import (
     any_numbers_in as any_numbers_in,
     statistics_in as statistics_in,
+    two_numbers as two_numbers,
 )
 from geoveil.analyst.vocabulary import (
     NAME_PROPERTY as NAME_PROPERTY,

@@ -31,6 +31,7 @@ from geoveil.analyst import (
     questions_in,
     softness_of_points,
     statistics_in,
+    two_numbers,
     whole_file,
 )
 from geoveil.campaign import AttributeCampaign, PointQuestion, ValueCampaign
@@ -91,6 +92,13 @@ def estimate(
         ),
     ] = None,
     heap: options.Heaps = None,
+    range_of_values: Annotated[
+        str | None,
+        typer.Option(
+            help="'LOW,HIGH': between which everybody's value lies, a public fact, with which the"
+            " interval of --mean holds for all such people; by default what the campaign states."
+        ),
+    ] = None,
     bandwidth: Annotated[
         float | None,
         typer.Option(
@@ -215,7 +223,12 @@ def estimate(
         if size is not None:
             validation.positive(name, size)
     name_property = next(iter(words.get(NAME_PROPERTY, ())), None)
-    wanted = statistics_in(statistics, width, bandwidth, name_property)
+    within = None
+    if range_of_values is not None:
+        if {"mean", "geometric-mean"}.isdisjoint(statistics):
+            raise ParameterError("range-of-values", range_of_values, "given beside --mean")
+        within = two_numbers("range-of-values", range_of_values)
+    wanted = statistics_in(statistics, width, bandwidth, name_property, within)
     if top is not None:
         if len(of_points) < 2:
             raise ParameterError("top", top, "given beside two questions or more, as --place")

@@ -18,7 +18,7 @@ from geoveil.analyst.statistics.quantity import Quantity, ratio_of
 from geoveil.analyst.statistics.statistic import Statistic, Steps
 from geoveil.analyst.statistics.thresholds import band_width, everywhere
 from geoveil.campaign import AttributeCampaign, PointQuestion
-from geoveil.gp import UNLIMITED, Array, LogScale, ParameterError, validation
+from geoveil.gp import UNLIMITED, Array, Limits, LogScale, ParameterError, validation
 
 __all__ = ["GeometricMean", "Gini", "MeanValue", "TopShare"]
 
@@ -38,10 +38,26 @@ to 90 % from 30, by 93 % from 100."""
 
 @dataclass(frozen=True, kw_only=True)
 class MeanValue(Statistic[Quantity]):
-    """The mean of the people's values; `scaled` by their number it is their total."""
+    """The mean of the people's values; `scaled` by their number it is their total.
+
+    Example:
+        >>> MeanValue(within=(0.0, 1e7)).within
+        (0.0, 10000000.0)
+    """
 
     width: float | None = None
     """The width of the soft thresholds, in the attribute's unit; three noise scales by default."""
+    within: tuple[float, float] | None = None
+    """Between which values everybody's lies, a public fact; by default what the campaign states.
+
+    With it the interval holds for all such people; without one it is Student's."""
+
+    def __post_init__(self) -> None:
+        if self.within is None:
+            return
+        if not isinstance(self.within, Sequence) or len(self.within) != 2:
+            raise ParameterError("within", self.within, "two numbers, or None")
+        validation.require_ends("within.", *self.within)
 
     _by_ratio: ClassVar[str] = (
         "GeometricMean (--geometric-mean) where values are compared by ratio: a mean of logarithms"
@@ -50,13 +66,25 @@ class MeanValue(Statistic[Quantity]):
 
     def steps(self, campaign: AttributeCampaign, confidence: float) -> Steps[Quantity]:
         curve = yield from _asked(campaign, confidence, self.width)
-        made = curve.above.contrast(curve.weights, "mean", UNLIMITED)
-        return replace(
-            made,
-            value=made.value + curve.least,
-            ci_low=made.ci_low + curve.least,
-            ci_high=made.ci_high + curve.least,
+        attribute, start, limits = campaign.attribute, curve.least, UNLIMITED
+        low, high = self.within or (attribute.least, attribute.most)
+        if low is not None and high is not None:
+            least, most = (float(attribute.point(end, 1)) for end in (low, high))
+            first, last = min(least, start) - curve.width, max(most, curve.at[-1]) + curve.width
+            limits = Limits((first - start, last - start), (least - start, most - start))
+        made = curve.above.contrast(curve.weights, "mean", limits)
+        value, n = made.value + start, made.n
+        made = replace(made, value=value, ci_low=made.ci_low + start, ci_high=made.ci_high + start)
+        if limits.bounded:
+            sure = f"The interval holds for all people with values from {low:,.6g} to {high:,.6g}."
+            return replace(made, about=(*made.about, sure))
+        far = value + n * made.standard_error
+        assumed = (
+            " if values have a finite variance and nobody was missed who is far out: one of"
+            f" {n:,} people at {far:,.6g} moves the mean by all of its standard error. A public"
+            " range of values (--range-of-values) takes the place of this"
         )
+        return replace(made, assumed=assumed)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,13 +100,16 @@ class GeometricMean(Statistic[Quantity]):
 
     width: float | None = None
     """The width of the soft thresholds, a factor; that of three noise scales by default."""
+    within: tuple[float, float] | None = None
+    """See `MeanValue.within`."""
 
     def steps(self, campaign: AttributeCampaign, confidence: float) -> Steps[Quantity]:
         expected = "MeanValue: values are not compared by ratio"
         raise ParameterError("statistic", type(self).__name__, expected)
 
     def on_scale(self, scale: LogScale) -> Statistic[Quantity]:
-        return MeanValue(width=None if self.width is None else scale.width(self.width))
+        width = None if self.width is None else scale.width(self.width)
+        return MeanValue(width=width, within=self.within)
 
 
 @dataclass(frozen=True, kw_only=True)

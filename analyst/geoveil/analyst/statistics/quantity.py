@@ -37,6 +37,8 @@ class Quantity(Result):
     """What a whole report promises; None if that is not known."""
     about: tuple[str, ...] = (POPULATION,)
     """Sentences: whose number it is, and how the interval was found."""
+    assumed: str = ""
+    """Under which condition the interval covers, the end of a sentence."""
 
     @property
     def title(self) -> str:
@@ -44,7 +46,7 @@ class Quantity(Result):
 
     @property
     def notes(self) -> Sequence[str]:
-        return (*self.about, f"The interval covers at {100 * self.confidence:.4g} %.")
+        return (*self.about, f"The interval covers at {100 * self.confidence:.4g} %{self.assumed}.")
 
     def rows(self) -> list[dict[str, Any]]:
         return [

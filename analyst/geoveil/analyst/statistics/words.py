@@ -15,6 +15,7 @@ nearest    A=-73.9,40.7    the share to whom each of several places is the neare
                            file of points
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,7 +35,7 @@ from geoveil.analyst.statistics.statistic import MOST_QUESTIONS, Statistic
 from geoveil.analyst.vocabulary import NAME_PROPERTY, questions_in
 from geoveil.gp import ParameterError, validation
 
-__all__ = ["STATISTICS", "statistics_in"]
+__all__ = ["STATISTICS", "statistics_in", "two_numbers"]
 
 Made = Statistic[Any]
 
@@ -44,6 +45,18 @@ def any_numbers_in(word: str, said: str) -> tuple[float, ...]:
         return tuple(float(part) for part in said.split(","))
     except ValueError:
         raise ParameterError(word, said, "numbers with commas between them") from None
+
+
+def two_numbers(word: str, said: str) -> tuple[float, float]:
+    """Return the ends 'LOW,HIGH' of a range.
+
+    Raises:
+        ParameterError: if they are no two numbers in order.
+    """
+    numbers = any_numbers_in(word, said)
+    if len(numbers) != 2 or not -math.inf < numbers[0] < numbers[1] < math.inf:
+        raise ParameterError(word, said, "two finite numbers 'LOW,HIGH' with LOW < HIGH")
+    return numbers
 
 
 def _asked(
@@ -86,6 +99,8 @@ class How:
     bandwidth: float | None = None
     """Standard deviation of kernels and of smoothed edges."""
     name_property: str | None = None
+    within: tuple[float, float] | None = None
+    """Between which values everybody's lies."""
 
 
 def _districts(said: Sequence[str], how: How) -> Districts:
@@ -97,8 +112,8 @@ def _districts(said: Sequence[str], how: How) -> Districts:
 
 STATISTICS: Mapping[str, Callable[[Sequence[str], How], Made]] = MappingProxyType(
     {
-        "mean": lambda said, how: MeanValue(width=how.width),
-        "geometric-mean": lambda said, how: GeometricMean(width=how.width),
+        "mean": lambda said, how: MeanValue(width=how.width, within=how.within),
+        "geometric-mean": lambda said, how: GeometricMean(width=how.width, within=how.within),
         "quantile": lambda said, how: Quantiles(
             levels=sorted(level for text in said for level in any_numbers_in("quantile", text)),
             width=how.width,
@@ -126,6 +141,7 @@ def statistics_in(
     width: float | None = None,
     bandwidth: float | None = None,
     name_property: str | None = None,
+    within: tuple[float, float] | None = None,
 ) -> list[Made]:
     """Return the statistics that people write as they stand at the top of this module.
 
@@ -134,6 +150,7 @@ def statistics_in(
         width: of the soft thresholds; three noise scales by default.
         bandwidth: of the bells of a map, in metres; three noise scales by default.
         name_property: of features, that names districts or places; `name` by default.
+        within: between which values everybody's lies, for a mean.
 
     Raises:
         ParameterError: naming the word, what was written, and what is permitted.
@@ -144,5 +161,5 @@ def statistics_in(
     """
     for word in words:
         validation.choice("statistic", word, STATISTICS)
-    how = How(width, bandwidth, name_property)
+    how = How(width, bandwidth, name_property, within)
     return [STATISTICS[word](said, how) for word, said in words.items()]
