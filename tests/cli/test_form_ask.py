@@ -117,6 +117,9 @@ def test_every_field_is_shown_if_nothing_is_asked(file: Path) -> None:
         (("--correlation", "income,mood,age"), 1),
         (("--mean", "mood"), 1),
         (("--shares", "goes by"), 2),
+        (("--regression", "income ~ age + mood + rents=yes + goes by=bus"), 5),
+        (("--regression", "logistic: rents=yes ~ age"), 2),
+        (("--regression", "median: income ~ age + rents"), 3),
     ],
 )
 def test_what_is_asked_is_answered(file: Path, options: Sequence[str], rows: int) -> None:
@@ -129,6 +132,9 @@ def test_numbers_are_those_of_the_people(file: Path) -> None:
     for row, index in zip(by, (0, 1), strict=True):
         expected = of["income"][of["rents"] == index].mean()
         assert row["estimate"] == pytest.approx(expected, rel=1e-4)
+    constant, slope = asked(file, "--regression", "income ~ age")["rows"]
+    line = np.polyfit(of["age"], of["income"], 1)
+    assert [slope["estimate"], constant["estimate"]] == pytest.approx(line, rel=1e-4)
     (r,) = asked(file, "--correlation", "income,age")["rows"]
     assert r["estimate"] == pytest.approx(np.corrcoef(of["income"], of["age"])[0, 1], abs=1e-4)
 
@@ -143,6 +149,11 @@ def test_numbers_are_those_of_the_people(file: Path) -> None:
         (("--mean-by", "income,age:x"), "edges must be numbers"),
         (("--correlation", "income,rents"), "a number or ordinal field"),
         (("--confidence", "1"), "confidence"),
+        (("--regression", "income"), "[MODEL:]Y~X+X"),
+        (("--regression", "probit: rents=yes ~ age"), "model"),
+        (("--regression", "income ~ "), "field must be one of"),
+        (("--regression", "logistic: rents ~ age"), "such as Option"),
+        (("--mean-map", "income,age"), "places"),
     ],
 )
 def test_what_can_not_be_asked_is_refused(file: Path, options: Sequence[str], says: str) -> None:

@@ -14,9 +14,12 @@ from geoveil.analyst import (
     Histogram,
     Mean,
     MeanBy,
+    MeanMap,
+    Option,
     PartialCorrelation,
     Parts,
     QuantileBy,
+    Regression,
     Shares,
     area_of,
     fields_of_toml,
@@ -127,6 +130,18 @@ def ask(
             metavar="A,B[,GIVEN...]", help="Correlation of two numbers, or scores, given others."
         ),
     ] = None,
+    regression: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="[MODEL:]Y~X+X...",
+            help="Regression: linear, or after 'logistic:', 'poisson:', 'median:'; FIELD=OPTION is"
+            " whether a person chose it.",
+        ),
+    ] = None,
+    mean_map: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NUMBER,PLACE", help="Mean of a number by place, on a grid."),
+    ] = None,
     confidence: options.Confidence = 0.95,
     period: Period = None,
     form: Form,
@@ -138,6 +153,7 @@ def ask(
     field is shown by itself.
 
     Example: geoveil form ask household --table rents,income:50000|100000
+    Example: geoveil form ask household --regression "logistic: rents=yes ~ age + income"
     """
     validation.between("confidence", confidence, 0, 1, low_open=True, high_open=True)
     with ExitStack() as open_:
@@ -159,6 +175,8 @@ def ask(
             PartialCorrelation(a, b, given)
             for a, b, *given in (_split("correlation", t, 2, 9) for t in correlation or ())
         ),
+        *map(_regression, regression or ()),
+        *(MeanMap(a, b) for a, b in (_split("mean-map", t, 2, 2) for t in mean_map or ())),
     ]
     results = [reports.ask(of, confidence) for of in wanted or _each(reports.campaign)]
     form.show(*results)
@@ -169,6 +187,20 @@ def _split(option: str, text: str, least: int, most: int) -> list[str]:
     if not least <= len(names) <= most or not all(names):
         raise ParameterError(option, text, f"{least} to {most} names of fields, between commas")
     return names
+
+
+def _regression(text: str) -> Regression:
+    model, colon, formula = text.rpartition(":")
+    y, tilde, covariates = formula.partition("~")
+    if not tilde or not y.strip():
+        raise ParameterError("regression", text, "[MODEL:]Y~X+X..., as in 'income ~ age + rents'")
+    on = [_covariate(name) for name in covariates.split("+")]
+    return Regression(_covariate(y), on, model.strip() if colon else "linear")  # type: ignore[arg-type]
+
+
+def _covariate(text: str) -> str | Option:
+    name, equals, option = (part.strip() for part in text.partition("="))
+    return Option(name, option) if equals else name
 
 
 def _group(text: str) -> str | Parts:
