@@ -216,3 +216,34 @@ def test_contributions_are_columns_with_the_fields_names(
     ]
     np.testing.assert_allclose(frame["age"], people["age"], rtol=1e-9)
     np.testing.assert_array_equal(frame["rides: o1"], people["rides"] >> 1 & 1)
+
+
+def test_differences_of_means_are_those_of_their_errors(
+    reports: FormReports, people: dict[str, NDArray[Any]]
+) -> None:
+    made = reports.ask(MeanBy("hours", "rents"))
+    (first, *_) = made.differences(rule="single").rows()
+    groups = pd.Series(people["hours"]).groupby(people["rents"])
+    apart = groups.mean()[1] - groups.mean()[0]
+    error = np.sqrt((groups.var(ddof=0) / groups.count())[:2].sum())
+    assert (first["group"], first["other"]) == ("o1", "o0")
+    assert first["estimate"] == pytest.approx(apart)
+    assert first["standard_error"] == pytest.approx(error, rel=1e-3)
+    assert first["ci_high"] - first["estimate"] == pytest.approx(1.96 * error, rel=0.02)
+
+
+def test_a_group_of_no_certain_size_has_the_whole_line() -> None:
+    rng = np.random.default_rng(8)
+    campaign = form(choice("rents", 3, 0.5), number("age", 5.0))
+    ages = rng.uniform(20.0, 60.0, 400)
+    held = [np.minimum(rng.integers(0, 40, 400), 2), ages]  # 1 in 40 has either of the first two
+    means = reported(campaign, held, rng).ask(MeanBy("age", "rents"))
+    rows = {row["group"]: row for row in means.rows()}
+    print(rows)
+    assert "o2" in rows
+    assert len(rows) > 1
+    assert all(row["ci_low"] == -np.inf for label, row in rows.items() if label != "o2")
+    assert np.isfinite(rows["o2"]["ci_low"])
+    for row in means.differences().rows():
+        assert row["ci_high"] == np.inf
+        assert row["p_value"] > 0.05

@@ -1,4 +1,4 @@
-"""A number by group, where both are private: means, quantiles and curves [MATH §15].
+"""A number by group, where both are private: means, quantiles and curves [MATH §17].
 
 The mean of y in a group is E[y·a]/E[a], a being 1 for its people and 0 for others. Its interval
 holds all m for which that of E[(y − m)·a] holds 0, as Fieller's does. A share above a threshold in
@@ -125,6 +125,8 @@ class MeansByGroup(GroupEstimates):
 
     def margins_at(self, confidence: float) -> Array:
         m = len(self.labels)
+        if confidence == 0:
+            return np.zeros((2, m))
         low, high = ratio_intervals(self.over, [(i, m + i) for i in range(m)], confidence)
         return np.stack([self.values - low, high - self.values])
 

@@ -1,4 +1,4 @@
-"""Covariances and correlations of private fields, with the noise taken off [MATH §15].
+"""Covariances and correlations of private fields, with the noise taken off [MATH §17].
 
 Products of operators are unbiased for products of values, so that every second moment is the mean
 of pseudo-values; of the same field the noise is taken off, as in z² − 2b². A correlation ρ is the

@@ -1,4 +1,4 @@
-"""Shares of options, and cross-tables of two or three fields, each private by itself [MATH §15].
+"""Shares of options, and cross-tables of two or three fields, each private by itself [MATH §17].
 
 The share of a cell is the mean of a product of operators. What the table needs of the reports are
 sums over people of such products, of their squares, and of the product with the square of one

@@ -1,4 +1,4 @@
-"""Functions of one field of a form, each with an operator that is unbiased for it [MATH §15].
+"""Functions of one field of a form, each with an operator that is unbiased for it [MATH §17].
 
 An operator h of a function f of a field has E[h(report) | x] = f(x). Fields are perturbed
 independently, so that the product of operators of different fields is unbiased for the product of

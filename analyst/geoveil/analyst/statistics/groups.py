@@ -37,6 +37,7 @@ WEIGHTED = (
     "Of the population that the weights stand for; errors hold the noise of privacy and the"
     " sampling, and take the sizes of groups for exact."
 )
+_FAR = 2.0**400
 RULES = ("simultaneous", "bonferroni", "single")
 """How differences count together: all intervals hold at once (by the law of the largest error, or
 by the sum of the risks), or each by itself."""
@@ -478,12 +479,14 @@ def _recovered(groups: GroupEstimates, contrasts: Array, confidence: float) -> A
     The method of variance estimates recovery [ZD08]: each group's margin stands for
     its error, so that no interval collapses where a group's doesn't.
     """
-    down, up = groups.margins_at(confidence)
+    # An end that is infinitely far is taken for very far: products with 0 are then 0.
+    down, up = np.minimum(groups.margins_at(confidence), _FAR)
     correlations = correlations_of(groups.covariance)
 
     def reach(margins: Array) -> Array:
         squares = np.einsum("ki,ij,kj->k", margins, correlations, margins)
-        return np.asarray(np.sqrt(np.maximum(squares, 0.0)))
+        far = np.sqrt(np.maximum(squares, 0.0))
+        return np.where(far < _FAR / 2**50, far, math.inf)
 
     positive, negative = np.maximum(contrasts, 0), np.minimum(contrasts, 0)
     return np.stack(
