@@ -18,6 +18,8 @@ MOST_PERTURBED = 4
 _AT_ONCE = 1 << 14
 _FAR = (200.0, 400.0)
 """Noise scales away from people between which a score's growth is taken."""
+_CHECKED = 8
+"""Combinations of options, at most, with which a score is checked."""
 _CELLS, _NEAR = 80, 20.0
 """Cells, and how many noise scales to either side, in which a score must be finite."""
 
@@ -89,8 +91,9 @@ class OwnScore:
         corners = list(product(*region)) if len(region) <= 4 else [region[:, 0], region[:, 1]]
         starts = self.design.numbers[[0, len(self.weights) // 2, -1]]
         noisy = list(self._scales)
+        combinations = self.design.combinations[:: -(-len(self.design.combinations) // _CHECKED)]
         for theta, (_, lift), start in product(
-            [region.mean(axis=1), *map(np.asarray, corners)], self.design.combinations, starts
+            [region.mean(axis=1), *map(np.asarray, corners)], combinations, starts
         ):
             codes = lift[1 : len(lift) - len(start), 0]
             for signs in product((-1, 0, 1), repeat=len(noisy)):
