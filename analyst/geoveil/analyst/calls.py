@@ -27,13 +27,15 @@ from geoveil.analyst.statistics.statistic import Separately, too_few
 from geoveil.analyst.statistics.strata import strata_of
 from geoveil.campaign import (
     AttributeCampaign,
+    Campaign,
     PointQuestion,
     SigningKey,
     ValueCampaign,
-    decode_attribute_campaign,
+    decode,
     encode,
     encode_point_question,
     open_envelope,
+    require_attribute,
     seal,
 )
 from geoveil.gp import Limits, ParameterError, ReportMoments
@@ -59,7 +61,7 @@ class Call(Generic[Result]):
     """Takes each answer of a stream, in place of returning one."""
 
 
-def create(campaign: AttributeCampaign, key: SigningKey | None, timeout_s: float) -> Call[bytes]:
+def create(campaign: Campaign, key: SigningKey | None, timeout_s: float) -> Call[bytes]:
     """Publish a campaign, signed if there is a key; its digest is returned."""
     return publish(seal(encode(campaign), key), timeout_s)
 
@@ -82,14 +84,15 @@ def page(token: str, timeout_s: float) -> Call[tuple[list[PublishedCampaign], st
 
 
 def campaign(campaign_id: str, timeout_s: float) -> Call[AttributeCampaign]:
-    """Read a campaign, as devices do."""
+    """Read a campaign about one attribute, as devices do."""
+    read = published_campaign(campaign_id, timeout_s)
+    return Call(read.method, read.request, lambda a: require_attribute(read.read(a)), timeout_s)
+
+
+def published_campaign(campaign_id: str, timeout_s: float) -> Call[Campaign]:
+    """Read a campaign of any kind, as devices do."""
     request = collector_pb2.GetCampaignRequest(campaign_id=campaign_id)
-    return Call(
-        "GetCampaign",
-        request,
-        lambda answer: decode_attribute_campaign(answer.envelope.campaign),
-        timeout_s,
-    )
+    return Call("GetCampaign", request, lambda a: decode(a.envelope.campaign), timeout_s)
 
 
 def close(campaign_id: str, timeout_s: float) -> Call[None]:

@@ -18,6 +18,8 @@ from geoveil.campaign import (
     Allocation,
     Attribute,
     AttributeCampaign,
+    Campaign,
+    FormCampaign,
     MechanismSpec,
     PlanarLaplaceSpec,
     PointQuestion,
@@ -26,6 +28,7 @@ from geoveil.campaign import (
     ValueCampaign,
     digest,
     encode,
+    require_attribute,
 )
 from geoveil.gp import AzimuthalEquidistant, GeoPrivacy, LogScale, ParameterError, validation
 
@@ -207,8 +210,11 @@ def id_of(title: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", plain.lower()).strip("-")[:64].rstrip("-") or "campaign"
 
 
-def campaign_record(campaign: AttributeCampaign) -> dict[str, Any]:
+def campaign_record(campaign: Campaign) -> dict[str, Any]:
     """Return what a campaign asks, what a report costs and counts for: what JSON can hold."""
+    if isinstance(campaign, FormCampaign):
+        return _form_record(campaign)
+    campaign = require_attribute(campaign)
     privacy, step = campaign.report_privacy, 2.0**campaign.grid_exponent
     columns = zip(campaign.labels, campaign.ranges, campaign.clamps, strict=True)
     return {
@@ -233,6 +239,33 @@ def campaign_record(campaign: AttributeCampaign) -> dict[str, Any]:
             {"label": label, "low": low * step, "high": high * step, "clamps": clamps}
             for label, (low, high), clamps in columns
         ],
+    }
+
+
+def _form_record(form: FormCampaign) -> dict[str, Any]:
+    charges = {charge.attribute: charge for charge in form.charges}
+    fields = []
+    for field in form.fields:
+        record: dict[str, Any] = {"name": field.name, "text": field.text, "unit": field.unit}
+        if field.attribute_options:
+            record["options"] = list(field.attribute_options)
+        _, privacy, far = charges.get(field.name, (None, None, math.inf))
+        record |= {
+            "epsilon": privacy and privacy.epsilon,
+            "per": privacy and privacy.per,
+            "any_two_epsilon": None if math.isinf(far) else far,
+            "columns": field.columns,
+        }
+        fields.append(record)
+    return {
+        "campaign_id": form.campaign_id,
+        "title": form.title,
+        "sha256": digest(encode(form)).hex(),
+        "opens": form.opens.isoformat(),
+        "closes": form.closes.isoformat(),
+        "periods": form.periods,
+        "minimum_participants": form.minimum_participants,
+        "fields": fields,
     }
 
 

@@ -32,6 +32,7 @@ from geoveil.analyst.statistics.strata import ByGroup
 from geoveil.campaign import (
     TLS,
     AttributeCampaign,
+    Campaign,
     PointQuestion,
     SigningKey,
     failed,
@@ -128,7 +129,7 @@ class Analyst(_Connection):
         """Close the connection; calls under way end as CANCELLED."""
         self._channel.close()
 
-    def create(self, campaign: AttributeCampaign, key: SigningKey | None = None) -> bytes:
+    def create(self, campaign: Campaign, key: SigningKey | None = None) -> bytes:
         """Publish a campaign, signed if there is a key; return its digest.
 
         The same campaign again is welcome.
@@ -152,8 +153,12 @@ class Analyst(_Connection):
             more = bool(token)
 
     def campaign(self, campaign_id: str) -> AttributeCampaign:
-        """Return a campaign, as devices get it."""
+        """Return a campaign about one attribute, as devices get it."""
         return self._unary(calls.campaign(campaign_id, self._timeout_s))
+
+    def published(self, campaign_id: str) -> Campaign:
+        """Return a campaign of any kind, as devices get it."""
+        return self._unary(calls.published_campaign(campaign_id, self._timeout_s))
 
     def close_campaign(self, campaign_id: str) -> None:
         """Stop a campaign from taking reports; its estimate stays."""
@@ -335,7 +340,7 @@ class AsyncAnalyst(_Connection):
         """Close the connection; calls under way end as CANCELLED."""
         self._channel.close()
 
-    async def create(self, campaign: AttributeCampaign, key: SigningKey | None = None) -> bytes:
+    async def create(self, campaign: Campaign, key: SigningKey | None = None) -> bytes:
         """Publish a campaign, signed if there is a key; return its digest.
 
         The same campaign again is welcome.
@@ -356,8 +361,12 @@ class AsyncAnalyst(_Connection):
             more = bool(token)
 
     async def campaign(self, campaign_id: str) -> AttributeCampaign:
-        """Return a campaign, as devices get it."""
+        """Return a campaign about one attribute, as devices get it."""
         return await self._unary(calls.campaign(campaign_id, self._timeout_s))
+
+    async def published(self, campaign_id: str) -> Campaign:
+        """Return a campaign of any kind, as devices get it."""
+        return await self._unary(calls.published_campaign(campaign_id, self._timeout_s))
 
     async def close_campaign(self, campaign_id: str) -> None:
         """Stop a campaign from taking reports; its estimate stays."""

@@ -17,8 +17,10 @@ from geoveil.analyst.statistics.separate import SeparateEstimates
 from geoveil.analyst.statistics.statistic import AT_ALL_LOOKS, notes_of_looks
 from geoveil.campaign import (
     AttributeCampaign,
+    Campaign,
     StatisticCampaign,
     ValueCampaign,
+    decode,
     decode_attribute_campaign,
     decode_privacy,
 )
@@ -60,13 +62,13 @@ class PublishedCampaign:
     """Counted so far, over all queries and periods."""
 
     @property
-    def campaign(self) -> AttributeCampaign:
-        """The campaign that the bytes say.
+    def campaign(self) -> Campaign:
+        """The campaign that the bytes say, of any kind.
 
         Raises:
             GeoVeilError: if they are no sound campaign.
         """
-        return decode_attribute_campaign(self.envelope.campaign)
+        return decode(self.envelope.campaign)
 
 
 def published(message: analyst_pb2.CampaignSummary) -> PublishedCampaign:

@@ -38,6 +38,8 @@ from geoveil.campaign import (
     MOST_COHORTS,
     Allocation,
     AttributeCampaign,
+    Campaign,
+    FormCampaign,
     Readings,
     SignatureInvalid,
     SigningKey,
@@ -45,17 +47,21 @@ from geoveil.campaign import (
     Strata,
     ValueCampaign,
     between,
-    decode_attribute_campaign,
+    decode,
+    field_text,
     least_counted,
     open_envelope,
+    require_attribute,
     seal,
     signer,
+    what_a_form_tells,
 )
 from geoveil.cli import options
 from geoveil.cli.asking import Period, Words, asks
 from geoveil.cli.connection import CommandError, Connection, analyst_at, connects
 from geoveil.cli.console import err, out, print_json, privacy_text, table_80, write_new
 from geoveil.cli.environment import SIGN_KEY
+from geoveil.cli.form import fields_in
 from geoveil.cli.sources import EXPORTED
 from geoveil.gp import (
     Cap,
@@ -92,6 +98,13 @@ def create(
     plan: Annotated[
         Path | None,
         typer.Option(help="Ask what 'geoveil plan --out' planned, in place of the flags below."),
+    ] = None,
+    form: Annotated[
+        Path | None,
+        typer.Option(
+            help="Ask for all answers of a form, in TOML as 'geoveil form from' writes it, in place"
+            " of one attribute: no other flag says what is asked."
+        ),
     ] = None,
     unit: Annotated[
         str | None, typer.Option(help="Unit of PER and of values; of places it is metre.")
@@ -256,6 +269,17 @@ def create(
         "radius": radius, "points": points or None, "dimension": dimension,
         "mechanism": mechanism, "allocation": allocation,
     }  # fmt: skip
+    key = None if sign_key is None else SigningKey.from_pem(sign_key.read_bytes())
+    if form is not None:
+        said |= {"attribute": attribute, "plan": plan, "least": least, "most": most, "cap": cap}
+        said |= {name: later.pop(name) for name in ("strata", "readings")}
+        options.left_out(said, "left out: the form says it")
+        asked = FormCampaign(fields=fields_in(form), **later)
+        with analyst_at(connection) as analyst, _told_if_taken(asked):
+            digest = analyst.create(asked, key)
+        _print_form(asked)
+        out.tell(f"sha256:{digest.hex()}")
+        return
     questions: list[AnalystQuestion] = []
     if plan is None:
         questions = questions_in(words)
@@ -278,7 +302,6 @@ def create(
             expected = f"{error.expected}. Publish it all the same with --force"
             option = ("every", every) if error.name == "period" else (error.name, error.value)
             raise ParameterError(*option, expected) from None
-    key = None if sign_key is None else SigningKey.from_pem(sign_key.read_bytes())
     with analyst_at(connection) as analyst, _told_if_taken(campaign):
         digest = analyst.create(campaign, key)
     out.tell((campaign.campaign_id, "bold"), f"  {privacy_text(campaign)}  sha256:{digest.hex()}")
@@ -302,7 +325,7 @@ def create(
 
 
 @contextmanager
-def _told_if_taken(campaign: AttributeCampaign) -> Iterator[None]:
+def _told_if_taken(campaign: Campaign) -> Iterator[None]:
     """Say which id is taken, and how another is chosen, where the server has it already."""
     try:
         yield
@@ -427,15 +450,30 @@ def show(
 ) -> None:
     """Print what a campaign asks, what it costs participants, and what one report counts for."""
     with analyst_at(connection) as analyst:
-        campaign = analyst.campaign(campaign_id)
+        campaign = analyst.published(campaign_id)
     if as_json:
         print_json(campaign_record(campaign))
         return
     _print_campaign(campaign)
 
 
-def _print_campaign(campaign: AttributeCampaign) -> None:
+def _print_form(form: FormCampaign) -> None:
+    """Print the fields of a form, and what a report costs participants."""
+    out.tell((form.campaign_id, "bold"), f"  {form.title}")
+    for field in form.fields:
+        out.tell(f"{field_text(form, field)}  {'' if field.text == field.name else field.text}")
+    out.tell(f"open from {form.opens:%Y-%m-%d %H:%M} to {form.closes:%Y-%m-%d %H:%M} UTC")
+    for sentence in what_a_form_tells(form):
+        out.tell(sentence)
+    out.tell(f"what its reports say: geoveil form ask {form.campaign_id}")
+
+
+def _print_campaign(campaign: Campaign) -> None:
     """Print what a campaign asks, what it costs participants, and what one report counts for."""
+    if isinstance(campaign, FormCampaign):
+        _print_form(campaign)
+        return
+    campaign = require_attribute(campaign)
     out.tell((campaign.campaign_id, "bold"), f"  {campaign.title}")
     out.tell(f"{campaign.attribute.name}: {privacy_text(campaign)}")
     if (floor := least_counted(campaign)) is not None:
@@ -533,7 +571,7 @@ def sign(
     if signer(envelope) is not None:
         raise ParameterError("file", str(file), "a campaign that nobody has signed yet")
     campaign, key = (
-        decode_attribute_campaign(envelope.campaign),
+        decode(envelope.campaign),
         SigningKey.from_pem(sign_key.read_bytes()),
     )
     _print_campaign(campaign)
@@ -560,7 +598,7 @@ def publish(
     """
     published = file.read_bytes()
     envelope = _envelope_in(file, published)
-    campaign = decode_attribute_campaign(envelope.campaign)
+    campaign = decode(envelope.campaign)
     with analyst_at(connection) as analyst, _told_if_taken(campaign):
         digest = analyst.publish(published)
     out.tell((campaign.campaign_id, "bold"), f"  {privacy_text(campaign)}  sha256:{digest.hex()}")

@@ -25,7 +25,14 @@ from rich.measure import Measurement
 from rich.table import Column, Table
 from rich.text import Text
 
-from geoveil.campaign import AttributeCampaign, of_any_two, visible
+from geoveil.campaign import (
+    Campaign,
+    FormCampaign,
+    field_text,
+    of_any_two,
+    require_attribute,
+    visible,
+)
 from geoveil.gp import ParameterError
 
 if TYPE_CHECKING:
@@ -274,8 +281,11 @@ def number(value: float | None, digits: int = 4) -> str:
     return "–" if value is None else f"{value:z.{digits}f}"
 
 
-def privacy_text(campaign: AttributeCampaign) -> str:
+def privacy_text(campaign: Campaign) -> str:
     """Return what a report costs, ε with its unit, and how it adds up if it is a sum."""
+    if isinstance(campaign, FormCampaign):
+        return "; ".join(field_text(campaign, field) for field in campaign.fields)
+    campaign = require_attribute(campaign)
     spent, far = str(campaign.report_privacy), of_any_two(campaign)
     if campaign.report_privacy == campaign.privacy:
         return spent + far

@@ -1,5 +1,7 @@
 """geoveil contribute: take part in a campaign with one's own value."""
 
+from __future__ import annotations
+
 import os
 import re
 import sys
@@ -7,15 +9,25 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from geoveil.campaign import (
+    Answers,
     AttributeCampaign,
+    Campaign,
+    CategoryField,
+    Field,
+    FormCampaign,
+    MultipleField,
+    NumberField,
+    Value,
     between,
-    decode_attribute_campaign,
+    decode,
     digits,
+    require_attribute,
+    what_a_form_tells,
     what_it_tells,
     what_it_tells_of,
     what_to_ask,
@@ -92,7 +104,8 @@ def contribute(
     The value is read from standard input or asked for without echo; it is not an argument, because
     the shell's history and the list of processes would keep it. Places: 'longitude,latitude'. A
     campaign that also asks for a group, such as a region, reads its name from the next line. At a
-    terminal the value is shown before it is perturbed, with what the report will tell of it.
+    terminal the value is shown before it is perturbed, with what the report will tell of it. A form
+    asks for one answer after the other, or reads lines NAME=ANSWER, as 'income=52000'.
     """
     tls = connection.security()
     try:
@@ -144,7 +157,11 @@ def _take_part(
     request = collector_pb2.GetCampaignRequest(campaign_id=campaign_id)
     response = transport.get_campaign(request, _TIMEOUT_S)
     envelope = response.envelope
-    signed = decode_attribute_campaign(envelope.campaign)
+    said = decode(envelope.campaign)
+    if isinstance(said, FormCampaign):
+        _fill_in(said, response, transport, yes, state_dir)
+        return
+    signed = require_attribute(said)
     epoch = epoch_of(signed)
     policy = Policy.permitting(signed, epoch)
     # The checks of the SDK come before anything is shown: what is shown can be answered.
@@ -169,17 +186,55 @@ def _take_part(
         err.tell(str(campaign.strata))
     if not yes:
         _agree("Take part?", "whether to take part, so that nothing was drawn: --yes says so")
-    with Client(
-        policy=policy,
-        state_dir=state_dir,
-        transport=_AsShown(response, transport),
-        background=False,
-    ) as client:
-        client.fetch(campaign_id)
+
+    def given() -> tuple[float | list[float], str | None]:
         value = read_value(campaign, _ask_unseen)
         label = read_label(campaign, _ask_unseen)
         _confirm(campaign, value, yes, read=epoch is not None)
-        drawn = client.contribute(campaign_id, value, label)
+        return value, label
+
+    _send(campaign, policy, state_dir, _AsShown(response, transport), given)
+
+
+def _fill_in(
+    form: FormCampaign,
+    response: collector_pb2.GetCampaignResponse,
+    transport: Transport,
+    yes: bool,
+    state_dir: Path,
+) -> None:
+    """Answer a form, after the person was shown what its report tells."""
+    policy = Policy.permitting(form)
+    envelope = response.envelope.SerializeToString()
+    shown = ReportBuilder(policy=policy).accept(form.campaign_id, envelope)
+    err.tell((form.title, "bold"))
+    for field in form.fields:
+        err.tell(f"Asks for: {field.text}")
+    err.tell(f"Signed by: {'nobody' if shown.signer is None else shown.signer}")
+    for sentence in what_a_form_tells(form):
+        err.tell(sentence)
+    if not yes:
+        _agree("Take part?", "whether to take part, so that nothing was drawn: --yes says so")
+
+    def given() -> tuple[dict[str, Any], None]:
+        return read_answers(form, _ask_unseen), None
+
+    _send(form, policy, state_dir, _AsShown(response, transport), given)
+
+
+def _send(
+    campaign: Campaign,
+    policy: Policy,
+    state_dir: Path,
+    transport: _AsShown,
+    given: Callable[[], tuple[Value | Answers, str | None]],
+) -> None:
+    """Draw, send and show a report of what is given, once the campaign is kept."""
+    with Client(
+        policy=policy, state_dir=state_dir, transport=transport, background=False
+    ) as client:
+        client.fetch(campaign.campaign_id)
+        drawn = client.contribute(campaign.campaign_id, *given())
         client.flush(_TIMEOUT_S)
         (receipt,) = (r for r in client.history() if r.report_id == drawn.report_id)
     _show(campaign, receipt, fresh=drawn.fresh)
@@ -241,15 +296,19 @@ class _AsShown:
         return self.transport.submit_reports(request, timeout_s)
 
 
-def _show(campaign: AttributeCampaign, receipt: Receipt, *, fresh: bool) -> None:
+def _show(campaign: Campaign, receipt: Receipt, *, fresh: bool) -> None:
+    strata = campaign.strata if isinstance(campaign, AttributeCampaign) else None
     if not fresh:
         out.tell("already answered; nothing was drawn, and the value given now has no effect")
     outcome = _OUTCOMES[receipt.status]
     out.tell(f"{outcome}: report {receipt.report_id}. All that leaves this machine:")
     for answer, perturbed in zip(receipt.answers, receipt.perturbed, strict=True):
         group, column = divmod(answer.query_index, campaign.columns)
-        of = "" if campaign.strata is None else f"{campaign.strata.labels[group]}, "
-        out.tell(f"  {of}{campaign.words_for(campaign.labels[column])}: {perturbed:.6f}, perturbed")
+        of = "" if strata is None else f"{strata.labels[group]}, "
+        sent = f"{perturbed:.6f}, perturbed"
+        if isinstance(campaign, FormCampaign):  # whose fields have grids of their own
+            sent = f"{answer.value}, as it is sent"
+        out.tell(f"  {of}{campaign.words_for(campaign.labels[column])}: {sent}")
     if receipt.rejection is not None:
         err.tell(f"The server refused it: {receipt.rejection.reason} {receipt.rejection.detail}")
     elif receipt.failure is not None:
@@ -322,6 +381,48 @@ def read_value(campaign: AttributeCampaign, ask: Callable[[str], str]) -> float 
             f"{count} numbers in {unit}, with commas between, like 1500,0.5; none between thousands"
         )
     raise PrivateValueError(expected)
+
+
+def read_answers(form: FormCampaign, ask: Callable[[str], str]) -> dict[str, Any]:
+    """Return the answers that were typed, or piped in as lines NAME=ANSWER; no error repeats them.
+
+    Args:
+        form: which asks.
+        ask: shows a prompt, if there is a terminal, and returns a line that nobody sees.
+
+    Raises:
+        PrivateValueError: if one can't be read, or names no field; it says only what is expected.
+    """
+    answers: dict[str, Any] = {}
+    if sys.stdin.isatty():
+        for field in form.fields:
+            if field in form.applying(answers):
+                of = ", ".join(field.attribute_options) or field.attribute.value_unit
+                answers[field.name] = _answer(field, ask(f"{field.text} ({of}; not shown)"))
+        return answers
+    by_name = {field.name: field for field in form.fields}
+    try:
+        lines = [line for line in sys.stdin.read().splitlines() if line.strip()]
+    except UnicodeDecodeError:
+        lines = ["="]
+    for line in lines:
+        name, _, text = line.partition("=")
+        if name.strip() not in by_name:
+            raise PrivateValueError("lines NAME=ANSWER, of " + ", ".join(by_name))
+        answers[name.strip()] = _answer(by_name[name.strip()], text)
+    return answers
+
+
+def _answer(field: Field, text: str) -> Any:
+    if isinstance(field, MultipleField):
+        return [option.strip() for option in text.split(",") if option.strip()]
+    if isinstance(field, CategoryField):
+        return text.strip()
+    numbers = parse(text, 1 if isinstance(field, NumberField) else 2)
+    if numbers is None:
+        expected = "a number" if isinstance(field, NumberField) else "longitude,latitude"
+        raise PrivateValueError(f"{field.name}: {expected}, as 52000 or 2.36,48.85")
+    return numbers if len(numbers) > 1 else numbers[0]
 
 
 def read_label(campaign: AttributeCampaign, ask: Callable[[str], str]) -> str | None:

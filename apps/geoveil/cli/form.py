@@ -30,7 +30,7 @@ from geoveil.analyst import (
     whole_file,
     workbook_of,
 )
-from geoveil.campaign import CategoryField, FormCampaign, NumberField
+from geoveil.campaign import CategoryField, Field, FormCampaign, NumberField
 from geoveil.cli import options
 from geoveil.cli.asking import Period
 from geoveil.cli.connection import Connection, analyst_at, connects
@@ -44,6 +44,15 @@ app = typer.Typer(
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def fields_in(form: Path) -> tuple[Field, ...]:
+    """Return the fields of a form in a TOML file."""
+    try:
+        text = form.read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        raise ParameterError("form", str(form), "a file that can be read") from None
+    return fields_of_toml(text)
 
 
 @app.command("from")
@@ -80,11 +89,7 @@ def to(
     title: Annotated[str, typer.Option(help="The form's title.")] = "",
 ) -> None:
     """Write a form as an XLSForm workbook."""
-    try:
-        text = form.read_text(encoding="utf-8")
-    except (OSError, ValueError):
-        raise ParameterError("form", str(form), "a file that can be read") from None
-    fields = fields_of_toml(text)
+    fields = fields_in(form)
     with whole_file("workbook", workbook) as beside:
         workbook_of(fields, beside, title)
     err.tell(f"wrote {workbook}: {len(fields)} fields")

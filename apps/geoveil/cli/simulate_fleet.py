@@ -8,7 +8,7 @@ import numpy as np
 import typer
 
 from geoveil.analyst import Analyst
-from geoveil.campaign import AttributeCampaign
+from geoveil.campaign import AttributeCampaign, require_attribute
 from geoveil.cli import options
 from geoveil.cli.connection import CommandError, Connection, analyst_at, connects
 from geoveil.cli.console import bars, out, print_json, table_80
@@ -97,7 +97,7 @@ def _look(analyst: Analyst, name: str) -> tuple[AttributeCampaign, bytes, int]:
     for published in analyst.campaigns():
         campaign = published.campaign
         if campaign.campaign_id == name:
-            return campaign, published.envelope.campaign, published.reports
+            return require_attribute(campaign), published.envelope.campaign, published.reports
     raise CommandError(f"the server knows no campaign {name!r}")
 
 

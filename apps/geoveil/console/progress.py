@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from geoveil.analyst import PublishedCampaign, Result
-from geoveil.campaign import AttributeCampaign
+from geoveil.campaign import Campaign
 from geoveil.console.asker import CampaignProgress
 from geoveil.console.http import GatewayRequest
 
@@ -27,7 +27,7 @@ said."""
 class ReportsOverTime(Result):
     """Reports to a survey by the end of each day on which there were more, and by now."""
 
-    campaign: AttributeCampaign
+    campaign: Campaign
     planned: int | None
     """Reports by its end; None if nobody said."""
     days: Sequence[tuple[int, int]]

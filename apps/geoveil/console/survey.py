@@ -18,7 +18,7 @@ from geoveil.analyst import (
     compare,
     shown,
 )
-from geoveil.campaign import AttributeCampaign, ValueCampaign
+from geoveil.campaign import AttributeCampaign, FormCampaign, ValueCampaign
 from geoveil.console.charts import filling, intervals, over_time
 from geoveil.console.http import GatewayRequest, RefusedError, Response, Route, seen_at
 from geoveil.console.progress import over_time as reports_over_time, plan_participants
@@ -72,7 +72,10 @@ def answers_shown(found: CampaignEstimates | None) -> dict[str, Any]:
 def survey(request: GatewayRequest) -> Response:
     """Return the page of a survey."""
     campaign_id = request.named["campaign_id"]
-    campaign = request.analyst.campaign(campaign_id)
+    campaign = request.analyst.published(campaign_id)
+    if isinstance(campaign, FormCampaign):
+        said = told_of(request, campaign) | standing_of(request, campaign_id)
+        return request.render("form.html", **said)
     if isinstance(campaign, ValueCampaign):
         request.begin_asking()
     filled = reports_over_time(request, campaign_id)

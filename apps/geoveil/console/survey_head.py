@@ -9,10 +9,14 @@ import geoveil.analyst
 from geoveil.analyst import PublishedCampaign
 from geoveil.campaign import (
     AttributeCampaign,
+    Campaign,
+    FormCampaign,
     SignatureInvalid,
     StatisticCampaign,
     ValueCampaign,
+    field_text,
     of_any_two,
+    require_attribute,
     signer,
 )
 from geoveil.console.http import PageRequest
@@ -23,15 +27,18 @@ _FEW = 10
 """Reports of the first minutes that say nothing of how fast they come."""
 
 
-def told_of(request: PageRequest, campaign: AttributeCampaign) -> dict[str, Any]:
+def told_of(request: PageRequest, campaign: Campaign) -> dict[str, Any]:
     """Return what every page of a survey says of it."""
+    in_all = ""
+    if isinstance(campaign, AttributeCampaign) and campaign.period is not None:
+        in_all = str(campaign.total_privacy)
     return {
         "campaign_id": campaign.campaign_id,
         "title": campaign.title,
         "campaign": campaign,
         "asks": asks_of(campaign),
-        "privacy": privacy_words(campaign.report_privacy) + of_any_two(campaign),
-        "in_all": str(campaign.total_privacy) if campaign.period is not None else "",
+        "privacy": privacy_of(campaign),
+        "in_all": in_all,
         "dates": f"{date_text(campaign.opens)} to {date_text(campaign.closes)}",
         "of_points": isinstance(campaign, ValueCampaign),
         "least": campaign.minimum_participants,
@@ -54,8 +61,18 @@ def standing_of(request: PageRequest, campaign_id: str) -> dict[str, Any]:
     }
 
 
-def asks_of(campaign: AttributeCampaign) -> Sequence[str]:
-    """Return what is asked, question by question."""
+def privacy_of(campaign: Campaign) -> str:
+    """Return what a report costs, in words."""
+    if isinstance(campaign, AttributeCampaign):
+        return privacy_words(campaign.report_privacy) + of_any_two(campaign)
+    return "each answer by itself, as it says above"
+
+
+def asks_of(campaign: Campaign) -> Sequence[str]:
+    """Return what is asked, question by question, or field by field."""
+    if isinstance(campaign, FormCampaign):
+        return [field_text(campaign, field) for field in campaign.fields]
+    campaign = require_attribute(campaign)
     name = campaign.attribute.name
     if isinstance(campaign, StatisticCampaign):
         return [f"{name}: {label}" for label in campaign.labels]

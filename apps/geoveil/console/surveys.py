@@ -6,12 +6,12 @@ from datetime import datetime, timedelta
 from types import MappingProxyType
 
 from geoveil.analyst import PublishedCampaign, ServerError
-from geoveil.campaign import SignatureInvalid, of_any_two, signer
+from geoveil.campaign import SignatureInvalid, signer
 from geoveil.console.asker import CampaignProgress
 from geoveil.console.http import GatewayRequest, Response, Route
 from geoveil.console.progress import ReportsOverTime
-from geoveil.console.rendering import date_text, privacy_words, span_text
-from geoveil.console.survey_head import asks_of, pace_words, signer_words
+from geoveil.console.rendering import date_text, span_text
+from geoveil.console.survey_head import asks_of, pace_words, privacy_of, signer_words
 from geoveil.gp import GeoVeilError
 from geoveil.proto.v1 import campaign_pb2
 
@@ -125,7 +125,7 @@ def row_of(one: PublishedCampaign, progress: CampaignProgress, now: datetime) ->
         pace=pace_words(one.reports, campaign.opens, campaign.closes, now, one.state),
         against_plan=filling.words,
         dates=f"{date_text(campaign.opens)} to {date_text(campaign.closes)}",
-        privacy=privacy_words(campaign.report_privacy) + of_any_two(campaign),
+        privacy=privacy_of(campaign),
         signer=signed,
         health=health_of(one, filling, now),
     )

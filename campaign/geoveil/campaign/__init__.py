@@ -40,6 +40,7 @@ from geoveil.campaign.consent import (
     what_it_tells_of,
     what_to_ask,
 )
+from geoveil.campaign.consent_forms import field_text as field_text, what_a_form_tells
 from geoveil.campaign.entry_points import (
     NotInstalled,
     added as added,
@@ -176,6 +177,7 @@ __all__ = [
     "seal",
     "signer",
     "unbiased_for",
+    "what_a_form_tells",
     "what_it_tells",
     "what_it_tells_of",
     "what_to_ask",

@@ -332,9 +332,10 @@ def _pilots(request: GatewayRequest) -> Iterator[tuple[str, str]]:
                 campaign = published.campaign
             except GeoVeilError:
                 continue
+            if not isinstance(campaign, ValueCampaign):
+                continue
             numbers = campaign.attribute.coordinates is None and campaign.dimension == 1
-            once = campaign.period is None and published.reports
-            if isinstance(campaign, ValueCampaign) and numbers and once:
+            if numbers and campaign.period is None and published.reports:
                 yield campaign.campaign_id, campaign.title
     except ServerError as error:
         if error.code != "PERMISSION_DENIED":  # they may not list surveys

@@ -1,0 +1,90 @@
+"""What a form's report tells about somebody, as sentences for the person: before they answer."""
+
+from geoveil.campaign.consent import likelihood
+from geoveil.campaign.fields import CategoryField, Field, MultipleField, OrdinalField
+from geoveil.campaign.form import FormCampaign
+from geoveil.campaign.model import Charge
+from geoveil.campaign.saying import of_far_values, times
+
+_TOGETHER = (
+    "What the answers tell adds up: somebody who knows how one of them usually goes with another"
+    " learns about each from both."
+)
+
+
+def field_text(form: FormCampaign, field: Field) -> str:
+    """Return what a field costs, in short.
+
+    Args:
+        form: public.
+        field: of the form.
+    """
+    for name, privacy, any_two in form.charges:
+        if name == field.name:
+            return f"{name}: {privacy}{of_far_values(any_two)}"
+    return f"{field.name}: sent as it is"
+
+
+def what_a_form_tells(form: FormCampaign) -> list[str]:
+    """Return what the reports to a form tell about anybody, as sentences for those who are asked.
+
+    Args:
+        form: public, as it was fetched.
+
+    Example:
+        >>> from datetime import UTC, datetime
+        >>> from geoveil.campaign import ChoiceField, OrdinalField
+        >>> form = FormCampaign(
+        ...     campaign_id="flat",
+        ...     title="Your flat",
+        ...     fields=(
+        ...         ChoiceField(name="rents", options=("yes", "no"), epsilon=2.0),
+        ...         OrdinalField(name="mood", options=("bad", "so so", "good"), epsilon=0.5),
+        ...         ChoiceField(name="region", options=("north", "south")),
+        ...     ),
+        ...     opens=datetime(2026, 1, 1, tzinfo=UTC),
+        ...     closes=datetime(2026, 7, 1, tzinfo=UTC),
+        ... )
+        >>> for sentence in what_a_form_tells(form):
+        ...     print(sentence)
+        rents: what is sent is at most 7.39 times as likely for your answer as for any other.
+        mood: what is sent is at most 1.65 times as likely for your answer as for one next to it,\
+ and at most 2.72 times as for any other.
+        region: your answer is sent as it is.
+        What the answers tell adds up: somebody who knows how one of them usually goes with another\
+ learns about each from both.
+    """
+    charges = {charge.attribute: charge for charge in form.privacy_of(form.periods)}
+    said = [
+        _tells(field, charges[field.name])
+        if field.name in charges
+        else f"{field.name}: your answer is sent as it is."
+        for field in form.fields
+    ]
+    if form.periods > 1:
+        said.append(f"That is so of all {form.periods:,} reports of this survey together.")
+    return [*said, _TOGETHER] if len(form.fields) > 1 else said
+
+
+def _tells(field: Field, charge: Charge) -> str:
+    name, privacy, any_two = charge
+    far = times(any_two)
+    if not isinstance(field, CategoryField):
+        said = likelihood(privacy, f"{name}: what is sent is", "yours", "one")
+        if far is None:
+            return f"{said} It is no protection of values far apart."
+        return f"{said[:-1]}, and at most {far} times as for any other, however far away."
+    begins = f"{name}: what is sent is at most"
+    if isinstance(field, OrdinalField | MultipleField):
+        near = times(privacy.epsilon)
+        apart = "next to it" if isinstance(field, OrdinalField) else "that differs in one option"
+        if near is not None and far is not None:
+            return (
+                f"{begins} {near} times as likely for your answer as for one {apart}, and at most"
+                f" {far} times as for any other."
+            )
+        if near is not None:
+            return f"{begins} {near} times as likely for your answer as for one {apart}."
+    if far is None:
+        return f"{name}: what is sent is no protection that matters of your answer."
+    return f"{begins} {far} times as likely for your answer as for any other."
