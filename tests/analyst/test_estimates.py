@@ -209,22 +209,3 @@ def test_covariances_that_nobody_knows_are_not_guessed():
         found.joint(["above 50,000"], period=3)
     with pytest.raises(UnsupportedError, match="two answers"):
         found_of(Allocation.PARTITION, [(1, 0.0), (5, 0.0)]).joint()
-
-
-def test_who_did_not_answer_may_have_said_anything():
-    """The oracle: everybody who is missing at the least, or at the greatest, mean."""
-    found = found_of(Allocation.PARTITION, [(400, 0.0), (600, 4_000.0)])
-    bounded = found.among_invited(4_000)
-    for row, shown in zip(found.estimates, bounded.rows(), strict=True):
-        assert shown["invited_low"] == pytest.approx((1_000 * row.ci_low + 3_000 * 0.0) / 4_000)
-        assert shown["invited_high"] == pytest.approx((1_000 * row.ci_high + 3_000 * 1.0) / 4_000)
-    told = bounded.to_dict()["estimates"][0]
-    assert told["invited_low"] == bounded.rows()[0]["invited_low"]
-    assert any("4,000 invited" in note for note in bounded.notes)
-    assert any("--invited" in note for note in found.notes)
-    assert "invited_low" not in found.rows()[0]
-    everybody = found.among_invited(1_000).rows()[0]
-    assert everybody["invited_low"] == pytest.approx(found.estimates[0].ci_low)
-    for wrong in (999, 0, -1, 2.5):
-        with pytest.raises(ParameterError, match="invited"):
-            found.among_invited(wrong)

@@ -186,6 +186,14 @@ def test_who_is_not_asked_sends_the_middle_whatever_is_given() -> None:
         ((RENTS, replace(RENT, applies=Condition(field="rents", options=()))), "applies.options"),
         ((RENTS, replace(RENT, applies=Condition(field="rents", options=("x",)))), "options"),
         ((INCOME, replace(RENT, applies=Condition(field="income", options=("1",)))), "field"),
+        (
+            (
+                RENTS,
+                replace(MOOD, applies=RENT.applies, otherwise="bad"),
+                replace(RENT, applies=Condition(field="mood", options=("bad",))),
+            ),
+            "rent: applies.options must be without 'bad'",
+        ),
         ((RENTS, replace(REGION, applies=RENT.applies, otherwise="north")), "region: epsilon"),
         (
             [

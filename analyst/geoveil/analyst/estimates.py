@@ -26,7 +26,6 @@ from geoveil.gp import (
     ParameterError,
     Price,
     UnsupportedError,
-    validation,
 )
 
 _WHY_ALL_LOOKS = {
@@ -55,8 +54,6 @@ class CampaignEstimates(Result):
     """What a participant spent who answered in every period that has begun."""
     contamination: float | None = None
     """Which fraction of the answers may be false; None: it is not asked."""
-    invited: int | None = None
-    """How many people were invited to answer, in each period; None: nobody said."""
     groups: tuple[GroupEstimates, ...] = ()
     """The estimates by group, of a campaign with strata: one per query, period after period;
     without groups of which nothing can be told yet."""
@@ -164,30 +161,6 @@ class CampaignEstimates(Result):
         groups = tuple(group.contaminated(fraction) for group in self.groups)
         return replace(self, contamination=fraction, groups=groups)
 
-    def among_invited(self, people: int) -> "CampaignEstimates":
-        """Return the same with worst-case bounds of the means over all who were invited.
-
-        Whatever those would have said who did not answer (Manski): no assumption is made of them.
-
-        Args:
-            people: who were invited, in each period, at least as many as answered.
-
-        Raises:
-            ParameterError: if they are fewer, or nothing bounds what a mean can be.
-        """
-        answered = max(map(self._answered, {row.period for row in self.estimates}), default=0)
-        if validation.require_count("invited", people, 1) < answered:
-            raise ParameterError("invited", people, f"at least {answered:,}: so many answered")
-        if not all(math.isfinite(end) for row in self.estimates for end in row.limits.means):
-            raise ParameterError("invited", people, "left out: nothing bounds what a mean can be")
-        return replace(self, invited=people)
-
-    def _answered(self, period: int) -> int:
-        """Return how many people answered in a period."""
-        counts = [row.n for row in self.estimates if row.period == period]
-        apart = isinstance(self.campaign, StatisticCampaign) and not self.campaign.answers_all
-        return sum(counts) if apart else max(counts)
-
     def joint(
         self, labels: Sequence[str] | None = None, period: int | None = None
     ) -> JointEstimates:
@@ -259,12 +232,6 @@ class CampaignEstimates(Result):
                 widened = row.contaminated(self.contamination)
                 columns["contaminated_low"] = widened.ci_low
                 columns["contaminated_high"] = widened.ci_high
-            if self.invited is not None:
-                share, (least, most) = self._answered(row.period) / self.invited, row.limits.means
-                low = least if row.ci_low is None else row.ci_low
-                high = most if row.ci_high is None else row.ci_high
-                columns["invited_low"] = share * low + (1 - share) * least
-                columns["invited_high"] = share * high + (1 - share) * most
             columns["n"] = row.n
             if any(other.one_report is not None for other in self.estimates):
                 columns["one_report_at_most"] = row.one_report
@@ -277,15 +244,11 @@ class CampaignEstimates(Result):
             "unbiased_for": self.unbiased_for,
             "epsilon_at_most": self.privacy_at_most.epsilon,
             "estimates": [
-                row.to_dict() | {"period": row.period} | self._contaminated(row) | shown
-                for row, shown in zip(self.estimates, self._among_invited(), strict=True)
+                row.to_dict() | {"period": row.period} | self._contaminated(row)
+                for row in self.estimates
             ],
             "notes": list(self.notes),
         }
-
-    def _among_invited(self) -> Iterator[dict[str, object]]:
-        for row in self.rows():
-            yield {key: value for key, value in row.items() if key.startswith("invited_")}
 
     def _contaminated(self, row: LabelledEstimate) -> dict[str, object]:
         if self.contamination is None:
@@ -300,16 +263,6 @@ class CampaignEstimates(Result):
         rows = self.estimates
         yield f"{self.unbiased_for} The error holds noise and sampling."
         yield "The interval is for the population of which the participants are a random sample."
-        if self.invited is None:
-            yield (
-                "It takes those who did not answer for people like those who did; the number of"
-                " people invited (--invited) gives bounds without that."
-            )
-        else:
-            yield (
-                f"Of all {self.invited:,} invited the mean is within the invited interval, at the"
-                " same confidence, whatever those who did not answer would have said."
-            )
         yield from _of_forgers(rows)
         if any(row.n < 2 for row in rows):
             yield "An error and an interval need two answers (n ≥ 2)."

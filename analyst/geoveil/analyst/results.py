@@ -25,7 +25,6 @@ _INTERVALS = {
     "ci": "interval",
     "hard_share": "hard_share_interval",
     "cohort": "cohort_interval",
-    "invited": "invited_interval",
 }
 """What columns "…_low" and "…_high" begin with → the name of the cell that has both ends."""
 _MOST_ROWS = 30

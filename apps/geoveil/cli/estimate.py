@@ -138,13 +138,6 @@ def estimate(
         ),
     ] = None,
     contamination: options.Contamination = None,
-    invited: Annotated[
-        int | None,
-        typer.Option(
-            help="How many people were invited: adds bounds of the means over all of them, whatever"
-            " those would have said who did not answer."
-        ),
-    ] = None,
     timeout: Annotated[
         float, typer.Option(help="Seconds that an estimate from points may take.")
     ] = 600.0,
@@ -212,7 +205,6 @@ def estimate(
 
     def as_wanted(estimates: CampaignEstimates) -> Result:
         estimates = estimates if interval is None else estimates.with_interval(interval)
-        estimates = estimates if invited is None else estimates.among_invited(invited)
         return estimates if contamination is None else estimates.contaminated(contamination)
 
     def show(results: list[Result], *, of_one: bool = False) -> None:
@@ -244,9 +236,6 @@ def estimate(
         of_points = []
     if interval is not None and wanted:
         raise ParameterError("interval", interval.value, "left out: a statistic chooses its own")
-    if wanted or by is not None or over_time or change is not None or against is not None:
-        expected = "left out but beside shares, as of --threshold, of one period or campaign"
-        options.left_out({"invited": invited}, expected)
     if contamination is not None:
         wanted = [Contaminated(statistic, contamination) for statistic in wanted]
     if by is not None:

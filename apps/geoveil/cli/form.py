@@ -30,7 +30,7 @@ from geoveil.analyst import (
     whole_file,
     workbook_of,
 )
-from geoveil.campaign import CategoryField, Field, FormCampaign, NumberField
+from geoveil.campaign import CategoryField, Field, FormCampaign, NumberField, OrdinalField
 from geoveil.cli import options
 from geoveil.cli.asking import Period
 from geoveil.cli.connection import Connection, analyst_at, connects
@@ -222,7 +222,8 @@ def _group(text: str) -> str | Parts:
 def _each(campaign: FormCampaign) -> Iterator[FormStatistic[Any]]:
     """Yield a statistic for each field."""
     for field in campaign.fields:
-        if isinstance(field, CategoryField):
-            yield Shares(field.name)
-        elif isinstance(field, NumberField):
+        asked_of_some = field.applies is not None and isinstance(field, OrdinalField)
+        if isinstance(field, NumberField) or asked_of_some:
             yield Mean(field.name)
+        elif isinstance(field, CategoryField):
+            yield Shares(field.name)

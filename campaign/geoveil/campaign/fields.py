@@ -469,9 +469,7 @@ class MultipleField(CategoryField):
 
     @lazy
     def ranges(self) -> tuple[tuple[int, int], ...]:
-        if self.mechanism is None:
-            return ((0, 2 ** len(self.options) - 1),)
-        return tuple(self.mechanism.ranges)
+        return ((0, 2 ** len(self.options) - 1),)
 
     @lazy
     def epsilon_if_not_asked(self) -> float:

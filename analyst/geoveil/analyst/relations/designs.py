@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from geoveil.analyst.relations.form_reports import FormReports
+from geoveil.analyst.relations.form_reports import FormReports, refuse_unasked
 from geoveil.analyst.relations.place_terms import Coordinate
 from geoveil.analyst.relations.scores import Category, Design
 from geoveil.analyst.relations.terms import Number, Option, Score, Term, operators
@@ -53,6 +53,8 @@ def design_of(
         UnsupportedError: if functions of one field do not go together.
     """
     campaign = reports.campaign
+    for term in (*terms, *([] if y is None else [y])):  # no sum over people is one over some
+        refuse_unasked(campaign, [term])
 
     def values(term: Term) -> Array:
         ((columns, operator),) = operators(campaign, [term])

@@ -11,7 +11,9 @@ from numpy.typing import ArrayLike
 
 from geoveil.analyst.relations.terms import (
     Columns,
+    Number,
     Operator,
+    Score,
     Term,
     limits_of_product,
     operators,
@@ -21,7 +23,7 @@ from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.raking import checked_weights
 from geoveil.analyst.statistics.report_files import ReportRows
 from geoveil.analyst.statistics.reports import Reports
-from geoveil.campaign import FormCampaign
+from geoveil.campaign import ChoiceField, FormCampaign, MultipleField
 from geoveil.gp import Array, Limits, ParameterError
 
 __all__ = ["FormReports", "FormStatistic"]
@@ -74,6 +76,7 @@ class FormReports:
 
     def of(self, name: str) -> Reports:
         """Return the reports of a number or a place field, of which any statistic can be asked."""
+        refuse_unasked(self.campaign, [Number(name)])
         columns = tuple(column for column in self.columns[:, self.campaign.columns_of(name)].T)
         rows = ReportRows(np.zeros(self.n, np.uint32), None, columns)
         return Reports(self.campaign.campaign_of(name), lambda: iter([rows]))
@@ -156,6 +159,7 @@ def _factors(campaign: FormCampaign, products: Sequence[Sequence[Term]]) -> Fact
     made: dict[tuple[int, ...], tuple[slice, Operator]] = {}
     rows: Factors = []
     for terms in products:
+        refuse_unasked(campaign, terms)
         row = []
         for field in dict.fromkeys(term.field for term in terms):
             of_field = [term for term in terms if term.field == field]
@@ -165,6 +169,29 @@ def _factors(campaign: FormCampaign, products: Sequence[Sequence[Term]]) -> Fact
             row.append(made[key])
         rows.append(row)
     return rows
+
+
+def refuse_unasked(campaign: FormCampaign, terms: Sequence[Term]) -> None:
+    """Refuse a product in which answers count of people who were not asked for them."""
+    names = {term.field for term in terms}
+    for name in names:
+        field = campaign.field(name)
+        if field.applies is None or isinstance(field, ChoiceField | MultipleField):
+            continue  # of choices, not to be asked is an option
+        if field.applies.field not in names:
+            who = " or ".join(field.applies.options)
+            expected = f"asked of those with {field.applies.field}: {who}, by group or as a product"
+            raise ParameterError("field", name, expected)
+
+
+def asked_of(campaign: FormCampaign, term: Term) -> list[Term]:
+    """Return the functions that are 1 for those who were asked for an answer; [] for everybody."""
+    condition = campaign.field(term.field).applies
+    if condition is None:
+        return []
+    decides = campaign.field(condition.field)
+    chosen = [float(option in condition.options) for option in decides.attribute_options]
+    return [Score(condition.field, chosen)]
 
 
 def _blocks(reports: FormReports, factors: Factors) -> Iterator[tuple[slice, Array]]:

@@ -15,7 +15,12 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from geoveil.analyst.relations.form_reports import FormReports, FormStatistic, weights_of
+from geoveil.analyst.relations.form_reports import (
+    FormReports,
+    FormStatistic,
+    asked_of,
+    weights_of,
+)
 from geoveil.analyst.relations.terms import Number, Score, Term
 from geoveil.analyst.statistics.quantity import POPULATION, Quantity, ratios_within
 from geoveil.campaign import FormCampaign, NumberField, OrdinalField
@@ -53,7 +58,10 @@ def variable(campaign: FormCampaign, of: Variable) -> Term:
 
 @dataclass(frozen=True)
 class Mean(FormStatistic[Quantity]):
-    """The mean of a number, or of the scores of options: 1 for the first, and so on."""
+    """The mean of a number, or of the scores of options: 1 for the first, and so on.
+
+    Of a field that not everybody is asked it is the mean of those who are.
+    """
 
     variable: Variable
     """The name of a number or ordinal field, or a function of a field, as `Score`."""
@@ -62,8 +70,13 @@ class Mean(FormStatistic[Quantity]):
         self, reports: FormReports, confidence: float = 0.95, weights: ArrayLike | None = None
     ) -> Quantity:
         term = variable(reports.campaign, self.variable)
-        joint = reports.joint({term.text: [term]}, confidence, weights)
-        return joint.contrast([1.0], f"mean of {term.text}", joint.limits[0])
+        asked_for = asked_of(reports.campaign, term)
+        if not asked_for:
+            joint = reports.joint({term.text: [term]}, confidence, weights)
+            return joint.contrast([1.0], f"mean of {term.text}", joint.limits[0])
+        both = {term.text: [term, *asked_for], "asked": asked_for}
+        joint = reports.joint(both, confidence, weights)
+        return joint.ratio(0, 1, f"mean of {term.text}, of those who are asked")
 
 
 class _Moments:

@@ -21,6 +21,7 @@ from geoveil.analyst.relations.form_reports import (
     FormReports,
     FormStatistic,
     alike,
+    refuse_unasked,
     weights_of,
 )
 from geoveil.analyst.relations.terms import Operator, limits_of_product, operators
@@ -268,6 +269,7 @@ def _table(
     of_fields = [{term.field for term in groups.values()} for _, groups in grouped]
     if any(a & b for a, b in combinations(of_fields, 2)):
         raise ParameterError("fields", names, "different ones")
+    refuse_unasked(reports.campaign, [term for _, groups in grouped for term in groups.values()])
     shape = tuple(len(groups) for _, groups in grouped)
     if not 1 <= math.prod(shape) <= MOST_CELLS:
         raise ParameterError("cells", math.prod(shape), f"at most {MOST_CELLS:,}")

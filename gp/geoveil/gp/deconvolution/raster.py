@@ -246,7 +246,7 @@ def _cubic(t: Array) -> list[Array]:
     ]
 
 
-class Field:
+class GridFunction:
     """A smooth function on a grid, interpolated by quintic splines, and 0 beyond the grid."""
 
     def __init__(self, grid: RasterGrid, spectrum: Spectrum) -> None:

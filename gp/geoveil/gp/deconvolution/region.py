@@ -10,7 +10,7 @@ from typing import Any
 from geoveil.gp import validation
 from geoveil.gp.arrays import Array, ArrayLike, np
 from geoveil.gp.deconvolution.base import PointEstimator, point_estimator
-from geoveil.gp.deconvolution.raster import Field, RasterGrid, Spectrum, region_spectrum
+from geoveil.gp.deconvolution.raster import GridFunction, RasterGrid, Spectrum, region_spectrum
 from geoveil.gp.errors import ParameterError, UnsupportedError
 from geoveil.gp.intervals import Limits
 from geoveil.gp.queries.base import Query
@@ -107,9 +107,9 @@ class SmoothedRegion:
         return self._field(validation.points(x, 2))
 
     @cached_property
-    def _field(self) -> Field:
+    def _field(self) -> GridFunction:
         grid = self.grid(0.0)
-        return Field(grid, self.spectrum(grid))
+        return GridFunction(grid, self.spectrum(grid))
 
     def grid(self, scale: float) -> RasterGrid:
         """Return the grid for a noise scale b ≥ 0.
@@ -164,7 +164,7 @@ class RegionEstimator(PointEstimator):
             )
         kx, ky = (k * scale for k in self._grid.frequencies())
         self._noise = (1 + kx * kx + ky * ky) ** -1.5
-        self._g = Field(self._grid, self._spectrum)
+        self._g = GridFunction(self._grid, self._spectrum)
 
     @property
     def _spectrum(self) -> Spectrum:
@@ -217,8 +217,8 @@ class RegionEstimator(PointEstimator):
         return self._variance_estimates(points)
 
     @cached_property
-    def _variance_estimates(self) -> Field:
-        return Field(self._grid, self._variance_spectrum)
+    def _variance_estimates(self) -> GridFunction:
+        return GridFunction(self._grid, self._variance_spectrum)
 
     @cached_property
     def _variance_spectrum(self) -> Spectrum:
@@ -228,15 +228,15 @@ class RegionEstimator(PointEstimator):
         return np.asarray(squares - grid.transform(grid.inverse(self._smooth) ** 2) / self._noise)
 
     @cached_property
-    def _means(self) -> Field:
-        return Field(self._grid, self._average)
+    def _means(self) -> GridFunction:
+        return GridFunction(self._grid, self._average)
 
     @cached_property
-    def _variances(self) -> Field:
+    def _variances(self) -> GridFunction:
         grid = self._grid
         squares = grid.transform(grid.inverse(self._spectrum) ** 2)
         second = grid.inverse(squares * self._noise)
-        return Field(grid, grid.transform(second - grid.inverse(self._average) ** 2))
+        return GridFunction(grid, grid.transform(second - grid.inverse(self._average) ** 2))
 
 
 @point_estimator.register
