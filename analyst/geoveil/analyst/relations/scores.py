@@ -191,9 +191,9 @@ class IndexScore:
     def _coefficients(self, theta: Array) -> tuple[Array, Array, Array, Array, Array]:
         """Return PG, 2b²γDP₋ᵢG, 2b²γ, D, and P without i and l; without 0 is whole, as b₀ = 0."""
         gamma = np.append(0.0, theta[len(theta) - len(self._scales) + 1 :])
-        d, one = self._basis.derivative, np.eye(len(self._basis.score))
-        factors = [one - c * (d @ d) for c in (self._scales * gamma) ** 2]
-        own = one - self.design.response_noise**2 * (d @ d) if self._within else one
+        d, eye = self._basis.derivative, np.eye(len(self._basis.score))
+        factors = [eye - c * (d @ d) for c in (self._scales * gamma) ** 2]
+        own = eye - self.design.response_noise**2 * (d @ d) if self._within else eye
         many = range(len(factors))
         without = np.array([
             [reduce(np.matmul, [f for j, f in enumerate(factors) if j not in (i, k)], own)
