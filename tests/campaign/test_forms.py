@@ -224,6 +224,11 @@ def test_forms_that_promise_what_they_can_not_keep_are_refused(fields: Any, name
         (lambda: MultipleField(name="a", options=("x", "y"), most=3), "a: most"),
         (lambda: MultipleField(name="a", options=tuple(map(str, range(63)))), "a: options"),
         (lambda: replace(INCOME, privacy=GeoPrivacy(1, 1, "euro")), "income: privacy"),
+        (lambda: replace(INCOME, privacy=GeoPrivacy(1, 1, "dollar", reach=5)), "income: privacy"),
+        (
+            lambda: replace(HOME, attribute=replace(HOME.attribute, least=0.0)),
+            "home: least and most",
+        ),
         (lambda: replace(INCOME, attribute=HOME.attribute), "coordinates"),
         (lambda: replace(HOME, attribute=INCOME.attribute), "coordinates"),
         (lambda: replace(INCOME, otherwise=3.0), "income: otherwise"),
@@ -239,6 +244,11 @@ def test_forms_that_promise_what_they_can_not_keep_are_refused(fields: Any, name
 def test_fields_out_of_range_are_refused(make: Any, named: str) -> None:
     with pytest.raises(ParameterError, match=named):
         make()
+
+
+def test_the_middle_of_numbers_near_the_end_of_doubles_is_a_double() -> None:
+    far = Attribute(name="rent", unit="dollar", least=1e308, most=1.5e308)
+    assert replace(RENT, attribute=far).not_asked == 1.25e308
 
 
 def test_all_answers_together_cost_what_each_costs() -> None:

@@ -2,8 +2,8 @@
 
 It writes proto/vectors, which is the same each time. `python -m tools.vectors --stream N SEED`
 prints N more tuples of a campaign, a point and bits with their answers, a line each, without end of
-new ones as the seed changes; with `--epochs` of readings, with `--categories` of these, instead.
-What the fields are is said by docs/protocol.md.
+new ones as the seed changes; with `--epochs` of readings, with `--categories` or `--forms` of
+these, instead. What the fields are is said by docs/protocol.md.
 """
 
 import json
@@ -15,6 +15,7 @@ from tools.vectors.campaigns import campaign_vectors
 from tools.vectors.categories import category_vectors
 from tools.vectors.consent import consent_vectors
 from tools.vectors.epochs import epoch_vectors
+from tools.vectors.forms import form_vectors
 from tools.vectors.ledgers import ledger_vectors
 from tools.vectors.logarithms import logarithm_vectors
 from tools.vectors.numbers import number_vectors
@@ -33,6 +34,7 @@ MAKERS: Mapping[str, Callable[[], list[dict[str, Any]]]] = MappingProxyType(
         "consent": consent_vectors,
         "numbers": number_vectors,
         "categories": category_vectors,
+        "forms": form_vectors,
     }
 )
 """Makes the vectors of each file, by its name."""

@@ -8,16 +8,19 @@ from tools import vectors
 from tools.vectors.categories import category_tuples
 from tools.vectors.chance import tuples
 from tools.vectors.epochs import nested_tuples
+from tools.vectors.forms import form_tuples
 
 parser = ArgumentParser(prog="python -m tools.vectors", description=__doc__)
 kept = Path(__file__).parents[2] / "proto" / "vectors"
 parser.add_argument("folder", nargs="?", type=Path, default=kept, help="where they are written")
 parser.add_argument("--stream", nargs=2, type=int, metavar=("N", "SEED"), help="print N tuples")
-parser.add_argument("--epochs", action="store_true", help="those of epochs, and sequences of them")
-parser.add_argument("--categories", action="store_true", help="those of categories")
+MAKERS = {"epochs": nested_tuples, "categories": category_tuples, "forms": form_tuples}
+for name in MAKERS:
+    more = ", and sequences of them" if name == "epochs" else ""
+    parser.add_argument(f"--{name}", action="store_true", help=f"those of {name}{more}")
 asked = parser.parse_args()
 if asked.stream:
-    maker = category_tuples if asked.categories else nested_tuples if asked.epochs else tuples
+    maker = next((MAKERS[name] for name in MAKERS if getattr(asked, name)), tuples)
     for found in maker(*asked.stream):
         print(json.dumps(found))
 else:

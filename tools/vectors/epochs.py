@@ -180,7 +180,7 @@ def _nested(
         campaign,
         digest(encode(campaign)),
         None,
-        limit=Limit(campaign=rate, epoch=Epoch(privacy=rate, length=_LENGTH)),
+        limits=(Limit(campaign=rate, epoch=Epoch(privacy=rate, length=_LENGTH)),),
     )
     points, told = [], dict[str, Any]()
     offsets = (30, 2) if readings[0][0] % 2 else (1, 2)  # days after which they were read

@@ -193,7 +193,12 @@ class PointField(Field):
         if (plane is None) is (self.dimension == 2):
             expected = "None for a number, and an AzimuthalEquidistant for a place"
             raise ParameterError(f"{name}: coordinates", plane, expected)
-        if not isinstance(privacy, GeoPrivacy) or privacy.unit != self.unit or privacy.delta:
+        ends = self.attribute.least, self.attribute.most
+        if plane is not None and ends != (None, None):
+            raise ParameterError(f"{name}: least and most", ends, "None, but of a number")
+        if not isinstance(privacy, GeoPrivacy) or privacy != GeoPrivacy(
+            privacy.epsilon, privacy.per, self.unit
+        ):
             expected = f"a pure GeoPrivacy over a distance in {self.unit}"
             raise ParameterError(f"{name}: privacy", str(privacy), expected)
         exponent = self.step_exponent
@@ -203,7 +208,6 @@ class PointField(Field):
             raise ParameterError(f"{name}: step_exponent", exponent, "an integer in [-200, 200]")
         _ = self.mechanism
         if self.applies is not None and self.largest_epsilon == float("inf"):
-            ends = self.attribute.least, self.attribute.most
             expected = "both stated, for a number that not everybody is asked for"
             raise ParameterError(f"{name}: least and most", ends, expected)
 
@@ -276,7 +280,8 @@ class NumberField(PointField):
     def not_asked(self) -> float:
         ends = self._release.ends
         assert ends is not None  # both are stated of what may not apply
-        return sum(ends) / 2 if self.otherwise is None else float(self.prepare(self.otherwise))
+        middle = ends[0] / 2 + ends[1] / 2  # the sum may be beyond doubles
+        return middle if self.otherwise is None else float(self.prepare(self.otherwise))
 
     @lazy
     def epsilon_if_not_asked(self) -> float:
@@ -456,10 +461,7 @@ class MultipleField(CategoryField):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.most is not None:
-            validation.require_count(f"{self.name}: most", self.most)
-            if self.most > len(self.options):
-                expected = f"1 to {len(self.options)}"
-                raise ParameterError(f"{self.name}: most", self.most, expected)
+            validation.require_count(f"{self.name}: most", self.most, 1, len(self.options))
 
     @lazy
     def mechanism(self) -> SubsetResponse | None:
@@ -492,8 +494,6 @@ class MultipleField(CategoryField):
 
 
 def _check_otherwise(of: CategoryField, otherwise: str | None) -> None:
-    if (otherwise is None) is (of.applies is not None) or (
-        otherwise is not None and otherwise not in of.options
-    ):
+    if otherwise not in ((None,) if of.applies is None else of.options):
         expected = "an option" if of.applies is not None else "None: everybody is asked"
         raise ParameterError(f"{of.name}: otherwise", otherwise, expected)

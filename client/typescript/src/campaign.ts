@@ -27,7 +27,7 @@ import {
   QueryMechanism,
   repeated,
 } from "./gp/mechanism.js";
-import { release } from "./gp/categories.js";
+import { MOST_EPSILON, release } from "./gp/categories.js";
 import { coordinateOf, LOG, type LogScale } from "./gp/log-scale.js";
 import { inPlane, type Plane, requirePlane } from "./gp/plane.js";
 import { readRegion } from "./gp/polygon.js";
@@ -44,7 +44,6 @@ const MOST_BYTES = 1 << 20;
 const MOST_QUESTIONS = 10_000;
 const MOST_SLOTS = 100_000n;
 const MOST_LABELS = 64;
-const MOST_EPSILON = 16;
 /** Radii from one end of an area to the other, and more than the rounding of places that are projected. */
 const ACROSS = Rational.of(2_000_000_002n, 1_000_000_000n);
 /** What has an inside. */
@@ -88,10 +87,82 @@ export async function digest(campaign: Uint8Array): Promise<Uint8Array> {
   return new Uint8Array(await crypto.subtle.digest("SHA-256", campaign as Uint8Array<ArrayBuffer>));
 }
 
-/** A campaign that was read, checked and understood. */
-export class Campaign {
+/** What campaigns of all kinds say. */
+export abstract class Dated {
   readonly id: string;
   readonly title: string;
+  readonly opensUs: bigint;
+  readonly closesUs: bigint;
+  readonly periodUs: bigint | undefined;
+  readonly minimumParticipants: bigint;
+
+  constructor(
+    readonly bytes: Uint8Array,
+    message: CampaignMessage,
+  ) {
+    if (!/^[a-z0-9][a-z0-9_-]{0,63}$/.test(message.campaignId)) {
+      throw new ParameterError("campaign_id", message.campaignId, "1 to 64 of a-z, 0-9, - and _");
+    }
+    this.id = message.campaignId;
+    this.title = plain("title", message.title, 200);
+    [this.opensUs, this.closesUs] = [microseconds("opens", message.opens), microseconds("closes", message.closes)];
+    if (!(this.opensUs < this.closesUs)) throw new ParameterError("closes", this.closesUs, `after ${this.opensUs}`);
+    if (this.closesUs - this.opensUs > 3660n * DAY_US) throw new ParameterError("closes", this.closesUs, "within ten years");
+    this.periodUs = message.period && duration("period", message.period);
+    this.minimumParticipants = message.minimumParticipants;
+    if (this.minimumParticipants > 10n ** 12n) {
+      throw new ParameterError("minimum_participants", this.minimumParticipants, "an integer from 0 to 10^12");
+    }
+    if (this.periodUs !== undefined && this.periodUs < 60_000_000n) {
+      throw new ParameterError("period", this.periodUs, "at least a minute");
+    }
+  }
+
+  /** Integers that all reports of a period hold, by their query_index. */
+  abstract get indices(): number;
+
+  get periods(): bigint {
+    if (this.periodUs === undefined) return 1n;
+    return (this.closesUs - this.opensUs + this.periodUs - 1n) / this.periodUs;
+  }
+  get opens(): Date {
+    return new Date(Number(this.opensUs / 1000n));
+  }
+  get closes(): Date {
+    return new Date(Number(this.closesUs / 1000n));
+  }
+
+  stateAt(nowUs: bigint): State {
+    if (nowUs >= this.closesUs) return "closed";
+    return nowUs < this.opensUs ? "pending" : "open";
+  }
+
+  /** The period at a time, from 0; times outside the dates count to the nearest one. */
+  periodAt(nowUs: bigint): number {
+    if (this.periodUs === undefined || nowUs < this.opensUs) return 0;
+    const period = (nowUs - this.opensUs) / this.periodUs;
+    return Number(period < this.periods ? period : this.periods - 1n);
+  }
+
+  protected requireSlots(): void {
+    if (BigInt(this.indices) * this.periods > MOST_SLOTS) {
+      throw new ParameterError("period", this.periods, "so few that all sums are at most 100,000");
+    }
+  }
+}
+
+/** What the bytes of a campaign hold, if all of it is known. */
+export function messageOf(bytes: Uint8Array): CampaignMessage {
+  if (bytes.length > MOST_BYTES) throw new ParameterError("size of the campaign", bytes.length, `at most ${MOST_BYTES} bytes`);
+  const message = parse(CampaignSchema, bytes, "campaign");
+  if (!isCanonical(CampaignSchema, bytes)) {
+    throw new UnsupportedError("the campaign has fields that this version does not know, or is not in canonical form");
+  }
+  return message;
+}
+
+/** A campaign about one attribute that was read, checked and understood. */
+export class Campaign extends Dated {
   readonly attribute: Attribute;
   /** The stated guarantee; a report spends `reportPrivacy`. */
   readonly privacy: Privacy;
@@ -99,10 +170,6 @@ export class Campaign {
   readonly mechanism: string;
   readonly allocation: "partition" | "split" | "repeat" | "vector";
   readonly stepExponent: number;
-  readonly opensUs: bigint;
-  readonly closesUs: bigint;
-  readonly periodUs: bigint | undefined;
-  readonly minimumParticipants: bigint;
   readonly strata: Strata | undefined;
   /** How often a value is read; undefined: for every report, unless the app's policy says otherwise. */
   readonly readings: Readings | undefined;
@@ -118,24 +185,17 @@ export class Campaign {
   #each: readonly number[] = [];
 
   /** Read a campaign from its bytes, and refuse what is not sound or not known. */
-  constructor(readonly bytes: Uint8Array) {
-    if (bytes.length > MOST_BYTES) throw new ParameterError("size of the campaign", bytes.length, `at most ${MOST_BYTES} bytes`);
-    const message = parse(CampaignSchema, bytes, "campaign");
-    if (!isCanonical(CampaignSchema, bytes)) {
-      throw new UnsupportedError("the campaign has fields that this version does not know, or is not in canonical form");
-    }
+  constructor(bytes: Uint8Array) {
+    const message = messageOf(bytes);
+    if (message.fields.length) throw new UnsupportedError("the campaign is a form, of several answers");
     for (const name of ["attribute", "privacy", "mechanism", "grid", "opens", "closes"] as const) {
       if (!message[name]) throw new ParameterError(name, "none", "in every campaign");
     }
     if (message.queries.length > MOST_QUESTIONS) {
       throw new ParameterError("number of queries", message.queries.length, `1 to ${MOST_QUESTIONS}`);
     }
-    if (!/^[a-z0-9][a-z0-9_-]{0,63}$/.test(message.campaignId)) {
-      throw new ParameterError("campaign_id", message.campaignId, "1 to 64 of a-z, 0-9, - and _");
-    }
-    this.id = message.campaignId;
-    this.title = plain("title", message.title, 200);
-    this.attribute = attributeOf(message);
+    super(bytes, message);
+    this.attribute = attributeOf(message.attribute);
     this.privacy = privacyOf(message);
     this.stepExponent = message.grid?.stepExponent ?? 0;
     if (Math.abs(this.stepExponent) > 200) {
@@ -151,20 +211,7 @@ export class Campaign {
     this.dimension = this.#ofPoints ? dimensionOf(message) : (read[0]?.query.dimension ?? 0);
     this.#queries = read.map(({ query }) => query);
     this.#requireQuestions(this.#queries);
-    [this.opensUs, this.closesUs] = [microseconds("opens", message.opens), microseconds("closes", message.closes)];
-    if (!(this.opensUs < this.closesUs)) throw new ParameterError("closes", this.closesUs, `after ${this.opensUs}`);
-    if (this.closesUs - this.opensUs > 3660n * DAY_US) throw new ParameterError("closes", this.closesUs, "within ten years");
-    this.periodUs = message.period && duration("period", message.period);
-    this.minimumParticipants = message.minimumParticipants;
-    if (this.minimumParticipants > 10n ** 12n) {
-      throw new ParameterError("minimum_participants", this.minimumParticipants, "an integer from 0 to 10^12");
-    }
-    if (this.periodUs !== undefined && this.periodUs < 60_000_000n) {
-      throw new ParameterError("period", this.periodUs, "at least a minute");
-    }
-    if (BigInt(this.columns * this.groups) * this.periods > MOST_SLOTS) {
-      throw new ParameterError("period", this.periods, "so few that all sums are at most 100,000");
-    }
+    this.requireSlots();
     const { cap, readings } = message;
     this.cap = cap && { below: cap.below, above: cap.above };
     this.readings =
@@ -180,22 +227,15 @@ export class Campaign {
   get groups(): number {
     return this.strata?.labels.length ?? 1;
   }
+  get indices(): number {
+    return this.columns * this.groups;
+  }
   get answersAll(): boolean {
     return this.#ofPoints || this.allocation !== "partition";
-  }
-  get periods(): bigint {
-    if (this.periodUs === undefined) return 1n;
-    return (this.closesUs - this.opensUs + this.periodUs - 1n) / this.periodUs;
   }
   get labels(): readonly string[] {
     if (!this.#ofPoints) return this.questions.map((q) => q.label);
     return (this.attribute.coordinates ? ["metres east", "metres north"] : ["x", "y", "z"]).slice(0, this.dimension);
-  }
-  get opens(): Date {
-    return new Date(Number(this.opensUs / 1000n));
-  }
-  get closes(): Date {
-    return new Date(Number(this.closesUs / 1000n));
   }
 
   /** What one answer, or one point, spends, over true distances. */
@@ -225,10 +265,7 @@ export class Campaign {
   get largestEpsilon(): number {
     if (this.readings) return Infinity;
     if (this.#ofPoints) {
-      const across = this.attribute.coordinates
-        ? Rational.from(this.attribute.coordinates.radiusM).mul(ACROSS)
-        : this.#ends && Rational.from(this.#ends[1]).sub(Rational.from(this.#ends[0]));
-      return across ? exactRate(this.#inPlane(this.privacy)).mul(across).roundUp() : Infinity;
+      return largestOfPoints(this.attribute, this.#inPlane(this.privacy), this.#ends);
     }
     const each = this.#each;
     const most = Math.max(...each);
@@ -240,11 +277,8 @@ export class Campaign {
     const { least, most } = this.attribute;
     return this.#ofPoints && !this.readings && least !== undefined && most !== undefined;
   }
-  get #ends(): [number, number] | undefined {
-    if (!this.clamped) return undefined;
-    const { least, most, scale } = this.attribute;
-    const point = (end: number): number => (scale ? coordinateOf(scale, end) : end);
-    return [point(least!), point(most!)];
+  get #ends(): Ends | undefined {
+    return this.clamped ? endsOf(this.attribute) : undefined;
   }
   /** What one label spends; undefined: it is not asked for, or not protected. */
   get labelPrivacy(): Privacy | undefined {
@@ -290,18 +324,6 @@ export class Campaign {
     return { inside: false, right: 1 - between(low, high), plain: 1 - between(low - width / 2, high + width / 2) };
   }
 
-  stateAt(nowUs: bigint): State {
-    if (nowUs >= this.closesUs) return "closed";
-    return nowUs < this.opensUs ? "pending" : "open";
-  }
-
-  /** The period at a time, from 0; times outside the dates count to the nearest one. */
-  periodAt(nowUs: bigint): number {
-    if (this.periodUs === undefined || nowUs < this.opensUs) return 0;
-    const period = (nowUs - this.opensUs) / this.periodUs;
-    return Number(period < this.periods ? period : this.periods - 1n);
-  }
-
   /**
    * Draw the answers and the id of one report: which question, which label, the id, the noise, in
    * this order.
@@ -313,7 +335,7 @@ export class Campaign {
     return this.#drawn(group, source, (columns) => {
       if (this.readings) return this.#answersFrom(this.pointMechanism.release(point, source), columns, source);
       const ends = this.#ends;
-      if (ends) return this.#mechanisms[0]!.release([Math.min(Math.max(point[0]!, ends[0]), ends[1])], source);
+      if (ends) return this.#mechanisms[0]!.release([clampedTo(ends, point[0]!)], source);
       if (this.#ofPoints) return this.#mechanisms[0]!.release(point, source);
       if (this.#vector) return this.#vector.release(point, source);
       return columns.flatMap((column) => this.#mechanisms[column]!.release(point, source));
@@ -464,8 +486,25 @@ export function parse<T extends Message>(schema: GenMessage<T>, bytes: Uint8Arra
   }
 }
 
-function attributeOf({ attribute }: CampaignMessage): Attribute {
-  const found = attribute!; // which every campaign has
+export type Ends = readonly [number, number];
+
+/** Between which points of an attribute numbers are clamped. */
+export function endsOf({ least, most, scale }: Attribute): Ends | undefined {
+  if (least === undefined || most === undefined) return undefined;
+  const point = (end: number): number => (scale ? coordinateOf(scale, end) : end);
+  return [point(least), point(most)];
+}
+
+export const clampedTo = (ends: Ends, x: number): number => Math.min(Math.max(x, ends[0]), ends[1]);
+
+/** ε between any two points, in the coordinates of queries; Infinity: nothing bounds how far apart they are. */
+export function largestOfPoints({ coordinates }: Attribute, privacy: Privacy, ends: Ends | undefined): number {
+  const across = coordinates ? Rational.from(coordinates.radiusM).mul(ACROSS) : ends && Rational.from(ends[1]).sub(Rational.from(ends[0]));
+  return across ? exactRate(privacy).mul(across).roundUp() : Infinity;
+}
+
+export function attributeOf(found: CampaignMessage["attribute"]): Attribute {
+  if (!found) throw new ParameterError("attribute", "none", "in every campaign");
   let coordinates: Plane | undefined;
   let scale: LogScale | undefined;
   if (found.coordinates.case === "azimuthalEquidistant") {
@@ -485,7 +524,7 @@ function attributeOf({ attribute }: CampaignMessage): Attribute {
   return { name, unit, coordinates, scale, valueUnit: unit.replace(LOG, ""), least, most };
 }
 
-function privacyOf({ privacy, mechanism }: CampaignMessage): Privacy {
+export function privacyOf({ privacy, mechanism }: { privacy?: CampaignMessage["privacy"]; mechanism?: CampaignMessage["mechanism"] }): Privacy {
   const { epsilon, per, delta, reach } = privacy ?? { epsilon: 0, per: 0, delta: 0, reach: undefined };
   const pure = { epsilon: positive("privacy.epsilon", epsilon), per: positive("privacy.per", per) };
   if (!(delta >= 0 && delta < 1)) throw new ParameterError("privacy.delta", delta, "a number in [0, 1)");

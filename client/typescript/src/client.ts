@@ -6,15 +6,14 @@ import { hex, openEnvelope, type PublicKey, unhex } from "./envelope.js";
 import { Epochs, keyOf } from "./epoch.js";
 import { GeoveilError, ParameterError, PrivateValueError } from "./errors.js";
 import { type BitSource, systemSource } from "./exact/bits.js";
-import { coordinateOf } from "./gp/log-scale.js";
-import { type Centre, loadGeodesics, project } from "./gp/plane.js";
-import { isPoint } from "./gp/query.js";
+import { loadGeodesics } from "./gp/plane.js";
 import { type Budget, budgetsOf, checkLedger, type Spending } from "./ledger.js";
 import { paced } from "./pace.js";
 import { checkValue, type Limit, number, Policy } from "./policy.js";
 import { outcomeOf, priceOf, type Receipt, receiptOf, reportBytes } from "./report.js";
 import { type Entry, MemoryStorage, type Storage } from "./storage.js";
 import { type Transport, TransportError, transportTo } from "./transport.js";
+import { placeOf, pointOf, type Value } from "./values.js";
 
 const MOST_PENDING = 1000;
 const MOST_PENDING_BYTES = 4 << 20;
@@ -26,9 +25,6 @@ const [FIRST_WAIT_MS, LONGEST_WAIT_MS] = [1_000, 300_000];
 /** Microseconds of a processor that a list of campaigns may take. */
 const MOST_LISTED_WORK = 1_000_000;
 const LABEL_UNIT = "label";
-
-/** A number, a list of numbers, or a place in degrees. */
-export type Value = number | readonly number[] | { readonly longitude: number; readonly latitude: number };
 
 export interface ClientOptions {
   /** The server's https address, or a transport. */
@@ -445,29 +441,6 @@ function groupOf({ strata, tellsCohorts }: Campaign, label: string | undefined):
   const index = label === undefined ? -1 : strata.labels.indexOf(label);
   if (index < 0) throw new PrivateValueError(`a ${strata.name}, which is one of ${strata.labels.join(", ")}`);
   return index;
-}
-
-/** A value as a place on the Earth; undefined of others. */
-export function placeOf({ attribute }: Campaign, value: Value): Centre | undefined {
-  if (!attribute.coordinates) return undefined;
-  const given: unknown = value;
-  const { longitude, latitude } = (given && typeof given === "object" ? given : {}) as { longitude?: unknown; latitude?: unknown };
-  const [longitudeDeg, latitudeDeg, ...more] = Array.isArray(given) ? (given as unknown[]) : [longitude, latitude];
-  if (typeof longitudeDeg !== "number" || typeof latitudeDeg !== "number" || more.length) {
-    throw new PrivateValueError("a longitude and a latitude, in degrees");
-  }
-  return { longitudeDeg, latitudeDeg };
-}
-
-/** A value in the coordinates of queries. */
-export function pointOf(campaign: Campaign, value: Value): number[] {
-  const { attribute, dimension } = campaign;
-  const place = placeOf(campaign, value);
-  if (place) return project(attribute.coordinates!, place.longitudeDeg, place.latitudeDeg);
-  const given: unknown = value;
-  const numbers = typeof given === "number" ? [given] : Array.isArray(given) ? (given as unknown[]) : [];
-  if (!isPoint(numbers, dimension)) throw new PrivateValueError(`${dimension === 1 ? "a finite number" : `${dimension} finite numbers`}, in ${attribute.valueUnit}`);
-  return attribute.scale ? [coordinateOf(attribute.scale, numbers[0] as number)] : (numbers as number[]);
 }
 
 /** Reports with noise of their own count everywhere, readings over all campaigns, and points for their campaign. */

@@ -4,7 +4,7 @@
  * (`geoveil.campaign.consent`), which proto/vectors/consent.json holds both to.
  */
 import type { Attribute, Campaign } from "./campaign.js";
-import { placeOf, pointOf, type Value } from "./client.js";
+import { placeOf, pointOf, type Value } from "./values.js";
 import { LOG } from "./gp/log-scale.js";
 import type { Privacy } from "./gp/mechanism.js";
 import { holds } from "./gp/plane.js";

@@ -1,6 +1,6 @@
 /** Take part in surveys without giving your value away: the geoveil device for browsers and Node. */
 export { type Attribute, Campaign, type Question, type State, type Strata } from "./campaign.js";
-export { Client, type ClientOptions, type ContributeOptions, type Counts, type FlushResult, type Offer, type Value } from "./client.js";
+export { Client, type ClientOptions, type ContributeOptions, type Counts, type FlushResult, type Offer } from "./client.js";
 export { between } from "./saying.js";
 export { describeStrata, region, whatItTells, whatItTellsOf, whatToAsk } from "./consent.js";
 export type { Demand } from "./demand.js";
@@ -26,4 +26,5 @@ export {
 export { Readings } from "./readings.js";
 export type { PerturbedAnswer, Receipt } from "./report.js";
 export { IndexedDbStorage, MemoryStorage, type Status, type Storage } from "./storage.js";
+export type { Value } from "./values.js";
 export { type Transport, TransportError, transportTo } from "./transport.js";

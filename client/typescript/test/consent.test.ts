@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Campaign } from "../src/campaign.js";
 import { describeStrata, whatItTells, whatItTellsOf, whatToAsk } from "../src/consent.js";
-import type { Value } from "../src/client.js";
+import type { Value } from "../src/values.js";
 import { loadGeodesics } from "../src/gp/plane.js";
 import { vectors } from "./files.js";
 import { bytesOf } from "./tuples.js";

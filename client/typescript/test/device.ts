@@ -1,6 +1,7 @@
 /** A device under attack: each line of the input is a life of one, each line of the output what came of it. */
 import { createInterface } from "node:readline";
-import { Client, type Value } from "../src/client.js";
+import { Client } from "../src/client.js";
+import type { Value } from "../src/values.js";
 import { PublicKey } from "../src/envelope.js";
 import { GeoveilError } from "../src/errors.js";
 import { FileStorage } from "../src/node.js";

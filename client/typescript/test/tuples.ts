@@ -2,6 +2,7 @@
 import { createInterface } from "node:readline";
 import { Campaign, type Drawn } from "../src/campaign.js";
 import { answered, type CampaignPoint, coarser, type Reading } from "../src/epoch.js";
+import { type Form, type Prepared, readForm } from "../src/form.js";
 import { type Category, choiceOf, release } from "../src/gp/categories.js";
 import { seeded, Tape } from "./files.js";
 import { replayed, type Sequence } from "./sequences.js";
@@ -80,6 +81,37 @@ export function sends({ kind, options, epsilon, value, given, seed = "later", dr
   return chosen && sent.join() === report.join() && source.drawn === drawn;
 }
 
+/** Answers to a form, and the report that seeded bits make of them. */
+export interface Formed {
+  form?: string;
+  answers: Record<string, unknown>;
+  /** What is released of them: points, or integers as text. */
+  prepared: (number[] | string)[];
+  seed: string;
+  drawn: number;
+  id: string;
+  report: string[];
+}
+
+/** Whether a device prepares the answers as it says, and draws its report of exactly its bits. */
+export function fills(form: Form, { answers, prepared, seed, drawn, id, report }: Formed): boolean {
+  const source = seeded(seed);
+  const own = form.prepare(answers);
+  const given = prepared.map((one) => (typeof one === "string" ? BigInt(one) : one));
+  // Geodesics differ by roundings.
+  const near = (a: Prepared, b: Prepared): boolean =>
+    typeof a === "bigint" || typeof b === "bigint" ? a === b : a.length === b.length && a.every((x, i) => Math.abs(x - b[i]!) <= (a.length - 1) * 1e-8);
+  const sent = form.draw(given, source);
+  return (
+    own.every((one, i) => near(one, given[i]!)) &&
+    own.length === given.length &&
+    sent.answers.every(({ queryIndex }, i) => queryIndex === i) &&
+    sent.answers.map(({ value }) => value).join() === report.join() &&
+    sent.id.toString(16).padStart(32, "0") === id &&
+    source.drawn === drawn
+  );
+}
+
 export function bytesOf(hexadecimal: string): Uint8Array {
   return Uint8Array.from(hexadecimal.match(/../g) ?? [], (byte) => parseInt(byte, 16));
 }
@@ -87,8 +119,9 @@ export function bytesOf(hexadecimal: string): Uint8Array {
 if (process.argv[1]?.endsWith("tuples.js")) {
   let [count, sequences, unequal, micros] = [0, 0, 0, 0];
   let campaign: Campaign | undefined;
+  let form: Form | undefined;
   for await (const line of createInterface({ input: process.stdin })) {
-    const tuple = JSON.parse(line) as Tuple | Nested | Sequence | Categorical;
+    const tuple = JSON.parse(line) as Tuple | Nested | Sequence | Categorical | Formed;
     try {
       if ("operations" in tuple) {
         sequences += 1;
@@ -100,8 +133,14 @@ if (process.argv[1]?.endsWith("tuples.js")) {
         if (!sends(tuple)) throw new Error("another report");
         continue;
       }
-      if (tuple.campaign) campaign = new Campaign(bytesOf(tuple.campaign));
       const start = performance.now();
+      if ("prepared" in tuple) {
+        if (tuple.form) form = readForm(bytesOf(tuple.form));
+        if (!fills(form!, tuple)) throw new Error("another report");
+        micros += 1000 * (performance.now() - start);
+        continue;
+      }
+      if (tuple.campaign) campaign = new Campaign(bytesOf(tuple.campaign));
       const same = agrees(campaign!, tuple);
       micros += 1000 * (performance.now() - start);
       if (!same) throw new Error("other answers");

@@ -10,6 +10,8 @@ export type Category = "kary" | "unary" | "ordinal" | "subset";
 /** The weight of a lie, M. */
 const ONE = 2n ** 32n;
 const COLUMN = 62;
+/** Beyond, fewer than one in a million answers is a lie. */
+export const MOST_EPSILON = 16;
 
 /** T = ⌊e^ε·M⌋, of ε in (0, 16]. */
 function weightOf(epsilon: number): bigint {

@@ -12,15 +12,16 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file geoveil/proto/v1/campaign.proto.
  */
 export const file_geoveil_proto_v1_campaign: GenFile = /*@__PURE__*/
-  fileDesc("Ch9nZW92ZWlsL3Byb3RvL3YxL2NhbXBhaWduLnByb3RvEhBnZW92ZWlsLnByb3RvLnYxItgECghDYW1wYWlnbhITCgtjYW1wYWlnbl9pZBgBIAEoCRINCgV0aXRsZRgCIAEoCRIuCglhdHRyaWJ1dGUYAyABKAsyGy5nZW92ZWlsLnByb3RvLnYxLkF0dHJpYnV0ZRIqCgdwcml2YWN5GAQgASgLMhkuZ2VvdmVpbC5wcm90by52MS5Qcml2YWN5EigKB3F1ZXJpZXMYBSADKAsyFy5nZW92ZWlsLnByb3RvLnYxLlF1ZXJ5Ei4KCW1lY2hhbmlzbRgGIAEoCzIbLmdlb3ZlaWwucHJvdG8udjEuTWVjaGFuaXNtEjAKCmFsbG9jYXRpb24YByABKA4yHC5nZW92ZWlsLnByb3RvLnYxLkFsbG9jYXRpb24SJAoEZ3JpZBgIIAEoCzIWLmdlb3ZlaWwucHJvdG8udjEuR3JpZBIpCgVvcGVucxgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKgoGY2xvc2VzGAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIpCgZwZXJpb2QYCyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SHAoUbWluaW11bV9wYXJ0aWNpcGFudHMYDCABKAQSKAoGc3RyYXRhGA0gASgLMhguZ2VvdmVpbC5wcm90by52MS5TdHJhdGESLAoIcmVhZGluZ3MYDiABKAsyGi5nZW92ZWlsLnByb3RvLnYxLlJlYWRpbmdzEiIKA2NhcBgPIAEoCzIVLmdlb3ZlaWwucHJvdG8udjEuQ2FwIiMKA0NhcBINCgViZWxvdxgBIAEoARINCgVhYm92ZRgCIAEoASJKCghSZWFkaW5ncxIoCgVldmVyeRgBIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIUCgxleHRyYXBvbGF0ZWQYAiABKAgiSAoGU3RyYXRhEgwKBG5hbWUYASABKAkSDgoGbGFiZWxzGAIgAygJEhQKB2Vwc2lsb24YAyABKAFIAIgBAUIKCghfZXBzaWxvbiLUAQoJQXR0cmlidXRlEgwKBG5hbWUYASABKAkSDAoEdW5pdBgCIAEoCRJHChVhemltdXRoYWxfZXF1aWRpc3RhbnQYAyABKAsyJi5nZW92ZWlsLnByb3RvLnYxLkF6aW11dGhhbEVxdWlkaXN0YW50SAASGQoPbG9nX3NjYWxlX2Zsb29yGAQgASgBSAASEgoFbGVhc3QYBSABKAFIAYgBARIRCgRtb3N0GAYgASgBSAKIAQFCDQoLY29vcmRpbmF0ZXNCCAoGX2xlYXN0QgcKBV9tb3N0IlUKFEF6aW11dGhhbEVxdWlkaXN0YW50EhUKDWxvbmdpdHVkZV9kZWcYASABKAESFAoMbGF0aXR1ZGVfZGVnGAIgASgBEhAKCHJhZGl1c19tGAMgASgBIlQKB1ByaXZhY3kSDwoHZXBzaWxvbhgBIAEoARILCgNwZXIYAiABKAESDQoFZGVsdGEYAyABKAESEgoFcmVhY2gYBCABKAFIAIgBAUIICgZfcmVhY2gi/QQKBVF1ZXJ5Eg0KBWxhYmVsGAEgASgJEjAKCXRocmVzaG9sZBgCIAEoCzIbLmdlb3ZlaWwucHJvdG8udjEuVGhyZXNob2xkSAASOwoPZ2F1c3NpYW5fa2VybmVsGAMgASgLMiAuZ2VvdmVpbC5wcm90by52MS5HYXVzc2lhbktlcm5lbEgAEigKBXJhbmdlGAQgASgLMhcuZ2VvdmVpbC5wcm90by52MS5SYW5nZUgAEj4KEXR3b193YXlfdGhyZXNob2xkGAUgASgLMiEuZ2VvdmVpbC5wcm90by52MS5Ud29XYXlUaHJlc2hvbGRIABImCgRkaXNjGAYgASgLMhYuZ2VvdmVpbC5wcm90by52MS5EaXNjSAASLAoHcG9seWdvbhgHIAEoCzIZLmdlb3ZlaWwucHJvdG8udjEuUG9seWdvbkgAEjcKDXNtb290aGVkX2Rpc2MYCCABKAsyHi5nZW92ZWlsLnByb3RvLnYxLlNtb290aGVkRGlzY0gAEj0KEHNtb290aGVkX3BvbHlnb24YCSABKAsyIS5nZW92ZWlsLnByb3RvLnYxLlNtb290aGVkUG9seWdvbkgAEioKBnJhZGlhbBgKIAEoCzIYLmdlb3ZlaWwucHJvdG8udjEuUmFkaWFsSAASKgoGbGluZWFyGAsgASgLMhguZ2VvdmVpbC5wcm90by52MS5MaW5lYXJIABIwCglleHRlbnNpb24YDyABKAsyGy5nZW92ZWlsLnByb3RvLnYxLkV4dGVuc2lvbkgAEiwKCHNvZnRuZXNzGBAgASgLMhouZ2VvdmVpbC5wcm90by52MS5Tb2Z0bmVzc0IGCgRraW5kIjYKCFNvZnRuZXNzEhsKE2V4cGVjdGVkX2RpZmZlcmVuY2UYASABKAESDQoFYm91bmQYAiABKAEiTAoJRXh0ZW5zaW9uEg4KBmZhbWlseRgBIAEoCRIvCgpwYXJhbWV0ZXJzGAIgAygLMhsuZ2VvdmVpbC5wcm90by52MS5QYXJhbWV0ZXIihQEKCVBhcmFtZXRlchIMCgRuYW1lGAEgASgJEhAKBm51bWJlchgCIAEoAUgAEhEKB2ludGVnZXIYAyABKBJIABIOCgR0ZXh0GAQgASgJSAASLAoHbnVtYmVycxgFIAEoCzIZLmdlb3ZlaWwucHJvdG8udjEuTnVtYmVyc0gAQgcKBXZhbHVlIhkKB051bWJlcnMSDgoGdmFsdWVzGAEgAygBIlIKCVRocmVzaG9sZBIKCgJhdBgBIAEoARINCgV3aWR0aBgCIAEoARIqCgdwcm9maWxlGAMgASgOMhkuZ2VvdmVpbC5wcm90by52MS5Qcm9maWxlIl0KBVJhbmdlEgsKA2xvdxgBIAEoARIMCgRoaWdoGAIgASgBEg0KBXdpZHRoGAMgASgBEioKB3Byb2ZpbGUYBCABKA4yGS5nZW92ZWlsLnByb3RvLnYxLlByb2ZpbGUiawoPVHdvV2F5VGhyZXNob2xkEg0KBWZpcnN0GAEgASgBEg4KBnNlY29uZBgCIAEoARINCgV3aWR0aBgDIAEoARIqCgdwcm9maWxlGAQgASgOMhkuZ2VvdmVpbC5wcm90by52MS5Qcm9maWxlImEKBERpc2MSDgoGY2VudGVyGAEgAygBEg4KBnJhZGl1cxgCIAEoARINCgV3aWR0aBgDIAEoARIqCgdwcm9maWxlGAQgASgOMhkuZ2VvdmVpbC5wcm90by52MS5Qcm9maWxlInIKB1BvbHlnb24SLAoFcGFydHMYASADKAsyHS5nZW92ZWlsLnByb3RvLnYxLlBvbHlnb25QYXJ0Eg0KBXdpZHRoGAIgASgBEioKB3Byb2ZpbGUYAyABKA4yGS5nZW92ZWlsLnByb3RvLnYxLlByb2ZpbGUiOwoLUG9seWdvblBhcnQSLAoFcmluZ3MYASADKAsyHS5nZW92ZWlsLnByb3RvLnYxLlBvbHlnb25SaW5nIiIKC1BvbHlnb25SaW5nEhMKC2Nvb3JkaW5hdGVzGAEgAygBIkEKDFNtb290aGVkRGlzYxIOCgZjZW50ZXIYASADKAESDgoGcmFkaXVzGAIgASgBEhEKCWJhbmR3aWR0aBgDIAEoASJSCg9TbW9vdGhlZFBvbHlnb24SLAoFcGFydHMYASADKAsyHS5nZW92ZWlsLnByb3RvLnYxLlBvbHlnb25QYXJ0EhEKCWJhbmR3aWR0aBgCIAEoASIzCg5HYXVzc2lhbktlcm5lbBIOCgZjZW50ZXIYASADKAESEQoJYmFuZHdpZHRoGAIgASgBIkIKBlJhZGlhbBIOCgZjZW50ZXIYASADKAESKAoHcHJvZmlsZRgCIAEoCzIXLmdlb3ZlaWwucHJvdG8udjEuVGFibGUiVQoGTGluZWFyEhEKCWRpcmVjdGlvbhgBIAMoARIOCgZvZmZzZXQYAiABKAESKAoHcHJvZmlsZRgDIAEoCzIXLmdlb3ZlaWwucHJvdG8udjEuVGFibGUiMwoFVGFibGUSCgoCYXQYASADKAESDgoGdmFsdWVzGAIgAygBEg4KBnNsb3BlcxgDIAMoASKsAgoJTWVjaGFuaXNtEj0KEGRlYmlhc2VkX2xhcGxhY2UYASABKAsyIS5nZW92ZWlsLnByb3RvLnYxLkRlYmlhc2VkTGFwbGFjZUgAEj8KEWxpcHNjaGl0el9sYXBsYWNlGAIgASgLMiIuZ2VvdmVpbC5wcm90by52MS5MaXBzY2hpdHpMYXBsYWNlSAASKgoGc21vb3RoGAMgASgLMhguZ2VvdmVpbC5wcm90by52MS5TbW9vdGhIABI5Cg5wbGFuYXJfbGFwbGFjZRgEIAEoCzIfLmdlb3ZlaWwucHJvdG8udjEuUGxhbmFyTGFwbGFjZUgAEjAKCWV4dGVuc2lvbhgPIAEoCzIbLmdlb3ZlaWwucHJvdG8udjEuRXh0ZW5zaW9uSABCBgoEa2luZCIRCg9EZWJpYXNlZExhcGxhY2UiEgoQTGlwc2NoaXR6TGFwbGFjZSLiAgoGU21vb3RoEhoKDWJldGFfZnJhY3Rpb24YASABKAFIAYgBARIvCglzdHVkZW50X3QYAiABKAsyGi5nZW92ZWlsLnByb3RvLnYxLlN0dWRlbnRUSAASQQoSZ2VuZXJhbGl6ZWRfY2F1Y2h5GAMgASgLMiMuZ2VvdmVpbC5wcm90by52MS5HZW5lcmFsaXplZENhdWNoeUgAEjEKB2xhcGxhY2UYBCABKAsyHi5nZW92ZWlsLnByb3RvLnYxLkxhcGxhY2VOb2lzZUgAEhIKBXJlYWNoGAUgASgBSAKIAQESKAoGZ3Jvd3RoGAYgASgOMhguZ2VvdmVpbC5wcm90by52MS5Hcm93dGgSMgoLY2FsaWJyYXRpb24YByABKA4yHS5nZW92ZWlsLnByb3RvLnYxLkNhbGlicmF0aW9uQgcKBW5vaXNlQhAKDl9iZXRhX2ZyYWN0aW9uQggKBl9yZWFjaCIWCghTdHVkZW50VBIKCgJudRgBIAEoASIiChFHZW5lcmFsaXplZENhdWNoeRINCgVnYW1tYRgBIAEoASIOCgxMYXBsYWNlTm9pc2UiIgoNUGxhbmFyTGFwbGFjZRIRCglkaW1lbnNpb24YASABKA0iHQoER3JpZBIVCg1zdGVwX2V4cG9uZW50GAEgASgRIlwKEENhbXBhaWduRW52ZWxvcGUSEAoIY2FtcGFpZ24YASABKAwSNgoJc2lnbmF0dXJlGAIgASgLMiMuZ2VvdmVpbC5wcm90by52MS5DYW1wYWlnblNpZ25hdHVyZSI6ChFDYW1wYWlnblNpZ25hdHVyZRISCgpwdWJsaWNfa2V5GAEgASgMEhEKCXNpZ25hdHVyZRgCIAEoDCpOCgdQcm9maWxlEhcKE1BST0ZJTEVfVU5TUEVDSUZJRUQQABISCg5QUk9GSUxFX0xJTkVBUhABEhYKElBST0ZJTEVfU01PT1RIU1RFUBACKksKBkdyb3d0aBIWChJHUk9XVEhfVU5TUEVDSUZJRUQQABIWChJHUk9XVEhfRVhQT05FTlRJQUwQARIRCg1HUk9XVEhfTElORUFSEAIqWAoLQ2FsaWJyYXRpb24SGwoXQ0FMSUJSQVRJT05fVU5TUEVDSUZJRUQQABIVChFDQUxJQlJBVElPTl9FWEFDVBABEhUKEUNBTElCUkFUSU9OX1BBUEVSEAIqhgEKCkFsbG9jYXRpb24SGgoWQUxMT0NBVElPTl9VTlNQRUNJRklFRBAAEhgKFEFMTE9DQVRJT05fUEFSVElUSU9OEAESFAoQQUxMT0NBVElPTl9TUExJVBACEhUKEUFMTE9DQVRJT05fUkVQRUFUEAMSFQoRQUxMT0NBVElPTl9WRUNUT1IQBCp/Cg1DYW1wYWlnblN0YXRlEh4KGkNBTVBBSUdOX1NUQVRFX1VOU1BFQ0lGSUVEEAASFwoTQ0FNUEFJR05fU1RBVEVfT1BFThABEhoKFkNBTVBBSUdOX1NUQVRFX1BFTkRJTkcQAhIZChVDQU1QQUlHTl9TVEFURV9DTE9TRUQQA2IGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("Ch9nZW92ZWlsL3Byb3RvL3YxL2NhbXBhaWduLnByb3RvEhBnZW92ZWlsLnByb3RvLnYxIoEFCghDYW1wYWlnbhITCgtjYW1wYWlnbl9pZBgBIAEoCRINCgV0aXRsZRgCIAEoCRIuCglhdHRyaWJ1dGUYAyABKAsyGy5nZW92ZWlsLnByb3RvLnYxLkF0dHJpYnV0ZRIqCgdwcml2YWN5GAQgASgLMhkuZ2VvdmVpbC5wcm90by52MS5Qcml2YWN5EigKB3F1ZXJpZXMYBSADKAsyFy5nZW92ZWlsLnByb3RvLnYxLlF1ZXJ5Ei4KCW1lY2hhbmlzbRgGIAEoCzIbLmdlb3ZlaWwucHJvdG8udjEuTWVjaGFuaXNtEjAKCmFsbG9jYXRpb24YByABKA4yHC5nZW92ZWlsLnByb3RvLnYxLkFsbG9jYXRpb24SJAoEZ3JpZBgIIAEoCzIWLmdlb3ZlaWwucHJvdG8udjEuR3JpZBIpCgVvcGVucxgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKgoGY2xvc2VzGAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIpCgZwZXJpb2QYCyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SHAoUbWluaW11bV9wYXJ0aWNpcGFudHMYDCABKAQSKAoGc3RyYXRhGA0gASgLMhguZ2VvdmVpbC5wcm90by52MS5TdHJhdGESLAoIcmVhZGluZ3MYDiABKAsyGi5nZW92ZWlsLnByb3RvLnYxLlJlYWRpbmdzEiIKA2NhcBgPIAEoCzIVLmdlb3ZlaWwucHJvdG8udjEuQ2FwEicKBmZpZWxkcxgQIAMoCzIXLmdlb3ZlaWwucHJvdG8udjEuRmllbGQi1wIKBUZpZWxkEi4KCWF0dHJpYnV0ZRgBIAEoCzIbLmdlb3ZlaWwucHJvdG8udjEuQXR0cmlidXRlEjEKBXBvaW50GAIgASgLMiAuZ2VvdmVpbC5wcm90by52MS5QZXJ0dXJiZWRQb2ludEgAEisKBmNob2ljZRgDIAEoCzIZLmdlb3ZlaWwucHJvdG8udjEuT3B0aW9uc0gAEiwKB29yZGluYWwYBCABKAsyGS5nZW92ZWlsLnByb3RvLnYxLk9wdGlvbnNIABItCghtdWx0aXBsZRgFIAEoCzIZLmdlb3ZlaWwucHJvdG8udjEuT3B0aW9uc0gAEisKCHdvcmRpbmdzGAYgAygLMhkuZ2VvdmVpbC5wcm90by52MS5Xb3JkaW5nEiwKB2FwcGxpZXMYByABKAsyGy5nZW92ZWlsLnByb3RvLnYxLkNvbmRpdGlvbkIGCgRraW5kInkKDlBlcnR1cmJlZFBvaW50EioKB3ByaXZhY3kYASABKAsyGS5nZW92ZWlsLnByb3RvLnYxLlByaXZhY3kSFQoNc3RlcF9leHBvbmVudBgCIAEoERIWCglvdGhlcndpc2UYAyABKAFIAIgBAUIMCgpfb3RoZXJ3aXNlIl0KB09wdGlvbnMSDwoHb3B0aW9ucxgBIAMoCRIUCgdlcHNpbG9uGAIgASgBSACIAQESEQoJb3RoZXJ3aXNlGAMgASgJEgwKBG1vc3QYBCABKA1CCgoIX2Vwc2lsb24iOgoHV29yZGluZxIQCghsYW5ndWFnZRgBIAEoCRIMCgR0ZXh0GAIgASgJEg8KB29wdGlvbnMYAyADKAkiKwoJQ29uZGl0aW9uEg0KBWZpZWxkGAEgASgJEg8KB29wdGlvbnMYAiADKAkiIwoDQ2FwEg0KBWJlbG93GAEgASgBEg0KBWFib3ZlGAIgASgBIkoKCFJlYWRpbmdzEigKBWV2ZXJ5GAEgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhQKDGV4dHJhcG9sYXRlZBgCIAEoCCJICgZTdHJhdGESDAoEbmFtZRgBIAEoCRIOCgZsYWJlbHMYAiADKAkSFAoHZXBzaWxvbhgDIAEoAUgAiAEBQgoKCF9lcHNpbG9uItQBCglBdHRyaWJ1dGUSDAoEbmFtZRgBIAEoCRIMCgR1bml0GAIgASgJEkcKFWF6aW11dGhhbF9lcXVpZGlzdGFudBgDIAEoCzImLmdlb3ZlaWwucHJvdG8udjEuQXppbXV0aGFsRXF1aWRpc3RhbnRIABIZCg9sb2dfc2NhbGVfZmxvb3IYBCABKAFIABISCgVsZWFzdBgFIAEoAUgBiAEBEhEKBG1vc3QYBiABKAFIAogBAUINCgtjb29yZGluYXRlc0IICgZfbGVhc3RCBwoFX21vc3QiVQoUQXppbXV0aGFsRXF1aWRpc3RhbnQSFQoNbG9uZ2l0dWRlX2RlZxgBIAEoARIUCgxsYXRpdHVkZV9kZWcYAiABKAESEAoIcmFkaXVzX20YAyABKAEiVAoHUHJpdmFjeRIPCgdlcHNpbG9uGAEgASgBEgsKA3BlchgCIAEoARINCgVkZWx0YRgDIAEoARISCgVyZWFjaBgEIAEoAUgAiAEBQggKBl9yZWFjaCL9BAoFUXVlcnkSDQoFbGFiZWwYASABKAkSMAoJdGhyZXNob2xkGAIgASgLMhsuZ2VvdmVpbC5wcm90by52MS5UaHJlc2hvbGRIABI7Cg9nYXVzc2lhbl9rZXJuZWwYAyABKAsyIC5nZW92ZWlsLnByb3RvLnYxLkdhdXNzaWFuS2VybmVsSAASKAoFcmFuZ2UYBCABKAsyFy5nZW92ZWlsLnByb3RvLnYxLlJhbmdlSAASPgoRdHdvX3dheV90aHJlc2hvbGQYBSABKAsyIS5nZW92ZWlsLnByb3RvLnYxLlR3b1dheVRocmVzaG9sZEgAEiYKBGRpc2MYBiABKAsyFi5nZW92ZWlsLnByb3RvLnYxLkRpc2NIABIsCgdwb2x5Z29uGAcgASgLMhkuZ2VvdmVpbC5wcm90by52MS5Qb2x5Z29uSAASNwoNc21vb3RoZWRfZGlzYxgIIAEoCzIeLmdlb3ZlaWwucHJvdG8udjEuU21vb3RoZWREaXNjSAASPQoQc21vb3RoZWRfcG9seWdvbhgJIAEoCzIhLmdlb3ZlaWwucHJvdG8udjEuU21vb3RoZWRQb2x5Z29uSAASKgoGcmFkaWFsGAogASgLMhguZ2VvdmVpbC5wcm90by52MS5SYWRpYWxIABIqCgZsaW5lYXIYCyABKAsyGC5nZW92ZWlsLnByb3RvLnYxLkxpbmVhckgAEjAKCWV4dGVuc2lvbhgPIAEoCzIbLmdlb3ZlaWwucHJvdG8udjEuRXh0ZW5zaW9uSAASLAoIc29mdG5lc3MYECABKAsyGi5nZW92ZWlsLnByb3RvLnYxLlNvZnRuZXNzQgYKBGtpbmQiNgoIU29mdG5lc3MSGwoTZXhwZWN0ZWRfZGlmZmVyZW5jZRgBIAEoARINCgVib3VuZBgCIAEoASJMCglFeHRlbnNpb24SDgoGZmFtaWx5GAEgASgJEi8KCnBhcmFtZXRlcnMYAiADKAsyGy5nZW92ZWlsLnByb3RvLnYxLlBhcmFtZXRlciKFAQoJUGFyYW1ldGVyEgwKBG5hbWUYASABKAkSEAoGbnVtYmVyGAIgASgBSAASEQoHaW50ZWdlchgDIAEoEkgAEg4KBHRleHQYBCABKAlIABIsCgdudW1iZXJzGAUgASgLMhkuZ2VvdmVpbC5wcm90by52MS5OdW1iZXJzSABCBwoFdmFsdWUiGQoHTnVtYmVycxIOCgZ2YWx1ZXMYASADKAEiUgoJVGhyZXNob2xkEgoKAmF0GAEgASgBEg0KBXdpZHRoGAIgASgBEioKB3Byb2ZpbGUYAyABKA4yGS5nZW92ZWlsLnByb3RvLnYxLlByb2ZpbGUiXQoFUmFuZ2USCwoDbG93GAEgASgBEgwKBGhpZ2gYAiABKAESDQoFd2lkdGgYAyABKAESKgoHcHJvZmlsZRgEIAEoDjIZLmdlb3ZlaWwucHJvdG8udjEuUHJvZmlsZSJrCg9Ud29XYXlUaHJlc2hvbGQSDQoFZmlyc3QYASABKAESDgoGc2Vjb25kGAIgASgBEg0KBXdpZHRoGAMgASgBEioKB3Byb2ZpbGUYBCABKA4yGS5nZW92ZWlsLnByb3RvLnYxLlByb2ZpbGUiYQoERGlzYxIOCgZjZW50ZXIYASADKAESDgoGcmFkaXVzGAIgASgBEg0KBXdpZHRoGAMgASgBEioKB3Byb2ZpbGUYBCABKA4yGS5nZW92ZWlsLnByb3RvLnYxLlByb2ZpbGUicgoHUG9seWdvbhIsCgVwYXJ0cxgBIAMoCzIdLmdlb3ZlaWwucHJvdG8udjEuUG9seWdvblBhcnQSDQoFd2lkdGgYAiABKAESKgoHcHJvZmlsZRgDIAEoDjIZLmdlb3ZlaWwucHJvdG8udjEuUHJvZmlsZSI7CgtQb2x5Z29uUGFydBIsCgVyaW5ncxgBIAMoCzIdLmdlb3ZlaWwucHJvdG8udjEuUG9seWdvblJpbmciIgoLUG9seWdvblJpbmcSEwoLY29vcmRpbmF0ZXMYASADKAEiQQoMU21vb3RoZWREaXNjEg4KBmNlbnRlchgBIAMoARIOCgZyYWRpdXMYAiABKAESEQoJYmFuZHdpZHRoGAMgASgBIlIKD1Ntb290aGVkUG9seWdvbhIsCgVwYXJ0cxgBIAMoCzIdLmdlb3ZlaWwucHJvdG8udjEuUG9seWdvblBhcnQSEQoJYmFuZHdpZHRoGAIgASgBIjMKDkdhdXNzaWFuS2VybmVsEg4KBmNlbnRlchgBIAMoARIRCgliYW5kd2lkdGgYAiABKAEiQgoGUmFkaWFsEg4KBmNlbnRlchgBIAMoARIoCgdwcm9maWxlGAIgASgLMhcuZ2VvdmVpbC5wcm90by52MS5UYWJsZSJVCgZMaW5lYXISEQoJZGlyZWN0aW9uGAEgAygBEg4KBm9mZnNldBgCIAEoARIoCgdwcm9maWxlGAMgASgLMhcuZ2VvdmVpbC5wcm90by52MS5UYWJsZSIzCgVUYWJsZRIKCgJhdBgBIAMoARIOCgZ2YWx1ZXMYAiADKAESDgoGc2xvcGVzGAMgAygBIqwCCglNZWNoYW5pc20SPQoQZGViaWFzZWRfbGFwbGFjZRgBIAEoCzIhLmdlb3ZlaWwucHJvdG8udjEuRGViaWFzZWRMYXBsYWNlSAASPwoRbGlwc2NoaXR6X2xhcGxhY2UYAiABKAsyIi5nZW92ZWlsLnByb3RvLnYxLkxpcHNjaGl0ekxhcGxhY2VIABIqCgZzbW9vdGgYAyABKAsyGC5nZW92ZWlsLnByb3RvLnYxLlNtb290aEgAEjkKDnBsYW5hcl9sYXBsYWNlGAQgASgLMh8uZ2VvdmVpbC5wcm90by52MS5QbGFuYXJMYXBsYWNlSAASMAoJZXh0ZW5zaW9uGA8gASgLMhsuZ2VvdmVpbC5wcm90by52MS5FeHRlbnNpb25IAEIGCgRraW5kIhEKD0RlYmlhc2VkTGFwbGFjZSISChBMaXBzY2hpdHpMYXBsYWNlIuICCgZTbW9vdGgSGgoNYmV0YV9mcmFjdGlvbhgBIAEoAUgBiAEBEi8KCXN0dWRlbnRfdBgCIAEoCzIaLmdlb3ZlaWwucHJvdG8udjEuU3R1ZGVudFRIABJBChJnZW5lcmFsaXplZF9jYXVjaHkYAyABKAsyIy5nZW92ZWlsLnByb3RvLnYxLkdlbmVyYWxpemVkQ2F1Y2h5SAASMQoHbGFwbGFjZRgEIAEoCzIeLmdlb3ZlaWwucHJvdG8udjEuTGFwbGFjZU5vaXNlSAASEgoFcmVhY2gYBSABKAFIAogBARIoCgZncm93dGgYBiABKA4yGC5nZW92ZWlsLnByb3RvLnYxLkdyb3d0aBIyCgtjYWxpYnJhdGlvbhgHIAEoDjIdLmdlb3ZlaWwucHJvdG8udjEuQ2FsaWJyYXRpb25CBwoFbm9pc2VCEAoOX2JldGFfZnJhY3Rpb25CCAoGX3JlYWNoIhYKCFN0dWRlbnRUEgoKAm51GAEgASgBIiIKEUdlbmVyYWxpemVkQ2F1Y2h5Eg0KBWdhbW1hGAEgASgBIg4KDExhcGxhY2VOb2lzZSIiCg1QbGFuYXJMYXBsYWNlEhEKCWRpbWVuc2lvbhgBIAEoDSIdCgRHcmlkEhUKDXN0ZXBfZXhwb25lbnQYASABKBEiXAoQQ2FtcGFpZ25FbnZlbG9wZRIQCghjYW1wYWlnbhgBIAEoDBI2CglzaWduYXR1cmUYAiABKAsyIy5nZW92ZWlsLnByb3RvLnYxLkNhbXBhaWduU2lnbmF0dXJlIjoKEUNhbXBhaWduU2lnbmF0dXJlEhIKCnB1YmxpY19rZXkYASABKAwSEQoJc2lnbmF0dXJlGAIgASgMKk4KB1Byb2ZpbGUSFwoTUFJPRklMRV9VTlNQRUNJRklFRBAAEhIKDlBST0ZJTEVfTElORUFSEAESFgoSUFJPRklMRV9TTU9PVEhTVEVQEAIqSwoGR3Jvd3RoEhYKEkdST1dUSF9VTlNQRUNJRklFRBAAEhYKEkdST1dUSF9FWFBPTkVOVElBTBABEhEKDUdST1dUSF9MSU5FQVIQAipYCgtDYWxpYnJhdGlvbhIbChdDQUxJQlJBVElPTl9VTlNQRUNJRklFRBAAEhUKEUNBTElCUkFUSU9OX0VYQUNUEAESFQoRQ0FMSUJSQVRJT05fUEFQRVIQAiqGAQoKQWxsb2NhdGlvbhIaChZBTExPQ0FUSU9OX1VOU1BFQ0lGSUVEEAASGAoUQUxMT0NBVElPTl9QQVJUSVRJT04QARIUChBBTExPQ0FUSU9OX1NQTElUEAISFQoRQUxMT0NBVElPTl9SRVBFQVQQAxIVChFBTExPQ0FUSU9OX1ZFQ1RPUhAEKn8KDUNhbXBhaWduU3RhdGUSHgoaQ0FNUEFJR05fU1RBVEVfVU5TUEVDSUZJRUQQABIXChNDQU1QQUlHTl9TVEFURV9PUEVOEAESGgoWQ0FNUEFJR05fU1RBVEVfUEVORElORxACEhkKFUNBTVBBSUdOX1NUQVRFX0NMT1NFRBADYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * A campaign is one public question put to many devices. It is all that a
  * device needs to compute its report, and everything in it is public.
  *
- * There are two kinds. Of a statistic campaign the queries are known: a report
+ * There are three kinds. Of a statistic campaign the queries are known: a report
  * holds perturbed answers to them. Of a value campaign (mechanism
- * planar_laplace) they are asked later: a report holds a perturbed point.
+ * planar_laplace) they are asked later: a report holds a perturbed point. Of a
+ * form (fields) it holds several perturbed values of one person.
  *
  * Compatibility: a field never changes its meaning; new ones are added.
  *
@@ -132,6 +133,15 @@ export type Campaign = Message<"geoveil.proto.v1.Campaign"> & {
    * @generated from field: geoveil.proto.v1.Cap cap = 15;
    */
   cap?: Cap;
+
+  /**
+   * Of a form 1 to 64, with distinct names; of others none. A form has no attribute,
+   * privacy, queries, mechanism, allocation, grid, strata, readings or cap. A
+   * query_index counts the integers that the fields take, field after field.
+   *
+   * @generated from field: repeated geoveil.proto.v1.Field fields = 16;
+   */
+  fields: Field[];
 };
 
 /**
@@ -140,6 +150,214 @@ export type Campaign = Message<"geoveil.proto.v1.Campaign"> & {
  */
 export const CampaignSchema: GenMessage<Campaign> = /*@__PURE__*/
   messageDesc(file_geoveil_proto_v1_campaign, 0);
+
+/**
+ * One answer of a form, perturbed by itself.
+ *
+ * @generated from message geoveil.proto.v1.Field
+ */
+export type Field = Message<"geoveil.proto.v1.Field"> & {
+  /**
+   * Of options the unit is "option", of an ordered scale "step".
+   *
+   * @generated from field: geoveil.proto.v1.Attribute attribute = 1;
+   */
+  attribute?: Attribute;
+
+  /**
+   * @generated from oneof geoveil.proto.v1.Field.kind
+   */
+  kind: {
+    /**
+     * @generated from field: geoveil.proto.v1.PerturbedPoint point = 2;
+     */
+    value: PerturbedPoint;
+    case: "point";
+  } | {
+    /**
+     * One of 2 to 10,000 options.
+     *
+     * @generated from field: geoveil.proto.v1.Options choice = 3;
+     */
+    value: Options;
+    case: "choice";
+  } | {
+    /**
+     * One of 2 to 100 options in order; epsilon is of a step.
+     *
+     * @generated from field: geoveil.proto.v1.Options ordinal = 4;
+     */
+    value: Options;
+    case: "ordinal";
+  } | {
+    /**
+     * Any of 2 to 62 options; epsilon is of each.
+     *
+     * @generated from field: geoveil.proto.v1.Options multiple = 5;
+     */
+    value: Options;
+    case: "multiple";
+  } | { case: undefined; value?: undefined };
+
+  /**
+   * Distinct languages; the first is the default.
+   *
+   * @generated from field: repeated geoveil.proto.v1.Wording wordings = 6;
+   */
+  wordings: Wording[];
+
+  /**
+   * Absent: everybody is asked.
+   *
+   * @generated from field: geoveil.proto.v1.Condition applies = 7;
+   */
+  applies?: Condition;
+};
+
+/**
+ * Describes the message geoveil.proto.v1.Field.
+ * Use `create(FieldSchema)` to create a new message.
+ */
+export const FieldSchema: GenMessage<Field> = /*@__PURE__*/
+  messageDesc(file_geoveil_proto_v1_campaign, 1);
+
+/**
+ * A number, or a place if the attribute has azimuthal_equidistant coordinates.
+ *
+ * @generated from message geoveil.proto.v1.PerturbedPoint
+ */
+export type PerturbedPoint = Message<"geoveil.proto.v1.PerturbedPoint"> & {
+  /**
+   * @generated from field: geoveil.proto.v1.Privacy privacy = 1;
+   */
+  privacy?: Privacy;
+
+  /**
+   * The grid of its integers.
+   *
+   * @generated from field: sint32 step_exponent = 2;
+   */
+  stepExponent: number;
+
+  /**
+   * What counts of those who are not asked, in the unit of values; absent: the
+   * middle of the range.
+   *
+   * @generated from field: optional double otherwise = 3;
+   */
+  otherwise?: number;
+};
+
+/**
+ * Describes the message geoveil.proto.v1.PerturbedPoint.
+ * Use `create(PerturbedPointSchema)` to create a new message.
+ */
+export const PerturbedPointSchema: GenMessage<PerturbedPoint> = /*@__PURE__*/
+  messageDesc(file_geoveil_proto_v1_campaign, 2);
+
+/**
+ * @generated from message geoveil.proto.v1.Options
+ */
+export type Options = Message<"geoveil.proto.v1.Options"> & {
+  /**
+   * Distinct.
+   *
+   * @generated from field: repeated string options = 1;
+   */
+  options: string[];
+
+  /**
+   * Above 0 and at most 16. Absent: the answer is sent as it is.
+   *
+   * @generated from field: optional double epsilon = 2;
+   */
+  epsilon?: number;
+
+  /**
+   * The option that stands for "not asked"; only with a condition, and not of multiple.
+   *
+   * @generated from field: string otherwise = 3;
+   */
+  otherwise: string;
+
+  /**
+   * Of multiple: the most options that one person ticks; 0: all.
+   *
+   * @generated from field: uint32 most = 4;
+   */
+  most: number;
+};
+
+/**
+ * Describes the message geoveil.proto.v1.Options.
+ * Use `create(OptionsSchema)` to create a new message.
+ */
+export const OptionsSchema: GenMessage<Options> = /*@__PURE__*/
+  messageDesc(file_geoveil_proto_v1_campaign, 3);
+
+/**
+ * What people read of a field in one language.
+ *
+ * @generated from message geoveil.proto.v1.Wording
+ */
+export type Wording = Message<"geoveil.proto.v1.Wording"> & {
+  /**
+   * A BCP 47 tag; empty if none is stated.
+   *
+   * @generated from field: string language = 1;
+   */
+  language: string;
+
+  /**
+   * The question; empty: the name stands for it.
+   *
+   * @generated from field: string text = 2;
+   */
+  text: string;
+
+  /**
+   * What they read for each option; none: the options themselves.
+   *
+   * @generated from field: repeated string options = 3;
+   */
+  options: string[];
+};
+
+/**
+ * Describes the message geoveil.proto.v1.Wording.
+ * Use `create(WordingSchema)` to create a new message.
+ */
+export const WordingSchema: GenMessage<Wording> = /*@__PURE__*/
+  messageDesc(file_geoveil_proto_v1_campaign, 4);
+
+/**
+ * A field is asked of those who gave one of some answers to an earlier one. Who did
+ * not sends it all the same: the answer that stands for "not asked".
+ *
+ * @generated from message geoveil.proto.v1.Condition
+ */
+export type Condition = Message<"geoveil.proto.v1.Condition"> & {
+  /**
+   * The name of an earlier choice or ordinal field.
+   *
+   * @generated from field: string field = 1;
+   */
+  field: string;
+
+  /**
+   * At least one.
+   *
+   * @generated from field: repeated string options = 2;
+   */
+  options: string[];
+};
+
+/**
+ * Describes the message geoveil.proto.v1.Condition.
+ * Use `create(ConditionSchema)` to create a new message.
+ */
+export const ConditionSchema: GenMessage<Condition> = /*@__PURE__*/
+  messageDesc(file_geoveil_proto_v1_campaign, 5);
 
 /**
  * Signed distances are clipped to [-below, above], in noise scales of one answer: the
@@ -169,7 +387,7 @@ export type Cap = Message<"geoveil.proto.v1.Cap"> & {
  * Use `create(CapSchema)` to create a new message.
  */
 export const CapSchema: GenMessage<Cap> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 1);
+  messageDesc(file_geoveil_proto_v1_campaign, 6);
 
 /**
  * A value is read, and perturbed, once in a stretch of time that each device lays
@@ -200,7 +418,7 @@ export type Readings = Message<"geoveil.proto.v1.Readings"> & {
  * Use `create(ReadingsSchema)` to create a new message.
  */
 export const ReadingsSchema: GenMessage<Readings> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 2);
+  messageDesc(file_geoveil_proto_v1_campaign, 7);
 
 /**
  * Groups of which each participant is in one. With m queries (or coordinates), the
@@ -240,7 +458,7 @@ export type Strata = Message<"geoveil.proto.v1.Strata"> & {
  * Use `create(StrataSchema)` to create a new message.
  */
 export const StrataSchema: GenMessage<Strata> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 3);
+  messageDesc(file_geoveil_proto_v1_campaign, 8);
 
 /**
  * A metric space that a person has one point in.
@@ -307,7 +525,7 @@ export type Attribute = Message<"geoveil.proto.v1.Attribute"> & {
  * Use `create(AttributeSchema)` to create a new message.
  */
 export const AttributeSchema: GenMessage<Attribute> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 4);
+  messageDesc(file_geoveil_proto_v1_campaign, 9);
 
 /**
  * Places on the Earth (WGS 84) as metres east and north of a centre: the length
@@ -338,7 +556,7 @@ export type AzimuthalEquidistant = Message<"geoveil.proto.v1.AzimuthalEquidistan
  * Use `create(AzimuthalEquidistantSchema)` to create a new message.
  */
 export const AzimuthalEquidistantSchema: GenMessage<AzimuthalEquidistant> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 5);
+  messageDesc(file_geoveil_proto_v1_campaign, 10);
 
 /**
  * Values at distance d, and no further apart than `reach`, are at most
@@ -382,7 +600,7 @@ export type Privacy = Message<"geoveil.proto.v1.Privacy"> & {
  * Use `create(PrivacySchema)` to create a new message.
  */
 export const PrivacySchema: GenMessage<Privacy> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 6);
+  messageDesc(file_geoveil_proto_v1_campaign, 11);
 
 /**
  * @generated from message geoveil.proto.v1.Query
@@ -483,7 +701,7 @@ export type Query = Message<"geoveil.proto.v1.Query"> & {
  * Use `create(QuerySchema)` to create a new message.
  */
 export const QuerySchema: GenMessage<Query> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 7);
+  messageDesc(file_geoveil_proto_v1_campaign, 12);
 
 /**
  * The mean of a soft query minus the share that was really asked for.
@@ -511,7 +729,7 @@ export type Softness = Message<"geoveil.proto.v1.Softness"> & {
  * Use `create(SoftnessSchema)` to create a new message.
  */
 export const SoftnessSchema: GenMessage<Softness> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 8);
+  messageDesc(file_geoveil_proto_v1_campaign, 13);
 
 /**
  * A family of queries or mechanisms that another package adds. What the
@@ -540,7 +758,7 @@ export type Extension = Message<"geoveil.proto.v1.Extension"> & {
  * Use `create(ExtensionSchema)` to create a new message.
  */
 export const ExtensionSchema: GenMessage<Extension> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 9);
+  messageDesc(file_geoveil_proto_v1_campaign, 14);
 
 /**
  * @generated from message geoveil.proto.v1.Parameter
@@ -590,7 +808,7 @@ export type Parameter = Message<"geoveil.proto.v1.Parameter"> & {
  * Use `create(ParameterSchema)` to create a new message.
  */
 export const ParameterSchema: GenMessage<Parameter> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 10);
+  messageDesc(file_geoveil_proto_v1_campaign, 15);
 
 /**
  * @generated from message geoveil.proto.v1.Numbers
@@ -609,7 +827,7 @@ export type Numbers = Message<"geoveil.proto.v1.Numbers"> & {
  * Use `create(NumbersSchema)` to create a new message.
  */
 export const NumbersSchema: GenMessage<Numbers> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 11);
+  messageDesc(file_geoveil_proto_v1_campaign, 16);
 
 /**
  * The share of participants above a threshold, softened over a band.
@@ -638,7 +856,7 @@ export type Threshold = Message<"geoveil.proto.v1.Threshold"> & {
  * Use `create(ThresholdSchema)` to create a new message.
  */
 export const ThresholdSchema: GenMessage<Threshold> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 12);
+  messageDesc(file_geoveil_proto_v1_campaign, 17);
 
 /**
  * The share of participants between two values, softened over bands at both.
@@ -672,7 +890,7 @@ export type Range = Message<"geoveil.proto.v1.Range"> & {
  * Use `create(RangeSchema)` to create a new message.
  */
 export const RangeSchema: GenMessage<Range> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 13);
+  messageDesc(file_geoveil_proto_v1_campaign, 18);
 
 /**
  * The share of participants with two values, both above their thresholds. The
@@ -707,7 +925,7 @@ export type TwoWayThreshold = Message<"geoveil.proto.v1.TwoWayThreshold"> & {
  * Use `create(TwoWayThresholdSchema)` to create a new message.
  */
 export const TwoWayThresholdSchema: GenMessage<TwoWayThreshold> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 14);
+  messageDesc(file_geoveil_proto_v1_campaign, 19);
 
 /**
  * The share of participants within radius of a centre, softened over a band.
@@ -741,7 +959,7 @@ export type Disc = Message<"geoveil.proto.v1.Disc"> & {
  * Use `create(DiscSchema)` to create a new message.
  */
 export const DiscSchema: GenMessage<Disc> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 15);
+  messageDesc(file_geoveil_proto_v1_campaign, 20);
 
 /**
  * The share of participants inside a polygon of the plane, softened over a band.
@@ -772,7 +990,7 @@ export type Polygon = Message<"geoveil.proto.v1.Polygon"> & {
  * Use `create(PolygonSchema)` to create a new message.
  */
 export const PolygonSchema: GenMessage<Polygon> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 16);
+  messageDesc(file_geoveil_proto_v1_campaign, 21);
 
 /**
  * @generated from message geoveil.proto.v1.PolygonPart
@@ -791,7 +1009,7 @@ export type PolygonPart = Message<"geoveil.proto.v1.PolygonPart"> & {
  * Use `create(PolygonPartSchema)` to create a new message.
  */
 export const PolygonPartSchema: GenMessage<PolygonPart> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 17);
+  messageDesc(file_geoveil_proto_v1_campaign, 22);
 
 /**
  * @generated from message geoveil.proto.v1.PolygonRing
@@ -810,7 +1028,7 @@ export type PolygonRing = Message<"geoveil.proto.v1.PolygonRing"> & {
  * Use `create(PolygonRingSchema)` to create a new message.
  */
 export const PolygonRingSchema: GenMessage<PolygonRing> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 18);
+  messageDesc(file_geoveil_proto_v1_campaign, 23);
 
 /**
  * The share of participants in a disc of the plane, each moved by a Gaussian of
@@ -840,7 +1058,7 @@ export type SmoothedDisc = Message<"geoveil.proto.v1.SmoothedDisc"> & {
  * Use `create(SmoothedDiscSchema)` to create a new message.
  */
 export const SmoothedDiscSchema: GenMessage<SmoothedDisc> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 19);
+  messageDesc(file_geoveil_proto_v1_campaign, 24);
 
 /**
  * Likewise, in a polygon of the plane.
@@ -866,7 +1084,7 @@ export type SmoothedPolygon = Message<"geoveil.proto.v1.SmoothedPolygon"> & {
  * Use `create(SmoothedPolygonSchema)` to create a new message.
  */
 export const SmoothedPolygonSchema: GenMessage<SmoothedPolygon> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 20);
+  messageDesc(file_geoveil_proto_v1_campaign, 25);
 
 /**
  * exp(-|x - center|^2 / (2 bandwidth^2)); center in campaign coordinates.
@@ -890,7 +1108,7 @@ export type GaussianKernel = Message<"geoveil.proto.v1.GaussianKernel"> & {
  * Use `create(GaussianKernelSchema)` to create a new message.
  */
 export const GaussianKernelSchema: GenMessage<GaussianKernel> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 21);
+  messageDesc(file_geoveil_proto_v1_campaign, 26);
 
 /**
  * A function of the distance to a centre: profile(|x - center|).
@@ -916,7 +1134,7 @@ export type Radial = Message<"geoveil.proto.v1.Radial"> & {
  * Use `create(RadialSchema)` to create a new message.
  */
 export const RadialSchema: GenMessage<Radial> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 22);
+  messageDesc(file_geoveil_proto_v1_campaign, 27);
 
 /**
  * A function of a signed length: profile(<direction, x>/|direction| - offset).
@@ -945,7 +1163,7 @@ export type Linear = Message<"geoveil.proto.v1.Linear"> & {
  * Use `create(LinearSchema)` to create a new message.
  */
 export const LinearSchema: GenMessage<Linear> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 23);
+  messageDesc(file_geoveil_proto_v1_campaign, 28);
 
 /**
  * A function of one number as cubics in pieces, constant before the first and
@@ -982,7 +1200,7 @@ export type Table = Message<"geoveil.proto.v1.Table"> & {
  * Use `create(TableSchema)` to create a new message.
  */
 export const TableSchema: GenMessage<Table> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 24);
+  messageDesc(file_geoveil_proto_v1_campaign, 29);
 
 /**
  * @generated from message geoveil.proto.v1.Mechanism
@@ -1032,7 +1250,7 @@ export type Mechanism = Message<"geoveil.proto.v1.Mechanism"> & {
  * Use `create(MechanismSchema)` to create a new message.
  */
 export const MechanismSchema: GenMessage<Mechanism> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 25);
+  messageDesc(file_geoveil_proto_v1_campaign, 30);
 
 /**
  * Laplace noise before the query, its bias removed exactly. The report is bounded.
@@ -1047,7 +1265,7 @@ export type DebiasedLaplace = Message<"geoveil.proto.v1.DebiasedLaplace"> & {
  * Use `create(DebiasedLaplaceSchema)` to create a new message.
  */
 export const DebiasedLaplaceSchema: GenMessage<DebiasedLaplace> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 26);
+  messageDesc(file_geoveil_proto_v1_campaign, 31);
 
 /**
  * Laplace noise scaled to the steepest slope of the query.
@@ -1062,7 +1280,7 @@ export type LipschitzLaplace = Message<"geoveil.proto.v1.LipschitzLaplace"> & {
  * Use `create(LipschitzLaplaceSchema)` to create a new message.
  */
 export const LipschitzLaplaceSchema: GenMessage<LipschitzLaplace> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 27);
+  messageDesc(file_geoveil_proto_v1_campaign, 32);
 
 /**
  * f(x) + (B(x)/eta)*Z: noise scaled to a smooth bound B of how steep the query is near
@@ -1133,7 +1351,7 @@ export type Smooth = Message<"geoveil.proto.v1.Smooth"> & {
  * Use `create(SmoothSchema)` to create a new message.
  */
 export const SmoothSchema: GenMessage<Smooth> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 28);
+  messageDesc(file_geoveil_proto_v1_campaign, 33);
 
 /**
  * Student's t with nu degrees of freedom, in (2, 100].
@@ -1152,7 +1370,7 @@ export type StudentT = Message<"geoveil.proto.v1.StudentT"> & {
  * Use `create(StudentTSchema)` to create a new message.
  */
 export const StudentTSchema: GenMessage<StudentT> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 29);
+  messageDesc(file_geoveil_proto_v1_campaign, 34);
 
 /**
  * Density proportional to 1/(1 + |z|^gamma), gamma in (3, 101].
@@ -1171,7 +1389,7 @@ export type GeneralizedCauchy = Message<"geoveil.proto.v1.GeneralizedCauchy"> & 
  * Use `create(GeneralizedCauchySchema)` to create a new message.
  */
 export const GeneralizedCauchySchema: GenMessage<GeneralizedCauchy> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 30);
+  messageDesc(file_geoveil_proto_v1_campaign, 35);
 
 /**
  * Density proportional to exp(-|z|): the guarantee then has a delta.
@@ -1186,7 +1404,7 @@ export type LaplaceNoise = Message<"geoveil.proto.v1.LaplaceNoise"> & {
  * Use `create(LaplaceNoiseSchema)` to create a new message.
  */
 export const LaplaceNoiseSchema: GenMessage<LaplaceNoise> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 31);
+  messageDesc(file_geoveil_proto_v1_campaign, 36);
 
 /**
  * Noise of density proportional to exp(-|v| * rate) on the point itself, all of
@@ -1208,7 +1426,7 @@ export type PlanarLaplace = Message<"geoveil.proto.v1.PlanarLaplace"> & {
  * Use `create(PlanarLaplaceSchema)` to create a new message.
  */
 export const PlanarLaplaceSchema: GenMessage<PlanarLaplace> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 32);
+  messageDesc(file_geoveil_proto_v1_campaign, 37);
 
 /**
  * The public grid that every answer lies on: answer = integer * 2^step_exponent.
@@ -1227,7 +1445,7 @@ export type Grid = Message<"geoveil.proto.v1.Grid"> & {
  * Use `create(GridSchema)` to create a new message.
  */
 export const GridSchema: GenMessage<Grid> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 33);
+  messageDesc(file_geoveil_proto_v1_campaign, 38);
 
 /**
  * A campaign as it was published. Its digest is SHA-256 over exactly these
@@ -1256,7 +1474,7 @@ export type CampaignEnvelope = Message<"geoveil.proto.v1.CampaignEnvelope"> & {
  * Use `create(CampaignEnvelopeSchema)` to create a new message.
  */
 export const CampaignEnvelopeSchema: GenMessage<CampaignEnvelope> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 34);
+  messageDesc(file_geoveil_proto_v1_campaign, 39);
 
 /**
  * Ed25519 (RFC 8032), by the analyst who asks.
@@ -1284,7 +1502,7 @@ export type CampaignSignature = Message<"geoveil.proto.v1.CampaignSignature"> & 
  * Use `create(CampaignSignatureSchema)` to create a new message.
  */
 export const CampaignSignatureSchema: GenMessage<CampaignSignature> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 35);
+  messageDesc(file_geoveil_proto_v1_campaign, 40);
 
 /**
  * The shape of a soft step of a given width.

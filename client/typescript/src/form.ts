@@ -1,0 +1,128 @@
+/** Forms: several answers of one person, each perturbed by itself, sent as one report. */
+import { type Attribute, attributeOf, type Campaign, clampedTo, Dated, type Drawn, endsOf, largestOfPoints, messageOf, privacyOf } from "./campaign.js";
+import { GeoveilError, ParameterError, PrivateValueError, UnsupportedError } from "./errors.js";
+import type { BitSource } from "./exact/bits.js";
+import { Rational, ZERO } from "./exact/rational.js";
+import { choiceOf, MOST_EPSILON, release } from "./gp/categories.js";
+import { exactRate, PlanarLaplace, type Privacy, repeated } from "./gp/mechanism.js";
+import { inPlane } from "./gp/plane.js";
+import { LEAST, positive } from "./gp/profile.js";
+import { plain } from "./text.js";
+import { pointOf } from "./values.js";
+
+/** What people read of a field in one language. */
+export interface Wording {
+  /** A BCP 47 tag; "" if none is stated. */
+  readonly language: string;
+  /** "": the name of the field stands for it. */
+  readonly text: string;
+  /** For each option; empty: the options themselves. */
+  readonly options: readonly string[];
+}
+
+/** To whom a field applies: those who gave one of some answers to an earlier field. */
+export interface Condition {
+  readonly field: string;
+  readonly options: readonly string[];
+}
+
+/** An answer in the coordinates of queries, or an option's index or a mask of them. Private. */
+export type Prepared = readonly number[] | bigint;
+
+/** One answer of a form. */
+export interface Field {
+  readonly kind: "number" | "place" | "choice" | "ordinal" | "multiple";
+  readonly name: string;
+  readonly attribute: Attribute;
+  /** Undefined: the answer is sent as it is. */
+  readonly privacy: Privacy | undefined;
+  readonly options: readonly string[];
+  /** Of "multiple": the most options that one person ticks. */
+  readonly most: number | undefined;
+  /** The first is the default. */
+  readonly wordings: readonly Wording[];
+  /** Undefined: it applies to everybody. */
+  readonly applies: Condition | undefined;
+  /** Integers that it takes in a report. */
+  readonly columns: number;
+  /** ε between any two answers; Infinity: nothing is promised of some. */
+  readonly largestEpsilon: number;
+  /** ε at most between any answer and the one that stands for "does not apply". */
+  readonly epsilonIfNotAsked: number;
+  prepare(answer: unknown): Prepared;
+  /** What is released of those to whom it does not apply. */
+  readonly notAsked: Prepared;
+  release(prepared: Prepared, source: BitSource): bigint[];
+}
+
+/** What a report costs one attribute. */
+export interface Charge {
+  readonly attribute: string;
+  readonly unit: string;
+  readonly privacy: Privacy;
+  /** ε between any two values; Infinity: nothing is promised of them. */
+  readonly anyTwo: number;
+}
+
+/** Name of a field → answer: a number, a place, an option, or a list of options. */
+export type Answers = Readonly<Record<string, unknown>>;
+
+/** A form that was read, checked and understood. */
+export interface Form extends Dated {
+  readonly fields: readonly Field[];
+  readonly columns: number;
+  /** Without open fields. What may show that a field applies is charged to the field that decides it. */
+  readonly charges: readonly Charge[];
+  /** ε between any two forms; Infinity: nothing is promised of some. */
+  readonly largestEpsilon: number;
+  /** The fields that apply to who gives these answers. Private. */
+  applying(answers: Answers): Field[];
+  /** Refuses what is missing or of no field; what a field holds that does not apply has no effect. Private. */
+  prepare(answers: Answers): Prepared[];
+  /** The id, then each field's integers, in this order. */
+  draw(prepared: readonly Prepared[], source: BitSource): Drawn;
+}
+
+const tools = {
+  attributeOf,
+  choiceOf,
+  clampedTo,
+  Dated,
+  endsOf,
+  exactRate,
+  inPlane,
+  largestOfPoints,
+  LEAST,
+  messageOf,
+  MOST_EPSILON,
+  ParameterError,
+  plain,
+  PlanarLaplace,
+  pointOf,
+  positive,
+  PrivateValueError,
+  privacyOf,
+  Rational,
+  release,
+  repeated,
+  UnsupportedError,
+  ZERO,
+};
+export type Tools = typeof tools;
+
+let code: typeof import("./fields.js") | undefined;
+
+/** Load what reads and answers forms. */
+export async function loadForms(): Promise<void> {
+  code ??= await import("./fields.js");
+}
+
+/** Read a form from its bytes, and refuse what is not sound or not known. */
+export function readForm(bytes: Uint8Array): Form {
+  if (!code) throw new GeoveilError("unsupported", "await loadForms() first");
+  return code.readForm(tools, bytes);
+}
+
+export function isForm(campaign: Campaign | Form): campaign is Form {
+  return "fields" in campaign;
+}

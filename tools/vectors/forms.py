@@ -1,0 +1,335 @@
+"""Forms: what devices read, the answers and bits that they draw a report from, and its price."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from random import Random
+from typing import Any
+
+from geoveil.campaign import (
+    Attribute,
+    ChoiceField,
+    Condition,
+    Field,
+    FormCampaign,
+    MultipleField,
+    NumberField,
+    OrdinalField,
+    PlaceField,
+    Wording,
+    decode,
+)
+from geoveil.gp import AzimuthalEquidistant, GeoPrivacy, GeoVeilError, LogScale
+from geoveil.proto.v1 import campaign_pb2 as pb
+from tools.vectors.tape import Tape
+
+_OPENS = datetime(2026, 1, 1, tzinfo=UTC)
+_REUSED = 100
+"""Tuples of one form after the other."""
+
+
+def form_vectors() -> list[dict[str, Any]]:
+    """Return forms with reports and charges, and changes of them: refused if they have none."""
+    draw = Random(2026)
+    found: list[dict[str, Any]] = []
+    for name, form in _forms().items():
+        cases = [_tuple(form, _answers(draw, form), f"{name}/{i}") for i in range(2)]
+        found.append({"name": name, "form": form.encoded.hex(), "cases": cases, **_stated(form)})
+    return found + list(_hostile())
+
+
+def form_tuples(count: int, seed: int) -> Iterator[dict[str, Any]]:
+    """Yield forms, answers and reports by chance; a form stands where it is another than before."""
+    draw = Random(seed)
+    form = _by_chance(draw)
+    for i in range(count):
+        new = i % _REUSED == 0
+        if new and i:
+            form = _by_chance(draw)
+        told = _tuple(form, _answers(draw, form), f"{seed}/{i}")
+        yield told | ({"form": form.encoded.hex()} if new else {})
+
+
+def _form(fields: Sequence[Field], **more: Any) -> FormCampaign:
+    dates: dict[str, Any] = {"opens": _OPENS, "closes": _OPENS + timedelta(days=30)}
+    return FormCampaign(campaign_id="f", title="Form", fields=tuple(fields), **dates, **more)
+
+
+def _stated(form: FormCampaign) -> dict[str, Any]:
+    """Return what a report costs; no ε between any two where there is none."""
+    charges = [
+        {
+            "attribute": attribute,
+            "unit": privacy.unit,
+            "epsilon": privacy.epsilon,
+            "per": privacy.per,
+            **_finite("any_two", any_two),
+        }
+        for attribute, privacy, any_two in form.charges
+    ]
+    whole = _finite("any_two", form.largest_epsilon)
+    return {"columns": form.columns, "charges": charges, **whole}
+
+
+def _finite(name: str, epsilon: float) -> dict[str, float]:
+    return {name: epsilon} if epsilon < math.inf else {}
+
+
+def _tuple(form: FormCampaign, answers: dict[str, Any], seed: str) -> dict[str, Any]:
+    """Return answers, what is released of them, and the report that seeded bits make."""
+    tape = Tape(seed)
+    prepared = form.prepare(answers)
+    name = tape.bits(128)
+    report = form.release(prepared, tape)
+    points = {True: lambda x: str(x), False: lambda x: getattr(x, "tolist", lambda: [x])()}
+    return {
+        "answers": answers,
+        "prepared": [points[isinstance(x, int)](x) for x in prepared],
+        "seed": seed,
+        "drawn": tape.drawn,
+        "id": f"{name:032x}",
+        "report": [str(integer) for integer in report],
+    }
+
+
+def _answers(draw: Random, form: FormCampaign) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for field in form.fields:
+        if isinstance(field, PlaceField):
+            plane = field.attribute.coordinates
+            assert plane is not None
+            far = 1.5 * plane.radius_m / 111_000
+            centre = plane.longitude_deg, plane.latitude_deg
+            found[field.name] = [x + draw.uniform(-far, far) for x in centre]
+        elif isinstance(field, NumberField):
+            found[field.name] = draw.choice([draw.gauss(50.0, 30.0), draw.randint(-20, 200)])
+        elif isinstance(field, MultipleField):
+            most = field.most or len(field.options)
+            found[field.name] = draw.sample(field.options, draw.randint(0, most))
+        else:
+            found[field.name] = draw.choice(field.attribute_options)
+        if field.applies is not None and draw.random() < 0.3:
+            rule = field.applies
+            if found.get(rule.field) not in rule.options:
+                del found[field.name]
+    return found
+
+
+def _by_chance(draw: Random) -> FormCampaign:
+    fields = [_field(draw, at) for at in range(draw.randint(1, 5))]
+    for at, later in enumerate(fields):
+        filters = [f for f in fields[:at] if isinstance(f, (ChoiceField, OrdinalField))]
+        limited = not isinstance(later, NumberField) or later.largest_epsilon < math.inf
+        if not filters or not limited or later.privacy is None or draw.random() < 0.4:
+            continue
+        decides = draw.choice(filters)
+        options = tuple(draw.sample(decides.options, 1 + len(decides.options) // 2))
+        more: dict[str, Any] = {"applies": Condition(field=decides.name, options=options)}
+        if isinstance(later, (ChoiceField, OrdinalField)):
+            more["otherwise"] = draw.choice(later.options)
+        fields[at] = replace(later, **more)
+    return _form(fields)
+
+
+def _field(draw: Random, at: int) -> Field:
+    name, epsilon = f"f{at}", draw.choice([1.0, draw.uniform(0.05, 4.0), 10 ** draw.uniform(-3, 1)])
+    kind = draw.choice(["number", "log", "place", "choice", "choice", "ordinal", "multiple"])
+    if kind == "place":
+        plane = AzimuthalEquidistant(
+            draw.uniform(-170, 170), draw.uniform(-70, 70), draw.uniform(5e3, 5e4)
+        )
+        return _place(name, plane, epsilon)
+    if kind in ("number", "log"):
+        least, most = draw.choice([(None, None), (0.0, 100.0)])
+        unit, scale = ("log dollar", LogScale(1.0)) if kind == "log" else ("dollar", None)
+        attribute = Attribute(name=name, unit=unit, scale=scale, least=least, most=most)
+        return NumberField(
+            attribute=attribute, privacy=GeoPrivacy(epsilon, draw.uniform(0.1, 20), unit)
+        )
+    many = draw.choice([2, 3, 9, 40, 130])
+    options = tuple(
+        f"o{i}" for i in range(min(many, {"ordinal": 100, "multiple": 62}.get(kind, 130)))
+    )
+    if kind == "multiple":
+        most = draw.choice([None, 1, len(options)])
+        return MultipleField(name=name, options=options, epsilon=epsilon, most=most)
+    made = OrdinalField if kind == "ordinal" else ChoiceField
+    return made(name=name, options=options, epsilon=draw.choice([None, epsilon, epsilon, epsilon]))
+
+
+def _place(name: str, plane: AzimuthalEquidistant, epsilon: float) -> PlaceField:
+    attribute = Attribute(name=name, unit="metre", coordinates=plane)
+    return PlaceField(attribute=attribute, privacy=GeoPrivacy(epsilon, 500.0, "metre"))
+
+
+def _forms() -> dict[str, FormCampaign]:
+    rents = ChoiceField(name="rents", options=("yes", "no"), epsilon=2.0)
+    german = Wording(language="de", text="Wohnen Sie zur Miete?", options=("ja", "nein"))
+    rule = Condition(field="rents", options=("yes",))
+    rent = Attribute(name="rent", unit="dollar", least=0.0, most=4000.0)
+    wage = Attribute(name="wage", unit="log dollar", scale=LogScale(1000.0))
+    mood = ("bad", "fair", "good")
+    return {
+        "small": _form([ChoiceField(name="a", options=("x", "y"), epsilon=1.0)]),
+        "several": _form(
+            [
+                ChoiceField(
+                    name="rents", options=rents.options, epsilon=2.0, wordings=(Wording(), german)
+                ),
+                NumberField(attribute=rent, privacy=GeoPrivacy(1.0, 500.0, "dollar"), applies=rule),
+                OrdinalField(
+                    name="mood", options=mood, epsilon=0.5, otherwise="fair", applies=rule
+                ),
+                ChoiceField(
+                    name="why",
+                    options=mood,
+                    epsilon=1.0,
+                    otherwise="bad",
+                    applies=Condition(field="mood", options=("bad", "fair")),
+                ),
+                MultipleField(name="by", options=("bus", "bike", "foot"), epsilon=0.7, most=2),
+            ],
+            period=timedelta(days=7),
+        ),
+        "places": _form(
+            [
+                _place("home", AzimuthalEquidistant(-73.94, 40.8, 30e3), 1.0),
+                NumberField(attribute=wage, privacy=GeoPrivacy(1.0, 0.3, "log dollar")),
+                ChoiceField(name="county", options=tuple(f"c{i}" for i in range(70)), epsilon=1.0),
+                ChoiceField(name="wave", options=("1", "2")),
+            ]
+        ),
+        "conditions": _form(
+            [
+                rents,
+                NumberField(
+                    attribute=rent,
+                    privacy=GeoPrivacy(1.0, 500.0, "dollar"),
+                    otherwise=900.0,
+                    applies=rule,
+                ),
+                MultipleField(name="by", options=("bus", "bike"), epsilon=0.7, applies=rule),
+                ChoiceField(name="open", options=("x", "y")),
+            ]
+        ),
+    }
+
+
+_LONG = "x" * 201
+_CHANGES: dict[str, Sequence[tuple[str, Any]]] = {
+    "small": [
+        *((f"attribute.{name}", value) for name, value in (
+            ("name", ""), ("name", "a "), ("name", "x" * 65), ("unit", "step"), ("unit", ""),
+            ("least", 0.0), ("most", 1.0), ("log_scale_floor", 1.0),
+            ("azimuthal_equidistant.radius_m", 1.0),
+        )),
+        *(("choice.epsilon", x) for x in (0.0, -1.0, 16.000001, math.nan, math.inf, 1e-51)),
+        *(("choice.options", x) for x in (
+            [], ["x"], ["x", "x"], ["x", ""], ["x", "x" * 65], ["x", "y\n"], ["x", "\u200by"]
+        )),
+        ("choice.otherwise", "x"), ("choice.most", 1), ("ordinal.epsilon", 1.0),
+        ("multiple.epsilon", 1.0), ("kind", None), ("applies.field", "a"),
+        ("applies.options", ["x"]),
+        *(("wordings", x) for x in (
+            [("en", "Q", []), ("en", "R", [])], [("e", "", [])], [("de_CH", "", [])],
+            [("", "Q ", [])], [("", "", ["x"])], [("", "", ["x", _LONG])],
+            [("abcdefghi", "", [])], [("a", "", [])],
+        )),
+    ],
+    "several": [
+        *((f"2.{path}", value) for path, value in (
+            ("attribute.least", 5000.0), ("attribute.least", math.nan), ("attribute.unit", ""),
+            ("attribute.log_scale_floor", 1.0), ("point.privacy.epsilon", 0.0),
+            ("point.privacy.per", math.nan), ("point.privacy.delta", 1e-6),
+            ("point.privacy.reach", 5.0), ("point.privacy.reach", math.inf),
+            ("point.privacy", None), ("point.step_exponent", 201), ("point.otherwise", 4001.0),
+            ("point.otherwise", math.nan), ("attribute.most", None), ("attribute.name", "rents"),
+            ("attribute.azimuthal_equidistant.radius_m", 1.0), ("applies", None),
+            ("applies.field", "mood"), ("applies.field", "by"), ("applies.options", []),
+            ("applies.options", ["maybe"]), ("wordings", [("", "", ["x"])]),
+        )),
+        *((f"3.{path}", value) for path, value in (
+            ("ordinal.otherwise", ""), ("ordinal.otherwise", "x"), ("ordinal.epsilon", None),
+            ("ordinal.most", 2), ("attribute.unit", "option"), ("applies.field", "mood"),
+        )),
+        *((f"5.{path}", value) for path, value in (
+            ("multiple.most", 4), ("multiple.otherwise", "bus"),
+        )),
+    ],
+    "places": [
+        *((f"1.{path}", value) for path, value in (
+            ("point.otherwise", 0.0), ("attribute.least", 0.0), ("attribute.unit", "dollar"),
+            ("attribute.azimuthal_equidistant.latitude_deg", 91.0),
+        )),
+        ("2.applies.field", "wave"), ("3.applies.field", "wave"),
+    ],
+}  # fmt: skip
+
+
+def _hostile() -> Iterator[dict[str, Any]]:
+    """Yield changes of forms: what a device makes of it, and which bytes are others."""
+    forms = {name: form.encoded for name, form in _forms().items()}
+    for base, changes in _CHANGES.items():
+        for path, value in changes:
+            made = pb.Campaign.FromString(forms[base])
+            index, _, rest = path.partition(".")
+            at, rest = (int(index) - 1, rest) if index.isdigit() else (0, path)
+            _set(made.fields[at], rest, value)
+            yield _changed(f"{path} = {str(value)[:30]}", base, forms[base], made)
+    whole = pb.Campaign.FromString(forms["small"])
+    for name in ("attribute.unit", "privacy.epsilon", "grid.step_exponent", "strata.name",
+                 "readings.extrapolated", "cap.below", "allocation"):  # fmt: skip
+        made = pb.Campaign()
+        made.CopyFrom(whole)
+        _set(made, name, {"unit": "x", "name": "x"}.get(name.partition(".")[2], 1))
+        yield _changed(f"form with {name}", "small", forms["small"], made)
+    for name, change in (
+        ("form with a query", lambda m: m.queries.add(label="q")),
+        ("form with a mechanism", lambda m: m.mechanism.planar_laplace.SetInParent()),
+        ("no dates", lambda m: m.ClearField("opens")),
+        ("two fields of a name", lambda m: m.fields.append(m.fields[0])),
+        ("too many periods", lambda m: m.period.FromSeconds(20)),
+    ):
+        made = pb.Campaign()
+        made.CopyFrom(whole)
+        change(made)
+        yield _changed(name, "small", forms["small"], made)
+
+
+def _set(message: Any, path: str, value: Any) -> None:
+    *parents, last = path.split(".")
+    for parent in parents:
+        message = getattr(message, parent)
+    if value is None:
+        message.ClearField(last)
+    elif last == "wordings":
+        del message.wordings[:]
+        message.wordings.extend(
+            pb.Wording(language=language, text=text, options=options)
+            for language, text, options in value
+        )
+    elif isinstance(value, list):
+        getattr(message, last)[:] = value
+    else:
+        setattr(message, last, value)
+
+
+def _changed(name: str, base: str, before: bytes, made: pb.Campaign) -> dict[str, Any]:
+    after = made.SerializeToString(deterministic=True)
+    start = _same(before, after)
+    end = _same(before[start:][::-1], after[start:][::-1])
+    told: dict[str, Any] = {"name": name, "base": base, "from": start, "to": len(before) - end}
+    told["put"] = after[start : len(after) - end].hex()
+    try:
+        form = decode(after)
+    except (GeoVeilError, ArithmeticError):
+        return told
+    assert isinstance(form, FormCampaign)
+    return told | _stated(form)
+
+
+def _same(a: bytes, b: bytes) -> int:
+    """Return with how many bytes both begin."""
+    least = min(len(a), len(b))
+    return next((i for i in range(least) if a[i] != b[i]), least)
