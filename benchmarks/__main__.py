@@ -9,6 +9,7 @@ from pathlib import Path
 from benchmarks import (
     console,
     device,
+    form,
     handshake,
     history,
     host,
@@ -46,6 +47,7 @@ TABLES: Mapping[str, Callable[[], list[Figure] | None]] = {
     "startup": startup.table,
     "host": host.table,
     "device": device.table,
+    "form": form.table,
     "store": store.table,
     "submit": submit.table,
     "way": way.table,
