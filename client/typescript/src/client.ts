@@ -1,17 +1,18 @@
 /** The client: campaigns are fetched and checked, one report is drawn for each, kept, and sent. */
 import { Backoff, pauseMs } from "./backoff.js";
-import { Campaign, digest, loadFor } from "./campaign.js";
+import { Campaign, digest, type Drawn, loadFor, messageOf } from "./campaign.js";
+import { type Answers, type Charge, type Form, isForm, loadForms, readForm } from "./form.js";
 import { type Demand, demandOf } from "./demand.js";
 import { hex, openEnvelope, type PublicKey, unhex } from "./envelope.js";
 import { Epochs, keyOf } from "./epoch.js";
-import { GeoveilError, ParameterError, PrivateValueError } from "./errors.js";
+import { GeoveilError, ParameterError, PrivateValueError, UnsupportedError } from "./errors.js";
 import { type BitSource, systemSource } from "./exact/bits.js";
 import { loadGeodesics } from "./gp/plane.js";
 import { type Budget, budgetsOf, checkLedger, type Spending } from "./ledger.js";
 import { paced } from "./pace.js";
 import { checkValue, type Limit, number, Policy } from "./policy.js";
 import { outcomeOf, priceOf, type Receipt, receiptOf, reportBytes } from "./report.js";
-import { type Entry, MemoryStorage, type Storage } from "./storage.js";
+import { type Charged, type Entry, MemoryStorage, type Storage } from "./storage.js";
 import { type Transport, TransportError, transportTo } from "./transport.js";
 import { placeOf, pointOf, type Value } from "./values.js";
 
@@ -79,7 +80,7 @@ export interface FlushResult {
 }
 
 interface Accepted {
-  campaign: Campaign;
+  campaign: Campaign | Form;
   digest: string;
   signer: PublicKey | undefined;
   demand: Demand;
@@ -124,7 +125,7 @@ export class Client {
       try {
         const read = await this.#read(undefined, envelope, true);
         work += read.demand.work;
-        offers.push(await this.#offer(read));
+        if (!isForm(read.campaign)) offers.push(this.#offer(read, read.campaign));
       } catch (error) {
         if (!(error instanceof GeoveilError)) throw error;
       }
@@ -134,11 +135,13 @@ export class Client {
 
   /** A campaign as the server publishes it: fetched and checked, whether permitted or not. */
   async offer(id: string): Promise<Offer> {
-    return this.#offer(await this.#fetched(id, false));
+    const read = await this.#fetched(id, false);
+    if (isForm(read.campaign)) throw new UnsupportedError(`campaign ${id} is a form of several questions, which this page can't show yet`);
+    return this.#offer(read, read.campaign);
   }
 
   /** Fetch, check and keep a campaign that the policy permits. */
-  async fetch(id: string): Promise<Campaign> {
+  async fetch(id: string): Promise<Campaign | Form> {
     return (await this.#accept(id, true)).campaign;
   }
 
@@ -146,12 +149,14 @@ export class Client {
    * Draw and keep the one report to a campaign and period, or return the one that is kept.
    *
    * It resolves when the report is kept; it is sent afterwards, or by `flush`. A second call draws
-   * nothing, its value has no effect, and its receipt is not `fresh`.
+   * nothing, its value has no effect, and its receipt is not `fresh`. To a form all answers are drawn, or none.
+   *
+   * @param value - the private value; to a form name of a field → answer: a number, a place, an option, or a list of options.
    */
-  async contribute(id: string, value: Value, { label, digest: shown }: ContributeOptions = {}): Promise<Receipt> {
+  async contribute(id: string, value: Value | Answers, { label, digest: shown }: ContributeOptions = {}): Promise<Receipt> {
     const { campaign, digest: named } = await this.#accept(id, false);
     if (shown !== undefined && shown !== named) throw invalid(id, "it is not the one that was shown");
-    const limit = this.#options.policy.check(campaign, this.#accepted.get(id)?.signer);
+    const limits = this.#options.policy.check(campaign, this.#accepted.get(id)?.signer);
     const kept = await this.#storage.exclusively(async (journal) => {
       const nowUs = this.#nowUs();
       const period = campaign.periodAt(nowUs);
@@ -161,30 +166,28 @@ export class Client {
       const state = campaign.stateAt(nowUs);
       if (state !== "open") throw new GeoveilError("campaign-not-open", `campaign ${id} is ${state}`);
       this.#checkRoom(id, entries);
-      const epochs = Epochs.of(campaign, limit, entries, nowUs);
-      this.#checkLimits(campaign, limit, entries, nowUs, epochs);
-      const { drawn, kept } = await paced(() => {
+      const epochs = isForm(campaign) ? undefined : Epochs.of(campaign, limits[0]!, entries, nowUs);
+      this.#checkLimits(campaign, limits, entries, nowUs, epochs);
+      const { drawn, privacy, kept } = await paced(() => {
+        if (isForm(campaign)) return { drawn: this.#answered(campaign, limits, value as Answers, label), privacy: undefined, kept: {} };
         const group = groupOf(campaign, label);
         const point = (): number[] => {
-          const at = pointOf(campaign, value);
-          const held = campaign.attribute.scale ? ([value].flat() as number[])[0]! : at[0]!;
-          checkValue(limit.value ?? number, campaign.attribute, held, placeOf(campaign, value));
+          const at = pointOf(campaign, value as Value);
+          this.#checkSlip(limits[0]!, campaign, value as Value, at);
           return at;
         };
         if (epochs) return epochs.report(point, group, this.#source);
-        return { drawn: campaign.draw(point(), group, this.#source), kept: campaign.reportPrivacy };
+        return { drawn: campaign.draw(point(), group, this.#source), privacy: campaign.reportPrivacy, kept: {} };
       }, this.#options.releaseFloorMs ?? RELEASE_FLOOR_MS);
-      const { strata } = campaign;
+      const strata = isForm(campaign) ? undefined : campaign.strata;
       const entry: Entry = {
         campaignId: id,
         period,
         digest: named,
         report: reportBytes(drawn, period),
-        attribute: campaign.attribute.name,
-        unit: campaign.attribute.unit,
+        charges: chargesOf(campaign).map((one) => charged({ ...one, ...(privacy && { privacy }), ...(epochs && { anyTwo: Infinity }) })),
         ...kept,
-        ...(!epochs && campaign.largestEpsilon < Infinity && { anyTwo: campaign.largestEpsilon }),
-        stepExponent: campaign.stepExponent,
+        stepExponent: isForm(campaign) ? 0 : campaign.stepExponent,
         ...(strata?.epsilon !== undefined && { label: { name: strata.name, epsilon: strata.epsilon } }),
         closesUs: campaign.closesUs.toString(),
         drawnUs: nowUs.toString(),
@@ -257,7 +260,7 @@ export class Client {
     return BigInt(Math.floor((this.#options.now ?? Date.now)() * 1000));
   }
 
-  async #offer({ campaign, digest, signer, demand }: Accepted): Promise<Offer> {
+  #offer({ digest, signer, demand }: Accepted, campaign: Campaign): Offer {
     let acceptable: string | null = null;
     try {
       this.#options.policy.checkDemand(campaign.id, demand);
@@ -323,9 +326,11 @@ export class Client {
       const { campaign: bytes, signer } = await openEnvelope(envelope);
       const demand = demandOf(bytes);
       if (permitted) this.#options.policy.checkDemand(id ?? "", demand);
-      await loadFor(bytes);
-      const campaign = new Campaign(bytes);
-      if (campaign.attribute.coordinates) await loadGeodesics();
+      const form = messageOf(bytes).fields.length > 0;
+      await (form ? loadForms() : loadFor(bytes));
+      const campaign = form ? readForm(bytes) : new Campaign(bytes);
+      const attributes = isForm(campaign) ? campaign.fields.map((field) => field.attribute) : [campaign.attribute];
+      if (attributes.some(({ coordinates }) => coordinates)) await loadGeodesics();
       if (id !== undefined && campaign.id !== id) throw invalid(id, "the server sent another");
       return { campaign, digest: hex(await digest(bytes)), signer, demand };
     } catch (error) {
@@ -343,14 +348,35 @@ export class Client {
     }
   }
 
-  #checkLimits(campaign: Campaign, limit: Limit, entries: readonly Entry[], nowUs: bigint, epochs?: Epochs): void {
-    const { strata, labelPrivacy, attribute, id } = campaign;
-    const ofLabel = strata && labelLimit(this.#options.policy, strata.name);
-    if (strata && ofLabel && labelPrivacy) {
-      checkLedger(labelPrivacy, ofLabel, labelSpendings(entries, strata.name), id, nowUs);
+  #checkLimits(campaign: Campaign | Form, limits: readonly Limit[], entries: readonly Entry[], nowUs: bigint, epochs?: Epochs): void {
+    const { id } = campaign;
+    if (!isForm(campaign)) {
+      const { strata, labelPrivacy } = campaign;
+      const ofLabel = strata && labelLimit(this.#options.policy, strata.name);
+      if (strata && ofLabel && labelPrivacy) {
+        checkLedger(labelPrivacy, ofLabel, labelSpendings(entries, strata.name), id, nowUs);
+      }
     }
-    const asked = epochs ? epochs.asked : campaign.reportPrivacy;
-    checkLedger(asked, limit, spendings(entries, attribute.name, attribute.unit), id, nowUs, epochs?.kept);
+    chargesOf(campaign).forEach(({ attribute, unit, privacy }, i) => {
+      checkLedger(epochs ? epochs.asked : privacy, limits[i]!, spendings(entries, attribute, unit), id, nowUs, epochs?.kept);
+    });
+  }
+
+  #checkSlip(limit: Limit, asked: Pick<Campaign, "attribute" | "dimension">, value: Value, at: readonly number[]): void {
+    const held = asked.attribute.scale ? ([value].flat() as number[])[0]! : at[0]!;
+    checkValue(limit.value ?? number, asked.attribute, held, placeOf(asked, value));
+  }
+
+  /** Draw the report of a form, if no answer is a slip by the policy. */
+  #answered(form: Form, limits: readonly Limit[], answers: Answers, label: string | undefined): Drawn {
+    if (label !== undefined) throw new GeoveilError("parameter", "the campaign asks for no label: leave it out");
+    const prepared = form.prepare(answers);
+    for (const field of form.applying(answers)) {
+      const at = prepared[form.fields.indexOf(field)]!;
+      const limit = limits[form.charges.findIndex((one) => one.attribute === field.name)];
+      if (limit && typeof at !== "bigint") this.#checkSlip(limit, { attribute: field.attribute, dimension: at.length }, answers[field.name] as Value, at);
+    }
+    return form.draw(prepared, this.#source);
   }
 
   /** One round over what waits and is not put off, one report a request. */
@@ -433,6 +459,17 @@ function invalid(id: string, reason: string): GeoveilError {
   return new GeoveilError("campaign-invalid", `campaign ${id} is not sound: ${reason}`);
 }
 
+/** What a report costs each of its attributes. */
+function chargesOf(campaign: Campaign | Form): readonly Charge[] {
+  if (isForm(campaign)) return campaign.charges;
+  const { attribute, reportPrivacy, largestEpsilon } = campaign;
+  return [{ attribute: attribute.name, unit: attribute.unit, privacy: reportPrivacy, anyTwo: largestEpsilon }];
+}
+
+function charged({ attribute, unit, privacy, anyTwo }: Charge): Charged {
+  return { attribute, unit, ...privacy, ...(anyTwo < Infinity && { anyTwo }) };
+}
+
 function groupOf({ strata, tellsCohorts }: Campaign, label: string | undefined): number | undefined {
   if (!strata || tellsCohorts) {
     if (label !== undefined) throw new GeoveilError("parameter", "the campaign asks for no label: leave it out");
@@ -445,7 +482,8 @@ function groupOf({ strata, tellsCohorts }: Campaign, label: string | undefined):
 
 /** Reports with noise of their own count everywhere, readings over all campaigns, and points for their campaign. */
 function spendings(entries: readonly Entry[], attribute: string, unit: string): Spending[] {
-  const mine = entries.filter((entry) => entry.attribute === attribute && entry.unit === unit);
+  const priced = (entry: Entry): Charged | undefined => entry.charges.find((one) => one.attribute === attribute && one.unit === unit);
+  const mine = entries.filter(priced);
   const last = new Map<string, bigint | undefined>();
   for (const { campaignId, points = [] } of mine) {
     for (const { space, beginsUs } of points) {
@@ -457,11 +495,11 @@ function spendings(entries: readonly Entry[], attribute: string, unit: string): 
   }
   return mine.flatMap((entry) => {
     const { campaignId, epochUs, reading, points = [] } = entry;
-    if (epochUs === undefined) return [{ privacy: priceOf(entry), toldUs: toldOf(entry), campaignId }];
+    if (epochUs === undefined) return [{ privacy: priceOf(priced(entry)!), toldUs: toldOf(entry), campaignId }];
     const own = points.map((point): Spending => ({ toldUs: undefined, campaignId, paid: true, privacy: { epsilon: point.epsilon, per: point.per } }));
     if (!reading) return own;
     const key = keyOf(reading.space, reading.beginsUs);
-    return [{ privacy: priceOf(entry), toldUs: last.get(key), reading: key }, ...own];
+    return [{ privacy: priceOf(priced(entry)!), toldUs: last.get(key), reading: key }, ...own];
   });
 }
 

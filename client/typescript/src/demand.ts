@@ -5,7 +5,7 @@ import { ParameterError } from "./errors.js";
 import { Allocation, CampaignSchema, Growth, type Query, type Smooth } from "./gen/geoveil/proto/v1/campaign_pb.js";
 
 export interface Demand {
-  /** Questions; 0 of a campaign that asks for points. */
+  /** Questions, or fields of a form; 0 of a campaign that asks for points. */
   readonly queries: number;
   /** Microseconds of a processor, at most, by the reckoning of the protocol. */
   readonly work: number;
@@ -29,8 +29,19 @@ const ASKED: Partial<Record<string, readonly [read: number, drawn: number]>> = {
   linear: [700, 1200],
 };
 
+/** To read a field, beside 1 for every 2 bytes; to draw a point; to draw one of some options, and more for each. */
+const [FIELD, POINT, OPTIONS, OPTION] = [300, 160, 60, 2];
+
 export function demandOf(campaign: Uint8Array): Demand {
-  const { mechanism, queries, allocation } = parse(CampaignSchema, campaign, "campaign");
+  const { mechanism, queries, allocation, fields } = parse(CampaignSchema, campaign, "campaign");
+  if (fields.length) {
+    const sizes = blocksOf(campaign, 16).map((block) => block.length);
+    const each = fields.map(({ kind }, i) => {
+      const options = kind.case && kind.case !== "point" ? kind.value.options.length : 0;
+      return FIELD + Math.floor((sizes[i] ?? 0) / 2) + (options ? OPTIONS + OPTION * options : POINT);
+    });
+    return { queries: fields.length, work: each.reduce((sum, x) => sum + x, 0) };
+  }
   const plain = DRAWN[mechanism?.kind.case ?? ""];
   if (!mechanism || plain === undefined) throw new ParameterError("mechanism", mechanism?.kind.case, "one that is known");
   const answer = plain + (mechanism.kind.case === "smooth" ? dearer(mechanism.kind.value) : 0);

@@ -29,7 +29,8 @@ export interface CampaignPoint {
 /** A report, what it costs, and what else is to be kept with it. */
 export interface Made {
   readonly drawn: Drawn;
-  readonly kept: Pick<Entry, "epsilon" | "per" | "epochUs" | "beforeUs" | "reading" | "points">;
+  readonly privacy: Privacy;
+  readonly kept: Pick<Entry, "epochUs" | "beforeUs" | "reading" | "points">;
 }
 
 /** What a campaign has once an epoch: the readings that answer it, and its points of them. */
@@ -49,8 +50,8 @@ export class Epochs {
   ) {
     const { name, unit } = campaign.attribute;
     const found: Reading[] = [];
-    for (const { attribute, unit: of, reading, drawnUs } of entries) {
-      if (!reading || attribute !== name || of !== unit || reading.space !== space) continue;
+    for (const { charges, reading, drawnUs } of entries) {
+      if (!reading || !charges.some((one) => one.attribute === name && one.unit === unit) || reading.space !== space) continue;
       const { beginsUs, endsUs, epsilon, per, point } = reading;
       const times = { beginsUs: BigInt(beginsUs), endsUs: BigInt(endsUs), drawnUs: BigInt(drawnUs) };
       found.push({ ...times, privacy: { epsilon, per }, point: point.map(BigInt) });
@@ -103,7 +104,7 @@ export class Epochs {
     const { privacy, beginsUs, endsUs, point } = latest;
     const reading = { ...privacy, space, beginsUs: `${beginsUs}`, endsUs: `${endsUs}`, point: point.map(String) };
     const began = { epochUs: `${beginsUs}`, ...(before && { beforeUs: `${before.beginsUs}` }) };
-    return { drawn, kept: { ...privacy, ...began, ...(!this.#current && { reading }), points } };
+    return { drawn, privacy, kept: { ...began, ...(!this.#current && { reading }), points } };
   }
 
   /**

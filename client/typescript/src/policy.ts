@@ -2,6 +2,7 @@
 import type { Attribute, Campaign } from "./campaign.js";
 import type { Demand } from "./demand.js";
 import type { PublicKey } from "./envelope.js";
+import type { Charge, Field, Form } from "./form.js";
 import { GeoveilError, ParameterError, PrivateValueError } from "./errors.js";
 import { floorDiv, Rational } from "./exact/rational.js";
 import { exactRate, type Privacy, repeated } from "./gp/mechanism.js";
@@ -19,7 +20,9 @@ export interface GeoPrivacy extends Privacy {
 export type ValueKind =
   | { readonly kind: "number"; readonly least?: number; readonly most?: number } // others are slips, and refused
   | { readonly kind: "point"; readonly dimension: number }
-  | { readonly kind: "place"; readonly area: Area | null; readonly outside?: Outside };
+  | { readonly kind: "place"; readonly area: Area | null; readonly outside?: Outside }
+  // With a limit per "option", and of "ordinal" per "step"; options that a form may offer, or fewer: any if left out.
+  | { readonly kind: "choice" | "ordinal" | "multiple"; readonly options?: readonly string[] };
 
 /**
  * What becomes of a place outside a campaign's area. "moved", as if left out: it takes part as the nearest place of the
@@ -107,21 +110,29 @@ export interface PolicyOptions {
   readonly mostWork?: number;
   /** Name of what labels are of → the most they may ever cost, as ε between any two; or "openly". */
   readonly strata?: Readonly<Record<string, number | "openly">>;
+  /** Name of a field → "choice", "ordinal" or "multiple": forms may ask for it as it is, without protection. */
+  readonly openly?: Readonly<Record<string, ValueKind>>;
+  /** The most that one whole form may tell of any two answers to all its fields together, as ε. Then forms with an open
+   * field, or a number without a stated range, are refused. */
+  readonly formAnyTwo?: number;
 }
 
 const HOUR_US = 3_600_000_000n;
 const LONGEST_MS = 36_525 * 86_400_000;
 const MOST_QUERIES = 100;
 const MOST_WORK = 10_000;
-const OPTIONS = ["limits", "trustedKeys", "latestClose", "minimumParticipants", "mostQueries", "mostWork", "strata"];
+const OPTIONS = ["limits", "trustedKeys", "latestClose", "minimumParticipants", "mostQueries", "mostWork", "strata", "openly", "formAnyTwo"];
 const LIMIT = ["campaign", "lifetime", "windows", "value", "epoch", "cohorts", "anyTwo"];
 const GUARANTEE = "{ epsilon, per, unit }";
-const KINDS: Readonly<Record<string, readonly string[]>> = { number: ["least", "most"], point: ["dimension"], place: ["area", "outside"] };
+const KINDS: Readonly<Record<string, readonly string[]>> = { number: ["least", "most"], point: ["dimension"], place: ["area", "outside"], choice: ["options"], ordinal: ["options"], multiple: ["options"] };
+/** Units of what is of one kind only. */
+const UNITS: Readonly<Partial<Record<ValueKind["kind"], string>>> = { place: "metre", choice: "option", multiple: "option", ordinal: "step" };
 
 /** What may be asked of a person, for each attribute that the app answers about. */
 export class Policy {
   readonly limits: ReadonlyMap<string, Limit>;
   readonly strata: ReadonlyMap<string, number | "openly">;
+  readonly openly: ReadonlyMap<string, ValueKind>;
 
   constructor(readonly options: PolicyOptions) {
     requireOptions(options);
@@ -160,12 +171,17 @@ export class Policy {
       if (cohorts && epoch?.finest) {
         throw new ParameterError(`limits[${name}].cohorts`, cohorts, "0 beside finest");
       }
-      if (limit.value?.kind === "place" && limit.campaign.unit !== "metre") {
-        throw new ParameterError(`limits[${name}].unit`, limit.campaign.unit, "'metre' for a place");
-      }
+      const unit = UNITS[value.kind];
+      if (unit && limit.campaign.unit !== unit) throw new ParameterError(`limits[${name}].unit`, limit.campaign.unit, `'${unit}' for a ${value.kind}`);
     }
     this.limits = new Map(Object.entries(options.limits));
     this.strata = new Map(Object.entries(options.strata ?? {}));
+    this.openly = new Map(Object.entries(options.openly ?? {}));
+    for (const [name, kind] of this.openly) {
+      if (!kind || !isOfOptions(kind)) throw new ParameterError(`openly[${name}]`, kind, "of kind choice, ordinal or multiple");
+      requireKind(`openly[${name}]`, kind);
+    }
+    if (options.formAnyTwo !== undefined) positive("formAnyTwo", options.formAnyTwo);
   }
 
   /**
@@ -209,10 +225,10 @@ export class Policy {
     if (work > mostWork) throw refused(campaignId, "work in microseconds", `${work}`, `at most ${mostWork}`);
   }
 
-  /** Refuse a campaign that no ledger need be asked about; return its attribute's limit. */
-  check(campaign: Campaign, signer: PublicKey | undefined): Limit {
+  /** Refuse a campaign that no ledger need be asked about; return the limit of each attribute that it charges. */
+  check(campaign: Campaign | Form, signer: PublicKey | undefined): readonly Limit[] {
     const { trustedKeys, latestClose, minimumParticipants = 0 } = this.options;
-    const { id, attribute } = campaign;
+    const { id } = campaign;
     if (trustedKeys && !trustedKeys.some((key) => key.toString() === signer?.toString())) {
       throw refused(id, "signature", signer?.toString() ?? "nobody's", "one of a trusted key");
     }
@@ -222,24 +238,42 @@ export class Policy {
     if (campaign.minimumParticipants < BigInt(minimumParticipants)) {
       throw refused(id, "minimum of participants", `${campaign.minimumParticipants}`, `at least ${minimumParticipants}`);
     }
-    const limit = this.limits.get(attribute.name);
-    if (!limit) throw refused(id, "attribute", attribute.name, [...this.limits.keys()].join(", ") || "nothing");
-    const epoch = campaign.nests ? limit.epoch : undefined;
-    const asked = epoch ? campaign.answerPrivacy : campaign.reportPrivacy;
+    if ("fields" in campaign) return this.#checkForm(campaign);
+    const { name, unit } = campaign.attribute;
+    const own = this.limits.get(name);
+    const epoch = campaign.nests ? own?.epoch : undefined;
+    const privacy = epoch ? campaign.answerPrivacy : campaign.reportPrivacy;
+    const anyTwo = epoch ? Infinity : campaign.largestEpsilon;
+    const limit = this.#checkCharge(campaign, { attribute: name, unit, privacy, anyTwo }, kindOf(campaign), epoch);
+    this.#checkStrata(campaign, limit);
+    return [limit];
+  }
+
+  #checkForm(form: Form): Limit[] {
+    for (const { name, kind, options, privacy } of form.fields) {
+      if (privacy || kind === "number" || kind === "place") continue;
+      const permitted = this.openly.get(name);
+      if (!permitted || !permits(permitted, { kind, options })) {
+        throw refused(form.id, `open field ${name}`, `sent as it is: ${described({ kind, options })}`, permitted ? described(permitted) : "none");
+      }
+    }
+    const { formAnyTwo = Infinity } = this.options;
+    requireFar(form.id, "cap on the odds of any two forms", form.largestEpsilon * Number(form.periods), formAnyTwo);
+    return form.charges.map((charge) => this.#checkCharge(form, charge, kindOf(form.fields.find(({ name }) => name === charge.attribute)!)));
+  }
+
+  #checkCharge({ id, periods }: Campaign | Form, { attribute, unit, privacy, anyTwo }: Charge, kind: ValueKind, epoch?: Epoch): Limit {
+    const limit = this.limits.get(attribute);
+    if (!limit) throw refused(id, "attribute", attribute, [...this.limits.keys()].join(", ") || "nothing");
     const within = (aspect: string, most: GeoPrivacy): void => {
-      if (attribute.unit === most.unit && !exceeds(asked, most)) return;
-      throw refused(id, aspect, words(asked, attribute.unit), `at most ${words(most, most.unit)}`);
+      if (unit === most.unit && !exceeds(privacy, most)) return;
+      throw refused(id, aspect, words(privacy, unit), `at most ${words(most, most.unit)}`);
     };
     within("privacy loss", limit.campaign);
     if (epoch) within("privacy loss in an epoch", epoch.finest ?? epoch.privacy);
-    const far = epoch ? Infinity : campaign.largestEpsilon * Number(campaign.periods);
-    const { anyTwo = Infinity } = limit;
-    if (far > anyTwo) throw refused(id, "cap on the odds of any two values", toOne(far) ?? "none that protects", `at most ${toOne(anyTwo) ?? `ε = ${anyTwo}`}`);
-    this.#checkStrata(campaign, limit);
-    const found = kindOf(campaign);
-    if (!permits(limit.value ?? number, found)) {
-      throw refused(id, "value", described(found), described(limit.value ?? number));
-    }
+    requireFar(id, "cap on the odds of any two values", anyTwo * Number(periods), limit.anyTwo ?? Infinity);
+    const { value = number } = limit;
+    if (!permits(value, kind)) throw refused(id, "value", described(kind), described(value));
     return limit;
   }
 
@@ -260,10 +294,20 @@ export class Policy {
   }
 }
 
-/** What a campaign takes a value for. */
-export function kindOf({ attribute, dimension }: Campaign): ValueKind {
+/** What a campaign, or a field of a form, takes a value for. */
+export function kindOf(asked: Campaign | Field): ValueKind {
+  const { attribute } = asked;
   if (attribute.coordinates) return place(attribute.coordinates);
-  return dimension === 1 ? number : point(dimension);
+  if ("kind" in asked) return asked.kind === "number" || asked.kind === "place" ? number : { kind: asked.kind, options: asked.options };
+  return asked.dimension === 1 ? number : point(asked.dimension);
+}
+
+function requireFar(id: string, aspect: string, far: number, most: number): void {
+  if (far > most) throw refused(id, aspect, toOne(far) ?? "none that protects", `at most ${toOne(most) ?? `ε = ${most}`}`);
+}
+
+function isOfOptions(kind: ValueKind): kind is Extract<ValueKind, { options?: unknown }> {
+  return kind.kind === "choice" || kind.kind === "ordinal" || kind.kind === "multiple";
 }
 
 /** Refuse a value that is a slip by the policy: it is not shown. */
@@ -278,6 +322,11 @@ export function checkValue(kind: ValueKind, { coordinates, valueUnit }: Attribut
 
 function permits(mine: ValueKind, asked: ValueKind): boolean {
   if (mine.kind === "point" && asked.kind === "point") return mine.dimension === asked.dimension;
+  if (isOfOptions(mine) && isOfOptions(asked)) {
+    // In this order, which is the scale of an ordinal field.
+    const offered = asked.options ?? [];
+    return mine.kind === asked.kind && (!mine.options || mine.options.filter((one) => offered.includes(one)).join("\n") === offered.join("\n"));
+  }
   if (mine.kind !== "place" || asked.kind !== "place") return mine.kind === asked.kind;
   if (!mine.area || !asked.area) return mine.area === null;
   const [a, b] = [mine.area, asked.area];
@@ -289,6 +338,11 @@ function described(kind: ValueKind): string {
   if (kind.kind === "number") {
     const stated = between(kind);
     return `one number${stated && `, ${stated}`}`;
+  }
+  if (isOfOptions(kind)) {
+    const { options } = kind;
+    const of = { choice: "one of", ordinal: "one, in order, of", multiple: "any of" }[kind.kind];
+    return `${of} ${options ? `the options ${options.slice(0, 20).join(", ")}${options.length > 20 ? ", …" : ""}` : "some options"}`;
   }
   if (kind.kind === "point") return `a point of ${kind.dimension} coordinates`;
   if (!kind.area) return "a place anywhere";
@@ -329,6 +383,11 @@ function requireKind(name: string, kind: ValueKind): void {
   requireKnown(name, kind, ["kind", ...KINDS[kind.kind]!]);
   if (kind.kind === "place" && !["moved", "refused", undefined].includes(kind.outside)) {
     throw new ParameterError(`${name}.outside`, kind.outside, "'moved' or 'refused'");
+  }
+  if (isOfOptions(kind) && kind.options !== undefined) {
+    const { options } = kind;
+    const texts = Array.isArray(options) && options.every((one) => typeof one === "string") && options.length > 0;
+    if (!texts || new Set(options).size < options.length) throw new ParameterError(`${name}.options`, options, "distinct texts");
   }
   if (kind.kind !== "number") return;
   requireEnds(name, kind);

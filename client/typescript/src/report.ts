@@ -4,7 +4,7 @@ import type { Drawn } from "./campaign.js";
 import { hex, unhex } from "./envelope.js";
 import type { Privacy } from "./gp/mechanism.js";
 import { type Report, ReportSchema, RejectionReason, type ReportResult, ReportStatus } from "./gen/geoveil/proto/v1/report_pb.js";
-import type { Entry, Status } from "./storage.js";
+import type { Charged, Entry, Status } from "./storage.js";
 
 export type { ReportResult };
 
@@ -20,19 +20,15 @@ export interface PerturbedAnswer {
 export interface Receipt {
   readonly campaignId: string;
   readonly period: number;
-  readonly attribute: string;
-  readonly unit: string;
   /** In hexadecimal: random. */
   readonly reportId: string;
   /** SHA-256 of the campaign's bytes, in hexadecimal. */
   readonly digest: string;
   readonly answers: readonly PerturbedAnswer[];
-  /** What it cost, all its answers together. */
-  readonly privacy: Privacy;
-  /** ε of it between any two values, however far apart; undefined: nothing is promised of them. */
-  readonly anyTwo: number | undefined;
+  /** What it cost each attribute, all answers about it together; `anyTwo`: between any two values, however far apart. */
+  readonly charges: readonly Charged[];
   /** When the epoch began whose one perturbed value answered: all that was answered from it cost
-   * `privacy` together. Undefined: the report has noise of its own. */
+   * its charge together. Undefined: the report has noise of its own. */
   readonly epoch: Date | undefined;
   /** Whether it was drawn just now, by the call that returned it. */
   readonly fresh: boolean;
@@ -61,7 +57,7 @@ function date(us: string | undefined): Date | undefined {
 }
 
 /** What a report cost. */
-export function priceOf({ epsilon, per, delta, reach }: Entry): Privacy {
+export function priceOf({ epsilon, per, delta, reach }: Charged): Privacy {
   return { epsilon, per, ...(delta && { delta }), ...(reach !== undefined && { reach }) };
 }
 
@@ -71,13 +67,10 @@ export function receiptOf(entry: Entry, fresh = false): Receipt {
   return {
     campaignId: entry.campaignId,
     period: entry.period,
-    attribute: entry.attribute,
-    unit: entry.unit,
     reportId: hex(reportId),
     digest: entry.digest,
     answers: answers.map(({ queryIndex, value }) => ({ queryIndex, value, perturbed: Number(value) * 2 ** entry.stepExponent })),
-    privacy: priceOf(entry),
-    anyTwo: entry.anyTwo,
+    charges: entry.charges,
     epoch: date(entry.epochUs),
     fresh,
     drawn: date(entry.drawnUs)!,

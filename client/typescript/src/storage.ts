@@ -20,14 +20,8 @@ export interface KeptPoint {
   readonly point: readonly string[];
 }
 
-/** A report and what became of it. All but the last five fields never change. */
-export interface Entry {
-  readonly campaignId: string;
-  readonly period: number;
-  /** SHA-256 of the campaign's bytes, in hexadecimal. */
-  readonly digest: string;
-  /** A serialised Report in hexadecimal: these bytes are sent, and never made again. */
-  readonly report: string;
+/** What a report cost one attribute. */
+export interface Charged {
   readonly attribute: string;
   readonly unit: string;
   readonly epsilon: number;
@@ -37,6 +31,19 @@ export interface Entry {
   readonly reach?: number | undefined;
   /** ε between any two values; undefined: nothing is promised of them. */
   readonly anyTwo?: number | undefined;
+}
+
+/** A report and what became of it. All but the last five fields never change. */
+export interface Entry {
+  readonly campaignId: string;
+  readonly period: number;
+  /** SHA-256 of the campaign's bytes, in hexadecimal. */
+  readonly digest: string;
+  /** A serialised Report in hexadecimal: these bytes are sent, and never made again. */
+  readonly report: string;
+  /** Of a campaign about one attribute one; of a form those of all fields that are not open. */
+  readonly charges: readonly Charged[];
+  /** By which power of two numbers of the report are multiplied; of a form 0. */
   readonly stepExponent: number;
   /** What the label cost, of an attribute of its own. */
   readonly label?: { readonly name: string; readonly epsilon: number } | undefined;
@@ -125,8 +132,8 @@ export class MemoryStorage implements Storage {
   };
 }
 
-/** Of what is kept; any other is refused. Up to 1 it was not kept which reading a report goes on from. */
-export const VERSION = 2;
+/** Of what is kept; any other is refused. Up to 1 it was not kept which reading a report goes on from, up to 2 it had one price. */
+export const VERSION = 3;
 const [CAMPAIGNS, REPORTS] = ["campaigns", "reports"];
 
 /** IndexedDB with a Web Lock, shared by all tabs and workers of an origin. */

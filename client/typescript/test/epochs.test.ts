@@ -93,7 +93,7 @@ for (const [name, open] of Object.entries(storages)) {
       assert.equal(new Set(receipts.map((one) => one.reportId)).size, rates.length);
       assert.equal(receipts.filter((one) => one.fresh).length, rates.length);
       assert.equal(new Set(receipts.map((one) => one.epoch!.getTime())).size, 1);
-      assert.ok(receipts.every((one) => one.privacy.epsilon === 1));
+      assert.ok(receipts.every((one) => one.charges[0]!.epsilon === 1));
     }
     const { readings, points, spent } = await kept(both[0]!);
     assert.deepEqual([readings.length, points.length, spent], [1, rates.length, 1]);
@@ -192,7 +192,7 @@ test("an app's epoch must be one, and campaigns above it are refused", async () 
   for (const limit of wrong) assert.throws(() => client({}, {}, limit), ParameterError, JSON.stringify(limit));
   const finest = client({ "at-1": asked(1), "at-0_5": asked(0.5) }, {}, { epoch: { ...yearly, finest: dollars(0.5) } });
   await assert.rejects(finest.contribute("at-1", 1), /privacy loss in an epoch/);
-  assert.equal((await finest.contribute("at-0_5", 1)).privacy.epsilon, 1);
+  assert.equal((await finest.contribute("at-0_5", 1)).charges[0]!.epsilon, 1);
   // Raised in the middle of an epoch: until its end the reading is too coarse.
   const storage = new MemoryStorage();
   const coarse = { epoch: { ...yearly, privacy: dollars(0.5) } };
@@ -209,7 +209,7 @@ test("cohorts are told by when the epoch began, and nobody is asked", async () =
   const permits = (more: Partial<Limit>): Policy =>
     new Policy({ limits: { [campaign.attribute.name]: { campaign: dollars(1000), ...more } } });
   for (const more of [{ cohorts: 7 }, { cohorts: 14 }, { cohorts: 7, epoch: { privacy: dollars(1000), lengthMs: 60 * DAY } }]) {
-    assert.equal(permits(more).check(campaign, undefined).campaign.epsilon, 1000);
+    assert.equal(permits(more).check(campaign, undefined)[0]!.campaign.epsilon, 1000);
   }
   for (const more of [{}, { cohorts: 13 }, { cohorts: 7, epoch: { privacy: dollars(1000), lengthMs: 61 * DAY } }]) {
     assert.throws(() => permits(more).check(campaign, undefined), /label reading/);

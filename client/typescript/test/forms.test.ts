@@ -1,8 +1,15 @@
 /** Forms: read, refused, priced, answered and drawn as in Python. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Campaign } from "../src/campaign.js";
+import { create, toBinary } from "@bufbuild/protobuf";
+import { Campaign, digest } from "../src/campaign.js";
+import { Client } from "../src/client.js";
+import { demandOf } from "../src/demand.js";
 import { GeoveilError, PrivateValueError } from "../src/errors.js";
+import { CampaignEnvelopeSchema } from "../src/gen/geoveil/proto/v1/campaign_pb.js";
+import { Policy, type PolicyOptions } from "../src/policy.js";
+import { fromReport } from "../src/report.js";
+import { MemoryStorage } from "../src/storage.js";
 import { type Form, readForm } from "../src/form.js";
 import { vectors } from "./files.js";
 import { bytesOf, fills, type Formed } from "./tuples.js";
@@ -92,4 +99,78 @@ test("what a field holds that does not apply has no effect, nor whether there is
     assert.deepEqual(several.prepare({ rents: "no", by: [], ...more }), none);
   }
   assert.deepEqual(several.applying({ rents: "yes", mood: "fair" }).map(({ name }) => name), ["rents", "rent", "mood", "why", "by"]);
+});
+
+const sent = { rents: "yes", rent: 700, by: ["bus"], open: "y" };
+const per = (epsilon: number, unit: string, per = 1): { campaign: { epsilon: number; per: number; unit: string } } => ({ campaign: { epsilon, per, unit } });
+const limits: PolicyOptions["limits"] = {
+  rents: { ...per(20, "option"), value: { kind: "choice", options: ["yes", "no"] } },
+  rent: per(1, "dollar", 500),
+  by: { ...per(0.7, "option"), value: { kind: "multiple" } },
+};
+const permitting: PolicyOptions = { limits, openly: { open: { kind: "choice" } } };
+
+function device(options: PolicyOptions, storage = new MemoryStorage()): Client {
+  const campaign = forms.get("conditions")!;
+  const envelope = toBinary(CampaignEnvelopeSchema, create(CampaignEnvelopeSchema, { campaign }));
+  const server = { campaign: () => Promise.resolve({ envelope, closed: false }), browse: () => Promise.resolve([]), submit: () => Promise.reject(new Error("offline")) };
+  const now = (): number => Date.UTC(2026, 0, 2);
+  return new Client({ server, policy: new Policy(options), storage, background: false, releaseFloorMs: 0, now });
+}
+
+test("a form is drawn once as a whole, and charged to each attribute", async () => {
+  const storage = new MemoryStorage();
+  const client = device(permitting, storage);
+  const receipt = await client.contribute("f", sent);
+  const { charges, columns } = form("conditions");
+  assert.equal(receipt.answers.length, columns);
+  assert.deepEqual(receipt.charges.map(({ attribute, epsilon }) => [attribute, epsilon]), charges.map(({ attribute, privacy }) => [attribute, privacy.epsilon]));
+  assert.ok(receipt.fresh);
+  const again = await device(permitting, storage).contribute("f", { rents: "no", by: [], open: "x" });
+  assert.deepEqual([again.reportId, again.fresh], [receipt.reportId, false]);
+  const budgets = await client.budgets();
+  assert.deepEqual(budgets.map(({ attribute, spent }) => [attribute, spent]), charges.map(({ attribute, privacy }) => [attribute, privacy.epsilon]));
+  const [entry] = await storage.exclusively((journal) => journal.entries());
+  assert.equal(fromReport(bytesOf(entry!.report)).answers.length, columns);
+  assert.equal(entry!.digest, Buffer.from(await digest(forms.get("conditions")!)).toString("hex"));
+});
+
+test("a form that exceeds what one attribute may cost, or asks openly without leave, draws nothing", async () => {
+  const { rents, rent, by } = limits as { rents: object; rent: object; by: object };
+  const few = { rents: { ...rents, campaign: { epsilon: 1.99, per: 1, unit: "option" } }, rent, by };
+  const cases: [Partial<PolicyOptions>, RegExp][] = [
+    [{ limits: few as PolicyOptions["limits"] }, /privacy loss/],
+    [{ limits: { rents: limits.rents!, rent: limits.rent! } }, /attribute is by/],
+    [{ limits: { ...limits, rents: { ...limits.rents!, value: { kind: "choice", options: ["yes"] } } } }, /its value is one of the options yes, no/],
+    [{ limits: { ...limits, rents: { ...limits.rents!, value: { kind: "multiple" } } } }, /its value/],
+    [{ openly: {} }, /open field open is sent as it is/],
+    [{ openly: { open: { kind: "multiple" } } }, /open field/],
+    [{ formAnyTwo: 1000 }, /any two forms is none that protects/],
+    [{ mostQueries: 3 }, /number of questions is 4/],
+  ];
+  for (const [change, message] of cases) {
+    const storage = new MemoryStorage();
+    await assert.rejects(device({ ...permitting, ...change }, storage).contribute("f", sent), { code: "policy-refused", message });
+    assert.equal((await storage.exclusively((journal) => journal.entries())).length, 0);
+  }
+  assert.throws(() => new Policy({ limits: { rents: { ...limits.rents!, campaign: { epsilon: 1, per: 1, unit: "step" } } } }), /'option'/);
+  assert.throws(() => new Policy({ limits, openly: { a: { kind: "number" } } }), /openly/);
+});
+
+test("a slip in one answer draws nothing of the others", async () => {
+  const storage = new MemoryStorage();
+  const narrow = { ...permitting, limits: { ...limits, rent: { ...limits.rent!, value: { kind: "number", least: 0, most: 600 } as const } } };
+  for (const wrong of [sent, { ...sent, rent: "SECRET" }, { ...sent, by: ["SECRET"] }]) {
+    const refused = (error: Error): boolean => error instanceof PrivateValueError && !error.message.includes("SECRET");
+    await assert.rejects(device(narrow, storage).contribute("f", wrong), refused);
+  }
+  assert.equal((await storage.exclusively((journal) => journal.entries())).length, 0);
+  await device(narrow, storage).contribute("f", { ...sent, rents: "no" }); // the rent does not apply
+  await assert.rejects(device(permitting).contribute("f", 5), PrivateValueError);
+  await assert.rejects(device(permitting).offer("f"), { code: "unsupported", message: /can't show yet/ });
+});
+
+test("what a form asks of a device is reckoned as in Python", () => {
+  const work = [...forms.values()].map((bytes) => demandOf(bytes));
+  assert.deepEqual(work.map(({ queries }) => queries), [...forms.keys()].map((name) => form(name).fields.length));
 });

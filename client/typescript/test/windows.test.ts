@@ -81,7 +81,7 @@ async function lived(random: () => number, storage: Storage, plain: Storage): Pr
       for (const entry of (await journal.entries()).filter(({ status }) => status === "pending")) {
         if (random() < 0.4) continue; // no network
         now += DAY / 1000;
-        told.push(...tellings(entry, shared).map((draw) => ({ at: now, draw, privacy: dollars(entry.epsilon) })));
+        told.push(...tellings(entry, shared).map((draw) => ({ at: now, draw, privacy: dollars(entry.charges[0]!.epsilon) })));
         // Else the answer is lost, and the report will leave again.
         if (random() < 0.6) await journal.settle({ ...entry, status: "acknowledged", settledUs: `${Math.floor(now * 1000)}` });
       }
@@ -137,10 +137,12 @@ test("what another version kept is refused, and stays as it is", async () => {
   const folder = emptyFolder();
   const line = '{"campaign":{"campaignId":"a","digest":"","envelope":""}}';
   const kept = (version: string): string => createHash("sha256").update(`${version}\n${line}`).digest("hex").slice(0, 32);
-  await writeFile(join(folder, "journal.jsonl"), `${line} ${kept("2")}\n`);
+  await writeFile(join(folder, "journal.jsonl"), `${line} ${kept("3")}\n`);
   await FileStorage.open(folder);
-  await writeFile(join(folder, "journal.jsonl"), `${line} ${kept("")}\n`);
-  await assert.rejects(FileStorage.open(folder), /another version/);
+  for (const version of ["", "2"]) {
+    await writeFile(join(folder, "journal.jsonl"), `${line} ${kept(version)}\n`);
+    await assert.rejects(FileStorage.open(folder), /another version/);
+  }
 });
 
 /** How long "any ..." of a sentence is, in milliseconds, and the most that it says readings cost, in ε. */

@@ -301,12 +301,12 @@ async function history(client) {
   const past = [...await client.history()].reverse();
   at("history").replaceChildren(...past.map((one) => {
     const name = document.createElement("strong");
-    name.textContent = `${sentence(one.attribute)} (${one.campaignId})`;
+    name.textContent = `${sentence(one.charges.map(({ attribute }) => attribute).join(", ") || "open answers")} (${one.campaignId})`;
     const state = { pending: "waits", acknowledged: "counted", rejected: "refused", expired: "given up" }[one.status];
     const answers = one.answers.map(({ perturbed }) => number(perturbed, 6)).join(", ");
     const made = item("");
     made.append(name, `: ${state}, ${date(one.drawn)}. Sent ${answers}, perturbed.`
-      + ` Spent ε = ${number(one.privacy.epsilon)} per ${distanceText(one.privacy.per, one.unit)}`
+      + ` Spent ${one.charges.map(({ epsilon, per, unit }) => `ε = ${number(epsilon)} per ${distanceText(per, unit)}`).join(", ") || "no ε: sent openly"}`
       + `${one.epoch ? ", once for all answers from the same reading" : ""}.`);
     return made;
   }));
