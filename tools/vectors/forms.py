@@ -124,7 +124,8 @@ def _by_chance(draw: Random) -> FormCampaign:
         if not filters or not limited or later.privacy is None or draw.random() < 0.4:
             continue
         decides = draw.choice(filters)
-        options = tuple(draw.sample(decides.options, 1 + len(decides.options) // 2))
+        asked = [option for option in decides.options if option != decides.otherwise]
+        options = tuple(draw.sample(asked, 1 + len(asked) // 2))
         more: dict[str, Any] = {"applies": Condition(field=decides.name, options=options)}
         if isinstance(later, (ChoiceField, OrdinalField)):
             more["otherwise"] = draw.choice(later.options)
@@ -186,7 +187,7 @@ def _forms() -> dict[str, FormCampaign]:
                     options=mood,
                     epsilon=1.0,
                     otherwise="bad",
-                    applies=Condition(field="mood", options=("bad", "fair")),
+                    applies=Condition(field="mood", options=("bad", "good")),
                 ),
                 MultipleField(name="by", options=("bus", "bike", "foot"), epsilon=0.7, most=2),
             ],
@@ -253,6 +254,7 @@ _CHANGES: dict[str, Sequence[tuple[str, Any]]] = {
             ("ordinal.otherwise", ""), ("ordinal.otherwise", "x"), ("ordinal.epsilon", None),
             ("ordinal.most", 2), ("attribute.unit", "option"), ("applies.field", "mood"),
         )),
+        ("4.applies.options", ["fair"]),
         *((f"5.{path}", value) for path, value in (
             ("multiple.most", 4), ("multiple.otherwise", "bus"),
         )),

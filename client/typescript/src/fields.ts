@@ -117,6 +117,9 @@ function requireApart({ ParameterError }: Tools, fields: readonly Field[]): void
     if (!applies.options.length || !applies.options.every((option) => decides.options.includes(option))) {
       throw new ParameterError(`${name}: applies.options`, applies.options, `some of the options of ${decides.name}`);
     }
+    if (decides.applies && applies.options.includes(decides.options[Number(decides.notAsked)]!)) {
+      throw new ParameterError(`${name}: applies.options`, applies.options, "without what those give who are not asked");
+    }
     if (!privacy && decides.privacy) throw new ParameterError(`${name}: epsilon`, "none", `stated: sent as it is, it would tell ${decides.name}`);
   });
 }
