@@ -274,10 +274,10 @@ def create(
         said |= {"attribute": attribute, "plan": plan, "least": least, "most": most, "cap": cap}
         said |= {name: later.pop(name) for name in ("strata", "readings")}
         options.left_out(said, "left out: the form says it")
-        asked = FormCampaign(fields=fields_in(form), **later)
-        with analyst_at(connection) as analyst, _told_if_taken(asked):
-            digest = analyst.create(asked, key)
-        _print_form(asked)
+        published = FormCampaign(fields=fields_in(form), **later)
+        with analyst_at(connection) as analyst, _told_if_taken(published):
+            digest = analyst.create(published, key)
+        _print_form(published)
         out.tell(f"sha256:{digest.hex()}")
         return
     questions: list[AnalystQuestion] = []

@@ -10,7 +10,7 @@ from geoveil.analyst import (
     FormReports,
     Mean,
     MeanBy,
-    Number,
+    NumberOf,
     Option,
     Regression,
     Shares,
@@ -117,4 +117,4 @@ def test_what_would_count_people_who_are_not_asked_is_refused() -> None:
             of.ask(asked)
     with pytest.raises(ParameterError, match="asked of those with rents: yes"):
         of.of("rent")
-    assert of.pseudo_values([[Number("rent"), Option("rents", "yes")]]).shape == (50, 1)
+    assert of.pseudo_values([[NumberOf("rent"), Option("rents", "yes")]]).shape == (50, 1)

@@ -18,7 +18,7 @@ from geoveil.analyst import (
     FormReports,
     Kernel,
     Mean,
-    Number,
+    NumberOf,
     Option,
     Outside,
     Score,
@@ -47,16 +47,16 @@ CAMPAIGN = form(
 ABOVE, NEAR = Above("age", 40.0, 12.0), Kernel("age", 35.0, 10.0)
 BETWEEN = Between("age", 30.0, 50.0, 9.0)
 NUMBERS: list[tuple[Sequence[Term], Any]] = [
-    ([Number("age")], lambda x: x),
+    ([NumberOf("age")], lambda x: x),
     ([Square("age")], lambda x: x * x),
-    ([Number("age"), Number("age")], lambda x: x * x),
+    ([NumberOf("age"), NumberOf("age")], lambda x: x * x),
     ([ABOVE], lambda x: _step(x, 40.0, 12.0)),
     ([BETWEEN], lambda x: _step(x, 30.0, 9.0) - _step(x, 50.0, 9.0)),
     ([NEAR], lambda x: math.exp(-((x - 35) ** 2) / 200)),
-    ([Number("age"), ABOVE], lambda x: x * _step(x, 40.0, 12.0)),
+    ([NumberOf("age"), ABOVE], lambda x: x * _step(x, 40.0, 12.0)),
     ([ABOVE, ABOVE], lambda x: _step(x, 40.0, 12.0) ** 2),
     (
-        [Number("age"), NEAR, ABOVE],
+        [NumberOf("age"), NEAR, ABOVE],
         lambda x: x * math.exp(-((x - 35) ** 2) / 200) * _step(x, 40.0, 12.0),
     ),
 ]
@@ -99,8 +99,8 @@ def test_products_of_operators_of_one_field_are_biased() -> None:
     ages = np.full(200_000, 41.0) + rng.laplace(0, B, 200_000)
     step = AGE.mechanism.step
     made = _reports("age", np.rint(ages / step).astype(np.int64)[:, None])
-    together = made.pseudo_values([[Number("age"), ABOVE]])[:, 0]
-    alone = made.pseudo_values([[Number("age")], [ABOVE]]).prod(axis=1)
+    together = made.pseudo_values([[NumberOf("age"), ABOVE]])[:, 0]
+    alone = made.pseudo_values([[NumberOf("age")], [ABOVE]]).prod(axis=1)
     truth, error = 41 * _step(41.0, 40.0, 12.0), together.std() / math.sqrt(len(ages))
     assert abs(together.mean() - truth) < 5 * error
     assert abs(alone.mean() - truth) > 5 * error
@@ -116,9 +116,9 @@ def test_pseudo_values_of_numbers_keep_their_ends(terms: Sequence[Term]) -> None
 
 
 def test_means_of_a_number_end_where_its_public_range_does() -> None:
-    assert limits_of(CAMPAIGN, [Number("age")]).means == (0.0, 110.0)
-    assert limits_of(CAMPAIGN, [Number("age"), Option("rents", "o1")]).means == (0.0, 110.0)
-    assert limits_of(CAMPAIGN, [Number("hours")]).means == (-math.inf, math.inf)
+    assert limits_of(CAMPAIGN, [NumberOf("age")]).means == (0.0, 110.0)
+    assert limits_of(CAMPAIGN, [NumberOf("age"), Option("rents", "o1")]).means == (0.0, 110.0)
+    assert limits_of(CAMPAIGN, [NumberOf("hours")]).means == (-math.inf, math.inf)
 
 
 @pytest.mark.parametrize(("options", "epsilon"), [(2, 1.0), (2, 0.3), (5, 1.0), (9, 2.0)])
@@ -163,12 +163,12 @@ def test_cells_of_two_randomised_answers_are_the_inverse_of_both_channels() -> N
         ([Option("rides", "o0"), Option("rides", "o2")], lambda v: (v["rides"] & 5) == 5),
         ([Option("rides", "o1"), Option("rides", "o1")], lambda v: v["rides"] >> 1 & 1),
         (
-            [Number("age"), Option("rents", "o1"), ABOVE],
+            [NumberOf("age"), Option("rents", "o1"), ABOVE],
             lambda v: v["age"] * v["above"] * (v["rents"] == 1),
         ),
         ([Coordinate("home", 0), Coordinate("home", 0)], lambda v: v["home"][:, 0] ** 2),
         ([Coordinate("home", 0), Coordinate("home", 1)], lambda v: v["home"].prod(axis=1)),
-        ([Coordinate("home", 1), Number("hours")], lambda v: v["home"][:, 1] * v["hours"]),
+        ([Coordinate("home", 1), NumberOf("hours")], lambda v: v["home"][:, 1] * v["hours"]),
     ],
 )  # fmt: skip
 def test_means_of_pseudo_values_are_those_of_the_people(terms: Sequence[Term], truth: Any) -> None:
@@ -213,7 +213,7 @@ def test_regions_and_what_lies_outside_are_together_everybody() -> None:
     ("terms", "match"),
     [
         ([Option("rents", "none")], "option of rents"),
-        ([Number("rents")], "NumberField"),
+        ([NumberOf("rents")], "NumberField"),
         ([Option("age", "o1")], "ChoiceField"),
         ([Score("rents", (1.0, 1.0, 1.0, 1.0))], "not all the same"),
         ([Score("rents", (1.0, 2.0))], "4 numbers"),

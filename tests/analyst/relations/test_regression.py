@@ -184,7 +184,7 @@ def test_an_estimand_is_a_regression_of_ones_own() -> None:
         (Regression("hours", ["nothing"]), "field must be one of"),
         (Regression("works", ["age"], "logistic"), r"such as Option\('rents', 'yes'\)"),
         (Regression("age", ["hours"], "logistic"), "y must be one of Option"),
-        (Regression(Score("mood"), ["hours"], "median"), "y must be one of Number"),
+        (Regression(Score("mood"), ["hours"], "median"), "y must be one of NumberOf"),
         (Regression("hours", [Square("age")]), "squares of numbers"),
         (Regression(Option("works", "o1"), ["home"], "logistic"), "use Within for places"),
         (Regression("hours", ["age", Above("age", 40.0)]), "use either"),

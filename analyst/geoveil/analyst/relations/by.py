@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from geoveil.analyst.relations.form_reports import FormReports, FormStatistic
 from geoveil.analyst.relations.place_terms import Outside, Within
-from geoveil.analyst.relations.terms import Number, Option, SoftBand, Term
+from geoveil.analyst.relations.terms import NumberOf, Option, SoftBand, Term
 from geoveil.analyst.statistics.distribution import DistributionFunction
 from geoveil.analyst.statistics.districts import Districts, Nearest
 from geoveil.analyst.statistics.groups import GroupEstimates
@@ -61,17 +61,17 @@ class Parts:
         values = campaign.campaign_of(self.field)
         scale = values.attribute.scale
         of: Any = self.of if scale is None else self.of.on_scale(scale)
-        asked: Sequence[PointQuestion] = next(of.steps(values, 0.95))
+        questions: Sequence[PointQuestion] = next(of.steps(values, 0.95))
         if isinstance(self.of, Histogram):
             names = names_of_parts([f"{edge:,.12g}" for edge in self.of.edges])
-            bands = [_band(self.field, question) for question in asked]
+            bands = [_band(self.field, question) for question in questions]
             ends = [-np.inf, *(band.low for band in bands), np.inf]
             width = bands[0].width
             return {
                 name: SoftBand(self.field, low, high, width, f"{self.field} {name}")
                 for name, low, high in zip(names, ends, ends[1:], strict=False)
             }
-        parts = {q.label: Within(self.field, q.query, label=q.label) for q in asked}
+        parts = {q.label: Within(self.field, q.query, label=q.label) for q in questions}
         if isinstance(self.of, Nearest):
             return dict(parts)
         beyond = Outside(self.field, tuple(parts.values()))
@@ -143,19 +143,19 @@ class MeanBy(FormStatistic[MeansByGroup]):
     def of(
         self, reports: FormReports, confidence: float = 0.95, weights: ArrayLike | None = None
     ) -> MeansByGroup:
-        term = Number(self.number) if isinstance(self.number, str) else self.number
+        term = NumberOf(self.number) if isinstance(self.number, str) else self.number
         name, groups = groups_in(reports.campaign, self.by)
         numerators: dict[str, Sequence[Term]] = {g: [term, a] for g, a in groups.items()}
         sizes: dict[str, Sequence[Term]] = {f"{_PEOPLE}{g}": [a] for g, a in groups.items()}
-        asked = reports.joint(numerators | sizes, confidence, weights)
+        joint = reports.joint(numerators | sizes, confidence, weights)
         m = len(groups)
-        kept = [i for i in range(m) if asked.values[m + i] > 0]
+        kept = [i for i in range(m) if joint.values[m + i] > 0]
         if not kept:
             raise UnsupportedError(f"nothing can be told of any {name}: no size is above 0")
         rows = np.eye(2 * m)[kept + [m + i for i in kept]]
-        over = asked.combined(
-            rows, [asked.labels[int(row.argmax())] for row in rows],
-            [asked.limits[int(row.argmax())] for row in rows],
+        over = joint.combined(
+            rows, [joint.labels[int(row.argmax())] for row in rows],
+            [joint.limits[int(row.argmax())] for row in rows],
         )  # fmt: skip
         k = len(kept)
         values, covariance = delta(over, [(i, k + i) for i in range(k)])
@@ -274,7 +274,7 @@ class StatisticBy(FormStatistic[ByGroup]):
     ) -> ByGroup:
         campaign = reports.campaign.campaign_of(self.number)
         scale = campaign.attribute.scale
-        asked = self.statistic if scale is None else self.statistic.on_scale(scale)
+        statistic = self.statistic if scale is None else self.statistic.on_scale(scale)
         name, groups = groups_in(reports.campaign, self.by)
         results, untold = {}, {}
 
@@ -288,7 +288,7 @@ class StatisticBy(FormStatistic[ByGroup]):
 
         for label, group in groups.items():
             try:
-                result = driven(asked.steps(campaign, confidence), partial(answer, group))
+                result = driven(statistic.steps(campaign, confidence), partial(answer, group))
             except UnsupportedError as error:
                 untold[label] = str(error)
             else:

@@ -1,11 +1,11 @@
 """Each report's unbiased contributions, for other packages: statsmodels, svy, R's survey."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from geoveil.analyst.relations.form_reports import FormReports
+from geoveil.analyst.relations.form_reports import FormReports, asked_of
 from geoveil.analyst.relations.place_terms import Coordinate
-from geoveil.analyst.relations.terms import Number, Option, Term
+from geoveil.analyst.relations.terms import NumberOf, Option, Term
 from geoveil.campaign import CategoryField, FormCampaign, NumberField, PlaceField
 from geoveil.gp import needed_for
 
@@ -35,21 +35,26 @@ def contributions(
     with needed_for("a data frame"):
         import pandas as pd
     if terms is None:
-        terms = _all(reports.campaign)
+        terms = dict(_all(reports.campaign))
     if not isinstance(terms, Mapping):
         terms = {term.text: term for term in terms}
     products = [[of] if isinstance(of, Term) else of for of in terms.values()]
     return pd.DataFrame(reports.pseudo_values(products), columns=list(terms))
 
 
-def _all(campaign: FormCampaign) -> list[Term]:
-    """Return a function of every field, or several."""
-    terms: list[Term] = []
+def _all(campaign: FormCampaign) -> Iterator[tuple[str, Sequence[Term]]]:
+    """Yield the column of a function of every field, or of several.
+
+    A number counts as 0 of those who are not asked for it: the quotient of its mean and that of the
+    answers that decide it is the mean of those who are.
+    """
     for of in campaign.fields:
+        terms: list[Term] = []
         if isinstance(of, NumberField):
-            terms.append(Number(of.name))
+            terms = [NumberOf(of.name)]
         elif isinstance(of, PlaceField):
-            terms += [Coordinate(of.name, 0), Coordinate(of.name, 1)]
+            terms = [Coordinate(of.name, 0), Coordinate(of.name, 1)]
         elif isinstance(of, CategoryField):
-            terms += [Option(of.name, option) for option in of.options]
-    return terms
+            terms = [Option(of.name, option) for option in of.options]
+        for term in terms:
+            yield term.text, [term, *asked_of(campaign, term)]

@@ -8,7 +8,7 @@ import numpy as np
 from geoveil.analyst.relations.form_reports import FormReports, refuse_unasked
 from geoveil.analyst.relations.place_terms import Coordinate
 from geoveil.analyst.relations.scores import Category, Design
-from geoveil.analyst.relations.terms import Number, Option, Score, Term, operators
+from geoveil.analyst.relations.terms import NumberOf, Option, Score, Term, operators
 from geoveil.campaign import FormCampaign, MultipleField, NumberField, OrdinalField, PlaceField
 from geoveil.gp import Array, ParameterError, UnsupportedError
 
@@ -24,7 +24,7 @@ def terms_of(campaign: FormCampaign, wanted: Sequence[str | Term]) -> list[Term]
             continue
         field = campaign.field(each)
         if isinstance(field, NumberField):
-            terms.append(Number(field.name))
+            terms.append(NumberOf(field.name))
         elif isinstance(field, PlaceField):
             terms += [Coordinate(field.name, axis) for axis in (0, 1)]
         elif isinstance(field, OrdinalField):
@@ -62,7 +62,7 @@ def design_of(
 
     numbers, groups = [], dict[Any, list[int]]()
     for i, term in enumerate(terms):
-        if isinstance(term, Number | Coordinate):
+        if isinstance(term, NumberOf | Coordinate):
             numbers.append(i)
         else:  # options that are ticked each by itself are a category each
             ticked = isinstance(campaign.field(term.field), MultipleField)
@@ -82,7 +82,7 @@ def design_of(
         noise=noise,
         variances=np.array([squares[type(field)] for field in fields]) * noise**2,
         categories=categories,
-        response_noise=own.noise_scale if isinstance(y, Number) else 0.0,
+        response_noise=own.noise_scale if isinstance(y, NumberOf) else 0.0,
     )
     order = [i for of in groups.values() for i in of] + numbers
     return design, [0, *(1 + order.index(i) for i in range(len(terms)))]

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from geoveil.analyst.relations.terms import (
     Columns,
-    Number,
+    NumberOf,
     Operator,
     Score,
     Term,
@@ -76,7 +76,7 @@ class FormReports:
 
     def of(self, name: str) -> Reports:
         """Return the reports of a number or a place field, of which any statistic can be asked."""
-        refuse_unasked(self.campaign, [Number(name)])
+        refuse_unasked(self.campaign, [NumberOf(name)])
         columns = tuple(column for column in self.columns[:, self.campaign.columns_of(name)].T)
         rows = ReportRows(np.zeros(self.n, np.uint32), None, columns)
         return Reports(self.campaign.campaign_of(name), lambda: iter([rows]))

@@ -21,7 +21,7 @@ from geoveil.analyst.relations.form_reports import (
     asked_of,
     weights_of,
 )
-from geoveil.analyst.relations.terms import Number, Score, Term
+from geoveil.analyst.relations.terms import NumberOf, Score, Term
 from geoveil.analyst.statistics.quantity import POPULATION, Quantity, ratios_within
 from geoveil.campaign import FormCampaign, NumberField, OrdinalField
 from geoveil.gp import Array, ParameterError
@@ -50,7 +50,7 @@ def variable(campaign: FormCampaign, of: Variable) -> Term:
         return of
     kind = campaign.field(of)
     if isinstance(kind, NumberField):
-        return Number(of)
+        return NumberOf(of)
     if isinstance(kind, OrdinalField):
         return Score(of)
     raise ParameterError("field", of, "a number or ordinal field, or a function such as Option")
@@ -196,15 +196,15 @@ class PartialCorrelation(FormStatistic[Quantity]):
         crossed, squares = np.outer(*sums), sums.T @ sums
         value = float(sums[0] @ of @ sums[1])
         product, size = moments.added([(crossed + crossed.T) / 2, squares / 2]).T
-        found = moments.quantity(label, value, product - value * size, confidence)
+        quantity = moments.quantity(label, value, product - value * size, confidence)
 
         def contrast(r: float) -> tuple[float, float]:
             scores = product - r * size
             _, half = _student(scores, moments.weights, confidence)
             return value - r - half, value - r + half
 
-        low, high = ratios_within(contrast, found, falls=True)
-        return replace(found, ci_low=max(low, -1.0), ci_high=min(high, 1.0))
+        low, high = ratios_within(contrast, quantity, falls=True)
+        return replace(quantity, ci_low=max(low, -1.0), ci_high=min(high, 1.0))
 
 
 class Correlation(PartialCorrelation):

@@ -18,7 +18,7 @@ from geoveil.analyst.relations.form_reports import FormReports, FormStatistic, w
 from geoveil.analyst.relations.parameters import ParameterEstimates
 from geoveil.analyst.relations.place_terms import Coordinate, Within
 from geoveil.analyst.relations.scores import Design, Model
-from geoveil.analyst.relations.terms import Between, Number, Option, Score, Square, Term
+from geoveil.analyst.relations.terms import Between, NumberOf, Option, Score, Square, Term
 from geoveil.analyst.results import Result, rows_of
 from geoveil.campaign import ChoiceField, FormCampaign
 from geoveil.gp import Array, ParameterError, UnsupportedError, validation
@@ -27,10 +27,10 @@ __all__ = ["Predictions", "Regression", "RegressionEstimates"]
 
 _MODELS: tuple[Model, ...] = ("linear", "logistic", "poisson", "median")
 _RESPONSES: dict[Model, tuple[type[Term], ...]] = {
-    "linear": (Number, Score, Option, Between, Within, Coordinate),
+    "linear": (NumberOf, Score, Option, Between, Within, Coordinate),
     "logistic": (Option, Between, Within),
-    "poisson": (Number, Score, Option),
-    "median": (Number,),
+    "poisson": (NumberOf, Score, Option),
+    "median": (NumberOf,),
 }
 CONSTANT = "constant"
 

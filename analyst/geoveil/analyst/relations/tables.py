@@ -289,7 +289,7 @@ def _table(
             ],
         )
     made = tuple(tuple(of for _, of in of_one) for of_one in placed)
-    found = SeparateEstimates(
+    cells = SeparateEstimates(
         labels=tuple(" × ".join(labels) for labels in product(*(g for _, g in grouped))),
         values=sums.shares.ravel(),
         standard_errors=np.sqrt(sums.variances.ravel()),
@@ -297,8 +297,8 @@ def _table(
         confidence=confidence,
         limits=tuple(limits_of_product(cell) for cell in product(*made)),
     )
-    alone = found.band(critical_value_of_one(confidence))
-    together = found.band(sums.critical(confidence))
+    alone = cells.band(critical_value_of_one(confidence))
+    together = cells.band(sums.critical(confidence))
     ends = [end.reshape(shape) for end in (*alone, *together)]
     return ShareTable(
         names=names,
@@ -402,16 +402,16 @@ class _TableSums:
     def with_margins(self) -> tuple[Array, ...]:
         """The covariance of each cell with the margin of each field."""
         cells, of_cells = self.shares, self._sums[2, self._all, ()]
-        found = []
+        means = []
         for k in self._all:
             others = [axis for axis in self._all if axis != k]
             margin, of_margin = (
                 np.expand_dims(of, others) for of in (self._mean((k,)), self._sums[2, (k,), ()])
             )
-            found.append(
+            means.append(
                 self._spread(self._sums[2, self._all, (k,)], cells, margin, of_cells, of_margin)
             )
-        return tuple(found)
+        return tuple(means)
 
     def _covariance(self, k: int) -> Array:
         """Return the covariance of pseudo-values of a field's options, over people."""

@@ -264,7 +264,7 @@ def _on_scale(field: NumberField, name: str, at: float) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class Number(_Numeric):
+class NumberOf(_Numeric):
     """The number itself; its logarithm where numbers are compared by ratio."""
 
     @property
