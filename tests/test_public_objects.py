@@ -315,6 +315,7 @@ def made() -> list[Any]:
         *LIMIT.windows,
         client.TLS(),
         *(client.Number(), client.Point(2), client.Place(AREA)),
+        *(client.Choice(), client.Choice(("yes", "no")), client.Ordinal(), client.Multiple()),
         *Code,
         *store.Outcome,
     ]
@@ -365,7 +366,23 @@ EXCUSED = {
         _TABLES,
     ),
     **dict.fromkeys(("GroupEstimates", "Differences", "SmallAreaEstimates"), _TABLES),
-    **dict.fromkeys(("WeightedSample",), _PEOPLE),
+    **dict.fromkeys(("WeightedSample", "FormReports"), _PEOPLE),
+    **dict.fromkeys(("ShareTable", "SharesGiven", "MeansByGroup", "ImportedForm"), _TABLES),
+    **dict.fromkeys(
+        (
+            *("Above", "Between", "Coordinate", "Kernel", "NumberOf", "Option", "Outside"),
+            *("Score", "Square", "Within"),
+        ),
+        "a function of a field is itself alone: products are told apart by which it is of",
+    ),
+    **dict.fromkeys(
+        (
+            *("Correlation", "Covariance", "CrossTable", "CurveBy", "Mean", "MeanBy", "Parts"),
+            *("PartialCorrelation", "QuantileBy", "Shares", "StatisticBy"),
+        ),
+        "holds functions of fields",
+    ),
+    "Charge": "a tuple of three",
     **dict.fromkeys(("ByGroup", "QuantileEstimates"), _TABLES),
     **dict.fromkeys(("ParameterEstimates", "RegressionEstimates"), _TABLES),
     **dict.fromkeys(("Predictions", "MeanMapEstimates"), _TABLES),
