@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from geoveil.campaign import decode
+from geoveil.campaign import FormCampaign, decode
 from geoveil.gp import LogScale
 from geoveil.gp.coordinates import AzimuthalEquidistant
 from tools.vectors import VERSION, text
@@ -110,6 +110,7 @@ def test_forms_are_met_with_exactly_their_bits():
     for item in told:
         for case in item.get("cases", ()):
             form, tape = decode(bytes.fromhex(item["form"])), Tape(case["seed"])
+            assert isinstance(form, FormCampaign)
             prepared = form.prepare(case["answers"])
             assert f"{tape.bits(128):032x}" == case["id"]
             assert list(map(str, form.release(prepared, tape))) == case["report"]
