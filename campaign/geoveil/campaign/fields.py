@@ -22,14 +22,12 @@ from geoveil.gp import (
     Array,
     CategoryMechanism,
     GeoPrivacy,
-    KaryResponse,
     OrdinalResponse,
     ParameterError,
     PlanarLaplace,
     PrivateValueError,
     RandomSource,
     SubsetResponse,
-    UnaryEncoding,
     category_mechanism,
     lazy,
     round_up,
@@ -408,7 +406,7 @@ class ChoiceField(CategoryField):
         _check_otherwise(self, self.otherwise)
 
     @lazy
-    def mechanism(self) -> KaryResponse | UnaryEncoding | None:
+    def mechanism(self) -> CategoryMechanism | None:
         if self.epsilon is None:
             return None
         return category_mechanism(len(self.options), self.epsilon)
@@ -432,7 +430,7 @@ class OrdinalField(CategoryField):
         _check_otherwise(self, self.otherwise)
 
     @lazy
-    def mechanism(self) -> OrdinalResponse | None:
+    def mechanism(self) -> CategoryMechanism | None:
         return None if self.epsilon is None else OrdinalResponse(len(self.options), self.epsilon)
 
     @property
@@ -464,7 +462,7 @@ class MultipleField(CategoryField):
             validation.require_count(f"{self.name}: most", self.most, 1, len(self.options))
 
     @lazy
-    def mechanism(self) -> SubsetResponse | None:
+    def mechanism(self) -> CategoryMechanism | None:
         if self.epsilon is None:
             return None
         return SubsetResponse(len(self.options), self.epsilon, self.most)
