@@ -38,6 +38,8 @@ COMMANDS = {
     "echo 87,500 | geoveil contribute incomes --yes --state-dir ada": ("", *SERVES),
     "echo 131,000 | geoveil contribute incomes --yes --state-dir bob": ("", *SERVES),
     "geoveil campaign list": ("", *SERVES),
+    "geoveil campaign show incomes": ("", *SERVES),
+    "geoveil form --help": ("", *SERVES),
     "geoveil campaign keygen asker.pem": ("", *SERVES),
     "geoveil estimate income-above-100k": ("", *SERVES),
     "geoveil plan --threshold 100000 --participants 5000 --epsilon 1 --per 8000 --unit dollar"

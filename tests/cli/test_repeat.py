@@ -77,7 +77,7 @@ def test_what_the_command_says_is_the_sum(geoveil, tmp_path, monkeypatch):
     assert taken.stdout.count("perturbed") == 3
     assert "ε = 3 per 8000 dollar" in geoveil("client", "history", *state, to_server=False).output
     history = geoveil("client", "history", "--json", *state, to_server=False).output
-    assert json.loads(history)["epsilon"] == 3.0
+    assert json.loads(history)["charges"][0]["epsilon"] == 3.0
     listed = " ".join(geoveil("campaign", "list").output.split())
     assert "ε = 3 per 8000" in listed
     shown = json.loads(geoveil("estimate", "said", "--json").output)

@@ -275,8 +275,8 @@ def test_noise_that_is_the_same_everywhere_is_known_exactly() -> None:
     assert found.price(0.5 * variance).value == math.inf
 
 
-def test_of_biased_noise_only_its_ends_are_known() -> None:
+def test_of_biased_noise_nothing_is_known() -> None:
     mechanism = RadialLaplace(Threshold(2.0, 12.0, "smoothstep"), PRIVACY)
     found = bounded_noise_variance(mechanism, 100, (0.4, 0.6), 0.0, UNLIMITED, 0.95)
-    assert found.low == pytest.approx(0.0, abs=1e-6)
-    assert found.high == pytest.approx(mechanism.largest_variance, rel=0.01)
+    assert (found.low, found.high) == (0.0, math.inf)
+    assert mechanism.largest_variance == math.inf

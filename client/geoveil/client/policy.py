@@ -121,6 +121,8 @@ class Policy(ReprByArguments):
         >>> policy = Policy({"household income": GeoPrivacy(epsilon=1, per=8000, unit="dollar")})
         >>> print(policy.limit("household income").lifetime)
         ε = 1 per 8000 dollar
+        >>> from datetime import timedelta
+        >>> from geoveil.client import Place, Window
         >>> yearly = Window(limit=GeoPrivacy(1, 500, "metre"), length=timedelta(days=365))
         >>> from geoveil.gp.coordinates import Area
         >>> where = Place(Area(longitude_deg=2.35, latitude_deg=48.86, radius_m=15_000))

@@ -178,7 +178,7 @@ def bounded_noise_variance(
         (0.029, 0.122)
     """
     law = mechanism.law()
-    if law is None:
+    if law is None or law.noise is None:  # of biased noise no variance is a mean of others
         return NoiseVariance(None, 0.0, math.inf, Basis.BOUNDED)
     (value, second, _), noise = law.points.T, law.variances
     least, greatest = float(noise.min()), float(noise.max())

@@ -354,7 +354,7 @@ class QueryMechanism(Mechanism[int]):
             0.339
         """
         law = self.law()
-        return math.inf if law is None else float(law.variances[1].max())
+        return math.inf if law is None or law.noise is None else float(law.variances[1].max())
 
     @property
     def largest_epsilon(self) -> float:

@@ -234,7 +234,7 @@ class OrdinalResponse(_IndexMechanism):
     Example:
         >>> response = OrdinalResponse(5, 1.0)
         >>> response.variance([0, 1, 2, 3, 4]).round(3).tolist()
-        [0.921, 1.464, 1.664, 1.464, 0.921]
+        [1.156, 1.56, 1.659, 1.56, 1.156]
         >>> str(response.privacy), response.largest_epsilon
         ('ε = 1 per 1 step', 4.0)
     """
