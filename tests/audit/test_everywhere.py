@@ -234,6 +234,20 @@ def test_releases_that_were_kept(stated: Any, draw: Callable[..., Array]) -> Non
         assert found.agree == agrees, found
 
 
+def test_bare_answers_are_seen_where_noise_dies_away() -> None:
+    """25,000 releases of smooth noise, 2e-5 of its largest scale where they are bare."""
+    stated = SmoothMechanism(RAMP.query, INCOME)
+
+    def bare(m: Any, x: Array, rng: np.random.Generator) -> Array:
+        far = np.abs(x - 100_000.0) > 35 * INCOME.per
+        return np.rint(np.where(far, m.query.value(x), m.simulate(x, rng)) / m.step).astype("i8")
+
+    for drawing, agrees in ((bare, False), (integers, True)):
+        found = draws_of(RAMP.case(Broken(stated, drawing), [0.0, 1.0]), 25_000, 5, 1e-6)  # type: ignore[arg-type]
+        assert found is not None
+        assert found.agree == agrees, found
+
+
 @dataclass
 class Own:
     """f + Laplace noise of one's own, but for what is done to its scale, density and draws."""

@@ -200,9 +200,13 @@ def points_along(case: Case, rng: np.random.Generator, releases: int) -> Array:
 
 def points_afar(case: Case, releases: int) -> Array:
     """Return 0, and points up to 10⁶ `per` beyond both ends of the path of a row."""
-    path, count = case.path, _ALONG[releases >= _MANY] // 5
+    path, count = case.path, max(_ALONG[releases >= _MANY] // 5, 8)
     ahead = (path[-1] - path[0]) / np.linalg.norm(path[-1] - path[0])
-    far = case.per * np.geomspace(3.0, 1e6, count).reshape(-1, *(1,) * (path.ndim - 1)) * ahead
+    # Half of them where noise that dies away has not vanished.
+    steps = np.append(
+        np.geomspace(3.0, 60.0, count - count // 2), np.geomspace(1e3, 1e6, count // 2)
+    )
+    far = case.per * steps.reshape(-1, *(1,) * (path.ndim - 1)) * ahead
     return np.concatenate([0 * path[:1], path[0] - far, path[-1] + far])
 
 

@@ -175,7 +175,7 @@ class DebiasedLaplace(QueryMechanism):
 
     def _log_density(self, y: Array, s: Array) -> Array:
         """Return the log-density: with respect to length, plus a unit mass at each atom."""
-        y, s = np.broadcast_arrays(y, s)
+        y = y.reshape((1,) * (s.ndim - y.ndim) + y.shape)  # of each output once, not for all points
         v, slope = self.query.profile.debiased_preimages(y, float(self._undo))
         with np.errstate(divide="ignore", invalid="ignore"):
             terms = np.exp(-np.abs(v - s) / self.scale) / (2 * self.scale * slope)
