@@ -128,6 +128,7 @@ def test_a_campaign_of_another_kind_is_no_form():
         reports_of([other().encoded])
 
 
+@pytest.mark.deep(keep=0)
 def test_the_command_asks_shows_answers_and_exports(tmp_path, monkeypatch):
     from typer.testing import CliRunner
 

@@ -124,7 +124,7 @@ ENDS: dict[str, Callable[[FormReports], Ends]] = {
 }
 
 
-@pytest.mark.deep(keep=2)
+@pytest.mark.deep(keep=0, rest=3)
 @pytest.mark.parametrize("name", ENDS)
 def test_intervals_hold_as_often_as_they_say(name: str) -> None:
     held = _covered(ENDS[name], _truths()[name], seed=5)

@@ -169,6 +169,7 @@ def test_the_error_of_a_correlation_is_that_of_its_influence(
     assert partial.standard_error == pytest.approx(influence.std() / np.sqrt(N - 1), rel=1e-3)
 
 
+@pytest.mark.deep(keep=0)
 def test_quantiles_and_curves_by_group_are_those_of_numbers(
     reports: FormReports, people: dict[str, NDArray[Any]]
 ) -> None:

@@ -74,6 +74,7 @@ def _reports(name: str, columns: NDArray[np.int64]) -> FormReports:
     return FormReports(CAMPAIGN, whole)
 
 
+@pytest.mark.deep(keep=4)
 @pytest.mark.parametrize(("terms", "function"), NUMBERS)
 def test_functions_of_a_number_are_unbiased_over_the_noise(
     terms: Sequence[Term], function: Any
@@ -152,6 +153,7 @@ def test_cells_of_two_randomised_answers_are_the_inverse_of_both_channels() -> N
     np.testing.assert_allclose(made.ask(CrossTable("a", "b")).shares, expected, atol=1e-8)
 
 
+@pytest.mark.deep(keep=3)
 @pytest.mark.parametrize(
     ("terms", "truth"),
     [
