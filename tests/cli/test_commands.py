@@ -39,9 +39,9 @@ def test_a_threshold_from_creation_to_estimate(geoveil, tmp_path):
     assert row["n"] == 3
     assert (row["epsilon"], row["per"], row["unit"]) == (1.0, 8000.0, "dollar")
     assert row["ci_low"] < row["estimate"] < row["ci_high"]
-    assert row["interval"]["method"] == "weighted-ends"
+    assert row["interval"]["method"] == "sequence"
     table = " ".join(geoveil("estimate", "income-above-100k").output.split())
-    assert f"95 % interval (weighted-ends): {row['interval']['promise']}." in table
+    assert f"95 % interval (sequence): {row['interval']['promise']}." in table
     least = row["price_of_privacy"]["variance_ratio_at_least"]
     assert f"Price of privacy: at least {least:.3g} × the variance" in table
     assert "bounded by what the mechanism's noise can be" in table

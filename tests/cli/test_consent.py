@@ -61,7 +61,7 @@ PIECES = [
 ]
 PROMPT = ["Asks for: ", "Given in: ", "Signed by: nobody", "Privacy: ε = 1 per 8000 ",
           "This report is at most 2.72 times as likely", "Somebody who thinks",
-          "This report does not hide which of two very different values you have."]  # fmt: skip
+          "This report does not hide which"]  # fmt: skip
 
 
 @pytest.fixture

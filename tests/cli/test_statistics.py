@@ -94,8 +94,17 @@ def test_a_server_says_the_same(geoveil, server, tmp_path):
     geoveil("campaign", "export", "curves", "--out", str(exported))
     heap = ["--heap", "100000=0.01"]
     for asked in (
-        ["--threshold", "100000", "--range", "50000,150000", *heap],
-        ["--threshold", "100000", "--slope-bound", "1e-10", "--contamination", "0.01"],
+        ["--threshold", "100000", "--range", "50000,150000", *heap, "--interval", "weighted-ends"],
+        [
+            "--threshold",
+            "100000",
+            "--slope-bound",
+            "1e-10",
+            "--contamination",
+            "0.01",
+            "--interval",
+            "weighted-ends",
+        ],
         ["--threshold", "100000", "--width", "24000", "--interval", "full-ends"],
     ):
         one, other = (

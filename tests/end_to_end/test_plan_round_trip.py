@@ -106,7 +106,7 @@ def test_a_rare_answer_of_few_people_is_as_uncertain_as_planned(server, people, 
         name = f"rare-{number}"
         run("campaign", "create", name, "--plan", file, "--id", name, "--server", server)
         answered(server, name, few, Seeded(number))
-        (found,) = estimates(server, name)
+        (found,) = estimates(server, name, "--interval", "weighted-ends")
         printed.append((found["ci_high"] - found["ci_low"]) / 2)
     assert planned == pytest.approx(np.mean(printed), rel=0.1)
     mechanism = DebiasedLaplace(Threshold(at, 24_000.0, "smoothstep"), GeoPrivacy(1.0, per=8_000.0))

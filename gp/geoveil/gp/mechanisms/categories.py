@@ -32,7 +32,7 @@ _BITS = 128
 _WORD = 32
 _BLOCK = 1 << 22
 """Bits that are simulated together."""
-Estimator: TypeAlias = Callable[[NDArray[np.int64]], Array]
+Estimator: TypeAlias = "Callable[[NDArray[np.int64]], Array]"
 """Returns one number for each row of reports."""
 
 
