@@ -14,7 +14,7 @@ from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.labelled_groups import groups_of
 from geoveil.analyst.statistics.report_files import ReportRows
 from geoveil.analyst.statistics.separate import SeparateEstimates
-from geoveil.analyst.statistics.statistic import AT_ALL_LOOKS, notes_of_looks
+from geoveil.analyst.statistics.statistic import notes_of_looks
 from geoveil.campaign import (
     AttributeCampaign,
     Campaign,
@@ -123,6 +123,7 @@ def group_estimates(
         return None
     sums = tuple(Accumulator(e.n, int(e.sum or 0), int(e.sum_of_squares or 0)) for e in of_labels)
     at_all_looks = first.interval_method == analyst_pb2.INTERVAL_METHOD_SEQUENCE
+    method = IntervalMethod.SEQUENCE if at_all_looks else None
     return groups_of(
         strata,
         sums,
@@ -133,8 +134,8 @@ def group_estimates(
         question=first.label,
         privacy=campaign.report_privacy,
         period=None if campaign.period is None else first.period,
-        method=IntervalMethod.SEQUENCE if at_all_looks else None,
-        about=(AT_ALL_LOOKS,) if at_all_looks else notes_of_looks(campaign),
+        method=method,
+        about=notes_of_looks(campaign, method),
     )
 
 

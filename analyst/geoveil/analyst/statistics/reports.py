@@ -40,6 +40,7 @@ from geoveil.analyst.statistics.statistic import (
     Separately,
     Statistic,
     driven,
+    method_of_looks,
     noise_scale,
     notes_of_looks,
     period_of,
@@ -179,6 +180,7 @@ class Reports:
             self._summed(estimators, of, label, together=False)[0]
             for label in range(len(strata.labels))
         ]
+        method = method_of_looks(self.campaign, of)
         groups = [
             groups_of(
                 strata,
@@ -189,7 +191,8 @@ class Reports:
                 question=question,
                 privacy=self.campaign.report_privacy,
                 period=None if self.campaign.period is None else of,
-                about=notes_of_looks(self.campaign),
+                method=method,
+                about=notes_of_looks(self.campaign, method),
             )
             for question, estimator in estimators.items()
         ]
@@ -214,11 +217,12 @@ class Reports:
         of = period_of(self.campaign, period)
         by_label = self._estimators(questions)
         summed, _ = self._summed(by_label, of, None, together=False)
+        method = method_of_looks(self.campaign, of)
         rows = []
         for label, estimator in by_label.items():
             sums, noise = summed[label]
             ends, limits = estimator.variance_limits, estimator.limits
-            estimated = estimate_of_sums(sums, GRID_EXPONENT, confidence, limits)
+            estimated = estimate_of_sums(sums, GRID_EXPONENT, confidence, limits, method)
             several = estimated.standard_error is not None
             row = LabelledEstimate(
                 label=label,

@@ -17,7 +17,7 @@ from geoveil.analyst.statistics.cells import CellCounts, Counts
 from geoveil.analyst.statistics.joint import JointEstimates, notes_of_liars
 from geoveil.analyst.statistics.separate import SeparateEstimates
 from geoveil.campaign import AttributeCampaign, Campaign, PointQuestion, ValueCampaign
-from geoveil.gp import LogScale, ParameterError, UnsupportedError, validation
+from geoveil.gp import IntervalMethod, LogScale, ParameterError, UnsupportedError, validation
 
 __all__ = ["Contaminated", "Means", "Statistic"]
 
@@ -150,8 +150,19 @@ def noted(result: Any, sentences: Sequence[str]) -> Any:
     return replace(result, about=(*result.about, *sentences))
 
 
-def notes_of_looks(campaign: AttributeCampaign) -> Sequence[str]:
+def method_of_looks(campaign: AttributeCampaign, period: int) -> IntervalMethod | None:
+    """Return the method of a period's intervals while its reports come in; None: of one look."""
+    now = datetime.now(UTC)
+    running = now < campaign.closes and period >= campaign.period_at(now)
+    return IntervalMethod.SEQUENCE if running else None
+
+
+def notes_of_looks(
+    campaign: AttributeCampaign, method: IntervalMethod | None = None
+) -> Sequence[str]:
     """Return what to say of intervals where the closing date of a campaign is still to come."""
+    if method is IntervalMethod.SEQUENCE:
+        return (AT_ALL_LOOKS,)
     return (ONE_LOOK,) if datetime.now(UTC) < campaign.closes else ()
 
 
