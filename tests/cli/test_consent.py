@@ -61,7 +61,7 @@ PIECES = [
 ]
 PROMPT = ["Asks for: ", "Given in: ", "Signed by: nobody", "Privacy: ε = 1 per 8000 ",
           "This report is at most 2.72 times as likely", "Somebody who thinks",
-          "This report does not hide which"]  # fmt: skip
+          "This report does not hide which of two very different values you have."]  # fmt: skip
 
 
 @pytest.fixture
@@ -197,7 +197,12 @@ def test_the_prompt_of_a_terminal(hostile, tmp_path):
     lines = shown.replace("\r\n", "\n").split("\n")
     assert all(len(line) <= 60 for line in lines)
     assert lines[0].startswith("Income above 100k")
-    margin = [line for line in lines[1:] if not line.startswith("  ")]
+    margin: list[str] = []
+    for line in lines[1:]:
+        if not line.startswith("  "):
+            margin.append(line)
+        elif margin:  # folded
+            margin[-1] += line[2:]
     begins = [*PROMPT, "Take part?"]
     begins[2] = "Signed by: "
     assert f"  {KEY.public}"[:60] in lines
