@@ -20,28 +20,22 @@ from typing import Any
 import tomli_w
 
 from geoveil.campaign import (
+    CATEGORIES,
     Attribute,
     CategoryField,
-    ChoiceField,
     Condition,
     Field,
-    MultipleField,
     NumberField,
-    OrdinalField,
     PlaceField,
     PointField,
     Wording,
     check_fields,
+    kind_of_category,
 )
 from geoveil.gp import AzimuthalEquidistant, GeoPrivacy, LogScale, ParameterError
 
 OPEN = "open"
 """In place of ε: the answer is sent as it is."""
-_CATEGORIES: Mapping[str, type[CategoryField]] = {
-    "choice": ChoiceField,
-    "ordinal": OrdinalField,
-    "multiple": MultipleField,
-}
 _COMMON = frozenset({"kind", "name", "epsilon", "text", "wordings", "applies"})
 _NUMBER = _COMMON | {"unit", "per", "least", "most", "ratios_above", "otherwise"}
 """With `ratios_above` ε is per factor `per`, of numbers above that."""
@@ -113,9 +107,9 @@ def _read(table: Any) -> Field:
         "wordings": tuple(_wordings(table)),
         "applies": _made("applies", Condition, table["applies"]) if "applies" in table else None,
     }
-    if kind in _CATEGORIES:
+    if kind in CATEGORIES:
         common |= {key: table[key] for key in ("otherwise", "most") if key in table}
-        return _CATEGORIES[kind](
+        return CATEGORIES[kind](
             name=name,
             options=tuple(_listed("options", _needed(table, "options"))),
             epsilon=None if epsilon == OPEN else epsilon,
@@ -188,7 +182,7 @@ def _written(field: Field) -> Iterator[tuple[str, Any]]:
             if getattr(attribute, key) is not None:
                 yield key, getattr(attribute, key)
     elif isinstance(field, CategoryField):
-        yield "kind", next(kind for kind, made in _CATEGORIES.items() if type(field) is made)
+        yield "kind", kind_of_category(field)
         yield "name", field.name
         yield "options", list(field.options)
         yield "epsilon", OPEN if field.epsilon is None else field.epsilon

@@ -59,8 +59,10 @@ from geoveil.campaign.families import (
     missing,
 )
 from geoveil.campaign.field_codec import (
+    CATEGORIES as CATEGORIES,
     decode_privacy as decode_privacy,
     encode_privacy as encode_privacy,
+    kind_of_category as kind_of_category,
 )
 from geoveil.campaign.fields import (
     OPTION as OPTION,

@@ -72,7 +72,7 @@ def _tells(field: Field, charge: Charge) -> str:
     if not isinstance(field, CategoryField):
         said = likelihood(privacy, f"{name}: what is sent is", "yours", "one")
         if far is None:
-            return f"{said} It is no protection of values far apart."
+            return f"{said} It does not hide which of two very different values you have."
         return f"{said[:-1]}, and at most {far} times as for any other, however far away."
     begins = f"{name}: what is sent is at most"
     if isinstance(field, OrdinalField | MultipleField):

@@ -1,6 +1,8 @@
 """What travels of an attribute and its guarantee, and of the fields of a form."""
 
 import math
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from geoveil.campaign.attribute import Attribute
@@ -20,11 +22,15 @@ from geoveil.campaign.queries import within
 from geoveil.gp import AzimuthalEquidistant, GeoPrivacy, LogScale, ParameterError
 from geoveil.proto.v1 import campaign_pb2 as pb
 
-_CATEGORIES: dict[str, type[CategoryField]] = {
-    "choice": ChoiceField,
-    "ordinal": OrdinalField,
-    "multiple": MultipleField,
-}
+CATEGORIES: Mapping[str, type[CategoryField]] = MappingProxyType(
+    {"choice": ChoiceField, "ordinal": OrdinalField, "multiple": MultipleField}
+)
+"""What each kind of category is called on the wire and in files."""
+
+
+def kind_of_category(field: CategoryField) -> str:
+    """Return what the kind of a category is called."""
+    return next(kind for kind, made in CATEGORIES.items() if type(field) is made)
 
 
 def encode_field(field: Field) -> pb.Field:
@@ -49,8 +55,7 @@ def encode_field(field: Field) -> pb.Field:
     options = pb.Options(options=field.options, epsilon=field.epsilon)
     options.otherwise = getattr(field, "otherwise", None) or ""
     options.most = getattr(field, "most", None) or 0
-    (kind,) = (name for name, made in _CATEGORIES.items() if type(field) is made)
-    getattr(message, kind).CopyFrom(options)
+    getattr(message, kind_of_category(field)).CopyFrom(options)
     return message
 
 
@@ -94,7 +99,7 @@ def _decode_field(message: pb.Field) -> Field:
         common["most"] = options.most or None
     else:
         common["otherwise"] = options.otherwise or None
-    return _CATEGORIES[kind](
+    return CATEGORIES[kind](
         name=message.attribute.name,
         options=tuple(options.options),
         epsilon=options.epsilon if options.HasField("epsilon") else None,

@@ -23,7 +23,6 @@ from geoveil.gp import (
     GeoPrivacy,
     ParameterError,
     PrivateValueError,
-    QueryMechanism,
     RandomSource,
     lazy,
     round_up,
@@ -96,10 +95,6 @@ class FormCampaign(Campaign):
     def columns(self) -> int:
         return sum(field.columns for field in self.fields)
 
-    @lazy
-    def answers_all(self) -> bool:
-        return True
-
     @property
     def labels(self) -> tuple[str, ...]:
         return tuple(
@@ -115,20 +110,12 @@ class FormCampaign(Campaign):
         )
 
     @lazy
-    def mechanisms(self) -> tuple[QueryMechanism, ...]:
-        return ()
-
-    @lazy
     def ranges(self) -> tuple[tuple[int, int], ...]:
         return tuple(ends for field in self.fields for ends in field.ranges)
 
     @property
     def releasable(self) -> tuple[tuple[int, int], ...]:
         return tuple(ends for field in self.fields for ends in field.releasable)
-
-    @lazy
-    def outputs(self) -> tuple[frozenset[int] | None, ...]:
-        return (None,) * self.columns
 
     @lazy
     def charges(self) -> tuple[Charge, ...]:

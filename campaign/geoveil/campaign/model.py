@@ -108,9 +108,9 @@ class Campaign(ABC):
         """The number of things that a query_index counts: questions, or coordinates of a point."""
 
     @lazy
-    @abstractmethod
     def answers_all(self) -> bool:
         """Whether a report has an integer for every column; else for one, drawn uniformly."""
+        return True
 
     @property
     def answers(self) -> int:
@@ -127,9 +127,9 @@ class Campaign(ABC):
         return label
 
     @lazy
-    @abstractmethod
     def mechanisms(self) -> tuple[QueryMechanism, ...]:
-        """What perturbs the answer in each column by itself; none where a point is perturbed."""
+        """What perturbs the answer in each column by itself; none where values are perturbed."""
+        return ()
 
     @lazy
     @abstractmethod
@@ -146,9 +146,9 @@ class Campaign(ABC):
         """The least and greatest integer that a device may report in each column."""
 
     @lazy
-    @abstractmethod
     def outputs(self) -> tuple[frozenset[int] | None, ...]:
         """All integers that can be reported in each column; None where that is its whole range."""
+        return (None,) * self.columns
 
     @lazy
     @abstractmethod

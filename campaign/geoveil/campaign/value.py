@@ -17,7 +17,6 @@ from geoveil.gp import (
     GeoPrivacy,
     ParameterError,
     PlanarLaplace,
-    QueryMechanism,
     RandomSource,
     lazy,
     np,
@@ -108,10 +107,6 @@ class ValueCampaign(AttributeCampaign):
     def columns(self) -> int:
         return self.dimension
 
-    @lazy
-    def answers_all(self) -> bool:
-        return True
-
     @property
     def labels(self) -> tuple[str, ...]:
         return (AXES if self.attribute.coordinates is None else _PLACE_AXES)[: self.dimension]
@@ -123,10 +118,6 @@ class ValueCampaign(AttributeCampaign):
         if self.attribute.scale is not None:
             return f"logarithm of {self.attribute.name}"
         return self.attribute.name if self.dimension == 1 else f"{self.attribute.name}, {label}"
-
-    @lazy
-    def mechanisms(self) -> tuple[QueryMechanism, ...]:
-        return ()
 
     @lazy
     def nests(self) -> bool:
@@ -153,10 +144,6 @@ class ValueCampaign(AttributeCampaign):
     @property
     def releasable(self) -> tuple[tuple[int, int], ...]:
         return ((INT64_MIN, INT64_MAX),) * self.columns
-
-    @lazy
-    def outputs(self) -> tuple[frozenset[int] | None, ...]:
-        return (None,) * self.columns
 
     @property
     def answer_privacy(self) -> GeoPrivacy:

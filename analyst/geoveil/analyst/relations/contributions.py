@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from geoveil.analyst.relations.form_reports import FormReports, asked_of
+from geoveil.analyst.relations.form_reports import FormReports, condition_of
 from geoveil.analyst.relations.place_terms import Coordinate
 from geoveil.analyst.relations.terms import NumberOf, Option, Term
 from geoveil.campaign import CategoryField, FormCampaign, NumberField, PlaceField
@@ -57,4 +57,4 @@ def _all(campaign: FormCampaign) -> Iterator[tuple[str, Sequence[Term]]]:
         elif isinstance(of, CategoryField):
             terms = [Option(of.name, option) for option in of.options]
         for term in terms:
-            yield term.text, [term, *asked_of(campaign, term)]
+            yield term.text, [term, *condition_of(campaign, term)]

@@ -184,7 +184,7 @@ def refuse_unasked(campaign: FormCampaign, terms: Sequence[Term]) -> None:
             raise ParameterError("field", name, expected)
 
 
-def asked_of(campaign: FormCampaign, term: Term) -> list[Term]:
+def condition_of(campaign: FormCampaign, term: Term) -> list[Term]:
     """Return the functions that are 1 for those who were asked for an answer; [] for everybody."""
     condition = campaign.field(term.field).applies
     if condition is None:

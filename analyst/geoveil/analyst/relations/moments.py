@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from geoveil.analyst.relations.form_reports import (
     FormReports,
     FormStatistic,
-    asked_of,
+    condition_of,
     weights_of,
 )
 from geoveil.analyst.relations.terms import NumberOf, Score, Term
@@ -70,7 +70,7 @@ class Mean(FormStatistic[Quantity]):
         self, reports: FormReports, confidence: float = 0.95, weights: ArrayLike | None = None
     ) -> Quantity:
         term = variable(reports.campaign, self.variable)
-        asked_for = asked_of(reports.campaign, term)
+        asked_for = condition_of(reports.campaign, term)
         if not asked_for:
             joint = reports.joint({term.text: [term]}, confidence, weights)
             return joint.contrast([1.0], f"mean of {term.text}", joint.limits[0])
