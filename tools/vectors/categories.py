@@ -23,7 +23,7 @@ KINDS: dict[str, type[CategoryMechanism]] = {
 }
 _ONE = 1 << 32
 _SEED = "later"
-"""Of the vectors, which leave it out."""
+"""The default seed, which vectors do not name."""
 
 
 def category_vectors() -> list[dict[str, Any]]:

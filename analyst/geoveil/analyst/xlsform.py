@@ -74,7 +74,7 @@ class ImportedForm:
     """What a workbook says."""
 
     title: str
-    """Of the form; "" if it has none."""
+    """The form's title; "" if it has none."""
     fields: tuple[Field, ...]
     left_out: tuple[str, ...]
     """What was not read: one sentence for each row."""
@@ -169,7 +169,7 @@ class _Reader:
     left_out: list[str] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
     relevant: list[str] = field(default_factory=list)
-    """Of the groups that are open."""
+    """The conditions of the groups that enclose the row."""
 
     def read(self, number: int, row: _Row) -> None:
         kind, _, rest = row.get("type", "").partition(" ")

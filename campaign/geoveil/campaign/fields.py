@@ -316,7 +316,7 @@ class CategoryField(Field):
     attribute: Attribute = field(init=False, repr=False, compare=False)
     privacy: GeoPrivacy | None = field(init=False, repr=False, compare=False)
     name: str
-    """Of the attribute; 1 to 64 visible characters."""
+    """The attribute's name; 1 to 64 visible characters."""
     options: tuple[str, ...]
     """Distinct, of 1 to 64 visible characters."""
     epsilon: float | None = None

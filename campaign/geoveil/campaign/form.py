@@ -32,7 +32,7 @@ Answers: TypeAlias = Mapping[str, Any]
 """Name of a field → answer. Private."""
 MOST_FIELDS = 64
 MOST_REPORT_BYTES = 16_384
-"""Of a report, as it travels."""
+"""The largest report of a form, as it travels."""
 _ID_BYTES, _COLUMN_BYTES = 32, 17
 """At most, of a report without answers, and of each of its integers."""
 

@@ -33,9 +33,9 @@ class MeanMapEstimates(GeoResult):
     latitudes: Array
     """(rows,), likewise."""
     means: MeansByGroup
-    """Of the nodes that have one, each with its number, west to east and south to north."""
+    """The means at the nodes that have one, labelled by their numbers: west to east, then north."""
     bandwidth: float
-    """Of the bells, in metres."""
+    """The standard deviation of the bell around each node, in metres."""
     n: int
     """People."""
 
@@ -81,8 +81,8 @@ class MeanMap(FormStatistic[MeanMapEstimates]):
     size: tuple[int, int] = (15, 15)
     """Nodes from west to east, and from south to north; 441 in all at most."""
     bandwidth: float | None = None
-    """Of the bells, in metres; by default three noise scales, or the distance of the nodes if that
-    is more."""
+    """The standard deviation of the bell around each node, in metres; by default three noise
+    scales, or the distance of the nodes if that is more."""
 
     def __post_init__(self) -> None:
         Map(self.bounds, self.size, self.bandwidth)

@@ -76,7 +76,7 @@ class RegressionEstimates(ParameterEstimates):
 
     model: Model
     smoothing: Array | None = None
-    """Of medians: about how far the smoothed step moves each coefficient."""
+    """About how far smoothing moves each coefficient; None except of a median regression."""
 
     def rows(self) -> list[dict[str, Any]]:
         rows = super().rows()
@@ -149,8 +149,8 @@ class Regression(FormStatistic[RegressionEstimates]):
     """Names of fields, or functions of them."""
     model: Model = "linear"
     width: float | None = None
-    """Of the smoothed step of a median regression (a logistic distribution function), in the
-    response's unit; by default as wide as the noise, and a little for the spread."""
+    """The width of the step that a median regression smooths (by a logistic distribution function),
+    in the response's unit; by default as wide as the noise, and a little for the spread."""
     errors: str = "HC3"
     """"HC3", with Student's quantiles by Satterthwaite's degrees of freedom; or "HC0"."""
 

@@ -19,7 +19,7 @@ from geoveil.gp import Array, UnsupportedError
 
 Model: TypeAlias = Literal["linear", "logistic", "poisson", "median"]
 MOST_COMBINATIONS = 1_000
-"""Of options of categories in a model that is not linear: each is evaluated for every report."""
+"""The most combinations of options in a model that is not linear; every report weighs each."""
 MOST_NUMBERS = 8
 """Perturbed numbers in a model that is not linear: 2 derivatives each, which lose digits."""
 _AT_ONCE = 1 << 12

@@ -57,7 +57,7 @@ class ShareTable(Result):
     shares: Array
     """The share of each cell, a dimension for each field; unbiased, so that it may be below 0."""
     standard_errors: Array
-    """Of each, of the same shape."""
+    """The standard error of each share, in the shape of `shares`."""
     ci_low: Array
     """Intervals of each share by itself."""
     ci_high: Array
@@ -70,7 +70,7 @@ class ShareTable(Result):
     n: int
     """People."""
     test: "tuple[float, int, float] | None"
-    """Of independence: χ², its degrees of freedom and the p value; None if there is no test."""
+    """χ² for independence, its degrees of freedom and the p value; None if it is not tested."""
     pairs: "tuple[Array, ...]" = field(repr=False)
     """The covariance of each cell with the margin of each field."""
     margin_errors: tuple[Array, ...] = field(repr=False)
@@ -193,7 +193,7 @@ class SharesGiven(Result):
     axis: int
     """Which field of the table."""
     shares: Array
-    """Of the shape of the table."""
+    """The share of each cell among its option's people, in the shape of the table."""
     standard_errors: Array
     ci_low: Array
     ci_high: Array

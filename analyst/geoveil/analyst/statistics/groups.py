@@ -87,7 +87,7 @@ class GroupEstimates(Result):
     """How far the ends of each interval are from its estimate, below and above, at `confidence`,
     shape (2, groups), where they were found in another way; None: they follow from the rest."""
     method: IntervalMethod | None = None
-    """Of each interval, where it is not the default."""
+    """How each interval was found; None: by the default."""
     about: Sequence[str] = ()
     """Sentences that must be known besides."""
     moved: Array | None = None
