@@ -18,7 +18,7 @@ from geoveil.campaign.fields import (
 )
 from geoveil.campaign.mechanisms import PlanarLaplaceSpec
 from geoveil.campaign.model import Campaign, Charge
-from geoveil.campaign.value import ValueCampaign
+from geoveil.campaign.value import PLACE_AXES, ValueCampaign
 from geoveil.gp import (
     GeoPrivacy,
     ParameterError,
@@ -97,17 +97,7 @@ class FormCampaign(Campaign):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        return tuple(
-            label
-            for field in self.fields
-            for label in (
-                [f"{field.name}: metres east", f"{field.name}: metres north"]
-                if isinstance(field, PlaceField)
-                else [field.name]
-                if field.columns == 1
-                else [f"{field.name}: part {part}" for part in range(1, field.columns + 1)]
-            )
-        )
+        return tuple(label for field in self.fields for label in _labels(field))
 
     @lazy
     def ranges(self) -> tuple[tuple[int, int], ...]:
@@ -209,6 +199,14 @@ class FormCampaign(Campaign):
 
     def _complete(self) -> None:
         _ = self.charges
+
+
+def _labels(field: Field) -> list[str]:
+    if isinstance(field, PlaceField):
+        return [f"{field.name}: {axis}" for axis in PLACE_AXES]
+    if field.columns == 1:
+        return [field.name]
+    return [f"{field.name}: part {part}" for part in range(1, field.columns + 1)]
 
 
 def check_fields(fields: Sequence[Field]) -> tuple[Field, ...]:

@@ -26,7 +26,7 @@ from geoveil.gp import (
 
 AXES = ("x", "y", "z")
 """The names of coordinates in files."""
-_PLACE_AXES = ("metres east", "metres north")
+PLACE_AXES = ("metres east", "metres north")
 _ABOVE_RADIUS = 1 + Fraction(1, 10**9)
 """More than the rounding of places that are projected."""
 
@@ -109,7 +109,7 @@ class ValueCampaign(AttributeCampaign):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        return (AXES if self.attribute.coordinates is None else _PLACE_AXES)[: self.dimension]
+        return (AXES if self.attribute.coordinates is None else PLACE_AXES)[: self.dimension]
 
     def words_for(self, label: str) -> str:
         """Return what people read: what is held, and of several numbers along which axis."""
