@@ -69,8 +69,8 @@ def fields_of_toml(text: str) -> tuple[Field, ...]:
         >>> rents.options, str(rents.privacy)
         (('yes', 'no'), 'ε = 2 per 1 option')
     """
-    if len(text) > _MOST_BYTES:
-        raise ParameterError("length of the form", len(text), f"at most {_MOST_BYTES:,}")
+    if not isinstance(text, str) or len(text) > _MOST_BYTES:
+        raise ParameterError("form", type(text).__name__, f"a text of at most {_MOST_BYTES:,}")
     try:
         read = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -83,7 +83,7 @@ def fields_of_toml(text: str) -> tuple[Field, ...]:
 
 def toml_of(fields: Sequence[Field]) -> str:
     """Return the TOML of which `fields_of_toml` makes the same fields."""
-    return tomli_w.dumps({"field": [dict(_written(field)) for field in fields]})
+    return tomli_w.dumps({"field": [dict(_written(field)) for field in check_fields(fields)]})
 
 
 def _field(number: int, table: Any) -> Field:

@@ -319,6 +319,7 @@ def workbook_of(fields: Sequence[Field], file: Path, title: str = "") -> None:
     """
     with needed_for("writing XLSForm"):
         from openpyxl import Workbook
+    fields = check_fields(fields)
     languages = list(dict.fromkeys(w.language for of in fields for w in of.wordings)) or [""]
     labels = ["label" + (f"::{tag}" if tag else "") for tag in languages]
     book = Workbook()

@@ -57,7 +57,7 @@ class Wording:
             raise ParameterError("wording.language", self.language, "a BCP 47 tag, or ''")
         if self.text != "":
             plain("wording.text", self.text, 500)
-        object.__setattr__(self, "options", tuple(self.options))
+        object.__setattr__(self, "options", validation.items("wording.options", self.options, str))
         for i, option in enumerate(self.options):
             plain(f"wording.options[{i}]", option, 200)
 
@@ -76,7 +76,8 @@ class Condition:
     """Answers to it; at least one."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "options", tuple(self.options))
+        options = validation.items("applies.options", self.options, str)
+        object.__setattr__(self, "options", options)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +100,9 @@ class Field(ABC):
     """To whom it applies; None: everybody."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "wordings", tuple(self.wordings))
+        object.__setattr__(self, "wordings", validation.items("wordings", self.wordings, Wording))
+        if not isinstance(self.applies, Condition | None):
+            raise ParameterError("applies", self.applies, "a Condition, or None")
         languages = [wording.language for wording in self.wordings]
         if len(set(languages)) != len(languages) or len(languages) > 64:
             raise ParameterError("languages of wordings", languages, "at most 64, distinct")

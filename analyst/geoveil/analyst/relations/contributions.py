@@ -7,7 +7,7 @@ from geoveil.analyst.relations.form_reports import FormReports, condition_of
 from geoveil.analyst.relations.place_terms import Coordinate
 from geoveil.analyst.relations.terms import NumberOf, Option, Term
 from geoveil.campaign import CategoryField, FormCampaign, NumberField, PlaceField
-from geoveil.gp import needed_for
+from geoveil.gp import needed_for, validation
 
 if TYPE_CHECKING:
     import pandas
@@ -37,8 +37,11 @@ def contributions(
     if terms is None:
         terms = dict(_all(reports.campaign))
     if not isinstance(terms, Mapping):
-        terms = {term.text: term for term in terms}
-    products = [[of] if isinstance(of, Term) else of for of in terms.values()]
+        terms = {term.text: term for term in validation.items("terms", terms, Term)}
+    products = [
+        [of] if isinstance(of, Term) else list(validation.items(f"terms[{name!r}]", of, Term))
+        for name, of in terms.items()
+    ]
     return pd.DataFrame(reports.pseudo_values(products), columns=list(terms))
 
 

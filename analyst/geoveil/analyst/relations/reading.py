@@ -32,7 +32,7 @@ def form_reports_of(
     if isinstance(source, (str, os.PathLike)):
         campaign = campaign_in(Path(source))
         parts = rows_in(Path(source), campaign.labels)
-    else:
+    elif isinstance(source, Iterable):
         parts = source
     rows = []
     for part in parts:
