@@ -52,6 +52,8 @@ def test_a_threshold_from_creation_to_estimate(geoveil, tmp_path):
     assert geoveil("campaign", "close", "income-above-100k").exit_code == 0
     assert "closed" in geoveil("campaign", "list").output
     again = json.loads(geoveil("estimate", "income-above-100k", "--json").output)
+    assert shown.pop("notes") != again["notes"]  # what is said of looks, before and after
+    assert any("closed by hand before its date" in note for note in again.pop("notes"))
     assert again == shown
 
 

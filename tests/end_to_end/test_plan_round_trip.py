@@ -77,6 +77,10 @@ def answered(server, name, people, source):
         transport.close()
 
 
+ONE_LOOK = ("--interval", "weighted-ends")
+"""The interval that a plan states: while a campaign is open, `estimate` prints one for all looks."""
+
+
 @pytest.fixture
 def carried_out(server, people, tmp_path):
     """Plan, publish, let everybody contribute; return what was planned, and the campaign's id."""
@@ -106,7 +110,7 @@ def test_a_rare_answer_of_few_people_is_as_uncertain_as_planned(server, people, 
         name = f"rare-{number}"
         run("campaign", "create", name, "--plan", file, "--id", name, "--server", server)
         answered(server, name, few, Seeded(number))
-        (found,) = estimates(server, name, "--interval", "weighted-ends")
+        (found,) = estimates(server, name, *ONE_LOOK)
         printed.append((found["ci_high"] - found["ci_low"]) / 2)
     assert planned == pytest.approx(np.mean(printed), rel=0.1)
     mechanism = DebiasedLaplace(Threshold(at, 24_000.0, "smoothstep"), GeoPrivacy(1.0, per=8_000.0))
@@ -141,11 +145,11 @@ def test_every_allocation_keeps_the_error_that_was_planned(allocation, carried_o
     answers = planned["answers"]
     if allocation == "points":
         found = [
-            estimates(server, name, "--threshold", a["center"][0], "--width", a["width"])[0]
+            estimates(server, name, "--threshold", a["center"][0], "--width", a["width"], *ONE_LOOK)[0]
             for a in answers
         ]
     else:
-        found = estimates(server, name)
+        found = estimates(server, name, *ONE_LOOK)
     for at, answer, estimate in zip(THRESHOLDS, answers, found, strict=True):
         assert within(estimate, share_above(people, at), answer["error_95"])
         assert not within(estimate, share_above(1.5 * people, at), answer["error_95"])
