@@ -78,7 +78,7 @@ def answered(server, name, people, source):
 
 
 ONE_LOOK = ("--interval", "weighted-ends")
-"""The interval that a plan states: while a campaign is open, `estimate` prints one for all looks."""
+"""The interval of a plan: while a campaign is open, `estimate` prints one for all looks."""
 
 
 @pytest.fixture
@@ -145,7 +145,9 @@ def test_every_allocation_keeps_the_error_that_was_planned(allocation, carried_o
     answers = planned["answers"]
     if allocation == "points":
         found = [
-            estimates(server, name, "--threshold", a["center"][0], "--width", a["width"], *ONE_LOOK)[0]
+            estimates(
+                server, name, "--threshold", a["center"][0], "--width", a["width"], *ONE_LOOK
+            )[0]
             for a in answers
         ]
     else:

@@ -466,12 +466,7 @@ def _count(skewness: float, quantile: float, more: float) -> float:
 
 
 def _gamma_quantile(skewness: float, normal: float) -> float:
-    """Return the quantile of a gamma law of mean 0 and variance 1, after Wilson and Hilferty.
-
-    Args:
-        skewness: ≥ 0.
-        normal: the quantile that a normal law has.
-    """
+    """Return the gamma law's quantile where a normal law has that, after Wilson and Hilferty."""
     if skewness < _NEARLY_NORMAL:
         return normal
     return 2 / skewness * ((1 + skewness * normal / 6 - skewness**2 / 36) ** 3 - 1)
@@ -498,9 +493,4 @@ def _student_quantile(freedom: float, probability: float) -> float:
     return float(stdtrit(freedom, probability))
 
 
-def _normal_quantile(probability: float) -> float:
-    return NormalDist().inv_cdf(probability)
-
-
-def _normal_probability(quantile: float) -> float:
-    return NormalDist().cdf(quantile)
+_normal_quantile, _normal_probability = NormalDist().inv_cdf, NormalDist().cdf

@@ -88,7 +88,6 @@ class CategoryMechanism(ABC):
 
         Args:
             value: the option's index, from 0; of `SubsetResponse` a mask of bits.
-            source: random bits; the operating system's by default.
 
         Raises:
             PrivateValueError: if there is no such value.
@@ -103,7 +102,6 @@ class CategoryMechanism(ABC):
 
         Args:
             values: indices (n,); of `SubsetResponse` masks as reports hold them, (n, columns).
-            rng: a NumPy generator.
         """
         warn_beside_holder()
         return self._simulate(np.asarray(values, np.int64), rng)
@@ -227,9 +225,7 @@ class OrdinalResponse(_IndexMechanism):
     a step apart P(x + N = y), P(x + N ≤ y) and P(x + N ≥ y) change by a factor of at most
     1/a = T/M ≤ e^ε.
 
-    Among all channels with this promise it has the least variance of the mean score: linear
-    programmes over K from 2 to 11 and ε from 0.1 to 3 found none better. For small ε the
-    variance grows as 1/ε², of scores that are not linear in the index as 1/ε⁴.
+    For small ε its variance grows as 1/ε², of scores that are not linear in the index as 1/ε⁴.
 
     Example:
         >>> response = OrdinalResponse(5, 1.0)

@@ -1,0 +1,380 @@
+"""geoveil campaign create: publish a new campaign, from options, a plan or a form."""
+
+import math
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from geoveil.analyst import (
+    RADIUS_M,
+    VOCABULARY,
+    AnalystQuestion,
+    area_of,
+    browsers_refuse,
+    campaign_asking,
+    campaign_for_points,
+    campaign_of,
+    expected_text,
+    id_of,
+    mechanism_names,
+    numbers_in,
+    place_in,
+    planned_participants,
+    questions_in,
+    refuse_unlikely,
+)
+from geoveil.campaign import (
+    COHORT,
+    LONGEST,
+    MOST_COHORTS,
+    Allocation,
+    AttributeCampaign,
+    FormCampaign,
+    Readings,
+    SigningKey,
+    StatisticCampaign,
+    Strata,
+    ValueCampaign,
+)
+from geoveil.cli import options
+from geoveil.cli.asking import Words, asks
+from geoveil.cli.campaign_text import explains_taken_id, print_form, weight_text
+from geoveil.cli.connection import Connection, analyst_at, connects
+from geoveil.cli.console import err, out, privacy_text
+from geoveil.cli.environment import SIGN_KEY
+from geoveil.cli.form import fields_in
+from geoveil.gp import Cap, GeoPrivacy, LogScale, ParameterError, validation
+
+_LONGEST_DAYS = 1_000_000.0
+_PARTICIPANTS = 10_000
+
+
+@connects
+@asks
+def create(
+    title: Annotated[str, typer.Argument(help="One line that people read.")],
+    *,
+    epsilon: options.Epsilon = None,
+    per: options.Per = None,
+    delta: options.Delta = 0.0,
+    reach: options.Reach = None,
+    attribute: Annotated[
+        str | None, typer.Option(help="What participants hold, e.g. 'household income'.")
+    ] = None,
+    plan: Annotated[
+        Path | None,
+        typer.Option(help="Ask what 'geoveil plan --out' planned, in place of the flags below."),
+    ] = None,
+    form: Annotated[
+        Path | None,
+        typer.Option(
+            help="Ask for all answers of a form, in TOML as 'geoveil form from' writes it, in place"
+            " of one attribute: no other flag says what is asked."
+        ),
+    ] = None,
+    unit: Annotated[
+        str | None, typer.Option(help="Unit of PER and of values; of places it is metre.")
+    ] = None,
+    ratios_from: options.RatiosFrom = None,
+    least: Annotated[
+        float | None,
+        typer.Option(
+            help="The least number that anybody holds: devices ask about one below it, which may"
+            " be a slip, before anything leaves. With --points and --most it then counts as this."
+        ),
+    ] = None,
+    most: Annotated[
+        float | None, typer.Option(help="The greatest number that anybody holds, likewise.")
+    ] = None,
+    words: Words,
+    width: Annotated[
+        float | None,
+        typer.Option(
+            help="Width of the soft band around a threshold or an edge; 3·PER/ε by default, or"
+            " what a range or a circle has room for."
+        ),
+    ] = None,
+    bandwidth: Annotated[
+        float | None,
+        typer.Option(help="Bandwidth of a density's bell, in metres; 3·PER/ε by default."),
+    ] = None,
+    center: options.Center = None,
+    radius: options.Radius = None,
+    points: Annotated[
+        bool,
+        typer.Option(
+            "--points",
+            help="Everyone sends one perturbed point, of which 'geoveil estimate' asks anything"
+            " later: a place if there is a --center, else a number.",
+        ),
+    ] = False,
+    dimension: Annotated[
+        int | None,
+        typer.Option(help="How many numbers a point has that is no place: 1, the default, to 3."),
+    ] = None,
+    mechanism: Annotated[
+        str | None,
+        typer.Option(
+            help=f"{', '.join(mechanism_names())}, as 'name' or 'name:a=1'; debiased by default."
+            " 'geoveil mechanisms' lists them."
+        ),
+    ] = None,
+    allocation: Annotated[
+        Allocation | None,
+        typer.Option(
+            help="Everyone answers one query, drawn at random, with ε (partition, the default); or"
+            " all m queries with ε/m each (split); all with ε each, mε in all (repeat); or all"
+            " together with ε, by smooth noise (vector)."
+        ),
+    ] = None,
+    cap: Annotated[
+        str | None,
+        typer.Option(
+            help="Tell no two values apart better than e^(BELOW + ABOVE) to 1, however far apart:"
+            " distances from the boundary count up to BELOW·PER/ε outside and ABOVE·PER/ε inside."
+            " By default that of the plan, or 4,4, or what the questions need, up to e^10. 'none'"
+            " counts all distances."
+        ),
+    ] = None,
+    days: Annotated[float, typer.Option(help="How long it takes reports, from now.")] = 30.0,
+    every: Annotated[
+        str | None,
+        typer.Option(
+            help="Everyone answers once in every such period and spends ε each time: 7d, 12h,"
+            " 30m, 1w. By default once in all."
+        ),
+    ] = None,
+    read_every: Annotated[
+        str | None,
+        typer.Option(
+            help="Devices read and perturb their value once in so long, as 365d, and answer every"
+            " period in between from that: ε is spent once for each reading. Of --points, or"
+            " questions about one number with the debiased mechanism."
+        ),
+    ] = None,
+    extrapolated: Annotated[
+        bool,
+        typer.Option(
+            "--extrapolated",
+            help="With --read-every: answers go on as two readings did; for means that drift.",
+        ),
+    ] = False,
+    cohorts: Annotated[
+        int | None,
+        typer.Option(
+            min=2,
+            max=MOST_COHORTS,
+            help="With --read-every: devices whose app permits so many say in which part of that"
+            " time theirs begins, so that those who just read can be seen alone. It links reports.",
+        ),
+    ] = None,
+    participants: Annotated[
+        int | None,
+        typer.Option(
+            help="How many are expected, to tell the error; those of the plan, or 10000, by"
+            " default."
+        ),
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Publish what looks like a mistake all the same.")
+    ] = False,
+    minimum_participants: Annotated[
+        int, typer.Option(help="The server shows no estimate of fewer answers.")
+    ] = 0,
+    strata: Annotated[
+        str | None,
+        typer.Option(
+            help="Groups that devices name beside their value, and their names: 'region: north,"
+            " south'. A label is sent as it is, unless there is --strata-epsilon."
+        ),
+    ] = None,
+    strata_epsilon: Annotated[
+        float | None,
+        typer.Option(
+            help="ε between any two labels: each is sent with a lie at times, and devices are"
+            " charged for it."
+        ),
+    ] = None,
+    sign_key: Annotated[
+        Path | None,
+        typer.Option(
+            envvar=SIGN_KEY,
+            exists=True,
+            dir_okay=False,
+            help="Sign with the key in this file; see 'geoveil campaign keygen'.",
+        ),
+    ] = None,
+    campaign_id: Annotated[
+        str | None, typer.Option("--id", help="Made from the title by default.")
+    ] = None,
+    connection: Connection,
+) -> None:
+    """Publish a campaign and print its id.
+
+    Example: geoveil campaign create "Income above 100k" --attribute "household income"
+    --unit dollar --epsilon 1 --per 8000 --threshold 100000
+
+    With a plan: geoveil campaign create "Income above 100k" --plan plan.toml
+    """
+    validation.between("days", days, 0, _LONGEST_DAYS, low_open=True)
+    now = datetime.now(UTC)
+    later: dict[str, Any] = {
+        "campaign_id": campaign_id or id_of(title),
+        "title": title,
+        "opens": now,
+        "closes": now + timedelta(days=days),
+        "period": None if every is None else options.parse_period("every", every),
+        "minimum_participants": minimum_participants,
+        "strata": _cohorts(cohorts, read_every, strata) or _strata(strata, strata_epsilon),
+        "readings": _readings(read_every, extrapolated),
+    }
+    said: dict[str, Any] = {
+        "epsilon": epsilon, "per": per, "delta": delta or None, "reach": reach, "unit": unit,
+        "ratios_from": ratios_from, **words,
+        "width": width, "bandwidth": bandwidth, "center": center,
+        "radius": radius, "points": points or None, "dimension": dimension,
+        "mechanism": mechanism, "allocation": allocation,
+    }  # fmt: skip
+    key = None if sign_key is None else SigningKey.from_pem(sign_key.read_bytes())
+    if form is not None:
+        said |= {"attribute": attribute, "plan": plan, "least": least, "most": most, "cap": cap}
+        said |= {name: later.pop(name) for name in ("strata", "readings")}
+        options.left_out(said, "left out: the form says it")
+        published = FormCampaign(fields=fields_in(form), **later)
+        with analyst_at(connection) as analyst, explains_taken_id(published):
+            digest = analyst.create(published, key)
+        print_form(published)
+        out.tell(f"sha256:{digest.hex()}")
+        return
+    questions: list[AnalystQuestion] = []
+    if plan is None:
+        questions = questions_in(words)
+        campaign = _asking(attribute, said, questions, later)
+    else:
+        options.left_out(said, "left out: the plan says it")
+        campaign = campaign_of(plan, attribute=attribute, **later)
+        participants = participants or planned_participants(plan)
+    if least is not None or most is not None:
+        held = replace(campaign.attribute, least=least, most=most)
+        campaign = replace(campaign, attribute=held)
+    if cap is not None:
+        campaign = _with_cap(campaign, cap)
+    participants = _PARTICIPANTS if participants is None else participants
+    validation.between("participants", participants, 1, 10**12)
+    if not force:
+        try:
+            refuse_unlikely(campaign, participants, questions)
+        except ParameterError as error:
+            expected = f"{error.expected}. Publish it all the same with --force"
+            option = ("every", every) if error.name == "period" else (error.name, error.value)
+            raise ParameterError(*option, expected) from None
+    with analyst_at(connection) as analyst, explains_taken_id(campaign):
+        digest = analyst.create(campaign, key)
+    out.tell((campaign.campaign_id, "bold"), f"  {privacy_text(campaign)}  sha256:{digest.hex()}")
+    out.tell(expected_text(campaign, participants))
+    if plan is not None and isinstance(campaign, ValueCampaign):
+        how = f"'geoveil estimate {campaign.campaign_id} --plan {plan}'"
+        out.tell(f"{how} asks the points what was planned")
+    if campaign.readings is not None:
+        out.tell(
+            f"{campaign.readings} In all, a participant spends at most {campaign.total_privacy}."
+        )
+    elif campaign.period is not None:
+        n = campaign.periods
+        once = "once, in its one period" if n == 1 else f"once in each of {n:,} periods"
+        out.print(f"each participant spends this {once}")
+    out.print(weight_text(campaign))
+    if (refused := browsers_refuse(campaign)) is not None:
+        err.tell(("warning:", "bold yellow"), f" no browser can answer it: {refused}")
+    if key is not None:
+        out.tell(f"signed by {key.public}")
+
+
+def _strata(said: str | None, epsilon: float | None) -> Strata | None:
+    """Return the groups that text like "region: north, south" names."""
+    groups = options.strata(said, epsilon)
+    return None if groups is None else Strata(name=groups[0], labels=groups[1], epsilon=epsilon)
+
+
+def _readings(every: str | None, extrapolated: bool) -> Readings | None:
+    """Return what --read-every and --extrapolated say."""
+    if every is None:
+        if extrapolated:
+            raise ParameterError("extrapolated", True, "left out unless there is --read-every")
+        return None
+    length = options.parse_period("read-every", every, LONGEST)
+    return Readings(every=length, extrapolated=extrapolated)
+
+
+def _cohorts(count: int | None, read_every: str | None, strata: str | None) -> Strata | None:
+    """Return the strata that --cohorts says."""
+    if count is None:
+        return None
+    if read_every is None or strata is not None:
+        expected = "left out unless there is --read-every, and no --strata"
+        raise ParameterError("cohorts", count, expected)
+    return Strata(name=COHORT, labels=tuple(str(i + 1) for i in range(count)))
+
+
+def _with_cap(campaign: AttributeCampaign, said: str) -> AttributeCampaign:
+    """Return the campaign with what --cap says."""
+    if not isinstance(campaign, StatisticCampaign):
+        raise ParameterError("cap", said, "left out of points, which have no boundary")
+    if said == "none":
+        return replace(campaign, cap=None)
+    sides = numbers_in("cap", said, 2, "two numbers, BELOW,ABOVE, as 4,4; or none")
+    return replace(campaign, cap=Cap(*sides))
+
+
+def _asking(
+    attribute: str | None, said: dict[str, Any], asked: list[AnalystQuestion], later: dict[str, Any]
+) -> AttributeCampaign:
+    """Return the campaign that options describe, and no plan."""
+    options.all_given(
+        {"epsilon": said["epsilon"], "per": said["per"], "attribute": attribute},
+        unless=", unless there is a --plan",
+    )
+    radius = RADIUS_M if said["radius"] is None else said["radius"]
+    center = None if said["center"] is None else place_in("center", said["center"])
+    plane = area_of(asked, center, radius)
+    if plane is None:
+        of_places = {"radius": said["radius"], "bandwidth": said["bandwidth"]}
+        options.left_out(of_places, "left out: nothing here is about places")
+    if said["unit"] is None and plane is None:
+        raise ParameterError(
+            "unit", None, "given, for example dollar: only of places it is metre by default"
+        )
+    privacy, scale = _privacy(said, "metre" if said["unit"] is None else said["unit"])
+    more = {"attribute": attribute, "privacy": privacy, "plane": plane, **later}
+    words = ", ".join(f"--{word}" for word in VOCABULARY)
+    if said["points"]:
+        if asked:
+            raise ParameterError("points", True, f"without {words}: they are asked later")
+        if said["allocation"] not in (None, Allocation.PARTITION):
+            raise ParameterError(
+                "allocation", said["allocation"].value, "'partition': there is nothing to divide"
+            )
+        return campaign_for_points(dimension=said["dimension"], scale=scale, **more)
+    if not asked:
+        raise ParameterError("questions", "none", f"at least one of {words}, or --points")
+    if said["dimension"] is not None:
+        raise ParameterError("dimension", said["dimension"], "left out unless there is --points")
+    more["mechanism"] = said["mechanism"] or "debiased"
+    more["allocation"] = said["allocation"] or Allocation.PARTITION
+    more["scale"] = scale
+    return campaign_asking(asked, width=said["width"], bandwidth=said["bandwidth"], **more)
+
+
+def _privacy(said: dict[str, Any], unit: str) -> tuple[GeoPrivacy, LogScale | None]:
+    """Return the guarantee that options describe, and the scale of what is compared by ratio."""
+    epsilon, per, delta = said["epsilon"], said["per"], said["delta"] or 0.0
+    reach = math.inf if said["reach"] is None else said["reach"]
+    if said["ratios_from"] is None:
+        return GeoPrivacy(epsilon, per, unit, delta, reach), None
+    scale = LogScale(said["ratios_from"])
+    privacy = GeoPrivacy.per_factor(epsilon, per, unit)
+    options.left_out({"reach": said["reach"]}, "left out beside --ratios-from")
+    return replace(privacy, delta=delta), scale

@@ -1,0 +1,100 @@
+"""What commands say of a campaign."""
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from geoveil.analyst import MEAN_MOVES, ServerError, campaign_record
+from geoveil.campaign import (
+    AttributeCampaign,
+    Campaign,
+    FormCampaign,
+    SignatureInvalid,
+    between,
+    field_text,
+    least_counted,
+    require_attribute,
+    signer,
+    what_a_form_tells,
+)
+from geoveil.cli.connection import CommandError
+from geoveil.cli.console import out, privacy_text, table_80
+from geoveil.proto.v1.campaign_pb2 import CampaignEnvelope
+
+_SHOWN_OF_KEY = len("ed25519:") + 16
+
+
+@contextmanager
+def explains_taken_id(campaign: Campaign) -> Iterator[None]:
+    """Say which id is taken, and how another is chosen, where the server has it already."""
+    try:
+        yield
+    except ServerError as error:
+        if error.code != "ALREADY_EXISTS":
+            raise
+        raise CommandError(
+            f"the server has another campaign with the id {campaign.campaign_id!r}, or this one"
+            " with other dates or another signature: choose another id, with 'geoveil campaign"
+            " create --id'"
+        ) from error
+
+
+def print_campaign(campaign: Campaign) -> None:
+    """Print what a campaign asks, what it costs participants, and what one report counts for."""
+    if isinstance(campaign, FormCampaign):
+        print_form(campaign)
+        return
+    campaign = require_attribute(campaign)
+    out.tell((campaign.campaign_id, "bold"), f"  {campaign.title}")
+    out.tell(f"{campaign.attribute.name}: {privacy_text(campaign)}")
+    if (floor := least_counted(campaign)) is not None:
+        out.tell(floor)
+    attribute = campaign.attribute
+    if expected := between(attribute.least, attribute.most):
+        out.tell(f"devices ask about a value that is not {expected} {attribute.value_unit}")
+    out.tell(f"open from {campaign.opens:%Y-%m-%d %H:%M} to {campaign.closes:%Y-%m-%d %H:%M} UTC")
+    if campaign.strata is not None and not campaign.tells_cohorts:
+        out.tell(str(campaign.strata))
+    if campaign.readings is not None:
+        out.tell(str(campaign.readings))
+        if campaign.tells_cohorts:
+            out.tell(campaign.readings.telling(campaign.groups))
+    table = table_80("query", "a report counts from", "to", "beyond", wrapped=range(4))
+    for column in campaign_record(campaign)["queries"]:
+        beyond = "counts as the end" if column["clamps"] else "is refused"
+        named = campaign.words_for(column["label"])
+        table.add_row(named, _end(column["low"]), _end(column["high"]), beyond)
+    out.print(table)
+    out.print(weight_text(campaign))
+
+
+def print_form(form: FormCampaign) -> None:
+    """Print the fields of a form, and what a report costs participants."""
+    out.tell((form.campaign_id, "bold"), f"  {form.title}")
+    for field in form.fields:
+        out.tell(f"{field_text(form, field)}  {'' if field.text == field.name else field.text}")
+    out.tell(f"open from {form.opens:%Y-%m-%d %H:%M} to {form.closes:%Y-%m-%d %H:%M} UTC")
+    for sentence in what_a_form_tells(form):
+        out.tell(sentence)
+    out.tell(f"what its reports say: geoveil form ask {form.campaign_id}")
+
+
+def weight_text(campaign: AttributeCampaign) -> str:
+    """Return by how much one report can move an estimate, in words."""
+    most = max(map(campaign.most_from_one, range(campaign.columns)))
+    if math.isinf(most):
+        return MEAN_MOVES
+    return f"One report of n, whatever it says, moves a mean by at most {most:.4g}/n."
+
+
+def signed_by(envelope: CampaignEnvelope) -> tuple[str, str]:
+    """Return the beginning of the key that signed, enough to tell keys apart, and its style."""
+    try:
+        key = signer(envelope)
+    except SignatureInvalid:
+        return "a signature that is not valid", "bold red"
+    return ("nobody" if key is None else f"{str(key)[:_SHOWN_OF_KEY]}…"), ""
+
+
+def _end(value: float) -> str:
+    return f"{value:,.4g}" if abs(value) >= 1e6 else f"{value:z,.4f}"
