@@ -39,6 +39,8 @@ from geoveil.gp import (
 __all__ = ["CurveBy", "MeanBy", "MeansByGroup", "Parts", "QuantileBy", "StatisticBy"]
 
 _PEOPLE = "people of "
+_MANY = 50_000
+"""Reports from which those that are alike are counted once."""
 _FIELLER = (
     "The intervals are Fieller's, of all means that the reports do not contradict: the whole line"
     " where the size of a group is not told from 0. Standard errors are by the delta method."
@@ -198,6 +200,16 @@ class RatioEstimates(JointEstimates):
         least, greatest = self.limits[0].means
         return np.clip(low, least, greatest), np.clip(high, least, greatest)
 
+    def less(self, shares: Array) -> tuple[Array, Array]:
+        m, over = len(self.labels), replace(self.over, contamination=self.contamination)
+        size, confidence = over.interval(m), self.confidence
+        ends = np.full((2, len(shares), m), [[[-np.inf]], [[np.inf]]])
+        if not size.low <= 0 <= size.high:  # where it may be 0, a share can be anything
+            for k, share in enumerate(shares.tolist()):
+                rows = np.column_stack([np.eye(m), np.full(m, -share)])
+                ends[:, k] = over.combined(rows, self.labels).intervals(confidence)
+        return ends[0], ends[1]
+
     def combined(
         self, weights: ArrayLike, labels: Sequence[str], limits: Sequence[Limits] | None = None
     ) -> JointEstimates:
@@ -277,12 +289,15 @@ class StatisticBy(FormStatistic[ByGroup]):
         statistic = self.statistic if scale is None else self.statistic.on_scale(scale)
         name, groups = groups_in(reports.campaign, self.by)
         results, untold = {}, {}
+        alike = None
+        if reports.n >= _MANY and weights is None:
+            reports, alike = reports.gathered(self.number, {g.field for g in groups.values()})
 
         def answer(group: Term, questions: Any) -> JointEstimates:
             if not isinstance(questions, Sequence):
                 raise UnsupportedError(f"{type(self.statistic).__name__} counts points")
             bands = {q.label: [_band(self.number, q), group] for q in questions}
-            over = reports.joint({**bands, _PEOPLE: [group]}, confidence, weights)
+            over = reports.joint({**bands, _PEOPLE: [group]}, confidence, weights, alike)
             made = ratios(replace(over, privacy=campaign.report_privacy), (0.0, 1.0))
             return made
 

@@ -2,9 +2,9 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Generic, TypeAlias, TypeVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -81,6 +81,29 @@ class FormReports:
         rows = ReportRows(np.zeros(self.n, np.uint32), None, columns)
         return Reports(self.campaign.campaign_of(name), lambda: iter([rows]))
 
+    def gathered(self, number: str, fields: Iterable[str]) -> tuple["FormReports", Array]:
+        """Return one report for all that are alike in some fields, and how many there are of each.
+
+        Numbers are rounded to 1/256 of their noise scale first, which moves means of what varies
+        over the noise scale by about a millionth.
+
+        Args:
+            number: the name of a number field.
+            fields: the names of the others.
+        """
+        of: Any = self.campaign.field(number)
+        (column,) = range(self.campaign.columns)[self.campaign.columns_of(number)]
+        unit = max(int(of.noise_scale / of.mechanism.step) >> 8, 1)
+        columns = self.columns.copy()
+        columns[:, column] = (columns[:, column] + unit // 2) // unit * unit
+        key = np.zeros(self.n, np.int64)
+        for name in (number, *fields):
+            for values in columns[:, self.campaign.columns_of(name)].T:
+                distinct, codes = np.unique(values, return_inverse=True)
+                key = np.unique(key * len(distinct) + codes, return_inverse=True)[1]
+        _, first, many = np.unique(key, return_index=True, return_counts=True)
+        return replace(self, columns=columns[first]), many.astype(np.float64)
+
     def blocks(self, rows: int) -> Iterator[slice]:
         """Yield where so many people stand, one part after the other."""
         for start in range(0, self.n, max(rows, 1)):
@@ -101,6 +124,7 @@ class FormReports:
         products: Mapping[str, Sequence[Term]],
         confidence: float = 0.95,
         weights: ArrayLike | None = None,
+        alike: Array | None = None,
     ) -> JointEstimates:
         """Return unbiased estimates of the means of products of functions, with all covariances.
 
@@ -108,18 +132,20 @@ class FormReports:
             products: name → functions of fields.
             confidence: of intervals, in (0, 1).
             weights: as of `ask`.
+            alike: how many people each report stands for who sent the same; None: one.
         """
         w = weights_of(self, weights)
+        many = np.ones(self.n) if alike is None else alike
         factors = _factors(self.campaign, list(products.values()))
         sums = _Sums(len(products))
         for part, block in _blocks(self, factors):
-            sums.add(w[part], block)
+            sums.add(w[part], block, many[part])
         return JointEstimates(
             labels=tuple(products),
             values=sums.means,
             covariance=sums.covariance,
-            n=self.n,
-            answers=(alike(w),) * len(products),
+            n=sums.n,
+            answers=(counting(w, many),) * len(products),
             confidence=confidence,
             limits=tuple(limits_of_product([of for _, of in row]) for row in factors),
         )
@@ -145,9 +171,9 @@ def weights_of(reports: FormReports, weights: ArrayLike | None) -> Array:
     return np.ones(reports.n) if weights is None else checked_weights(weights, reports.n)
 
 
-def alike(weights: Array) -> int:
+def counting(weights: Array, many: Array | float = 1.0) -> int:
     """Return how many people the heaviest weight lets count, if all counted as much, at least 2."""
-    return max(int(weights.sum() / weights.max() * (1 + 1e-12)), 2)
+    return max(int((weights * many).sum() / weights.max() * (1 + 1e-12)), 2)
 
 
 Factors: TypeAlias = list[list[tuple[slice, Operator]]]
@@ -210,26 +236,27 @@ class _Sums:
     def __init__(self, m: int) -> None:
         self._center: Array | None = None
         """The mean of the first people, about which products are taken."""
-        self._n = 0
+        self.n = 0
         self._weight = self._square = 0.0
         self._total, self._of_squares, self._products = np.zeros(m), np.zeros(m), np.zeros((m, m))
 
-    def add(self, weights: Array, values: Array) -> None:
+    def add(self, weights: Array, values: Array, many: Array) -> None:
         """Add people.
 
         Args:
             weights: (n,).
             values: (n, m).
+            many: how many people each stands for, (n,).
         """
         center = values.mean(axis=0) if self._center is None else self._center
         self._center = center
         weighted = (values - center) * weights[:, None]
-        self._n += len(weights)
-        self._weight += float(weights.sum())
-        self._square += float(weights @ weights)
-        self._total += weighted.sum(axis=0)
-        self._of_squares += weights @ weighted
-        self._products += weighted.T @ weighted
+        self.n += int(many.sum())
+        self._weight += float(many @ weights)
+        self._square += float(many @ weights**2)
+        self._total += many @ weighted
+        self._of_squares += (many * weights) @ weighted
+        self._products += (weighted * many[:, None]).T @ weighted
 
     @property
     def means(self) -> Array:
@@ -242,4 +269,4 @@ class _Sums:
         moved = self._total / self._weight
         crossed = np.outer(self._of_squares, moved)
         about = self._products - crossed - crossed.T + self._square * np.outer(moved, moved)
-        return np.asarray(about / self._weight**2 * (self._n / (self._n - 1)))
+        return np.asarray(about / self._weight**2 * (self.n / (self.n - 1)))

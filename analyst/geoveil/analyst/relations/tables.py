@@ -20,7 +20,7 @@ from geoveil.analyst.relations.form_reports import (
     AT_ONCE,
     FormReports,
     FormStatistic,
-    alike,
+    counting,
     refuse_unasked,
     weights_of,
 )
@@ -293,7 +293,7 @@ def _table(
         labels=tuple(" × ".join(labels) for labels in product(*(g for _, g in grouped))),
         values=sums.shares.ravel(),
         standard_errors=np.sqrt(sums.variances.ravel()),
-        n=alike(w),
+        n=counting(w),
         confidence=confidence,
         limits=tuple(limits_of_product(cell) for cell in product(*made)),
     )
@@ -315,7 +315,7 @@ def _table(
         test=sums.test() if len(shape) > 1 and max(shape) <= _MOST_TESTED else None,
         pairs=sums.with_margins,
         margin_errors=tuple(np.sqrt(variances) for variances in sums.margin_variances),
-        answers=alike(w),
+        answers=counting(w),
         operators=made,
     )
 

@@ -193,6 +193,11 @@ class JointEstimates(QuestionMeans, Result):
         each = [self.interval(i, confidence) for i in range(len(self.labels))]
         return np.array([i.low for i in each]), np.array([i.high for i in each])
 
+    def less(self, shares: Array) -> tuple[Array, Array]:
+        """Return the ends of the intervals of each mean less each share, (shares, m) twice."""
+        low, high = self.intervals()
+        return low - shares[:, None], high - shares[:, None]
+
     def margins_at(self, confidence: float) -> Array:
         """Return how far ends are below and above each if all reports are true, (2, m).
 

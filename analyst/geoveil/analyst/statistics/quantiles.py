@@ -30,6 +30,7 @@ _STEPS = 96
 _ROUNDS = 5
 _SAME = 1e-6
 """Thresholds nearer to each other than this, in widths, are one."""
+_NONE = np.zeros(1)
 _WITHIN = 8
 """Steps that an interval spans when it is found closely enough."""
 
@@ -223,10 +224,15 @@ def _estimates(at: Array, above: JointEstimates, levels: Array, width: float) ->
 
 def _intervals(at: Array, above: JointEstimates, levels: Array) -> tuple[Array, Array]:
     """Return the ends of all thresholds at which the interval of the share holds a level."""
-    least, most = above.intervals()
     # The first threshold whose upper end reaches a level, and the last whose lower end is below.
-    first = inverse(at, np.maximum.accumulate(1 - least), levels)
-    last = inverse(at, np.minimum.accumulate((1 - most)[::-1])[::-1], levels, last=True)
+    found = [
+        (
+            inverse(at, np.maximum.accumulate(-least), _NONE)[0],
+            inverse(at, np.minimum.accumulate(-most[::-1])[::-1], _NONE, last=True)[0],
+        )
+        for least, most in zip(*above.less(1 - levels), strict=True)
+    ]
+    first, last = np.array(found).T
     return np.minimum(first, at[-1]), np.maximum(last, at[0])
 
 

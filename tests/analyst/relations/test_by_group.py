@@ -1,0 +1,56 @@
+"""Quantiles by group are where the intervals of shares hold their levels, however they are had."""
+
+import numpy as np
+import pytest
+
+from geoveil.analyst import Above, FormReports, Option, QuantileBy
+from geoveil.analyst.relations import by
+from geoveil.analyst.relations.by import ratios
+
+from .forms import choice, form, number, reported
+
+CAMPAIGN = form(choice("rents", 3, 1.0), number("income", 8.0, "k", least=0.0, most=500.0))
+
+
+def _reports(n: int) -> FormReports:
+    rng = np.random.default_rng(3)
+    rents = rng.choice(3, n, p=[0.6, 0.38, 0.02])
+    return reported(CAMPAIGN, [rents, rng.lognormal(3.5 + 0.3 * rents, 0.5)], rng)
+
+
+@pytest.mark.parametrize("group", ["o0", "o2"])
+def test_an_interval_of_a_share_holds_a_level_where_its_difference_from_it_holds_0(
+    group: str,
+) -> None:
+    member = Option("rents", group)
+    bands = {f"above {at}": [Above("income", at), member] for at in range(10, 90, 4)}
+    made = ratios(_reports(400).joint({**bands, "people": [member]}), (0.0, 1.0))
+    levels = np.array([0.1, 0.5, 0.8])
+    low, high = made.intervals()
+    below, beyond = made.less(levels)
+    held = (low <= levels[:, None]) & (levels[:, None] <= high)
+    assert held.any()
+    assert np.array_equal(held, (below <= 0) & (beyond >= 0))
+    assert not held.all() or group == "o2"  # whose size is not told from 0
+
+
+@pytest.mark.deep
+def test_reports_that_are_alike_are_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    reports = _reports(60_000)
+    gathered, alike = reports.gathered("income", ["rents"])
+    assert alike.sum() == reports.n
+    assert gathered.n < reports.n / 2
+    terms = {f"above {at}": [Above("income", at), Option("rents", "o1")] for at in (20, 40)}
+    one, other = reports.joint(terms), gathered.joint(terms, alike=alike)
+    assert one.n == other.n
+    assert one.answers == other.answers
+    assert np.abs(one.values - other.values).max() < 1e-4
+    assert other.covariance == pytest.approx(one.covariance, rel=1e-3)
+    asked = QuantileBy("income", "rents", [0.5])
+    quick = reports.ask(asked)
+    monkeypatch.setattr(by, "_MANY", reports.n + 1)
+    for name, slow in reports.ask(asked).groups.items():
+        error = float(slow.standard_errors[0])
+        for end in ("values", "low", "high"):
+            moved = abs(float(getattr(slow, end)[0]) - float(getattr(quick.groups[name], end)[0]))
+            assert moved < 0.1 * error, (name, end)
