@@ -158,7 +158,6 @@ def _reset(
     """Make calls and take them back at once.
 
     Args:
-        address: of the server.
         seconds: how long.
         count: connections.
         most: calls on a connection, which is then opened anew; None: until the server closes it.

@@ -159,7 +159,6 @@ class Connections:
     """Some connections, each opened again when the other side has closed it.
 
     Args:
-        address: of the server.
         count: how many.
         window: bytes of each answer that the server may send.
         preface: whether they say that they speak HTTP/2.

@@ -83,7 +83,6 @@ def reports(
     """Return the reports of n people drawn at random.
 
     Args:
-        of: the campaign.
         population: (people,) or (people, 2).
         n: who take part.
         rng: who, and their noise.

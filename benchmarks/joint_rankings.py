@@ -74,7 +74,6 @@ def holds(found: Ranking, which: str, densities: Sequence[float], truth: Array) 
     """Return whether a statement of a ranking holds.
 
     Args:
-        found: the ranking.
         which: "set", "ranks" or "chosen".
         densities: what the true order is by; ties are equal.
         truth: what intervals are to hold.

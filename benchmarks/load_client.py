@@ -23,8 +23,6 @@ class Load:
     """What a client sends.
 
     Args:
-        address: of the server.
-        method: "/package.Service/Method".
         campaign: see `Requests`.
         reports: of each request.
         requests: in all.

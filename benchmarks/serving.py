@@ -190,9 +190,7 @@ def publish(
     """Create the campaign that reports are made for, or another one, signed or not.
 
     Args:
-        address: of the server.
         key: that signs it.
-        campaign_id: of the campaign.
         questions: how many it has.
         authority: whose certificate the server has, in PEM; None: it has none.
     """

@@ -14,7 +14,7 @@ from PIL import Image
 from playwright.async_api import BrowserContext, Page
 
 from geoveil.analyst import DistributionFunction, new_york_boroughs
-from geoveil.analyst.results import shown
+from geoveil.analyst.results import cell_text
 from geoveil.campaign import Attribute, Question, Strata
 from geoveil.gp import GeoPrivacy, Threshold
 from tests.console.served import NOW, Served, numbers, places, served, survey
@@ -112,7 +112,8 @@ async def test_points_are_asked_dragged_and_saved(console: Served, page: Page) -
     await page.wait_for_selector("[data-moved]:not(:empty)")
     curve = await console.analyst(lambda one: one.ask("incomes", DistributionFunction()))
     median = curve.quantiles([0.5])
-    (value, low, high) = (shown(float(one[0])) for one in (median.values, median.low, median.high))
+    ends = (median.values, median.low, median.high)
+    value, low, high = (cell_text(float(end[0])) for end in ends)
     told = await page.inner_text("[data-moved]")
     assert told == f"50 % of the people have at most {value} ({low} to {high})."
     await page.focus("#level")

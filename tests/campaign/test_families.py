@@ -38,7 +38,7 @@ from geoveil.campaign import (
 )
 from geoveil.campaign.entry_points import added
 from geoveil.client import CampaignInvalid, FamilyMissing, Policy, PolicyRefused, ReportBuilder
-from geoveil.client.policy import Demand
+from geoveil.client.policy import CampaignCost
 from geoveil.gp import (
     Disc,
     GaussianKernel,
@@ -268,7 +268,7 @@ def test_a_query_of_another_package_travels_and_is_answered(package):
     builder = ReportBuilder(policy=Policy.permitting(campaign))
     accepted = builder.accept("families", seal(data))
     assert builder.prepare(accepted, 120.0).digest
-    assert Demand.of(data).work > Demand.of(encode(made(EXAMPLE.query))).work
+    assert CampaignCost.of(data).work > CampaignCost.of(encode(made(EXAMPLE.query))).work
     strict = Policy(builder.policy.limits, most_work=1_000)
     with pytest.raises(PolicyRefused, match="work"):
         ReportBuilder(policy=strict).accept("families", seal(data))

@@ -18,7 +18,7 @@ from geoveil.campaign import (
     seal,
     signer,
 )
-from geoveil.campaign.text import plain, visible
+from geoveil.campaign.text import require_printable, visible
 from geoveil.gp import GeoPrivacy, ParameterError, Threshold
 from geoveil.proto.v1 import campaign_pb2
 
@@ -142,11 +142,11 @@ def test_code_points_that_can_not_be_seen_are_refused_and_escaped():
     for kind, found in of_kind.items():
         for c in found[:: 997 if len(found) > 1_000 else 1]:
             with pytest.raises(ParameterError):
-                plain("text", f"a{c}b", 3)
+                require_printable("text", f"a{c}b", 3)
             assert visible(f"a{c}b") == f"a{ascii(c)[1:-1]}b", kind
 
 
 @pytest.mark.parametrize(("text", "most"), [("abc", 2), (7, 9), (None, 9), (b"abc", 9)])
 def test_what_is_too_long_or_no_text_is_refused(text, most):
     with pytest.raises(ParameterError, match=f"1 to {most} visible"):
-        plain("text", text, most)
+        require_printable("text", text, most)

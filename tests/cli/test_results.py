@@ -8,7 +8,7 @@ import pytest
 from pyarrow import parquet
 
 from geoveil.analyst.results import Result
-from geoveil.cli.results import Form
+from geoveil.cli.results import OutputFormat
 from geoveil.gp import ParameterError, UnsupportedError
 
 
@@ -29,7 +29,7 @@ class Counts(Shares):
 
 
 def test_a_table_joins_the_ends_of_an_interval(capsys):
-    Form().show(Shares())
+    OutputFormat().show(Shares())
     shown = capsys.readouterr().out
     assert "Shares of two" in shown
     assert "0.2000 – 0.3000" in shown
@@ -38,17 +38,17 @@ def test_a_table_joins_the_ends_of_an_interval(capsys):
 
 
 def test_quiet_leaves_the_rows(capsys):
-    Form(quiet=True).show(Shares())
+    OutputFormat(quiet=True).show(Shares())
     shown = capsys.readouterr().out
     assert "0.2000 – 0.3000" in shown
     assert "population" not in shown
 
 
 def test_json_and_csv_hold_the_same_rows(capsys):
-    Form(as_json=True).show(Shares())
+    OutputFormat(as_json=True).show(Shares())
     told = json.loads(capsys.readouterr().out)
     assert told == Shares().to_dict()
-    Form(as_csv=True).show(Shares())
+    OutputFormat(as_csv=True).show(Shares())
     read = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
     assert read[0] == {"name": "low", "estimate": "0.25", "ci_low": "0.2", "ci_high": "0.3"} | {
         "n": "12345"
@@ -58,7 +58,7 @@ def test_json_and_csv_hold_the_same_rows(capsys):
 
 def test_parquet_holds_rows_and_notes(tmp_path, capsys):
     file = tmp_path / "shares.parquet"
-    Form(parquet=file).show(Shares())
+    OutputFormat(parquet=file).show(Shares())
     table = parquet.read_table(file)
     assert table.to_pylist() == Shares().rows()
     assert table.schema.metadata[b"notes"] == b"Both are of the population."
@@ -69,13 +69,13 @@ def test_parquet_holds_rows_and_notes(tmp_path, capsys):
 @pytest.mark.parametrize("ending", [".png", ".svg", ".pdf"])
 def test_a_picture_is_drawn(tmp_path, ending):
     file = tmp_path / f"shares{ending}"
-    Form(plot=file).show(Shares())
+    OutputFormat(plot=file).show(Shares())
     assert file.stat().st_size > 1_000
 
 
 def test_what_has_no_picture_says_so_before_anything_is_printed(tmp_path, capsys):
     with pytest.raises(UnsupportedError, match="no picture"):
-        Form(plot=tmp_path / "shares.png").show(Counts())
+        OutputFormat(plot=tmp_path / "shares.png").show(Counts())
     assert capsys.readouterr().out == ""
 
 
@@ -89,4 +89,4 @@ def test_forms_that_make_no_sense_are_refused(how, named):
     if "plot" in how:
         how = {"plot": Path(how["plot"])}
     with pytest.raises(ParameterError, match=named):
-        Form(**how)
+        OutputFormat(**how)

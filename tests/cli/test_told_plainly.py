@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from geoveil.analyst import AnalystError
-from geoveil.analyst.results import shown
+from geoveil.analyst.results import cell_text
 from geoveil.campaign import QUERIES
 from geoveil.cli import asking
 from geoveil.cli.connection import CommandError
@@ -440,5 +440,5 @@ def test_families_that_no_campaign_carries_are_not_offered():
 
 @pytest.mark.parametrize("value", [-0.0, -1e-9, -0.004])
 def test_nothing_is_a_minus_zero(value):
-    assert number(value, 2) == shown(value, 2) == "0.00"
-    assert (number(-0.006, 2), shown(-0.006, 2)) == ("-0.01", "-0.01")  # the control
+    assert number(value, 2) == cell_text(value, 2) == "0.00"
+    assert (number(-0.006, 2), cell_text(-0.006, 2)) == ("-0.01", "-0.01")  # the control

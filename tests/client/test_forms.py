@@ -41,7 +41,7 @@ from geoveil.client import (
     ReportBuilder,
     Window,
 )
-from geoveil.client.policy import Demand
+from geoveil.client.policy import CampaignCost
 from geoveil.gp import Area, GeoPrivacy, LocalPrivacy, UnsupportedError
 from geoveil.gp.coordinates import AzimuthalEquidistant
 from geoveil.proto.v1 import report_pb2
@@ -334,8 +334,8 @@ def test_what_was_shown_and_agreed_to_is_permitted(fields: Any, more: Any) -> No
 def test_a_form_that_asks_too_much_work_is_refused_before_it_is_made() -> None:
     many = ChoiceField(name="word", options=tuple(f"word {i}" for i in range(10_000)), epsilon=1.0)
     campaign = form(fields=(many,))
-    assert Demand.of(encode(campaign)).work > 20_000
-    assert Demand.of(encode(form())).work < 10_000
+    assert CampaignCost.of(encode(campaign)).work > 20_000
+    assert CampaignCost.of(encode(form())).work < 10_000
     refusing("work", (many,))
     refusing("number of questions", most_queries=6)
 

@@ -62,7 +62,7 @@ def recorded(
     at: datetime = T0,
     why: Rejection | None = None,
 ) -> Entry:
-    journal.settle(EntryOutcome(entry=entry, at=at, status=status, rejection=why))
+    journal.record_outcome(EntryOutcome(entry=entry, at=at, status=status, rejection=why))
     found = journal.find(entry.contribution.campaign_id, entry.contribution.period)
     assert found is not None
     return found
@@ -169,7 +169,7 @@ def test_a_status_only_goes_up(journal: Journal) -> None:
 
 def test_settling_what_was_never_recorded_changes_nothing(journal: Journal) -> None:
     unknown = Entry(contribution=made(), drawn=T0)
-    journal.settle(EntryOutcome(entry=unknown, at=T0, status=DeliveryStatus.ACKNOWLEDGED))
+    journal.record_outcome(EntryOutcome(entry=unknown, at=T0, status=DeliveryStatus.ACKNOWLEDGED))
     assert journal.history() == ()
 
 
@@ -198,7 +198,7 @@ def test_departure_is_noted_once_and_a_failure_until_it_is_settled(journal: Jour
     entry = record(journal, made())
     journal.mark_sent([entry], T0)
     journal.mark_sent([entry], T0 + timedelta(hours=1))
-    journal.settle(EntryOutcome(entry=entry, at=T0, failure="UNAVAILABLE: down"))
+    journal.record_outcome(EntryOutcome(entry=entry, at=T0, failure="UNAVAILABLE: down"))
     (left,) = journal.pending()
     assert (left.sent, left.failure) == (T0, "UNAVAILABLE: down")
     assert left.receipt().failure == "UNAVAILABLE: down"
@@ -340,7 +340,9 @@ OPERATIONS: dict[str, Callable[[Journal], object]] = {
     "admit": lambda journal: journal.admit("income", 0, permitted, BOUNDS),
     "pending": lambda journal: journal.pending(),
     "mark_sent": lambda journal: journal.mark_sent([UNKNOWN], T0),
-    "settle": lambda journal: journal.settle(EntryOutcome(entry=UNKNOWN, at=T0, failure="no")),
+    "record_outcome": lambda journal: journal.record_outcome(
+        EntryOutcome(entry=UNKNOWN, at=T0, failure="no")
+    ),
     "history": lambda journal: journal.history(),
     "counts": lambda journal: journal.counts(),
     "spent": lambda journal: journal.spent("a", "b", lambda history: list(history.spendings())),
@@ -408,7 +410,7 @@ def test_spending_is_told_by_campaign_and_by_when_it_was_told(journal: Journal) 
     for campaign_id, period, at, waits in reports:
         entry = record(journal, made(campaign_id, period=period), T0)
         if not waits:
-            journal.settle(EntryOutcome(entry=entry, at=at, status=DeliveryStatus.REJECTED))
+            journal.record_outcome(EntryOutcome(entry=entry, at=at, status=DeliveryStatus.REJECTED))
     of_all = partial(journal.spent, "household income", "dollar")
     for asked in (None, "c0", "c2", "c3"):
         found = of_all(lambda history, asked=asked: list(history.spendings(campaign_id=asked)))

@@ -208,7 +208,8 @@ def test_the_journal_keeps_the_same_book(
         made = entry_of(campaign, period, privacy, attribute)
         entry = journal.record(made, lambda history_of: None, now, bounds)
         assert entry is not None
-        journal.settle(EntryOutcome(entry=entry, at=now, status=DeliveryStatus.ACKNOWLEDGED))
+        outcome = EntryOutcome(entry=entry, at=now, status=DeliveryStatus.ACKNOWLEDGED)
+        journal.record_outcome(outcome)
 
     for period, (hours, campaign, asked) in enumerate(moves):
         now += hours * HOUR

@@ -132,7 +132,7 @@ def lived(draw: Random, monkeypatch: pytest.MonkeyPatch) -> tuple[Window, list[T
             told += [(clock[0], which, privacy) for which, privacy in draws]
             if draw.random() < 0.6:  # else the answer is lost, and the report will leave again
                 settled = EntryOutcome(entry=entry, at=clock[0], status=DeliveryStatus.ACKNOWLEDGED)
-                session.journal.settle(settled)
+                session.journal.record_outcome(settled)
     monkeypatch.undo()
     session.journal.close()
     return window, told, refused

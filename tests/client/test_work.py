@@ -33,7 +33,7 @@ from geoveil.client import (
     PolicyRefused,
     ReportBuilder,
 )
-from geoveil.client.policy import Demand
+from geoveil.client.policy import CampaignCost
 from geoveil.gp import (
     Disc,
     GaussianKernel,
@@ -130,7 +130,7 @@ def test_no_kind_takes_much_more_than_is_told(
     """Against thresholds in the same run: a machine twice as slow is so for both."""
     reference = campaign_of(make_campaign, THRESHOLD, 60, SmoothSpec(0.3))
     asked = campaign_of(make_campaign, *ASKED[query], DECLARED[mechanism])
-    per_us = [spent_us(c) / Demand.of(encode(c)).work for c in (reference, asked)]
+    per_us = [spent_us(c) / CampaignCost.of(encode(c)).work for c in (reference, asked)]
     assert per_us[1] <= 2 * per_us[0]
 
 
@@ -146,11 +146,11 @@ def test_every_kind_that_a_campaign_knows_has_its_price() -> None:
 def test_what_is_told_grows_with_what_is_asked(make_campaign: Any) -> None:
     def work(count: int, allocation: Allocation = Allocation.REPEAT) -> int:
         asked = make_campaign(queries=(THRESHOLD,) * count, allocation=allocation)
-        return Demand.of(encode(asked)).work
+        return CampaignCost.of(encode(asked)).work
 
     assert work(1) < work(2) < work(60) < 10_000 < work(70)
     assert work(60, Allocation.PARTITION) < work(60, Allocation.SPLIT) == work(60)
-    one, many = (Demand.of(encode(campaign_of(
+    one, many = (CampaignCost.of(encode(campaign_of(
         make_campaign, star(n), 1, DebiasedLaplaceSpec()))).work for n in (10, 900))  # fmt: skip
     assert one < many < 10_000
 
@@ -212,7 +212,7 @@ def test_a_value_campaign_is_cheap(make_campaign: Any) -> None:
         attribute=Attribute(name="position", unit="dollar"), queries=(),
         mechanism=PlanarLaplaceSpec(3),
     )  # fmt: skip
-    assert Demand.of(encode(asked)) == Demand(queries=0, work=240)
+    assert CampaignCost.of(encode(asked)) == CampaignCost(queries=0, work=240)
     limit = Limit(campaign=asked.privacy, value=Point(3))
     ReportBuilder(policy=Policy({"position": limit}, most_queries=0)).accept(
         "income", seal(encode(asked))

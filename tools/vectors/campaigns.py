@@ -24,7 +24,7 @@ from geoveil.campaign import (
     signer,
 )
 from geoveil.campaign.signing import SignatureInvalid
-from geoveil.client.policy import Demand
+from geoveil.client.policy import CampaignCost
 from geoveil.gp import (
     GaussianKernel,
     GeoPrivacy,
@@ -84,7 +84,7 @@ def told_of(name: str, envelope: bytes) -> dict[str, Any]:
     except (GeoVeilError, ArithmeticError) as error:
         return told | {"verdict": "refused", "reason": reason(error)}
     price, whole = campaign.report_privacy, campaign.total_privacy
-    demand = Demand.of(message.campaign)
+    cost = CampaignCost.of(message.campaign)
     any_two = campaign.largest_epsilon
     return told | {
         "verdict": "sound",
@@ -93,8 +93,8 @@ def told_of(name: str, envelope: bytes) -> dict[str, Any]:
         "signer": None if signed_by is None else str(signed_by),
         "price": stated(price),
         "total": stated(whole),
-        "work": demand.work,
-        "queries": demand.queries,
+        "work": cost.work,
+        "queries": cost.queries,
         "periods": campaign.periods,
         **({"any_two": any_two} if any_two < math.inf else {}),
     }

@@ -322,7 +322,7 @@ def _sequence(draw: Random, name: str, operations: int) -> dict[str, Any]:
         one["delivers"] = draw.random() < 0.6
         for entry in session.journal.pending() if one["delivers"] else ():
             counted = EntryOutcome(entry=entry, at=clock[0], status=DeliveryStatus.ACKNOWLEDGED)
-            session.journal.settle(counted)
+            session.journal.record_outcome(counted)
         told.append(one)
     return {
         "name": name,

@@ -132,7 +132,12 @@ from geoveil.analyst.relations.terms import (
 )
 from geoveil.analyst.report import Record as Record
 from geoveil.analyst.request import PlanRequest, PublicPrior
-from geoveil.analyst.results import GeoResult as GeoResult, Result, cells as cells, shown as shown
+from geoveil.analyst.results import (
+    GeoResult as GeoResult,
+    Result,
+    cell_text as cell_text,
+    cells as cells,
+)
 from geoveil.analyst.statistics.asked_alike import ask_changes, asked_alike
 from geoveil.analyst.statistics.cells import CellCounts as CellCounts
 from geoveil.analyst.statistics.change_flags import (

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pandas
     from matplotlib.axes import Axes
 
-__all__ = ["GeoResult", "Result", "cells", "rows_of", "shown"]
+__all__ = ["GeoResult", "Result", "cell_text", "cells", "rows_of"]
 
 _INTERVALS = {
     "ci": "interval",
@@ -184,21 +184,21 @@ def cells(row: Mapping[str, Any]) -> dict[str, str]:
     for key, value in row.items():
         of, _, end = key.rpartition("_")
         if of in _INTERVALS and end == "low":
-            ends = [shown(row[f"{of}_{end}"], decimals) for end in ("low", "high")]
+            ends = [cell_text(row[f"{of}_{end}"], decimals) for end in ("low", "high")]
             finite = value is not None and value == value
             texts[_INTERVALS[of]] = " – ".join(ends) if finite else "–"
         elif of not in _INTERVALS or end != "high":
-            texts[key] = shown(value, decimals if key in _MEASURED else None)
+            texts[key] = cell_text(value, decimals if key in _MEASURED else None)
     return texts
 
 
-def shown(value: object, decimals: int | None = None) -> str:
+def cell_text(value: object, decimals: int | None = None) -> str:
     """Return a cell of a table: a dash for nothing, decimals that suit the size of a number.
 
     Example:
-        >>> [shown(value) for value in (None, 0.25, 55_512.4, 12.5, 7, "above")]
+        >>> [cell_text(value) for value in (None, 0.25, 55_512.4, 12.5, 7, "above")]
         ['–', '0.2500', '55,512', '12.50', '7', 'above']
-        >>> shown(0.000123, decimals=6)
+        >>> cell_text(0.000123, decimals=6)
         '0.000123'
     """
     if value is None or value != value:  # not a number

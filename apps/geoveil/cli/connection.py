@@ -145,13 +145,7 @@ class CommandError(GeoVeilError):
 
 
 def unanswered(server: str, tls: TLS | None, error: CallError) -> CommandError | None:
-    """Return what to say where no aggregator answered a call; None where one did.
-
-    Args:
-        server: that was called.
-        tls: how.
-        error: of the call.
-    """
+    """Return what to say where no aggregator answered a call; None where one did."""
     if error.code == "UNAVAILABLE" and not error.answered:
         return CommandError(
             f"no aggregator answers at {server}: start one with 'geoveil serve', or name another"

@@ -168,7 +168,6 @@ def table_80(
     """Return a table that fits into 80 columns.
 
     Args:
-        headers: of the columns.
         wrapped: the columns that may be folded, from 0.
         right: the columns whose cells stand at the right.
         how: what else a `Table` takes.
@@ -300,7 +299,6 @@ def write_new(file: Path, content: bytes, mode: int = 0o644) -> None:
 
     Args:
         file: where.
-        content: of it.
         mode: 0o600 for a key.
 
     Raises:

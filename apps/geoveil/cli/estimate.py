@@ -41,7 +41,7 @@ from geoveil.cli.asking_statistics import asks_statistics
 from geoveil.cli.connection import Connection, analyst_at, connects
 from geoveil.cli.console import err
 from geoveil.cli.estimate_changes import changes, compared, value_campaign
-from geoveil.cli.results import Form, formed
+from geoveil.cli.results import OutputFormat, formed
 from geoveil.cli.sources import EXPORTED, source_of
 from geoveil.gp import IntervalMethod, ParameterError, UnsupportedError, validation
 
@@ -182,7 +182,7 @@ def estimate(
         ),
     ] = None,
     statistics: Mapping[str, Sequence[str]],
-    form: Form,
+    form: OutputFormat,
     connection: Connection,
 ) -> None:
     """Print the unbiased estimate of every query of a campaign.

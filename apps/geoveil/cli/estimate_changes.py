@@ -39,7 +39,6 @@ def compared(
         against: the other campaign, or file; None: periods of one are compared.
         change: these periods.
         period: of both campaigns, if they recur.
-        confidence: of intervals, in (0, 1).
         timeout_s: seconds for each time that every report is read.
     """
     if against is not None and change is not None:
@@ -84,7 +83,6 @@ def changes(
         sets: of reports.
         asked: questions to points; if there is nothing else, fixed questions are compared.
         softness: how softly points of a campaign are asked.
-        wanted: statistics.
         contamination: the fraction of false reports with which intervals hold.
         people: whether those behind the reports are different.
     """

@@ -35,7 +35,7 @@ from geoveil.cli import options
 from geoveil.cli.asking import Period
 from geoveil.cli.connection import Connection, analyst_at, connects
 from geoveil.cli.console import err, out
-from geoveil.cli.results import Form, formed
+from geoveil.cli.results import OutputFormat, formed
 from geoveil.cli.sources import EXPORTED
 from geoveil.gp import ParameterError, validation
 
@@ -149,7 +149,7 @@ def ask(
     ] = None,
     confidence: options.Confidence = 0.95,
     period: Period = None,
-    form: Form,
+    form: OutputFormat,
     connection: Connection,
 ) -> None:
     """Print what the reports of a form say of its fields, and of how they go together.

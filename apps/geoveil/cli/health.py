@@ -71,9 +71,6 @@ def _explained(
     """Return what to say of a call that failed.
 
     Args:
-        error: of the call.
-        server: that was called.
-        tls: how.
         service: that was asked about; empty: the server.
         status: the last that was answered; empty: none was.
     """

@@ -33,7 +33,7 @@ from geoveil.cli import options
 from geoveil.cli.asking import Words, asks
 from geoveil.cli.asking_statistics import asks_statistics
 from geoveil.cli.console import err, number, out
-from geoveil.cli.results import Form, formed
+from geoveil.cli.results import OutputFormat, formed
 from geoveil.gp import GeoPrivacy, ParameterError, validation
 from geoveil.simulation.people_files import FORMATS
 from geoveil.simulation.priors import public_prior
@@ -82,7 +82,7 @@ def rehearse(
     center: options.Center = None,
     radius: options.Radius = None,
     seed: Annotated[int | None, typer.Option(help="Draws the same people again.")] = None,
-    form: Form,
+    form: OutputFormat,
 ) -> None:
     """Try a campaign before anybody takes part: simulated people answer it on this machine.
 

@@ -50,7 +50,7 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Form:
+class OutputFormat:
     """What is wanted of results.
 
     Raises:
@@ -122,7 +122,7 @@ def check_picture(option: str, file: Path | None) -> None:
 
 def formed(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options of a form, in place of its argument `form`."""
-    return takes("form", _OPTIONS, Form)(command)
+    return takes("form", _OPTIONS, OutputFormat)(command)
 
 
 def _draw(result: Result, file: Path) -> None:

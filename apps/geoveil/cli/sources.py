@@ -46,7 +46,6 @@ def source_of(
     Args:
         name: id of a campaign, or a file.
         connect: returns an analyst's client; not called for a file.
-        confidence: of intervals, in (0, 1).
         period: of a campaign that recurs, from 0.
         timeout_s: seconds for each time that a server reads every report.
     """

@@ -64,9 +64,7 @@ class Console:
     """Answers everything below `PREFIX`, but for its files, as `geoveil.gateway` asks a mount.
 
     Args:
-        channel: to the server.
         shown: where programs reach the server, as the code on the pages shows it.
-        clock: tells the time.
     """
 
     def __init__(

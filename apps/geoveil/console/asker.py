@@ -35,7 +35,7 @@ class CampaignProgress(NamedTuple):
     days: Sequence[tuple[int, int]]
     """Days since 1970-01-01 in UTC, increasing, and the reports in all that were last noted then;
     those alone on which there were more. Day 0 stands for all before days were noted."""
-    standing: PublishedCampaign | None = None
+    published: PublishedCampaign | None = None
     """The campaign, as it stands."""
 
 
@@ -68,7 +68,7 @@ class Asker(Analyst):
         request = console_pb2.GetProgressRequest(campaign_ids=campaign_ids)
         return self._unary(Call("GetProgress", request, progress_in, _TIMEOUT_S))
 
-    def standing(self, campaign_id: str) -> CampaignProgress:
+    def status_of(self, campaign_id: str) -> CampaignProgress:
         """Return how a campaign stands and fills whose estimates its reader may see.
 
         Raises:
@@ -110,7 +110,6 @@ class ChannelAsker(Asker):
     """Asks over a channel; for threads, which it blocks.
 
     Args:
-        channel: to the server.
         token: of who asks; None where the server needs none.
     """
 

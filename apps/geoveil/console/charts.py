@@ -127,7 +127,6 @@ def intervals(
     """Return one line a row: a dot at its estimate, and its interval.
 
     Args:
-        title: of the picture.
         rows: with "estimate", "ci_low" and "ci_high".
         drawn: what the dots and lines are, below the axis.
         span: numbers that the axis reaches in any case.
@@ -214,7 +213,6 @@ def over_time(title: str, rows: Sequence[Mapping[str, Any]], names: Sequence[str
     """Return estimates period after period with their intervals.
 
     Args:
-        title: of the picture.
         rows: with "estimate", "ci_low" and "ci_high".
         names: of the periods.
     """
@@ -279,7 +277,6 @@ def density_map(result: DensityMap, layer: Sequence[Part] = ()) -> Markup:
     """Return the density on its grid, what is surely denser framed, and outlines that ship.
 
     Args:
-        result: a density.
         layer: what else is drawn: places with their names, and lines.
     """
     west, south, east, north = result.bounds

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import parse_qs
 
 from geoveil.analyst import ServerError
-from geoveil.gp import GeoVeilError, ParameterError, member
+from geoveil.gp import GeoVeilError, ParameterError, enum_repr
 
 if TYPE_CHECKING:
     from geoveil.console.asker import Asker
@@ -42,7 +42,7 @@ Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
 class Lane(Enum):
     """Where a page is made: never in the event loop."""
 
-    __repr__ = member
+    __repr__ = enum_repr
 
     QUICK = "quick"
     """What takes milliseconds: a few threads."""
@@ -57,7 +57,6 @@ class RefusedError(GeoVeilError):
     """A request that is not answered, and why.
 
     Args:
-        status: of HTTP.
         text: for the reader.
     """
 
@@ -156,7 +155,6 @@ class Route:
             before.
         path: below the prefix, such as "/surveys/{campaign_id}".
         answer: makes the page, on a thread.
-        lane: where.
     """
 
     method: str
@@ -197,8 +195,6 @@ def download(content: bytes, kind: str, name: str) -> Response:
     """Return a file that a browser keeps and does not show.
 
     Args:
-        content: of it.
-        kind: its type.
         name: of ASCII letters, digits, dots, "-" and "_".
     """
     safe = re.sub(r"[^A-Za-z0-9._-]+", "-", name)

@@ -213,9 +213,9 @@ class Live:
 
     async def _look(self, campaign_id: str, asker: Asker) -> PublishedCampaign:
         self.looks += 1
-        progress = await self._workers.run(Lane.QUICK, lambda: asker.standing(campaign_id))
-        assert progress.standing is not None  # of the server
-        return progress.standing
+        progress = await self._workers.run(Lane.QUICK, lambda: asker.status_of(campaign_id))
+        assert progress.published is not None  # of the server
+        return progress.published
 
     def _told(self, one: PublishedCampaign, asker: Asker) -> bytes:
         estimates: CampaignEstimates | None = None

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from threading import Lock
 
-from geoveil.analyst import shown
+from geoveil.analyst import cell_text
 from geoveil.console.http import GatewayRequest, Response, Route
 from geoveil.console.rendering import date_text, span_text
 from geoveil.proto.v1.console_pb2 import GetStatusResponse
@@ -59,7 +59,6 @@ class Sample:
         Args:
             name: of the histogram.
             level: in (0, 1).
-            labels: of it.
         """
         wanted = set(labels.items())
         buckets = sorted(
@@ -98,11 +97,7 @@ class Action:
 
 
 class Operators:
-    """The page for operators, and what it remembers: the latest samples and actions.
-
-    Args:
-        clock: tells the seconds.
-    """
+    """The page for operators, and what it remembers: the latest samples and actions."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -136,7 +131,7 @@ class Operators:
             errors=_counts(now, before, "geoveil_store_errors_total", "operation"),
             calls=_counts(now, before, "geoveil_rpcs_total", "method"),
             slowest={
-                name: shown(now.quantile("geoveil_rpc_seconds", 0.99, method=name))
+                name: cell_text(now.quantile("geoveil_rpc_seconds", 0.99, method=name))
                 for name in now.by("geoveil_rpcs_total", "method")
             },
             actions=[*self._actions],
@@ -194,7 +189,7 @@ def _server(now: Sample, status: GetStatusResponse, time_now: datetime) -> Itera
     if commits:
         yield NamedNumber("Transactions", f"{commits:,.0f}", f"{commits:.0f}")
         slow = now.quantile("geoveil_commit_seconds", 0.99)
-        yield NamedNumber("99 % of them are done within", f"{shown(slow)} s")
+        yield NamedNumber("99 % of them are done within", f"{cell_text(slow)} s")
         reports = now.get("geoveil_commit_reports_sum")
         yield NamedNumber("Reports in one, on average", f"{reports / commits:,.1f}")
     measured = status.HasField("database_bytes")

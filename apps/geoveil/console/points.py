@@ -37,13 +37,13 @@ from geoveil.analyst import (
     TopShare,
     asked_alike,
     asked_of_points,
+    cell_text,
     check_distinct,
     compare,
     hard_shares,
     numbers_in,
     place_in,
     questions_in,
-    shown,
     softness_of_points,
 )
 from geoveil.campaign import AttributeCampaign, ValueCampaign
@@ -467,7 +467,7 @@ def _dragged(results: Sequence[tuple[Result, str]]) -> Sequence[Sequence[Any]]:
         strict=True,
     ):
         finite = bool(np.isfinite(value))
-        rows.append([level, value if finite else None, *map(shown, (value, low, high))])
+        rows.append([level, value if finite else None, *map(cell_text, (value, low, high))])
     return rows
 
 

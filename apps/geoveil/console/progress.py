@@ -141,9 +141,9 @@ class ReportsOverTime(Result):
 
 def over_time(request: GatewayRequest, campaign_id: str) -> ReportsOverTime:
     """Return how a survey fills whose estimates the reader may see."""
-    progress = request.analyst.standing(campaign_id)
-    assert progress.standing is not None  # of the server
-    return ReportsOverTime.of(progress.standing, progress, request.now)
+    progress = request.analyst.status_of(campaign_id)
+    assert progress.published is not None  # of the server
+    return ReportsOverTime.of(progress.published, progress, request.now)
 
 
 def plan_participants(request: GatewayRequest, campaign_id: str, participants: int | None) -> None:

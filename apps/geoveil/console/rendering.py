@@ -6,7 +6,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from geoveil.analyst import shown
+from geoveil.analyst import cell_text
 from geoveil.campaign import likelihood
 from geoveil.console.http import PREFIX, Response
 from geoveil.console.sessions import Session
@@ -27,7 +27,7 @@ def templates() -> Environment:
         lstrip_blocks=True,
     )
     made.filters |= {
-        "shown": shown,
+        "shown": cell_text,
         "count": lambda number: f"{number:,}",
         "date": date_text,
         "percent": percent,
@@ -42,7 +42,6 @@ def page(template: str, session: Session | None, /, *, status: int = 200, **show
     Args:
         template: its name.
         session: of who asks; None if nobody is signed in.
-        status: of HTTP.
         shown: what stands in it.
     """
     common = {

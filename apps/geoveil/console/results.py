@@ -121,11 +121,11 @@ def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
     if rows:
         writer = csv.DictWriter(written, rows[0])
         writer.writeheader()
-        writer.writerows({key: plain(value) for key, value in row.items()} for row in rows)
+        writer.writerows({key: json_value(value) for key, value in row.items()} for row in rows)
     return written.getvalue()
 
 
-def plain(value: Any) -> Any:
+def json_value(value: Any) -> Any:
     """Return a cell that no spreadsheet takes for a formula; numbers stay as they are."""
     if isinstance(value, str) and value.startswith(_FORMULA):
         return f"'{value}"

@@ -40,10 +40,6 @@ class Sessions:
 
     The one that was used longest ago is ended where there would be too many.
 
-    Args:
-        clock: tells the seconds.
-        most: sessions.
-
     Example:
         >>> sessions = Sessions(clock=lambda: 0.0)
         >>> cookie = sessions.begin("alice", None)

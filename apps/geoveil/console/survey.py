@@ -14,9 +14,9 @@ from geoveil.analyst import (
     LabelledEstimate,
     Result,
     ServerError,
+    cell_text,
     cells,
     compare,
-    shown,
 )
 from geoveil.campaign import AttributeCampaign, FormCampaign, ValueCampaign
 from geoveil.console.charts import filling, intervals, over_time
@@ -165,7 +165,7 @@ def _sentences(row: LabelledEstimate, told: dict[str, Any]) -> Iterator[str]:
         return
     yield (
         f"The population, of which the participants are a random sample: the standard error is"
-        f" {shown(row.standard_error)}, noise and sampling together, and the interval holds its"
+        f" {cell_text(row.standard_error)}, noise and sampling together, and the interval holds its"
         f" mean at {often}{looks}."
     )
     own = told["targets"]["participants"]
@@ -173,12 +173,12 @@ def _sentences(row: LabelledEstimate, told: dict[str, Any]) -> Iterator[str]:
         how = {"exact": "", "estimated": "about "}.get(str(own["basis"]), "")
         yield (
             "The participants themselves: what they would have answered in the clear is off by"
-            f" noise alone, with a standard error of {how}{shown(own['standard_error'])}."
+            f" noise alone, with a standard error of {how}{cell_text(own['standard_error'])}."
         )
     elif own["standard_error_at_most"] is not None:
         yield (
             "The participants themselves: noise alone has a standard error of at most"
-            f" {shown(own['standard_error_at_most'])}."
+            f" {cell_text(own['standard_error_at_most'])}."
         )
     hard = told["targets"]["hard_question"]
     if hard is not None:
@@ -211,7 +211,6 @@ def doubted(found: CampaignEstimates, fraction: float) -> Sequence[Sequence[str]
     """Return label, estimate and widened interval of each answer; or why that is not known.
 
     Args:
-        found: the estimates.
         fraction: of the answers, that may be false.
     """
     if math.isinf(found.campaign.most_from_one(0)):
@@ -282,7 +281,6 @@ def parts_of(found: CampaignEstimates, people: str) -> Sequence[Part]:
     """Return all results that are made of the estimates of a survey.
 
     Args:
-        found: the estimates.
         people: whether those of two periods are "different", or may be the "same".
 
     Raises:

@@ -48,7 +48,7 @@ def told_of(request: PageRequest, campaign: Campaign) -> dict[str, Any]:
 
 def standing_of(request: PageRequest, campaign_id: str) -> dict[str, Any]:
     """Return how a survey fills, and who signed it."""
-    published = request.analyst.standing(campaign_id).standing
+    published = request.analyst.status_of(campaign_id).published
     assert published is not None  # of the server
     campaign, now = published.campaign, request.now
     return {
@@ -123,7 +123,6 @@ def code_for(request: PageRequest, *lines: str) -> str:
     """Return Python that makes the same.
 
     Args:
-        request: of the page.
         lines: that ask an `analyst`, and leave what they find in `found`.
     """
     token = "" if request.session.token is None else ", tls=TLS(), token=TOKEN"

@@ -26,7 +26,6 @@ class Workers:
         """Return what a function returns, or raise what it raises.
 
         Args:
-            lane: where.
             function: what is done.
 
         Raises:

@@ -93,9 +93,7 @@ class Calls:
     """Answers calls over HTTP by those that it makes.
 
     Args:
-        channel: to the server.
         longest: bytes of a request.
-        ledger: where calls count.
     """
 
     def __init__(self, channel: grpc.aio.Channel, longest: int, ledger: Ledger) -> None:

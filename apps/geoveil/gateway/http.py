@@ -54,7 +54,6 @@ class Body:
 
     Args:
         receive: of ASGI.
-        ledger: where it counts.
         connection: that it comes by.
     """
 

@@ -57,7 +57,6 @@ class Ledger:
         connections: how many may be open.
         held_bytes: of requests and answers, of all connections.
         proxies: addresses of proxies, which speak for others and are charged nothing themselves.
-        clock: tells the seconds.
 
     Example:
         >>> ledger = Ledger(2, 100, clock=lambda: 0.0)

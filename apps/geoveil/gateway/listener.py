@@ -86,7 +86,6 @@ class Listener:
     """Takes the connections of a socket.
 
     Args:
-        taken: listens.
         config: of uvicorn, with the application.
         contexts: of TLS; None: no encryption.
         ledger: who pays.

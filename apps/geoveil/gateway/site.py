@@ -84,7 +84,6 @@ class Site:
     Args:
         calls: makes calls.
         mounts: prefix, such as "/name/" → what is served there.
-        ledger: where requests count.
         origins: of pages elsewhere that may call, such as "https://example.org".
         trusting: whether the server trusts everybody on its machine, so that only callers are heard
             that name this machine as it names itself: no page elsewhere can call in their name.

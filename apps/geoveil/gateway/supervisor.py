@@ -47,7 +47,6 @@ class Supervisor:
 
     Args:
         command: of the process, with "{fd}" where it is told the number of the socket.
-        taken: listens.
     """
 
     def __init__(self, command: Sequence[str], taken: socket.socket) -> None:

@@ -26,9 +26,9 @@ from geoveil.campaign.connection import (
     failed as failed,
     is_local as is_local,
     is_loopback as is_loopback,
+    one_line as one_line,
     open_async_channel as open_async_channel,
     open_channel as open_channel,
-    shown as shown,
     tls_for as tls_for,
 )
 from geoveil.campaign.consent import (

@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from geoveil.campaign.model import Campaign
-from geoveil.gp import INT64_MAX, INT64_MIN, NDArray, ParameterError, lazy, member, np
+from geoveil.gp import INT64_MAX, INT64_MIN, NDArray, ParameterError, enum_repr, lazy, np
 
 REPORT_ID_BYTES = 16
 """The length of the random name that makes a report countable once."""
@@ -22,7 +22,7 @@ _EVERY_OF_GROUP = "{many} numbers in order, up to {last}, the first a multiple o
 class Reason(Enum):
     """Why a report can never be counted."""
 
-    __repr__ = member
+    __repr__ = enum_repr
 
     MALFORMED_ID = "malformed id"
     ID_CONFLICT = "id conflict"

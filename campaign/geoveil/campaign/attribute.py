@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from geoveil.campaign.text import plain
+from geoveil.campaign.text import require_printable
 from geoveil.gp import (
     LOG,
     Array,
@@ -41,8 +41,8 @@ class Attribute:
     """The greatest, likewise."""
 
     def __post_init__(self) -> None:
-        plain("attribute.name", self.name, 64)
-        plain("attribute.unit", self.unit, 64)
+        require_printable("attribute.name", self.name, 64)
+        require_printable("attribute.unit", self.unit, 64)
         if not isinstance(self.coordinates, AzimuthalEquidistant | None):
             raise ParameterError(
                 "attribute.coordinates", self.coordinates, "an AzimuthalEquidistant, or None"

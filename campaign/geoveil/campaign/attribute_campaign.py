@@ -92,7 +92,6 @@ class AttributeCampaign(Campaign):
         Args:
             point: what `point_mechanism` released, or a `Coarsening` to it.
             columns: the columns that `draw_columns` returned.
-            source: random bits.
         """
 
     @lazy
@@ -109,7 +108,6 @@ class AttributeCampaign(Campaign):
 
         Args:
             group: the participant's, from 0; None without strata. Private.
-            source: random bits.
         """
         if self.strata is None or group is None:
             return 0
@@ -128,7 +126,6 @@ class AttributeCampaign(Campaign):
         Args:
             point: the participant's value in the coordinates of queries, shape (1,) or (1, k).
             columns: the columns that `draw_columns` returned.
-            source: random bits.
         """
 
     def most_from_one(self, column: int) -> float:

@@ -92,10 +92,10 @@ class CallError(GeoVeilError):
         return self.code in RETRYABLE
 
     def __str__(self) -> str:
-        return f"{self.code}: {shown(self.detail)}" if self.detail else self.code
+        return f"{self.code}: {one_line(self.detail)}" if self.detail else self.code
 
 
-def shown(text: str) -> str:
+def one_line(text: str) -> str:
     """Return a server's text as one short, printable line."""
     cut = text if len(text) <= _MOST_CHARACTERS else text[:_MOST_CHARACTERS] + "…"
     return visible(cut)

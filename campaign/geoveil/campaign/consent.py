@@ -81,11 +81,7 @@ def likelihood(privacy: GeoPrivacy, subject: str, yours: str, other: str) -> str
 
 
 def of_any_two(campaign: AttributeCampaign) -> str:
-    """Return what one report of a campaign promises of values far apart, in short.
-
-    Args:
-        campaign: public.
-    """
+    """Return what one report of a campaign promises of values far apart, in short."""
     return of_far_values(campaign.largest_epsilon)
 
 
@@ -115,7 +111,6 @@ def least_counted(campaign: AttributeCampaign, *, read: bool = False) -> str | N
     """Return between which values all are told apart, as a sentence; None where all are.
 
     Args:
-        campaign: public.
         read: whether the app's policy has one reading, which is not clamped, answer the campaign.
     """
     attribute, clamped = campaign.attribute, campaign.clamped and not read
@@ -379,7 +374,6 @@ def _near(campaign: AttributeCampaign, point: Array, most: float) -> str:
     """Return how well a value is told from one that lies as far away as the guarantee says.
 
     Args:
-        campaign: public.
         point: the value.
         most: ε between any two values.
     """

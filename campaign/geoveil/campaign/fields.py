@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import Any, ClassVar
 
 from geoveil.campaign.attribute import Attribute, Value
-from geoveil.campaign.text import plain
+from geoveil.campaign.text import require_printable
 from geoveil.campaign.value import PointRelease
 from geoveil.gp import (
     BITS_A_COLUMN,
@@ -56,10 +56,10 @@ class Wording:
         if not isinstance(self.language, str) or not _LANGUAGE.fullmatch(self.language):
             raise ParameterError("wording.language", self.language, "a BCP 47 tag, or ''")
         if self.text != "":
-            plain("wording.text", self.text, 500)
+            require_printable("wording.text", self.text, 500)
         object.__setattr__(self, "options", validation.items("wording.options", self.options, str))
         for i, option in enumerate(self.options):
-            plain(f"wording.options[{i}]", option, 200)
+            require_printable(f"wording.options[{i}]", option, 200)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -328,13 +328,13 @@ class CategoryField(Field):
     _most: ClassVar[int] = MOST_OPTIONS
 
     def __post_init__(self) -> None:
-        plain("name of a field", self.name, 64)
+        require_printable("name of a field", self.name, 64)
         options = self.options
         listed = isinstance(options, Sequence) and not isinstance(options, str)
         if not listed or not 2 <= len(options) <= self._most:
             raise ParameterError(f"{self.name}: options", options, f"2 to {self._most:,} names")
         for option in options:
-            plain(f"{self.name}: options", option, 64)
+            require_printable(f"{self.name}: options", option, 64)
         object.__setattr__(self, "options", tuple(options))
         if len(set(options)) != len(options):
             raise ParameterError(f"{self.name}: options", options, "distinct")

@@ -182,7 +182,6 @@ class FormCampaign(Campaign):
 
         Args:
             prepared: what `prepare` returned.
-            source: random bits.
         """
         answered = zip(self.fields, prepared, strict=True)
         return [k for field, answer in answered for k in field.release(answer, source)]

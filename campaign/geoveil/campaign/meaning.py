@@ -36,7 +36,6 @@ def unbiased_for(campaign: AttributeCampaign, *, later: bool = False) -> str:
     """Return what the values of a campaign's estimates are unbiased for, as a sentence.
 
     Args:
-        campaign: of the estimates.
         later: whether they are of queries that were asked of its points later.
     """
     bias = max((mechanism.bias_bound for mechanism in campaign.mechanisms), default=0.0)

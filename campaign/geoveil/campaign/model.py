@@ -15,8 +15,8 @@ from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import NamedTuple
 
-from geoveil.campaign.text import plain
-from geoveil.gp import GeoPrivacy, ParameterError, QueryMechanism, lazy, member
+from geoveil.campaign.text import require_printable
+from geoveil.gp import GeoPrivacy, ParameterError, QueryMechanism, enum_repr, lazy
 
 MOST_SLOTS = 100_000
 """The most columns times periods: as many sums does a server keep for one campaign."""
@@ -40,7 +40,7 @@ def check_campaign_id(campaign_id: object) -> None:
 class State(Enum):
     """Whether a campaign takes reports."""
 
-    __repr__ = member
+    __repr__ = enum_repr
 
     PENDING = "pending"
     OPEN = "open"
@@ -221,7 +221,7 @@ class Campaign(ABC):
 
     def _check_names(self) -> None:
         check_campaign_id(self.campaign_id)
-        plain("title", self.title, 200)
+        require_printable("title", self.title, 200)
 
     def _check_dates(self) -> None:
         for name, date in (("opens", self.opens), ("closes", self.closes)):

@@ -54,7 +54,6 @@ def read_authorities(name: str, path: Path) -> bytes:
 
     Args:
         name: of the setting, for errors.
-        path: of the file.
 
     Raises:
         ParameterError: naming the setting, if there are none or the file can't be read.
@@ -76,7 +75,6 @@ def read_pem(name: str, path: Path) -> bytes:
 
     Args:
         name: of the setting, for errors.
-        path: of the file.
 
     Raises:
         ParameterError: naming the setting, if the file can't be read.

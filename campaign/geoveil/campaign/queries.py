@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from geoveil.campaign.families import Example, QueryFamily, Registry, Wire, Work
-from geoveil.campaign.text import plain
+from geoveil.campaign.text import require_printable
 from geoveil.gp import (
     Difference,
     Disc,
@@ -40,7 +40,7 @@ class Question:
     """How far a plan expects the mean to be from the hard share that was asked for, if it is."""
 
     def __post_init__(self) -> None:
-        plain("query.label", self.label, 100)
+        require_printable("query.label", self.label, 100)
         if not isinstance(self.query, Query):
             raise ParameterError("query", self.query, "a Query")
         if self.softness is not None and not isinstance(self.softness, Difference):
@@ -55,7 +55,7 @@ class PointQuestion:
     query: Query | SmoothedRegion
 
     def __post_init__(self) -> None:
-        plain("query.label", self.label, 100)
+        require_printable("query.label", self.label, 100)
         if not isinstance(self.query, (Query, SmoothedRegion)):
             raise ParameterError("query", self.query, "a Query or a SmoothedRegion")
 

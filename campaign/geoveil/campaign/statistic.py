@@ -29,8 +29,8 @@ from geoveil.gp import (
     Threshold,
     UnsupportedError,
     VectorAnswer,
+    enum_repr,
     lazy,
-    member,
     round_up,
 )
 
@@ -56,7 +56,7 @@ class Allocation(Enum):
         vector 1 1
     """
 
-    __repr__ = member
+    __repr__ = enum_repr
 
     PARTITION = "partition"
     """Each participant answers one query, drawn uniformly, with ε: n is divided by m."""

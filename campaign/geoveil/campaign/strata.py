@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from geoveil.campaign.saying import percent, times
-from geoveil.campaign.text import plain
+from geoveil.campaign.text import require_printable
 from geoveil.gp import (
     MOST_EPSILON,
     GeoPrivacy,
@@ -48,14 +48,13 @@ class Strata:
     to 16, between any two labels, which a device is charged beside that of its value."""
 
     def __post_init__(self) -> None:
-        plain("strata.name", self.name, 64)
+        require_printable("strata.name", self.name, 64)
         labels = self.labels
         listed = isinstance(labels, Sequence) and not isinstance(labels, str)
         if not listed or not 2 <= len(labels) <= MOST_LABELS:
             raise ParameterError("strata.labels", labels, f"2 to {MOST_LABELS} names")
-        object.__setattr__(
-            self, "labels", tuple(plain(f"strata.labels[{i}]", o, 64) for i, o in enumerate(labels))
-        )
+        names = (require_printable(f"strata.labels[{i}]", o, 64) for i, o in enumerate(labels))
+        object.__setattr__(self, "labels", tuple(names))
         if len(set(self.labels)) != len(self.labels):
             raise ParameterError("strata.labels", self.labels, "distinct")
         if self.epsilon is not None:

@@ -25,7 +25,7 @@ _UNSEEN = frozenset(
 )
 
 
-def plain(name: str, text: object, most: int) -> str:
+def require_printable(name: str, text: object, most: int) -> str:
     """Return a text if it is plain: printable, visible, one line, without blanks around it.
 
     Control and format characters (of direction or without width among them), line separators,
@@ -40,9 +40,9 @@ def plain(name: str, text: object, most: int) -> str:
         ParameterError: naming the field.
 
     Example:
-        >>> plain("title", "Household income above 100k", 200)
+        >>> require_printable("title", "Household income above 100k", 200)
         'Household income above 100k'
-        >>> plain("unit", "dollar ", 64)
+        >>> require_printable("unit", "dollar ", 64)
         Traceback (most recent call last):
         ...
         geoveil.gp.errors.ParameterError: unit must be 1 to 64 visible characters on one line,\

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Self
 
-from geoveil.campaign import MOST_REPORTS, shown
+from geoveil.campaign import MOST_REPORTS, one_line
 from geoveil.client.contributions import Contribution, DeliveryStatus, Rejection
 from geoveil.client.errors import TransportError
 from geoveil.proto.v1 import collector_pb2, report_pb2
@@ -85,7 +85,7 @@ class ReportBatch:
             if result.status in _COUNTED:
                 each.append(SubmissionResult(DeliveryStatus.ACKNOWLEDGED))
             elif result.status == report_pb2.REPORT_STATUS_REJECTED:
-                why = Rejection(_reason(result.reason), shown(result.detail))
+                why = Rejection(_reason(result.reason), one_line(result.detail))
                 each.append(SubmissionResult(DeliveryStatus.REJECTED, why))
             else:
                 unknown = f"the server gave the unknown status {result.status}"

@@ -12,7 +12,7 @@ from typing import TypeAlias
 from google.protobuf.message import DecodeError
 
 from geoveil.campaign import Charge
-from geoveil.gp import GeoPrivacy, UnsupportedError, member
+from geoveil.gp import GeoPrivacy, UnsupportedError, enum_repr
 from geoveil.proto.v1 import report_pb2
 
 MICROSECOND = timedelta(microseconds=1)
@@ -23,7 +23,7 @@ ReadingKey: TypeAlias = tuple[str, datetime]
 class DeliveryStatus(IntEnum):
     """What became of a report. It only ever goes up."""
 
-    __repr__ = member
+    __repr__ = enum_repr
 
     PENDING = 0
     """Kept, to be sent; not known to be counted."""

@@ -324,8 +324,6 @@ def _check_limits(
     """Refuse what the limits leave no room for, and what can't be answered yet.
 
     Args:
-        accepted: the campaign.
-        now: the date.
         readings: what is kept of its attribute, by when the epochs began.
         current: which of them is of the epoch; None: the value is read, or the answer drawn, anew.
         history_of: returns the history of an attribute.

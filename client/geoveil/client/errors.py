@@ -30,7 +30,7 @@ import math
 from dataclasses import dataclass
 from datetime import datetime
 
-from geoveil.campaign import CallError, TLSRequiredError, shown
+from geoveil.campaign import CallError, TLSRequiredError, one_line
 from geoveil.gp import GeoPrivacy, GeoVeilError, ParameterError, PrivateValueError
 
 
@@ -83,7 +83,8 @@ class PolicyRefused(ClientError):
 
     def __str__(self) -> str:
         return (
-            f"campaign {self.campaign_id!r} is refused: its {self.aspect} is {shown(self.stated)},"
+            f"campaign {self.campaign_id!r} is refused: its {self.aspect} is"
+            f" {one_line(self.stated)},"
             f" the policy permits {self.permitted}"
         )
 
@@ -118,7 +119,7 @@ class BudgetExceeded(ClientError):
         )
         return (
             f"campaign {self.campaign_id!r} asks for {exactly(self.cost)} of"
-            f" {shown(self.attribute)!r}; of {exactly(self.limit)}, permitted for {self.scope},"
+            f" {one_line(self.attribute)!r}; of {exactly(self.limit)}, permitted for {self.scope},"
             f" ε = {self.spent!r}{slack} is spent; {room}"
         )
 
@@ -212,7 +213,7 @@ class CampaignInvalid(CampaignError):
     """The first thing found wrong."""
 
     def __str__(self) -> str:
-        return f"campaign {self.campaign_id!r} can't be answered: {shown(self.reason)}"
+        return f"campaign {self.campaign_id!r} can't be answered: {one_line(self.reason)}"
 
 
 @dataclass(eq=False, repr=False)
@@ -251,11 +252,11 @@ def exactly(privacy: GeoPrivacy) -> str:
         repr(x).removesuffix(".0")
         for x in (privacy.epsilon, privacy.per, privacy.delta, privacy.reach)
     )
-    parts = [f"ε = {epsilon} per {per} {shown(privacy.unit)}"]
+    parts = [f"ε = {epsilon} per {per} {one_line(privacy.unit)}"]
     if privacy.delta > 0:
         parts.append(f"δ = {delta}")
     if privacy.reach < math.inf:
-        parts.append(f"up to {reach} {shown(privacy.unit)}")
+        parts.append(f"up to {reach} {one_line(privacy.unit)}")
     return ", ".join(parts)
 
 

@@ -240,7 +240,7 @@ class Journal:
                     _change(connection, kept)
         self._file.sync()
 
-    def settle(self, outcome: "EntryOutcome") -> None:
+    def record_outcome(self, outcome: "EntryOutcome") -> None:
         """Note what became of an entry, unless more is known; a status never goes down."""
         with self._file.transaction(writes=True) as connection:
             kept = _stored(connection, outcome.entry.contribution)

@@ -32,7 +32,7 @@ from geoveil.proto.v1 import campaign_pb2 as pb
 
 
 @dataclass(frozen=True, slots=True)
-class Demand:
+class CampaignCost:
     """What a campaign asks of a device."""
 
     queries: int
@@ -41,7 +41,7 @@ class Demand:
     """Microseconds of a processor, at most, to read the campaign and draw one report."""
 
     @classmethod
-    def of(cls, campaign: bytes) -> "Demand":
+    def of(cls, campaign: bytes) -> "CampaignCost":
         """Return what a serialised Campaign asks.
 
         Args:
@@ -110,7 +110,7 @@ class Policy(ReprByArguments):
             that all campaigns together may ever cost, as ε between any two labels, or "openly". A
             campaign that asks for a label which is not listed is refused.
         most_work: campaigns that ask more of the device's processor are refused: microseconds to
-            read the campaign and draw one report, as `Demand` tells them from its bytes. The
+            read the campaign and draw one report, as `CampaignCost` tells them from its bytes. The
             default keeps `contribute` below 10 ms: 60 questions that are all answered, a polygon
             of 900 corners, or the largest table that `geoveil plan` makes.
 
@@ -191,11 +191,11 @@ class Policy(ReprByArguments):
         Raises:
             ParameterError: if the epoch is of another unit than the campaign.
         """
-        demand = Demand.of(encode(campaign))
+        cost = CampaignCost.of(encode(campaign))
         permit = partial(
             cls,
-            most_queries=max(demand.queries, MOST_QUERIES),
-            most_work=max(demand.work, MOST_WORK),
+            most_queries=max(cost.queries, MOST_QUERIES),
+            most_work=max(cost.work, MOST_WORK),
         )
         if isinstance(campaign, FormCampaign):
             kinds = _kinds(campaign)
@@ -319,15 +319,15 @@ class Policy(ReprByArguments):
             )
         return limit
 
-    def check_demand(self, campaign_id: str, demand: Demand) -> None:
+    def check_cost(self, campaign_id: str, cost: CampaignCost) -> None:
         """Refuse a campaign that asks too much of the device, before anything is made of it.
 
         Raises:
             PolicyRefused: naming what the campaign asks for and what is permitted.
         """
         for aspect, needed, most in (
-            ("number of questions", demand.queries, self.most_queries),
-            ("work in microseconds", demand.work, self.most_work),
+            ("number of questions", cost.queries, self.most_queries),
+            ("work in microseconds", cost.work, self.most_work),
         ):
             if needed > most:
                 raise PolicyRefused(campaign_id, aspect, f"{needed:,}", f"at most {most:,}")

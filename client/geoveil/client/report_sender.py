@@ -361,7 +361,7 @@ class ReportSender:
                     self._backoff.succeeded(campaign_id)
                     backoff.succeeded(campaign_id)
                     counts[result.status] += 1
-                yield Local(partial(self._journal.settle, outcome), durable)
+                yield Local(partial(self._journal.record_outcome, outcome), durable)
             # Only while the server answers: what it does not take has not left.
             together = min(2 * together, _MOST_TOGETHER)
         return FlushResult(
@@ -377,7 +377,7 @@ class ReportSender:
         for entry in waiting:
             if now - entry.contribution.closes > KEPT_AFTER_CLOSE:
                 expired = EntryOutcome(entry=entry, at=now, status=DeliveryStatus.EXPIRED)
-                self._journal.settle(expired)
+                self._journal.record_outcome(expired)
             else:
                 kept.append(entry)
         return tuple(kept)

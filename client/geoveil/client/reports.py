@@ -37,7 +37,7 @@ from geoveil.client.errors import (
     exactly,
 )
 from geoveil.client.limits import Epoch, Limit
-from geoveil.client.policy import Demand, Policy
+from geoveil.client.policy import CampaignCost, Policy
 from geoveil.client.values import kind_of
 from geoveil.gp import (
     Coarsening,
@@ -110,7 +110,6 @@ class AcceptedCampaign:
         Args:
             latest: the reading of the epoch; None: it is made now.
             readings: all that are kept of the attribute.
-            now: the date.
 
         Raises:
             AnswerNotYet: if there is none, and the latest is not of now.
@@ -132,7 +131,6 @@ class ReportBuilder:
     Args:
         policy: what the app permits. Limits over several campaigns are a ledger's, not checked
             here.
-        source: random bits; the operating system's by default.
 
     Raises:
         ParameterError: if the bits of the source can be predicted.
@@ -165,8 +163,8 @@ class ReportBuilder:
         """
         try:
             message = open_envelope(envelope)
-            demand = Demand.of(message.campaign)
-            self.policy.check_demand(campaign_id, demand)
+            cost = CampaignCost.of(message.campaign)
+            self.policy.check_cost(campaign_id, cost)
             signed_by = signer(message)
             campaign = decode(message.campaign)
         except PolicyRefused:
@@ -182,14 +180,13 @@ class ReportBuilder:
             raise CampaignInvalid(campaign_id, f"the server sent {campaign.campaign_id!r} instead")
         limits = self.policy.check(campaign, signed_by)
         return AcceptedCampaign(
-            campaign, digest(message.campaign), signed_by, self.policy, limits, demand.work
+            campaign, digest(message.campaign), signed_by, self.policy, limits, cost.work
         )
 
     def point(self, accepted: AcceptedCampaign, value: Value | Answers) -> Any:
         """Return a value in the coordinates of the campaign's queries; of a form, all answers.
 
         Args:
-            accepted: the campaign.
             value: a number, a list of numbers, or (longitude, latitude) in degrees; of a form,
                 name of a field → answer.
 
@@ -243,7 +240,6 @@ class ReportBuilder:
         and period never sent.
 
         Args:
-            accepted: the campaign.
             point: what `point` returned.
             period: the period of a recurring campaign, from 0; else 0.
             group: what `group` returned.
@@ -366,10 +362,8 @@ class ReportBuilder:
         """Make a report from the campaign's point of an epoch; no value is looked at.
 
         Args:
-            accepted: the campaign.
             latest: its point of the epoch.
             before: that of the reading which `AcceptedCampaign.before` returned, if any.
-            now: the date.
             period: the period of a recurring campaign, from 0; else 0.
             group: what `group` returned.
         """

@@ -124,7 +124,6 @@ class StateFile:
     Args:
         state_dir: made with mode 0700 if it is missing; if it exists, nobody but its owner may
             have access. On a local file system that knows hard links. None: in memory.
-        name: name of the file.
         schema: SQL that makes its tables. There is one more, `state`, of one row: `commits` counts
             them, and `rows` is for triggers of the schema to tell, in any way, what rows there are.
         version: the number of the schema, which is kept in the file.

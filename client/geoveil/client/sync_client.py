@@ -175,7 +175,6 @@ class Client(ClientBase[Transport, GrpcTransport]):
         most_pending: reports that may wait to be sent; then `contribute` takes no new one.
         most_pending_bytes: bytes that may wait to be sent, likewise.
         transport: used instead of gRPC to `target`, and left open by `close`.
-        source: random bits; the operating system's by default.
         release_floor_s: least time, in seconds, that it takes to look at a value and to draw, so
             that nobody who times the app learns how long it took for this value; see
             `geoveil.gp.paced`. 0: no floor, for simulated people.
@@ -197,7 +196,6 @@ class Client(ClientBase[Transport, GrpcTransport]):
         when the app starts, and go on if it fails with a TransportError.
 
         Args:
-            campaign_id: id of the campaign.
             timeout_s: seconds of all tries together; those of the client by default.
 
         Raises:

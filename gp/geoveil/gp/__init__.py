@@ -174,10 +174,10 @@ from geoveil.gp.report_moments import (
     MomentsAskedOnce as MomentsAskedOnce,
     ReportMoments as ReportMoments,
 )
-from geoveil.gp.shown import (
+from geoveil.gp.reprs import (
     ReprByArguments as ReprByArguments,
     ValueObject as ValueObject,
-    member as member,
+    enum_repr as enum_repr,
 )
 from geoveil.gp.smooth.frontier import CALIBRATIONS as CALIBRATIONS, Frontier as Frontier
 from geoveil.gp.smooth.growth import DECAYS as DECAYS, EXPONENTIAL as EXPONENTIAL, LINEAR as LINEAR

@@ -71,7 +71,6 @@ def laplace_variance(profile: Profile, s: ArrayLike, scale: float, undone: float
     g = φ − b²φ'' that is 2b²φ'² + b⁴φ''², and of φ, whose mean is m, (φ − m)² + 2b²m'².
 
     Args:
-        profile: φ.
         s: points, any shape.
         scale: b > 0.
         undone: b, or 0 for φ itself.

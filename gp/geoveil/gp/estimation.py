@@ -135,7 +135,6 @@ def estimate(
     Args:
         sums: exact sums of the integers k.
         step_exponent: of the campaign's grid.
-        confidence: in (0, 1).
         limits: what reports and their expected mean can be.
         method: of the interval, see `interval_of_mean`.
 

@@ -64,9 +64,6 @@ def report_bins(mechanism: QueryMechanism) -> tuple[int, ...] | None:
     They are narrow at the ends of the range, where a forger moves a mean most, and have a bin for
     each answer of people far from the question.
 
-    Args:
-        mechanism: of the reports.
-
     Returns:
         None if reports have no bounded range: nothing can be tested then.
 
@@ -99,7 +96,6 @@ def forged_share(
     Args:
         mechanism: of the reports.
         counts: reports in each bin of `report_bins`, shape (m + 1,).
-        confidence: in (0, 1).
 
     Returns:
         None if the mechanism's reports can't be tested.

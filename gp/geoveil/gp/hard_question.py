@@ -170,7 +170,6 @@ def reach(error: float, bound: float, confidence: float = 0.95) -> float:
     Args:
         error: the standard error s ≥ 0; ∞ if there is none.
         bound: of the bias, B ≥ 0.
-        confidence: in (0, 1).
 
     Example:
         >>> round(reach(0.002, 0.001), 5), reach(0.0, 0.001)
@@ -186,7 +185,6 @@ def critical_value(ratio: float, confidence: float = 0.95) -> float:
 
     Args:
         ratio: t ≥ 0, the largest bias in standard errors.
-        confidence: in (0, 1).
 
     Example:
         >>> [round(critical_value(t), 3) for t in (0.0, 0.5, 1.0, 3.0)]

@@ -23,7 +23,7 @@ from statistics import NormalDist
 
 from geoveil.gp.errors import ParameterError
 from geoveil.gp.report_moments import ReportMoments
-from geoveil.gp.shown import ReprByArguments, member
+from geoveil.gp.reprs import ReprByArguments, enum_repr
 
 __all__ = [
     "UNLIMITED",
@@ -55,7 +55,7 @@ _NEARLY_NORMAL = 1e-5
 class IntervalMethod(StrEnum):
     """How an interval was found."""
 
-    __repr__ = member
+    __repr__ = enum_repr
 
     WEIGHTED_ENDS = "weighted-ends"
     """Student's, moved by the skewness, and widened where one person not met would move it far."""
@@ -202,7 +202,6 @@ def interval_of_mean(
         n: reports, ≥ 2; a plan expects a number that need not be whole.
         mean: of the reports.
         variance: mean square of their deviations from it, the sum divided by n.
-        confidence: in (0, 1).
         limits: of the query.
         method: None: weighted ends where there are ends, else Student's.
 
@@ -259,8 +258,6 @@ def interval_of_weighted_mean(
 
     Args:
         mean: of the reports, weighted.
-        squared_error: of the mean.
-        confidence: in (0, 1).
         limits: of the query.
         largest: what one report counts for at most, as a part of all, in (0, 1].
         skewness: of the mean, from the third powers of what each report adds to its error.

@@ -80,7 +80,6 @@ class Coarsening:
 
         Args:
             point: what the finer mechanism released.
-            source: random bits; the operating system's by default.
 
         Raises:
             ParameterError: if the point is not k integers of 64 bits.
@@ -97,7 +96,6 @@ class Coarsening:
 
         Args:
             points: perturbed points of the finer guarantee; any shape for k = 1, else (..., k).
-            rng: a NumPy generator.
 
         Returns:
             An array of the points' shape.
@@ -174,7 +172,6 @@ class Refinement:
         Args:
             x: the value that the coarser point was released for.
             point: what the coarser mechanism released for it.
-            source: random bits; the operating system's by default.
 
         Raises:
             ParameterError: if the point is not one integer within those of 64 bits.

@@ -18,7 +18,7 @@ from geoveil.gp.arrays import Array, np
 from geoveil.gp.errors import ContradictionError, ParameterError
 from geoveil.gp.intervals import Limits, interval_of_mean
 from geoveil.gp.mechanisms.base import QueryMechanism
-from geoveil.gp.shown import member
+from geoveil.gp.reprs import enum_repr
 
 _INFEASIBLE = 2
 """What the solver says of a programme that nothing meets."""
@@ -29,7 +29,7 @@ _CONSTANT = 1e-9
 class Basis(StrEnum):
     """How a noise variance, and what follows from it, is known."""
 
-    __repr__ = member
+    __repr__ = enum_repr
 
     EXACT = "exact"
     """The noise has the same variance whatever the value."""
@@ -114,7 +114,6 @@ def estimated_noise_variance(
         n: points.
         total: of `PointEstimator.estimated_variance` over them.
         limits: its least and its greatest value.
-        confidence: of the interval, in (0, 1).
 
     Returns:
         None for fewer than two points.

@@ -43,7 +43,6 @@ def law_of_profile(profile: Profile | _Between, scale: float, undone: float) -> 
     """Return points around the moments of g(s + Laplace(scale)), for all s.
 
     Args:
-        profile: φ.
         scale: b > 0, in the unit of s.
         undone: b, or 0 for g = φ.
     """

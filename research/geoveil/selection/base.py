@@ -148,7 +148,6 @@ class SelectionMechanism(ValueObject, ABC):
             scores: what is known of the database, of the kind that this mechanism takes.
                 A dict of utilities is answered by one of its keys. The
                 keys are public: they must be the same for every database, whatever occurs in it.
-            source: random bits; the operating system's by default.
 
         Raises:
             ParameterError: if the scores are of another kind, have no outcome, or the source is
@@ -191,7 +190,6 @@ class SelectionMechanism(ValueObject, ABC):
         Args:
             scores: as of `select`; of a dict, a list of keys is returned.
             size: how many, ≥ 1.
-            source: random bits; the operating system's by default.
 
         Raises:
             ParameterError: if the scores are of another kind, have no outcome, the source is none,

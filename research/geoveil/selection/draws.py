@@ -172,7 +172,6 @@ def weighted_indices(
         size: ≥ 1.
         bounds: below and above the weights, shapes (m,), in any common unit; not all above are 0.
         weights: returns balls around numbers ≥ 0 that are not all 0, at the precision of the call.
-        source: random bits.
 
     Example:
         >>> from geoveil.gp import SeededSource
@@ -215,7 +214,6 @@ def noisy_argmax(
         gaps: ≥ 0, in units of the noise, each within 2^-49 of itself; shape (m,).
         noise: encloses Z.
         decide: finds, in balls, which of several outcomes won.
-        source: random bits.
         least: how many outcomes are left at least, if there are as many: `decide` is then asked
             about so many, unless the noise leaves more of them close.
     """

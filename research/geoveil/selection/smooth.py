@@ -142,7 +142,6 @@ class SmoothNoisyMax(SmoothSelection):
         share: the part of ε in (0, 1) that pays for β, 1/2 by default. The published calibration
             knows no other.
         monotone: whether all utilities move the same way between any two neighbours.
-        calibration: "proved" or "published".
         delta: δ in (0, 0.5] for the published calibration with Laplace or Laplace log-normal
             noise, else 0.
 

@@ -257,9 +257,6 @@ class LaplaceScaleCost(ScaleCost):
 class LogNormalScaleCost(ScaleCost):
     """The price of a change of scale for Laplace log-normal noise.
 
-    Args:
-        sigma: σ of its scale.
-
     Example:
         >>> round(float(LogNormalScaleCost(1.0).cost(0.05, 4, 1e-5)), 6)  # μ = 0.1
         0.484853

@@ -53,7 +53,6 @@ def top_k(
         sensitivity: Δ > 0, how far any utility may differ between neighbours, in its unit.
         monotone: whether all utilities move the same way between any two neighbours.
         gap: whether to say the leads.
-        source: random bits; the operating system's by default.
 
     Raises:
         ParameterError: if a public argument is out of range.

@@ -188,7 +188,6 @@ class Table:
     """A table of text, as a command prints it and a page shows it.
 
     Args:
-        headers: of the columns.
         rows: a cell for each column; none at all is a line between sections.
         title: above it.
         wrapped: columns that may be folded, from 0.

@@ -222,7 +222,6 @@ async def by_devices(
     """Let one device per value take part through the SDK, and return what became of it.
 
     Args:
-        campaign_id: of the campaign.
         values: what the devices hold.
         strata: the label of each, where the campaign asks for one.
         transport: to the aggregator; shared, as the devices share a machine.

@@ -271,7 +271,6 @@ def solve(program: LinearProgram, rounds: int) -> Solution:
     """Return an optimal table over outputs that are found on the way.
 
     Args:
-        program: what to solve.
         rounds: how often outputs are added; the gap to the best halves with each about twice.
 
     Raises:

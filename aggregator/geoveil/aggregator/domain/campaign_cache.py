@@ -34,9 +34,6 @@ def utc_now() -> datetime:
 class Publication:
     """A stored campaign ready for use. Campaigns never change, so neither does this.
 
-    Args:
-        record: of the campaign.
-
     Raises:
         GeoVeilError: if the record holds no sound campaign.
     """
@@ -90,10 +87,6 @@ class CampaignStatus:
 
 class CampaignCache:
     """Finds campaigns.
-
-    Args:
-        reader: started.
-        clock: tells the time.
 
     Raises:
         ServiceError: from every method: CAMPAIGN_NOT_FOUND, STORE_UNAVAILABLE, STOPPING; INTERNAL

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from geoveil.campaign import SignatureInvalid
-from geoveil.gp import GeoVeilError, ParameterError, member
+from geoveil.gp import GeoVeilError, ParameterError, enum_repr
 
 _LONGEST_TEXT = 300
 """Characters of a public text: with its details it travels in headers of at most 8 KiB."""
@@ -23,7 +23,7 @@ _LONGEST_FIELD = 100
 class Code(Enum):
     """What went wrong. The name is the reason of google.rpc.ErrorInfo: it never changes."""
 
-    __repr__ = member
+    __repr__ = enum_repr
 
     CAMPAIGN_NOT_FOUND = "campaign not found"
     CAMPAIGN_FULL = "campaign full"

@@ -75,11 +75,8 @@ def disclose(
     """Return the estimates of the periods that have enough answers to every query.
 
     Args:
-        layout: of the sums.
-        sums: of the campaign.
         begun: how many periods have begun, at least 1.
         period: the only one that is asked for; None: all of them.
-        confidence: of the intervals, in (0, 1).
         bin_counts: those of `Store.sums`.
         looked_from: see `interval_method`.
 
@@ -98,7 +95,6 @@ def interval_method(period: int, looked_from: float) -> IntervalMethod | None:
     """Return the method of a period's intervals; None: that of one look, which its limits choose.
 
     Args:
-        period: from 0.
         looked_from: the first period whose reports were not ended by a date: who looks at them may
             stop them, or go on, by what they see.
     """
@@ -116,7 +112,6 @@ def disclosed(
     """Return estimates that may be shown, with what they mean and have cost.
 
     Args:
-        campaign: of the estimates.
         estimates: of periods that have enough answers.
         begun: how many periods have begun, at least 1.
         later: see `unbiased_for`.
@@ -141,8 +136,6 @@ def periods_shown(
     fewest.
 
     Args:
-        layout: of the sums.
-        sums: of the campaign.
         begun: how many periods have begun, at least 1.
         period: the only one that is asked for; None: all of them.
 

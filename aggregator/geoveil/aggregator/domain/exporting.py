@@ -40,7 +40,6 @@ def rows_of(layout: Layout, packed: bytes, periods: Collection[int]) -> Rows:
     Nothing ties the answers of one report to a statistic campaign together.
 
     Args:
-        layout: of the campaign.
         packed: see `read_blocks`.
         periods: of which to return rows.
     """
@@ -58,8 +57,6 @@ async def export(reader: Reader, layout: Layout, periods: Collection[int]) -> As
     """Yield all rows, at most `MOST_ROWS` at a time. Ends if cancelled.
 
     Args:
-        reader: started.
-        layout: of the campaign.
         periods: of which to yield rows.
 
     Raises:

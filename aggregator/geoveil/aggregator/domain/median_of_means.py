@@ -38,7 +38,6 @@ def median_of_means(
     Args:
         blocks: exact sums of disjoint blocks of reports, chosen without regard to their values.
         step_exponent: of the campaign's grid.
-        confidence: in (0, 1).
 
     Raises:
         ParameterError: if `confidence` is not in (0, 1).

@@ -55,7 +55,6 @@ async def read_blocks(reader: Reader, campaign: Campaign) -> AsyncIterator[bytes
     them or not, but no report comes twice.
 
     Args:
-        reader: started.
         campaign: whose reports to read.
     """
     limit = max(1, _ANSWERS // campaign.answers)

@@ -77,7 +77,6 @@ class Service:
         writer: started; does what changes the database.
         reader: started; does what doesn't.
         settings: its limits.
-        clock: tells the time.
         trusted_keys: one of which must have signed a campaign for it to be taken; None takes
             campaigns of anybody.
         limits: how fast reports may come.
@@ -142,7 +141,6 @@ class Service:
         """Return one campaign.
 
         Args:
-            campaign_id: of the campaign.
             peer: address of a device that asks; None: it is no device, and not limited.
 
         Raises:
@@ -220,7 +218,6 @@ class Service:
         """Count each report once; return what became of each when all accepted are durable.
 
         Args:
-            campaign_id: of the campaign.
             campaign_digest: of the bytes that the reports were made for.
             reports: of any number of participants.
             peer: address of who sends them: for rate limits, and kept nowhere.
@@ -292,8 +289,6 @@ class Service:
         """Return the campaign and what may be shown of it; see `disclose`.
 
         Args:
-            campaign_id: of the campaign.
-            confidence: of the intervals, in (0, 1).
             period: the only one to show; None: all that have begun.
             tell: makes what is returned of the estimates, on a thread.
 
@@ -331,7 +326,6 @@ class Service:
         Args:
             campaign_id: of a value campaign.
             questions: in the campaign's coordinates.
-            confidence: of the intervals, in (0, 1).
             period: the only one to show; None: all that have begun.
             joint: whether covariances are wanted.
             stratum: the label that points came with, from 0; None: all.
@@ -372,7 +366,6 @@ class Service:
         """Yield the campaign, then its reports as rows; see `Rows`.
 
         Args:
-            campaign_id: of the campaign.
             period: the only one to export; None: all that have begun.
 
         Raises:
@@ -395,8 +388,6 @@ class Service:
         """Yield `estimate` whenever reports were counted; return when the campaign is closed.
 
         Args:
-            campaign_id: of the campaign.
-            confidence: of the intervals, in (0, 1).
             period: the only one to show; None: all that have begun.
             interval_s: least time between two estimates, from 1 to 3,600 seconds.
             tell: see `estimate`; a watch that waits holds no more than what it returned.

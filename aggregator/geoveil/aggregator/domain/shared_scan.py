@@ -70,7 +70,6 @@ class AnswerCache:
         """Return what stands for a request, 32 bytes.
 
         Args:
-            campaign_id: of the campaign.
             questions: in their order.
             periods: to be shown, and how many points each has.
             rest: what else the answers depend on.
@@ -144,7 +143,6 @@ class SharedScan:
     The last answers are kept, and given again until reports come.
 
     Args:
-        reader: started.
         limit: lets some passes run at once, of different campaigns.
     """
 
@@ -173,7 +171,6 @@ class SharedScan:
             layout: of a value campaign.
             questions: see `PointSums`.
             periods: to be shown, and how many points each has, about.
-            confidence: of the intervals, in (0, 1).
             joint: see `PointSums`.
             stratum: the label that points came with, from 0; None: all.
             looked_from: see `interval_method`.

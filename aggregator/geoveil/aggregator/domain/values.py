@@ -144,7 +144,6 @@ class PointSums:
 
         Args:
             periods: to be shown.
-            confidence: of the intervals, in (0, 1).
             looked_from: see `interval_method`.
         """
         sums = {

@@ -43,7 +43,6 @@ class ConnectionReaper:
         most: connections that stay open.
         limit: bytes that calls may hold, of all connections.
         most_message: bytes of the largest request.
-        clock: tells the seconds.
     """
 
     def __init__(

@@ -63,7 +63,6 @@ class MemoryBudget:
         most_message: bytes of the largest request.
         address_of: tells whose a peer is.
         close: closes the connection of a peer.
-        clock: tells the seconds.
 
     Example:
         >>> memory = MemoryBudget(1 << 20, 1 << 16, close=print, address_of=str.encode)

@@ -98,7 +98,7 @@ class Middleware:
         metrics: where calls are counted.
         memory: what calls hold.
         limits: how fast they may come.
-        gate: who may call what.
+        authorizer: who may call what.
         silence: hears no more of the connection of a peer.
         shut_out: takes no new connections of the address of a peer for a while.
         longest: the most bytes of a request.
@@ -111,7 +111,7 @@ class Middleware:
         metrics: Metrics,
         memory: MemoryBudget,
         limits: RateLimits,
-        gate: Authorizer,
+        authorizer: Authorizer,
         silence: Callable[[str], object],
         shut_out: Callable[[str], object],
         longest: int,
@@ -120,7 +120,7 @@ class Middleware:
         self._metrics = metrics
         self._memory = memory
         self._limits = limits
-        self._gate = gate
+        self._authorizer = authorizer
         self._silence = silence
         self._shut_out = shut_out
         self._longest = longest
@@ -259,7 +259,7 @@ class Middleware:
     def _authorise(self, method: _Method, context: Context) -> None:
         metadata = context.invocation_metadata() or ()
         presented = [str(value) for key, value in metadata if key == "authorization"]
-        TOKEN.set(self._gate.admit(method.path, presented))
+        TOKEN.set(self._authorizer.admit(method.path, presented))
 
     async def _end(
         self, error: BaseException, method: _Method, context: Context, started: float

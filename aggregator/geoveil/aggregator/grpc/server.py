@@ -71,7 +71,6 @@ class Aggregator:
 
     Args:
         settings: see `Settings`.
-        clock: tells the time.
         open_store: opens the database; called once for writing and once for reading, each on the
             thread that uses it. By default that of the settings.
     """
@@ -160,19 +159,19 @@ class Aggregator:
             ParameterError: if an address is taken, or a TLS file or that of tokens can't be used.
         """
         tls = certificates(self._settings)
-        gate = Authorizer.of(self._settings, self._clock)
+        authorizer = Authorizer.of(self._settings, self._clock)
         await self._writer.start()
         try:
             await self._writer.call(lambda store: store.verify())
             await self._reader.start()
             self._serve_metrics(tls)
-            await self._listen(tls, gate)
+            await self._listen(tls, authorizer)
         except BaseException:
             await self.stop(grace_s=0)
             raise
         self._readiness.start()
         self._counting.append(asyncio.create_task(self._note_days(), name="note days"))
-        self._describe(tls, gate)
+        self._describe(tls, authorizer)
         return self._address
 
     async def stop(self, grace_s: float | None = None) -> None:
@@ -216,7 +215,7 @@ class Aggregator:
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
-    async def _listen(self, tls: Certificates | None, gate: Authorizer) -> None:
+    async def _listen(self, tls: Certificates | None, authorizer: Authorizer) -> None:
         server = self._server = any_path.server(
             options=[
                 ("grpc.max_receive_message_length", self._settings.max_message_bytes),
@@ -237,7 +236,7 @@ class Aggregator:
                 ("grpc.so_reuseport", 0),  # two servers on one port would share its requests
             ],
         )
-        middleware = self._offer(server, gate)
+        middleware = self._offer(server, authorizer)
         if self._settings.reflection:
             _add_reflection(middleware)
         middleware.refuse_others()
@@ -259,14 +258,14 @@ class Aggregator:
         self._reaper.start([port])
         self._address = f"{host}:{port}"
 
-    def _offer(self, server: grpc.aio.Server, gate: Authorizer) -> Middleware:
+    def _offer(self, server: grpc.aio.Server, authorizer: Authorizer) -> Middleware:
         """Let a server answer the calls that there are."""
         middleware = Middleware(
             server,
             metrics=self._metrics,
             memory=self._reaper.memory,
             limits=self._limits,
-            gate=gate,
+            authorizer=authorizer,
             silence=self._reaper.silence,
             shut_out=self._reaper.shut_out,
             longest=self._settings.max_message_bytes,
@@ -323,9 +322,9 @@ class Aggregator:
                 _LOG.warning("reports_of_today_not_noted")
             await asyncio.sleep(_NOTE_S)
 
-    def _describe(self, tls: Certificates | None, gate: Authorizer) -> None:
+    def _describe(self, tls: Certificates | None, authorizer: Authorizer) -> None:
         """Log what operators should know of a server that others can reach."""
-        fields: dict[str, object] = {"address": self._address, "analysts": gate.analysts}
+        fields: dict[str, object] = {"address": self._address, "analysts": authorizer.analysts}
         fields["tls"] = tls is not None
         if self._metrics_server is not None:
             fields["metrics"] = f"http://{self._settings.metrics_host}:{self.metrics_port}/metrics"
@@ -390,7 +389,6 @@ async def serve(
 
     Args:
         settings: see `Settings`.
-        clock: tells the time.
         started: called with the address once requests are taken.
         beside: what runs as long as it serves, such as a gateway.
 

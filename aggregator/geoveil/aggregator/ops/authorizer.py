@@ -147,7 +147,6 @@ class Authorizer:
     Args:
         tokens: of analysts; None: there are none.
         open_without_tokens: whether analysts are let through when there are no tokens.
-        clock: tells the time.
         rules: method → who may call it.
     """
 
@@ -188,7 +187,6 @@ class Authorizer:
         """Return the caller's token, or None if the call needs none.
 
         Args:
-            method: "/package.Service/Method".
             authorization: every value of that key in the call's metadata.
 
         Raises:
@@ -241,7 +239,6 @@ def confine(method: str, request: Any) -> None:
     """Let the token of the call in progress reach no campaigns but those that it is limited to.
 
     Args:
-        method: "/package.Service/Method".
         request: as it was parsed.
 
     Raises:

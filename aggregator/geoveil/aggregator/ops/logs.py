@@ -115,9 +115,6 @@ class Sparing(logging.Filter):
     The field `left_out` of the next that is shown says how many were. What is critical, and what is
     no complaint, is always shown.
 
-    Args:
-        clock: tells the seconds.
-
     Example:
         >>> import logging
         >>> sparing, record = Sparing(lambda: 0.0), logging.makeLogRecord({"levelno": 30})

@@ -101,7 +101,7 @@ class Metrics:
         both[1].observe(seconds)
 
     def count_denial(self, denial: Denial) -> None:
-        """Count a call that the gate refused."""
+        """Count a call that the authorizer refused."""
         self._denied[denial].inc()
 
     def count_reports(self, results: Sequence[ReportResult]) -> None:

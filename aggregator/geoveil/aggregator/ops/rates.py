@@ -51,7 +51,6 @@ class TokenBuckets:
 
     Args:
         rate: of each bucket.
-        clock: tells the seconds.
         most: buckets kept.
 
     Example:
@@ -106,7 +105,6 @@ class RateLimits:
         per_campaign: reports to one campaign.
         per_peer: reports, and other calls of devices counting one each, from one address.
         calls: of any kind, from one address.
-        clock: tells the seconds.
 
     Raises:
         ServiceError: RATE_LIMITED, from every method, with the time to wait.
@@ -153,7 +151,6 @@ class PeerLimit:
 
     Args:
         rate: of an address; None: it may do everything.
-        clock: tells the seconds.
     """
 
     def __init__(self, rate: Rate | None, clock: Monotonic) -> None:

@@ -16,7 +16,6 @@ class ReloadingFile(Generic[_Content]):
     A change is seen by size, time and inode, at the next `get`: there is no thread of its own.
 
     Args:
-        paths: of the files.
         read: reads all of them.
 
     Raises:

@@ -232,7 +232,6 @@ def _of_text(name: str, kind: Any, text: str, origin: str) -> object:
 
     Args:
         name: of the setting.
-        kind: its type.
         text: as it was given.
         origin: what to call the setting in an error.
 

@@ -22,7 +22,7 @@ from typing import Any
 
 from geoveil.aggregator.ops.reloading_file import ReloadingFile
 from geoveil.campaign import check_campaign_id
-from geoveil.gp import ParameterError, member
+from geoveil.gp import ParameterError, enum_repr
 
 _LOG = logging.getLogger(__name__)
 PREFIX = "geoveil_"
@@ -38,7 +38,7 @@ _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 class Scope(Enum):
     """What a token permits."""
 
-    __repr__ = member
+    __repr__ = enum_repr
 
     CREATE = "create"
     CLOSE = "close"
@@ -89,11 +89,7 @@ class Token:
 
 
 class TokenFile:
-    """The tokens of a server, in a JSON file that its operator alone may write.
-
-    Args:
-        path: of the file.
-    """
+    """The tokens of a server, in a JSON file that its operator alone may write."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -184,9 +180,6 @@ class TokenFile:
 
 class Tokens:
     """The tokens of a file as they are at each call.
-
-    Args:
-        path: of the file.
 
     Raises:
         ParameterError: as `TokenFile.read`; from `find` too, until the file is in order again.

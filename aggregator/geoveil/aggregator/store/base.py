@@ -13,7 +13,7 @@ from typing import NamedTuple, Self
 
 from geoveil.aggregator.domain.reports import Bins, PackedColumns, PackedReport, in_columns
 from geoveil.campaign import State
-from geoveil.gp import Accumulator, UnsupportedError, member
+from geoveil.gp import Accumulator, UnsupportedError, enum_repr
 
 _FIRST, _LAST = (moment.replace(tzinfo=UTC) for moment in (datetime.min, datetime.max))
 
@@ -80,7 +80,7 @@ class Submission(NamedTuple):
 class Outcome(Enum):
     """What the store did with a report."""
 
-    __repr__ = member
+    __repr__ = enum_repr
     __hash__ = object.__hash__  # that of `Enum` is a function of Python, called for each report
 
     ACCEPTED = "accepted"
@@ -253,7 +253,6 @@ class Store(ABC):
         the first call once, and none twice. Of those counted meanwhile, some.
 
         Args:
-            campaign_id: of the campaign.
             after: what the call before returned; b"": from the beginning.
             limit: most reports, at least 1; a store may return more, up to 256.
         """

@@ -75,7 +75,6 @@ def back_up_database(database: Path | str, target: Path) -> None:
     Args:
         database: see `open_store`. Of SQLite the copy is a database as it is; of PostgreSQL it is
             what `pg_dump --format=custom` writes, for `pg_restore`.
-        target: the file.
 
     Raises:
         ParameterError: if the target exists or its folder doesn't, or `database` names none.

@@ -251,7 +251,6 @@ def _dump(parameters: Mapping[str, Any], target: Path) -> None:
 
     Args:
         parameters: of the connection, as libpq names them.
-        target: the file.
 
     Raises:
         ServiceError: STORE_UNAVAILABLE with the words of pg_dump.

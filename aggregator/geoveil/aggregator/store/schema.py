@@ -197,7 +197,6 @@ def slots(key: int, ids: bytes) -> NDArray[np.int64]:
     """Return where in PostgreSQL reports to a campaign are stored, if nothing is there yet.
 
     Args:
-        key: of the campaign.
         ids: of reports, 16 bytes each, joined. A slot holds the exclusive or of their halves, of
             which the highest 20 bits are folded into the lowest.
 

@@ -254,7 +254,6 @@ def _stored(
 
     Args:
         driver: to read with.
-        key: of the campaign.
         candidates: positions, and pages that may hold the ids there.
         reports: whose ids to look for.
     """

@@ -108,8 +108,6 @@ def read_answers(
     """Return the answers of the pages from report `first` on, and where the next page begins.
 
     Args:
-        connection: to read with.
-        key: of the campaign.
         first: number of a report at or before the beginning of a page.
         limit: most reports, unless one page holds more.
     """
@@ -148,7 +146,6 @@ def append(
 
     Args:
         driver: to write with.
-        key: of the campaign.
         first: number of the first of the reports.
         reports: new to the campaign.
         last: page of the campaign; None if there is none.

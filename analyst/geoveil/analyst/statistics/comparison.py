@@ -20,7 +20,7 @@ from geoveil.analyst.statistics.joint import LIARS, JointEstimates, notes_of_lia
 from geoveil.analyst.statistics.quantiles import QuantileEstimates
 from geoveil.analyst.statistics.quantity import POPULATION, Quantity
 from geoveil.analyst.statistics.simultaneous import critical_value, critical_value_of_one, two_sided
-from geoveil.gp import Array, GeoPrivacy, ParameterError, UnsupportedError, member
+from geoveil.gp import Array, GeoPrivacy, ParameterError, UnsupportedError, enum_repr
 
 __all__ = [
     "Changes",
@@ -38,7 +38,7 @@ Numbers: TypeAlias = JointEstimates | Quantity | QuantileEstimates
 class People(StrEnum):
     """Whether those behind two estimates are the same."""
 
-    __repr__ = member
+    __repr__ = enum_repr
 
     DIFFERENT = "different"
     """Nobody is behind both, or only by chance: two samples drawn independently."""

@@ -16,7 +16,7 @@ from geoveil.gp.arrays import Array, ArrayLike
 from geoveil.gp.errors import ParameterError, UnsupportedError
 from geoveil.gp.intervals import Limits
 from geoveil.gp.queries.base import Query
-from geoveil.gp.shown import ValueObject
+from geoveil.gp.reprs import ValueObject
 
 
 class PointEstimator(ValueObject, ABC):
@@ -150,7 +150,6 @@ def point_estimator(query: object, scale: float, debias: bool) -> PointEstimator
     """Return the estimator for a query; a family registers its own for its type.
 
     Args:
-        query: f.
         scale: noise scale b = 1/ε > 0, in the unit of the points.
         debias: whether to undo the noise.
 

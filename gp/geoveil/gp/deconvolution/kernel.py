@@ -279,7 +279,6 @@ class KernelEstimator(PointEstimator):
     itself within 100 noise scales of the centre; beyond, where it is negligible, it is 0.
 
     Args:
-        query: the kernel.
         scale: noise scale b > 0, in the unit of the points.
         debias: whether to undo the noise.
 

@@ -26,7 +26,6 @@ class ProfileEstimator(PointEstimator):
     """A profile φ of s = ±x − offset, its noise undone or not.
 
     Args:
-        profile: φ.
         offset: in the unit of x.
         scale: noise scale b > 0, in the unit of x.
         debias: whether to undo the noise.
@@ -97,7 +96,6 @@ class RangeEstimator(PointEstimator):
     """Two thresholds: above the low end and not above the high end.
 
     Args:
-        query: the range.
         scale: noise scale b > 0, in the unit of x.
         debias: whether to undo the noise.
 

@@ -143,7 +143,6 @@ class RegionEstimator(PointEstimator):
     noise. Its absolute error is about 1e-5 of its largest value.
 
     Args:
-        query: the region.
         scale: noise scale b > 0, in the unit of the points.
         debias: whether to undo the noise.
 

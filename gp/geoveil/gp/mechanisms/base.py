@@ -26,7 +26,7 @@ from geoveil.gp.privacy import GeoPrivacy, LocalPrivacy
 from geoveil.gp.queries.base import Query
 from geoveil.gp.randomness import LazyUniform, RandomSource, chosen_source
 from geoveil.gp.report_moments import ReportMoments
-from geoveil.gp.shown import ValueObject
+from geoveil.gp.reprs import ValueObject
 
 Report = TypeVar("Report")
 """The type that one release returns: an integer, or a tuple of them."""
@@ -92,7 +92,6 @@ class Mechanism(ValueObject, ABC, Generic[Report]):
 
         Args:
             x: one point: a number, or k coordinates.
-            source: random bits; the operating system's by default.
 
         Returns:
             An integer for one query, a tuple of them for several or for a perturbed point.
@@ -117,7 +116,6 @@ class Mechanism(ValueObject, ABC, Generic[Report]):
 
         Args:
             x: n points, as `Query.value` takes them.
-            source: random bits; the operating system's by default.
 
         Returns:
             Integers k that stand for k·step: of shape (n,) for one query, (n, m) for m, and (n, k)
@@ -148,7 +146,6 @@ class Mechanism(ValueObject, ABC, Generic[Report]):
 
         Args:
             x: n points, as `Query.value` takes them.
-            rng: a NumPy generator.
 
         Returns:
             An array of shape (n,) for one query, (n, m) for m, and of the points' own shape for
@@ -220,7 +217,6 @@ class QueryMechanism(Mechanism[int]):
     """A randomised report about f(x): one number.
 
     Args:
-        query: f.
         privacy: the guarantee, in the unit of x.
         step: spacing of the public output grid, a power of two; by default fine enough that
             rounding adds less than 0.01 % to the variance.

@@ -103,7 +103,6 @@ class DebiasedLaplace(QueryMechanism):
         Args:
             point: the released integer.
             step_exponent: of the grid that it was released on.
-            source: random bits; the operating system's by default.
 
         Raises:
             UnsupportedError: if no perturbed number answers the query (`Query.nests`).

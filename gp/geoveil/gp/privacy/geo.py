@@ -10,7 +10,7 @@ from typing import overload
 from geoveil.gp import exact, validation
 from geoveil.gp.errors import ParameterError, UnsupportedError
 from geoveil.gp.privacy.local import LocalPrivacy
-from geoveil.gp.shown import ReprByArguments
+from geoveil.gp.reprs import ReprByArguments
 
 LOG = "log "
 """What units of distances begin with that are logarithms of ratios, as in "log dollar"."""

@@ -17,7 +17,7 @@ from geoveil.gp.errors import ParameterError
 from geoveil.gp.queries.base import Query
 from geoveil.gp.queries.profiles import Ramp, Smoothstep
 from geoveil.gp.queries.profiles.soft_step import SoftStep
-from geoveil.gp.shown import ReprByArguments
+from geoveil.gp.reprs import ReprByArguments
 
 PROFILES: Mapping[str, type[SoftStep]] = MappingProxyType({p.name: p for p in (Ramp, Smoothstep)})
 """Name of the profile of a band → its class."""

@@ -23,7 +23,7 @@ from typing import ClassVar, Protocol
 
 from geoveil.gp.errors import ParameterError, UnsupportedError
 from geoveil.gp.exact import round_down
-from geoveil.gp.shown import member
+from geoveil.gp.reprs import enum_repr
 
 _LEAST = Fraction(1, 10**6)
 """Least η, relative to 1/max_score: at the end of the range of β an η of rounding errors would be
@@ -37,7 +37,7 @@ _PARTS = 1024
 class Frontier(Enum):
     """The set of (a, b) that a query attains."""
 
-    __repr__ = member
+    __repr__ = enum_repr
 
     CROSS = "cross"
     """f and B never change at the same point: K = {(1,0), (0,1)}. The straight ramp."""

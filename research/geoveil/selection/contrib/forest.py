@@ -221,7 +221,6 @@ class PrivateRandomForest(PrivateClassifier):
         Args:
             X: shape (n, attributes): codes of categories, and numbers.
             y: labels of shape (n,), among the classes.
-            source: random bits; the operating system's by default.
 
         Raises:
             PrivateValueError: if a category or label is out of range, or a number not finite.

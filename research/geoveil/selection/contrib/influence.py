@@ -94,7 +94,6 @@ class Influence:
     """What selection may know of the nodes of one graph. All but n and D is private.
 
     Args:
-        graph: the graph.
         degree_bound: D, which no graph that could have been there exceeds; n − 1 by default, or 1
             for a sole node.
 
@@ -307,7 +306,6 @@ def top_k_nodes(
         degree_bound: D, which no graph that could have been there exceeds; n − 1 by default.
             Only the mechanisms with a global sensitivity use it.
         mechanism: a name in `NODE_RECIPES`.
-        source: random bits; the operating system's by default.
 
     Raises:
         ParameterError: if a public argument is out of range.

@@ -299,7 +299,6 @@ def percentile(
         epsilon: ε > 0, nats per record added or removed.
         mechanism: a name in `PERCENTILE_RECIPES`. Those by nearness err to values near by, in
             rank; all others to any candidate alike.
-        source: random bits; the operating system's by default.
 
     Raises:
         ParameterError: if a public argument is out of range.

@@ -100,7 +100,6 @@ def shifted_gain(node: NodeCounts, sensitivity: float, reach: int = REACH) -> Ar
     Δ − δ(x, 0): so shifted local dampening is the exponential mechanism on it [LD Def. 4.3].
 
     Args:
-        node: counts.
         sensitivity: Δ > 0, bits.
         reach: the sum ends there: from then on δ is Δ, which is admissible.
     """

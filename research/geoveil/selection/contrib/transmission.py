@@ -335,7 +335,6 @@ def most_significant(
         families: N, 2 to 10,000, with two parents each: b + c ≤ 2N.
         epsilon: ε > 0, nats per family changed.
         mechanism: a name in `VARIANT_RECIPES`.
-        source: random bits; the operating system's by default.
 
     Raises:
         ParameterError: if a public argument is out of range.

@@ -250,7 +250,6 @@ class PrivateDecisionTree(PrivateClassifier):
         Args:
             X: codes of shape (n, attributes), attribute A in [0, values[A]).
             y: labels of shape (n,), among the classes.
-            source: random bits; the operating system's by default.
 
         Raises:
             PrivateValueError: if a code or label is out of range.

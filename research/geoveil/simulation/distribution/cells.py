@@ -41,7 +41,6 @@ def moved(twice_integrated: Callable[[Array], Array], cells: Array, outcomes: Ar
     column adds to less than 1 by what lands outside of the outcomes.
 
     Args:
-        twice_integrated: A.
         cells: edges of the cells of x, (k + 1,), increasing.
         outcomes: edges of the outcomes, (m + 1,), increasing.
     """

@@ -170,7 +170,6 @@ def follow(
         epoch: weeks.
         n: people.
         years: how long it goes.
-        rng: random numbers.
         skipped: the probability with which a device does not answer in a week, each for itself.
     """
     estimator = mechanism.estimator(query, debias=True)

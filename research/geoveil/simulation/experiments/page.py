@@ -44,7 +44,6 @@ def section(work: Path, name: str, title: str, images: Path) -> str:
     Args:
         work: directory of its results.
         name: "oneway", "twoway" or "kde".
-        title: of the section.
         images: directory for figures.
     """
     maps = [file.name for file in sorted(work.glob(f"{name}-map-*.png"))]

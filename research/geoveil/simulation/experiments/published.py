@@ -198,7 +198,6 @@ def published(
         asked: the mode, and what of one's own all panels are given.
         panels: of one kind, one or more.
         exact: makes cells of panels and names, in exact mode.
-        draw: draws the errors.
         more: draws further figures beside a file.
 
     Raises:

@@ -188,7 +188,6 @@ def tuned_table(found: Sequence[TunedSetting], shape: str = "ν") -> Table:
     """Return the ratios as a table.
 
     Args:
-        found: the settings.
         shape: the name of the parameter of the noise.
     """
     return Table(

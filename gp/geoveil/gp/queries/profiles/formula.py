@@ -17,7 +17,7 @@ from geoveil.gp.arrays import np
 from geoveil.gp.errors import GeoVeilError, ParameterError
 from geoveil.gp.exact import BALL, working_precision
 from geoveil.gp.queries.profiles.enclosed import EnclosedProfile
-from geoveil.gp.shown import ReprByArguments
+from geoveil.gp.reprs import ReprByArguments
 from geoveil.gp.smooth.cells import SlopeCells, enclose, enclosed_on
 from geoveil.gp.smooth.jet import FLOAT_JETS, Jet, enclosure, jet
 from geoveil.gp.smooth.tape import Formula, Tape, recorded

@@ -13,19 +13,19 @@ from functools import cache
 from typing import Any
 
 
-def shown(value: object) -> str:
+def repr_of(value: object) -> str:
     """Return Python that makes a value.
 
     Example:
-        >>> shown((1, math.inf, {"a": -math.inf}))
+        >>> repr_of((1, math.inf, {"a": -math.inf}))
         "(1, float('inf'), {'a': float('-inf')})"
     """
     if isinstance(value, float):
         return repr(float(value)) if math.isfinite(value) else f"float('{value}')"
     if isinstance(value, tuple) and type(value) is tuple:
-        return f"({', '.join(map(shown, value))}{',' if len(value) == 1 else ''})"
+        return f"({', '.join(map(repr_of, value))}{',' if len(value) == 1 else ''})"
     if isinstance(value, Mapping):
-        return f"{{{', '.join(f'{shown(k)}: {shown(v)}' for k, v in value.items())}}}"
+        return f"{{{', '.join(f'{repr_of(k)}: {repr_of(v)}' for k, v in value.items())}}}"
     if callable(value) and hasattr(value, "__name__"):
         return str(value.__name__)
     return repr(value)
@@ -60,11 +60,11 @@ class ReprByArguments:
         }
 
     def __repr__(self) -> str:
-        given = ", ".join(f"{name}={shown(value)}" for name, value in self._given().items())
+        given = ", ".join(f"{name}={repr_of(value)}" for name, value in self._given().items())
         return f"{type(self).__name__}({given})"
 
 
-def member(self: Enum) -> str:
+def enum_repr(self: Enum) -> str:
     """Return how a member of an enumeration is written; to be its class's `__repr__`."""
     return f"{type(self).__name__}.{self.name}"
 
