@@ -19,13 +19,14 @@ from geoveil.campaign import (
     PlaceField,
     Wording,
     decode,
+    what_a_form_tells,
 )
 from geoveil.gp import AzimuthalEquidistant, GeoPrivacy, GeoVeilError, LogScale
 from geoveil.proto.v1 import campaign_pb2 as pb
 from tools.vectors.tape import Tape
 
 _OPENS = datetime(2026, 1, 1, tzinfo=UTC)
-_REUSED = 100
+_REUSED = 10
 """Tuples of one form after the other."""
 
 
@@ -40,7 +41,10 @@ def form_vectors() -> list[dict[str, Any]]:
 
 
 def form_tuples(count: int, seed: int) -> Iterator[dict[str, Any]]:
-    """Yield forms, answers and reports by chance; a form stands where it is another than before."""
+    """Yield forms, answers and reports by chance.
+
+    Where a form is another than before, it stands there with what people are told of it.
+    """
     draw = Random(seed)
     form = _by_chance(draw)
     for i in range(count):
@@ -48,7 +52,8 @@ def form_tuples(count: int, seed: int) -> Iterator[dict[str, Any]]:
         if new and i:
             form = _by_chance(draw)
         told = _tuple(form, _answers(draw, form), f"{seed}/{i}")
-        yield told | ({"form": form.encoded.hex()} if new else {})
+        shown = {"form": form.encoded.hex(), "tells": what_a_form_tells(form)}
+        yield told | (shown if new else {})
 
 
 def _form(fields: Sequence[Field], **more: Any) -> FormCampaign:
@@ -130,7 +135,7 @@ def _by_chance(draw: Random) -> FormCampaign:
         if isinstance(later, (ChoiceField, OrdinalField)):
             more["otherwise"] = draw.choice(later.options)
         fields[at] = replace(later, **more)
-    return _form(fields)
+    return _form(fields, period=draw.choice([None, None, timedelta(hours=1), timedelta(days=7)]))
 
 
 def _field(draw: Random, at: int) -> Field:

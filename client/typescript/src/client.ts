@@ -5,7 +5,7 @@ import { type Answers, type Charge, type Form, isForm, loadForms, readForm } fro
 import { type Demand, demandOf } from "./demand.js";
 import { hex, openEnvelope, type PublicKey, unhex } from "./envelope.js";
 import { Epochs, keyOf } from "./epoch.js";
-import { GeoveilError, ParameterError, PrivateValueError, UnsupportedError } from "./errors.js";
+import { GeoveilError, ParameterError, PrivateValueError } from "./errors.js";
 import { type BitSource, systemSource } from "./exact/bits.js";
 import { loadGeodesics } from "./gp/plane.js";
 import { type Budget, budgetsOf, checkLedger, type Spending } from "./ledger.js";
@@ -53,13 +53,13 @@ export interface ContributeOptions {
 
 /** A campaign that a server published, and whether it may be answered. */
 export interface Offer {
-  readonly campaign: Campaign;
+  readonly campaign: Campaign | Form;
   /** SHA-256 of the campaign's bytes, in hexadecimal. */
   readonly digest: string;
   /** Whose valid signature it has; null: nobody's. */
   readonly signer: string | null;
-  /** What a report spends, all its answers together, over true distances. */
-  readonly price: { readonly epsilon: number; readonly per: number; readonly unit: string };
+  /** What a report spends, all its answers together, over true distances; undefined of a form, which has `charges`. */
+  readonly price: { readonly epsilon: number; readonly per: number; readonly unit: string } | undefined;
   readonly demand: Demand;
   /** Null if the policy permits it, else why not. */
   readonly acceptable: string | null;
@@ -125,7 +125,7 @@ export class Client {
       try {
         const read = await this.#read(undefined, envelope, true);
         work += read.demand.work;
-        if (!isForm(read.campaign)) offers.push(this.#offer(read, read.campaign));
+        offers.push(this.#offer(read));
       } catch (error) {
         if (!(error instanceof GeoveilError)) throw error;
       }
@@ -135,9 +135,7 @@ export class Client {
 
   /** A campaign as the server publishes it: fetched and checked, whether permitted or not. */
   async offer(id: string): Promise<Offer> {
-    const read = await this.#fetched(id, false);
-    if (isForm(read.campaign)) throw new UnsupportedError(`campaign ${id} is a form of several questions, which this page can't show yet`);
-    return this.#offer(read, read.campaign);
+    return this.#offer(await this.#fetched(id, false));
   }
 
   /** Fetch, check and keep a campaign that the policy permits. */
@@ -187,7 +185,7 @@ export class Client {
         report: reportBytes(drawn, period),
         charges: chargesOf(campaign).map((one) => charged({ ...one, ...(privacy && { privacy }), ...(epochs && { anyTwo: Infinity }) })),
         ...kept,
-        stepExponent: isForm(campaign) ? 0 : campaign.stepExponent,
+        ...(isForm(campaign) ? { stepExponent: 0, exponents: campaign.exponents } : { stepExponent: campaign.stepExponent }),
         ...(strata?.epsilon !== undefined && { label: { name: strata.name, epsilon: strata.epsilon } }),
         closesUs: campaign.closesUs.toString(),
         drawnUs: nowUs.toString(),
@@ -260,7 +258,7 @@ export class Client {
     return BigInt(Math.floor((this.#options.now ?? Date.now)() * 1000));
   }
 
-  #offer({ digest, signer, demand }: Accepted, campaign: Campaign): Offer {
+  #offer({ campaign, digest, signer, demand }: Accepted): Offer {
     let acceptable: string | null = null;
     try {
       this.#options.policy.checkDemand(campaign.id, demand);
@@ -269,7 +267,7 @@ export class Client {
       if (!(error instanceof GeoveilError)) throw error;
       acceptable = error.message;
     }
-    const price = { ...campaign.reportPrivacy, unit: campaign.attribute.unit };
+    const price = isForm(campaign) ? undefined : { ...campaign.reportPrivacy, unit: campaign.attribute.unit };
     return { campaign, digest, signer: signer?.toString() ?? null, price, demand, acceptable };
   }
 

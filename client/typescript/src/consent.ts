@@ -4,6 +4,7 @@
  * (`geoveil.campaign.consent`), which proto/vectors/consent.json holds both to.
  */
 import type { Attribute, Campaign } from "./campaign.js";
+import type { Form } from "./form.js";
 import { placeOf, pointOf, type Value } from "./values.js";
 import { LOG } from "./gp/log-scale.js";
 import type { Privacy } from "./gp/mechanism.js";
@@ -43,7 +44,7 @@ function held({ scale }: Attribute, coordinate: number): string {
 }
 
 /** A guarantee as a sentence: how much likelier a report is for one value than another. */
-function likelihood(privacy: Privacy, unit: string, subject: string, yours: string): string {
+export function likelihood(privacy: Privacy, unit: string, subject: string, yours: string): string {
   const apart = apartOf(privacy);
   const factor = times(at(privacy, apart));
   const other = `one ${away(apart, unit)}`;
@@ -73,7 +74,8 @@ function howeverFar(nats: number, privacy: Privacy, subject: string, yours: stri
  * @param reading - what one reading costs under the app's own policy; undefined: there are none but those that the
  *   campaign asks for.
  */
-export function whatItTells(campaign: Campaign, reading?: GeoPrivacy): string[] {
+export function whatItTells(campaign: Campaign | Form, reading?: GeoPrivacy): string[] {
+  if ("fields" in campaign) return campaign.tells;
   const { attribute, reportPrivacy, totalPrivacy } = campaign;
   const { name, unit } = attribute;
   const privacy = reading ?? reportPrivacy;
@@ -90,13 +92,7 @@ export function whatItTells(campaign: Campaign, reading?: GeoPrivacy): string[] 
   const most = fromReading ? Infinity : campaign.largestEpsilon;
   said.push(howeverFar(most, privacy, subject, yours));
   if (privacy.reach !== undefined) said.push(`For values more than ${digits(privacy.reach)} ${unit} apart less is promised.`);
-  const clamped = campaign.clamped && !reading;
-  if (attribute.scale || clamped) {
-    const low = Math.max(attribute.scale?.floor ?? -Infinity, clamped ? attribute.least! : -Infinity);
-    const least = `${digits(low)} ${attribute.valueUnit}`;
-    const most = clamped && digits(Math.max(low, attribute.most!));
-    said.push(`Less than ${least} counts as ${least}${most ? `, and more than ${most} as ${most}` : ""}.`);
-  }
+  said.push(...countedAs(attribute, campaign.clamped && !reading));
   if (!reading && (totalPrivacy.epsilon !== reportPrivacy.epsilon || totalPrivacy.delta !== reportPrivacy.delta)) {
     const all = `All ${digits(Number(campaign.periods))} reports of this survey are together`;
     said.push(likelihood(totalPrivacy, unit, all, yours));
@@ -114,6 +110,27 @@ export function whatItTells(campaign: Campaign, reading?: GeoPrivacy): string[] 
   return said;
 }
 
+/** Between which values all are told apart; nothing if all are. */
+export function countedAs({ scale, least, most, valueUnit }: Attribute, clamped: boolean): string[] {
+  if (!scale && !clamped) return [];
+  const low = Math.max(scale?.floor ?? -Infinity, clamped ? least! : -Infinity);
+  const lowest = `${digits(low)} ${valueUnit}`;
+  const highest = clamped && digits(Math.max(low, most!));
+  return [`Less than ${lowest} counts as ${lowest}${highest ? `, and more than ${highest} as ${highest}` : ""}.`];
+}
+
+/** How well a value can be told from another one, at the distance that sentences are about. It holds the private value. */
+export function toldApart(attribute: Attribute, privacy: Privacy, point: readonly number[], anyTwo: number, begins?: string): string {
+  const apart = apartOf(privacy);
+  const pair =
+    point.length === 1
+      ? `${held(attribute, point[0]!)} from ${held(attribute, point[0]! + apart)} ${attribute.valueUnit}`
+      : `your ${attribute.name} from one ${away(apart, attribute.unit)}`;
+  const odds = toOne(anyTwo);
+  const far = odds ? `, and no two values, however far apart, better than ${odds}` : "";
+  return better(pair, rightAtMost(at(privacy, apart), privacy.delta), far, begins);
+}
+
 /**
  * What a report tells about one person, as sentences for nobody else: they hold the private value.
  *
@@ -123,14 +140,7 @@ export function whatItTellsOf(campaign: Campaign, value: Value, read = false): s
   const { attribute, reportPrivacy, questions } = campaign;
   const { name, unit } = attribute;
   const point = pointOf(campaign, value);
-  const apart = apartOf(reportPrivacy);
-  const pair =
-    campaign.dimension === 1
-      ? `${held(attribute, point[0]!)} from ${held(attribute, point[0]! + apart)} ${attribute.valueUnit}`
-      : `your ${name} from one ${away(apart, unit)}`;
-  const anyTwo = !read && !reportPrivacy.delta && toOne(campaign.largestEpsilon);
-  const far = anyTwo ? `, and no two values, however far apart, better than ${anyTwo}` : "";
-  const said = [better(pair, rightAtMost(at(reportPrivacy, apart), reportPrivacy.delta), far)];
+  const said = [toldApart(attribute, reportPrivacy, point, read || reportPrivacy.delta ? Infinity : campaign.largestEpsilon)];
   const guesses: { right: number; plain: number; inside: boolean; index: number }[] = [];
   questions.forEach(({ label, query }, index) => {
     const law = campaign.ownSide(index, point, read || campaign.readings !== undefined);
@@ -167,7 +177,7 @@ export function whatItTellsOf(campaign: Campaign, value: Value, read = false): s
  * no threshold is, and one beyond ten times the largest threshold, and beyond a hundred times the distance that the
  * guarantee is stated for. It holds the private value.
  */
-export function whatToAsk(campaign: Campaign, value: Value): string {
+export function whatToAsk(campaign: Pick<Campaign, "attribute" | "dimension" | "privacy" | "questions">, value: Value): string {
   const { attribute, dimension, privacy, questions } = campaign;
   const { name, valueUnit, coordinates, scale } = attribute;
   const point = pointOf(campaign, value);
@@ -215,9 +225,9 @@ export function describeStrata({ strata }: Campaign): string {
   return `${yours} is sent with a lie at times: the true one ${truth} of the time. Whatever is sent ${bound}.`;
 }
 
-function better(pair: string, chance: number, far = ""): string {
+function better(pair: string, chance: number, far = "", begins = "From it"): string {
   const sure = odds(chance);
-  return sure ? `From it nobody can tell ${pair} better than ${sure}${far}.` : `From it somebody may tell ${pair}, nearly always.`;
+  return sure ? `${begins} nobody can tell ${pair} better than ${sure}${far}.` : `${begins} somebody may tell ${pair}, nearly always.`;
 }
 
 function guess(begins: string, that: string, right: number): string {

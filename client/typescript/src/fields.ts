@@ -10,6 +10,7 @@ import type { Answers, Charge, Field, Form, Prepared, Tools, Wording } from "./f
 import type { Field as Message, Options, PerturbedPoint } from "./gen/geoveil/proto/v1/campaign_pb.js";
 import type { Category } from "./gp/categories.js";
 import type { Privacy } from "./gp/mechanism.js";
+import type { Limit, ValueKind } from "./policy.js";
 import type { Value } from "./values.js";
 
 const MOST_FIELDS = 64;
@@ -19,6 +20,10 @@ const [ID_BYTES, COLUMN_BYTES] = [32, 17];
 const MOST_OPTIONS = { choice: 10_000, ordinal: 100, multiple: 62 };
 const BITS_A_COLUMN = 62;
 const LANGUAGE = /^([A-Za-z]{2,8}(-[A-Za-z0-9]{1,8}){0,4})?$/;
+
+const TOGETHER =
+  "What the answers tell adds up: somebody who knows how one of them usually goes with another" +
+  " learns about each from both.";
 
 type Common = Pick<Field, "wordings" | "applies">;
 
@@ -57,6 +62,38 @@ export function readForm(tools: Tools, bytes: Uint8Array): Form {
 
     get indices(): number {
       return this.columns;
+    }
+
+    get exponents(): readonly number[] {
+      return this.fields.flatMap(({ columns, stepExponent }) => Array.from({ length: columns }, () => stepExponent));
+    }
+
+    /** What a participant is charged who reports in every period. */
+    get #inAll(): Charge[] {
+      return this.charges.map((one) => ({ ...one, privacy: tools.repeated(one.privacy, this.periods), anyTwo: one.anyTwo * Number(this.periods) }));
+    }
+
+    get permission(): Form["permission"] {
+      const kinds = new Map(this.fields.map((field) => [field.name, tools.kindOf(field)]));
+      const limits = this.#inAll.map(({ attribute, unit, privacy }) => [
+        attribute,
+        { campaign: { ...privacy, unit }, lifetime: "unbounded", value: kinds.get(attribute) } as const,
+      ]);
+      const open = this.fields.filter(({ privacy }) => !privacy).map(({ name }) => [name, kinds.get(name)]);
+      return { limits: Object.fromEntries(limits) as Record<string, Limit>, openly: Object.fromEntries(open) as Record<string, ValueKind> };
+    }
+
+    get tells(): string[] {
+      const all = this.#inAll;
+      const said = this.fields.map((field) => fieldTells(tools, field, all.find(({ attribute }) => attribute === field.name)));
+      if (this.periods > 1n) said.push(`That is so of all ${this.periods.toLocaleString("en")} reports of this survey together.`);
+      return this.fields.length > 1 ? [...said, TOGETHER] : said;
+    }
+
+    tellsOf(name: string, answer: unknown): string[] {
+      const field = this.fields.find((one) => one.name === name)!;
+      const charge = this.#inAll.find(({ attribute }) => attribute === name);
+      return charge ? fieldTellsOf(tools, field, charge, field.prepare(answer)) : [];
     }
 
     #charge({ name, attribute: { unit }, largestEpsilon }: Field, privacy: Privacy): Charge {
@@ -105,6 +142,40 @@ export function readForm(tools: Tools, bytes: Uint8Array): Form {
     }
   }
   return new FormCampaign();
+}
+
+/** As Python's `what_a_form_tells`, letter for letter. */
+function fieldTells({ likelihood, times }: Tools, { name, kind, privacy }: Field, charge: Charge | undefined): string {
+  if (!privacy || !charge) return `${name}: your answer is sent as it is.`;
+  const far = times(charge.anyTwo);
+  const begins = `${name}: what is sent is`;
+  if (kind === "number" || kind === "place") {
+    const said = likelihood(charge.privacy, charge.unit, begins, "yours");
+    if (!far) return `${said} It does not hide which of two very different values you have.`;
+    return `${said.slice(0, -1)}, and at most ${far} times as for any other, however far away.`;
+  }
+  const near = kind === "choice" ? undefined : times(charge.privacy.epsilon);
+  if (near) {
+    const apart = kind === "ordinal" ? "next to it" : "that differs in one option";
+    return `${begins} at most ${near} times as likely for your answer as for one ${apart}${far ? `, and at most ${far} times as for any other` : ""}.`;
+  }
+  return far ? `${begins} at most ${far} times as likely for your answer as for any other.` : `${begins} no protection that matters of your answer.`;
+}
+
+function fieldTellsOf({ choiceOf, countedAs, percent, toldApart }: Tools, field: Field, { privacy, anyTwo }: Charge, prepared: Prepared): string[] {
+  const { attribute, kind, options } = field;
+  if (typeof prepared !== "bigint") {
+    const clamped = attribute.least !== undefined && attribute.most !== undefined;
+    return [toldApart(attribute, privacy, prepared, anyTwo, "From this answer alone"), ...countedAs(attribute, clamped)];
+  }
+  // By its own ε, in each report: whether others apply shows elsewhere.
+  const weight = Math.exp(field.privacy!.epsilon);
+  const own = (share: number): string[] => [`The option that is sent is yours ${percent(share)} of the time.`];
+  if (kind === "multiple") return [`Whether you ticked an option is sent truly ${percent(weight / (weight + 1))} of the time, of each by itself.`];
+  // An end of the scale stands for all that is beyond it.
+  if (kind === "ordinal") return own((prepared === 0n || Number(prepared) === options.length - 1 ? weight : weight - 1) / (weight + 1));
+  if (choiceOf(options.length, field.privacy!.epsilon) === "kary") return own(weight / (weight + options.length - 1));
+  return ["A list of options is sent. Yours is in it half of the time."];
 }
 
 function requireApart({ ParameterError }: Tools, fields: readonly Field[]): void {
@@ -200,6 +271,8 @@ function pointField(tools: Tools, attribute: Field["attribute"], { privacy: decl
     epsilonIfNotAsked,
     prepare,
     notAsked,
+    stepExponent,
+    sent: (values) => values.map((value) => Number(value) * 2 ** stepExponent),
     release: (point, source) => mechanism.release(ends ? [tools.clampedTo(ends, (point as number[])[0]!)] : (point as number[]), source),
   };
 }
@@ -256,6 +329,11 @@ function categoryField(tools: Tools, kind: "choice" | "ordinal" | "multiple", at
     epsilonIfNotAsked,
     prepare: (answer) => (kind === "multiple" ? several(answer) : BigInt(index(answer))),
     notAsked,
+    stepExponent: 0,
+    sent: (values) => {
+      if (kind !== "multiple" && sent !== "unary") return values.map(Number);
+      return options.flatMap((_, at) => ((values[Math.floor(at / BITS_A_COLUMN)]! >> BigInt(at % BITS_A_COLUMN)) & 1n ? [at] : []));
+    },
     release: (value, source) => (epsilon === undefined ? [value as bigint] : tools.release(sent, many, epsilon, value as bigint, source)),
   };
 }

@@ -1,5 +1,6 @@
 /** Forms: several answers of one person, each perturbed by itself, sent as one report. */
 import { type Attribute, attributeOf, type Campaign, clampedTo, Dated, type Drawn, endsOf, largestOfPoints, messageOf, privacyOf } from "./campaign.js";
+import { countedAs, likelihood, toldApart } from "./consent.js";
 import { GeoveilError, ParameterError, PrivateValueError, UnsupportedError } from "./errors.js";
 import type { BitSource } from "./exact/bits.js";
 import { Rational, ZERO } from "./exact/rational.js";
@@ -7,6 +8,8 @@ import { choiceOf, MOST_EPSILON, release } from "./gp/categories.js";
 import { exactRate, PlanarLaplace, type Privacy, repeated } from "./gp/mechanism.js";
 import { inPlane } from "./gp/plane.js";
 import { LEAST, positive } from "./gp/profile.js";
+import { kindOf, type PolicyOptions } from "./policy.js";
+import { percent, times } from "./saying.js";
 import { plain } from "./text.js";
 import { pointOf } from "./values.js";
 
@@ -53,6 +56,10 @@ export interface Field {
   /** What is released of those to whom it does not apply. */
   readonly notAsked: Prepared;
   release(prepared: Prepared, source: BitSource): bigint[];
+  /** Its integers of a report are multiplied by 2 to this power; of options 0. */
+  readonly stepExponent: number;
+  /** What its integers of a report stand for: coordinates, or which options are named, from 0. */
+  sent(values: readonly bigint[]): number[];
 }
 
 /** What a report costs one attribute. */
@@ -77,6 +84,14 @@ export interface Form extends Dated {
   readonly largestEpsilon: number;
   /** The fields that apply to who gives these answers. Private. */
   applying(answers: Answers): Field[];
+  /** By which powers of two the integers of a report are multiplied. */
+  readonly exponents: readonly number[];
+  /** What the reports tell about anybody: a sentence for each field, then those about all together. */
+  readonly tells: string[];
+  /** What the reports tell of one person's answer to a field: a private one, for nobody else. */
+  tellsOf(name: string, answer: unknown): string[];
+  /** What somebody permits who was shown it and agreed. */
+  readonly permission: Pick<PolicyOptions, "limits" | "openly">;
   /** Refuses what is missing or of no field; what a field holds that does not apply has no effect. Private. */
   prepare(answers: Answers): Prepared[];
   /** The id, then each field's integers, in this order. */
@@ -87,15 +102,19 @@ const tools = {
   attributeOf,
   choiceOf,
   clampedTo,
+  countedAs,
   Dated,
   endsOf,
   exactRate,
   inPlane,
+  kindOf,
   largestOfPoints,
   LEAST,
+  likelihood,
   messageOf,
   MOST_EPSILON,
   ParameterError,
+  percent,
   plain,
   PlanarLaplace,
   pointOf,
@@ -105,6 +124,8 @@ const tools = {
   Rational,
   release,
   repeated,
+  times,
+  toldApart,
   UnsupportedError,
   ZERO,
 };

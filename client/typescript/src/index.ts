@@ -3,7 +3,7 @@ export { type Attribute, Campaign, type Question, type State, type Strata } from
 export { Client, type ClientOptions, type ContributeOptions, type Counts, type FlushResult, type Offer } from "./client.js";
 export { between } from "./saying.js";
 export { describeStrata, region, whatItTells, whatItTellsOf, whatToAsk } from "./consent.js";
-export type { Answers, Charge, Condition, Field, Form, Wording } from "./form.js";
+export { type Answers, type Charge, type Condition, type Field, type Form, isForm, type Wording } from "./form.js";
 export type { Demand } from "./demand.js";
 export { PublicKey } from "./envelope.js";
 export { AnswerNotYet, type Code, GeoveilError, ParameterError, PrivateValueError, UnsupportedError } from "./errors.js";

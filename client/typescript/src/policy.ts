@@ -187,9 +187,12 @@ export class Policy {
   /**
    * What somebody permits who was shown a campaign and agreed: it, in all its periods.
    *
-   * @param epoch - how long one perturbed value answers it and others; undefined: as it asks.
+   * @param epoch - how long one perturbed value answers it and others; undefined: as it asks. Of a form every answer
+   *   is drawn anew.
    */
-  static permitting({ campaign, demand }: { readonly campaign: Campaign; readonly demand: Demand }, epoch?: Epoch): Policy {
+  static permitting({ campaign, demand }: { readonly campaign: Campaign | Form; readonly demand: Demand }, epoch?: Epoch): Policy {
+    const device = { mostQueries: Math.max(demand.queries, MOST_QUERIES), mostWork: Math.max(demand.work, MOST_WORK) };
+    if ("fields" in campaign) return new Policy({ ...campaign.permission, ...device });
     const { name, unit } = campaign.attribute;
     let most = campaign.totalPrivacy;
     if (epoch && campaign.nests) {
@@ -212,8 +215,7 @@ export class Policy {
           cohorts: campaign.tellsCohorts ? campaign.groups : 0,
         },
       },
-      mostQueries: Math.max(demand.queries, MOST_QUERIES),
-      mostWork: Math.max(demand.work, MOST_WORK),
+      ...device,
       ...(strata && !campaign.tellsCohorts && { strata: { [strata.name]: label } }),
     });
   }

@@ -12,7 +12,7 @@ export type { ReportResult };
 export interface PerturbedAnswer {
   readonly queryIndex: number;
   readonly value: bigint;
-  /** The number that it stands for. */
+  /** The number that it stands for; of options which one, from 0, or a mask of bits. */
   readonly perturbed: number;
 }
 
@@ -69,7 +69,7 @@ export function receiptOf(entry: Entry, fresh = false): Receipt {
     period: entry.period,
     reportId: hex(reportId),
     digest: entry.digest,
-    answers: answers.map(({ queryIndex, value }) => ({ queryIndex, value, perturbed: Number(value) * 2 ** entry.stepExponent })),
+    answers: answers.map(({ queryIndex, value }) => ({ queryIndex, value, perturbed: Number(value) * 2 ** (entry.exponents?.[queryIndex] ?? entry.stepExponent) })),
     charges: entry.charges,
     epoch: date(entry.epochUs),
     fresh,

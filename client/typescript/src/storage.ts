@@ -43,8 +43,10 @@ export interface Entry {
   readonly report: string;
   /** Of a campaign about one attribute one; of a form those of all fields that are not open. */
   readonly charges: readonly Charged[];
-  /** By which power of two numbers of the report are multiplied; of a form 0. */
+  /** By which power of two numbers of the report are multiplied. */
   readonly stepExponent: number;
+  /** The same of a form, by query_index. */
+  readonly exponents?: readonly number[] | undefined;
   /** What the label cost, of an attribute of its own. */
   readonly label?: { readonly name: string; readonly epsilon: number } | undefined;
   /** When the epoch began whose reading answered: the price is that of the reading, and paid once. */

@@ -3,7 +3,6 @@ import type { Attribute } from "./campaign.js";
 import { PrivateValueError } from "./errors.js";
 import { coordinateOf } from "./gp/log-scale.js";
 import { type Centre, project } from "./gp/plane.js";
-import { isPoint } from "./gp/query.js";
 
 /** A number, a list of numbers, or a place in degrees. */
 export type Value = number | readonly number[] | { readonly longitude: number; readonly latitude: number };
@@ -32,6 +31,6 @@ export function pointOf(campaign: Asked, value: Value): number[] {
   if (place) return project(attribute.coordinates!, place.longitudeDeg, place.latitudeDeg);
   const given: unknown = value;
   const numbers = typeof given === "number" ? [given] : Array.isArray(given) ? (given as unknown[]) : [];
-  if (!isPoint(numbers, dimension)) throw new PrivateValueError(`${dimension === 1 ? "a finite number" : `${dimension} finite numbers`}, in ${attribute.valueUnit}`);
+  if (numbers.length !== dimension || !numbers.every(Number.isFinite)) throw new PrivateValueError(`${dimension === 1 ? "a finite number" : `${dimension} finite numbers`}, in ${attribute.valueUnit}`);
   return attribute.scale ? [coordinateOf(attribute.scale, numbers[0] as number)] : (numbers as number[]);
 }

@@ -4,6 +4,7 @@ import { test } from "node:test";
 import { create, toBinary } from "@bufbuild/protobuf";
 import { Campaign, digest } from "../src/campaign.js";
 import { Client } from "../src/client.js";
+import { whatItTells } from "../src/consent.js";
 import { demandOf } from "../src/demand.js";
 import { GeoveilError, PrivateValueError } from "../src/errors.js";
 import { CampaignEnvelopeSchema } from "../src/gen/geoveil/proto/v1/campaign_pb.js";
@@ -11,7 +12,7 @@ import { Policy, type PolicyOptions } from "../src/policy.js";
 import { fromReport } from "../src/report.js";
 import { MemoryStorage } from "../src/storage.js";
 import { type Form, readForm } from "../src/form.js";
-import { vectors } from "./files.js";
+import { seeded, vectors } from "./files.js";
 import { bytesOf, fills, type Formed } from "./tuples.js";
 
 interface Stated {
@@ -167,10 +168,59 @@ test("a slip in one answer draws nothing of the others", async () => {
   assert.equal((await storage.exclusively((journal) => journal.entries())).length, 0);
   await device(narrow, storage).contribute("f", { ...sent, rents: "no" }); // the rent does not apply
   await assert.rejects(device(permitting).contribute("f", 5), PrivateValueError);
-  await assert.rejects(device(permitting).offer("f"), { code: "unsupported", message: /can't show yet/ });
 });
 
 test("what a form asks of a device is reckoned as in Python", () => {
   const work = [...forms.values()].map((bytes) => demandOf(bytes));
   assert.deepEqual(work.map(({ queries }) => queries), [...forms.keys()].map((name) => form(name).fields.length));
+});
+
+test("what somebody was shown and agreed to is permitted, and nothing more", async () => {
+  const nothing = device({ limits: {} });
+  const offer = await nothing.offer("f");
+  assert.equal(offer.price, undefined);
+  assert.match(offer.acceptable!, /open field open is sent as it is/);
+  assert.deepEqual(whatItTells(offer.campaign).map((one) => one.split(":")[0]), ["rents", "rent", "by", "open", "What the answers tell adds up"]);
+  const { options } = Policy.permitting(offer);
+  assert.deepEqual([...Object.keys(options.limits), ...Object.keys(options.openly!)], ["rents", "rent", "by", "open"]);
+  await device(options).contribute("f", sent, { digest: offer.digest });
+  // All periods of a form are permitted together.
+  const campaign = form("several");
+  const weekly = Policy.permitting({ campaign, demand: demandOf(forms.get("several")!) });
+  campaign.charges.forEach(({ attribute, privacy }) => {
+    const most = weekly.options.limits[attribute]!.campaign.epsilon / Number(campaign.periods);
+    assert.ok(most >= privacy.epsilon && most < privacy.epsilon * (1 + 1e-15), attribute);
+  });
+});
+
+test("a number beyond all coordinates is clamped as in Python, and a receipt says what numbers stand for", async () => {
+  const several = form("several");
+  const ends = [5e99, -5e99].map((rent) => several.fields[1]!.release(several.fields[1]!.prepare(rent), seeded("1")));
+  const nearest = [4000, 0].map((rent) => several.fields[1]!.release([rent], seeded("1")));
+  assert.deepEqual(ends, nearest);
+  for (const rent of [Infinity, NaN]) assert.throws(() => several.fields[1]!.prepare(rent), PrivateValueError);
+  const { answers } = await device(permitting).contribute("f", { ...sent, rent: 5e99 });
+  const { stepExponent } = form("conditions").fields[1]!;
+  assert.deepEqual(answers.map(({ value, perturbed }) => perturbed / Number(value || 1n)), [0, 1, 2, 3].map((i) => (i === 1 ? 2 ** stepExponent : Number(answers[i]!.value) && 1)));
+});
+
+test("what is said of one person's options is as often so", () => {
+  const draws = 20_000;
+  const source = seeded("shares");
+  const percents: Record<string, readonly unknown[]> = { rents: ["yes", "no"], mood: ["bad", "fair", "good"] };
+  const several = form("several");
+  for (const [name, options] of Object.entries(percents)) {
+    const field = several.fields.find((one) => one.name === name)!;
+    for (const option of options) {
+      const at = field.prepare(option);
+      const own = Array.from({ length: draws }, () => field.sent(field.release(at, source))[0]).filter((i) => i === Number(at)).length / draws;
+      const told = Number(/yours ([0-9.]+) %/.exec(several.tellsOf(name, option)[0]!)![1]) / 100;
+      // Rounded up to 0.1 %; α = 1e-6 over 5 shares.
+      assert.ok(Math.abs(own - told) < 0.001 + 5.2 * Math.sqrt(0.25 / draws), `${name} ${String(option)}: ${own}, ${told}`);
+    }
+  }
+  assert.match(several.tellsOf("rent", 700)[0]!, /^From this answer alone nobody can tell 700 from 1,200 dollar/);
+  assert.deepEqual(several.tellsOf("rent", 700)[1], "Less than 0 dollar counts as 0 dollar, and more than 4,000 as 4,000.");
+  const [every] = several.tellsOf("by", ["bus"]);
+  assert.equal(every, "Whether you ticked an option is sent truly 66.9 % of the time, of each by itself.");
 });

@@ -2,6 +2,7 @@
 import { join } from "node:path";
 import { Client } from "../src/client.js";
 import { GeoveilError } from "../src/errors.js";
+import { isForm } from "../src/form.js";
 import { FileStorage } from "../src/node.js";
 import { Policy } from "../src/policy.js";
 
@@ -25,6 +26,7 @@ globalThis.fetch = async (input, init) => {
 };
 
 for (const { campaign, digest, demand } of offers) {
+  if (isForm(campaign)) continue;
   current = campaign.id;
   const policy = Policy.permitting({ campaign, demand });
   const label = campaign.strata?.labels[1];

@@ -2,6 +2,7 @@
 import { createInterface } from "node:readline";
 import { Campaign, type Drawn } from "../src/campaign.js";
 import { answered, type CampaignPoint, coarser, type Reading } from "../src/epoch.js";
+import { whatItTells } from "../src/consent.js";
 import { type Form, type Prepared, readForm } from "../src/form.js";
 import { type Category, choiceOf, release } from "../src/gp/categories.js";
 import { seeded, Tape } from "./files.js";
@@ -84,6 +85,8 @@ export function sends({ kind, options, epsilon, value, given, seed = "later", dr
 /** Answers to a form, and the report that seeded bits make of them. */
 export interface Formed {
   form?: string;
+  /** With a form: what people are told of it. */
+  tells?: string[];
   answers: Record<string, unknown>;
   /** What is released of them: points, or integers as text. */
   prepared: (number[] | string)[];
@@ -136,6 +139,7 @@ if (process.argv[1]?.endsWith("tuples.js")) {
       const start = performance.now();
       if ("prepared" in tuple) {
         if (tuple.form) form = readForm(bytesOf(tuple.form));
+        if (tuple.tells && whatItTells(form!).join("\n") !== tuple.tells.join("\n")) throw new Error("other sentences");
         if (!fills(form!, tuple)) throw new Error("another report");
         micros += 1000 * (performance.now() - start);
         continue;

@@ -1,7 +1,7 @@
 // Taking part in a survey: show what is asked and what it costs, perturb here, send, keep the receipt.
 // Every text of a survey is shown as text; nothing of the answer is kept or logged by this page.
 
-import { between, Client, describeStrata, IndexedDbStorage, Policy, whatItTells, whatItTellsOf, whatToAsk } from "./geoveil-client.js";
+import { between, Client, describeStrata, IndexedDbStorage, isForm, Policy, whatItTells, whatItTellsOf, whatToAsk } from "./geoveil-client.js";
 import { readNumber, separatorsOf, spelled } from "./geoveil-numbers.js";
 import { drawMap } from "./map.js";
 import { bar, distances, distanceText, factor, number, ratioOf } from "./odds.js";
@@ -33,10 +33,11 @@ async function start() {
   const storage = await IndexedDbStorage.open("geoveil");
   const server = location.origin;
   const looking = new Client({ server, storage, policy: new Policy({ limits: {} }), background: false });
-  if (!id) return list(await looking.campaigns());
+  if (!id) return list((await looking.campaigns()).filter(({ campaign }) => !isForm(campaign)));
   // What is permitted is what is shown: these bytes at this price. Fetched before they are shown, so
   // that nothing is needed of the server until the report is sent.
   const offer = await looking.offer(id);
+  if (isForm(offer.campaign)) throw Object.assign(new Error("It has several questions, which this page can't show yet."), { code: "unsupported" });
   const client = new Client({ server, storage, policy: Policy.permitting(offer) });
   await client.fetch(id);
   describe(offer);
