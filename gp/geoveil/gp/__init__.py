@@ -179,6 +179,7 @@ from geoveil.gp.reprs import (
     ValueObject as ValueObject,
     enum_repr as enum_repr,
 )
+from geoveil.gp.shuffle import CentralPrivacy, central_privacy
 from geoveil.gp.smooth.frontier import CALIBRATIONS as CALIBRATIONS, Frontier as Frontier
 from geoveil.gp.smooth.growth import DECAYS as DECAYS, EXPONENTIAL as EXPONENTIAL, LINEAR as LINEAR
 from geoveil.gp.version import __version__ as __version__
@@ -188,6 +189,7 @@ __all__ = [
     "ApproximateLaplace",
     "Cap",
     "Capped",
+    "CentralPrivacy",
     "Coarsening",
     "DebiasedLaplace",
     "Disc",
@@ -236,6 +238,7 @@ __all__ = [
     "UnsupportedError",
     "VectorAnswer",
     "VectorSmoothMechanism",
+    "central_privacy",
     "compose",
     "forged_share",
     "paced",

@@ -1,0 +1,120 @@
+"""ε of many reports together, if they arrive in uniformly random order with no sender [MATH §18].
+
+geoveil ships no shuffler: whoever states such an ε promises the order, and the number of honest
+reports in it.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+from geoveil.gp import validation
+from geoveil.gp.arrays import Array, np
+
+_MOST_HONEST, _MOST_EPSILON = 10**8, 500.0
+_DELTA, _EXPECTED_FAILURES = 1e-6, 0.01
+_ROUNDING = 2e-6
+"""More than the relative error of binomials of up to 10⁸ in float64: bounds are as much wider."""
+_CUT = 1e-6
+"""The share of δ that is left for numbers of clones that are not looked at."""
+_RUNS = 512
+"""Of numbers of clones: each run counts as its least."""
+_HALVINGS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class CentralPrivacy:
+    """What all reports together tell of a person, if no report shows who sent it.
+
+    Attributes:
+        epsilon: nats, of the pair of values that is meant.
+        delta: additive slack in (0, 1).
+        honest: the number of reports in random order whose senders kept to the protocol.
+    """
+
+    epsilon: float
+    delta: float
+    honest: int
+
+
+@lru_cache(maxsize=256)
+def central_privacy(
+    largest_epsilon: float,
+    honest: int,
+    pair_epsilon: float | None = None,
+    delta: float | None = None,
+) -> CentralPrivacy:
+    """Return what reports promise together that reach the analyst in uniformly random order.
+
+    It holds for all ways to make reports under a cap, also if honest people's differ, and against
+    whoever knows every other value. It never exceeds what a report promises alone.
+
+    Args:
+        largest_epsilon: ε of one report between any two values, in (0, 500]: only a cap bounds it.
+        honest: from 1 to 10⁸, with the person's own; those that came late do not count.
+        pair_epsilon: ε of one report between the two values that are meant, in (0, 500]; None:
+            any two.
+        delta: in (0, 1); None: 10⁻⁶, or 0.01/honest if that is less.
+
+    Raises:
+        ParameterError: if an argument is not of its range, as where there is no cap.
+
+    Example:
+        >>> round(central_privacy(6.0, 100_000, delta=1e-6).epsilon, 4)
+        0.357
+        >>> round(central_privacy(6.0, 100_000, pair_epsilon=1.0, delta=1e-6).epsilon, 4)
+        0.1842
+    """
+    far = validation.between("largest_epsilon", largest_epsilon, 0, _MOST_EPSILON, low_open=True)
+    validation.require_count("honest", honest, 1, _MOST_HONEST)
+    near = far
+    if pair_epsilon is not None:
+        near = validation.between("pair_epsilon", pair_epsilon, 0, _MOST_EPSILON, low_open=True)
+        near = min(near, far)
+    slack = min(_DELTA, _EXPECTED_FAILURES / honest)
+    if delta is not None:
+        slack = validation.between("delta", delta, 0, 1, low_open=True, high_open=True)
+    clones, chances = _numbers_of_clones(far, near, honest, slack)
+    low, high = 0.0, near
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        told = float(np.sum(chances * _told_beyond(middle, near, clones)))
+        low, high = (low, middle) if told <= (1 - _CUT) * slack else (middle, high)
+    return CentralPrivacy(high, slack, honest)
+
+
+def _numbers_of_clones(far: float, near: float, honest: int, delta: float) -> tuple[Array, Array]:
+    """Return numbers of others that answer like either value, and their probabilities."""
+    # 2p/((p + 1)q), p = e^near, q = e^far; fewer clones tell more.
+    chance = (1 - _ROUNDING) * 2 * math.exp(-far) / (1 + math.exp(-near))
+    others, mean = honest - 1, (honest - 1) * chance
+    # Bernstein's inequality: beyond `away` lies a share _CUT/2 of δ at most.
+    logs = math.log(4 / (_CUT * delta)) / 3
+    away = logs + math.sqrt(logs**2 + 6 * logs * mean * (1 - chance))
+    first, last = max(0, math.floor(mean - away)), min(others, math.ceil(mean + away))
+    counts = np.arange(first, last + 1.0)
+    starts = np.unique(np.linspace(0, len(counts), _RUNS, endpoint=False).astype(np.int64))
+    chances = np.add.reduceat(_binomial(counts, others, chance), starts)
+    return counts[starts], (1 + _ROUNDING) * chances
+
+
+def _told_beyond(epsilon: float, near: float, clones: Array) -> Array:
+    """Return the probability beyond e^epsilon times the other's, given numbers of clones."""
+    from scipy.special import betainc
+
+    # Of the clones and the person, `least` answer like the first value where that is told at last.
+    p1, e1 = math.expm1(near), math.expm1(epsilon)
+    odds = (p1 + e1 + p1 * e1) / (p1 * (2 + e1))
+    least = np.minimum(np.floor((clones + 1) * odds), clones)
+    at = (p1 - e1) / (p1 + 2) * _binomial(least, clones, 0.5)
+    beyond = e1 * np.where(
+        least < clones, betainc(least + 1, np.maximum(clones - least, 1), 0.5), 0
+    )
+    return np.maximum(at - beyond, 0.0) + _ROUNDING * (at + beyond)
+
+
+def _binomial(k: Array, of: Array | int, chance: float) -> Array:
+    from scipy.special import gammaln, xlog1py, xlogy  # scipy.stats takes a second to import
+
+    ways = gammaln(np.add(of, 1)) - gammaln(k + 1) - gammaln(of - k + 1)
+    return np.asarray(np.exp(ways + xlogy(k, chance) + xlog1py(of - k, -chance)))
