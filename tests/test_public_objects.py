@@ -365,8 +365,8 @@ EXCUSED = {
         ),
         _TABLES,
     ),
-    **dict.fromkeys(("GroupEstimates", "Differences", "SmallAreaEstimates"), _TABLES),
-    **dict.fromkeys(("WeightedSample", "FormReports"), _PEOPLE),
+    **dict.fromkeys(("GroupEstimates", "Differences"), _TABLES),
+    "FormReports": _PEOPLE,
     **dict.fromkeys(("ShareTable", "SharesGiven", "MeansByGroup", "ImportedForm"), _TABLES),
     **dict.fromkeys(
         (

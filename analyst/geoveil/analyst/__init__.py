@@ -173,7 +173,7 @@ from geoveil.analyst.statistics.one_mechanism import estimate
 from geoveil.analyst.statistics.over_time import Change, Cohorts, OverTime
 from geoveil.analyst.statistics.partition import Histogram, PartitionShares, partition_shares
 from geoveil.analyst.statistics.quantiles import QuantileEstimates, Quantiles
-from geoveil.analyst.statistics.raking import margins_from_csv, raking_weights
+from geoveil.analyst.statistics.raking import margins_from_csv
 from geoveil.analyst.statistics.ranking import Ranking, Top, ranking_of
 from geoveil.analyst.statistics.report_files import ReportRows
 from geoveil.analyst.statistics.reports import (
@@ -183,12 +183,10 @@ from geoveil.analyst.statistics.reports import (
     reports_of,
 )
 from geoveil.analyst.statistics.simultaneous import critical_value
-from geoveil.analyst.statistics.small_areas import SmallAreaEstimates, small_areas
 from geoveil.analyst.statistics.smoothed import SmoothedCurve, SmoothedDistribution
 from geoveil.analyst.statistics.statistic import Contaminated, Means, Statistic
 from geoveil.analyst.statistics.strata import ByGroup
 from geoveil.analyst.statistics.trends import Trends, trend
-from geoveil.analyst.statistics.weighting import WeightedSample
 from geoveil.analyst.statistics.words import (
     any_numbers_in as any_numbers_in,
     statistics_in as statistics_in,
@@ -309,7 +307,6 @@ __all__ = [
     "ShareWithin",
     "Shares",
     "SharesGiven",
-    "SmallAreaEstimates",
     "SmoothedCurve",
     "SmoothedDistribution",
     "Softness",
@@ -322,7 +319,6 @@ __all__ = [
     "Top",
     "TopShare",
     "Trends",
-    "WeightedSample",
     "Within",
     "area_of",
     "ask_changes",
@@ -354,10 +350,8 @@ __all__ = [
     "planned_points",
     "planned_quantiles",
     "questions_in",
-    "raking_weights",
     "ranking_of",
     "reports_of",
-    "small_areas",
     "softness_of_points",
     "toml_of",
     "trend",

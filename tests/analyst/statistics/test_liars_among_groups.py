@@ -231,5 +231,3 @@ def test_what_nothing_bounds_is_refused() -> None:
     for fraction in (-0.1, 1.0):
         with pytest.raises(ParameterError, match="contamination"):
             table.contaminated(fraction)
-    with pytest.raises(ParameterError, match="contamination"):
-        table.contaminated(0.1).rake({"r": ["a", "b"]}, {"r": {"a": 1.0, "b": 2.0}})

@@ -20,11 +20,10 @@ from geoveil.analyst.relations.terms import (
 )
 from geoveil.analyst.results import Result
 from geoveil.analyst.statistics.joint import JointEstimates
-from geoveil.analyst.statistics.raking import checked_weights
 from geoveil.analyst.statistics.report_files import ReportRows
 from geoveil.analyst.statistics.reports import Reports
 from geoveil.campaign import ChoiceField, FormCampaign, MultipleField
-from geoveil.gp import Array, Limits, ParameterError
+from geoveil.gp import Array, Limits, ParameterError, validation
 
 __all__ = ["FormReports", "FormStatistic"]
 
@@ -167,8 +166,15 @@ def limits_of(campaign: FormCampaign, terms: Sequence[Term]) -> Limits:
 
 
 def weights_of(reports: FormReports, weights: ArrayLike | None) -> Array:
-    """Return checked weights, equal where there are none, (n,)."""
-    return np.ones(reports.n) if weights is None else checked_weights(weights, reports.n)
+    """Return weights, (n,), equal ones for None; refuse others without showing any."""
+    if weights is None:
+        return np.ones(reports.n)
+    checked = validation.float_array(weights)
+    if checked is None or checked.shape != (reports.n,):
+        raise ParameterError("weights", "something else", f"{reports.n} numbers > 0")
+    if not (np.isfinite(checked).all() and (checked > 0).all()):
+        raise ParameterError("weights", "something else", "all finite and > 0")
+    return checked
 
 
 def counting(weights: Array, many: Array | float = 1.0) -> int:

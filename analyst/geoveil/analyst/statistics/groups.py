@@ -14,7 +14,6 @@ import numpy as np
 from geoveil.analyst.contamination import Contamination, Weights, weights_of
 from geoveil.analyst.results import Result
 from geoveil.analyst.statistics.joint import Quantity
-from geoveil.analyst.statistics.raking import raking_weights
 from geoveil.analyst.statistics.simultaneous import (
     correlations_of,
     critical_value,
@@ -249,41 +248,23 @@ class GroupEstimates(Result):
             ParameterError: if a group is missing or unknown, or a size is not > 0.
         """
         shares = shares_of(sizes, self.labels)
-        return self._combined(shares, float(shares @ self.covariance @ shares))
-
-    def rake(
-        self, variables: Mapping[str, Sequence[str]], margins: Mapping[str, Mapping[str, float]]
-    ) -> Quantity:
-        """Return the mean of a population of which only margins are known, as of region and sex.
-
-        The groups are combinations of labels, and their numbers of reports are raked to the
-        margins. The error is linearised: to that of the means at these shares, it adds what the
-        margins leave open, the groups' distances from the regression on the margins.
-
-        Args:
-            variables: variable → the label of each group, in their order.
-            margins: variable → label → its people, or its share: see `raking_weights`.
-
-        Raises:
-            ParameterError: if labels or sizes don't fit, or numbers of reports are not known.
-            UnsupportedError: if no weights fit all margins.
-        """
-        if self.contamination:
-            permitted = "left out: false reports would change how many people each group has, too"
-            raise ParameterError("contamination", self.contamination, permitted)
-        if self.n is None:
-            raise ParameterError("n", None, "the number of reports of each group, for raking")
-        shares = raking_weights(variables, margins, np.array(self.n, np.float64))
-        shares /= shares.sum()
-        columns = [
-            np.eye(len(names))[codes]
-            for labels in variables.values()
-            for names, codes in [np.unique(np.asarray(labels), return_inverse=True)]
-        ]
-        explained, roots = np.hstack(columns), np.sqrt(shares)
-        slopes = np.linalg.lstsq(roots[:, None] * explained, roots * self.values, rcond=None)[0]
-        open_ = shares**2 / np.array(self.n) @ (self.values - explained @ slopes) ** 2
-        return self._combined(shares, float(shares @ self.covariance @ shares + open_))
+        variance = float(shares @ self.covariance @ shares)
+        value, error = float(shares @ self.values), math.sqrt(max(variance, 0.0))
+        reach = critical_value_of_one(self.confidence) * error
+        below, above = _recovered(self, shares[None, :], self.confidence)
+        down, up = self._moved(shares[None, :])
+        least, greatest = self.limits.means
+        return Quantity(
+            label=self.question,
+            value=value,
+            standard_error=error,
+            ci_low=max(value - max(reach, float(below[0])) - float(down[0]), min(least, value)),
+            ci_high=min(value + max(reach, float(above[0])) + float(up[0]), max(greatest, value)),
+            confidence=self.confidence,
+            n=0 if self.n is None else sum(self.n),
+            privacy=self.privacy,
+            about=(WEIGHTED, *self.about, *notes_of_liars_among(self.contamination)),
+        )
 
     def differences(self, against: str | None = None, rule: str = "simultaneous") -> "Differences":
         """Return the differences between groups.
@@ -301,24 +282,6 @@ class GroupEstimates(Result):
         if against is not None:
             validation.choice("against", against, self.labels)
         return Differences._of(self, against, rule)
-
-    def _combined(self, shares: Array, variance: float) -> Quantity:
-        value, error = float(shares @ self.values), math.sqrt(max(variance, 0.0))
-        reach = critical_value_of_one(self.confidence) * error
-        below, above = _recovered(self, shares[None, :], self.confidence)
-        down, up = self._moved(shares[None, :])
-        least, greatest = self.limits.means
-        return Quantity(
-            label=self.question,
-            value=value,
-            standard_error=error,
-            ci_low=max(value - max(reach, float(below[0])) - float(down[0]), min(least, value)),
-            ci_high=min(value + max(reach, float(above[0])) + float(up[0]), max(greatest, value)),
-            confidence=self.confidence,
-            n=0 if self.n is None else sum(self.n),
-            privacy=self.privacy,
-            about=(WEIGHTED, *self.about, *notes_of_liars_among(self.contamination)),
-        )
 
     def _moved(self, contrasts: Array) -> tuple[Array, Array]:
         """Return how far false reports can move contrasts of the groups, down and up, (k,) each."""
