@@ -1,9 +1,10 @@
 """Which tests run: `--tier quick`, those that a change is likely to break; `rest`; or `all`.
 
 A test that is marked `deep` takes long. `keep` of its cases are quick, spread evenly over all of
-them; one of the others, or `rest` of them, is of the tier `rest`, and all are of `all`. A test
-whose examples Hypothesis draws has few of them in the quick tier, and all in the others. A test
-that is named on the command line is run whole.
+them; of a test without quick cases one, or of any test as many others as `rest` says, are of the
+tier `rest`, and all are of `all`. A test whose examples Hypothesis draws has 30 of them in the
+quick tier, 50 in the tier `rest`, and 100 in `all`. A test that is named on the command line is run
+whole.
 """
 
 import gc
@@ -13,12 +14,11 @@ from itertools import groupby
 import pytest
 from hypothesis import settings
 
-_UNSAID = {"keep": 0, "rest": 1}
-
 # The same examples in every run, so that a failure can be repeated; and no example fails for having
 # waited for a busy machine.
-settings.register_profile("whole", deadline=None, derandomize=True, database=None)
-settings.register_profile("quick", settings.get_profile("whole"), max_examples=30)
+settings.register_profile("all", deadline=None, derandomize=True, database=None)
+settings.register_profile("quick", settings.get_profile("all"), max_examples=30)
+settings.register_profile("rest", settings.get_profile("all"), max_examples=50)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -33,7 +33,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Choose how many examples Hypothesis draws."""
-    settings.load_profile("quick" if _tier(config) == "quick" else "whole")
+    settings.load_profile(_tier(config))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -85,7 +85,8 @@ def _spread(cases: list[pytest.Item], name: str) -> set[pytest.Item]:
     """Return as many cases of a deep test as its mark says by that name, evenly."""
     count = 0
     if cases and (marker := cases[0].get_closest_marker("deep")):
-        count = min(marker.kwargs.get(name, _UNSAID[name]), len(cases))
+        said = {"keep": 0, "rest": 0 if marker.kwargs.get("keep") else 1} | marker.kwargs
+        count = min(said[name], len(cases))
     return {cases[index * len(cases) // count] for index in range(count)}
 
 

@@ -80,7 +80,7 @@ QUESTIONS = {
 }
 
 
-@pytest.mark.deep(rest=6)
+@pytest.mark.deep(rest=2)
 @pytest.mark.parametrize("dimension", [1, 2, 3])
 def test_estimates_are_those_of_gp_on_the_same_released_points(dimension: int) -> None:
     mechanism = campaign(dimension).point_mechanism

@@ -160,7 +160,7 @@ def test_no_pairs_is_an_error() -> None:
         worst_pair(ExponentialMechanism(1.0, 1.0), [])
 
 
-@pytest.mark.deep(keep=0, rest=5)
+@pytest.mark.deep(keep=0, rest=3)
 @pytest.mark.parametrize(
     ("rate", "refused"),
     [

@@ -202,7 +202,7 @@ def copied_two_later(m: Any, x: Array, rng: np.random.Generator) -> Array:
     return k
 
 
-@pytest.mark.deep(keep=0, rest=6)
+@pytest.mark.deep(keep=0, rest=3)
 @pytest.mark.parametrize(
     ("stated", "draw"),
     [
@@ -286,7 +286,7 @@ def wavy(s: Array) -> Array:
     return np.asarray(1 + 1e-3 * np.sin(2 * np.pi * 10_240 * s))
 
 
-@pytest.mark.deep(keep=0, rest=4)
+@pytest.mark.deep(keep=0, rest=2)
 @pytest.mark.parametrize(
     ("fault", "exact"),
     [
@@ -460,7 +460,7 @@ class Quieter(OfNoKnownKind):
         return (super().release(x, source) + answer) // 2
 
 
-@pytest.mark.deep(rest=6)
+@pytest.mark.deep(rest=4)
 @pytest.mark.parametrize(
     ("kind", "releases", "agrees"),
     [

@@ -106,7 +106,7 @@ def told_apart(mechanism, first, second):
     return (1 + np.abs(laws[0] - laws[1]).sum() / 2) / 2, 5e-4
 
 
-@pytest.mark.deep(keep=0, rest=8)
+@pytest.mark.deep(keep=0, rest=4)
 @pytest.mark.parametrize("asked", ASKED)
 @pytest.mark.parametrize("noise", NOISES)
 def test_no_number_is_told_from_another_better_than_is_said(noise, asked):
@@ -144,7 +144,7 @@ def test_no_number_is_told_from_another_better_than_is_said(noise, asked):
     assert best > right_at_most(0.25) + 2e-3
 
 
-@pytest.mark.deep(keep=0, rest=6)
+@pytest.mark.deep(keep=0, rest=3)
 @pytest.mark.parametrize("area", HOME)
 @pytest.mark.parametrize("noise", ["debiased", "lipschitz", "best", "student"])
 def test_no_place_is_told_from_another_better_than_is_said(area, noise):
@@ -186,7 +186,7 @@ def test_no_place_is_told_from_another_better_than_is_said(area, noise):
 FAR = re.compile(r"at most ([\d.,]+) times as likely for your household income as for any other")
 
 
-@pytest.mark.deep(keep=2, rest=6)
+@pytest.mark.deep(keep=2, rest=2)
 @pytest.mark.parametrize("asked", ["step", "ramp", "range", "bell"])
 @pytest.mark.parametrize("noise", NOISES)
 def test_no_two_numbers_of_a_capped_campaign_are_further_apart_than_is_said(noise, asked):

@@ -34,7 +34,7 @@ def audited(folder: Path, factor: float, *options: str) -> tuple[int, str]:
     return found.exit_code, found.output
 
 
-@pytest.mark.deep(rest=6)
+@pytest.mark.deep
 @pytest.mark.parametrize("factor", [0.9, 1.1])
 def test_draws_that_are_not_of_the_density_are_told(tmp_path: Path, factor: float) -> None:
     status, said = audited(tmp_path, factor)

@@ -123,7 +123,7 @@ def check_once(lab: Lab, believed: dict[str, Any]) -> None:
         assert receipt.report_id == lab.collector.reports(name)[0].report_id.hex()
 
 
-@pytest.mark.deep(rest=5)
+@pytest.mark.deep(rest=3)
 @pytest.mark.parametrize("server", SUBMITTED_TO)
 def test_a_device_killed_at_any_point_counts_once(server: str, stride: int, tmp_path: Path) -> None:
     def lives(point: int) -> bool:
@@ -230,7 +230,7 @@ def test_a_disk_that_is_full_at_any_page_loses_nothing_and_draws_nothing_twice(
     import resource
 
     refused = 0
-    for size in range(0, 60 * 4096, 4096):
+    for size in range(0, 60 * 4096, 3 * 4096):
         lab = Lab(InMemoryCollector([campaign(name) for name in NAMES]))
         state = tmp_path / str(size)
 
@@ -249,7 +249,7 @@ def test_a_disk_that_is_full_at_any_page_loses_nothing_and_draws_nothing_twice(
         refused += first.returned() is not None
         (last,) = lab.run(lambda transport, state=state: take_part(transport, state))
         check_once(lab, last.returned())
-    assert 10 <= refused <= 55  # the limits tried span those too small for all and those for none
+    assert 3 <= refused <= 18  # the limits tried span those too small for all and those for none
 
 
 def test_a_state_directory_that_cannot_be_written_refuses_before_anything_leaves(

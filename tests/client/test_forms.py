@@ -381,7 +381,7 @@ def take_part(transport: WireTransport, state: Path, home: tuple[float, float]) 
         return client.history(), {budget.attribute: budget.spent for budget in client.budgets()}
 
 
-@pytest.mark.parametrize("stride", [29, pytest.param(1, marks=pytest.mark.deep)])
+@pytest.mark.parametrize("stride", [29, pytest.param(7, marks=pytest.mark.deep)])
 def test_a_device_killed_at_any_point_draws_one_form(stride: int, tmp_path: Path) -> None:
     def lives(point: int) -> bool:
         lab = Lab(InMemoryCollector([form(**NOW)]))

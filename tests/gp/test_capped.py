@@ -64,7 +64,7 @@ def people(name, share, n, draw):
     return points[:, 0] if query.dimension == 1 else points
 
 
-@pytest.mark.deep(keep=6, rest=8)
+@pytest.mark.deep(keep=6, rest=3)
 @pytest.mark.parametrize("share", SHARES)
 @pytest.mark.parametrize("name", QUERIES)
 def test_what_is_estimated_is_the_same_but_for_what_a_kernel_says(name, share):
@@ -120,7 +120,7 @@ def mechanisms():
     )
 
 
-@pytest.mark.deep(keep=6, rest=8)
+@pytest.mark.deep(keep=6, rest=3)
 @pytest.mark.parametrize("mechanism", list(mechanisms()), ids=lambda m: f"{m.query.query} {m.noise}"
                          if hasattr(m, "noise") else f"{m.query.query}")  # fmt: skip
 def test_no_two_points_are_told_apart_better_than_is_stated(mechanism):

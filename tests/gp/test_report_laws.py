@@ -368,7 +368,7 @@ def test_a_function_on_a_raster_is_no_farther_from_its_corners_than_is_proved():
     assert (off > maximum_filter(bends, 3, mode="wrap") / 8).any()
 
 
-@pytest.mark.deep(rest=6)
+@pytest.mark.deep
 @pytest.mark.parametrize("debias", [True, False])
 def test_people_at_every_distance_from_a_bell_are_within_its_bounds(debias):
     """Noise a fifth of the bandwidth wide. Control: 61 distances are not all."""

@@ -59,7 +59,7 @@ def test_moments_of_noisy_distances_are_those_of_reports(x):
     assert_between(MECHANISM.report_moments(), powers(reports))
 
 
-@pytest.mark.deep(rest=6)
+@pytest.mark.deep(rest=3)
 @pytest.mark.parametrize(
     ("query", "x"),
     [

@@ -127,7 +127,7 @@ def check_all(profile: Any, rng: np.random.Generator) -> None:
             check(profile, reach, beta, growth, rng, brute)
 
 
-@pytest.mark.deep(keep=0, rest=40)
+@pytest.mark.deep(keep=0, rest=12)
 @pytest.mark.parametrize("seed", range(PROFILES))
 def test_both_arithmetics_have_one_bound_above_brute_force(seed: int) -> None:
     rng = np.random.default_rng([32, seed])
@@ -205,7 +205,7 @@ def test_the_noise_left_of_a_table_is_what_was_promised() -> None:
     assert used(wrong, released(wrong, x), x) > 0.9 / privacy.delta
 
 
-@pytest.mark.deep(keep=0, rest=20)
+@pytest.mark.deep(keep=0, rest=6)
 @pytest.mark.parametrize("seed", range(TABLES))
 def test_delta_is_kept_for_random_tables(seed: int) -> None:
     rng = np.random.default_rng([1032, seed])
@@ -223,7 +223,7 @@ def test_delta_is_kept_for_random_tables(seed: int) -> None:
     assert share <= 1 + 1e-9, (query.profile, privacy, share)
 
 
-@pytest.mark.deep(rest=6)
+@pytest.mark.deep
 @pytest.mark.parametrize("growth", ["exponential", "linear"])
 def test_a_table_that_ends_at_0_is_bounded_like_its_mirror_image(growth: str) -> None:
     """Cut by its end nearer to 0, a long piece before 0 had 410,000 cells, each compared with all:

@@ -33,7 +33,7 @@ def test_the_device_in_typescript(device: Path) -> None:
     assert "# fail 0" in done.stdout
     for kind in ((), ("--epochs",), ("--categories",), ("--forms",)):
         tuples = subprocess.run(
-            [sys.executable, "-m", "tools.vectors", "--stream", "150", "5", *kind],
+            [sys.executable, "-m", "tools.vectors", "--stream", "60", "5", *kind],
             cwd=ROOT,
             capture_output=True,
             text=True,
@@ -47,7 +47,7 @@ def test_the_device_in_typescript(device: Path) -> None:
             timeout=PATIENCE_S,
         )
         assert compared.returncode == 0, compared.stderr
-        assert '"count":150,"unequal":0' in compared.stdout
+        assert '"count":60,"unequal":0' in compared.stdout
 
 
 @pytest.mark.deep(keep=0)

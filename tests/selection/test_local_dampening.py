@@ -211,13 +211,13 @@ def test_a_table_has_a_row_per_change_and_a_column_per_outcome(table: Any) -> No
         LocalUtilities([1.0, 2.0], table)
 
 
-@pytest.mark.deep
-def test_functions_are_checked_as_they_are_used() -> None:
+def test_functions_are_checked_as_they_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
     mechanism = LocalDampening(1.0, 5.0)
     with pytest.raises(ParameterError, match=r"sensitivities\(t\)"):
         mechanism.probabilities(LocalUtilities([1.0, 2.0], lambda t: [1.0]))
     with pytest.raises(PrivateValueError):
         mechanism.probabilities(LocalUtilities([1.0, 2.0], lambda t: [-1.0, 1.0]))
+    monkeypatch.setattr("geoveil.selection.local_dampening._MOST_CHANGES", 100)
     with pytest.raises(PrivateValueError, match="100000 changes"):
         LocalDampening(1.0).select(LocalUtilities([1.0], lambda t: [0.0]))
 

@@ -166,7 +166,7 @@ def test_always_better_is_false_where_most_are_near_the_threshold():
     assert "1.007 to 1.073" in done.reason
 
 
-@pytest.mark.deep(rest=6)
+@pytest.mark.deep(rest=3)
 @pytest.mark.parametrize("name", ALL_AGREE)
 def test_statements_and_examples_of_the_papers_hold(name):
     done = LEDGER[name].run(QUICK)

@@ -118,7 +118,7 @@ def test_the_worst_scenario_counts():
     assert wide.softness == pytest.approx((0.0, 10 * unknown), rel=1e-4)
 
 
-@pytest.mark.deep(rest=6)
+@pytest.mark.deep(rest=2)
 @pytest.mark.parametrize(("at", "n"), [(1e6, 50), (1e6, 1_000), (5e5, 200), (1e6, 200), (1e4, 50)])
 def test_the_interval_is_as_long_as_estimates_have_it_on_average(at, n):
     """Within 5 % of the mean of 1,000 intervals of lognormal incomes, few of whom are near.

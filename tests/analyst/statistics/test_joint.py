@@ -151,7 +151,7 @@ def test_a_ratio_covers_also_where_its_denominator_is_hardly_told_from_zero() ->
     assert joint([1.0, 0.0], c).ratio("a", "b").ci_high == math.inf
 
 
-@pytest.mark.deep(rest=6)
+@pytest.mark.deep
 @pytest.mark.parametrize("n", [30, 200])
 def test_the_ratio_of_a_rare_share_covers(n: int) -> None:
     """400 campaigns of yes or no, 1 % of all beside 30 %. Fieller's own interval must fail.

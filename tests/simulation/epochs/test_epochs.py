@@ -267,7 +267,7 @@ def test_the_table_says_what_one_reading_an_epoch_is_worth() -> None:
     assert error[SPLIT, 1.0] > 200 * error[EXTRAPOLATED, 1.0]
 
 
-@pytest.mark.deep
+@pytest.mark.deep(rest=0)
 def test_the_same_seed_gives_the_same_table() -> None:
     again = rows(100_000.0, n=2_000, repetitions=2, seed=2)
     assert again == rows(100_000.0, n=2_000, repetitions=2, seed=2)
