@@ -7,7 +7,9 @@ band is taken whose bias-aware interval is shortest [MATH §8].
 How fast the density of people changes is stated by the user, or taken from the reports: as steep as
 densities at near places differ, smoothed by less than the noise, at the upper end of what that may
 be, and half as steep again. That is no certificate: people can be crowded in less room than noise
-shows. A heap, of people who hold exactly one value, is to be stated.
+shows. A heap, of people who hold exactly one value, is to be stated. The interval `any_crowd` holds
+all the same: it reaches from the share above a soft threshold that counts nobody below T to that
+above one that counts everybody above T.
 """
 
 import math
@@ -44,6 +46,8 @@ _SURE = 1.64
 """Standard errors that are added to a slope."""
 _STEEPER = 1.5
 """How much steeper than at the bells' smoothness people's density is taken to be."""
+_SHARP = 1.0
+"""The width of thresholds on either side, which together hold the hard share, in noise scales."""
 _MOST = 40
 """The most questions of which each asks a hundred."""
 
@@ -73,7 +77,7 @@ class ChosenBands:
         ...     opens=datetime(2026, 1, 1, tzinfo=UTC), closes=datetime(2026, 2, 1, tzinfo=UTC))
         >>> bands = ChosenBands(campaign, [ShareAbove(18)], slope_bound=0.001)
         >>> len(bands.questions), bands.questions[0].query
-        (7, Threshold(at=18.0, width=4.0, profile='smoothstep'))
+        (9, Threshold(at=18.0, width=4.0, profile='smoothstep'))
     """
 
     campaign: ValueCampaign
@@ -124,7 +128,8 @@ class ChosenBands:
     def _chosen(
         self, number: int, rows: Sequence[tuple[Query, LabelledEstimate]]
     ) -> LabelledEstimate:
-        bands = [(q, row) for q, row in rows if isinstance(q, (Threshold, Range))]
+        *others, inside, outside = rows
+        bands = [(q, row) for q, row in others if isinstance(q, (Threshold, Range))]
         if any(_error(row) is None for _, row in rows):
             usual = [row for q, row in bands if q.width <= _USUAL * self._scale]
             return usual[-1] if usual else bands[0][1]
@@ -143,7 +148,8 @@ class ChosenBands:
                 query.profile.name, query.width, slope, guessed, self.heaps, scale is not None
             )
             length = reach(_error(row) or 0.0, softness.bound, row.confidence)
-            candidates.append((length, order, replace(row, softness=softness, band=band)))
+            chosen = replace(row, softness=softness, band=band, around=(inside[1], outside[1]))
+            candidates.append((length, order, chosen))
         return min(candidates, key=lambda one: one[:2])[2]
 
     def _slope(
@@ -165,14 +171,21 @@ class ChosenBands:
         return _STEEPER * steepest / (2 * h) / (h * math.sqrt(2 * math.pi))
 
     def _queries(self, number: int) -> Iterator[Query]:
-        ends, scale = self.shares[number].ends, self._scale
+        share, scale = self.shares[number], self._scale
+        ends = share.ends
         room = ends[1] - ends[0] if len(ends) > 1 else math.inf
         for width in dict.fromkeys(min(w * scale, room) for w in _WIDTHS):
-            yield self.shares[number].banded(width, "smoothstep")
+            yield share.banded(width, "smoothstep")
         if self.slope_bound is None:
             h = _PILOT * scale
             centers = dict.fromkeys(end + k * h for end in ends for k in _pilot_places())
             yield from (GaussianKernel(center, h) for center in centers)
+        sharp = min(_SHARP * scale, room / 2)
+        for away in (sharp / 2, -sharp / 2):  # nobody counts who is not in; everybody does who is
+            if isinstance(share, ShareAbove):
+                yield Threshold(share.threshold + away, sharp, "smoothstep")
+            else:
+                yield Range(share.low + away, share.high - away, sharp, "smoothstep")
 
     @property
     def _scale(self) -> float:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from geoveil.analyst.contamination import MEAN_MOVES
 from geoveil.analyst.labelled_estimate import LabelledEstimate
-from geoveil.analyst.results import Result
+from geoveil.analyst.results import ANY_CROWD, Result
 from geoveil.analyst.statistics.change_flags import FALSE_ALARMS
 from geoveil.analyst.statistics.groups import GroupEstimates
 from geoveil.analyst.statistics.joint import JointEstimates
@@ -222,6 +222,9 @@ class CampaignEstimates(Result):
                 columns["hard_share"] = None if hard is None else hard.value
                 columns["hard_share_low"] = None if hard is None else hard.ci_low
                 columns["hard_share_high"] = None if hard is None else hard.ci_high
+                columns["holds"] = hard and row.holds
+            if any(other.around is not None for other in self.estimates):
+                columns |= dict(zip(ANY_CROWD, row.any_crowd or (None, None), strict=True))
             if any(other.robust is not None for other in self.estimates):
                 ends = row.robust and (row.robust.ci_low, row.robust.ci_high)
                 columns["median_of_means_low"], columns["median_of_means_high"] = ends or (

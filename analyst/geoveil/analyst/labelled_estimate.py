@@ -4,6 +4,7 @@ import math
 from dataclasses import asdict, dataclass, replace
 
 from geoveil.analyst.contamination import Contamination
+from geoveil.analyst.results import SMOOTH
 from geoveil.gp import (
     Accumulator,
     Basis,
@@ -114,6 +115,8 @@ class LabelledEstimate:
     """How far the plan in the campaign expects this to be from the hard share, if there is one."""
     band: ChosenBand | None = None
     """The band that was chosen after the reports, if it was."""
+    around: tuple["LabelledEstimate", "LabelledEstimate"] | None = None
+    """Shares that are at most and at least the hard share, whoever is crowded near; of points."""
     noise: NoiseVariance | None = None
     """Which part of the variance of an answer is noise, where that can be told; see
     `noise_variance`."""
@@ -134,9 +137,12 @@ class LabelledEstimate:
         if method is self.method:  # the server knows the law of every estimator from points
             return self
         sums = Accumulator(self.n, *self.sums)
-        estimated = estimate(sums, self.step_exponent, self.confidence, self.limits, method)
+        made = estimate(sums, self.step_exponent, self.confidence, self.limits, method)
+        around = self.around
+        if around is not None:
+            around = around[0].with_interval(method), around[1].with_interval(method)
         return replace(
-            self, ci_low=estimated.ci_low, ci_high=estimated.ci_high, method=estimated.method
+            self, ci_low=made.ci_low, ci_high=made.ci_high, method=made.method, around=around
         )
 
     def contaminated(self, fraction: float) -> "ContaminatedEstimate":
@@ -261,6 +267,20 @@ class LabelledEstimate:
             return None
         return hard_share(self.value, self.ci_low, self.ci_high, self.softness, self.confidence)
 
+    @property
+    def any_crowd(self) -> tuple[float, float] | None:
+        """The ends of an interval that holds the hard share whoever is crowded near, in [0, 1]."""
+        if self.around is None or self.around[0].ci_low is None or self.around[1].ci_high is None:
+            return None
+        return max(self.around[0].ci_low, 0.0), min(self.around[1].ci_high, 1.0)
+
+    @property
+    def holds(self) -> str:
+        """Of what people the interval of the hard share is, in few words."""
+        if self.band is None:
+            return "as planned"
+        return SMOOTH if self.band.from_reports else "slope as stated"
+
     def to_dict(self) -> dict[str, object]:
         """Return what JSON can hold, ε with its distance and unit."""
         planned: dict[str, object] = {}
@@ -268,7 +288,9 @@ class LabelledEstimate:
             planned["expected_difference"] = asdict(self.softness)
             if self.band is not None:
                 planned["band"] = asdict(self.band)
-            planned["hard_share"] = None if self.hard is None else asdict(self.hard)
+            planned["hard_share"] = self.hard and asdict(self.hard) | {"holds": self.holds}
+        if self.any_crowd is not None:
+            planned["any_crowd"] = dict(zip(("ci_low", "ci_high"), self.any_crowd, strict=True))
         return {
             "name": self.label,
             "estimate": self.value,

@@ -25,8 +25,13 @@ _INTERVALS = {
     "ci": "interval",
     "hard_share": "hard_share_interval",
     "cohort": "cohort_interval",
+    "any_crowd": "any_crowd_interval",
 }
 """What columns "…_low" and "…_high" begin with → the name of the cell that has both ends."""
+SMOOTH = "smooth at b"
+"""What an interval holds that knows people only as blurred by some noise scales."""
+ANY_CROWD = "any_crowd_low", "any_crowd_high"
+"""Columns of an interval that holds the values themselves, whoever is crowded near."""
 _MOST_ROWS = 30
 """Rows that are printed."""
 _MEASURED = ("estimate", "standard_error", "hard_share", "cohort")
@@ -167,6 +172,12 @@ def rows_of(columns: Mapping[str, Iterable[Any]]) -> list[dict[str, Any]]:
     """
     values = [c.tolist() if isinstance(c, np.ndarray) else c for c in columns.values()]
     return [dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True)]
+
+
+def what_holds(rows: int, any_crowd: Iterable[Any] | None) -> dict[str, Iterable[Any]]:
+    """Return columns: what an interval holds, and the interval that holds the values themselves."""
+    ends = {} if any_crowd is None else dict(zip(ANY_CROWD, any_crowd, strict=True))
+    return {"holds": [SMOOTH] * rows, **ends}
 
 
 def _finite(value: Any) -> Any:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from geoveil.analyst.pictures import draw_curve
-from geoveil.analyst.results import Result, rows_of
+from geoveil.analyst.results import Result, rows_of, what_holds
 from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.quantity import POPULATION
 from geoveil.analyst.statistics.statistic import Statistic, Steps
@@ -74,6 +74,9 @@ class Curve(Result):
     """A sentence: whose numbers these are."""
     scale: LogScale | None = None
     """On which values were compared by ratio; None if by difference."""
+    any_crowd: tuple[Array, Array] | None = None
+    """The ends of a band that holds the curve of the values themselves, whoever is crowded where;
+    None if the reports set none."""
 
     @property
     def title(self) -> str:
@@ -91,6 +94,7 @@ class Curve(Result):
                 "estimate": self.values,
                 "band_low": self.low,
                 "band_high": self.high,
+                **what_holds(len(self.at), self.any_crowd),
             }
         )
 
@@ -171,6 +175,7 @@ class DistributionCurve(Curve):
             privacy=self.privacy,
             population=self.population,
             about=(f"Of values blurred by up to {blur} either way.",),
+            any_crowd=blurred_less(low, high, self.width, self.scale),
         )
 
     def density(self) -> Curve:
@@ -281,24 +286,45 @@ def distribution_curve(at: Array, above: JointEstimates, width: float) -> Distri
     low = np.clip(np.maximum.accumulate(1 - most), 0.0, 1.0)
     high = np.clip(np.minimum.accumulate((1 - least)[::-1])[::-1], 0.0, 1.0)
     values = np.clip(isotonic_regression(1 - above.values).x, 0.0, 1.0)
+    low, high = np.minimum(low, values), np.maximum(high, values)
+    before = np.searchsorted(at, at - width / 2, "right")
+    beyond = np.searchsorted(at, at + width / 2)
     return DistributionCurve(
         name="Distribution function",
         axis="value",
         at=at,
         values=values,
-        low=np.minimum(low, values),
-        high=np.maximum(high, values),
+        low=low,
+        high=high,
+        any_crowd=(np.append(0.0, low)[before], np.append(high, 1.0)[beyond]),
         confidence=above.confidence,
         n=above.n,
         privacy=above.privacy,
         population=above.population,
         about=(
             f"Thresholds are soft over {width:,.6g}: the share up to T lies between the curve's"
-            f" values {width / 2:,.6g} before T and {width / 2:,.6g} beyond it.",
+            f" values {width / 2:,.6g} before T and {width / 2:,.6g} beyond it, as any_crowd says.",
         ),
         above=above,
         width=width,
     )
+
+
+def blurred_less(
+    low: Array, high: Array, width: float, scale: LogScale | None
+) -> tuple[Array, Array]:
+    """Return intervals of values of which those are that thresholds of a width blurred.
+
+    Args:
+        low: lower ends, (m,).
+        high: upper ends, (m,).
+        width: of the soft thresholds; on a scale that of logarithms.
+        scale: on which values are compared by ratio; None if by difference.
+    """
+    if scale is not None:
+        times = math.exp(width / 2)
+        return low / times, high * times
+    return low - width / 2, high + width / 2
 
 
 def checked_levels(levels: ArrayLike) -> Array:

@@ -14,7 +14,7 @@ import numpy as np
 
 from geoveil.analyst.pictures import draw_bars
 from geoveil.analyst.questions import Softness
-from geoveil.analyst.results import Result, rows_of
+from geoveil.analyst.results import Result, rows_of, what_holds
 from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.statistic import MOST_QUESTIONS, Statistic, Steps, noise_scale
 from geoveil.analyst.statistics.thresholds import logarithms, shares_above
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Histogram", "PartitionShares", "partition_shares"]
 
+MOST_EDGES = MOST_QUESTIONS // 2
 _ROUNDING = 1e-14
 """A share that is less is 0: what a sum of shares is off by."""
 
@@ -54,6 +55,9 @@ class PartitionShares(Result):
     """Where the parts of a histogram meet, shape (m − 1,); None of other partitions."""
     about: tuple[str, ...] = ()
     """Sentences on how softly the parts were told apart."""
+    any_crowd: tuple[Array, Array] | None = None
+    """The ends of intervals that hold all shares of the values themselves at once, whoever is
+    crowded where; None but for a histogram."""
 
     @property
     def title(self) -> str:
@@ -72,6 +76,7 @@ class PartitionShares(Result):
                 "standard_error": self.joint.standard_errors,
                 "ci_low": self.low,
                 "ci_high": self.high,
+                **what_holds(len(self.labels), self.any_crowd),
             }
         )
 
@@ -96,14 +101,14 @@ class Histogram(Statistic[PartitionShares]):
     """
 
     edges: Sequence[float]
-    """Increasing, 1 to 899."""
+    """Increasing, 1 to 450."""
     width: float | None = None
     """The width of the soft edges; by default three noise scales, at most the narrowest part."""
 
     def __post_init__(self) -> None:
         edges = np.array(validation.numbers("edges", self.edges))
-        if not (np.diff(edges) > 0).all() or not 1 <= len(edges) < MOST_QUESTIONS:
-            permitted = f"1 to {MOST_QUESTIONS - 1} finite, increasing numbers"
+        if not (np.diff(edges) > 0).all() or not 1 <= len(edges) <= MOST_EDGES:
+            permitted = f"1 to {MOST_EDGES} finite, increasing numbers"
             raise ParameterError("edges", list(self.edges), permitted)
         if self.width is not None:
             validation.positive("width", self.width)
@@ -124,7 +129,34 @@ class Histogram(Statistic[PartitionShares]):
         sentence = (
             f"Edges are soft over {soft}: who is nearer than {near} to one counts for a part on"
         )
-        return replace(partition_shares(bins), edges=edges, about=(f"{sentence} either side.",))
+        sharp = min(noise_scale(campaign), narrowest / 2)
+        beside = np.ravel(edges[:, None] + np.array([-sharp / 2, sharp / 2]))
+        _, above = yield from shares_above(beside, sharp)
+        return replace(
+            partition_shares(bins),
+            edges=edges,
+            about=(f"{sentence} either side. any_crowd is of the parts themselves.",),
+            any_crowd=of_any_crowd(replace(above, confidence=confidence)),
+        )
+
+
+def of_any_crowd(above: JointEstimates) -> tuple[Array, Array]:
+    """Return intervals of hard shares, by soft thresholds before and after each edge.
+
+    A part is at most what is from before its first edge to after its last, and at least what is
+    from after the first to before the last.
+
+    Args:
+        above: the shares above thresholds that do not overlap, two for each edge.
+    """
+    near = between(above, apart=True)
+    inside = np.eye(len(near.labels))[::2]
+    beside = np.eye(len(near.labels), k=1) + np.eye(len(near.labels), k=-1)
+    weights = np.vstack([inside, inside + beside[::2]])
+    labels = [str(row) for row in range(len(weights))]
+    low, high = near.combined(weights, labels, near.limits[-1:] * len(weights)).band()
+    parts = len(inside)
+    return np.clip(low[:parts], 0.0, 1.0), np.clip(high[parts:], 0.0, 1.0)
 
 
 def between(above: JointEstimates, apart: bool) -> JointEstimates:

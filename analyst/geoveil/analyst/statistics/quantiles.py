@@ -11,8 +11,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from geoveil.analyst.results import Result, rows_of
-from geoveil.analyst.statistics.distribution import checked_levels, inverse
+from geoveil.analyst.results import Result, rows_of, what_holds
+from geoveil.analyst.statistics.distribution import blurred_less, checked_levels, inverse
 from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.quantity import POPULATION, Quantity
 from geoveil.analyst.statistics.simultaneous import critical_value_of_one
@@ -81,7 +81,7 @@ class QuantileEstimates(Result):
             self.population,
             f"Each interval covers at {100 * self.confidence:.4g} % by itself.",
             f"Thresholds are soft over {soft}: a quantile of the values themselves is at most"
-            f" {away} away from that of the blurred values, which is estimated.",
+            f" {away} away from that of the blurred values, which is estimated (see any_crowd).",
             *self.about,
         )
 
@@ -114,8 +114,14 @@ class QuantileEstimates(Result):
                 "standard_error": self.standard_errors,
                 "ci_low": self.low,
                 "ci_high": self.high,
+                **what_holds(len(self.levels), self.any_crowd),
             }
         )
+
+    @property
+    def any_crowd(self) -> tuple[Array, Array]:
+        """Ends of intervals of the quantiles of the values themselves, whoever is crowded where."""
+        return blurred_less(self.low, self.high, self.width, self.scale)
 
     def difference(self, low: float, high: float) -> Quantity:
         """Return how far two quantiles are apart, with the normal interval.
