@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Browser, BrowserContext, async_playwright
+from playwright.async_api import Browser, BrowserContext, Page, async_playwright
+
+from .surveys import Survey, running
 
 FLAGS = (
     *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
@@ -81,3 +83,24 @@ async def context(browser: Browser) -> AsyncIterator[BrowserContext]:
     made.set_default_timeout(1_000 * _PATIENCE_S / 3)
     yield made
     await made.close()
+
+
+@pytest.fixture
+async def survey(tmp_path: Path) -> AsyncIterator[Survey]:
+    """A server without surveys."""
+    async with running(tmp_path / "reports.db") as made:
+        yield made
+
+
+@pytest.fixture
+async def page(context: BrowserContext) -> AsyncIterator[Page]:
+    """A page that fails the test if it complains, or asks any other server."""
+    made = await context.new_page()
+    complaints: list[str] = []
+    made.on("pageerror", lambda error: complaints.append(str(error)))
+    made.on("console", lambda said: complaints.append(said.text) if said.type == "error" else None)
+    hosts: set[str] = set()
+    made.on("request", lambda request: hosts.add(request.url.split("/")[2]))
+    yield made
+    assert complaints == []
+    assert len(hosts) == 1

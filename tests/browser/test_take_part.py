@@ -3,10 +3,9 @@
 import asyncio
 import math
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from importlib import resources
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -28,23 +27,19 @@ from geoveil.campaign import (
     PlanarLaplaceSpec,
     Question,
     Readings,
-    SigningKey,
     StatisticCampaign,
     Strata,
     ValueCampaign,
-    encode,
-    seal,
 )
-from geoveil.gateway.server import Gateway
 from geoveil.gp import Disc, GeoPrivacy, LogScale, Threshold, TwoWayThreshold
 from geoveil.gp.coordinates import AzimuthalEquidistant
-from geoveil.proto.v1 import analyst_pb2, campaign_pb2
 from geoveil.proto.v1.analyst_pb2_grpc import AnalystStub
 from geoveil.proto.v1.collector_pb2 import SubmitReportsRequest
 from tests.aggregator.tls_files import for_server, new_authority, written
 from tests.gateways import gateway_of
 
 from .conftest import start_browser
+from .surveys import Survey, axe, counted, report_of, submitted
 
 pytestmark = pytest.mark.deep
 SUBMIT = "**/geoveil.proto.v1.Collector/SubmitReports"
@@ -67,75 +62,15 @@ def campaign_of(campaign_id: str, **changes: Any) -> Campaign:
     return StatisticCampaign(**(given | changes))
 
 
-class Survey:
-    """A server, and what analysts see of it."""
-
-    def __init__(self, gateway: Gateway, analyst: Any) -> None:
-        self.gateway = gateway
-        self._analyst = analyst
-        self._key = SigningKey.generate()
-
-    def url(self, campaign_id: str = "income") -> str:
-        return f"http://{self.gateway.address}/take-part/{campaign_id}"
-
-    async def create(self, campaign: Campaign) -> None:
-        envelope = campaign_pb2.CampaignEnvelope.FromString(seal(encode(campaign), self._key))
-        await self._analyst.CreateCampaign(analyst_pb2.CreateCampaignRequest(envelope=envelope))
-
-    async def counted(self) -> dict[str, int]:
-        listed = await self._analyst.ListCampaigns(analyst_pb2.ListCampaignsRequest(page_size=1000))
-        return {
-            campaign_pb2.Campaign.FromString(one.envelope.campaign).campaign_id: one.reports
-            for one in listed.campaigns
-        }
-
-
-@asynccontextmanager
-async def running(database: Path) -> AsyncIterator[Survey]:
-    settings = Settings(database=database, port=0, web="127.0.0.1:0", grace_s=0.5)
-    async with (
-        Aggregator(settings) as aggregator,
-        gateway_of(aggregator) as gateway,
-        grpc.aio.insecure_channel(aggregator.address) as channel,
-    ):
-        yield Survey(gateway, AnalystStub(channel))
-
-
 @pytest.fixture
-async def survey(tmp_path: Path) -> AsyncIterator[Survey]:
-    async with running(tmp_path / "reports.db") as made:
-        await made.create(campaign_of("income"))
-        yield made
-
-
-@pytest.fixture
-async def page(context: BrowserContext) -> AsyncIterator[Page]:
-    """A page that fails the test if it complains, or asks any other server."""
-    made = await context.new_page()
-    complaints: list[str] = []
-    made.on("pageerror", lambda error: complaints.append(str(error)))
-    made.on("console", lambda said: complaints.append(said.text) if said.type == "error" else None)
-    hosts: set[str] = set()
-    made.on("request", lambda request: hosts.add(request.url.split("/")[2]))
-    yield made
-    assert complaints == []
-    assert len(hosts) == 1
+async def survey(survey: Survey) -> Survey:
+    await survey.create(campaign_of("income"))
+    return survey
 
 
 async def answer(page: Page, value: str = PRIVATE) -> None:
     await page.fill("#value", value)
     await page.click("#send")
-
-
-async def counted(page: Page) -> None:
-    await page.wait_for_selector("#state.good", timeout=30_000)
-
-
-async def axe(page: Page) -> list[str]:
-    """Return what the rules of accessibility find, of any weight."""
-    await page.evaluate((resources.files("axe_playwright_python") / "axe.min.js").read_text())
-    found = await page.evaluate("axe.run()")
-    return [f"{one['id']}: {one['nodes'][0]['html']}" for one in found["violations"]]
 
 
 async def test_somebody_takes_part(survey: Survey, page: Page) -> None:
@@ -531,7 +466,7 @@ async def test_a_survey_that_there_is_not_is_told(survey: Survey, context: Brows
 
 
 async def test_two_tabs_draw_once(survey: Survey, context: BrowserContext) -> None:
-    sent = _submitted(context)
+    sent = submitted(context)
     tabs = [await context.new_page() for _ in range(3)]
     for tab in tabs:
         await tab.goto(survey.url())
@@ -539,7 +474,7 @@ async def test_two_tabs_draw_once(survey: Survey, context: BrowserContext) -> No
         await tab.fill("#value", PRIVATE)
     await asyncio.gather(*(tab.click("#send", no_wait_after=True) for tab in tabs))
     await asyncio.gather(*(counted(tab) for tab in tabs))
-    assert len({_report(one) for one in sent}) == 1
+    assert len({report_of(one) for one in sent}) == 1
     assert await survey.counted() == {"income": 1}
 
 
@@ -626,7 +561,7 @@ async def test_a_survey_that_reads_once_in_a_while_says_so(survey: Survey, page:
 async def _killed_tabs(survey: Survey, context: BrowserContext, times: int, seed: int) -> None:
     """Close the tab at some time after the button, and come back until the answer is counted."""
     rng = Random(seed)
-    sent = _submitted(context)
+    sent = submitted(context)
     for number in range(times):
         campaign_id = f"killed-{number}"
         await survey.create(campaign_of(campaign_id))
@@ -654,7 +589,7 @@ async def _killed_tabs(survey: Survey, context: BrowserContext, times: int, seed
     reports: dict[str, set[bytes]] = {}
     for one in sent:
         name = SubmitReportsRequest.FromString(one).campaign_id
-        reports.setdefault(name, set()).add(_report(one))
+        reports.setdefault(name, set()).add(report_of(one))
     assert len(reports) == times
     assert all(len(drawn) == 1 for drawn in reports.values())
 
@@ -679,7 +614,7 @@ async def test_a_browser_that_is_killed_sends_the_same_bytes_later(
             async with async_playwright() as playwright:
                 browser: Browser = await playwright.chromium.connect_over_cdp(running.endpoint)
                 context = browser.contexts[0]
-                sent_now = _submitted(context)
+                sent_now = submitted(context)
                 page = await context.new_page()
                 await page.goto(survey.url())
                 await then(page)
@@ -699,7 +634,7 @@ async def test_a_browser_that_is_killed_sends_the_same_bytes_later(
     await visit(unsent)
     await visit(counted)
     assert await survey.counted() == {"income": 1}
-    assert len({_report(one) for one in sent}) == 1
+    assert len({report_of(one) for one in sent}) == 1
 
 
 async def _unanswered(fetch: Any, abort: Any) -> None:
@@ -707,21 +642,3 @@ async def _unanswered(fetch: Any, abort: Any) -> None:
         await fetch()
     with suppress(Error):
         await abort()
-
-
-def _submitted(context: BrowserContext) -> list[bytes]:
-    """Return the list to which every request with reports is added."""
-    found: list[bytes] = []
-
-    def keep(request: Request) -> None:
-        body = request.post_data_buffer
-        if request.url.endswith("/SubmitReports") and body:
-            found.append(body)
-
-    context.on("request", keep)
-    return found
-
-
-def _report(request: bytes) -> bytes:
-    (report,) = SubmitReportsRequest.FromString(request).reports
-    return report.SerializeToString()

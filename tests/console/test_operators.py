@@ -10,6 +10,7 @@ import pytest
 
 from geoveil.aggregator.ops.metrics import Metrics
 from geoveil.aggregator.ops.tokens import Scope, TokenFile
+from geoveil.campaign import ChoiceField, FormCampaign
 from geoveil.console.operators import Sample, warnings_of
 from geoveil.proto.v1 import console_pb2 as pb
 from geoveil.proto.v1.report_pb2 import Answer, Report
@@ -130,3 +131,21 @@ async def test_an_empty_console_says_how_to_begin(tmp_path: Path) -> None:
         assert "There is no survey yet" in page
         for link in re.findall(r'href="(/console[^"]*)"', page):
             assert (await client.get(link)).status_code == 200, link
+
+
+@pytest.mark.deep
+async def test_the_page_of_a_form_leads_to_where_people_take_part(tmp_path: Path) -> None:
+    opens = datetime.now(UTC) - timedelta(hours=1)
+    form = FormCampaign(
+        campaign_id="household",
+        title="Household survey",
+        fields=(ChoiceField(name="rents", options=("yes", "no"), epsilon=2.0),),
+        opens=opens,
+        closes=opens + timedelta(days=1),
+    )
+    async with served(tmp_path) as made, made.signed_in() as client:
+        await made.publish(form)
+        page = (await client.get("/console/surveys/household")).text
+        assert '<a href="/take-part/household">the page for participants</a>' in page
+        assert "rents: ε = 2 per 1 option" in page
+        assert (await client.get("/take-part/household")).status_code == 200

@@ -11,7 +11,17 @@ import grpc
 import pytest
 
 from geoveil.aggregator import Aggregator, Settings
-from geoveil.campaign import Attribute, Question, StatisticCampaign, encode
+from geoveil.campaign import (
+    Attribute,
+    ChoiceField,
+    Condition,
+    FormCampaign,
+    MultipleField,
+    NumberField,
+    Question,
+    StatisticCampaign,
+    encode,
+)
 from geoveil.gp import GeoPrivacy, Threshold
 from geoveil.proto.v1 import analyst_pb2_grpc
 from geoveil.proto.v1.analyst_pb2 import CreateCampaignRequest, ListCampaignsRequest
@@ -31,14 +41,13 @@ STEPS = (
 )
 KILLS = 1
 """Kills at each step."""
-RACES = 2
 
 _SCRIPT = """
 import { Client, IndexedDbStorage, Policy, transportTo } from "/geoveil-client.js";
 
 const hex = (bytes) => Array.from(bytes, (b) => b.toString(16).padStart(2, "0")).join("");
 
-export async function takePart(server, person, value, killed) {
+export async function takePart(server, person, campaign, value, killed) {
   const at = async (step) => {
     if (step !== killed) return;
     globalThis.reached = step;
@@ -75,10 +84,10 @@ export async function takePart(server, person, value, killed) {
   };
   const nothing = new Policy({ limits: {} });
   const looking = new Client({ server: transport, policy: nothing, storage, background: false });
-  const offer = await looking.offer("income");
+  const offer = await looking.offer(campaign);
   const policy = Policy.permitting(offer);
   const client = new Client({ server: transport, policy, storage, background: false });
-  const { reportId } = await client.contribute("income", value, { digest: offer.digest });
+  const { reportId } = await client.contribute(campaign, value, { digest: offer.digest });
   await client.flush();
   const [receipt] = await client.history();
   return { reportId, status: receipt.status, many: (await client.history()).length, sent };
@@ -122,16 +131,27 @@ async def context(tmp_path: Path) -> AsyncIterator[Any]:
 
 @pytest.fixture
 async def server(tmp_path: Path) -> AsyncIterator[Any]:
-    """A server with one campaign, and what tells how many reports it has counted."""
+    """A server with a survey and a form, and what tells how many reports it has counted of both."""
     now = datetime.now(UTC)
+    dates: dict[str, Any] = {"opens": now - timedelta(hours=1), "closes": now + timedelta(days=1)}
+    rent = Attribute(name="rent", unit="dollar", least=0, most=5_000)
+    fields = (
+        ChoiceField(name="rents", options=("yes", "no"), epsilon=2.0),
+        NumberField(
+            attribute=rent,
+            privacy=GeoPrivacy(1.0, 1_000.0, "dollar"),
+            applies=Condition(field="rents", options=("yes",)),
+        ),
+        MultipleField(name="travel", options=("bus", "foot"), epsilon=1.0),
+    )
+    form = FormCampaign(campaign_id="form", title="Household", fields=fields, **dates)
     campaign = StatisticCampaign(
         campaign_id="income",
         title="Household income above 100k",
         attribute=Attribute(name="household income", unit="dollar"),
         privacy=GeoPrivacy(1.0, 8_000.0, "dollar"),
         questions=(Question("above", Threshold(100_000.0, 24_000.0, "smoothstep")),),
-        opens=now - timedelta(hours=1),
-        closes=now + timedelta(days=1),
+        **dates,
     )
     settings = Settings(
         database=tmp_path / "reports.sqlite", port=0, web="127.0.0.1:0", web_origins=(ORIGIN,)
@@ -142,21 +162,29 @@ async def server(tmp_path: Path) -> AsyncIterator[Any]:
         grpc.aio.insecure_channel(aggregator.address) as channel,
     ):
         analyst = analyst_pb2_grpc.AnalystStub(channel)
-        envelope = CampaignEnvelope(campaign=encode(campaign))
-        await analyst.CreateCampaign(CreateCampaignRequest(envelope=envelope))
+        for one in (campaign, form):
+            envelope = CampaignEnvelope(campaign=encode(one))
+            await analyst.CreateCampaign(CreateCampaignRequest(envelope=envelope))
 
-        async def counted() -> int:
-            (summary,) = (await analyst.ListCampaigns(ListCampaignsRequest())).campaigns
-            return int(summary.reports)
+        async def counted() -> list[int]:
+            listed = (await analyst.ListCampaigns(ListCampaignsRequest())).campaigns
+            return [summary.reports for summary in listed]
 
         yield f"http://{gateway.address}", counted
 
 
-_CALL = """async ([server, person, value, killed]) => {
+_CALL = """async (given) => {
   const { takePart } = await import("/take-part.js");
-  return await takePart(server, person, value, killed);
+  return await takePart(...given);
 }"""
 _START = _CALL.replace("return await", "void")
+
+
+VALUES: dict[str, tuple[Any, Any]] = {
+    "income": (90_000.0, 1.0),
+    "form": ({"rents": "yes", "rent": 900.0, "travel": ["bus"]}, {"rents": "no", "travel": []}),
+}
+"""Two answers to each campaign."""
 
 
 async def _page(context: Any) -> Any:
@@ -168,21 +196,26 @@ async def _page(context: Any) -> Any:
 @pytest.mark.deep
 async def test_a_tab_that_is_killed_at_any_step_is_counted_once(context: Any, server: Any) -> None:
     address, counted = server
-    people = [(step, f"person {step} {i}") for step in STEPS for i in range(KILLS)]
-    for value, (step, person) in enumerate(people):
+    people = [
+        (step, asked, f"person {asked} {step} {i}")
+        for step in STEPS
+        for asked in VALUES
+        for i in range(KILLS)
+    ]
+    for step, asked, person in people:
         page = await _page(context)
-        await page.evaluate(_START, [address, person, 90_000 + 100 * value, step])
+        await page.evaluate(_START, [address, person, asked, VALUES[asked][0], step])
         await page.wait_for_function("globalThis.reached")
         await page.close()
         page = await _page(context)
-        told = await page.evaluate(_CALL, [address, person, 1.0, None])
+        told = await page.evaluate(_CALL, [address, person, asked, VALUES[asked][1], None])
         sent = await page.evaluate("(person) => localStorage.getItem(person)", person)
         await page.close()
         assert (told["status"], told["many"]) == ("acknowledged", 1)
         reports = set(sent.split())
         assert len(reports) == 1
         assert told["reportId"] in reports.pop()
-    assert await counted() == len(people)
+    assert await counted() == [len(STEPS) * KILLS] * 2
 
 
 @pytest.mark.deep
@@ -194,14 +227,14 @@ async def test_tabs_and_a_worker_that_race_draw_once(context: Any, server: Any) 
       worker.onmessage = ({ data }) => resolve(data);
       worker.postMessage(given);
     })"""
-    for race in range(RACES):
-        given = [address, f"race {race}", 100_000.0, None]
+    for asked, values in VALUES.items():
+        given = [[address, f"race {asked}", asked, value, None] for value in values]
         told = await asyncio.gather(
-            first.evaluate(_CALL, given),
-            second.evaluate(_CALL, given),
-            first.evaluate(worker, given),
+            first.evaluate(_CALL, given[0]),
+            second.evaluate(_CALL, given[1]),
+            first.evaluate(worker, given[0]),
         )
         assert len({one["reportId"] for one in told}) == 1
         assert {one["many"] for one in told} == {1}
         assert len({report for one in told for report in one["sent"]}) == 1
-    assert await counted() == RACES
+    assert await counted() == [1, 1]

@@ -1,21 +1,22 @@
 // Taking part in a survey: show what is asked and what it costs, perturb here, send, keep the receipt.
+// A survey with one question is one screen; of a form each question is one, between what it asks for and all answers.
 // Every text of a survey is shown as text; nothing of the answer is kept or logged by this page.
 
-import { between, Client, describeStrata, IndexedDbStorage, isForm, Policy, whatItTells, whatItTellsOf, whatToAsk } from "./geoveil-client.js";
-import { readNumber, separatorsOf, spelled } from "./geoveil-numbers.js";
-import { drawMap } from "./map.js";
+import { between, Client, IndexedDbStorage, isForm, Policy } from "./geoveil-client.js";
 import { bar, distances, distanceText, factor, number, ratioOf } from "./odds.js";
+import { make, questionsOf, sentence } from "./questions.js";
 
 const FLUSH_MS = 15_000;
 const at = (id) => document.getElementById(id);
 const say = (id, text) => (at(id).textContent = text);
 const show = (id, visible = true) => (at(id).hidden = !visible);
+const item = (text) => make("li", {}, text);
 
 /** Questions whose answer, without noise, lies between no and yes. */
 const BETWEEN = new Set(["threshold", "range", "twoWayThreshold", "disc", "polygon", "gaussianKernel"]);
 const STATES = {
-  pending: "Kept here, and sent as soon as the server can be reached. You may close this page.",
-  acknowledged: "Counted. The server has the numbers below.",
+  pending: "Kept here, and sent as soon as the server can be reached while a page of this survey is open.",
+  acknowledged: "Counted. The server has what is listed below.",
   rejected: "The server refused it, and counts nothing.",
   expired: "It could not be sent in time, and was given up.",
 };
@@ -33,17 +34,15 @@ async function start() {
   const storage = await IndexedDbStorage.open("geoveil");
   const server = location.origin;
   const looking = new Client({ server, storage, policy: new Policy({ limits: {} }), background: false });
-  if (!id) return list((await looking.campaigns()).filter(({ campaign }) => !isForm(campaign)));
+  if (!id) return list(await looking.campaigns());
   // What is permitted is what is shown: these bytes at this price. Fetched before they are shown, so
   // that nothing is needed of the server until the report is sent.
   const offer = await looking.offer(id);
-  if (isForm(offer.campaign)) throw Object.assign(new Error("It has several questions, which this page can't show yet."), { code: "unsupported" });
-  const client = new Client({ server, storage, policy: Policy.permitting(offer) });
+  const permitted = Policy.permitting(offer);
+  const client = new Client({ server, storage, policy: permitted });
   await client.fetch(id);
-  describe(offer);
-  const { attribute, totalPrivacy } = offer.campaign;
-  const limit = { ...totalPrivacy, unit: attribute.unit };
-  const policy = new Policy({ limits: { [attribute.name]: { campaign: limit, lifetime: limit } } });
+  const limits = [...permitted.limits].map(([name, { campaign }]) => [name, { campaign, lifetime: campaign }]);
+  const policy = new Policy({ limits: Object.fromEntries(limits) });
   const reckoning = new Client({ server, storage, policy, background: false });
   tellSpent = () => spent(reckoning, offer);
   await ask(client, offer);
@@ -51,79 +50,132 @@ async function start() {
 
 function list(offers) {
   for (const { campaign } of offers) {
-    const link = document.createElement("a");
-    link.href = `/take-part/${encodeURIComponent(campaign.id)}`;
-    link.textContent = campaign.title;
-    const item = document.createElement("li");
-    item.append(link);
-    at("surveys").append(item);
+    const link = make("a", { href: `/take-part/${encodeURIComponent(campaign.id)}` }, campaign.title);
+    at("surveys").append(make("li", {}, link));
   }
   show("no-surveys", !offers.length);
   show("list");
 }
 
-function describe({ campaign, signer }) {
+function describe({ campaign, signer }, questions) {
   document.title = `${campaign.title}: take part`;
   say("title", campaign.title);
-  const { name, valueUnit: unit, coordinates } = campaign.attribute;
-  const asked = [`Asks for: ${name}`, `in ${unit}`, between(campaign.attribute)].filter(Boolean);
-  say("asks", coordinates ? `Asks for a place: ${name}.` : `${asked.join(", ")}.`);
+  if (isForm(campaign)) say("asks", aboutForm(questions));
+  else {
+    const { name, valueUnit: unit, coordinates } = campaign.attribute;
+    const asked = [`Asks for: ${name}`, `in ${unit}`, between(campaign.attribute)].filter(Boolean);
+    say("asks", coordinates ? `Asks for a place: ${name}.` : `${asked.join(", ")}.`);
+  }
   say("signer", signer ? shortened(String(signer)) : "nobody: anybody may have asked this");
   if (signer) at("details").append(item(`The whole key: ${signer}`));
   say("dates", `${date(campaign.opens)} to ${date(campaign.closes)}${every(campaign.periodUs)}`);
-  for (const { label } of campaign.questions) at("questions").append(item(label));
-  if (!campaign.questions.length) at("questions").append(item("Perturbed answers; what is asked of them is decided later."));
+  const asked = isForm(campaign) ? questions.map((one) => `${one.title} ${toldOf({ ...one, tellsOf: () => [] })} ${one.condition}`) : campaign.questions.map(({ label }) => label);
+  at("questions").append(...asked.map(item));
+  if (!asked.length) at("questions").append(item("Perturbed answers; what is asked of them is decided later."));
+}
+
+function aboutForm(questions) {
+  const open = questions.filter((one) => one.open).map(({ title }) => `“${title}”`);
+  const many = questions.length === 1 ? "Asks one question. The answer is" : `Asks ${questions.length} questions. Each answer is`;
+  if (open.length === questions.length) return `${many} sent as it is, without protection.`;
+  return `${many} perturbed on this device by itself${open.length ? `, but for ${open.join(", ")}: sent as it is` : ""}.`;
 }
 
 async function ask(client, offer) {
-  const { campaign, price } = offer;
-  const { coordinates, name, valueUnit: unit } = campaign.attribute;
-  let map = null;
-  if (coordinates) {
-    say("place-label", sentence(name));
-    map = drawMap(coordinates, campaign.questions, (longitude, latitude) => put(longitude, latitude), (text) => say("outlines", text));
-    at("map").append(map.box);
-    show("place");
-  } else {
-    say("value-label", sentence(name));
-    say("unit", unit);
-    for (let index = 2; index <= campaign.dimension; index++) addNumber(index, name, unit);
-    if (campaign.dimension > 1) say("value-label", `${sentence(name)}, first number`);
-    show("number");
-  }
-  const grouped = campaign.strata && !campaign.tellsCohorts;
-  if (grouped) {
-    say("group-label", sentence(campaign.strata.name));
-    at("label").append(new Option("", ""), ...campaign.strata.labels.map((label) => new Option(label, label)));
-    say("group-privacy", describeStrata(campaign));
-    show("group");
-  }
-  const put = (longitude, latitude) => {
-    at("longitude").value = longitude.toLocaleString(undefined, { minimumFractionDigits: 5, maximumFractionDigits: 5 });
-    at("latitude").value = latitude.toLocaleString(undefined, { minimumFractionDigits: 5, maximumFractionDigits: 5 });
-    changed();
+  const { campaign } = offer;
+  const form = isForm(campaign);
+  const questions = questionsOf(offer, () => changed());
+  describe(offer, questions);
+  const single = questions.length === 1;
+  const last = single ? 0 : questions.length + 1;
+  /** Which screen is shown: 0 says what is asked for, the last one has all answers; of one question 0 is all. */
+  let screen = 0;
+  let reviewed = false;
+  const shown = () => questions[single ? 0 : screen - 1];
+  const answers = (some) => Object.fromEntries(some.map((one) => [one.name, one.read()]));
+  /** The questions that apply, by the answers so far. */
+  const applying = () => {
+    if (!form) return questions;
+    const names = new Set(campaign.applying(answers(questions)).map(({ name }) => name));
+    return questions.filter(({ name }) => names.has(name));
   };
+  if (questions.some(({ open }) => open)) say("stays", "What you answer stays on this device, but for answers that are marked as sent as they are.");
+  const screenOf = (question) => questions.indexOf(question) + 1;
   let meant = false;
-  const doubted = (question) => {
-    meant = question !== "";
-    say("doubt", question);
-    say("send", meant ? "Yes: perturb it and send" : "Perturb and send");
+  const doubted = (text) => {
+    meant = text !== "";
+    say("doubt", text);
+    say("send", screen < last ? (meant ? "Yes: next" : screen ? "Next" : "Begin") : meant ? "Yes: perturb it and send" : "Perturb and send");
   };
   const changed = () => {
     say("problem", "");
     doubted("");
-    const value = read(coordinates);
-    if (map && value) map.show(value.longitude, value.latitude);
-    picture(price, campaign, typeof value === "number" ? value : null);
-    say("echo", typeof value === "number" ? `You answer ${echo(value)} ${unit}.` : "");
-    const own = value === null || wrong(value, undefined, coordinates, unit) ? [] : whatItTellsOf(campaign, value);
-    at("odds-text").replaceChildren(...[...whatItTells(campaign), ...own].map(item));
+    const question = shown();
+    if (!question) return;
+    const value = question.read();
+    if (question.price) picture(question, typeof value === "number" ? value : null, form);
+    say("echo", question.point && question.shown() ? `You answer ${question.shown()}.` : "");
+    at("odds-text").replaceChildren(...toldOf(question).map(item));
   };
+  const go = (to) => {
+    const before = screen;
+    screen = to;
+    const question = shown();
+    const whole = screen === last;
+    show("about", screen === 0);
+    show("stays", screen === 0);
+    for (const id of ["tells", "inputs"]) show(id, question !== undefined);
+    show("figure", question?.price !== undefined);
+    show("summary", whole && !single);
+    show("sending", whole);
+    show("back", screen > 0);
+    show("progress", Boolean(question) && !single);
+    at("progress").value = screen;
+    at("progress").max = questions.length;
+    say("form-title", single ? "Your answer" : question ? `Question ${screen} of ${questions.length}` : whole ? "All your answers" : "Before you begin");
+    at("inputs").replaceChildren(...(question?.boxes ?? []));
+    const apply = applying();
+    const left = question ? questions.slice(before, Math.max(before, screen - 1)).filter((one) => !apply.includes(one)) : [];
+    at("form").classList.toggle("asking", Boolean(question) && !single);
+    at("skipped").replaceChildren(...left.map((one) => item(`Question ${screenOf(one)} (“${one.title}”): ${one.skipped}`)));
+    at("summary").replaceChildren(...(whole && !single ? [summary(apply)] : []));
+    changed();
+  };
+  const summary = (apply) => {
+    const rows = questions.map((question) => {
+      const { title, skipped } = question;
+      if (!apply.includes(question)) return make("li", {}, make("strong", {}, title), make("p", { class: "note" }, skipped));
+      const change = make("button", { type: "button", class: "plain", "aria-label": `Change: ${title}` }, "Change");
+      change.addEventListener("click", () => move(screenOf(question)));
+      const head = make("div", { class: "head" }, make("strong", {}, title), change);
+      return make("li", {}, head, make("p", { class: "answer" }, question.shown()), make("p", { class: "note" }, toldOf(question).join(" ")));
+    });
+    const together = campaign.tells.slice(questions.length).map((text) => make("p", {}, text));
+    return make("div", {}, make("ol", {}, ...rows), ...together);
+  };
+  const move = (to) => {
+    history.pushState({ screen: to }, "");
+    go(to);
+    at("form-title").focus();
+  };
+  /** The next question that applies; once all were seen, the next without an answer. */
+  const next = () => {
+    const rest = applying().filter((one) => (reviewed ? one.wrong() : screenOf(one) > screen));
+    if (!rest.length) reviewed = true;
+    move(rest.length ? screenOf(rest[0]) : last);
+  };
+  addEventListener("popstate", ({ state }) => {
+    if (at("form").hidden || single) return;
+    let to = Math.min(state?.screen ?? 0, last);
+    while (to > 0 && to < last && !applying().includes(questions[to - 1])) to -= 1;
+    go(to);
+    at("form-title").focus();
+  });
+  at("back").addEventListener("click", () => history.back());
   at("form").addEventListener("input", changed);
-  at("locate").addEventListener("click", () => locate(put));
-  picture(price, campaign, null);
-  at("odds-text").replaceChildren(...whatItTells(campaign).map(item));
-  tellWhatIsSent(campaign);
+  history.replaceState({ screen: 0 }, "");
+  go(0);
+  at("sent").replaceChildren(...(form ? whatAFormSends(campaign, questions) : whatIsSent(campaign)).map(item));
   say("code", `This page came from ${location.host}, with the code that perturbs. Whoever runs it could`
     + " change the code; an app that you trust can take part in the same survey.");
   show("window", client.persistent === false);
@@ -132,100 +184,61 @@ async function ask(client, offer) {
 
   at("form").addEventListener("submit", async (event) => {
     event.preventDefault();
-    const value = read(coordinates);
-    const label = grouped ? at("label").value : undefined;
-    const problem = wrong(value, label, coordinates, unit);
-    if (problem) return say("problem", problem);
-    const question = meant ? "" : whatToAsk(campaign, value);
-    if (question) return doubted(question);
+    const question = shown();
+    if (question) {
+      const problem = question.wrong();
+      if (problem) return say("problem", problem);
+      const doubt = meant ? "" : question.doubt();
+      if (doubt) return doubted(doubt);
+    }
+    if (screen < last) return next();
+    const apply = applying();
+    const missing = apply.find((one) => one.wrong());
+    if (missing) return single ? undefined : move(screenOf(missing));
     at("send").disabled = true;
     try {
-      await client.contribute(campaign.id, value, { label, digest: offer.digest });
-      forget();
-      await settle(client, campaign);
+      await client.contribute(campaign.id, form ? answers(apply) : question.read(), { label: question?.label?.(), digest: offer.digest });
+      forget(questions);
+      await settle(client, campaign, questions);
       at("receipt-title").focus();
     } catch (error) {
       at("send").disabled = false;
       say("problem", sentence(error.message));
     }
   });
-  at("retry").addEventListener("click", () => settle(client, campaign));
-  addEventListener("online", () => settle(client, campaign));
+  at("retry").addEventListener("click", () => settle(client, campaign, questions));
+  addEventListener("online", () => settle(client, campaign, questions));
   // Who has answered sees the receipt at once, and no form before it.
   const own = (await client.history()).findLast((one) => one.campaignId === campaign.id);
   const answered = own && (own.status === "pending" || own.period === campaign.periodAt(nowUs()));
-  if (answered) receipt(campaign, own);
+  if (answered) receipt(campaign, questions, own);
   show("survey");
-  await (answered ? settle(client, campaign) : history(client));
+  await (answered ? settle(client, campaign, questions) : past(client));
 }
 
-/** What stands in the form: a number, a place, or null. */
-function read(coordinates) {
-  const parse = (id, most = Infinity) => {
-    const { numbers, sure } = readNumber(at(id).value, separatorsOf(), at("unit").textContent);
-    const fitting = numbers.filter((one) => Math.abs(one) <= most);
-    return (sure || Number.isFinite(most)) && fitting.length === 1 ? fitting[0] : NaN;
-  };
-  const found = coordinates ? [parse("longitude", 180), parse("latitude", 90)] : numbers().map(({ id }) => parse(id));
-  if (found.some((one) => !Number.isFinite(one))) return null;
-  if (coordinates) return { longitude: found[0], latitude: found[1] };
-  return found.length === 1 ? found[0] : found;
-}
-
-/** A number in digits and in words. */
-function echo(x) {
-  const words = spelled(x);
-  return `${x.toLocaleString(undefined, { maximumSignificantDigits: 15 })}${words && ` (${words})`}`;
-}
-
-/** The inputs of an answer that is one number or several. */
-function numbers() {
-  return [...at("number").querySelectorAll("input")];
-}
-
-function addNumber(index, name, unit) {
-  const field = at("value").closest(".field-of-number").cloneNode(true);
-  const input = field.querySelector("input");
-  input.id = `value-${index}`;
-  Object.assign(field.querySelector("label"), { id: "", htmlFor: input.id, textContent: `${sentence(name)}, number ${index}` });
-  Object.assign(field.querySelector("span"), { id: "", textContent: unit });
-  at("number").append(field);
-}
-
-function wrong(value, label, coordinates, unit) {
-  if (value === null) {
-    const numeric = numbers().length > 1 ? "Give all the numbers" : "Give a number";
-    if (coordinates) return "Give a latitude, from -90 to 90, and a longitude, from -180 to 180, in degrees.";
-    const { decimal, group } = separatorsOf();
-    const doubtful = numbers().map(({ value: text }) => readNumber(text, separatorsOf(), unit)).filter(({ sure }) => !sure);
-    const meant = doubtful.flatMap((one) => one.numbers).filter(Number.isFinite);
-    if (!meant.length) return `${numeric}, in ${unit}.`;
-    return `${numeric}, in ${unit}. What you typed may be ${meant.map(echo).join(", or ")}. Here “${decimal}” stands before`
-      + ` decimals, and “${group}” between thousands.`;
-  }
-  if (coordinates && !(Math.abs(value.latitude) <= 90 && Math.abs(value.longitude) <= 180)) {
-    return "Latitudes go from -90 to 90, longitudes from -180 to 180.";
-  }
-  return label === "" ? "Choose your group." : "";
+/** What is told of an answer, to somebody who reads the question above it. */
+function toldOf({ name, tells, tellsOf }) {
+  return [...tells, ...tellsOf()].map((text) => sentence(name && text.startsWith(`${name}: `) ? text.slice(name.length + 2) : text));
 }
 
 /** How well two answers can be told apart, around the value that was given if there is one. */
-function picture(price, campaign, value) {
-  const { unit, valueUnit, coordinates, scale } = campaign.attribute;
+function picture({ attribute, price }, value, form) {
+  const { unit, valueUnit, coordinates, scale, least = -Infinity, most = Infinity } = attribute;
+  // Within the range, where there is room on either side.
+  const beside = (apart) => (value + apart > most && value - apart >= least ? value - apart : value + apart);
   const counted = scale && value !== null ? Math.max(value, scale.floor) : value;
   const rows = distances(price).map((apart) => {
     const times = ratioOf(apart);
     const far = scale ? `${number(times)} times as large` : `${distanceText(apart, unit)} away`;
     const first = value === null ? (coordinates ? "one place" : "one answer") : `${number(counted)} ${valueUnit}`;
-    const second = value === null ? `one ${far}` : `${number(scale ? counted * times : value + apart)} ${valueUnit}`;
-    const row = document.createElement("p");
-    row.append(`${sentence(first)} or ${second}: at most ${factor(price, apart)}`, bar(price, apart, first, second));
-    return row;
+    const second = value === null ? `one ${far}` : `${number(scale ? counted * times : beside(apart))} ${valueUnit}`;
+    return make("p", {}, `${sentence(first)} or ${second}: at most ${factor(price, apart)}`, bar(price, apart, first, second));
   });
   at("odds").replaceChildren(...rows);
+  say("guessed", `How often somebody who thinks two answers equally likely, and guesses from your ${form ? "answer to this question alone" : "report"}, can be right: no more often than this.`);
 }
 
-function tellWhatIsSent(campaign) {
+function whatIsSent(campaign) {
   const n = campaign.answersAll ? campaign.columns : Math.min(1, campaign.columns);
   const of = campaign.questions.length ? "the questions above" : "your answer";
   const numbers = n === 1 ? "One perturbed number" : `${n} perturbed numbers`;
@@ -239,15 +252,26 @@ function tellWhatIsSent(campaign) {
     lines.push(`${campaign.readings} In all: ε = ${number(epsilon)} per ${distanceText(per, campaign.attribute.unit)}.`);
   }
   if (campaign.tellsCohorts) lines.push(campaign.readings.telling(campaign.groups));
-  at("sent").replaceChildren(...lines.map(item));
+  return lines;
+}
+
+function whatAFormSends({ columns }, questions) {
+  const open = questions.filter((one) => one.open).map(({ title }) => `“${title}”`).join(", ");
+  const many = columns === 1 ? "One number for your answer" : `${columns} numbers for your answers: all of them, or none`;
+  const drawn = `Each is drawn at random${open && `, but for ${open}`}. Drawn once: asking again gives the same.`;
+  return [
+    `${many}.${questions.every((one) => one.open) ? "" : ` ${drawn}`}`,
+    "A random number that names this report, and which survey it is for.",
+    "Nothing else of your answers, and nothing that names you. As with any page, the server sees your address.",
+  ];
 }
 
 /** Send what waits, and show how it stands. */
-async function settle(client, campaign) {
+async function settle(client, campaign, questions) {
   const shown = async () => {
     const own = (await client.history()).findLast((one) => one.campaignId === campaign.id);
-    if (own) receipt(campaign, own);
-    await history(client);
+    if (own) receipt(campaign, questions, own);
+    await past(client);
   };
   await shown();
   at("retry").disabled = true;
@@ -259,6 +283,16 @@ async function settle(client, campaign) {
     at("retry").disabled = false;
     await shown();
   }
+}
+
+/** What is in a report, line by line. */
+function linesOf(campaign, questions, { answers }) {
+  if (!isForm(campaign)) return answers.map(({ queryIndex, perturbed }) => [asked(campaign, queryIndex), number(perturbed, 6)]);
+  let first = 0;
+  return campaign.fields.map(({ columns }, i) => {
+    const values = answers.slice(first, (first += columns)).map(({ value }) => value);
+    return [questions[i].title, questions[i].sent(values)];
+  });
 }
 
 /** What an answer is to. */
@@ -275,60 +309,52 @@ function axis({ attribute, columns }, column) {
   return columns > 1 ? `${attribute.name}, ${"xyz"[column]}` : attribute.name;
 }
 
-function receipt(campaign, own) {
+function receipt(campaign, questions, own) {
   const state = own.status;
   say("state", STATES[state] + (own.reason ? ` (${own.reason})` : ""));
   at("state").className = { acknowledged: "good", rejected: "bad", expired: "bad" }[state] ?? "";
-  show("meaning", campaign.questions.length > 0 && campaign.questions.every(({ query }) => BETWEEN.has(query.kind)));
-  at("answers").replaceChildren(...own.answers.map(({ queryIndex, perturbed }) => row(asked(campaign, queryIndex), number(perturbed, 6))));
+  show("meaning", !isForm(campaign) && campaign.questions.length > 0 && campaign.questions.every(({ query }) => BETWEEN.has(query.kind)));
+  const rows = linesOf(campaign, questions, own).map(([name, value]) => make("tr", {}, make("th", { scope: "row" }, name), make("td", {}, value)));
+  at("answers").replaceChildren(...rows);
   show("retry", state === "pending");
   show("form", false);
+  show("about");
   show("receipt");
 }
 
-/** What all answers about this have cost, and what this survey may still take. */
+/** What all answers about each attribute have cost, and what this survey may still take. */
 async function spent(reckoning, { campaign, price }) {
-  const [inAll] = await reckoning.budgets();
   const own = (await reckoning.history()).filter((one) => one.campaignId === campaign.id);
   const paid = new Set(own.map(({ epoch, period }) => epoch?.getTime() ?? period)).size;
-  const left = Math.max(0, campaign.totalPrivacy.epsilon - paid * price.epsilon);
-  const { name, unit } = campaign.attribute;
-  const more = left ? `, and this survey may take ε = ${number(left)} more` : ", and this survey takes no more";
-  say("spent", `ε = ${number(inAll.spent)} per ${distanceText(campaign.totalPrivacy.per, unit)} on ${name}, in all surveys${more}`);
+  const charges = isForm(campaign) ? campaign.charges : [{ attribute: campaign.attribute.name, privacy: price }];
+  const lines = (await reckoning.budgets()).map(({ attribute, spent: inAll, limit: { epsilon, per, unit } }) => {
+    const { privacy } = charges.find((one) => one.attribute === attribute);
+    const left = Math.max(0, epsilon - paid * privacy.epsilon);
+    const more = left ? `, and this survey may take ε = ${number(left)} more` : ", and this survey takes no more";
+    return `ε = ${number(inAll)} per ${distanceText(per, unit)} on ${attribute}, in all surveys${more}`;
+  });
+  say("spent", lines.length === 1 ? lines[0] : lines.length ? `on ${lines.length} attributes: listed below` : "none: its answers are sent as they are");
+  at("each").replaceChildren(...(lines.length > 1 ? lines.map((line) => item(`Spent: ${line}`)) : []));
 }
 
-async function history(client) {
+async function past(client) {
   await tellSpent();
-  const past = [...await client.history()].reverse();
-  at("history").replaceChildren(...past.map((one) => {
-    const name = document.createElement("strong");
-    name.textContent = `${sentence(one.charges.map(({ attribute }) => attribute).join(", ") || "open answers")} (${one.campaignId})`;
+  const reports = [...await client.history()].reverse();
+  at("history").replaceChildren(...reports.map((one) => {
+    const name = sentence(one.charges.map(({ attribute }) => attribute).join(", ") || "open answers");
     const state = { pending: "waits", acknowledged: "counted", rejected: "refused", expired: "given up" }[one.status];
-    const answers = one.answers.map(({ perturbed }) => number(perturbed, 6)).join(", ");
-    const made = item("");
-    made.append(name, `: ${state}, ${date(one.drawn)}. Sent ${answers}, perturbed.`
-      + ` Spent ${one.charges.map(({ epsilon, per, unit }) => `ε = ${number(epsilon)} per ${distanceText(per, unit)}`).join(", ") || "no ε: sent openly"}`
+    const sent = one.answers.map(({ perturbed }) => number(perturbed, 6)).join("; ");
+    const cost = one.charges.map(({ attribute, epsilon, per, unit }) => `ε = ${number(epsilon)} per ${distanceText(per, unit)}${one.charges.length > 1 ? ` on ${attribute}` : ""}`).join("; ");
+    return make("li", {}, make("strong", {}, `${name} (${one.campaignId})`), `: ${state}, ${date(one.drawn)}. Sent ${sent}. Spent ${cost || "no ε: sent openly"}`
       + `${one.epoch ? ", once for all answers from the same reading" : ""}.`);
-    return made;
   }));
-  show("past", past.length > 0);
+  show("past", reports.length > 0);
 }
 
-function locate(put) {
-  if (!navigator.geolocation) return say("problem", "This browser tells no positions. Give the coordinates instead.");
-  navigator.geolocation.getCurrentPosition(
-    ({ coords }) => put(coords.longitude, coords.latitude),
-    () => say("problem", "The position is not known, or was not given. Choose the place on the map instead."),
-    { maximumAge: 600_000, timeout: 20_000 },
-  );
-}
-
-/** Nothing of the answer stays in the page once its perturbed version is stored. */
-function forget() {
-  for (const input of [...numbers(), at("longitude"), at("latitude"), at("label")]) input.value = "";
-  at("map").replaceChildren();
-  at("odds").replaceChildren();
-  at("odds-text").replaceChildren();
+/** Nothing of the answers stays in the page once what was drawn from them is stored. */
+function forget(questions) {
+  for (const question of questions) question.clear();
+  for (const id of ["inputs", "summary", "skipped", "odds", "odds-text"]) at(id).replaceChildren();
   say("echo", "");
 }
 
@@ -368,25 +394,4 @@ function every(us) {
   if (us === undefined || us === null) return "";
   const hours = Number(us) / 3.6e9;
   return `; once every ${hours >= 48 ? `${number(hours / 24)} days` : `${number(hours)} hours`}`;
-}
-
-function sentence(text) {
-  return text.charAt(0).toUpperCase() + text.slice(1);
-}
-
-function item(text) {
-  const made = document.createElement("li");
-  made.textContent = text;
-  return made;
-}
-
-function row(...texts) {
-  const made = document.createElement("tr");
-  made.append(...texts.map((text, index) => {
-    const cell = document.createElement(index ? "td" : "th");
-    if (!index) cell.scope = "row";
-    cell.textContent = text;
-    return cell;
-  }));
-  return made;
 }
