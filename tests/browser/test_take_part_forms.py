@@ -77,6 +77,7 @@ async def begun(survey: Survey, page: Page, fields: Sequence[Field] = FIELDS) ->
     await survey.create(form_of("household", fields))
     await page.goto(survey.url("household"))
     await page.wait_for_selector("#survey:not([hidden])")
+    assert await axe(page) == []
 
 
 async def following(page: Page, title: str) -> None:

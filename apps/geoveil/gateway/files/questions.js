@@ -27,7 +27,9 @@ export function sentence(text) {
  * to ask as it may be a slip, `shown()`, the answer in words, `tellsOf()`, and `clear()`.
  */
 export function questionsOf(offer, changed) {
-  return isForm(offer.campaign) ? offer.campaign.fields.map((field, at) => ofField(offer.campaign, field, at, changed)) : [ofAttribute(offer, changed)];
+  if (!isForm(offer.campaign)) return [ofAttribute(offer, changed)];
+  const { fields, tells, permission } = offer.campaign;
+  return fields.map((field, at) => ofField(offer.campaign, field, tells[at], permission.limits[field.name]?.campaign, changed));
 }
 
 function ofAttribute({ campaign, price }, changed) {
@@ -56,7 +58,7 @@ function ofAttribute({ campaign, price }, changed) {
   };
 }
 
-function ofField(form, field, at, changed) {
+function ofField(form, field, tells, price, changed) {
   const { name, attribute, kind, privacy, columns } = field;
   const wording = wordingOf(field);
   const title = wording?.text || field.wordings[0]?.text || name;
@@ -80,9 +82,9 @@ function ofField(form, field, at, changed) {
     title,
     point,
     attribute,
-    price: point ? form.permission.limits[name].campaign : undefined,
+    price: point ? price : undefined,
     boxes: [input.box],
-    tells: [form.tells[at]],
+    tells: [tells],
     shown: () => (point ? input.shown() : named(indices())),
     doubt: () => (point ? whatToAsk({ attribute, privacy, dimension: columns, questions: [] }, read()) : ""),
     tellsOf: () => (input.wrong() ? [] : form.tellsOf(name, read())),

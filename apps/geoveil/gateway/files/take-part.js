@@ -199,8 +199,7 @@ async function ask(client, offer) {
     try {
       await client.contribute(campaign.id, form ? answers(apply) : question.read(), { label: question?.label?.(), digest: offer.digest });
       forget(questions);
-      await settle(client, campaign, questions);
-      at("receipt-title").focus();
+      await settle(client, campaign, questions, true);
     } catch (error) {
       at("send").disabled = false;
       say("problem", sentence(error.message));
@@ -266,11 +265,13 @@ function whatAFormSends({ columns }, questions) {
   ];
 }
 
-/** Send what waits, and show how it stands. */
-async function settle(client, campaign, questions) {
+/** Send what waits, and show how it stands; a fresh report takes the reader to its receipt. */
+async function settle(client, campaign, questions, fresh = false) {
   const shown = async () => {
     const own = (await client.history()).findLast((one) => one.campaignId === campaign.id);
     if (own) receipt(campaign, questions, own);
+    if (fresh) at("receipt-title").focus();
+    fresh = false;
     await past(client);
   };
   await shown();
