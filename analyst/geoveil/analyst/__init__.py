@@ -188,6 +188,8 @@ from geoveil.analyst.statistics.statistic import Contaminated, Means, Statistic
 from geoveil.analyst.statistics.strata import ByGroup
 from geoveil.analyst.statistics.trends import Trends, trend
 from geoveil.analyst.statistics.words import (
+    STATISTICS as STATISTICS,
+    StatisticWord as StatisticWord,
     any_numbers_in as any_numbers_in,
     statistics_in as statistics_in,
     two_numbers as two_numbers,

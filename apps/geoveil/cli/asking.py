@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from geoveil.analyst import LAST_PERIOD, NAME_PROPERTY, QUESTIONS, questions_in
+from geoveil.analyst import LAST_PERIOD, NAME_PROPERTY, QUESTIONS, STATISTICS, questions_in
 from geoveil.campaign import QUERIES
 from geoveil.cli.options import takes
 from geoveil.gp import ParameterError
@@ -17,11 +17,7 @@ _FAMILIES = ", ".join(family.name for family in QUERIES if not family.of_points)
 _ADDED = f", of {', '.join(QUESTIONS.names)}" if QUESTIONS.names else "; none is installed"
 Levels = Annotated[
     list[str] | None,
-    typer.Option(
-        "--quantile",
-        help="Value that this share of the people does not exceed: 0.5 for the median. May be"
-        " repeated.",
-    ),
+    typer.Option("--quantile", help=STATISTICS["quantile"].help),
 ]
 _Threshold = Annotated[
     list[float] | None, typer.Option(help=f"Share of people above this value.{_REPEATED}")

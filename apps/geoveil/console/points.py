@@ -7,7 +7,6 @@ further cost in privacy.
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -17,24 +16,16 @@ from geoveil.analyst import (
     AnalystQuestion,
     ChosenBands,
     Contaminated,
-    Density,
     DensityMap,
     DistributionCurve,
     DistributionFunction,
     Districts,
-    GeometricMean,
-    Gini,
     Histogram,
-    Map,
     Means,
-    MeanValue,
     Nearest,
-    Quantiles,
     Result,
-    SmoothedDistribution,
     Statistic,
     Top,
-    TopShare,
     asked_alike,
     asked_of_points,
     cell_text,
@@ -45,6 +36,7 @@ from geoveil.analyst import (
     place_in,
     questions_in,
     softness_of_points,
+    statistics_in,
 )
 from geoveil.campaign import AttributeCampaign, ValueCampaign
 from geoveil.console.charts import density_map, round_numbers
@@ -205,34 +197,18 @@ def _statistic(
         return Top(request.integer("count", 1) or 1, _districts(request, geojson).districts)
     if choice.word == "circle":
         return _means(campaign, _circle(said))
-    return _STATISTICS[choice.word](said)
+    if choice.word == "nearest":
+        return Nearest(_by_name(_lines(said)))
+    return _in_words(choice.word, said)
 
 
-_STATISTICS: Mapping[str, Callable[[str], Statistic[Any]]] = MappingProxyType(
-    {
-        "curve": lambda said: DistributionFunction(),
-        "density": lambda said: Density(),
-        "histogram": lambda said: Histogram(edges=_several("edges", said)),
-        "quantile": lambda said: Quantiles(levels=sorted(_several("quantiles", said))),
-        "mean": lambda said: MeanValue(),
-        "geometric-mean": lambda said: GeometricMean(),
-        "gini": lambda said: Gini(),
-        "top-share": lambda said: TopShare(share=_several("share", said)[0]),
-        "smoothed": lambda said: SmoothedDistribution(),
-        "map": lambda said: Map(),
-        "nearest": lambda said: Nearest(_by_name(_lines(said))),
-    }
-)
+_CHANGED = ("mean", "geometric-mean", "quantile", "curve")
+"""Statistics of which changes are asked, others than shares and densities."""
 
 
-_CHANGED: Mapping[str, Callable[[str], Statistic[Any]]] = MappingProxyType(
-    {
-        "changes-mean": _STATISTICS["mean"],
-        "changes-geometric-mean": _STATISTICS["geometric-mean"],
-        "changes-quantile": _STATISTICS["quantile"],
-        "changes-curve": _STATISTICS["curve"],
-    }
-)
+def _in_words(word: str, said: str) -> Statistic[Any]:
+    """Return the statistic of a word and of the numbers after it."""
+    return statistics_in({word: [",".join(said.replace(",", " ").split())]})[0]
 
 
 def _circle(said: str) -> list[AnalystQuestion]:
@@ -327,8 +303,8 @@ def _changed(
 ) -> tuple[Result, str]:
     """Return how something changed from each period to the next, or from another survey."""
     every = _compared(request, campaign)
-    if choice.word in _CHANGED:
-        every, statistic = _latest(request, every, _CHANGED[choice.word](said))
+    if (word := choice.word.removeprefix("changes-")) in _CHANGED:
+        every, statistic = _latest(request, every, _in_words(word, said))
         statistics, arguments, lines = (
             [statistic] * len(every),
             "asked",

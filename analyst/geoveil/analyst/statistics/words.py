@@ -1,19 +1,4 @@
-"""The words for statistics, the same at a terminal and in Python.
-
-mean                       the mean of the values
-geometric-mean                  the geometric mean of values that are compared by ratio
-quantile   0.5             the value that this share of the people does not exceed
-curve                      the distribution function
-smoothed                   the distribution function, smoothed and biased
-density                    the density of the values
-histogram  25000,50000     the shares between these edges, below the first and above the last
-gini                       the Gini coefficient
-top-share  0.1             the share of the total that this share of the people holds
-map        FILE.geojson    the density of people on a grid; who asks writes the file
-districts  FILE.geojson    the share in each of the polygons of a file, and elsewhere
-nearest    A=-73.9,40.7    the share to whom each of several places is the nearest; or a GeoJSON
-                           file of points
-"""
+"""The words for statistics, the same at a terminal, on the console's pages and in Python."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -110,30 +95,82 @@ def _districts(said: Sequence[str], how: How) -> Districts:
     )
 
 
-STATISTICS: Mapping[str, Callable[[Sequence[str], How], Made]] = MappingProxyType(
+@dataclass(frozen=True, slots=True)
+class StatisticWord:
+    """What a word stands for: commands have an option of it, and pages a choice."""
+
+    make: Callable[[Sequence[str], How], Made]
+    """Makes the statistic of what is written after the word."""
+    help: str
+    takes: Any = bool
+    """What is written after it: bool: nothing, str: a text, list: one or more, Path: a file."""
+
+
+STATISTICS: Mapping[str, StatisticWord] = MappingProxyType(
     {
-        "mean": lambda said, how: MeanValue(width=how.width, within=how.within),
-        "geometric-mean": lambda said, how: GeometricMean(width=how.width, within=how.within),
-        "quantile": lambda said, how: Quantiles(
-            levels=sorted(level for text in said for level in any_numbers_in("quantile", text)),
-            width=how.width,
+        "mean": StatisticWord(
+            lambda said, how: MeanValue(width=how.width, within=how.within), "Mean of the values."
         ),
-        "curve": lambda said, how: DistributionFunction(width=how.width),
-        "smoothed": lambda said, how: SmoothedDistribution(),
-        "density": lambda said, how: Density(of=DistributionFunction(width=how.width)),
-        "histogram": lambda said, how: Histogram(
-            edges=any_numbers_in("histogram", ",".join(said)), width=how.width
+        "geometric-mean": StatisticWord(
+            lambda said, how: GeometricMean(width=how.width, within=how.within),
+            "Geometric mean of values that are compared by ratio, which have no mean.",
         ),
-        "gini": lambda said, how: Gini(width=how.width),
-        "top-share": lambda said, how: TopShare(
-            share=any_numbers_in("top-share", said[-1])[0], width=how.width
+        "quantile": StatisticWord(
+            lambda said, how: Quantiles(
+                levels=sorted(level for text in said for level in any_numbers_in("quantile", text)),
+                width=how.width,
+            ),
+            "Value that this share of the people does not exceed: 0.5 for the median. May be"
+            " repeated.",
+            list,
         ),
-        "map": lambda said, how: Map(bandwidth=how.bandwidth),
-        "districts": _districts,
-        "nearest": lambda said, how: Nearest(_places(said, how.name_property), how.bandwidth),
+        "curve": StatisticWord(
+            lambda said, how: DistributionFunction(width=how.width),
+            "Distribution function, with a band that holds all of it.",
+        ),
+        "smoothed": StatisticWord(
+            lambda said, how: SmoothedDistribution(),
+            "Distribution function by expectation-maximisation with smoothing: nearer where people"
+            " are spread smoothly, but biased, and its band leaves the bias out. All reports are"
+            " fetched.",
+        ),
+        "density": StatisticWord(
+            lambda said, how: Density(of=DistributionFunction(width=how.width)),
+            "Density of the values, with a band.",
+        ),
+        "histogram": StatisticWord(
+            lambda said, how: Histogram(
+                edges=any_numbers_in("histogram", ",".join(said)), width=how.width
+            ),
+            "Shares between edges: '25000,50000,100000', and beyond them.",
+            str,
+        ),
+        "gini": StatisticWord(lambda said, how: Gini(width=how.width), "Gini coefficient."),
+        "top-share": StatisticWord(
+            lambda said, how: TopShare(
+                share=any_numbers_in("top-share", said[-1])[0], width=how.width
+            ),
+            "Share of the total that this share of the people holds: 0.1.",
+            str,
+        ),
+        "map": StatisticWord(
+            lambda said, how: Map(bandwidth=how.bandwidth),
+            "GeoJSON file to write: the density of people, on a grid of places.",
+            Path,
+        ),
+        "districts": StatisticWord(
+            _districts,
+            "Share in each polygon of a GeoJSON file, which must not overlap, and elsewhere.",
+            Path,
+        ),
+        "nearest": StatisticWord(
+            lambda said, how: Nearest(_places(said, how.name_property), how.bandwidth),
+            "Share to whom this place is the nearest: 'LABEL=LON,LAT', twice or more; or a GeoJSON"
+            " file of points.",
+            list,
+        ),
     }
 )
-"""Word → what makes its statistic of what is written after the word."""
 
 
 def statistics_in(
@@ -143,7 +180,7 @@ def statistics_in(
     name_property: str | None = None,
     within: tuple[float, float] | None = None,
 ) -> list[Made]:
-    """Return the statistics that people write as they stand at the top of this module.
+    """Return the statistics that people write, as `STATISTICS` has their words.
 
     Args:
         words: a word that stands there → what is written after it; nothing for a word alone.
@@ -162,4 +199,4 @@ def statistics_in(
     for word in words:
         validation.choice("statistic", word, STATISTICS)
     how = How(width, bandwidth, name_property, within)
-    return [STATISTICS[word](said, how) for word, said in words.items()]
+    return [STATISTICS[word].make(said, how) for word, said in words.items()]
