@@ -42,7 +42,7 @@ test: $(VENV)/.stamp-test            ## the tests that a change is likely to bre
 test-all: $(VENV)/.stamp-test            ## all tests, those that take long as well
 	$(PYTEST) --dist worksteal --tier all $(TESTS)
 
-test-rest: $(VENV)/.stamp-test            ## most tests of test-all that are not of test (one case of each; 14 min)
+test-rest: $(VENV)/.stamp-test            ## one case of each test of test-all that has none in test (14 min)
 	$(PYTEST) --dist worksteal --tier rest $(TESTS)
 
 APT := $(if $(filter 0,$(shell id -u)),,sudo )apt-get

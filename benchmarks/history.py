@@ -98,7 +98,6 @@ def draw(runs: Mapping[str, Sequence[Figure]], file: Path) -> None:
 
     Args:
         runs: figures by the name of the release, the oldest first.
-        file: of the picture.
     """
     from matplotlib import pyplot as plt
 

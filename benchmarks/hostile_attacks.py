@@ -159,7 +159,6 @@ def _reset(
 
     Args:
         seconds: how long.
-        count: connections.
         most: calls on a connection, which is then opened anew; None: until the server closes it.
         each: calls at a time.
         source: the address that the connections come from; empty: that of devices.

@@ -24,8 +24,6 @@ class Load:
 
     Args:
         campaign: see `Requests`.
-        reports: of each request.
-        requests: in all.
         concurrency: requests under way at once.
         rate: requests per second, at random times, whatever is under way; None: each client
             sends the next one when it has an answer.

@@ -116,8 +116,6 @@ def served_to_browsers(kind: str, database: str, *files: str) -> Iterator[tuple[
     """Run a server of the kind `web`, `console` or `default`; yield it, and where its gateway is.
 
     Args:
-        kind: of the server.
-        database: of the server.
         files: of a certificate and its key; none: without TLS.
     """
     with socket.socket() as one:
@@ -162,7 +160,6 @@ class Requests:
 
     Args:
         campaign: that `publish` returned.
-        reports: of each request.
         templates: requests are these, again and again, with new random ids.
     """
 

@@ -54,7 +54,6 @@ def show(
     """Print numbers and their ratio to the reference, and return them.
 
     Args:
-        title: of the table.
         unit: of the numbers once they are scaled.
         scale: what a number is multiplied by.
         times: numbers by what they are of, such as seconds.

@@ -158,7 +158,6 @@ def softness_of_points(
     """Return how softly the points of a value campaign are asked.
 
     Args:
-        campaign: a value campaign.
         width: of the soft band around a threshold or the end of a range; by default three noise
             scales, or what a range has room for. A factor, where values are compared by ratio.
         bandwidth: of the bells at places, and by which edges of regions are smoothed; by default

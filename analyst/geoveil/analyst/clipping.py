@@ -35,8 +35,6 @@ def clipped(plane: AzimuthalEquidistant, label: str, parts: Sequence[Sequence[Co
     Its corners are joined by straight lines of the plane. What lies beyond the area is cut off.
 
     Args:
-        plane: of a survey.
-        label: what errors name.
         parts: rings of each part, as longitudes and latitudes.
 
     Raises:

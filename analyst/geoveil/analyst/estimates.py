@@ -63,7 +63,6 @@ class CampaignEstimates(Result):
 
         Args:
             question: its label; the only one by default.
-            period: of a recurring campaign, from 0.
 
         Raises:
             ParameterError: if there is no such question or period, or nothing can be told.

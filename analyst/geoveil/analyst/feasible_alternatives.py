@@ -111,7 +111,6 @@ def check_prior(request: PlanRequest, searches: Searches) -> None:
     """Refuse questions of which the prior knows the answer: nobody, or everybody.
 
     Args:
-        request: what is asked for.
         searches: what was found out before.
 
     Raises:
@@ -222,8 +221,6 @@ def check_comparison(request: PlanRequest, found: Comparison, searches: Searches
     """Refuse allocations of which none is what was asked for.
 
     Args:
-        request: what was asked for.
-        found: the comparison.
         searches: that it was made with.
 
     Raises:
@@ -254,7 +251,6 @@ def _unmet(
 
     Args:
         request: that is refused.
-        targets: of each question.
         nearest: see `UnmetWishError`.
         part: how much of an answer would be the prior's, in words.
         of: what the least error is of, in words.
@@ -292,8 +288,6 @@ def least_people(request: PlanRequest, search: Search, kinds: Sequence[str]) -> 
 
     Args:
         request: with a number of people that does not.
-        search: for its question.
-        kinds: of mechanisms.
     """
 
     def missed(n: float, *, exact: bool = True) -> float:

@@ -67,7 +67,6 @@ def outlines_in(
     Args:
         content: GeoJSON of polygons, or what has a `__geo_interface__`: a GeoDataFrame, a geometry.
         source: what errors show, for example the file.
-        name: of the parameter that errors name.
         name_property: of each feature; `name` by default. A feature that is alone needs none.
         stem: the name of a feature without one.
 
@@ -96,7 +95,6 @@ def places_in(
     Args:
         content: GeoJSON of points, or what has a `__geo_interface__`.
         source: what errors show, for example the file.
-        name: of the parameter that errors name.
         name_property: of each feature; `name` by default.
 
     Raises:
@@ -118,7 +116,6 @@ def features_in(content: Any, name: str, source: str, kind: str = "") -> list[Fe
 
     Args:
         content: a collection of features, one, or a geometry, or what has a `__geo_interface__`.
-        name: of the parameter that errors name.
         source: its value, as errors show it.
         kind: of all shapes: "Point" or "Polygon"; without one, all kinds are read, and features
             without a shape are left out.

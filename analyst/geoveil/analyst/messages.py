@@ -82,7 +82,6 @@ def estimates_in(
     """Return what a message says of estimates.
 
     Args:
-        message: of the server.
         of_points: whether its queries were asked of the points of a value campaign.
     """
     campaign = decode_attribute_campaign(message.envelope.campaign)

@@ -66,8 +66,6 @@ def draw_intervals(
     """Draw one line a row: a dot at its estimate, and its interval.
 
     Args:
-        ax: where to; None for new axes.
-        title: of the picture.
         rows: with "estimate", "ci_low" and "ci_high"; what stands before the estimate is its
             label. What has no interval, or one without an end, is a dot with these words.
         drawn: what the dots and lines are, below the axis.
@@ -121,8 +119,6 @@ def draw_curve(
     """Draw a curve with the band that holds all of it.
 
     Args:
-        ax: where to; None for new axes.
-        title: of the picture.
         names: of the two axes.
         at: where it is known, increasing.
         values: of the curve there.
@@ -161,9 +157,6 @@ def draw_bars(
     """Draw the shares of a partition as bars, each with its interval.
 
     Args:
-        ax: where to; None for new axes.
-        title: of the picture.
-        labels: of the parts.
         values: their shares.
         intervals: their lower and their upper ends.
     """

@@ -41,7 +41,6 @@ def pilot_prior(
 
     Args:
         reports: of a value campaign about numbers, 100 or more: see `reports_of`.
-        period: of a recurring campaign, from 0.
         heaps: people who hold exactly one value, who are too close together to be seen: what they
             reported is not counted as that of others.
 

@@ -132,8 +132,6 @@ def chosen_together(request: PlanRequest, found: Comparison, searches: Searches)
     when they are there: what to ask is told to people.
 
     Args:
-        request: what was asked for.
-        found: the comparison.
         searches: that it was made with.
 
     Raises:
@@ -258,7 +256,6 @@ def planned_campaign(request: PlanRequest, chosen: Chosen, **later: Any) -> Attr
     """Return the campaign of a plan.
 
     Args:
-        request: what was asked for.
         chosen: what the plan chose.
         later: campaign_id, title, opens, closes, and what else a `Campaign` has.
     """
@@ -292,7 +289,6 @@ def write_plan(
 
     Args:
         file: TOML.
-        request: what was asked for.
         chosen: what the plan chose.
         cap: of the campaign, and what it costs.
 

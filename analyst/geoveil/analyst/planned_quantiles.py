@@ -35,7 +35,6 @@ def planned_quantiles(
 
     Args:
         source: what is publicly known of people who hold numbers.
-        privacy: of each report.
         participants: people who will report, at least 2.
         levels: increasing, in (0, 1).
         width: of the soft thresholds, in the unit of the numbers; three noise scales by default.

@@ -81,7 +81,6 @@ class PlanOutcome(ABC):
         """Write a plan that `campaign_of` and 'geoveil campaign create --plan' read (TOML).
 
         Args:
-            file: a path.
             capped: whether the campaign has the `cap`.
 
         Raises:
@@ -130,7 +129,6 @@ def plan_for(
     """Return the plan for a request, in seconds.
 
     Args:
-        request: what is asked for.
         for_campaign: whether to choose among mechanisms that campaigns can hold; of several
             questions that is decided when a campaign is made.
         capped: whether bands have to fit within a cap of 4 noise scales a side.
@@ -160,7 +158,6 @@ def kinds_for(request: PlanRequest, *, restricted: bool) -> tuple[str, ...]:
     """Return the kinds of mechanisms that one question is planned with.
 
     Args:
-        request: what is asked for.
         restricted: to mechanisms that campaigns can hold.
     """
     if request.allocation == "points":

@@ -95,9 +95,6 @@ class PlanningSession:
     def forecast(self, request: PlanRequest) -> Forecast:
         """Return what a plan will say, in a fraction of a second.
 
-        Args:
-            request: that `request` returned.
-
         Raises:
             ParameterError: if it cannot be planned at all: for nobody, or where the prior knows the
                 answer.
@@ -135,9 +132,6 @@ class PlanningSession:
 
     def plan(self, request: PlanRequest) -> PlannedQuestion | PlannedQuestions:
         """Return the plan: see `plan_for`.
-
-        Args:
-            request: that `request` returned.
 
         Raises:
             ParameterError: if the request cannot be met, with the nearest that can.

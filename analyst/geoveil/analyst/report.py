@@ -32,12 +32,7 @@ Record = dict[str, Any]
 
 
 def plan_report(request: PlanRequest, found: Plan) -> Record:
-    """Return all that is said of one question.
-
-    Args:
-        request: what was asked for.
-        found: its plan.
-    """
+    """Return all that is said of one question."""
     n, choice = found.n, found.choice
     return {
         **_heading(request),
@@ -239,9 +234,7 @@ def _scenarios(
     """Return the errors in each scenario, and which is the worst; None if there are none.
 
     Args:
-        names: of the scenarios.
         prediction: with as many scenarios, or none.
-        n: number of people.
         error: see `Prediction.targets`.
         stated: whether the plan is for all of them; else the worst is one that it is not for.
     """

@@ -21,7 +21,6 @@ def whole_file(name: str, file: Path) -> Iterator[Path]:
     /dev/stdout, is written directly.
 
     Args:
-        name: of the parameter that names the file.
         file: where it goes; another one with this name is replaced.
 
     Raises:

@@ -313,9 +313,7 @@ def workbook_of(fields: Sequence[Field], file: Path, title: str = "") -> None:
     """Write the XLSForm workbook of a form, to which `form_of_workbook` is the way back.
 
     Args:
-        fields: of the form.
         file: .xlsx; overwritten.
-        title: of the form.
     """
     with needed_for("writing XLSForm"):
         from openpyxl import Workbook

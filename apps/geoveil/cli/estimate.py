@@ -431,8 +431,6 @@ def _by_group(
     """Yield what is said of groups, of their differences, and of all people weighted to sizes.
 
     Args:
-        groups: of each question.
-        wanted: statistics of each group.
         sizes: group → its people; None: nothing is weighted.
         contamination: the fraction of false reports that `groups` hold with; statistics say it
             themselves.

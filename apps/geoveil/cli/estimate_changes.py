@@ -35,7 +35,6 @@ def compared(
 
     Args:
         connect: returns an analyst's client; not called if files are asked alone.
-        campaign_id: of the one, or a file of reports.
         against: the other campaign, or file; None: periods of one are compared.
         change: these periods.
         period: of both campaigns, if they recur.
@@ -80,7 +79,6 @@ def changes(
     """Yield how what is asked differs between sets of reports.
 
     Args:
-        sets: of reports.
         asked: questions to points; if there is nothing else, fixed questions are compared.
         softness: how softly points of a campaign are asked.
         contamination: the fraction of false reports with which intervals hold.

@@ -87,9 +87,7 @@ def takes(
     """Give a command options in place of one of its arguments, which is made of them.
 
     Args:
-        argument: the name of the argument.
         options: name → annotation and default.
-        make: makes the argument of what is given, by name.
 
     Example:
         >>> @takes("sides", {"a": (float, 1.0), "b": (float, 2.0)})
@@ -201,7 +199,6 @@ def parse_period(name: str, text: str, most: timedelta = timedelta.max) -> timed
     """Return the time that text like "7d" is.
 
     Args:
-        name: of the option, for its error.
         text: a whole number above 0 and a unit.
         most: the longest that it may be.
 

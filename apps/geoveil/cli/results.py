@@ -112,7 +112,6 @@ def check_picture(option: str, file: Path | None) -> None:
     """Raise an error if a picture can't be drawn in a file, by its ending.
 
     Args:
-        option: that names it.
         file: where it goes; None: nowhere.
     """
     if file is not None and file.suffix.lower() not in _PICTURES:

@@ -44,7 +44,6 @@ def source_of(
     """Return what is asked.
 
     Args:
-        name: id of a campaign, or a file.
         connect: returns an analyst's client; not called for a file.
         period: of a campaign that recurs, from 0.
         timeout_s: seconds for each time that a server reads every report.

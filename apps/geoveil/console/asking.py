@@ -160,7 +160,6 @@ def answer(message: Message, ask: Ask) -> Message:
 
     Args:
         message: as the parent sends it.
-        ask: asks the server.
     """
     token = None if message["open"] else _SECRET
     session = Session(message["who"], token, message["form_token"], 0.0, 0.0)

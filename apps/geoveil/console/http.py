@@ -54,11 +54,7 @@ class Lane(Enum):
 
 
 class RefusedError(GeoVeilError):
-    """A request that is not answered, and why.
-
-    Args:
-        text: for the reader.
-    """
+    """A request that is not answered, and why."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(status, text)
@@ -220,7 +216,6 @@ def form_of(kind: str, content: bytes) -> dict[str, list[str]]:
     """Return the fields of a form.
 
     Args:
-        kind: its content type.
         content: its bytes.
 
     Raises:

@@ -149,7 +149,6 @@ class Live:
         A listener who is gone is noticed by who called, who then cancels.
 
         Args:
-            campaign_id: of the survey.
             token: of the listener.
             asker: asks with it.
             permitted: whether the listener is still signed in, asked before each event.

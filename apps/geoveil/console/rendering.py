@@ -40,7 +40,6 @@ def page(template: str, session: Session | None, /, *, status: int = 200, **show
     """Return a page.
 
     Args:
-        template: its name.
         session: of who asks; None if nobody is signed in.
         shown: what stands in it.
     """

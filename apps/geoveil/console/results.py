@@ -49,7 +49,6 @@ def shown_result(result: Result, code: str = "", picture: Markup | None = None) 
     """Return what a page shows of a result.
 
     Args:
-        result: of an analyst.
         code: that makes it.
         picture: in place of the one that results of its kind have.
     """
@@ -81,7 +80,6 @@ def file_of(result: Result, kind: str, name: str, picture: Markup | None = None)
     """Return a result as a file.
 
     Args:
-        result: of an analyst.
         kind: csv, json, geojson or svg.
         name: of the file, without its ending.
         picture: as of `shown_result`.

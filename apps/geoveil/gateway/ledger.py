@@ -55,7 +55,6 @@ class Ledger:
 
     Args:
         connections: how many may be open.
-        held_bytes: of requests and answers, of all connections.
         proxies: addresses of proxies, which speak for others and are charged nothing themselves.
 
     Example:

@@ -53,7 +53,6 @@ class Files:
     """The files of a folder within a package, which don't change while it runs.
 
     Args:
-        package: its name.
         folder: within it.
     """
 

@@ -70,7 +70,6 @@ class Mount:
     """What another part serves below a prefix.
 
     Args:
-        application: answers.
         files: its files, below "files/".
     """
 

@@ -82,7 +82,6 @@ class Admission:
         Whether its period has begun is for the clock to say.
 
         Args:
-            report_id: the name of the report.
             answers: pairs of a query_index and an integer on the campaign's grid.
             period: the period of a recurring campaign, from 0; else 0.
         """

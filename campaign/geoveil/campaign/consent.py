@@ -327,10 +327,7 @@ def region(query: Query, label: str, inside: bool, attribute: Attribute) -> str:
     """Return which side of a question a value is on, in words.
 
     Args:
-        query: of the question.
-        label: of the question.
         inside: whether the value is where the query's hard form is 1.
-        attribute: of the campaign.
     """
     return f"{'inside' if inside else 'outside'} what “{label}” counts"
 
@@ -374,7 +371,6 @@ def _near(campaign: AttributeCampaign, point: Array, most: float) -> str:
     """Return how well a value is told from one that lies as far away as the guarantee says.
 
     Args:
-        point: the value.
         most: ε between any two values.
     """
     privacy, attribute = campaign.report_privacy, campaign.attribute

@@ -13,12 +13,7 @@ _TOGETHER = (
 
 
 def field_text(form: FormCampaign, field: Field) -> str:
-    """Return what a field costs, in short.
-
-    Args:
-        form: public.
-        field: of the form.
-    """
+    """Return what a field costs, in short."""
     for name, privacy, any_two in form.charges:
         if name == field.name:
             return f"{name}: {privacy}{of_far_values(any_two)}"

@@ -52,9 +52,6 @@ def read_pair(certificate: tuple[str, Path], key: tuple[str, Path]) -> KeyPair:
 def read_authorities(name: str, path: Path) -> bytes:
     """Return the PEM of the certificates in a file.
 
-    Args:
-        name: of the setting, for errors.
-
     Raises:
         ParameterError: naming the setting, if there are none or the file can't be read.
     """
@@ -72,9 +69,6 @@ def _certificates(name: str, path: Path, pem: bytes) -> list[x509.Certificate]:
 
 def read_pem(name: str, path: Path) -> bytes:
     """Return what a file holds.
-
-    Args:
-        name: of the setting, for errors.
 
     Raises:
         ParameterError: naming the setting, if the file can't be read.

@@ -86,7 +86,6 @@ def moved_on(latest: int, before: int, age: timedelta, gap: timedelta) -> int:
     """Return latest + (age/gap)(latest − before), rounded, ties up; exactly, within 64 bits.
 
     Args:
-        latest: the answer of the last reading.
         before: that of an earlier reading.
         age: of the last reading, from 0 to `gap`; what is outside counts as the nearer end.
         gap: the time between the two, > 0.

@@ -32,7 +32,6 @@ def require_printable(name: str, text: object, most: int) -> str:
     private and unassigned code points are refused, and more than four accents on one letter.
 
     Args:
-        name: name of the field.
         text: what it holds.
         most: characters.
 

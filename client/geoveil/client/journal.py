@@ -190,7 +190,6 @@ class Journal:
         than anybody should wait for the file: `admit` says whether to.
 
         Args:
-            made: the report.
             permit: raises unless the limits leave room.
             at: when it was drawn.
             bounds: what may wait to be sent.
@@ -353,7 +352,6 @@ def _entries(
     """Return the entries of rows, what each cost, and which reading each was made from.
 
     Args:
-        reports: rows of the table of reports.
         links: all rows of `answered` that belong to them.
         charges: all rows of `charge` that belong to them.
     """

@@ -92,7 +92,6 @@ def check(
         asked: what the answer costs; None: nothing that others have not paid for.
         limit: limit of the attribute.
         history: the answers before it.
-        attribute: name of the attribute.
         now: when it is asked for. Answers that a wrong clock has dated later count as well.
         kept: the readings that it is made from. Each counts once against the limit of a campaign,
             and once in every window in which it tells anything.

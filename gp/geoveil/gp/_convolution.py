@@ -110,7 +110,6 @@ def one_sided(
     Args:
         functions: k of them, vectorised; smooth on each panel.
         nodes: from the first edge of the panels to the last, any shape.
-        scale: of the noise.
         panels: their edges, increasing.
         limits: what each function is before the first and after the last.
     """

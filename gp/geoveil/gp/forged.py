@@ -94,7 +94,6 @@ def forged_share(
     mechanism's own laws, as if all had one value, and few forgers among many honest extremes.
 
     Args:
-        mechanism: of the reports.
         counts: reports in each bin of `report_bins`, shape (m + 1,).
 
     Returns:

@@ -49,7 +49,6 @@ class Heap:
     """People who hold exactly one value.
 
     Args:
-        at: the value.
         share: of all people, in [0, 1].
     """
 

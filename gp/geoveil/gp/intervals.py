@@ -139,10 +139,6 @@ class Limits(ReprByArguments):
         """Return the least and the greatest third central moment of reports.
 
         By their ends, or else by those of a mean; and by the law of the mechanism, if it is known.
-
-        Args:
-            mean: of the reports.
-            variance: of the reports.
         """
         moments = self.moments()
         if moments is not None and not self.bounded:
@@ -200,9 +196,7 @@ def interval_of_mean(
 
     Args:
         n: reports, ≥ 2; a plan expects a number that need not be whole.
-        mean: of the reports.
         variance: mean square of their deviations from it, the sum divided by n.
-        limits: of the query.
         method: None: weighted ends where there are ends, else Student's.
 
     Raises:
@@ -257,8 +251,6 @@ def interval_of_weighted_mean(
     whole line where they are all equal.
 
     Args:
-        mean: of the reports, weighted.
-        limits: of the query.
         largest: what one report counts for at most, as a part of all, in (0, 1].
         skewness: of the mean, from the third powers of what each report adds to its error.
         freedom: degrees of freedom, Kish's number of reports that all count the same, less 1.
@@ -400,8 +392,6 @@ def _margin(
     """Return how far a limit is from the mean.
 
     Args:
-        n: reports.
-        variance: of the reports.
         skewness: of their mean, towards the limit.
         jump: how far in this direction a person whom nobody met would be.
         student: the quantile of Student's law.

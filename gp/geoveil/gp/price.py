@@ -111,7 +111,6 @@ def estimated_noise_variance(
     variance of at most (b − m)(m − a), which makes the interval a little wide.
 
     Args:
-        n: points.
         total: of `PointEstimator.estimated_variance` over them.
         limits: its least and its greatest value.
 
@@ -158,7 +157,6 @@ def bounded_noise_variance(
         n: answers, ≥ 2.
         mean: the ends of a confidence interval for the mean of answers.
         excess: the mean of y² − y over the answers.
-        limits: of the answers.
         confidence: of what is allowed for sampling, in (0, 1).
 
     Returns:

@@ -69,9 +69,6 @@ class SeededSource(RandomSource):
     A release with it warns once per process (`NotPrivateWarning`). Tests switch that off by
     `warnings.simplefilter("ignore", NotPrivateWarning)`, or pytest's `filterwarnings`.
 
-    Args:
-        seed: any integer.
-
     Example:
         >>> SeededSource(1).bits(16) == SeededSource(1).bits(16)
         True

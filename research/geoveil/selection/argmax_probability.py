@@ -75,7 +75,6 @@ def panels(law: Law, positions: Positions) -> Panels:
     largest noisy utility is not below the largest utility, and nothing happens at the others.
 
     Args:
-        law: of the noise.
         positions: of the utilities.
     """
     counts, gaps = positions.counts, positions.behind(0)[0]

@@ -132,7 +132,6 @@ def write_tables(rows: Sequence[Any], stem: Path, seed: int) -> list[Path]:
 
     Args:
         rows: of one kind, one or more.
-        stem: of the names of the files.
         seed: of what was drawn.
 
     Raises:

@@ -36,7 +36,6 @@ async def page(read: Read, now: datetime, size: int, token: str, *, closed: bool
     closed between them. A page holds fewer than `size` if campaigns are large.
 
     Args:
-        read: of the store.
         now: the time.
         size: most campaigns on it, 1 to 1,000; 100 if 0.
         token: of the page before; empty for the first. It names the campaign that page ended with.

@@ -62,7 +62,6 @@ class Layout:
     """The sums of one campaign, and what a report adds to which of them.
 
     Args:
-        campaign: that the answers are given to.
         blocks: sums per column and period, 1 to 256, a power of two.
         key: 16 bytes that blocks follow. None: the last byte of an id says its block, as of
             campaigns that had reports before there were keys.
@@ -127,7 +126,6 @@ class Layout:
 
         Args:
             counts: row of `bins` → answers.
-            column: of the campaign.
             period: of a recurring campaign, else 0.
         """
         if self.bins is None:

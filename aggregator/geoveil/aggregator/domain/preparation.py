@@ -87,7 +87,6 @@ def prepare(
 
     Args:
         publication: the campaign that they are for.
-        reports: of one request.
         latest: the last period that has begun.
 
     Raises:

@@ -219,7 +219,6 @@ class Service:
 
         Args:
             campaign_digest: of the bytes that the reports were made for.
-            reports: of any number of participants.
             peer: address of who sends them: for rate limits, and kept nowhere.
             paid: what `admit_size` returned for the request.
 
@@ -324,7 +323,6 @@ class Service:
         Reads every report, a block at a time, once for calls that come together; see `SharedScan`.
 
         Args:
-            campaign_id: of a value campaign.
             questions: in the campaign's coordinates.
             period: the only one to show; None: all that have begun.
             joint: whether covariances are wanted.

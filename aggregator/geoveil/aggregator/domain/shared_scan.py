@@ -168,7 +168,6 @@ class SharedScan:
 
         Args:
             key: see `AnswerCache.key`.
-            layout: of a value campaign.
             questions: see `PointSums`.
             periods: to be shown, and how many points each has, about.
             joint: see `PointSums`.

@@ -49,7 +49,6 @@ class PointSums:
     """Exact sums of the estimators of queries, over points that come block after block.
 
     Args:
-        campaign: a value campaign.
         questions: 1 to 4,096, with distinct labels.
         expected: about how many points there will be, in how many periods.
         joint: whether covariances are wanted, see `covariances`: of at most 900 questions, and of

@@ -21,8 +21,6 @@ class ConsoleServicer(WireConsoleServicer):
 
     Args:
         service: that knows of campaigns.
-        metrics: of the server.
-        settings: of the server.
     """
 
     def __init__(self, service: Service, metrics: Metrics, settings: Settings) -> None:

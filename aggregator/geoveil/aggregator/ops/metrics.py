@@ -195,7 +195,6 @@ def observed_store(store: Store, metrics: Metrics, commit_failed: Callable[[], o
     """Return the store with its transactions timed and its failures counted.
 
     Args:
-        store: any.
         metrics: where.
         commit_failed: called, on the thread of the store, when a transaction fails.
     """

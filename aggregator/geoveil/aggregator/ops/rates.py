@@ -50,7 +50,6 @@ class TokenBuckets:
     Of keys there are only hashes, under a secret that is drawn here and never told.
 
     Args:
-        rate: of each bucket.
         most: buckets kept.
 
     Example:
@@ -102,7 +101,6 @@ class RateLimits:
     each connection may do a thousandth part of it in any case.
 
     Args:
-        per_campaign: reports to one campaign.
         per_peer: reports, and other calls of devices counting one each, from one address.
         calls: of any kind, from one address.
 

@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
+from types import MappingProxyType
 
 from geoveil.aggregator.store.database_url import DatabaseURL
 from geoveil.campaign import MOST_REPORTS, PublicKey, is_loopback
@@ -13,6 +14,32 @@ _ORIGIN = re.compile(r"https?://(?:[a-z0-9._-]+|\[[0-9a-f:]+\])(?::[0-9]{1,5})?"
 WEB_OF_CONSOLE = "127.0.0.1:7718"
 LOG_LEVELS = ("debug", "info", "warning", "error")
 LOG_FORMATS = ("auto", "json", "human")
+_INTEGERS = MappingProxyType(
+    {
+        "port": (0, 65_535),
+        "max_batch": (1, MOST_REPORTS),
+        "max_message_bytes": (1 << 10, 64 << 20),
+        "queue_limit": (1, 100_000_000),
+        "max_connections": (1, 1_000_000),
+        "max_held_bytes": (1 << 16, 1 << 40),
+        "campaign_quota": (1, 1 << 40),
+        "least_free_bytes": (0, 1 << 50),
+        "commit_limit": (1, 1_000_000),
+        "metrics_port": (0, 65_535),
+    }
+)
+"""The least and greatest value of each; a setting that is None by default may be None."""
+_SECONDS = MappingProxyType(
+    {
+        "connection_idle_s": (1, 86_400),
+        "commit_latency_s": (0, 10),
+        "busy_timeout_s": (0, 600),
+        "clock_skew_s": (0, 86_400),
+        "drain_s": (0, 3600),
+        "grace_s": (0, 3600),
+        "health_interval_s": (0.01, 3600),
+    }
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +155,6 @@ class Settings:
             shown = self.database if isinstance(self.database, Path) else type(self.database)
             _file("database", shown, "a Path to a file or a DatabaseURL")
         _address("host", self.host)
-        _integer("port", self.port, 0, 65_535)
         if self.console is True and self.web is None:
             object.__setattr__(self, "web", WEB_OF_CONSOLE)
         self._check_web()
@@ -154,27 +180,15 @@ class Settings:
             isinstance(key, PublicKey) for key in self.trusted_keys
         ):
             raise ParameterError("trusted_keys", self.trusted_keys, 'a list of "ed25519:..." keys')
-        _integer("max_batch", self.max_batch, 1, MOST_REPORTS)
-        _integer("max_message_bytes", self.max_message_bytes, 1 << 10, 64 << 20)
-        _integer("queue_limit", self.queue_limit, 1, 100_000_000)
-        _integer("max_connections", self.max_connections, 1, 1_000_000)
-        validation.between("connection_idle_s", self.connection_idle_s, 1, 86_400)
-        _integer("max_held_bytes", self.max_held_bytes, 1 << 16, 1 << 40)
+        for name, (low, high) in _INTEGERS.items():
+            value = getattr(self, name)
+            if value is not None or name not in ("campaign_quota", "metrics_port"):
+                _integer(name, value, low, high)
+        for name, (least, most) in _SECONDS.items():
+            validation.between(name, getattr(self, name), least, most)
         for which in ("campaign", "peer", "call"):
             self._check_rate(f"{which}_rate", f"{which}_burst")
-        if self.campaign_quota is not None:
-            _integer("campaign_quota", self.campaign_quota, 1, 1 << 40)
-        _integer("least_free_bytes", self.least_free_bytes, 0, 1 << 50)
-        _integer("commit_limit", self.commit_limit, 1, 1_000_000)
-        validation.between("commit_latency_s", self.commit_latency_s, 0, 10)
-        validation.between("busy_timeout_s", self.busy_timeout_s, 0, 600)
-        validation.between("clock_skew_s", self.clock_skew_s, 0, 86_400)
-        validation.between("drain_s", self.drain_s, 0, 3600)
-        validation.between("grace_s", self.grace_s, 0, 3600)
-        validation.between("health_interval_s", self.health_interval_s, 0.01, 3600)
         _address("metrics_host", self.metrics_host)
-        if self.metrics_port is not None:
-            _integer("metrics_port", self.metrics_port, 0, 65_535)
         validation.choice("log_level", self.log_level, LOG_LEVELS)
         validation.choice("log_format", self.log_format, LOG_FORMATS)
 

@@ -165,22 +165,10 @@ def _from_file(file: Path | None) -> _Layer:
         raise ParameterError("config", str(file), wrong) from None
     for name in table:
         _known(name, KNOWN, f" in {str(file)!r}")
-    return {name: (_of_toml(name, value, file.parent), str(file)) for name, value in table.items()}
-
-
-def _of_toml(name: str, value: object, folder: Path) -> object:
-    """Return the value as its setting has it; `Settings` refuses what is of another type."""
-    kind, several = (Path, False) if name == URL_FILE else TYPES[name]
-    if several and isinstance(value, list):
-        return tuple(_of_toml_item(name, kind, item, folder) for item in value)
-    return _of_toml_item(name, kind, value, folder)
-
-
-def _of_toml_item(name: str, kind: Any, value: object, folder: Path) -> object:
-    if kind in (bool, int, float, str) or not isinstance(value, str):
-        return value
-    read = _of_text(name, kind, value, name)
-    return folder / read if isinstance(read, Path) else read
+    return {
+        name: (_value_of(name, value, name, file.parent), str(file))
+        for name, value in table.items()
+    }
 
 
 def _from_environment(environment: Mapping[str, str], others: Collection[str]) -> _Layer:
@@ -192,13 +180,9 @@ def _from_environment(environment: Mapping[str, str], others: Collection[str]) -
             continue
         _known(variable, of_variable)
         name = of_variable[variable]
-        kind, several = (Path, False) if name == URL_FILE else TYPES[name]
-        if several:
-            parts = [part.strip() for part in text.split(",")]
-            parsed: object = tuple(_of_text(name, kind, part, variable) for part in parts)
-        else:
-            parsed = _of_text(name, kind, text, variable)
-        layer[name] = (parsed, variable)
+        _, several = TYPES.get(name, (Path, False))
+        parts = [part.strip() for part in text.split(",")] if several else text
+        layer[name] = (_value_of(name, parts, variable), variable)
     return layer
 
 
@@ -206,7 +190,7 @@ def _from_flags(flags: Mapping[str, object]) -> _Layer:
     for name in flags:
         _known(name, KNOWN)
     return {
-        name: (_of_flag(name, value), _flag(name))
+        name: (_value_of(name, value, _flag(name)), _flag(name))
         for name, value in flags.items()
         if value is not None and value not in ([], ())  # Click has the one or the other
     }
@@ -216,13 +200,20 @@ def _flag(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-def _of_flag(name: str, value: object) -> object:
-    """Return the value as its setting has it: flags come as plain types."""
-    kind, several = TYPES.get(name, (Path, False))
-    flag = _flag(name)
+def _value_of(name: str, value: object, origin: str, folder: Path | None = None) -> object:
+    """Return the value as its setting has it; `Settings` refuses what is of another type.
 
-    def read(one: object) -> object:
-        return _of_text(name, kind, one, flag) if isinstance(one, str) else one
+    Args:
+        value: text, each of which is read, or what is no text.
+        folder: that paths of a file are relative to; TOML has types of its own.
+    """
+    kind, several = TYPES.get(name, (Path, False))
+
+    def read(part: object) -> object:
+        if not isinstance(part, str) or (folder is not None and kind in (bool, int, float, str)):
+            return part
+        made = _of_text(name, kind, part, origin)
+        return folder / made if folder is not None and isinstance(made, Path) else made
 
     return tuple(map(read, value)) if several and isinstance(value, (list, tuple)) else read(value)
 
@@ -231,9 +222,7 @@ def _of_text(name: str, kind: Any, text: str, origin: str) -> object:
     """Return what a text says.
 
     Args:
-        name: of the setting.
         text: as it was given.
-        origin: what to call the setting in an error.
 
     Raises:
         ParameterError: with the range of the setting, where it has one.

@@ -293,7 +293,6 @@ def classify(
     """Decide on the reports of one campaign, in order.
 
     Args:
-        reports: to one campaign.
         admit: whether each is admitted if it is new.
         stored: position of a report whose id is stored → whether its answers are the same.
 

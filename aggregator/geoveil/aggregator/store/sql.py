@@ -71,7 +71,6 @@ class SQLStore(Store):
     """A `Store` in a database of SQL; a subclass says what is particular to its database.
 
     Args:
-        engine: with one connection.
         create: whether to make the tables of an empty database, and refuse others than the
             current; without it the database is taken as it is, for maintenance.
     """

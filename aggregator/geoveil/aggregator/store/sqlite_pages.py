@@ -146,8 +146,6 @@ def append(
 
     Args:
         driver: to write with.
-        first: number of the first of the reports.
-        reports: new to the campaign.
         last: page of the campaign; None if there is none.
     """
     pages: list[Page] = []

@@ -52,7 +52,6 @@ class Writer:
         commit_limit: weight of the submissions of one transaction; likewise.
         latency_s: how long to wait, in seconds, for more before writing what there is; after
             a transaction of several requests as long as that took, at most ten milliseconds.
-        room: for new reports.
     """
 
     def __init__(

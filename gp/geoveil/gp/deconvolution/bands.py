@@ -65,7 +65,6 @@ def bands_of(estimator: PointEstimator, step: float) -> tuple[DebiasedBand, ...]
     """Return the band of a debiased threshold, or the two of a range; () for anything else.
 
     Args:
-        estimator: of one query.
         step: spacing of the grid of the points, in their unit.
 
     Returns:

@@ -28,7 +28,6 @@ class Products(Totals):
     """The products of every two of several estimators, at every point.
 
     Args:
-        estimators: by label.
         step: spacing of the grid of the points, in their unit.
 
     Raises:

@@ -106,7 +106,6 @@ class EachTotals(Totals):
     multiple of a power of two: noise makes them a random sample, the same in any order.
 
     Args:
-        estimator: any.
         step: spacing of the grid of the points, in their unit.
         points: about how many each group will have.
     """

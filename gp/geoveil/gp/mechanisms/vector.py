@@ -313,7 +313,6 @@ class VectorAnswer(AdditiveMechanism):
     How much noise it has depends on all queries of the vector.
 
     Args:
-        vector: what it is a part of.
         index: j, from 0.
 
     Example:

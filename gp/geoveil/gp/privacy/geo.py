@@ -201,7 +201,6 @@ class GeoPrivacy(ReprByArguments):
         """Return the same guarantee in another unit.
 
         Args:
-            unit: its name.
             factor: how many of it make one of the present unit, > 0; a Fraction where a double
                 would be rounded.
 

@@ -62,7 +62,6 @@ def largest_eta(profile: Profile, rate: float, delta: float, reach: float, beta:
     """Return an η that keeps every pair of points within ε and δ; 0 where none is known.
 
     Args:
-        profile: φ of the query.
         rate: ε, in 1/(unit of s).
         delta: δ in (0, 1).
         reach: Λ > 0, in the unit of s.

@@ -164,11 +164,9 @@ def follow(
     an epoch.
 
     Args:
-        drift: the people.
         query: what they are asked.
         mechanism: what perturbs a reading.
         epoch: weeks.
-        n: people.
         years: how long it goes.
         skipped: the probability with which a device does not answer in a week, each for itself.
     """

@@ -84,7 +84,6 @@ def experiment(
     """Return the experiment: for each threshold, every strategy.
 
     Args:
-        n: people.
         repetitions: runs of each strategy without a shock, 2 or more; with one at most 200.
         seed: the same seed gives the same rows.
         quick: whether to compute a small part, of one threshold.

@@ -91,7 +91,6 @@ def aimed(setting: Setting, survey: int, side: str = "soft") -> Setting:
 
     Args:
         setting: its queries are thresholds.
-        survey: the number of the survey.
         side: "soft", for DebiasedLaplace, or "seed", for the paper's Student-t mechanism.
     """
     build, query = _AIMED[side], getattr(setting, side)

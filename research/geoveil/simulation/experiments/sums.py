@@ -204,7 +204,6 @@ def radial_means(places: Population, centres: Array, table: Array, nodes: Distan
     there are.
 
     Args:
-        places: the people.
         centres: metres, shape (m, 2).
         table: the functions at `nodes.distances`, shape (nodes, functions).
         nodes: where they are tabulated.

@@ -185,11 +185,7 @@ def densities(
 
 
 def tuned_table(found: Sequence[TunedSetting], shape: str = "ν") -> Table:
-    """Return the ratios as a table.
-
-    Args:
-        shape: the name of the parameter of the noise.
-    """
+    """Return the ratios as a table."""
     return Table(
         headers=("setting", "as published", "tuned", shape, "β/ε"),
         rows=[
