@@ -78,8 +78,8 @@ def central_privacy(
     low, high = 0.0, near
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        told = float(np.sum(chances * _told_beyond(middle, near, clones)))
-        low, high = (low, middle) if told <= (1 - _CUT) * slack else (middle, high)
+        beyond = float(np.sum(chances * _told_beyond(middle, near, clones)))
+        low, high = (low, middle) if beyond <= (1 - _CUT) * slack else (middle, high)
     return CentralPrivacy(high, slack, honest)
 
 

@@ -231,14 +231,14 @@ def _estimates(at: Array, above: JointEstimates, levels: Array, width: float) ->
 def _intervals(at: Array, above: JointEstimates, levels: Array) -> tuple[Array, Array]:
     """Return the ends of all thresholds at which the interval of the share holds a level."""
     # The first threshold whose upper end reaches a level, and the last whose lower end is below.
-    found = [
+    ends = [
         (
             inverse(at, np.maximum.accumulate(-least), _NONE)[0],
             inverse(at, np.minimum.accumulate(-most[::-1])[::-1], _NONE, last=True)[0],
         )
         for least, most in zip(*above.less(1 - levels), strict=True)
     ]
-    first, last = np.array(found).T
+    first, last = np.array(ends).T
     return np.minimum(first, at[-1]), np.maximum(last, at[0])
 
 
