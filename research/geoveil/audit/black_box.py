@@ -5,7 +5,6 @@ choice has not seen, bounds its two probabilities (Clopper-Pearson). With probab
 1 − failure_probability the bound is below the truth, so a bound above the promise refutes it.
 """
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,35 +58,41 @@ def black_box_bound(
     for name, values in zip(("sample", "other"), pair, strict=True):
         if len(values) < _LEAST or np.isnan(values).any():
             raise ParameterError(name, f"{len(values)} values", f"at least {_LEAST}, none NaN")
-    # Both directions are tried, so each has half of the failure probability.
-    best = max(
-        _bound(pair[0], pair[1], delta, failure_probability / 2),
-        _bound(pair[1], pair[0], delta, failure_probability / 2),
+    train, test = ([np.sort(values[half::2]) for values in pair] for half in (0, 1))
+    edges = np.unique(np.quantile(np.concatenate(train), np.linspace(0, 1, _BINS + 1)[1:-1]))
+    near, far = (
+        np.array([_counts(v, edges) for v in both]) for both in zip(train, test, strict=True)
     )
+    # Both directions are tried, so each has half of the failure probability.
+    best = max(_bound(*ways, delta, failure_probability / 2) for ways in ((near, far), (far, near)))
     return Bound(best, best / distance, failure_probability)
 
 
+def _counts(ordered: Array, edges: Array) -> Array:
+    """Return how many numbers lie up to each edge and above the one before, and how many beyond."""
+    return np.diff(np.searchsorted(ordered, edges, side="right"), prepend=0, append=len(ordered))
+
+
 def _bound(first: Array, second: Array, delta: float, failure: float) -> float:
-    """Bound log((P[first ∈ S] − δ)/P[second ∈ S]) from below for the best event S found."""
-    train = (first[::2], second[::2])
-    edges = np.unique(np.quantile(np.concatenate(train), np.linspace(0, 1, _BINS + 1)[1:-1]))
-    counts = [np.bincount(np.searchsorted(edges, t), minlength=len(edges) + 1) for t in train]
-    order = np.argsort(-(counts[0] + 0.5) / (counts[1] + 0.5), kind="stable")
-    inside = [np.cumsum(c[order]) for c in counts]
-    scores = [
-        _interval(int(a), len(train[0]), int(b), len(train[1]), delta, failure)
-        for a, b in zip(*inside, strict=True)
-    ]
+    """Bound log((P[first ∈ S] − δ)/P[second ∈ S]) from below for the best event S found.
+
+    The first row of counts chooses S, the second tells how likely it is.
+    """
+    order = np.argsort(-(first[0] + 0.5) / (second[0] + 0.5), kind="stable")
+    inside = [np.cumsum(counts[0][order]) for counts in (first, second)]
+    n, m = first.sum(axis=1), second.sum(axis=1)
+    scores = _intervals(inside[0], n[0], inside[1], m[0], delta, failure)
     event = order[: int(np.argmax(scores)) + 1]
-    test = (first[1::2], second[1::2])
-    a, b = (int(np.isin(np.searchsorted(edges, t), event).sum()) for t in test)
-    return _interval(a, len(test[0]), b, len(test[1]), delta, failure)
+    a, b = (counts[1][event].sum() for counts in (first, second))
+    return float(_intervals(a, n[1], b, m[1], delta, failure))
 
 
-def _interval(a: int, n: int, b: int, m: int, delta: float, failure: float) -> float:
-    """Return the log-ratio of a lower bound of a/n, less δ, to an upper bound of b/m."""
+def _intervals(a: Array, n: int, b: Array, m: int, delta: float, failure: float) -> Array:
+    """Return log-ratios of lower bounds of a/n, less δ, to upper bounds of b/m."""
     from scipy import special
 
-    low = float(special.betaincinv(a, n - a + 1, failure / 2)) if a else 0.0
-    high = float(special.betaincinv(b + 1, m - b, 1 - failure / 2)) if b < m else 1.0
-    return math.log((low - delta) / high) if low > delta else -math.inf
+    # At the ends, a = 0 and b = m, there is no such quantile.
+    low = np.where(a > 0, special.betaincinv(np.maximum(a, 1), n - a + 1, failure / 2), 0.0)
+    high = special.betaincinv(b + 1, np.maximum(m - b, 1), 1 - failure / 2)
+    with np.errstate(divide="ignore"):
+        return np.log(np.maximum(low - delta, 0.0) / np.where(b < m, high, 1.0))

@@ -66,22 +66,26 @@ def exact_rate(mechanism: HasDensity, points: ArrayLike, outputs: ArrayLike) -> 
     lengths = np.abs(steps) if path.ndim == 1 else np.linalg.norm(steps, axis=-1)
     if not (lengths > 0).all():
         raise ParameterError("points", "a repeated point", "a path whose points differ")
-    y = np.asarray(outputs, dtype=np.float64)
-    logs = mechanism.log_density(y[:, None], path)
     lengths = lengths + _ROUNDED * np.abs(path).reshape(len(path), -1).max(axis=1)[1:]
-    with np.errstate(invalid="ignore"):
-        apart = np.abs(np.diff(logs, axis=1)) - _ROUNDED * np.abs(logs[:, 1:])
-        ratio = apart / lengths
-    ratio = np.where(np.isfinite(ratio), ratio, -np.inf)
-    row, column = np.unravel_index(int(np.argmax(ratio)), ratio.shape)
-    return Finding(
-        float(ratio[row, column]),
-        tuple(np.atleast_1d(path[column]).tolist()),
-        tuple(np.atleast_1d(path[column + 1]).tolist()),
-        float(y[row]),
-    )
+    findings = []
+    for y in blocks(np.asarray(outputs, dtype=np.float64), len(path)):
+        logs = mechanism.log_density(y[:, None], path)
+        with np.errstate(invalid="ignore"):
+            apart = np.abs(np.diff(logs, axis=1)) - _ROUNDED * np.abs(logs[:, 1:])
+            ratio = apart / lengths
+        ratio = np.where(np.isfinite(ratio), ratio, -np.inf)
+        row, column = np.unravel_index(int(np.argmax(ratio)), ratio.shape)
+        near, far = (tuple(np.atleast_1d(x).tolist()) for x in (path[column], path[column + 1]))
+        findings.append(Finding(float(ratio[row, column]), near, far, float(y[row])))
+    return max(findings, key=lambda finding: finding.rate)
 
 
+def blocks(rows: Array, columns: int) -> list[Array]:
+    """Return rows in parts, so few that numbers of all columns fit into a processor's cache."""
+    return np.array_split(rows, -(-len(rows) * columns // _BLOCK) or 1)
+
+
+_BLOCK = 2**17
 _ROUNDED = 2.0**-50
 """What a log-density and a point far away are rounded by, relative to themselves."""
 _HALVINGS = 60

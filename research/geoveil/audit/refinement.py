@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.audit.case import Array, Case
+from geoveil.audit.exact import blocks
 
 _ROUNDS = 4
 _SPLIT = 4
@@ -136,13 +137,10 @@ def refined(case: Case, path: Array, logs: Array) -> tuple[Array, Array]:
     for _ in range(_ROUNDS):
         steps = np.diff(path, axis=0)
         lengths = np.abs(steps) if path.ndim == 1 else np.linalg.norm(steps, axis=-1)
-        with np.errstate(invalid="ignore"):
-            rates = np.abs(np.diff(resolved(logs), axis=1)) / lengths
-        rates = np.where(np.isfinite(rates), rates, 0.0)
-        padded = np.pad(rates, ((0, 0), (1, 1)))
-        prominence = (rates - np.maximum(padded[:, :-2], padded[:, 2:])).max(axis=0)
+        few = [_steepness(part, lengths) for part in blocks(logs, len(lengths))]
+        prominence, highest = np.max(few, axis=0)
         # Of all outputs together, too: those near answers stand out all along the path.
-        most = np.pad(rates.max(axis=0), 1)
+        most = np.pad(highest, 1)
         peaks = most[1:-1] - np.maximum(most[:-2], most[2:])
         chosen = {
             *np.argsort(prominence)[-_PROMINENT:].tolist(),
@@ -153,7 +151,22 @@ def refined(case: Case, path: Array, logs: Array) -> tuple[Array, Array]:
         shares = np.arange(1, _SPLIT) + rng.uniform(-0.05, 0.05, (len(chosen), _SPLIT - 1))
         share = (shares / _SPLIT).reshape(-1, *(1,) * (path.ndim - 1))
         added = path[at] + share * steps[at]
-        new = case.mechanism.log_density(case.outputs[:, None], added)
         path = np.insert(path, at + 1, added, axis=0)
-        logs = np.insert(logs, at + 1, new, axis=1)
+        logs = np.insert(logs, at + 1, log_densities(case, added), axis=1)
     return path, logs
+
+
+def _steepness(logs: Array, lengths: Array) -> Array:
+    """Return by how much each step stands out, of any output, and its rate, shape (2, n)."""
+    with np.errstate(invalid="ignore"):
+        rates = np.abs(np.diff(resolved(logs), axis=1)) / lengths
+    rates = np.where(np.isfinite(rates), rates, 0.0)
+    padded = np.pad(rates, ((0, 0), (1, 1)))
+    apart = rates - np.maximum(padded[:, :-2], padded[:, 2:])
+    return np.stack([apart.max(axis=0), rates.max(axis=0)])
+
+
+def log_densities(case: Case, points: Array) -> Array:
+    """Return the log-density of every output (row) at every point (column)."""
+    parts = blocks(case.outputs[:, None], len(points))
+    return np.concatenate([case.mechanism.log_density(y, points) for y in parts])

@@ -15,6 +15,7 @@ from geoveil.audit.draws import Draws, draws_of, releases_of
 from geoveil.audit.exact import delta_and_missed, exact_epsilon, exact_rate
 from geoveil.audit.refinement import (
     edges_of_support,
+    log_densities,
     refined,
     resolved,
     with_far_points,
@@ -194,21 +195,22 @@ def _neighbours(case: Case, privacy: GeoPrivacy) -> Exact:
     case = replace(case, path=path)
     impossible = np.isneginf(logs)
     lengths = np.linalg.norm(np.diff(path, axis=0).reshape(len(path) - 1, -1), axis=1)
-    least = np.maximum(logs[:, 1:], logs[:, :-1]) - privacy.rate * lengths
-    jumps = (impossible[:, 1:] != impossible[:, :-1]) & (least > _FAINT)
-    if jumps.any():
-        row, column = np.argwhere(jumps)[0]
+    row, column = np.nonzero(impossible[:, 1:] != impossible[:, :-1])
+    least = np.maximum(logs[row, column + 1], logs[row, column]) - privacy.rate * lengths[column]
+    jumps = np.flatnonzero(least > _FAINT)
+    if len(jumps):
+        row, column = row[jumps[0]], column[jumps[0]]
         near, far = case.path[column], case.path[column + 1]
         return Exact(math.inf, _point(near), _point(far), _point(case.outputs[row]))
     # Outputs go by their number: they may be vectors.
-    finding = exact_rate(_Known(resolved(logs)), case.path, np.arange(len(case.outputs)))
+    finding = exact_rate(_Known(logs), case.path, np.arange(len(case.outputs)))
     y = case.outputs[int(finding.y)]
     return Exact(finding.rate / privacy.rate, finding.x, finding.other, _point(y))
 
 
 def _logs(case: Case) -> Array:
     """Return the log-density of every output (row) at every point of the path (column)."""
-    logs = case.mechanism.log_density(case.outputs[:, None], case.path)
+    logs = log_densities(case, case.path)
     if np.isnan(logs).any() or not np.isfinite(logs).any():
         raise ParameterError(
             "outputs", f"{len(case.outputs)} outputs", "outputs with a log-density, some finite"
@@ -218,12 +220,12 @@ def _logs(case: Case) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """Log-densities that have been computed, of all outputs at all points."""
+    """Log-densities that have been computed, of outputs that are called by their number."""
 
     logs: Array
 
     def log_density(self, y: ArrayLike, x: ArrayLike) -> Array:
-        return self.logs
+        return resolved(self.logs[np.ravel(y).astype(np.intp)])
 
 
 def _any_two(case: Case, privacy: LocalPrivacy) -> Exact:

@@ -288,11 +288,13 @@ class GeneralizedCauchy(AlgebraicNoise):
         """Return the quantile: the inverse of the incomplete beta function, from the nearer end."""
         from scipy import special
 
-        k = 1 / self.gamma
-        near = special.betaincinv(k, 1 - k, np.abs(2 * p - 1))
-        far = special.betaincinv(1 - k, k, np.clip(2 * np.minimum(p, 1 - p), FAR_TAIL, 1))
-        with np.errstate(divide="ignore"):  # each end is computed where the other one is taken
-            ratio = np.where(near < 0.5, near / (1 - near), (1 - far) / far)
+        k, apart = 1 / self.gamma, np.abs(2 * p - 1)
+        inner = apart < special.betainc(k, 1 - k, 0.5)
+        near, far = (np.full(np.shape(p), 0.5) for _ in range(2))
+        special.betaincinv(k, 1 - k, apart, where=inner, out=near)
+        tail = np.clip(2 * np.minimum(p, 1 - p), FAR_TAIL, 1)
+        special.betaincinv(1 - k, k, tail, where=~inner, out=far)
+        ratio = np.where(inner, near / (1 - near), (1 - far) / far)
         middle = np.where(near < _LEVEL, np.abs(p - 0.5) * self._mass, ratio**k)
         return self._with_far_tail(p, middle)
 

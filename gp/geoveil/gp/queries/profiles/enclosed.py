@@ -258,15 +258,7 @@ class EnclosedProfile(Profile):
 
     def debiased_preimages(self, y: Array, b: float) -> tuple[Array, Array]:
         """Return all v with g(v) = y, by bisection between the edges of the cells."""
-        step = 1e-6 * self.length_scale
-        edges = self._both_sides(self._cells.edges)
-        jumps = np.array(self.breakpoints)
-        mesh = distinct(np.concatenate([edges, jumps - step, jumps + step]))
-
-        def moving(v: Array) -> Array:
-            return np.asarray(self.debiased(v, b, FLOAT))
-
-        v, slope = preimages(moving, mesh, y, step / 10)
+        v, slope = preimages(*_searched(self, b), y, 1e-7 * self.length_scale)
         return v, np.where(slope > 0, slope, np.nan)
 
 
@@ -316,6 +308,19 @@ def _bound(cells: SlopeCells, beta: float, growth: str, reach: float) -> Certifi
     return kind(*_reached(cells, reach, everywhere), beta)
 
 
+@lru_cache(maxsize=64)
+def _searched(profile: EnclosedProfile, b: float) -> tuple[Callable[[Array], Array], Array]:
+    """Return g, and a mesh between whose points it does not turn."""
+
+    def moving(v: Array) -> Array:
+        return np.asarray(profile.debiased(v, b, FLOAT))
+
+    step, jumps = 1e-6 * profile.length_scale, np.array(profile.breakpoints)
+    edges = profile._both_sides(profile._cells.edges)
+    mesh = distinct(np.concatenate([edges, jumps - step, jumps + step]))
+    return moving, distinct(np.append(mesh, _turns(moving, mesh)))
+
+
 def preimages(
     function: Callable[[Array], Array], mesh: Array, y: Array, step: float
 ) -> tuple[Array, Array]:
@@ -323,15 +328,14 @@ def preimages(
 
     Args:
         function: vectorised; smooth but for jumps.
-        mesh: increasing points, so close that of three neighbours the function turns at most
-            once between them, and with a pair of close neighbours around every jump.
+        mesh: increasing points, between which the function does not turn, and with a pair of close
+            neighbours around every jump.
         y: values, any shape.
         step: for the differences that give the slope.
 
     Returns:
         Two arrays of shape (m, *y.shape); NaN where there are fewer than m solutions.
     """
-    mesh = distinct(np.concatenate([mesh, _turns(function, mesh)]))
     values = function(mesh)
     flat = np.asarray(y, dtype=np.float64).ravel()
     rows, cells = [], []
@@ -361,7 +365,7 @@ def preimages(
 
 
 def _turns(function: Callable[[Array], Array], mesh: Array) -> Array:
-    """Return where the function turns between the points of the mesh."""
+    """Return where the function turns between the points of the mesh, at most once in three."""
     step = np.sign(np.diff(function(mesh)))
     at = np.flatnonzero(step[1:] * step[:-1] < 0)
     low, high, rising = mesh[at], mesh[at + 2], step[at]
