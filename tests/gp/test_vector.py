@@ -28,6 +28,7 @@ from geoveil.gp import (
     LocalPrivacy,
     Noise,
     ParameterError,
+    Polygon,
     PowerLaw,
     PrivateValueError,
     Query,
@@ -36,6 +37,7 @@ from geoveil.gp import (
     SmoothMechanism,
     StudentT,
     Threshold,
+    TwoWayThreshold,
     UnsupportedError,
 )
 from geoveil.gp.exact import round_down
@@ -414,6 +416,38 @@ def test_the_largest_variance_of_kernels_is_a_bound(center: Any) -> None:
     attained = vector.variance(x if center == 0 else np.stack([x, 0 * x], axis=1)).max()
     assert attained <= vector.answers[0].largest_variance <= 1.01 * attained
     assert attained > vector.largest_scale**2 * vector.noise.variance * (1 + 1e-7)
+
+
+@pytest.mark.deep
+def test_the_largest_variance_in_the_plane_is_attained() -> None:
+    """Questions of every kind by chance, at places closer and closer to the noisiest.
+
+    Control: what each attains by itself, summed up, is more than 10 % too large for some.
+    """
+    rng, loose = np.random.default_rng(9032), 0
+    for _ in range(8):
+        queries: list[Query] = []
+        for _ in range(3):
+            center, width = rng.normal(size=2) * 4, float(10 ** rng.uniform(-0.5, 0.5))
+            at = (float(center[0]), float(center[1]))
+            corners = [(at[0] + x * width, at[1] + y * width) for x, y in ((0, 0), (3, 1), (1, 4))]
+            kinds = (
+                Disc(at, width, width),
+                TwoWayThreshold(at, width, "smoothstep"),
+                GaussianKernel(at, width),
+                Polygon(corners, width / 2),
+            )
+            queries.append(kinds[rng.integers(4)])
+        vector = VectorSmoothMechanism(queries, GeoPrivacy(9.0, per=3.6))
+        x = rng.uniform(-20, 20, (5_000, 2))
+        for size in (1.0, 0.3, 0.1, 0.03, 0.01, 0.003):
+            best = x[np.argsort(vector.smooth_bound(x))[-20:]]
+            x = np.concatenate([best, np.repeat(best, 100, 0) + size * rng.normal(size=(2000, 2))])
+        attained = float(vector.smooth_bound(x).max())
+        assert attained <= vector.largest_bound <= 1.01 * attained
+        alone = [VectorSmoothMechanism([q], vector.privacy, beta=vector.beta) for q in queries]
+        loose += sum(v.largest_bound for v in alone) > 1.1 * attained
+    assert loose >= 3
 
 
 def test_simulated_reports_have_the_law_and_are_independent(oracles: Any) -> None:

@@ -26,8 +26,8 @@ from geoveil.gp.mechanisms.grids import exponent_below, grid_exponent, levels_of
 from geoveil.gp.mechanisms.smooth import SmoothlyScaled
 from geoveil.gp.noise import LaplacePareto, Noise, PowerLaw
 from geoveil.gp.privacy import GeoPrivacy
-from geoveil.gp.queries.base import Query
-from geoveil.gp.report_laws import cut_while_loose, law_of_symmetric_noise
+from geoveil.gp.queries import Linear, Polygon, Query
+from geoveil.gp.report_laws import law_of_symmetric_noise
 from geoveil.gp.report_moments import ReportMoments
 from geoveil.gp.smooth.frontier import Frontier
 from geoveil.gp.smooth.growth import EXPONENTIAL
@@ -39,9 +39,10 @@ _WORTH_THE_CROSS = Fraction(3, 2)
 loses."""
 _VALUES = 32
 """Parts of all values on which the law of one report is enclosed."""
-_TIGHT, _FAINT, _FAR = 1.002, 1e-300, 700.0
-"""Factor between a bound and what is attained at which a search ends, the least bound of a slope,
-and the logarithm of a ratio that is as good as infinite."""
+_TIGHT, _MOST_BOXES = 1.002, 2**15
+"""Factor between a bound and what is attained at which a search ends, or with so many boxes."""
+_FAINT, _FAR = 1e-300, 700.0
+"""A share that is next to 0, and the logarithm of a ratio that is next to infinite."""
 _STEP_BITS = 40
 _TAIL_BITS = 13
 
@@ -173,38 +174,41 @@ class VectorSmoothMechanism(SmoothlyScaled, Mechanism[tuple[int, ...]]):
     def largest_bound(self) -> float:
         """At least B(x) for all x, in 1/(unit of x).
 
-        On a line, for thresholds and ranges, at most 0.2 % above what it attains; else the heaviest
-        sum of what each query attains, as if all did at one place.
+        At most 0.2 % above what it attains, where 32,768 boxes at a time tell; as if all queries
+        were steepest at one place where one is linear in the plane, or of a kind of one's own.
         """
-        places = [query.varies_within for query in self.queries]
-        steepest, ends = [], []
-        for query, place in zip(self.queries, places, strict=True):
-            profile = query.profile
-            turns = [turn for turn in profile.turns(self.reach) if math.isfinite(turn)]
-            edges = distinct(np.concatenate([profile.cells(0.0), turns]))
-            growing = self._beta, EXPONENTIAL, self.reach
-            within = profile.steepest_within(edges, *growing)
-            (at,) = self._bounds([query], [edges], FLOAT)
-            steepest.append(max(at.max(), within.max()))
-            for low, high in place or ():
-                middle = float((low + high) / 2)
-                ends += [float(low), float(high), *(middle + turn for turn in turns)]
+        growing = self._beta, EXPONENTIAL, self.reach
         sets = [list(active) for active in self._active]
-        if None in places:
-            return float(max(sum(steepest[j] for j in active) for active in sets))
+        each, around, attained = [], [], 0.0
+        for query in self.queries:
+            turns = [turn for turn in query.profile.turns(self.reach) if math.isfinite(turn)]
+            edges = distinct(np.concatenate([query.profile.cells(0.0), turns]))
+            (at,) = self._bounds([query], [edges], FLOAT)
+            each.append(max(at.max(), query.profile.steepest_within(edges, *growing).max()))
+            attained = max(attained, at.max())
+            around.append(_around(query, float(np.abs(edges).max())))
+        steepest = np.array(each)[:, None]
 
-        def look(edges: Array) -> tuple[float, Array]:
-            bounds = self._bounds(self.queries, self._distances(edges), FLOAT)
-            at = np.maximum(np.stack(bounds), _FAINT)
-            before, after = at[:, :-1], at[:, 1:]
-            # Between turns each bound rises or falls, and its logarithm has slopes of at most β.
-            moved = np.exp(np.minimum(np.diff(edges) * float(self._beta) / 2, _FAR))
-            within = np.minimum(np.maximum(before, after), np.sqrt(before) * np.sqrt(after) * moved)
-            most = np.max([within[active].sum(axis=0) for active in sets], axis=0)
-            attained = max(at[active].sum(axis=0).max() for active in sets)
-            return float(most.max()), np.where(most > _TIGHT * attained, 64.0, 0.0)
+        def heaviest(bounds: Array) -> Array:
+            return np.asarray(np.max([bounds[active].sum(axis=0) for active in sets], axis=0))
 
-        return cut_while_loose(distinct(np.array(ends)), look)[1]
+        everywhere = float(heaviest(steepest)[0])
+        if not all(map(len, around)):
+            return everywhere
+        low, high = np.min(around, axis=0)[0], np.max(around, axis=0)[1]
+        centers, half, above = np.array([(low + high) / 2]), (high - low) / 2, np.zeros(1)
+        while 0 < len(centers) <= _MOST_BOXES:
+            points = centers[:, 0] if self.dimension == 1 else centers
+            at = np.stack(self._bounds(self.queries, self._distances(points), FLOAT))
+            attained = max(attained, heaviest(at).max())
+            # Logarithms of bounds have slopes of at most β.
+            moved = math.exp(min(float(self._beta) * float(np.linalg.norm(half)), _FAR))
+            shares = np.maximum(at / steepest, _FAINT) * moved
+            above = heaviest(steepest * np.minimum(shares, 1.0))
+            centers = centers[above > _TIGHT * attained]
+            step = np.where(np.arange(len(half)) == np.argmax(half), half / 2, 0.0)
+            centers, half = np.concatenate([centers - step, centers + step]), half - step
+        return float(min(everywhere, above.max() if len(centers) else _TIGHT * attained))
 
     @property
     def unbiased(self) -> bool:
@@ -339,10 +343,7 @@ class VectorAnswer(AdditiveMechanism):
 
     @property
     def largest_variance(self) -> float:
-        """A bound of the variance of a report over all points; it may be infinite.
-
-        On a line, of thresholds and ranges, at most 1 % above what is attained.
-        """
+        """A bound of the variance of a report at any point, or infinite: see `largest_bound`."""
         return float((self.vector.largest_bound / self.vector.eta) ** 2 * self.noise.variance)
 
     @property
@@ -379,6 +380,26 @@ class VectorAnswer(AdditiveMechanism):
 
     def _arguments(self) -> Mapping[str, object]:
         return {"vector": self.vector, "index": self.index}
+
+
+def _around(query: Query, beyond: float) -> list[Array]:
+    """Return two corners of a box, the shortest way into which never makes B less; [] if none is.
+
+    Farther than `beyond` from its place f varies less and less, if at all.
+    """
+    plain = query.unclipped
+    names = ("at", "low", "high", "center")
+    places = [getattr(plain, name) for name in names if hasattr(plain, name)]
+    if isinstance(plain, Polygon):
+        places = [corner for part in plain.region for ring in part for corner in ring]
+    elif isinstance(plain, Linear) and plain.dimension == 1:
+        places = [plain.offset * np.sign(plain.direction)]
+    if not places or type(plain).__module__.split(".")[0] != "geoveil":
+        return []
+    points = np.reshape(places, (-1, plain.dimension)).astype(np.float64)
+    s = plain.signed_distance(points[:, 0] if plain.dimension == 1 else points, FLOAT)
+    extent = beyond + float(np.abs(s).max())
+    return [points.min(axis=0) - extent, points.max(axis=0) + extent]
 
 
 def best_vector_noise(
