@@ -31,7 +31,7 @@ GRID = [GaussianKernel((float(x), float(y)), 2.0) for x in (-4, 0, 4) for y in (
 
 @pytest.mark.deep
 def test_perturbed_points_and_a_partition_against_draws():
-    """300 people, 9 kernels, 3,000 repetitions: the ASE of both within 5 %."""
+    """300 people, 9 kernels, 1,500 repetitions: the ASE of both within 5 %."""
     found = compare_allocations(GRID, UNIT, PLACES, 300)
     points, _ = PLACES.nodes()
     truth = np.array([q.value(points).mean() for q in GRID])
@@ -39,7 +39,7 @@ def test_perturbed_points_and_a_partition_against_draws():
     mechanism = PlanarLaplace(UNIT, 2)
     estimators = [mechanism.estimator(q, debias=True) for q in GRID]
     by_points, by_parts = [], []
-    for _ in range(3_000):
+    for _ in range(1_500):
         noisy = mechanism.simulate(points, rng)
         by_points.append(sum((e.value(noisy).mean() - t) ** 2 for e, t in zip(
             estimators, truth, strict=True)))  # fmt: skip
