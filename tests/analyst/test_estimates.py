@@ -16,6 +16,7 @@ from geoveil.analyst import (
 )
 from geoveil.campaign import Allocation
 from geoveil.gp import (
+    Cap,
     DebiasedLaplace,
     GeoPrivacy,
     ParameterError,
@@ -173,6 +174,17 @@ def found_of(allocation, values, seed=1):
         for label, (n, value) in zip(asked.labels, values, strict=True)
     ]
     return CampaignEstimates(asked, "open", tuple(rows), "", PRIVACY, PRIVACY)
+
+
+def test_the_central_epsilon_counts_no_liars_and_needs_a_cap():
+    found = found_of(Allocation.PARTITION, [(400, 0.0), (900, 4_000.0)])
+    bare = replace(found, campaign=replace(found.campaign, cap=None))
+    assert bare.to_dict()["central"] is None
+    assert "random order" not in " ".join(bare.notes)
+    capped = replace(found, campaign=replace(found.campaign, cap=Cap(2.0, 2.0)))
+    assert capped.to_dict()["central"]["honest"] == 400
+    assert sum("If 400 honest reports reach" in note for note in capped.notes) == 1
+    assert replace(capped, contamination=0.1).to_dict()["central"]["honest"] == 360
 
 
 def test_questions_that_different_people_answer_have_independent_errors():

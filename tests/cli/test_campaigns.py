@@ -207,10 +207,18 @@ def test_a_cap_is_published_and_told(geoveil):
     shown = json.loads(geoveil("campaign", "show", "capped", "--json").stdout)
     assert shown["cap"] == {"below": 4.0, "above": 4.0}
     assert shown["any_two_epsilon"] == 8.0
+    assert shown["central"] is None  # nobody is sure to answer
+    three = ["campaign", "create", "Three scales", *INCOME, "--cap", "3,3"]
+    geoveil(*three)
+    show = ["campaign", "show", "three-scales", "--honest", "100000", "--central-delta", "1e-6"]
+    assert json.loads(geoveil(*show, "--json").stdout)["central"]["any_two_epsilon"] <= 0.4
+    said = "their central ε is 0.185 between two values 8,000 dollar apart and 0.358 between any"
+    assert said in " ".join(geoveil(*show).stdout.split())
     far = geoveil("campaign", "create", "Capped far", *INCOME, "--cap", "6,6").output
     assert "ε = 1 per 8000 dollar, no protection of far values" in far
     free = geoveil("campaign", "create", "Free", *INCOME, "--cap", "none").output
     assert "ε = 1 per 8000 dollar, no protection of far values  sha256" in free
+    assert "central" not in geoveil("campaign", "show", "free", "--honest", "100000").stdout
 
 
 @pytest.mark.parametrize(

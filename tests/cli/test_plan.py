@@ -61,6 +61,17 @@ def test_a_threshold_on_the_incomes_that_ship(plan):
     assert "40,000 dollar apart (ε = 5): from even odds to at most 99.33:0.67" in shown.output
 
 
+def test_a_central_epsilon_is_said_of_a_cap(plan, planned):
+    asked = "--threshold", 100_000, "--participants", 50_000, *INCOMES
+    central = planned(*asked, "--honest", 20_000, "--central-delta", 1e-6)["central"]
+    assert (central["honest"], central["delta"]) == (20_000, 1e-6)
+    assert central["epsilon"] < 1
+    assert "If 50,000 honest reports reach" in plan(*asked, "--honest", 50_000).stdout
+    assert "central" not in planned(*asked)
+    with pytest.raises(ParameterError, match="honest must be left out without a cap"):
+        plan(*asked, "--honest", 20_000, "--cap", "none")
+
+
 def test_the_table_says_what_the_json_says():
     request = PlanRequest.of(
         [ShareAbove(98_000.0)], participants=20_000, source=public_prior("lognormal:98000,0.83"),

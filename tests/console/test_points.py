@@ -19,7 +19,7 @@ from geoveil.analyst import Districts, new_york_boroughs
 from geoveil.campaign import Attribute, Question, Strata
 from geoveil.console.layer import layer_in
 from geoveil.console.point_choices import choices_of
-from geoveil.gp import GeoPrivacy, LogScale, ParameterError, Threshold
+from geoveil.gp import Cap, GeoPrivacy, LogScale, ParameterError, Threshold
 
 from .served import NOW, Served, form_token, numbers, places, served, survey, uploaded
 
@@ -331,6 +331,7 @@ async def test_labels_that_are_formulas_or_markup_do_nothing(console: Served) ->
             attribute=Attribute(name=FORGED, unit="<b>unit</b>"),
             privacy=GeoPrivacy(1.0, 8_000.0, "<b>unit</b>"),
             questions=(Question(f"{sign}1+1 {FORGED}", Threshold(1e5, 24_000, "smoothstep")),),
+            cap=Cap(4.0, 4.0),
         )
         await console.publish(campaign)
         await console.report(campaign, 20)
@@ -340,6 +341,7 @@ async def test_labels_that_are_formulas_or_markup_do_nothing(console: Served) ->
                 text = (await client.get(page)).text
                 assert "<img" not in text
                 assert "<b>unit" not in text
+            assert "If 20 honest reports reach the analyst" in (await client.get(path)).text
             saved = (await client.get(f"{path}/estimate.csv")).text
             (row,) = csv.DictReader(io.StringIO(saved))
             assert row["query"].startswith(f"'{sign}1+1")

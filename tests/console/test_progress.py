@@ -1,6 +1,7 @@
 """Reports over time against the plan: what is counted by the day, and what a page makes of it."""
 
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from geoveil.campaign import encode, seal
 from geoveil.console.asker import CampaignProgress
 from geoveil.console.charts import filling
 from geoveil.console.progress import ReportsOverTime
+from geoveil.console.survey_head import central_words
+from geoveil.gp import Cap
 from geoveil.proto.v1.campaign_pb2 import CampaignEnvelope
 from tests.console.served import form_token, served, survey
 
@@ -116,3 +119,11 @@ async def test_a_server_notes_the_day_by_itself(
             await asyncio.sleep(0.05)
         today = (datetime.now(UTC) - datetime(1970, 1, 1, tzinfo=UTC)).days
         assert found["income"].days == [(today, 20)]
+
+
+def test_the_page_says_what_random_order_would_be_worth_under_a_cap() -> None:
+    capped = survey(cap=Cap(2.0, 2.0))
+    assert "If 900 honest reports reach the analyst" in central_words(capped, 900)
+    assert central_words(capped, 0) == central_words(survey(), 900) == ""
+    weekly = replace(capped, period=timedelta(days=7), minimum_participants=50)
+    assert "If 50 honest reports reach the analyst" in central_words(weekly, 900)

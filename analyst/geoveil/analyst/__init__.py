@@ -13,6 +13,11 @@ from geoveil.analyst.campaigns import (
     refuse_unlikely as refuse_unlikely,
     softness_of_points,
 )
+from geoveil.analyst.central import (
+    central_record as central_record,
+    central_text as central_text,
+    of_one_question as of_one_question,
+)
 from geoveil.analyst.choosing import participants_to_name_the_top
 from geoveil.analyst.chosen_bands import ChosenBands, hard_shares
 from geoveil.analyst.client import Analyst, AsyncAnalyst

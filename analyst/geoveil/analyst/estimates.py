@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from geoveil.analyst.central import central_record, central_text
 from geoveil.analyst.contamination import MEAN_MOVES
 from geoveil.analyst.labelled_estimate import LabelledEstimate
 from geoveil.analyst.results import ANY_CROWD, Result
@@ -249,8 +250,15 @@ class CampaignEstimates(Result):
                 row.to_dict() | {"period": row.period} | self._contaminated(row)
                 for row in self.estimates
             ],
+            "central": self._central,
             "notes": list(self.notes),
         }
+
+    @property
+    def _central(self) -> dict[str, Any] | None:
+        """The central ε of the reports of one period, but for those that liars may have sent."""
+        honest = (1 - (self.contamination or 0.0)) * min(row.n for row in self.estimates)
+        return central_record(self.campaign, math.floor(honest))
 
     def _contaminated(self, row: LabelledEstimate) -> dict[str, object]:
         if self.contamination is None:
@@ -269,6 +277,8 @@ class CampaignEstimates(Result):
         if any(row.n < 2 for row in rows):
             yield "An error and an interval need two answers (n ≥ 2)."
         yield from _of_privacy(rows)
+        if self._central is not None:
+            yield central_text(self._central, self.campaign.report_privacy)
         methods = dict.fromkeys(row.method for row in rows if row.method is not None)
         for method in methods:
             yield f"{100 * rows[0].confidence:g} % interval ({method}): {method.promise}."

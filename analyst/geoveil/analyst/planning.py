@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from geoveil.analyst.central import central_record, of_one_question
 from geoveil.analyst.feasible_alternatives import (
     check_comparison,
     check_people,
@@ -76,6 +77,26 @@ class PlanOutcome(ABC):
         Under the plan's prior; None where none that cheap promises anything, and of points.
         """
         return default_cap(as_if_published(self.request, self.chosen()), self.request.prior)
+
+    def central(self, honest: int | None = None, delta: float | None = None) -> Record | None:
+        """Return the central ε of the campaign with the `cap`, in random order.
+
+        Args:
+            honest: how many honest people answer the same question; by default all planned.
+            delta: in (0, 1); None: 10⁻⁶, or 0.01/honest if that is less.
+
+        Returns:
+            None where none is proven, as without a cap.
+
+        Raises:
+            ParameterError: if the number is not from 1 to 10⁸, or δ out of range.
+            UnsupportedError: if campaigns cannot hold what was chosen.
+        """
+        if self.cap is None:
+            return None
+        campaign = as_if_published(self.request, self.chosen(), self.cap.cap)
+        people = of_one_question(campaign, self.request.participants)
+        return central_record(campaign, people if honest is None else honest, delta)
 
     def write(self, file: Path, *, capped: bool = True) -> None:
         """Write a plan that `campaign_of` and 'geoveil campaign create --plan' read (TOML).

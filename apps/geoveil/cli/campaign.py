@@ -5,8 +5,16 @@ from typing import Annotated, Any
 
 import typer
 
-from geoveil.analyst import PublishedCampaign, campaign_record
-from geoveil.campaign import SigningKey, decode, open_envelope, seal, signer
+from geoveil.analyst import PublishedCampaign, campaign_record, central_record, central_text
+from geoveil.campaign import (
+    AttributeCampaign,
+    SigningKey,
+    decode,
+    open_envelope,
+    require_attribute,
+    seal,
+    signer,
+)
 from geoveil.cli import options
 from geoveil.cli.asking import Period
 from geoveil.cli.campaign_create import create
@@ -25,15 +33,32 @@ app.command()(create)
 @app.command()
 @connects
 def show(
-    campaign_id: options.CampaignId, as_json: options.AsJson = False, *, connection: Connection
+    campaign_id: options.CampaignId,
+    honest: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="How many honest reports of one question the central ε of a cap is for, if they"
+            " reach the analyst in uniformly random order; by default the fewest that are shown.",
+        ),
+    ] = None,
+    central_delta: options.CentralDelta = None,
+    as_json: options.AsJson = False,
+    *,
+    connection: Connection,
 ) -> None:
     """Print what a campaign asks, what it costs participants, and what one report counts for."""
     with analyst_at(connection) as analyst:
         campaign = analyst.published(campaign_id)
+    central = None
+    if isinstance(campaign, AttributeCampaign):
+        central = central_record(campaign, honest or campaign.minimum_participants, central_delta)
     if as_json:
-        print_json(campaign_record(campaign))
+        print_json(campaign_record(campaign) | {"central": central})
         return
     print_campaign(campaign)
+    if central is not None:
+        out.tell(central_text(central, require_attribute(campaign).report_privacy))
 
 
 @app.command("list")

@@ -48,6 +48,12 @@ RatiosFrom = Annotated[
         " --width. Values below it, also 0, count as it."
     ),
 ]
+CentralDelta = Annotated[
+    float | None,
+    typer.Option(
+        help="δ of a central ε, in (0, 1); by default 1e-6, or 0.01 by the honest reports if less."
+    ),
+]
 Delta = Annotated[
     float,
     typer.Option(

@@ -19,6 +19,7 @@ from geoveil.analyst import (
     ShareAbove,
     UnmetWishError,
     any_numbers_in,
+    central_text,
     participants_to_name_the_top,
     pilot_prior,
     place_in,
@@ -215,6 +216,16 @@ def plan(
             " 'none'. 'fit' also has no band wider than 8·PER/ε, so that there is one."
         ),
     ] = None,
+    honest: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Say the central ε of the campaign with a cap, if so many honest reports of one"
+            " question reach the analyst in uniformly random order with no sender; with --out that"
+            " of all participants. geoveil does not shuffle.",
+        ),
+    ] = None,
+    central_delta: options.CentralDelta = None,
     figure: Annotated[Path | None, typer.Option(help="Draw it (PNG, PDF or SVG).")] = None,
     as_json: options.AsJson = False,
     connection: Connection,
@@ -302,10 +313,13 @@ def plan(
     )
     with err.status("planning"):
         sizes = _sizes(strata, strata_epsilon)
-        held = out_file is not None or any(x is not None for x in (contamination, top, sizes))
+        doubts_of = (contamination, top, sizes, honest)
+        held = out_file is not None or any(x is not None for x in doubts_of)
         restricted = held if for_campaign is None else for_campaign
         if cap not in (None, "none", "fit"):
             raise ParameterError("cap", cap, "'fit' or 'none'")
+        if honest is not None and cap == "none":
+            raise ParameterError("honest", honest, "left out without a cap")
         plan_of = partial(plan_for, for_campaign=restricted, capped=cap == "fit")
         request = request_of(soft=soft)
         try:
@@ -332,6 +346,8 @@ def plan(
                 raise ParameterError("top", top, "left out unless there are several questions")
             people_for_top = participants_to_name_the_top(planned, top, contamination=doubt)
             report["top"] = {"count": top, "confidence": 0.95, "participants": people_for_top}
+        if cap != "none" and (out_file is not None or honest is not None):
+            report["central"] = planned.central(honest, central_delta)
         if out_file is not None:
             planned.write(out_file, capped=cap != "none")
         if figure is not None:
@@ -355,6 +371,9 @@ def plan(
             err.tell(f"wrote {file}")
     if out_file is not None and cap != "none":
         err.tell(str(planned.cap or "no cap: no protection of far values"))
+    central = report.get("central")
+    if central is not None:
+        out.tell(central_text(central, request.privacy))
     print_top(report, out)
     print_groups(report, out)
     print_periods(report, out)

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 import geoveil.analyst
-from geoveil.analyst import PublishedCampaign
+from geoveil.analyst import PublishedCampaign, central_record, central_text, of_one_question
 from geoveil.campaign import (
     AttributeCampaign,
     Campaign,
@@ -53,12 +53,24 @@ def standing_of(request: PageRequest, campaign_id: str) -> dict[str, Any]:
     campaign, now = published.campaign, request.now
     return {
         "state": published.state,
+        "central": central_words(campaign, published.reports),
         "reports": published.reports,
         "signer": signer_words(published),
         "pace": pace_words(
             published.reports, campaign.opens, campaign.closes, now, published.state
         ),
     }
+
+
+def central_words(campaign: Campaign, reports: int) -> str:
+    """Return the central ε if all reports so far are honest, or the fewest shown of a period."""
+    if not isinstance(campaign, AttributeCampaign):
+        return ""
+    honest = of_one_question(campaign, reports)
+    if campaign.period is not None:
+        honest = min(honest, campaign.minimum_participants)
+    record = central_record(campaign, honest)
+    return "" if record is None else central_text(record, campaign.report_privacy)
 
 
 def privacy_of(campaign: Campaign) -> str:

@@ -113,6 +113,8 @@ from geoveil.campaign.saying import (
     days_in as days_in,
     digits as digits,
     of_far_values as of_far_values,
+    ratio as ratio,
+    rounded_up as rounded_up,
     to_one as to_one,
 )
 from geoveil.campaign.signing import PublicKey, SignatureInvalid, SigningKey, seal, signer

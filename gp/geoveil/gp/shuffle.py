@@ -78,8 +78,8 @@ def central_privacy(
     low, high = 0.0, near
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        beyond = float(np.sum(chances * _told_beyond(middle, near, clones)))
-        low, high = (low, middle) if beyond <= (1 - _CUT) * slack else (middle, high)
+        excess = float(np.sum(chances * _excess(middle, near, clones)))
+        low, high = (low, middle) if excess <= (1 - _CUT) * slack else (middle, high)
     return CentralPrivacy(high, slack, honest)
 
 
@@ -98,7 +98,7 @@ def _numbers_of_clones(far: float, near: float, honest: int, delta: float) -> tu
     return counts[starts], (1 + _ROUNDING) * chances
 
 
-def _told_beyond(epsilon: float, near: float, clones: Array) -> Array:
+def _excess(epsilon: float, near: float, clones: Array) -> Array:
     """Return the probability beyond e^epsilon times the other's, given numbers of clones."""
     from scipy.special import betainc
 
