@@ -8,6 +8,7 @@ from scipy.ndimage import maximum_filter
 
 from geoveil.gp import (
     ApproximateLaplace,
+    Cap,
     DebiasedLaplace,
     FormulaProfile,
     GaussianKernel,
@@ -179,6 +180,24 @@ def test_variances_of_long_tables_are_those_of_sums_over_the_noise(narrow):
         mean = chance @ g / chance.sum()
         spread = chance @ np.square(g - mean) / chance.sum()
         assert noise == pytest.approx(spread, rel=1e-3, abs=1e-6 * mechanism.largest_variance)
+
+
+@pytest.mark.parametrize("kind", [DebiasedLaplace, SmoothMechanism])
+def test_laws_end_where_distances_do(kind):
+    """Within a cap everybody has noise. Control: without one nobody far away has any."""
+    privacy, step = GeoPrivacy(1.0, per=40.0), Threshold(0.0, 20.0, "smoothstep")
+    mechanism = kind(Cap(0.4, 1.3).on(step, privacy.exact_rate), privacy)
+    value, noise = mechanism.moments(np.linspace(-16.0, 52.0, 4_001))
+    law = mechanism.law()
+    for stated, true in (
+        (law.points[:, 0], value),
+        (law.points[:, 1], noise + value**2),
+        (law.variances, noise),
+    ):
+        span = np.ptp(true)
+        for beyond in (true.min() - stated.min(), stated.max() - true.max()):
+            assert -1e-6 * span <= beyond <= 0.05 * span
+    assert kind(step, privacy).law().variances.min() < noise.min() / 2
 
 
 def test_other_mechanisms_keep_their_bounds_too():

@@ -10,6 +10,7 @@ until what is not known within them hardly counts.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -39,15 +40,22 @@ _Seen = TypeVar("_Seen")
 
 
 @lru_cache(maxsize=256)
-def law_of_profile(profile: Profile | _Between, scale: float, undone: float) -> ReportMoments:
+def law_of_profile(
+    profile: Profile | _Between,
+    scale: float,
+    undone: float,
+    limits: tuple[float, float] = (-math.inf, math.inf),
+) -> ReportMoments:
     """Return points around the moments of g(s + Laplace(scale)), for all s.
 
     Args:
         scale: b > 0, in the unit of s.
         undone: b, or 0 for g = φ.
+        limits: two distances that s never leaves.
     """
     nodes = profile.cells(undone)
-    ray = getattr(profile, "ray", False)
+    least, most = max(limits[0], 0.0) if getattr(profile, "ray", False) else limits[0], limits[1]
+    nodes = distinct(np.append(nodes, np.clip([least, most], nodes[0], nodes[-1])))
     first, last = (float(level) for level in profile.debiased(_beyond(nodes), undone))
 
     def look(nodes: Array) -> tuple[tuple[Array, ...], Array]:
@@ -58,18 +66,24 @@ def law_of_profile(profile: Profile | _Between, scale: float, undone: float) -> 
         ends = np.concatenate([powers, noise[:, None]], axis=1)
         away = np.maximum(within[1] - ends[:-1], ends[1:] - within[0])
         loose = weight[:, None] * (within[1] - within[0] + (1 - weight[:, None]) * np.abs(away))
-        spans = np.maximum(np.ptp(ends, axis=0), 1e-300)
+        people = (nodes >= least) & (nodes <= most)
+        spans = np.maximum(np.ptp(ends[people], axis=0), 1e-300)
+        loose[~(people[:-1] & people[1:])] = 0.0
         return (powers, noise, g, h, weight), (loose / (_LOOSE * spans)).max(axis=1)
 
     nodes, (powers, noise, g, h, weight) = cut_while_loose(nodes, look)
-    people = nodes >= 0 if ray else np.ones(len(nodes), bool)
-    inside = people[:-1]
+    people = (nodes >= least) & (nodes <= most)
+    inside = people[:-1] & people[1:]
     left, right = powers[:-1][inside], powers[1:][inside]
     before, after = noise[:-1][inside], noise[1:][inside]
     kept, low, high = weight[inside][:, None], h[0][inside], h[1][inside]
     corners = _corners(*g[:, inside])
-    laws = [powers[people], np.array([[level, level**2, level**3] for level in (first, last)])]
-    noises = [np.stack([noise[people]] * 2), np.zeros((2, 2))]
+    # Beyond the outermost nodes g is level: noise leads back to them, or does not.
+    ends = np.flatnonzero(people)[[0, -1]]
+    back = np.exp(-np.maximum([nodes[ends[0]] - least, most - nodes[ends[1]]], 0.0) / scale)
+    levels = np.array([[level, level**2, level**3] for level in (first, last)])
+    laws = [powers[people], back[:, None] * powers[ends] + (1 - back[:, None]) * levels]
+    noises = [np.stack([noise[people]] * 2), np.stack([back * noise[ends]] * 2)]
     mixed = [
         (
             (1 - kept) * end + kept * corner,

@@ -81,7 +81,10 @@ class AdditiveMechanism(QueryMechanism):
         if not math.isfinite(self.noise.variance):
             return None
         profile = self.query.profile
-        edges = distinct(np.concatenate([profile.cells(0.0), self._turns()]))
+        limits = np.array([float(limit) for limit in self.query.signed_range])
+        finite = np.isfinite(limits)
+        edges = np.concatenate([profile.cells(0.0), self._turns(), limits[finite]])
+        edges = distinct(np.clip(edges, *limits))
 
         def look(edges: Array) -> tuple[tuple[Array, Array], Array]:
             value, _ = profile.ranges(edges, 0.0)
@@ -91,9 +94,10 @@ class AdditiveMechanism(QueryMechanism):
             return (value, noise), np.square(np.maximum(wide, loose))
 
         edges, (value, noise) = cut_while_loose(edges, look)
-        # Beyond the last edges f is constant, and the noise dies away or stays as it is.
+        # Beyond the last edges nobody is, or f is constant and the noise dies away or stays.
         ends = np.asarray(profile.value(edges[[0, -1]]))
         beyond = np.square(self._scale_range(edges[[0, -1]], beyond=True)) * self.noise.variance
+        beyond[0, finite] = beyond[1, finite]
         return law_of_symmetric_noise(
             np.concatenate([value, [ends, ends]], axis=1), np.concatenate([noise, beyond], axis=1)
         )

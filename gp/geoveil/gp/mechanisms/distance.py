@@ -162,10 +162,12 @@ class DebiasedLaplace(QueryMechanism):
         return laplace_variance(self.query.profile, s, self.scale, float(self._undo))
 
     def law(self) -> ReportMoments:
-        return law_of_profile(self.query.profile, self.scale, float(self._undo))
+        least, most = map(float, self.query.signed_range)
+        return law_of_profile(self.query.profile, self.scale, float(self._undo), (least, most))
 
     def report_moments(self) -> ReportMoments:
-        query, law = self.query.unclipped, self.law()
+        query = self.query.unclipped
+        law = law_of_profile(query.profile, self.scale, float(self._undo))
         if not isinstance(query, Range):
             return law
         # Some people's answers may be made from points, where noise can cross the whole range.
