@@ -14,7 +14,6 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from statistics import NormalDist
 
 import numpy as np
 from rich.console import Console
@@ -32,7 +31,6 @@ from benchmarks.joint_bands import (
 )
 from benchmarks.joint_people import (
     BELL,
-    LABELS,
     PEOPLE,
     PLANE,
     WIDTH,
@@ -40,7 +38,6 @@ from benchmarks.joint_people import (
     campaign,
     homes,
     incomes,
-    labelled,
     rare,
     reports,
     square,
@@ -52,14 +49,12 @@ from geoveil.analyst import (
     Histogram,
     JointEstimates,
     Means,
-    Quantiles,
     partition_shares,
 )
 from geoveil.analyst.campaigns import asked_of_points, softness_of_points
 from geoveil.analyst.statistics import ranking, simultaneous
 from geoveil.analyst.statistics.districts import with_elsewhere
-from geoveil.analyst.statistics.groups import GroupEstimates
-from geoveil.campaign import PointQuestion, Strata, ValueCampaign
+from geoveil.campaign import PointQuestion, ValueCampaign
 from geoveil.gp import Polygon, SmoothedRegion, Threshold
 
 CAMPAIGNS, QUICK_CAMPAIGNS = 2_000, 100
@@ -250,88 +245,6 @@ def districts(n: int) -> Callable[[np.random.Generator], Held]:
     return held
 
 
-ASKED = PointQuestion("above 60,000", Threshold(60_000.0, WIDTH, "smoothstep"))
-
-
-def of_groups() -> Array:
-    """Return the mean of the question within groups."""
-    population, labels = labelled()
-    values = ASKED.query.value(population)
-    return np.array([values[labels == label].mean() for label in range(4)])
-
-
-def groups(n: int, epsilon: float | None, *, compared: bool) -> Callable[..., Held]:
-    """Return what asks for a mean by group, or for the differences of groups."""
-    of = campaign(strata=Strata(name="region", labels=LABELS, epsilon=epsilon))
-    population, labels = labelled()
-    truth = of_groups()
-
-    def held(rng: np.random.Generator) -> Held:
-        (found,) = reports(of, population, n, rng, labels).ask_by_group([ASKED])
-        known = truth[[LABELS.index(label) for label in found.labels]]
-        mistaken = replace(found, covariance=np.diag(np.diag(found.covariance)))
-        if not compared:
-            told = {STATED: found.band(), ALONE: found.intervals(found.confidence)}
-            return {name: inside(*around(ends, known)) for name, ends in told.items()}
-        told = {
-            STATED: found.differences(),
-            ALONE: found.differences(rule="single"),
-            INDEPENDENT: mistaken.differences(),
-        }
-        right = [known[found.labels.index(a)] - known[found.labels.index(b)]
-                 for a, b in told[STATED].pairs]  # fmt: skip
-        return {name: inside(d.ci_low, np.array(right), d.ci_high) for name, d in told.items()}
-
-    return held
-
-
-def quartiles_by_group(n: int) -> Callable[..., Held]:
-    """Return what compares the median of groups."""
-    of = campaign(strata=Strata(name="region", labels=LABELS[:3]))
-    population, labels = labelled()
-    population, labels = population[labels < 3], labels[labels < 3]
-    dense = np.linspace(0.0, 200_000.0, 4_001)
-    truth = [np.interp(0.5, 1 - above(dense, WIDTH, population[labels == label]), dense)
-             for label in range(3)]  # fmt: skip
-
-    def held(rng: np.random.Generator) -> Held:
-        found = reports(of, population, n, rng, labels).ask_by_group(Quantiles(levels=[0.5]))
-        (together,) = found.differences()
-        right = np.array([truth[LABELS.index(a)] - truth[LABELS.index(b)]
-                          for a, b in together.pairs])  # fmt: skip
-        reach = NormalDist().inv_cdf(0.975) * together.standard_errors
-        return {
-            STATED: inside(together.ci_low, right, together.ci_high),
-            ALONE: inside(together.values - reach, right, together.values + reach),
-        }
-
-    return held
-
-
-def weighted_band(n: int) -> Callable[..., Held]:
-    """Return what asks for the distribution of all, weighted to a census."""
-    of = campaign(strata=Strata(name="region", labels=LABELS))
-    population, labels = labelled()
-    sizes: dict[str, float] = dict(zip(LABELS, (0.1, 0.2, 0.3, 0.4), strict=True))
-    weights = np.array(list(sizes.values())) / np.bincount(labels)
-    at = np.linspace(10_000.0, 250_000.0, 13)
-    values = np.stack([Threshold(t, WIDTH, "smoothstep").value(population) for t in at])
-    truth = 1 - values @ weights[labels]
-
-    def held(rng: np.random.Generator) -> Held:
-        asked = DistributionFunction(at=at.tolist(), width=WIDTH)
-        curve = reports(of, population, n, rng, labels).ask(asked, sizes=sizes)
-        low, high = curve.above.intervals()
-        apart_low, apart_high = band_as_if_independent(curve.above)
-        return {
-            STATED: inside(curve.low, truth, curve.high),
-            ALONE: inside(1 - high, truth, 1 - low),
-            INDEPENDENT: inside(1 - apart_high, truth, 1 - apart_low),
-        }
-
-    return held
-
-
 # Places
 
 
@@ -357,12 +270,6 @@ def rows() -> Iterator[Row]:
     yield Row(
         "5 parts, ε a fifth", "incomes", 2_000, histogram(weak, incomes(), 2_000, edges[1::2], 50e3)
     )  # fmt: skip
-    for epsilon, told in ((None, "open labels"), (1.0, "labels at ε = 1")):
-        n = 2_000 if epsilon is None else 10_000
-        yield Row("4 groups", told, n, groups(n, epsilon, compared=False))
-        yield Row("6 differences", told, n, groups(n, epsilon, compared=True))
-    yield Row("medians of 3 groups", "open labels", 6_000, quartiles_by_group(6_000))
-    yield Row("13 thresholds, weighted", "open labels", 4_000, weighted_band(4_000))
     for n in (500, 3_000):
         yield Row("6 districts", "homes", n, districts(n), few_there if n < 1_000 else "")
     for which in ("set", "ranks", "chosen"):
@@ -400,29 +307,6 @@ def errors() -> Iterator[tuple[str, int, Callable[[np.random.Generator], tuple[f
 
     yield "difference of two shares", 5_000, difference
     yield "ratio of two shares", 5_000, ratio
-    of, (population, labels) = (
-        campaign(strata=Strata(name="region", labels=LABELS[:3], epsilon=1.0)),
-        labelled(),
-    )
-    population, labels = population[labels < 3], labels[labels < 3]
-
-    def of_groups(rng: np.random.Generator) -> GroupEstimates:
-        return reports(of, population, 20_000, rng, labels).ask_by_group([ASKED])[0]
-
-    def of_two(rng: np.random.Generator) -> tuple[float, ...]:
-        found = of_groups(rng)
-        made = found.differences(rule="single")
-        apart = math.hypot(*found.standard_errors[:2])
-        return float(made.values[0]), float(made.standard_errors[0]), apart
-
-    def of_all(rng: np.random.Generator) -> tuple[float, ...]:
-        found = of_groups(rng)
-        made = found.post_stratify({"north": 0.2, "east": 0.3, "south": 0.5})
-        apart = math.sqrt(float(np.square([0.2, 0.3, 0.5]) @ found.standard_errors**2))
-        return made.value, made.standard_error, apart
-
-    yield "difference of two groups, labels at ε = 1", 20_000, of_two
-    yield "all, weighted, labels at ε = 1", 20_000, of_all
     two = PLANE.unproject([(5_000.0, 4_000.0), (7_000.0, 4_000.0)]).tolist()
     bells = [DensityAt(longitude, latitude) for longitude, latitude in two]
     of_homes = campaign(500.0, 2)

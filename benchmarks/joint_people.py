@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.analyst import ReportRows, Reports, reports_of
-from geoveil.campaign import Attribute, PlanarLaplaceSpec, Strata, ValueCampaign
+from geoveil.campaign import Attribute, PlanarLaplaceSpec, ValueCampaign
 from geoveil.gp import GeoPrivacy
 from geoveil.gp.coordinates import AzimuthalEquidistant
 
@@ -58,7 +58,7 @@ PEOPLE: Mapping[str, Callable[[], Array]] = {
 }
 
 
-def campaign(per: float = B, dimension: int = 1, strata: Strata | None = None) -> ValueCampaign:
+def campaign(per: float = B, dimension: int = 1) -> ValueCampaign:
     """Return a campaign whose people send a perturbed income, or home."""
     unit = "dollar" if dimension == 1 else "metre"
     return ValueCampaign(
@@ -69,7 +69,6 @@ def campaign(per: float = B, dimension: int = 1, strata: Strata | None = None) -
         mechanism=PlanarLaplaceSpec(dimension),
         opens=OPENS,
         closes=OPENS + timedelta(days=30),
-        strata=strata,
     )
 
 
@@ -78,7 +77,6 @@ def reports(
     population: Array,
     n: int,
     rng: np.random.Generator,
-    labels: NDArray[np.intp] | None = None,
 ) -> Reports:
     """Return the reports of n people drawn at random.
 
@@ -86,21 +84,12 @@ def reports(
         population: (people,) or (people, 2).
         n: who take part.
         rng: who, and their noise.
-        labels: of each in the population.
     """  # fmt: skip
     who = rng.integers(0, len(population), n)
     mechanism = of.point_mechanism
     sent = mechanism.simulate(population[who], rng)
     columns = np.rint(sent / mechanism.step).astype(np.int64).reshape(n, -1).T
-    strata = None
-    if labels is not None and of.strata is not None:
-        strata = labels[who].astype(np.uint32)
-        if (lies := of.strata.randomized) is not None:
-            told = rng.random(n) < float(lies.truth)
-            others = rng.integers(1, len(of.strata.labels), n)
-            strata = np.where(told, strata, (strata + others) % len(of.strata.labels))
-            strata = strata.astype(np.uint32)
-    return reports_of(ReportRows(np.zeros(n, np.uint32), None, tuple(columns), strata), of)
+    return reports_of(ReportRows(np.zeros(n, np.uint32), None, tuple(columns)), of)
 
 
 LABELS = ("north", "east", "south", "west")

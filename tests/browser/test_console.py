@@ -15,7 +15,7 @@ from playwright.async_api import BrowserContext, Page
 
 from geoveil.analyst import DistributionFunction, new_york_boroughs
 from geoveil.analyst.results import cell_text
-from geoveil.campaign import Attribute, Question, Strata
+from geoveil.campaign import Attribute, Question
 from geoveil.gp import GeoPrivacy, Threshold
 from tests.console.served import NOW, Served, numbers, places, served, survey
 
@@ -183,13 +183,12 @@ async def test_the_keyboard_is_enough_from_signing_in_to_a_file(tmp_path: Path, 
         assert f"{widened.ci_low:.2f}" in text
 
 
-async def test_a_survey_that_recurs_and_one_with_groups(console: Served, page: Page) -> None:
+async def test_a_survey_that_recurs(console: Served, page: Page) -> None:
     campaign = survey(
         "weekly",
         title="Every week: income",
         opens=NOW - timedelta(days=26),
         period=timedelta(days=7),
-        strata=Strata(name="region", labels=("north", "south", "west")),
     )
     await console.publish(campaign)
     for period, share in enumerate((0.3, 0.35, 0.42, 0.5)):
@@ -212,7 +211,6 @@ async def test_a_survey_that_recurs_and_one_with_groups(console: Served, page: P
     assert await page.locator(".survey").count() == 1
     await page.goto(f"{console.base}/console/surveys/weekly")
     assert "What changed" in await page.inner_text("main")
-    assert "By group" in await page.inner_text("main")
     await sound(page, "survey-that-recurs")
     await page.click("text=Operators")
     await page.wait_for_selector("text=How the server does")
@@ -228,7 +226,6 @@ async def test_titles_are_text_whatever_they_hold(console: Served, page: Page) -
         attribute=Attribute(name=forged[:64], unit="<b>unit</b>"),
         privacy=GeoPrivacy(1.0, 8_000.0, "<b>unit</b>"),
         questions=(Question(forged[:64], Threshold(100_000, 24_000, "smoothstep")),),
-        strata=Strata(name=forged[:60], labels=(forged[:60], "'onmouseover=alert(1) x='")),
     )
     await console.publish(campaign)
     await console.report(campaign, 60)

@@ -28,7 +28,6 @@ from geoveil.campaign import (
     Question,
     Readings,
     StatisticCampaign,
-    Strata,
     ValueCampaign,
 )
 from geoveil.gp import Disc, GeoPrivacy, LogScale, Threshold, TwoWayThreshold
@@ -290,14 +289,13 @@ async def test_the_bars_say_what_the_sentences_say(survey: Survey, page: Page) -
     assert "at most 55 to 1" in await page.inner_text("#odds")
 
 
-async def test_several_numbers_and_a_group_are_asked_for(survey: Survey, page: Page) -> None:
+async def test_several_numbers_are_asked_for(survey: Survey, page: Page) -> None:
     query = TwoWayThreshold((100_000.0, 50_000.0), 24_000.0, "smoothstep")
     await survey.create(
         campaign_of(
             "two",
             questions=(Question("both", query),),
             mechanism=LipschitzLaplaceSpec(),
-            strata=Strata(name="region", labels=("north", "south"), epsilon=1.0),
         )
     )
     await page.goto(survey.url("two"))
@@ -306,9 +304,6 @@ async def test_several_numbers_and_a_group_are_asked_for(survey: Survey, page: P
     await page.click("#send")
     assert await page.inner_text("#problem") == "Give all the numbers, in dollar."
     await page.fill("#value-2", PRIVATE)
-    await page.click("#send")
-    assert await page.inner_text("#problem") == "Choose your group."
-    await page.select_option("#label", "south")
     assert await axe(page) == []
     await page.click("#send")
     await counted(page)
@@ -540,16 +535,14 @@ async def test_tabs_that_race_share_one_point_an_epoch(
 
 
 async def test_a_survey_that_reads_once_in_a_while_says_so(survey: Survey, page: Page) -> None:
-    cohorts = Strata(name="reading", labels=("1", "2", "3"))
-    readings = Readings(every=timedelta(days=2), extrapolated=True)
+    readings = Readings(every=timedelta(days=2), extrapolated=True, cohorts=3)
     changes: dict[str, Any] = {"period": timedelta(hours=12), "readings": readings}
-    await survey.create(campaign_of("daily", strata=cohorts, **changes))
+    await survey.create(campaign_of("daily", **changes))
     await page.goto(survey.url("daily"))
     await page.wait_for_selector("#survey:not([hidden])")
     told = await page.inner_text("#sent")
     assert f"{readings} In all: ε = 3 per 8,000 dollar." in told
-    assert readings.telling(3) in told
-    assert not await page.is_visible("#group")
+    assert readings.telling in told
     assert await axe(page) == []
     await answer(page)
     await counted(page)

@@ -298,5 +298,4 @@ def test_only_one_module_of_each_language_makes_the_sentences():
         "apps/geoveil/gateway/files/geoveil-client.js",  # which has consent.ts
         "apps/geoveil/console/rendering.py",  # which shows what `likelihood` returns
         "campaign/geoveil/campaign/consent_forms.py",  # of forms, field by field
-        "campaign/geoveil/campaign/strata.py",  # of labels, whose twin is in consent.ts
     }

@@ -102,8 +102,7 @@ def test_a_form_has_no_attribute_of_its_own() -> None:
 
 def test_a_form_with_what_it_has_not_is_refused() -> None:
     message = pb.Campaign.FromString(HOUSEHOLD.encoded)
-    message.strata.name = "region"
-    message.strata.labels.extend(["north", "south"])
+    message.readings.cohorts = 2
     with pytest.raises(UnsupportedError, match="canonical"):
         decode(message.SerializeToString(deterministic=True))
 

@@ -16,7 +16,6 @@ from geoveil.campaign import (
     Question,
     Readings,
     StatisticCampaign,
-    Strata,
     ValueCampaign,
 )
 from geoveil.campaign.connection import TLS
@@ -26,7 +25,6 @@ from geoveil.gp import GeoPrivacy, ParameterError, Threshold, UnsupportedError
 DAY = timedelta(days=1)
 DAYS, EPOCH, DEVICES = 14, 4, 24
 PRIVACY = GeoPrivacy(1.0, 8_000.0, "dollar")
-CELLS = Strata(name="reading", labels=tuple("abcd"))
 
 
 def published(server, name, **changes):
@@ -39,8 +37,7 @@ def published(server, name, **changes):
         "opens": now - DAYS * DAY,
         "closes": now + 30 * DAY,
         "period": DAY,
-        "readings": Readings(every=EPOCH * DAY),
-        "strata": CELLS,
+        "readings": Readings(every=EPOCH * DAY, cohorts=EPOCH),
     } | changes
     points = "questions" not in fields
     made = (
@@ -66,7 +63,7 @@ def answered(server, campaigns, days=DAYS):
         income = float(rng.lognormal(11, 0.5))
         at = [campaigns[0].opens]
         timing = Timing(now=lambda at=at: at[0])
-        policy = Policy({"income": Limit(campaign=most, cohorts=len(CELLS.labels))})
+        policy = Policy({"income": Limit(campaign=most, cohorts=EPOCH)})
         with Client(
             server,
             policy=policy,
@@ -88,7 +85,7 @@ def answered(server, campaigns, days=DAYS):
 @pytest.mark.deep
 def test_the_command_says_what_python_says(geoveil, server, tmp_path):
     """Devices over 14 days that read every fourth: answers extrapolated, and points."""
-    moving = {"readings": Readings(every=EPOCH * DAY, extrapolated=True)}
+    moving = {"readings": Readings(every=EPOCH * DAY, extrapolated=True, cohorts=EPOCH)}
     asked = published(server, "daily", **two_questions(), **moving)
     points = published(server, "daily-points")
     assert isinstance(points, ValueCampaign)
@@ -98,9 +95,7 @@ def test_the_command_says_what_python_says(geoveil, server, tmp_path):
         curves = [found.over_time(label, confidence=0.9) for label in asked.labels]
         above = [ShareAbove(60_000)]
         soft = asked_of_points(points, above, softness_of_points(points, None, None))
-        of_points = analyst.ask("daily-points", soft).over_time(
-            groups=analyst.ask_by_group("daily-points", soft)
-        )
+        of_points = analyst.ask("daily-points", soft, cohorts=True).over_time()
     told = of(geoveil, "daily", "--confidence", "0.9", "--change", "3,13")
     assert told["results"] == [
         one.to_dict() for curve in curves for one in (curve, curve.change(3, 13))
@@ -124,9 +119,8 @@ def of(geoveil, name, *asked):
 
 def test_what_can_not_be_said_is_named(geoveil, server):
     """No reports, one period, no readings, no cohorts; and options that are of no curve."""
-    once = published(server, "no-curve-once", **two_questions(), period=None, strata=None,
-                     readings=None)  # fmt: skip
-    fresh = published(server, "no-curve-fresh", **two_questions(), strata=None, readings=None)
+    once = published(server, "no-curve-once", **two_questions(), period=None, readings=None)
+    fresh = published(server, "no-curve-fresh", **two_questions(), readings=None)
     published(server, "no-curve-yet", **two_questions())
     for name, match in ((once.campaign_id, "recurs"), ("no-curve-yet", "two reports")):
         with pytest.raises(ParameterError, match=match):

@@ -450,27 +450,6 @@ def test_a_pilot_at_a_server_or_in_a_file_is_a_prior(geoveil, planned, tmp_path)
     assert told == planned(*asked[:-1], "--prior", f"pilot:{file}")
 
 
-def test_groups_have_their_errors_planned(plan, planned):
-    asked = ["--threshold", 98_000, "--participants", 20_000, *LOG_NORMAL, *QUICK]
-    said = [*asked, "--strata", "region: north=3, south=7"]
-    (row,) = planned(*said)["groups"]
-    north, south = row["groups"]
-    assert north["error_95"] == pytest.approx(south["error_95"] * (7 / 3) ** 0.5)
-    (lies,) = planned(*said, "--strata-epsilon", 1)["groups"]
-    assert lies["groups"][0]["error_95"] > 1.5 * north["error_95"]
-    shown = " ".join(plan(*said).stdout.split())
-    assert "north ±" in shown
-    assert "difference between south and north is known to ±" in shown
-    for more, named in (
-        (["--strata", "north=3, south=7"], "name: label"),
-        (["--strata", "region: north, south"], "label=size"),
-        (["--strata-epsilon", "1"], "no --strata"),
-        (["--strata", "region: north=0, south=7"], "sizes"),
-    ):
-        with pytest.raises(ParameterError, match=named):
-            plan(*asked, *more)
-
-
 def test_a_quantile_is_planned_by_points(plan, planned, tmp_path):
     median = ("--quantile", "0.5", "--participants", 50_000, *INCOMES, *QUICK)
     (row,) = planned(*median)["quantiles"]

@@ -37,7 +37,6 @@ CREATE = ["--attribute", "debt", "--unit", "euro", "--epsilon", "1", "--per", "5
         (["demo", "--figure", "demo.txt"], "--figure must be a file whose name ends in .png"),
         ([*PLAN, "--prior", "absent.csv"], "--prior must be a file that exists: there is no file"),
         ([*LOGNORMAL, "--threshold", "1e30"], "--threshold must be one to which some say yes"),
-        ([*LOGNORMAL, "--strata", "region: n=0, s=1"], "--strata must be 'name: label=size"),
         ([*PLACES, "--place", "400,40"], "--place must be 'longitude,latitude' in degrees"),
         ([*PLACES, "--circle", "-74,40,-5"], "--circle must be LONGITUDE,LATITUDE,RADIUS"),
         ([*PLAN, "--prior", "pilot:absent.parquet"], "--prior must be pilot:FILE, a Parquet file"),

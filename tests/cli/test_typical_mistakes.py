@@ -37,8 +37,6 @@ MISTAKES = {
     f"{PLAN} --width 100": "--width",
     f"{PLAN} --heap 100000": "--heap",
     f"{PLAN} --scenario x": "--scenario",
-    f"{PLAN} --strata region": "--strata",
-    f"{PLAN} --strata 'region: n=1, s=1' --strata-epsilon 0": "--strata-epsilon",
     f"{PLAN} --contamination 2": "--contamination",
     f"{PLAN} --out missing/plan.toml": "--out",
     f"{PLAN} --figure plan.txt": "--figure",
@@ -58,9 +56,6 @@ MISTAKES = {
     f"{NEAR} --circle -73.98,40.75": "--circle",
     f"{NEAR} --region missing.geojson": "--region",
     f"{NEAR} --region broken.geojson": "--region",
-    f"{CREATE} --strata 'region: north'": "--strata must be 2 to 64 names",
-    f"{CREATE} --strata 'region: north, north'": "--strata must be distinct",
-    f"{CREATE} --strata 'region: n, s' --strata-epsilon 0": "--strata-epsilon",
     f"{CREATE} --days 0": "--days",
     f"{CREATE} --every 5x": "--every",
     f"{CREATE} --cohorts 13": "--cohorts",
@@ -172,7 +167,6 @@ def campaigns(said):
         f"campaign create Numbers --points {INCOME}",
         f"campaign create Share {INCOME} --threshold 100000",
         "campaign create Places --points --attribute a --epsilon 1 --per 200 --center=-74,40.7",
-        f"campaign create Groups {INCOME} --threshold 100000 --strata 'region: north, south'",
     ):
         said(line)  # those that are there already stay
 

@@ -217,8 +217,8 @@ class Blocking:
     def fetch(self, campaign_id: str, timeout_s: float | None = None) -> Any:
         return self.run(self.client.fetch(campaign_id, timeout_s))
 
-    def contribute(self, campaign_id: str, value: Any, stratum: str | None = None) -> Any:
-        return self.run(self.client.contribute(campaign_id, value, stratum))
+    def contribute(self, campaign_id: str, value: Any) -> Any:
+        return self.run(self.client.contribute(campaign_id, value))
 
     def flush(self, timeout_s: float | None = None) -> Any:
         return self.run(self.client.flush(timeout_s))

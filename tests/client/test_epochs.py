@@ -24,7 +24,6 @@ from geoveil.campaign import (
     Question,
     Readings,
     StatisticCampaign,
-    Strata,
     ValueCampaign,
 )
 from geoveil.campaign.readings import ORIGIN
@@ -856,32 +855,28 @@ def test_a_coarser_point_is_seldom_another_s() -> None:
 def test_a_device_tells_in_which_part_of_an_epoch_it_reads(
     device: Devices, fake_time: FakeTime
 ) -> None:
-    """Seven labels over 70 days from 1970 on: the one that its own epoch begins in."""
-    strata = Strata(name="reading", labels=tuple("abcdefg"))
-    every = Readings(every=timedelta(days=70))
-    asked = question("a", period=WEEK, readings=every, strata=strata)
+    """Seven cohorts over 70 days from 1970 on: the one that its own epoch begins in."""
+    every = Readings(every=timedelta(days=70), cohorts=7)
+    asked = question("a", period=WEEK, readings=every)
     epoch = Epoch(privacy=dollars(1.0), length=every.every)
     client = device(asked, of=limit(epoch=epoch, cohorts=7))
-    labels = set()
+    cohorts = set()
     for _ in range(3):
         receipt = client.contribute("a", 50_000.0)
         assert receipt.epoch is not None
         part = (receipt.epoch - ORIGIN) % every.every // timedelta(days=10)
         assert {a.query_index // 3 for a in receipt.answers} == {part}
-        labels.add(part)
+        cohorts.add(part)
         fake_time.date = receipt.epoch + every.every
-    assert len(labels) == 1
-    with pytest.raises(ParameterError, match=r"strata\.epsilon"):
-        question("b", readings=every, strata=Strata(name="reading", labels=("a", "b"), epsilon=1))
+    assert len(cohorts) == 1
 
 
-def labelled(length: timedelta, labels: int) -> StatisticCampaign:
+def of_cohorts(length: timedelta, cohorts: int) -> StatisticCampaign:
     """Return a campaign that asks in which of so many parts of an epoch a device's begin."""
     return question(
-        f"parts-{length.days}-{labels}",
+        f"parts-{length.days}-{cohorts}",
         period=WEEK,
-        readings=Readings(every=length),
-        strata=Strata(name="reading", labels=tuple(f"{i}" for i in range(labels))),
+        readings=Readings(every=length, cohorts=cohorts),
     )
 
 
@@ -895,16 +890,16 @@ def labelled(length: timedelta, labels: int) -> StatisticCampaign:
         ({"cohorts": 12, "epoch": Epoch(privacy=dollars(1.0), length=YEAR + WEEK)}, []),
     ],
 )
-def test_a_label_is_sent_only_as_the_policy_says(
+def test_a_cohort_is_sent_only_as_the_policy_says(
     changes: dict[str, Any], permitted: list[int]
 ) -> None:
     """As many parts as it permits or a divisor, of an epoch of its own length."""
     policy = Policy({"income": limit(**changes)})
     found = []
-    for labels in range(16, 1, -1):
+    for cohorts in range(16, 1, -1):
         try:
-            policy.check(labelled(YEAR, labels), None)
-            found.append(labels)
+            policy.check(of_cohorts(YEAR, cohorts), None)
+            found.append(cohorts)
         except PolicyRefused:
             continue
     assert found == permitted
@@ -917,8 +912,8 @@ def test_a_number_of_parts_out_of_range_is_refused(cohorts: Any) -> None:
         with pytest.raises(ParameterError) as caught:
             limit(**changes)
         assert caught.value.name == "cohorts"
-    with pytest.raises(ParameterError, match="at most 16"):
-        labelled(YEAR, 17)
+    with pytest.raises(ParameterError, match=r"readings\.cohorts must be .*16"):
+        of_cohorts(YEAR, 17)
 
 
 def linked(first: Any, second: Any, labels: list[Any], rng: np.random.Generator) -> float:
@@ -955,7 +950,7 @@ def test_reports_of_two_years_are_linked_by_what_points_tell() -> None:
     n, rng = 10_000, np.random.default_rng(8)
     incomes = rng.lognormal(11.0, 0.6, n)
     first, second = (incomes + rng.laplace(0.0, 8_000.0, n) for _ in range(2))
-    asked = [labelled(d * WEEK, m) for d, m in ((52, 13), (26, 16), (13, 13), (52, 16))]
+    asked = [of_cohorts(d * WEEK, m) for d, m in ((52, 13), (26, 16), (13, 13), (52, 16))]
     begins = [ORIGIN + YEAR * 50 + timedelta(seconds=s) for s in rng.uniform(0, 52 * 604_800, n)]
 
     def with_policy(cohorts: int) -> float:
@@ -967,7 +962,7 @@ def test_reports_of_two_years_are_linked_by_what_points_tell() -> None:
             except PolicyRefused:
                 continue
             assert one.readings is not None
-            sent.append(np.array([one.readings.cohort(at, one.groups) for at in begins]))
+            sent.append(np.array([one.readings.cohort(at) for at in begins]))
         return linked(first, second, sent, np.random.default_rng(9))
 
     by_points = linked(first, second, [], np.random.default_rng(9))

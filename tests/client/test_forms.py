@@ -202,8 +202,6 @@ def test_what_is_no_form_is_refused(
     with pytest.raises(PrivateValueError) as refused:
         client.contribute("household", answers)
     assert "83715" not in str(refused.value)
-    with pytest.raises(ParameterError, match="stratum"):
-        client.contribute("household", SECRET, "north")
     assert client.history() == ()
 
 

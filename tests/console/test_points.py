@@ -16,7 +16,7 @@ import pytest
 
 from geoveil.aggregator.ops.tokens import Scope, TokenFile
 from geoveil.analyst import Districts, new_york_boroughs
-from geoveil.campaign import Attribute, Question, Strata
+from geoveil.campaign import Attribute, Question
 from geoveil.console.layer import layer_in
 from geoveil.console.point_choices import choices_of
 from geoveil.gp import Cap, GeoPrivacy, LogScale, ParameterError, Threshold
@@ -115,16 +115,14 @@ async def test_values_compared_by_ratio_have_no_mean_and_answers_in_dollars(
 
 
 @pytest.mark.deep
-async def test_groups_periods_and_doubts_are_asked_too(console: Served) -> None:
-    strata = Strata(name="region", labels=("north", "south"))
-    campaign = numbers(strata=strata, opens=NOW - timedelta(days=15), period=timedelta(days=7))
+async def test_periods_and_doubts_are_asked_too(console: Served) -> None:
+    campaign = numbers(opens=NOW - timedelta(days=15), period=timedelta(days=7))
     await console.publish(campaign)
     for period in (0, 1):
         await console.report(campaign, 400, period=period)
     async with console.signed_in() as client:
         for more in (
-            {"what": "quantile", "group": "*", "period": 1},
-            {"what": "mean", "group": "north"},
+            {"what": "quantile", "period": 1},
             {"what": "histogram", "said": "50000", "contamination": "0.01", "period": 1},
             {"what": "threshold", "said": "50000", "contamination": "0.02"},
             {"what": "changes", "said": "50000, 90000", "people": "different"},
@@ -137,7 +135,6 @@ async def test_groups_periods_and_doubts_are_asked_too(console: Served) -> None:
             assert problem_in(page) == "", more
             for code in code_in(page):
                 (await run(console, code)).rows()
-        assert "region" in await ask(client, "incomes", what="mean", group="*")
 
 
 @pytest.mark.deep
@@ -179,7 +176,6 @@ NOT_TO_BE_ASKED = (
     {"what": "threshold", "said": "nan"},
     {"what": "range", "said": "1"},
     {"what": "range", "said": "5, 1"},
-    {"what": "curve", "group": "nowhere"},
     {"what": "curve", "contamination": "7"},
     {"what": "curve", "contamination": FORGED},
     {"what": "threshold", "said": FORGED},
@@ -189,7 +185,7 @@ NOT_TO_BE_ASKED = (
 
 @pytest.mark.deep(keep=0)
 async def test_what_can_t_be_asked_is_told_and_inert(console: Served) -> None:
-    campaign = numbers(strata=Strata(name="region", labels=("north", "south")))
+    campaign = numbers()
     await console.publish(campaign)
     await console.report(campaign, 50)
     async with console.signed_in() as client:
@@ -370,7 +366,6 @@ async def test_parts_of_estimates_are_saved_and_made_by_their_python(console: Se
     campaign = survey(
         opens=NOW - timedelta(days=15),
         period=timedelta(days=7),
-        strata=Strata(name="region", labels=("north", "south")),
     )
     await console.publish(campaign)
     for period in (0, 1):
@@ -378,12 +373,12 @@ async def test_parts_of_estimates_are_saved_and_made_by_their_python(console: Se
     async with console.signed_in() as client:
         page = (await client.get("/console/surveys/income")).text
         links = [unescape(one) for one in re.findall(r'href="([^"]*/parts/[^"]*json[^"]*)"', page)]
-        codes = [one for one in code_in(page) if "groups[" in one or "compare" in one]
-        assert len(links) == len(codes) == 3
+        codes = [one for one in code_in(page) if "compare" in one]
+        assert len(links) == len(codes) == 1
         for link, code in zip(links, codes, strict=True):
             saved = (await client.get(link)).json()
             assert saved == json.loads(json.dumps((await run(console, code)).to_dict()))
-        for wrong in ("parts/none.csv", "parts/group0.exe", "parts/group0.csv?people=all"):
+        for wrong in ("parts/none.csv", "parts/change0.exe", "parts/change0.csv?people=all"):
             answer = await client.get(f"/console/surveys/income/{wrong}")
             assert answer.status_code in (400, 404)
 

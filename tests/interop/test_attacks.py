@@ -28,7 +28,6 @@ from geoveil.campaign import (
     Question,
     SigningKey,
     StatisticCampaign,
-    Strata,
     ValueCampaign,
     digest,
     encode,
@@ -519,10 +518,6 @@ def every_attack() -> Iterator[tuple[str, Attack]]:
         "a clock that is set back",
         Attack((publishing(CHEAP),), 2, lives=(ANSWER,) * 8, later=-DAY / 4, of=(two,)),
     )
-    group = replace(HONEST, strata=Strata(name="region", labels=("north", "south")))
-    yield "labels that are not permitted", Attack((publishing(group),))
-    noisy = replace(HONEST, strata=Strata(name="region", labels=("north", "south"), epsilon=0.1))
-    yield "labels with noise that are not permitted", Attack((publishing(noisy),))
     signed = shown(seal(BYTES, KEY))
     yield "signed as trusted, as a control", Attack((signed,), 1, trusted=KEY.public)
     yield "signed by nobody", Attack((GOOD,), trusted=KEY.public)

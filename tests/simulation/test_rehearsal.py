@@ -17,7 +17,6 @@ from geoveil.analyst import (
     campaign_asking,
     campaign_for_points,
 )
-from geoveil.campaign import Strata
 from geoveil.gp import GeoPrivacy, ParameterError
 from geoveil.simulation import LogNormalPopulation, Population
 from geoveil.simulation.rehearsal import rehearse
@@ -69,18 +68,6 @@ def test_people_are_drawn_from_a_prior() -> None:
     assert found.estimates[0].n == 500
 
 
-def test_people_say_their_group() -> None:
-    asked = campaign_asking(
-        [ShareAbove(100_000)], attribute="income", privacy=PRIVACY, campaign_id="regions",
-        strata=Strata(name="region", labels=("north", "south")), **NEXT_MONTH,
-    )  # fmt: skip
-    labels = ["north"] * 40 + ["south"] * 20
-    (groups,) = rehearse(asked, np.linspace(5e4, 2e5, 60), labels=labels).groups
-    assert [row["n"] for row in groups.rows()] == [40, 20]
-    at_random = rehearse(asked, [50_000, 60_000], seed=1)
-    assert sum(row.n for row in at_random.estimates) == 2
-
-
 def test_places_are_longitudes_and_latitudes() -> None:
     where = campaign_for_points(
         attribute="place", privacy=GeoPrivacy(1.0, per=500.0, unit="metre"), campaign_id="where",
@@ -98,7 +85,6 @@ def test_places_are_longitudes_and_latitudes() -> None:
         ([[1.0, 2.0]], {}, "people"),
         ([], {}, "people"),
         ([1.0], {"participants": 0}, "participants"),
-        ([1.0, 2.0], {"labels": ["north"]}, "labels"),
         (LogNormalPrior(11.5, 0.8), {}, "participants"),
     ],
 )

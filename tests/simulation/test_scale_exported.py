@@ -23,14 +23,14 @@ from geoveil.campaign import (
     Allocation,
     Attribute,
     Question,
+    Readings,
     SmoothSpec,
     StatisticCampaign,
-    Strata,
     digest,
     encode,
     seal,
 )
-from geoveil.client import Policy, ReportBuilder
+from geoveil.client import Limit, Policy, ReportBuilder
 from geoveil.gp import GeoPrivacy, ParameterError, Threshold
 from geoveil.gp.estimation import Accumulator, estimate
 from geoveil.proto.v1 import report_pb2
@@ -67,19 +67,18 @@ CAMPAIGNS = [
 REPORTS = {"one": 1_500, "parted": 700, "split": 400, "silent": 0}
 
 
-LABELS = ("north", "south")
-REGION = Strata(name="region", labels=LABELS)
+COHORTS = Readings(every=timedelta(days=91), cohorts=2)
 
 
-def packed(accepted, value, period=0, stratum=None):
-    made = BUILDER.prepare(accepted, value, period=period, stratum=stratum)
+def packed(accepted, value, period=0, cohort=0):
+    made = BUILDER.draw(accepted, BUILDER.point(accepted, value), period, cohort)
     report = report_pb2.Report.FromString(made.report)
     answers = [(answer.query_index, answer.value) for answer in report.answers]
     layout = Layout.of(accepted.campaign)
     return layout.pack([Report(report.report_id, answers, report.period)])[0]
 
 
-BUILDER = ReportBuilder(policy=Policy({"income": PRIVACY}, strata={"region": "openly"}))
+BUILDER = ReportBuilder(policy=Policy({"income": Limit(campaign=PRIVACY, cohorts=2)}))
 
 
 @pytest.fixture(scope="module")
@@ -327,15 +326,13 @@ def other_kinds(tmp_path_factory):
     """Points, a recurring campaign, and noise so heavy-tailed that its sums are kept in blocks."""
     path = tmp_path_factory.mktemp("other") / "a.db"
     rng = np.random.default_rng(5)
-    limits = {"income": PRIVACY}
     asked = [
         asked_for_points(campaign("points", 1), 1),
         replace(campaign("weekly", 2), closes=NOW + timedelta(days=21), period=timedelta(days=7)),
         replace(campaign("heavy", 2), mechanism=SmoothSpec(0.3), step_exponent=None),
-        replace(campaign("groups", 2), strata=REGION),
-        asked_for_points(campaign("placed", 1), 1, strata=REGION),
+        replace(campaign("cohorts", 2), readings=COHORTS),
+        asked_for_points(campaign("placed", 1), 1, readings=COHORTS),
     ]  # fmt: skip
-    builder = ReportBuilder(policy=Policy(limits, strata={"region": "openly"}))
     with SQLiteStore(path) as store:
         for one in asked:
             name = one.campaign_id
@@ -343,10 +340,10 @@ def other_kinds(tmp_path_factory):
             store.create_campaign(
                 CampaignRecord(campaign_id=name, published=published, queries=sums)
             )
-            accepted = builder.accept(name, published)
+            accepted = BUILDER.accept(name, published)
             incomes = household_incomes().sample(300, rng).tolist()
             reports = [
-                packed(accepted, income, number % one.periods, one.strata and LABELS[number % 2])
+                packed(accepted, income, number % one.periods, number % one.cohorts)
                 for number, income in enumerate(incomes)
             ]
             store.commit([Submission(name, reports, True)])
@@ -355,14 +352,14 @@ def other_kinds(tmp_path_factory):
 
 def test_every_kind_of_campaign_is_exported_and_adds_up(other_kinds, tmp_path):
     export_reports(other_kinds, tmp_path / "export", rows=64)
-    works = points, weekly, heavy, groups, placed = exported(tmp_path / "export")
+    works = points, weekly, heavy, cohorts, placed = exported(tmp_path / "export")
     assert [len(total(work)) for work in works] == [1, 6, 2, 4, 2]
     for work in works:
         work.check(total(work))
         assert sum(s.n for s in total(work)) == 300
     assert points.labels == ("x",)
     assert weekly.labels[:3] == ("above 50 (0)", "above 75 (0)", "above 50 (1)")
-    assert groups.labels[1:3] == ("above 75, north", "above 50, south")
+    assert cohorts.labels[1:3] == ("above 75, cohort 0", "above 50, cohort 1")
     assert [s.n for s in total(placed)] == [150, 150]
     with SQLiteStore(other_kinds) as store:
         blocks = store.totals("heavy")

@@ -44,15 +44,15 @@ from tools.vectors.hostile import CHANGES, REGIONS, changed, put
 
 _REASONS = {
     "cap": r"^cap",
-    "readings": r"^(readings|strata\.epsilon None)",
+    "readings": r"^readings",
     "bytes": r"^(campaign|envelope|size of) |canonical form",
     "missing": r"in every campaign$",
     "debiased": r"no bounded debiased form",
     "grid": r"^(step|grid\.step_exponent) ",
     "scale": r"^privacy\.per a distance in \[",
     "kind": r"kind |profile one of|^allocation |some-package",
-    "text": r"^(campaign_id|title|attribute\.(name|unit)|query\.label|strata\.(name|labels\[))",
-    "labels": r"^(labels of the queries|strata\.labels) ",
+    "text": r"^(campaign_id|title|attribute\.(name|unit)|query\.label)",
+    "labels": r"^labels of the queries ",
     "polygon": r"region|parts\[",
     "table": r"number of (at|values|slopes) |\.(at|values|slopes)\[|of the whole|within 1,024"
     r"|numbers up to|numbers that differ|range of the values|\.slope ",
@@ -149,7 +149,7 @@ def _bases() -> dict[str, bytes]:
     }
     found = {
         "plain": small_campaign("plain"),
-        "split": made["split-lied-0"],
+        "split": made["split-0"],
         "vector": made["vector-ramps"],
         "readings": replace(
             small_campaign("readings"),

@@ -17,7 +17,6 @@ from geoveil.campaign import (
     Question,
     SmoothSpec,
     StatisticCampaign,
-    Strata,
     ValueCampaign,
     encode,
 )
@@ -139,18 +138,12 @@ def any_campaign(draw: Random) -> tuple[Campaign, float]:
     Every mechanism, query, profile, allocation and grid has its turn.
     """
     name = f"c{draw.randrange(10**9)}"
-    groups = draw.choice([None, None, "openly", "lied"])
-    labels = tuple(f"g{i}" for i in range(draw.randint(2, 9)))
-    strata = groups and Strata(
-        name="group", labels=labels, epsilon=draw.uniform(0.01, 8.0) if groups == "lied" else None
-    )
     recurring = timedelta(days=draw.randint(1, 40)) if draw.random() < 0.3 else None
     common: dict[str, Any] = {
         "campaign_id": name,
         "title": "A question",
         "opens": OPENS,
         "closes": OPENS + timedelta(days=90),
-        "strata": strata or None,
         "period": recurring,
     }
     plane = draw.choice([PARIS, WORLD]) if draw.random() < 0.25 else None
@@ -243,6 +236,5 @@ def one_tuple(draw: Random, campaign: Campaign, size: float, seed: str) -> dict[
         at = getattr(draw.choice(campaign.questions).query, "at", None)
         if isinstance(at, float):
             point[0] += at
-    group = None if campaign.strata is None else draw.randrange(campaign.groups)
     given = draw.choice(_HOSTILE) * draw.choice([1, 3]) if draw.random() < 0.03 else ""
-    return tuple_of(campaign, point, group, Tape(seed, given))
+    return tuple_of(campaign, point, Tape(seed, given))

@@ -15,7 +15,6 @@ from geoveil.campaign import (
     Question,
     Readings,
     SmoothSpec,
-    Strata,
     encode,
     what_it_tells,
     what_it_tells_of,
@@ -55,7 +54,6 @@ def surveys() -> Iterator[tuple[str, Campaign]]:
         for at in (20, 40, 60, 80, 100)
     )
     by_ratio = Range(math.log(40_000.0), math.log(90_000.0), 0.5, "smoothstep")
-    region = Strata(name="region", labels=("north", "south", "west"), epsilon=0.5)
     slack = GeoPrivacy(1.0, 8_000.0, "dollar", delta=1e-6)
     paper = SmoothSpec(noise="laplace", growth="linear", calibration="paper")
 
@@ -73,7 +71,7 @@ def surveys() -> Iterator[tuple[str, Campaign]]:
             "questions": (middle,),
             "readings": Readings(every=timedelta(days=91)),
         },
-        "split": {"questions": many, "allocation": Allocation.SPLIT, "strata": region},
+        "split": {"questions": many, "allocation": Allocation.SPLIT},
         "repeat": {"questions": many, "allocation": Allocation.REPEAT},
         "partition": {"questions": many},
         "vector": {
@@ -153,7 +151,6 @@ def _told(name: str, campaign: Campaign, value: Any) -> dict[str, Any]:
         "name": name,
         "campaign": encode(campaign).hex(),
         "value": value,
-        "labels": "" if campaign.strata is None else str(campaign.strata),
         "tells": what_it_tells(campaign),
         "tells_of": what_it_tells_of(campaign, value),
         **({"asks": asks} if asks else {}),

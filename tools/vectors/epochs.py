@@ -16,7 +16,6 @@ from geoveil.campaign import (
     Question,
     Readings,
     StatisticCampaign,
-    Strata,
     ValueCampaign,
     digest,
     encode,
@@ -72,10 +71,9 @@ def _campaigns() -> Iterator[tuple[str, Campaign]]:
                 readings=Readings(every=timedelta(days=91), extrapolated=True),
             ),
         )
-    cohorts = Strata(name="reading", labels=tuple("abcdefg"))
     told = small_campaign("cohorts", questions=tuple(soft[:2]), allocation=Allocation.REPEAT)
-    every = Readings(every=timedelta(days=60), extrapolated=True)
-    yield "cohorts", replace(told, period=timedelta(days=7), readings=every, strata=cohorts)
+    every = Readings(every=timedelta(days=60), extrapolated=True, cohorts=7)
+    yield "cohorts", replace(told, period=timedelta(days=7), readings=every)
     for dimension in (1, 2, 3):
         attribute = Attribute(name="home", unit="metre")
         if dimension == 2:
@@ -155,7 +153,9 @@ def _envelopes() -> Iterator[dict[str, Any]]:
         ("questions", "period", None),
         ("points", "readings.extrapolated", True),
         ("points", "readings.every", None),
-        ("cohorts", "strata.epsilon", 1.0),
+        ("cohorts", "readings.cohorts", 1),
+        ("cohorts", "readings.cohorts", 16),
+        ("cohorts", "readings.cohorts", 17),
         ("cohorts", "readings", None),
     ):
         made = changed(encode(nested[base]), [(path, value)])
@@ -399,14 +399,13 @@ def _nesting_by_chance(draw: Random) -> Campaign:
         GeoVeilError: if the campaign that chance made is none.
     """
     campaign, _ = any_campaign(draw)
-    cohorts = Strata(name="reading", labels=tuple(f"c{i}" for i in range(draw.randint(2, 16))))
     every = timedelta(microseconds=draw.randint(60_000_000, 3660 * 86_400_000_000))
     recurs = isinstance(campaign, StatisticCampaign) and campaign.period is not None
-    return replace(
-        campaign,
-        strata=draw.choice([None, cohorts]),
-        readings=Readings(every=every, extrapolated=recurs and draw.random() < 0.7),
+    moved = recurs and draw.random() < 0.7
+    readings = Readings(
+        every=every, extrapolated=moved, cohorts=draw.choice([0, draw.randint(2, 16)])
     )
+    return replace(campaign, readings=readings)
 
 
 def _dollars(epsilon: float) -> GeoPrivacy:

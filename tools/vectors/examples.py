@@ -17,7 +17,6 @@ from geoveil.campaign import (
     Question,
     SmoothSpec,
     StatisticCampaign,
-    Strata,
     ValueCampaign,
 )
 from geoveil.campaign.statistic import Allocation
@@ -121,21 +120,13 @@ def every_campaign() -> Iterator[tuple[str, Campaign, float]]:
                     )
     yield from published(draw)
     questions = tuple(Question(f"q{i}", Threshold(10.0 * i, 16.0, "smoothstep")) for i in range(3))
-    region = Strata(name="region", labels=("north", "south", "west"), epsilon=0.5)
     for allocation in ONE_BY_ONE:
-        for strata in (None, replace(region, epsilon=None), region):
-            for steps in (0, 7) if strata is None else (0,):
-                label = "none" if strata is None else "lied" if strata.epsilon else "openly"
-                name = f"{allocation.value}-{label}-{steps}"
-                made = small_campaign(
-                    name,
-                    **income,
-                    privacy=privacy,
-                    questions=questions,
-                    allocation=allocation,
-                    strata=strata,
-                )
-                yield name, replace(made, step_exponent=made.grid_exponent - steps), 16.0
+        for steps in (0, 7):
+            name = f"{allocation.value}-{steps}"
+            made = small_campaign(
+                name, **income, privacy=privacy, questions=questions, allocation=allocation
+            )
+            yield name, replace(made, step_exponent=made.grid_exponent - steps), 16.0
     for name, spec, vector in _vectors():
         asked = tuple(Question(f"q{i}", query) for i, query in enumerate(vector))
         given = {"questions": asked, "mechanism": spec, "allocation": Allocation.VECTOR}

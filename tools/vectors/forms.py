@@ -285,7 +285,7 @@ def _hostile() -> Iterator[dict[str, Any]]:
             _set(made.fields[at], rest, value)
             yield _changed(f"{path} = {str(value)[:30]}", base, forms[base], made)
     whole = pb.Campaign.FromString(forms["small"])
-    for name in ("attribute.unit", "privacy.epsilon", "grid.step_exponent", "strata.name",
+    for name in ("attribute.unit", "privacy.epsilon", "grid.step_exponent",
                  "readings.extrapolated", "cap.below", "allocation"):  # fmt: skip
         made = pb.Campaign()
         made.CopyFrom(whole)

@@ -44,7 +44,7 @@ def _item(name: str, campaign: Campaign, cases: Sequence[dict[str, Any]]) -> dic
 
 
 def _given(campaign: Campaign, point: Sequence[float], bits: str) -> dict[str, Any]:
-    return tuple_of(campaign, point, None, Tape("later", bits))
+    return tuple_of(campaign, point, Tape("later", bits))
 
 
 def _far_out(draw: Random, name: str, campaign: Campaign, size: float) -> Iterator[dict[str, Any]]:

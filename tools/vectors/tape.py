@@ -36,28 +36,24 @@ class Tape(RandomSource):
 
 
 def answers_of(
-    campaign: Campaign, point: Sequence[float], group: int | None, source: RandomSource
+    campaign: Campaign, point: Sequence[float], source: RandomSource
 ) -> tuple[str, list[list[Any]]]:
     """Return the id and the answers of one report: what a device does with a point."""
     columns = campaign.draw_columns(source)
-    first = campaign.draw_first_index(group, source)
     name = source.bits(128)
     given: Any = point[0] if campaign.dimension == 1 else tuple(point)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         released = campaign.release(given, columns, source)
     pairs = zip(columns, released, strict=True)
-    return f"{name:032x}", [[first + column, str(value)] for column, value in pairs]
+    return f"{name:032x}", [[column, str(value)] for column, value in pairs]
 
 
-def tuple_of(
-    campaign: Campaign, point: Sequence[float], group: int | None, tape: Tape
-) -> dict[str, Any]:
+def tuple_of(campaign: Campaign, point: Sequence[float], tape: Tape) -> dict[str, Any]:
     """Return a point and bits with the answers, as they are published."""
-    name, answers = answers_of(campaign, point, group, tape)
+    name, answers = answers_of(campaign, point, tape)
     return {
         "point": list(point),
-        "group": group,
         "bits": tape.hexadecimal,
         "id": name,
         "answers": answers,

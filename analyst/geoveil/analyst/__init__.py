@@ -64,7 +64,6 @@ from geoveil.analyst.plan_files import (
     planned_participants,
     planned_points,
 )
-from geoveil.analyst.planned_groups import planned_groups
 from geoveil.analyst.planned_periods import planned_periods
 from geoveil.analyst.planned_quantiles import planned_quantiles
 from geoveil.analyst.planner import (
@@ -111,6 +110,7 @@ from geoveil.analyst.relations.by import (
     QuantileBy,
     StatisticBy,
 )
+from geoveil.analyst.relations.by_group import ByGroup
 from geoveil.analyst.relations.contributions import contributions
 from geoveil.analyst.relations.estimand import Estimand
 from geoveil.analyst.relations.form_reports import FormReports, FormStatistic
@@ -178,7 +178,6 @@ from geoveil.analyst.statistics.one_mechanism import estimate
 from geoveil.analyst.statistics.over_time import Change, Cohorts, OverTime
 from geoveil.analyst.statistics.partition import Histogram, PartitionShares, partition_shares
 from geoveil.analyst.statistics.quantiles import QuantileEstimates, Quantiles
-from geoveil.analyst.statistics.raking import margins_from_csv
 from geoveil.analyst.statistics.ranking import Ranking, Top, ranking_of
 from geoveil.analyst.statistics.report_files import ReportRows
 from geoveil.analyst.statistics.reports import (
@@ -190,7 +189,6 @@ from geoveil.analyst.statistics.reports import (
 from geoveil.analyst.statistics.simultaneous import critical_value
 from geoveil.analyst.statistics.smoothed import SmoothedCurve, SmoothedDistribution
 from geoveil.analyst.statistics.statistic import Contaminated, Means, Statistic
-from geoveil.analyst.statistics.strata import ByGroup
 from geoveil.analyst.statistics.trends import Trends, trend
 from geoveil.analyst.statistics.words import (
     STATISTICS as STATISTICS,
@@ -344,14 +342,12 @@ __all__ = [
     "form_reports_of",
     "hard_shares",
     "holm",
-    "margins_from_csv",
     "new_york_boroughs",
     "participants_to_name_the_top",
     "partition_shares",
     "pilot_prior",
     "plan_for",
     "planned_contamination",
-    "planned_groups",
     "planned_participants",
     "planned_periods",
     "planned_points",

@@ -6,25 +6,21 @@ Clients send them, whether they wait for the answer or not.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from itertools import cycle
 from typing import Any, Generic, TypeVar
 
 from geoveil.analyst.estimates import CampaignEstimates
 from geoveil.analyst.messages import (
     PublishedCampaign,
     estimates_in,
-    group_estimates,
     joint_in,
     published,
     rows_in,
     separate_in,
 )
-from geoveil.analyst.statistics.groups import GroupEstimates
 from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.report_files import ReportRows
 from geoveil.analyst.statistics.separate import SeparateEstimates
 from geoveil.analyst.statistics.statistic import Separately, too_few
-from geoveil.analyst.statistics.strata import strata_of
 from geoveil.campaign import (
     AttributeCampaign,
     Campaign,
@@ -125,7 +121,7 @@ def ask(
     confidence: float,
     period: int | None,
     timeout_s: float,
-    stratum: int | None = None,
+    cohort: int | None = None,
 ) -> Call[CampaignEstimates]:
     """Ask questions of the points of a value campaign.
 
@@ -137,7 +133,7 @@ def ask(
         expected = "one statistic, or a sequence of questions as asked_of_points makes them"
         raise ParameterError("asked", given, expected)
     request = analyst_pb2.EstimateQueriesRequest(
-        stratum=stratum,
+        cohort=cohort,
         campaign_id=campaign_id,
         queries=[encode_point_question(question) for question in questions],
         confidence=confidence,
@@ -154,49 +150,20 @@ def ask_for(
     confidence: float,
     period: int,
     timeout_s: float,
-    stratum: int | None,
 ) -> Call[Any]:
     """Return the call that a statistic's questions are asked with."""
     questions = asked.questions if isinstance(asked, Separately) else asked
-    call = ask(campaign.campaign_id, questions, confidence, period, timeout_s, stratum)
+    call = ask(campaign.campaign_id, questions, confidence, period, timeout_s)
     call.request.joint = not isinstance(asked, Separately)
 
     def read(answer: analyst_pb2.GetEstimateResponse) -> JointEstimates | SeparateEstimates:
         n = max((row.n for row in answer.estimates), default=0)
         if n < 2:
-            raise too_few(campaign, n, period, stratum)
+            raise too_few(campaign, n, period)
         estimates = joint_in(answer) if call.request.joint else separate_in(answer)
         return replace(estimates, limits=tuple(with_laws(campaign, questions, estimates.limits)))
 
     return Call(call.method, call.request, read, timeout_s)
-
-
-def ask_labels(
-    campaign: AttributeCampaign,
-    questions: Sequence[PointQuestion],
-    confidence: float,
-    period: int | None,
-    timeout_s: float,
-) -> Iterator[Call[Sequence[analyst_pb2.Estimate]]]:
-    """Ask questions of the points that came with each label."""
-    for label in range(len(strata_of(campaign).labels)):
-        request = ask(campaign.campaign_id, questions, confidence, period, timeout_s, label)
-        yield Call(request.method, request.request, lambda answer: answer.estimates, timeout_s)
-
-
-def by_group(
-    campaign: AttributeCampaign,
-    questions: Sequence[PointQuestion],
-    of_labels: Sequence[Sequence[analyst_pb2.Estimate]],
-) -> tuple[GroupEstimates, ...]:
-    """Return the means within groups, question after question, period after period."""
-    # Not strict: a period may begin between two calls.
-    groups = [group_estimates(campaign, of, of_points=True) for of in zip(*of_labels, strict=False)]
-    return tuple(
-        replace(of_question, limits=next(with_laws(campaign, [question], [of_question.limits])))
-        for question, of_question in zip(cycle(questions), groups, strict=False)
-        if of_question is not None
-    )
 
 
 def with_laws(

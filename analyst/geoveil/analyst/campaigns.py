@@ -233,7 +233,7 @@ def campaign_record(campaign: Campaign) -> dict[str, Any]:
         "closes": campaign.closes.isoformat(),
         "periods": campaign.periods,
         "minimum_participants": campaign.minimum_participants,
-        "strata": None if campaign.strata is None else asdict(campaign.strata),
+        "cohorts": campaign.cohorts,
         "queries": [
             {"label": label, "low": low * step, "high": high * step, "clamps": clamps}
             for label, (low, high), clamps in columns

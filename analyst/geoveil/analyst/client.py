@@ -10,25 +10,22 @@ a later try may succeed.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import suppress
-from typing import Any, TypeVar, Unpack, overload
+from typing import Any, TypedDict, TypeVar, Unpack, overload
 
 from geoveil.analyst import asking_steps, calls
 from geoveil.analyst.calls import Call
 from geoveil.analyst.errors import ServerError, TLSMissingError, TokenInClearError
 from geoveil.analyst.estimates import CampaignEstimates
 from geoveil.analyst.messages import PublishedCampaign
-from geoveil.analyst.statistics.groups import GroupEstimates
 from geoveil.analyst.statistics.report_files import ReportRows
 from geoveil.analyst.statistics.statistic import (
     Found,
-    OfWhom,
     Statistic,
     driven,
     driven_async,
 )
-from geoveil.analyst.statistics.strata import ByGroup
 from geoveil.campaign import (
     TLS,
     AttributeCampaign,
@@ -51,9 +48,11 @@ _LONGEST_S = 86_400.0 * 7
 _Result = TypeVar("_Result")
 
 
-class AskOptions(OfWhom, total=False):
+class AskOptions(TypedDict, total=False):
     """How a client asks."""
 
+    cohorts: bool
+    """Whether questions are asked of each cohort by itself, too."""
     timeout_s: float
     """Seconds for each time that every report is read."""
 
@@ -209,8 +208,7 @@ class Analyst(_Connection):
         confidence: float = 0.95,
         period: int | None = None,
         *,
-        stratum: str | None = None,
-        sizes: Mapping[str, float] | None = None,
+        cohorts: bool = False,
         timeout_s: float = _ASKING_S,
     ) -> Any:
         """Return what the points of a value campaign say, at no further cost in privacy.
@@ -222,66 +220,14 @@ class Analyst(_Connection):
             confidence: of the intervals, in (0, 1).
             period: of a recurring campaign, from 0; all that have begun by default, but a statistic
                 is of one that is named.
-            stratum: of a campaign with strata: only the people of this one. Of questions only where
-                labels are sent as they are; see `ask_by_group`.
-            sizes: of such a campaign, label → its people, or its share: a statistic of all people
-                where groups are as large as this.
+            cohorts: of questions to a campaign whose devices tell when they read: whether each
+                cohort is asked by itself, too, for `over_time`. Reads every report once for each.
             timeout_s: seconds for each time that every report is read.
         """
         steps = asking_steps.of_people(
-            calls.campaign(campaign_id, self._timeout_s), asked, confidence, period, stratum, sizes,
-            timeout_s,
+            calls.campaign(campaign_id, self._timeout_s), asked, confidence, period, timeout_s,
+            cohorts=cohorts,
         )  # fmt: skip
-        return driven(steps, self._answer)
-
-    @overload
-    def ask_by_group(
-        self,
-        campaign_id: str,
-        asked: Sequence[PointQuestion],
-        confidence: float = 0.95,
-        period: int | None = None,
-        *,
-        timeout_s: float = _ASKING_S,
-    ) -> tuple[GroupEstimates, ...]: ...
-
-    @overload
-    def ask_by_group(
-        self,
-        campaign_id: str,
-        asked: Statistic[Any],
-        confidence: float = 0.95,
-        period: int | None = None,
-        *,
-        timeout_s: float = _ASKING_S,
-    ) -> ByGroup: ...
-
-    def ask_by_group(
-        self,
-        campaign_id: str,
-        asked: Sequence[PointQuestion] | Statistic[Any],
-        confidence: float = 0.95,
-        period: int | None = None,
-        *,
-        timeout_s: float = _ASKING_S,
-    ) -> Any:
-        """Return what the points of a value campaign with strata say of each group.
-
-        Reads every report once for each label.
-
-        Args:
-            campaign_id: id of the campaign.
-            asked: questions in the campaign's coordinates, or a statistic.
-            confidence: of the intervals, in (0, 1).
-            period: of a recurring campaign, from 0; of questions all that have begun by default.
-            timeout_s: seconds for each time that every report is read.
-
-        Returns:
-            The means within groups, question after question and period after period, without those
-            of which nothing can be told; or the statistic of each group.
-        """
-        read = calls.campaign(campaign_id, self._timeout_s)
-        steps = asking_steps.of_groups(read, asked, confidence, period, timeout_s)
         return driven(steps, self._answer)
 
     def export(
@@ -411,51 +357,14 @@ class AsyncAnalyst(_Connection):
         confidence: float = 0.95,
         period: int | None = None,
         *,
-        stratum: str | None = None,
-        sizes: Mapping[str, float] | None = None,
+        cohorts: bool = False,
         timeout_s: float = _ASKING_S,
     ) -> Any:
         """Return what the points of a value campaign say; arguments as of `Analyst.ask`."""
         steps = asking_steps.of_people(
-            calls.campaign(campaign_id, self._timeout_s), asked, confidence, period, stratum, sizes,
-            timeout_s,
+            calls.campaign(campaign_id, self._timeout_s), asked, confidence, period, timeout_s,
+            cohorts=cohorts,
         )  # fmt: skip
-        return await driven_async(steps, self._answer)
-
-    @overload
-    async def ask_by_group(
-        self,
-        campaign_id: str,
-        asked: Sequence[PointQuestion],
-        confidence: float = 0.95,
-        period: int | None = None,
-        *,
-        timeout_s: float = _ASKING_S,
-    ) -> tuple[GroupEstimates, ...]: ...
-
-    @overload
-    async def ask_by_group(
-        self,
-        campaign_id: str,
-        asked: Statistic[Any],
-        confidence: float = 0.95,
-        period: int | None = None,
-        *,
-        timeout_s: float = _ASKING_S,
-    ) -> ByGroup: ...
-
-    async def ask_by_group(
-        self,
-        campaign_id: str,
-        asked: Sequence[PointQuestion] | Statistic[Any],
-        confidence: float = 0.95,
-        period: int | None = None,
-        *,
-        timeout_s: float = _ASKING_S,
-    ) -> Any:
-        """Return what the points say of each group; arguments as of `Analyst.ask_by_group`."""
-        read = calls.campaign(campaign_id, self._timeout_s)
-        steps = asking_steps.of_groups(read, asked, confidence, period, timeout_s)
         return await driven_async(steps, self._answer)
 
     def export(

@@ -4,28 +4,18 @@ A mean of n reports of which a fraction η says anything within its range [lo, h
 mean of honest ones in their place by at most η·(hi − lo), whatever the liars know. Those who hand
 a false value to an honest app send what another person might have sent: on average they move it by
 at most η·(the greatest less the least mean), which is η for a share.
-
-Where reports do not all count the same, as those of groups that are weighted to a census, liars say
-that they are of the group whose reports count most.
 """
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from geoveil.analyst.plan_files import as_if_published
 from geoveil.analyst.planner.candidates import PointReports
-from geoveil.gp import Array, ParameterError, validation
+from geoveil.gp import ParameterError, validation
 
 if TYPE_CHECKING:
     from geoveil.analyst.planning import PlanOutcome
-
-
-Weights = tuple[tuple[float, float], ...]
-"""Shares of all reports, and how much each of these counts at most, in multiples of the average."""
-ALIKE: Weights = ((1.0, 1.0),)
-"""Every report counts the same."""
 
 
 MEAN_MOVES = (
@@ -33,29 +23,6 @@ MEAN_MOVES = (
     " share above a value: how far false answers can move these is known."
 )
 """What is said of means of numbers that have no ends."""
-
-
-def weights_of(shares: Array, counted: Array) -> Weights:
-    """Return shares of all reports, and how much each of these counts at most, side by side."""
-    return tuple(zip(shares.tolist(), counted.tolist(), strict=True))
-
-
-def at_most(fraction: float, weights: Iterable[tuple[float, float]]) -> float:
-    """Return how much a fraction of the reports can count for, whichever they are.
-
-    Args:
-        fraction: of all reports, in [0, 1).
-        weights: shares of them, and how much each of these counts at most.
-
-    Example:
-        >>> at_most(0.02, [(0.75, 0.4), (0.24, 2.5), (0.01, 10.0)])  # all of the rare, and others
-        0.125
-    """
-    weight_of_liars, left = 0.0, fraction
-    for share, weight in sorted(weights, key=lambda pair: -pair[1]):
-        taken = min(left, share)
-        weight_of_liars, left = weight_of_liars + taken * weight, left - taken
-    return weight_of_liars
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +33,6 @@ class Contamination:
         fraction: η, of the reports that an estimate is from, in [0, 1).
         width: hi − lo of what a report counts for.
         means: the least and the greatest mean over any people.
-        weights: how much reports count for; all the same by default.
 
     Raises:
         ParameterError: if the fraction is out of range, or nothing bounds what a report counts for.
@@ -82,7 +48,6 @@ class Contamination:
     fraction: float
     width: float
     means: tuple[float, float] = (-math.inf, math.inf)
-    weights: Weights = ALIKE
 
     def __post_init__(self) -> None:
         validation.between("contamination", self.fraction, 0, 1, high_open=True)
@@ -96,7 +61,7 @@ class Contamination:
     @property
     def moved(self) -> float:
         """How far reports that say anything can move the estimate."""
-        return at_most(self.fraction, self.weights) * self.width
+        return self.fraction * self.width
 
     @property
     def moved_by_values(self) -> float:
@@ -104,7 +69,7 @@ class Contamination:
         low, high = self.means
         if not self.fraction:
             return 0.0
-        return min(at_most(self.fraction, self.weights) * (high - low), self.moved)
+        return min(self.fraction * (high - low), self.moved)
 
     def widened(self, low: float, high: float) -> tuple[float, float]:
         """Return what holds the mean over honest people if an interval holds what is estimated.

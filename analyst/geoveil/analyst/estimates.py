@@ -13,7 +13,6 @@ from geoveil.analyst.contamination import MEAN_MOVES
 from geoveil.analyst.labelled_estimate import LabelledEstimate
 from geoveil.analyst.results import ANY_CROWD, Result
 from geoveil.analyst.statistics.change_flags import FALSE_ALARMS
-from geoveil.analyst.statistics.groups import GroupEstimates
 from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.over_time import OverTime, over_time
 from geoveil.analyst.statistics.statistic import ONE_LOOK, period_of
@@ -55,33 +54,13 @@ class CampaignEstimates(Result):
     """What a participant spent who answered in every period that has begun."""
     contamination: float | None = None
     """Which fraction of the answers may be false; None: it is not asked."""
-    groups: tuple[GroupEstimates, ...] = ()
-    """The estimates by group, of a campaign with strata: one per query, period after period;
-    without groups of which nothing can be told yet."""
-
-    def by_group(self, question: str | None = None, period: int = 0) -> GroupEstimates:
-        """Return the means of one question within groups.
-
-        Args:
-            question: its label; the only one by default.
-
-        Raises:
-            ParameterError: if there is no such question or period, or nothing can be told.
-        """
-        groups = [g for g in self.groups if g.question == question or question is None]
-        groups = [g for g in groups if (g.period or 0) == period]
-        if len(groups) != 1:
-            questions = (
-                ", ".join(dict.fromkeys(g.question for g in self.groups)) or "none: no strata"
-            )
-            raise ParameterError("question", question, f"one of a period with groups ({questions})")
-        return groups[0]
+    of_cohorts: tuple[LabelledEstimate, ...] = ()
+    """The estimates of each cohort by itself, where devices tell when they read."""
 
     def over_time(
         self,
         question: str | None = None,
         *,
-        groups: Sequence[GroupEstimates] = (),
         confidence: float = 0.95,
         false_alarms: float = FALSE_ALARMS,
     ) -> OverTime:
@@ -89,8 +68,6 @@ class CampaignEstimates(Result):
 
         Args:
             question: its label; the only one by default.
-            groups: where questions were asked of points and devices tell when they read: what
-                `ask_by_group` returns of the same questions. By default those of `groups`.
             confidence: that all intervals hold at once, in (0, 1).
             false_alarms: the probability of any flag in the curve while the mean drifts as it did.
 
@@ -104,7 +81,7 @@ class CampaignEstimates(Result):
         return over_time(
             self.campaign,
             self.estimates,
-            groups or self.groups,
+            self.of_cohorts,
             question,
             confidence=confidence,
             false_alarms=false_alarms,
@@ -158,8 +135,7 @@ class CampaignEstimates(Result):
         """
         for row in self.estimates:
             row.contaminated(fraction)
-        groups = tuple(group.contaminated(fraction) for group in self.groups)
-        return replace(self, contamination=fraction, groups=groups)
+        return replace(self, contamination=fraction)
 
     def joint(
         self, labels: Sequence[str] | None = None, period: int | None = None

@@ -124,6 +124,8 @@ class LabelledEstimate:
     """What made the answers, if these are to a query of the campaign."""
     forged: ForgedShare | None = None
     """Which share of the answers was forged, at least; None where that can't be tested."""
+    cohort: int | None = None
+    """Whose answers, from 0, where devices tell when they read; None: everybody's."""
 
     def with_interval(self, method: IntervalMethod | None) -> "LabelledEstimate":
         """Return the same with another interval, from the same reports.

@@ -1,7 +1,6 @@
 """The messages of a server, read: campaigns, estimates, reports."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,12 +8,9 @@ import numpy as np
 
 from geoveil.analyst.estimates import CampaignEstimates, joint_of
 from geoveil.analyst.labelled_estimate import LabelledEstimate, RobustInterval
-from geoveil.analyst.statistics.groups import GroupEstimates
 from geoveil.analyst.statistics.joint import JointEstimates
-from geoveil.analyst.statistics.labelled_groups import groups_of
 from geoveil.analyst.statistics.report_files import ReportRows
 from geoveil.analyst.statistics.separate import SeparateEstimates
-from geoveil.analyst.statistics.statistic import notes_of_looks
 from geoveil.campaign import (
     AttributeCampaign,
     Campaign,
@@ -26,7 +22,6 @@ from geoveil.campaign import (
 )
 from geoveil.gp import (
     UNLIMITED,
-    Accumulator,
     Basis,
     ForgedShare,
     GeoPrivacy,
@@ -85,56 +80,18 @@ def estimates_in(
         of_points: whether its queries were asked of the points of a value campaign.
     """
     campaign = decode_attribute_campaign(message.envelope.campaign)
-    of_all = [shown for shown in message.estimates if not shown.stratum]
-    rows = tuple(
-        # Period after period.
-        _estimate(campaign, number % campaign.columns, shown, of_points)
-        for number, shown in enumerate(of_all)
-    )
-    by_question: dict[tuple[int, str], list[analyst_pb2.Estimate]] = {}
-    for shown in message.estimates:
-        if shown.stratum:
-            by_question.setdefault((shown.period, shown.label), []).append(shown)
-    groups = [group_estimates(campaign, of, of_points=False) for of in by_question.values()]
+    rows: dict[bool, list[LabelledEstimate]] = {False: [], True: []}
+    for shown in message.estimates:  # period after period, in each all people and cohorts
+        of = rows[shown.HasField("cohort")]
+        of.append(_estimate(campaign, len(of) % campaign.columns, shown, of_points))
     return CampaignEstimates(
         campaign,
         _state(message.state),
-        rows,
+        tuple(rows[False]),
         message.unbiased_for,
         _privacy(campaign, message.privacy),
         _privacy(campaign, message.privacy_at_most),
-        groups=tuple(group for group in groups if group is not None),
-    )
-
-
-def group_estimates(
-    campaign: AttributeCampaign, of_labels: Sequence[analyst_pb2.Estimate], *, of_points: bool
-) -> GroupEstimates | None:
-    """Return the means of one question within groups; None if nothing can be told.
-
-    Args:
-        campaign: with strata.
-        of_labels: estimates from the reports that came with each label, in their order.
-        of_points: whether the question was asked of the points of a value campaign.
-    """
-    strata, first = campaign.strata, of_labels[0]
-    if strata is None or len(of_labels) != len(strata.labels):
-        return None
-    sums = tuple(Accumulator(e.n, int(e.sum or 0), int(e.sum_of_squares or 0)) for e in of_labels)
-    at_all_looks = first.interval_method == analyst_pb2.INTERVAL_METHOD_SEQUENCE
-    method = IntervalMethod.SEQUENCE if at_all_looks else None
-    return groups_of(
-        strata,
-        sums,
-        POINTS_EXPONENT if of_points else campaign.grid_exponent,
-        confidence=first.confidence,
-        limits=_limits(campaign, first, of_points),
-        width=math.inf if of_points else campaign.most_from_one(campaign.labels.index(first.label)),
-        question=first.label,
-        privacy=campaign.report_privacy,
-        period=None if campaign.period is None else first.period,
-        method=method,
-        about=notes_of_looks(campaign, method),
+        of_cohorts=tuple(rows[True]),
     )
 
 
@@ -182,7 +139,7 @@ def rows_in(message: analyst_pb2.ExportReportsResponse) -> ReportRows:
         array(message.periods, np.uint32),
         array(message.query_indices, np.uint32) if message.query_indices else None,
         tuple(array(column.values, np.int64) for column in message.columns),
-        array(message.strata, np.uint32) if message.strata else None,
+        array(message.cohorts, np.uint32) if message.cohorts else None,
     )
 
 
@@ -204,6 +161,7 @@ def _estimate(
         one_report=weight / shown.n if shown.n > 0 and math.isfinite(weight) else None,
         privacy=campaign.report_privacy,
         period=shown.period,
+        cohort=shown.cohort if shown.HasField("cohort") else None,
         forged=(
             ForgedShare(shown.forged_share_at_least)
             if shown.HasField("forged_share_at_least")

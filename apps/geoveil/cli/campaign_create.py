@@ -27,7 +27,6 @@ from geoveil.analyst import (
     refuse_unlikely,
 )
 from geoveil.campaign import (
-    COHORT,
     LONGEST,
     MOST_COHORTS,
     Allocation,
@@ -36,7 +35,6 @@ from geoveil.campaign import (
     Readings,
     SigningKey,
     StatisticCampaign,
-    Strata,
     ValueCampaign,
 )
 from geoveil.cli import options
@@ -184,20 +182,6 @@ def create(
     minimum_participants: Annotated[
         int, typer.Option(help="The server shows no estimate of fewer answers.")
     ] = 0,
-    strata: Annotated[
-        str | None,
-        typer.Option(
-            help="Groups that devices name beside their value, and their names: 'region: north,"
-            " south'. A label is sent as it is, unless there is --strata-epsilon."
-        ),
-    ] = None,
-    strata_epsilon: Annotated[
-        float | None,
-        typer.Option(
-            help="ε between any two labels: each is sent with a lie at times, and devices are"
-            " charged for it."
-        ),
-    ] = None,
     sign_key: Annotated[
         Path | None,
         typer.Option(
@@ -228,8 +212,7 @@ def create(
         "closes": now + timedelta(days=days),
         "period": None if every is None else options.parse_period("every", every),
         "minimum_participants": minimum_participants,
-        "strata": _cohorts(cohorts, read_every, strata) or _strata(strata, strata_epsilon),
-        "readings": _readings(read_every, extrapolated),
+        "readings": _readings(read_every, extrapolated, cohorts),
     }
     said: dict[str, Any] = {
         "epsilon": epsilon, "per": per, "delta": delta or None, "reach": reach, "unit": unit,
@@ -241,7 +224,7 @@ def create(
     key = None if sign_key is None else SigningKey.from_pem(sign_key.read_bytes())
     if form is not None:
         said |= {"attribute": attribute, "plan": plan, "least": least, "most": most, "cap": cap}
-        said |= {name: later.pop(name) for name in ("strata", "readings")}
+        said["readings"] = later.pop("readings")
         options.left_out(said, "left out: the form says it")
         published = FormCampaign(fields=fields_in(form), **later)
         with analyst_at(connection) as analyst, explains_taken_id(published):
@@ -293,30 +276,14 @@ def create(
         out.tell(f"signed by {key.public}")
 
 
-def _strata(said: str | None, epsilon: float | None) -> Strata | None:
-    """Return the groups that text like "region: north, south" names."""
-    groups = options.strata(said, epsilon)
-    return None if groups is None else Strata(name=groups[0], labels=groups[1], epsilon=epsilon)
-
-
-def _readings(every: str | None, extrapolated: bool) -> Readings | None:
-    """Return what --read-every and --extrapolated say."""
+def _readings(every: str | None, extrapolated: bool, cohorts: int | None) -> Readings | None:
+    """Return what --read-every, --extrapolated and --cohorts say."""
     if every is None:
-        if extrapolated:
-            raise ParameterError("extrapolated", True, "left out unless there is --read-every")
+        said = {"extrapolated": extrapolated or None, "cohorts": cohorts}
+        options.left_out(said, "left out unless there is --read-every")
         return None
     length = options.parse_period("read-every", every, LONGEST)
-    return Readings(every=length, extrapolated=extrapolated)
-
-
-def _cohorts(count: int | None, read_every: str | None, strata: str | None) -> Strata | None:
-    """Return the strata that --cohorts says."""
-    if count is None:
-        return None
-    if read_every is None or strata is not None:
-        expected = "left out unless there is --read-every, and no --strata"
-        raise ParameterError("cohorts", count, expected)
-    return Strata(name=COHORT, labels=tuple(str(i + 1) for i in range(count)))
+    return Readings(every=length, extrapolated=extrapolated, cohorts=cohorts or 0)
 
 
 def _with_cap(campaign: AttributeCampaign, said: str) -> AttributeCampaign:

@@ -53,12 +53,10 @@ def print_campaign(campaign: Campaign) -> None:
     if expected := between(attribute.least, attribute.most):
         out.tell(f"devices ask about a value that is not {expected} {attribute.value_unit}")
     out.tell(f"open from {campaign.opens:%Y-%m-%d %H:%M} to {campaign.closes:%Y-%m-%d %H:%M} UTC")
-    if campaign.strata is not None and not campaign.tells_cohorts:
-        out.tell(str(campaign.strata))
     if campaign.readings is not None:
         out.tell(str(campaign.readings))
-        if campaign.tells_cohorts:
-            out.tell(campaign.readings.telling(campaign.groups))
+        if campaign.cohorts > 1:
+            out.tell(campaign.readings.telling)
     table = table_80("query", "a report counts from", "to", "beyond", wrapped=range(4))
     for column in campaign_record(campaign)["queries"]:
         beyond = "counts as the end" if column["clamps"] else "is refused"

@@ -103,8 +103,7 @@ def contribute(
 
     The value is read from standard input or asked for without echo; it is not an argument, because
     the shell's history and the list of processes would keep it. Places: 'longitude,latitude'. A
-    campaign that also asks for a group, such as a region, reads its name from the next line. At a
-    terminal the value is shown before it is perturbed, with what the report will tell of it. A form
+    terminal shows the value before it is perturbed, with what the report will tell of it. A form
     asks for one answer after the other, or reads lines NAME=ANSWER, as 'income=52000'.
     """
     tls = connection.security()
@@ -180,18 +179,15 @@ def _take_part(
         err.tell(f"Your {campaign.attribute.name}: {epoch}.")
     elif campaign.readings is not None:
         err.tell(f"{campaign.readings} In all: {campaign.total_privacy}.")
-    if campaign.readings is not None and campaign.tells_cohorts:
-        err.tell(campaign.readings.telling(campaign.groups))
-    elif campaign.strata is not None:
-        err.tell(str(campaign.strata))
+    if campaign.readings is not None and campaign.cohorts > 1:
+        err.tell(campaign.readings.telling)
     if not yes:
         _agree("Take part?", "whether to take part, so that nothing was drawn: --yes says so")
 
-    def given() -> tuple[float | list[float], str | None]:
+    def given() -> float | list[float]:
         value = read_value(campaign, _ask_unseen)
-        label = read_label(campaign, _ask_unseen)
         _confirm(campaign, value, yes, read=epoch is not None)
-        return value, label
+        return value
 
     _send(campaign, policy, state_dir, _AsShown(response, transport), given)
 
@@ -216,9 +212,7 @@ def _fill_in(
     if not yes:
         _agree("Take part?", "whether to take part, so that nothing was drawn: --yes says so")
 
-    def given() -> tuple[dict[str, Any], None]:
-        return read_answers(form, _ask_unseen), None
-
+    given = partial(read_answers, form, _ask_unseen)
     _send(form, policy, state_dir, _AsShown(response, transport), given)
 
 
@@ -227,14 +221,14 @@ def _send(
     policy: Policy,
     state_dir: Path,
     transport: _AsShown,
-    given: Callable[[], tuple[Value | Answers, str | None]],
+    given: Callable[[], Value | Answers],
 ) -> None:
     """Draw, send and show a report of what is given, once the campaign is kept."""
     with Client(
         policy=policy, state_dir=state_dir, transport=transport, background=False
     ) as client:
         client.fetch(campaign.campaign_id)
-        drawn = client.contribute(campaign.campaign_id, *given())
+        drawn = client.contribute(campaign.campaign_id, given())
         client.flush(_TIMEOUT_S)
         (receipt,) = (r for r in client.history() if r.report_id == drawn.report_id)
     _show(campaign, receipt, fresh=drawn.fresh)
@@ -297,14 +291,13 @@ class _AsShown:
 
 
 def _show(campaign: Campaign, receipt: Receipt, *, fresh: bool) -> None:
-    strata = campaign.strata if isinstance(campaign, AttributeCampaign) else None
     if not fresh:
         out.tell("already answered; nothing was drawn, and the value given now has no effect")
     outcome = _OUTCOMES[receipt.status]
     out.tell(f"{outcome}: report {receipt.report_id}. All that leaves this machine:")
     for answer, perturbed in zip(receipt.answers, receipt.perturbed, strict=True):
-        group, column = divmod(answer.query_index, campaign.columns)
-        of = "" if strata is None else f"{strata.labels[group]}, "
+        cohort, column = divmod(answer.query_index, campaign.columns)
+        of = f"cohort {cohort}, " if campaign.cohorts > 1 else ""
         sent = f"{perturbed:.6f}, perturbed"
         if isinstance(campaign, FormCampaign):  # whose fields have grids of their own
             sent = f"{answer.value}, as it is sent"
@@ -423,27 +416,6 @@ def _answer(field: Field, text: str) -> Any:
         expected = "a number" if isinstance(field, NumberField) else "longitude,latitude"
         raise PrivateValueError(f"{field.name}: {expected}, as 52000 or 2.36,48.85")
     return numbers if len(numbers) > 1 else numbers[0]
-
-
-def read_label(campaign: AttributeCampaign, ask: Callable[[str], str]) -> str | None:
-    """Return the label that was typed, or piped in on a line of its own; None if none is asked for.
-
-    Args:
-        campaign: which asks.
-        ask: shows a prompt, if there is a terminal, and returns a line that nobody sees.
-
-    Raises:
-        PrivateValueError: if it is none of the campaign's; it says which those are.
-    """
-    strata = campaign.strata
-    if strata is None or campaign.tells_cohorts:
-        return None
-    try:
-        prompt = f"Your {strata.name}, one of {', '.join(strata.labels)} (not shown)"
-        text = ask(prompt) if sys.stdin.isatty() else sys.stdin.readline()
-    except UnicodeDecodeError:
-        text = ""
-    return strata.labels[strata.index(text.strip())]
 
 
 def parse(text: str, count: int) -> list[float] | None:

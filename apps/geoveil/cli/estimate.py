@@ -3,9 +3,9 @@
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, TypeGuard
+from typing import Annotated, TypeGuard
 
 import typer
 
@@ -13,20 +13,16 @@ from geoveil.analyst import (
     NAME_PROPERTY,
     Analyst,
     AnalystQuestion,
-    ByGroup,
     CampaignEstimates,
     ChosenBands,
     Contaminated,
     DensityMap,
-    GroupEstimates,
     People,
     Result,
     Softness,
-    Statistic,
     Top,
     asked_of_points,
     hard_shares,
-    margins_from_csv,
     planned_points,
     questions_in,
     softness_of_points,
@@ -43,7 +39,7 @@ from geoveil.cli.console import err
 from geoveil.cli.estimate_changes import changes, compared, value_campaign
 from geoveil.cli.results import OutputFormat, formed
 from geoveil.cli.sources import EXPORTED, source_of
-from geoveil.gp import IntervalMethod, ParameterError, UnsupportedError, validation
+from geoveil.gp import IntervalMethod, ParameterError, validation
 
 _WITH_BELLS = frozenset({"map", "districts", "nearest"})
 """Statistics that have a bandwidth."""
@@ -121,22 +117,6 @@ def estimate(
             " surely.",
         ),
     ] = None,
-    by: Annotated[
-        str | None,
-        typer.Option(
-            help="Name of the campaign's groups: the answers for each, and the differences between"
-            " groups of those that have a standard error."
-        ),
-    ] = None,
-    weights: Annotated[
-        Path | None,
-        typer.Option(
-            exists=True,
-            dir_okay=False,
-            help="CSV file 'group,people' with the sizes of the groups of --by: adds the answers"
-            " for all people together, weighted to these.",
-        ),
-    ] = None,
     contamination: options.Contamination = None,
     timeout: Annotated[
         float, typer.Option(help="Seconds that an estimate from points may take.")
@@ -196,8 +176,6 @@ def estimate(
 
     Example: geoveil estimate incomes --quantile 0.5 --curve
 
-    Example: geoveil estimate incomes --quantile 0.5 --by region --weights census.csv
-
     Example: geoveil estimate weekly --over-time --change 0,51 --label "above 100k"
 
     Example: geoveil estimate incomes --quantile 0.5 --against incomes-2025 --people different
@@ -209,7 +187,7 @@ def estimate(
 
     def show(results: list[Result], *, of_one: bool = False) -> None:
         for result in results:
-            if isinstance(result, DensityMap) or (isinstance(result, ByGroup) and result.on_map):
+            if isinstance(result, DensityMap):
                 with whole_file("--map", Path(statistics["map"][0])) as beside:
                     beside.write_text(json.dumps(result.to_geojson()) + "\n", encoding="utf-8")
         form.show(*results[:1], beside=results[1:]) if of_one else form.show(*results)
@@ -238,17 +216,11 @@ def estimate(
         raise ParameterError("interval", interval.value, "left out: a statistic chooses its own")
     if contamination is not None:
         wanted = [Contaminated(statistic, contamination) for statistic in wanted]
-    if by is not None:
-        own = {"interval": interval, "watch": watch}
-        options.left_out(own, "left out beside --by: groups have their own")
-    elif weights is not None:
-        raise ParameterError("weights", str(weights), "given beside --by, which names the groups")
     if over_time:
         named = {
             "period": period,
             "interval": interval,
             "contamination": contamination,
-            "by": by,
             "top": top,
             "watch": watch,
             "against": against,
@@ -262,7 +234,7 @@ def estimate(
             raise ParameterError("people", people.value, expected)
     else:
         options.left_out(
-            {"interval": interval, "watch": watch, "by": by, "top": top},
+            {"interval": interval, "watch": watch, "top": top},
             "left out beside --change and --against",
         )
         _refused(slope_bound, heap)
@@ -272,7 +244,7 @@ def estimate(
         _refused(slope_bound, heap)
     planned = None if plan is None else planned_points(plan)
     if planned is not None:
-        others = {"width": width, "bandwidth": bandwidth, "by": by, "over-time": over_time}
+        others = {"width": width, "bandwidth": bandwidth, "over-time": over_time}
         options.left_out({**others, "watch": watch, "top": top}, "left out beside --plan")
         if of_points:
             raise ParameterError("plan", str(plan), "left out beside questions: it has its own")
@@ -310,46 +282,24 @@ def estimate(
                 [*changes(sets, of_points, softness, wanted, contamination, people or People.SAME)]
             )
             return
-        sizes = None if by is None or weights is None else _sizes(weights, by)
         source = source_of(campaign_id, connect, confidence, period, timeout)
         if source.estimate is None and not of_points and not wanted and planned is None:
             expected = (
                 "at least one, as --threshold, --quantile or --curve, for the reports of a file"
             )
             raise ParameterError("questions", "none", expected)
-        if by is not None:
-            labels = _labels(source.campaign(), by)
-            if sizes is not None and {*sizes} != {*labels}:
-                expected = f"a file with the sizes of {', '.join(labels)}, and no others"
-                raise ParameterError("weights", str(weights), expected)
-            groups: Sequence[GroupEstimates] = ()
-            if of_points:
-                questions = _questions(source.campaign(), of_points, width, bandwidth)
-                groups = source.ask_by_group(questions)
-            elif not wanted and source.estimate is not None:
-                if isinstance(source.campaign(), ValueCampaign):
-                    expected = "given beside what is asked of each, as --quantile 0.5"
-                    raise ParameterError("by", by, expected)
-                groups = source.estimate().groups
-            together = partial(source.ask, sizes=sizes)
-            by_group = [
-                *_by_group(groups, wanted, sizes, contamination, source.ask_by_group, together)
-            ]
-            if not by_group:
-                raise UnsupportedError(f"no answer has come yet: nothing can be told of any {by}")
-            show(by_group, of_one=len(groups) + len(wanted) == 1)
-            return
         if over_time:
             _refused(slope_bound, heap)
             campaign = source.campaign()
             questions = _questions(campaign, of_points, width, bandwidth)
-            cohorts: tuple[GroupEstimates, ...] = ()
-            if questions and campaign.tells_cohorts:
-                cohorts = source.ask_by_group(questions)
             assert source.estimate is not None  # of a file there is no curve over time
-            estimates = source.ask_questions(questions) if questions else source.estimate()
+            estimates = (
+                source.ask_questions(questions, cohorts=campaign.cohorts > 1)
+                if questions
+                else source.estimate()
+            )
             show(
-                [*_over_time(estimates, cohorts, confidence, label, change)],
+                [*_over_time(estimates, confidence, label, change)],
                 of_one=label is not None or len({row.label for row in estimates.estimates}) == 1,
             )
             return
@@ -381,7 +331,6 @@ def _alone_over_time(
 
 def _over_time(
     found: CampaignEstimates,
-    cohorts: Sequence[GroupEstimates],
     confidence: float,
     label: str | None,
     change: str | None,
@@ -390,7 +339,7 @@ def _over_time(
     labels = dict.fromkeys(row.label for row in found.estimates)
     between = None if change is None else _two_periods(change)
     for of_label in [label] if label or not labels else labels:
-        curve = found.over_time(of_label, groups=cohorts, confidence=confidence)
+        curve = found.over_time(of_label, confidence=confidence)
         yield curve
         if between is not None:
             yield curve.change(*between)
@@ -402,53 +351,6 @@ def _two_periods(said: str) -> tuple[int, int]:
     except ValueError:
         raise ParameterError("change", said, "two periods: 'FIRST,LAST', from 0") from None
     return first, last
-
-
-def _labels(campaign: AttributeCampaign, by: str) -> tuple[str, ...]:
-    """Return the names of the groups that are asked for."""
-    if campaign.strata is None:
-        raise ParameterError("by", by, "left out: the campaign has no groups")
-    if by != campaign.strata.name:
-        raise ParameterError("by", by, repr(campaign.strata.name))
-    return campaign.strata.labels
-
-
-def _sizes(weights: Path, by: str) -> Mapping[str, float]:
-    margins = margins_from_csv(weights)
-    if by not in margins:
-        raise ParameterError("weights", str(weights), f"a file with the sizes of {by!r}")
-    return margins[by]
-
-
-def _by_group(
-    groups: Sequence[GroupEstimates],
-    wanted: Sequence[Statistic[Any]],
-    sizes: Mapping[str, float] | None,
-    contamination: float | None,
-    apart: Callable[[Statistic[Any]], ByGroup],
-    together: Callable[[Statistic[Any]], Result],
-) -> Iterator[Result]:
-    """Yield what is said of groups, of their differences, and of all people weighted to sizes.
-
-    Args:
-        sizes: group → its people; None: nothing is weighted.
-        contamination: the fraction of false reports that `groups` hold with; statistics say it
-            themselves.
-        apart: asks a statistic of each group.
-        together: asks it of all people, weighted.
-    """
-    for group in groups:
-        group = group if contamination is None else group.contaminated(contamination)
-        yield group
-        yield group.differences()
-        if sizes is not None:
-            yield group.post_stratify(sizes)
-    for statistic in wanted:
-        apart_estimates = apart(statistic)
-        yield apart_estimates
-        yield from apart_estimates.differences()
-        if sizes is not None:
-            yield together(statistic)
 
 
 def _of_numbers(campaign: AttributeCampaign) -> TypeGuard[ValueCampaign]:

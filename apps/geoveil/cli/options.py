@@ -181,26 +181,6 @@ def _heap(text: str) -> Heap:
         raise ParameterError("heap", text, "VALUE=SHARE, for example 100000=0.0105") from None
 
 
-def strata(said: str | None, epsilon: float | None) -> tuple[str, tuple[str, ...]] | None:
-    """Return the name of groups and their labels, of text like "region: north, south".
-
-    Args:
-        said: the text; None: there are no groups.
-        epsilon: of their labels, which is left out where there are none.
-
-    Raises:
-        ParameterError: if it is not left out, or the text has no colon.
-    """
-    if said is None:
-        if epsilon is not None:
-            raise ParameterError("strata-epsilon", epsilon, "left out where there is no --strata")
-        return None
-    name, colon, labels = said.partition(":")
-    if not colon:
-        raise ParameterError("strata", said, "'name: label, label', for example 'region: n, s'")
-    return name.strip(), tuple(label.strip() for label in labels.split(","))
-
-
 def parse_period(name: str, text: str, most: timedelta = timedelta.max) -> timedelta:
     """Return the time that text like "7d" is.
 

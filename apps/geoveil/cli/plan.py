@@ -25,7 +25,6 @@ from geoveil.analyst import (
     place_in,
     plan_for,
     planned_contamination,
-    planned_groups,
     planned_periods,
     planned_quantiles,
     questions_in,
@@ -38,7 +37,6 @@ from geoveil.cli.connection import Connection, analyst_at, connects
 from geoveil.cli.console import err, out, print_json
 from geoveil.cli.plan_text import (
     print_comparison,
-    print_groups,
     print_liars,
     print_note,
     print_periods,
@@ -179,17 +177,6 @@ def plan(
             " questions with the greatest answers rightly, in 95 % of campaigns."
         ),
     ] = None,
-    strata: Annotated[
-        str | None,
-        typer.Option(
-            help="Groups and their sizes, 'region: north=300000, south=700000': the error of each,"
-            " and of differences between them."
-        ),
-    ] = None,
-    strata_epsilon: Annotated[
-        float | None,
-        typer.Option(help="ε between any two labels of --strata, which are then sent with lies."),
-    ] = None,
     periods: Annotated[
         int | None,
         typer.Option(
@@ -312,8 +299,7 @@ def plan(
         scale=scale,
     )
     with err.status("planning"):
-        sizes = _sizes(strata, strata_epsilon)
-        doubts_of = (contamination, top, sizes, honest)
+        doubts_of = (contamination, top, honest)
         held = out_file is not None or any(x is not None for x in doubts_of)
         restricted = held if for_campaign is None else for_campaign
         if cap not in (None, "none", "fit"):
@@ -335,8 +321,6 @@ def plan(
             report["quantiles"] = of_levels
         if contamination is not None:
             report["contamination"] = planned_contamination(planned, contamination)
-        if sizes is not None:
-            report["groups"] = planned_groups(planned, sizes, strata_epsilon, doubt)
         if periods is not None:
             report["periods"] = planned_periods(planned, periods, drift)
         elif drift:
@@ -375,26 +359,9 @@ def plan(
     if central is not None:
         out.tell(central_text(central, request.privacy))
     print_top(report, out)
-    print_groups(report, out)
     print_periods(report, out)
     print_liars(report, out)
     print_note(report, out)
-
-
-def _sizes(said: str | None, epsilon: float | None) -> dict[str, float] | None:
-    """Return label → size of groups that text like "region: north=3, south=7" names."""
-    groups = options.strata(said, epsilon)
-    if groups is None:
-        return None
-    sizes = {}
-    for group in groups[1]:
-        label, _, size = group.partition("=")
-        form = "'name: label=size, label=size', for example 'region: north=3, south=7'"
-        try:
-            sizes[label.strip()] = validation.positive("strata", float(size))
-        except ValueError:  # ParameterErrors are, too
-            raise ParameterError("strata", said, f"{form}, with sizes > 0") from None
-    return sizes
 
 
 def at_terminal() -> bool:

@@ -155,33 +155,12 @@ def print_liars(report: Record, console: PlainConsole) -> None:
         by = "a factor of at most" if "ratios_from" in report else "at most"
         moved = "anywhere" if row["moved"] is None else f"by {by} {row['moved']:,.4g}"
         console.tell(f"Liars, quantile {row['level']:g}: whatever they send, it moves {moved}.")
-    for row in report.get("groups", ()) if doubted else ():
-        groups = ", ".join(f"{group['group']} by {group['moved']:.3g}" for group in row["groups"])
-        most = max(row["differences"], key=lambda one: one["moved"])
-        console.tell(
-            f"Liars, groups, {row['question']}: who may say that they are of any group, they move"
-            f" {groups} at most, and the difference between {most['group']} and {most['other']} by"
-            f" {most['moved']:.3g}."
-        )
     for row in doubted:
         console.tell(
             f"Liars, {row['question']}: if {100 * row['fraction_of_participants']:g} % of the"
             f" participants send anything, the estimate moves by at most {row['moved']:.3g}; if"
             " they only hand a false value to an honest app, by at most"
             f" {row['moved_by_false_values']:.3g}."
-        )
-
-
-def print_groups(report: Record, console: PlainConsole) -> None:
-    """Say how large the errors of groups will be, if it was asked."""
-    for row in report.get("groups", ()):
-        groups = ", ".join(f"{group['group']} ±{group['error_95']:.3g}" for group in row["groups"])
-        most = max(row["differences"], key=lambda one: one["error_95"])
-        several = len(row["differences"]) > 1
-        console.tell(
-            f"Groups, {row['question']}, 95 % errors: {groups}. The difference between"
-            f" {most['group']} and {most['other']} is known to ±{most['error_95']:.3g}"
-            + (", any other more closely; all hold at once." if several else ".")
         )
 
 

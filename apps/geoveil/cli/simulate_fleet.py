@@ -52,8 +52,7 @@ def fleet(
     """Send reports of simulated devices to a running aggregator and time it.
 
     They hold what ships: incomes of Californian households, incomes and debts where two numbers are
-    asked for, or places of collisions in New York. Where a campaign asks for a label, they have
-    each as often.
+    asked for, or places of collisions in New York.
 
     Status 1 if a report was lost: not acknowledged in the time given, refused, or acknowledged and
     then missing from the aggregator's count.
@@ -62,7 +61,7 @@ def fleet(
     geoveil simulate fleet --devices 1000000 --batch-size 4096 --concurrency 8
     """
     validation.between("devices", devices, 1, 100_000_000)
-    from geoveil.simulation.fleet import labels_for, load_campaign, people_for
+    from geoveil.simulation.fleet import load_campaign, people_for
 
     rng = np.random.default_rng(seed)
     tls = connection.security() or (TLS(insecure=True) if insecure else None)
@@ -76,9 +75,8 @@ def fleet(
             name = made.campaign_id
         campaign, published, before = _look(analyst, name)
         values = people_for(campaign).sample(devices, rng).tolist()
-        people = (values, labels_for(campaign, devices, rng))
         try:
-            load = _send(transport, campaign, published, people, batch_size, concurrency, timeout_s)
+            load = _send(transport, campaign, published, values, batch_size, concurrency, timeout_s)
             counted = _look(analyst, name)[2] - before
         finally:
             if campaign_id is None:
@@ -105,7 +103,7 @@ def _send(
     transport: GrpcAioTransport,
     campaign: AttributeCampaign,
     published: bytes,
-    people: tuple[list[Any], list[str | None]],
+    values: list[Any],
     batch_size: int | None,
     concurrency: int,
     timeout_s: float,
@@ -117,13 +115,13 @@ def _send(
     with bars(counted=True) as progress:
 
         def bar(what: str) -> Callable[[int], None]:
-            task = progress.add_task(what, total=len(people[0]))
+            task = progress.add_task(what, total=len(values))
             return lambda reports: progress.advance(task, reports)
 
         if batch_size is None:
             sending = by_devices(
                 name,
-                *people,
+                values,
                 transport=transport,
                 policy=policy,
                 concurrency=concurrency,
@@ -136,7 +134,7 @@ def _send(
                 prepared(
                     name,
                     published,
-                    *people,
+                    values,
                     policy=policy,
                     batch_size=batch_size,
                     on_reports=bar("drawing"),

@@ -25,9 +25,7 @@ class Source:
     campaign: Callable[[], AttributeCampaign]
     """Returns what the reports are of."""
     ask: Callable[..., Any]
-    """Asks a statistic; `sizes` weights it."""
-    ask_by_group: Callable[..., Any]
-    """Asks a statistic, or questions, of each group."""
+    """Asks a statistic."""
     ask_questions: Callable[..., CampaignEstimates]
     """Asks questions of points."""
     estimate: Callable[[], CampaignEstimates] | None
@@ -56,7 +54,6 @@ def source_of(
             period=period,
             campaign=lambda: reports.campaign,
             ask=partial(reports.ask, **how),
-            ask_by_group=partial(reports.ask_by_group, **how),
             ask_questions=partial(reports.estimates, **how),
             estimate=None,
         )
@@ -70,7 +67,6 @@ def source_of(
         period=period,
         campaign=cache(partial(analyst.campaign, name)),
         ask=partial(analyst.ask, name, **waiting),
-        ask_by_group=partial(analyst.ask_by_group, name, **waiting),
         ask_questions=partial(analyst.ask, name, **waiting),
         estimate=partial(analyst.estimate, name, **how),
     )

@@ -78,7 +78,6 @@ def asked(request: PageRequest) -> Response:
     wanted = request.text("save")
     if wanted:
         return _saved(request, campaign_id, choice, results, wanted, problem, drawn)
-    strata = campaign.strata
     return request.render(
         "points.html",
         **told_of(request, campaign),
@@ -90,9 +89,6 @@ def asked(request: PageRequest) -> Response:
         name_property=request.text("name_property"),
         period=request.integer("period", 0) or 0,
         begun=_begun(request, campaign),
-        labels=() if strata is None or strata.epsilon is not None else strata.labels,
-        group_name="" if strata is None else strata.name,
-        group=request.text("group"),
         contamination=request.number("contamination", 0.0) or 0.0,
         count=request.integer("count", 1) or 1,
         people=request.text("people", "same"),
@@ -128,7 +124,7 @@ def _found(
     """Yield what the points say, with the Python that asks it."""
     campaign_id, analyst = campaign.campaign_id, request.analyst
     period = None if campaign.period is None else request.integer("period", 0)
-    group, doubt = request.text("group"), request.number("contamination", 0.0) or 0.0
+    doubt = request.number("contamination", 0.0) or 0.0
     how: dict[str, Any] = {"period": period, "timeout_s": _TIMEOUT_S}
     more = "" if period is None else f", period={period}"
     if choice.word.startswith("changes"):
@@ -137,8 +133,6 @@ def _found(
     if choice.word in ("threshold", "range"):
         # A sharp question of numbers: the width of its band is chosen from the reports.
         questions = hard_shares(questions_in({choice.word: [said.replace(" ", "")]}))
-        if group:
-            raise ParameterError("group", group, "left out: ask a histogram of each group instead")
         bands = ChosenBands(campaign, questions)
         answered = bands.answered(analyst.ask(campaign_id, bands.questions, **how))
         code = code_for(
@@ -155,16 +149,6 @@ def _found(
     if doubt:
         statistic, text = Contaminated(statistic, doubt), f"Contaminated({text}, {doubt!r})"
     before = [f"campaign = analyst.campaign({campaign_id!r})"] if "campaign," in text else []
-    if group == "*":
-        apart = analyst.ask_by_group(campaign_id, statistic, **how)
-        before.append(f"apart = analyst.ask_by_group({campaign_id!r}, {text}{more})")
-        yield apart, code_for(request, *before, "found = apart")
-        for number, difference in enumerate(apart.differences()):
-            yield difference, code_for(request, *before, f"found = apart.differences()[{number}]")
-        return
-    if group:
-        how["stratum"] = group
-        more += f", stratum={group!r}"
     code = code_for(request, *before, f"found = analyst.ask({campaign_id!r}, {text}{more})")
     yield analyst.ask(campaign_id, statistic, **how), code
 

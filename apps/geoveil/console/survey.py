@@ -93,7 +93,6 @@ def survey(request: GatewayRequest) -> Response:
         **answers_shown(estimates),
         contamination=doubt,
         doubted=None if estimates is None else doubted(estimates, doubt),
-        groups=[pair for pair in shown_parts if not pair[0].name.startswith("change")],
         changes=[pair for pair in shown_parts if pair[0].name.startswith("change")],
         people=people,
         filled=shown_result(filled, picture=filling(filled)),
@@ -242,19 +241,6 @@ class Part:
     """Python that makes it of `analyst`."""
 
 
-def _groups(found: CampaignEstimates) -> Iterator[Part]:
-    """Yield what is said of groups and of their differences, in the latest period."""
-    campaign_id = found.campaign.campaign_id
-    last = max((group.period or 0 for group in found.groups), default=0)
-    for number, group in enumerate(found.groups):
-        if (group.period or 0) != last:
-            continue
-        line = f"found = analyst.estimate({campaign_id!r}).groups[{number}]"
-        yield Part(f"group{number}", group, [line])
-        with suppress(GeoVeilError):  # too few answers in some group
-            yield Part(f"difference{number}", group.differences(), [f"{line}.differences()"])
-
-
 def _changes(found: CampaignEstimates, people: str) -> Iterator[Part]:
     """Yield how the answer to each question changed from period to period."""
     periods = sorted({row.period for row in found.estimates})
@@ -286,7 +272,7 @@ def parts_of(found: CampaignEstimates, people: str) -> Sequence[Part]:
     Raises:
         ParameterError: if `people` is neither.
     """
-    return [*_changes(found, people), *_groups(found)]
+    return [*_changes(found, people)]
 
 
 def saved_part(request: GatewayRequest) -> Response:

@@ -101,7 +101,6 @@ from geoveil.campaign.queries import (
     encode_point_question,
 )
 from geoveil.campaign.readings import (
-    COHORT as COHORT,
     LONGEST as LONGEST,
     MOST_COHORTS as MOST_COHORTS,
     ORIGIN as ORIGIN,
@@ -120,7 +119,6 @@ from geoveil.campaign.saying import (
 from geoveil.campaign.signing import PublicKey, SignatureInvalid, SigningKey, seal, signer
 from geoveil.campaign.smooth import SmoothSpec
 from geoveil.campaign.statistic import Allocation, StatisticCampaign
-from geoveil.campaign.strata import LABEL_UNIT as LABEL_UNIT, Strata
 from geoveil.campaign.text import visible as visible
 from geoveil.campaign.value import AXES as AXES, ValueCampaign
 from geoveil.gp import __version__ as __version__
@@ -163,7 +161,6 @@ __all__ = [
     "SmoothSpec",
     "State",
     "StatisticCampaign",
-    "Strata",
     "Value",
     "ValueCampaign",
     "Wording",

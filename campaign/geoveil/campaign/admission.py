@@ -16,7 +16,7 @@ MOST_REPORTS = 10_000
 _MOST_SHOWN = 5
 _ONE = "one number from 0 to {last}"
 _EVERY = "all the numbers from 0 to {last}, in order"
-_EVERY_OF_GROUP = "{many} numbers in order, up to {last}, the first a multiple of {many}"
+_EVERY_OF_COHORT = "{many} numbers in order, up to {last}, the first a multiple of {many}"
 
 
 class Reason(Enum):
@@ -60,10 +60,10 @@ class Admission:
         self._ranges = [
             (INT64_MIN, INT64_MAX) if clamps else (max(low, INT64_MIN), min(high, INT64_MAX))
             for (low, high), clamps in zip(campaign.ranges, campaign.clamps, strict=True)
-        ] * campaign.groups
+        ] * campaign.cohorts
         # Nor is a value between the outputs of a channel one that it can produce.
         self._outputs = {
-            i: o for i, o in enumerate(campaign.outputs * campaign.groups) if o is not None
+            i: o for i, o in enumerate(campaign.outputs * campaign.cohorts) if o is not None
         }
 
     @lazy
@@ -141,7 +141,7 @@ class Admission:
         if len(indices) > _MOST_SHOWN:
             shown = f"{indices[:_MOST_SHOWN]} and {len(indices) - _MOST_SHOWN} more"
         campaign = self._campaign
-        words = _ONE if self._many == 1 else _EVERY if campaign.groups == 1 else _EVERY_OF_GROUP
+        words = _ONE if self._many == 1 else _EVERY if campaign.cohorts == 1 else _EVERY_OF_COHORT
         expected = words.format(last=campaign.indices - 1, many=campaign.columns)
         return _fault(Reason.WRONG_ANSWERS, "query_index of the answers", shown, expected)
 

@@ -10,8 +10,7 @@ from math import ldexp
 
 from geoveil.campaign.attribute import Attribute
 from geoveil.campaign.model import Campaign, Charge
-from geoveil.campaign.readings import COHORT, MOST_COHORTS, Readings
-from geoveil.campaign.strata import Strata
+from geoveil.campaign.readings import Readings
 from geoveil.gp import (
     INT64_MAX,
     INT64_MIN,
@@ -42,8 +41,6 @@ class AttributeCampaign(Campaign):
     """The stated guarantee, in the unit of the attribute. A report spends `report_privacy`."""
     step_exponent: int | None = None
     """The public grid is 2 to this power; by default the finest that a mechanism asks for."""
-    strata: Strata | None = None
-    """The groups that participants tell which of them they are in; None: one."""
     readings: Readings | None = None
     """How often a value is read and perturbed; None: for every report, unless the app's policy says
     otherwise."""
@@ -99,19 +96,8 @@ class AttributeCampaign(Campaign):
         return (Charge(self.attribute.name, self.report_privacy, self.largest_epsilon),)
 
     @lazy
-    def groups(self) -> int:
-        """How many groups participants are told apart by: 1 without strata."""
-        return 1 if self.strata is None else len(self.strata.labels)
-
-    def draw_first_index(self, group: int | None, source: RandomSource) -> int:
-        """Return the query_index of the first column of the group that a report is sent for.
-
-        Args:
-            group: the participant's, from 0; None without strata. Private.
-        """
-        if self.strata is None or group is None:
-            return 0
-        return self.columns * self.strata.draw(group, source)
+    def cohorts(self) -> int:
+        return 1 if self.readings is None else max(self.readings.cohorts, 1)
 
     def draw_columns(self, source: RandomSource) -> Sequence[int]:
         """Return the columns that one report has values of, in its order."""
@@ -226,8 +212,6 @@ class AttributeCampaign(Campaign):
             raise ParameterError("attribute", self.attribute, "an Attribute")
         if not isinstance(self.privacy, GeoPrivacy):
             raise ParameterError("privacy", self.privacy, "a GeoPrivacy")
-        if not isinstance(self.strata, Strata | None):
-            raise ParameterError("strata", self.strata, "a Strata, or None")
 
     def _check_privacy(self) -> None:
         unit, privacy = self.attribute.unit, self.privacy
@@ -260,12 +244,6 @@ class AttributeCampaign(Campaign):
             if stated is not None and self.dimension != 1:
                 raise ParameterError(f"attribute.{end}", stated, "None, but of one number")
 
-    @lazy
-    def tells_cohorts(self) -> bool:
-        """Whether a report's label is in which part of an epoch its device's epochs begin."""
-        strata = self.strata
-        return self.readings is not None and strata is not None and strata.name == COHORT
-
     def _check_readings(self) -> None:
         if not isinstance(self.readings, Readings | None):
             raise ParameterError("readings", self.readings, "a Readings, or None")
@@ -275,16 +253,6 @@ class AttributeCampaign(Campaign):
                 str(self.readings.every),
                 "None: only points, and DebiasedLaplace on a line, are answered from one reading",
             )
-
-        if not self.tells_cohorts or self.strata is None:
-            return
-        if self.strata.epsilon is not None:
-            raise ParameterError(
-                "strata.epsilon", self.strata.epsilon, f"None where the strata are named {COHORT!r}"
-            )
-        if self.groups > MOST_COHORTS:
-            few = f"at most {MOST_COHORTS} where the strata are named {COHORT!r}"
-            raise ParameterError("number of strata.labels", self.groups, few)
 
 
 def require_attribute(campaign: Campaign) -> AttributeCampaign:

@@ -29,7 +29,6 @@ from geoveil.campaign.model import Campaign
 from geoveil.campaign.queries import Question, decode_question, encode_question, name_of, within
 from geoveil.campaign.readings import Readings
 from geoveil.campaign.statistic import MOST_QUESTIONS, Allocation, StatisticCampaign
-from geoveil.campaign.strata import Strata
 from geoveil.campaign.value import ValueCampaign
 from geoveil.gp import (
     Cap,
@@ -98,14 +97,10 @@ def _write_attribute_campaign(message: pb.Campaign, campaign: AttributeCampaign)
     message.allocation = _ALLOCATIONS[allocation]
     message.grid.step_exponent = campaign.grid_exponent
     message.grid.SetInParent()  # also where the exponent is 0
-    if campaign.strata is not None:
-        strata = campaign.strata
-        message.strata.CopyFrom(
-            pb.Strata(name=strata.name, labels=strata.labels, epsilon=strata.epsilon)
-        )
     if campaign.readings is not None:
         message.readings.every.FromTimedelta(campaign.readings.every)
         message.readings.extrapolated = campaign.readings.extrapolated
+        message.readings.cohorts = campaign.readings.cohorts
     if statistic is not None:
         message.queries.extend(map(encode_question, statistic.questions))
         if statistic.cap is not None:
@@ -205,7 +200,6 @@ def _read_attribute_campaign(message: pb.Campaign, common: dict[str, Any]) -> At
         attribute=attribute,
         privacy=within("privacy", lambda: decode_privacy(privacy, attribute.unit)),
         step_exponent=message.grid.step_exponent,
-        strata=_decode_strata(message.strata) if message.HasField("strata") else None,
         readings=_decode_readings(message.readings) if message.HasField("readings") else None,
         questions=tuple(decode_question(i, q) for i, q in enumerate(message.queries)),
         mechanism=within("mechanism", lambda: MECHANISMS.decode(message.mechanism)),
@@ -269,17 +263,9 @@ def _decode_date(field: str, stamp: Timestamp) -> datetime:
         raise ParameterError(field, stamp.seconds, "a date between the years 1 and 9999") from None
 
 
-def _decode_strata(message: pb.Strata) -> Strata:
-    return Strata(
-        name=message.name,
-        labels=tuple(message.labels),
-        epsilon=message.epsilon if message.HasField("epsilon") else None,
-    )
-
-
 def _decode_readings(message: pb.Readings) -> Readings:
     every = _decode_duration("readings.every", message.every)
-    return Readings(every=every, extrapolated=message.extrapolated)
+    return Readings(every=every, extrapolated=message.extrapolated, cohorts=message.cohorts)
 
 
 def _decode_duration(field: str, message: Duration) -> timedelta:

@@ -19,7 +19,7 @@ _MEANS: Mapping[Allocation, str] = MappingProxyType(
         Allocation.VECTOR: _EVERYBODY,
     }
 )
-_OF_GROUPS = ", or over those of them who are in the stratum that is named"
+_OF_COHORTS = ", or over those of them who are in the cohort that is named"
 _CARRIED = ", as each of them was when their device last read the value"
 _EXTRAPOLATED = (
     ", if it goes on as it went between two readings of each device; left out are devices whose"
@@ -49,7 +49,7 @@ def unbiased_for(campaign: AttributeCampaign, *, later: bool = False) -> str:
     else:
         mean = _MEAN_POINT if campaign.attribute.scale is None else _MEAN_LOGARITHM
     period = " in the period" if campaign.period else ""
-    mean += _OF_GROUPS if campaign.strata is not None and not later else ""
+    mean += _OF_COHORTS if campaign.cohorts > 1 and not later else ""
     moved = ""
     if campaign.attribute.coordinates is not None:
         moved = ", with places outside the campaign's area moved into it"

@@ -153,17 +153,17 @@ class Campaign(ABC):
     @lazy
     @abstractmethod
     def charges(self) -> tuple[Charge, ...]:
-        """What one report costs each of its attributes; without labels."""
+        """What one report costs each of its attributes."""
 
     @lazy
-    def groups(self) -> int:
-        """How many groups participants are told apart by: 1 without strata."""
+    def cohorts(self) -> int:
+        """How many cohorts reports tell of, by when devices read; 1: they do not tell."""
         return 1
 
     @lazy
     def indices(self) -> int:
-        """How many values a query_index can have: columns, group after group."""
-        return self.columns * self.groups
+        """How many values a query_index can have: columns, cohort after cohort."""
+        return self.columns * self.cohorts
 
     @lazy
     def clamps(self) -> tuple[bool, ...]:
@@ -199,7 +199,7 @@ class Campaign(ABC):
 
     @property
     def slots(self) -> int:
-        """How many sums the answers make: one per column, group and period."""
+        """How many sums the answers make: one per column, cohort and period."""
         return self.indices * self.periods
 
     def slot(self, index: int, period: int) -> int:
@@ -243,8 +243,8 @@ class Campaign(ABC):
     def _check_periods(self) -> None:
         if self.period is None:
             if self.slots > MOST_SLOTS:
-                few = f"so few that queries times labels are at most {MOST_SLOTS:,}"
-                raise ParameterError("number of strata.labels", self.groups, few)
+                few = f"so few that queries times cohorts are at most {MOST_SLOTS:,}"
+                raise ParameterError("readings.cohorts", self.cohorts, few)
             return
         if not isinstance(self.period, timedelta) or self.period < timedelta(minutes=1):
             raise ParameterError("period", str(self.period), "at least a minute, or None")
@@ -252,7 +252,7 @@ class Campaign(ABC):
             raise ParameterError(
                 "period",
                 str(self.period),
-                f"so long that queries times {'labels times ' if self.groups > 1 else ''}periods,"
+                f"so long that queries times {'cohorts times ' if self.cohorts > 1 else ''}periods,"
                 f" {self.slots:,}, are at most {MOST_SLOTS:,}",
             )
 

@@ -7,10 +7,8 @@ from fractions import Fraction
 from geoveil.campaign.saying import days_in
 from geoveil.gp import INT64_MAX, INT64_MIN, ParameterError, validation
 
-COHORT = "reading"
-"""The name of strata that devices fill in themselves, by when their epochs begin."""
 MOST_COHORTS = 16
-"""The most labels of such strata: each halving of the parts halves who a device may be."""
+"""The most parts of an epoch: each halving of the parts halves who a device may be."""
 _SHORTEST = timedelta(minutes=1)
 LONGEST = timedelta(days=3660)
 """The longest epoch."""
@@ -25,7 +23,8 @@ class Readings:
     value is read when the device first answers in one.
 
     Raises:
-        ParameterError: if the length is not from a minute to ten years.
+        ParameterError: if the length is not from a minute to ten years, or there is one cohort, or
+            more than 16.
 
     Example:
         >>> print(Readings(every=timedelta(days=91), extrapolated=True))
@@ -40,6 +39,9 @@ class Readings:
     """Whether an answer goes on as two readings did, at most for as long as lay between them: right
     for means that drift, at up to five times the variance of the noise (8/3 on average). A device
     without two such readings answers only when it reads: most do not in the first two epochs."""
+    cohorts: int = 0
+    """2 to 16: a device tells in which of so many parts of an epoch its epochs begin; 0: it does
+    not."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.every, timedelta) or not _SHORTEST <= self.every <= LONGEST:
@@ -47,6 +49,8 @@ class Readings:
                 "readings.every", str(self.every), "a timedelta from a minute to ten years"
             )
         validation.require_flag("readings.extrapolated", self.extrapolated)
+        if validation.require_count("readings.cohorts", self.cohorts, 0, MOST_COHORTS) == 1:
+            raise ParameterError("readings.cohorts", 1, f"0, or 2 to {MOST_COHORTS}")
 
     def __str__(self) -> str:
         days = days_in(self.every)
@@ -57,25 +61,22 @@ class Readings:
             f" Your device draws when its stretches begin: any {days} days touch two of them."
         )
 
-    def telling(self, cohorts: int) -> str:
-        """Return what to tell people whose device tells in which part of an epoch it begins.
-
-        Args:
-            cohorts: how many parts there are.
-        """
+    @property
+    def telling(self) -> str:
+        """What to tell people whose device tells in which part of an epoch it begins."""
         return (
-            f"Your device also tells in which of {cohorts} parts of {days_in(self.every)} days its"
-            " stretches begin. That stays the same, and tells your reports of different stretches"
-            f" from those of {cohorts - 1} in {cohorts} other people."
+            f"Your device also tells in which of {self.cohorts} parts of {days_in(self.every)} days"
+            " its stretches begin. That stays the same, and tells your reports of different"
+            f" stretches from those of {self.cohorts - 1} in {self.cohorts} other people."
         )
 
-    def cohort(self, begins: datetime, cohorts: int) -> int:
-        """Return in which of so many parts an epoch began, from 0.
+    def cohort(self, begins: datetime) -> int:
+        """Return in which part an epoch began, from 0; 0 where devices do not tell.
 
         Parts are counted from 1970 on, for all campaigns alike: two that ask for as many, or for a
         divisor, learn no more than one.
         """
-        return cohorts * ((begins - ORIGIN) % self.every) // self.every
+        return self.cohorts * ((begins - ORIGIN) % self.every) // self.every
 
     def most(self, length: timedelta) -> int:
         """Return how many epochs a stretch of time touches, at most."""

@@ -65,14 +65,12 @@ class AsyncClient(ClientBase[AsyncTransport, GrpcAioTransport]):
         """Ask the server for a campaign, check it, and keep it for `contribute`."""
         return await self._run(self._sender.fetch(campaign_id, self._sender.deadline(timeout_s)))
 
-    async def contribute(
-        self, campaign_id: str, value: Value | Answers, stratum: str | None = None
-    ) -> Receipt:
+    async def contribute(self, campaign_id: str, value: Value | Answers) -> Receipt:
         """Perturb a value, once per campaign and period, and keep the result to be sent."""
         self._check_open()
         try:
             return await self._local(
-                partial(self._session.contribute, campaign_id, value, stratum),
+                partial(self._session.contribute, campaign_id, value),
                 self._slow or self._session.is_heavy(campaign_id),
             )
         finally:

@@ -56,7 +56,7 @@ class PerturbedAnswer:
     """One perturbed answer, as it left the device."""
 
     query_index: int
-    """Counts from 0 in the campaign's list of queries; with strata, label after label."""
+    """Counts from 0 in the campaign's list of queries, cohort after cohort."""
     value: int
     """An integer on the campaign's grid: it stands for value · 2^step_exponent."""
 

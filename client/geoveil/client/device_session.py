@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from functools import cache, partial
 from random import SystemRandom
 
-from geoveil.campaign import LABEL_UNIT, Answers, AttributeCampaign, State, Value
+from geoveil.campaign import Answers, State, Value
 from geoveil.client import ledger
 from geoveil.client.contributions import (
     CampaignPoint,
@@ -157,9 +157,7 @@ class DeviceSession:
         self.wanted: dict[str, ClientError | None] = {}
         """Campaigns to be fetched, each with why that failed last."""
 
-    def contribute(
-        self, campaign_id: str, value: Value | Answers, stratum: str | None = None
-    ) -> Receipt:
+    def contribute(self, campaign_id: str, value: Value | Answers) -> Receipt:
         """Draw and keep the one report to a campaign and period, or return what is kept."""
         check_id(campaign_id)
         accepted = self.campaign(campaign_id)
@@ -178,7 +176,7 @@ class DeviceSession:
         try:
             entry = None
             while entry is None:  # another thread or process has read the value: from that reading
-                entry = self._entry(accepted, value, period, stratum, now)
+                entry = self._entry(accepted, value, period, now)
         except OutboxFull:
             self._refused += 1
             raise
@@ -189,7 +187,6 @@ class DeviceSession:
         accepted: AcceptedCampaign,
         value: Value | Answers,
         period: int,
-        stratum: str | None,
         now: datetime,
     ) -> Entry | None:
         """Return the entry of a period: kept, or drawn now; None: the epoch has a new reading."""
@@ -204,9 +201,7 @@ class DeviceSession:
             points = self.journal.points(campaign_id, readings) if readings else ()
             # The journal does not look at the value. Its time, which a disk may stretch beyond any
             # floor, is left out: the end of the floor stays far from what is hidden.
-            draw = partial(
-                self._draw, accepted, value, period, stratum, now, readings, current, points
-            )
+            draw = partial(self._draw, accepted, value, period, now, readings, current, points)
             made, new = paced(draw, self.floor_s) if self.floor_s else draw()
             return self.journal.record(made, permit, now, self._bounds, new)
         except BudgetExceeded:
@@ -226,7 +221,6 @@ class DeviceSession:
         accepted: AcceptedCampaign,
         value: Value | Answers,
         period: int,
-        stratum: str | None,
         now: datetime,
         readings: tuple[Reading, ...],
         current: Reading | None,
@@ -235,8 +229,7 @@ class DeviceSession:
         """Return a report, and what it was made from that is new."""
         builder = self.builder
         if accepted.epoch is None:
-            return builder.prepare(accepted, value, period=period, stratum=stratum), NOTHING
-        group = builder.group(accepted, stratum)
+            return builder.prepare(accepted, value, period=period), NOTHING
         new = None
         if current is None:
             assert not isinstance(value, Mapping)  # a form is not read by epochs
@@ -245,7 +238,7 @@ class DeviceSession:
         kept_points = {kept.reading: kept for kept in points}
         needed = [current] if before is None else [current, before]
         answering = [kept_points.get(r) or builder.coarsen(accepted, r, now) for r in needed]
-        made = builder.answer(accepted, *answering, now=now, period=period, group=group)
+        made = builder.answer(accepted, *answering, now=now, period=period)
         fresh = tuple(point for point in answering if point.reading not in kept_points)
         return made, Drawn(reading=new, points=fresh)
 
@@ -293,11 +286,6 @@ class DeviceSession:
             assert limit is not None  # it is listed
             of_attribute = partial(ledger.budgets, attribute, limit, now=now)
             every += self.journal.spent(attribute, limit.campaign.unit, of_attribute)
-        for name in policy.strata:
-            of_labels = policy.label_limit(name)
-            if of_labels is not None:
-                of_label = partial(ledger.budgets, name, of_labels, now=now)
-                every += self.journal.spent(name, LABEL_UNIT, of_label)
         return tuple(every)
 
     def counts(self) -> ReportCounts:
@@ -329,19 +317,6 @@ def _check_limits(
         history_of: returns the history of an attribute.
     """
     campaign = accepted.campaign
-    assert accepted.policy is not None  # a ReportBuilder accepted it
-    strata = campaign.strata if isinstance(campaign, AttributeCampaign) else None
-    if strata is not None and strata.privacy is not None:
-        limit = accepted.policy.label_limit(strata.name)
-        if limit is not None:
-            ledger.check(
-                strata.privacy,
-                limit,
-                history_of(strata.name, LABEL_UNIT),
-                campaign_id=campaign.campaign_id,
-                attribute=strata.name,
-                now=now,
-            )
     for (name, privacy, _), limit in zip(campaign.charges, accepted.limits, strict=True):
         price: GeoPrivacy | None = privacy
         kept: tuple[Reading, ...] = ()

@@ -6,22 +6,16 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
-from google.protobuf.message import DecodeError
-
-from geoveil.campaign import LABEL_UNIT
 from geoveil.client.errors import JournalError
 from geoveil.client.journal_rows import WAITS, date_of, end_of, microseconds, price_of
 from geoveil.client.journal_schema import (
     CHARGED_SINCE,
-    LABELLED,
-    PINNED,
     POINTS_SINCE,
     SINCE,
     TOLD,
 )
 from geoveil.client.ledger import Spending, SpendingHistory, Telling
 from geoveil.gp import GeoPrivacy
-from geoveil.proto.v1 import campaign_pb2 as pb
 
 
 class SeenReports:
@@ -83,8 +77,7 @@ class SeenReports:
 
     def history(self, attribute: str, unit: str) -> SpendingHistory:
         """Return what counts against the limits of an attribute."""
-        kind = _LabelHistory if unit == LABEL_UNIT else _StoredHistory
-        return kind(self, attribute, unit)
+        return _StoredHistory(self, attribute, unit)
 
 
 class _StoredHistory(SpendingHistory):
@@ -116,25 +109,3 @@ class _StoredHistory(SpendingHistory):
 
     def used(self, campaign_id: str, epoch: datetime) -> bool:
         return self._seen.used(campaign_id, epoch)
-
-
-class _LabelHistory(_StoredHistory):
-    """The history of labels of one name: of reports to the kept campaigns that asked for them."""
-
-    def spendings(self, *, campaign_id: str | None = None) -> Iterable[Spending]:
-        yield from super().spendings(campaign_id=campaign_id)
-        for of_campaign, privacy in self._asked():
-            if campaign_id in (None, of_campaign):
-                (count,) = self._seen.connection.execute(LABELLED, (of_campaign,)).fetchone()
-                yield Spending(privacy=privacy, count=count)
-
-    def _asked(self) -> Iterable[tuple[str, GeoPrivacy]]:
-        """Yield the campaigns that asked for labels of this name, and what one costs."""
-        for campaign_id, _, envelope, _, _ in self._seen.connection.execute(PINNED).fetchall():
-            try:
-                content = pb.CampaignEnvelope.FromString(envelope).campaign
-                strata = pb.Campaign.FromString(content).strata
-                if strata.name == self._attribute and strata.HasField("epsilon"):
-                    yield campaign_id, GeoPrivacy(strata.epsilon, 1.0, LABEL_UNIT)
-            except (DecodeError, ValueError) as error:
-                raise JournalError(f"row of {campaign_id!r}", type(error).__name__) from error

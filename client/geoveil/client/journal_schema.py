@@ -2,7 +2,7 @@
 
 # ruff: noqa: S608 - no input is ever part of a statement
 
-VERSION = 10
+VERSION = 11
 
 
 # Times are microseconds since 1970: in order as numbers, exact. Up to version 2 the reports were in
@@ -186,4 +186,3 @@ WHERE charge.attribute = ? AND charge.unit = ?
     AND coalesce(report.settled, 9223372036854775807) > ?
 GROUP BY coalesce(point.space, report.rowid), answered.epoch
 """
-LABELLED = "SELECT count(*) FROM report WHERE campaign_id = ?"

@@ -6,10 +6,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from geoveil.campaign import (
-    LABEL_UNIT,
     MECHANISMS,
     QUERIES,
     AttributeCampaign,
@@ -106,9 +105,6 @@ class Policy(ReprByArguments):
             together, with all its periods. Then forms with an open field, or a number without a
             stated range, are refused. None: each field has its limit, and the form none.
         most_queries: campaigns with more questions, and forms with more fields, are refused.
-        strata: name of what labels are of, for example "region" → how they may be sent: the most
-            that all campaigns together may ever cost, as ε between any two labels, or "openly". A
-            campaign that asks for a label which is not listed is refused.
         most_work: campaigns that ask more of the device's processor are refused: microseconds to
             read the campaign and draw one report, as `CampaignCost` tells them from its bytes. The
             default keeps `contribute` below 10 ms: 60 questions that are all answered, a polygon
@@ -144,9 +140,6 @@ class Policy(ReprByArguments):
     trusted_keys: Collection[PublicKey] | None = field(default=None, kw_only=True)
     latest_close: datetime | None = field(default=None, kw_only=True)
     minimum_participants: int = field(default=0, kw_only=True)
-    strata: Mapping[str, LocalPrivacy | Literal["openly"]] = field(
-        default_factory=dict, kw_only=True
-    )
     openly: Mapping[str, Choice] = field(default_factory=dict, kw_only=True)
     form_any_two: LocalPrivacy | None = field(default=None, kw_only=True)
     most_queries: int = field(default=MOST_QUERIES, kw_only=True)
@@ -163,7 +156,6 @@ class Policy(ReprByArguments):
         latest = self.latest_close
         if latest is not None and (not isinstance(latest, datetime) or latest.tzinfo is None):
             raise ParameterError("latest_close", str(latest), "a date with a time zone, or None")
-        object.__setattr__(self, "strata", MappingProxyType(_strata(self.strata)))
         object.__setattr__(self, "openly", MappingProxyType(_openly(self.openly)))
         if not isinstance(self.form_any_two, LocalPrivacy | None):
             raise ParameterError("form_any_two", self.form_any_two, "a LocalPrivacy, or None")
@@ -173,8 +165,8 @@ class Policy(ReprByArguments):
     def __reduce__(self) -> tuple[Any, ...]:
         # A mapping that can't be changed can't be pickled either.
         options = {name: value for name, value in self._arguments().items() if name != "limits"}
-        for name in {"strata", "openly"} & set(options):
-            options[name] = dict(options[name])
+        if "openly" in options:
+            options["openly"] = dict(options["openly"])
         return partial(type(self), **options), (dict(self.limits),)
 
     @classmethod
@@ -211,7 +203,7 @@ class Policy(ReprByArguments):
             touched = Readings(every=epoch.length).most(campaign.closes - campaign.opens)
             readings = epoch.privacy.repeated(touched + 2)
             most = max(most, readings, key=lambda privacy: privacy.exact_rate)
-        cohorts = campaign.groups if campaign.tells_cohorts else 0
+        cohorts = 0 if campaign.readings is None else campaign.readings.cohorts
         limit = Limit(
             campaign=most,
             lifetime="unbounded",  # of other campaigns nothing was said
@@ -219,21 +211,13 @@ class Policy(ReprByArguments):
             epoch=epoch,
             cohorts=cohorts,
         )
-        return permit({campaign.attribute.name: limit}, strata=_permitting(campaign))
+        return permit({campaign.attribute.name: limit})
 
     def limit(self, attribute: str) -> Limit | None:
         """Return the limit of an attribute; None if the policy does not list it."""
         own = self.limits.get(attribute)
         assert not isinstance(own, GeoPrivacy)  # __post_init__ made it a Limit
         return own
-
-    def label_limit(self, strata: str) -> Limit | None:
-        """Return the limit of labels; None if they may be sent openly, or not at all."""
-        limit = self.strata.get(strata)
-        if not isinstance(limit, LocalPrivacy):
-            return None
-        most = GeoPrivacy(limit.epsilon, 1.0, LABEL_UNIT)
-        return Limit(campaign=most, lifetime=most)
 
     def check(self, campaign: Campaign, signer: PublicKey | None) -> tuple[Limit, ...]:
         """Refuse a campaign that no ledger need be asked about; return the limits of its charges.
@@ -266,7 +250,7 @@ class Policy(ReprByArguments):
                     exactly(charge.privacy),
                     f"at most {exactly(most)}",
                 )
-        self._check_strata(campaign, limit)
+        self._check_cohorts(campaign, limit)
         return (limit,)
 
     def _check_form(self, form: FormCampaign) -> tuple[Limit, ...]:
@@ -332,33 +316,18 @@ class Policy(ReprByArguments):
             if needed > most:
                 raise PolicyRefused(campaign_id, aspect, f"{needed:,}", f"at most {most:,}")
 
-    def _check_strata(self, campaign: AttributeCampaign, limit: Limit) -> None:
-        strata, readings = campaign.strata, campaign.readings
-        if strata is None:
+    def _check_cohorts(self, campaign: AttributeCampaign, limit: Limit) -> None:
+        readings = campaign.readings
+        if readings is None or not readings.cohorts:
             return
-        if campaign.tells_cohorts and readings is not None:
-            length = readings.every if limit.epoch is None else limit.epoch.length
-            if limit.cohorts % campaign.groups or not limit.cohorts or length != readings.every:
-                raise PolicyRefused(
-                    campaign.campaign_id,
-                    f"label {strata.name!r}",
-                    f"which of {campaign.groups} parts of {in_days(readings.every)} it begins in",
-                    f"of {limit.cohorts} parts of {in_days(length)}" if limit.cohorts else "none",
-                )
-            return
-        permitted = self.strata.get(strata.name)
-        if permitted == "openly" or (
-            isinstance(permitted, LocalPrivacy)
-            and strata.epsilon is not None
-            and strata.epsilon <= permitted.epsilon
-        ):
-            return
-        raise PolicyRefused(
-            campaign.campaign_id,
-            f"label {strata.name!r}",
-            "sent as it is" if strata.epsilon is None else str(LocalPrivacy(strata.epsilon)),
-            "none" if permitted is None else f"at most {permitted}",
-        )
+        length = readings.every if limit.epoch is None else limit.epoch.length
+        if limit.cohorts % readings.cohorts or not limit.cohorts or length != readings.every:
+            raise PolicyRefused(
+                campaign.campaign_id,
+                "cohort of a device",
+                f"which of {readings.cohorts} parts of {in_days(readings.every)} it begins in",
+                f"of {limit.cohorts} parts of {in_days(length)}" if limit.cohorts else "none",
+            )
 
     def _check_origin(self, campaign: Campaign, signer: PublicKey | None) -> None:
         if self.trusted_keys is not None and signer not in self.trusted_keys:
@@ -382,17 +351,6 @@ class Policy(ReprByArguments):
                 f"{campaign.minimum_participants:,}",
                 f"at least {self.minimum_participants:,}",
             )
-
-
-def _strata(given: object) -> dict[str, LocalPrivacy | Literal["openly"]]:
-    if not isinstance(given, Mapping):
-        raise ParameterError("strata", given, "a mapping from names to LocalPrivacy or 'openly'")
-    for name, permitted in given.items():
-        if not isinstance(name, str) or not name:
-            raise ParameterError("name in strata", name, "a name")
-        if not isinstance(permitted, LocalPrivacy) and permitted != "openly":
-            raise ParameterError(f"strata[{name!r}]", permitted, "a LocalPrivacy, or 'openly'")
-    return dict(given)
 
 
 def _openly(given: object) -> dict[str, Choice]:
@@ -422,15 +380,6 @@ def _open(form: FormCampaign) -> dict[str, Choice]:
         for name, kind in kinds
         if isinstance(kind, Choice) and form.field(name).privacy is None
     }
-
-
-def _permitting(campaign: AttributeCampaign) -> dict[str, LocalPrivacy | Literal["openly"]]:
-    if campaign.strata is None or campaign.tells_cohorts:
-        return {}
-    if campaign.strata.epsilon is None:
-        return {campaign.strata.name: "openly"}
-    each = LocalPrivacy(campaign.strata.epsilon)
-    return {campaign.strata.name: each.repeated(campaign.periods)}
 
 
 def _limit(attribute: str, limit: object) -> Limit:

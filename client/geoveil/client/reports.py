@@ -212,27 +212,12 @@ class ReportBuilder:
         # that quotes the value, nor to the frames that saw it.
         raise PrivateValueError(expected)
 
-    def group(self, accepted: AcceptedCampaign, stratum: str | None) -> int | None:
-        """Return which of the campaign's labels somebody has; None if it asks them for none.
-
-        Raises:
-            PrivateValueError: if it is none of them, or missing; it is not shown.
-            ParameterError: if a label is given that the campaign does not ask for.
-        """
-        campaign = accepted.campaign
-        strata = campaign.strata if isinstance(campaign, AttributeCampaign) else None
-        if strata is not None and not accepted.asks.tells_cohorts:
-            return strata.index(stratum)
-        if stratum is not None:
-            raise ParameterError("stratum", "a label", "left out: the campaign asks for none")
-        return None
-
     def draw(
         self,
         accepted: AcceptedCampaign,
         point: Any,
         period: int = 0,
-        group: int | None = None,
+        cohort: int = 0,
     ) -> Contribution:
         """Draw the one report about a point, or of a form, for one period.
 
@@ -242,7 +227,7 @@ class ReportBuilder:
         Args:
             point: what `point` returned.
             period: the period of a recurring campaign, from 0; else 0.
-            group: what `group` returned.
+            cohort: of the device, from 0; of a campaign without cohorts 0.
         """
         campaign, source = accepted.campaign, self._source
         if isinstance(campaign, FormCampaign):
@@ -251,8 +236,7 @@ class ReportBuilder:
         campaign = accepted.asks
         columns = campaign.draw_columns(source)
         release = partial(campaign.release, point, columns, source)
-        first = campaign.draw_first_index(group, source)
-        return self._report(accepted, columns, release, period, first)
+        return self._report(accepted, columns, release, period, cohort)
 
     def _report(
         self,
@@ -260,9 +244,10 @@ class ReportBuilder:
         columns: Sequence[int],
         release: Callable[[], Sequence[int]],
         period: int,
-        first: int = 0,
+        cohort: int = 0,
     ) -> Contribution:
         campaign = accepted.campaign
+        first = cohort * campaign.columns
         report = report_pb2.Report(
             report_id=self._source.bits(8 * REPORT_ID_BYTES).to_bytes(REPORT_ID_BYTES),
             period=period,
@@ -357,7 +342,6 @@ class ReportBuilder:
         *,
         now: datetime,
         period: int = 0,
-        group: int | None = None,
     ) -> Contribution:
         """Make a report from the campaign's point of an epoch; no value is looked at.
 
@@ -365,7 +349,6 @@ class ReportBuilder:
             latest: its point of the epoch.
             before: that of the reading which `AcceptedCampaign.before` returned, if any.
             period: the period of a recurring campaign, from 0; else 0.
-            group: what `group` returned.
         """
         campaign, source = accepted.asks, self._source
         columns = campaign.draw_columns(source)
@@ -378,35 +361,28 @@ class ReportBuilder:
             earlier = campaign.answers_from(before.point, columns, source)
             return [moved_on(y, was, age, gap) for y, was in zip(answers, earlier, strict=True)]
 
-        if campaign.tells_cohorts:
-            assert campaign.readings is not None  # it tells cohorts
-            group = campaign.readings.cohort(latest.reading.begins, campaign.groups)
-        first = campaign.draw_first_index(group, source)
-        made = self._report(accepted, columns, release, period, first)
+        begins, readings = latest.reading.begins, campaign.readings
+        cohort = 0 if readings is None else readings.cohort(begins)
+        made = self._report(accepted, columns, release, period, cohort)
         began = None if before is None else before.reading.begins
         of = latest.reading
         charges = (Charge(of.attribute, of.privacy, math.inf),)
         return replace(made, charges=charges, epoch=of.begins, before=began)
 
     def prepare(
-        self,
-        accepted: AcceptedCampaign,
-        value: Value | Answers,
-        *,
-        period: int = 0,
-        stratum: str | None = None,
+        self, accepted: AcceptedCampaign, value: Value | Answers, *, period: int = 0
     ) -> Contribution:
         """Return draw(point(value)): for a host that acts for many devices and keeps no ledger.
 
         Raises:
             PolicyRefused: if the policy does not permit the campaign; nothing was drawn.
-            PrivateValueError: if the value, or the label, is not of the kind that the campaign asks
-                about; nothing was drawn.
+            PrivateValueError: if the value is not of the kind that the campaign asks about; nothing
+                was drawn.
         """
-        group, campaign = self.group(accepted, stratum), accepted.campaign
-        if isinstance(campaign, AttributeCampaign) and campaign.tells_cohorts:
-            group = self._source.below(campaign.groups)  # as if it had just laid its first epoch
-        return self.draw(accepted, self.point(accepted, value), period, group)
+        point, cohorts = self.point(accepted, value), accepted.campaign.cohorts
+        # As if it had just laid its first epoch.
+        cohort = self._source.below(cohorts) if cohorts > 1 else 0
+        return self.draw(accepted, point, period, cohort)
 
 
 def _prepared(form: FormCampaign, limits: Sequence[Limit], answers: Any) -> Sequence[Any]:

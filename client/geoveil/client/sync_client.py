@@ -207,9 +207,7 @@ class Client(ClientBase[Transport, GrpcTransport]):
         steps = self._sender.fetch(campaign_id, self._sender.deadline(timeout_s))
         return self._effects.run(steps, self._stop)
 
-    def contribute(
-        self, campaign_id: str, value: Value | Answers, stratum: str | None = None
-    ) -> Receipt:
+    def contribute(self, campaign_id: str, value: Value | Answers) -> Receipt:
         """Perturb a value, once per campaign and period, and keep the result to be sent.
 
         Takes a few milliseconds, as it never waits for the network. A campaign that has been
@@ -223,8 +221,6 @@ class Client(ClientBase[Transport, GrpcTransport]):
                 says with `Limit.value`; to a form, name of a field → answer: an option by its name,
                 of a multiple selection a list of them. All of it is drawn, or nothing. Never
                 logged, stored or shown.
-            stratum: the label of the participant's group, if the campaign asks for one; it is sent
-                as the campaign says. It must not be computed from the value.
 
         Raises:
             CampaignNotFetched: if this device does not have the campaign yet.
@@ -232,7 +228,7 @@ class Client(ClientBase[Transport, GrpcTransport]):
             AnswerNotYet: if its answers go on from two readings, and those of this device lie too
                 close together.
             PolicyRefused: if the policy, which may have changed, does not permit it.
-            PrivateValueError: if the value, or the label, is not of the kind asked for.
+            PrivateValueError: if the value is not of the kind asked for.
             BudgetExceeded: if the limits of the policy leave too little.
             OutboxFull: if too much waits to be sent.
             JournalError: if the journal can't be read or written.
@@ -241,7 +237,7 @@ class Client(ClientBase[Transport, GrpcTransport]):
         """
         self._check_open()
         try:
-            return self._session.contribute(campaign_id, value, stratum)
+            return self._session.contribute(campaign_id, value)
         finally:
             if self._background:
                 self._wake()

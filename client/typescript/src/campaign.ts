@@ -11,7 +11,7 @@ import {
   CampaignSchema,
   Profile,
   type Query as QueryMessage,
-  type Strata as StrataMessage,
+  type Readings as ReadingsMessage,
 } from "./gen/geoveil/proto/v1/campaign_pb.js";
 import {
   answerFrom,
@@ -27,23 +27,21 @@ import {
   QueryMechanism,
   repeated,
 } from "./gp/mechanism.js";
-import { MOST_EPSILON, release } from "./gp/categories.js";
 import { coordinateOf, LOG, type LogScale } from "./gp/log-scale.js";
 import { inPlane, type Plane, requirePlane } from "./gp/plane.js";
 import { readRegion } from "./gp/polygon.js";
-import { LEAST, MOST, positive, requireEnds } from "./gp/profile.js";
+import { MOST, positive, requireEnds } from "./gp/profile.js";
 import * as queries from "./gp/query.js";
 import { hasSlack, smooth } from "./gp/smooth.js";
 import { Table } from "./gp/table.js";
 import { loadVectors, type SmoothVector, vectorOf } from "./gp/together.js";
-import { COHORT, DAY_US, MOST_COHORTS, movedOn, Readings } from "./readings.js";
+import { DAY_US, movedOn, Readings } from "./readings.js";
 import { between } from "./saying.js";
 import { plain } from "./text.js";
 
 const MOST_BYTES = 1 << 20;
 const MOST_QUESTIONS = 10_000;
 const MOST_SLOTS = 100_000n;
-const MOST_LABELS = 64;
 /** Radii from one end of an area to the other, and more than the rounding of places that are projected. */
 const ACROSS = Rational.of(2_000_000_002n, 1_000_000_000n);
 /** What has an inside. */
@@ -56,13 +54,6 @@ export interface Question {
   readonly label: string;
   /** What is asked, with the fields of the protocol: {kind: "threshold", at, width, profile, ...}. */
   readonly query: { readonly kind: string; readonly [field: string]: unknown };
-}
-
-export interface Strata {
-  readonly name: string;
-  readonly labels: readonly string[];
-  /** Between any two labels; undefined: they are sent as they are. */
-  readonly epsilon: number | undefined;
 }
 
 /** What a participant holds. */
@@ -170,7 +161,6 @@ export class Campaign extends Dated {
   readonly mechanism: string;
   readonly allocation: "partition" | "split" | "repeat" | "vector";
   readonly stepExponent: number;
-  readonly strata: Strata | undefined;
   /** How often a value is read; undefined: for every report, unless the app's policy says otherwise. */
   readonly readings: Readings | undefined;
   /** Up to where distances count; undefined: everywhere. */
@@ -202,7 +192,6 @@ export class Campaign extends Dated {
       throw new ParameterError("grid.step_exponent", this.stepExponent, "an integer in [-200, 200]");
     }
     this.allocation = allocationOf(message.allocation);
-    this.strata = message.strata && strataOf(message.strata);
     this.#ofPoints = message.mechanism?.kind.case === "planarLaplace";
     if (!message.mechanism?.kind.case) throw new ParameterError("mechanism", "none", "one that is known");
     this.mechanism = message.mechanism.kind.case;
@@ -211,11 +200,10 @@ export class Campaign extends Dated {
     this.dimension = this.#ofPoints ? dimensionOf(message) : (read[0]?.query.dimension ?? 0);
     this.#queries = read.map(({ query }) => query);
     this.#requireQuestions(this.#queries);
-    this.requireSlots();
     const { cap, readings } = message;
     this.cap = cap && { below: cap.below, above: cap.above };
-    this.readings =
-      readings && new Readings(duration("readings.every", readings.every ?? { seconds: 0n, nanos: 0 }), readings.extrapolated);
+    this.readings = readings && readingsOf(readings);
+    this.requireSlots();
     positive("privacy", this.totalPrivacy.epsilon);
     this.#mechanisms = this.#build(message, this.#queries);
     this.#requireReadings();
@@ -224,11 +212,11 @@ export class Campaign extends Dated {
   get columns(): number {
     return this.#ofPoints ? this.dimension : this.questions.length;
   }
-  get groups(): number {
-    return this.strata?.labels.length ?? 1;
+  get cohorts(): number {
+    return this.readings?.cohorts || 1;
   }
   get indices(): number {
-    return this.columns * this.groups;
+    return this.columns * this.cohorts;
   }
   get answersAll(): boolean {
     return this.#ofPoints || this.allocation !== "partition";
@@ -280,20 +268,12 @@ export class Campaign extends Dated {
   get #ends(): Ends | undefined {
     return this.clamped ? endsOf(this.attribute) : undefined;
   }
-  /** What one label spends; undefined: it is not asked for, or not protected. */
-  get labelPrivacy(): Privacy | undefined {
-    return this.strata?.epsilon === undefined ? undefined : { epsilon: this.strata.epsilon, per: 1 };
-  }
 
   /** Whether reports can be made from one perturbed point, at the rate of one answer. */
   get nests(): boolean {
     if (this.#ofPoints) return true;
     const asked = this.questions.every(({ query: { kind } }) => NESTING.has(kind) && !(this.cap && kind === "gaussianKernel"));
     return asked && this.dimension === 1 && this.mechanism === "debiasedLaplace";
-  }
-  /** Whether a report's label is in which part of an epoch its device's epochs begin. */
-  get tellsCohorts(): boolean {
-    return this.readings !== undefined && this.strata?.name === COHORT;
   }
   /** What perturbs a point at a rate over true distances, on the grid of that rate. */
   reader(privacy: Privacy): PlanarLaplace {
@@ -325,14 +305,12 @@ export class Campaign extends Dated {
   }
 
   /**
-   * Draw the answers and the id of one report: which question, which label, the id, the noise, in
-   * this order.
+   * Draw the answers and the id of one report: which question, the id, the noise, in this order.
    *
    * @param point - the private value in the coordinates of queries, doubles.
-   * @param group - which label, from 0; undefined without strata.
    */
-  draw(point: readonly number[], group: number | undefined, source: BitSource): Drawn {
-    return this.#drawn(group, source, (columns) => {
+  draw(point: readonly number[], source: BitSource): Drawn {
+    return this.#drawn(0, source, (columns) => {
       if (this.readings) return this.#answersFrom(this.pointMechanism.release(point, source), columns, source);
       const ends = this.#ends;
       if (ends) return this.#mechanisms[0]!.release([clampedTo(ends, point[0]!)], source);
@@ -348,10 +326,10 @@ export class Campaign extends Dated {
    * @param latest - the point of the epoch.
    * @param before - that of an earlier one, the age of the latest and the time between both; undefined: answers
    *   are not moved on.
-   * @param group - which label, from 0; undefined without strata.
+   * @param cohort - of the device, from 0.
    */
-  answer(latest: readonly bigint[], before: Before | undefined, group: number | undefined, source: BitSource): Drawn {
-    return this.#drawn(group, source, (columns) => {
+  answer(latest: readonly bigint[], before: Before | undefined, cohort: number, source: BitSource): Drawn {
+    return this.#drawn(cohort, source, (columns) => {
       const answers = this.#answersFrom(latest, columns, source);
       if (!before) return answers;
       const earlier = this.#answersFrom(before.point, columns, source);
@@ -359,11 +337,11 @@ export class Campaign extends Dated {
     });
   }
 
-  #drawn(group: number | undefined, source: BitSource, release: (columns: readonly number[]) => readonly bigint[]): Drawn {
+  #drawn(cohort: number, source: BitSource, release: (columns: readonly number[]) => readonly bigint[]): Drawn {
     const columns = this.answersAll
       ? Array.from({ length: this.columns }, (_, i) => i)
       : [Number(below(source, BigInt(this.columns)))];
-    const first = this.#firstIndex(group, source);
+    const first = this.columns * cohort;
     const id = source.bits(128);
     const values = release(columns);
     return { id, answers: columns.map((column, i) => ({ queryIndex: first + column, value: values[i]! })) };
@@ -379,13 +357,6 @@ export class Campaign extends Dated {
 
   #inPlane(privacy: Privacy): Privacy {
     return this.attribute.coordinates ? inPlane(privacy, this.attribute.coordinates) : privacy;
-  }
-
-  #firstIndex(group: number | undefined, source: BitSource): number {
-    if (!this.strata || group === undefined) return 0;
-    const { epsilon, labels } = this.strata;
-    if (epsilon === undefined) return this.columns * group;
-    return this.columns * Number(release("kary", labels.length, epsilon, BigInt(group), source)[0]);
   }
 
   #requireQuestions(asked: readonly queries.Query[]): void {
@@ -417,9 +388,6 @@ export class Campaign extends Dated {
     if (!this.nests) throw new ParameterError("readings", everyUs, "left out for such questions");
     if (extrapolated && (this.#ofPoints || this.periodUs === undefined)) {
       throw new ParameterError("readings.extrapolated", extrapolated, "false, but of recurring questions");
-    }
-    if (this.tellsCohorts && (this.strata!.epsilon !== undefined || this.groups > MOST_COHORTS)) {
-      throw new ParameterError("readings", this.groups, `at most ${MOST_COHORTS} labels without an epsilon, where they are of a ${COHORT}`);
     }
   }
 
@@ -555,15 +523,8 @@ function allocationOf(allocation: Allocation): Campaign["allocation"] {
   }
 }
 
-function strataOf({ name, labels, epsilon }: StrataMessage): Strata {
-  plain("strata.name", name, 64);
-  if (labels.length < 2 || labels.length > MOST_LABELS) throw new ParameterError("strata.labels", labels.length, "2 to 64 names");
-  labels.forEach((label, i) => plain(`strata.labels[${i}]`, label, 64));
-  if (new Set(labels).size !== labels.length) throw new ParameterError("strata.labels", labels, "distinct");
-  if (epsilon !== undefined && !(epsilon >= LEAST && epsilon <= MOST_EPSILON)) {
-    throw new ParameterError("strata.epsilon", epsilon, "a number in [1e-50, 16]");
-  }
-  return { name, labels, epsilon };
+function readingsOf({ every, extrapolated, cohorts }: ReadingsMessage): Readings {
+  return new Readings(duration("readings.every", every ?? { seconds: 0n, nanos: 0 }), extrapolated, cohorts);
 }
 
 function dimensionOf({ mechanism }: CampaignMessage): number {

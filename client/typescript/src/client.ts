@@ -5,7 +5,7 @@ import { type Answers, type Charge, type Form, isForm, loadForms, readForm } fro
 import { type Demand, demandOf } from "./demand.js";
 import { hex, openEnvelope, type PublicKey, unhex } from "./envelope.js";
 import { Epochs, keyOf } from "./epoch.js";
-import { GeoveilError, ParameterError, PrivateValueError } from "./errors.js";
+import { GeoveilError, ParameterError } from "./errors.js";
 import { type BitSource, systemSource } from "./exact/bits.js";
 import { loadGeodesics } from "./gp/plane.js";
 import { type Budget, budgetsOf, checkLedger, type Spending } from "./ledger.js";
@@ -25,7 +25,6 @@ const [FIRST_PAUSE_MS, LONGEST_PAUSE_MS] = [200, 5_000];
 const [FIRST_WAIT_MS, LONGEST_WAIT_MS] = [1_000, 300_000];
 /** Microseconds of a processor that a list of campaigns may take. */
 const MOST_LISTED_WORK = 1_000_000;
-const LABEL_UNIT = "label";
 
 export interface ClientOptions {
   /** The server's https address, or a transport. */
@@ -45,8 +44,6 @@ export interface ClientOptions {
 }
 
 export interface ContributeOptions {
-  /** The group that the participant is in, where the campaign asks for one. */
-  readonly label?: string | undefined;
   /** The digest of the campaign that was shown to somebody: any other is refused. */
   readonly digest?: string | undefined;
 }
@@ -151,7 +148,7 @@ export class Client {
    *
    * @param value - the private value; to a form name of a field → answer: a number, a place, an option, or a list of options.
    */
-  async contribute(id: string, value: Value | Answers, { label, digest: shown }: ContributeOptions = {}): Promise<Receipt> {
+  async contribute(id: string, value: Value | Answers, { digest: shown }: ContributeOptions = {}): Promise<Receipt> {
     const { campaign, digest: named } = await this.#accept(id, false);
     if (shown !== undefined && shown !== named) throw invalid(id, "it is not the one that was shown");
     const limits = this.#options.policy.check(campaign, this.#accepted.get(id)?.signer);
@@ -167,17 +164,15 @@ export class Client {
       const epochs = isForm(campaign) ? undefined : Epochs.of(campaign, limits[0]!, entries, nowUs);
       this.#checkLimits(campaign, limits, entries, nowUs, epochs);
       const { drawn, privacy, kept } = await paced(() => {
-        if (isForm(campaign)) return { drawn: this.#answered(campaign, limits, value as Answers, label), privacy: undefined, kept: {} };
-        const group = groupOf(campaign, label);
+        if (isForm(campaign)) return { drawn: this.#answered(campaign, limits, value as Answers), privacy: undefined, kept: {} };
         const point = (): number[] => {
           const at = pointOf(campaign, value as Value);
           this.#checkSlip(limits[0]!, campaign, value as Value, at);
           return at;
         };
-        if (epochs) return epochs.report(point, group, this.#source);
-        return { drawn: campaign.draw(point(), group, this.#source), privacy: campaign.reportPrivacy, kept: {} };
+        if (epochs) return epochs.report(point, this.#source);
+        return { drawn: campaign.draw(point(), this.#source), privacy: campaign.reportPrivacy, kept: {} };
       }, this.#options.releaseFloorMs ?? RELEASE_FLOOR_MS);
-      const strata = isForm(campaign) ? undefined : campaign.strata;
       const entry: Entry = {
         campaignId: id,
         period,
@@ -186,7 +181,6 @@ export class Client {
         charges: chargesOf(campaign).map((one) => charged({ ...one, ...(privacy && { privacy }), ...(epochs && { anyTwo: Infinity }) })),
         ...kept,
         ...(isForm(campaign) ? { stepExponent: 0, exponents: campaign.exponents } : { stepExponent: campaign.stepExponent }),
-        ...(strata?.epsilon !== undefined && { label: { name: strata.name, epsilon: strata.epsilon } }),
         closesUs: campaign.closesUs.toString(),
         drawnUs: nowUs.toString(),
         status: "pending",
@@ -226,10 +220,6 @@ export class Client {
     const found: Budget[] = [];
     for (const [name, limit] of policy.limits) {
       found.push(...budgetsOf(name, limit, spendings(entries, name, limit.campaign.unit), this.#nowUs()));
-    }
-    for (const name of policy.strata.keys()) {
-      const limit = labelLimit(policy, name);
-      if (limit) found.push(...budgetsOf(name, limit, labelSpendings(entries, name), this.#nowUs()));
     }
     return found;
   }
@@ -348,13 +338,6 @@ export class Client {
 
   #checkLimits(campaign: Campaign | Form, limits: readonly Limit[], entries: readonly Entry[], nowUs: bigint, epochs?: Epochs): void {
     const { id } = campaign;
-    if (!isForm(campaign)) {
-      const { strata, labelPrivacy } = campaign;
-      const ofLabel = strata && labelLimit(this.#options.policy, strata.name);
-      if (strata && ofLabel && labelPrivacy) {
-        checkLedger(labelPrivacy, ofLabel, labelSpendings(entries, strata.name), id, nowUs);
-      }
-    }
     chargesOf(campaign).forEach(({ attribute, unit, privacy }, i) => {
       checkLedger(epochs ? epochs.asked : privacy, limits[i]!, spendings(entries, attribute, unit), id, nowUs, epochs?.kept);
     });
@@ -366,8 +349,7 @@ export class Client {
   }
 
   /** Draw the report of a form, if no answer is a slip by the policy. */
-  #answered(form: Form, limits: readonly Limit[], answers: Answers, label: string | undefined): Drawn {
-    if (label !== undefined) throw new GeoveilError("parameter", "the campaign asks for no label: leave it out");
+  #answered(form: Form, limits: readonly Limit[], answers: Answers): Drawn {
     const prepared = form.prepare(answers);
     for (const field of form.applying(answers)) {
       const at = prepared[form.fields.indexOf(field)]!;
@@ -468,16 +450,6 @@ function charged({ attribute, unit, privacy, anyTwo }: Charge): Charged {
   return { attribute, unit, ...privacy, ...(anyTwo < Infinity && { anyTwo }) };
 }
 
-function groupOf({ strata, tellsCohorts }: Campaign, label: string | undefined): number | undefined {
-  if (!strata || tellsCohorts) {
-    if (label !== undefined) throw new GeoveilError("parameter", "the campaign asks for no label: leave it out");
-    return undefined;
-  }
-  const index = label === undefined ? -1 : strata.labels.indexOf(label);
-  if (index < 0) throw new PrivateValueError(`a ${strata.name}, which is one of ${strata.labels.join(", ")}`);
-  return index;
-}
-
 /** Reports with noise of their own count everywhere, readings over all campaigns, and points for their campaign. */
 function spendings(entries: readonly Entry[], attribute: string, unit: string): Spending[] {
   const priced = (entry: Entry): Charged | undefined => entry.charges.find((one) => one.attribute === attribute && one.unit === unit);
@@ -504,20 +476,5 @@ function spendings(entries: readonly Entry[], attribute: string, unit: string): 
 /** When a report told the server last; undefined: it waits, and may leave at any time. */
 function toldOf({ status, settledUs, drawnUs }: Entry): bigint | undefined {
   return status === "pending" ? undefined : BigInt(settledUs ?? drawnUs);
-}
-
-function labelSpendings(entries: readonly Entry[], name: string): Spending[] {
-  return entries.flatMap((entry) => {
-    const { campaignId, label } = entry;
-    return label?.name === name ? [{ campaignId, privacy: { epsilon: label.epsilon, per: 1 }, toldUs: toldOf(entry) }] : [];
-  });
-}
-
-/** The limit of labels; undefined if they may be sent openly, or not at all. */
-function labelLimit({ strata }: Policy, name: string): Limit | undefined {
-  const most = strata.get(name);
-  if (typeof most !== "number") return undefined;
-  const limit = { epsilon: most, per: 1, unit: LABEL_UNIT };
-  return { campaign: limit, lifetime: limit };
 }
 

@@ -210,21 +210,6 @@ export function region({ questions, attribute }: Campaign, index: number, inside
   return `${inside ? "inside" : "outside"} what “${label}” counts`;
 }
 
-/** What is sent of a label, for the person. */
-export function describeStrata({ strata }: Campaign): string {
-  if (!strata) return "";
-  const { name, labels, epsilon } = strata;
-  const yours = `Your ${name}, one of ${labels.join(", ")},`;
-  if (epsilon === undefined) return `${yours} is sent as it is.`;
-  const weight = Math.exp(epsilon);
-  const factor = times(epsilon);
-  const truth = percent(weight / (weight + labels.length - 1));
-  const bound = factor
-    ? `is at most ${factor} times as likely for one ${name} as for another`
-    : `does not hide the difference between one ${name} and another`;
-  return `${yours} is sent with a lie at times: the true one ${truth} of the time. Whatever is sent ${bound}.`;
-}
-
 function better(pair: string, chance: number, far = "", begins = "From it"): string {
   const sure = odds(chance);
   return sure ? `${begins} nobody can tell ${pair} better than ${sure}${far}.` : `${begins} somebody may tell ${pair}, nearly always.`;

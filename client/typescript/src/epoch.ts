@@ -92,12 +92,12 @@ export class Epochs {
   }
 
   /** Make a report; the value is looked at if the epoch has no reading. */
-  report(pointOf: () => readonly number[], group: number | undefined, source: BitSource): Made {
+  report(pointOf: () => readonly number[], source: BitSource): Made {
     const { campaign, nowUs, space } = this;
     const latest = this.#current ?? this.#read(pointOf, source);
     const before = this.#before(latest);
     const found = (before ? [latest, before] : [latest]).map((one) => this.#pointOf(one) ?? coarser(campaign, one, source));
-    const drawn = answered(campaign, found[0]!, found[1], nowUs, group, source);
+    const drawn = answered(campaign, found[0]!, found[1], nowUs, source);
     const points = found
       .filter(({ reading }) => !this.#pointOf(reading))
       .map(({ reading, point }) => ({ ...reading.privacy, space, beginsUs: `${reading.beginsUs}`, point: point.map(String) }));
@@ -166,13 +166,11 @@ export function answered(
   { reading, point }: CampaignPoint,
   earlier: CampaignPoint | undefined,
   nowUs: bigint,
-  group: number | undefined,
   source: BitSource,
 ): Drawn {
   let before: Before | undefined;
   if (earlier) {
     before = { point: earlier.point, ageUs: nowUs - reading.drawnUs, gapUs: reading.drawnUs - earlier.reading.drawnUs };
   }
-  const label = campaign.tellsCohorts ? campaign.readings!.cohort(reading.beginsUs, campaign.groups) : group;
-  return campaign.answer(point, before, label, source);
+  return campaign.answer(point, before, campaign.readings?.cohort(reading.beginsUs) ?? 0, source);
 }

@@ -44,8 +44,8 @@ export function readForm(tools: Tools, bytes: Uint8Array): Form {
       }
       const { length } = message.fields;
       if (length < 1 || length > MOST_FIELDS) throw new ParameterError("number of fields", length, `1 to ${MOST_FIELDS}`);
-      const { attribute, privacy, mechanism, grid, strata, readings, cap } = message;
-      if ([attribute, privacy, mechanism, grid, strata, readings, cap].some((x) => x) || message.queries.length || message.allocation) {
+      const { attribute, privacy, mechanism, grid, readings, cap } = message;
+      if ([attribute, privacy, mechanism, grid, readings, cap].some((x) => x) || message.queries.length || message.allocation) {
         throw new tools.UnsupportedError("the campaign is not in canonical form: a form has fields only");
       }
       super(bytes, message);

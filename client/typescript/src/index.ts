@@ -1,8 +1,8 @@
 /** Take part in surveys without giving your value away: the geoveil device for browsers and Node. */
-export { type Attribute, Campaign, type Question, type State, type Strata } from "./campaign.js";
+export { type Attribute, Campaign, type Question, type State } from "./campaign.js";
 export { Client, type ClientOptions, type ContributeOptions, type Counts, type FlushResult, type Offer } from "./client.js";
 export { between } from "./saying.js";
-export { describeStrata, region, whatItTells, whatItTellsOf, whatToAsk } from "./consent.js";
+export { region, whatItTells, whatItTellsOf, whatToAsk } from "./consent.js";
 export { type Answers, type Charge, type Condition, type Field, type Form, isForm, type Wording } from "./form.js";
 export type { Demand } from "./demand.js";
 export { PublicKey } from "./envelope.js";

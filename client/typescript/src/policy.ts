@@ -4,7 +4,7 @@ import type { Demand } from "./demand.js";
 import type { PublicKey } from "./envelope.js";
 import type { Charge, Field, Form } from "./form.js";
 import { GeoveilError, ParameterError, PrivateValueError } from "./errors.js";
-import { floorDiv, Rational } from "./exact/rational.js";
+import { floorDiv } from "./exact/rational.js";
 import { exactRate, type Privacy, repeated } from "./gp/mechanism.js";
 import { type Centre, geodesicDistance, holds } from "./gp/plane.js";
 import { positive, requireEnds } from "./gp/profile.js";
@@ -108,8 +108,6 @@ export interface PolicyOptions {
   readonly mostQueries?: number;
   /** Microseconds of a processor, by the reckoning of the protocol. */
   readonly mostWork?: number;
-  /** Name of what labels are of → the most they may ever cost, as ε between any two; or "openly". */
-  readonly strata?: Readonly<Record<string, number | "openly">>;
   /** Name of a field → "choice", "ordinal" or "multiple": forms may ask for it as it is, without protection. */
   readonly openly?: Readonly<Record<string, ValueKind>>;
   /** The most that one whole form may tell of any two answers to all its fields together, as ε. Then forms with an open
@@ -121,7 +119,7 @@ const HOUR_US = 3_600_000_000n;
 const LONGEST_MS = 36_525 * 86_400_000;
 const MOST_QUERIES = 100;
 const MOST_WORK = 10_000;
-const OPTIONS = ["limits", "trustedKeys", "latestClose", "minimumParticipants", "mostQueries", "mostWork", "strata", "openly", "formAnyTwo"];
+const OPTIONS = ["limits", "trustedKeys", "latestClose", "minimumParticipants", "mostQueries", "mostWork", "openly", "formAnyTwo"];
 const LIMIT = ["campaign", "lifetime", "windows", "value", "epoch", "cohorts", "anyTwo"];
 const GUARANTEE = "{ epsilon, per, unit }";
 const KINDS: Readonly<Record<string, readonly string[]>> = { number: ["least", "most"], point: ["dimension"], place: ["area", "outside"], choice: ["options"], ordinal: ["options"], multiple: ["options"] };
@@ -131,7 +129,6 @@ const UNITS: Readonly<Partial<Record<ValueKind["kind"], string>>> = { place: "me
 /** What may be asked of a person, for each attribute that the app answers about. */
 export class Policy {
   readonly limits: ReadonlyMap<string, Limit>;
-  readonly strata: ReadonlyMap<string, number | "openly">;
   readonly openly: ReadonlyMap<string, ValueKind>;
 
   constructor(readonly options: PolicyOptions) {
@@ -175,7 +172,6 @@ export class Policy {
       if (unit && limit.campaign.unit !== unit) throw new ParameterError(`limits[${name}].unit`, limit.campaign.unit, `'${unit}' for a ${value.kind}`);
     }
     this.limits = new Map(Object.entries(options.limits));
-    this.strata = new Map(Object.entries(options.strata ?? {}));
     this.openly = new Map(Object.entries(options.openly ?? {}));
     for (const [name, kind] of this.openly) {
       if (!kind || !isOfOptions(kind)) throw new ParameterError(`openly[${name}]`, kind, "of kind choice, ordinal or multiple");
@@ -202,9 +198,6 @@ export class Policy {
       const readings = repeated(epoch.privacy, touched + 2n);
       if (exactRate(readings).compare(exactRate(most)) > 0) most = readings;
     }
-    const { strata } = campaign;
-    const periods = Rational.of(campaign.periods);
-    const label = strata?.epsilon === undefined ? "openly" : Rational.from(strata.epsilon).mul(periods).roundUp();
     return new Policy({
       limits: {
         [name]: {
@@ -212,11 +205,10 @@ export class Policy {
           lifetime: "unbounded", // of other campaigns nothing was said
           value: kindOf(campaign),
           epoch,
-          cohorts: campaign.tellsCohorts ? campaign.groups : 0,
+          cohorts: campaign.readings?.cohorts ?? 0,
         },
       },
       ...device,
-      ...(strata && !campaign.tellsCohorts && { strata: { [strata.name]: label } }),
     });
   }
 
@@ -247,7 +239,7 @@ export class Policy {
     const privacy = epoch ? campaign.answerPrivacy : campaign.reportPrivacy;
     const anyTwo = epoch ? Infinity : campaign.largestEpsilon;
     const limit = this.#checkCharge(campaign, { attribute: name, unit, privacy, anyTwo }, kindOf(campaign), epoch);
-    this.#checkStrata(campaign, limit);
+    this.#checkCohorts(campaign, limit);
     return [limit];
   }
 
@@ -279,20 +271,13 @@ export class Policy {
     return limit;
   }
 
-  #checkStrata({ id, strata, tellsCohorts, readings, groups }: Campaign, { epoch, cohorts = 0 }: Limit): void {
-    if (!strata) return;
-    if (tellsCohorts) {
-      const every = readings!.everyUs;
-      const length = epoch ? BigInt(Math.round(epoch.lengthMs * 1000)) : every;
-      if (cohorts && cohorts % groups === 0 && length === every) return;
-      const most = cohorts ? `of ${cohorts} parts of ${inDays(length)} days` : "none";
-      throw refused(id, `label ${strata.name}`, `which of ${groups} parts of ${inDays(every)} days it begins in`, most);
-    }
-    const permitted = this.strata.get(strata.name);
-    if (permitted === "openly") return;
-    if (permitted !== undefined && strata.epsilon !== undefined && strata.epsilon <= permitted) return;
-    const asked = strata.epsilon === undefined ? "sent as it is" : `ε = ${strata.epsilon} between any two`;
-    throw refused(id, `label ${strata.name}`, asked, permitted === undefined ? "none" : `at most ε = ${permitted}`);
+  #checkCohorts({ id, readings }: Campaign, { epoch, cohorts = 0 }: Limit): void {
+    if (!readings?.cohorts) return;
+    const every = readings.everyUs;
+    const length = epoch ? BigInt(Math.round(epoch.lengthMs * 1000)) : every;
+    if (cohorts && cohorts % readings.cohorts === 0 && length === every) return;
+    const most = cohorts ? `of ${cohorts} parts of ${inDays(length)} days` : "none";
+    throw refused(id, "cohort of a device", `which of ${readings.cohorts} parts of ${inDays(every)} days it begins in`, most);
   }
 }
 
@@ -354,7 +339,7 @@ function described(kind: ValueKind): string {
 /** Refuse what would be no limit at all: `158 > NaN` is false. */
 function requireOptions(options: PolicyOptions): void {
   requireKnown("policy", options, OPTIONS);
-  const { limits, trustedKeys, latestClose, minimumParticipants = 0, strata = {} } = options;
+  const { limits, trustedKeys, latestClose, minimumParticipants = 0 } = options;
   if (typeof limits !== "object" || limits === null) throw new ParameterError("limits", limits, "an object");
   for (const name of ["mostQueries", "mostWork"] as const) {
     const most = options[name];
@@ -366,11 +351,6 @@ function requireOptions(options: PolicyOptions): void {
   if (trustedKeys !== undefined && !Array.isArray(trustedKeys)) throw new ParameterError("trustedKeys", trustedKeys, "an array");
   if (latestClose !== undefined && !(latestClose instanceof Date && !Number.isNaN(latestClose.getTime()))) {
     throw new ParameterError("latestClose", String(latestClose), "a Date");
-  }
-  for (const [name, most] of Object.entries(strata)) {
-    if (most !== "openly" && !(typeof most === "number" && most > 0)) {
-      throw new ParameterError(`strata[${name}]`, most, "a number > 0, or 'openly'");
-    }
   }
 }
 

@@ -3,9 +3,7 @@ import { ParameterError } from "./errors.js";
 import { floorDiv } from "./exact/rational.js";
 import { saturated } from "./exact/release.js";
 
-/** The name of strata that devices fill in themselves, by when their epochs begin. */
-export const COHORT = "reading";
-/** The most labels of such strata. */
+/** The most parts of an epoch in which devices tell that theirs begin. */
 export const MOST_COHORTS = 16;
 const MINUTE_US = 60_000_000n;
 export const DAY_US = 86_400_000_000n;
@@ -17,7 +15,12 @@ export class Readings {
     readonly everyUs: bigint,
     /** Whether an answer is moved on by what changed since the reading before. */
     readonly extrapolated: boolean,
+    /** In how many parts of an epoch a device tells that its epochs begin; 0: it does not. */
+    readonly cohorts: number,
   ) {
+    if (cohorts === 1 || cohorts > MOST_COHORTS) {
+      throw new ParameterError("readings.cohorts", cohorts, `0, or 2 to ${MOST_COHORTS}`);
+    }
     if (everyUs < MINUTE_US || everyUs > 3660n * DAY_US) {
       throw new ParameterError("readings.every", everyUs, "a minute to ten years");
     }
@@ -38,18 +41,19 @@ export class Readings {
     );
   }
 
-  /** What to tell people whose device tells in which of so many parts of an epoch it begins. */
-  telling(cohorts: number): string {
+  /** What to tell people whose device tells in which part of an epoch it begins. */
+  get telling(): string {
+    const { cohorts } = this;
     return (
       `Your device also tells in which of ${cohorts} parts of ${inDays(this.everyUs)} days its stretches begin.` +
       ` That stays the same, and tells your reports of different stretches from those of ${cohorts - 1} in ${cohorts} other people.`
     );
   }
 
-  /** In which of so many parts an epoch began, from 0: counted from 1970 on, for all campaigns alike. */
-  cohort(beginsUs: bigint, cohorts: number): number {
+  /** In which part an epoch began, from 0: counted from 1970 on, for all campaigns alike. */
+  cohort(beginsUs: bigint): number {
     const since = beginsUs - floorDiv(beginsUs, this.everyUs) * this.everyUs;
-    return Number((BigInt(cohorts) * since) / this.everyUs);
+    return Number((BigInt(this.cohorts) * since) / this.everyUs);
   }
 }
 

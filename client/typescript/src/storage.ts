@@ -47,8 +47,6 @@ export interface Entry {
   readonly stepExponent: number;
   /** The same of a form, by query_index. */
   readonly exponents?: readonly number[] | undefined;
-  /** What the label cost, of an attribute of its own. */
-  readonly label?: { readonly name: string; readonly epsilon: number } | undefined;
   /** When the epoch began whose reading answered: the price is that of the reading, and paid once. */
   readonly epochUs?: string | undefined;
   /** When the epoch began whose reading it goes on from, if it does. */
@@ -135,7 +133,7 @@ export class MemoryStorage implements Storage {
 }
 
 /** Of what is kept; any other is refused. Up to 1 it was not kept which reading a report goes on from, up to 2 it had one price. */
-export const VERSION = 3;
+export const VERSION = 4;
 const [CAMPAIGNS, REPORTS] = ["campaigns", "reports"];
 
 /** IndexedDB with a Web Lock, shared by all tabs and workers of an origin. */

@@ -29,16 +29,15 @@ for (const { campaign, digest, demand } of offers) {
   if (isForm(campaign)) continue;
   current = campaign.id;
   const policy = Policy.permitting({ campaign, demand });
-  const label = campaign.strata?.labels[1];
   const value = campaign.attribute.coordinates ? { longitude: 2.35, latitude: 48.86 } : campaign.dimension === 1 ? 52_000 : [1, 2, 3].slice(0, campaign.dimension);
   for (let person = 0; person < 3; person++) {
     const where = join(folder, `${campaign.id}-${person}`);
     const device = new Client({ server, policy, storage: await FileStorage.open(where), background: false });
-    const { reportId } = await device.contribute(campaign.id, value, { label, digest });
+    const { reportId } = await device.contribute(campaign.id, value, { digest });
     const done = await device.flush();
     // Another process of the same person draws nothing, and has nothing to send.
     const again = new Client({ server, policy, storage: await FileStorage.open(where), background: false });
-    const second = await again.contribute(campaign.id, value, { label });
+    const second = await again.contribute(campaign.id, value);
     if (second.reportId !== reportId || (await again.flush()).pending) throw new Error("drawn twice");
     told.push({ campaign: campaign.id, digest, status: second.status, acknowledged: done.acknowledged });
   }

@@ -11,14 +11,13 @@ import { replayed, type Sequence } from "./sequences.js";
 export interface Tuple {
   campaign?: string;
   point: number[];
-  group: number | null;
   bits: string;
   id: string;
   answers: [number, string][];
 }
 
 /** A report of an epoch: readings and bits, and what is made of them. */
-export interface Nested extends Omit<Tuple, "point" | "group"> {
+export interface Nested extends Omit<Tuple, "point"> {
   rate: { epsilon: number; per: number };
   before: Kept;
   latest: Kept;
@@ -37,7 +36,7 @@ interface Kept {
 /** Whether a device draws what a tuple says, of exactly its bits. */
 export function agrees(campaign: Campaign, tuple: Tuple | Nested): boolean {
   const tape = new Tape(tuple.bits);
-  const drawn = "latest" in tuple ? nested(campaign, tuple, tape) : campaign.draw(tuple.point, tuple.group ?? undefined, tape);
+  const drawn = "latest" in tuple ? nested(campaign, tuple, tape) : campaign.draw(tuple.point, tape);
   const answers = drawn?.answers.map(({ queryIndex, value }) => [queryIndex, value.toString()]);
   return (
     JSON.stringify(answers) === JSON.stringify(tuple.answers) &&
@@ -59,7 +58,7 @@ function nested(campaign: Campaign, tuple: Nested, tape: Tape): Drawn | undefine
     made.push(found);
   }
   const before = campaign.readings?.extrapolated ? made[1] : undefined;
-  return answered(campaign, made[0]!, before, BigInt(tuple.now_us), undefined, tape);
+  return answered(campaign, made[0]!, before, BigInt(tuple.now_us), tape);
 }
 
 /** A report of a category. */

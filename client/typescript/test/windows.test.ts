@@ -183,7 +183,7 @@ test("no schedule spends more on readings than people are told; told of one, or 
     }
     const entries = await storage.exclusively((journal) => journal.entries());
     const drawn = entries.flatMap(({ reading, drawnUs }) => (reading ? [Number(drawnUs) / 1000] : []));
-    const told = saidOf(own ? String(new Readings(BigInt(everyUs!), false)) : describeEpoch(epoch));
+    const told = saidOf(own ? String(new Readings(BigInt(everyUs!), false, 0)) : describeEpoch(epoch));
     const most = own ? 2 * rate.epsilon : told.most;
     assert.ok(told.lengthMs <= lengthMs && told.lengthMs >= lengthMs * (1 - 1e-5), `schedule ${i}`);
     assert.ok(dearest(drawn, told.lengthMs, rate.epsilon) <= most, `schedule ${i}`);

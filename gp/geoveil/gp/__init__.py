@@ -86,7 +86,6 @@ from geoveil.gp.intervals import (
     margins_of_mean as margins_of_mean,
     reach_at_all_looks as reach_at_all_looks,
 )
-from geoveil.gp.labels import RandomizedLabels as RandomizedLabels
 from geoveil.gp.lazy import lazy as lazy
 from geoveil.gp.mechanisms import (
     ApproximateLaplace,

@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from itertools import islice, repeat
+from itertools import islice
 from typing import TypeVar
 
 import numpy as np
@@ -87,16 +87,6 @@ def people_for(campaign: AttributeCampaign) -> ParticipantSource:
     if campaign.dimension > 2:
         raise UnsupportedError("no population holds so many numbers: load a campaign of one or two")
     return household_incomes() if campaign.dimension == 1 else incomes_and_debts()
-
-
-def labels_for(
-    campaign: AttributeCampaign, devices: int, rng: np.random.Generator
-) -> list[str | None]:
-    """Return a label for each of so many devices, all as likely; None where none is asked for."""
-    if campaign.strata is None:
-        return [None] * devices
-    labels = campaign.strata.labels
-    return [labels[i] for i in rng.integers(len(labels), size=devices)]
 
 
 @dataclass(slots=True)
@@ -210,7 +200,6 @@ class _Metered(AsyncTransport):
 async def by_devices(
     campaign_id: str,
     values: Iterable[Value],
-    strata: Iterable[str | None] = repeat(None),
     *,
     transport: AsyncTransport,
     policy: Policy,
@@ -223,7 +212,6 @@ async def by_devices(
 
     Args:
         values: what the devices hold.
-        strata: the label of each, where the campaign asks for one.
         transport: to the aggregator; shared, as the devices share a machine.
         policy: of every device.
         concurrency: devices that take part at the same time, 1 to 10,000.
@@ -236,7 +224,7 @@ async def by_devices(
     """
     metered = _Metered(transport)
 
-    async def take_part(held: tuple[Value, str | None]) -> int:
+    async def take_part(value: Value) -> int:
         async with AsyncClient(
             policy=policy,
             transport=metered,
@@ -245,12 +233,11 @@ async def by_devices(
             release_floor_s=0,  # nobody's value
             timing=timing,
         ) as device:
-            value, stratum = held
             await device.fetch(campaign_id)
-            await device.contribute(campaign_id, value, stratum=stratum)
+            await device.contribute(campaign_id, value)
             return (await device.flush()).acknowledged
 
-    people = ((held, 1) for held in zip(values, strata, strict=False))
+    people = ((value, 1) for value in values)
     return await _run(metered.load, people, take_part, concurrency, timeout_s, on_reports)
 
 
@@ -258,7 +245,6 @@ def prepared(
     campaign_id: str,
     published: bytes,
     values: Iterable[Value],
-    strata: Iterable[str | None] = repeat(None),
     *,
     policy: Policy,
     batch_size: int = MOST_REPORTS,
@@ -266,8 +252,7 @@ def prepared(
 ) -> Iterator[ReportBatch]:
     """Yield batches of drawn reports, ready to be sent, 1 to 10,000 in each.
 
-    The campaign's bytes are `published`; the values are what devices hold, the strata their labels,
-    where the campaign asks for them.
+    The campaign's bytes are `published`; the values are what devices hold.
 
     Raises:
         GeoVeilError: if the campaign can't be answered with these values.
@@ -275,9 +260,9 @@ def prepared(
     validation.require_count("batch_size", batch_size, 1, MOST_REPORTS)
     builder = ReportBuilder(policy=policy)
     accepted = builder.accept(campaign_id, seal(published))
-    waiting = zip(values, strata, strict=False)
+    waiting = iter(values)
     while part := list(islice(waiting, batch_size)):
-        drawn = (builder.prepare(accepted, value, stratum=stratum) for value, stratum in part)
+        drawn = (builder.prepare(accepted, value) for value in part)
         for batch in gather(drawn):
             on_reports(len(batch.contributions))
             yield batch

@@ -8,7 +8,7 @@ an analyst would get.
 import asyncio
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -23,7 +23,7 @@ from geoveil.analyst import Analyst, CampaignEstimates, Prior, Reports, reports_
 from geoveil.campaign import AttributeCampaign, StatisticCampaign, ValueCampaign, encode
 from geoveil.client import GrpcTransport, Policy
 from geoveil.gp import GeoVeilError, ParameterError, validation
-from geoveil.simulation.fleet import labels_for, prepared
+from geoveil.simulation.fleet import prepared
 from geoveil.simulation.populations import ParticipantSource
 
 _START_S = 60.0
@@ -40,7 +40,6 @@ def rehearse(
     people: "ParticipantSource | Prior | ArrayLike",
     *,
     participants: int | None = None,
-    labels: Sequence[str] | None = None,
     seed: int | None = None,
 ) -> Reports: ...
 
@@ -51,7 +50,6 @@ def rehearse(
     people: "ParticipantSource | Prior | ArrayLike",
     *,
     participants: int | None = None,
-    labels: Sequence[str] | None = None,
     seed: int | None = None,
 ) -> CampaignEstimates: ...
 
@@ -62,7 +60,6 @@ def rehearse(
     people: "ParticipantSource | Prior | ArrayLike",
     *,
     participants: int | None = None,
-    labels: Sequence[str] | None = None,
     seed: int | None = None,
 ) -> CampaignEstimates | Reports: ...
 
@@ -72,7 +69,6 @@ def rehearse(
     people: "ParticipantSource | Prior | ArrayLike",
     *,
     participants: int | None = None,
-    labels: Sequence[str] | None = None,
     seed: int | None = None,
 ) -> CampaignEstimates | Reports:
     """Publish a campaign on this machine, let simulated people answer it, and return what is found.
@@ -86,8 +82,6 @@ def rehearse(
             population (`Population.from_file("people.csv", values=["income"])`) or a prior in the
             campaign's own coordinates.
         participants: how many take part, drawn at random; all who have a value by default.
-        labels: the group of each, where the campaign asks for groups; by default each group is as
-            likely. Only for people with a value each, who then all take part.
         seed: draws the same people again.
 
     Returns:
@@ -111,15 +105,14 @@ def rehearse(
     if seed is not None:
         validation.require_count("seed", seed, 0)
     rng = np.random.default_rng(seed)
-    values = _values(campaign, people, participants, labels, rng)
-    groups = labels_for(campaign, len(values), rng) if labels is None else [*labels]
+    values = _values(campaign, people, participants, rng)
     opens = datetime.now(UTC) - timedelta(minutes=1)
     today = replace(campaign, opens=opens, closes=opens + (campaign.closes - campaign.opens))
     with _server() as address, Analyst(address) as analyst:
         analyst.create(today)
         with closing(GrpcTransport(address)) as transport:
             batches = prepared(
-                today.campaign_id, encode(today), values.tolist(), groups,
+                today.campaign_id, encode(today), values.tolist(),
                 policy=Policy.permitting(today), batch_size=_BATCH,
             )  # fmt: skip
             for batch in batches:
@@ -136,16 +129,11 @@ def _values(
     campaign: AttributeCampaign,
     people: "ParticipantSource | Prior | ArrayLike",
     participants: int | None,
-    labels: Sequence[str] | None,
     rng: np.random.Generator,
 ) -> NDArray[np.float64]:
     """Return what each participant holds, shape (n,) or (n, k)."""
     if participants is not None:
         validation.require_count("participants", participants, 1, MOST_PEOPLE)
-    if labels is not None and (
-        participants is not None or isinstance(people, ParticipantSource | Prior)
-    ):
-        raise ParameterError("labels", "given", "left out where people are drawn at random")
     if isinstance(people, ParticipantSource | Prior):
         if participants is None:
             raise ParameterError("participants", None, "given: how many people are drawn")
@@ -167,8 +155,6 @@ def _values(
     if bad.any():
         row = int(np.argwhere(bad)[0][0]) + 1
         raise ParameterError("people", f"row {row}", "finite numbers; leave out who has none")
-    if labels is not None and len(labels) != len(values):
-        raise ParameterError("labels", f"{len(labels)} labels", f"{len(values)}, one for each")
     return values
 
 

@@ -21,7 +21,7 @@ from geoveil.campaign import (
     DebiasedLaplaceSpec,
     PlanarLaplaceSpec,
     Question,
-    Strata,
+    Readings,
     digest,
     encode,
     seal,
@@ -113,7 +113,7 @@ def published(name: str, variant: int = 0, tag: str = "") -> Published:
             Question(f"above {i}", Threshold(1000.0 * i, 16_000.0, "smoothstep"))
             for i in range(1, 2 if name == WEEKLY else QUERIES + 1)
         ),
-        strata=Strata(name="region", labels=("north", "south")) if name == WEEKLY else None,
+        readings=Readings(every=WEEK, cohorts=2) if name == WEEKLY else None,
         opens=OPENS,
         closes=CLOSES,
         # Where its range is finite, the grid is so fine that all digits lie in it.

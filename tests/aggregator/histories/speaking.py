@@ -113,14 +113,14 @@ def read(request: Request, response: bytes, tag: str) -> Any:
 def read_sums(response: bytes) -> Sums:
     """Return the sums of an estimate."""
     shown = list(analyst_pb2.GetEstimateResponse.FromString(response).estimates)
-    groups = [e for e in shown if e.stratum]
-    if groups:
-        n = sum(e.n for e in shown if not e.stratum)
-        require(n == sum(e.n for e in groups), "all are all groups", shown)
-        shown = groups
-    labels = [(e.stratum, e.label) for e in shown if e.period == 0]
+    cohorts = [e for e in shown if e.HasField("cohort")]
+    if cohorts:
+        n = sum(e.n for e in shown if not e.HasField("cohort"))
+        require(n == sum(e.n for e in cohorts), "all are all cohorts", shown)
+        shown = cohorts
+    labels = [(e.cohort, e.label) for e in shown if e.period == 0]
     return {
-        (e.period, labels.index((e.stratum, e.label))): (e.n, int(e.sum), int(e.sum_of_squares))
+        (e.period, labels.index((e.cohort, e.label))): (e.n, int(e.sum), int(e.sum_of_squares))
         for e in shown
     }
 
@@ -135,7 +135,7 @@ def read_rows(request: Export, responses: Sequence[bytes], tag: str) -> list[Row
         indices = (
             [None] * len(message.periods)
             if request.campaign == POINTS
-            else [*(message.strata or message.query_indices)]
+            else [*(message.cohorts or message.query_indices)]
         )
         rows += zip(message.periods, indices, columns, strict=True)
     return rows

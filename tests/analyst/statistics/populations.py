@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.analyst import JointEstimates, ReportRows, Reports, reports_of
-from geoveil.campaign import Attribute, PlanarLaplaceSpec, Strata, ValueCampaign
+from geoveil.campaign import Attribute, PlanarLaplaceSpec, ValueCampaign
 from geoveil.gp import GeoPrivacy, PlanarLaplace
 
 Array = NDArray[np.float64]
@@ -69,9 +69,7 @@ def campaigns(population: Array, n: int, count: int, seed: int = 7) -> Iterator[
         yield x + rng.laplace(0.0, 1 / PRIVACY.rate, n)
 
 
-def campaign(
-    privacy: GeoPrivacy = PRIVACY, dimension: int = 1, strata: Strata | None = None
-) -> ValueCampaign:
+def campaign(privacy: GeoPrivacy = PRIVACY, dimension: int = 1) -> ValueCampaign:
     """Return a campaign whose people send a perturbed income."""
     return ValueCampaign(
         campaign_id="incomes",
@@ -81,7 +79,6 @@ def campaign(
         mechanism=PlanarLaplaceSpec(dimension),
         opens=OPENS,
         closes=OPENS + timedelta(days=30),
-        strata=strata,
     )
 
 

@@ -9,8 +9,7 @@ import pytest
 from scipy.stats import norm
 
 from geoveil.analyst.statistics.groups import GroupEstimates
-from geoveil.analyst.statistics.raking import margins_from_csv
-from geoveil.gp import ParameterError, TableFileError
+from geoveil.gp import ParameterError
 from geoveil.gp.intervals import Limits
 
 
@@ -142,48 +141,6 @@ def test_a_group_where_nobody_differs_has_a_width():
     d = groups.differences(rule="single")
     assert d.ci_low[0] < 0.4 - 0.05
     assert groups.post_stratify({"none": 9, "some": 1}).ci_high > 0.04 + 0.05
-
-
-def test_margins_are_read_from_files(tmp_path):
-    file = tmp_path / "census.csv"
-    file.write_text("region,share\nnorth,0.3\n\n south , 0.7 \n", encoding="utf-8-sig")
-    assert margins_from_csv(file) == {"region": {"north": 0.3, "south": 0.7}}
-    file.write_text("variable,label,people\nregion,north,30\nsex,f,20\nregion,south,70\n")
-    assert margins_from_csv(str(file)) == {"region": {"north": 30, "south": 70}, "sex": {"f": 20}}
-
-
-@pytest.mark.parametrize(
-    ("content", "expected"),
-    [
-        ("", "line 1, the header, must be two names"),
-        ("a,b,c,d\n", "line 1, the header, must be two names"),
-        ("region,share\n", "line 2 must be the size of a group"),
-        ("region,share\nnorth\n", "line 2 must be of 2 fields"),
-        ("region,share\nnorth,1\nsouth,many\n", "line 3, column 'share' must be a finite number"),
-        ("region,share\nnorth,-1\n", "line 2, column 'share' must be a finite number > 0"),
-        ("region,share\nnorth,inf\n", "line 2, column 'share' must be a finite number > 0"),
-        ("region,share\n,1\n", "line 2, column 'region' must be a name"),
-        ("region,share\nnorth,1\nnorth,2\n", "line 3, column 'region' must be another label"),
-        ("variable,label,n\nsex,f,1\nsex,f,2\n", "line 3, column 'label' must be another label"),
-        ('region,share\n"north,1\n', "it must be text in UTF-8"),
-        ('region,share\n"nor\nth",1\nsouth,-1\n', "line 4, column 'share' must be a finite number"),
-    ],
-)
-def test_a_wrong_file_names_file_row_and_column(tmp_path, content, expected):
-    file = tmp_path / "census.csv"
-    file.write_text(content)
-    with pytest.raises(TableFileError, match=expected) as raised:
-        margins_from_csv(file)
-    assert raised.value.path == file
-    assert str(raised.value).startswith(str(file))
-
-
-def test_a_file_that_is_not_there_says_so(tmp_path):
-    with pytest.raises(TableFileError, match="No such file"):
-        margins_from_csv(tmp_path / "none.csv")
-    (tmp_path / "bytes.csv").write_bytes(b"region,share\n\xff,1\n")
-    with pytest.raises(TableFileError, match="UTF-8"):
-        margins_from_csv(tmp_path / "bytes.csv")
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ readings at weeks of its own; only sums by week and cohort are looked at, as a s
 
 from datetime import UTC, datetime, timedelta
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,9 +15,8 @@ from scipy.special import ndtri
 
 from geoveil.analyst.labelled_estimate import LabelledEstimate
 from geoveil.analyst.statistics.change_flags import Margins, delay, flagged, windows
-from geoveil.analyst.statistics.labelled_groups import groups_of
 from geoveil.analyst.statistics.over_time import OverTime, over_time
-from geoveil.campaign import Allocation, Attribute, Question, Readings, StatisticCampaign, Strata
+from geoveil.campaign import Allocation, Attribute, Question, Readings, StatisticCampaign
 from geoveil.campaign.readings import ORIGIN
 from geoveil.gp import GeoPrivacy, ParameterError, Threshold
 from geoveil.gp.estimation import Accumulator, estimate
@@ -31,7 +31,6 @@ LIMITS = Limits((-3 * NOISE - 1, 2 + 3 * NOISE), (-1.0, 2.0))  # of what goes on
 
 
 def campaign(cohorts: bool = True, extrapolated: bool = True) -> StatisticCampaign:
-    strata = Strata(name="reading", labels=tuple(f"{i + 1}" for i in range(EPOCH)))
     return StatisticCampaign(
         campaign_id="incomes",
         title="Incomes",
@@ -42,8 +41,9 @@ def campaign(cohorts: bool = True, extrapolated: bool = True) -> StatisticCampai
         opens=datetime(2026, 1, 1, tzinfo=UTC),
         closes=datetime(2026, 1, 1, tzinfo=UTC) + WEEKS * WEEK,
         period=WEEK,
-        readings=Readings(every=EPOCH * WEEK, extrapolated=extrapolated),
-        strata=strata if cohorts else None,
+        readings=Readings(
+            every=EPOCH * WEEK, extrapolated=extrapolated, cohorts=EPOCH if cohorts else 0
+        ),
     )
 
 
@@ -95,38 +95,43 @@ def curve(
     asked: StatisticCampaign | None = None,
 ) -> OverTime:
     asked = campaign() if asked is None else asked
-    rows, groups = [], []
+    rows, of_cohorts = [], []
     for week, values in enumerate(told):
         given = np.isfinite(values)
         k = np.rint(np.ldexp(values[given], -STEP)).astype(np.int64).astype(object)
-        sums = (int(k.sum()), int((k * k).sum()))
-        found = estimate(Accumulator(len(k), *sums), STEP, 0.95, LIMITS)
-        rows.append(
-            LabelledEstimate(
-                label="above",
-                value=found.value,
-                standard_error=found.standard_error,
-                ci_low=found.ci_low,
-                ci_high=found.ci_high,
-                method=found.method,
-                confidence=0.95,
-                n=len(k),
-                one_report=None,
-                privacy=asked.privacy,
-                period=week,
-                robust=None,
-                sums=sums,
-                step_exponent=STEP,
-                limits=LIMITS,
-                softness=None,
-            )
-        )
-        if asked.strata is not None:
-            parts = [k[cohort[given] == label] for label in range(EPOCH)]
-            of = tuple(Accumulator(len(p), int(p.sum()), int((p * p).sum())) for p in parts)
-            group = groups_of(asked.strata, of, STEP, limits=LIMITS, question="above", period=week)
-            groups.append(group)
-    return over_time(asked, rows, [g for g in groups if g is not None])
+        rows.append(summed(asked, week, k))
+        if asked.cohorts > 1:
+            of_cohorts += [
+                summed(asked, week, k[cohort[given] == one], one) for one in range(EPOCH)
+            ]
+    return over_time(asked, rows, of_cohorts)
+
+
+def summed(
+    asked: StatisticCampaign, week: int, k: NDArray[Any], cohort: int | None = None
+) -> LabelledEstimate:
+    """Return the estimate from integers on the grid."""
+    sums = (int(k.sum()), int((k * k).sum()))
+    found = estimate(Accumulator(len(k), *sums), STEP, 0.95, LIMITS)
+    return LabelledEstimate(
+        label="above",
+        value=found.value,
+        standard_error=found.standard_error,
+        ci_low=found.ci_low,
+        ci_high=found.ci_high,
+        method=found.method,
+        confidence=0.95,
+        n=len(k),
+        one_report=None,
+        privacy=asked.privacy,
+        period=week,
+        robust=None,
+        sums=sums,
+        step_exponent=STEP,
+        limits=LIMITS,
+        softness=None,
+        cohort=cohort,
+    )
 
 
 @cache

@@ -41,8 +41,8 @@ class QueryEstimate:
     """None where the noise has no heavy tail, or there is too little for it."""
     noise_variance: NoiseVariance | None = None
     """Which part of the variance of an answer is noise; None unless points were asked."""
-    stratum: str = ""
-    """Whose mean it is; "" of all people."""
+    cohort: int | None = None
+    """Whose mean it is, from 0; None: of all people."""
     forged: ForgedShare | None = None
     """Which share of the reports is forged, at least; None where that can't be tested."""
 
@@ -131,7 +131,7 @@ def periods_shown(
 ) -> dict[int, int]:
     """Return the periods that have enough answers to every query for anything to be shown.
 
-    Of a campaign with strata, enough of every label: were one with too few left out, it could be
+    Of a campaign with cohorts, enough of each: were one with too few left out, it could be
     told from all and the others. Each comes with the number of answers to the query that has the
     fewest.
 
@@ -149,17 +149,16 @@ def periods_shown(
     least = layout.campaign.minimum_participants
     shown = {}
     for asked_for in periods:
-        of_groups = _sums_of(layout, sums, asked_for)
-        if min(s.n for of_group in of_groups for s in of_group) >= least:
-            shown[asked_for] = min(sum(s.n for s in each) for each in zip(*of_groups, strict=True))
+        of_cohorts = _sums_of(layout, sums, asked_for)
+        if min(s.n for of_cohort in of_cohorts for s in of_cohort) >= least:
+            shown[asked_for] = min(sum(s.n for s in each) for each in zip(*of_cohorts, strict=True))
     if not shown:
         raise ServiceError(Code.TOO_FEW_REPORTS, told=_needed(layout.campaign))
     return shown
 
 
 def _needed(campaign: Campaign) -> str:
-    strata = campaign.strata if isinstance(campaign, AttributeCampaign) else None
-    of_each = "" if strata is None else f" of every {strata.name}"
+    of_each = " of every cohort" if campaign.cohorts > 1 else ""
     return f"every query needs {campaign.minimum_participants:,} answers{of_each}"
 
 
@@ -175,8 +174,8 @@ def _estimates(
     exponent = campaign.grid_exponent
     for period in periods:
         method = interval_method(period, looked_from)
-        of_groups = _sums_of(layout, sums, period)
-        whole = [reduce(add, of_column) for of_column in zip(*of_groups, strict=True)]
+        of_cohorts = _sums_of(layout, sums, period)
+        whole = [reduce(add, of_column) for of_column in zip(*of_cohorts, strict=True)]
         for column, (label, of_query) in enumerate(zip(campaign.labels, whole, strict=True)):
             of_blocks = _blocks_of(layout, sums, column, period)
             robust = layout.blocks > 1 and median_of_means(of_blocks, exponent, confidence)
@@ -189,49 +188,26 @@ def _estimates(
                 robust or None,
                 forged=layout.forged(bin_counts, column, period),
             )
-        if campaign.strata is not None:
-            yield from _of_strata(campaign, of_groups, period, confidence, method)
-
-
-def _of_strata(
-    campaign: AttributeCampaign,
-    sums: Sequence[Sequence[Accumulator]],
-    period: int,
-    confidence: float,
-    method: IntervalMethod | None,
-) -> Iterable[QueryEstimate]:
-    """Yield the estimates within groups, label after label."""
-    assert campaign.strata is not None
-    lies, exponent = campaign.strata.randomized, campaign.grid_exponent
-    estimates = []
-    for limits, of_column in zip(campaign.limits, zip(*sums, strict=True), strict=True):
-        if lies is None:
-            estimates.append([estimate(s, exponent, confidence, limits, method) for s in of_column])
-        else:
-            estimates.append(lies.estimates(of_column, exponent, confidence, limits))
-    for group, stratum in enumerate(campaign.strata.labels):
-        for column, label in enumerate(campaign.labels):
-            yield QueryEstimate(
-                label,
-                period,
-                sums[group][column],
-                estimates[column][group],
-                campaign.limits[column],
-                None,
-                stratum=stratum,
-            )
+        if campaign.cohorts == 1:
+            continue
+        for cohort, of_cohort in enumerate(of_cohorts):
+            for label, of_query, limits in zip(
+                campaign.labels, of_cohort, campaign.limits, strict=True
+            ):
+                numbers = estimate(of_query, exponent, confidence, limits, method)
+                yield QueryEstimate(label, period, of_query, numbers, limits, None, cohort=cohort)
 
 
 def _blocks_of(
     layout: Layout, sums: Sequence[Accumulator], column: int, period: int
 ) -> Sequence[Accumulator]:
-    """Return the sums of a query in a period, block by block, all groups together."""
+    """Return the sums of a query in a period, block by block, all cohorts together."""
     campaign = layout.campaign
     indices = range(column, campaign.indices, campaign.columns)
-    of_groups = [layout.blocks_of(sums, index, period) for index in indices]
-    if len(of_groups) == 1:
-        return of_groups[0]
-    return [reduce(add, of_block) for of_block in zip(*of_groups, strict=True)]
+    of_cohorts = [layout.blocks_of(sums, index, period) for index in indices]
+    if len(of_cohorts) == 1:
+        return of_cohorts[0]
+    return [reduce(add, of_block) for of_block in zip(*of_cohorts, strict=True)]
 
 
 def _sums_of(layout: Layout, sums: Sequence[Accumulator], period: int) -> list[list[Accumulator]]:

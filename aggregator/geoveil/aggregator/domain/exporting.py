@@ -20,15 +20,15 @@ MOST_ROWS = 1 << 16
 
 
 class Rows(NamedTuple):
-    """Rows in order of period, query, label and value, which is none in which they came."""
+    """Rows in order of period, query, cohort and value, which is none in which they came."""
 
     periods: NDArray[np.uint32]
     indices: NDArray[np.uint32] | None
     """The query of each; None for points and forms."""
     columns: tuple[NDArray[np.int64], ...]
     """One for answers; for points one per coordinate, for forms one per column."""
-    groups: NDArray[np.uint32] | None = None
-    """The labels that rows came with; None without strata."""
+    cohorts: NDArray[np.uint32] | None = None
+    """The cohort of each row; None without."""
 
     def __repr__(self) -> str:
         return f"Rows({len(self.periods)}, not shown)"
@@ -45,11 +45,11 @@ def rows_of(layout: Layout, packed: bytes, periods: Collection[int]) -> Rows:
     """
     if isinstance(layout.campaign, ValueCampaign | FormCampaign):
         points = points_of(layout, packed)
-        points_as_rows = Rows(points.periods, None, tuple(points.values.T), points.groups)
+        points_as_rows = Rows(points.periods, None, tuple(points.values.T), points.cohorts)
     else:
         answers = answers_of(layout, packed)
-        groups = answers.groups if layout.campaign.groups > 1 else None
-        points_as_rows = Rows(answers.periods, answers.columns, (answers.values,), groups)
+        cohorts = answers.cohorts if layout.campaign.cohorts > 1 else None
+        points_as_rows = Rows(answers.periods, answers.columns, (answers.values,), cohorts)
     return _in_order(points_as_rows, periods)
 
 
@@ -71,17 +71,17 @@ async def export(reader: Reader, layout: Layout, periods: Collection[int]) -> As
                 rows.periods[part],
                 None if rows.indices is None else rows.indices[part],
                 tuple(column[part] for column in rows.columns),
-                None if rows.groups is None else rows.groups[part],
+                None if rows.cohorts is None else rows.cohorts[part],
             )
 
 
 def _in_order(rows: Rows, shown: Collection[int]) -> Rows:
     kept = np.isin(rows.periods, np.array(list(shown), np.uint32))
-    keys = [*rows.columns[::-1], rows.groups, rows.indices, rows.periods]
+    keys = [*rows.columns[::-1], rows.cohorts, rows.indices, rows.periods]
     order = np.lexsort([key[kept] for key in keys if key is not None])
     return Rows(
         rows.periods[kept][order],
         None if rows.indices is None else rows.indices[kept][order],
         tuple(column[kept][order] for column in rows.columns),
-        None if rows.groups is None else rows.groups[kept][order],
+        None if rows.cohorts is None else rows.cohorts[kept][order],
     )

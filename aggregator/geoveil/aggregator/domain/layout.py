@@ -81,7 +81,7 @@ class Layout:
         if not 1 <= self.blocks <= 256 or self.blocks & (self.blocks - 1):
             raise ParameterError("blocks", self.blocks, "a power of two from 1 to 256")
         clamps = any(self.campaign.clamps)
-        ranges = self.campaign.ranges * self.campaign.groups
+        ranges = self.campaign.ranges * self.campaign.cohorts
         ends = np.array(ranges, np.int64).T if clamps else None
         object.__setattr__(self, "_ends", None if ends is None else (ends[0], ends[1]))
         object.__setattr__(self, "bins", self._bins())

@@ -23,8 +23,8 @@ class Answers(NamedTuple):
     """Answers of many reports; arrays of one length."""
 
     periods: NDArray[np.uint32]
-    groups: NDArray[np.uint32]
-    """The labels that answers came with; 0 without strata."""
+    cohorts: NDArray[np.uint32]
+    """The cohort of each; 0 without."""
     columns: NDArray[np.uint32]
     """Questions, or coordinates of points."""
     values: NDArray[np.int64]
@@ -41,8 +41,8 @@ class Points(NamedTuple):
     """(n,)"""
     values: NDArray[np.int64]
     """(n, k), on the campaign's grid."""
-    groups: NDArray[np.uint32] | None = None
-    """(n,), the labels that points came with; None without strata."""
+    cohorts: NDArray[np.uint32] | None = None
+    """(n,), the cohort of each; None without."""
 
     def __repr__(self) -> str:
         return f"Points({len(self.values)}, not shown)"
@@ -97,12 +97,13 @@ def points_of(layout: Layout, packed: bytes) -> Points:
         ServiceError: INTERNAL if they are no points: the database is damaged.
     """
     dimension = layout.campaign.columns
-    periods, groups, columns, values = answers_of(layout, packed)
+    periods, cohorts, columns, values = answers_of(layout, packed)
     if len(values) % dimension == 0:
-        periods, groups, columns = (a.reshape(-1, dimension) for a in (periods, groups, columns))
+        periods, cohorts, columns = (a.reshape(-1, dimension) for a in (periods, cohorts, columns))
         in_order = np.arange(dimension, dtype=np.uint32)
-        same = (periods == periods[:, :1]).all() and (groups == groups[:, :1]).all()
+        same = (periods == periods[:, :1]).all() and (cohorts == cohorts[:, :1]).all()
         if (columns == in_order).all() and same:
-            strata = groups[:, 0] if layout.campaign.groups > 1 else None
-            return Points(periods[:, 0], values.reshape(-1, dimension), strata)
+            told = layout.campaign.cohorts > 1
+            values = values.reshape(-1, dimension)
+            return Points(periods[:, 0], values, cohorts[:, 0] if told else None)
     raise ServiceError(Code.INTERNAL, "stored points can't be read")

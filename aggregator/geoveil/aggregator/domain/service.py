@@ -316,7 +316,7 @@ class Service:
         period: int | None = None,
         *,
         joint: bool = False,
-        stratum: int | None = None,
+        cohort: int | None = None,
     ) -> Snapshot:
         """Return a value campaign and what its points say of queries; see `PointSums`.
 
@@ -326,7 +326,7 @@ class Service:
             questions: in the campaign's coordinates.
             period: the only one to show; None: all that have begun.
             joint: whether covariances are wanted.
-            stratum: the label that points came with, from 0; None: all.
+            cohort: of the points, from 0; None: all.
 
         Raises:
             GeoVeilError: if a parameter is out of range, or a query can't be asked of points.
@@ -334,17 +334,17 @@ class Service:
         """
         status, layout, periods, begun = await self._showable(campaign_id, period)
         campaign = require_attribute(layout.campaign)
-        last = campaign.groups - 1
-        if stratum is not None and (last == 0 or not 0 <= stratum <= last):
+        last = campaign.cohorts - 1
+        if cohort is not None and (last == 0 or not 0 <= cohort <= last):
             few = "absent: the campaign has none" if last == 0 else f"from 0 to {last}"
-            raise ParameterError("stratum", stratum, few)
+            raise ParameterError("cohort", cohort, few)
         looked_from = self._looked_from(status, layout.campaign)
         key = await self.analyses.run(
-            AnswerCache.key, campaign_id, questions, periods, confidence, joint, stratum,
+            AnswerCache.key, campaign_id, questions, periods, confidence, joint, cohort,
             looked_from,
         )  # fmt: skip
         answers = await self._scan.answer(
-            key, layout, questions, periods, confidence, joint=joint, stratum=stratum,
+            key, layout, questions, periods, confidence, joint=joint, cohort=cohort,
             looked_from=looked_from,
         )  # fmt: skip
         return Snapshot(

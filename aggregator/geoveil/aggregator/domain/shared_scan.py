@@ -108,7 +108,7 @@ class _Request:
     periods: Mapping[int, int]
     confidence: float
     looked_from: float
-    stratum: int | None
+    cohort: int | None
     waiting: list["asyncio.Future[PointAnswers]"] = field(default_factory=list)
     sums: PointSums | None = None
 
@@ -161,7 +161,7 @@ class SharedScan:
         confidence: float,
         *,
         joint: bool = False,
-        stratum: int | None = None,
+        cohort: int | None = None,
         looked_from: float = math.inf,
     ) -> PointAnswers:
         """Return what the stored points say. Off the event loop; what nobody waits for ends.
@@ -171,7 +171,7 @@ class SharedScan:
             questions: see `PointSums`.
             periods: to be shown, and how many points each has, about.
             joint: see `PointSums`.
-            stratum: the label that points came with, from 0; None: all.
+            cohort: of the points, from 0; None: all.
             looked_from: see `interval_method`.
 
         Raises:
@@ -188,7 +188,7 @@ class SharedScan:
         if request is None:
             expected = sum(periods.values()), len(periods)
             lay_out = partial(PointSums, layout.campaign, questions, expected, joint=joint)
-            request = _Request(key, lay_out, periods, confidence, looked_from, stratum)
+            request = _Request(key, lay_out, periods, confidence, looked_from, cohort)
             queue.waiting.append(request)
         future: asyncio.Future[PointAnswers] = asyncio.get_running_loop().create_future()
         request.waiting.append(future)
@@ -263,11 +263,11 @@ async def _add(request: _Request, points: Points, limit: ConcurrencyLimit) -> No
 
 
 def _of_request(request: _Request, points: Points) -> Points:
-    """Return the points of the periods and the label that are asked for."""
+    """Return the points of the periods and the cohort that are asked for."""
     shown = np.array(list(request.periods), np.uint32)
     kept = points.periods == shown[0] if len(shown) == 1 else np.isin(points.periods, shown)
-    if request.stratum is not None and points.groups is not None:
-        kept &= points.groups == request.stratum
+    if request.cohort is not None and points.cohorts is not None:
+        kept &= points.cohorts == request.cohort
     return points if kept.all() else Points(points.periods[kept], points.values[kept])
 
 

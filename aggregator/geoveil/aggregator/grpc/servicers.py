@@ -193,7 +193,7 @@ class AnalystServicer(WireAnalystServicer):
             confidence,
             period,
             joint=request.joint,
-            stratum=request.stratum if request.HasField("stratum") else None,
+            cohort=request.cohort if request.HasField("cohort") else None,
         )
         return await self._service.analyses.run(_shown, shown)
 
@@ -247,7 +247,7 @@ def _estimate(of_query: QueryEstimate) -> pb.Estimate:
     return pb.Estimate(
         label=of_query.label,
         period=of_query.period,
-        stratum=of_query.stratum,
+        cohort=of_query.cohort,
         n=numbers.n,
         value=numbers.value,
         standard_error=numbers.standard_error,
@@ -367,5 +367,5 @@ def exported(rows: Rows) -> pb.ExportReportsResponse:
         periods=rows.periods.tolist(),
         query_indices=None if rows.indices is None else rows.indices.tolist(),
         columns=[pb.ExportedColumn(values=column.tolist()) for column in rows.columns],
-        strata=None if rows.groups is None else rows.groups.tolist(),
+        cohorts=None if rows.cohorts is None else rows.cohorts.tolist(),
     )

@@ -30,7 +30,7 @@ from sqlalchemy import (
 
 from geoveil.campaign import REPORT_ID_BYTES
 
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 """Raised with every change of the tables; databases of another version are refused."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
+from geoveil.analyst.relations.by_group import ByGroup
 from geoveil.analyst.relations.form_reports import FormReports, FormStatistic
 from geoveil.analyst.relations.place_terms import Outside, Within
 from geoveil.analyst.relations.terms import NumberOf, Option, SoftBand, Term
@@ -23,7 +24,6 @@ from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.partition import Histogram, names_of_parts
 from geoveil.analyst.statistics.quantiles import Quantiles
 from geoveil.analyst.statistics.statistic import Statistic, driven
-from geoveil.analyst.statistics.strata import ByGroup
 from geoveil.campaign import CategoryField, FormCampaign, PointQuestion
 from geoveil.gp import (
     Array,
@@ -311,7 +311,7 @@ class StatisticBy(FormStatistic[ByGroup]):
         if not results:
             reasons = "; ".join(dict.fromkeys(untold.values()))
             raise UnsupportedError(f"nothing can be told of any {name}: {reasons}")
-        return ByGroup(name=name, groups=results, untold=untold, confidence=confidence, apart=False)
+        return ByGroup(name=name, groups=results, untold=untold, confidence=confidence)
 
 
 class QuantileBy(StatisticBy):

@@ -263,7 +263,7 @@ def sample_of(estimates: Numbers | DistributionCurve) -> _Sample:
             0.0,
             estimates.margins_at,
             (estimates.moved, estimates.moved),
-            notes_of_liars(estimates.contamination, estimates.weights),
+            notes_of_liars(estimates.contamination),
         )
     if not isinstance(estimates, Quantity | QuantileEstimates):
         expected = "means, quantiles or shares, or two distribution functions"
@@ -387,7 +387,7 @@ def _check_softness(first: float, other: float) -> None:
 def notes_of_most_liars(estimates: Sequence[JointEstimates]) -> tuple[str, ...]:
     """Return what to say of false reports, of which there may be most in any of the estimates."""
     worst = max(estimates, key=lambda one: one.contamination)
-    return tuple(notes_of_liars(worst.contamination, worst.weights))
+    return tuple(notes_of_liars(worst.contamination))
 
 
 def people_of(people: People | str) -> People:

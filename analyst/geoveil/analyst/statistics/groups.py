@@ -6,12 +6,11 @@ all at once; weighted to known sizes the groups make one estimate of the whole p
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 
-from geoveil.analyst.contamination import Contamination, Weights, weights_of
 from geoveil.analyst.results import Result
 from geoveil.analyst.statistics.joint import Quantity
 from geoveil.analyst.statistics.simultaneous import (
@@ -25,7 +24,6 @@ from geoveil.gp import (
     UNLIMITED,
     Array,
     GeoPrivacy,
-    IntervalMethod,
     Limits,
     ParameterError,
     margins_of_mean,
@@ -76,22 +74,8 @@ class GroupEstimates(Result):
     """What was asked."""
     privacy: GeoPrivacy | None = None
     """What a whole report promises; None if that is not known."""
-    period: int | None = None
-    """The period of a recurring campaign, from 0; else None."""
-    contamination: float = 0.0
-    """The fraction of false reports, of all groups, that intervals hold with, in [0, 1)."""
-    width: float = math.inf
-    """The most that one report counts for, if that is less than what `limits` says."""
-    margins: Array | None = None
-    """How far the ends of each interval are from its estimate, below and above, at `confidence`,
-    shape (2, groups), where they were found in another way; None: they follow from the rest."""
-    method: IntervalMethod | None = None
-    """How each interval was found; None: by the default."""
     about: Sequence[str] = ()
     """Sentences that must be known besides."""
-    moved: Array | None = None
-    """How far false reports can move each mean, down and up, shape (2, groups); None: it follows
-    from `contamination`."""
 
     def __post_init__(self) -> None:
         labels, groups = tuple(self.labels), len(self.labels)
@@ -158,7 +142,6 @@ class GroupEstimates(Result):
             f" sample; each {self.confidence:.0%} interval holds by itself, and all bands hold at"
             " once. Their differences have errors of their own.",
             *self.about,
-            *notes_of_liars_among(self.contamination),
         )
 
     def rows(self) -> list[dict[str, Any]]:
@@ -193,45 +176,17 @@ class GroupEstimates(Result):
         low, high = self.values - down, self.values + up
         within = (low < greatest) & (high > least)
         low = np.where(within, np.maximum(low, least), low)
-        high = np.where(within, np.minimum(high, greatest), high)
-        below, above = self._moved(np.eye(len(self.labels)))
-        return (
-            np.where(below > 0, np.maximum(low - below, np.minimum(least, low)), low),
-            np.where(above > 0, np.minimum(high + above, np.maximum(greatest, high)), high),
-        )
-
-    def contaminated(self, fraction: float) -> Self:
-        """Return the same with intervals that hold although some of the reports are false.
-
-        Liars may be anywhere: all of one group, or as they do most harm to what is stated.
-
-        Args:
-            fraction: of the reports of all groups, in [0, 1).
-
-        Raises:
-            ParameterError: if it is out of range, or nothing bounds what a report counts for, or
-                the number of reports is not known.
-        """
-        made = replace(
-            self, contamination=validation.between("contamination", fraction, 0, 1, high_open=True)
-        )
-        made._moved(np.eye(len(self.labels)))
-        return made
+        return low, np.where(within, np.minimum(high, greatest), high)
 
     def margins_at(self, confidence: float) -> Array:
         """Return how far ends are below and above the means if all reports are true, (2, groups).
 
         That a mean is a share cuts off nothing: differences and sums are off by this much.
         """
-        if self.margins is not None:
-            scale = critical_value_of_one(confidence) / critical_value_of_one(self.confidence)
-            return scale * self.margins
         if self.n is None or min(self.n) < 2:
             return critical_value_of_one(confidence) * np.stack([self.standard_errors] * 2)
         margins = [
-            margins_of_mean(
-                n, float(v), float(e * e * (n - 1)), confidence, self.limits, self.method
-            )
+            margins_of_mean(n, float(v), float(e * e * (n - 1)), confidence, self.limits)
             for n, v, e in zip(self.n, self.values, self.standard_errors, strict=True)
         ]
         return np.array(margins).T
@@ -252,18 +207,17 @@ class GroupEstimates(Result):
         value, error = float(shares @ self.values), math.sqrt(max(variance, 0.0))
         reach = critical_value_of_one(self.confidence) * error
         below, above = _recovered(self, shares[None, :], self.confidence)
-        down, up = self._moved(shares[None, :])
         least, greatest = self.limits.means
         return Quantity(
             label=self.question,
             value=value,
             standard_error=error,
-            ci_low=max(value - max(reach, float(below[0])) - float(down[0]), min(least, value)),
-            ci_high=min(value + max(reach, float(above[0])) + float(up[0]), max(greatest, value)),
+            ci_low=max(value - max(reach, float(below[0])), min(least, value)),
+            ci_high=min(value + max(reach, float(above[0])), max(greatest, value)),
             confidence=self.confidence,
             n=0 if self.n is None else sum(self.n),
             privacy=self.privacy,
-            about=(WEIGHTED, *self.about, *notes_of_liars_among(self.contamination)),
+            about=(WEIGHTED, *self.about),
         )
 
     def differences(self, against: str | None = None, rule: str = "simultaneous") -> "Differences":
@@ -282,34 +236,6 @@ class GroupEstimates(Result):
         if against is not None:
             validation.choice("against", against, self.labels)
         return Differences._of(self, against, rule)
-
-    def _moved(self, contrasts: Array) -> tuple[Array, Array]:
-        """Return how far false reports can move contrasts of the groups, down and up, (k,) each."""
-        if self.moved is not None:
-            down, up = self.moved
-            above, below, size = contrasts > 0, contrasts < 0, np.abs(contrasts)
-            size = np.where(size > 0, size, 1.0)  # of which nothing is taken
-            return tuple(
-                (np.where(above, size * a, 0.0) + np.where(below, size * b, 0.0)).sum(axis=1)
-                for a, b in ((down, up), (up, down))
-            )
-        moved = np.zeros(len(contrasts))
-        if self.contamination:
-            low, high = self.limits.reports
-            width = min(high - low, self.width)
-            for k, contrast in enumerate(contrasts):
-                liars = Contamination(self.contamination, width, weights=self._weights(contrast))
-                moved[k] = liars.moved
-        return moved, moved
-
-    def _weights(self, contrast: Array) -> Weights:
-        """Return how much reports count for in a contrast of the groups."""
-        if self.n is None:
-            permitted = "left out: the number of reports of each group is not known"
-            raise ParameterError("contamination", self.contamination, permitted)
-        counts = np.array(self.n, np.float64)
-        n = counts.sum()
-        return weights_of(counts / n, n * np.abs(contrast) / counts)
 
 
 def shares_of(sizes: Mapping[str, float], labels: Sequence[str]) -> Array:
@@ -363,7 +289,6 @@ class Differences(Result):
             if self.rule == "single"
             else f"All {self.confidence:.0%} intervals hold at once, and the p values {counted}"
             f" ({self.rule}).",
-            *notes_of_liars_among(self.contamination),
         )
 
     def rows(self) -> list[dict[str, Any]]:
@@ -393,25 +318,19 @@ class Differences(Result):
             contrasts[row, i], contrasts[row, j] = 1.0, -1.0
         values = contrasts @ groups.values
         errors = np.sqrt(np.einsum("ki,ij,kj->k", contrasts, groups.covariance, contrasts))
-        down, up = groups._moved(contrasts)
-        # What liars can't have done is left of a difference.
-        left = np.maximum(np.where(values > 0, values - down, -values - up), 0.0)
-        scores = scores_of(
-            np.where(values > 0, left, -left), lambda level: _recovered(groups, contrasts, level)
-        )
+        scores = scores_of(values, lambda level: _recovered(groups, contrasts, level))
         confidence, p_values = _together(groups, contrasts, scores, rule)
         below, above = _recovered(groups, contrasts, confidence)
         return cls(
             pairs=tuple((groups.labels[i], groups.labels[j]) for i, j in chosen),
             values=values,
             standard_errors=errors,
-            ci_low=values - below - down,
-            ci_high=values + above + up,
+            ci_low=values - below,
+            ci_high=values + above,
             p_values=p_values,
             rule=rule,
             confidence=groups.confidence,
             question=groups.question,
-            contamination=groups.contamination,
         )
 
 
@@ -454,16 +373,6 @@ def _recovered(groups: GroupEstimates, contrasts: Array, confidence: float) -> A
     positive, negative = np.maximum(contrasts, 0), np.minimum(contrasts, 0)
     return np.stack(
         [reach(positive * down + negative * up), reach(positive * up + negative * down)]
-    )
-
-
-def notes_of_liars_among(fraction: float) -> Sequence[str]:
-    """Return what to say of intervals that hold with false reports."""
-    if not fraction:
-        return ()
-    return (
-        f"Intervals hold also if {100 * fraction:.4g} % of the reports of all groups say anything,"
-        " also that they are of any group.",
     )
 
 

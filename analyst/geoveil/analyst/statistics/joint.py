@@ -6,16 +6,16 @@ matrix C of the estimates: a contrast c has the variance cᵀCc.
 """
 
 import math
-from abc import ABC, abstractmethod
+from abc import ABC
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from geoveil.analyst.contamination import ALIKE, Contamination, Weights, at_most
+from geoveil.analyst.contamination import Contamination
 from geoveil.analyst.results import Result, rows_of
 from geoveil.analyst.statistics.quantity import POPULATION, Quantity, ratio_of, ratios_within
 from geoveil.analyst.statistics.simultaneous import correlations_of, critical_value
@@ -57,32 +57,14 @@ class QuestionMeans(ABC):
     """The period of a recurring campaign, from 0; else None."""
     contamination: float = 0.0
     """The fraction of false reports that intervals hold with, in [0, 1)."""
-    weights: Weights = ALIKE
-    """How much reports count for: see `Contamination`."""
     population: str = POPULATION
     """A sentence: whose numbers these are."""
-
-    @property
-    @abstractmethod
-    def spread(self) -> Array:
-        """The covariance of the estimates, or their variances where no more is known."""
-
-    @abstractmethod
-    def respread(self, values: Array, spread: Array, n: int, alike: int) -> Self:
-        """Return other estimates of the same questions.
-
-        Args:
-            values: the estimates, (m,).
-            spread: their covariance, or their variances.
-            n: people whose reports they are from.
-            alike: how many reports that all count the same would be as uncertain.
-        """
 
     def _interval(self, place: int, n: int, variance: float, confidence: float) -> Interval:
         """Return the interval of a mean of n answers of some variance, with liars among them."""
         limits = self.limits[place]
         honest = interval_of_mean(n, float(self.values[place]), variance, confidence, limits)
-        return with_liars(honest, self.contamination, limits, self.weights)
+        return with_liars(honest, self.contamination, limits)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -130,7 +112,7 @@ class JointEstimates(QuestionMeans, Result):
     @property
     def notes(self) -> Sequence[str]:
         coverage = f"Each interval covers at {100 * self.confidence:.4g} % by itself."
-        return (self.population, coverage, *notes_of_liars(self.contamination, self.weights))
+        return (self.population, coverage, *notes_of_liars(self.contamination))
 
     def rows(self) -> list[dict[str, Any]]:
         low, high = self.intervals()
@@ -149,14 +131,6 @@ class JointEstimates(QuestionMeans, Result):
     def standard_errors(self) -> Array:
         """The standard error of each estimate, shape (m,)."""
         return np.asarray(np.sqrt(np.maximum(np.diag(self.covariance), 0.0)))
-
-    @property
-    def spread(self) -> Array:
-        return self.covariance
-
-    def respread(self, values: Array, spread: Array, n: int, alike: int) -> Self:
-        answers = (alike,) * len(self.labels)
-        return replace(self, values=values, covariance=spread, n=n, answers=answers)
 
     @cached_property
     def correlations(self) -> Array:
@@ -238,7 +212,7 @@ class JointEstimates(QuestionMeans, Result):
         if not self.contamination:
             return np.zeros(len(self.labels))
         ends = [limit.reports for limit in self.limits]
-        liars = [Contamination(self.contamination, b - a, weights=self.weights) for a, b in ends]
+        liars = [Contamination(self.contamination, b - a) for a, b in ends]
         return np.array([liar.moved for liar in liars])
 
     def combined(
@@ -313,7 +287,7 @@ class JointEstimates(QuestionMeans, Result):
             variance = max(float(row @ covariance @ row), 0.0) * (n - 1)
             of_sum = limits_of_sum(limits, row)
             honest = interval_of_mean(n, top - r * bottom, variance, self.confidence, of_sum)
-            interval = with_liars(honest, self.contamination, of_sum, self.weights)
+            interval = with_liars(honest, self.contamination, of_sum)
             return interval.low, interval.high
 
         denominator = self.interval(j)
@@ -340,16 +314,13 @@ class JointEstimates(QuestionMeans, Result):
         )
 
 
-def with_liars(
-    found: Interval, contamination: float, limits: Limits, weights: Weights = ALIKE
-) -> Interval:
+def with_liars(found: Interval, contamination: float, limits: Limits) -> Interval:
     """Return an interval that holds the mean over honest people, with a fraction of false reports.
 
     Args:
         found: what holds what is estimated.
         contamination: the fraction.
         limits: what answers and means can be.
-        weights: how much reports count for.
 
     Raises:
         ParameterError: if there are false reports, and nothing bounds what one counts for.
@@ -357,22 +328,15 @@ def with_liars(
     if not contamination:
         return found
     low, high = limits.reports
-    liars = Contamination(contamination, high - low, limits.means, weights)
+    liars = Contamination(contamination, high - low, limits.means)
     return Interval(*liars.widened(found.low, found.high), found.method)
 
 
-def notes_of_liars(contamination: float, weights: Weights = ALIKE) -> Sequence[str]:
+def notes_of_liars(contamination: float) -> Sequence[str]:
     """Return what to say of intervals that hold with a fraction of false reports."""
     if not contamination:
         return ()
-    sentence = f"{LIARS} {100 * contamination:.4g} % of the reports say anything"
-    if weights == ALIKE:
-        return (f"{sentence}.",)
-    most = 100 * at_most(contamination, weights)
-    return (
-        f"{sentence}, also that they are of the group whose reports count most: they can then count"
-        f" for {most:.3g} % here.",
-    )
+    return (f"{LIARS} {100 * contamination:.4g} % of the reports say anything.",)
 
 
 def _fewest(answers: Sequence[int], weights: Array) -> tuple[int, ...]:

@@ -1,26 +1,25 @@
 """A curve over time, from a campaign that recurs and reads values once an epoch [MATH §13].
 
 Every period has its own estimate, and the same people are behind all of them. Where devices tell in
-which part of an epoch they read (`Campaign.tells_cohorts`), people are in cohorts that have nobody
+which part of an epoch they read (`Readings.cohorts`), people are in cohorts that have nobody
 in common: each cohort's own curve is independent of the others', however its periods hang together.
 So the cohorts say how certain a change is; and those who have just read, beside those who have not,
 whether the value jumps.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from geoveil.analyst import pictures
 from geoveil.analyst.labelled_estimate import LabelledEstimate
 from geoveil.analyst.results import Result, rows_of
 from geoveil.analyst.statistics.change_flags import FALSE_ALARMS, flagged
-from geoveil.analyst.statistics.groups import GroupEstimates
 from geoveil.analyst.statistics.joint import limits_of_sum
 from geoveil.analyst.statistics.simultaneous import critical_value_of_many, critical_value_of_one
 from geoveil.campaign import ORIGIN, AttributeCampaign
@@ -28,6 +27,7 @@ from geoveil.gp import (
     UNLIMITED,
     Accumulator,
     Array,
+    Estimate,
     GeoPrivacy,
     Limits,
     ParameterError,
@@ -333,7 +333,7 @@ class OverTime(Result):
 def over_time(
     campaign: AttributeCampaign,
     estimates: Sequence[LabelledEstimate],
-    groups: Sequence[GroupEstimates] = (),
+    of_cohorts: Sequence[LabelledEstimate] = (),
     question: str | None = None,
     *,
     confidence: float = 0.95,
@@ -344,7 +344,7 @@ def over_time(
     Args:
         campaign: that recurs.
         estimates: of its periods.
-        groups: the same by group, where devices tell their cohort.
+        of_cohorts: the same of each cohort by itself, where devices tell it.
         question: its label; the only one by default.
         confidence: that all intervals hold at once, in (0, 1).
         false_alarms: the probability of any flag in the curve, in (0, 1).
@@ -366,10 +366,7 @@ def over_time(
     if not rows:
         raise ParameterError("estimates", "none", "at least one period with two reports")
     level = confidence ** (1 / len(rows))
-    ends = [
-        estimate(Accumulator(r.n, *r.sums), r.step_exponent, level, r.limits, r.method)
-        for r in rows
-    ]
+    ends = [_at(row, level) for row in rows]
     readings = campaign.readings
     curve = OverTime(
         question=question,
@@ -387,49 +384,51 @@ def over_time(
         false_alarms=false_alarms,
         limits_of_change=limits_of_sum([rows[0].limits] * 2, np.array([1.0, -1.0])),
     )
-    if not campaign.tells_cohorts:
+    if campaign.cohorts == 1:
         return curve
-    by_period = {g.period or 0: g for g in groups if g.question == question}
-    return _with_cohorts(campaign, curve, by_period)
+    told = [r for r in of_cohorts if r.label == question and r.n > 1 and r.period in curve.periods]
+    return _with_cohorts(campaign, curve, told)
+
+
+def _at(row: LabelledEstimate, confidence: float) -> Estimate:
+    """Return an estimate at another confidence."""
+    sums = Accumulator(row.n, *row.sums)
+    return estimate(sums, row.step_exponent, confidence, row.limits, row.method)
 
 
 def _with_cohorts(
-    campaign: AttributeCampaign, curve: OverTime, groups: Mapping[int, GroupEstimates]
+    campaign: AttributeCampaign, curve: OverTime, rows: Sequence[LabelledEstimate]
 ) -> OverTime:
     """Return a curve with what its cohorts say."""
-    strata, readings, period = campaign.strata, campaign.readings, campaign.period
-    assert strata is not None and readings is not None and period is not None  # noqa: PT018
-    shape = (len(curve.periods), len(strata.labels))
-    places: dict[int, tuple[GroupEstimates, list[int]]] = {}
-    for row, place in enumerate(curve.periods):
-        if (group := groups.get(place)) is not None:
-            places[row] = group, [strata.labels.index(label) for label in group.labels]
+    readings, period, count = campaign.readings, campaign.period, campaign.cohorts
+    assert readings is not None and period is not None  # noqa: PT018
+    places = np.array([(curve.periods.index(row.period), row.cohort) for row in rows], np.intp)
 
-    def table(part: Callable[[GroupEstimates], ArrayLike]) -> Array:
-        filled = np.full(shape, np.nan)
-        for row, (group, columns) in places.items():
-            filled[row, columns] = part(group)
+    def table(numbers: Iterable[float | None]) -> Array:
+        filled = np.full((len(curve.periods), count), np.nan)
+        filled[tuple(places.reshape(-1, 2).T)] = np.array([*numbers], np.float64)
         return filled
 
-    cell, since = readings.every / len(strata.labels), campaign.opens - ORIGIN
+    cell, since = readings.every / count, campaign.opens - ORIGIN
     # The cells of an epoch that began after it opened and were over when the period began: the
     # devices of the last of them have read since.
     first = -(-since // cell)
     over = np.array([(since + place * period) // cell for place in curve.periods]) - first
-    latest = np.where(over > 0, (first + over - 1) % len(strata.labels), -1)
+    latest = np.where(over > 0, (first + over - 1) % count, -1)
     cohorts = Cohorts(
-        values=table(lambda group: group.values),
-        standard_errors=table(lambda group: group.standard_errors),
-        n=np.nan_to_num(table(lambda group: group.n or 0)),
+        values=table(row.value for row in rows),
+        standard_errors=table(row.standard_error for row in rows),
+        n=np.nan_to_num(table(row.n for row in rows)),
         latest=latest,
     )
     curve = replace(curve, cohorts=cohorts)
-    limits = next((group.limits for group in groups.values()), UNLIMITED)
+    limits = rows[0].limits if rows else UNLIMITED
     level = curve.confidence ** (1 / max(int((latest >= 0).sum()), 1))
 
+    at_level = [_at(row, level) for row in rows]
     low, high = (
-        curve._of_latest(lambda _, side=side: table(lambda group: group.intervals(level)[side]))
-        for side in (0, 1)
+        curve._of_latest(lambda _, ends=ends: table(ends))
+        for ends in ([e.ci_low for e in at_level], [e.ci_high for e in at_level])
     )
     return replace(
         curve,

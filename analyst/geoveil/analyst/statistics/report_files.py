@@ -38,8 +38,8 @@ class ReportRows:
     """None for a value campaign."""
     columns: tuple[NDArray[np.int64], ...]
     """One of a statistic campaign, one for each coordinate of a value campaign."""
-    strata: NDArray[np.uint32] | None = None
-    """The labels that rows came with, from 0; None without strata."""
+    cohorts: NDArray[np.uint32] | None = None
+    """The cohort of each, from 0; None without."""
 
 
 @runtime_checkable
@@ -60,8 +60,7 @@ def rows_of(frame: Any) -> ReportRows:
     if "period" not in frame.columns or not axes:
         raise ParameterError("columns", list(frame.columns), f"period and {AXES[0]}, as exported")
     columns = tuple(frame[name].to_numpy() for name in axes)
-    strata = frame["stratum"].to_numpy() if "stratum" in frame.columns else None
-    return ReportRows(frame["period"].to_numpy(), None, columns, strata)
+    return ReportRows(frame["period"].to_numpy(), None, columns)
 
 
 def _parquet(file: Path) -> Any:
@@ -116,8 +115,6 @@ def rows_in(file: Path, columns: Sequence[str] = AXES) -> Iterator[ReportRows]:
     with _parquet(file) as opened:
         names = opened.schema_arrow.names
         axes = [name for name in columns if name in names]
-        extra = ["stratum"] if "stratum" in names else []
-        for batch in opened.iter_batches(MOST_AT_ONCE, columns=["period", *extra, *axes]):
+        for batch in opened.iter_batches(MOST_AT_ONCE, columns=["period", *axes]):
             values = tuple(batch.column(name).to_numpy() for name in axes)
-            strata = batch.column("stratum").to_numpy() if extra else None
-            yield ReportRows(batch.column("period").to_numpy(), None, values, strata)
+            yield ReportRows(batch.column("period").to_numpy(), None, values)

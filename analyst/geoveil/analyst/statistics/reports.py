@@ -12,7 +12,7 @@ from functools import partial
 from itertools import chain
 from math import ldexp
 from pathlib import Path
-from typing import Any, Unpack, cast, overload
+from typing import Any, cast, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +20,7 @@ from numpy.typing import NDArray
 from geoveil.analyst.estimates import CampaignEstimates
 from geoveil.analyst.labelled_estimate import LabelledEstimate
 from geoveil.analyst.statistics.cells import CellCounter, CellCounts, Counts
-from geoveil.analyst.statistics.groups import GroupEstimates
 from geoveil.analyst.statistics.joint import JointEstimates
-from geoveil.analyst.statistics.labelled_groups import groups_of
 from geoveil.analyst.statistics.report_files import (
     Frame,
     ReportRows,
@@ -34,25 +32,17 @@ from geoveil.analyst.statistics.report_files import (
 from geoveil.analyst.statistics.separate import SeparateEstimates
 from geoveil.analyst.statistics.statistic import (
     Answered,
+    Asked,
     Found,
     Means,
-    OfWhom,
     Separately,
     Statistic,
     driven,
     method_of_looks,
     noise_scale,
-    notes_of_looks,
     period_of,
+    steps_of,
     too_few,
-)
-from geoveil.analyst.statistics.strata import (
-    ByGroup,
-    Part,
-    asked_by_group,
-    asked_of,
-    strata_of,
-    whose,
 )
 from geoveil.campaign import (
     AttributeCampaign,
@@ -93,7 +83,6 @@ class Reports:
         asked: Sequence[PointQuestion],
         confidence: float = 0.95,
         period: int | None = None,
-        **of_whom: Unpack[OfWhom],
     ) -> JointEstimates: ...
 
     @overload
@@ -102,7 +91,6 @@ class Reports:
         asked: Statistic[Found],
         confidence: float = 0.95,
         period: int | None = None,
-        **of_whom: Unpack[OfWhom],
     ) -> Found: ...
 
     def ask(
@@ -110,9 +98,6 @@ class Reports:
         asked: Sequence[PointQuestion] | Statistic[Any],
         confidence: float = 0.95,
         period: int | None = None,
-        *,
-        stratum: str | None = None,
-        sizes: Mapping[str, float] | None = None,
     ) -> Any:
         """Return what the reports say, as a server would that holds them.
 
@@ -120,83 +105,14 @@ class Reports:
             asked: a statistic, or questions in the campaign's coordinates.
             confidence: of intervals, in (0, 1).
             period: of a recurring campaign, from 0.
-            stratum: of a campaign with strata: only the people of this one.
-            sizes: of such a campaign, label → its people, or its share: a statistic of all people
-                where groups are as large as this.
 
         Raises:
             GeoVeilError: if a question can't be asked of points, or there are fewer than two.
         """
         wanted: Statistic[Any] = asked if isinstance(asked, Statistic) else Means(tuple(asked))
         of = period_of(self.campaign, period)
-        people = whose(self.campaign, wanted, stratum, sizes)
-
-        steps = asked_of(people, wanted, self.campaign, confidence)
+        steps = steps_of(wanted, self.campaign, confidence)
         return driven(steps, partial(self._answer, confidence, of))
-
-    @overload
-    def ask_by_group(
-        self,
-        asked: Sequence[PointQuestion],
-        confidence: float = 0.95,
-        period: int | None = None,
-    ) -> tuple[GroupEstimates, ...]: ...
-
-    @overload
-    def ask_by_group(
-        self,
-        asked: Statistic[Any],
-        confidence: float = 0.95,
-        period: int | None = None,
-    ) -> ByGroup: ...
-
-    def ask_by_group(
-        self,
-        asked: Sequence[PointQuestion] | Statistic[Any],
-        confidence: float = 0.95,
-        period: int | None = None,
-    ) -> Any:
-        """Return what the reports say of each group of a campaign with strata.
-
-        Args:
-            asked: questions in the campaign's coordinates, or a statistic.
-            confidence: of intervals, in (0, 1).
-            period: of a recurring campaign, from 0.
-
-        Returns:
-            The means within groups, question after question, without those of which nothing can be
-            told; or the statistic of each group.
-
-        Raises:
-            GeoVeilError: if there are no groups, or nothing can be told of any.
-        """
-        strata = strata_of(self.campaign)
-        if isinstance(asked, Statistic):
-            steps = asked_by_group(asked, self.campaign, confidence)
-            answer = partial(self._answer, confidence, period_of(self.campaign, period))
-            return driven(steps, answer)
-        estimators, of = self._estimators(asked), period_of(self.campaign, period)
-        sums = [
-            self._summed(estimators, of, label, together=False)[0]
-            for label in range(len(strata.labels))
-        ]
-        method = method_of_looks(self.campaign, of)
-        groups = [
-            groups_of(
-                strata,
-                tuple(of_label[question].values for of_label in sums),
-                GRID_EXPONENT,
-                confidence=confidence,
-                limits=estimator.limits,
-                question=question,
-                privacy=self.campaign.report_privacy,
-                period=None if self.campaign.period is None else of,
-                method=method,
-                about=notes_of_looks(self.campaign, method),
-            )
-            for question, estimator in estimators.items()
-        ]
-        return tuple(group for group in groups if group is not None)
 
     def estimates(
         self,
@@ -216,7 +132,7 @@ class Reports:
         """
         of = period_of(self.campaign, period)
         by_label = self._estimators(questions)
-        summed, _ = self._summed(by_label, of, None, together=False)
+        summed, _ = self._summed(by_label, of, together=False)
         method = method_of_looks(self.campaign, of)
         rows = []
         for label, estimator in by_label.items():
@@ -267,17 +183,16 @@ class Reports:
         self,
         by_label: Mapping[str, PointEstimator],
         period: int,
-        group: int | None,
         *,
         together: bool,
     ) -> tuple[dict[str, Sums], BandTotals | Products | None]:
         """Return the sums of each estimator, and, together, what has their products."""
         step = self.campaign.point_mechanism.step
-        count = sum(int(_of(rows, period, group).sum()) for rows in self.blocks())
+        count = sum(int((rows.periods == period).sum()) for rows in self.blocks())
         chosen = ways(by_label, step, count)
         totals = [way.totals for way in chosen]
         joint = joint_way(chosen, by_label, step, count).totals if together else None
-        for points in self.points(period, group):
+        for points in self.points(period):
             for total in totals if joint is None or joint in totals else [*totals, joint]:
                 total.add(points, [(0, slice(0, len(points)))])
         summed = {
@@ -287,27 +202,26 @@ class Reports:
         }
         return summed, joint
 
-    def counted(self, asked: Counts, period: int, group: int | None = None) -> CellCounts:
-        """Return how many points lie in each cell; arguments as of `points`."""
+    def counted(self, asked: Counts, period: int) -> CellCounts:
+        """Return how many points lie in each cell."""
         counter = counter_for(self.campaign, asked)
-        for points in self.points(period, group):
+        for points in self.points(period):
             counter.add(points)
         return counter.found(self.campaign, period)
 
-    def _answer(self, confidence: float, period: int, part: Part) -> Answered:
-        group, queries = part
+    def _answer(self, confidence: float, period: int, queries: Asked) -> Answered:
         if isinstance(queries, Counts):
-            return self.counted(queries, period, group)
+            return self.counted(queries, period)
         together = not isinstance(queries, Separately)
         by_label = self._estimators(
             queries.questions if isinstance(queries, Separately) else queries
         )
-        summed, joint = self._summed(by_label, period, group, together=together)
+        summed, joint = self._summed(by_label, period, together=together)
         sums = {label: of_one.values for label, of_one in summed.items()}
         labels = tuple(by_label)
         n = sums[labels[0]].n
         if n < 2:
-            raise too_few(self.campaign, n, period, group)
+            raise too_few(self.campaign, n, period)
         common: dict[str, Any] = {
             "labels": labels,
             "values": np.array([ldexp(sums[label].total / n, GRID_EXPONENT) for label in labels]),
@@ -322,22 +236,17 @@ class Reports:
         errors = [estimate_of_sums(sums[label], GRID_EXPONENT).standard_error for label in labels]
         return SeparateEstimates(**common, standard_errors=np.array(errors))
 
-    def points(self, period: int, group: int | None = None) -> Iterator[NDArray[np.int64]]:
-        """Yield the points of a period, (n, k) and at most 131,072 at a time, on the grid.
-
-        Args:
-            period: from 0.
-            group: the label that they came with, from 0; None: all.
-        """
+    def points(self, period: int) -> Iterator[NDArray[np.int64]]:
+        """Yield the points of a period, (n, k) and at most 131,072 at a time, on the grid."""
         for rows in self.blocks():
-            points = points_in(rows, period, group)
+            points = points_in(rows, period)
             for start in range(0, len(points), MOST_AT_ONCE):
                 yield points[start : start + MOST_AT_ONCE]
 
 
-def points_in(rows: ReportRows, period: int, group: int | None = None) -> NDArray[np.int64]:
-    """Return the points of a period, and of a label, (n, k), on the grid."""
-    return np.asarray(np.stack(rows.columns, axis=1)[_of(rows, period, group)])
+def points_in(rows: ReportRows, period: int) -> NDArray[np.int64]:
+    """Return the points of a period, (n, k), on the grid."""
+    return np.asarray(np.stack(rows.columns, axis=1)[rows.periods == period])
 
 
 def counter_for(campaign: AttributeCampaign, asked: Counts) -> CellCounter:
@@ -347,14 +256,6 @@ def counter_for(campaign: AttributeCampaign, asked: Counts) -> CellCounter:
         ParameterError: if it is no value campaign.
     """
     return CellCounter(asked, _of_points(campaign).point_mechanism.step)
-
-
-def _of(rows: ReportRows, period: int, group: int | None) -> NDArray[np.bool_]:
-    """Return which rows are of a period and a label."""
-    chosen = rows.periods == period
-    if group is not None and rows.strata is None:
-        raise ParameterError("stratum", group, "left out: the reports came without labels")
-    return chosen if group is None else np.asarray(chosen & (rows.strata == group))
 
 
 def reports_of(

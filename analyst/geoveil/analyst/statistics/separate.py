@@ -1,8 +1,7 @@
 """Estimates of many questions from the same reports, without their covariances [MATH §8]."""
 
 import math
-from dataclasses import dataclass, replace
-from typing import Self
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,13 +32,6 @@ class SeparateEstimates(QuestionMeans):
 
     standard_errors: Array
     """(m,), noise and sampling together."""
-
-    @property
-    def spread(self) -> Array:
-        return np.asarray(self.standard_errors**2)
-
-    def respread(self, values: Array, spread: Array, n: int, alike: int) -> Self:
-        return replace(self, values=values, standard_errors=np.sqrt(spread), n=alike)
 
     def band(self, critical: float | None = None) -> tuple[Array, Array]:
         """Return the ends of intervals that cover all means at once, (m,) and (m,).

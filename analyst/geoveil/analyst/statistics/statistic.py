@@ -6,12 +6,11 @@ alike. Some ask twice: first where a quantile is, about, and then closely there.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, ClassVar, Generic, TypeAlias, TypedDict, TypeVar, cast
+from typing import Any, ClassVar, Generic, TypeAlias, TypeVar, cast
 
-from geoveil.analyst.contamination import ALIKE
 from geoveil.analyst.results import Result
 from geoveil.analyst.statistics.cells import CellCounts, Counts
 from geoveil.analyst.statistics.joint import JointEstimates, notes_of_liars
@@ -127,18 +126,16 @@ class Contaminated(Statistic[Found]):
 
     def steps(self, campaign: AttributeCampaign, confidence: float) -> Steps[Found]:
         inner = self.of.steps(campaign, confidence)
-        queries, weights = next(inner), ALIKE
+        queries = next(inner)
         while True:
             answered: Answered = yield queries
-            if not isinstance(answered, CellCounts):
-                weights = answered.weights
             try:
                 queries = inner.send(replace(answered, contamination=self.fraction))
             except StopIteration as end:
                 result: Any = end.value
                 if isinstance(result, JointEstimates):  # they say so themselves
                     return cast(Found, result)
-                return cast(Found, noted(result, notes_of_liars(self.fraction, weights)))
+                return cast(Found, noted(result, notes_of_liars(self.fraction)))
 
 
 def noted(result: Any, sentences: Sequence[str]) -> Any:
@@ -166,44 +163,46 @@ def notes_of_looks(
     return (ONE_LOOK,) if datetime.now(UTC) < campaign.closes else ()
 
 
-class OfWhom(TypedDict, total=False):
-    """Whose statistic is asked for; everybody's who took part, if nothing is said."""
+def steps_of(
+    asked: Statistic[Found], campaign: AttributeCampaign, confidence: float
+) -> Steps[Found]:
+    """Yield what a statistic asks of a campaign, receive answers, return the result.
 
-    stratum: str | None
-    """Only the people of this label."""
-    sizes: Mapping[str, float] | None
-    """Label → its people, or its share: all, weighted to these."""
+    Args:
+        asked: the statistic.
+        campaign: whose reports answer.
+        confidence: of the result, in (0, 1).
+
+    Raises:
+        GeoVeilError: if the statistic can't be had of such a campaign.
+    """
+    scale = campaign.attribute.scale
+    made = yield from (asked if scale is None else asked.on_scale(scale)).steps(
+        campaign, confidence
+    )
+    result: Found = noted(made, notes_of_looks(campaign))
+    return result if scale is None else result.held(scale)
 
 
-def driven(steps: Generator[Wanted, Any, Found], answer: Callable[[Wanted], Answered]) -> Found:
+def driven(steps: Generator[Wanted, Any, Found], answer: Callable[[Wanted], Any]) -> Found:
     """Return what steps find out whose questions are answered one after the other."""
     try:
         wanted = next(steps)
         while True:
-            try:
-                answered = answer(wanted)
-            except UnsupportedError as error:  # of one group: of others something may be told
-                wanted = steps.throw(error)
-            else:
-                wanted = steps.send(answered)
+            wanted = steps.send(answer(wanted))
     except StopIteration as end:
         result: Found = end.value
         return result
 
 
 async def driven_async(
-    steps: Generator[Wanted, Any, Found], answer: Callable[[Wanted], Awaitable[Answered]]
+    steps: Generator[Wanted, Any, Found], answer: Callable[[Wanted], Awaitable[Any]]
 ) -> Found:
     """Return what `driven` returns, for answers that are awaited."""
     try:
         wanted = next(steps)
         while True:
-            try:
-                answered = await answer(wanted)
-            except UnsupportedError as error:
-                wanted = steps.throw(error)
-            else:
-                wanted = steps.send(answered)
+            wanted = steps.send(await answer(wanted))
     except StopIteration as end:
         result: Found = end.value
         return result
@@ -238,40 +237,14 @@ def period_of(campaign: Campaign, period: int | None) -> int:
     return period or 0
 
 
-def too_few(
-    campaign: AttributeCampaign, n: int, period: int, label: int | None
-) -> UnsupportedError:
+def too_few(campaign: AttributeCampaign, n: int, period: int) -> UnsupportedError:
     """Return the error of who asks fewer than two reports.
 
     Args:
         campaign: that they are of.
         n: how many there are.
         period: that was asked for.
-        label: that they came with, from 0; None: any.
     """
-    which = "" if label is None or campaign.strata is None else (
-        f" with the label {campaign.strata.labels[label]!r}"
-    )  # fmt: skip
     when = "" if campaign.period is None else f" in period {period}"
     reports = "1 report" if n == 1 else f"{n} reports"
-    return UnsupportedError(f"{reports}{which}{when}: a standard error needs two or more")
-
-
-def open_stratum(campaign: AttributeCampaign, stratum: str | None) -> int | None:
-    """Return which label a name is of, from 0; None for None.
-
-    Raises:
-        ParameterError: if the campaign has no such label, or labels are randomised: then reports
-            that came with a label are not of its people.
-    """
-    if stratum is None:
-        return None
-    strata = campaign.strata
-    if strata is None or stratum not in strata.labels:
-        permitted = "left out: there are no strata" if strata is None else f"of {strata.labels}"
-        raise ParameterError("stratum", stratum, permitted)
-    if strata.epsilon is not None:
-        raise ParameterError(
-            "stratum", stratum, "left out, as labels are randomised: ask_by_group undoes that"
-        )
-    return strata.labels.index(stratum)
+    return UnsupportedError(f"{reports}{when}: a standard error needs two or more")

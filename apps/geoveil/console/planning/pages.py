@@ -349,7 +349,7 @@ def _counted(request: GatewayRequest, campaign_id: str) -> Mapping[str, Any]:
     envelope = b""
     for part in request.analyst.export(campaign_id):
         if isinstance(part, ReportRows):
-            counter.add(points_in(part, 0, None))
+            counter.add(points_in(part, 0))
         else:
             envelope = part
     return {

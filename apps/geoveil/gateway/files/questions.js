@@ -1,7 +1,7 @@
 // The questions of a survey as inputs: a campaign about one attribute has one, a form one a field.
 // What is typed stays in these inputs: they are read when it is needed, and emptied once a report is kept.
 
-import { between, describeStrata, isForm, whatItTells, whatItTellsOf, whatToAsk } from "./geoveil-client.js";
+import { between, isForm, whatItTells, whatItTellsOf, whatToAsk } from "./geoveil-client.js";
 import { readNumber, separatorsOf, spelled } from "./geoveil-numbers.js";
 import { drawMap } from "./map.js";
 import { number } from "./odds.js";
@@ -36,8 +36,6 @@ function ofAttribute({ campaign, price }, changed) {
   const { attribute } = campaign;
   const title = sentence(attribute.name);
   const input = pointInput(campaign, title, changed);
-  const grouped = campaign.strata && !campaign.tellsCohorts;
-  const group = grouped && listInput(sentence(campaign.strata.name), campaign.strata.labels, describeStrata(campaign));
   const read = () => input.read();
   return {
     ...input,
@@ -45,16 +43,10 @@ function ofAttribute({ campaign, price }, changed) {
     point: true,
     attribute,
     price,
-    boxes: group ? [input.box, group.box] : [input.box],
+    boxes: [input.box],
     tells: whatItTells(campaign),
-    label: () => (group ? campaign.strata.labels[group.read()] : undefined),
-    wrong: () => input.wrong() || (group && group.read() === null ? "Choose your group." : ""),
     doubt: () => whatToAsk(campaign, read()),
     tellsOf: () => (input.wrong() ? [] : whatItTellsOf(campaign, read())),
-    clear() {
-      input.clear();
-      if (group) group.clear();
-    },
   };
 }
 
@@ -229,7 +221,7 @@ function placeInput({ attribute: { coordinates }, questions }, title, changed) {
 /** One of some options, or several: which, from 0. */
 function optionsInput({ kind, most, options }, title, labels) {
   const several = kind === "multiple";
-  if (!several && options.length > MOST_BUTTONS) return listInput(title, labels, "");
+  if (!several && options.length > MOST_BUTTONS) return listInput(title, labels);
   const inputs = labels.map((_, i) => make("input", { type: several ? "checkbox" : "radio", name: "option", id: `option-${i}`, "aria-describedby": "problem" }));
   const each = inputs.map((input, i) => make("label", { class: "option", for: input.id }, input, make("span", {}, labels[i])));
   const hint = several ? `Tick any${most < options.length ? `, at most ${most}` : ""}, or none.` : "";
@@ -243,9 +235,9 @@ function optionsInput({ kind, most, options }, title, labels) {
   };
 }
 
-function listInput(title, labels, note) {
+function listInput(title, labels) {
   const list = make("select", { id: "label", "aria-describedby": "problem" }, new Option("", ""), ...labels.map((label, i) => new Option(label, label, false, false)));
-  const box = make("div", { class: "field", id: "group" }, make("label", { for: "label" }, title), list, make("p", { class: "note" }, note));
+  const box = make("div", { class: "field", id: "group" }, make("label", { for: "label" }, title), list);
   return {
     box,
     read: () => (list.selectedIndex > 0 ? list.selectedIndex - 1 : null),

@@ -197,7 +197,7 @@ async function ask(client, offer) {
     if (missing) return single ? undefined : move(screenOf(missing));
     at("send").disabled = true;
     try {
-      await client.contribute(campaign.id, form ? answers(apply) : question.read(), { label: question?.label?.(), digest: offer.digest });
+      await client.contribute(campaign.id, form ? answers(apply) : question.read(), { digest: offer.digest });
       forget(questions);
       await settle(client, campaign, questions, true);
     } catch (error) {
@@ -250,7 +250,7 @@ function whatIsSent(campaign) {
     const { epsilon, per } = campaign.totalPrivacy;
     lines.push(`${campaign.readings} In all: ε = ${number(epsilon)} per ${distanceText(per, campaign.attribute.unit)}.`);
   }
-  if (campaign.tellsCohorts) lines.push(campaign.readings.telling(campaign.groups));
+  if (campaign.cohorts > 1) lines.push(campaign.readings.telling);
   return lines;
 }
 
@@ -298,9 +298,9 @@ function linesOf(campaign, questions, { answers }) {
 
 /** What an answer is to. */
 function asked(campaign, index) {
-  const [group, column] = [Math.floor(index / campaign.columns), index % campaign.columns];
+  const [cohort, column] = [Math.floor(index / campaign.columns), index % campaign.columns];
   const question = campaign.questions[column]?.label ?? axis(campaign, column);
-  return campaign.strata ? `${campaign.strata.labels[group]}, ${question}` : question;
+  return campaign.cohorts > 1 ? `cohort ${cohort}, ${question}` : question;
 }
 
 /** What is held, where all of it is sent: its name, or its axis where it is of several. */

@@ -228,9 +228,9 @@ class GetEstimateResponse(google.protobuf.message.Message):
     @property
     def estimates(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Estimate]:
         """One per query in the campaign's order, period after period: those that have
-        begun, and hold minimum_participants answers to every query. Of a campaign with
-        strata, in every period: of all people, then of each label in its order, all of
-        whom hold minimum_participants answers to every query.
+        begun, and hold minimum_participants answers to every query. Of a campaign
+        with cohorts, in every period: of all people, then of each cohort in its order, all
+        of whom hold minimum_participants answers to every query.
         """
 
     @property
@@ -332,7 +332,7 @@ class EstimateQueriesRequest(google.protobuf.message.Message):
     CONFIDENCE_FIELD_NUMBER: builtins.int
     PERIOD_FIELD_NUMBER: builtins.int
     JOINT_FIELD_NUMBER: builtins.int
-    STRATUM_FIELD_NUMBER: builtins.int
+    COHORT_FIELD_NUMBER: builtins.int
     campaign_id: builtins.str
     confidence: builtins.float
     """In (0, 1); 0.95 if absent."""
@@ -343,10 +343,8 @@ class EstimateQueriesRequest(google.protobuf.message.Message):
     and of several periods so many that periods times the square of the number of
     queries is at most 810,000.
     """
-    stratum: builtins.int
-    """Of a campaign with strata: reports of one label, counted from 0; of all if
-    absent. Where labels are randomised these are not the people of that label.
-    """
+    cohort: builtins.int
+    """Of a campaign with cohorts: reports of one, counted from 0; of all if absent."""
     @property
     def queries(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[geoveil.proto.v1.campaign_pb2.Query]:
         """1 to 4,096, with distinct labels, in the campaign's coordinates."""
@@ -359,16 +357,16 @@ class EstimateQueriesRequest(google.protobuf.message.Message):
         confidence: builtins.float | None = ...,
         period: builtins.int | None = ...,
         joint: builtins.bool = ...,
-        stratum: builtins.int | None = ...,
+        cohort: builtins.int | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_confidence", b"_confidence", "_period", b"_period", "_stratum", b"_stratum", "confidence", b"confidence", "period", b"period", "stratum", b"stratum"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_confidence", b"_confidence", "_period", b"_period", "_stratum", b"_stratum", "campaign_id", b"campaign_id", "confidence", b"confidence", "joint", b"joint", "period", b"period", "queries", b"queries", "stratum", b"stratum"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_cohort", b"_cohort", "_confidence", b"_confidence", "_period", b"_period", "cohort", b"cohort", "confidence", b"confidence", "period", b"period"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_cohort", b"_cohort", "_confidence", b"_confidence", "_period", b"_period", "campaign_id", b"campaign_id", "cohort", b"cohort", "confidence", b"confidence", "joint", b"joint", "period", b"period", "queries", b"queries"]) -> None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_cohort", b"_cohort"]) -> typing.Literal["cohort"] | None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_confidence", b"_confidence"]) -> typing.Literal["confidence"] | None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_period", b"_period"]) -> typing.Literal["period"] | None: ...
-    @typing.overload
-    def WhichOneof(self, oneof_group: typing.Literal["_stratum", b"_stratum"]) -> typing.Literal["stratum"] | None: ...
 
 global___EstimateQueriesRequest = EstimateQueriesRequest
 
@@ -405,7 +403,7 @@ class ExportReportsResponse(google.protobuf.message.Message):
     PERIODS_FIELD_NUMBER: builtins.int
     QUERY_INDICES_FIELD_NUMBER: builtins.int
     COLUMNS_FIELD_NUMBER: builtins.int
-    STRATA_FIELD_NUMBER: builtins.int
+    COHORTS_FIELD_NUMBER: builtins.int
     @property
     def envelope(self) -> geoveil.proto.v1.campaign_pb2.CampaignEnvelope:
         """In the first message, which holds no rows."""
@@ -425,8 +423,8 @@ class ExportReportsResponse(google.protobuf.message.Message):
         """Of a statistic campaign one, of a value campaign one per coordinate."""
 
     @property
-    def strata(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
-        """Of a campaign with strata one per row: the label that came with it, from 0."""
+    def cohorts(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Of a campaign with cohorts one per row, counted from 0."""
 
     def __init__(
         self,
@@ -435,10 +433,10 @@ class ExportReportsResponse(google.protobuf.message.Message):
         periods: collections.abc.Iterable[builtins.int] | None = ...,
         query_indices: collections.abc.Iterable[builtins.int] | None = ...,
         columns: collections.abc.Iterable[global___ExportedColumn] | None = ...,
-        strata: collections.abc.Iterable[builtins.int] | None = ...,
+        cohorts: collections.abc.Iterable[builtins.int] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["envelope", b"envelope"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["columns", b"columns", "envelope", b"envelope", "periods", b"periods", "query_indices", b"query_indices", "strata", b"strata"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["cohorts", b"cohorts", "columns", b"columns", "envelope", b"envelope", "periods", b"periods", "query_indices", b"query_indices"]) -> None: ...
 
 global___ExportReportsResponse = ExportReportsResponse
 
@@ -480,7 +478,7 @@ class Estimate(google.protobuf.message.Message):
     INTERVAL_METHOD_FIELD_NUMBER: builtins.int
     LIMITS_FIELD_NUMBER: builtins.int
     NOISE_VARIANCE_FIELD_NUMBER: builtins.int
-    STRATUM_FIELD_NUMBER: builtins.int
+    COHORT_FIELD_NUMBER: builtins.int
     FORGED_SHARE_AT_LEAST_FIELD_NUMBER: builtins.int
     label: builtins.str
     n: builtins.int
@@ -506,16 +504,14 @@ class Estimate(google.protobuf.message.Message):
     """How the interval was found. Absent where there is none, and of earlier
     servers, whose intervals were normal.
     """
-    stratum: builtins.str
-    """Of a campaign with strata: whose mean it is; of all people if empty. Where
-    labels are randomised, n and the sums are of the reports that came with the
-    label, and value, error and interval of the people who have it: absent where
-    there are too few to tell.
+    cohort: builtins.int
+    """Of a campaign with cohorts: whose mean it is, counted from 0; of all people if
+    absent.
     """
     forged_share_at_least: builtins.float
     """At least this share of the answers was not drawn from the mechanism, at a
     confidence of 0.99; 0: no forgery shows. Absent where that can't be tested: noise
-    without a range, points, answers that go on from two readings, a label's own.
+    without a range, points, answers that go on from two readings, a cohort's own.
     """
     @property
     def median_of_means(self) -> global___MedianOfMeans:
@@ -551,15 +547,17 @@ class Estimate(google.protobuf.message.Message):
         interval_method: global___IntervalMethod.ValueType = ...,
         limits: global___AnswerLimits | None = ...,
         noise_variance: global___NoiseVariance | None = ...,
-        stratum: builtins.str = ...,
+        cohort: builtins.int | None = ...,
         forged_share_at_least: builtins.float | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_ci_high", b"_ci_high", "_ci_low", b"_ci_low", "_forged_share_at_least", b"_forged_share_at_least", "_standard_error", b"_standard_error", "_value", b"_value", "ci_high", b"ci_high", "ci_low", b"ci_low", "forged_share_at_least", b"forged_share_at_least", "limits", b"limits", "median_of_means", b"median_of_means", "noise_variance", b"noise_variance", "standard_error", b"standard_error", "value", b"value"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_ci_high", b"_ci_high", "_ci_low", b"_ci_low", "_forged_share_at_least", b"_forged_share_at_least", "_standard_error", b"_standard_error", "_value", b"_value", "ci_high", b"ci_high", "ci_low", b"ci_low", "confidence", b"confidence", "forged_share_at_least", b"forged_share_at_least", "interval_method", b"interval_method", "label", b"label", "limits", b"limits", "median_of_means", b"median_of_means", "n", b"n", "noise_variance", b"noise_variance", "period", b"period", "standard_error", b"standard_error", "stratum", b"stratum", "sum", b"sum", "sum_of_squares", b"sum_of_squares", "value", b"value"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_ci_high", b"_ci_high", "_ci_low", b"_ci_low", "_cohort", b"_cohort", "_forged_share_at_least", b"_forged_share_at_least", "_standard_error", b"_standard_error", "_value", b"_value", "ci_high", b"ci_high", "ci_low", b"ci_low", "cohort", b"cohort", "forged_share_at_least", b"forged_share_at_least", "limits", b"limits", "median_of_means", b"median_of_means", "noise_variance", b"noise_variance", "standard_error", b"standard_error", "value", b"value"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_ci_high", b"_ci_high", "_ci_low", b"_ci_low", "_cohort", b"_cohort", "_forged_share_at_least", b"_forged_share_at_least", "_standard_error", b"_standard_error", "_value", b"_value", "ci_high", b"ci_high", "ci_low", b"ci_low", "cohort", b"cohort", "confidence", b"confidence", "forged_share_at_least", b"forged_share_at_least", "interval_method", b"interval_method", "label", b"label", "limits", b"limits", "median_of_means", b"median_of_means", "n", b"n", "noise_variance", b"noise_variance", "period", b"period", "standard_error", b"standard_error", "sum", b"sum", "sum_of_squares", b"sum_of_squares", "value", b"value"]) -> None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_ci_high", b"_ci_high"]) -> typing.Literal["ci_high"] | None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_ci_low", b"_ci_low"]) -> typing.Literal["ci_low"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_cohort", b"_cohort"]) -> typing.Literal["cohort"] | None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_forged_share_at_least", b"_forged_share_at_least"]) -> typing.Literal["forged_share_at_least"] | None: ...
     @typing.overload

@@ -179,7 +179,6 @@ class Campaign(google.protobuf.message.Message):
     CLOSES_FIELD_NUMBER: builtins.int
     PERIOD_FIELD_NUMBER: builtins.int
     MINIMUM_PARTICIPANTS_FIELD_NUMBER: builtins.int
-    STRATA_FIELD_NUMBER: builtins.int
     READINGS_FIELD_NUMBER: builtins.int
     CAP_FIELD_NUMBER: builtins.int
     FIELDS_FIELD_NUMBER: builtins.int
@@ -206,8 +205,8 @@ class Campaign(google.protobuf.message.Message):
     @property
     def queries(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Query]:
         """At least one; a report's query_index counts from 0 in this list. Of a value
-        campaign none; query_index then counts the coordinates of the point. With
-        strata see there.
+        campaign none; query_index then counts the coordinates of the point. Where
+        readings tell of cohorts see there.
         """
 
     @property
@@ -227,10 +226,6 @@ class Campaign(google.protobuf.message.Message):
         """
 
     @property
-    def strata(self) -> global___Strata:
-        """Absent: participants are one group."""
-
-    @property
     def readings(self) -> global___Readings:
         """Absent: every report is drawn anew, unless the policy of the app says otherwise.
         Only of a value campaign, or of one whose mechanism is debiased_laplace and whose
@@ -246,7 +241,7 @@ class Campaign(google.protobuf.message.Message):
     @property
     def fields(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Field]:
         """Of a form 1 to 64, with distinct names; of others none. A form has no attribute,
-        privacy, queries, mechanism, allocation, grid, strata, readings or cap. A
+        privacy, queries, mechanism, allocation, grid, readings or cap. A
         query_index counts the integers that the fields take, field after field.
         """
 
@@ -265,13 +260,12 @@ class Campaign(google.protobuf.message.Message):
         closes: google.protobuf.timestamp_pb2.Timestamp | None = ...,
         period: google.protobuf.duration_pb2.Duration | None = ...,
         minimum_participants: builtins.int = ...,
-        strata: global___Strata | None = ...,
         readings: global___Readings | None = ...,
         cap: global___Cap | None = ...,
         fields: collections.abc.Iterable[global___Field] | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["attribute", b"attribute", "cap", b"cap", "closes", b"closes", "grid", b"grid", "mechanism", b"mechanism", "opens", b"opens", "period", b"period", "privacy", b"privacy", "readings", b"readings", "strata", b"strata"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["allocation", b"allocation", "attribute", b"attribute", "campaign_id", b"campaign_id", "cap", b"cap", "closes", b"closes", "fields", b"fields", "grid", b"grid", "mechanism", b"mechanism", "minimum_participants", b"minimum_participants", "opens", b"opens", "period", b"period", "privacy", b"privacy", "queries", b"queries", "readings", b"readings", "strata", b"strata", "title", b"title"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["attribute", b"attribute", "cap", b"cap", "closes", b"closes", "grid", b"grid", "mechanism", b"mechanism", "opens", b"opens", "period", b"period", "privacy", b"privacy", "readings", b"readings"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["allocation", b"allocation", "attribute", b"attribute", "campaign_id", b"campaign_id", "cap", b"cap", "closes", b"closes", "fields", b"fields", "grid", b"grid", "mechanism", b"mechanism", "minimum_participants", b"minimum_participants", "opens", b"opens", "period", b"period", "privacy", b"privacy", "queries", b"queries", "readings", b"readings", "title", b"title"]) -> None: ...
 
 global___Campaign = Campaign
 
@@ -482,10 +476,17 @@ class Readings(google.protobuf.message.Message):
 
     EVERY_FIELD_NUMBER: builtins.int
     EXTRAPOLATED_FIELD_NUMBER: builtins.int
+    COHORTS_FIELD_NUMBER: builtins.int
     extrapolated: builtins.bool
     """An answer is moved on by what changed since the reading before, in proportion to
     its age: where an answer is in [low, high], a report is in
     [2 low - high, 2 high - low]. Only of recurring statistic campaigns.
+    """
+    cohorts: builtins.int
+    """0: devices do not tell when their stretches begin. 2 to 16: each tells in which of
+    so many parts, counted from 1970 on. With m queries (or coordinates) the query_index
+    i of an answer is of query i mod m, by a device of part i div m; all answers of a
+    report are of one part.
     """
     @property
     def every(self) -> google.protobuf.duration_pb2.Duration:
@@ -496,48 +497,12 @@ class Readings(google.protobuf.message.Message):
         *,
         every: google.protobuf.duration_pb2.Duration | None = ...,
         extrapolated: builtins.bool = ...,
+        cohorts: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["every", b"every"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["every", b"every", "extrapolated", b"extrapolated"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["cohorts", b"cohorts", "every", b"every", "extrapolated", b"extrapolated"]) -> None: ...
 
 global___Readings = Readings
-
-@typing.final
-class Strata(google.protobuf.message.Message):
-    """Groups of which each participant is in one. With m queries (or coordinates), the
-    query_index i of an answer is of query i mod m, by someone of label i div m; all
-    answers of a report are of one label.
-    """
-
-    DESCRIPTOR: google.protobuf.descriptor.Descriptor
-
-    NAME_FIELD_NUMBER: builtins.int
-    LABELS_FIELD_NUMBER: builtins.int
-    EPSILON_FIELD_NUMBER: builtins.int
-    name: builtins.str
-    """What the labels are of, for example "region"."""
-    epsilon: builtins.float
-    """Absent: a device sends its label as it is. Present, above 0 and at most 16: it
-    sends it with probability T/(T + (k - 1) 2^32), T = floor(e^epsilon 2^32), of k
-    labels, and each other one with probability 2^32/(T + (k - 1) 2^32). It is the
-    guarantee between any two labels, beside `privacy`.
-    """
-    @property
-    def labels(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """2 to 64, distinct."""
-
-    def __init__(
-        self,
-        *,
-        name: builtins.str = ...,
-        labels: collections.abc.Iterable[builtins.str] | None = ...,
-        epsilon: builtins.float | None = ...,
-    ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_epsilon", b"_epsilon", "epsilon", b"epsilon"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_epsilon", b"_epsilon", "epsilon", b"epsilon", "labels", b"labels", "name", b"name"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["_epsilon", b"_epsilon"]) -> typing.Literal["epsilon"] | None: ...
-
-global___Strata = Strata
 
 @typing.final
 class Attribute(google.protobuf.message.Message):

@@ -87,8 +87,8 @@ def _schema(campaign: Campaign) -> Any:
         keys, values = ["period"], AXES[: campaign.columns]
     elif isinstance(campaign, FormCampaign):
         keys, values = ["period"], campaign.labels
-    if campaign.groups > 1:
-        keys.append("stratum")
+    if campaign.cohorts > 1:
+        keys.append("cohort")
     return schema([(name, uint32()) for name in keys] + [(name, int64()) for name in values])
 
 
@@ -97,8 +97,8 @@ def _row_groups(schema: Any, parts: Iterable[Rows], rows: int) -> Iterator[Any]:
     import pyarrow as arrow
 
     held = schema.empty_table()
-    for periods, indices, columns, groups in parts:
-        keys = [key for key in (periods, indices, groups) if key is not None]
+    for periods, indices, columns, cohorts in parts:
+        keys = [key for key in (periods, indices, cohorts) if key is not None]
         held = arrow.concat_tables([held, arrow.table([*keys, *columns], schema=schema)])
         while held.num_rows >= rows:
             yield held.slice(0, rows)
@@ -141,7 +141,7 @@ def write_reports(parts: Iterator[bytes | ReportRows], file: Path) -> int:
         metadata["geoveil.step_exponent"] = str(campaign.grid_exponent)
     schema = _schema(campaign).with_metadata(metadata)
     rows = (
-        Rows(part.periods, part.query_indices, part.columns, part.strata)
+        Rows(part.periods, part.query_indices, part.columns, part.cohorts)
         for part in parts
         if isinstance(part, ReportRows)
     )
@@ -289,15 +289,15 @@ class ExportedReports(BlockedWork):
 
     @property
     def queries(self) -> int:
-        """How many sums a block has: one per column of the campaign, group and period."""
+        """How many sums a block has: one per column of the campaign, cohort and period."""
         return self.campaign.slots
 
     @property
     def labels(self) -> tuple[str, ...]:
         """The name of each sum; where the campaign recurs, with the number of the period."""
         campaign, labels = self.campaign, self.campaign.labels
-        if campaign.strata is not None:
-            labels = tuple(f"{o}, {of}" for of in campaign.strata.labels for o in labels)
+        if campaign.cohorts > 1:
+            labels = tuple(f"{o}, cohort {of}" for of in range(campaign.cohorts) for o in labels)
         if campaign.period is None:
             return labels
         return tuple(f"{label} ({p})" for p in range(campaign.periods) for label in labels)
@@ -319,7 +319,7 @@ class ExportedReports(BlockedWork):
                 arrays = {name: table.column(name).to_numpy().astype(np.int64) for name in names}
         except (OSError, ValueError, LookupError, MemoryError, ArrowException) as error:
             raise ExportError(f"{path}: can't be read, or is damaged") from error
-        slots = arrays["period"] * campaign.indices + arrays.get("stratum", 0) * campaign.columns
+        slots = arrays["period"] * campaign.indices + arrays.get("cohort", 0) * campaign.columns
         sums = [Accumulator()] * self.queries
         for column, name in enumerate(name for name in names if name in (*AXES, "value")):
             values, indices = arrays[name], slots + arrays.get("query_index", column)

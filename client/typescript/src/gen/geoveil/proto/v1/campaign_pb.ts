@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file geoveil/proto/v1/campaign.proto.
  */
 export const file_geoveil_proto_v1_campaign: GenFile = /*@__PURE__*/
-  fileDesc("Ch9nZW92ZWlsL3Byb3RvL3YxL2NhbXBhaWduLnByb3RvEhBnZW92ZWlsLnByb3RvLnYxIoEFCghDYW1wYWlnbhITCgtjYW1wYWlnbl9pZBgBIAEoCRINCgV0aXRsZRgCIAEoCRIuCglhdHRyaWJ1dGUYAyABKAsyGy5nZW92ZWlsLnByb3RvLnYxLkF0dHJpYnV0ZRIqCgdwcml2YWN5GAQgASgLMhkuZ2VvdmVpbC5wcm90by52MS5Qcml2YWN5EigKB3F1ZXJpZXMYBSADKAsyFy5nZW92ZWlsLnByb3RvLnYxLlF1ZXJ5Ei4KCW1lY2hhbmlzbRgGIAEoCzIbLmdlb3ZlaWwucHJvdG8udjEuTWVjaGFuaXNtEjAKCmFsbG9jYXRpb24YByABKA4yHC5nZW92ZWlsLnByb3RvLnYxLkFsbG9jYXRpb24SJAoEZ3JpZBgIIAEoCzIWLmdlb3ZlaWwucHJvdG8udjEuR3JpZBIpCgVvcGVucxgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKgoGY2xvc2VzGAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIpCgZwZXJpb2QYCyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SHAoUbWluaW11bV9wYXJ0aWNpcGFudHMYDCABKAQSKAoGc3RyYXRhGA0gASgLMhguZ2VvdmVpbC5wcm90by52MS5TdHJhdGESLAoIcmVhZGluZ3MYDiABKAsyGi5nZW92ZWlsLnByb3RvLnYxLlJlYWRpbmdzEiIKA2NhcBgPIAEoCzIVLmdlb3ZlaWwucHJvdG8udjEuQ2FwEicKBmZpZWxkcxgQIAMoCzIXLmdlb3ZlaWwucHJvdG8udjEuRmllbGQi1wIKBUZpZWxkEi4KCWF0dHJpYnV0ZRgBIAEoCzIbLmdlb3ZlaWwucHJvdG8udjEuQXR0cmlidXRlEjEKBXBvaW50GAIgASgLMiAuZ2VvdmVpbC5wcm90by52MS5QZXJ0dXJiZWRQb2ludEgAEisKBmNob2ljZRgDIAEoCzIZLmdlb3ZlaWwucHJvdG8udjEuT3B0aW9uc0gAEiwKB29yZGluYWwYBCABKAsyGS5nZW92ZWlsLnByb3RvLnYxLk9wdGlvbnNIABItCghtdWx0aXBsZRgFIAEoCzIZLmdlb3ZlaWwucHJvdG8udjEuT3B0aW9uc0gAEisKCHdvcmRpbmdzGAYgAygLMhkuZ2VvdmVpbC5wcm90by52MS5Xb3JkaW5nEiwKB2FwcGxpZXMYByABKAsyGy5nZW92ZWlsLnByb3RvLnYxLkNvbmRpdGlvbkIGCgRraW5kInkKDlBlcnR1cmJlZFBvaW50EioKB3ByaXZhY3kYASABKAsyGS5nZW92ZWlsLnByb3RvLnYxLlByaXZhY3kSFQoNc3RlcF9leHBvbmVudBgCIAEoERIWCglvdGhlcndpc2UYAyABKAFIAIgBAUIMCgpfb3RoZXJ3aXNlIl0KB09wdGlvbnMSDwoHb3B0aW9ucxgBIAMoCRIUCgdlcHNpbG9uGAIgASgBSACIAQESEQoJb3RoZXJ3aXNlGAMgASgJEgwKBG1vc3QYBCABKA1CCgoIX2Vwc2lsb24iOgoHV29yZGluZxIQCghsYW5ndWFnZRgBIAEoCRIMCgR0ZXh0GAIgASgJEg8KB29wdGlvbnMYAyADKAkiKwoJQ29uZGl0aW9uEg0KBWZpZWxkGAEgASgJEg8KB29wdGlvbnMYAiADKAkiIwoDQ2FwEg0KBWJlbG93GAEgASgBEg0KBWFib3ZlGAIgASgBIkoKCFJlYWRpbmdzEigKBWV2ZXJ5GAEgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhQKDGV4dHJhcG9sYXRlZBgCIAEoCCJICgZTdHJhdGESDAoEbmFtZRgBIAEoCRIOCgZsYWJlbHMYAiADKAkSFAoHZXBzaWxvbhgDIAEoAUgAiAEBQgoKCF9lcHNpbG9uItQBCglBdHRyaWJ1dGUSDAoEbmFtZRgBIAEoCRIMCgR1bml0GAIgASgJEkcKFWF6aW11dGhhbF9lcXVpZGlzdGFudBgDIAEoCzImLmdlb3ZlaWwucHJvdG8udjEuQXppbXV0aGFsRXF1aWRpc3RhbnRIABIZCg9sb2dfc2NhbGVfZmxvb3IYBCABKAFIABISCgVsZWFzdBgFIAEoAUgBiAEBEhEKBG1vc3QYBiABKAFIAogBAUINCgtjb29yZGluYXRlc0IICgZfbGVhc3RCBwoFX21vc3QiVQoUQXppbXV0aGFsRXF1aWRpc3RhbnQSFQoNbG9uZ2l0dWRlX2RlZxgBIAEoARIUCgxsYXRpdHVkZV9kZWcYAiABKAESEAoIcmFkaXVzX20YAyABKAEiVAoHUHJpdmFjeRIPCgdlcHNpbG9uGAEgASgBEgsKA3BlchgCIAEoARINCgVkZWx0YRgDIAEoARISCgVyZWFjaBgEIAEoAUgAiAEBQggKBl9yZWFjaCL9BAoFUXVlcnkSDQoFbGFiZWwYASABKAkSMAoJdGhyZXNob2xkGAIgASgLMhsuZ2VvdmVpbC5wcm90by52MS5UaHJlc2hvbGRIABI7Cg9nYXVzc2lhbl9rZXJuZWwYAyABKAsyIC5nZW92ZWlsLnByb3RvLnYxLkdhdXNzaWFuS2VybmVsSAASKAoFcmFuZ2UYBCABKAsyFy5nZW92ZWlsLnByb3RvLnYxLlJhbmdlSAASPgoRdHdvX3dheV90aHJlc2hvbGQYBSABKAsyIS5nZW92ZWlsLnByb3RvLnYxLlR3b1dheVRocmVzaG9sZEgAEiYKBGRpc2MYBiABKAsyFi5nZW92ZWlsLnByb3RvLnYxLkRpc2NIABIsCgdwb2x5Z29uGAcgASgLMhkuZ2VvdmVpbC5wcm90by52MS5Qb2x5Z29uSAASNwoNc21vb3RoZWRfZGlzYxgIIAEoCzIeLmdlb3ZlaWwucHJvdG8udjEuU21vb3RoZWREaXNjSAASPQoQc21vb3RoZWRfcG9seWdvbhgJIAEoCzIhLmdlb3ZlaWwucHJvdG8udjEuU21vb3RoZWRQb2x5Z29uSAASKgoGcmFkaWFsGAogASgLMhguZ2VvdmVpbC5wcm90by52MS5SYWRpYWxIABIqCgZsaW5lYXIYCyABKAsyGC5nZW92ZWlsLnByb3RvLnYxLkxpbmVhckgAEjAKCWV4dGVuc2lvbhgPIAEoCzIbLmdlb3ZlaWwucHJvdG8udjEuRXh0ZW5zaW9uSAASLAoIc29mdG5lc3MYECABKAsyGi5nZW92ZWlsLnByb3RvLnYxLlNvZnRuZXNzQgYKBGtpbmQiNgoIU29mdG5lc3MSGwoTZXhwZWN0ZWRfZGlmZmVyZW5jZRgBIAEoARINCgVib3VuZBgCIAEoASJMCglFeHRlbnNpb24SDgoGZmFtaWx5GAEgASgJEi8KCnBhcmFtZXRlcnMYAiADKAsyGy5nZW92ZWlsLnByb3RvLnYxLlBhcmFtZXRlciKFAQoJUGFyYW1ldGVyEgwKBG5hbWUYASABKAkSEAoGbnVtYmVyGAIgASgBSAASEQoHaW50ZWdlchgDIAEoEkgAEg4KBHRleHQYBCABKAlIABIsCgdudW1iZXJzGAUgASgLMhkuZ2VvdmVpbC5wcm90by52MS5OdW1iZXJzSABCBwoFdmFsdWUiGQoHTnVtYmVycxIOCgZ2YWx1ZXMYASADKAEiUgoJVGhyZXNob2xkEgoKAmF0GAEgASgBEg0KBXdpZHRoGAIgASgBEioKB3Byb2ZpbGUYAyABKA4yGS5nZW92ZWlsLnByb3RvLnYxLlByb2ZpbGUiXQoFUmFuZ2USCwoDbG93GAEgASgBEgwKBGhpZ2gYAiABKAESDQoFd2lkdGgYAyABKAESKgoHcHJvZmlsZRgEIAEoDjIZLmdlb3ZlaWwucHJvdG8udjEuUHJvZmlsZSJrCg9Ud29XYXlUaHJlc2hvbGQSDQoFZmlyc3QYASABKAESDgoGc2Vjb25kGAIgASgBEg0KBXdpZHRoGAMgASgBEioKB3Byb2ZpbGUYBCABKA4yGS5nZW92ZWlsLnByb3RvLnYxLlByb2ZpbGUiYQoERGlzYxIOCgZjZW50ZXIYASADKAESDgoGcmFkaXVzGAIgASgBEg0KBXdpZHRoGAMgASgBEioKB3Byb2ZpbGUYBCABKA4yGS5nZW92ZWlsLnByb3RvLnYxLlByb2ZpbGUicgoHUG9seWdvbhIsCgVwYXJ0cxgBIAMoCzIdLmdlb3ZlaWwucHJvdG8udjEuUG9seWdvblBhcnQSDQoFd2lkdGgYAiABKAESKgoHcHJvZmlsZRgDIAEoDjIZLmdlb3ZlaWwucHJvdG8udjEuUHJvZmlsZSI7CgtQb2x5Z29uUGFydBIsCgVyaW5ncxgBIAMoCzIdLmdlb3ZlaWwucHJvdG8udjEuUG9seWdvblJpbmciIgoLUG9seWdvblJpbmcSEwoLY29vcmRpbmF0ZXMYASADKAEiQQoMU21vb3RoZWREaXNjEg4KBmNlbnRlchgBIAMoARIOCgZyYWRpdXMYAiABKAESEQoJYmFuZHdpZHRoGAMgASgBIlIKD1Ntb290aGVkUG9seWdvbhIsCgVwYXJ0cxgBIAMoCzIdLmdlb3ZlaWwucHJvdG8udjEuUG9seWdvblBhcnQSEQoJYmFuZHdpZHRoGAIgASgBIjMKDkdhdXNzaWFuS2VybmVsEg4KBmNlbnRlchgBIAMoARIRCgliYW5kd2lkdGgYAiABKAEiQgoGUmFkaWFsEg4KBmNlbnRlchgBIAMoARIoCgdwcm9maWxlGAIgASgLMhcuZ2VvdmVpbC5wcm90by52MS5UYWJsZSJVCgZMaW5lYXISEQoJZGlyZWN0aW9uGAEgAygBEg4KBm9mZnNldBgCIAEoARIoCgdwcm9maWxlGAMgASgLMhcuZ2VvdmVpbC5wcm90by52MS5UYWJsZSIzCgVUYWJsZRIKCgJhdBgBIAMoARIOCgZ2YWx1ZXMYAiADKAESDgoGc2xvcGVzGAMgAygBIqwCCglNZWNoYW5pc20SPQoQZGViaWFzZWRfbGFwbGFjZRgBIAEoCzIhLmdlb3ZlaWwucHJvdG8udjEuRGViaWFzZWRMYXBsYWNlSAASPwoRbGlwc2NoaXR6X2xhcGxhY2UYAiABKAsyIi5nZW92ZWlsLnByb3RvLnYxLkxpcHNjaGl0ekxhcGxhY2VIABIqCgZzbW9vdGgYAyABKAsyGC5nZW92ZWlsLnByb3RvLnYxLlNtb290aEgAEjkKDnBsYW5hcl9sYXBsYWNlGAQgASgLMh8uZ2VvdmVpbC5wcm90by52MS5QbGFuYXJMYXBsYWNlSAASMAoJZXh0ZW5zaW9uGA8gASgLMhsuZ2VvdmVpbC5wcm90by52MS5FeHRlbnNpb25IAEIGCgRraW5kIhEKD0RlYmlhc2VkTGFwbGFjZSISChBMaXBzY2hpdHpMYXBsYWNlIuICCgZTbW9vdGgSGgoNYmV0YV9mcmFjdGlvbhgBIAEoAUgBiAEBEi8KCXN0dWRlbnRfdBgCIAEoCzIaLmdlb3ZlaWwucHJvdG8udjEuU3R1ZGVudFRIABJBChJnZW5lcmFsaXplZF9jYXVjaHkYAyABKAsyIy5nZW92ZWlsLnByb3RvLnYxLkdlbmVyYWxpemVkQ2F1Y2h5SAASMQoHbGFwbGFjZRgEIAEoCzIeLmdlb3ZlaWwucHJvdG8udjEuTGFwbGFjZU5vaXNlSAASEgoFcmVhY2gYBSABKAFIAogBARIoCgZncm93dGgYBiABKA4yGC5nZW92ZWlsLnByb3RvLnYxLkdyb3d0aBIyCgtjYWxpYnJhdGlvbhgHIAEoDjIdLmdlb3ZlaWwucHJvdG8udjEuQ2FsaWJyYXRpb25CBwoFbm9pc2VCEAoOX2JldGFfZnJhY3Rpb25CCAoGX3JlYWNoIhYKCFN0dWRlbnRUEgoKAm51GAEgASgBIiIKEUdlbmVyYWxpemVkQ2F1Y2h5Eg0KBWdhbW1hGAEgASgBIg4KDExhcGxhY2VOb2lzZSIiCg1QbGFuYXJMYXBsYWNlEhEKCWRpbWVuc2lvbhgBIAEoDSIdCgRHcmlkEhUKDXN0ZXBfZXhwb25lbnQYASABKBEiXAoQQ2FtcGFpZ25FbnZlbG9wZRIQCghjYW1wYWlnbhgBIAEoDBI2CglzaWduYXR1cmUYAiABKAsyIy5nZW92ZWlsLnByb3RvLnYxLkNhbXBhaWduU2lnbmF0dXJlIjoKEUNhbXBhaWduU2lnbmF0dXJlEhIKCnB1YmxpY19rZXkYASABKAwSEQoJc2lnbmF0dXJlGAIgASgMKk4KB1Byb2ZpbGUSFwoTUFJPRklMRV9VTlNQRUNJRklFRBAAEhIKDlBST0ZJTEVfTElORUFSEAESFgoSUFJPRklMRV9TTU9PVEhTVEVQEAIqSwoGR3Jvd3RoEhYKEkdST1dUSF9VTlNQRUNJRklFRBAAEhYKEkdST1dUSF9FWFBPTkVOVElBTBABEhEKDUdST1dUSF9MSU5FQVIQAipYCgtDYWxpYnJhdGlvbhIbChdDQUxJQlJBVElPTl9VTlNQRUNJRklFRBAAEhUKEUNBTElCUkFUSU9OX0VYQUNUEAESFQoRQ0FMSUJSQVRJT05fUEFQRVIQAiqGAQoKQWxsb2NhdGlvbhIaChZBTExPQ0FUSU9OX1VOU1BFQ0lGSUVEEAASGAoUQUxMT0NBVElPTl9QQVJUSVRJT04QARIUChBBTExPQ0FUSU9OX1NQTElUEAISFQoRQUxMT0NBVElPTl9SRVBFQVQQAxIVChFBTExPQ0FUSU9OX1ZFQ1RPUhAEKn8KDUNhbXBhaWduU3RhdGUSHgoaQ0FNUEFJR05fU1RBVEVfVU5TUEVDSUZJRUQQABIXChNDQU1QQUlHTl9TVEFURV9PUEVOEAESGgoWQ0FNUEFJR05fU1RBVEVfUEVORElORxACEhkKFUNBTVBBSUdOX1NUQVRFX0NMT1NFRBADYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("Ch9nZW92ZWlsL3Byb3RvL3YxL2NhbXBhaWduLnByb3RvEhBnZW92ZWlsLnByb3RvLnYxItcECghDYW1wYWlnbhITCgtjYW1wYWlnbl9pZBgBIAEoCRINCgV0aXRsZRgCIAEoCRIuCglhdHRyaWJ1dGUYAyABKAsyGy5nZW92ZWlsLnByb3RvLnYxLkF0dHJpYnV0ZRIqCgdwcml2YWN5GAQgASgLMhkuZ2VvdmVpbC5wcm90by52MS5Qcml2YWN5EigKB3F1ZXJpZXMYBSADKAsyFy5nZW92ZWlsLnByb3RvLnYxLlF1ZXJ5Ei4KCW1lY2hhbmlzbRgGIAEoCzIbLmdlb3ZlaWwucHJvdG8udjEuTWVjaGFuaXNtEjAKCmFsbG9jYXRpb24YByABKA4yHC5nZW92ZWlsLnByb3RvLnYxLkFsbG9jYXRpb24SJAoEZ3JpZBgIIAEoCzIWLmdlb3ZlaWwucHJvdG8udjEuR3JpZBIpCgVvcGVucxgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKgoGY2xvc2VzGAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIpCgZwZXJpb2QYCyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SHAoUbWluaW11bV9wYXJ0aWNpcGFudHMYDCABKAQSLAoIcmVhZGluZ3MYDiABKAsyGi5nZW92ZWlsLnByb3RvLnYxLlJlYWRpbmdzEiIKA2NhcBgPIAEoCzIVLmdlb3ZlaWwucHJvdG8udjEuQ2FwEicKBmZpZWxkcxgQIAMoCzIXLmdlb3ZlaWwucHJvdG8udjEuRmllbGQi1wIKBUZpZWxkEi4KCWF0dHJpYnV0ZRgBIAEoCzIbLmdlb3ZlaWwucHJvdG8udjEuQXR0cmlidXRlEjEKBXBvaW50GAIgASgLMiAuZ2VvdmVpbC5wcm90by52MS5QZXJ0dXJiZWRQb2ludEgAEisKBmNob2ljZRgDIAEoCzIZLmdlb3ZlaWwucHJvdG8udjEuT3B0aW9uc0gAEiwKB29yZGluYWwYBCABKAsyGS5nZW92ZWlsLnByb3RvLnYxLk9wdGlvbnNIABItCghtdWx0aXBsZRgFIAEoCzIZLmdlb3ZlaWwucHJvdG8udjEuT3B0aW9uc0gAEisKCHdvcmRpbmdzGAYgAygLMhkuZ2VvdmVpbC5wcm90by52MS5Xb3JkaW5nEiwKB2FwcGxpZXMYByABKAsyGy5nZW92ZWlsLnByb3RvLnYxLkNvbmRpdGlvbkIGCgRraW5kInkKDlBlcnR1cmJlZFBvaW50EioKB3ByaXZhY3kYASABKAsyGS5nZW92ZWlsLnByb3RvLnYxLlByaXZhY3kSFQoNc3RlcF9leHBvbmVudBgCIAEoERIWCglvdGhlcndpc2UYAyABKAFIAIgBAUIMCgpfb3RoZXJ3aXNlIl0KB09wdGlvbnMSDwoHb3B0aW9ucxgBIAMoCRIUCgdlcHNpbG9uGAIgASgBSACIAQESEQoJb3RoZXJ3aXNlGAMgASgJEgwKBG1vc3QYBCABKA1CCgoIX2Vwc2lsb24iOgoHV29yZGluZxIQCghsYW5ndWFnZRgBIAEoCRIMCgR0ZXh0GAIgASgJEg8KB29wdGlvbnMYAyADKAkiKwoJQ29uZGl0aW9uEg0KBWZpZWxkGAEgASgJEg8KB29wdGlvbnMYAiADKAkiIwoDQ2FwEg0KBWJlbG93GAEgASgBEg0KBWFib3ZlGAIgASgBIlsKCFJlYWRpbmdzEigKBWV2ZXJ5GAEgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhQKDGV4dHJhcG9sYXRlZBgCIAEoCBIPCgdjb2hvcnRzGAMgASgNItQBCglBdHRyaWJ1dGUSDAoEbmFtZRgBIAEoCRIMCgR1bml0GAIgASgJEkcKFWF6aW11dGhhbF9lcXVpZGlzdGFudBgDIAEoCzImLmdlb3ZlaWwucHJvdG8udjEuQXppbXV0aGFsRXF1aWRpc3RhbnRIABIZCg9sb2dfc2NhbGVfZmxvb3IYBCABKAFIABISCgVsZWFzdBgFIAEoAUgBiAEBEhEKBG1vc3QYBiABKAFIAogBAUINCgtjb29yZGluYXRlc0IICgZfbGVhc3RCBwoFX21vc3QiVQoUQXppbXV0aGFsRXF1aWRpc3RhbnQSFQoNbG9uZ2l0dWRlX2RlZxgBIAEoARIUCgxsYXRpdHVkZV9kZWcYAiABKAESEAoIcmFkaXVzX20YAyABKAEiVAoHUHJpdmFjeRIPCgdlcHNpbG9uGAEgASgBEgsKA3BlchgCIAEoARINCgVkZWx0YRgDIAEoARISCgVyZWFjaBgEIAEoAUgAiAEBQggKBl9yZWFjaCL9BAoFUXVlcnkSDQoFbGFiZWwYASABKAkSMAoJdGhyZXNob2xkGAIgASgLMhsuZ2VvdmVpbC5wcm90by52MS5UaHJlc2hvbGRIABI7Cg9nYXVzc2lhbl9rZXJuZWwYAyABKAsyIC5nZW92ZWlsLnByb3RvLnYxLkdhdXNzaWFuS2VybmVsSAASKAoFcmFuZ2UYBCABKAsyFy5nZW92ZWlsLnByb3RvLnYxLlJhbmdlSAASPgoRdHdvX3dheV90aHJlc2hvbGQYBSABKAsyIS5nZW92ZWlsLnByb3RvLnYxLlR3b1dheVRocmVzaG9sZEgAEiYKBGRpc2MYBiABKAsyFi5nZW92ZWlsLnByb3RvLnYxLkRpc2NIABIsCgdwb2x5Z29uGAcgASgLMhkuZ2VvdmVpbC5wcm90by52MS5Qb2x5Z29uSAASNwoNc21vb3RoZWRfZGlzYxgIIAEoCzIeLmdlb3ZlaWwucHJvdG8udjEuU21vb3RoZWREaXNjSAASPQoQc21vb3RoZWRfcG9seWdvbhgJIAEoCzIhLmdlb3ZlaWwucHJvdG8udjEuU21vb3RoZWRQb2x5Z29uSAASKgoGcmFkaWFsGAogASgLMhguZ2VvdmVpbC5wcm90by52MS5SYWRpYWxIABIqCgZsaW5lYXIYCyABKAsyGC5nZW92ZWlsLnByb3RvLnYxLkxpbmVhckgAEjAKCWV4dGVuc2lvbhgPIAEoCzIbLmdlb3ZlaWwucHJvdG8udjEuRXh0ZW5zaW9uSAASLAoIc29mdG5lc3MYECABKAsyGi5nZW92ZWlsLnByb3RvLnYxLlNvZnRuZXNzQgYKBGtpbmQiNgoIU29mdG5lc3MSGwoTZXhwZWN0ZWRfZGlmZmVyZW5jZRgBIAEoARINCgVib3VuZBgCIAEoASJMCglFeHRlbnNpb24SDgoGZmFtaWx5GAEgASgJEi8KCnBhcmFtZXRlcnMYAiADKAsyGy5nZW92ZWlsLnByb3RvLnYxLlBhcmFtZXRlciKFAQoJUGFyYW1ldGVyEgwKBG5hbWUYASABKAkSEAoGbnVtYmVyGAIgASgBSAASEQoHaW50ZWdlchgDIAEoEkgAEg4KBHRleHQYBCABKAlIABIsCgdudW1iZXJzGAUgASgLMhkuZ2VvdmVpbC5wcm90by52MS5OdW1iZXJzSABCBwoFdmFsdWUiGQoHTnVtYmVycxIOCgZ2YWx1ZXMYASADKAEiUgoJVGhyZXNob2xkEgoKAmF0GAEgASgBEg0KBXdpZHRoGAIgASgBEioKB3Byb2ZpbGUYAyABKA4yGS5nZW92ZWlsLnByb3RvLnYxLlByb2ZpbGUiXQoFUmFuZ2USCwoDbG93GAEgASgBEgwKBGhpZ2gYAiABKAESDQoFd2lkdGgYAyABKAESKgoHcHJvZmlsZRgEIAEoDjIZLmdlb3ZlaWwucHJvdG8udjEuUHJvZmlsZSJrCg9Ud29XYXlUaHJlc2hvbGQSDQoFZmlyc3QYASABKAESDgoGc2Vjb25kGAIgASgBEg0KBXdpZHRoGAMgASgBEioKB3Byb2ZpbGUYBCABKA4yGS5nZW92ZWlsLnByb3RvLnYxLlByb2ZpbGUiYQoERGlzYxIOCgZjZW50ZXIYASADKAESDgoGcmFkaXVzGAIgASgBEg0KBXdpZHRoGAMgASgBEioKB3Byb2ZpbGUYBCABKA4yGS5nZW92ZWlsLnByb3RvLnYxLlByb2ZpbGUicgoHUG9seWdvbhIsCgVwYXJ0cxgBIAMoCzIdLmdlb3ZlaWwucHJvdG8udjEuUG9seWdvblBhcnQSDQoFd2lkdGgYAiABKAESKgoHcHJvZmlsZRgDIAEoDjIZLmdlb3ZlaWwucHJvdG8udjEuUHJvZmlsZSI7CgtQb2x5Z29uUGFydBIsCgVyaW5ncxgBIAMoCzIdLmdlb3ZlaWwucHJvdG8udjEuUG9seWdvblJpbmciIgoLUG9seWdvblJpbmcSEwoLY29vcmRpbmF0ZXMYASADKAEiQQoMU21vb3RoZWREaXNjEg4KBmNlbnRlchgBIAMoARIOCgZyYWRpdXMYAiABKAESEQoJYmFuZHdpZHRoGAMgASgBIlIKD1Ntb290aGVkUG9seWdvbhIsCgVwYXJ0cxgBIAMoCzIdLmdlb3ZlaWwucHJvdG8udjEuUG9seWdvblBhcnQSEQoJYmFuZHdpZHRoGAIgASgBIjMKDkdhdXNzaWFuS2VybmVsEg4KBmNlbnRlchgBIAMoARIRCgliYW5kd2lkdGgYAiABKAEiQgoGUmFkaWFsEg4KBmNlbnRlchgBIAMoARIoCgdwcm9maWxlGAIgASgLMhcuZ2VvdmVpbC5wcm90by52MS5UYWJsZSJVCgZMaW5lYXISEQoJZGlyZWN0aW9uGAEgAygBEg4KBm9mZnNldBgCIAEoARIoCgdwcm9maWxlGAMgASgLMhcuZ2VvdmVpbC5wcm90by52MS5UYWJsZSIzCgVUYWJsZRIKCgJhdBgBIAMoARIOCgZ2YWx1ZXMYAiADKAESDgoGc2xvcGVzGAMgAygBIqwCCglNZWNoYW5pc20SPQoQZGViaWFzZWRfbGFwbGFjZRgBIAEoCzIhLmdlb3ZlaWwucHJvdG8udjEuRGViaWFzZWRMYXBsYWNlSAASPwoRbGlwc2NoaXR6X2xhcGxhY2UYAiABKAsyIi5nZW92ZWlsLnByb3RvLnYxLkxpcHNjaGl0ekxhcGxhY2VIABIqCgZzbW9vdGgYAyABKAsyGC5nZW92ZWlsLnByb3RvLnYxLlNtb290aEgAEjkKDnBsYW5hcl9sYXBsYWNlGAQgASgLMh8uZ2VvdmVpbC5wcm90by52MS5QbGFuYXJMYXBsYWNlSAASMAoJZXh0ZW5zaW9uGA8gASgLMhsuZ2VvdmVpbC5wcm90by52MS5FeHRlbnNpb25IAEIGCgRraW5kIhEKD0RlYmlhc2VkTGFwbGFjZSISChBMaXBzY2hpdHpMYXBsYWNlIuICCgZTbW9vdGgSGgoNYmV0YV9mcmFjdGlvbhgBIAEoAUgBiAEBEi8KCXN0dWRlbnRfdBgCIAEoCzIaLmdlb3ZlaWwucHJvdG8udjEuU3R1ZGVudFRIABJBChJnZW5lcmFsaXplZF9jYXVjaHkYAyABKAsyIy5nZW92ZWlsLnByb3RvLnYxLkdlbmVyYWxpemVkQ2F1Y2h5SAASMQoHbGFwbGFjZRgEIAEoCzIeLmdlb3ZlaWwucHJvdG8udjEuTGFwbGFjZU5vaXNlSAASEgoFcmVhY2gYBSABKAFIAogBARIoCgZncm93dGgYBiABKA4yGC5nZW92ZWlsLnByb3RvLnYxLkdyb3d0aBIyCgtjYWxpYnJhdGlvbhgHIAEoDjIdLmdlb3ZlaWwucHJvdG8udjEuQ2FsaWJyYXRpb25CBwoFbm9pc2VCEAoOX2JldGFfZnJhY3Rpb25CCAoGX3JlYWNoIhYKCFN0dWRlbnRUEgoKAm51GAEgASgBIiIKEUdlbmVyYWxpemVkQ2F1Y2h5Eg0KBWdhbW1hGAEgASgBIg4KDExhcGxhY2VOb2lzZSIiCg1QbGFuYXJMYXBsYWNlEhEKCWRpbWVuc2lvbhgBIAEoDSIdCgRHcmlkEhUKDXN0ZXBfZXhwb25lbnQYASABKBEiXAoQQ2FtcGFpZ25FbnZlbG9wZRIQCghjYW1wYWlnbhgBIAEoDBI2CglzaWduYXR1cmUYAiABKAsyIy5nZW92ZWlsLnByb3RvLnYxLkNhbXBhaWduU2lnbmF0dXJlIjoKEUNhbXBhaWduU2lnbmF0dXJlEhIKCnB1YmxpY19rZXkYASABKAwSEQoJc2lnbmF0dXJlGAIgASgMKk4KB1Byb2ZpbGUSFwoTUFJPRklMRV9VTlNQRUNJRklFRBAAEhIKDlBST0ZJTEVfTElORUFSEAESFgoSUFJPRklMRV9TTU9PVEhTVEVQEAIqSwoGR3Jvd3RoEhYKEkdST1dUSF9VTlNQRUNJRklFRBAAEhYKEkdST1dUSF9FWFBPTkVOVElBTBABEhEKDUdST1dUSF9MSU5FQVIQAipYCgtDYWxpYnJhdGlvbhIbChdDQUxJQlJBVElPTl9VTlNQRUNJRklFRBAAEhUKEUNBTElCUkFUSU9OX0VYQUNUEAESFQoRQ0FMSUJSQVRJT05fUEFQRVIQAiqGAQoKQWxsb2NhdGlvbhIaChZBTExPQ0FUSU9OX1VOU1BFQ0lGSUVEEAASGAoUQUxMT0NBVElPTl9QQVJUSVRJT04QARIUChBBTExPQ0FUSU9OX1NQTElUEAISFQoRQUxMT0NBVElPTl9SRVBFQVQQAxIVChFBTExPQ0FUSU9OX1ZFQ1RPUhAEKn8KDUNhbXBhaWduU3RhdGUSHgoaQ0FNUEFJR05fU1RBVEVfVU5TUEVDSUZJRUQQABIXChNDQU1QQUlHTl9TVEFURV9PUEVOEAESGgoWQ0FNUEFJR05fU1RBVEVfUEVORElORxACEhkKFUNBTVBBSUdOX1NUQVRFX0NMT1NFRBADYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * A campaign is one public question put to many devices. It is all that a
@@ -60,8 +60,8 @@ export type Campaign = Message<"geoveil.proto.v1.Campaign"> & {
 
   /**
    * At least one; a report's query_index counts from 0 in this list. Of a value
-   * campaign none; query_index then counts the coordinates of the point. With
-   * strata see there.
+   * campaign none; query_index then counts the coordinates of the point. Where
+   * readings tell of cohorts see there.
    *
    * @generated from field: repeated geoveil.proto.v1.Query queries = 5;
    */
@@ -111,13 +111,6 @@ export type Campaign = Message<"geoveil.proto.v1.Campaign"> & {
   minimumParticipants: bigint;
 
   /**
-   * Absent: participants are one group.
-   *
-   * @generated from field: geoveil.proto.v1.Strata strata = 13;
-   */
-  strata?: Strata;
-
-  /**
    * Absent: every report is drawn anew, unless the policy of the app says otherwise.
    * Only of a value campaign, or of one whose mechanism is debiased_laplace and whose
    * queries a perturbed number answers (see docs/protocol.md).
@@ -136,7 +129,7 @@ export type Campaign = Message<"geoveil.proto.v1.Campaign"> & {
 
   /**
    * Of a form 1 to 64, with distinct names; of others none. A form has no attribute,
-   * privacy, queries, mechanism, allocation, grid, strata, readings or cap. A
+   * privacy, queries, mechanism, allocation, grid, readings or cap. A
    * query_index counts the integers that the fields take, field after field.
    *
    * @generated from field: repeated geoveil.proto.v1.Field fields = 16;
@@ -411,6 +404,16 @@ export type Readings = Message<"geoveil.proto.v1.Readings"> & {
    * @generated from field: bool extrapolated = 2;
    */
   extrapolated: boolean;
+
+  /**
+   * 0: devices do not tell when their stretches begin. 2 to 16: each tells in which of
+   * so many parts, counted from 1970 on. With m queries (or coordinates) the query_index
+   * i of an answer is of query i mod m, by a device of part i div m; all answers of a
+   * report are of one part.
+   *
+   * @generated from field: uint32 cohorts = 3;
+   */
+  cohorts: number;
 };
 
 /**
@@ -419,46 +422,6 @@ export type Readings = Message<"geoveil.proto.v1.Readings"> & {
  */
 export const ReadingsSchema: GenMessage<Readings> = /*@__PURE__*/
   messageDesc(file_geoveil_proto_v1_campaign, 7);
-
-/**
- * Groups of which each participant is in one. With m queries (or coordinates), the
- * query_index i of an answer is of query i mod m, by someone of label i div m; all
- * answers of a report are of one label.
- *
- * @generated from message geoveil.proto.v1.Strata
- */
-export type Strata = Message<"geoveil.proto.v1.Strata"> & {
-  /**
-   * What the labels are of, for example "region".
-   *
-   * @generated from field: string name = 1;
-   */
-  name: string;
-
-  /**
-   * 2 to 64, distinct.
-   *
-   * @generated from field: repeated string labels = 2;
-   */
-  labels: string[];
-
-  /**
-   * Absent: a device sends its label as it is. Present, above 0 and at most 16: it
-   * sends it with probability T/(T + (k - 1) 2^32), T = floor(e^epsilon 2^32), of k
-   * labels, and each other one with probability 2^32/(T + (k - 1) 2^32). It is the
-   * guarantee between any two labels, beside `privacy`.
-   *
-   * @generated from field: optional double epsilon = 3;
-   */
-  epsilon?: number;
-};
-
-/**
- * Describes the message geoveil.proto.v1.Strata.
- * Use `create(StrataSchema)` to create a new message.
- */
-export const StrataSchema: GenMessage<Strata> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 8);
 
 /**
  * A metric space that a person has one point in.
@@ -525,7 +488,7 @@ export type Attribute = Message<"geoveil.proto.v1.Attribute"> & {
  * Use `create(AttributeSchema)` to create a new message.
  */
 export const AttributeSchema: GenMessage<Attribute> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 9);
+  messageDesc(file_geoveil_proto_v1_campaign, 8);
 
 /**
  * Places on the Earth (WGS 84) as metres east and north of a centre: the length
@@ -556,7 +519,7 @@ export type AzimuthalEquidistant = Message<"geoveil.proto.v1.AzimuthalEquidistan
  * Use `create(AzimuthalEquidistantSchema)` to create a new message.
  */
 export const AzimuthalEquidistantSchema: GenMessage<AzimuthalEquidistant> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 10);
+  messageDesc(file_geoveil_proto_v1_campaign, 9);
 
 /**
  * Values at distance d, and no further apart than `reach`, are at most
@@ -600,7 +563,7 @@ export type Privacy = Message<"geoveil.proto.v1.Privacy"> & {
  * Use `create(PrivacySchema)` to create a new message.
  */
 export const PrivacySchema: GenMessage<Privacy> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 11);
+  messageDesc(file_geoveil_proto_v1_campaign, 10);
 
 /**
  * @generated from message geoveil.proto.v1.Query
@@ -701,7 +664,7 @@ export type Query = Message<"geoveil.proto.v1.Query"> & {
  * Use `create(QuerySchema)` to create a new message.
  */
 export const QuerySchema: GenMessage<Query> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 12);
+  messageDesc(file_geoveil_proto_v1_campaign, 11);
 
 /**
  * The mean of a soft query minus the share that was really asked for.
@@ -729,7 +692,7 @@ export type Softness = Message<"geoveil.proto.v1.Softness"> & {
  * Use `create(SoftnessSchema)` to create a new message.
  */
 export const SoftnessSchema: GenMessage<Softness> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 13);
+  messageDesc(file_geoveil_proto_v1_campaign, 12);
 
 /**
  * A family of queries or mechanisms that another package adds. What the
@@ -758,7 +721,7 @@ export type Extension = Message<"geoveil.proto.v1.Extension"> & {
  * Use `create(ExtensionSchema)` to create a new message.
  */
 export const ExtensionSchema: GenMessage<Extension> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 14);
+  messageDesc(file_geoveil_proto_v1_campaign, 13);
 
 /**
  * @generated from message geoveil.proto.v1.Parameter
@@ -808,7 +771,7 @@ export type Parameter = Message<"geoveil.proto.v1.Parameter"> & {
  * Use `create(ParameterSchema)` to create a new message.
  */
 export const ParameterSchema: GenMessage<Parameter> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 15);
+  messageDesc(file_geoveil_proto_v1_campaign, 14);
 
 /**
  * @generated from message geoveil.proto.v1.Numbers
@@ -827,7 +790,7 @@ export type Numbers = Message<"geoveil.proto.v1.Numbers"> & {
  * Use `create(NumbersSchema)` to create a new message.
  */
 export const NumbersSchema: GenMessage<Numbers> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 16);
+  messageDesc(file_geoveil_proto_v1_campaign, 15);
 
 /**
  * The share of participants above a threshold, softened over a band.
@@ -856,7 +819,7 @@ export type Threshold = Message<"geoveil.proto.v1.Threshold"> & {
  * Use `create(ThresholdSchema)` to create a new message.
  */
 export const ThresholdSchema: GenMessage<Threshold> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 17);
+  messageDesc(file_geoveil_proto_v1_campaign, 16);
 
 /**
  * The share of participants between two values, softened over bands at both.
@@ -890,7 +853,7 @@ export type Range = Message<"geoveil.proto.v1.Range"> & {
  * Use `create(RangeSchema)` to create a new message.
  */
 export const RangeSchema: GenMessage<Range> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 18);
+  messageDesc(file_geoveil_proto_v1_campaign, 17);
 
 /**
  * The share of participants with two values, both above their thresholds. The
@@ -925,7 +888,7 @@ export type TwoWayThreshold = Message<"geoveil.proto.v1.TwoWayThreshold"> & {
  * Use `create(TwoWayThresholdSchema)` to create a new message.
  */
 export const TwoWayThresholdSchema: GenMessage<TwoWayThreshold> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 19);
+  messageDesc(file_geoveil_proto_v1_campaign, 18);
 
 /**
  * The share of participants within radius of a centre, softened over a band.
@@ -959,7 +922,7 @@ export type Disc = Message<"geoveil.proto.v1.Disc"> & {
  * Use `create(DiscSchema)` to create a new message.
  */
 export const DiscSchema: GenMessage<Disc> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 20);
+  messageDesc(file_geoveil_proto_v1_campaign, 19);
 
 /**
  * The share of participants inside a polygon of the plane, softened over a band.
@@ -990,7 +953,7 @@ export type Polygon = Message<"geoveil.proto.v1.Polygon"> & {
  * Use `create(PolygonSchema)` to create a new message.
  */
 export const PolygonSchema: GenMessage<Polygon> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 21);
+  messageDesc(file_geoveil_proto_v1_campaign, 20);
 
 /**
  * @generated from message geoveil.proto.v1.PolygonPart
@@ -1009,7 +972,7 @@ export type PolygonPart = Message<"geoveil.proto.v1.PolygonPart"> & {
  * Use `create(PolygonPartSchema)` to create a new message.
  */
 export const PolygonPartSchema: GenMessage<PolygonPart> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 22);
+  messageDesc(file_geoveil_proto_v1_campaign, 21);
 
 /**
  * @generated from message geoveil.proto.v1.PolygonRing
@@ -1028,7 +991,7 @@ export type PolygonRing = Message<"geoveil.proto.v1.PolygonRing"> & {
  * Use `create(PolygonRingSchema)` to create a new message.
  */
 export const PolygonRingSchema: GenMessage<PolygonRing> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 23);
+  messageDesc(file_geoveil_proto_v1_campaign, 22);
 
 /**
  * The share of participants in a disc of the plane, each moved by a Gaussian of
@@ -1058,7 +1021,7 @@ export type SmoothedDisc = Message<"geoveil.proto.v1.SmoothedDisc"> & {
  * Use `create(SmoothedDiscSchema)` to create a new message.
  */
 export const SmoothedDiscSchema: GenMessage<SmoothedDisc> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 24);
+  messageDesc(file_geoveil_proto_v1_campaign, 23);
 
 /**
  * Likewise, in a polygon of the plane.
@@ -1084,7 +1047,7 @@ export type SmoothedPolygon = Message<"geoveil.proto.v1.SmoothedPolygon"> & {
  * Use `create(SmoothedPolygonSchema)` to create a new message.
  */
 export const SmoothedPolygonSchema: GenMessage<SmoothedPolygon> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 25);
+  messageDesc(file_geoveil_proto_v1_campaign, 24);
 
 /**
  * exp(-|x - center|^2 / (2 bandwidth^2)); center in campaign coordinates.
@@ -1108,7 +1071,7 @@ export type GaussianKernel = Message<"geoveil.proto.v1.GaussianKernel"> & {
  * Use `create(GaussianKernelSchema)` to create a new message.
  */
 export const GaussianKernelSchema: GenMessage<GaussianKernel> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 26);
+  messageDesc(file_geoveil_proto_v1_campaign, 25);
 
 /**
  * A function of the distance to a centre: profile(|x - center|).
@@ -1134,7 +1097,7 @@ export type Radial = Message<"geoveil.proto.v1.Radial"> & {
  * Use `create(RadialSchema)` to create a new message.
  */
 export const RadialSchema: GenMessage<Radial> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 27);
+  messageDesc(file_geoveil_proto_v1_campaign, 26);
 
 /**
  * A function of a signed length: profile(<direction, x>/|direction| - offset).
@@ -1163,7 +1126,7 @@ export type Linear = Message<"geoveil.proto.v1.Linear"> & {
  * Use `create(LinearSchema)` to create a new message.
  */
 export const LinearSchema: GenMessage<Linear> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 28);
+  messageDesc(file_geoveil_proto_v1_campaign, 27);
 
 /**
  * A function of one number as cubics in pieces, constant before the first and
@@ -1200,7 +1163,7 @@ export type Table = Message<"geoveil.proto.v1.Table"> & {
  * Use `create(TableSchema)` to create a new message.
  */
 export const TableSchema: GenMessage<Table> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 29);
+  messageDesc(file_geoveil_proto_v1_campaign, 28);
 
 /**
  * @generated from message geoveil.proto.v1.Mechanism
@@ -1250,7 +1213,7 @@ export type Mechanism = Message<"geoveil.proto.v1.Mechanism"> & {
  * Use `create(MechanismSchema)` to create a new message.
  */
 export const MechanismSchema: GenMessage<Mechanism> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 30);
+  messageDesc(file_geoveil_proto_v1_campaign, 29);
 
 /**
  * Laplace noise before the query, its bias removed exactly. The report is bounded.
@@ -1265,7 +1228,7 @@ export type DebiasedLaplace = Message<"geoveil.proto.v1.DebiasedLaplace"> & {
  * Use `create(DebiasedLaplaceSchema)` to create a new message.
  */
 export const DebiasedLaplaceSchema: GenMessage<DebiasedLaplace> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 31);
+  messageDesc(file_geoveil_proto_v1_campaign, 30);
 
 /**
  * Laplace noise scaled to the steepest slope of the query.
@@ -1280,7 +1243,7 @@ export type LipschitzLaplace = Message<"geoveil.proto.v1.LipschitzLaplace"> & {
  * Use `create(LipschitzLaplaceSchema)` to create a new message.
  */
 export const LipschitzLaplaceSchema: GenMessage<LipschitzLaplace> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 32);
+  messageDesc(file_geoveil_proto_v1_campaign, 31);
 
 /**
  * f(x) + (B(x)/eta)*Z: noise scaled to a smooth bound B of how steep the query is near
@@ -1351,7 +1314,7 @@ export type Smooth = Message<"geoveil.proto.v1.Smooth"> & {
  * Use `create(SmoothSchema)` to create a new message.
  */
 export const SmoothSchema: GenMessage<Smooth> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 33);
+  messageDesc(file_geoveil_proto_v1_campaign, 32);
 
 /**
  * Student's t with nu degrees of freedom, in (2, 100].
@@ -1370,7 +1333,7 @@ export type StudentT = Message<"geoveil.proto.v1.StudentT"> & {
  * Use `create(StudentTSchema)` to create a new message.
  */
 export const StudentTSchema: GenMessage<StudentT> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 34);
+  messageDesc(file_geoveil_proto_v1_campaign, 33);
 
 /**
  * Density proportional to 1/(1 + |z|^gamma), gamma in (3, 101].
@@ -1389,7 +1352,7 @@ export type GeneralizedCauchy = Message<"geoveil.proto.v1.GeneralizedCauchy"> & 
  * Use `create(GeneralizedCauchySchema)` to create a new message.
  */
 export const GeneralizedCauchySchema: GenMessage<GeneralizedCauchy> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 35);
+  messageDesc(file_geoveil_proto_v1_campaign, 34);
 
 /**
  * Density proportional to exp(-|z|): the guarantee then has a delta.
@@ -1404,7 +1367,7 @@ export type LaplaceNoise = Message<"geoveil.proto.v1.LaplaceNoise"> & {
  * Use `create(LaplaceNoiseSchema)` to create a new message.
  */
 export const LaplaceNoiseSchema: GenMessage<LaplaceNoise> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 36);
+  messageDesc(file_geoveil_proto_v1_campaign, 35);
 
 /**
  * Noise of density proportional to exp(-|v| * rate) on the point itself, all of
@@ -1426,7 +1389,7 @@ export type PlanarLaplace = Message<"geoveil.proto.v1.PlanarLaplace"> & {
  * Use `create(PlanarLaplaceSchema)` to create a new message.
  */
 export const PlanarLaplaceSchema: GenMessage<PlanarLaplace> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 37);
+  messageDesc(file_geoveil_proto_v1_campaign, 36);
 
 /**
  * The public grid that every answer lies on: answer = integer * 2^step_exponent.
@@ -1445,7 +1408,7 @@ export type Grid = Message<"geoveil.proto.v1.Grid"> & {
  * Use `create(GridSchema)` to create a new message.
  */
 export const GridSchema: GenMessage<Grid> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 38);
+  messageDesc(file_geoveil_proto_v1_campaign, 37);
 
 /**
  * A campaign as it was published. Its digest is SHA-256 over exactly these
@@ -1474,7 +1437,7 @@ export type CampaignEnvelope = Message<"geoveil.proto.v1.CampaignEnvelope"> & {
  * Use `create(CampaignEnvelopeSchema)` to create a new message.
  */
 export const CampaignEnvelopeSchema: GenMessage<CampaignEnvelope> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 39);
+  messageDesc(file_geoveil_proto_v1_campaign, 38);
 
 /**
  * Ed25519 (RFC 8032), by the analyst who asks.
@@ -1502,7 +1465,7 @@ export type CampaignSignature = Message<"geoveil.proto.v1.CampaignSignature"> & 
  * Use `create(CampaignSignatureSchema)` to create a new message.
  */
 export const CampaignSignatureSchema: GenMessage<CampaignSignature> = /*@__PURE__*/
-  messageDesc(file_geoveil_proto_v1_campaign, 40);
+  messageDesc(file_geoveil_proto_v1_campaign, 39);
 
 /**
  * The shape of a soft step of a given width.

@@ -1,7 +1,7 @@
-"""What an outsider links who holds all reports of two years, with the label of when epochs begin.
+"""What an outsider links who holds all reports of two years, with the cohort of their device.
 
 10,000 devices, seed 33: incomes that stay, a reading a quarter, eight campaigns. Whoever links a
-report of the first year to one of the second takes the nearest point with the same labels.
+report of the first year to one of the second takes the nearest point with the same cohorts.
 """
 
 from datetime import timedelta
@@ -19,10 +19,10 @@ Array = np.ndarray
 
 def labels(begins: Array, every: timedelta, parts: int) -> Array:
     """One for each device and quarter; a device's epochs follow without a gap."""
-    readings = Readings(every=every)
+    readings = Readings(every=every, cohorts=parts)
     return np.array(
         [
-            [readings.cohort(START + float(b) * EVERY + k * EVERY, parts) for k in range(QUARTERS)]
+            [readings.cohort(START + float(b) * EVERY + k * EVERY) for k in range(QUARTERS)]
             for b in begins
         ]
     )
