@@ -137,9 +137,9 @@ test("what another version kept is refused, and stays as it is", async () => {
   const folder = emptyFolder();
   const line = '{"campaign":{"campaignId":"a","digest":"","envelope":""}}';
   const kept = (version: string): string => createHash("sha256").update(`${version}\n${line}`).digest("hex").slice(0, 32);
-  await writeFile(join(folder, "journal.jsonl"), `${line} ${kept("3")}\n`);
+  await writeFile(join(folder, "journal.jsonl"), `${line} ${kept("4")}\n`);
   await FileStorage.open(folder);
-  for (const version of ["", "2"]) {
+  for (const version of ["", "3"]) {
     await writeFile(join(folder, "journal.jsonl"), `${line} ${kept(version)}\n`);
     await assert.rejects(FileStorage.open(folder), /another version/);
   }
