@@ -112,10 +112,10 @@ class Served:
     ) -> None:
         """Send reports of so many people, as they are drawn for demonstrations: not private."""
         step, rng = 2.0**campaign.grid_exponent, self._rng
-        groups = campaign.groups
+        cohorts = campaign.cohorts
         for first in range(0, count, _BATCH):
             size = min(_BATCH, count - first)
-            group = rng.integers(groups, size=size)
+            cohort = rng.integers(cohorts, size=size)
             if isinstance(campaign, ValueCampaign):
                 one = campaign.dimension == 1
                 usual = [(60_000.0,)] if one else [(0.0, 0.0), (9_000.0, 7_000.0)]
@@ -133,7 +133,7 @@ class Served:
             low, high = zip(*campaign.releasable, strict=True)
             drawn = np.rint(points / step).astype(np.int64)
             reports = []
-            for one, row, own in zip(indices, drawn.tolist(), group.tolist(), strict=True):
+            for one, row, own in zip(indices, drawn.tolist(), cohort.tolist(), strict=True):
                 answers = [
                     report_pb2.Answer(
                         query_index=column + own * campaign.columns,
