@@ -10,7 +10,6 @@ from geoveil.campaign import (
     Attribute,
     PlanarLaplaceSpec,
     Question,
-    Strata,
 )
 from geoveil.gp import Cap, GeoPrivacy, ParameterError, Threshold, central_privacy
 from tools.vectors.examples import small_campaign
@@ -36,9 +35,8 @@ def test_three_scales_and_a_hundred_thousand_people_are_said():
     [
         small_campaign("c"),
         replace(CAPPED, cap=Cap(6.0, 6.0)),
-        replace(CAPPED, strata=Strata(name="region", labels=("north", "south"))),
     ],
-    ids=["no cap", "a cap that protects no far values", "labels"],
+    ids=["no cap", "a cap that protects no far values"],
 )
 def test_nothing_is_said_where_nothing_is_proven(campaign):
     assert central_record(campaign, 10**6) is None

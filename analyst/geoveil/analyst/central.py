@@ -26,8 +26,8 @@ def central_record(
         delta: in (0, 1); None: 10⁻⁶, or 0.01/honest if that is less.
 
     Returns:
-        None where none is proven: without a cap that protects far values, with a δ, for answers
-        from readings and beside labels; and if nobody is honest.
+        None where none is proven: without a cap that protects far values, with a δ, or for answers
+        from readings; and if nobody is honest.
 
     Raises:
         ParameterError: if the number is not from 0 to 10⁸, or δ out of range.
@@ -38,7 +38,6 @@ def central_record(
         or privacy.delta
         or to_one(campaign.largest_epsilon) is None
         or campaign.readings is not None
-        or campaign.strata is not None
     ):
         return None
     of_any = central_privacy(campaign.largest_epsilon, honest, delta=delta)
