@@ -16,7 +16,7 @@ Simulated = NewType("Simulated", Array)
 """Float64 reports or points for experiments: an array, whose type says that it is NOT private."""
 
 _holders: set[str] = set()
-_experiments: set[str] = {__name__.rpartition(".")[0]}
+_experiments: set[str] = {__name__.removesuffix("not_private")}
 _said: set[str] = set()
 
 
@@ -37,7 +37,7 @@ def declare_experiments(package: str) -> None:
     Args:
         package: its `__name__`.
     """
-    _experiments.add(package)
+    _experiments.add(f"{package}.")
 
 
 def warn_beside_holder() -> None:
@@ -61,7 +61,7 @@ def warn_caller(message: str) -> None:
     if message in _said:
         return
     caller = str(sys._getframe(3).f_globals.get("__name__", ""))
-    if any(f"{caller}.".startswith(f"{package}.") for package in _experiments):
+    if f"{caller}.".startswith(tuple(_experiments)):
         return
     _said.add(message)
     warnings.warn(message, NotPrivateWarning, stacklevel=4)

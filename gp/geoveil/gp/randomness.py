@@ -81,7 +81,8 @@ class SeededSource(RandomSource):
         self._left = 0
 
     def bits(self, count: int) -> int:
-        validation.require_count("count", count, 0)
+        if type(count) is not int or count < 0:
+            validation.require_count("count", count, 0)
         while self._left < count:
             block = sha256(f"{self._seed}/{self._counter}".encode()).digest()
             self._pool = (self._pool << 256) | int.from_bytes(block)
