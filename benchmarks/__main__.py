@@ -37,6 +37,7 @@ from benchmarks import (
     submit,
     way,
     web,
+    wishes,
 )
 from benchmarks.timing import Figure
 
@@ -68,6 +69,7 @@ TABLES: Mapping[str, Callable[[], list[Figure] | None]] = {
     "intervals": intervals.table,
     "joint": joint.table,
     "plans": plans.table,
+    "wishes": wishes.table,
     "web": web.table,
     "console": console.table,
 }
@@ -76,6 +78,7 @@ QUICK = {
     "intervals": intervals.table,
     "joint": joint.table,
     "plans": plans.table,
+    "wishes": wishes.table,
 }
 """Those that can be had with less."""
 AGAIN = 2
@@ -95,6 +98,10 @@ def main() -> int:
     parser.add_argument(
         "--minutes", type=float, default=0.25, help="of each of the attacks (%(default)s)"
     )
+    parser.add_argument(
+        "--page", type=Path, help="write the coverage of intervals into it, between its marks"
+    )
+    parser.add_argument("--seed", type=int, help="of the coverage of intervals; a fresh one if not")
     parser.add_argument("--write", type=Path, metavar="FILE", help="write the figures, as JSON")
     parser.add_argument(
         "--compare",
@@ -114,6 +121,8 @@ def main() -> int:
         run = partial(QUICK[name], quick=asked.quick) if name in QUICK else TABLES[name]
         if name == "soak":
             run = partial(soak.table, asked.hours)
+        elif name == "intervals":
+            run = partial(run, page=asked.page, seed=asked.seed)
         elif name == "attacks":
             run = partial(hostile_load.judged, asked.minutes)
         measured[name] = run() or []

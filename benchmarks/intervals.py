@@ -14,6 +14,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -170,13 +171,19 @@ def row(case: Case, n: int, means: Array, variances: Array) -> tuple[list[str], 
     return [*cells, ", ".join(wrong) or note], bool(wrong), open_to_doubt
 
 
-def table(*, quick: bool = False) -> None:
+def table(*, quick: bool = False, page: Path | None = None, seed: int | None = None) -> None:
     """Print coverage in per cent at 95 and 99 %, widths at 95 %, and what failed.
+
+    The coverage of every statistic follows: see `benchmarks.every_interval`.
 
     Args:
         quick: fewer campaigns of fewer people.
+        page: into which the latter is written.
+        seed: of the latter; a fresh one by default.
     """
-    from benchmarks import served_intervals
+    from benchmarks import every_interval, served_intervals
+
+    every_interval.table(quick=quick, page=page, seed=seed)
 
     campaigns = QUICK_CAMPAIGNS if quick else CAMPAIGNS
     shown = Table("people, question", "n", "Student's", "weighted ends", "width", "failed; note")

@@ -1,9 +1,10 @@
 """geoveil beside other packages, at one task: errors, times, audits, and docs/peers.md.
 
-The task is the share of people whose income is above a threshold, from one report of each person. A
-contestant that answers one question asks a tenth of the people each of ten thresholds. It is called
-as a device would call it, for one person; where that is a formula over arrays, the row says so. All
-are held to what they promise, by a black box that sees outputs alone.
+The task is the share of people whose income is above a threshold, from one report of each person.
+Ten thresholds are asked once of everybody, by perturbed incomes or by the range between thresholds
+in which an income is; or each of a tenth of the people. A contestant is called as a device would
+call it, for one person; where that is a formula over arrays, the row says so. All are held to what
+they promise, by a black box that sees outputs alone.
 """
 
 import math
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module, metadata
+from itertools import combinations
 from textwrap import fill
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -73,6 +75,9 @@ class Peer:
     share: Share = lambda reports, _: float(reports.mean())
     answers_all: bool = False
     """Whether one report answers for every threshold."""
+    of_ranges: tuple[Draw, Share] | None = None
+    """What draws reports for the ranges between `MANY`, and reads a share above one of these off
+    them; None: all are asked as one is."""
     package: str | None = None
     """Whose code draws a report; None if ours."""
     exact: bool = False
@@ -180,6 +185,38 @@ def _formula(name: str, make: MakeMechanism, rng: np.random.Generator) -> Peer:
     return Peer(name=name, draw_for=draw_for, one_by_one=False)
 
 
+def _range_of(incomes: Array) -> Array:
+    """Return in which range between `MANY` incomes are, from 0."""
+    return np.searchsorted(MANY, incomes).astype(np.float64)
+
+
+def _k_ary(call: Callable[[int], Any], local: LocalPrivacy) -> tuple[Draw, Share]:
+    """Return k-ary response on the ranges: the true one, or any other, each as often."""
+    ranges, odds = len(MANY) + 1, math.exp(local.epsilon)
+    other = 1 / (odds + ranges - 1)
+
+    def share(reports: Array, at: float) -> float:
+        first = MANY.index(at) + 1
+        counted = float((reports >= first).mean())
+        return (counted - other * (ranges - first)) / (other * (odds - 1))
+
+    return lambda incomes: _each(lambda cell: call(int(cell)))(_range_of(incomes)), share
+
+
+def _unary(call: Callable[[int], Any], oracle: FrequencyOracle) -> tuple[Draw, Share]:
+    """Return unary encoding of the ranges: a bit for each; a report is the number they write."""
+    powers = 1 << np.arange(len(MANY) + 1)
+
+    def share(reports: Array, at: float) -> float:
+        bits = (reports.astype(int)[:, None] & powers) > 0
+        shares = (bits.mean(axis=0) - oracle.q) / (oracle.p - oracle.q)
+        return float(shares[MANY.index(at) + 1 :].sum())
+
+    return lambda incomes: _each(lambda cell: np.asarray(call(int(cell))) @ powers)(
+        _range_of(incomes)
+    ), share
+
+
 def _opendp() -> Iterator[Peer]:
     dp: Any = import_module("opendp.prelude")
     dp.enable_features("contrib")
@@ -190,7 +227,11 @@ def _opendp() -> Iterator[Peer]:
     yield from _of_incomes(package, "OpenDP make_laplace", laplace)
     for local in map(PRIVACY.local, FOOTINGS):
         response = dp.m.make_randomized_response_bool(_response(local).p)
-        yield _yes_or_no(package, "OpenDP randomized response", local, response)
+        odds = math.exp(local.epsilon)
+        kept = odds / (odds + len(MANY))
+        several = dp.m.make_randomized_response(list(range(len(MANY) + 1)), kept, T=int)
+        ranges = partial(package, of_ranges=_k_ary(several, local))
+        yield _yes_or_no(ranges, "OpenDP randomized response", local, response)
 
 
 def _diffprivlib() -> Iterator[Peer]:
@@ -201,7 +242,11 @@ def _diffprivlib() -> Iterator[Peer]:
     for local in map(PRIVACY.local, FOOTINGS):
         binary = mechanisms.Binary(epsilon=local.epsilon, value0="0", value1="1")
         call = partial(_as_text, binary.randomise)
-        yield _yes_or_no(package, "diffprivlib Binary", local, call)
+        names = [str(i) for i in range(len(MANY) + 1)]
+        alike = [(a, b, 1.0) for a, b in combinations(names, 2)]
+        several = mechanisms.ExponentialCategorical(epsilon=local.epsilon, utility_list=alike)
+        ranges = _k_ary(lambda cell, of=several: int(of.randomise(str(cell))), local)
+        yield _yes_or_no(partial(package, of_ranges=ranges), "diffprivlib Binary", local, call)
 
 
 def _pure_ldp() -> Iterator[Peer]:
@@ -210,10 +255,16 @@ def _pure_ldp() -> Iterator[Peer]:
     package = partial(Peer, package="pure-ldp")
     for local in map(PRIVACY.local, FOOTINGS):
         response = partial(_counted_from_1, direct.DEClient(local.epsilon, d=2).privatise)
-        yield _yes_or_no(package, "pure-LDP direct encoding", local, response)
+        several = direct.DEClient(local.epsilon, d=len(MANY) + 1)
+        ranges = _k_ary(lambda cell, of=several: of.privatise(cell + 1), local)
+        of_ranges = partial(package, of_ranges=ranges)
+        yield _yes_or_no(of_ranges, "pure-LDP direct encoding", local, response)
         bits = partial(_counted_from_1, unary.UEClient(local.epsilon, d=2, use_oue=True).privatise)
         oracle = unary_encoding(local)
-        yield _yes_or_no(package, "pure-LDP unary encoding", local, bits, oracle, yes=2)
+        several = unary.UEClient(local.epsilon, d=len(MANY) + 1, use_oue=True)
+        ranges = _unary(lambda cell, of=several: of.privatise(cell + 1), oracle)
+        of_ranges = partial(package, of_ranges=ranges)
+        yield _yes_or_no(of_ranges, "pure-LDP unary encoding", local, bits, oracle, yes=2)
 
 
 PACKAGES: Mapping[str, Callable[[], Iterator[Peer]]] = MappingProxyType(
@@ -345,11 +396,14 @@ def _row(peer: Peer, incomes: Array, repetitions: int, samples: int) -> PeerRow:
         reports = draw(incomes)
         spent += time.process_time() - before
         errors.append(peer.share(reports, AT) - (incomes > AT).mean())
+        once, share = reports, peer.share
+        if peer.of_ranges is not None:
+            draw_range, share = peer.of_ranges
+            once = draw_range(incomes)
         for i, at in enumerate(MANY):
-            own_reports = (
-                reports if peer.answers_all else peer.draw_for(at)(incomes[i :: len(MANY)])
-            )
-            of_many.append(peer.share(own_reports, at) - (incomes > at).mean())
+            apart = not peer.answers_all and peer.of_ranges is None
+            asked = peer.draw_for(at)(incomes[i :: len(MANY)]) if apart else once
+            of_many.append(share(asked, at) - (incomes > at).mean())
     squares = np.square(errors)
     rmse = math.sqrt(squares.mean())
     return PeerRow(

@@ -7,6 +7,7 @@ import pytest
 
 from geoveil.gp import LocalPrivacy
 from geoveil.simulation.distribution.local import (
+    bar_shares,
     consistent,
     local_hashing,
     tree_shares,
@@ -112,3 +113,20 @@ def test_ranges_keep_the_published_variance():
         assert abs(noise.mean()) < Z * noise.std() / math.sqrt(rounds)
     alone = np.array([oracle.simulate(counts, rng) for _ in range(300)])
     assert alone[:, :60].sum(axis=1).var() > found[:, :60].sum(axis=1).var()
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 5.0])
+def test_bars_are_asked_by_whichever_encoding_is_better(epsilon):
+    """Of 32 bars: unbiased within 5 errors; a rare bar's variance within a fifth.
+
+    The control: k-ary response at ε = 1, and unary encoding at ε = 5, vary more than a fifth more.
+    """
+    rng, n, odds = np.random.default_rng(8), 20_000, math.exp(epsilon)
+    counts = np.bincount([0, 31], [12_000, 8_000], 32).astype(int)
+    told = np.array([bar_shares(counts, LocalPrivacy(epsilon), rng) for _ in range(600)])
+    k_ary, unary = (30 + odds) / (odds - 1) ** 2, 4 * odds / (odds - 1) ** 2
+    variances = told[:, 1:31].var(axis=0).mean() * n
+    assert variances == pytest.approx(min(k_ary, unary), rel=0.2)
+    assert max(k_ary, unary) > 1.2 * variances
+    errors = told.std(axis=0) / math.sqrt(600)
+    assert (np.abs(told.mean(axis=0) - counts / n) < 5 * errors).all()

@@ -107,6 +107,22 @@ def local_hashing(privacy: LocalPrivacy) -> FrequencyOracle:
     return FrequencyOracle(odds / (odds + buckets - 1), 1 / buckets)
 
 
+def bar_shares(counts: Counts, privacy: LocalPrivacy, rng: np.random.Generator) -> Array:
+    """Return the estimated share of each of k categories, of which some may be negative [WBLJ17].
+
+    Each person is asked for their own: by k-ary response, the true one or any other, where
+    k < 3e^ε + 2, and by optimised unary encoding elsewhere, as each has the least variance there.
+    """
+    bars, odds, n = len(counts), math.exp(_capped(privacy)), int(counts.sum())
+    if bars >= 3 * odds + 2 or n == 0:
+        return unary_encoding(privacy).simulate(counts, rng)
+    other = 1 / (odds + bars - 1)
+    law = np.full((bars, bars), other)
+    np.fill_diagonal(law, odds * other)
+    reports = rng.multinomial(counts, law).sum(axis=0)
+    return np.asarray((reports / n - other) / (other * (odds - 1)))
+
+
 def tree_shares(
     oracle: FrequencyOracle, counts: Counts, rng: np.random.Generator, fan: int = FAN
 ) -> Array:

@@ -1,4 +1,4 @@
-"""Who tells a distribution: geoveil's reports, in three ways, and five protocols of ε-LDP."""
+"""Who tells a distribution: geoveil's reports, in three ways, and six protocols of ε-LDP."""
 
 from collections.abc import Callable, Mapping
 from itertools import product
@@ -128,16 +128,23 @@ def _hierarchy(oracle: Callable[[LocalPrivacy], local.FrequencyOracle]) -> Local
     return lambda unit, privacy, rng: local.tree_shares(oracle(privacy), count(unit), rng)
 
 
+def _bars(unit: Array, privacy: LocalPrivacy, rng: np.random.Generator) -> Array:
+    return local.bar_shares(Cells(0.0, 1.0, BARS).counts(unit), privacy, rng)
+
+
 LOCAL_PROTOCOLS: Mapping[str, LocalProtocol] = MappingProxyType(
     {
         "square wave, EMS": _square_wave,
         "hierarchy, OUE": _hierarchy(local.unary_encoding),
         "hierarchy, OLH": _hierarchy(local.local_hashing),
+        f"{BARS} bars, k-ary or OUE": _bars,
         "piecewise": _mean(local.piecewise),
         "hybrid": _mean(local.hybrid),
     }
 )
 """Name → a protocol of ε-LDP, with the parameters of its paper: the square wave with smoothed
 expectation-maximisation [LWLSS20]; a tree of fan 4 made consistent [CKS19], asked by optimised
-unary encoding or optimised local hashing [WBLJ17]; two that tell the mean only [WXYZHSSY19]."""
+unary encoding or optimised local hashing [WBLJ17]; the bars of the histogram themselves, asked by
+whichever of k-ary response and optimised unary encoding is better [WBLJ17]; two
+that tell the mean only [WXYZHSSY19]."""
 PROTOCOLS = (CLEAR, DEBIASED, SMOOTHED, *LOCAL_PROTOCOLS)
