@@ -24,17 +24,26 @@ from numpy.typing import NDArray
 from geoveil.analyst import (
     ChosenBands,
     DistributionFunction,
+    FormReports,
     Histogram,
     Means,
     MeanValue,
+    Parts,
     Quantiles,
     ReportRows,
     Reports,
     ShareAbove,
-    WeightedSample,
+    Shares,
     reports_of,
 )
-from geoveil.campaign import Attribute, PlanarLaplaceSpec, PointQuestion, ValueCampaign
+from geoveil.campaign import (
+    Attribute,
+    FormCampaign,
+    NumberField,
+    PlanarLaplaceSpec,
+    PointQuestion,
+    ValueCampaign,
+)
 from geoveil.gp import GeoPrivacy, NotPrivateWarning, PlanarLaplace, Threshold
 
 B, T = 8_000.0, 100_000.0
@@ -64,6 +73,13 @@ CAMPAIGN = ValueCampaign(
     mechanism=PlanarLaplaceSpec(1),
     opens=datetime(2026, 1, 1, tzinfo=UTC),
     closes=datetime(2026, 2, 1, tzinfo=UTC),
+)
+FORM = FormCampaign(
+    campaign_id="form",
+    title="Incomes",
+    fields=(NumberField(attribute=CAMPAIGN.attribute, privacy=CAMPAIGN.privacy),),
+    opens=CAMPAIGN.opens,
+    closes=CAMPAIGN.closes,
 )
 
 
@@ -149,10 +165,11 @@ def statistics(
         return of(joint().ratio(2, 0), truth.above(EDGES[2]) / truth.above(EDGES[0]))
 
     def weighted() -> Row:
-        estimator = mechanism.estimator(queries[1], debias=True)
-        sample = WeightedSample(design_weights=weights)
-        made = sample.mean(estimator.value(points), estimator.limits)
-        return of(made, truth.above(T))
+        form = FormReports(FORM, integers[:, None])
+        made = form.ask(Shares(Parts("income", Histogram(edges=(T,)))), weights=weights).rows()
+        low, high = ([row[end] for row in made] for end in ("ci_low", "ci_high"))
+        values = [row["estimate"] for row in made]
+        return low, values, high, [1 - truth.above(T), truth.above(T)]
 
     def hard() -> Row:
         bands = ChosenBands(CAMPAIGN, [ShareAbove(T)])
@@ -201,6 +218,7 @@ class Cell:
         low, value, high, right = (None if x is None else np.asarray(x, np.float64) for x in row)
         assert low is not None
         assert high is not None
+        assert right is not None
         slack = 1e-9 * np.maximum(np.abs(right), 1.0)
         self.campaigns += 1
         self.held += bool(np.all((low <= right + slack) & (right - slack <= high)))

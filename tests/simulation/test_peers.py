@@ -95,7 +95,7 @@ def test_every_contestant_estimates_the_share(
 
 
 def test_ten_thresholds_are_read_off_ranges() -> None:
-    """k-ary response and unary bits of 40,000 people, ε = 2: 6 errors of at most 0.0134.
+    """k-ary response and unary bits of 40,000 people, ε = 2: 6 errors of at most 0.0068 and 0.0134.
 
     Reports that are read as if nobody had lied, the control, are off by more.
     """
@@ -112,13 +112,14 @@ def test_ten_thresholds_are_read_off_ranges() -> None:
         return (rng.random(ranges) < on).astype(int)
 
     oracle = who.unary_encoding(local)
-    for draw, share in (who._k_ary(k_ary, local), who._unary(unary, oracle)):
+    asked = (who._k_ary(k_ary, local), 0.041), (who._unary(unary, oracle), 0.08)
+    for (draw, share), most in asked:
         reports = draw(incomes)
         off = [abs(share(reports, at) - (incomes > at).mean()) for at in who.MANY]
-        assert max(off) < 0.08
+        assert max(off) < most
     reports = who._k_ary(k_ary, local)[0](incomes)
     trusted = [(reports >= i + 1).mean() - (incomes > at).mean() for i, at in enumerate(who.MANY)]
-    assert max(map(abs, trusted)) > 0.16
+    assert max(map(abs, trusted)) > 0.06
 
 
 @pytest.mark.deep(keep=0)

@@ -133,7 +133,7 @@ def ratios_within(
     falls: bool,
     least: float = -math.inf,
 ) -> tuple[float, float]:
-    """Return the ends of all r for which the interval of a − r·b holds 0.
+    """Return the ends of all r for which the interval of a − r·b holds 0, and of the estimate.
 
     Args:
         contrast: r → the ends of the interval of a − r·b.
@@ -169,7 +169,7 @@ def ratios_within(
             inside, outside = outside, 2 * outside
         return sign * math.inf
 
-    return end(-1), end(1)
+    return min(end(-1), ratio.value), max(end(1), ratio.value)
 
 
 def _fieller(
