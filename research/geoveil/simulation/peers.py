@@ -245,7 +245,7 @@ def _diffprivlib() -> Iterator[Peer]:
         names = [str(i) for i in range(len(MANY) + 1)]
         alike = [(a, b, 1.0) for a, b in combinations(names, 2)]
         several = mechanisms.ExponentialCategorical(epsilon=local.epsilon, utility_list=alike)
-        ranges = _k_ary(lambda cell, of=several: int(of.randomise(str(cell))), local)
+        ranges = _k_ary(partial(_named, several.randomise), local)
         yield _yes_or_no(partial(package, of_ranges=ranges), "diffprivlib Binary", local, call)
 
 
@@ -256,13 +256,13 @@ def _pure_ldp() -> Iterator[Peer]:
     for local in map(PRIVACY.local, FOOTINGS):
         response = partial(_counted_from_1, direct.DEClient(local.epsilon, d=2).privatise)
         several = direct.DEClient(local.epsilon, d=len(MANY) + 1)
-        ranges = _k_ary(lambda cell, of=several: of.privatise(cell + 1), local)
+        ranges = _k_ary(partial(_counted, several.privatise), local)
         of_ranges = partial(package, of_ranges=ranges)
         yield _yes_or_no(of_ranges, "pure-LDP direct encoding", local, response)
         bits = partial(_counted_from_1, unary.UEClient(local.epsilon, d=2, use_oue=True).privatise)
         oracle = unary_encoding(local)
         several = unary.UEClient(local.epsilon, d=len(MANY) + 1, use_oue=True)
-        ranges = _unary(lambda cell, of=several: of.privatise(cell + 1), oracle)
+        ranges = _unary(partial(_counted, several.privatise), oracle)
         of_ranges = partial(package, of_ranges=ranges)
         yield _yes_or_no(of_ranges, "pure-LDP unary encoding", local, bits, oracle, yes=2)
 
@@ -322,6 +322,16 @@ def _response(local: LocalPrivacy) -> FrequencyOracle:
 
 def _as_text(randomise: Callable[[str], str], yes: bool) -> float:
     return float(randomise("1" if yes else "0"))
+
+
+def _named(randomise: Callable[[str], str], cell: int) -> int:
+    """Return the range that names of ranges are perturbed to."""
+    return int(randomise(str(cell)))
+
+
+def _counted(privatise: Callable[[int], Any], cell: int) -> Any:
+    """Return what is sent of a range, where ranges are counted from 1."""
+    return privatise(cell + 1)
 
 
 def _counted_from_1(privatise: Callable[[int], Any], yes: bool) -> float:
