@@ -38,8 +38,8 @@ WISHES, QUICK_WISHES, SEED = 200, 40, 2026
 WITHIN, OF_USE = 0.1, 0.1
 """Of the planned ±; and the ± at which an answer is of use."""
 MOST_REFUSED = 0.05
-MOST = 4
-"""Campaigns of each plan."""
+FEWEST, MOST, REPORTS = 4, 40, 1_000_000
+"""Campaigns of each plan, at least and at most; and the reports of all of them, if they may be."""
 _OPENS = datetime(2026, 1, 1, tzinfo=UTC)
 _LATER = {
     "campaign_id": "plan",
@@ -153,7 +153,7 @@ def _printed(planned: Any, rng: np.random.Generator) -> tuple[float, float]:
     else:
         noisy, law = None, campaign.mechanisms[0]
     halves = []
-    for _ in range(MOST):
+    for _ in range(min(max(REPORTS // n, FEWEST), MOST)):
         who = rng.choice(len(points), n, p=weights / weights.sum())
         held = points[who]
         if noisy is None:
