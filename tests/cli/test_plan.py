@@ -462,3 +462,68 @@ def test_a_quantile_is_planned_by_points(plan, planned, tmp_path):
     assert "planar_laplace" in out.read_text()
     with pytest.raises(ParameterError, match="places have no quantiles"):
         plan("--quantile", "0.5", "--participants", 50_000, *COLLISIONS)
+
+
+FORM = """
+[[field]]
+kind = "number"
+name = "income"
+unit = "k"
+epsilon = 1
+per = 8
+
+[[field]]
+kind = "choice"
+name = "rents"
+options = ["yes", "no"]
+epsilon = 1
+"""
+
+
+@pytest.fixture
+def form(tmp_path):
+    (tmp_path / "form.toml").write_text(FORM)
+    rows = "".join(f"{20 + k % 50},{'yes' if k % 3 else 'no'}\n" for k in range(60))
+    (tmp_path / "people.csv").write_text("income,rents\n" + rows)
+    return "--form", str(tmp_path / "form.toml")
+
+
+def test_a_form_is_planned_and_written(geoveil, form, tmp_path):
+    sample = ("--prior-sample", str(tmp_path / "people.csv"))
+    best = tmp_path / "best.toml"
+    wanted = ("--mean", "income @ 0.5", "--shares", "rents", "--participants", "1000")
+    more = ("--epsilon-sum", "2", "--out", str(best), "--json")
+    result = geoveil("plan", *form, *sample, *wanted, *more)
+    assert result.exit_code == 0, result.output
+    report = json.loads(result.stdout)
+    shares, mean = report["statistics"]
+    (row,) = mean["rows"]
+    assert row["error_95"] * (1000 / mean["participants"]) ** 0.5 == pytest.approx(0.5, rel=0.05)
+    assert shares["participants"] is None
+    assert [row["row"] for row in shares["rows"]] == ["yes", "no"]
+    epsilons = [field["epsilon"] for field in tomllib.loads(best.read_text())["field"]]
+    assert sum(epsilons) == pytest.approx(2)
+    assert epsilons[0] > epsilons[1]
+    text = geoveil("plan", *form, *sample, "--participants", "300").stdout
+    assert "as the form states" in text
+    assert "shares rents" in text
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ((), "prior-sample"),
+        (("--prior-sample", "people.csv"), "participants"),
+        (("--prior-sample", "people.csv", "--mean", "income@x"), "after '@' an error"),
+        (("--prior-sample", "people.csv", "--mean", "height@1"), "income, rents"),
+    ],
+)
+def test_what_a_plan_of_a_form_lacks_is_said(geoveil, form, tmp_path, more, says):
+    files = [str(tmp_path / word) if word.endswith(".csv") else word for word in more]
+    with pytest.raises(ParameterError, match=says):
+        geoveil("plan", *form, *files)
+
+
+def test_what_is_of_forms_takes_a_form(geoveil):
+    with pytest.raises(ParameterError, match="where there is no --form, got statistics="):
+        geoveil("plan", "--threshold", "100000", "--mean", "x")

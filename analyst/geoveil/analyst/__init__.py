@@ -64,6 +64,13 @@ from geoveil.analyst.plan_files import (
     planned_participants,
     planned_points,
 )
+from geoveil.analyst.planned_forms import (
+    PlannedForm as PlannedForm,
+    Wish as Wish,
+    form_plan as form_plan,
+    sample_of as sample_of,
+    simulated as simulated,
+)
 from geoveil.analyst.planned_periods import planned_periods
 from geoveil.analyst.planned_quantiles import planned_quantiles
 from geoveil.analyst.planner import (

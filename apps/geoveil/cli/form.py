@@ -1,26 +1,14 @@
 """geoveil form: forms from XLSForm, the format of ODK and KoboToolbox, and back."""
 
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from geoveil.analyst import (
     RADIUS_M,
-    CrossTable,
-    FormStatistic,
-    Histogram,
-    Mean,
-    MeanBy,
-    MeanMap,
-    Option,
-    PartialCorrelation,
-    Parts,
-    QuantileBy,
-    Regression,
-    Shares,
+    Wish,
     area_of,
     fields_of_toml,
     form_of_workbook,
@@ -30,11 +18,12 @@ from geoveil.analyst import (
     whole_file,
     workbook_of,
 )
-from geoveil.campaign import CategoryField, Field, FormCampaign, NumberField, OrdinalField
+from geoveil.campaign import Field
 from geoveil.cli import options
 from geoveil.cli.asking import Period
 from geoveil.cli.connection import Connection, analyst_at, connects
 from geoveil.cli.console import err, out
+from geoveil.cli.relations_words import of_each, relates
 from geoveil.cli.results import OutputFormat, formed
 from geoveil.cli.sources import EXPORTED
 from geoveil.gp import ParameterError, validation
@@ -97,6 +86,7 @@ def to(
 
 @app.command()
 @connects
+@relates
 @formed
 def ask(
     campaign_id: Annotated[
@@ -107,46 +97,7 @@ def ask(
         ),
     ],
     *,
-    shares: Annotated[
-        list[str] | None,
-        typer.Option(metavar="FIELD", help="Share of each option, with a joint band."),
-    ] = None,
-    mean: Annotated[
-        list[str] | None,
-        typer.Option(metavar="FIELD", help="Mean of a number, or of the scores 1, 2, …"),
-    ] = None,
-    table: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="FIELD,FIELD[,FIELD]", help="Cross-table of two or three fields, with a test."
-        ),
-    ] = None,
-    mean_by: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NUMBER,FIELD", help="Mean of a number in each group."),
-    ] = None,
-    median_by: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NUMBER,FIELD", help="Median of a number in each group."),
-    ] = None,
-    correlation: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="A,B[,GIVEN...]", help="Correlation of two numbers, or scores, given others."
-        ),
-    ] = None,
-    regression: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="[MODEL:]Y~X+X...",
-            help="Regression: linear, or after 'logistic:', 'poisson:', 'median:'; FIELD=OPTION is"
-            " whether a person chose it.",
-        ),
-    ] = None,
-    mean_map: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NUMBER,PLACE", help="Mean of a number by place, on a grid."),
-    ] = None,
+    wishes: list[Wish],
     confidence: options.Confidence = 0.95,
     period: Period = None,
     form: OutputFormat,
@@ -167,63 +118,8 @@ def ask(
         else:
             analyst = open_.enter_context(analyst_at(connection))
             reports = form_reports_of(analyst.export(campaign_id, period), period)
-    wanted: list[FormStatistic[Any]] = [
-        *(Shares(_group(name)) for name in shares or ()),
-        *(Mean(name) for name in mean or ()),
-        *(CrossTable(*map(_group, _split("table", text, 2, 3))) for text in table or ()),
-        *(MeanBy(a, _group(b)) for a, b in (_split("mean-by", t, 2, 2) for t in mean_by or ())),
-        *(
-            QuantileBy(a, _group(b), levels=[0.5])
-            for a, b in (_split("median-by", t, 2, 2) for t in median_by or ())
-        ),
-        *(
-            PartialCorrelation(a, b, given)
-            for a, b, *given in (_split("correlation", t, 2, 9) for t in correlation or ())
-        ),
-        *map(_regression, regression or ()),
-        *(MeanMap(a, b) for a, b in (_split("mean-map", t, 2, 2) for t in mean_map or ())),
-    ]
-    results = [reports.ask(of, confidence) for of in wanted or _each(reports.campaign)]
-    form.show(*results)
-
-
-def _split(option: str, text: str, least: int, most: int) -> list[str]:
-    names = [name.strip() for name in text.split(",")]
-    if not least <= len(names) <= most or not all(names):
-        raise ParameterError(option, text, f"{least} to {most} names of fields, between commas")
-    return names
-
-
-def _regression(text: str) -> Regression:
-    model, colon, formula = text.rpartition(":")
-    y, tilde, covariates = formula.partition("~")
-    if not tilde or not y.strip():
-        raise ParameterError("regression", text, "[MODEL:]Y~X+X..., as in 'income ~ age + rents'")
-    on = [_covariate(name) for name in covariates.split("+")]
-    return Regression(_covariate(y), on, model.strip() if colon else "linear")  # type: ignore[arg-type]
-
-
-def _covariate(text: str) -> str | Option:
-    name, equals, option = (part.strip() for part in text.partition("="))
-    return Option(name, option) if equals else name
-
-
-def _group(text: str) -> str | Parts:
-    """Return what makes groups: a field with options, or a number cut at 'NAME:EDGE|EDGE'."""
-    name, cut, edges = text.partition(":")
-    if not cut:
-        return text
-    try:
-        return Parts(name, Histogram(edges=[float(edge) for edge in edges.split("|")]))
-    except ValueError:
-        raise ParameterError("edges", edges, "numbers, with '|' between them") from None
-
-
-def _each(campaign: FormCampaign) -> Iterator[FormStatistic[Any]]:
-    """Yield a statistic for each field."""
-    for field in campaign.fields:
-        asked_of_some = field.applies is not None and isinstance(field, OrdinalField)
-        if isinstance(field, NumberField) or asked_of_some:
-            yield Mean(field.name)
-        elif isinstance(field, CategoryField):
-            yield Shares(field.name)
+    for wish in wishes:
+        if wish.error is not None:
+            raise ParameterError("statistic", wish.text, "without '@', which is for a plan")
+    wanted = wishes or of_each(reports.campaign.fields)
+    form.show(*[reports.ask(wish.statistic, confidence) for wish in wanted])

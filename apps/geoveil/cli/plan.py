@@ -18,6 +18,7 @@ from geoveil.analyst import (
     PublicPrior,
     ShareAbove,
     UnmetWishError,
+    Wish,
     any_numbers_in,
     central_text,
     participants_to_name_the_top,
@@ -35,6 +36,7 @@ from geoveil.cli import options
 from geoveil.cli.asking import Levels, Words, asks
 from geoveil.cli.connection import Connection, analyst_at, connects
 from geoveil.cli.console import err, out, print_json
+from geoveil.cli.plan_forms import of_form
 from geoveil.cli.plan_text import (
     print_comparison,
     print_liars,
@@ -44,6 +46,7 @@ from geoveil.cli.plan_text import (
     print_quantiles,
     print_top,
 )
+from geoveil.cli.relations_words import relates
 from geoveil.cli.results import check_picture
 from geoveil.gp import GeoPrivacy, GeoVeilError, Heap, LogScale, ParameterError, validation
 from geoveil.simulation.people_files import FORMATS
@@ -70,10 +73,27 @@ _NUMBERS: Mapping[str, type] = MappingProxyType(
 
 @connects
 @asks
+@relates
 def plan(
     *,
     words: Words,
     quantile: Levels = None,
+    form: Annotated[
+        Path | None,
+        typer.Option(
+            help="A form (TOML): what its statistics will say, each named by an option below, with"
+            " '@ERROR' or '@ROW=ERROR' for a 95 % error that is wanted. Takes --prior-sample."
+        ),
+    ] = None,
+    prior_sample: Annotated[
+        Path | None,
+        typer.Option(help="Answers to --form of people like those who will answer (CSV)."),
+    ] = None,
+    epsilon_sum: Annotated[
+        float | None,
+        typer.Option(help="Share out ε of this sum over the fields of --form as best they can."),
+    ] = None,
+    wishes: list[Wish],
     participants: Annotated[int | None, typer.Option(help="How many people will report.")] = None,
     epsilon: options.Epsilon = None,
     per: options.Per = None,
@@ -227,8 +247,11 @@ def plan(
     Examples: geoveil plan --threshold 100000 --participants 50000 --epsilon 1 --per 8000 --prior
     incomes; geoveil plan --place -73.98,40.75 --place -73.95,40.8 --participants 20000
     --epsilon 1 --per 500 --prior collisions; geoveil plan --quantile 0.5 --participants 50000
-    --epsilon 1 --per 8000 --prior incomes
+    --epsilon 1 --per 8000 --prior incomes; geoveil plan --form form.toml --prior-sample people.csv
+    --mean income@500 --regression "income ~ age + rents" --participants 20000
     """
+    if of_form(form, prior_sample, wishes, epsilon_sum, participants, out_file, as_json=as_json):
+        return
     check_picture("--figure", figure)
     questions = questions_in(words)
     if not at_terminal():

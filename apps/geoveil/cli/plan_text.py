@@ -238,6 +238,35 @@ def _print_heading(report: Record, console: PlainConsole, what: str) -> None:
         console.print(report["prior"]["caution"])
 
 
+def print_form(report: Record, console: PlainConsole) -> None:
+    """Print what `form_plan` found."""
+    shared = report["epsilon_sum"]
+    how = "as the form states" if shared is None else f"shared out of a sum of {shared:g}"
+    table = table_80("field", f"ε, {how}")
+    for field in report["fields"]:
+        table.add_row(field["name"], field["privacy"] or "open, sent as it is")
+    print_whole(table, console)
+    people = report["participants"]
+    if people is not None:
+        table = table_80("statistic", "row", "expected", "95 % error", wrapped=[0, 1], right=(2, 3))
+        for of in report["statistics"]:
+            for row in of["rows"]:
+                error = _or_dash(row["error_95"], "±{:.3g}")
+                table.add_row(of["statistic"], row["row"], f"{row['expected']:.4g}", error)
+        print_whole(table, console)
+        console.print(
+            f"Of {people:,} participants like the {report['sample']:,} of the sample: simulated"
+            " reports were asked as real ones will be. 95 % error: how far the farther end of an"
+            " interval is; –: the reports would set none."
+        )
+    for of in report["statistics"]:
+        if of["target_error"] is not None:
+            console.print(
+                f"{of['statistic']}: ±{of['target_error']:g} takes {of['participants']:,}"
+                " participants."
+            )
+
+
 _TIMES_MEAN = (
     "squared error in multiples of the first row's, without what sampling people adds. (A wider"
     " band may err less, since it takes more of the answer from the prior: that is no reason to"

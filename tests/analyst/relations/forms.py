@@ -1,26 +1,21 @@
 """Forms, and simulated reports of them, for tests of relations."""
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from geoveil.analyst.relations.form_reports import FormReports
+from geoveil.analyst import simulated as reported
 from geoveil.campaign import (
     Attribute,
-    CategoryField,
     ChoiceField,
     FormCampaign,
     MultipleField,
     NumberField,
     OrdinalField,
     PlaceField,
-    PointField,
 )
 from geoveil.gp import AzimuthalEquidistant, GeoPrivacy
 
+__all__ = ["CLEAR", "choice", "form", "multiple", "number", "ordinal", "place", "reported"]
 CLEAR = 1e-9
 """A noise scale as good as none."""
 
@@ -60,20 +55,3 @@ def ordinal(name: str, count: int, epsilon: float | None) -> OrdinalField:
 
 def multiple(name: str, count: int, epsilon: float | None) -> MultipleField:
     return MultipleField(name=name, options=tuple(f"o{i}" for i in range(count)), epsilon=epsilon)
-
-
-def reported(
-    campaign: FormCampaign, values: Sequence[NDArray[Any]], rng: np.random.Generator
-) -> FormReports:
-    """Return simulated reports of people's values: indices, masks, numbers, or metres (n, 2)."""
-    columns = []
-    for field, held in zip(campaign.fields, values, strict=True):
-        if isinstance(field, PointField):
-            points = field.mechanism.simulate(held, rng)
-            integers = np.rint(points / field.mechanism.step).astype(np.int64)
-        elif not isinstance(field, CategoryField) or field.mechanism is None:
-            integers = np.asarray(held, np.int64)
-        else:
-            integers = field.mechanism.simulate(held, rng)
-        columns.append(integers.reshape(len(held), -1))
-    return FormReports(campaign, np.concatenate(columns, axis=1))

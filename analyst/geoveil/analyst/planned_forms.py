@@ -1,0 +1,302 @@
+"""Forms before anybody answers: errors to expect of statistics, and how fields share out ε.
+
+Reports of people like those of a prior sample are simulated, and asked as real reports will be.
+"""
+
+import csv
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from geoveil.analyst.errors import AnalystError
+from geoveil.analyst.relations.form_reports import FormReports, FormStatistic
+from geoveil.campaign import (
+    CategoryField,
+    Field,
+    FormCampaign,
+    MultipleField,
+    NumberField,
+    PlaceField,
+    PointField,
+)
+from geoveil.gp import GeoPrivacy, GeoVeilError, ParameterError, PrivateValueError, validation
+
+Record = dict[str, Any]
+_PEOPLE = 20_000
+"""People that are simulated at once: errors of more follow from theirs."""
+_SEARCHED = 4_000
+"""People that are simulated for each way to share out ε."""
+_MOST_ROWS = 200_000
+"""Rows of a prior sample."""
+_MOST_EPSILON = 16.0
+_FACTORS = (2.0, 1.4, 1.2)
+"""By which ε of one field is tried beside the others'."""
+_MOST_APART = 16.0
+"""ε of a field is at most so many times that of another, in multiples of what the form states."""
+
+
+class Wish(NamedTuple):
+    """A statistic of a form, and how closely it is wanted."""
+
+    text: str
+    statistic: FormStatistic[Any]
+    error: float | None = None
+    """The 95 % error wanted; None: as it comes."""
+    row: str | None = None
+    """The row that is wanted so closely; None: every one."""
+
+
+def sample_of(fields: Sequence[Field], file: Path) -> list[dict[str, Any]]:
+    """Return the answers of the people of a CSV file, a column of the name of each field.
+
+    A place is "latitude longitude" and several options stand with spaces between them, as in data
+    of XLSForm; an empty cell is no answer.
+
+    Raises:
+        ParameterError: naming the row, if it holds no answers to the form.
+    """
+    try:
+        with file.open(newline="", encoding="utf-8-sig") as stream:
+            rows = [row for row, _ in zip(csv.DictReader(stream), range(_MOST_ROWS), strict=False)]
+    except (OSError, ValueError, csv.Error):
+        raise ParameterError("prior-sample", str(file), "a CSV file that can be read") from None
+    names = {field.name for field in fields}
+    if len(rows) < 2 or not names <= set(rows[0]):
+        expected = f"two rows or more, with columns {', '.join(sorted(names))}"
+        raise ParameterError("prior-sample", str(file), expected)
+    people, campaign = [], _campaign(fields)
+    for number, row in enumerate(rows, 1):
+        try:
+            answers = {f.name: _answer(f, row[f.name]) for f in fields if row[f.name]}
+            campaign.prepare(answers)
+        except (ValueError, PrivateValueError) as error:
+            raise ParameterError(f"row {number} of prior-sample", str(file), str(error)) from None
+        people.append(answers)
+    return people
+
+
+def _answer(field: Field, cell: str) -> Any:
+    if isinstance(field, NumberField):
+        return float(cell)
+    if isinstance(field, PlaceField):
+        latitude, longitude = map(float, cell.split()[:2])
+        return longitude, latitude
+    return cell.split() if isinstance(field, MultipleField) else cell
+
+
+def _campaign(fields: Sequence[Field]) -> FormCampaign:
+    return FormCampaign(
+        campaign_id="planned",
+        title="planned",
+        fields=tuple(fields),
+        opens=datetime(2000, 1, 1, tzinfo=UTC),
+        closes=datetime(2001, 1, 1, tzinfo=UTC),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class PlannedForm:
+    """What a form's statistics will say, of people like those of a sample."""
+
+    fields: tuple[Field, ...]
+    sample: Sequence[Mapping[str, Any]]
+    wishes: Sequence[Wish]
+    seed: int = 1
+
+    def errors(self, people: int, at_most: int = _PEOPLE) -> list[dict[str, tuple[float, float]]]:
+        """Return the estimate and the 95 % error of each row of each statistic.
+
+        Args:
+            people: who will answer.
+            at_most: people that are simulated; errors of more fall with the root of their number.
+
+        Raises:
+            AnalystError: if such reports do not tell a statistic.
+        """
+        n = min(people, at_most)
+        rng = np.random.default_rng(self.seed)
+        times = [self._asked(n, rng) for _ in range(max(1, 2 * at_most // n))]
+        shrink = math.sqrt(n / people)
+        found = []
+        for of in zip(*times, strict=True):
+            rows = {row: np.array([time[row] for time in of if row in time]) for row in of[0]}
+            found.append({k: (v[:, 0].mean(), shrink * v[:, 1].mean()) for k, v in rows.items()})
+        return found
+
+    def _asked(self, n: int, rng: np.random.Generator) -> list[dict[str, tuple[float, float]]]:
+        campaign = _campaign(self.fields)
+        reports = simulated(campaign, self._drawn(n, rng), rng)
+        found = []
+        for wish in self.wishes:
+            try:
+                rows = reports.ask(wish.statistic).rows()
+            except ParameterError:
+                raise
+            except GeoVeilError as error:
+                raise AnalystError(f"{wish.text}, of {n:,} reports: {error}") from error
+            found.append({_label(row): _reach(row) for row in rows})
+        return found
+
+    def _drawn(self, n: int, rng: np.random.Generator) -> list[Any]:
+        """Return the prepared answers of people drawn with replacement, of each field."""
+        campaign = _campaign(self.fields)
+        prepared = [campaign.prepare(answers) for answers in self.sample]
+        drawn = rng.integers(0, len(prepared), n)
+        return [np.array(held)[drawn] for held in zip(*prepared, strict=True)]
+
+    def people_for(self, wish: Wish) -> int:
+        """Return how many people it takes for the error that is wanted of a statistic."""
+        one = replace(self, wishes=[wish])
+        people = _PEOPLE
+        for _ in range(3):  # errors of few fall a little faster than with the root
+            ratio = _worst(wish, one.errors(people)[0])
+            people = max(math.ceil(people * min(ratio, 1e3) ** 2), 2)
+            if people > _PEOPLE:
+                break
+        return people
+
+    def shared_out(self, epsilon: float) -> "PlannedForm":
+        """Return the form whose fields have ε of this sum, as its statistics are best known.
+
+        The fields' ε are changed by factors, one field at a time, as long as errors fall: the
+        largest in multiples of what is wanted; without wishes, their geometric mean.
+
+        Raises:
+            ParameterError: if nothing is to be shared out, or it is too much.
+        """
+        private = [i for i, field in enumerate(self.fields) if field.privacy is not None]
+        if not private:
+            raise ParameterError("epsilon-sum", epsilon, "left out: every field is open")
+        validation.between("epsilon-sum", epsilon, 0, _MOST_EPSILON * len(private), low_open=True)
+        factors = np.ones(len(private))
+        best, least = self._with(private, factors, epsilon), math.inf
+        least = best._loss()
+        for factor in _FACTORS:
+            improved = True
+            while improved:
+                improved = False
+                for i in range(len(private)):
+                    for by in (factor, 1 / factor):
+                        tried = factors * np.where(np.arange(len(factors)) == i, by, 1.0)
+                        if tried.max() > _MOST_APART * tried.min():
+                            continue
+                        other = self._with(private, tried, epsilon)
+                        loss = other._loss()
+                        if loss < least - 1e-3:
+                            factors, best, least, improved = tried, other, loss, True
+        return best
+
+    def _with(
+        self, private: Sequence[int], factors: np.ndarray[Any, Any], epsilon: float
+    ) -> "PlannedForm":
+        fields = list(self.fields)
+        own = factors * np.array([fields[i].privacy.epsilon for i in private])  # type: ignore[union-attr]
+        for i, part in zip(private, (own * epsilon / own.sum()).tolist(), strict=True):
+            fields[i] = with_epsilon(fields[i], min(part, _MOST_EPSILON))
+        return replace(self, fields=tuple(fields))
+
+    def _loss(self) -> float:
+        try:
+            found = self.errors(_SEARCHED, _SEARCHED)
+        except AnalystError:
+            return math.inf
+        worst = [_worst(wish, rows) for wish, rows in zip(self.wishes, found, strict=True)]
+        wanted = [x for x, wish in zip(worst, self.wishes, strict=True) if wish.error is not None]
+        return math.log(max(wanted)) if wanted else float(np.mean(np.log(worst)))
+
+
+def with_epsilon(field: Field, epsilon: float) -> Field:
+    """Return a field with another ε."""
+    if isinstance(field, PointField):
+        privacy = GeoPrivacy(epsilon, field.privacy.per, field.privacy.unit)
+        return replace(field, privacy=privacy, step_exponent=None)
+    assert isinstance(field, CategoryField)
+    return replace(field, epsilon=epsilon)
+
+
+def simulated(
+    campaign: FormCampaign, values: Sequence[Any], rng: np.random.Generator
+) -> FormReports:
+    """Return simulated reports of people: not private on a computer.
+
+    Args:
+        campaign: the form.
+        values: of each field, options by their number, sets of them as bits, and numbers and places
+            in the coordinates of queries, (n,) or (n, 2).
+        rng: of draws.
+    """
+    columns = []
+    for field, held in zip(campaign.fields, values, strict=True):
+        integers = np.asarray(held)
+        if isinstance(field, PointField):
+            of = field.mechanism
+            integers = np.rint(of.simulate(integers.astype(np.float64), rng) / of.step)
+        elif isinstance(field, CategoryField) and field.mechanism is not None:
+            integers = field.mechanism.simulate(integers, rng)
+        columns.append(integers.astype(np.int64).reshape(len(held), -1))
+    return FormReports(campaign, np.concatenate(columns, axis=1))
+
+
+def _label(row: Mapping[str, Any]) -> str:
+    return ", ".join(value for value in row.values() if isinstance(value, str))
+
+
+def _reach(row: Mapping[str, Any]) -> tuple[float, float]:
+    """Return the estimate of a row, and how far the farther end of its interval is."""
+    value = row["estimate"]
+    return value, max(row["ci_high"] - value, value - row["ci_low"])
+
+
+def _worst(wish: Wish, rows: Mapping[str, tuple[float, float]]) -> float:
+    """Return the largest error in multiples of what is wanted, or of 1."""
+    if wish.row is not None and wish.row not in rows:
+        raise ParameterError(f"row of {wish.text}", wish.row, "one of " + "; ".join(rows))
+    wanted = rows.values() if wish.row is None else [rows[wish.row]]
+    return max(error for _, error in wanted) / (wish.error or 1.0)
+
+
+def form_plan(plan: PlannedForm, participants: int | None, epsilon: float | None) -> Record:
+    """Return what a plan says, as JSON holds it.
+
+    Args:
+        plan: of the form as it stands, or as its fields share out ε best.
+        participants: who will answer; None: only what wishes take is said.
+        epsilon: the sum over fields that was shared out; None: it was not.
+    """
+    found = plan.errors(participants) if participants is not None else [{}] * len(plan.wishes)
+    needed: Callable[[Wish], int | None] = partial(_needed, plan)
+    return {
+        "participants": participants,
+        "sample": len(plan.sample),
+        "epsilon_sum": epsilon,
+        "fields": [
+            {"name": field.name, "privacy": None if field.privacy is None else str(field.privacy)}
+            for field in plan.fields
+        ],
+        "statistics": [
+            {
+                "statistic": wish.text,
+                "target_error": wish.error,
+                "participants": needed(wish),
+                "rows": [
+                    {"row": row, "expected": float(value), "error_95": _finite(float(error))}
+                    for row, (value, error) in rows.items()
+                ],
+            }
+            for wish, rows in zip(plan.wishes, found, strict=True)
+        ],
+    }
+
+
+def _needed(plan: PlannedForm, wish: Wish) -> int | None:
+    return None if wish.error is None else plan.people_for(wish)
+
+
+def _finite(x: float) -> float | None:
+    return x if math.isfinite(x) else None

@@ -1,0 +1,153 @@
+"""Errors that are planned of a form are those that are printed of its reports."""
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from geoveil.analyst import (
+    AnalystError,
+    Correlation,
+    CrossTable,
+    FormStatistic,
+    Mean,
+    MeanBy,
+    PlannedForm,
+    Regression,
+    Shares,
+    Wish,
+    form_plan,
+    sample_of,
+    simulated,
+)
+from geoveil.campaign import Field
+from geoveil.gp import ParameterError
+
+from .relations.forms import choice, form, number, ordinal
+
+STATISTICS: dict[str, FormStatistic[Any]] = {
+    "shares": Shares("rents"),
+    "mean": Mean("income"),
+    "mood": Mean("mood"),
+    "table": CrossTable("rents", "mood"),
+    "by": MeanBy("income", "rents"),
+    "correlation": Correlation("income", "age"),
+    "regression": Regression("income", ["age", "rents"]),
+}
+CASES = 30
+
+
+def _fields(rng: np.random.Generator) -> tuple[Field, ...]:
+    return (
+        number("age", float(rng.uniform(2, 8)), least=18.0, most=90.0),
+        number("income", float(rng.uniform(2, 12)), "k", least=0.0, most=400.0),
+        choice("rents", 3, float(rng.uniform(0.8, 3))),
+        ordinal("mood", 4, float(rng.uniform(0.5, 2))),
+    )
+
+
+def _people(rng: np.random.Generator, n: int) -> list[Any]:
+    rents = rng.choice(3, n, p=[0.5, 0.3, 0.2])
+    age = np.clip(rng.normal(45 + 5 * rents, 12), 18, 90)
+    income = np.clip(rng.lognormal(3.3 + 0.01 * age, 0.5), 0, 400)
+    return [age, income, rents, np.clip(rents + rng.integers(0, 3, n), 0, 3)]
+
+
+def _rows(people: list[Any]) -> list[dict[str, Any]]:
+    return [
+        {"age": a, "income": y, "rents": f"o{r}", "mood": f"o{m}"}
+        for a, y, r, m in zip(*(of.tolist() for of in people), strict=True)
+    ]
+
+
+@pytest.mark.deep(keep=1)
+@pytest.mark.parametrize("case", range(CASES))
+def test_planned_errors_are_those_that_are_printed(case: int) -> None:
+    """Of each row, over the mean of campaigns of people whom the plan never saw."""
+    rng = np.random.default_rng(1000 + case)
+    fields, n = _fields(rng), int(rng.integers(2_000, 12_000))
+    name = list(STATISTICS)[case % len(STATISTICS)]
+    wish = Wish(name, STATISTICS[name])
+    (planned,) = PlannedForm(fields, _rows(_people(rng, 20_000)), [wish], seed=case).errors(n)
+    printed = []
+    for _ in range(8):
+        rows = simulated(form(*fields), _people(rng, n), rng).ask(wish.statistic).rows()
+        printed.append(
+            [max(r["ci_high"] - r["estimate"], r["estimate"] - r["ci_low"]) for r in rows]
+        )
+    ratio = np.array([error for _, error in planned.values()]) / np.mean(printed, axis=0)
+    print(f"{name}, n = {n:,}: planned over printed {ratio.min():.3f} to {ratio.max():.3f}")
+    assert ratio.min() > 0.9
+    assert ratio.max() < 1.1
+
+
+def _plan(*wishes: Wish, seed: int = 1) -> PlannedForm:
+    rng = np.random.default_rng(seed)
+    return PlannedForm(_fields(rng), _rows(_people(rng, 300)), wishes, seed=seed)
+
+
+@pytest.mark.deep(keep=0, rest=1)
+@pytest.mark.parametrize("wanted", [1.5, 0.2])
+def test_so_many_people_as_are_planned_have_the_error_that_is_wanted(wanted: float) -> None:
+    wish = Wish("mean income", Mean("income"), wanted)
+    plan = _plan(wish)
+    (found,) = plan.errors(plan.people_for(wish))
+    (error,) = [error for _, error in found.values()]
+    assert error == pytest.approx(wanted, rel=0.05)
+
+
+@pytest.mark.deep(keep=0)
+def test_a_field_that_is_not_asked_gives_its_epsilon_to_others() -> None:
+    plan = _plan(Wish("mean income", Mean("income")))
+    best = plan.shared_out(4.0)
+    epsilons = {field.name: field.privacy.epsilon for field in best.fields if field.privacy}
+    assert sum(epsilons.values()) == pytest.approx(4.0)
+    assert max(epsilons, key=lambda name: epsilons[name]) == "income"
+    assert best.errors(2_000)[0]["mean of income"][1] < plan.errors(2_000)[0]["mean of income"][1]
+
+
+def _file(tmp_path: Path, **cells: str) -> Path:
+    file = tmp_path / "people.csv"
+    row = {"age": "41", "income": "52", "rents": "o1", "mood": "o0"} | cells
+    with file.open("w", newline="") as stream:
+        writer = csv.DictWriter(stream, row)
+        writer.writeheader()
+        writer.writerows([row, row])
+    return file
+
+
+def test_a_sample_has_a_column_of_the_name_of_each_field(tmp_path: Path) -> None:
+    fields = _fields(np.random.default_rng(1))
+    first, _ = sample_of(fields, _file(tmp_path))
+    assert first == {"age": 41.0, "income": 52.0, "rents": "o1", "mood": "o0"}
+    for cells, where in (
+        ({"rents": "o9"}, "row 1"),
+        ({"age": "old"}, "row 1"),
+        ({"age": ""}, "row 1"),
+    ):
+        with pytest.raises(ParameterError, match=where):
+            sample_of(fields, _file(tmp_path, **cells))
+    with pytest.raises(ParameterError, match="columns age"):
+        sample_of((number("height", 1.0), *fields), _file(tmp_path))
+
+
+def test_what_cannot_be_planned_is_refused() -> None:
+    wish = Wish("mean income", Mean("income"), 0.2, "no such row")
+    with pytest.raises(ParameterError, match="mean of income"):
+        _plan(wish).people_for(wish)
+    with pytest.raises(ParameterError, match="epsilon-sum"):
+        _plan(wish).shared_out(100.0)
+    open_ = PlannedForm((choice("rents", 2, None),), [{"rents": "o1"}] * 2, [])
+    with pytest.raises(ParameterError, match="every field is open"):
+        open_.shared_out(1.0)
+    hidden = Wish("by", MeanBy("income", "rents"))
+    few = PlannedForm(
+        (number("income", 1.0), choice("rents", 2, 0.01)),
+        [{"income": 1, "rents": "o1"}] * 2,
+        [hidden],
+    )
+    with pytest.raises((AnalystError, ParameterError)):
+        few.errors(2)
+    assert form_plan(_plan(), 100, None)["statistics"] == []
