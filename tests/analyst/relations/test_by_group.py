@@ -3,11 +3,13 @@
 import numpy as np
 import pytest
 
-from geoveil.analyst import Above, FormReports, Option, QuantileBy
+from geoveil.analyst import Above, FormReports, MeanBy, Option, QuantileBy, ShareWithin, Within
 from geoveil.analyst.relations import by
 from geoveil.analyst.relations.by import ratios
+from geoveil.campaign import FormCampaign, PlaceField
+from geoveil.simulation.populations import collisions, household_incomes
 
-from .forms import choice, form, number, reported
+from .forms import choice, form, number, place, reported
 
 CAMPAIGN = form(choice("rents", 3, 1.0), number("income", 8.0, "k", least=0.0, most=500.0))
 
@@ -54,3 +56,35 @@ def test_reports_that_are_alike_are_counted_once(monkeypatch: pytest.MonkeyPatch
         for end in ("values", "low", "high"):
             moved = abs(float(getattr(slow, end)[0]) - float(getattr(quick.groups[name], end)[0]))
             assert moved < 0.1 * error, (name, end)
+
+
+@pytest.mark.deep(keep=1)
+@pytest.mark.parametrize("center", [(-73.976, 40.75), (-73.946, 40.725), (-73.916, 40.693)])
+def test_a_mean_within_a_disc_costs_a_third_more_than_in_the_clear(
+    center: tuple[float, float],
+) -> None:
+    """ε = 1 per 500 m and per $8,000; a disc of 2.5 km, whose edge is soft over 3 noise scales.
+
+    Variances of the same soft mean, from 60,000 households at collisions in New York. Control: with
+    edges of one noise scale it costs more.
+    """
+    home, rng = place("home", 500.0), np.random.default_rng(12)
+    private = form(home, number("income", 8_000.0, "dollar"))
+    open_ = form(place("home", 1e-3), number("income", 1e-3, "dollar"))
+    plane = home.attribute.coordinates
+    assert isinstance(home, PlaceField)
+    assert plane is not None
+    people = [
+        plane.project(collisions().sample(60_000, rng)),
+        household_incomes().sample(60_000, rng),
+    ]
+
+    def variance(campaign: FormCampaign, edge: float | None) -> float:
+        disc = Within("home", ShareWithin(*center, 2_500.0, "the disc"), edge)
+        (row,) = reported(campaign, people, rng).ask(MeanBy("income", [disc])).rows()
+        return float(row["standard_error"] ** 2)
+
+    price = variance(private, None) / variance(open_, 1_500.0)
+    narrow = variance(private, 500.0) / variance(open_, 500.0)
+    print(f"disc at {center}: {price:.3f} ×, with an edge of 500 m {narrow:.3f} ×")
+    assert price < 1.35 < narrow
