@@ -322,6 +322,18 @@ def _history() -> Iterator[Case]:
         )
 
 
+def reads_campaigns() -> bool:
+    """Return whether what reads and writes campaigns is installed."""
+    return find_spec("google") is not None and find_spec("google.protobuf") is not None
+
+
+def _forms() -> Iterator[Case]:
+    if reads_campaigns():
+        from geoveil.audit.forms import forms
+
+        yield from forms()
+
+
 _ROWS: Mapping[str, Callable[[], Iterator[Case]]] = MappingProxyType(
     {
         "SmoothMechanism": _smooth,
@@ -335,6 +347,7 @@ _ROWS: Mapping[str, Callable[[], Iterator[Case]]] = MappingProxyType(
         "LocalLaplace": _local_laplace,
         "RandomizedResponse": _randomized_response,
         **{name: partial(categories, name) for name in CATEGORIES},
+        "FormCampaign": _forms,
     }
 )
 """Class of a mechanism, or "Cap" → what makes its rows, which takes seconds for some."""
@@ -366,8 +379,8 @@ def catalogue(mechanism: str | None = None) -> tuple[Case, ...]:
 
 
 def _of_others() -> Iterator[Case]:
-    if find_spec("google") is None or find_spec("google.protobuf") is None:
-        return  # nothing here reads or writes campaigns
+    if not reads_campaigns():
+        return
     from geoveil.campaign import MECHANISMS, QUERIES
 
     for query in QUERIES:

@@ -5,7 +5,7 @@ are of `release_faults` and four of categories. None of them can be seen in the 
 each breaks the promise that it states.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,7 +19,7 @@ from geoveil.audit.case import (
     all_numbers_added,
     first_number,
 )
-from geoveil.audit.catalogue import ASKED, BELL, INCOME, RAMP, STEP, any_two
+from geoveil.audit.catalogue import ASKED, BELL, INCOME, RAMP, STEP, any_two, reads_campaigns
 from geoveil.audit.categories import category_faults
 from geoveil.audit.derived_histories import AnsweredHistory, ExtrapolatedHistory
 from geoveil.audit.histories import NestedHistory
@@ -354,6 +354,13 @@ def _of_histories() -> tuple[Case, ...]:
     )
 
 
+def _of_forms() -> Iterator[Case]:
+    if reads_campaigns():
+        from geoveil.audit.forms import form_faults
+
+        yield from form_faults()
+
+
 def faults() -> tuple[Case, ...]:
     """Return the faulty mechanisms, at the points and pairs of the sound ones, and histories.
 
@@ -373,4 +380,5 @@ def faults() -> tuple[Case, ...]:
         *_of_histories(),
         *release_faults(),
         *category_faults(),
+        *_of_forms(),
     )

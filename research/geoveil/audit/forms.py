@@ -1,0 +1,178 @@
+"""Rows for forms: pairs of forms, and the law of the whole tuple that a device sends.
+
+A point of a row is a form. Each of its coordinates is a field's answer in ε that the ledger charges
+from one to the next, so that moves along an axis are as long as what they may tell; the path makes
+such moves only, of which every other one is made up.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from geoveil.audit.case import Case, first_number
+from geoveil.audit.categories import Chain
+from geoveil.campaign import (
+    Attribute,
+    ChoiceField,
+    Condition,
+    FormCampaign,
+    NumberField,
+    OrdinalField,
+)
+from geoveil.gp import GeoPrivacy, lazy
+
+Array = NDArray[np.float64]
+_PER, _MOST = 2.0, 10.0
+"""Distance that looks alike, and the end of the range, of both numbers."""
+_STEPS = 40
+
+
+def _number(name: str, applies: Condition | None = None) -> NumberField:
+    return NumberField(
+        attribute=Attribute(name=name, unit="year", least=0.0, most=_MOST),
+        privacy=GeoPrivacy(1.0, _PER, "year"),
+        applies=applies,
+    )
+
+
+_RENTS = ChoiceField(name="rents", options=("no", "yes"), epsilon=1.0)
+FORM = FormCampaign(
+    campaign_id="audited",
+    title="audited",
+    fields=(
+        _number("age"),
+        OrdinalField(name="mood", options=("bad", "fair", "good"), epsilon=0.5),
+        _RENTS,
+        _number("years", Condition(field="rents", options=("yes",))),
+    ),
+    opens=datetime(2000, 1, 1, tzinfo=UTC),
+    closes=datetime(2001, 1, 1, tzinfo=UTC),
+)
+
+
+def _alike(prepared: Array) -> Array:
+    return np.ones(len(prepared))
+
+
+@dataclass(frozen=True, eq=False)
+class FormReport:
+    """A report of the audited form, and what a faulty device makes of it.
+
+    Args:
+        sent: answers as the campaign prepares them, (n, 4) → what a device perturbs.
+        factor: the same → by how much noise of the age is larger, (n,).
+    """
+
+    sent: Callable[[Array], Array] = np.asarray
+    factor: Callable[[Array], Array] = _alike
+
+    @property
+    def privacy(self) -> GeoPrivacy:
+        """Forms are as far apart as the ledger charges."""
+        return GeoPrivacy(1.0, 1.0, "ε of the ledger")
+
+    @lazy
+    def _units(self) -> Array:
+        """The length of one year or option along each axis."""
+        return np.array([privacy.rate for _, privacy, _ in FORM.charges])
+
+    @lazy
+    def _laws(self) -> Sequence[Array]:
+        fields = (FORM.field("mood"), _RENTS)
+        return [np.log(Chain(f.mechanism, range(len(f.options))).law) for f in fields]  # type: ignore[attr-defined]
+
+    def _prepared(self, x: Array) -> Array:
+        """Return what the campaign makes of the answers at points whose options are whole."""
+        answers = np.clip(x / self._units, 0.0, [np.inf, 2.0, 1.0, np.inf])
+        rows, back = np.unique(answers, axis=0, return_inverse=True)
+        prepared = [FORM.prepare(self._named(row)) for row in rows.tolist()]
+        return np.array(prepared, np.float64)[back.ravel()]
+
+    def _named(self, row: Sequence[float]) -> dict[str, Any]:
+        return {
+            field.name: field.attribute_options[round(v)] if field.attribute_options else v
+            for field, v in zip(FORM.fields, row, strict=True)
+        }
+
+    def simulate(self, x: ArrayLike, rng: np.random.Generator) -> Array:
+        """Return one report per form."""
+        prepared = self._prepared(np.asarray(x, np.float64))
+        reports = []
+        for field, held in zip(FORM.fields, self.sent(prepared).T, strict=True):
+            whole: Any = field.mechanism  # type: ignore[attr-defined]
+            values = held.astype(np.int64) if field.attribute_options else held
+            reports.append(np.reshape(whole.simulate(values, rng), len(held)).astype(np.float64))
+        reports[0] = prepared[:, 0] + (reports[0] - prepared[:, 0]) * self.factor(prepared)
+        return np.stack(reports, axis=-1)
+
+    def log_density(self, y: ArrayLike, x: ArrayLike) -> Array:
+        """Return the log-density of a report of a form; between two options, that between both."""
+        reports, points = np.asarray(y, np.float64), np.asarray(x, np.float64)
+        low, high = points.copy(), points.copy()
+        options = points[:, 1:3] / self._units[1:3]
+        low[:, 1:3], high[:, 1:3] = (end(options) * self._units[1:3] for end in (np.floor, np.ceil))
+        share = np.mod(np.clip(options, 0, [2, 1]), 1).max(axis=1)
+        below, above = (self._log(reports, self._prepared(end)) for end in (low, high))
+        return np.asarray(below + share * (above - below))
+
+    def _log(self, y: Array, prepared: Array) -> Array:
+        sent, scale = self.sent(prepared), _PER * self.factor(prepared)
+        logs = -np.log(2 * scale) - np.abs(y[..., 0] - sent[:, 0]) / scale
+        logs = logs - np.log(2 * _PER) - np.abs(y[..., 3] - sent[:, 3]) / _PER
+        for column, law in zip((1, 2), self._laws, strict=True):
+            logs = logs + law[sent[:, column].astype(int), y[..., column].astype(int)]
+        return np.asarray(logs)
+
+
+def _row(report: FormReport, variant: str = "", statistic: Any = first_number) -> Case:
+    units = report._units
+    corners = np.array(
+        [[0, 0, 0, 0], [4, 0, 0, 0], [4, 0, 1, 0], [4, 0, 1, _MOST], [4, 0, 0, _MOST]]
+        + [[4, k, 0, _MOST] for k in (1, 2)]
+        + [[9, 2, 0, _MOST]],
+        np.float64,
+    )
+    place = np.linspace(0, len(corners) - 1, _STEPS * (len(corners) - 1) + 1)
+    path = np.stack([np.interp(place, range(len(corners)), of) for of in corners.T], axis=-1)
+    ends = np.array([-20.0, -2.0, 0.0, 3.0, 4.5, 7.0, 10.0, 14.0, 40.0])
+    outputs = list(itertools.product(ends, range(3), range(2), ends))
+    whole = corners * units
+    return Case(
+        name="FormCampaign",
+        variant=variant,
+        query="pairs of forms",
+        mechanism=report,
+        path=path * units,
+        outputs=np.array(outputs),
+        pairs=tuple(itertools.pairwise(whole)),
+        statistic=statistic,
+    )
+
+
+def forms() -> Iterator[Case]:
+    """Yield the row of forms."""
+    yield _row(FormReport())
+
+
+def _minus_the_range(prepared: Array) -> Array:
+    """Return answers of which the last is below its range where it does not apply."""
+    sent = prepared.copy()
+    sent[prepared[:, 2] == 0, 3] = -_MOST
+    return sent
+
+
+def _by_mood(prepared: Array) -> Array:
+    return np.asarray(1 + prepared[:, 1] / 2)
+
+
+def form_faults() -> Iterator[Case]:
+    """Yield faulty devices: another field's answer shows in noise, or in what is not asked."""
+    yield _row(FormReport(factor=_by_mood), "noise by another field", lambda r: np.abs(r[:, 0] - 4))
+    yield _row(FormReport(sent=_minus_the_range), "not asked, below the range", lambda r: r[:, 3])

@@ -1,0 +1,50 @@
+"""Pairs of forms are told apart by as much as the ledger charges, and faulty devices are caught."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from geoveil.audit import audit
+from geoveil.audit.forms import FORM, form_faults, forms
+from geoveil.gp import SeededSource
+
+
+def test_a_form_tells_what_the_ledger_charges_and_no_more() -> None:
+    """A filter is charged for what its follower shows: the row reaches 1, and not by rounding."""
+    (verdict,) = audit([*forms()], samples=20_000)
+    assert verdict.keeps
+    assert verdict.exact.fraction == pytest.approx(1, abs=1e-8)
+    assert 0.8 < verdict.black_box.fraction <= 1
+
+
+def test_devices_whose_fields_follow_each_other_are_caught() -> None:
+    found = {verdict.variant: verdict for verdict in audit([*form_faults()], samples=20_000)}
+    assert set(found) == {"noise by another field", "not asked, below the range"}
+    for verdict in found.values():
+        assert verdict.caught
+        assert verdict.exact.fraction > 2
+        assert verdict.black_box.fraction > 1.5
+
+
+@pytest.mark.deep(keep=0)
+def test_the_law_of_the_row_is_that_of_releases() -> None:
+    """4,000 releases of two forms; χ² of both choices together, and the mean distance of numbers.
+
+    α = 1e-6, by a normal bound of 4.9 standard errors each.
+    """
+    (case,) = forms()
+    report: Any = case.mechanism
+    source, n = SeededSource(7), 4_000
+    for age, mood, rents, years in ((4.0, 1, 0, 9.0), (7.0, 2, 1, 2.0)):
+        (prepared,) = report._prepared(np.array([[age, mood, rents, years]]) * report._units)
+        answers = report._named((age, mood, rents, years))
+        drawn = np.array([FORM.release(FORM.prepare(answers), source) for _ in range(n)], float)
+        for column in (0, 3):
+            step = FORM.fields[column].mechanism.step  # type: ignore[attr-defined]
+            apart = np.abs(drawn[:, column] * step - prepared[column])
+            assert abs(apart.mean() / 2 - 1) < 4.9 / np.sqrt(n)
+        for column, law in zip((1, 2), report._laws, strict=True):
+            shares = np.exp(law[int(prepared[column])])
+            seen = np.bincount(drawn[:, column].astype(int), minlength=len(shares)) / n
+            assert (np.abs(seen - shares) < 4.9 * np.sqrt(shares * (1 - shares) / n)).all()
