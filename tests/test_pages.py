@@ -42,7 +42,8 @@ PRINTED = {
     "protocol": ('"status": "REPORT_STATUS_ACCEPTED"', '"code": "not_found"'),
 }
 MINUTES = re.compile(
-    r"^geoveil (compare|simulate (?:oneway|twoway|kde|distribution|epochs|selection|ledger))\b",
+    r"^geoveil (compare|simulate "
+    r"(?:oneway|twoway|kde|distribution|epochs|relations|selection|ledger))\b",
     re.MULTILINE,
 )
 """Commands that take minutes, and here `--quick`."""

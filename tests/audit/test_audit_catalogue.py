@@ -52,6 +52,7 @@ TIGHT = [
     "UnaryEncoding  4 options",
     "OrdinalResponse  4 options",
     "SubsetResponse  sets of 4 options",
+    "FormCampaign  pairs of forms",
 ]
 
 
@@ -226,8 +227,10 @@ def test_all_faults_are_caught_from_samples_alone(faulty):
         "the true bit at ¾",
         "an end as it is",
         "only ticks inverted",
+        "noise by another field",
+        "not asked, below the range",
     }
-    assert len(faulty) == 26  # the others' densities or releases tell
+    assert len(faulty) == 28  # the others' densities or releases tell
     assert not any(verdict.keeps for verdict in faulty.values())
 
 
@@ -251,6 +254,7 @@ def test_all_faults_are_caught_from_samples_alone(faulty):
         ("the true bit at ¾", 1 + math.log(3)),  # a bit that is on, and one that is off
         ("an end as it is", math.inf),
         ("only ticks inverted", math.inf),
+        ("not asked, below the range", 11 / 3.5),  # 20 of 2 a year, and the choice, for half of it
     ],
 )
 def test_faults_are_as_bad_as_theory_says(faulty, fault, truth):

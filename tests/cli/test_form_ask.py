@@ -171,3 +171,12 @@ def test_reports_of_another_campaign_are_refused() -> None:
     campaign: ValueCampaign = FORM.campaign_of("age")
     with pytest.raises(ParameterError, match="reports of a form"):
         form_reports_of([campaign.encoded], 0)
+
+
+def test_reports_are_written_as_data_of_xlsform(file: Path, tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["data", str(file), str(tmp_path / "data.csv"), "--period", "1"])
+    assert done.exit_code == 0, done.output
+    head, *rows = (tmp_path / "data.csv").read_text(encoding="utf-8").splitlines()
+    assert head == "income,age,rents,mood,goes by"
+    assert len(rows) == N
+    assert {row.split(",")[2] for row in rows} == {"yes", "no"}

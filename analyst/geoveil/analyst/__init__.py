@@ -109,6 +109,7 @@ from geoveil.analyst.questions import (
     Softness,
     area_of,
 )
+from geoveil.analyst.relations.answers import write_answers as write_answers
 from geoveil.analyst.relations.by import (
     CurveBy,
     MeanBy,

@@ -1,6 +1,5 @@
 """geoveil form: forms from XLSForm, the format of ODK and KoboToolbox, and back."""
 
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
@@ -8,6 +7,7 @@ import typer
 
 from geoveil.analyst import (
     RADIUS_M,
+    FormReports,
     Wish,
     area_of,
     fields_of_toml,
@@ -17,6 +17,7 @@ from geoveil.analyst import (
     toml_of,
     whole_file,
     workbook_of,
+    write_answers,
 )
 from geoveil.campaign import Field
 from geoveil.cli import options
@@ -42,6 +43,15 @@ def fields_in(form: Path) -> tuple[Field, ...]:
     except (OSError, ValueError):
         raise ParameterError("form", str(form), "a file that can be read") from None
     return fields_of_toml(text)
+
+
+_Source = Annotated[
+    str,
+    typer.Argument(
+        help=f"The id of a form's campaign; or a file, ending in {EXPORTED}, that 'geoveil"
+        " campaign export' wrote of it."
+    ),
+]
 
 
 @app.command("from")
@@ -86,16 +96,37 @@ def to(
 
 @app.command()
 @connects
+def data(
+    campaign_id: _Source,
+    file: Annotated[Path, typer.Argument(help="The CSV file to write.")],
+    *,
+    period: Period = None,
+    connection: Connection,
+) -> None:
+    """Write the reports of a form as a CSV file, as data of XLSForm are.
+
+    Each column has the name of a field. Answers are the perturbed ones that devices sent: ask them
+    with 'geoveil form ask', which takes the noise off, and count no options here.
+    """
+    reports = _reports(campaign_id, period, connection)
+    write_answers(reports, file)
+    err.tell(f"wrote {file}: {reports.n:,} perturbed reports")
+
+
+def _reports(campaign_id: str, period: int | None, connection: Connection) -> FormReports:
+    """Return the reports of a campaign at a server, or of a file."""
+    if campaign_id.endswith(EXPORTED):
+        return form_reports_of(Path(campaign_id), period)
+    with analyst_at(connection) as analyst:
+        return form_reports_of(analyst.export(campaign_id, period), period)
+
+
+@app.command()
+@connects
 @relates
 @formed
 def ask(
-    campaign_id: Annotated[
-        str,
-        typer.Argument(
-            help=f"The id of a form's campaign; or a file, ending in {EXPORTED}, that 'geoveil"
-            " campaign export' wrote of it."
-        ),
-    ],
+    campaign_id: _Source,
     *,
     wishes: list[Wish],
     confidence: options.Confidence = 0.95,
@@ -112,12 +143,7 @@ def ask(
     Example: geoveil form ask household --regression "logistic: rents=yes ~ age + income"
     """
     validation.between("confidence", confidence, 0, 1, low_open=True, high_open=True)
-    with ExitStack() as open_:
-        if campaign_id.endswith(EXPORTED):
-            reports = form_reports_of(Path(campaign_id), period)
-        else:
-            analyst = open_.enter_context(analyst_at(connection))
-            reports = form_reports_of(analyst.export(campaign_id, period), period)
+    reports = _reports(campaign_id, period, connection)
     for wish in wishes:
         if wish.error is not None:
             raise ParameterError("statistic", wish.text, "without '@', which is for a plan")

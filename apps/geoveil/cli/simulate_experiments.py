@@ -1,4 +1,4 @@
-"""geoveil simulate oneway, twoway, kde, distribution, epochs, selection: the experiments."""
+"""geoveil simulate oneway, twoway, kde, distribution, epochs, relations, selection."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -11,7 +11,7 @@ import typer
 
 from geoveil.cli import options
 from geoveil.cli.console import bars, err, out, print_whole, table_80
-from geoveil.simulation import selection as selections
+from geoveil.simulation import relations as related, selection as selections
 from geoveil.simulation.computing import Computer, Processes, computer
 from geoveil.simulation.distribution import experiment as distributions
 from geoveil.simulation.distribution.attributes import ATTRIBUTES
@@ -282,6 +282,29 @@ def epochs(
     Example: geoveil simulate epochs --threshold 100000
     """
     run(over_time.experiment(participants, repetitions, run.seed, run.quick, given))
+
+
+@_runs
+def relations(
+    epsilon: Annotated[
+        float, typer.Option(help="ε of each field, at its distance; 0.01 to 4.")
+    ] = 1.0,
+    participants: Annotated[int, typer.Option(help="Number of people, n.")] = related.PEOPLE,
+    repetitions: Annotated[
+        int, typer.Option(help="How often people and noise are drawn anew, 2 or more.")
+    ] = related.REPETITIONS,
+    *,
+    run: _Run,
+) -> None:
+    """Several private answers of one person: a form beside ε-LDP, and beside closed forms.
+
+    Shares, a mean score, a cell of a table, a correlation, a slope and a mean within a disc, of
+    ages, hours, schooling, incomes and places. Contestants of ε-LDP send the cell of each answer,
+    with 1, 2 or 4 times ε between any two; and are given geoveil's estimators. Minutes.
+
+    Example: geoveil simulate relations --participants 20000
+    """
+    run(related.experiment(epsilon, participants, repetitions, run.seed, run.quick))
 
 
 @_runs
