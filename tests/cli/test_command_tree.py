@@ -30,7 +30,7 @@ def test_every_command_with_a_server_has_all_the_options():
             found[one.name] = given
     assert set(found) == {
         "ask", "health", "create", "show", "list", "close", "export", "contribute", "estimate",
-        "fleet", "plan", "publish", "web",
+        "data", "fleet", "plan", "publish", "web",
     }  # fmt: skip
     assert set(map(frozenset, found.values())) == {frozenset(names)}
 
