@@ -23,7 +23,7 @@ def of_form(
 ) -> bool:
     """Print and write the plan of a form; return whether one was given."""
     if form is None:
-        said = {"prior-sample": prior_sample, "epsilon-sum": epsilon_sum}
+        said: dict[str, object] = {"prior-sample": prior_sample, "epsilon-sum": epsilon_sum}
         said |= {"statistics": [wish.text for wish in wishes] or None}
         for name, value in said.items():
             if value is not None:
