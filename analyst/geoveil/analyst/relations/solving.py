@@ -10,7 +10,8 @@ from geoveil.gp import Array, UnsupportedError
 _MOST_STEPS, _MOST_HALVED = 100, 30
 LARGE = 200_000
 """Reports from which on a root need not be closer than a hundredth of its error."""
-_CLOSE, _CLOSE_OF_LARGE = 1e-10, 1e-5
+_CLOSE, _CLOSE_OF_LARGE = 1e-10, 1e-3
+"""Newton's last step, of which the square is about how far off the root still is."""
 _MOST_LEVERAGE = 0.9
 
 
@@ -68,7 +69,7 @@ def solve(
             if np.linalg.eigvalsh(slope + slope.T).max() >= 0:
                 break
             each = score.each(theta) * weights[:, None]
-            influence = np.asarray(-np.linalg.solve(slope, each.T).T, np.float64)
+            influence = np.asarray(each @ -np.linalg.inv(slope).T, np.float64)
             return Root(theta + step, *_sandwich(influence, weights, design))
         for _ in range(_MOST_HALVED):
             if inside(theta + step):
