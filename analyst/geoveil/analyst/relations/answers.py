@@ -6,7 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from geoveil.analyst.relations.form_reports import Columns, FormReports
+from geoveil.analyst.relations.form_reports import FormReports
+from geoveil.analyst.relations.terms import Columns
 from geoveil.analyst.whole_file import whole_file
 from geoveil.campaign import CategoryField, Field, MultipleField, NumberField, PlaceField
 from geoveil.gp import UnaryEncoding
