@@ -58,20 +58,18 @@ FORM = FormCampaign(
 
 
 def _alike(prepared: Array) -> Array:
+    """Return 1 for every person."""
     return np.ones(len(prepared))
 
 
 @dataclass(frozen=True, eq=False)
 class FormReport:
-    """A report of the audited form, and what a faulty device makes of it.
-
-    Args:
-        sent: answers as the campaign prepares them, (n, 4) → what a device perturbs.
-        factor: the same → by how much noise of the age is larger, (n,).
-    """
+    """A report of the audited form, and what a faulty device makes of it."""
 
     sent: Callable[[Array], Array] = np.asarray
+    """Answers as the campaign prepares them, (n, 4) → what a device perturbs."""
     factor: Callable[[Array], Array] = _alike
+    """The same answers → by how much noise of the age is larger, (n,)."""
 
     @property
     def privacy(self) -> GeoPrivacy:
