@@ -38,17 +38,17 @@ def of_people(
             raise ParameterError("cohorts", cohorts, "left out of a statistic: questions have it")
         campaign = yield read_campaign
         return (yield from _answered(asked, campaign, confidence, period, timeout_s))
-    found = yield calls.ask(campaign_id, asked, confidence, period, timeout_s)
+    of_all = yield calls.ask(campaign_id, asked, confidence, period, timeout_s)
     rows: list[LabelledEstimate] = []
-    for cohort in range(found.campaign.cohorts if cohorts else 0):
+    for cohort in range(of_all.campaign.cohorts if cohorts else 0):
         of_one = yield calls.ask(campaign_id, asked, confidence, period, timeout_s, cohort)
         of = [asked[i % len(asked)] for i in range(len(of_one.estimates))]
-        laws = calls.with_laws(found.campaign, of, [row.limits for row in of_one.estimates])
+        laws = calls.with_laws(of_all.campaign, of, [row.limits for row in of_one.estimates])
         rows += [
             replace(row, cohort=cohort, limits=limits)
             for row, limits in zip(of_one.estimates, laws, strict=True)
         ]
-    return replace(found, of_cohorts=tuple(rows))
+    return replace(of_all, of_cohorts=tuple(rows))
 
 
 def _answered(

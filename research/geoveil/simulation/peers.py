@@ -412,8 +412,8 @@ def _row(peer: Peer, incomes: Array, repetitions: int, samples: int) -> PeerRow:
             once = draw_range(incomes)
         for i, at in enumerate(MANY):
             apart = not peer.answers_all and peer.of_ranges is None
-            asked = peer.draw_for(at)(incomes[i :: len(MANY)]) if apart else once
-            of_many.append(share(asked, at) - (incomes > at).mean())
+            drawn = peer.draw_for(at)(incomes[i :: len(MANY)]) if apart else once
+            of_many.append(share(drawn, at) - (incomes > at).mean())
     squares = np.square(errors)
     rmse = math.sqrt(squares.mean())
     return PeerRow(

@@ -103,7 +103,6 @@ def points_of(layout: Layout, packed: bytes) -> Points:
         in_order = np.arange(dimension, dtype=np.uint32)
         same = (periods == periods[:, :1]).all() and (cohorts == cohorts[:, :1]).all()
         if (columns == in_order).all() and same:
-            told = layout.campaign.cohorts > 1
-            values = values.reshape(-1, dimension)
-            return Points(periods[:, 0], values, cohorts[:, 0] if told else None)
+            of_points = cohorts[:, 0] if layout.campaign.cohorts > 1 else None
+            return Points(periods[:, 0], values.reshape(-1, dimension), of_points)
     raise ServiceError(Code.INTERNAL, "stored points can't be read")

@@ -386,8 +386,8 @@ def over_time(
     )
     if campaign.cohorts == 1:
         return curve
-    told = [r for r in of_cohorts if r.label == question and r.n > 1 and r.period in curve.periods]
-    return _with_cohorts(campaign, curve, told)
+    rows = [r for r in of_cohorts if r.label == question and r.n > 1 and r.period in curve.periods]
+    return _with_cohorts(campaign, curve, rows)
 
 
 def _at(row: LabelledEstimate, confidence: float) -> Estimate:
