@@ -30,6 +30,8 @@ from geoveil.gp import GeoPrivacy, GeoVeilError, ParameterError, PrivateValueErr
 Record = dict[str, Any]
 _PEOPLE = 20_000
 """People that are simulated at once: errors of more follow from theirs."""
+_TIMES = 100
+"""Simulations at most: of few people many are drawn."""
 _SEARCHED = 4_000
 """People that are simulated for each way to share out ε."""
 _MOST_ROWS = 200_000
@@ -121,18 +123,18 @@ class PlannedForm:
         """
         n = min(people, at_most)
         rng = np.random.default_rng(self.seed)
-        times = [self._asked(n, rng) for _ in range(max(1, 2 * at_most // n))]
+        times = [self._asked(n, rng) for _ in range(min(max(1, 2 * at_most // n), _TIMES))]
         shrink = math.sqrt(n / people)
-        found = []
+        errors = []
         for of in zip(*times, strict=True):
             rows = {row: np.array([time[row] for time in of if row in time]) for row in of[0]}
-            found.append({k: (v[:, 0].mean(), shrink * v[:, 1].mean()) for k, v in rows.items()})
-        return found
+            errors.append({k: (v[:, 0].mean(), shrink * v[:, 1].mean()) for k, v in rows.items()})
+        return errors
 
     def _asked(self, n: int, rng: np.random.Generator) -> list[dict[str, tuple[float, float]]]:
         campaign = _campaign(self.fields)
         reports = simulated(campaign, self._drawn(n, rng), rng)
-        found = []
+        answers = []
         for wish in self.wishes:
             try:
                 rows = reports.ask(wish.statistic).rows()
@@ -140,8 +142,8 @@ class PlannedForm:
                 raise
             except GeoVeilError as error:
                 raise AnalystError(f"{wish.text}, of {n:,} reports: {error}") from error
-            found.append({_label(row): _reach(row) for row in rows})
-        return found
+            answers.append({_label(row): _reach(row) for row in rows})
+        return answers
 
     def _drawn(self, n: int, rng: np.random.Generator) -> list[Any]:
         """Return the prepared answers of people drawn with replacement, of each field."""
@@ -152,10 +154,10 @@ class PlannedForm:
 
     def people_for(self, wish: Wish) -> int:
         """Return how many people it takes for the error that is wanted of a statistic."""
-        one = replace(self, wishes=[wish])
+        alone = replace(self, wishes=[wish])
         people = _PEOPLE
         for _ in range(3):  # errors of few fall a little faster than with the root
-            ratio = _worst(wish, one.errors(people)[0])
+            ratio = _worst(wish, alone.errors(people)[0])
             people = max(math.ceil(people * min(ratio, 1e3) ** 2), 2)
             if people > _PEOPLE:
                 break
@@ -203,10 +205,10 @@ class PlannedForm:
 
     def _loss(self) -> float:
         try:
-            found = self.errors(_SEARCHED, _SEARCHED)
+            errors = self.errors(_SEARCHED, _SEARCHED)
         except AnalystError:
             return math.inf
-        worst = [_worst(wish, rows) for wish, rows in zip(self.wishes, found, strict=True)]
+        worst = [_worst(wish, rows) for wish, rows in zip(self.wishes, errors, strict=True)]
         wanted = [x for x, wish in zip(worst, self.wishes, strict=True) if wish.error is not None]
         return math.log(max(wanted)) if wanted else float(np.mean(np.log(worst)))
 
@@ -269,7 +271,7 @@ def form_plan(plan: PlannedForm, participants: int | None, epsilon: float | None
         participants: who will answer; None: only what wishes take is said.
         epsilon: the sum over fields that was shared out; None: it was not.
     """
-    found = plan.errors(participants) if participants is not None else [{}] * len(plan.wishes)
+    errors = plan.errors(participants) if participants is not None else [{}] * len(plan.wishes)
     needed: Callable[[Wish], int | None] = partial(_needed, plan)
     return {
         "participants": participants,
@@ -289,7 +291,7 @@ def form_plan(plan: PlannedForm, participants: int | None, epsilon: float | None
                     for row, (value, error) in rows.items()
                 ],
             }
-            for wish, rows in zip(plan.wishes, found, strict=True)
+            for wish, rows in zip(plan.wishes, errors, strict=True)
         ],
     }
 

@@ -276,17 +276,17 @@ def drawn(question: str, epsilon: float, n: int, repetitions: int, seed: int) ->
     for footing in of.footings:
         fields = [_of_cells(name, epsilon * footing) for name in of.fields]
         forms["ε-LDP", footing] = (_form(fields), of.of_cells)
-    found: dict[tuple[str, float], list[float]] = {key: [] for key in forms}
+    estimates: dict[tuple[str, float], list[float]] = {key: [] for key in forms}
     clear = []
     for _ in range(repetitions):
-        drawn_ones = rng.integers(0, _N, n)
-        sample = {name: population[name][drawn_ones] for name in of.fields}
+        sampled = rng.integers(0, _N, n)
+        sample = {name: population[name][sampled] for name in of.fields}
         clear.append(of.clear(sample))
         for key, (form, ask) in forms.items():
             held = list(sample.values())
             if key[0] != OURS:
                 held = [_cells(name, values) for name, values in sample.items()]
-            found[key].append(_asked(ask, simulated(form, held, rng)))
+            estimates[key].append(_asked(ask, simulated(form, held, rng)))
     sd = float(np.sqrt(np.mean((np.array(clear) - truth) ** 2)))
     return [
         RelationRow(
@@ -294,7 +294,7 @@ def drawn(question: str, epsilon: float, n: int, repetitions: int, seed: int) ->
             rmse=float(np.sqrt(np.mean((np.array(values) - truth) ** 2))),
             bias=float(np.mean(values) - truth), clear=sd,
         )
-        for (name, footing), values in found.items()
+        for (name, footing), values in estimates.items()
     ]  # fmt: skip
 
 
