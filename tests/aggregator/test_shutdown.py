@@ -156,8 +156,13 @@ async def test_a_graceful_stop_under_load_loses_nothing(
     await load.until(acknowledged=300)
     await first.aggregator.stop()
     await asyncio.wait_for(asyncio.gather(*clients), PATIENCE_S)
-    # gRPC cancels what it had received but not begun. Clients send again after either.
-    assert load.refusals <= {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED}
+    # gRPC cancels what it had received but not begun, or, seldom, leaves it to the deadline of the
+    # client. Clients send again after each of these.
+    assert load.refusals <= {
+        grpc.StatusCode.UNAVAILABLE,
+        grpc.StatusCode.CANCELLED,
+        grpc.StatusCode.DEADLINE_EXCEEDED,
+    }
 
     second = await start_server()
     counted, total, squares = (await second.wire.sums(campaign))[0]

@@ -298,4 +298,7 @@ def test_only_one_module_of_each_language_makes_the_sentences():
         "apps/geoveil/gateway/files/geoveil-client.js",  # which has consent.ts
         "apps/geoveil/console/rendering.py",  # which shows what `likelihood` returns
         "campaign/geoveil/campaign/consent_forms.py",  # of forms, field by field
+        "client/typescript/src/fields.ts",  # the same
+        "apps/geoveil/gateway/files/geoveil-fields.js",  # which has fields.ts
+        "client/typescript/test/forms.test.ts",  # which compares them
     }

@@ -93,7 +93,7 @@ def test_a_broken_promise_is_status_1_with_its_witness(run, monkeypatch):
 def test_an_unknown_mechanism_is_refused_with_the_permitted_ones(run):
     with pytest.raises(ParameterError, match="one of 'SmoothMechanism', 'LipschitzMechanism'"):
         run("--mechanism", "Magic")
-    with pytest.raises(ParameterError, match="'OrdinalResponse', 'SubsetResponse', got"):
+    with pytest.raises(ParameterError, match="'SubsetResponse', 'FormCampaign', got"):
         run("--faults", "--mechanism", "DebiasedLaplace")
 
 

@@ -59,7 +59,7 @@ def test_an_error_names_the_option_as_it_is_typed(geoveil, monkeypatch, tmp_path
     ("asked", "told"),
     [
         (["--quantile", "50"], "--quantile must be increasing numbers in (0, 1), as 0.5"),
-        (["--histogram", "3,2"], "--histogram must be 1 to 899 finite, increasing numbers"),
+        (["--histogram", "3,2"], "--histogram must be 1 to 450 finite, increasing numbers"),
         (["--histogram", "a,b"], "--histogram must be numbers"),
     ],
 )

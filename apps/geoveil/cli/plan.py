@@ -226,7 +226,6 @@ def plan(
     honest: Annotated[
         int | None,
         typer.Option(
-            min=1,
             help="Say the central ε of the campaign with a cap, if so many honest reports of one"
             " question reach the analyst in uniformly random order with no sender; with --out that"
             " of all participants. geoveil does not shuffle.",
@@ -329,6 +328,8 @@ def plan(
             raise ParameterError("cap", cap, "'fit' or 'none'")
         if honest is not None and cap == "none":
             raise ParameterError("honest", honest, "left out without a cap")
+        if honest is not None and honest < 1:
+            raise ParameterError("honest", honest, "at least 1")
         plan_of = partial(plan_for, for_campaign=restricted, capped=cap == "fit")
         request = request_of(soft=soft)
         try:
