@@ -201,7 +201,7 @@ def test_users_have_four_extras_and_the_bare_package() -> None:
     assert set(project["optional-dependencies"]) == {*EXTRAS[1:], *FOR_US}
 
 
-@pytest.mark.deep(rest=1)
+@pytest.mark.deep(rest=0)
 @pytest.mark.parametrize("extra", EXTRAS)
 def test_what_documents_tell_works_or_names_its_extra(
     extra: str, installed: dict[str, Path], tmp_path: Path

@@ -92,7 +92,6 @@ def test_what_goes_not_together_is_refused(geoveil, files):
         "which names two": ["--mean", "--change", "0,1", "--period", "0"],
         "at least one": ["--change", "0,1"],
         "beside --change of what": ["--mean", "--people", "same"],
-        "left out beside --change": ["--mean", "--change", "0,1", "--by", "region"],
         "over-time": ["--label", "above", "--change", "0,1"],
         "estimates": ["--density", "--change", "0,1"],
         "different periods": ["--mean", "--change", "1,1"],

@@ -108,7 +108,7 @@ def test_a_server_says_the_same(geoveil, server, tmp_path):
         of(geoveil, exported, "--threshold", "100000", "--width", "24000", *heap)
 
 
-@pytest.mark.deep
+@pytest.mark.deep(rest=0)
 def test_a_map_is_a_file_for_a_reader_of_maps(geoveil, tmp_path):
     where = ["campaign", "create", "Places", "--attribute", "location", "--epsilon", "1"]
     geoveil(*where, "--per", "500", "--points", "--center", "-73.98,40.75", "--id", "places")

@@ -44,7 +44,7 @@ def test_what_a_vector_cannot_hold_is_refused_by_the_command(geoveil, more, told
         geoveil("campaign", "create", "Lines", *ASKED, *more)
 
 
-@pytest.mark.deep(keep=0)
+@pytest.mark.deep(rest=0)
 def test_a_thousand_devices_answer_by_vectors(geoveil, server):
     """n = 1,000 people and 10,000 answers; 3 standard errors, and 5 % of the closed form.
 

@@ -137,7 +137,7 @@ async def test_periods_and_doubts_are_asked_too(console: Served) -> None:
                 (await run(console, code)).rows()
 
 
-@pytest.mark.deep
+@pytest.mark.deep(rest=0)
 async def test_two_surveys_are_compared_as_softly_as_the_noisier_needs(console: Served) -> None:
     noisy = GeoPrivacy(1.0, per=16_000.0, unit="dollar")
     both = numbers(), numbers("again", privacy=noisy)

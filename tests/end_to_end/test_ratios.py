@@ -26,7 +26,7 @@ Z = 4.9
 """Two-sided, α = 1e-6 for each of four estimates whose bits nobody seeds."""
 
 
-@pytest.mark.deep(keep=0, rest=1)
+@pytest.mark.deep(rest=0)
 @pytest.mark.parametrize("mechanism", ["debiased", "smooth"])
 def test_devices_find_the_shares(tmp_path, mechanism):
     """The truth is of these people."""

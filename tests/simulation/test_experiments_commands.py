@@ -11,7 +11,7 @@ from geoveil.gp import ParameterError
 runner = CliRunner()
 
 
-@pytest.mark.deep
+@pytest.mark.deep(rest=0)
 @pytest.mark.parametrize(
     ("experiment", "mode", "rows"),
     [

@@ -215,7 +215,7 @@ def test_six_variants_differ_as_the_reason_says():
     assert "ranking reverses" in done.reason
 
 
-@pytest.mark.deep(keep=0)
+@pytest.mark.deep(rest=0)
 def test_simulated_studies_agree_with_the_authors_runs():
     """α: of 60 numbers 3 are expected beyond two standard errors; 12 have a chance of 1e-4."""
     done = [LEDGER[name].run(QUICK) for name in ("sps-figure-1", "sps-figure-2")]

@@ -525,7 +525,7 @@ def greedy(epsilon, sensitivity):
 """
 
 
-@pytest.mark.deep
+@pytest.mark.deep(rest=0)
 @pytest.mark.parametrize(
     ("application", "same"),
     [

@@ -87,7 +87,7 @@ def test_counts_ship_for_use_without_data():
     assert candidates_for("INCOME", counts)[-1] >= counts.max()
 
 
-@pytest.mark.deep
+@pytest.mark.deep(rest=0)
 def test_tables_and_figures_come_out_of_the_command(tmp_path, counts):
     target = tmp_path / "results"
     arguments = ["simulate", "selection", "--application", "percentile", "--quick"]

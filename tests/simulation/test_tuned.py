@@ -116,7 +116,7 @@ def test_pairs_of_thresholds_are_as_quoted() -> None:
     assert RESULTS.count("| 1/ε=8000 | 4.11 | 3.99 |") == 1
 
 
-@pytest.mark.deep(keep=0)
+@pytest.mark.deep(rest=0)
 def test_densities_are_as_quoted() -> None:
     found = densities()
     least, most, *tuned = ends(found, ".1f")

@@ -112,13 +112,14 @@ class FormReport:
 
     def log_density(self, y: ArrayLike, x: ArrayLike) -> Array:
         """Return the log-density of a report of a form; between two options, that between both."""
-        reports, points = np.asarray(y, np.float64), np.asarray(x, np.float64)
+        reports, points = np.asarray(y, np.float64), np.atleast_2d(np.asarray(x, np.float64))
         low, high = points.copy(), points.copy()
         options = points[:, 1:3] / self._units[1:3]
         low[:, 1:3], high[:, 1:3] = (end(options) * self._units[1:3] for end in (np.floor, np.ceil))
         share = np.mod(np.clip(options, 0, [2, 1]), 1).max(axis=1)
         below, above = (self._log(reports, self._prepared(end)) for end in (low, high))
-        return np.asarray(below + share * (above - below))
+        logs = np.asarray(below + share * (above - below))
+        return logs if np.ndim(x) > 1 else logs[..., 0]
 
     def _log(self, y: Array, prepared: Array) -> Array:
         sent, scale = self.sent(prepared), _PER * self.factor(prepared)

@@ -15,7 +15,7 @@ from .operations import History
 from .playing import play_many
 from .processes import Nursery, Processes
 
-HISTORIES = 15
+HISTORIES = 10
 
 
 @pytest.mark.deep

@@ -94,7 +94,7 @@ def test_what_follows_from_it_agrees_with_it() -> None:
     assert (density.low >= 0).all()
     assert "biased" in curve.notes[1]
     assert "biased" in density.notes[2]
-    assert curve.rows()[0].keys() == {"value", "estimate", "band_low", "band_high"}
+    assert curve.rows()[0].keys() == {"value", "estimate", "band_low", "band_high", "holds"}
     again = reports(points).ask(SmoothedDistribution())
     assert again.to_dict() == curve.to_dict()
 
