@@ -52,7 +52,7 @@ AT = tuple(40_000.0 + 20_000.0 * i for i in range(7))
 WIDTH, LEAST, MOST = 3 * B, -1e5, 1e7
 LEAST_COVERED, CHANCE = 0.945, 1e-3
 SIZES, CAMPAIGNS = (5, 20, 100, 1_000, 10_000), 400
-QUICK_SIZES, QUICK_CAMPAIGNS = (5, 100, 2_000), 60
+QUICK_SIZES, QUICK_CAMPAIGNS = (5, 100, 2_000), 20
 SLOW, OF_SLOW = ("median", "curve", "mean"), 5
 """Statistics that ask many thresholds; they are asked in one of so many campaigns."""
 _WEIGHTS = 1.5
