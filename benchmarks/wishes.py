@@ -12,13 +12,13 @@ import traceback
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.plans import LATER
 from geoveil.analyst import (
     PlanRequest,
     PublicPrior,
@@ -36,17 +36,10 @@ from geoveil.simulation.priors import public_prior
 
 WISHES, QUICK_WISHES, SEED = 200, 40, 2026
 WITHIN, OF_USE = 0.1, 0.1
-"""Of the planned ±; and the ± at which an answer is of use."""
+"""The share of the planned ± by which the printed one may differ; the ± that is of use."""
 MOST_REFUSED = 0.05
 FEWEST, MOST, REPORTS = 4, 40, 1_000_000
 """Campaigns of each plan, at least and at most; and the reports of all of them, if they may be."""
-_OPENS = datetime(2026, 1, 1, tzinfo=UTC)
-_LATER = {
-    "campaign_id": "plan",
-    "title": "Plan",
-    "opens": _OPENS,
-    "closes": _OPENS + timedelta(days=1),
-}
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
 
@@ -143,7 +136,7 @@ def _of_points(asked: dict[str, Any]) -> float:
 def _printed(planned: Any, rng: np.random.Generator) -> tuple[float, float]:
     """Return half the interval of the first question, as planned, and the mean of campaigns'."""
     request, chosen = planned.request, planned.chosen()
-    campaign = planned.campaign(**_LATER)
+    campaign = planned.campaign(**LATER)
     points, weights = request.prior.nodes()
     n = max(request.participants // chosen.parts, 2)
     law: Any

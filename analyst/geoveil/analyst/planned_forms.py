@@ -123,7 +123,11 @@ class PlannedForm:
         """
         n = min(people, at_most)
         rng = np.random.default_rng(self.seed)
-        times = [self._asked(n, rng) for _ in range(min(max(1, 2 * at_most // n), _TIMES))]
+        campaign = _campaign(self.fields)
+        of_people = zip(*(campaign.prepare(answers) for answers in self.sample), strict=True)
+        prepared = [np.array(held) for held in of_people]
+        count = min(max(1, 2 * at_most // n), _TIMES)
+        times = [self._asked(campaign, prepared, n, rng) for _ in range(count)]
         shrink = math.sqrt(n / people)
         errors = []
         for of in zip(*times, strict=True):
@@ -131,9 +135,16 @@ class PlannedForm:
             errors.append({k: (v[:, 0].mean(), shrink * v[:, 1].mean()) for k, v in rows.items()})
         return errors
 
-    def _asked(self, n: int, rng: np.random.Generator) -> list[dict[str, tuple[float, float]]]:
-        campaign = _campaign(self.fields)
-        reports = simulated(campaign, self._drawn(n, rng), rng)
+    def _asked(
+        self,
+        campaign: FormCampaign,
+        prepared: Sequence[np.ndarray[Any, Any]],
+        n: int,
+        rng: np.random.Generator,
+    ) -> list[dict[str, tuple[float, float]]]:
+        """Return the rows of each statistic, of people drawn with replacement."""
+        drawn = rng.integers(0, len(self.sample), n)
+        reports = simulated(campaign, [held[drawn] for held in prepared], rng)
         answers = []
         for wish in self.wishes:
             try:
@@ -144,13 +155,6 @@ class PlannedForm:
                 raise AnalystError(f"{wish.text}, of {n:,} reports: {error}") from error
             answers.append({_label(row): _reach(row) for row in rows})
         return answers
-
-    def _drawn(self, n: int, rng: np.random.Generator) -> list[Any]:
-        """Return the prepared answers of people drawn with replacement, of each field."""
-        campaign = _campaign(self.fields)
-        prepared = [campaign.prepare(answers) for answers in self.sample]
-        drawn = rng.integers(0, len(prepared), n)
-        return [np.array(held)[drawn] for held in zip(*prepared, strict=True)]
 
     def people_for(self, wish: Wish) -> int:
         """Return how many people it takes for the error that is wanted of a statistic."""
@@ -177,7 +181,7 @@ class PlannedForm:
             raise ParameterError("epsilon-sum", epsilon, "left out: every field is open")
         validation.between("epsilon-sum", epsilon, 0, _MOST_EPSILON * len(private), low_open=True)
         factors = np.ones(len(private))
-        best, least = self._with(private, factors, epsilon), math.inf
+        best = self._with(private, factors, epsilon)
         least = best._loss()
         for factor in _FACTORS:
             improved = True
