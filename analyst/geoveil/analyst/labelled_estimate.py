@@ -278,7 +278,7 @@ class LabelledEstimate:
 
     @property
     def holds(self) -> str:
-        """Of what people the interval of the hard share is, in few words."""
+        """What the interval of the hard share assumes or smooths, in few words."""
         if self.band is None:
             return "as planned"
         return SMOOTH if self.band.from_reports else "slope as stated"

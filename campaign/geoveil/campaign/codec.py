@@ -46,7 +46,7 @@ _MOST_ENVELOPE_BYTES = MOST_BYTES + 256
 _IN_EVERY = ("opens", "closes")
 """Messages that no campaign is without."""
 _ABOUT_ONE = ("attribute", "privacy", "mechanism", "grid")
-"""Likewise, of campaigns about one attribute."""
+"""Messages that no campaign about one attribute is without."""
 _ALLOCATIONS = MappingProxyType(
     {
         Allocation.PARTITION: pb.ALLOCATION_PARTITION,

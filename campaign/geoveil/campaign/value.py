@@ -42,7 +42,7 @@ class PointRelease:
     dimension: int
     """Number of coordinates."""
     step: float | None = None
-    """Of the public grid; None: the finest that the mechanism asks for."""
+    """The step of the public grid; None: the finest that the mechanism asks for."""
     clamps: bool = True
     """Whether numbers count as the nearest in the attribute's range, if it has both ends."""
 

@@ -18,7 +18,7 @@ _ROUNDING = 2e-6
 _CUT = 1e-6
 """The share of δ that is left for numbers of clones that are not looked at."""
 _RUNS = 512
-"""Of numbers of clones: each run counts as its least."""
+"""Runs into which numbers of clones are put; each counts as its least number."""
 _HALVINGS = 50
 
 

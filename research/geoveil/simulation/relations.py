@@ -61,7 +61,7 @@ _N = 48_842
 _PLANE = AzimuthalEquidistant(-73.94, 40.72, radius_m=25_000)
 _DISC_M = 2_500.0
 _CENTRE = (-3_000.0, 3_500.0)
-"""Of the disc, in metres of the plane: midtown Manhattan."""
+"""The centre of the disc, in metres of the plane: midtown Manhattan."""
 PER: Mapping[str, tuple[float, str]] = {
     "age": (5.0, "year"),
     "hours": (8.0, "hour"),

@@ -25,7 +25,7 @@ T = 100_000.0
 EDGES = (60_000.0, T, 160_000.0)
 AT = np.arange(40_000.0, 170_000.0, 10_000.0)
 SPREADS = (0.0, 0.25, 0.5, 1.0, 2.0)
-"""Of the crowd, in noise scales."""
+"""Spreads of the crowd, in noise scales."""
 
 
 def people(spread: float, count: int, rng: np.random.Generator) -> Array:

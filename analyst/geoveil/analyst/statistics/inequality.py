@@ -101,7 +101,7 @@ class GeometricMean(Statistic[Quantity]):
     width: float | None = None
     """The width of the soft thresholds, a factor; that of three noise scales by default."""
     within: tuple[float, float] | None = None
-    """See `MeanValue.within`."""
+    """The public range of values; None: no range is assumed, as in `MeanValue.within`."""
 
     def steps(self, campaign: AttributeCampaign, confidence: float) -> Steps[Quantity]:
         expected = "MeanValue: values are not compared by ratio"
