@@ -3,8 +3,7 @@
 A test that is marked `deep` takes long. `keep` of its cases are quick, spread evenly over all of
 them; of a test without quick cases one, or of any test as many others as `rest` says, are of the
 tier `rest`, and all are of `all`. A test whose examples Hypothesis draws has 30 of them in the
-quick tier, 50 in the tier `rest`, and 100 in `all`. A test that is named on the command line is run
-whole.
+quick tier and 100 in `all`. A test that is named on the command line is run whole.
 """
 
 import gc
@@ -18,7 +17,7 @@ from hypothesis import settings
 # waited for a busy machine.
 settings.register_profile("all", deadline=None, derandomize=True, database=None)
 settings.register_profile("quick", settings.get_profile("all"), max_examples=30)
-settings.register_profile("rest", settings.get_profile("all"), max_examples=50)
+settings.register_profile("rest", settings.get_profile("quick"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -66,7 +65,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             left_out += rest
         else:
             sample = _spread(rest, "rest")
-            left_out += [case for case in cases if case not in sample and not _is_drawn(case)]
+            left_out += [case for case in cases if case not in sample]
     gone = set(left_out)
     items[:] = [case for case in items if case not in gone]
     config.hook.pytest_deselected(items=left_out)
@@ -88,8 +87,3 @@ def _spread(cases: list[pytest.Item], name: str) -> set[pytest.Item]:
         said = {"keep": 0, "rest": 0 if marker.kwargs.get("keep") else 1} | marker.kwargs
         count = min(said[name], len(cases))
     return {cases[index * len(cases) // count] for index in range(count)}
-
-
-def _is_drawn(item: pytest.Item) -> bool:
-    """Whether Hypothesis draws the examples of a test."""
-    return bool(getattr(getattr(item, "obj", None), "is_hypothesis_test", False))

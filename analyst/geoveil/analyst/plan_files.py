@@ -28,7 +28,7 @@ from geoveil.analyst.planner.candidates import (
 )
 from geoveil.analyst.planner.caps import ChosenCap
 from geoveil.analyst.planner.plan import screened
-from geoveil.analyst.planner.question import HardQuestion, as_estimand
+from geoveil.analyst.planner.question import HardQuestion, as_question
 from geoveil.analyst.planner.search import Search
 from geoveil.analyst.request import PlanRequest
 from geoveil.analyst.whole_file import whole_file
@@ -140,7 +140,7 @@ def chosen_together(request: PlanRequest, found: Comparison, searches: Searches)
     name, m = request.chosen(found).allocation, len(request.questions)
     allocation = ALLOCATIONS[name]
     each = allocation.per_report(request.plane_privacy, m)
-    wanted = [as_estimand(question) for question in request.questions]
+    wanted = [as_question(question) for question in request.questions]
     own_searches = [searches.of(i, q, each, request.prior) for i, q in enumerate(wanted)]
 
     def error(p: Prediction) -> float:

@@ -14,10 +14,10 @@ from geoveil.analyst.planner import (
     Allocated,
     Comparison,
     DoubtedPrior,
-    Estimand,
     HardQuestion,
     HeapedPrior,
     LogPrior,
+    PlannedQuestion,
     Prior,
     SlopeBoundedPrior,
     SoftQuestion,
@@ -223,7 +223,7 @@ class PlanRequest:
     """All that a plan needs; `of` makes it from what people say."""
 
     labels: tuple[str, ...]
-    questions: tuple[Estimand, ...]
+    questions: tuple[PlannedQuestion, ...]
     privacy: GeoPrivacy
     """What a person is promised in all, over true distances."""
     plane: AzimuthalEquidistant | None

@@ -67,7 +67,7 @@ _BATCH = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Experiment:
+class DemoCampaign:
     """A campaign with the population that takes part in it and the truth about that population.
 
     Args:
@@ -184,7 +184,7 @@ def in_halves(devices: int) -> tuple[int, int]:
 
 
 @contextmanager
-def running_demo(asked: Sequence[Experiment]) -> Iterator[tuple[str, Analyst]]:
+def running_demo(asked: Sequence[DemoCampaign]) -> Iterator[tuple[str, Analyst]]:
     """Run an aggregator that takes reports to both experiments, until the end of the block.
 
     Yields its address, and an analyst of it.
@@ -201,10 +201,10 @@ def running_demo(asked: Sequence[Experiment]) -> Iterator[tuple[str, Analyst]]:
 
 def contribute(
     server: str,
-    asked: Sequence[Experiment],
+    asked: Sequence[DemoCampaign],
     devices: int,
     rng: np.random.Generator,
-    on_reports: Callable[[Experiment, int], None] = lambda experiment, reports: None,
+    on_reports: Callable[[DemoCampaign, int], None] = lambda experiment, reports: None,
 ) -> None:
     """Let devices take part, half of them in each experiment.
 
@@ -232,7 +232,7 @@ def contribute(
     asyncio.run(sent())
 
 
-def rows_of(analyst: Analyst, asked: Sequence[Experiment]) -> list[DemoRow]:
+def rows_of(analyst: Analyst, asked: Sequence[DemoCampaign]) -> list[DemoRow]:
     """Return what the aggregator estimates, beside the truth and other mechanisms."""
     return [
         DemoRow(*row)
@@ -248,7 +248,7 @@ def rows_of(analyst: Analyst, asked: Sequence[Experiment]) -> list[DemoRow]:
     ]
 
 
-def experiments(now: datetime | None = None) -> list[Experiment]:
+def experiments(now: datetime | None = None) -> list[DemoCampaign]:
     """Return the experiments of the demonstration, open from `now` for a day."""
     opens = now or datetime.now(UTC)
     dates: Any = {"opens": opens, "closes": opens + timedelta(days=1)}
@@ -277,6 +277,6 @@ def experiments(now: datetime | None = None) -> list[Experiment]:
     )
     ramp = Threshold(THRESHOLD, SEED_BAND, profile="linear")
     return [
-        Experiment(of_incomes, households, households.values, (ramp,)),
-        Experiment(of_places, places, CITY.project(places.values), tuple(kernels.values())),
+        DemoCampaign(of_incomes, households, households.values, (ramp,)),
+        DemoCampaign(of_places, places, CITY.project(places.values), tuple(kernels.values())),
     ]

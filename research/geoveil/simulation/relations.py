@@ -165,7 +165,7 @@ def _value(result: Any, row: int = 0) -> float:
 
 
 @dataclass(frozen=True)
-class Question:
+class ComparedStatistic:
     """What is asked: of a form, of cells, and of people in the clear."""
 
     fields: tuple[str, ...]
@@ -195,47 +195,47 @@ def _here(edge: float) -> Within:
     return Within("home", Disc(_CENTRE, _DISC_M, _DISC_M), edge, "the disc")
 
 
-QUESTIONS: Mapping[str, Question] = {
-    "men, a share": Question(
+QUESTIONS: Mapping[str, ComparedStatistic] = {
+    "men, a share": ComparedStatistic(
         ("sex",),
         lambda r: _value(r.ask(Mean(Option("sex", "1")))),
         lambda r: _value(r.ask(Mean(Option("sex", "1")))),
         lambda p: float(p["sex"].mean()),
         (1.0,),
     ),
-    "one country of 42": Question(
+    "one country of 42": ComparedStatistic(
         ("country",),
         lambda r: _value(r.ask(Mean(Option("country", "26")))),
         lambda r: _value(r.ask(Mean(Option("country", "26")))),
         lambda p: float((p["country"] == 26).mean()),
         (1.0,),
     ),
-    "schooling, a mean score": Question(
+    "schooling, a mean score": ComparedStatistic(
         ("schooling",),
         lambda r: _value(r.ask(Mean("schooling"))),
         lambda r: _value(r.ask(Mean(Score("schooling")))),
         lambda p: float(p["schooling"].mean() + 1),
         (1.0, 2.0, 4.0),
     ),
-    "men, 45 hours or more": Question(
+    "men, 45 hours or more": ComparedStatistic(
         ("sex", "hours"),
         lambda r: _joint(r, Option("sex", "1"), Above("hours", 43.0, 8.0)),
         _long_hours,
         lambda p: float(((p["hours"] >= 45) & (p["sex"] == 1)).mean()),
     ),
-    "age and hours, correlation": Question(
+    "age and hours, correlation": ComparedStatistic(
         ("age", "hours"),
         lambda r: _value(r.ask(Correlation("age", "hours"))),
         lambda r: _value(r.ask(Correlation(_score("age"), _score("hours")))),
         lambda p: float(np.corrcoef(p["age"], p["hours"])[0, 1]),
     ),
-    "income on hours, slope": Question(
+    "income on hours, slope": ComparedStatistic(
         ("hours", "income"),
         lambda r: _slope(r, "income", "hours"),
         lambda r: _slope(r, _score("income"), _score("hours")),
         lambda p: float(np.polyfit(p["hours"], p["income"], 1)[0]),
     ),
-    "income within 2.5 km, mean": Question(
+    "income within 2.5 km, mean": ComparedStatistic(
         ("home", "income"),
         lambda r: _value(r.ask(MeanBy("income", [_here(1_000.0)]))),
         lambda r: _value(r.ask(MeanBy(_score("income"), [Option("home", "0")]))),

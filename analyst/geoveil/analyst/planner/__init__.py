@@ -21,13 +21,13 @@ from geoveil.analyst.planner.priors import (
     SlopeBoundedPrior,
 )
 from geoveil.analyst.planner.question import (
-    Estimand,
     HardDisc,
     HardPolygon,
     HardQuestion,
     HardRange,
     HardThreshold,
     HardTwoWayThreshold,
+    PlannedQuestion,
     SoftQuestion,
 )
 from geoveil.analyst.planner.raster_prior import RasterPrior
@@ -41,7 +41,6 @@ __all__ = [
     "Alternative",
     "Comparison",
     "DoubtedPrior",
-    "Estimand",
     "ExpPrior",
     "HardDisc",
     "HardPolygon",
@@ -55,6 +54,7 @@ __all__ = [
     "LogNormalPrior",
     "LogPrior",
     "Plan",
+    "PlannedQuestion",
     "PointReports",
     "Prediction",
     "Prior",

@@ -27,7 +27,7 @@ from geoveil.analyst.planner.plan import CLOSE, screened
 from geoveil.analyst.planner.prediction import Prediction, Targets
 from geoveil.analyst.planner.priors import Prior
 from geoveil.analyst.planner.problem import Nodes, PlanningProblem, check_promise
-from geoveil.analyst.planner.question import Estimand, as_estimand
+from geoveil.analyst.planner.question import PlannedQuestion, as_question
 from geoveil.analyst.planner.search import Alternative, Search
 from geoveil.campaign import MECHANISMS, MechanismSpec
 from geoveil.gp import (
@@ -170,7 +170,9 @@ class Searches:
     def __len__(self) -> int:
         return len(self._under)
 
-    def of(self, number: int, question: Estimand, privacy: GeoPrivacy, prior: Prior) -> Search:
+    def of(
+        self, number: int, question: PlannedQuestion, privacy: GeoPrivacy, prior: Prior
+    ) -> Search:
         """Return what was found out about a question under a guarantee, so far perhaps nothing.
 
         Args:
@@ -196,7 +198,7 @@ class Searches:
 
 
 def compare_allocations(
-    questions: Sequence[Estimand | Query],
+    questions: Sequence[PlannedQuestion | Query],
     privacy: GeoPrivacy,
     prior: Prior,
     n: int,
@@ -231,13 +233,13 @@ def compare_allocations(
         >>> found.choice.allocation, found.crossover
         ('points', 2)
     """
-    estimands = [as_estimand(q) for q in questions]
-    if not estimands:
+    planned_questions = [as_question(q) for q in questions]
+    if not planned_questions:
         raise ParameterError("questions", questions, "at least one question")
-    if len(estimands) > _MOST:
-        raise ParameterError("questions", f"{len(estimands)} of them", f"up to {_MOST}")
+    if len(planned_questions) > _MOST:
+        raise ParameterError("questions", f"{len(planned_questions)} of them", f"up to {_MOST}")
     check_promise(privacy, prior)
-    for i, question in enumerate(estimands):
+    for i, question in enumerate(planned_questions):
         if question.dimension != prior.dimension:
             name = f"questions[{i}].dimension"
             raise ParameterError(name, question.dimension, f"{prior.dimension}")
@@ -248,20 +250,20 @@ def compare_allocations(
         try:
             kinds = allocation.kinds(privacy, mechanism)
             if allocation.together:
-                chosen = vector_answers(estimands, privacy, prior, n, kept, mechanism)
+                chosen = vector_answers(planned_questions, privacy, prior, n, kept, mechanism)
             else:
-                chosen = _apart(allocation, kinds, estimands, privacy, prior, n, kept)
+                chosen = _apart(allocation, kinds, planned_questions, privacy, prior, n, kept)
             rows.append(_allocated(name, allocation, chosen, privacy, n))
         except UnsupportedError:
             continue  # it serves none of them, or not all
     if not rows:
         raise UnsupportedError("no allocation serves all of these questions")
     rows.sort(key=lambda row: (row.in_all != privacy, row.total_error))
-    return Comparison(n, len(estimands), tuple(rows), _crossover(rows, n))
+    return Comparison(n, len(planned_questions), tuple(rows), _crossover(rows, n))
 
 
 def vector_answers(
-    asked: Sequence[Estimand],
+    asked: Sequence[PlannedQuestion],
     privacy: GeoPrivacy,
     prior: Prior,
     n: int,
@@ -328,7 +330,7 @@ def _moments_of(vector: VectorSmoothMechanism) -> Callable[[Query, Nodes], tuple
 def _apart(
     allocation: AllocationRule,
     kinds: tuple[str, ...],
-    asked: Sequence[Estimand],
+    asked: Sequence[PlannedQuestion],
     privacy: GeoPrivacy,
     prior: Prior,
     n: int,

@@ -8,7 +8,7 @@ from geoveil.analyst.planner.candidates import KINDS, POINTS
 from geoveil.analyst.planner.prediction import Prediction
 from geoveil.analyst.planner.priors import Prior
 from geoveil.analyst.planner.problem import PlanningProblem, check_promise
-from geoveil.analyst.planner.question import Estimand, SoftQuestion, as_estimand
+from geoveil.analyst.planner.question import PlannedQuestion, SoftQuestion, as_question
 from geoveil.analyst.planner.search import Alternative, Search
 from geoveil.gp import GeoPrivacy, ParameterError, Query, UnsupportedError, validation
 
@@ -38,7 +38,7 @@ class Plan:
         return self.search.problem
 
     @property
-    def question(self) -> Estimand:
+    def question(self) -> PlannedQuestion:
         """What is wanted."""
         return self.problem.question
 
@@ -79,7 +79,7 @@ class Plan:
 
 
 def plan(
-    question: Estimand | Query,
+    question: PlannedQuestion | Query,
     privacy: GeoPrivacy,
     prior: Prior,
     n: int,
@@ -115,7 +115,7 @@ def plan(
         >>> best.choice.kind, round(best.choice.prediction.margin(50_000), 5)
         ('DebiasedLaplace', 0.00567)
     """
-    estimand = as_estimand(question)
+    estimand = as_question(question)
     check_promise(privacy, prior)
     if prior.dimension != estimand.dimension:
         raise ParameterError("prior.dimension", prior.dimension, f"{estimand.dimension}")

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from geoveil.analyst.planner.candidates import ReportLaw
 from geoveil.analyst.planner.prediction import Prediction, predicted
 from geoveil.analyst.planner.priors import Prior
-from geoveil.analyst.planner.question import Estimand, HardQuestion
+from geoveil.analyst.planner.question import HardQuestion, PlannedQuestion
 from geoveil.gp import GeoPrivacy, ParameterError, distinct
 
 Array = NDArray[np.float64]
@@ -39,7 +39,7 @@ _LEAST = 2.0**-80
 class Nodes:
     """Where a prior is looked at for a question, and what the question says there."""
 
-    question: Estimand
+    question: PlannedQuestion
     prior: Prior
     points: Array
     """(m,) or (m, k), in the unit of the values."""
@@ -94,7 +94,7 @@ class PlanningProblem:
     @classmethod
     def of(
         cls,
-        question: Estimand,
+        question: PlannedQuestion,
         privacy: GeoPrivacy,
         prior: Prior,
         diameter: float | None = None,
@@ -111,7 +111,7 @@ class PlanningProblem:
         return cls(nodes, privacy, diameter, tuple(scenarios))
 
     @property
-    def question(self) -> Estimand:
+    def question(self) -> PlannedQuestion:
         """What is wanted."""
         return self.nodes.question
 
@@ -185,7 +185,9 @@ def check_promise(privacy: object, prior: object) -> None:
         raise ParameterError("prior", prior, "a Prior, for example SamplePrior(values)")
 
 
-def nodes_near(questions: Sequence[Estimand], prior: Prior, near: float) -> tuple[Array, Array]:
+def nodes_near(
+    questions: Sequence[PlannedQuestion], prior: Prior, near: float
+) -> tuple[Array, Array]:
     """Return points and weights of a prior, dense where one of the questions varies.
 
     Args:
@@ -208,7 +210,7 @@ def mesh(clearance: Callable[[Array], Array], interval: tuple[float, float], nea
     """Return increasing edges of cells, short where something varies and longer farther away.
 
     Args:
-        clearance: see `Estimand.clearance`; vectorised.
+        clearance: see `PlannedQuestion.clearance`; vectorised.
         interval: ends of the first cell.
         near: the shortest length over which reports vary.
     """

@@ -34,7 +34,7 @@ _MITRE = 2.0
 """How far a corner may move, in multiples of its sides' move: right angles stay, spikes are cut."""
 
 
-class Estimand(ABC):
+class PlannedQuestion(ABC):
     """What is wanted: the mean of `truth` over the people."""
 
     @property
@@ -60,7 +60,7 @@ class Estimand(ABC):
 
 
 @dataclass(frozen=True, slots=True)
-class SoftQuestion(Estimand):
+class SoftQuestion(PlannedQuestion):
     """The mean of a query as it is.
 
     Args:
@@ -88,7 +88,7 @@ class SoftQuestion(Estimand):
         return self.query.profile.length_scale
 
 
-class HardQuestion(Estimand):
+class HardQuestion(PlannedQuestion):
     """The share of people inside a region."""
 
     shifts: ClassVar[bool] = True
@@ -332,7 +332,7 @@ def _inscribed(polygon: Polygon) -> float:
     return float(maximum_inscribed_circle(geometry(polygon.region)).length)
 
 
-def as_estimand(question: Estimand | Query) -> Estimand:
+def as_question(question: PlannedQuestion | Query) -> PlannedQuestion:
     """Return a question; a query stands for its own mean.
 
     Raises:
@@ -340,6 +340,6 @@ def as_estimand(question: Estimand | Query) -> Estimand:
     """
     if isinstance(question, Query):
         return SoftQuestion(question)
-    if not isinstance(question, Estimand):
-        raise ParameterError("question", question, "an Estimand or a Query")
+    if not isinstance(question, PlannedQuestion):
+        raise ParameterError("question", question, "a PlannedQuestion or a Query")
     return question

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from geoveil.analyst.relations.scores import Design, IndexScore, LinearScore, Model
-from geoveil.analyst.relations.solving import LARGE, Root, Score, solve
+from geoveil.analyst.relations.solving import LARGE, EstimatingEquation, Root, solve
 from geoveil.gp import Array
 
 LARGEST_GROWTH, DOUBTFUL_GROWTH = 0.5, 0.25
@@ -70,7 +70,7 @@ def fit(
 def _root(
     design: Design, weights: Array, model: Model, width: float, *, plain: bool = True
 ) -> Root:
-    score: Score
+    score: EstimatingEquation
     linear = LinearScore(design, weights) if model in ("linear", "median") else None
     start = np.zeros(design.pseudo.shape[1])
     if linear is not None and model == "linear":

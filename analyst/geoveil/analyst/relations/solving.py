@@ -15,7 +15,7 @@ _CLOSE, _CLOSE_OF_LARGE = 1e-10, 1e-3
 _MOST_LEVERAGE = 0.9
 
 
-class Score(Protocol):
+class EstimatingEquation(Protocol):
     """An estimating equation of weighted reports."""
 
     def __call__(self, theta: Array) -> tuple[Array, Array]:
@@ -37,7 +37,7 @@ class Root(NamedTuple):
 
 
 def solve(
-    score: Score,
+    score: EstimatingEquation,
     start: Array,
     inside: Callable[[Array], bool],
     weights: Array,

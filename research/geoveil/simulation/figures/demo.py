@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from geoveil.simulation.demo import BANDWIDTH_M, CITY, FOOTINGS, PLACES, DemoRow, Experiment
+from geoveil.simulation.demo import BANDWIDTH_M, CITY, FOOTINGS, PLACES, DemoCampaign, DemoRow
 from geoveil.simulation.figures.style import GREY, OTHERS, OURS, ROSE, TRUTH, WINE, pyplot, save
 
 if TYPE_CHECKING:
@@ -18,7 +18,9 @@ _LOCAL_DRAWN = 2
 """Footings of ε-LDP that are drawn: the nearest ones."""
 
 
-def draw_demo(incomes: Experiment, places: Experiment, rows: Sequence[DemoRow], file: Path) -> None:
+def draw_demo(
+    incomes: DemoCampaign, places: DemoCampaign, rows: Sequence[DemoRow], file: Path
+) -> None:
     """Write the figure as a PNG.
 
     The rows are that of the incomes, then one per place.
@@ -34,7 +36,7 @@ def draw_demo(incomes: Experiment, places: Experiment, rows: Sequence[DemoRow], 
     save(figure, file)
 
 
-def _draw_incomes(axes: "Axes", experiment: Experiment) -> None:
+def _draw_incomes(axes: "Axes", experiment: DemoCampaign) -> None:
     incomes, millions = experiment.population.values / 1000, experiment.population.weights / 1e6
     drawn = incomes < _MOST_INCOME
     bins = np.arange(-10, _MOST_INCOME + 1, 5).tolist()
@@ -57,7 +59,7 @@ def _draw_incomes(axes: "Axes", experiment: Experiment) -> None:
     twin.text(162 + scale, 0.55, f"${scale:.0f},000: such incomes\nlook alike (ε = 1)", va="center")
 
 
-def _draw_map(axes: "Axes", experiment: Experiment) -> None:
+def _draw_map(axes: "Axes", experiment: DemoCampaign) -> None:
     sample = experiment.points[:20_000] / 1000
     axes.plot(sample[:, 0], sample[:, 1], ",", color="#7d8790", alpha=0.6, rasterized=True)
     for label, place in PLACES.items():
