@@ -13,7 +13,7 @@ import pytest
 from geoveil.audit import audit, catalogue, exact_rate
 from geoveil.audit.agreement import disagreements
 from geoveil.audit.catalogue import BELL, INCOME, PLACE, RAMP, STEP
-from geoveil.audit.draws import draws_of
+from geoveil.audit.draws import at_least, draws_of
 from geoveil.audit.laws import placed
 from geoveil.audit.release_faults import Cut, Strip, release_faults
 from geoveil.gp import (
@@ -187,6 +187,11 @@ def truer(m: Any, x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     return np.where(rng.random(len(x)) < 0.3, low_high[(x > 100_000.0).astype(int)], k)
 
 
+def truer_by_six_in_100(m: Any, x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    k, ends = integers(m, x, rng), np.array(m.grid_range)
+    return np.where(rng.random(len(x)) < 0.0586, ends[(x > 100_000.0).astype(int)], k)
+
+
 def always_alike(m: Any, x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     return integers(m, x, np.random.default_rng(4))
 
@@ -237,6 +242,7 @@ TWO = VectorSmoothMechanism([STEP.query, Threshold(132_000.0, 24_000.0, "smooths
         (TWO, one_noise_for_both),
         (PlanarLaplace(PLACE, 2), along_the_axes),
         (RESPONSE, truer),
+        (RandomizedResponse(RAMP.query, LocalPrivacy(0.7)), truer_by_six_in_100),
         (RESPONSE, always_alike),
     ],
     ids=lambda value: getattr(value, "__name__", type(value).__name__),
@@ -251,6 +257,22 @@ def test_attacks_on_the_auditor_are_refused_and_the_sound_draw_is_not(
         found = draws_of(case, 30_000, 5, ALPHA)
         assert found is not None
         assert found.agree == agrees, found
+
+
+def test_a_count_of_unlike_events_is_no_rarer_than_its_bound() -> None:
+    """Oracle: the law of a sum of independent events, by convolution; control: equal events."""
+    rng = np.random.default_rng(171)
+    for n in (1, 7, 60):
+        for chances in (rng.random(n), rng.beta(0.2, 2.0, n), np.full(n, 0.3)):
+            law = np.ones(1)
+            for p in chances:
+                law = np.convolve(law, [1 - p, p])
+            tails = law[::-1].cumsum()[::-1]
+            bounds = np.array([at_least(k, chances) for k in range(n + 1)])
+            assert (bounds >= tails * (1 - 1e-9)).all()
+            far = np.arange(n + 1) >= chances.sum() + 1
+            if np.ptp(chances) == 0:
+                assert np.allclose(bounds[far], tails[far], rtol=1e-9, atol=0)
 
 
 class Counting(LipschitzMechanism):

@@ -3,7 +3,7 @@
 Half of the releases are drawn from one generator and half from another, one by one and by a copy of
 a mechanism of one's own; a few of these as devices do, from the system's bits. Half of the points
 lie a little beside those of the row; the others are all along its path, at 0, and up to 10⁶ `per`
-beyond. Seven tests, each exact or a bound:
+beyond. Eight tests, each exact or a bound:
 
 * each report has a place in its law, a number that is uniform in (0, 1); how many of them lie in
   32 equal parts, in any of 2, 4, 8, … 2¹⁴ and far out in both tails is binomial, as is where the
@@ -15,6 +15,7 @@ beyond. Seven tests, each exact or a bound:
 * two reports that are equal, though each integer is improbable, or an integer that comes too often;
 * what both generators draw alike, as from a fixed seed;
 * how often a report is the answer without noise;
+* how often reports of all points lie on the side of the middle on which their answers do;
 * a report that, with all that are no more probable, has a probability below 10⁻¹³.
 
 A mechanism of one's own may have no law of integers that is known here. Its releases are compared
@@ -65,7 +66,7 @@ _ROUND = np.array([-1, 0, 1])
 """Integers at the answer without noise, whose mean is a double."""
 _ALONG, _MANY = (12, 64), 50_000
 """Points along the path, and how many releases are enough for the greater number of them."""
-_TESTS = 7
+_TESTS = 8
 _SHIFTS, _MODULI = np.arange(0, 60, 4), np.arange(3, 128)
 _SURE = 64
 """Integers that share a divisor by chance with a probability of 2⁻⁶²."""
@@ -150,26 +151,28 @@ def draws_of(case: Case, releases: int, seed: int, failure: float) -> Draws | No
                 drawn[1][:, : len(few)] = new
         reports += list(np.concatenate(drawn, axis=1))  # of a point, (2·each, ...)
         halves += [each] * len(points)
-    bare, chances = 0, [np.zeros(0)]
-    for point, drawn in zip(np.concatenate(groups), reports, strict=True):
-        quiet = np.reshape(stated.mean(point[None])[0], drawn.shape[1:]) / stated.step
-        near = np.rint(quiet).astype(np.int64) + _ROUND[(..., *[None] * quiet.ndim)]
-        place = placed(stated, point, np.concatenate([drawn, near]))
+    points = np.concatenate(groups)
+    bare, chances, sides = 0, [np.zeros(0)], []
+    answers = np.reshape(stated.mean(points), (len(points), *reports[0].shape[1:])) / stated.step
+    middle = np.rint((answers.min(axis=0) + answers.max(axis=0)) / 2).astype(np.int64)
+    for point, answer, drawn in zip(points, answers, reports, strict=True):
+        near = np.rint(answer).astype(np.int64) + _ROUND[(..., *[None] * answer.ndim)]
+        place = placed(stated, point, np.concatenate([drawn, near, middle[None]]))
         if place is None:
-            points = np.concatenate(groups)
             fault = _unlike_simulated(mechanism, points, reports, halves, failure, rng)
             return Draws(sum(map(len, reports)), not fault, fault)
         where.append(place.of(slice(len(drawn))))
-        chance = place.once[len(drawn) :].sum()
+        sides.append((np.ravel(answer > middle), place.below[-1]))
+        chance = place.once[len(drawn) : -1].sum()
         if chance <= _LIGHT:
-            bare += int(np.any([_same(drawn, answer) for answer in near], axis=0).sum())
+            bare += int(np.any([_same(drawn, whole) for whole in near], axis=0).sum())
             chances.append(np.full(len(drawn), chance))
     share = failure / _TESTS
     chance = np.concatenate(chances)
     if len(chance) and at_least(bare, chance) < share:
         fault = f"{bare} of {len(chance)} reports are the answer without noise"
     else:
-        fault = _refused(reports, where, halves, share, np.random.default_rng([seed, 1]))
+        fault = _refused(reports, where, halves, sides, share, np.random.default_rng([seed, 1]))
     return Draws(sum(map(len, reports)), not fault, fault)
 
 
@@ -214,6 +217,7 @@ def _refused(
     reports: list[Integers],
     where: list[Placed],
     halves: list[int],
+    sides: list[tuple[NDArray[np.bool_], Array]],
     share: float,
     rng: np.random.Generator,
 ) -> str:
@@ -229,7 +233,8 @@ def _refused(
     if at_least(int(alike.sum()), chance) < share:
         return f"two generators draw {alike.mean():.1%} of the reports alike"
     places = [_uniform(place, rng) for place in where]
-    fault = _places(places, halves, share) or _follows(places, halves, share, rng)
+    fault = _places(places, halves, share) or _on_its_side(places, sides, share)
+    fault = fault or _follows(places, halves, share, rng)
     return fault or _digits(reports, where, share)
 
 
@@ -287,16 +292,11 @@ def _same(first: Integers, second: Integers) -> NDArray[np.bool_]:
 
 
 def at_least(count: int, chances: Array) -> float:
-    """Bound P[at least so many of independent events], by Chernoff and Hoeffding."""
-    n, mean = len(chances), float(chances.mean())
-    q = count / n
-    if q <= mean:
-        return 1.0
-    if q == 1.0:
-        return math.exp(min(float(np.log(chances + 1e-300).sum()), 0.0))
-    mean = max(mean, 1e-300)
-    bits = q * math.log(q / mean) + (1 - q) * math.log((1 - q) / (1 - mean))
-    return math.exp(-n * bits)
+    """Bound P[at least so many of independent events], by a binomial law (Hoeffding, 1956)."""
+    from scipy.stats import binom
+
+    n, mean = len(chances), min(float(chances.mean()), 1.0)
+    return float(binom.sf(count - 1, n, mean)) if count >= n * mean + 1 else 1.0
 
 
 def _ties(reports: list[Integers], where: list[Placed], failure: float) -> str:
@@ -381,6 +381,26 @@ def _follows(
         return ""
     return (
         f"reports follow from others {abs(follows.place)} before or after in {share:.1%} of cases"
+    )
+
+
+def _on_its_side(
+    places: list[Array], sides: list[tuple[NDArray[np.bool_], Array]], failure: float
+) -> str:
+    """Return by how much too many reports lie on the side of their answers; '' if not too many.
+
+    Args:
+        places: of the reports of each point.
+        sides: whether the answer is above the middle, and the probability of a report below it.
+        failure: probability that releases from the very law are refused.
+    """
+    both = list(zip(places, sides, strict=True))
+    true = np.concatenate([((u < below) != high).ravel() for u, (high, below) in both])
+    chance = np.concatenate([np.resize(abs(high - below), u.size) for u, (high, below) in both])
+    if at_least(int(true.sum()), chance) >= failure:
+        return ""
+    return (
+        f"{true.mean():.1%} of reports lie on their answers' side, where {chance.mean():.1%} should"
     )
 
 
