@@ -39,6 +39,7 @@ COMMANDS = {
     "echo 131,000 | geoveil contribute incomes --yes --state-dir bob": ("", *SERVES),
     "geoveil campaign list": ("", *SERVES),
     "geoveil campaign show incomes": ("", *SERVES),
+    "geoveil card incomes": ("", *SERVES),
     "geoveil form --help": ("", *SERVES),
     "geoveil campaign keygen asker.pem": ("", *SERVES),
     "geoveil estimate income-above-100k": ("", *SERVES),

@@ -29,8 +29,8 @@ def test_every_command_with_a_server_has_all_the_options():
         if given:
             found[one.name] = given
     assert set(found) == {
-        "ask", "health", "create", "show", "list", "close", "export", "contribute", "estimate",
-        "data", "fleet", "plan", "publish", "web",
+        "ask", "card", "health", "create", "show", "list", "close", "export", "contribute",
+        "estimate", "data", "fleet", "plan", "publish", "web",
     }  # fmt: skip
     assert set(map(frozenset, found.values())) == {frozenset(names)}
 

@@ -24,6 +24,7 @@ COMMANDS = (
         "token",
         "certificate",
         "campaign",
+        "card",
         "form",
         "contribute",
         "client",

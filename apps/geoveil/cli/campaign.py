@@ -10,7 +10,6 @@ from geoveil.campaign import (
     AttributeCampaign,
     SigningKey,
     decode,
-    open_envelope,
     require_attribute,
     seal,
     signer,
@@ -18,13 +17,12 @@ from geoveil.campaign import (
 from geoveil.cli import options
 from geoveil.cli.asking import Period
 from geoveil.cli.campaign_create import create
-from geoveil.cli.campaign_text import explains_taken_id, print_campaign, signed_by
+from geoveil.cli.campaign_text import envelope_in, explains_taken_id, print_campaign, signed_by
 from geoveil.cli.connection import Connection, analyst_at, connects
 from geoveil.cli.console import out, print_json, privacy_text, write_new
 from geoveil.cli.environment import SIGN_KEY
 from geoveil.cli.sources import EXPORTED
 from geoveil.gp import GeoVeilError, ParameterError, needed_for
-from geoveil.proto.v1.campaign_pb2 import CampaignEnvelope
 
 app = typer.Typer(help="Create, sign, show, list and close campaigns.", no_args_is_help=True)
 app.command()(create)
@@ -180,7 +178,7 @@ def sign(
 
     Example: geoveil campaign sign income.campaign --sign-key key.pem
     """
-    envelope = _envelope_in(file, file.read_bytes())
+    envelope = envelope_in(file)
     if signer(envelope) is not None:
         raise ParameterError("file", str(file), "a campaign that nobody has signed yet")
     campaign, key = (decode(envelope.campaign), SigningKey.from_pem(sign_key.read_bytes()))
@@ -206,21 +204,9 @@ def publish(
 
     Example: geoveil campaign publish income.signed.campaign
     """
-    published = file.read_bytes()
-    envelope = _envelope_in(file, published)
+    published, envelope = file.read_bytes(), envelope_in(file)
     campaign = decode(envelope.campaign)
     with analyst_at(connection) as analyst, explains_taken_id(campaign):
         digest = analyst.publish(published)
     out.tell((campaign.campaign_id, "bold"), f"  {privacy_text(campaign)}  sha256:{digest.hex()}")
     out.tell("signed by ", signed_by(envelope))
-
-
-def _envelope_in(file: Path, content: bytes) -> CampaignEnvelope:
-    """Return the campaign of a file, with its signature if it has one."""
-    try:
-        return open_envelope(content)
-    except ParameterError as error:
-        if error.name != "envelope":
-            raise
-        expected = "a campaign that the console, or 'geoveil campaign sign', wrote"
-        raise ParameterError("file", str(file), expected) from error

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from geoveil.analyst import MEAN_MOVES, ServerError, campaign_record
 from geoveil.campaign import (
@@ -13,12 +14,14 @@ from geoveil.campaign import (
     between,
     field_text,
     least_counted,
+    open_envelope,
     require_attribute,
     signer,
     what_a_form_tells,
 )
 from geoveil.cli.connection import CommandError
 from geoveil.cli.console import out, privacy_text, table_80
+from geoveil.gp import ParameterError
 from geoveil.proto.v1.campaign_pb2 import CampaignEnvelope
 
 _SHOWN_OF_KEY = len("ed25519:") + 16
@@ -96,3 +99,14 @@ def signed_by(envelope: CampaignEnvelope) -> tuple[str, str]:
 
 def _end(value: float) -> str:
     return f"{value:,.4g}" if abs(value) >= 1e6 else f"{value:z,.4f}"
+
+
+def envelope_in(file: Path) -> CampaignEnvelope:
+    """Return the campaign of a file, with its signature if it has one."""
+    try:
+        return open_envelope(file.read_bytes())
+    except ParameterError as error:
+        if error.name != "envelope":
+            raise
+        expected = "a campaign that the console, or 'geoveil campaign sign', wrote"
+        raise ParameterError("file", str(file), expected) from error

@@ -24,6 +24,7 @@ from geoveil.gp import GeoVeilError, ParameterError
 
 if TYPE_CHECKING:
     from geoveil.analyst import Analyst
+    from geoveil.client import GrpcTransport
 
 DEFAULT_SERVER = "127.0.0.1:7717"
 
@@ -157,6 +158,32 @@ def unanswered(server: str, tls: TLS | None, error: CallError) -> CommandError |
             " serve --port', 7717 unless it says otherwise, and not that of --web"
         )
     return None
+
+
+@contextmanager
+def device_at(connection: Connection) -> "Iterator[GrpcTransport]":
+    """Yield the calls of a device, which need no token.
+
+    Raises:
+        ParameterError: if a file of TLS can't be used.
+        CommandError: if TLS is missing, or nobody answers: with what to do about it.
+    """
+    from geoveil.client import GrpcTransport, PlaintextRefused, TransportError
+
+    tls = connection.security()
+    try:
+        transport = GrpcTransport(connection.server, tls=tls)
+    except PlaintextRefused:
+        raise CommandError(
+            f"{connection.server!r} is not on this machine, so that it needs TLS: give --tls or"
+            " --tls-roots"
+        ) from None
+    try:
+        yield transport
+    except TransportError as error:
+        raise (unanswered(connection.server, tls, error) or error) from error
+    finally:
+        transport.close()
 
 
 @contextmanager

@@ -33,7 +33,7 @@ from geoveil.campaign import (
     what_to_ask,
 )
 from geoveil.cli import options
-from geoveil.cli.connection import CommandError, Connection, connects, unanswered
+from geoveil.cli.connection import CommandError, Connection, connects, device_at
 from geoveil.cli.console import err, out, privacy_text
 from geoveil.cli.numbers import read, spelled
 from geoveil.client import (
@@ -41,13 +41,10 @@ from geoveil.client import (
     Client,
     DeliveryStatus,
     Epoch,
-    GrpcTransport,
-    PlaintextRefused,
     Policy,
     Receipt,
     ReportBuilder,
     Transport,
-    TransportError,
 )
 from geoveil.gp import Area, GeoPrivacy, ParameterError, PrivateValueError
 from geoveil.proto.v1 import collector_pb2
@@ -106,21 +103,9 @@ def contribute(
     terminal shows the value before it is perturbed, with what the report will tell of it. A form
     asks for one answer after the other, or reads lines NAME=ANSWER, as 'income=52000'.
     """
-    tls = connection.security()
-    try:
-        transport = GrpcTransport(connection.server, tls=tls)
-    except PlaintextRefused:
-        raise CommandError(
-            f"{connection.server!r} is not on this machine, so that it needs TLS: give --tls or"
-            " --tls-roots"
-        ) from None
-    try:
-        of_campaign = partial(_epoch, read_every, reading_epsilon)
+    of_campaign = partial(_epoch, read_every, reading_epsilon)
+    with device_at(connection) as transport:
         _take_part(transport, campaign_id, yes, state_dir or default_state(), of_campaign)
-    except TransportError as error:
-        raise (unanswered(connection.server, tls, error) or error) from error
-    finally:
-        transport.close()
 
 
 def _epoch(every: str | None, epsilon: float | None, campaign: AttributeCampaign) -> Epoch | None:

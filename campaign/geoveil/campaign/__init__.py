@@ -112,6 +112,7 @@ from geoveil.campaign.saying import (
     days_in as days_in,
     digits as digits,
     of_far_values as of_far_values,
+    percent as percent,
     ratio as ratio,
     rounded_up as rounded_up,
     to_one as to_one,
