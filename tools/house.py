@@ -43,7 +43,8 @@ class Part:
     lines: int = 0
     statements: int = 0
     docstring_lines: int = 0
-    classes: set[str] = field(default_factory=set)
+    classes: Counter[str] = field(default_factory=Counter)
+    """Public name → how many classes have it."""
 
 
 @dataclass
@@ -122,7 +123,7 @@ def _count_file(house: House, name: str, text: str) -> None:
             else:
                 part.statements += 1
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_") and shipped:
-            part.classes.add(node.name)
+            part.classes[node.name] += 1
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and shipped:
             house.vague.update([node.id] if node.id in VAGUE else [])
         if isinstance(node, ast.ImportFrom) and node.module and shipped:

@@ -13,7 +13,7 @@ from geoveil.analyst.planner import (
     HardQuestion,
     HardThreshold,
     Plan,
-    PlannedQuestion,
+    PopulationMean,
     Prediction,
     SoftQuestion,
     compare_allocations,
@@ -134,21 +134,21 @@ def check_prior(request: PlanRequest, searches: Searches) -> None:
         )
 
 
-def _near_threshold(_: PlannedQuestion, x: np.ndarray, weights: np.ndarray, people: float) -> str:
+def _near_threshold(_: PopulationMean, x: np.ndarray, weights: np.ndarray, people: float) -> str:
     low, high = _span(x, weights, people)
     if low == high:
         return f"All of them hold {low:.12g}, so that no threshold would do"
     return f"A threshold in [{low:.12g}, {high:.12g}) would do"
 
 
-def _near_values(_: PlannedQuestion, x: np.ndarray, weights: np.ndarray, people: float) -> str:
+def _near_values(_: PopulationMean, x: np.ndarray, weights: np.ndarray, people: float) -> str:
     if x.ndim > 1:
         return "Ask about a region or a place where it has some, and not all"
     low, high = _span(x, weights, people)
     return f"Its values are from {low:.12g} to {high:.12g}"
 
 
-def _near_disc(question: PlannedQuestion, x: np.ndarray, weights: np.ndarray, people: float) -> str:
+def _near_disc(question: PopulationMean, x: np.ndarray, weights: np.ndarray, people: float) -> str:
     assert isinstance(question, HardDisc)
     distance = np.linalg.norm(x - np.array(question.center), axis=-1)
     low, high = _span(distance, weights, people)
@@ -164,7 +164,7 @@ def _span(x: np.ndarray, weights: np.ndarray, people: float) -> tuple[float, flo
     return float(x[order][first]), float(x[order][min(last, len(x) - 1)])
 
 
-_NEAREST: Mapping[type, Callable[[PlannedQuestion, np.ndarray, np.ndarray, float], str]] = (
+_NEAREST: Mapping[type, Callable[[PopulationMean, np.ndarray, np.ndarray, float], str]] = (
     MappingProxyType({HardThreshold: _near_threshold, HardDisc: _near_disc})
 )
 

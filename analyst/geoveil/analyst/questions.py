@@ -18,7 +18,7 @@ from geoveil.analyst.planner import (
     HardPolygon,
     HardRange,
     HardThreshold,
-    PlannedQuestion,
+    PopulationMean,
     SoftQuestion,
 )
 from geoveil.gp import (
@@ -124,7 +124,7 @@ class AnalystQuestion(ABC):
         raise ParameterError("question", self.label, expected)
 
     @abstractmethod
-    def sharp(self, plane: AzimuthalEquidistant | None, bandwidth: float) -> PlannedQuestion:
+    def sharp(self, plane: AzimuthalEquidistant | None, bandwidth: float) -> PopulationMean:
         """Return the question for a plan, which finds how softly to ask it.
 
         Args:
@@ -161,7 +161,7 @@ class ShareAbove(AnalystQuestion):
     def on_scale(self, scale: LogScale) -> "ShareAbove":
         return ShareAbove(_end_on(scale, "threshold", self.threshold), self.label)
 
-    def sharp(self, plane: AzimuthalEquidistant | None, bandwidth: float) -> PlannedQuestion:
+    def sharp(self, plane: AzimuthalEquidistant | None, bandwidth: float) -> PopulationMean:
         return HardThreshold(self.threshold)
 
     def soft(self, plane: AzimuthalEquidistant | None, softness: Softness) -> Query:
@@ -200,7 +200,7 @@ class ShareBetween(AnalystQuestion):
         low, high = (_end_on(scale, "range", end) for end in self.ends)
         return ShareBetween(low, high, self.label)
 
-    def sharp(self, plane: AzimuthalEquidistant | None, bandwidth: float) -> PlannedQuestion:
+    def sharp(self, plane: AzimuthalEquidistant | None, bandwidth: float) -> PopulationMean:
         return HardRange(self.low, self.high)
 
     def soft(self, plane: AzimuthalEquidistant | None, softness: Softness) -> Query:
@@ -253,7 +253,7 @@ class DensityAt(_AtPlace):
         super().__init__(longitude, latitude)
         object.__setattr__(self, "label", label or f"{longitude:.15g},{latitude:.15g}")
 
-    def sharp(self, plane: AzimuthalEquidistant | None, bandwidth: float) -> PlannedQuestion:
+    def sharp(self, plane: AzimuthalEquidistant | None, bandwidth: float) -> PopulationMean:
         return SoftQuestion(GaussianKernel(self._center(plane), bandwidth))
 
     def soft(self, plane: AzimuthalEquidistant | None, softness: Softness) -> Query:
@@ -278,7 +278,7 @@ class ShareWithin(_AtPlace):
         said = f"within {radius:g} m of {longitude:g},{latitude:g}"
         object.__setattr__(self, "label", label or said)
 
-    def sharp(self, plane: AzimuthalEquidistant | None, bandwidth: float) -> PlannedQuestion:
+    def sharp(self, plane: AzimuthalEquidistant | None, bandwidth: float) -> PopulationMean:
         return HardDisc(self._center(plane), self.radius)
 
     def soft(self, plane: AzimuthalEquidistant | None, softness: Softness) -> Query:
@@ -321,7 +321,7 @@ class ShareInside(AnalystQuestion):
         area = Area.of_polygon({"type": "MultiPolygon", "coordinates": self.parts})
         return area.longitude_deg, area.latitude_deg
 
-    def sharp(self, plane: AzimuthalEquidistant | None, bandwidth: float) -> PlannedQuestion:
+    def sharp(self, plane: AzimuthalEquidistant | None, bandwidth: float) -> PopulationMean:
         return HardPolygon(self._projected(plane))
 
     def soft(self, plane: AzimuthalEquidistant | None, softness: Softness) -> Query:
@@ -359,7 +359,7 @@ class MeanOf(AnalystQuestion):
     def dimension(self) -> int:
         return self.query.dimension
 
-    def sharp(self, plane: AzimuthalEquidistant | None, bandwidth: float) -> PlannedQuestion:
+    def sharp(self, plane: AzimuthalEquidistant | None, bandwidth: float) -> PopulationMean:
         return SoftQuestion(self.query)
 
     def soft(self, plane: AzimuthalEquidistant | None, softness: Softness) -> Query:

@@ -18,7 +18,7 @@ from geoveil.analyst.planner import (
 from geoveil.analyst.planner.candidates import KINDS, fits_campaigns
 from geoveil.analyst.planner.prediction import NORMAL_95, Targets
 from geoveil.analyst.planner.problem import PlanningProblem
-from geoveil.analyst.planner.question import HardQuestion, PlannedQuestion
+from geoveil.analyst.planner.question import HardQuestion, PopulationMean
 from geoveil.analyst.request import PlanRequest, scaled
 from geoveil.gp import GeoPrivacy, Query, reach, reach_at_all_looks
 
@@ -131,7 +131,7 @@ def _typical(targets: Sequence[Targets]) -> float:
     return math.sqrt(math.fsum(t.hard_question**2 for t in targets) / len(targets))
 
 
-def _targets(targets: Targets, question: PlannedQuestion | Query) -> Record:
+def _targets(targets: Targets, question: PopulationMean | Query) -> Record:
     """Return the three targets: a soft question stands for itself, and for no hard one."""
     hard = targets.hard_question if isinstance(question, HardQuestion) else None
     return {

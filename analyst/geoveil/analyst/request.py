@@ -17,7 +17,7 @@ from geoveil.analyst.planner import (
     HardQuestion,
     HeapedPrior,
     LogPrior,
-    PlannedQuestion,
+    PopulationMean,
     Prior,
     SlopeBoundedPrior,
     SoftQuestion,
@@ -223,7 +223,7 @@ class PlanRequest:
     """All that a plan needs; `of` makes it from what people say."""
 
     labels: tuple[str, ...]
-    questions: tuple[PlannedQuestion, ...]
+    questions: tuple[PopulationMean, ...]
     privacy: GeoPrivacy
     """What a person is promised in all, over true distances."""
     plane: AzimuthalEquidistant | None

@@ -3,9 +3,10 @@
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, cached_property
 from pathlib import Path
-from typing import Annotated, TypeGuard
+from typing import Annotated, Any, TypeGuard
 
 import typer
 
@@ -18,8 +19,10 @@ from geoveil.analyst import (
     Contaminated,
     DensityMap,
     People,
+    PlannedPoints,
     Result,
     Softness,
+    Statistic,
     Top,
     asked_of_points,
     hard_shares,
@@ -38,27 +41,34 @@ from geoveil.cli.connection import Connection, analyst_at, connects
 from geoveil.cli.console import err
 from geoveil.cli.estimate_changes import changes, compared, value_campaign
 from geoveil.cli.results import OutputFormat, formed
-from geoveil.cli.sources import EXPORTED, source_of
+from geoveil.cli.sources import EXPORTED, Source, source_of
 from geoveil.gp import IntervalMethod, ParameterError, validation
 
 _WITH_BELLS = frozenset({"map", "districts", "nearest"})
 """Statistics that have a bandwidth."""
 
 
-@connects
-@formed
-@asks_statistics
-@asks
-def estimate(
+@dataclass(frozen=True)
+class Tables:
+    """Results that are shown together."""
+
+    results: Sequence[Result]
+    of_one: bool = False
+    """Whether all but the first follow from it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EstimateRequest:
+    """Options of `geoveil estimate`, by their names; those that don't go together are refused."""
+
     campaign_id: Annotated[
         str,
         typer.Argument(
             help=f"The id of the campaign; or a file, ending in {EXPORTED}, that 'geoveil campaign"
             " export' wrote, for which no server is asked."
         ),
-    ],
-    *,
-    confidence: options.Confidence = 0.95,
+    ]
+    confidence: options.Confidence = 0.95
     interval: Annotated[
         IntervalMethod | None,
         typer.Option(
@@ -69,9 +79,9 @@ def estimate(
             " population tried. One for one look is right while reports come in at a number of them"
             " that was set before the first look."
         ),
-    ] = None,
-    period: Period = None,
-    words: Words,
+    ] = None
+    period: Period = None
+    words: Words
     width: Annotated[
         float | None,
         typer.Option(
@@ -79,36 +89,36 @@ def estimate(
             " reports choose it for the shortest interval of the hard share, at no cost in"
             " privacy; otherwise 3·PER/ε."
         ),
-    ] = None,
+    ] = None
     slope_bound: Annotated[
         float | None,
         typer.Option(
             help="How much the density of people changes at most, in shares per unit², where the"
             " width is chosen; by default what the reports suggest, which is no certificate."
         ),
-    ] = None,
-    heap: options.Heaps = None,
+    ] = None
+    heap: options.Heaps = None
     range_of_values: Annotated[
         str | None,
         typer.Option(
             help="'LOW,HIGH': between which everybody's value lies, a public fact, with which the"
             " interval of --mean holds for all such people; by default what the campaign states."
         ),
-    ] = None,
+    ] = None
     bandwidth: Annotated[
         float | None,
         typer.Option(
             help="Bandwidth of the density's bell, and of the smoothed edges of circles and"
             " regions; 3·PER/ε by default."
         ),
-    ] = None,
+    ] = None
     plan: Annotated[
         Path | None,
         typer.Option(
             help="Ask the points what this plan has them asked ('geoveil plan --out'), with its"
             " bands, and tell the hard shares by the differences that it expects."
         ),
-    ] = None,
+    ] = None
     top: Annotated[
         int | None,
         typer.Option(
@@ -116,18 +126,18 @@ def estimate(
             help="Which of the questions have the greatest answers, so many of them, and how"
             " surely.",
         ),
-    ] = None,
-    contamination: options.Contamination = None,
+    ] = None
+    contamination: options.Contamination = None
     timeout: Annotated[
         float, typer.Option(help="Seconds that an estimate from points may take.")
-    ] = 600.0,
+    ] = 600.0
     watch: Annotated[
         bool,
         typer.Option(
             "--watch",
             help="Print again when reports come, until it is closed: intervals hold at all looks.",
         ),
-    ] = False,
+    ] = False
     over_time: Annotated[
         bool,
         typer.Option(
@@ -135,36 +145,239 @@ def estimate(
             help="Of a campaign that recurs: the curve over its periods, with intervals that hold"
             " all of it at once, and flags where those who have just read moved otherwise.",
         ),
-    ] = False,
+    ] = False
     label: Annotated[
         str | None,
         typer.Option(help="With --over-time: the only question that is wanted; all by default."),
-    ] = None,
+    ] = None
     change: Annotated[
         str | None,
         typer.Option(
             help="How what is asked changed between two periods: 'FIRST,LAST', from 0; with"
             " --over-time beside the curve."
         ),
-    ] = None,
+    ] = None
     against: Annotated[
         str | None,
         typer.Option(
             help="Id of another campaign, or a file: how much greater what is asked is here than"
             " there."
         ),
-    ] = None,
+    ] = None
     people: Annotated[
         People | None,
         typer.Option(
             help="Of --change and --against: whether the people behind both are different, or may"
             " be the same, by default: the error of a difference is then at most the sum of both."
         ),
-    ] = None,
-    statistics: Mapping[str, Sequence[str]],
-    form: OutputFormat,
-    connection: Connection,
-) -> None:
+    ] = None
+    statistics: Mapping[str, Sequence[str]]
+
+    def __post_init__(self) -> None:
+        validation.between("confidence", self.confidence, 0, 1, low_open=True, high_open=True)
+        validation.positive("timeout", self.timeout)
+        self._check_statistics()
+        self._check_comparison()
+        if self.watch and (self.questions or self.wanted):
+            expected = "left out: an estimate from points is read once"
+            raise ParameterError("watch", self.watch, expected)
+        if not self.questions or self.over_time or self.compares:
+            self._refuse_crowds()
+        if self.planned is not None:
+            self._leave_out(
+                ("width", "bandwidth", "over_time", "watch", "top"), "left out beside --plan"
+            )
+            if self.questions:
+                expected = "left out beside questions: it has its own"
+                raise ParameterError("plan", str(self.plan), expected)
+
+    def _check_statistics(self) -> None:
+        every = questions_in(self.words)
+        if not (every or self.plan) and _WITH_BELLS.isdisjoint(self.statistics):
+            self._leave_out(["bandwidth"], "left out: nothing that is asked has a bell")
+        for name, size in (("width", self.width), ("bandwidth", self.bandwidth)):
+            if size is not None:
+                validation.positive(name, size)
+        if self.range_of_values is not None and not {"mean", "geometric-mean"} & set(
+            self.statistics
+        ):
+            raise ParameterError("range-of-values", self.range_of_values, "given beside --mean")
+        if self.top is not None and len(every) < 2:
+            expected = "given beside two questions or more, as --place"
+            raise ParameterError("top", self.top, expected)
+        if self.wanted and self.interval is not None:
+            expected = "left out: a statistic chooses its own"
+            raise ParameterError("interval", self.interval.value, expected)
+
+    def _check_comparison(self) -> None:
+        """Refuse what does not go with a curve over time, or with a difference."""
+        _ = self.between
+        if self.over_time:
+            self._leave_out(
+                ("period", "interval", "contamination", "top", "watch", "against"),
+                "left out beside --over-time",
+            )
+            if self.statistics:
+                expected = "left out beside --over-time: a curve is of means, as of --threshold"
+                raise ParameterError(next(iter(self.statistics)), True, expected)
+            if self.campaign_id.endswith(EXPORTED):
+                expected = "the id of a campaign on a server: a file is asked period by period"
+                raise ParameterError("campaign_id", self.campaign_id, expected)
+        elif self.label is not None:
+            expected = "given beside --over-time, whose curve it is of"
+            raise ParameterError("label", self.label, expected)
+        if self.compares:
+            self._leave_out(
+                ("interval", "watch", "top", "plan"), "left out beside --change and --against"
+            )
+        elif self.people is not None:
+            expected = "given beside --change of what is asked, or --against"
+            raise ParameterError("people", self.people.value, expected)
+
+    def _leave_out(self, names: Sequence[str], expected: str) -> None:
+        given = {name.replace("_", "-"): getattr(self, name) for name in names}
+        options.left_out(given, expected)
+
+    def _refuse_crowds(self) -> None:
+        """Refuse what is known of people where no width is chosen."""
+        expected = "left out: it counts where the reports choose the width for --threshold or"
+        self._leave_out(["slope_bound", "heap"], f"{expected} --range of numbers")
+
+    @cached_property
+    def between(self) -> tuple[int, int] | None:
+        """The two periods whose difference is asked for."""
+        if self.change is None:
+            return None
+        try:
+            first, last = map(int, self.change.split(","))
+        except ValueError:
+            expected = "two periods: 'FIRST,LAST', from 0"
+            raise ParameterError("change", self.change, expected) from None
+        return first, last
+
+    @property
+    def compares(self) -> bool:
+        """Whether a difference between two sets of reports is asked for."""
+        return not self.over_time and (self.between is not None or self.against is not None)
+
+    @cached_property
+    def questions(self) -> Sequence[AnalystQuestion]:
+        """Questions to points, but for those that are ranked."""
+        return [] if self.top is not None else questions_in(self.words)
+
+    @cached_property
+    def wanted(self) -> Sequence[Statistic[Any]]:
+        """Statistics of points."""
+        name = next(iter(self.words.get(NAME_PROPERTY, ())), None)
+        ends = self.range_of_values
+        within = None if ends is None else two_numbers("range-of-values", ends)
+        wanted = [*statistics_in(self.statistics, self.width, self.bandwidth, name, within)]
+        if self.top is not None:
+            every = questions_in(self.words)
+            wanted.append(Top(self.top, every, bandwidth=self.bandwidth, width=self.width))
+        if self.contamination is None:
+            return wanted
+        return [Contaminated(statistic, self.contamination) for statistic in wanted]
+
+    @cached_property
+    def planned(self) -> PlannedPoints | None:
+        """What a plan has points asked."""
+        return None if self.plan is None else planned_points(self.plan)
+
+    def answered(self, connect: Callable[[], Analyst]) -> Iterator[Tables]:
+        """Yield what the reports say; time after time with `watch`.
+
+        Args:
+            connect: returns an analyst's client; not called where files are asked alone.
+        """
+        if self.compares:
+            yield Tables(self._changes(connect))
+            return
+        source = source_of(self.campaign_id, connect, self.confidence, self.period, self.timeout)
+        if self.over_time:
+            yield self._over_time(source)
+        elif self.questions or self.planned is not None or self.wanted:
+            of_points = [self._of_points(source)] if self.questions or self.planned else []
+            yield Tables(of_points + [source.ask(statistic) for statistic in self.wanted])
+        elif source.estimate is None:
+            expected = (
+                "at least one, as --threshold, --quantile or --curve, for the reports of a file"
+            )
+            raise ParameterError("questions", "none", expected)
+        elif self.watch:
+            for shown in connect().watch(self.campaign_id, self.confidence, self.period):
+                yield Tables([self._as_wanted(shown)])
+        else:
+            yield Tables([self._as_wanted(source.estimate())])
+
+    def _changes(self, connect: Callable[[], Analyst]) -> Sequence[Result]:
+        sets = compared(
+            connect, self.campaign_id, self.against, self.between, self.period, self.confidence,
+            self.timeout,
+        )  # fmt: skip
+
+        def softness(of: ValueCampaign) -> Softness:
+            return softness_of_points(of, self.width, self.bandwidth)
+
+        people = self.people or People.SAME
+        return [*changes(sets, self.questions, softness, self.wanted, self.contamination, people)]
+
+    def _over_time(self, source: Source) -> Tables:
+        """Return the curve of each question, or of one, and its change between two periods."""
+        campaign = source.campaign()
+        assert source.estimate is not None  # of a file there is no curve over time
+        if self.questions:
+            questions = self._in_coordinates(campaign)
+            estimates = source.ask_questions(questions, cohorts=campaign.cohorts > 1)
+        else:
+            estimates = source.estimate()
+        labels = dict.fromkeys(row.label for row in estimates.estimates)
+        results: list[Result] = []
+        for label in [self.label] if self.label or not labels else labels:
+            curve = estimates.over_time(label, confidence=self.confidence)
+            results.append(curve)
+            if self.between is not None:
+                results.append(curve.change(*self.between))
+        return Tables(results, of_one=self.label is not None or len(labels) == 1)
+
+    def _of_points(self, source: Source) -> Result:
+        """Return what points say to the questions of a plan, or to those that were asked."""
+        campaign, answer = source.campaign(), source.ask_questions
+        if self.planned is not None:
+            if not self.planned.fits(campaign):
+                expected = f"for a campaign like this one, with {campaign.privacy}"
+                raise ParameterError("plan", str(self.plan), expected)
+            estimates = answer(self.planned.questions)
+            return self._as_wanted(estimates.with_differences(self.planned.differences))
+        hard = hard_shares(self.questions)
+        if hard and self.width is None and self.bandwidth is None and _of_numbers(campaign):
+            bands = ChosenBands(campaign, hard, self.slope_bound, options.heaps(self.heap))
+            return self._as_wanted(bands.answered(answer(bands.questions)))
+        self._refuse_crowds()
+        return self._as_wanted(answer(self._in_coordinates(campaign)))
+
+    def _in_coordinates(self, campaign: AttributeCampaign) -> Sequence[PointQuestion]:
+        """Return the questions in the coordinates of a campaign; say if one is too sharp."""
+        of_points = value_campaign(campaign)
+        softness = softness_of_points(of_points, self.width, self.bandwidth)
+        if softness.caution is not None:
+            err.tell(softness.caution)
+        return asked_of_points(of_points, self.questions, softness)
+
+    def _as_wanted(self, estimates: CampaignEstimates) -> Result:
+        if self.interval is not None:
+            estimates = estimates.with_interval(self.interval)
+        if self.contamination is not None:
+            estimates = estimates.contaminated(self.contamination)
+        return estimates
+
+
+@connects
+@formed
+@asks_statistics
+@asks
+@options.takes("request", options.options_of(EstimateRequest), EstimateRequest)
+def estimate(*, request: EstimateRequest, form: OutputFormat, connection: Connection) -> None:
     """Print the unbiased estimate of every query of a campaign.
 
     A value campaign has none: without more the mean point is shown. With --threshold, --range,
@@ -180,203 +393,23 @@ def estimate(
 
     Example: geoveil estimate incomes --quantile 0.5 --against incomes-2025 --people different
     """
-
-    def as_wanted(estimates: CampaignEstimates) -> Result:
-        estimates = estimates if interval is None else estimates.with_interval(interval)
-        return estimates if contamination is None else estimates.contaminated(contamination)
-
-    def show(results: list[Result], *, of_one: bool = False) -> None:
-        for result in results:
-            if isinstance(result, DensityMap):
-                with whole_file("--map", Path(statistics["map"][0])) as beside:
-                    beside.write_text(json.dumps(result.to_geojson()) + "\n", encoding="utf-8")
-        form.show(*results[:1], beside=results[1:]) if of_one else form.show(*results)
-
-    validation.between("confidence", confidence, 0, 1, low_open=True, high_open=True)
-    validation.positive("timeout", timeout)
-    of_points = questions_in(words)
-    if not (of_points or plan) and _WITH_BELLS.isdisjoint(statistics):
-        options.left_out({"bandwidth": bandwidth}, "left out: nothing that is asked has a bell")
-    for name, size in (("width", width), ("bandwidth", bandwidth)):
-        if size is not None:
-            validation.positive(name, size)
-    name_property = next(iter(words.get(NAME_PROPERTY, ())), None)
-    within = None
-    if range_of_values is not None:
-        if {"mean", "geometric-mean"}.isdisjoint(statistics):
-            raise ParameterError("range-of-values", range_of_values, "given beside --mean")
-        within = two_numbers("range-of-values", range_of_values)
-    wanted = statistics_in(statistics, width, bandwidth, name_property, within)
-    if top is not None:
-        if len(of_points) < 2:
-            raise ParameterError("top", top, "given beside two questions or more, as --place")
-        wanted.append(Top(top, of_points, bandwidth=bandwidth, width=width))
-        of_points = []
-    if interval is not None and wanted:
-        raise ParameterError("interval", interval.value, "left out: a statistic chooses its own")
-    if contamination is not None:
-        wanted = [Contaminated(statistic, contamination) for statistic in wanted]
-    if over_time:
-        named = {
-            "period": period,
-            "interval": interval,
-            "contamination": contamination,
-            "top": top,
-            "watch": watch,
-            "against": against,
-        }
-        _alone_over_time(named, [*statistics], campaign_id)
-    elif label is not None:
-        raise ParameterError("label", label, "given beside --over-time, whose curve it is of")
-    if over_time or (change is None and against is None):
-        if people is not None:
-            expected = "given beside --change of what is asked, or --against"
-            raise ParameterError("people", people.value, expected)
-    else:
-        options.left_out(
-            {"interval": interval, "watch": watch, "top": top},
-            "left out beside --change and --against",
-        )
-        _refused(slope_bound, heap)
-    if watch and (of_points or wanted):
-        raise ParameterError("watch", watch, "left out: an estimate from points is read once")
-    if not of_points:
-        _refused(slope_bound, heap)
-    planned = None if plan is None else planned_points(plan)
-    if planned is not None:
-        others = {"width": width, "bandwidth": bandwidth, "over-time": over_time}
-        options.left_out({**others, "watch": watch, "top": top}, "left out beside --plan")
-        if of_points:
-            raise ParameterError("plan", str(plan), "left out beside questions: it has its own")
-
-    def from_points(
-        campaign: AttributeCampaign, answer: Callable[[Sequence[PointQuestion]], CampaignEstimates]
-    ) -> Result:
-        if planned is not None:
-            if not planned.fits(campaign):
-                expected = f"for a campaign like this one, with {campaign.privacy}"
-                raise ParameterError("plan", str(plan), expected)
-            estimates = answer(planned.questions).with_differences(planned.differences)
-            return as_wanted(estimates)
-        hard = hard_shares(of_points)
-        if hard and width is None and bandwidth is None and _of_numbers(campaign):
-            bands = ChosenBands(campaign, hard, slope_bound, options.heaps(heap))
-            return as_wanted(bands.answered(answer(bands.questions)))
-        _refused(slope_bound, heap)
-        return as_wanted(answer(_questions(campaign, of_points, width, bandwidth)))
-
     with ExitStack() as open_:
 
         @cache
         def connect() -> Analyst:
             return open_.enter_context(analyst_at(connection))
 
-        if not over_time and (change is not None or against is not None):
-            periods = None if change is None else _two_periods(change)
-            sets = compared(connect, campaign_id, against, periods, period, confidence, timeout)
-
-            def softness(of: ValueCampaign) -> Softness:
-                return softness_of_points(of, width, bandwidth)
-
-            show(
-                [*changes(sets, of_points, softness, wanted, contamination, people or People.SAME)]
-            )
-            return
-        source = source_of(campaign_id, connect, confidence, period, timeout)
-        if source.estimate is None and not of_points and not wanted and planned is None:
-            expected = (
-                "at least one, as --threshold, --quantile or --curve, for the reports of a file"
-            )
-            raise ParameterError("questions", "none", expected)
-        if over_time:
-            _refused(slope_bound, heap)
-            campaign = source.campaign()
-            questions = _questions(campaign, of_points, width, bandwidth)
-            assert source.estimate is not None  # of a file there is no curve over time
-            estimates = (
-                source.ask_questions(questions, cohorts=campaign.cohorts > 1)
-                if questions
-                else source.estimate()
-            )
-            show(
-                [*_over_time(estimates, confidence, label, change)],
-                of_one=label is not None or len({row.label for row in estimates.estimates}) == 1,
-            )
-            return
-        results: list[Result] = []
-        if of_points or planned is not None:
-            results.append(from_points(source.campaign(), source.ask_questions))
-        results += [source.ask(statistic) for statistic in wanted]
-        if results:
-            show(results)
-        elif watch:
-            for shown in connect().watch(campaign_id, confidence, period):
-                form.show(as_wanted(shown))
-        elif source.estimate is not None:
-            form.show(as_wanted(source.estimate()))
-
-
-def _alone_over_time(
-    given: Mapping[str, object], statistics: Sequence[str], campaign_id: str
-) -> None:
-    """Refuse what a curve over periods does not go with."""
-    options.left_out(given, "left out beside --over-time")
-    if statistics:
-        expected = "left out beside --over-time: a curve is of means, as of --threshold"
-        raise ParameterError(statistics[0], True, expected)
-    if campaign_id.endswith(EXPORTED):
-        expected = "the id of a campaign on a server: a file is asked period by period"
-        raise ParameterError("campaign_id", campaign_id, expected)
-
-
-def _over_time(
-    found: CampaignEstimates,
-    confidence: float,
-    label: str | None,
-    change: str | None,
-) -> Iterator[Result]:
-    """Yield the curve of each question, or of one, and its change between two periods."""
-    labels = dict.fromkeys(row.label for row in found.estimates)
-    between = None if change is None else _two_periods(change)
-    for of_label in [label] if label or not labels else labels:
-        curve = found.over_time(of_label, confidence=confidence)
-        yield curve
-        if between is not None:
-            yield curve.change(*between)
-
-
-def _two_periods(said: str) -> tuple[int, int]:
-    try:
-        first, last = map(int, said.split(","))
-    except ValueError:
-        raise ParameterError("change", said, "two periods: 'FIRST,LAST', from 0") from None
-    return first, last
+        for tables in request.answered(connect):
+            for result in tables.results:
+                if isinstance(result, DensityMap):
+                    with whole_file("--map", Path(request.statistics["map"][0])) as beside:
+                        beside.write_text(json.dumps(result.to_geojson()) + "\n", encoding="utf-8")
+            first, *others = tables.results
+            if tables.of_one:
+                form.show(first, beside=others)
+            else:
+                form.show(first, *others)
 
 
 def _of_numbers(campaign: AttributeCampaign) -> TypeGuard[ValueCampaign]:
     return isinstance(campaign, ValueCampaign) and campaign.dimension == 1
-
-
-def _refused(slope_bound: float | None, heap: Sequence[str] | None) -> None:
-    """Refuse what is known of people where no width is chosen."""
-    options.left_out(
-        {"slope-bound": slope_bound, "heap": heap},
-        "left out: it counts where the reports choose the width for --threshold or --range of"
-        " numbers",
-    )
-
-
-def _questions(
-    campaign: AttributeCampaign,
-    asked: Sequence[AnalystQuestion],
-    width: float | None,
-    bandwidth: float | None,
-) -> Sequence[PointQuestion]:
-    """Return the questions in the coordinates of a campaign; say if one is asked too sharply."""
-    if not asked:
-        return ()
-    of_points = value_campaign(campaign)
-    softness = softness_of_points(of_points, width, bandwidth)
-    if softness.caution is not None:
-        err.tell(softness.caution)
-    return asked_of_points(of_points, asked, softness)

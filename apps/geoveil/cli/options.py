@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, fields
 from datetime import timedelta
 from functools import wraps
 from inspect import Parameter, signature
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
@@ -126,6 +127,18 @@ def takes(
         return run
 
     return wrapped
+
+
+def options_of(record: type[Any]) -> dict[str, tuple[Any, Any]]:
+    """Return the options that are the fields of a dataclass: name → annotation and default."""
+    kinds = get_type_hints(record, include_extras=True)
+    return {
+        field.name: (
+            kinds[field.name],
+            Parameter.empty if field.default is MISSING else field.default,
+        )
+        for field in fields(record)
+    }
 
 
 def all_given(needed: Mapping[str, object], unless: str = "") -> None:

@@ -25,7 +25,7 @@ from geoveil.analyst import (
     outlines_of,
     place_for_name,
 )
-from geoveil.console.layer import Part
+from geoveil.console.layer import MapFeature
 
 if TYPE_CHECKING:
     from geoveil.console.progress import ReportsOverTime
@@ -273,7 +273,7 @@ def filling(result: "ReportsOverTime") -> Markup | None:
     return _svg(result.title, height, parts)
 
 
-def density_map(result: DensityMap, layer: Sequence[Part] = ()) -> Markup:
+def density_map(result: DensityMap, layer: Sequence[MapFeature] = ()) -> Markup:
     """Return the density on its grid, what is surely denser framed, and outlines that ship.
 
     Args:
@@ -329,7 +329,9 @@ def density_map(result: DensityMap, layer: Sequence[Part] = ()) -> Markup:
     return _svg(result.title, below + 32, parts, _FITS)
 
 
-def _layer(layer: Sequence[Part], bounds: Sequence[float], x: _Scale, y: _Scale) -> Iterator[str]:
+def _layer(
+    layer: Sequence[MapFeature], bounds: Sequence[float], x: _Scale, y: _Scale
+) -> Iterator[str]:
     """Yield places and lines, as far as they lie on a map."""
     west, south, east, north = bounds
     clip = f"M{x.begin:.1f} {y.begin:.1f}H{x.end:.1f}V{y.end:.1f}H{x.begin:.1f}Z"

@@ -12,7 +12,7 @@ Point = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class MapFeature:
     """A place, or a line: longitudes and latitudes."""
 
     name: str
@@ -20,7 +20,7 @@ class Part:
     """One of a place; of an outline all of its corners."""
 
 
-def layer_in(content: Any) -> Sequence[Part]:
+def layer_in(content: Any) -> Sequence[MapFeature]:
     """Return what a GeoJSON file draws [RFC 7946]: its points, lines and the rings of its polygons.
 
     Args:
@@ -31,9 +31,9 @@ def layer_in(content: Any) -> Sequence[Part]:
 
     Example:
         >>> layer_in({"type": "Point", "coordinates": [-73.97, 40.78]})
-        [Part(name='', points=((-73.97, 40.78),))]
+        [MapFeature(name='', points=((-73.97, 40.78),))]
     """
-    parts: list[Part] = []
+    parts: list[MapFeature] = []
     points = 0
     for feature in features_in(content, "file", "this one"):
         name = feature.properties.get("name")
@@ -44,5 +44,5 @@ def layer_in(content: Any) -> Sequence[Part]:
             if len(parts) >= _MOST_PARTS or points > _MOST_POINTS:
                 expected = f"at most {_MOST_PARTS:,} places and lines of {_MOST_POINTS:,} points"
                 raise ParameterError("file", "more", expected)
-            parts.append(Part(name if isinstance(name, str) else "", line))
+            parts.append(MapFeature(name if isinstance(name, str) else "", line))
     return parts

@@ -29,7 +29,7 @@ from geoveil.aggregator.store.schema import REPORT_PAGE
 from geoveil.aggregator.store.sql import SQLStore
 from geoveil.aggregator.store.sqlite_pages import (
     Last,
-    Page,
+    ReportPage,
     answers_of,
     append,
     read_answers,
@@ -45,7 +45,7 @@ _PRAGMAS = (
     "cache_size = -16384",  # 16 MiB: reports are appended
     "wal_autocheckpoint = 4000",  # pages
 )
-_Written: TypeAlias = tuple[IdIndex, list[Page], int]
+_Written: TypeAlias = tuple[IdIndex, list[ReportPage], int]
 """The index of a campaign, the pages that were written of it, and how many reports it has now."""
 _PAGES_READ = 1024
 _SHARD = 0

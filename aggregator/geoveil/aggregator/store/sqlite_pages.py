@@ -54,7 +54,7 @@ _READ_PAGES = """
 _WRITE = "INSERT OR REPLACE INTO report_page (campaign_key, first, ids, answers) VALUES "
 
 
-class Page(NamedTuple):
+class ReportPage(NamedTuple):
     """A page to be written."""
 
     first: int
@@ -64,7 +64,7 @@ class Page(NamedTuple):
     """Those that were not in it before."""
 
     def __repr__(self) -> str:
-        return f"Page({self.first}, not shown)"
+        return f"ReportPage({self.first}, not shown)"
 
 
 class Last(NamedTuple):
@@ -141,14 +141,14 @@ def append(
     first: int,
     reports: Sequence[PackedReport],
     last: Last | None,
-) -> list[Page]:
+) -> list[ReportPage]:
     """Write reports; return the pages that hold them.
 
     Args:
         driver: to write with.
         last: page of the campaign; None if there is none.
     """
-    pages: list[Page] = []
+    pages: list[ReportPage] = []
     widths = {ANSWER_BYTES} if type(reports) is PackedColumns else {len(r.answers) for r in reports}
     for width in sorted(widths):
         alike = reports if len(widths) == 1 else [r for r in reports if len(r.answers) == width]
@@ -177,7 +177,7 @@ def append(
     return pages
 
 
-def _page(first: int, ids: bytes, answers: bytes, fresh: bytes) -> Page:
+def _page(first: int, ids: bytes, answers: bytes, fresh: bytes) -> ReportPage:
     """Return a page of reports, of which only those at the end may be out of order."""
     if len(fresh) == REPORT_ID_BYTES:  # for one of them NumPy takes several times as long
         size, others = REPORT_ID_BYTES, len(ids) // REPORT_ID_BYTES - 1
@@ -186,8 +186,8 @@ def _page(first: int, ids: bytes, answers: bytes, fresh: bytes) -> Page:
         width = len(answers) // (others + 1)
         ids = ids[: at * size] + fresh + ids[at * size : -size]
         answers = answers[: at * width] + answers[-width:] + answers[at * width : -width]
-        return Page(first, ids, answers, fresh)
+        return ReportPage(first, ids, answers, fresh)
     halves = np.frombuffer(ids, ">u8").reshape(-1, 2)
     order = np.lexsort((halves[:, 1], halves[:, 0]))
     rows = np.frombuffer(answers, np.uint8).reshape(len(order), -1)
-    return Page(first, halves[order].tobytes(), rows[order].tobytes(), fresh)
+    return ReportPage(first, halves[order].tobytes(), rows[order].tobytes(), fresh)

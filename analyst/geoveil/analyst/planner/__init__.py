@@ -27,7 +27,7 @@ from geoveil.analyst.planner.question import (
     HardRange,
     HardThreshold,
     HardTwoWayThreshold,
-    PlannedQuestion,
+    PopulationMean,
     SoftQuestion,
 )
 from geoveil.analyst.planner.raster_prior import RasterPrior
@@ -54,8 +54,8 @@ __all__ = [
     "LogNormalPrior",
     "LogPrior",
     "Plan",
-    "PlannedQuestion",
     "PointReports",
+    "PopulationMean",
     "Prediction",
     "Prior",
     "RasterPrior",

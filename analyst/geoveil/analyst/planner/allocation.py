@@ -27,7 +27,7 @@ from geoveil.analyst.planner.plan import CLOSE, screened
 from geoveil.analyst.planner.prediction import Prediction, Targets
 from geoveil.analyst.planner.priors import Prior
 from geoveil.analyst.planner.problem import Nodes, PlanningProblem, check_promise
-from geoveil.analyst.planner.question import PlannedQuestion, as_question
+from geoveil.analyst.planner.question import PopulationMean, as_question
 from geoveil.analyst.planner.search import Alternative, Search
 from geoveil.campaign import MECHANISMS, MechanismSpec
 from geoveil.gp import (
@@ -171,7 +171,7 @@ class Searches:
         return len(self._under)
 
     def of(
-        self, number: int, question: PlannedQuestion, privacy: GeoPrivacy, prior: Prior
+        self, number: int, question: PopulationMean, privacy: GeoPrivacy, prior: Prior
     ) -> Search:
         """Return what was found out about a question under a guarantee, so far perhaps nothing.
 
@@ -198,7 +198,7 @@ class Searches:
 
 
 def compare_allocations(
-    questions: Sequence[PlannedQuestion | Query],
+    questions: Sequence[PopulationMean | Query],
     privacy: GeoPrivacy,
     prior: Prior,
     n: int,
@@ -263,7 +263,7 @@ def compare_allocations(
 
 
 def vector_answers(
-    asked: Sequence[PlannedQuestion],
+    asked: Sequence[PopulationMean],
     privacy: GeoPrivacy,
     prior: Prior,
     n: int,
@@ -330,7 +330,7 @@ def _moments_of(vector: VectorSmoothMechanism) -> Callable[[Query, Nodes], tuple
 def _apart(
     allocation: AllocationRule,
     kinds: tuple[str, ...],
-    asked: Sequence[PlannedQuestion],
+    asked: Sequence[PopulationMean],
     privacy: GeoPrivacy,
     prior: Prior,
     n: int,

@@ -8,7 +8,7 @@ from geoveil.analyst.planner.candidates import KINDS, POINTS
 from geoveil.analyst.planner.prediction import Prediction
 from geoveil.analyst.planner.priors import Prior
 from geoveil.analyst.planner.problem import PlanningProblem, check_promise
-from geoveil.analyst.planner.question import PlannedQuestion, SoftQuestion, as_question
+from geoveil.analyst.planner.question import PopulationMean, SoftQuestion, as_question
 from geoveil.analyst.planner.search import Alternative, Search
 from geoveil.gp import GeoPrivacy, ParameterError, Query, UnsupportedError, validation
 
@@ -38,7 +38,7 @@ class Plan:
         return self.search.problem
 
     @property
-    def question(self) -> PlannedQuestion:
+    def question(self) -> PopulationMean:
         """What is wanted."""
         return self.problem.question
 
@@ -79,7 +79,7 @@ class Plan:
 
 
 def plan(
-    question: PlannedQuestion | Query,
+    question: PopulationMean | Query,
     privacy: GeoPrivacy,
     prior: Prior,
     n: int,

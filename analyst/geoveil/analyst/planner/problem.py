@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from geoveil.analyst.planner.candidates import ReportLaw
 from geoveil.analyst.planner.prediction import Prediction, predicted
 from geoveil.analyst.planner.priors import Prior
-from geoveil.analyst.planner.question import HardQuestion, PlannedQuestion
+from geoveil.analyst.planner.question import HardQuestion, PopulationMean
 from geoveil.gp import GeoPrivacy, ParameterError, distinct
 
 Array = NDArray[np.float64]
@@ -39,7 +39,7 @@ _LEAST = 2.0**-80
 class Nodes:
     """Where a prior is looked at for a question, and what the question says there."""
 
-    question: PlannedQuestion
+    question: PopulationMean
     prior: Prior
     points: Array
     """(m,) or (m, k), in the unit of the values."""
@@ -94,7 +94,7 @@ class PlanningProblem:
     @classmethod
     def of(
         cls,
-        question: PlannedQuestion,
+        question: PopulationMean,
         privacy: GeoPrivacy,
         prior: Prior,
         diameter: float | None = None,
@@ -111,7 +111,7 @@ class PlanningProblem:
         return cls(nodes, privacy, diameter, tuple(scenarios))
 
     @property
-    def question(self) -> PlannedQuestion:
+    def question(self) -> PopulationMean:
         """What is wanted."""
         return self.nodes.question
 
@@ -186,7 +186,7 @@ def check_promise(privacy: object, prior: object) -> None:
 
 
 def nodes_near(
-    questions: Sequence[PlannedQuestion], prior: Prior, near: float
+    questions: Sequence[PopulationMean], prior: Prior, near: float
 ) -> tuple[Array, Array]:
     """Return points and weights of a prior, dense where one of the questions varies.
 
@@ -210,7 +210,7 @@ def mesh(clearance: Callable[[Array], Array], interval: tuple[float, float], nea
     """Return increasing edges of cells, short where something varies and longer farther away.
 
     Args:
-        clearance: see `PlannedQuestion.clearance`; vectorised.
+        clearance: see `PopulationMean.clearance`; vectorised.
         interval: ends of the first cell.
         near: the shortest length over which reports vary.
     """

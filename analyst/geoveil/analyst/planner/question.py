@@ -34,7 +34,7 @@ _MITRE = 2.0
 """How far a corner may move, in multiples of its sides' move: right angles stay, spikes are cut."""
 
 
-class PlannedQuestion(ABC):
+class PopulationMean(ABC):
     """What is wanted: the mean of `truth` over the people."""
 
     @property
@@ -60,7 +60,7 @@ class PlannedQuestion(ABC):
 
 
 @dataclass(frozen=True, slots=True)
-class SoftQuestion(PlannedQuestion):
+class SoftQuestion(PopulationMean):
     """The mean of a query as it is.
 
     Args:
@@ -88,7 +88,7 @@ class SoftQuestion(PlannedQuestion):
         return self.query.profile.length_scale
 
 
-class HardQuestion(PlannedQuestion):
+class HardQuestion(PopulationMean):
     """The share of people inside a region."""
 
     shifts: ClassVar[bool] = True
@@ -332,7 +332,7 @@ def _inscribed(polygon: Polygon) -> float:
     return float(maximum_inscribed_circle(geometry(polygon.region)).length)
 
 
-def as_question(question: PlannedQuestion | Query) -> PlannedQuestion:
+def as_question(question: PopulationMean | Query) -> PopulationMean:
     """Return a question; a query stands for its own mean.
 
     Raises:
@@ -340,6 +340,6 @@ def as_question(question: PlannedQuestion | Query) -> PlannedQuestion:
     """
     if isinstance(question, Query):
         return SoftQuestion(question)
-    if not isinstance(question, PlannedQuestion):
-        raise ParameterError("question", question, "a PlannedQuestion or a Query")
+    if not isinstance(question, PopulationMean):
+        raise ParameterError("question", question, "a PopulationMean or a Query")
     return question
