@@ -4,10 +4,12 @@ import json
 import math
 import sys
 
+import numpy as np
 import pytest
 
+from geoveil.analyst import GroupEstimates, JointEstimates
 from geoveil.analyst.results import Result, cells
-from geoveil.gp import UnsupportedError
+from geoveil.gp import Limits, UnsupportedError
 
 
 class Shares(Result):
@@ -91,3 +93,27 @@ def test_without_pandas_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(UnsupportedError, match=r"pip install 'geoveil\[analyst\]'"):
         Shares().to_pandas()
+
+
+def test_the_number_shown_is_in_its_interval_and_the_unbiased_one_is_kept():
+    shares = Limits((-0.7, 1.7), (0.0, 1.0))
+    joint = JointEstimates(
+        labels=("none", "few", "all"),
+        values=np.array([-0.02, 0.3, 1.001]),
+        covariance=np.diag([1e-5, 1e-4, 1e-4]),
+        n=2_000,
+        confidence=0.95,
+        limits=(shares,) * 3,
+    )
+    groups = GroupEstimates(
+        labels=joint.labels, values=joint.values, covariance=joint.covariance, limits=shares,
+        n=(2_000,) * 3,
+    )  # fmt: skip
+    for result in (joint, groups):
+        assert [row["estimate"] for row in result.rows()] == [0.0, 0.3, 1.0]
+        assert [row["uncut"] for row in result.rows()] == joint.values.tolist()
+        assert all(0 <= row["ci_low"] < row["ci_high"] <= 1 for row in result.rows())
+        assert "uncut" not in str(result)
+    difference = joint.difference("all", "none")
+    assert difference.rows()[0]["uncut"] == pytest.approx(1.021)
+    assert difference.rows()[0]["estimate"] == pytest.approx(1.0)

@@ -163,11 +163,13 @@ def test_a_variance_that_underflows_is_as_good_as_none(limits, variance):
     assert (near.low, near.high) == pytest.approx((bound.low, bound.high), abs=1e-6)
 
 
-def test_what_no_mean_can_be_is_cut_off_unless_all_of_it_is():
+def test_an_interval_is_of_what_can_be_and_moved_there_if_all_of_it_is_not():
     limits = Limits((-0.7, 1.7), (0.0, 1.0))
     assert interval_of_mean(5_000, 0.001, 0.04, 0.95, limits).low == 0.0
-    beyond = interval_of_mean(5_000, -0.1, 0.04, 0.95, limits)
-    assert beyond.low < beyond.high < 0
+    for mean in (-0.1, 0.0, 1.0, 1.1):
+        found = interval_of_mean(5_000, mean, 0.04, 0.95, limits)
+        assert 0 <= found.low < found.high <= 1, mean
+        assert found.low <= min(max(mean, 0.0), 1.0) <= found.high, mean
 
 
 def test_full_ends_need_ends():

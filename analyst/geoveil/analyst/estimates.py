@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from geoveil.analyst.central import central_record, central_text
 from geoveil.analyst.contamination import MEAN_MOVES
 from geoveil.analyst.labelled_estimate import LabelledEstimate
-from geoveil.analyst.results import ANY_CROWD, Result
+from geoveil.analyst.results import ANY_CROWD, Result, possible
 from geoveil.analyst.statistics.change_flags import FALSE_ALARMS
 from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.over_time import OverTime, over_time
@@ -188,7 +188,7 @@ class CampaignEstimates(Result):
             columns: dict[str, Any] = {
                 "query": campaign.words_for(row.label),
                 **begins,
-                "estimate": row.value,
+                **possible(row.value, row.ci_low, row.ci_high),
                 "standard_error": row.standard_error,
                 "ci_low": row.ci_low,
                 "ci_high": row.ci_high,

@@ -4,7 +4,7 @@ import math
 from dataclasses import asdict, dataclass, replace
 
 from geoveil.analyst.contamination import Contamination
-from geoveil.analyst.results import SMOOTH
+from geoveil.analyst.results import SMOOTH, possible
 from geoveil.gp import (
     Accumulator,
     Basis,
@@ -81,11 +81,12 @@ class ChosenBand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelledEstimate:
-    """The unbiased estimate of one query; None where there are too few reports."""
+    """The estimate of one query; None where there are too few reports."""
 
     label: str
     """The name of the query."""
     value: float | None
+    """Unbiased, so that it may be beyond the interval: see `possible`."""
     standard_error: float | None
     """Noise and sampling together."""
     ci_low: float | None
@@ -274,7 +275,15 @@ class LabelledEstimate:
         """The ends of an interval that holds the hard share whoever is crowded near, in [0, 1]."""
         if self.around is None or self.around[0].ci_low is None or self.around[1].ci_high is None:
             return None
-        return max(self.around[0].ci_low, 0.0), min(self.around[1].ci_high, 1.0)
+        low, high = max(self.around[0].ci_low, 0.0), min(self.around[1].ci_high, 1.0)
+        hard = self.hard
+        return (low, high) if hard is None else (min(low, hard.value), max(high, hard.value))
+
+    @property
+    def possible(self) -> float | None:
+        """The number in the interval that is nearest to the value; the value if there is none."""
+        nearest: float | None = possible(self.value, self.ci_low, self.ci_high)["estimate"]
+        return nearest
 
     @property
     def holds(self) -> str:
@@ -295,7 +304,7 @@ class LabelledEstimate:
             planned["any_crowd"] = dict(zip(("ci_low", "ci_high"), self.any_crowd, strict=True))
         return {
             "name": self.label,
-            "estimate": self.value,
+            **possible(self.value, self.ci_low, self.ci_high),
             "standard_error": self.standard_error,
             "ci_low": self.ci_low,
             "ci_high": self.ci_high,

@@ -36,6 +36,8 @@ _MOST_ROWS = 30
 """Rows that are printed."""
 _MEASURED = ("estimate", "standard_error", "hard_share", "cohort")
 """Columns whose decimals are those that the standard error calls for, as an interval's are."""
+_UNCUT = "uncut"
+"""The column of estimates before they are brought into what can be, which no table shows."""
 
 
 class Result(ABC):
@@ -174,6 +176,20 @@ def rows_of(columns: Mapping[str, Iterable[Any]]) -> list[dict[str, Any]]:
     return [dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True)]
 
 
+def possible(values: Any, low: Any, high: Any) -> dict[str, Any]:
+    """Return columns: estimates that can be, the nearest in their intervals, and as they were.
+
+    Args:
+        values: of one number, or an array; None or NaN where there is none.
+        low: lower ends of their intervals.
+        high: upper ends.
+    """
+    if values is None or low is None:
+        return {"estimate": values, _UNCUT: values}
+    cut = np.clip(values, low, high)
+    return {"estimate": cut if np.ndim(cut) else float(cut), _UNCUT: values}
+
+
 def what_holds(rows: int, any_crowd: Iterable[Any] | None) -> dict[str, Iterable[Any]]:
     """Return columns: what an interval holds, and the interval that holds the values themselves."""
     ends = {} if any_crowd is None else dict(zip(ANY_CROWD, any_crowd, strict=True))
@@ -198,7 +214,7 @@ def cells(row: Mapping[str, Any]) -> dict[str, str]:
             ends = [cell_text(row[f"{of}_{end}"], decimals) for end in ("low", "high")]
             finite = value is not None and value == value
             texts[_INTERVALS[of]] = " – ".join(ends) if finite else "–"
-        elif of not in _INTERVALS or end != "high":
+        elif key != _UNCUT and (of not in _INTERVALS or end != "high"):
             texts[key] = cell_text(value, decimals if key in _MEASURED else None)
     return texts
 

@@ -102,7 +102,7 @@ def _print_estimates(rows: Sequence[DemoRow]) -> None:
             estimate.label,
             number(row.truth),
             number(row.hard_truth),
-            out.styled((number(estimate.value), "bold")),
+            out.styled((number(estimate.possible), "bold")),
             f"{number(estimate.ci_low)}–{number(estimate.ci_high)}",
             f"{estimate.n:,}",
             f"{privacy.per:,g} {privacy.unit}",

@@ -155,7 +155,7 @@ def _show(
         ends = [number(end, digits) for end in (got.ci_low, got.ci_high)]
         interval = "needs n ≥ 2" if got.ci_low is None else "–".join(ends)
         cells = [label, *([number(truth, digits)] if simulated else [])]
-        cells += [number(got.value, digits), number(got.standard_error, digits)]
+        cells += [number(got.possible, digits), number(got.standard_error, digits)]
         table.add_row(*cells, interval, f"{got.n:,}")
     out.tell((campaign.title, "bold"))
     out.tell(f"{privacy_text(campaign)}, for each participant")

@@ -137,7 +137,7 @@ def _estimates(request: GatewayRequest, campaign_id: str) -> CampaignEstimates |
 
 def _answer(found: CampaignEstimates, row: LabelledEstimate) -> Answer:
     values = row.to_dict()
-    value = _at_error(row.value, row)
+    value = _at_error(row.possible, row)
     when = ""
     if found.campaign.period is not None:
         when = f"from {date_text(found.campaign.opens + row.period * found.campaign.period)}"
@@ -148,7 +148,7 @@ def _answer(found: CampaignEstimates, row: LabelledEstimate) -> Answer:
         found.campaign.words_for(row.label),
         when,
         value,
-        "" if row.value is None else repr(row.value),
+        "" if row.value is None else repr(row.possible),
         interval,
         [*_sentences(row, values)],
     )
@@ -224,7 +224,7 @@ def doubted(found: CampaignEstimates, fraction: float) -> Sequence[Sequence[str]
             ends = "–"
             if widened.ci_low is not None and widened.ci_high is not None:
                 ends = f"{_at_error(widened.ci_low, row)} – {_at_error(widened.ci_high, row)}"
-            rows.append((row.label, _at_error(row.value, row), ends))
+            rows.append((row.label, _at_error(row.possible, row), ends))
     except GeoVeilError as error:
         return str(error)
     return rows
@@ -297,7 +297,9 @@ def _picture(found: CampaignEstimates) -> Markup | None:
     label = found.estimates[0].label
     rows = [row for row in found.estimates if row.label == label]
     names = [_begins(found.campaign, row.period) for row in rows]
-    points = [{"estimate": row.value, "ci_low": row.ci_low, "ci_high": row.ci_high} for row in rows]
+    points = [
+        {"estimate": row.possible, "ci_low": row.ci_low, "ci_high": row.ci_high} for row in rows
+    ]
     return over_time(f"{label}, period after period", points, names)
 
 

@@ -83,6 +83,7 @@ from geoveil.gp.intervals import (
     Limits as Limits,
     interval_of_mean as interval_of_mean,
     interval_of_weighted_mean as interval_of_weighted_mean,
+    kept_within as kept_within,
     margins_of_mean as margins_of_mean,
     reach_at_all_looks as reach_at_all_looks,
 )

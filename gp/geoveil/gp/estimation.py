@@ -104,7 +104,7 @@ class Estimate:
 
     Attributes:
         n: reports counted.
-        value: their mean; None while n < 1.
+        value: their mean, unbiased, so that it may be beyond the interval; None while n < 1.
         standard_error: s/√n, which holds noise and sampling together; None while n < 2.
         confidence: of the interval, in (0, 1).
         ci_low: lower end of the interval; None while n < 2.
@@ -119,6 +119,13 @@ class Estimate:
     ci_low: float | None
     ci_high: float | None
     method: IntervalMethod | None
+
+    @property
+    def possible(self) -> float | None:
+        """The number in the interval that is nearest to the value; the value if there is none."""
+        if self.value is None or self.ci_low is None or self.ci_high is None:
+            return self.value
+        return min(max(self.value, self.ci_low), self.ci_high)
 
 
 def estimate(

@@ -16,6 +16,7 @@ from statistics import NormalDist
 from geoveil.gp import validation
 from geoveil.gp.arrays import np
 from geoveil.gp.errors import ParameterError, UnsupportedError
+from geoveil.gp.intervals import kept_within
 from geoveil.gp.queries.base import Query
 from geoveil.gp.queries.indicator import Range, SoftIndicator, Threshold
 
@@ -124,7 +125,7 @@ class HardShare:
     """The estimate of a hard share."""
 
     value: float
-    """The estimate of the soft one, less the difference that is expected."""
+    """The estimate of the soft one, less the difference that is expected; within the interval."""
     ci_low: float
     """Lower end of an interval that counts the difference that is not known, in [0, 1]."""
     ci_high: float
@@ -159,8 +160,9 @@ def hard_share(
         # An end may be cut to what a share can be.
         error = max(side * (end - value), 0.0) / quantile
         further = reach(error, softness.bound, confidence) - quantile * error
-        ends.append(min(max(end + side * further - softness.expected, 0.0), 1.0))
-    return HardShare(value - softness.expected, ends[0], ends[1])
+        ends.append(end + side * further - softness.expected)
+    low, high = kept_within(ends[0], ends[1], (0.0, 1.0))
+    return HardShare(min(max(value - softness.expected, low), high), low, high)
 
 
 def reach(error: float, bound: float, confidence: float = 0.95) -> float:

@@ -33,6 +33,7 @@ __all__ = [
     "Limits",
     "interval_of_mean",
     "interval_of_weighted_mean",
+    "kept_within",
     "margins_of_mean",
     "reach_at_all_looks",
 ]
@@ -192,7 +193,7 @@ def interval_of_mean(
 ) -> Interval:
     """Return the interval for the expected mean of independent reports.
 
-    What no mean can be is cut off, unless the whole interval lies there.
+    What no mean can be is cut off: see `kept_within`.
 
     Args:
         n: reports, ≥ 2; a plan expects a number that need not be whole.
@@ -209,7 +210,7 @@ def interval_of_mean(
     """
     method = _method(limits) if method is None else method
     below, above = margins_of_mean(n, mean, variance, confidence, limits, method)
-    return _within(mean - below, mean + above, limits, method)
+    return Interval(*kept_within(mean - below, mean + above, limits.means), method)
 
 
 def margins_of_mean(
@@ -266,21 +267,37 @@ def interval_of_weighted_mean(
     jumps = limits.jumps(mean)
     if not all(map(math.isfinite, jumps)):
         margin = student * math.sqrt(squared_error) if squared_error > 0 else math.inf
-        return _within(mean - margin, mean + margin, limits, IntervalMethod.STUDENT)
+        ends = kept_within(mean - margin, mean + margin, limits.means)
+        return Interval(*ends, IntervalMethod.STUDENT)
     alike = max(1 / largest, 2.0)
     below, above = (
         _margin(alike, squared_error * (alike - 1), towards, jump, student, normal)
         for towards, jump in zip((-skewness, skewness), jumps, strict=True)
     )
-    return _within(mean - below, mean + above, limits, IntervalMethod.WEIGHTED_ENDS)
+    ends = kept_within(mean - below, mean + above, limits.means)
+    return Interval(*ends, IntervalMethod.WEIGHTED_ENDS)
 
 
-def _within(low: float, high: float, limits: Limits, method: IntervalMethod) -> Interval:
-    """Return an interval without what no mean can be, unless all of it is that."""
-    least, greatest = limits.means
-    if low < greatest and high > least:
-        low, high = max(low, least), min(high, greatest)
-    return Interval(low, high, method)
+def kept_within(low: float, high: float, ends: tuple[float, float]) -> tuple[float, float]:
+    """Return the ends of an interval without what can't be; if all of it can't, moved to what can.
+
+    The number in it that is nearest to an unbiased estimate is then the nearest possible one.
+
+    Args:
+        low: ≤ high.
+        high: of the interval.
+        ends: between which the possible lies.
+
+    Example:
+        >>> kept_within(-0.5, 0.25, (0.0, 1.0)), kept_within(-0.75, -0.5, (0.0, 1.0))
+        ((0.0, 0.25), (0.0, 0.25))
+    """
+    least, greatest = ends
+    if high <= least:
+        low, high = least, least + (high - low)
+    elif low >= greatest:
+        low, high = greatest - (high - low), greatest
+    return max(low, least), min(high, greatest)
 
 
 def _student(

@@ -34,6 +34,7 @@ from geoveil.gp import (
     Range,
     Threshold,
     UnsupportedError,
+    kept_within,
 )
 
 __all__ = ["CurveBy", "MeanBy", "MeansByGroup", "Parts", "QuantileBy", "StatisticBy"]
@@ -197,8 +198,9 @@ class RatioEstimates(JointEstimates):
         over = replace(self.over, contamination=self.contamination)
         pairs = [(i, len(self.labels)) for i in places]
         low, high = ratio_intervals(over, pairs, confidence or self.confidence)
-        least, greatest = self.limits[0].means
-        return np.clip(low, least, greatest), np.clip(high, least, greatest)
+        ends = [kept_within(*pair, self.limits[0].means) for pair in zip(low, high, strict=True)]
+        low, high = np.array(ends).T
+        return low, high
 
     def less(self, shares: Array) -> tuple[Array, Array]:
         m, over = len(self.labels), replace(self.over, contamination=self.contamination)

@@ -14,7 +14,7 @@ from geoveil.analyst.relations.by import MeanBy, MeansByGroup
 from geoveil.analyst.relations.form_reports import FormReports, FormStatistic
 from geoveil.analyst.relations.place_terms import Within
 from geoveil.analyst.relations.terms import Term
-from geoveil.analyst.results import GeoResult, rows_of
+from geoveil.analyst.results import GeoResult, possible, rows_of
 from geoveil.analyst.statistics.map import Bounds, Map, cells_around
 from geoveil.gp import Array, GaussianKernel, ParameterError
 
@@ -60,9 +60,9 @@ class MeanMapEstimates(GeoResult):
         columns[2:] = np.array([[-np.inf], [np.inf]])
         columns[:, at] = [self.means.values, self.means.standard_errors, *self.means.band()]
         places = np.meshgrid(self.longitudes, self.latitudes)
-        heads = ("estimate", "standard_error", "ci_low", "ci_high")
         axes = {"longitude": places[0].ravel(), "latitude": places[1].ravel()}
-        return rows_of(axes | dict(zip(heads, columns, strict=True)))
+        measured = dict(zip(("standard_error", "ci_low", "ci_high"), columns[1:], strict=True))
+        return rows_of(axes | possible(columns[0], *columns[2:]) | measured)
 
     def to_geojson(self) -> dict[str, Any]:
         return cells_around(self.longitudes, self.latitudes, self.to_dict()["rows"])

@@ -25,7 +25,7 @@ from geoveil.analyst.relations.form_reports import (
     weights_of,
 )
 from geoveil.analyst.relations.terms import Operator, limits_of_product, operators
-from geoveil.analyst.results import Result
+from geoveil.analyst.results import Result, possible
 from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.quantity import POPULATION
 from geoveil.analyst.statistics.separate import SeparateEstimates
@@ -35,7 +35,7 @@ from geoveil.analyst.statistics.simultaneous import (
     critical_value_of_many,
     critical_value_of_one,
 )
-from geoveil.gp import Array, ParameterError
+from geoveil.gp import Array, ParameterError, kept_within
 
 __all__ = ["CrossTable", "ShareTable", "Shares", "SharesGiven"]
 
@@ -110,7 +110,7 @@ class ShareTable(Result):
         return [
             dict(zip(self.names, labels, strict=True))
             | {
-                "estimate": float(self.shares[place]),
+                **possible(*(float(of[place]) for of in (self.shares, self.ci_low, self.ci_high))),
                 "standard_error": float(self.standard_errors[place]),
                 "ci_low": float(self.ci_low[place]),
                 "ci_high": float(self.ci_high[place]),
@@ -164,14 +164,15 @@ class ShareTable(Result):
                 limits=(limits_of_product(cell), cell[axis].limits),
             )
             ratio = two.ratio(0, 1)
-            ends[:, *place] = ratio.ci_low, ratio.ci_high, ratio.standard_error
+            low, high = kept_within(ratio.ci_low, ratio.ci_high, (0.0, 1.0))
+            ends[:, *place] = low, high, ratio.standard_error
         return SharesGiven(
             table=self,
             axis=axis,
             shares=self._given(axis),
             standard_errors=ends[2],
-            ci_low=np.clip(ends[0], 0.0, 1.0),
-            ci_high=np.clip(ends[1], 0.0, 1.0),
+            ci_low=ends[0],
+            ci_high=ends[1],
         )
 
     @property
@@ -217,7 +218,7 @@ class SharesGiven(Result):
         return [
             dict(zip(table.names, labels, strict=True))
             | {
-                "estimate": float(self.shares[place]),
+                **possible(*(float(of[place]) for of in (self.shares, self.ci_low, self.ci_high))),
                 "standard_error": float(self.standard_errors[place]),
                 "ci_low": float(self.ci_low[place]),
                 "ci_high": float(self.ci_high[place]),

@@ -200,7 +200,7 @@ class DistributionCurve(Curve):
             name="Density",
             axis="value",
             at=middles,
-            values=slopes.values,
+            values=np.clip(slopes.values, low, high),
             low=low,
             high=high,
             confidence=self.confidence,

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from geoveil.analyst.results import Result
+from geoveil.analyst.results import Result, possible
 from geoveil.analyst.statistics.joint import Quantity
 from geoveil.analyst.statistics.simultaneous import (
     correlations_of,
@@ -26,6 +26,7 @@ from geoveil.gp import (
     GeoPrivacy,
     Limits,
     ParameterError,
+    kept_within,
     margins_of_mean,
     validation,
 )
@@ -149,7 +150,7 @@ class GroupEstimates(Result):
         return [
             {
                 "group": label,
-                "estimate": float(self.values[i]),
+                **possible(float(self.values[i]), float(low[i]), float(high[i])),
                 "standard_error": float(self.standard_errors[i]),
                 "ci_low": float(low[i]),
                 "ci_high": float(high[i]),
@@ -171,12 +172,10 @@ class GroupEstimates(Result):
         They are those of `interval_of_mean`, which don't collapse where few reports differ; normal
         ones where the number of reports is not known.
         """
-        least, greatest = self.limits.means
         down, up = self.margins_at(confidence)
-        low, high = self.values - down, self.values + up
-        within = (low < greatest) & (high > least)
-        low = np.where(within, np.maximum(low, least), low)
-        return low, np.where(within, np.minimum(high, greatest), high)
+        ends = zip(self.values - down, self.values + up, strict=True)
+        low, high = zip(*(kept_within(*pair, self.limits.means) for pair in ends), strict=True)
+        return np.array(low), np.array(high)
 
     def margins_at(self, confidence: float) -> Array:
         """Return how far ends are below and above the means if all reports are true, (2, groups).
@@ -207,13 +206,14 @@ class GroupEstimates(Result):
         value, error = float(shares @ self.values), math.sqrt(max(variance, 0.0))
         reach = critical_value_of_one(self.confidence) * error
         below, above = _recovered(self, shares[None, :], self.confidence)
-        least, greatest = self.limits.means
+        low, high = value - max(reach, float(below[0])), value + max(reach, float(above[0]))
+        low, high = kept_within(low, high, self.limits.means)
         return Quantity(
             label=self.question,
             value=value,
             standard_error=error,
-            ci_low=max(value - max(reach, float(below[0])), min(least, value)),
-            ci_high=min(value + max(reach, float(above[0])), max(greatest, value)),
+            ci_low=low,
+            ci_high=high,
             confidence=self.confidence,
             n=0 if self.n is None else sum(self.n),
             privacy=self.privacy,

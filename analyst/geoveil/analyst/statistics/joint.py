@@ -16,13 +16,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from geoveil.analyst.contamination import Contamination
-from geoveil.analyst.results import Result, rows_of
+from geoveil.analyst.results import Result, possible, rows_of
 from geoveil.analyst.statistics.quantity import POPULATION, Quantity, ratio_of, ratios_within
 from geoveil.analyst.statistics.simultaneous import correlations_of, critical_value
 from geoveil.gp import (
     Array,
     GeoPrivacy,
     Interval,
+    IntervalMethod,
     Limits,
     ParameterError,
     interval_of_mean,
@@ -119,7 +120,7 @@ class JointEstimates(QuestionMeans, Result):
         return rows_of(
             {
                 "name": self.labels,
-                "estimate": self.values,
+                **possible(self.values, low, high),
                 "standard_error": self.standard_errors,
                 "ci_low": low,
                 "ci_high": high,
@@ -286,7 +287,9 @@ class JointEstimates(QuestionMeans, Result):
             row = np.array([1.0, -r])
             variance = max(float(row @ covariance @ row), 0.0) * (n - 1)
             of_sum = limits_of_sum(limits, row)
-            honest = interval_of_mean(n, top - r * bottom, variance, self.confidence, of_sum)
+            value = top - r * bottom
+            margins = margins_of_mean(n, value, variance, self.confidence, of_sum)
+            honest = Interval(value - margins[0], value + margins[1], IntervalMethod.WEIGHTED_ENDS)
             interval = with_liars(honest, self.contamination, of_sum)
             return interval.low, interval.high
 

@@ -214,7 +214,7 @@ class DensityMap(GeoResult):
             {
                 "longitude": longitude,
                 "latitude": latitude,
-                "per_km2": float(self.density[i, j]),
+                "per_km2": float(np.clip(self.density[i, j], self.low[i, j], self.high[i, j])),
                 "standard_error": float(self.standard_errors[i, j]),
                 "ci_low": float(self.low[i, j]),
                 "ci_high": float(self.high[i, j]),

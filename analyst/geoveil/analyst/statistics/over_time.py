@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from geoveil.analyst import pictures
 from geoveil.analyst.labelled_estimate import LabelledEstimate
-from geoveil.analyst.results import Result, rows_of
+from geoveil.analyst.results import Result, possible, rows_of
 from geoveil.analyst.statistics.change_flags import FALSE_ALARMS, flagged
 from geoveil.analyst.statistics.joint import limits_of_sum
 from geoveil.analyst.statistics.simultaneous import critical_value_of_many, critical_value_of_one
@@ -210,7 +210,7 @@ class OverTime(Result):
         columns: dict[str, Any] = {
             "period": self.periods,
             "begins": [f"{when:%Y-%m-%d %H:%M}" for when in self.begins],
-            "estimate": self.values,
+            **possible(self.values, self.low, self.high),
             "standard_error": self.standard_errors,
             "ci_low": self.low,
             "ci_high": self.high,
@@ -218,7 +218,7 @@ class OverTime(Result):
         }
         if self.cohorts is not None:
             columns |= {
-                "cohort": self.cohort,
+                "cohort": np.clip(self.cohort, self.cohort_low, self.cohort_high),
                 "cohort_low": self.cohort_low,
                 "cohort_high": self.cohort_high,
                 "flag": [None if math.isnan(flag) else bool(flag) for flag in self.flags],
@@ -304,11 +304,12 @@ class OverTime(Result):
             ax, self.title, ("days", "mean"), at, self.values, (self.low, self.high)
         )
         if self.cohorts is not None:
-            ends = np.array([self.cohort - self.cohort_low, self.cohort_high - self.cohort])
+            cohort = np.clip(self.cohort, self.cohort_low, self.cohort_high)
+            ends = np.array([cohort - self.cohort_low, self.cohort_high - cohort])
             ax.errorbar(
                 at,
-                self.cohort,
-                yerr=np.maximum(ends, 0),  # an unbiased mean may lie beyond what a mean can be
+                cohort,
+                yerr=ends,
                 fmt="o",
                 ms=3,
                 lw=0.8,

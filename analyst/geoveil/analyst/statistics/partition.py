@@ -132,11 +132,13 @@ class Histogram(Statistic[PartitionShares]):
         sharp = min(noise_scale(campaign), narrowest / 2)
         beside = np.ravel(edges[:, None] + np.array([-sharp / 2, sharp / 2]))
         _, above = yield from shares_above(beside, sharp)
+        made = partition_shares(bins)
+        low, high = of_any_crowd(replace(above, confidence=confidence))
         return replace(
-            partition_shares(bins),
+            made,
             edges=edges,
             about=(f"{sentence} either side. any_crowd is of the parts themselves.",),
-            any_crowd=of_any_crowd(replace(above, confidence=confidence)),
+            any_crowd=(np.minimum(low, made.shares), np.maximum(high, made.shares)),
         )
 
 

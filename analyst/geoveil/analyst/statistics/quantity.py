@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from geoveil.analyst.results import Result
+from geoveil.analyst.results import Result, possible
 from geoveil.analyst.statistics.simultaneous import critical_value_of_one
 from geoveil.gp import Array, GeoPrivacy, LogScale, validation
 
@@ -25,6 +25,7 @@ class Quantity(Result):
 
     label: str
     value: float
+    """What the reports say, unbiased of a mean; rows bring it into the interval."""
     standard_error: float
     """Noise and sampling together; NaN where the interval was found without one."""
     ci_low: float
@@ -52,7 +53,7 @@ class Quantity(Result):
         return [
             {
                 "name": self.label,
-                "estimate": self.value,
+                **possible(self.value, self.ci_low, self.ci_high),
                 "standard_error": self.standard_error,
                 "ci_low": self.ci_low,
                 "ci_high": self.ci_high,

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from geoveil.analyst.campaigns import asked_of_points, softness_of_points
 from geoveil.analyst.questions import AnalystQuestion
-from geoveil.analyst.results import Result
+from geoveil.analyst.results import Result, possible
 from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.simultaneous import normal_draws
 from geoveil.analyst.statistics.statistic import MOST_QUESTIONS, Statistic, Steps
@@ -100,10 +100,10 @@ class Ranking(Result):
         return [
             {
                 "name": label,
-                "estimate": value,
+                **possible(value, low, high),
                 "standard_error": error,
-                "ci_low": self.chosen[i].low if i < self.count else None,
-                "ci_high": self.chosen[i].high if i < self.count else None,
+                "ci_low": low,
+                "ci_high": high,
                 "rank_low": self.ranks[i][0],
                 "rank_high": self.ranks[i][1],
                 "may_be_top": label in self.may_be_top,
@@ -112,6 +112,9 @@ class Ranking(Result):
             for i, (label, value, error) in enumerate(
                 zip(self.labels, self.values, self.standard_errors, strict=True)
             )
+            for low, high in [
+                (self.chosen[i].low, self.chosen[i].high) if i < self.count else (None, None)
+            ]
         ]
 
 
