@@ -13,14 +13,15 @@ import typer
 from geoveil.analyst import (
     RADIUS_M,
     VOCABULARY,
+    AnalystQuestion,
     PlannedQuestion,
+    PlannedQuestions,
     PlanRequest,
     PublicPrior,
     ShareAbove,
     UnmetWishError,
     Wish,
     any_numbers_in,
-    central_text,
     participants_to_name_the_top,
     pilot_prior,
     place_in,
@@ -37,15 +38,7 @@ from geoveil.cli.asking import Levels, Words, asks
 from geoveil.cli.connection import Connection, analyst_at, connects
 from geoveil.cli.console import err, out, print_json
 from geoveil.cli.plan_forms import of_form
-from geoveil.cli.plan_text import (
-    print_comparison,
-    print_liars,
-    print_note,
-    print_periods,
-    print_plan,
-    print_quantiles,
-    print_top,
-)
+from geoveil.cli.plan_text import print_planned
 from geoveil.cli.relations_words import relates
 from geoveil.cli.results import check_picture
 from geoveil.gp import GeoPrivacy, GeoVeilError, Heap, LogScale, ParameterError, validation
@@ -252,34 +245,14 @@ def plan(
     if of_form(form, prior_sample, wishes, epsilon_sum, participants, out_file, as_json=as_json):
         return
     check_picture("--figure", figure)
-    questions = questions_in(words)
-    if not at_terminal():
-        needed = {"participants": participants, "prior": prior, "epsilon": epsilon, "per": per}
-        if not (questions or quantile):
-            names = ", ".join(f"--{word}" for word in (*VOCABULARY, "quantile"))
-            also = ", ".join(f"--{name}" for name, given in needed.items() if given is None)
-            more = f"; and {also}" if also else ""
-            raise ParameterError("question", "none", f"given: at least one of {names}{more}")
-        options.all_given(needed, "" if prior else f". PRIOR, what is publicly known, is {KNOWN}")
-    elif not (questions or quantile):
-        questions = _until_right(_EXAMPLES, lambda said: questions_in(_in_words(said)))
+    _check_cap(cap, honest)
+    if periods is None and drift:
+        raise ParameterError("drift", drift, "left out where there is no --periods")
+    needed = {"participants": participants, "prior": prior, "epsilon": epsilon, "per": per}
+    questions = _questions(words, bool(quantile), needed)
     people: int = _answer("participants", participants, validation.require_count)
-    columns = tuple(prior_column or ()), prior_weights
-    heaps = options.heaps(heap)
-
-    prior_text: str = _answer("prior", prior, lambda _, said: _of_people(said))
-    if prior is None and _is_of_rows(prior_text) and prior_column is None:
-        columns = _until_right(_COLUMNS, lambda said: _columns(prior_text, said)), prior_weights
-    doubts = [_named(text) for text in scenario or ()]
-    any_rows = any(map(_is_of_rows, (prior_text, *(other for _, other in doubts))))
-
-    def known(text: str) -> PublicPrior:
-        said = columns if _is_of_rows(text) or not any_rows else ((), None)
-        return _prior(text, *said, heaps, connection)
-
-    source = known(prior_text)
-    others = {name: _scenario(name, other, known) for name, other in doubts}
-    source = source.doubted(others, scenario_scale).slope_bounded(slope_bound)
+    source = _source(prior, prior_column, prior_weights, heap, scenario, scenario_scale, connection)
+    source = source.slope_bounded(slope_bound)
     if source.unit is None:
         unit = _answer("unit", unit, lambda _, said: said)
     said = (
@@ -291,18 +264,15 @@ def plan(
     privacy = promise(*said, source.unit or str(unit))
     levels = sorted({x for said in quantile or () for x in any_numbers_in("quantile", said)})
     of_levels = []
-    doubt = contamination or 0.0
     if levels:
+        doubt = contamination or 0.0
         of_levels = planned_quantiles(source, privacy, people, levels, width, doubt, scale)
+        allocation = allocation or "points"  # that quantiles are asked of
     only_quantiles = bool(of_levels) and not questions
-    if of_levels:  # points are asked for them
-        questions = questions or [
-            ShareAbove(row["value"], f"above quantile {row['level']:g}") for row in of_levels
-        ]
-        allocation = allocation or "points"
     request_of = partial(
         PlanRequest.of,
-        questions,
+        questions
+        or [ShareAbove(row["value"], f"above quantile {row['level']:g}") for row in of_levels],
         epsilon=said[0],
         per=said[1],
         source=source,
@@ -320,82 +290,126 @@ def plan(
         reach=math.inf if reach is None else reach,
         scale=scale,
     )
+    held = any(x is not None for x in (out_file, contamination, top, honest))
+    restricted = held if for_campaign is None else for_campaign
     with err.status("planning"):
-        doubts_of = (contamination, top, honest)
-        held = out_file is not None or any(x is not None for x in doubts_of)
-        restricted = held if for_campaign is None else for_campaign
-        if cap not in (None, "none", "fit"):
-            raise ParameterError("cap", cap, "'fit' or 'none'")
-        if honest is not None and cap == "none":
-            raise ParameterError("honest", honest, "left out without a cap")
-        if honest is not None and honest < 1:
-            raise ParameterError("honest", honest, "at least 1")
         plan_of = partial(plan_for, for_campaign=restricted, capped=cap == "fit")
-        request = request_of(soft=soft)
         try:
-            planned = plan_of(request)
+            planned = plan_of(request_of(soft=soft))
         except UnmetWishError:
             # Quantiles are read from soft shares, and take nothing from the prior.
             if soft or not only_quantiles or target_error is not None:
                 raise
-            request = request_of(soft=True)
-            planned = plan_of(request)
-        report = planned.report()
-        if of_levels:
-            report["quantiles"] = of_levels
-        if contamination is not None:
-            report["contamination"] = planned_contamination(planned, contamination)
-        if periods is not None:
-            report["periods"] = planned_periods(planned, periods, drift)
-        elif drift:
-            raise ParameterError("drift", drift, "left out where there is no --periods")
-        if top is not None:
-            if isinstance(planned, PlannedQuestion):
-                raise ParameterError("top", top, "left out unless there are several questions")
-            people_for_top = participants_to_name_the_top(planned, top, contamination=doubt)
-            report["top"] = {"count": top, "confidence": 0.95, "participants": people_for_top}
+            planned = plan_of(request_of(soft=True))
+        report = planned.report() | ({"quantiles": of_levels} if of_levels else {})
+        report |= _extras(planned, contamination, periods, drift, top)
         if cap != "none" and (out_file is not None or honest is not None):
             report["central"] = planned.central(honest, central_delta)
         if out_file is not None:
             planned.write(out_file, capped=cap != "none")
         if figure is not None:
-            from geoveil.simulation.figures.plan import draw_comparison, draw_plan
-
-            with whole_file("--figure", figure) as beside:
-                if isinstance(planned, PlannedQuestion):
-                    unit = request.privacy.value_unit or request.privacy.unit
-                    draw_plan(planned.result, beside, title=request.labels[0], unit=unit)
-                else:
-                    draw_comparison(planned.result, beside)
+            _draw(planned, figure)
     if as_json:
         print_json(report)
         return
-    print_quantiles(report, out)
-    if only_quantiles:
-        out.tell("How well the share of people above it is known follows.")
-    (print_plan if isinstance(planned, PlannedQuestion) else print_comparison)(report, out)
+    print_planned(report, planned.request.privacy, out, only_quantiles=only_quantiles)
     for file in (out_file, figure):
         if file is not None:
             err.tell(f"wrote {file}")
     if out_file is not None and cap != "none":
         err.tell(str(planned.cap or "no cap: no protection of far values"))
-    central = report.get("central")
-    if central is not None:
-        out.tell(central_text(central, request.privacy))
-    print_top(report, out)
-    print_periods(report, out)
-    print_liars(report, out)
-    print_note(report, out)
+
+
+def _check_cap(cap: str | None, honest: int | None) -> None:
+    if cap not in (None, "none", "fit"):
+        raise ParameterError("cap", cap, "'fit' or 'none'")
+    if honest is not None:
+        validation.require_count("honest", honest)
+        if cap == "none":
+            raise ParameterError("honest", honest, "left out without a cap")
+
+
+def _questions(
+    words: Words, quantile: bool, needed: Mapping[str, object]
+) -> Sequence[AnalystQuestion]:
+    """Return what is asked; at a terminal, what is typed where neither that nor a quantile is."""
+    questions: Sequence[AnalystQuestion] = questions_in(words)
+    if at_terminal():
+        if not (questions or quantile):
+            questions = _until_right(_EXAMPLES, lambda said: questions_in(_in_words(said)))
+        return questions
+    if not (questions or quantile):
+        names = ", ".join(f"--{word}" for word in (*VOCABULARY, "quantile"))
+        also = ", ".join(f"--{name}" for name, given in needed.items() if given is None)
+        more = f"; and {also}" if also else ""
+        raise ParameterError("question", "none", f"given: at least one of {names}{more}")
+    unless = "" if needed["prior"] else f". PRIOR, what is publicly known, is {KNOWN}"
+    options.all_given(needed, unless)
+    return questions
+
+
+def _source(
+    prior: str | None,
+    columns: Sequence[str] | None,
+    weights: str | None,
+    heap: Sequence[str] | None,
+    scenario: Sequence[str] | None,
+    scale: float,
+    connection: Connection,
+) -> PublicPrior:
+    """Return what is publicly known, with what people may be like instead."""
+    heaps = options.heaps(heap)
+    text: str = _answer("prior", prior, lambda _, said: _of_people(said))
+    if prior is None and _is_of_rows(text) and columns is None:
+        columns = _until_right(_COLUMNS, lambda said: _columns(text, said))
+    doubts = [_named(of) for of in scenario or ()]
+    any_rows = any(map(_is_of_rows, (text, *(other for _, other in doubts))))
+
+    def known(of: str) -> PublicPrior:
+        # Without a file of rows, columns are given to the prior, which refuses them.
+        said = (tuple(columns or ()), weights) if _is_of_rows(of) or not any_rows else ((), None)
+        return _prior(of, *said, heaps, connection)
+
+    source = known(text)
+    return source.doubted({name: _scenario(name, of, known) for name, of in doubts}, scale)
+
+
+def _extras(
+    planned: PlannedQuestion | PlannedQuestions,
+    contamination: float | None,
+    periods: int | None,
+    drift: float,
+    top: int | None,
+) -> dict[str, Any]:
+    """Return what a plan says beside its errors: of false reports, of periods and of ranks."""
+    extras: dict[str, Any] = {}
+    if contamination is not None:
+        extras["contamination"] = planned_contamination(planned, contamination)
+    if periods is not None:
+        extras["periods"] = planned_periods(planned, periods, drift)
+    if top is not None:
+        if isinstance(planned, PlannedQuestion):
+            raise ParameterError("top", top, "left out unless there are several questions")
+        people = participants_to_name_the_top(planned, top, contamination=contamination or 0.0)
+        extras["top"] = {"count": top, "confidence": 0.95, "participants": people}
+    return extras
+
+
+def _draw(planned: PlannedQuestion | PlannedQuestions, figure: Path) -> None:
+    from geoveil.simulation.figures.plan import draw_comparison, draw_plan
+
+    request = planned.request
+    with whole_file("--figure", figure) as beside:
+        if isinstance(planned, PlannedQuestion):
+            unit = request.privacy.value_unit or request.privacy.unit
+            draw_plan(planned.result, beside, title=request.labels[0], unit=unit)
+        else:
+            draw_comparison(planned.result, beside)
 
 
 def at_terminal() -> bool:
     """Return whether somebody can be asked."""
     return sys.stdin.isatty()
-
-
-def _ask(question: str) -> str:
-    answer: str = typer.prompt(question, err=True)
-    return answer
 
 
 def _prior(
@@ -449,7 +463,7 @@ def _until_right(question: str, read: Callable[[str], Any]) -> Any:
     """Ask until what is answered can be read."""
     while True:
         try:
-            return read(_ask(question).strip())
+            return read(typer.prompt(question, err=True).strip())
         except GeoVeilError as error:
             err.tell(str(error))
 

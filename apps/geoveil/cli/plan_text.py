@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.text import Text
 
-from geoveil.analyst import Record
+from geoveil.analyst import Record, central_text
 from geoveil.campaign import away, likelihood
 from geoveil.cli.console import PlainConsole, print_whole, table_80
 from geoveil.gp import LOG, GeoPrivacy
@@ -20,6 +20,26 @@ _ALLOCATIONS: Mapping[str, str] = MappingProxyType(
         "points": "each sends one perturbed point, which answers all of them",
     }
 )
+
+
+def print_planned(
+    report: Record, privacy: GeoPrivacy, console: PlainConsole, *, only_quantiles: bool
+) -> None:
+    """Print all that a plan says.
+
+    Args:
+        only_quantiles: whether only quantiles were asked for.
+    """
+    _print_quantiles(report, console)
+    if only_quantiles:
+        console.tell("How well the share of people above it is known follows.")
+    (print_plan if "alternatives" in report else _print_comparison)(report, console)
+    if report.get("central") is not None:
+        console.tell(central_text(report["central"], privacy))
+    _print_top(report, console)
+    _print_periods(report, console)
+    _print_liars(report, console)
+    _print_note(report, console)
 
 
 def print_plan(report: Record, console: PlainConsole) -> None:
@@ -60,7 +80,7 @@ def print_plan(report: Record, console: PlainConsole) -> None:
     _print_odds(report, console)
 
 
-def print_comparison(report: Record, console: PlainConsole) -> None:
+def _print_comparison(report: Record, console: PlainConsole) -> None:
     """Print what `comparison_report` found."""
     m = len(report["questions"])
     _print_heading(report, console, f"{m} questions")
@@ -116,7 +136,7 @@ def print_comparison(report: Record, console: PlainConsole) -> None:
     _print_odds(report, console)
 
 
-def print_quantiles(report: Record, console: PlainConsole) -> None:
+def _print_quantiles(report: Record, console: PlainConsole) -> None:
     """Say how closely quantiles will be found, if it was asked."""
     unit, times = report["privacy"]["unit"], "ratios_from" in report
     unit = unit.removeprefix(LOG)
@@ -130,7 +150,7 @@ def print_quantiles(report: Record, console: PlainConsole) -> None:
         )
 
 
-def print_top(report: Record, console: PlainConsole) -> None:
+def _print_top(report: Record, console: PlainConsole) -> None:
     """Say how many people it takes to name the top, if it was asked."""
     top = report.get("top")
     if top is None:
@@ -148,7 +168,7 @@ def print_top(report: Record, console: PlainConsole) -> None:
     )
 
 
-def print_liars(report: Record, console: PlainConsole) -> None:
+def _print_liars(report: Record, console: PlainConsole) -> None:
     """Say what false reports can do to the estimates, if it was asked."""
     doubted = report.get("contamination", ())
     for row in report.get("quantiles", ()) if doubted else ():
@@ -164,7 +184,7 @@ def print_liars(report: Record, console: PlainConsole) -> None:
         )
 
 
-def print_periods(report: Record, console: PlainConsole) -> None:
+def _print_periods(report: Record, console: PlainConsole) -> None:
     """Say how a question is best asked in many periods, if it was asked."""
     periods = report.get("periods")
     if periods is None:
@@ -185,7 +205,7 @@ def print_periods(report: Record, console: PlainConsole) -> None:
     )
 
 
-def print_note(report: Record, console: PlainConsole) -> None:
+def _print_note(report: Record, console: PlainConsole) -> None:
     """Say so if the best is nothing that a campaign can hold."""
     rows = report.get("alternatives", [])
     if not rows or rows[0]["campaign"]:
