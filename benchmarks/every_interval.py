@@ -126,13 +126,14 @@ def page_of(cells: Mapping[tuple[str, str, int], Cell], seed: int) -> list[str]:
         f"|---|--:|{'---|' * len(sizes)}",
     ]
     for name in dict.fromkeys(name for name, _, _ in cells):
-        shown = []
+        shown, campaigns = [], ""
         for n in sizes:
             of = {who: cell for (what, who, m), cell in cells.items() if (what, m) == (name, n)}
             least = min(of, key=lambda who: of[who].covered)
             all_of = sum(cell.covered for cell in of.values()) / len(of)
+            campaigns = f"{of[least].campaigns:,}"
             shown.append(f"{100 * all_of:.1f}, least {100 * of[least].covered:.1f} ({least})")
-        lines.append(f"| {name} | {of[least].campaigns:,} | {' | '.join(shown)} |")
+        lines.append(f"| {name} | {campaigns} | {' | '.join(shown)} |")
     wrong = {key: said for key, cell in cells.items() if (said := cell.wrong(len(cells)))}
     failed = [f"* {name}, {people}, {n:,}: {said}" for (name, people, n), said in wrong.items()]
     return [
