@@ -23,15 +23,17 @@ const generated = {
   },
 };
 
+const common = { outdir: "../../apps/geoveil/gateway/files", bundle: true, minify: true, format: "esm", target: "es2022", legalComments: "none" };
+
 await build({
+  ...common,
   entryPoints: { "geoveil-client": "src/index.ts", "geoveil-numbers": "src/numbers.ts" },
-  outdir: "../../apps/geoveil/gateway/files",
   chunkNames: "geoveil-[name]",
-  bundle: true,
   splitting: true,
-  minify: true,
-  format: "esm",
-  target: "es2022",
-  legalComments: "none",
   plugins: [generated],
+});
+// Loaded where a place is asked for. A worker of maps is a file of this origin, which strict policies demand.
+await build({
+  ...common,
+  entryPoints: { "geoveil-map": "map.mjs", "geoveil-map-worker": "node_modules/maplibre-gl/dist/maplibre-gl-worker.mjs" },
 });

@@ -104,7 +104,7 @@ async def all_answered(page: Page, rents: str = "yes") -> None:
     await following(page, "Question 3 of 7")
     await page.fill("#value", "$52,417")
     await following(page, "Question 4 of 7")
-    await page.click("#map svg")
+    await page.click("#map canvas")
     await following(page, "Question 5 of 7")
     await page.click(".option >> text=good")
     await following(page, "Question 6 of 7")

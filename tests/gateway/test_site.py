@@ -514,6 +514,25 @@ async def test_pages_load_nothing_but_their_own_files(start_web: Any) -> None:
     }
 
 
+async def test_a_map_is_sent_in_parts(start_web: Any) -> None:
+    running = await start_web()
+    path = url(running, "/pages/world.pmtiles")
+    async with httpx.AsyncClient() as client:
+        whole = await client.get(path)
+        size = len(whole.content)
+        parts = {
+            of: await client.get(path, headers={"range": f"bytes={of}"})
+            for of in ("0-126", f"{size - 5}-{size + 9}", f"{size}-{size + 1}", "9-3", "5-")
+        }
+    assert "content-encoding" not in whole.headers
+    assert [one.status_code for one in parts.values()] == [206, 206, 200, 200, 200]
+    assert parts["0-126"].content == whole.content[:127]
+    assert parts["0-126"].headers["content-range"] == f"bytes 0-126/{size}"
+    last = parts[f"{size - 5}-{size + 9}"]
+    assert last.content == whole.content[-5:]
+    assert last.headers["content-range"] == f"bytes {size - 5}-{size - 1}/{size}"
+
+
 @pytest.mark.parametrize(
     "path",
     ["/", "/pages/", "/pages/take-part.html", "/pages/../site.py", "/pages/%2e%2e/site.py", "/x"],

@@ -137,3 +137,6 @@ def test_bundle_has_not_drifted(device: Path) -> None:
     for name, most in sizes:
         packed = gzip.compress((ROOT / pages / f"geoveil-{name}.js").read_bytes(), 9)
         assert len(packed) <= most, name
+    maps = (ROOT / pages / f"geoveil-map{part}.js" for part in ("", "-worker"))
+    assert sum(len(gzip.compress(path.read_bytes(), 9)) for path in maps) <= 480_000
+    assert (ROOT / pages / "world.pmtiles").stat().st_size <= 15_000_000

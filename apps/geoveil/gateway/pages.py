@@ -6,6 +6,7 @@ may make. So there is nothing to escape here, and a page may load nothing but it
 
 import gzip
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -24,8 +25,11 @@ _TYPES = MappingProxyType(
         ".js": b"text/javascript; charset=utf-8",
         ".json": b"application/json",
         ".svg": b"image/svg+xml",
+        ".pmtiles": b"application/vnd.pmtiles",
     }
 )
+_MAP = _TYPES[".pmtiles"]
+_RANGE = re.compile(rb"bytes=(\d{1,12})-(\d{1,12})")
 GUARDS = (
     (
         b"content-security-policy",
@@ -45,7 +49,6 @@ GUARDS = (
 class _File:
     kind: bytes
     content: bytes
-    packed: bytes
     tag: bytes
 
 
@@ -67,14 +70,20 @@ class Files:
             return
         of_request = dict(scope["headers"])
         tag = of_request.get(b"if-none-match") == file.tag
-        packed = b"gzip" in of_request.get(b"accept-encoding", b"")
-        content = b"" if tag else file.packed if packed else file.content
+        packed = file.kind != _MAP and b"gzip" in of_request.get(b"accept-encoding", b"")
+        content = b"" if tag else _packed(file.content) if packed else file.content
         headers = [*GUARDS, (b"etag", file.tag), (b"vary", b"accept-encoding")]
+        status = 304 if tag else 200
+        part = _RANGE.fullmatch(of_request.get(b"range", b"")) if file.kind == _MAP else None
+        if part and (first := int(part[1])) < min(len(content), int(part[2]) + 1):
+            content = content[first : int(part[2]) + 1]
+            of = (first, first + len(content) - 1, len(file.content))
+            headers.append((b"content-range", b"bytes %d-%d/%d" % of))
+            status = 206
         if not tag:
             headers += [(b"content-type", file.kind), (b"content-length", b"%d" % len(content))]
             if packed:
                 headers.append((b"content-encoding", b"gzip"))
-        status = 304 if tag else 200
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await write(send, content)
 
@@ -100,5 +109,11 @@ def _files(package: str, folder: str) -> Mapping[str, _File]:
         if kind is not None:
             content = resource.read_bytes()
             tag = b'"%b"' % hashlib.sha256(content).hexdigest()[:32].encode()
-            files[resource.name] = _File(kind, content, gzip.compress(content, mtime=0), tag)
+            files[resource.name] = _File(kind, content, tag)
     return MappingProxyType(files)
+
+
+@cache
+def _packed(content: bytes) -> bytes:
+    """Return what a file is sent as; maps are packed already."""
+    return gzip.compress(content, mtime=0)

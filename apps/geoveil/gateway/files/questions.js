@@ -4,7 +4,7 @@
 import { between, isForm, whatItTells, whatItTellsOf, whatToAsk } from "./geoveil-client.js";
 import { readNumber, separatorsOf, spelled } from "./geoveil-numbers.js";
 import { drawMap } from "./map.js";
-import { number } from "./odds.js";
+import { distanceText, factor, number } from "./odds.js";
 
 /** Of more options one is chosen from a list that opens. */
 const MOST_BUTTONS = 12;
@@ -35,7 +35,7 @@ export function questionsOf(offer, changed) {
 function ofAttribute({ campaign, price }, changed) {
   const { attribute } = campaign;
   const title = sentence(attribute.name);
-  const input = pointInput(campaign, title, changed);
+  const input = pointInput(campaign, title, changed, price);
   const read = () => input.read();
   return {
     ...input,
@@ -57,7 +57,7 @@ function ofField(form, field, tells, price, changed) {
   const labels = wording?.options.length ? wording.options : field.options;
   const point = kind === "number" || kind === "place";
   const condition = conditionText(form, field);
-  const input = point ? pointInput({ attribute, dimension: columns, questions: [] }, title, changed) : optionsInput(field, title, labels);
+  const input = point ? pointInput({ attribute, dimension: columns, questions: [] }, title, changed, price) : optionsInput(field, title, labels);
   for (const note of [condition, privacy ? "" : "This answer is sent as it is."]) if (note) input.box.append(make("p", { class: "note" }, note));
   if (wording?.language) input.box.lang = wording.language;
   const named = (indices) => indices.map((one) => labels[one]).join(", ") || "none";
@@ -123,8 +123,8 @@ function wordingOf({ wordings }) {
 }
 
 /** A number, several, or a place. */
-function pointInput(asked, title, changed) {
-  return asked.attribute.coordinates ? placeInput(asked, title, changed) : numbersInput(asked, title);
+function pointInput(asked, title, changed, price) {
+  return asked.attribute.coordinates ? placeInput(asked, title, changed, price) : numbersInput(asked, title);
 }
 
 function numbersInput({ attribute, dimension }, title) {
@@ -166,7 +166,20 @@ function inFull(x) {
   return `${x.toLocaleString(undefined, { maximumSignificantDigits: 15 })}${words && ` (${words})`}`;
 }
 
-function placeInput({ attribute: { coordinates }, questions }, title, changed) {
+/** The circle from whose middle to its edge the odds grow at most 3 to 1, in metres, and what to say of it. */
+function circleOf(price) {
+  if (!price) return { text: "" };
+  const metres = Math.min((price.per * Math.log(3)) / price.epsilon, price.reach ?? Infinity);
+  const far = distanceText(Number(metres.toPrecision(2)), "metre");
+  return { metres, text: `The dashed circle around your pin reaches ${far}: between its middle and its edge the odds are at most ${factor(price, metres)}.` };
+}
+
+/** Whether this browser draws maps that move. */
+function drawsMaps() {
+  return document.createElement("canvas").getContext("webgl2") !== null;
+}
+
+function placeInput({ attribute: { coordinates }, questions }, title, changed, price) {
   const degrees = ["latitude", "longitude"].map((id) => make("input", { id, inputmode: "decimal", autocomplete: "off", "aria-describedby": "problem" }));
   const [latitude, longitude] = degrees;
   const outlines = make("p", { class: "note", id: "outlines" });
@@ -177,8 +190,25 @@ function placeInput({ attribute: { coordinates }, questions }, title, changed) {
     });
     changed();
   };
-  const map = drawMap(coordinates, questions, put, (text) => (outlines.textContent = text));
+  let map = drawMap(coordinates, questions, put, (text) => (outlines.textContent = text));
   const drawn = make("div", { id: "map" }, map.box);
+  // Fetched before it is known whether this question applies, as who fetches a map would tell it.
+  if (drawsMaps()) betterMap().catch(() => undefined); // the picture and the coordinates do as well
+  async function betterMap() {
+    const { prepareMap, SOURCE } = await import("./place-map.js");
+    const { metres, text } = circleOf(price);
+    const better = await prepareMap(coordinates, questions, metres);
+    const seen = new IntersectionObserver(([{ isIntersecting }]) => {
+      if (!isIntersecting) return;
+      seen.disconnect();
+      drawn.replaceChildren(better.box);
+      better.open(put);
+      map = better;
+      outlines.textContent = `${text} ${SOURCE}`.trim();
+      changed();
+    });
+    seen.observe(drawn);
+  }
   const locate = make("button", { type: "button", id: "locate", class: "plain" }, "Use the position of this device");
   locate.addEventListener("click", () => {
     const told = (text) => (refused.textContent = text);
@@ -209,10 +239,12 @@ function placeInput({ attribute: { coordinates }, questions }, title, changed) {
       if (!place) return "";
       map.show(place.longitude, place.latitude);
       const [north, east] = [place.latitude, place.longitude].map((one) => one.toLocaleString(undefined, { maximumFractionDigits: 5 }));
-      return `${north} °N, ${east} °E`;
+      const near = map.near?.(place.longitude, place.latitude);
+      return `${north} °N, ${east} °E${near?.name ? `, ${distanceText(Number(near.metres.toPrecision(2)), "metre")} from ${near.name}` : ""}`;
     },
     clear() {
       for (const input of degrees) input.value = "";
+      map.close?.();
       drawn.replaceChildren();
     },
   };
