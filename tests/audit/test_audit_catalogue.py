@@ -205,7 +205,7 @@ def test_less_noise_would_be_noticed_in_every_tight_row(cases):
         assert not verdict.keeps, case
 
 
-@pytest.mark.deep
+@pytest.mark.deep(rest=0)  # the command's test of --faults counts them too
 def test_all_faults_are_caught_from_samples_alone(faulty):
     old = {name: verdict for name, verdict in faulty.items() if verdict.caught}
     assert set(old) == {
@@ -234,6 +234,7 @@ def test_all_faults_are_caught_from_samples_alone(faulty):
     assert not any(verdict.keeps for verdict in faulty.values())
 
 
+@pytest.mark.deep(rest=0)
 @pytest.mark.parametrize(
     ("fault", "truth"),
     [

@@ -205,6 +205,11 @@ async def test_districts_come_from_a_file_and_are_not_kept(console: Served) -> N
     await console.publish(campaign)
     await console.report(campaign, 500)
     boroughs = new_york_boroughs()
+    boroughs["features"] = [
+        feature
+        for feature in boroughs["features"]
+        if feature["properties"]["name"] in ("Brooklyn", "Bronx")
+    ]
     for feature in boroughs["features"]:
         feature["properties"]["name"] = f"={feature['properties']['name']} {FORGED}"
     async with console.signed_in() as client:
