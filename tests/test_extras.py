@@ -46,6 +46,8 @@ COMMANDS = {
     "geoveil plan --threshold 100000 --participants 5000 --epsilon 1 --per 8000 --unit dollar"
     " --prior incomes": ("", *SERVES),
     "geoveil audit --help": ("", *SERVES),
+    "geoveil web --help": ("", *SERVES),
+    "geoveil relay --help": ("", *SERVES),
     "geoveil health --wait": SERVES,
     "geoveil serve --check": SERVES,
     "geoveil db check": SERVES,

@@ -75,7 +75,7 @@ WAY: dict[str, tuple[str, tuple[Step, ...]]] = {
 }
 PARTS = (
     *("gp", "campaign", "client", "aggregator", "analyst"),
-    *("console", "gateway", "simulation", "audit", "selection"),
+    *("console", "gateway", "relay", "simulation", "audit", "selection"),
 )
 
 

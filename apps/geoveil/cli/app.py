@@ -19,6 +19,7 @@ COMMANDS = (
     *(
         "serve",
         "web",
+        "relay",
         "health",
         "db",
         "token",

@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,6 +23,7 @@ from geoveil.campaign import (
     FormCampaign,
     MultipleField,
     NumberField,
+    PublicKey,
     Value,
     between,
     decode,
@@ -41,6 +43,7 @@ from geoveil.client import (
     Client,
     DeliveryStatus,
     Epoch,
+    PlaintextRefused,
     Policy,
     Receipt,
     ReportBuilder,
@@ -93,6 +96,17 @@ def contribute(
             " next one no campaign may ask for more. The campaign's own ε by default."
         ),
     ] = None,
+    relay: Annotated[
+        str | None,
+        typer.Option(
+            help="Ask through the relay at this URL, in place of --server: it learns your address"
+            " and nothing else, the server all but your address. Needs --relay-operator."
+        ),
+    ] = None,
+    relay_operator: Annotated[
+        str | None,
+        typer.Option(help="Key ed25519:... of whoever runs the server behind the relay."),
+    ] = None,
     *,
     connection: Connection,
 ) -> None:
@@ -104,8 +118,30 @@ def contribute(
     asks for one answer after the other, or reads lines NAME=ANSWER, as 'income=52000'.
     """
     of_campaign = partial(_epoch, read_every, reading_epsilon)
-    with device_at(connection) as transport:
+    direct = relay is None and relay_operator is None
+    way = device_at(connection) if direct else _through(relay, relay_operator, connection)
+    with way as transport:
         _take_part(transport, campaign_id, yes, state_dir or default_state(), of_campaign)
+
+
+def _through(
+    relay: str | None, operator: str | None, connection: Connection
+) -> AbstractContextManager[Transport]:
+    """Return the transport through a relay."""
+    if relay is None or operator is None:
+        names = ("relay", "relay-operator")
+        missing, given = names if relay is None else names[::-1]
+        raise ParameterError(missing, None, f"given together with {given}")
+    from geoveil.relay import RelayTransport  # loaded where there is a relay
+
+    tls = connection.security()
+    roots = None if tls is None else tls.root_certificates
+    key = PublicKey.parse(operator)
+    try:
+        return nullcontext(RelayTransport(relay, operator=key, root_certificates=roots))
+    except PlaintextRefused:
+        expected = "a URL with https://, unless it is of this machine"
+        raise ParameterError("relay", relay, expected) from None
 
 
 def _epoch(every: str | None, epsilon: float | None, campaign: AttributeCampaign) -> Epoch | None:

@@ -37,6 +37,13 @@ def web(
     tls_client_ca: Annotated[
         Path | None, typer.Option(help="PEM certificates; browsers then need one of theirs.")
     ] = None,
+    relay_keys: Annotated[
+        Path | None,
+        typer.Option(
+            dir_okay=False,
+            help="Keys of 'geoveil relay rotate': then answer what comes through relays.",
+        ),
+    ] = None,
     max_message_bytes: Annotated[
         int, typer.Option(help="Size of one request; as that of the aggregator.")
     ] = 4 << 20,
@@ -69,6 +76,7 @@ def web(
         tls_certificate=tls_certificate,
         tls_key=tls_key,
         tls_client_ca=tls_client_ca,
+        relay_keys=relay_keys,
         console=console,
         shown=shown or connection.server,
         longest=max_message_bytes,

@@ -17,7 +17,7 @@ from geoveil.gateway.ledger import Ledger
 from geoveil.gateway.listener import Contexts, Listener
 from geoveil.gateway.pages import Files
 from geoveil.gateway.settings import GatewaySettings
-from geoveil.gateway.site import Mount, Site
+from geoveil.gateway.site import Answering, Mount, Site
 from geoveil.gateway.supervisor import listening
 from geoveil.gp import ParameterError, needed_for
 from geoveil.proto.v1.console_pb2 import GetCallerRequest
@@ -78,13 +78,15 @@ class Gateway:
         self._channel = open_async_channel(settings.server, settings.tls, _OPTIONS)
         self._blocking = open_channel(settings.server, settings.tls, _OPTIONS)
         self._asking: Any = ConsoleStub(self._channel)
+        calls = Calls(self._channel, settings.longest, self.ledger)
         self._site = Site(
-            Calls(self._channel, settings.longest, self.ledger),
+            calls,
             self._mounts(),
             self.ledger,
             origins=settings.origins,
             trusting=self._trusting,
             public=settings.public,
+            sealed=self._sealed(calls),
         )
         config = uvicorn.Config(
             self._site,
@@ -133,6 +135,14 @@ class Gateway:
             from geoveil.console import Console  # the gateway's only way to it
         self.console = Console(self._blocking, shown=self._settings.shown)
         return {"/console/": Mount(self.console, Files("geoveil.console", "files"))}
+
+    def _sealed(self, calls: Calls) -> dict[str, Answering]:
+        if self._settings.relay_keys is None:
+            return {}
+        from geoveil.gateway.oblivious import Oblivious
+        from geoveil.relay import PATH, GatewayKeys
+
+        return {PATH: Oblivious(GatewayKeys(self._settings.relay_keys), calls, self.ledger)}
 
     async def _trusting(self) -> bool:
         """Return whether the server lets analysts in without a token; yes where that is unknown."""

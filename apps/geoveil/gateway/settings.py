@@ -31,6 +31,9 @@ class GatewaySettings:
     """PEM file with the private key of the certificate."""
     tls_client_ca: Path | None = None
     """PEM file with the certificates that sign those of clients, who then need one."""
+    relay_keys: Path | None = None
+    """File of the keys that open what comes through relays: `geoveil.relay.GatewayKeys`. None:
+    nothing comes through relays."""
     console: bool = False
     """Serve the console for analysts and operators under /console/."""
     shown: str = "COLLECTOR"

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from traceback import extract_tb
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 from urllib.parse import urlsplit
 
 from geoveil.campaign import is_loopback
@@ -49,6 +49,10 @@ _PREFLIGHT_S = b"7200"
 _ALWAYS: Headers = ((b"vary", b"origin"), (b"x-content-type-options", b"nosniff"))
 
 
+Answering: TypeAlias = Callable[[Scope, Receive, Send, Account], Awaitable[None]]
+"""Answers a call of an account."""
+
+
 class Mounted(Protocol):
     """Answers requests by GET, HEAD and POST, nearly as ASGI has it."""
 
@@ -87,6 +91,7 @@ class Site:
         trusting: whether the server trusts everybody on its machine, so that only callers are heard
             that name this machine as it names itself: no page elsewhere can call in their name.
         public: whether other machines reach the gateway.
+        sealed: path → what answers calls that come through relays.
     """
 
     def __init__(
@@ -98,8 +103,10 @@ class Site:
         origins: Collection[str],
         trusting: Callable[[], Awaitable[bool]],
         public: bool,
+        sealed: Mapping[str, Answering],
     ) -> None:
         self._calls = calls
+        self._sealed = sealed
         self._mounts = mounts
         self._ledger = ledger
         self._origins = frozenset(origins)
@@ -175,10 +182,10 @@ class Site:
             await answer(send, 308, "it ends with a slash", [(b"location", prefix.encode())])
         elif prefix is not None:
             await self._mounted(self._mounts[prefix], prefix, scope, receive, send, account)
-        elif scope["method"] in ("GET", "HEAD"):
+        elif path not in self._sealed and scope["method"] in ("GET", "HEAD"):
             await answer_page(scope, send)
         else:
-            await self._calls(scope, receive, send, account)
+            await self._sealed.get(path, self._calls)(scope, receive, send, account)
 
     async def _welcome(self, path: str, host: str, send: Send) -> bool:
         """Return whether somebody may ask who names the gateway like this; if not, say so."""

@@ -92,6 +92,17 @@ class PublicKey:
             raise ParameterError("public key", text, expected)
         return cls(data)
 
+    def signed(self, context: bytes, data: bytes, signature: bytes) -> bool:
+        """Return whether this key's owner signed some bytes in a context."""
+        from cryptography.exceptions import InvalidSignature
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+        try:
+            Ed25519PublicKey.from_public_bytes(self.data).verify(signature, context + data)
+        except (InvalidSignature, ValueError):
+            return False
+        return True
+
     def __str__(self) -> str:
         return _PREFIX + self.data.hex()
 
@@ -154,9 +165,13 @@ class SigningKey:
         """The public half."""
         return PublicKey(self._key.public_key().public_bytes_raw())
 
-    def sign(self, campaign: bytes) -> bytes:
-        """Return the 64 bytes of the signature of a campaign's bytes; always the same ones."""
-        return self._key.sign(_CONTEXT + campaign)
+    def sign(self, data: bytes, context: bytes = _CONTEXT) -> bytes:
+        """Return the 64 bytes of a signature, always the same ones; of a campaign's by default.
+
+        Args:
+            context: what begins what is signed: a signature serves in one context only.
+        """
+        return self._key.sign(context + data)
 
     def __repr__(self) -> str:
         return "SigningKey(not shown)"
@@ -191,11 +206,6 @@ def signer(envelope: pb.CampaignEnvelope) -> PublicKey | None:
         named = PublicKey(key)
     except ParameterError:
         raise SignatureInvalid("its key is one that anybody can sign for") from None
-    from cryptography.exceptions import InvalidSignature
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-
-    try:
-        Ed25519PublicKey.from_public_bytes(key).verify(signature, _CONTEXT + envelope.campaign)
-    except (InvalidSignature, ValueError):
-        raise SignatureInvalid(f"it was not made by {named} for these bytes") from None
+    if not named.signed(_CONTEXT, envelope.campaign, signature):
+        raise SignatureInvalid(f"it was not made by {named} for these bytes")
     return named

@@ -1,0 +1,41 @@
+"""Who asks and what is asked, kept apart: Oblivious HTTP, RFC 9458 with messages of RFC 9292.
+
+A relay sees addresses and nothing of what travels; the gateway sees what travels, no addresses.
+From the ground up: `binary_http`, `encapsulation`, `keys`, `transport` and `forwarding`.
+"""
+
+from geoveil.gp import __version__ as __version__
+from geoveil.relay.binary_http import (
+    InnerRequest as InnerRequest,
+    InnerResponse as InnerResponse,
+    MessageInvalid,
+    read_request as read_request,
+    write_response as write_response,
+)
+from geoveil.relay.encapsulation import SIZES, room_in_response as room_in_response
+from geoveil.relay.forwarding import Relay
+from geoveil.relay.keys import (
+    PATH,
+    SIGNED as SIGNED,
+    GatewayKeys,
+    KeyUnknown as KeyUnknown,
+    PublishedKey,
+)
+from geoveil.relay.transport import (
+    KEYS_TYPE as KEYS_TYPE,
+    REQUEST_TYPE as REQUEST_TYPE,
+    RESPONSE_TYPE as RESPONSE_TYPE,
+    AsyncRelayTransport,
+    RelayTransport,
+)
+
+__all__ = [
+    "PATH",
+    "SIZES",
+    "AsyncRelayTransport",
+    "GatewayKeys",
+    "MessageInvalid",
+    "PublishedKey",
+    "Relay",
+    "RelayTransport",
+]

@@ -1,0 +1,177 @@
+"""Requests and responses of HTTP as bytes: RFC 9292.
+
+Written with known lengths, and read in that form and the one of indeterminate length. Lengths are
+integers of QUIC (RFC 9000, 16): the first two bits say how many bytes hold the rest. What follows a
+message is zeros, so that messages of one size look alike.
+"""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from geoveil.gp import GeoVeilError
+
+Fields: TypeAlias = tuple[tuple[bytes, bytes], ...]
+_REQUEST, _RESPONSE, _INDETERMINATE = 0, 1, 2
+"""What a message begins with; the last is added for lengths that are not given at the front."""
+
+
+class MessageInvalid(GeoVeilError):  # noqa: N818 - says what happened, as the client's errors do
+    """A message that came through a relay can't be read. Nothing of it is repeated.
+
+    Attributes:
+        reason: what is wrong with it.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"the message can't be read: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class InnerRequest:
+    """A request that travels sealed."""
+
+    method: bytes
+    scheme: bytes
+    authority: bytes
+    path: bytes
+    fields: Fields = ()
+    content: bytes = b""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class InnerResponse:
+    """A response that travels sealed."""
+
+    status: int
+    fields: Fields = ()
+    content: bytes = b""
+
+
+def write_request(request: InnerRequest) -> bytes:
+    """Return the bytes of a request.
+
+    Example:
+        >>> write_request(InnerRequest(b"GET", b"https", b"example.com", b"/")).hex()
+        '00034745540568747470730b6578616d706c652e636f6d012f000000'
+    """
+    control = (request.method, request.scheme, request.authority, request.path)
+    head = bytes([_REQUEST]) + b"".join(map(_sized, control))
+    return head + _rest(request.fields, request.content)
+
+
+def write_response(response: InnerResponse) -> bytes:
+    """Return the bytes of a response.
+
+    Example:
+        >>> write_response(InnerResponse(200)).hex()
+        '0140c8000000'
+    """
+    head = bytes([_RESPONSE]) + _integer(response.status)
+    return head + _rest(response.fields, response.content)
+
+
+def read_request(data: bytes) -> InnerRequest:
+    """Return the request that some bytes begin with.
+
+    Raises:
+        MessageInvalid: if they hold none, or more than zeros after it.
+    """
+    reader = _Reader(data)
+    reader.begin(_REQUEST)
+    method, scheme, authority, path = (reader.sized() for _ in range(4))
+    return InnerRequest(method, scheme, authority, path, *reader.rest())
+
+
+def read_response(data: bytes) -> InnerResponse:
+    """Return the final response that some bytes begin with.
+
+    Raises:
+        MessageInvalid: if they hold none, or more than zeros after it.
+    """
+    reader = _Reader(data)
+    reader.begin(_RESPONSE)
+    while 100 <= (status := reader.integer()) < 200:
+        reader.fields()
+    if not 200 <= status < 600:
+        raise MessageInvalid("its status is none of HTTP")
+    return InnerResponse(status, *reader.rest())
+
+
+def _rest(fields: Fields, content: bytes) -> bytes:
+    lines = b"".join(_sized(name) + _sized(value) for name, value in fields)
+    return _sized(lines) + _sized(content) + _integer(0)
+
+
+def _sized(data: bytes) -> bytes:
+    return _integer(len(data)) + data
+
+
+def _integer(value: int) -> bytes:
+    power = next(power for power in range(4) if value < 1 << ((8 << power) - 2))
+    size = 1 << power
+    return (value | power << (8 * size - 2)).to_bytes(size, "big")
+
+
+class _Reader:
+    """Reads a message from its beginning; all of it may be missing from where it is empty on."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+        self._indeterminate = False
+
+    def begin(self, kind: int) -> None:
+        form = self.integer()
+        self._indeterminate = form == kind + _INDETERMINATE
+        if form != kind and not self._indeterminate:
+            raise MessageInvalid("it is not of the kind that belongs here")
+
+    def integer(self) -> int:
+        size = 1 << (self._take(1)[0] >> 6)
+        self._at -= 1
+        return int.from_bytes(self._take(size), "big") & ((1 << (8 * size - 2)) - 1)
+
+    def sized(self) -> bytes:
+        return self._take(self.integer())
+
+    def fields(self) -> Fields:
+        """Read a section of fields."""
+        end = None if self._indeterminate else self.integer() + self._at
+        lines = []
+        while self._at != end:
+            name = self.sized()
+            if not name:
+                if end is None:
+                    break
+                raise MessageInvalid("a field has no name")
+            lines.append((name.lower(), self.sized()))
+            if end is not None and self._at > end:
+                raise MessageInvalid("a field is longer than its section")
+        return tuple(lines)
+
+    def rest(self) -> tuple[Fields, bytes]:
+        """Read fields, content and trailers, which are dropped, and see that zeros follow."""
+        lines = () if self._ended else self.fields()
+        content = b"" if self._ended else self.sized()
+        while self._indeterminate and content and not self._ended and (more := self.sized()):
+            content += more
+        if not self._ended:
+            self.fields()
+        if any(self._data[self._at :]):
+            raise MessageInvalid("more than padding follows it")
+        return lines, content
+
+    @property
+    def _ended(self) -> bool:
+        return self._at == len(self._data)
+
+    def _take(self, size: int) -> bytes:
+        taken = self._data[self._at : self._at + size]
+        if len(taken) < size:
+            raise MessageInvalid("it ends too early")
+        self._at += size
+        return taken

@@ -1,0 +1,179 @@
+"""A gateway behind a relay, and taps that keep all bytes that pass on either side of it."""
+
+import asyncio
+import socket
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from geoveil.campaign import SigningKey
+from geoveil.client import Client, Limit, Policy, Timing
+from geoveil.gp import GeoPrivacy
+from geoveil.relay import PATH, GatewayKeys, Relay, RelayTransport
+from tests.aggregator.conftest import Clock, Published
+from tests.gateway.conftest import (  # noqa: F401 - fixtures
+    RunningGateway,
+    clock,
+    database,
+    prepared,
+    publish,
+    start_server,
+    start_web,
+    wire_report,
+)
+
+OPERATOR = SigningKey.generate()
+DEVICE = "127.0.0.9"
+"""The address that devices call from."""
+POLICY = Policy(
+    {"household income": Limit(campaign=GeoPrivacy(100, 8000, "dollar"))},
+)
+
+
+@contextmanager
+def running(server: Any) -> Iterator[None]:
+    """Let a server of the standard library serve on a thread."""
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@dataclass
+class Tap:
+    """Forwards connections to an address, and keeps what passes and who called."""
+
+    to: tuple[str, int]
+    sent: list[bytes] = field(default_factory=list)
+    """What callers sent, by connection."""
+    answered: list[bytes] = field(default_factory=list)
+    callers: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self._taken = socket.create_server(("127.0.0.1", 0))
+        self.port = self._taken.getsockname()[1]
+        self._threads: list[threading.Thread] = []
+        self._start(self._run)
+
+    def _start(self, work: Callable[..., None], *args: Any) -> threading.Thread:
+        thread = threading.Thread(target=work, args=args)
+        self._threads.append(thread)
+        thread.start()
+        return thread
+
+    @property
+    def seen(self) -> bytes:
+        return b"".join(self.sent + self.answered)
+
+    def close(self) -> None:
+        self._taken.shutdown(socket.SHUT_RDWR)
+        self._taken.close()
+        for thread in self._threads:
+            thread.join(10)
+
+    def _run(self) -> None:
+        with suppress(OSError):
+            while True:
+                near, address = self._taken.accept()
+                self.callers.add(address[0])
+                for kept in (self.sent, self.answered):
+                    kept.append(b"")
+                self._start(self._connect, len(self.sent) - 1, near)
+
+    def _connect(self, at: int, near: socket.socket) -> None:
+        with near, suppress(OSError), socket.create_connection(self.to) as far:
+            answering = self._start(self._pass, self.answered, at, far, near)
+            self._pass(self.sent, at, near, far)
+            answering.join()
+
+    @staticmethod
+    def _pass(kept: list[bytes], at: int, of: socket.socket, to: socket.socket) -> None:
+        with suppress(OSError):
+            while data := of.recv(1 << 16):
+                kept[at] += data
+                to.sendall(data)
+            to.shutdown(socket.SHUT_WR)
+
+
+class DeviceTransport(RelayTransport):
+    """Calls from an address of its own."""
+
+    def _connection(self, timeout_s: float) -> Any:
+        connection = super()._connection(timeout_s)
+        connection.source_address = (DEVICE, 0)
+        return connection
+
+
+@dataclass
+class Way:
+    """From devices over a relay to a gateway, and the aggregator that it asks."""
+
+    web: RunningGateway
+    keys: Path
+    near: Tap
+    far: Tap
+    now: Clock
+    tmp_path: Path
+    operator: SigningKey = OPERATOR
+
+    def transport(self, **changes: Any) -> RelayTransport:
+        given = {
+            "relay": f"http://127.0.0.1:{self.near.port}/way",
+            "operator": OPERATOR.public,
+            "clock": lambda: self.now().timestamp(),
+        }
+        return DeviceTransport(**(given | changes))
+
+    def client(self, name: str, transport: Any = None) -> Client:
+        timing = Timing(now=self.now, sleep=lambda _: None, jitter=lambda: 0.0)
+        return Client(
+            policy=POLICY,
+            state_dir=self.tmp_path / name,
+            transport=transport or self.transport(),
+            background=False,
+            release_floor_s=0,
+            timing=timing,
+        )
+
+    async def counted(self, campaign: Published) -> int:
+        """Return how many answers were counted, over all questions."""
+        return sum(n for n, _, _ in await self.web.wire.sums(campaign))
+
+
+@pytest.fixture
+async def way(
+    start_web: Callable[..., Awaitable[RunningGateway]],  # noqa: F811 - fixtures
+    clock: Clock,  # noqa: F811
+    tmp_path: Path,
+) -> AsyncIterator[Callable[..., Awaitable[Way]]]:
+    """Starts a gateway, and a relay between two taps."""
+    with ExitStack() as stack:
+
+        async def start(kind: type[Relay] = Relay, **changes: Any) -> Way:
+            keys = tmp_path / "relay.keys"
+            GatewayKeys.rotate(keys, OPERATOR, timedelta(days=9_000))
+            web = await start_web({"relay_keys": keys}, **changes)
+            host, _, port = web.web.rpartition(":")
+            far = Tap((host, int(port)))
+            relay = kind(("127.0.0.1", 0), f"http://127.0.0.1:{far.port}")
+            near = Tap(("127.0.0.1", relay.server_port))
+            stack.enter_context(running(relay))
+            for tap in (near, far):
+                stack.callback(tap.close)
+            return Way(web, keys, near, far, clock, tmp_path)
+
+        yield start
+        await asyncio.sleep(0)
+
+
+__all__ = ["DEVICE", "OPERATOR", "PATH", "Tap", "Way", "running"]
