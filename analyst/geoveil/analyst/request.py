@@ -272,7 +272,6 @@ class PlanRequest:
             epsilon: ε of the promise to two values that are `per` apart.
             per: a distance, in the unit; with a scale a factor > 1.
             source: the public prior, of people's numbers or places themselves.
-            participants: how many people will report.
             unit: of the values; that of the prior by default.
             soft: whether what is wanted is the soft share, as it is.
             width: of its band, with `soft`; three noise scales by default. With a scale the factor
@@ -303,39 +302,31 @@ class PlanRequest:
             raise ParameterError("unit", unit, f"{source.unit!r}, as {source.name} has it")
         if unit is None and source.unit is None:
             raise ParameterError("unit", None, "given")
-        if width is not None and not soft:
-            raise ParameterError(
-                "width", width, "left out unless soft is given: otherwise it is planned"
-            )
         places = [question for question in questions if isinstance(question, DensityAt)]
-        if bandwidth is not None and not places:
-            raise ParameterError(
-                "bandwidth", bandwidth, "left out unless a density at a place is asked"
-            )
         if allocation is not None:
             validation.choice("allocation", allocation, ALLOCATIONS)
-            if len(questions) < 2 and allocation != "points":
-                raise ParameterError(
-                    "allocation",
-                    allocation,
-                    "left out unless there are several questions, or 'points'",
-                )
+        several = len(questions) > 1 or allocation == "points"
+        far = None if reach == math.inf else reach
+        for name, value, fits, unless in (
+            ("width", width, soft, "unless soft is given: otherwise it is planned"),
+            ("bandwidth", bandwidth, places, "unless a density at a place is asked"),
+            ("allocation", allocation, several, "unless there are several questions, or 'points'"),
+            ("mechanism", mechanism, allocation != "points", "of points"),
+            ("reach", far, delta != 0, "without a delta: it holds everywhere"),
+            ("reach", far, scale is None, "on a log scale"),
+        ):
+            if value is not None and not fits:
+                raise ParameterError(name, value, f"left out {unless}")
         if target_error is not None:
             validation.positive("target_error", target_error)
         if mechanism is not None:
-            if allocation == "points":
-                raise ParameterError("mechanism", mechanism, "left out of points")
             _ = KINDS[mechanism]
-        if delta == 0 and reach != math.inf:
-            raise ParameterError("reach", reach, "left out without a delta: it holds everywhere")
         unit = unit or source.unit or ""
         if scale is None:
             privacy = GeoPrivacy(epsilon, per, unit, delta, reach)
         else:
             questions = tuple(question.on_scale(scale) for question in questions)
             source = source.on_scale(scale)
-            if reach != math.inf:
-                raise ParameterError("reach", reach, "left out on a log scale")
             privacy = replace(GeoPrivacy.per_factor(epsilon, per, unit), delta=delta)
             width = None if width is None else scale.width(width)
         plane = area_of(questions, center, radius) if dimension == 2 else None
@@ -350,22 +341,18 @@ class PlanRequest:
             centers = projected(plane, [question.place for question in places])
             assert plane is not None  # there are places
             bandwidth = narrowest(centers, plane.privacy(privacy), prior, participants)
-        sharp = [question.sharp(plane, bandwidth or 0.0) for question in questions]
-        if soft and prior.assumed is not None:
+        softness = (
+            Softness(1 / privacy.rate, width, profile=profile_of(mechanism)) if soft else None
+        )
+        if softness is not None and prior.assumed is not None:
             raise ParameterError(
                 "slope_bound", prior.assumed.slope, "left out with soft: no band is to be off"
             )
-        if soft:
-            softness = Softness(1 / privacy.rate, width, profile=profile_of(mechanism))
-            sharp = [
-                SoftQuestion(a.soft(plane, softness)) if isinstance(q, HardQuestion) else q
-                for a, q in zip(questions, sharp, strict=True)
-            ]
         return cls(
             labels=tuple(
                 f"density at {q.label}" if isinstance(q, DensityAt) else q.label for q in questions
             ),
-            questions=tuple(sharp),
+            questions=_planned(questions, plane, bandwidth or 0.0, softness),
             privacy=privacy,
             plane=plane,
             source=source,
@@ -408,6 +395,22 @@ class PlanRequest:
             participants=self.participants if participants is None else participants,
             privacy=self.privacy if per is None else replace(self.privacy, per=per),
         )
+
+
+def _planned(
+    questions: Sequence[AnalystQuestion],
+    plane: AzimuthalEquidistant | None,
+    bandwidth: float,
+    softness: Softness | None,
+) -> tuple[PopulationMean, ...]:
+    """Return what is wanted: sharp shares, or with a softness the soft shares as they are."""
+    planned: list[PopulationMean] = []
+    for question in questions:
+        sharp = question.sharp(plane, bandwidth)
+        if softness is not None and isinstance(sharp, HardQuestion):
+            sharp = SoftQuestion(question.soft(plane, softness))
+        planned.append(sharp)
+    return tuple(planned)
 
 
 def _dimension(questions: Sequence[AnalystQuestion]) -> int:

@@ -158,16 +158,7 @@ class Settings:
         if self.console is True and self.web is None:
             object.__setattr__(self, "web", WEB_OF_CONSOLE)
         self._check_web()
-        for name in ("tls_certificate", "tls_key", "tls_client_ca", "tokens_file"):
-            path = getattr(self, name)
-            if path is not None:
-                _file(name, path, "a Path to a file, or None")
-        if (self.tls_certificate is None) != (self.tls_key is None):
-            both = ("tls_key", "tls_certificate")
-            given, missing = both if self.tls_certificate is None else both[::-1]
-            raise ParameterError(missing, None, f"given, as {given} is")
-        if self.tls_client_ca is not None and self.tls_certificate is None:
-            raise ParameterError("tls_certificate", None, "given, as tls_client_ca is")
+        self._check_tls()
         for name in ("insecure_open_analyst", "reflection", "console"):
             if not isinstance(getattr(self, name), bool):
                 raise ParameterError(name, getattr(self, name), "true or false")
@@ -191,6 +182,18 @@ class Settings:
         _address("metrics_host", self.metrics_host)
         validation.choice("log_level", self.log_level, LOG_LEVELS)
         validation.choice("log_format", self.log_format, LOG_FORMATS)
+
+    def _check_tls(self) -> None:
+        for name in ("tls_certificate", "tls_key", "tls_client_ca", "tokens_file"):
+            path = getattr(self, name)
+            if path is not None:
+                _file(name, path, "a Path to a file, or None")
+        if (self.tls_certificate is None) != (self.tls_key is None):
+            both = ("tls_key", "tls_certificate")
+            given, missing = both if self.tls_certificate is None else both[::-1]
+            raise ParameterError(missing, None, f"given, as {given} is")
+        if self.tls_client_ca is not None and self.tls_certificate is None:
+            raise ParameterError("tls_certificate", None, "given, as tls_client_ca is")
 
     def _check_web(self) -> None:
         if self.web is not None:
