@@ -220,7 +220,7 @@ def test_what_was_chosen_and_assumed_is_said():
     hard = told["hard_share"]
     ends = row["hard_share_low"], row["hard_share_high"]
     assert (row["hard_share"], *ends) == (hard["value"], hard["ci_low"], hard["ci_high"])
-    head = str(shown).splitlines()[1]
+    head = str(shown).splitlines()[2]
     assert {"hard share", "hard share interval"} <= set(re.split(" {2,}", head))
     stated = answered(ChosenBands(CAMPAIGN, [ShareAbove(100_000)], 1e-10), points)
     assert "1e-10 shares per unit² (as stated)" in " ".join(stated.notes)

@@ -77,7 +77,7 @@ async def test_numbers_are_those_of_the_command_to_the_digit_while_reports_come(
     campaign = survey(minimum_participants=50)
     await console.publish(campaign)
     await page.goto(f"{console.base}/console/")
-    assert "0 % of the 50 answers" in await page.inner_text(".survey")
+    assert "Nobody has taken part yet." in await page.inner_text(".survey")
     await sound(page, "surveys-one")
     await page.click("text=Household income")
     await page.wait_for_selector(".promise")
@@ -108,7 +108,7 @@ async def test_points_are_asked_dragged_and_saved(console: Served, page: Page) -
     await console.report(incomes, 3_000)
     await console.report(homes, 3_000)
     await page.goto(f"{console.base}/console/surveys/incomes")
-    await page.click("text=Ask the points")
+    await page.click("a.button")
     await page.wait_for_selector("[data-moved]:not(:empty)")
     curve = await console.analyst(lambda one: one.ask("incomes", DistributionFunction()))
     median = curve.quantiles([0.5])
@@ -167,7 +167,7 @@ async def test_the_keyboard_is_enough_from_signing_in_to_a_file(tmp_path: Path, 
             raise AssertionError(seen)
         async with page.expect_download() as saving:
             await page.keyboard.press("Enter")
-        assert (await (await saving.value).path()).read_text().startswith("query,")
+        assert (await (await saving.value).path()).read_text().startswith("answer,query,")
         for _ in range(40):
             await page.keyboard.press("Tab")
             if await page.evaluate("document.activeElement.id") == "contamination":
@@ -205,6 +205,9 @@ async def test_a_survey_that_recurs(console: Served, page: Page) -> None:
     )
     await page.goto(f"{console.base}/console/")
     await sound(page, "surveys")
+    box = await page.locator("tr.survey").first.bounding_box()
+    assert box is not None
+    assert box["y"] + 20 * box["height"] <= 900, "20 surveys are on a screen"
     await page.fill("#q", "rents")
     await page.keyboard.press("Enter")
     await page.wait_for_url("**q=rents*")

@@ -1,5 +1,6 @@
 """The asker of a question: which mechanism suits it, its campaign, and what the answer is worth."""
 
+from geoveil.analyst.answers import Answer, measured as measured
 from geoveil.analyst.calls import LAST_PERIOD as LAST_PERIOD, Call as Call
 from geoveil.analyst.campaigns import (
     asked_of_points,
@@ -226,6 +227,7 @@ __all__ = [
     "Analyst",
     "AnalystError",
     "AnalystQuestion",
+    "Answer",
     "AsyncAnalyst",
     "Between",
     "ByGroup",

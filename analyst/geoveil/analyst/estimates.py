@@ -2,20 +2,24 @@
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from geoveil.analyst.answers import Answer, amount_answer, of_people, share_answer
 from geoveil.analyst.central import central_record, central_text
 from geoveil.analyst.contamination import MEAN_MOVES
 from geoveil.analyst.labelled_estimate import LabelledEstimate
 from geoveil.analyst.results import ANY_CROWD, Result, possible
 from geoveil.analyst.statistics.change_flags import FALSE_ALARMS
+from geoveil.analyst.statistics.comparison import People
 from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.over_time import OverTime, over_time
 from geoveil.analyst.statistics.statistic import ONE_LOOK, period_of
+from geoveil.analyst.statistics.trends import Trends, trend
 from geoveil.campaign import AttributeCampaign, StatisticCampaign, of_any_two
 from geoveil.gp import (
     Basis,
@@ -25,6 +29,7 @@ from geoveil.gp import (
     NoiseVariance,
     ParameterError,
     Price,
+    PrivateValueError,
     UnsupportedError,
 )
 
@@ -100,10 +105,73 @@ class CampaignEstimates(Result):
 
     @property
     def axis_label(self) -> str:
-        methods = dict.fromkeys(row.method for row in self.estimates if row.method is not None)
-        ending = f", {' and '.join(methods)}" if methods else ""
-        percent = 100 * self.estimates[0].confidence
-        return f"estimate and {percent:g} % interval, of the population{ending}"
+        return f"estimate and {100 * self.estimates[0].confidence:g} % interval, of the population"
+
+    @property
+    def sentences(self) -> tuple[Answer, ...]:
+        last = max((row.period for row in self.estimates), default=0)
+        rows = [row for row in self.estimates if row.period == last]
+        if self.place is not None:
+            return (self.place,)
+        trends = (answer for found in self.trends() for answer in found.sentences)
+        return (*map(self.answer_of, rows), *trends)
+
+    def answer_of(self, row: LabelledEstimate) -> Answer:
+        """Return the sentence of one estimate; of the hard share, where a plan tells it."""
+        campaign, label = self.campaign, row.label
+        unit, scale = campaign.attribute.value_unit, campaign.attribute.scale
+        if row.possible is None:
+            return Answer(None, "", "", f"Nobody has answered “{campaign.words_for(label)}” yet")
+        ends: tuple[float, float | None, float | None] = row.possible, row.ci_low, row.ci_high
+        if label in campaign.labels and not isinstance(campaign, StatisticCampaign):
+            rest = f"is the mean {campaign.words_for(label)}"
+            if scale is not None:
+                rest = f"is the geometric mean {campaign.attribute.name}"
+                low, high = (x and float(scale.from_log(x)) for x in ends[1:])
+                ends = float(scale.from_log(row.possible)), low, high
+            return amount_answer(*ends, unit, rest)
+        if row.limits.means != (0.0, 1.0):
+            return amount_answer(*ends, "", f"is the mean of “{label}”")
+        rest, hard = f"of people: {label}", row.hard
+        if hard is not None:
+            ends = hard.value, hard.ci_low, hard.ci_high
+        if isinstance(campaign, StatisticCampaign):
+            query = campaign.questions[campaign.labels.index(label)].query.unclipped
+            about = "" if hard is not None else "about "
+            rest = of_people(query, label, campaign.attribute, about)
+        return share_answer(*ends, rest)
+
+    def trends(self, people: People | str = People.SAME) -> list[Trends]:
+        """Return the trend of each question over the periods of a campaign that recurs."""
+        found = []
+        for label in self.campaign.labels if self.campaign.period is not None else ():
+            joints = {}
+            for period in sorted({row.period for row in self.estimates}):
+                with suppress(UnsupportedError, ParameterError):  # too few answers
+                    joints[period] = self.joint([label], period)
+            if len(joints) > 1:
+                found.append(trend(*joints.values(), people=people, times=[*joints]))
+        return found
+
+    @property
+    def place(self) -> Answer | None:
+        """The sentence of the mean place in the latest period; None if these are no places."""
+        last = max((row.period for row in self.estimates), default=0)
+        rows = [row for row in self.estimates if row.period == last]
+        plane, labels = self.campaign.attribute.coordinates, tuple(row.label for row in rows)
+        point = [row.value for row in rows]
+        if plane is None or labels != self.campaign.labels or len(rows) != 2 or None in point:
+            return None
+        try:
+            longitude, latitude = plane.unproject(np.array(point, np.float64)).tolist()
+        except PrivateValueError:  # no place lies there
+            return None
+        north, east = "N" if latitude >= 0 else "S", "E" if longitude >= 0 else "W"
+        halves = [(row.ci_high - row.ci_low) / 2 for row in rows if row.ci_low and row.ci_high]
+        within = f"± {math.hypot(*halves) / 1000:.1g} km" if len(halves) == 2 else ""
+        number = f"{abs(latitude):.3f}° {north}, {abs(longitude):.3f}° {east}"
+        rest = f"is the middle of everybody's {self.campaign.attribute.name}"
+        return Answer(None, number, within, rest)
 
     def with_interval(self, method: IntervalMethod | None) -> "CampaignEstimates":
         """Return the same with other intervals, from the same reports.
@@ -257,7 +325,8 @@ class CampaignEstimates(Result):
             yield central_text(self._central, self.campaign.report_privacy)
         methods = dict.fromkeys(row.method for row in rows if row.method is not None)
         for method in methods:
-            yield f"{100 * rows[0].confidence:g} % interval ({method}): {method.promise}."
+            looks = "all looks" if method is IntervalMethod.SEQUENCE else "one look"
+            yield f"{100 * rows[0].confidence:g} % interval for {looks}: it {method.promise}."
         if IntervalMethod.SEQUENCE in methods:
             yield _WHY_ALL_LOOKS.get(self.state, _WHY_ALL_LOOKS["open"])
         if methods.keys() - {IntervalMethod.SEQUENCE}:

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from geoveil.analyst.answers import Answer
 from geoveil.analyst.pictures import draw_intervals
+from geoveil.campaign import digits
 from geoveil.gp import LogScale, UnsupportedError, needed_for
 
 if TYPE_CHECKING:
@@ -32,6 +34,8 @@ SMOOTH = "smooth at b"
 """What an interval holds that knows people only as blurred by some noise scales."""
 ANY_CROWD = "any_crowd_low", "any_crowd_high"
 """Columns of an interval that holds the values themselves, whoever is crowded near."""
+_LEAST = 1e-12
+"""Below which a number is not written out."""
 _MOST_ROWS = 30
 """Rows that are printed."""
 _MEASURED = ("estimate", "standard_error", "hard_share", "cohort")
@@ -66,6 +70,11 @@ class Result(ABC):
     @abstractmethod
     def rows(self) -> list[dict[str, Any]]:
         """Return one dictionary a row, all with the same keys, of text, numbers, bools and None."""
+
+    @property
+    def sentences(self) -> Sequence[Answer]:
+        """What somebody reads first: the answers in a sentence each, with unit and interval."""
+        return ()
 
     def held(self, scale: LogScale) -> Self:
         """Return the same in people's values, of what logarithms on a scale say."""
@@ -122,7 +131,7 @@ class Result(ABC):
             lines.append("  ".join(padded).rstrip())
         if len(rows) > _MOST_ROWS:
             lines.append(f"… and {len(rows) - _MOST_ROWS:,} rows more")
-        return "\n".join([self.title, *lines, *self.notes])
+        return "\n".join([*map(str, self.sentences), self.title, *lines, *self.notes])
 
     def _repr_html_(self) -> str:
         rows = [cells(row) for row in self.rows()]
@@ -237,7 +246,7 @@ def cell_text(value: object, decimals: int | None = None) -> str:
     if math.isinf(value):
         return "∞" if value > 0 else "−∞"
     if decimals is None and 0 < abs(value) < 1e-3:
-        return f"{value:.3g}"
+        return digits(float(f"{value:.3g}")) if abs(value) > _LEAST else "about 0"
     if decimals is None:
         decimals = 0 if abs(value) >= 1e4 else 2 if abs(value) >= 10 else 4
     return f"{value:z,.{decimals}f}"

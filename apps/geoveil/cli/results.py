@@ -155,7 +155,9 @@ def _print_csv(rows: Sequence[dict[str, Any]]) -> None:
 
 
 def _print_table(result: Result) -> None:
-    out.tell((result.title, "bold"))
+    for answer in result.sentences:
+        out.tell((str(answer), "bold"))
+    out.tell(result.title)
     rows = result.rows()
     if len(rows) > _MOST_ROWS:
         out.print(f"{len(rows):,} rows: --csv, --json, --parquet and --plot have them.")

@@ -80,12 +80,12 @@ class Console:
         self._workers = Workers()
         self._sessions = Sessions()
         self._uploads = Kept()
-        self._live = Live(self._workers)
+        self._live = Live(self._workers, lambda: self._clock())
         self._operators = Operators()
         self._planning = Planning(self._uploads)
         self._asking = AskingPages()
         self._routes: Sequence[Route] = (
-            *surveys.ROUTES,
+            *surveys.routes(),
             *survey.ROUTES,
             *self._asking.routes,
             *self._operators.routes,

@@ -25,6 +25,7 @@ from geoveil.analyst import (
     outlines_of,
     place_for_name,
 )
+from geoveil.campaign import digits
 from geoveil.console.layer import MapFeature
 
 if TYPE_CHECKING:
@@ -39,7 +40,8 @@ _FONT = "system-ui, sans-serif"
 _LETTER = 7.0
 """Width of a letter, about."""
 _MOST_LINES = 200
-_MOST_LETTERS = 40
+_MOST_LETTERS, _HEAD = 40, 96
+"""Of a label, and of what stands above a picture."""
 _FITS = 'class="fits"'
 """Marks a picture that narrow pages shrink, with larger letters: it has room for them."""
 
@@ -100,8 +102,8 @@ def round_numbers(low: float, high: float) -> list[float]:
 
 def number(value: float) -> str:
     """Return a number beside an axis."""
-    if value and not 1e-3 <= abs(value) < 1e7:
-        return f"{value:.3g}"
+    if 0 < abs(value) < 1e-3:
+        return digits(float(f"{value:.3g}"))
     return f"{value:,.6g}".replace("-", "−") if abs(value) < 1e4 else f"{value:,.0f}"
 
 
@@ -122,21 +124,29 @@ def picture_of(result: Result) -> Markup | None:
 
 
 def intervals(
-    title: str, rows: Sequence[Mapping[str, Any]], drawn: str, span: Sequence[float] = ()
+    title: str,
+    rows: Sequence[Mapping[str, Any]],
+    drawn: str,
+    *,
+    head: str = "",
+    percent: bool = False,
 ) -> Markup:
     """Return one line a row: a dot at its estimate, and its interval.
 
     Args:
         rows: with "estimate", "ci_low" and "ci_high".
         drawn: what the dots and lines are, below the axis.
-        span: numbers that the axis reaches in any case.
+        head: what stands above.
+        percent: whether they are shares.
     """
+    rows = [_in_percent(row) for row in rows] if percent else rows
     labels = [_cut(label_of(row)) for row in rows]
     left = 24 + _LETTER * max(map(len, labels), default=0)
     height = _TOP + 26 * len(rows) + _BOTTOM
     ends = [row[key] for row in rows for key in ("estimate", "ci_low", "ci_high")]
-    x = _scale([*ends, *span], left, _WIDTH - _RIGHT, zero=False)
-    parts = [_vertical_grid(x, _TOP, height - _BOTTOM)]
+    x = _scale(ends, left, _WIDTH - _RIGHT, zero=False)
+    unit = " %" if percent else ""
+    parts = [_text(24, 20, _cut(head, _HEAD)), _vertical_grid(x, _TOP, height - _BOTTOM, unit)]
     for place, (row, label) in enumerate(zip(rows, labels, strict=True)):
         y = _TOP + 26 * place + 13
         parts.append(_text(left - 10, y + 4, label, "end"))
@@ -209,18 +219,24 @@ def curve(result: Curve) -> Markup:
     return _svg(result.title, height, parts, f"{_FITS} {span}")
 
 
-def over_time(title: str, rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Markup:
+def over_time(
+    title: str, rows: Sequence[Mapping[str, Any]], names: Sequence[str], *, percent: bool = False
+) -> Markup:
     """Return estimates period after period with their intervals.
 
     Args:
+        title: what stands above, too.
         rows: with "estimate", "ci_low" and "ci_high".
         names: of the periods.
+        percent: whether they are shares.
     """
+    rows = [_in_percent(row) for row in rows] if percent else rows
     height, left = 300.0, 74.0
     ends = [row[key] for row in rows for key in ("estimate", "ci_low", "ci_high")]
     y = _scale(ends, height - _BOTTOM, _TOP, zero=False)
     step = (_WIDTH - _RIGHT - left) / max(len(rows), 1)
-    parts = [_horizontal_grid(y, left)]
+    unit = " %" if percent else ""
+    parts = [_text(24, 20, _cut(title, _HEAD)), _horizontal_grid(y, left, unit)]
     for place, (row, name) in enumerate(zip(rows, names, strict=True)):
         x = left + step * (place + 0.5)
         if place % max(len(rows) // 6, 1) == 0:
@@ -324,7 +340,14 @@ def density_map(result: DensityMap, layer: Sequence[MapFeature] = ()) -> Markup:
     below = _TOP + height + 40
     framed = f"Framed: surely denser than {result.compared_with}."
     parts.append(_text(left, 20, framed, soft=True))
-    parts.append(_text(left, below, f"Darkest: {most:.2g} of the people per km².", soft=True))
+    parts.append(
+        _text(
+            left,
+            below,
+            f"Darkest: {number(float(f'{100 * most:.2g}'))} % of the people per km².",
+            soft=True,
+        )
+    )
     parts.append(_text(left, below + 22, source, soft=True))
     return _svg(result.title, below + 32, parts, _FITS)
 
@@ -431,10 +454,15 @@ def _text(
     )
 
 
-def _vertical_grid(x: _Scale, top: float, bottom: float) -> str:
+def _in_percent(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    shares = {key: row[key] for key in ("estimate", "ci_low", "ci_high")}
+    return {**row, **{key: share and 100 * share for key, share in shares.items()}}
+
+
+def _vertical_grid(x: _Scale, top: float, bottom: float, unit: str = "") -> str:
     lines = "".join(f"M{x.at(tick):.1f} {top}V{bottom}" for tick in x.ticks)
     grid = f'<path class="line" d="{lines}" stroke="{LINE}" fill="none"/>'
-    return grid + _vertical_ticks(x, bottom)
+    return grid + _vertical_ticks(x, bottom, unit)
 
 
 def _vertical_ticks(x: _Scale, bottom: float, unit: str = "") -> str:
@@ -443,10 +471,10 @@ def _vertical_ticks(x: _Scale, bottom: float, unit: str = "") -> str:
     )
 
 
-def _horizontal_grid(y: _Scale, left: float) -> str:
+def _horizontal_grid(y: _Scale, left: float, unit: str = "") -> str:
     lines = "".join(f"M{left} {y.at(tick):.1f}H{_WIDTH - _RIGHT}" for tick in y.ticks)
     grid = f'<path class="line" d="{lines}" stroke="{LINE}" fill="none"/>'
-    return grid + _horizontal_ticks(y, left)
+    return grid + _horizontal_ticks(y, left, unit)
 
 
 def _horizontal_ticks(y: _Scale, left: float, unit: str = "") -> str:

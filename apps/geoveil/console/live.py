@@ -9,13 +9,15 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable
+from datetime import datetime
 from functools import partial
 
-from geoveil.analyst import CampaignEstimates, PublishedCampaign, ServerError
-from geoveil.console.asker import Asker
+from geoveil.analyst import CampaignEstimates, ServerError
+from geoveil.console.asker import Asker, CampaignProgress
 from geoveil.console.http import Lane, RefusedError, Send
 from geoveil.console.rendering import templates
 from geoveil.console.survey import answers_shown
+from geoveil.console.survey_head import standing
 from geoveil.console.workers import Workers
 from geoveil.gp import GeoVeilError
 
@@ -115,13 +117,17 @@ class Live:
 
     Args:
         workers: ask the server, and make what is sent.
+        clock: tells the time.
     """
 
-    def __init__(self, workers: Workers) -> None:
+    def __init__(self, workers: Workers, clock: Callable[[], datetime]) -> None:
         self._workers = workers
+        self._clock = clock
         self._feeds: dict[tuple[str, str | None], _Feed] = {}
         self._opening = asyncio.Lock()
-        self._template = templates().get_template("answers.html")
+        self._answers, self._standing = map(
+            templates().get_template, ("answers.html", "standing.html")
+        )
         self.looks = 0
         """How often the server was asked."""
 
@@ -189,11 +195,13 @@ class Live:
         seen: tuple[int, str] | None = None
         try:
             while True:
-                campaign = await self._look(campaign_id, asker)
+                progress = await self._look(campaign_id, asker)
+                campaign = progress.published
+                assert campaign is not None  # of the server
                 if (campaign.reports, campaign.state) != seen:
                     seen = campaign.reports, campaign.state
                     feed.tell(
-                        await self._workers.run(Lane.QUICK, partial(self._told, campaign, asker))
+                        await self._workers.run(Lane.QUICK, partial(self._told, progress, asker))
                     )
                 if campaign.state == "closed":
                     feed.last = _event("ended", {})
@@ -210,21 +218,25 @@ class Live:
         await asyncio.sleep(_SPREAD_S)  # the last is told to all
         feed.end()
 
-    async def _look(self, campaign_id: str, asker: Asker) -> PublishedCampaign:
+    async def _look(self, campaign_id: str, asker: Asker) -> CampaignProgress:
         self.looks += 1
-        progress = await self._workers.run(Lane.QUICK, lambda: asker.status_of(campaign_id))
-        assert progress.published is not None  # of the server
-        return progress.published
+        return await self._workers.run(Lane.QUICK, lambda: asker.status_of(campaign_id))
 
-    def _told(self, one: PublishedCampaign, asker: Asker) -> bytes:
+    def _told(self, progress: CampaignProgress, asker: Asker) -> bytes:
         estimates: CampaignEstimates | None = None
+        stands = standing(progress, self._clock())
+        assert progress.published is not None  # of the server
         try:
-            estimates = asker.estimate(one.campaign.campaign_id)
+            estimates = asker.estimate(progress.published.campaign.campaign_id)
         except ServerError as error:
             if error.code != "FAILED_PRECONDITION":  # there are too few yet
                 raise
-        html = self._template.render(answers_shown(estimates))
-        event = {"html": html, "reports": f"{one.reports:,}", "state": one.state}
+        event = {
+            "html": self._answers.render(answers_shown(estimates)),
+            "standing": self._standing.render(stands),
+            "reports": f"{stands['reports']:,}",
+            "state": stands["state"],
+        }
         return _event("estimate", event)
 
 

@@ -17,9 +17,11 @@ from geoveil.console.http import RefusedError, Response, download
 _MOST_ROWS = 400
 """Rows of a table that is shown; a file has all of them."""
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+CSV = "text/csv; charset=utf-8"
+"""The type of a file of comma-separated values."""
 _KINDS = MappingProxyType(
     {
-        "csv": "text/csv; charset=utf-8",
+        "csv": CSV,
         "json": "application/json",
         "geojson": "application/geo+json",
         "svg": "image/svg+xml",

@@ -3,13 +3,14 @@
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from markupsafe import Markup
 
 from geoveil.analyst import (
     MEAN_MOVES,
+    Answer,
     CampaignEstimates,
     LabelledEstimate,
     Result,
@@ -20,10 +21,17 @@ from geoveil.analyst import (
 )
 from geoveil.campaign import AttributeCampaign, FormCampaign, ValueCampaign
 from geoveil.console.charts import filling, intervals, over_time
-from geoveil.console.http import GatewayRequest, RefusedError, Response, Route, seen_at
+from geoveil.console.http import (
+    GatewayRequest,
+    RefusedError,
+    Response,
+    Route,
+    download,
+    seen_at,
+)
 from geoveil.console.progress import over_time as reports_over_time, plan_participants
 from geoveil.console.rendering import date_text
-from geoveil.console.results import file_of, json_text, shown_result
+from geoveil.console.results import CSV, csv_text, file_of, json_text, shown_result
 from geoveil.console.survey_head import code_for, standing_of, told_of
 from geoveil.gp import GeoVeilError, IntervalMethod, UnsupportedError
 
@@ -31,24 +39,21 @@ _MOST_CARDS = 12
 """Answers that are told in sentences; of more, the table says all."""
 _MOST_DRAWN = 100
 """Questions of a picture."""
-_SHARE = {(0.0, 1.0)}
+_SHARE = (0.0, 1.0)
 """What a mean can be that is a share."""
 _MOST_CHANGES = 4
 """Questions of which it is told what changed."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What the reports say of one question, in sentences."""
+class ShownAnswer:
+    """What the reports say of one question: a sentence, and what is behind it."""
 
     label: str
     when: str
     """The period, of a survey that recurs."""
-    value: str
-    exact: str
-    """The estimate as programs read it."""
-    interval: str
-    sentences: Sequence[str]
+    said: Answer
+    behind: Sequence[str]
 
 
 def answers_shown(found: CampaignEstimates | None) -> dict[str, Any]:
@@ -61,10 +66,16 @@ def answers_shown(found: CampaignEstimates | None) -> dict[str, Any]:
         return {"answers": None, "result": None, "json": "", "more": 0}
     last = max((row.period for row in found.estimates), default=0)
     rows = [row for row in found.estimates if row.period == last]
+    notes = replace(found, estimates=tuple(rows)).notes if rows else ()
     return {
-        "answers": [_answer(found, row) for row in rows[:_MOST_CARDS]],
+        "answers": [*_answers(found, rows[:_MOST_CARDS])],
         "more": max(len(rows) - _MOST_CARDS, 0),
-        "result": shown_result(found, picture=_picture(found)),
+        "warnings": [note for note in notes if note.startswith("WARNING")],
+        "trends": [answer for trend in found.trends() for answer in trend.sentences],
+        "result": replace(
+            shown_result(found, picture=_picture(found)),
+            title=f"E{found.axis_label[1:]}",  # the title itself heads the page
+        ),
         "json": json_text(found),
     }
 
@@ -96,7 +107,6 @@ def survey(request: GatewayRequest) -> Response:
         changes=[pair for pair in shown_parts if pair[0].name.startswith("change")],
         people=people,
         filled=shown_result(filled, picture=filling(filled)),
-        against_plan=filled.words,
         planned="" if filled.planned is None else filled.planned // campaign.periods,
         code=code_for(request, f"found = analyst.estimate({campaign_id!r})"),
     )
@@ -107,7 +117,19 @@ def saved(request: GatewayRequest) -> Response:
     campaign_id = request.named["campaign_id"]
     estimates = request.analyst.estimate(campaign_id)
     request.note("download", campaign=campaign_id, form=request.named["kind"])
-    return file_of(estimates, request.named["kind"], campaign_id, _picture(estimates))
+    return estimates_as(estimates, request.named["kind"])
+
+
+def estimates_as(found: CampaignEstimates, kind: str) -> Response:
+    """Return estimates as a file, which begins with the sentences where it is a table."""
+    campaign_id = found.campaign.campaign_id
+    if kind != "csv":
+        return file_of(found, kind, campaign_id, _picture(found))
+    rows = [
+        {"answer": str(found.answer_of(row)), **cells_of_row}
+        for row, cells_of_row in zip(found.estimates, found.rows(), strict=True)
+    ]
+    return download(csv_text(rows).encode(), CSV, f"{campaign_id}.csv")
 
 
 def saved_reports(request: GatewayRequest) -> Response:
@@ -135,28 +157,33 @@ def _estimates(request: GatewayRequest, campaign_id: str) -> CampaignEstimates |
         raise
 
 
-def _answer(found: CampaignEstimates, row: LabelledEstimate) -> Answer:
-    values = row.to_dict()
-    value = _at_error(row.possible, row)
-    when = ""
-    if found.campaign.period is not None:
-        when = f"from {date_text(found.campaign.opens + row.period * found.campaign.period)}"
-    interval = ""
-    if row.ci_low is not None and row.ci_high is not None:
-        interval = f"{_at_error(row.ci_low, row)} – {_at_error(row.ci_high, row)}"
-    return Answer(
-        found.campaign.words_for(row.label),
-        when,
-        value,
-        "" if row.value is None else repr(row.possible),
-        interval,
-        [*_sentences(row, values)],
-    )
+def _answers(found: CampaignEstimates, rows: Sequence[LabelledEstimate]) -> Iterator[ShownAnswer]:
+    """Yield an answer a question, or one for the two numbers of a place."""
+    whole = found.place
+    if whole is not None:
+        behind = [sentence for row in rows for sentence in _sentences(row, row.to_dict())]
+        yield ShownAnswer(found.campaign.title, "", whole, behind)
+        return
+    for row in rows:
+        when = ""
+        if found.campaign.period is not None:
+            when = f"from {date_text(found.campaign.opens + row.period * found.campaign.period)}"
+        yield ShownAnswer(
+            found.campaign.words_for(row.label),
+            when,
+            found.answer_of(row),
+            [*_sentences(row, row.to_dict())],
+        )
 
 
 def _sentences(row: LabelledEstimate, told: dict[str, Any]) -> Iterator[str]:
     """Yield what is known of the three targets, and the price of privacy."""
     often = f"{100 * row.confidence:g} %"
+    is_share = row.limits.means == _SHARE
+
+    def sized(error: float) -> str:
+        return f"{100 * error:.2g} % points" if is_share else cell_text(error)
+
     looks = ", at all looks at once" if row.method is IntervalMethod.SEQUENCE else ""
     yield f"From {row.n:,} answers."
     if row.standard_error is None:
@@ -164,7 +191,7 @@ def _sentences(row: LabelledEstimate, told: dict[str, Any]) -> Iterator[str]:
         return
     yield (
         f"The population, of which the participants are a random sample: the standard error is"
-        f" {cell_text(row.standard_error)}, noise and sampling together, and the interval holds its"
+        f" {sized(row.standard_error)}, noise and sampling together, and the interval holds its"
         f" mean at {often}{looks}."
     )
     own = told["targets"]["participants"]
@@ -172,18 +199,19 @@ def _sentences(row: LabelledEstimate, told: dict[str, Any]) -> Iterator[str]:
         how = {"exact": "", "estimated": "about "}.get(str(own["basis"]), "")
         yield (
             "The participants themselves: what they would have answered in the clear is off by"
-            f" noise alone, with a standard error of {how}{cell_text(own['standard_error'])}."
+            f" noise alone, with a standard error of {how}{sized(own['standard_error'])}."
         )
     elif own["standard_error_at_most"] is not None:
         yield (
             "The participants themselves: noise alone has a standard error of at most"
-            f" {cell_text(own['standard_error_at_most'])}."
+            f" {sized(own['standard_error_at_most'])}."
         )
     hard = told["targets"]["hard_question"]
     if hard is not None:
         yield (
-            f"The question with a sharp edge: {hard['value']:.4f}, within {hard['ci_low']:.4f} –"
-            f" {hard['ci_high']:.4f} at {often}, the softness of what is asked included."
+            f"The question with a sharp edge: {100 * hard['value']:.2f} %, within"
+            f" {100 * hard['ci_low']:.2f} to {100 * hard['ci_high']:.2f} % at {often}, the softness"
+            " of what is asked included."
         )
     elif row.mechanism is not None:
         yield (
@@ -288,19 +316,20 @@ def saved_part(request: GatewayRequest) -> Response:
 
 def _picture(found: CampaignEstimates) -> Markup | None:
     """Return the picture of shares, or that of a survey which recurs, of its first question."""
+    shares = {row.limits.means for row in found.estimates} == {_SHARE}
+    said = [*found.sentences]
     if found.campaign.period is None or len(found.estimates) < 2:
-        means = {row.limits.means for row in found.estimates}
-        few = len(found.estimates) <= _MOST_DRAWN
-        if not few or means != _SHARE:
+        if not shares or len(found.estimates) > _MOST_DRAWN:
             return None
-        return intervals(found.title, found.rows(), found.axis_label, (0.0, 1.0))
+        head = str(said[0]) if len(said) == 1 else found.campaign.title
+        return intervals(found.title, found.rows(), found.axis_label, head=head, percent=True)
     label = found.estimates[0].label
     rows = [row for row in found.estimates if row.label == label]
     names = [_begins(found.campaign, row.period) for row in rows]
     points = [
         {"estimate": row.possible, "ci_low": row.ci_low, "ci_high": row.ci_high} for row in rows
     ]
-    return over_time(f"{label}, period after period", points, names)
+    return over_time(str(said[0]), points, names, percent=shares)
 
 
 def _begins(campaign: AttributeCampaign, period: int) -> str:

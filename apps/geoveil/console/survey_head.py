@@ -19,12 +19,15 @@ from geoveil.campaign import (
     require_attribute,
     signer,
 )
+from geoveil.console.asker import CampaignProgress
 from geoveil.console.http import PageRequest
+from geoveil.console.progress import ReportsOverTime
 from geoveil.console.rendering import date_text, privacy_words, span_text
 
 _SHOWN_OF_KEY = len("ed25519:") + 12
-_FEW = 10
-"""Reports of the first minutes that say nothing of how fast they come."""
+_LEAST_S, _EARLY = 3_600.0, 0.05
+"""Seconds, and the part of its time, in which nothing is said of how fast reports come, and of how
+many they will be."""
 
 
 def told_of(request: PageRequest, campaign: Campaign) -> dict[str, Any]:
@@ -41,24 +44,34 @@ def told_of(request: PageRequest, campaign: Campaign) -> dict[str, Any]:
         "in_all": in_all,
         "dates": f"{date_text(campaign.opens)} to {date_text(campaign.closes)}",
         "of_points": isinstance(campaign, ValueCampaign),
-        "least": campaign.minimum_participants,
-        "take_part": f"/take-part/{campaign.campaign_id}",
     }
 
 
 def standing_of(request: PageRequest, campaign_id: str) -> dict[str, Any]:
     """Return how a survey fills, and who signed it."""
-    published = request.analyst.status_of(campaign_id).published
+    progress = request.analyst.status_of(campaign_id)
+    published = progress.published
     assert published is not None  # of the server
-    campaign, now = published.campaign, request.now
+    return standing(progress, request.now) | {
+        "central": central_words(published.campaign, published.reports),
+        "signer": signer_words(published),
+    }
+
+
+def standing(progress: CampaignProgress, now: datetime) -> dict[str, Any]:
+    """Return what is rendered again whenever a survey changes: how it stands and fills."""
+    published = progress.published
+    assert published is not None  # of the server
+    campaign = published.campaign
     return {
         "state": published.state,
-        "central": central_words(campaign, published.reports),
         "reports": published.reports,
-        "signer": signer_words(published),
+        "least": campaign.minimum_participants,
+        "take_part": f"/take-part/{campaign.campaign_id}",
         "pace": pace_words(
             published.reports, campaign.opens, campaign.closes, now, published.state
         ),
+        "against_plan": ReportsOverTime.of(published, progress, now).words,
     }
 
 
@@ -106,20 +119,13 @@ def pace_words(reports: int, opens: datetime, closes: datetime, now: datetime, s
     """
     if state == "pending":
         return f"opens in {span_text(opens - now)}"
-    lasted = (min(now, closes) - opens).total_seconds()
-    if lasted <= 0 or not reports:
+    lasted, whole = ((end - opens).total_seconds() for end in (min(now, closes), closes))
+    if state == "closed" or lasted < _LEAST_S or not reports:
         return ""
-    a_day = reports / lasted * 86_400
-    if state == "closed":
-        return ""
-    in_all = reports * (closes - opens).total_seconds() / lasted
-    if lasted < 600:
-        if reports < _FEW:
-            return ""
-        return f"about {reports / lasted:,.2g} a second so far"
     # Two digits: the pace of a morning is not that of a week.
-    by_the_end = max(float(f"{in_all:.2g}"), reports)
-    return f"about {float(f'{a_day:.2g}'):,.0f} a day, about {by_the_end:,.0f} by the end"
+    a_day = float(f"{reports / lasted * 86_400:.2g}")
+    ends = f", about {max(float(f'{reports / lasted * whole:.2g}'), reports):,.0f} by the end"
+    return f"about {a_day:,.0f} a day{ends if lasted > _EARLY * whole else ''}"
 
 
 def signer_words(one: PublishedCampaign) -> str:

@@ -1,22 +1,23 @@
-"""The list of all surveys: what they ask, what they cost, how they fill, and what needs a look."""
+"""The list of all surveys: a table of what they say, how they stand, and what needs a look."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from types import MappingProxyType
+from typing import Any
 
-from geoveil.analyst import PublishedCampaign, ServerError
-from geoveil.campaign import SignatureInvalid, signer
+from geoveil.analyst import PublishedCampaign, ServerError, measured
+from geoveil.campaign import AttributeCampaign, SignatureInvalid, signer
 from geoveil.console.asker import CampaignProgress
 from geoveil.console.http import GatewayRequest, Response, Route
 from geoveil.console.progress import ReportsOverTime
-from geoveil.console.rendering import date_text, span_text
-from geoveil.console.survey_head import asks_of, pace_words, privacy_of, signer_words
+from geoveil.console.rendering import span_text
 from geoveil.gp import GeoVeilError
 from geoveil.proto.v1 import campaign_pb2
 
 STATES = ("open", "pending", "closed")
-ON_PAGE = 50
+ON_PAGE, _MOST_KEPT = 50, 2_000
 _SOON = timedelta(days=2)
 _UNKNOWN = CampaignProgress(None, ())
 _WORDS = MappingProxyType({"open": "open", "pending": "not open yet", "closed": "closed"})
@@ -37,25 +38,62 @@ class Row:
 
     campaign_id: str
     title: str
-    asks: str
+    answer: str
+    """The first sentence of what its reports say, or why there is none."""
     state: str
     state_words: str
     reports: int
-    minimum: int
-    filled: int
-    """Per cent of the answers that must come before anything is shown."""
-    pace: str
-    against_plan: str
-    dates: str
-    privacy: str
-    signer: str
+    epsilon: str
     health: Health
 
 
-def listed(request: GatewayRequest) -> Response:
+_SORTED: Mapping[str, Callable[[PublishedCampaign], Any]] = MappingProxyType(
+    {
+        "title": lambda one: _said_by(one).title.casefold(),
+        "state": lambda one: STATES.index(one.state) if one.state in STATES else len(STATES),
+        "answers": lambda one: one.reports,
+        "epsilon": lambda one: _epsilon(one)[0],
+    }
+)
+"""What the list is sorted by → the key."""
+
+
+class Answers:
+    """The sentences of surveys in lists, kept as long as nothing has come."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[tuple[object, ...], str] = OrderedDict()
+
+    def of(self, request: GatewayRequest, one: PublishedCampaign) -> str:
+        """Return the first sentence of a survey, or why there is none."""
+        campaign_id = _id_of(one)
+        key = (request.session.token, campaign_id, one.reports, one.state)
+        if key not in self._kept:
+            self._kept[key] = _answer(request, campaign_id, one)
+            while len(self._kept) > _MOST_KEPT:
+                self._kept.popitem(last=False)
+        return self._kept[key]
+
+
+def _answer(request: GatewayRequest, campaign_id: str, one: PublishedCampaign) -> str:
+    if not one.reports:
+        return "Nobody has taken part yet."
+    if not isinstance(one.campaign, AttributeCampaign):
+        return "A form: ask its answers."
+    try:
+        first, *others = request.analyst.estimate(campaign_id).sentences
+    except ServerError as error:
+        if error.code != "FAILED_PRECONDITION":
+            raise
+        return f"Hidden until {one.campaign.minimum_participants:,} have answered."
+    return f"{first} And {len(others)} more." if others else str(first)
+
+
+def listing(request: GatewayRequest, answers: Answers) -> Response:
     """Return the page of surveys that are searched for, the newest first."""
     words = request.text("q").lower().split()
-    state = request.text("state")
+    state, sort = request.text("state"), request.text("sort")
+    key = _SORTED.get(sort.removeprefix("-"))
     every = [*request.analyst.campaigns()]
     every.reverse()
     matching: list[PublishedCampaign] = []
@@ -67,14 +105,16 @@ def listed(request: GatewayRequest) -> Response:
             of_state[published.state] += 1
         if state in ("", published.state):
             matching.append(published)
+    if key is not None:
+        matching.sort(key=key, reverse=sort.startswith("-"))
     pages = max(-(-len(matching) // ON_PAGE), 1)
     page = min(max(request.integer("page", 1) or 1, 1), pages)
-    now = request.now
     on_page = matching[(page - 1) * ON_PAGE : page * ON_PAGE]
     progress_of = _progress(request, [_id_of(published) for published in on_page])
     rows = [
-        row_of(published, progress_of.get(_id_of(published), _UNKNOWN), now)
+        row_of(published, progress, request.now, answers.of(request, published) if progress else "")
         for published in on_page
+        for progress in [progress_of.get(_id_of(published))]
     ]
     return request.render(
         "surveys.html",
@@ -83,6 +123,7 @@ def listed(request: GatewayRequest) -> Response:
         every=len(every),
         of_state=of_state,
         state=state if state in STATES else "",
+        sort=sort if key is not None else "",
         q=request.text("q")[:200],
         page=page,
         pages=pages,
@@ -99,36 +140,38 @@ def _progress(request: GatewayRequest, ids: Sequence[str]) -> Mapping[str, Campa
         return {}
 
 
-def row_of(one: PublishedCampaign, progress: CampaignProgress, now: datetime) -> Row:
+def row_of(
+    one: PublishedCampaign, progress: CampaignProgress | None, now: datetime, answer: str
+) -> Row:
     """Return what the list says of a survey, also of one that can't be read."""
-    signed = signer_words(one)
+    said = _said_by(one)
     try:
-        campaign = one.campaign
+        health = health_of(one, ReportsOverTime.of(one, progress or _UNKNOWN, now), now)
+        epsilon = _epsilon(one)[1]
     except GeoVeilError as error:
-        said = campaign_pb2.Campaign.FromString(one.envelope.campaign)
-        return Row(
-            said.campaign_id, said.title, "", one.state, _WORDS.get(one.state, one.state),
-            one.reports, 0, 0, "", "", "", "", signed, Health(f"can't be read: {error}", "bad"),
-        )  # fmt: skip
-    answers = one.reports / max(campaign.periods, 1)
-    filling = ReportsOverTime.of(one, progress, now)
-    least = campaign.minimum_participants
+        health, epsilon = Health(f"can't be read: {error}", "bad"), ""
     return Row(
-        campaign_id=campaign.campaign_id,
-        title=campaign.title,
-        asks="; ".join(asks_of(campaign)[:3]) + (" …" if campaign.columns > 3 else ""),
+        campaign_id=said.campaign_id,
+        title=said.title,
+        answer=answer,
         state=one.state,
         state_words=_WORDS.get(one.state, one.state),
         reports=one.reports,
-        minimum=least,
-        filled=100 if answers >= least else int(100 * answers / least),
-        pace=pace_words(one.reports, campaign.opens, campaign.closes, now, one.state),
-        against_plan=filling.words,
-        dates=f"{date_text(campaign.opens)} to {date_text(campaign.closes)}",
-        privacy=privacy_of(campaign),
-        signer=signed,
-        health=health_of(one, filling, now),
+        epsilon=epsilon,
+        health=health,
     )
+
+
+def _epsilon(one: PublishedCampaign) -> tuple[float, str]:
+    """Return ε of a report, and ε with its distance; of a form nothing."""
+    campaign = one.campaign
+    if not isinstance(campaign, AttributeCampaign):
+        return 0.0, ""
+    privacy = campaign.report_privacy
+    if privacy.value_unit is not None:
+        return privacy.epsilon, str(privacy).removeprefix("ε = ")
+    distance = measured(f"{privacy.per:,.15g}", privacy.unit)
+    return privacy.epsilon, f"{privacy.epsilon:g} per {distance}"
 
 
 def health_of(one: PublishedCampaign, filling: ReportsOverTime, now: datetime) -> Health:
@@ -155,13 +198,17 @@ def health_of(one: PublishedCampaign, filling: ReportsOverTime, now: datetime) -
     return Health("", "good") if signed else Health("nobody signed it", "look")
 
 
+def _said_by(one: PublishedCampaign) -> campaign_pb2.Campaign:
+    return campaign_pb2.Campaign.FromString(one.envelope.campaign)
+
+
 def _id_of(one: PublishedCampaign) -> str:
-    return campaign_pb2.Campaign.FromString(one.envelope.campaign).campaign_id
+    return _said_by(one).campaign_id
 
 
 def _holds(one: PublishedCampaign, words: Sequence[str]) -> bool:
     """Return whether all words stand in what a survey says of itself; it is not checked here."""
-    said = " ".join(_said(campaign_pb2.Campaign.FromString(one.envelope.campaign))).lower()
+    said = " ".join(_said(_said_by(one))).lower()
     return all(word in said for word in words)
 
 
@@ -171,4 +218,7 @@ def _said(campaign: campaign_pb2.Campaign) -> Iterator[str]:
         yield query.label
 
 
-ROUTES = (Route("GET", "/", listed),)
+def routes() -> Sequence[Route]:
+    """Return the route of the list, with what it keeps."""
+    answers = Answers()
+    return (Route("GET", "/", lambda request: listing(request, answers)),)

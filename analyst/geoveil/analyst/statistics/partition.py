@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from geoveil.analyst.answers import Answer, share_answer
 from geoveil.analyst.pictures import draw_bars
 from geoveil.analyst.questions import Softness
 from geoveil.analyst.results import Result, rows_of, what_holds
@@ -62,6 +63,13 @@ class PartitionShares(Result):
     @property
     def title(self) -> str:
         return f"Shares of {len(self.labels)} parts, from {self.n:,} reports"
+
+    @property
+    def sentences(self) -> Sequence[Answer]:
+        most = int(np.argmax(self.shares))
+        value, low, high = (float(each[most]) for each in (self.shares, self.low, self.high))
+        rest = f"of people: {self.labels[most]}, the most of {len(self.labels)} parts"
+        return (share_answer(value, low, high, rest),)
 
     @property
     def notes(self) -> Sequence[str]:

@@ -11,6 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from geoveil.analyst.answers import Answer, amount_answer
 from geoveil.analyst.results import Result, rows_of, what_holds
 from geoveil.analyst.statistics.distribution import blurred_less, checked_levels, inverse
 from geoveil.analyst.statistics.joint import JointEstimates
@@ -71,6 +72,19 @@ class QuantileEstimates(Result):
     @property
     def title(self) -> str:
         return f"Quantiles, from {self.n:,} reports"
+
+    @property
+    def sentences(self) -> Sequence[Answer]:
+        unit = (self.privacy and (self.privacy.value_unit or self.privacy.unit)) or ""
+        said = []
+        columns = (self.levels, self.values, self.low, self.high)
+        for level, value, low, high in zip(*(column.tolist() for column in columns), strict=True):
+            rest = "is the median"
+            if level != 0.5:
+                rest = f"is what {100 * level:.4g} % of people do not exceed"
+            if math.isfinite(value):
+                said.append(amount_answer(value, low, high, unit, rest))
+        return said
 
     @property
     def notes(self) -> Sequence[str]:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
+from geoveil.analyst.answers import Answer, amount_answer
 from geoveil.analyst.results import Result, possible
 from geoveil.analyst.statistics.simultaneous import critical_value_of_one
 from geoveil.gp import Array, GeoPrivacy, LogScale, validation
@@ -44,6 +45,14 @@ class Quantity(Result):
     @property
     def title(self) -> str:
         return self.label
+
+    @property
+    def sentences(self) -> Sequence[Answer]:
+        if not math.isfinite(self.value):
+            return ()
+        ends = self.ci_low, self.ci_high
+        value = float(possible(self.value, *ends)["estimate"])
+        return (amount_answer(value, *ends, "", f"is the {self.label}"),)
 
     @property
     def notes(self) -> Sequence[str]:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from geoveil.analyst.answers import Answer, chance_words
 from geoveil.analyst.results import Result, rows_of
 from geoveil.analyst.statistics.comparison import (
     People,
@@ -25,6 +26,7 @@ from geoveil.analyst.statistics.simultaneous import (
     critical_value,
     two_sided,
 )
+from geoveil.campaign import digits
 from geoveil.gp import Array, GeoPrivacy, ParameterError
 
 __all__ = ["Trends", "trend"]
@@ -47,6 +49,12 @@ class Trends(Result):
     """(m,), p of each slope being 0, by Holm's rule."""
     bent: Array
     """(m,), p of all means lying on a line (Cochran's Q); NaN for two times or the same people."""
+    first: Array
+    """(m,), the means at the first time."""
+    last: Array
+    """(m,), the means at the last."""
+    of_shares: tuple[bool, ...]
+    """Whether each mean is a share."""
     people: People
     """The people behind the estimates."""
     confidence: float
@@ -62,6 +70,33 @@ class Trends(Result):
     def title(self) -> str:
         count = "1 trend" if len(self.labels) == 1 else f"{len(self.labels)} trends"
         return f"{count} over {len(self.n)} times"
+
+    @property
+    def sentences(self) -> Sequence[Answer]:
+        said = []
+        for at, label in enumerate(self.labels):
+            factor, unit, points = (100, " %", " % points") if self.of_shares[at] else (1, "", "")
+            slope, low, high, first, last = (
+                digits(float(f"{factor * each[at]:.{figures}g}"))
+                for each, figures in (
+                    (self.slopes, 2), (self.low, 2), (self.high, 2), (self.first, 3), (self.last, 3)
+                )
+            )  # fmt: skip
+            p = float(self.adjusted[at])
+            moved = "went"
+            if p <= 1 - self.confidence:
+                moved = "rose" if self.slopes[at] > 0 else "fell"
+            surely = chance_words(p) + ("" if moved != "went" else ", which may be chance")
+            said.append(
+                Answer(
+                    float(self.slopes[at]),
+                    "",
+                    "",
+                    f"“{label}” {moved} from {first}{unit} to {last}{unit} over {len(self.n)}"
+                    f" periods, by {slope}{points} a period ({low} to {high}; {surely})",
+                )
+            )
+        return said
 
     @property
     def notes(self) -> Sequence[str]:
@@ -146,6 +181,9 @@ def trend(
         low=slopes - below - moved,
         high=slopes + above + moved,
         adjusted=holm(p_values),
+        first=values[0],
+        last=values[-1],
+        of_shares=tuple(limits.means == (0.0, 1.0) for limits in estimates[0].limits),
         bent=np.asarray(chdtrc(freedom, q)) if testable else np.full(len(q), np.nan),
         people=kind,
         confidence=estimates[0].confidence,

@@ -8,17 +8,14 @@ export function follow(place) {
     if (events !== null || document.hidden) return;
     events = new EventSource(place.dataset.live);
     events.addEventListener("estimate", (event) => {
-      const { html, reports, state } = JSON.parse(event.data);
+      const { html, standing, reports, state } = JSON.parse(event.data);
       const opened = [...place.querySelectorAll("details")].map((one) => one.open);
       const waited = place.querySelector(".promise") !== null;
       const made = new DOMParser().parseFromString(html, "text/html");
       place.replaceChildren(...made.body.childNodes);
       place.querySelectorAll("details").forEach((one, index) => { one.open = opened[index] ?? one.open; });
-      document.querySelectorAll("[data-reports]").forEach((one) => { one.textContent = reports; });
-      document.querySelectorAll("[data-reports-word]").forEach((one) => {
-        one.textContent = reports === "1" ? "report" : "reports";
-      });
-      document.querySelectorAll("[data-state]").forEach((one) => { one.textContent = state; });
+      document.querySelector("[data-standing]").innerHTML = standing;
+      if (state === "closed") document.querySelector("[data-until-closed]")?.remove();
       told.textContent = `Live: as of ${reports} reports.`;
       // The page has more to say now than this part of it.
       if (waited && place.querySelector(".promise") === null) location.reload();
