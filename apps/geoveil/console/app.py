@@ -174,7 +174,7 @@ class Console:
         token = fields.get("token", [""])[-1].strip()
         who, kept = _ANYONE, None
         if not open_to_all:
-            who = await self._whose_token(token)
+            who = await self._name_of(token)
             if not who:
                 self._note("", "sign in refused")
                 said = "This token is not known, or it has expired."
@@ -190,12 +190,13 @@ class Console:
         set_cookie = self._set_cookie(cookie, headers, scope)
         return Response(b"", status=303, headers=[(b"location", where), set_cookie])
 
-    async def _whose_token(self, token: str) -> str:
+    async def _name_of(self, token: str) -> str:
         """Return the name of a token; "" if the server does not know it."""
         if not token or not (token.isascii() and token.isprintable()):
             return ""
         try:
-            return await self._workers.run(Lane.QUICK, ChannelAsker(self._channel, token).caller)
+            asker = ChannelAsker(self._channel, token)
+            return (await self._workers.run(Lane.QUICK, asker.caller)).name
         except ServerError as error:
             if error.code not in ("UNAUTHENTICATED", "PERMISSION_DENIED"):
                 raise
@@ -253,6 +254,8 @@ class Console:
     ) -> Response:
         method = "GET" if scope["method"] == "HEAD" else scope["method"]
         route, named = self._found(method, path)
+        asker = ChannelAsker(self._channel, session.token)
+        session.rights = (await self._workers.run(Lane.QUICK, asker.caller)).scopes
         fields: dict[str, list[str]] = {}
         if method == "POST":
             fields = await self._form(session, headers, body)
@@ -271,7 +274,7 @@ class Console:
             files=self._chosen(session, fields),
             named={name: unquote(value) for name, value in named.items()},
             session=session,
-            analyst=ChannelAsker(self._channel, session.token),
+            analyst=asker,
             render=render,
             note=note,
             now=self._clock(),

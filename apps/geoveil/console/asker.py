@@ -39,6 +39,15 @@ class CampaignProgress(NamedTuple):
     """The campaign, as it stands."""
 
 
+class Caller(NamedTuple):
+    """Who asks."""
+
+    name: str
+    """The name of the token; empty if the server asks for none."""
+    scopes: frozenset[str]
+    """What it permits."""
+
+
 class Asker(Analyst):
     """`Analyst`, and what the service Console tells."""
 
@@ -58,10 +67,10 @@ class Asker(Analyst):
     ) -> Generator[bytes, None, None]:
         """Yield the answers to a call."""
 
-    def caller(self) -> str:
-        """Return the name of the token; "" if the server asks for none."""
+    def caller(self) -> Caller:
+        """Return whose token it is, and what it permits."""
         request = console_pb2.GetCallerRequest()
-        return self._unary(Call("GetCaller", request, lambda told: str(told.name), _TIMEOUT_S))
+        return self._unary(Call("GetCaller", request, caller_in, _TIMEOUT_S))
 
     def progress(self, campaign_ids: Sequence[str]) -> dict[str, CampaignProgress]:
         """Return how campaigns fill, of those that there are."""
@@ -137,6 +146,11 @@ class ChannelAsker(Asker):
             raise failed(error, ServerError) from None
         finally:
             made.cancel()
+
+
+def caller_in(answer: Any) -> Caller:
+    """Return who asks, as the server says it."""
+    return Caller(answer.name, frozenset(answer.scopes))
 
 
 def progress_in(told: Any) -> dict[str, CampaignProgress]:

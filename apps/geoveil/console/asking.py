@@ -106,6 +106,7 @@ def _message(request: PageRequest) -> Message:
         "who": request.session.who,
         "form_token": request.session.form_token,
         "open": request.session.token is None,
+        "rights": sorted(request.session.rights),
         "now": request.now.isoformat(),
         "address": request.address,
     }
@@ -162,7 +163,8 @@ def answer(message: Message, ask: Ask) -> Message:
         message: as the parent sends it.
     """
     token = None if message["open"] else _SECRET
-    session = Session(message["who"], token, message["form_token"], 0.0, 0.0)
+    rights = frozenset(message["rights"])
+    session = Session(message["who"], token, message["form_token"], 0.0, 0.0, rights)
     notes: list[tuple[str, dict[str, object]]] = []
 
     def render(template: str, /, **shown: Any) -> Response:

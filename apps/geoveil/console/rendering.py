@@ -12,8 +12,12 @@ from geoveil.console.http import PREFIX, Response
 from geoveil.console.sessions import Session
 from geoveil.gp import GeoPrivacy
 
-NAVIGATION = (("/", "Surveys"), ("/plan", "Plan"), ("/operators", "Operators"))
-"""Where the head of every page leads: paths and their names."""
+NAVIGATION = (
+    ("/", "Surveys", "list"),
+    ("/plan", "Plan", ""),
+    ("/operators", "Operators", "operate"),
+)
+"""Where the head of every page leads: paths, their names, and the right that each takes."""
 
 
 @cache
@@ -47,6 +51,7 @@ def page(template: str, session: Session | None, /, *, status: int = 200, **show
         "who": None if session is None else session.who,
         "form_token": None if session is None else session.form_token,
         "prefix": PREFIX,
+        "rights": frozenset() if session is None else session.rights,
         "navigation": NAVIGATION,
     }
     text = templates().get_template(template).render(common | shown)

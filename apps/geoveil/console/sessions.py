@@ -28,6 +28,8 @@ class Session:
     """What each form of the console carries, and no page elsewhere knows."""
     began: float
     seen: float
+    rights: frozenset[str] = frozenset()
+    """What their token permitted when the last page was made."""
 
     @property
     def authorization(self) -> list[str]:

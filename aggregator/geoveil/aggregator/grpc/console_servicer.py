@@ -9,6 +9,7 @@ from geoveil.aggregator.grpc.servicers import STATES, envelope
 from geoveil.aggregator.ops.authorizer import TOKEN
 from geoveil.aggregator.ops.metrics import Metrics
 from geoveil.aggregator.ops.settings import Settings
+from geoveil.aggregator.ops.tokens import Scope
 from geoveil.gp import validation
 from geoveil.proto.v1 import console_pb2 as pb
 from geoveil.proto.v1.console_pb2_grpc import ConsoleServicer as WireConsoleServicer
@@ -32,7 +33,10 @@ class ConsoleServicer(WireConsoleServicer):
         self, request: pb.GetCallerRequest, context: Any
     ) -> pb.GetCallerResponse:
         token = TOKEN.get()
-        return pb.GetCallerResponse(name="" if token is None else token.name)
+        return pb.GetCallerResponse(
+            name="" if token is None else token.name,
+            scopes=sorted(scope.value for scope in (Scope if token is None else token.scopes)),
+        )
 
     async def GetProgress(  # noqa: N802 - the wire contract names it
         self, request: pb.GetProgressRequest, context: Any

@@ -1,5 +1,9 @@
 // Estimates as they come. A page that nobody sees does not listen: a browser has few connections.
 
+import { lost, reached, signedOut } from "./session.js";
+
+const ENDED = "The survey takes no reports any more.";
+
 export function follow(place) {
   const told = document.querySelector("[data-live-state]");
   let events = null;
@@ -16,13 +20,14 @@ export function follow(place) {
       place.querySelectorAll("details").forEach((one, index) => { one.open = opened[index] ?? one.open; });
       document.querySelector("[data-standing]").innerHTML = standing;
       if (state === "closed") document.querySelector("[data-until-closed]")?.remove();
-      told.textContent = `Live: as of ${reports} reports.`;
+      reached();
+      told.textContent = state === "closed" ? ENDED : `Live: as of ${reports} reports.`;
       // The page has more to say now than this part of it.
       if (waited && place.querySelector(".promise") === null) location.reload();
     });
-    events.addEventListener("ended", () => end("The survey takes no reports any more."));
-    events.addEventListener("signed-out", () => end("You are signed out: open the page again."));
-    events.onerror = () => { told.textContent = "Not connected; trying again …"; };
+    events.addEventListener("ended", () => end(ENDED));
+    events.addEventListener("signed-out", () => { end(""); signedOut(); });
+    events.onerror = () => { end(""); lost(); };
   }
 
   function end(words) {

@@ -1,13 +1,15 @@
 // A part of a page that is asked for again every few seconds, while somebody sees it and reads no
 // further in it by keyboard.
 
+import { page } from "./session.js";
+
 export function keepFresh(id) {
   const place = () => document.getElementById(id);
   const seconds = Number(place().dataset.refresh);
 
   setInterval(async () => {
     if (document.hidden || place().contains(document.activeElement)) return;
-    const answer = await fetch(location.href).catch(() => null);
+    const answer = await page(location.href);
     if (!answer?.ok) return;
     const made = new DOMParser().parseFromString(await answer.text(), "text/html");
     const fresh = made.getElementById(id);

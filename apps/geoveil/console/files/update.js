@@ -4,6 +4,8 @@
 // data-first, if it has one. What is typed is asked for after a pause; what is slid at once, and
 // again as soon as the answer is there, so that a picture follows a slider as fast as it can.
 
+import { page } from "./session.js";
+
 const PAUSE_MS = 120;
 
 export function keepUpdated(form) {
@@ -23,11 +25,12 @@ export function keepUpdated(form) {
     place()?.setAttribute("aria-busy", "true");
     let next = "";
     try {
-      const answer = await fetch(address, {
+      const answer = await page(address, {
         method: post ? "POST" : "GET",
         body: post ? fields : undefined,
         signal: own.signal,
       });
+      if (answer === null) return;
       const made = new DOMParser().parseFromString(await answer.text(), "text/html");
       const fresh = made.getElementById(form.dataset.updates);
       if (fresh !== null) {

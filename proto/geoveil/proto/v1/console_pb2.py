@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from geoveil.proto.v1 import campaign_pb2 as geoveil_dot_proto_dot_v1_dot_campaign__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1egeoveil/proto/v1/console.proto\x12\x10geoveil.proto.v1\x1a\x1fgeoveil/proto/v1/campaign.proto\"\x12\n\x10GetCallerRequest\"!\n\x11GetCallerResponse\x12\x0c\n\x04name\x18\x01 \x01(\t\"*\n\x12GetProgressRequest\x12\x14\n\x0c\x63\x61mpaign_ids\x18\x01 \x03(\t\"L\n\x13GetProgressResponse\x12\x35\n\tcampaigns\x18\x01 \x03(\x0b\x32\".geoveil.proto.v1.CampaignProgress\"\xee\x01\n\x10\x43\x61mpaignProgress\x12\x34\n\x08\x65nvelope\x18\x01 \x01(\x0b\x32\".geoveil.proto.v1.CampaignEnvelope\x12.\n\x05state\x18\x02 \x01(\x0e\x32\x1f.geoveil.proto.v1.CampaignState\x12\x0f\n\x07reports\x18\x03 \x01(\x04\x12\x14\n\x07planned\x18\x04 \x01(\x04H\x00\x88\x01\x01\x12,\n\x04\x64\x61ys\x18\x05 \x03(\x0b\x32\x1e.geoveil.proto.v1.ReportsOfDay\x12\x13\n\x0b\x63\x61mpaign_id\x18\x06 \x01(\tB\n\n\x08_planned\",\n\x0cReportsOfDay\x12\x0b\n\x03\x64\x61y\x18\x01 \x01(\r\x12\x0f\n\x07reports\x18\x02 \x01(\x04\"Z\n\x17PlanParticipantsRequest\x12\x13\n\x0b\x63\x61mpaign_id\x18\x01 \x01(\t\x12\x19\n\x0cparticipants\x18\x02 \x01(\x04H\x00\x88\x01\x01\x42\x0f\n\r_participants\"\x1a\n\x18PlanParticipantsResponse\"\x12\n\x10GetStatusRequest\"\xd2\x01\n\x11GetStatusResponse\x12/\n\x07samples\x18\x01 \x03(\x0b\x32\x1e.geoveil.proto.v1.MetricSample\x12\x13\n\x0bqueue_limit\x18\x02 \x01(\x04\x12\x10\n\x08\x64\x61tabase\x18\x03 \x01(\t\x12\x1b\n\x0e\x64\x61tabase_bytes\x18\x04 \x01(\x04H\x00\x88\x01\x01\x12\x14\n\x07writers\x18\x05 \x01(\rH\x01\x88\x01\x01\x12\x13\n\x0bon_loopback\x18\x06 \x01(\x08\x42\x11\n\x0f_database_bytesB\n\n\x08_writers\"\x96\x01\n\x0cMetricSample\x12\x0c\n\x04name\x18\x01 \x01(\t\x12:\n\x06labels\x18\x02 \x03(\x0b\x32*.geoveil.proto.v1.MetricSample.LabelsEntry\x12\r\n\x05value\x18\x03 \x01(\x01\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x32\xfc\x02\n\x07\x43onsole\x12T\n\tGetCaller\x12\".geoveil.proto.v1.GetCallerRequest\x1a#.geoveil.proto.v1.GetCallerResponse\x12Z\n\x0bGetProgress\x12$.geoveil.proto.v1.GetProgressRequest\x1a%.geoveil.proto.v1.GetProgressResponse\x12i\n\x10PlanParticipants\x12).geoveil.proto.v1.PlanParticipantsRequest\x1a*.geoveil.proto.v1.PlanParticipantsResponse\x12T\n\tGetStatus\x12\".geoveil.proto.v1.GetStatusRequest\x1a#.geoveil.proto.v1.GetStatusResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1egeoveil/proto/v1/console.proto\x12\x10geoveil.proto.v1\x1a\x1fgeoveil/proto/v1/campaign.proto\"\x12\n\x10GetCallerRequest\"1\n\x11GetCallerResponse\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06scopes\x18\x02 \x03(\t\"*\n\x12GetProgressRequest\x12\x14\n\x0c\x63\x61mpaign_ids\x18\x01 \x03(\t\"L\n\x13GetProgressResponse\x12\x35\n\tcampaigns\x18\x01 \x03(\x0b\x32\".geoveil.proto.v1.CampaignProgress\"\xee\x01\n\x10\x43\x61mpaignProgress\x12\x34\n\x08\x65nvelope\x18\x01 \x01(\x0b\x32\".geoveil.proto.v1.CampaignEnvelope\x12.\n\x05state\x18\x02 \x01(\x0e\x32\x1f.geoveil.proto.v1.CampaignState\x12\x0f\n\x07reports\x18\x03 \x01(\x04\x12\x14\n\x07planned\x18\x04 \x01(\x04H\x00\x88\x01\x01\x12,\n\x04\x64\x61ys\x18\x05 \x03(\x0b\x32\x1e.geoveil.proto.v1.ReportsOfDay\x12\x13\n\x0b\x63\x61mpaign_id\x18\x06 \x01(\tB\n\n\x08_planned\",\n\x0cReportsOfDay\x12\x0b\n\x03\x64\x61y\x18\x01 \x01(\r\x12\x0f\n\x07reports\x18\x02 \x01(\x04\"Z\n\x17PlanParticipantsRequest\x12\x13\n\x0b\x63\x61mpaign_id\x18\x01 \x01(\t\x12\x19\n\x0cparticipants\x18\x02 \x01(\x04H\x00\x88\x01\x01\x42\x0f\n\r_participants\"\x1a\n\x18PlanParticipantsResponse\"\x12\n\x10GetStatusRequest\"\xd2\x01\n\x11GetStatusResponse\x12/\n\x07samples\x18\x01 \x03(\x0b\x32\x1e.geoveil.proto.v1.MetricSample\x12\x13\n\x0bqueue_limit\x18\x02 \x01(\x04\x12\x10\n\x08\x64\x61tabase\x18\x03 \x01(\t\x12\x1b\n\x0e\x64\x61tabase_bytes\x18\x04 \x01(\x04H\x00\x88\x01\x01\x12\x14\n\x07writers\x18\x05 \x01(\rH\x01\x88\x01\x01\x12\x13\n\x0bon_loopback\x18\x06 \x01(\x08\x42\x11\n\x0f_database_bytesB\n\n\x08_writers\"\x96\x01\n\x0cMetricSample\x12\x0c\n\x04name\x18\x01 \x01(\t\x12:\n\x06labels\x18\x02 \x03(\x0b\x32*.geoveil.proto.v1.MetricSample.LabelsEntry\x12\r\n\x05value\x18\x03 \x01(\x01\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x32\xfc\x02\n\x07\x43onsole\x12T\n\tGetCaller\x12\".geoveil.proto.v1.GetCallerRequest\x1a#.geoveil.proto.v1.GetCallerResponse\x12Z\n\x0bGetProgress\x12$.geoveil.proto.v1.GetProgressRequest\x1a%.geoveil.proto.v1.GetProgressResponse\x12i\n\x10PlanParticipants\x12).geoveil.proto.v1.PlanParticipantsRequest\x1a*.geoveil.proto.v1.PlanParticipantsResponse\x12T\n\tGetStatus\x12\".geoveil.proto.v1.GetStatusRequest\x1a#.geoveil.proto.v1.GetStatusResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,27 +37,27 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GETCALLERREQUEST']._serialized_start=85
   _globals['_GETCALLERREQUEST']._serialized_end=103
   _globals['_GETCALLERRESPONSE']._serialized_start=105
-  _globals['_GETCALLERRESPONSE']._serialized_end=138
-  _globals['_GETPROGRESSREQUEST']._serialized_start=140
-  _globals['_GETPROGRESSREQUEST']._serialized_end=182
-  _globals['_GETPROGRESSRESPONSE']._serialized_start=184
-  _globals['_GETPROGRESSRESPONSE']._serialized_end=260
-  _globals['_CAMPAIGNPROGRESS']._serialized_start=263
-  _globals['_CAMPAIGNPROGRESS']._serialized_end=501
-  _globals['_REPORTSOFDAY']._serialized_start=503
-  _globals['_REPORTSOFDAY']._serialized_end=547
-  _globals['_PLANPARTICIPANTSREQUEST']._serialized_start=549
-  _globals['_PLANPARTICIPANTSREQUEST']._serialized_end=639
-  _globals['_PLANPARTICIPANTSRESPONSE']._serialized_start=641
-  _globals['_PLANPARTICIPANTSRESPONSE']._serialized_end=667
-  _globals['_GETSTATUSREQUEST']._serialized_start=669
-  _globals['_GETSTATUSREQUEST']._serialized_end=687
-  _globals['_GETSTATUSRESPONSE']._serialized_start=690
-  _globals['_GETSTATUSRESPONSE']._serialized_end=900
-  _globals['_METRICSAMPLE']._serialized_start=903
-  _globals['_METRICSAMPLE']._serialized_end=1053
-  _globals['_METRICSAMPLE_LABELSENTRY']._serialized_start=1008
-  _globals['_METRICSAMPLE_LABELSENTRY']._serialized_end=1053
-  _globals['_CONSOLE']._serialized_start=1056
-  _globals['_CONSOLE']._serialized_end=1436
+  _globals['_GETCALLERRESPONSE']._serialized_end=154
+  _globals['_GETPROGRESSREQUEST']._serialized_start=156
+  _globals['_GETPROGRESSREQUEST']._serialized_end=198
+  _globals['_GETPROGRESSRESPONSE']._serialized_start=200
+  _globals['_GETPROGRESSRESPONSE']._serialized_end=276
+  _globals['_CAMPAIGNPROGRESS']._serialized_start=279
+  _globals['_CAMPAIGNPROGRESS']._serialized_end=517
+  _globals['_REPORTSOFDAY']._serialized_start=519
+  _globals['_REPORTSOFDAY']._serialized_end=563
+  _globals['_PLANPARTICIPANTSREQUEST']._serialized_start=565
+  _globals['_PLANPARTICIPANTSREQUEST']._serialized_end=655
+  _globals['_PLANPARTICIPANTSRESPONSE']._serialized_start=657
+  _globals['_PLANPARTICIPANTSRESPONSE']._serialized_end=683
+  _globals['_GETSTATUSREQUEST']._serialized_start=685
+  _globals['_GETSTATUSREQUEST']._serialized_end=703
+  _globals['_GETSTATUSRESPONSE']._serialized_start=706
+  _globals['_GETSTATUSRESPONSE']._serialized_end=916
+  _globals['_METRICSAMPLE']._serialized_start=919
+  _globals['_METRICSAMPLE']._serialized_end=1069
+  _globals['_METRICSAMPLE_LABELSENTRY']._serialized_start=1024
+  _globals['_METRICSAMPLE_LABELSENTRY']._serialized_end=1069
+  _globals['_CONSOLE']._serialized_start=1072
+  _globals['_CONSOLE']._serialized_end=1452
 # @@protoc_insertion_point(module_scope)

@@ -28,14 +28,20 @@ class GetCallerResponse(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     NAME_FIELD_NUMBER: builtins.int
+    SCOPES_FIELD_NUMBER: builtins.int
     name: builtins.str
     """The name of the token; empty if the server asks for none."""
+    @property
+    def scopes(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """What it permits, as "list"; of a server that asks for no token everything."""
+
     def __init__(
         self,
         *,
         name: builtins.str = ...,
+        scopes: collections.abc.Iterable[builtins.str] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["name", b"name"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["name", b"name", "scopes", b"scopes"]) -> None: ...
 
 global___GetCallerResponse = GetCallerResponse
 
