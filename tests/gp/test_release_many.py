@@ -22,6 +22,7 @@ from geoveil.gp import (
     PrivateValueError,
     Radial,
     RandomizedResponse,
+    RandomSource,
     Range,
     SeededSource,
     SmoothMechanism,
@@ -53,6 +54,8 @@ CLOSED: dict[str, Mechanism[Any]] = {
     "number": PlanarLaplace(PRIVACY, 1),
     "point": PlanarLaplace(PRIVACY, 2),
     "point in space": PlanarLaplace(PRIVACY, 3),
+    "far point": PlanarLaplace(GeoPrivacy(1.0, 2.0**-22, "km"), 2),
+    "coarse point": PlanarLaplace(PRIVACY, 2, step=8.0),
 }
 OPEN: dict[str, Mechanism[Any]] = {
     "formula": DebiasedLaplace(Radial(WALK, (100.0, 90.0)), PRIVACY),
@@ -89,11 +92,41 @@ def test_the_integers_are_those_of_release(name: str) -> None:
     assert not np.array_equal(many, one_by_one(mechanism, x, 6))
 
 
+class Repeated(RandomSource):
+    """The same 128 bits again and again."""
+
+    def __init__(self, word: int) -> None:
+        self._word = word
+
+    def bits(self, count: int) -> int:
+        return int(f"{self._word:0128b}" * -(-count // 128) or "0", 2) >> -count % 128
+
+
+@pytest.mark.parametrize("k", [1, 2, 3])
+@pytest.mark.parametrize("word", [1, 2**107 - 1, 2**127 - 1, 2**127, 2**128 - 2**100, 2**128 - 1])
+def test_points_are_those_of_release_at_the_ends_and_the_middle_of_the_bits(
+    word: int, k: int
+) -> None:
+    mechanism = PlanarLaplace(PRIVACY, k)
+    x = people(mechanism, 3)
+    one_by_one = [mechanism.release(each, Repeated(word)) for each in x.tolist()]
+    assert np.array_equal(mechanism.release_many(x, Repeated(word)), one_by_one)
+
+
+@pytest.mark.deep
+def test_points_that_doubles_and_balls_find_are_the_same() -> None:
+    for mechanism in (CLOSED["point"], CLOSED["coarse point"]):
+        x = people(mechanism, 1_500)
+        many = mechanism.release_many(x, SeededSource(9))
+        assert np.array_equal(many, one_by_one(mechanism, x, 9))
+
+
 @pytest.mark.parametrize("name", [*CLOSED, "several"])
 def test_nobody_is_an_empty_array(name: str) -> None:
     mechanism = (CLOSED | OPEN)[name]
     empty = mechanism.release_many(people(mechanism, 0))
-    columns = {"several": 2, "number": 1, "point": 2, "point in space": 3}
+    points = {name: m.dimension for name, m in CLOSED.items() if isinstance(m, PlanarLaplace)}
+    columns = {"several": 2} | points
     assert empty.shape == (0, *([columns[name]] if name in columns else []))
 
 

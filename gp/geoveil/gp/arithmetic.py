@@ -166,6 +166,9 @@ class FloatArithmetic(Arithmetic):
     def sqrt(self, x: Real) -> Real:
         return np.sqrt(x)
 
+    def turn(self, u: Real) -> tuple[Real, Real]:
+        return np.cos(2 * np.pi * u), np.sin(2 * np.pi * u)
+
     def power(self, base: Real, exponent: Real) -> Real:
         return np.power(base, exponent)
 

@@ -13,8 +13,8 @@ from itertools import count
 from types import MappingProxyType
 
 from geoveil.gp import validation
-from geoveil.gp.arithmetic import Arithmetic, Real
-from geoveil.gp.arrays import Array, ArrayLike, np
+from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
+from geoveil.gp.arrays import Array, ArrayLike, NDArray, np
 from geoveil.gp.deconvolution import PointEstimator, SmoothedRegion, point_estimator
 from geoveil.gp.errors import ParameterError, UnsupportedError
 from geoveil.gp.exact import BALL, step_exponent_of, working_precision
@@ -23,10 +23,17 @@ from geoveil.gp.mechanisms.base import Ideal, Mechanism, PrivatePoint
 from geoveil.gp.mechanisms.grids import exponent_below
 from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.queries.base import Query
+from geoveil.gp.randomness import LazyUniform, RandomSource, chosen_source
 
 _STEP_BITS = 20
 """Rounding to 2^-20 of the scale adds less than 10^-13 to the variance; the range of int64 then
 ends 2^43 scales from the origin."""
+_OFF = 2.0**-40
+"""What doubles may be off, as a share of what went into them."""
+_EDGE = 2.0**-20
+"""Uniform numbers so near to 0 and 1 are left to balls: there errors grow."""
+_TOGETHER = 1 << 12
+"""Points that are released at a time."""
 _REACH_BITS = 128
 """Working precision for a radius at a public probability."""
 
@@ -140,6 +147,40 @@ class PlanarLaplace(Mechanism[tuple[int, ...]]):
         return (moved,)
 
     def _report(self, integers: tuple[int, ...]) -> tuple[int, ...]:
+        return integers
+
+    def release_many(self, x: ArrayLike, source: RandomSource | None = None) -> NDArray[np.int64]:
+        """Return one exact, private report for each of many points: what `release` returns.
+
+        Doubles find most of them, from the same bits: where what is rounded lies farther from a
+        boundary of the grid than 2^-40 of all that went into it, 4,000 times what logarithms and
+        sines may be off. The others are found as `release` does.
+        """
+        source = chosen_source(source)
+        points = validation.points(x, self.dimension).reshape(-1, self.dimension)
+        blocks = [
+            self._released(points[start : start + _TOGETHER], source)
+            for start in range(0, len(points), _TOGETHER)
+        ]
+        return np.concatenate([np.empty((0, self.dimension), np.int64), *blocks])
+
+    def _released(self, points: Array, source: RandomSource) -> NDArray[np.int64]:
+        (many,), size = self._uniforms, LazyUniform.FIRST // 8
+        drawn = source.bits(8 * size * many * len(points)).to_bytes(size * many * len(points))
+        words = np.frombuffer(drawn, ">u8").reshape(len(points), many, 2)
+        u = (words @ np.array([2.0**-64, 2.0**-128])).T
+        noise = np.stack(planar_noise(list(np.clip(u, _EDGE, 1 - _EDGE)), FLOAT), axis=-1)
+        scale, middle = 1 / self.privacy.rate, np.abs(u - 0.5)
+        reach = np.abs(points) + scale * (1 + np.linalg.norm(noise, axis=-1, keepdims=True))
+        ideal, off = (points + scale * noise) / self.step + 0.5, _OFF / self.step * reach
+        low = np.floor(ideal - off)
+        sure = (low == np.floor(ideal + off)).all(axis=-1)
+        sure &= ((middle > _OFF) & (middle < 0.5 - _EDGE)).all(axis=0)
+        integers = np.where(sure[:, None], low, 0.0).astype(np.int64)
+        for row in np.flatnonzero(~sure).tolist():
+            first = [int.from_bytes(word.tobytes()) for word in words[row]]
+            uniforms = [LazyUniform(source, number) for number in first]
+            integers[row] = self._integers(PrivatePoint(points[row].tolist()), [uniforms])
         return integers
 
     def _draw(self, points: Array, rng: np.random.Generator) -> Array:
