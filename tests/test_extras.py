@@ -41,6 +41,7 @@ COMMANDS = {
     "geoveil campaign show incomes": ("", *SERVES),
     "geoveil card incomes": ("", *SERVES),
     "geoveil form --help": ("", *SERVES),
+    "geoveil mask --help": ("", *SERVES),
     "geoveil campaign keygen asker.pem": ("", *SERVES),
     "geoveil estimate income-above-100k": ("", *SERVES),
     "geoveil plan --threshold 100000 --participants 5000 --epsilon 1 --per 8000 --unit dollar"

@@ -27,6 +27,7 @@ COMMANDS = (
         "campaign",
         "card",
         "form",
+        "mask",
         "contribute",
         "client",
         "estimate",

@@ -65,7 +65,7 @@ class EstimateRequest:
         str,
         typer.Argument(
             help=f"The id of the campaign; or a file, ending in {EXPORTED}, that 'geoveil campaign"
-            " export' wrote, for which no server is asked."
+            " export' wrote, or a masked file, for which no server is asked."
         ),
     ]
     confidence: options.Confidence = 0.95

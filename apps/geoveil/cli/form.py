@@ -26,7 +26,7 @@ from geoveil.cli.connection import Connection, analyst_at, connects
 from geoveil.cli.console import err, out
 from geoveil.cli.relations_words import of_each, relates
 from geoveil.cli.results import OutputFormat, formed
-from geoveil.cli.sources import EXPORTED
+from geoveil.cli.sources import EXPORTED, is_file_of_reports
 from geoveil.gp import ParameterError, validation
 
 app = typer.Typer(
@@ -49,7 +49,7 @@ _Source = Annotated[
     str,
     typer.Argument(
         help=f"The id of a form's campaign; or a file, ending in {EXPORTED}, that 'geoveil"
-        " campaign export' wrote of it."
+        " campaign export' wrote of it; or a masked file."
     ),
 ]
 
@@ -115,7 +115,7 @@ def data(
 
 def _reports(campaign_id: str, period: int | None, connection: Connection) -> FormReports:
     """Return the reports of a campaign at a server, or of a file."""
-    if campaign_id.endswith(EXPORTED):
+    if is_file_of_reports(campaign_id):
         return form_reports_of(Path(campaign_id), period)
     with analyst_at(connection) as analyst:
         return form_reports_of(analyst.export(campaign_id, period), period)

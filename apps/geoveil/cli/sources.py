@@ -6,12 +6,17 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from geoveil.analyst import Analyst, CampaignEstimates, reports_of
+from geoveil.analyst import Analyst, CampaignEstimates, reports_of, sidecar_of
 from geoveil.campaign import AttributeCampaign
 from geoveil.gp import ParameterError
 
 EXPORTED = ".parquet"
 """How the name of a file of reports ends."""
+
+
+def is_file_of_reports(name: str) -> bool:
+    """Return whether a name is of an export or a masked file, and of no campaign at a server."""
+    return name.endswith(EXPORTED) or sidecar_of(Path(name)).is_file()
 
 
 @dataclass(frozen=True)
@@ -47,7 +52,7 @@ def source_of(
         timeout_s: seconds for each time that a server reads every report.
     """
     how: dict[str, Any] = {"confidence": confidence, "period": period}
-    if name.endswith(EXPORTED):
+    if is_file_of_reports(name):
         reports = reports_of(Path(name))
         return Source(
             name=Path(name).stem,
@@ -58,7 +63,7 @@ def source_of(
             estimate=None,
         )
     if Path(name).suffix and Path(name).is_file():  # an id has no ending
-        expected = f"the id of a campaign, or a file ending in {EXPORTED}"
+        expected = f"the id of a campaign, a file ending in {EXPORTED}, or one that was masked"
         raise ParameterError("campaign", name, expected)
     analyst = connect()
     waiting = how | {"timeout_s": timeout_s}

@@ -22,6 +22,7 @@ from geoveil.gp import (
     Array,
     CategoryMechanism,
     GeoPrivacy,
+    NDArray,
     OrdinalResponse,
     ParameterError,
     PlanarLaplace,
@@ -30,6 +31,7 @@ from geoveil.gp import (
     SubsetResponse,
     category_mechanism,
     lazy,
+    np,
     round_up,
     step_exponent_of,
     validation,
@@ -250,6 +252,22 @@ class PointField(Field):
     def release(self, prepared: float | Array, source: RandomSource) -> Sequence[int]:
         return self._release.release(prepared, source)
 
+    def release_many(self, values: Array, source: RandomSource | None = None) -> NDArray[np.int64]:
+        """Return what reports hold of many people, (n, columns): for who holds their values.
+
+        Args:
+            values: numbers in their own unit, (n, 1), or longitudes and latitudes, (n, 2).
+            source: of randomness; None: the system's.
+        """
+        plane = self.attribute.coordinates
+        if plane is not None:
+            points = plane.project(values)
+        else:
+            points = np.array([self.prepare(value) for (value,) in values.tolist()], np.float64)
+            if self._release.ends is not None:
+                points = np.clip(points, *self._release.ends)
+        return self.mechanism.release_many(points, source)
+
 
 @dataclass(frozen=True, kw_only=True)
 class NumberField(PointField):
@@ -303,8 +321,6 @@ class PlaceField(PointField):
 
     @property
     def not_asked(self) -> Array:
-        import numpy as np
-
         return np.zeros(2)
 
     @lazy

@@ -10,6 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from geoveil.analyst.masks import masked_columns, masked_form
 from geoveil.campaign import (
     AXES,
     AttributeCampaign,
@@ -77,7 +78,9 @@ def _parquet(file: Path) -> Any:
 
 
 def campaign_in(file: Path) -> Campaign:
-    """Return the campaign that an export file names."""
+    """Return the campaign that an export file names, or the form of a masked file."""
+    if (form := masked_form(file)) is not None:
+        return form
     with _parquet(file) as opened:
         metadata = opened.schema_arrow.metadata or {}
     if _CAMPAIGN not in metadata:
@@ -109,9 +112,13 @@ def rows_in(file: Path, columns: Sequence[str] = AXES) -> Iterator[ReportRows]:
     """Yield the reports of an export file, block by block.
 
     Args:
-        file: Parquet.
+        file: Parquet, or a masked file, of which all columns are read.
         columns: the names of what is read, where there are such.
     """
+    if masked_form(file) is not None:
+        values = masked_columns(file)
+        yield ReportRows(np.zeros(len(values[0]), np.uint32), None, values)
+        return
     with _parquet(file) as opened:
         names = opened.schema_arrow.names
         axes = [name for name in columns if name in names]

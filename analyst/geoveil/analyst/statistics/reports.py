@@ -46,6 +46,7 @@ from geoveil.analyst.statistics.statistic import (
 )
 from geoveil.campaign import (
     AttributeCampaign,
+    FormCampaign,
     PointQuestion,
     ValueCampaign,
     decode_attribute_campaign,
@@ -294,7 +295,7 @@ def reports_of(
         if path.is_dir():
             campaign, files = in_folder(path, campaign)
         else:
-            campaign, files = campaign or require_attribute(campaign_in(path)), [path]
+            campaign, files = campaign or _of_file(path), [path]
         return Reports(_of_points(campaign), lambda: chain.from_iterable(map(rows_in, files)))
     if isinstance(source, Frame):
         of = _of_points(_named(campaign))
@@ -315,6 +316,14 @@ def _named(campaign: AttributeCampaign | None) -> AttributeCampaign:
     if campaign is None:
         raise ParameterError("campaign", None, "named: rows in memory do not say theirs")
     return campaign
+
+
+def _of_file(path: Path) -> AttributeCampaign:
+    """Return the campaign of an export, or the one that a mask of one column is of."""
+    campaign = campaign_in(path)
+    if isinstance(campaign, FormCampaign) and len(campaign.fields) == 1:
+        return campaign.campaign_of(campaign.fields[0].name)
+    return require_attribute(campaign)
 
 
 def _of_points(campaign: AttributeCampaign) -> ValueCampaign:

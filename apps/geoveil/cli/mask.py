@@ -1,0 +1,129 @@
+"""geoveil mask: exact noise on the columns of a file, for whoever holds it."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from geoveil.analyst import (
+    NOT_HIDDEN,
+    RADIUS_M,
+    area_of,
+    id_of,
+    mask_file,
+    place_in,
+    sidecar_of,
+)
+from geoveil.campaign import (
+    Attribute,
+    Field,
+    FormCampaign,
+    PlaceField,
+    field_text,
+    what_a_form_tells,
+)
+from geoveil.cli import options
+from geoveil.cli.console import err, out
+from geoveil.cli.form import fields_in
+from geoveil.gp import GeoPrivacy, ParameterError
+
+
+def mask(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            exists=True,
+            dir_okay=False,
+            help="CSV, also of ODK or KoboToolbox (.csv, .tsv), GeoJSON (.geojson, .json) or"
+            " GeoPackage (.gpkg), with a person a row.",
+        ),
+    ],
+    out_file: Annotated[
+        Path,
+        typer.Option("--out", "-o", help="The masked file, of the same kind."),
+    ],
+    form: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True,
+            dir_okay=False,
+            help="A form, .toml, whose fields are the columns to mask: numbers and places.",
+        ),
+    ] = None,
+    place: Annotated[
+        str,
+        typer.Option(
+            help="Without a form: the one column to mask, a place. In GeoJSON and GeoPackage it is"
+            " the geometry, whatever its name."
+        ),
+    ] = "place",
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            help="'LON,LAT': the columns of its longitude and latitude, in a CSV that does not say"
+            " them as ODK and KoboToolbox do."
+        ),
+    ] = None,
+    epsilon: options.Epsilon = None,
+    per: options.Per = None,
+    center: Annotated[
+        str | None, typer.Option(help="'LON,LAT' of the area's centre, a public fact.")
+    ] = None,
+    radius: options.Radius = None,
+    drop_empty: Annotated[
+        bool, typer.Option("--drop-empty", help="Leave out rows without one of the values.")
+    ] = False,
+) -> None:
+    """Add exact noise to columns of a file that you hold, and write beside it which noise that is.
+
+    'geoveil estimate OUT' and 'geoveil form ask OUT' then take the noise off in shares, densities
+    and the like. This hides values from those who get the file, and from nobody who holds it in
+    the clear.
+
+    Example: geoveil mask homes.csv --columns lon,lat --epsilon 1 --per 500 --center=2.35,48.86
+    --radius 15000 --out masked.csv
+    """
+    if form is None:
+        fields: tuple[Field, ...] = (_place(place, epsilon, per, center, radius),)
+    else:
+        for name, given in (("epsilon", epsilon), ("per", per), ("center", center)):
+            if given is not None:
+                raise ParameterError(name, given, "left out: the form says it")
+        fields = fields_in(form)
+    today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    made = FormCampaign(
+        campaign_id=id_of(f"mask-{out_file.stem}"),
+        title="Masked columns",
+        fields=fields,
+        opens=today - timedelta(days=1),
+        closes=today,  # no more come: intervals are for a single look
+    )
+    pairs = {} if columns is None else {fields[0].name: _pair(columns)}
+    rows = mask_file(file, out_file, made, pairs, drop_empty=drop_empty)
+    for field in fields:
+        out.tell(field_text(made, field))
+    for sentence in (*what_a_form_tells(made), *NOT_HIDDEN):
+        err.tell(sentence)
+    out.tell(f"{rows:,} rows in {out_file}; which noise is on them says {sidecar_of(out_file)}")
+
+
+def _place(
+    name: str, epsilon: float | None, per: float | None, center: str | None, radius: float | None
+) -> PlaceField:
+    for option, given in (("epsilon", epsilon), ("per", per), ("center", center)):
+        if given is None:
+            raise ParameterError(option, None, "given, or --form in its place")
+    assert epsilon is not None
+    assert per is not None
+    assert center is not None
+    plane = area_of((), place_in("center", center), RADIUS_M if radius is None else radius)
+    attribute = Attribute(name=name, unit="metre", coordinates=plane)
+    return PlaceField(attribute=attribute, privacy=GeoPrivacy(epsilon, per, "metre"))
+
+
+def _pair(text: str) -> tuple[str, str]:
+    first, comma, second = text.partition(",")
+    if not (first and comma and second):
+        raise ParameterError("columns", text, "LON,LAT: two names of columns")
+    return first, second
