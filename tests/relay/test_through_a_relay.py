@@ -7,17 +7,19 @@ import socket
 import threading
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from geoveil.campaign import SigningKey, digest
+from geoveil.campaign import SigningKey, decode, digest
 from geoveil.client import (
     CampaignNotFound,
     DeliveryStatus,
     GrpcTransport,
     PlaintextRefused,
+    PolicyRefused,
     TransportError,
 )
 from geoveil.gp import ParameterError
@@ -273,6 +275,49 @@ def _post(running: Way, body: bytes, kind: str, method: str = "POST") -> tuple[i
     content = answer.read()
     connection.close()
     return answer.status, content
+
+
+async def test_a_campaign_that_asks_for_a_relay_is_answered_through_it_alone(
+    way: Start, publish: Callable[..., Published]
+) -> None:
+    running = await way()
+    plain = publish(queries=1).campaign
+    campaign = replace(plain, relay_operator=OPERATOR.public)
+    assert decode(campaign.encoded) == campaign
+    other = replace(plain, campaign_id="other", relay_operator=SigningKey.generate().public)
+    for each in (campaign, other):
+        encoded = each.encoded
+        await running.web.wire.create(Published(each, encoded, digest(encoded)))
+    direct = GrpcTransport(running.web.address)
+
+    def devices() -> None:
+        refused = pytest.raises(PolicyRefused, match=r"relay is to the gateway of .* permits none")
+        with running.client("direct", direct) as client, refused:
+            client.fetch("income")
+        with running.client("device") as client:
+            with pytest.raises(PolicyRefused, match=f"permits to the gateway of {OPERATOR.public}"):
+                client.fetch("other")
+            client.fetch("income")
+            client.contribute("income", 1.0)
+            client.close(0)
+        # What waits leaves by no other way, although the app now has one.
+        with running.client("device", direct) as client:
+            with pytest.raises(PolicyRefused):
+                client.contribute("income", 1.0)
+            assert client.flush().pending == 1
+            assert "relay" in str(client.history()[0].failure)
+        with running.client("device") as client:
+            assert client.flush().acknowledged == 1
+
+    try:
+        await asyncio.to_thread(devices)
+    finally:
+        direct.close()
+
+
+def test_only_a_key_may_be_asked_for(publish: Callable[..., Published]) -> None:
+    with pytest.raises(ParameterError, match=r"relay_operator must be a PublicKey, or None"):
+        replace(publish().campaign, relay_operator="ed25519:00")  # type: ignore[arg-type]
 
 
 async def test_asyncio_asks_through_it_too(way: Start, campaign: Published) -> None:

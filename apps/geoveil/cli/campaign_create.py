@@ -32,6 +32,7 @@ from geoveil.campaign import (
     Allocation,
     AttributeCampaign,
     FormCampaign,
+    PublicKey,
     Readings,
     SigningKey,
     StatisticCampaign,
@@ -182,6 +183,13 @@ def create(
     minimum_participants: Annotated[
         int, typer.Option(help="The server shows no estimate of fewer answers.")
     ] = 0,
+    relay_operator: Annotated[
+        str | None,
+        typer.Option(
+            help="Devices send through a relay only, to the gateway of this key ed25519:...; see"
+            " 'geoveil relay rotate'."
+        ),
+    ] = None,
     sign_key: Annotated[
         Path | None,
         typer.Option(
@@ -212,6 +220,7 @@ def create(
         "closes": now + timedelta(days=days),
         "period": None if every is None else options.parse_period("every", every),
         "minimum_participants": minimum_participants,
+        "relay_operator": None if relay_operator is None else PublicKey.parse(relay_operator),
         "readings": _readings(read_every, extrapolated, cohorts),
     }
     said: dict[str, Any] = {

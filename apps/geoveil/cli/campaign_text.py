@@ -55,7 +55,7 @@ def print_campaign(campaign: Campaign) -> None:
     attribute = campaign.attribute
     if expected := between(attribute.least, attribute.most):
         out.tell(f"devices ask about a value that is not {expected} {attribute.value_unit}")
-    out.tell(f"open from {campaign.opens:%Y-%m-%d %H:%M} to {campaign.closes:%Y-%m-%d %H:%M} UTC")
+    _print_when_and_how(campaign)
     if campaign.readings is not None:
         out.tell(str(campaign.readings))
         if campaign.cohorts > 1:
@@ -74,10 +74,16 @@ def print_form(form: FormCampaign) -> None:
     out.tell((form.campaign_id, "bold"), f"  {form.title}")
     for field in form.fields:
         out.tell(f"{field_text(form, field)}  {'' if field.text == field.name else field.text}")
-    out.tell(f"open from {form.opens:%Y-%m-%d %H:%M} to {form.closes:%Y-%m-%d %H:%M} UTC")
+    _print_when_and_how(form)
     for sentence in what_a_form_tells(form):
         out.tell(sentence)
     out.tell(f"what its reports say: geoveil form ask {form.campaign_id}")
+
+
+def _print_when_and_how(campaign: Campaign) -> None:
+    out.tell(f"open from {campaign.opens:%Y-%m-%d %H:%M} to {campaign.closes:%Y-%m-%d %H:%M} UTC")
+    if campaign.relay_operator is not None:
+        out.tell(f"reports come through a relay, to the gateway of {campaign.relay_operator}")
 
 
 def weight_text(campaign: AttributeCampaign) -> str:

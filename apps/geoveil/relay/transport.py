@@ -214,6 +214,7 @@ class AsyncRelayTransport(AsyncTransport):
 
     def __init__(self, relay: RelayTransport) -> None:
         self._relay = relay
+        self.operator = relay.operator
 
     async def get_campaign(
         self, request: collector_pb2.GetCampaignRequest, timeout_s: float

@@ -28,6 +28,7 @@ from geoveil.campaign.mechanisms import MECHANISMS, PlanarLaplaceSpec
 from geoveil.campaign.model import Campaign
 from geoveil.campaign.queries import Question, decode_question, encode_question, name_of, within
 from geoveil.campaign.readings import Readings
+from geoveil.campaign.signing import PublicKey
 from geoveil.campaign.statistic import MOST_QUESTIONS, Allocation, StatisticCampaign
 from geoveil.campaign.value import ValueCampaign
 from geoveil.gp import (
@@ -76,6 +77,8 @@ def encode(campaign: Campaign) -> bytes:
     )
     message.opens.FromDatetime(campaign.opens)
     message.closes.FromDatetime(campaign.closes)
+    if campaign.relay_operator is not None:
+        message.relay_operator = campaign.relay_operator.data
     if campaign.period is not None:
         message.period.FromTimedelta(campaign.period)
     if isinstance(campaign, FormCampaign):
@@ -181,6 +184,7 @@ def decode(campaign: bytes) -> Campaign:
         "closes": _decode_date("closes", message.closes),
         "period": _decode_duration("period", message.period) if recurs else None,
         "minimum_participants": message.minimum_participants,
+        "relay_operator": PublicKey(message.relay_operator) if message.relay_operator else None,
     }
     result: Campaign
     if message.fields:

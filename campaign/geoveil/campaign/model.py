@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import NamedTuple
 
+from geoveil.campaign.signing import PublicKey
 from geoveil.campaign.text import require_printable
 from geoveil.gp import GeoPrivacy, ParameterError, QueryMechanism, enum_repr, lazy
 
@@ -84,6 +85,9 @@ class Campaign(ABC):
     participant answers once in every period, and spends `report_privacy` each time. None: once."""
     minimum_participants: int = 0
     """No estimate is shown before it rests on so many answers; a promise by the server."""
+    relay_operator: PublicKey | None = None
+    """Reports come only through a relay, sealed for a gateway whose keys this one signs. None: by
+    any way."""
 
     def __post_init__(self) -> None:
         self._check_kinds()
@@ -218,6 +222,8 @@ class Campaign(ABC):
         for name in ("opens", "closes"):
             if not isinstance(getattr(self, name), datetime):
                 raise ParameterError(name, getattr(self, name), "a datetime")
+        if not isinstance(self.relay_operator, PublicKey | None):
+            raise ParameterError("relay_operator", self.relay_operator, "a PublicKey, or None")
 
     def _check_names(self) -> None:
         check_campaign_id(self.campaign_id)

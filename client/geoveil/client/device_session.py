@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from functools import cache, partial
 from random import SystemRandom
 
-from geoveil.campaign import Answers, State, Value
+from geoveil.campaign import Answers, PublicKey, State, Value, open_envelope
 from geoveil.client import ledger
 from geoveil.client.contributions import (
     CampaignPoint,
@@ -38,11 +38,13 @@ from geoveil.client.errors import (
     ClientError,
     OutboxFull,
     ParameterError,
+    PolicyRefused,
 )
 from geoveil.client.journal import NOTHING, Bounds, Drawn, Journal
 from geoveil.client.policy import Policy
 from geoveil.client.reports import AcceptedCampaign, ReportBuilder
 from geoveil.gp import GeoPrivacy, RandomSource, paced, validation
+from geoveil.proto.v1 import campaign_pb2
 
 _LOG = logging.getLogger(__name__)
 MOST_PENDING = 1_000
@@ -122,6 +124,7 @@ class DeviceSession:
         most_pending_bytes: bytes that may wait to be sent.
         floor_s: the least time, in seconds, that it takes to look at a value and to draw.
         timing: the clocks.
+        operator: through whose relays reports leave; None: straight to the server.
 
     Raises:
         ParameterError: if an argument is out of range, or the source is not secure.
@@ -138,12 +141,14 @@ class DeviceSession:
         most_pending_bytes: int,
         floor_s: float,
         timing: Timing,
+        operator: PublicKey | None = None,
     ) -> None:
         if state_dir is None:
             _say_that_all_is_forgotten()
         if not isinstance(timing, Timing):
             raise ParameterError("timing", timing, "a Timing, or None")
         self.builder = ReportBuilder(policy=policy, source=source)
+        self._operator = operator
         self._bounds = Bounds(
             most_reports=validation.require_count("most_pending", most_pending),
             most_bytes=validation.require_count("most_pending_bytes", most_pending_bytes),
@@ -253,9 +258,38 @@ class DeviceSession:
             envelope = self.journal.envelope(campaign_id)
             if envelope is None:
                 return None
-            accepted = self.builder.accept(campaign_id, envelope)
+            accepted = self.accept(campaign_id, envelope)
             self.remember(accepted)
         return accepted
+
+    def accept(self, campaign_id: str, envelope: bytes) -> AcceptedCampaign:
+        """Return what `ReportBuilder.accept` does, if its reports may leave by this client's way.
+
+        Raises:
+            PolicyRefused: if they may not.
+        """
+        accepted = self.builder.accept(campaign_id, envelope)
+        self._check_way(campaign_id, accepted.campaign.relay_operator)
+        return accepted
+
+    def check_way_of(self, campaign_id: str) -> None:
+        """Refuse to send what an earlier client drew, if it may not leave by this client's way.
+
+        Raises:
+            PolicyRefused: if it may not.
+        """
+        envelope = None if campaign_id in self._accepted else self.journal.envelope(campaign_id)
+        if envelope is not None:
+            message = campaign_pb2.Campaign.FromString(open_envelope(envelope).campaign)
+            key = message.relay_operator
+            self._check_way(campaign_id, PublicKey(key) if key else None)
+
+    def _check_way(self, campaign_id: str, operator: PublicKey | None) -> None:
+        if operator is not None and operator != self._operator:
+            own = self._operator
+            permitted = "none" if own is None else f"to the gateway of {own}"
+            stated = f"to the gateway of {operator}"
+            raise PolicyRefused(campaign_id, "relay", stated, permitted)
 
     def is_heavy(self, campaign_id: str) -> bool:
         """Return whether to draw for a campaign takes more than a moment."""

@@ -31,6 +31,7 @@ from geoveil.client.errors import (
     CampaignNotOpen,
     ClientError,
     ParameterError,
+    PolicyRefused,
     TransportError,
 )
 from geoveil.client.journal import EntryOutcome
@@ -344,10 +345,11 @@ class ReportSender:
                     continue
                 batch = ReportBatch.of(entry.contribution)  # a request of its own
                 try:
+                    yield Local(partial(self._session.check_way_of, campaign_id), durable)
                     until = deadline or self.deadline()
                     response = yield _within(until, "submit_reports", batch.request())
                     (result,) = batch.results(response)
-                except TransportError as error:
+                except (TransportError, PolicyRefused) as error:
                     outcome = EntryOutcome(entry=entry, at=self._timing.now(), failure=str(error))
                     key = self._failed(error, campaign_id, backoff)
                     ready = set() if key == SERVER else ready - {key}
@@ -384,7 +386,7 @@ class ReportSender:
 
     def _keep(self, campaign_id: str, response: collector_pb2.GetCampaignResponse) -> Campaign:
         envelope = response.envelope.SerializeToString(deterministic=True)
-        accepted = self._session.builder.accept(campaign_id, envelope)
+        accepted = self._session.accept(campaign_id, envelope)
         if response.state == campaign_pb2.CAMPAIGN_STATE_CLOSED:
             raise CampaignNotOpen(campaign_id, "closed")
         pinned = self._journal.pin(campaign_id, accepted.digest, envelope, self._timing.now())

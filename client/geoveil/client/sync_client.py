@@ -137,6 +137,7 @@ class ClientBase(ABC, Generic[_TransportT, _GrpcT]):
             most_pending_bytes=most_pending_bytes,
             floor_s=release_floor_s,
             timing=timing or Timing(),
+            operator=getattr(transport, "operator", None),
         )
         self._sender = ReportSender(self._session, self._timeout_s)
         self._background = background

@@ -94,6 +94,7 @@ export abstract class Dated {
     if (!/^[a-z0-9][a-z0-9_-]{0,63}$/.test(message.campaignId)) {
       throw new ParameterError("campaign_id", message.campaignId, "1 to 64 of a-z, 0-9, - and _");
     }
+    if (message.relayOperator.length) throw new UnsupportedError("the campaign asks for a relay, which this client has not");
     this.id = message.campaignId;
     this.title = plain("title", message.title, 200);
     [this.opensUs, this.closesUs] = [microseconds("opens", message.opens), microseconds("closes", message.closes)];

@@ -2,12 +2,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { create, toBinary } from "@bufbuild/protobuf";
-import { Campaign, digest } from "../src/campaign.js";
+import { Campaign, digest, messageOf } from "../src/campaign.js";
 import { Client } from "../src/client.js";
 import { whatItTells } from "../src/consent.js";
 import { demandOf } from "../src/demand.js";
 import { GeoveilError, PrivateValueError } from "../src/errors.js";
-import { CampaignEnvelopeSchema } from "../src/gen/geoveil/proto/v1/campaign_pb.js";
+import { CampaignEnvelopeSchema, CampaignSchema } from "../src/gen/geoveil/proto/v1/campaign_pb.js";
 import { Policy, type PolicyOptions } from "../src/policy.js";
 import { fromReport } from "../src/report.js";
 import { MemoryStorage } from "../src/storage.js";
@@ -56,6 +56,12 @@ test("the same answers and bits give the same reports and charges", () => {
     }
     assert.throws(() => new Campaign(forms.get(item.name)!), /is a form/);
   }
+});
+
+test("a campaign that asks for a relay is refused by name", () => {
+  const message = messageOf(forms.get(sound[0]!.name)!);
+  const bytes = toBinary(CampaignSchema, { ...message, relayOperator: new Uint8Array(32).fill(9) });
+  assert.throws(() => readForm(bytes), /asks for a relay/);
 });
 
 test("hostile forms are refused as Python refuses them", () => {
