@@ -34,6 +34,10 @@ class Survey:
         envelope = campaign_pb2.CampaignEnvelope.FromString(seal(encode(campaign), self._key))
         await self._analyst.CreateCampaign(analyst_pb2.CreateCampaignRequest(envelope=envelope))
 
+    async def close(self, campaign_id: str) -> None:
+        request = analyst_pb2.CloseCampaignRequest(campaign_id=campaign_id)
+        await self._analyst.CloseCampaign(request)
+
     async def counted(self) -> dict[str, int]:
         listed = await self._analyst.ListCampaigns(analyst_pb2.ListCampaignsRequest(page_size=1000))
         return {

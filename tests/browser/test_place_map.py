@@ -39,7 +39,7 @@ async def opened(survey: Survey, page: Page, centre: AzimuthalEquidistant = NEW_
     await page.set_viewport_size(PHONE)
     await survey.create(places("home", centre))
     await page.goto(survey.url("home"))
-    await page.wait_for_selector(".place-map[data-ready]")
+    await page.wait_for_selector(".place-map[data-ready]", timeout=60_000)
 
 
 async def chosen(page: Page) -> tuple[float, float]:

@@ -92,6 +92,12 @@ async def test_somebody_takes_part(survey: Survey, page: Page) -> None:
     await page.fill("#value", "52,417")
     assert "52,417 dollar or 60,417 dollar: at most 2.72 to 1" in await page.inner_text("#odds")
     assert "fifty-two thousand four hundred seventeen" in await page.inner_text("#echo")
+    # A hundred reports like that one, which are nearly all 0, and of one with 147,583 nearly all 1.
+    await page.wait_for_selector("#dots svg")
+    assert await page.locator("#dots circle").count() == 400
+    said = await page.text_content("#dots title") or ""
+    assert "Your answer: half of them from 0 to 0;" in said
+    assert "147,583 dollar: half of them from 1 to 1." in said
     assert "the server can tell that your household income is below 100,000 dollar" in (
         await page.inner_text("#odds-text")
     )
@@ -346,6 +352,54 @@ async def test_without_a_connection_the_report_waits(
     assert await survey.counted() == {"income": 1}
 
 
+async def test_a_page_is_loaded_again_without_a_connection(
+    survey: Survey, context: BrowserContext
+) -> None:
+    """With its survey: it is answered, and the report is sent by the browser without the page."""
+    page = await context.new_page()
+    await page.goto(survey.url())
+    await page.wait_for_selector("#survey:not([hidden])")
+    await page.evaluate("navigator.serviceWorker.ready.then(() => null)")
+    await context.set_offline(True)
+    await page.reload()
+    await page.wait_for_selector("#survey:not([hidden])")
+    assert await page.inner_text("#title") == "Household income"
+    await answer(page)
+    await page.wait_for_selector("#state:has-text('even if this page is closed')", timeout=40_000)
+    await page.reload()
+    await page.wait_for_selector("#state:has-text('Kept here')")
+    await page.goto("about:blank")
+    assert await survey.counted() == {"income": 0}
+    await context.set_offline(False)
+    for _ in range(300):
+        if await survey.counted() == {"income": 1}:
+            break
+        await asyncio.sleep(0.2)
+    assert await survey.counted() == {"income": 1}
+
+
+async def test_a_closed_survey_has_its_title_and_the_receipt(
+    survey: Survey, browser: Browser, page: Page
+) -> None:
+    await page.goto(survey.url())
+    await answer(page)
+    await counted(page)
+    await survey.close("income")
+    await page.reload()
+    await counted(page)
+    other = await browser.new_context()
+    stranger = await other.new_page()
+    await stranger.goto(survey.url())
+    for each in (page, stranger):
+        await each.wait_for_selector("#survey:not([hidden])")
+        assert await each.inner_text("#title") == "Household income"
+        assert "closed, and takes no more answers" in await each.inner_text("#asks")
+        assert not await each.is_visible("#form")
+        assert await axe(each) == []
+    assert not await stranger.is_visible("#receipt")
+    await other.close()
+
+
 async def test_a_place_is_taken_from_the_map_and_needs_nothing_more_of_the_server(
     survey: Survey, context: BrowserContext
 ) -> None:
@@ -361,7 +415,7 @@ async def test_a_place_is_taken_from_the_map_and_needs_nothing_more_of_the_serve
     )
     page = await context.new_page()
     await page.goto(survey.url("bus"))
-    await page.wait_for_selector(".place-map[data-ready]")
+    await page.wait_for_selector(".place-map[data-ready]", timeout=60_000)
     assert await axe(page) == []
     await context.set_offline(True)
     await page.click("#map canvas")  # in its middle

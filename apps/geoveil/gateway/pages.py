@@ -39,6 +39,7 @@ GUARDS = (
     (b"permissions-policy", b"geolocation=(self)"),
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"cross-origin-resource-policy", b"same-origin"),
+    (b"service-worker-allowed", b"/take-part/"),
     # Asked again each time, and answered with 304: after an update no page is mixed with another.
     (b"cache-control", b"no-cache"),
 )

@@ -12,7 +12,7 @@ import { type Budget, budgetsOf, checkLedger, type Spending } from "./ledger.js"
 import { paced } from "./pace.js";
 import { checkValue, type Limit, number, Policy } from "./policy.js";
 import { outcomeOf, priceOf, type Receipt, receiptOf, reportBytes } from "./report.js";
-import { type Charged, type Entry, MemoryStorage, type Storage } from "./storage.js";
+import { type Charged, type Entry, MemoryStorage, type Pinned, type Storage } from "./storage.js";
 import { type Transport, TransportError, transportTo } from "./transport.js";
 import { placeOf, pointOf, type Value } from "./values.js";
 
@@ -58,6 +58,8 @@ export interface Offer {
   /** What a report spends, all its answers together, over true distances; undefined of a form, which has `charges`. */
   readonly price: { readonly epsilon: number; readonly per: number; readonly unit: string } | undefined;
   readonly demand: Demand;
+  /** Whether it was closed before its date. */
+  readonly closed: boolean;
   /** Null if the policy permits it, else why not. */
   readonly acceptable: string | null;
 }
@@ -81,6 +83,8 @@ interface Accepted {
   digest: string;
   signer: PublicKey | undefined;
   demand: Demand;
+  /** By hand, before its date, as the server says. */
+  readonly closed?: boolean;
 }
 
 /** A device of one person. */
@@ -130,9 +134,10 @@ export class Client {
     return offers.sort((a, b) => Number(a.acceptable !== null) - Number(b.acceptable !== null));
   }
 
-  /** A campaign as the server publishes it: fetched and checked, whether permitted or not. */
-  async offer(id: string): Promise<Offer> {
-    return this.#offer(await this.#fetched(id, false));
+  /** A campaign as the server publishes it or, with `kept`, as this device keeps it if it does: checked, whether permitted or not. */
+  async offer(id: string, { kept = false } = {}): Promise<Offer> {
+    const pinned = kept ? await this.#pinned(id) : undefined;
+    return this.#offer(pinned ? await this.#read(id, unhex(pinned.envelope)!, false) : await this.#fetched(id, false));
   }
 
   /** Fetch, check and keep a campaign that the policy permits. */
@@ -248,7 +253,7 @@ export class Client {
     return BigInt(Math.floor((this.#options.now ?? Date.now)() * 1000));
   }
 
-  #offer({ campaign, digest, signer, demand }: Accepted): Offer {
+  #offer({ campaign, digest, signer, demand, closed = false }: Accepted): Offer {
     let acceptable: string | null = null;
     try {
       this.#options.policy.checkDemand(campaign.id, demand);
@@ -258,14 +263,14 @@ export class Client {
       acceptable = error.message;
     }
     const price = isForm(campaign) ? undefined : { ...campaign.reportPrivacy, unit: campaign.attribute.unit };
-    return { campaign, digest, signer: signer?.toString() ?? null, price, demand, acceptable };
+    return { campaign, digest, signer: signer?.toString() ?? null, price, demand, closed, acceptable };
   }
 
   /** A campaign that is permitted, from what is kept or else from the server. */
   async #accept(id: string, anew: boolean): Promise<Accepted> {
     const known = this.#accepted.get(id);
     if (known && !anew) return known;
-    const pinned = await this.#storage.exclusively((journal) => journal.campaign(id));
+    const pinned = await this.#pinned(id);
     let accepted: Accepted;
     if (pinned && !anew) {
       accepted = await this.#read(id, unhex(pinned.envelope)!, true);
@@ -277,15 +282,19 @@ export class Client {
     return accepted;
   }
 
+  #pinned(id: string): Promise<Pinned | undefined> {
+    return this.#storage.exclusively((journal) => journal.campaign(id));
+  }
+
   /** Ask the server, trying again as long as that can help, and compare with what was seen first. */
   async #fetched(id: string, keep: boolean): Promise<Accepted> {
     const end = performance.now() + TIMEOUT_MS;
     for (let bound = FIRST_PAUSE_MS; ; bound = Math.min(2 * bound, LONGEST_PAUSE_MS)) {
       try {
         const { envelope, closed } = await this.#transport.campaign(id, end - performance.now());
-        const accepted = await this.#read(id, envelope, keep);
+        const accepted = { ...(await this.#read(id, envelope, keep)), closed };
         if (keep) this.#options.policy.check(accepted.campaign, accepted.signer);
-        if (closed) throw new GeoveilError("campaign-not-open", `campaign ${id} is closed`);
+        if (closed && keep) throw new GeoveilError("campaign-not-open", `campaign ${id} is closed`);
         await this.#compared(accepted, envelope, keep);
         return accepted;
       } catch (error) {

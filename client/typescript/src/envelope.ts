@@ -84,15 +84,17 @@ export async function openEnvelope(published: Uint8Array): Promise<Opened> {
   return { campaign, signer: key };
 }
 
-/** By the platform or, where it does not know the curve, by a library that is loaded then. */
+/** By the platform or, where it fails in whatever way, by a library that is loaded then: a failure says nothing of a signature. */
 async function verified(signature: Uint8Array, message: Uint8Array, key: Uint8Array): Promise<boolean> {
   const [s, m, k] = [signature, message, key] as Uint8Array<ArrayBuffer>[];
   try {
     return await crypto.subtle.verify("Ed25519", await crypto.subtle.importKey("raw", k!, "Ed25519", false, ["verify"]), s!, m!);
-  } catch (error) {
-    if (!(error instanceof DOMException) || error.name !== "NotSupportedError") return false;
+  } catch {
+    // The platform may not know the curve, or how to import a key of it.
   }
-  const { ed25519 } = await import("@noble/curves/ed25519.js");
+  const { ed25519 } = await import("@noble/curves/ed25519.js").catch(() => {
+    throw new UnsupportedError("this browser does not check signatures of Ed25519, and the code that does can't be loaded");
+  });
   const { Point } = ed25519;
   const [r, scalar] = [signature.subarray(0, 32), littleEndian(signature.subarray(32))];
   const hashed = new Uint8Array(await crypto.subtle.digest("SHA-512", new Uint8Array([...r, ...key, ...message])));

@@ -128,8 +128,8 @@ async function compareCampaigns(): Promise<void> {
 
 test("campaigns are read, priced and refused as the vectors say", compareCampaigns);
 
-test("where the platform does not know Ed25519, the library gives the same verdicts", async (t) => {
-  t.mock.method(crypto.subtle, "importKey", () => Promise.reject(new DOMException("no such curve", "NotSupportedError")));
+test("where the platform fails in whatever way, the library gives the same verdicts", async (t) => {
+  t.mock.method(crypto.subtle, "importKey", () => Promise.reject(new DOMException("not now", "OperationError")));
   await compareCampaigns();
 });
 

@@ -235,7 +235,7 @@ export async function prepareMap(centre, questions, circleM) {
       farther.addEventListener("click", () => map.zoomOut());
       whole.addEventListener("click", () => fit(true));
       matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => map?.setStyle(style()));
-      map.once("idle", () => (box.dataset.ready = "true"));
+      map.once("load", () => (box.dataset.ready = "true"));
     },
     show(longitude, latitude) {
       const place = [beside(centre.longitudeDeg, longitude), latitude];

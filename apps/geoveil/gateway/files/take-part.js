@@ -3,10 +3,13 @@
 // Every text of a survey is shown as text; nothing of the answer is kept or logged by this page.
 
 import { between, Client, IndexedDbStorage, isForm, Policy } from "./geoveil-client.js";
+import { dots, hasDots, rowsOf } from "./dots.js";
 import { bar, distances, distanceText, factor, number, ratioOf } from "./odds.js";
 import { make, questionsOf, sentence } from "./questions.js";
 
 const FLUSH_MS = 15_000;
+/** After the last key, until another hundred reports are drawn to look at. */
+const PAUSE_MS = 300;
 const at = (id) => document.getElementById(id);
 const say = (id, text) => (at(id).textContent = text);
 const show = (id, visible = true) => (at(id).hidden = !visible);
@@ -16,6 +19,7 @@ const item = (text) => make("li", {}, text);
 const BETWEEN = new Set(["threshold", "range", "twoWayThreshold", "disc", "polygon", "gaussianKernel"]);
 const STATES = {
   pending: "Kept here, and sent as soon as the server can be reached while a page of this survey is open.",
+  later: "Kept here. This browser sends it as soon as the server can be reached, even if this page is closed.",
   acknowledged: "Counted. The server has what is listed below.",
   rejected: "The server refused it, and counts nothing.",
   expired: "It could not be sent in time, and was given up.",
@@ -23,6 +27,10 @@ const STATES = {
 
 /** Tell what was spent, once a survey is known. */
 let tellSpent = async () => undefined;
+/** The worker that has these files without a connection, and sends where the browser lets it. */
+let keeper;
+/** Whether what waits is sent without a page. */
+let later = false;
 
 start().catch(trouble).finally(() => {
   at("main").removeAttribute("aria-busy");
@@ -37,15 +45,32 @@ async function start() {
   if (!id) return list(await looking.campaigns());
   // What is permitted is what is shown: these bytes at this price. Fetched before they are shown, so
   // that nothing is needed of the server until the report is sent.
-  const offer = await looking.offer(id);
+  const [offer, anew] = await offered(looking, id);
   const permitted = Policy.permitting(offer);
   const client = new Client({ server, storage, policy: permitted });
-  await client.fetch(id);
+  if (anew && !offer.closed) await client.fetch(id);
   const limits = [...permitted.limits].map(([name, { campaign }]) => [name, { campaign, lifetime: campaign }]);
   const policy = new Policy({ limits: Object.fromEntries(limits) });
   const reckoning = new Client({ server, storage, policy, background: false });
   tellSpent = () => spent(reckoning, offer);
+  keeper = navigator.serviceWorker?.register("/pages/keeper.js", { scope: "/take-part/", type: "module" }).catch(() => undefined);
   await ask(client, offer);
+}
+
+/** A survey as the server has it or, where that can't be reached, as this browser keeps it; and whether it is the first. */
+async function offered(looking, id) {
+  try {
+    if (navigator.onLine) return [await looking.offer(id), true];
+  } catch (error) {
+    if (error.code !== "transport") throw error;
+  }
+  return [await looking.offer(id, { kept: true }), false];
+}
+
+/** Have the worker send what waits, where the browser does that. */
+async function sendLater() {
+  const { sync } = (await keeper) ?? {};
+  return Boolean(sync) && await sync.register("geoveil").then(() => true, () => false);
 }
 
 function list(offers) {
@@ -101,6 +126,7 @@ async function ask(client, offer) {
   };
   if (questions.some(({ open }) => open)) say("stays", "What you answer stays on this device, but for answers that are marked as sent as they are.");
   const screenOf = (question) => questions.indexOf(question) + 1;
+  let drawing;
   let meant = false;
   const doubted = (text) => {
     meant = text !== "";
@@ -114,6 +140,8 @@ async function ask(client, offer) {
     if (!question) return;
     const value = question.read();
     if (question.price) picture(question, typeof value === "number" ? value : null, form);
+    clearTimeout(drawing);
+    if (!form && hasDots(campaign)) drawing = setTimeout(() => hundred(campaign, question), at("dots").firstChild ? PAUSE_MS : 0);
     say("echo", question.point && question.shown() ? `You answer ${question.shown()}.` : "");
     at("odds-text").replaceChildren(...toldOf(question).map(item));
   };
@@ -148,11 +176,12 @@ async function ask(client, offer) {
       const change = make("button", { type: "button", class: "plain", "aria-label": `Change: ${title}` }, "Change");
       change.addEventListener("click", () => move(screenOf(question)));
       const head = make("div", { class: "head" }, make("strong", {}, title), change);
-      return make("li", {}, head, make("p", { class: "answer" }, question.shown()), make("p", { class: "note" }, toldOf(question).join(" ")));
+      return make("li", {}, head, make("p", { class: "answer" }, question.shown()), telling(question));
     });
     const together = campaign.tells.slice(questions.length).map((text) => make("p", {}, text));
     return make("div", {}, make("ol", {}, ...rows), ...together);
   };
+  const telling = (question) => make("details", { class: "note" }, make("summary", { "aria-label": `What it tells: ${question.title}` }, "What it tells"), make("p", {}, toldOf(question).join(" ")));
   const move = (to) => {
     history.pushState({ screen: to }, "");
     go(to);
@@ -179,8 +208,10 @@ async function ask(client, offer) {
   say("code", `This page came from ${location.host}, with the code that perturbs. Whoever runs it could`
     + " change the code; an app that you trust can take part in the same survey.");
   show("window", client.persistent === false);
-  const state = campaign.stateAt(nowUs());
-  if (state !== "open") refuse(state === "closed" ? "This survey is closed." : "This survey is not open yet.");
+  const state = offer.closed ? "closed" : campaign.stateAt(nowUs());
+  if (state === "pending") refuse("This survey is not open yet.");
+  if (state === "closed") say("asks", "This survey is closed, and takes no more answers.");
+  show("form", state !== "closed");
 
   at("form").addEventListener("submit", async (event) => {
     event.preventDefault();
@@ -209,7 +240,7 @@ async function ask(client, offer) {
   addEventListener("online", () => settle(client, campaign, questions));
   // Who has answered sees the receipt at once, and no form before it.
   const own = (await client.history()).findLast((one) => one.campaignId === campaign.id);
-  const answered = own && (own.status === "pending" || own.period === campaign.periodAt(nowUs()));
+  const answered = own && (state === "closed" || own.status === "pending" || own.period === campaign.periodAt(nowUs()));
   if (answered) receipt(campaign, questions, own);
   show("survey");
   await (answered ? settle(client, campaign, questions) : past(client));
@@ -235,6 +266,27 @@ function picture({ attribute, price }, value, form) {
   });
   at("odds").replaceChildren(...rows);
   say("guessed", `How often somebody who thinks two answers equally likely, and guesses from your ${form ? "answer to this question alone" : "report"}, can be right: no more often than this.`);
+}
+
+/** A hundred reports that could be sent for an answer, beside those for others. */
+function hundred(campaign, question) {
+  const value = question.read();
+  const given = value !== null && !question.wrong();
+  show("dots-figure", given);
+  if (!given) return at("dots").replaceChildren();
+  const { attribute, price } = question;
+  const { unit, valueUnit, coordinates, scale, least = -Infinity, most = Infinity } = attribute;
+  const others = distances(price).slice(1).map((apart) => {
+    if (coordinates) return { by: apart, label: `A place ${distanceText(apart, unit)} east of yours` };
+    if (scale) return { by: apart, label: `${sentence(number(Math.max(value, scale.floor) * ratioOf(apart)))} ${valueUnit}` };
+    const by = value + apart > most && value - apart >= least ? -apart : apart;
+    return { by, label: `${number(value + by)} ${valueUnit}` };
+  });
+  const edge = campaign.questions[0]?.query.at;
+  if (typeof edge === "number" && !scale) others.push({ by: 2 * (edge - value), label: `${number(2 * edge - value)} ${valueUnit}` }); // beyond what is asked
+  const what = campaign.questions.length ? `A hundred reports on “${campaign.questions[0].label}” that could be drawn.` : "A hundred reports that could be drawn.";
+  at("dots").replaceChildren(dots(rowsOf(campaign, value, others), what));
+  say("dots-text", `${what} One like those of the first row is sent. Whoever reads it has to say which row it came from.`);
 }
 
 function whatIsSent(campaign) {
@@ -274,7 +326,9 @@ async function settle(client, campaign, questions, fresh = false) {
     fresh = false;
     await past(client);
   };
+  if (!navigator.onLine) later = await sendLater();
   await shown();
+  if (!navigator.onLine) return;
   at("retry").disabled = true;
   try {
     await client.flush({ deadlineMs: FLUSH_MS });
@@ -282,6 +336,7 @@ async function settle(client, campaign, questions, fresh = false) {
     if (error.code !== "transport") throw error;
   } finally {
     at("retry").disabled = false;
+    later = (await client.counts()).pending > 0 && await sendLater();
     await shown();
   }
 }
@@ -312,7 +367,7 @@ function axis({ attribute, columns }, column) {
 
 function receipt(campaign, questions, own) {
   const state = own.status;
-  say("state", STATES[state] + (own.reason ? ` (${own.reason})` : ""));
+  say("state", STATES[state === "pending" && later ? "later" : state] + (own.reason ? ` (${own.reason})` : ""));
   at("state").className = { acknowledged: "good", rejected: "bad", expired: "bad" }[state] ?? "";
   show("meaning", !isForm(campaign) && campaign.questions.length > 0 && campaign.questions.every(({ query }) => BETWEEN.has(query.kind)));
   const rows = linesOf(campaign, questions, own).map(([name, value]) => make("tr", {}, make("th", { scope: "row" }, name), make("td", {}, value)));
@@ -355,7 +410,7 @@ async function past(client) {
 /** Nothing of the answers stays in the page once what was drawn from them is stored. */
 function forget(questions) {
   for (const question of questions) question.clear();
-  for (const id of ["inputs", "summary", "skipped", "odds", "odds-text"]) at(id).replaceChildren();
+  for (const id of ["inputs", "summary", "skipped", "odds", "odds-text", "dots"]) at(id).replaceChildren();
   say("echo", "");
 }
 

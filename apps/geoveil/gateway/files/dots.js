@@ -1,0 +1,70 @@
+// A hundred reports that could be drawn for an answer, as dots, above those for somebody else's: what a reader of one
+// dot can tell. They are drawn as the report is, shown, and kept by nothing; none of them is the one that is sent.
+
+import { element, number } from "./odds.js";
+import { toPlane } from "./map.js";
+
+const MANY = 100;
+const [WIDTH, BINS, DOT] = [400, 50, 3.2];
+const MOST_HIGH = 14;
+
+const source = {
+  bits(count) {
+    const bytes = crypto.getRandomValues(new Uint8Array(Math.ceil(count / 8)));
+    return bytes.reduce((all, byte) => (all << 8n) | BigInt(byte), 0n) >> BigInt(8 * bytes.length - count);
+  },
+};
+
+/** Whether there is a picture of them: of reports of one number. */
+export function hasDots(campaign) {
+  return campaign.columns === 1 && !campaign.readings && (campaign.questions.length > 0 || !campaign.attribute.scale);
+}
+
+/** An answer in the coordinates of questions, near enough to look at. */
+function coordinates({ coordinates: centre, scale }, value) {
+  if (centre) return toPlane(centre, value.longitude, value.latitude);
+  return [scale ? Math.log(Math.max(value, scale.floor)) : value];
+}
+
+/** A row for an answer, and one for each that differs by one of some distances, of {label, values}. */
+export function rowsOf(campaign, value, others) {
+  const { attribute, stepExponent } = campaign;
+  const mine = coordinates(attribute, value);
+  const drawn = ([first, ...rest]) => Array.from({ length: MANY }, () => Number(campaign.draw([first, ...rest], source).answers[0].value) * 2 ** stepExponent);
+  return [{ label: "Your answer", values: drawn(mine) }, ...others.map(({ by, label }) => ({ label, values: drawn([mine[0] + by, ...mine.slice(1)]) }))];
+}
+
+/** The rows as a picture, each dot a report, and what it shows in words. */
+export function dots(rows, what) {
+  const all = rows.flatMap(({ values }) => values);
+  const [low, high] = [Math.min(0, ...all), Math.max(...all) > Math.min(0, ...all) ? Math.max(...all) : 1];
+  const row = 24 + 2 * DOT * MOST_HIGH;
+  const box = element("svg", { viewBox: `0 0 ${WIDTH} ${rows.length * row + 18}`, role: "img" });
+  const middle = (values) => [0.25, 0.75].map((p) => number(values.toSorted((a, b) => a - b)[Math.floor(p * values.length)], 2)).join(" to ");
+  box.append(element("title", {}, `${what} ${rows.map(({ label, values }) => `${label}: half of them from ${middle(values)}`).join("; ")}.`));
+  rows.forEach(({ label, values }, i) => {
+    const floor = (i + 1) * row;
+    box.append(element("text", { x: 0, y: floor - row + 15 }, label));
+    box.append(element("line", { x1: 0, x2: WIDTH, y1: floor, y2: floor, class: "ground" }));
+    const piles = new Map();
+    for (const value of values) {
+      const bin = Math.min(BINS - 1, Math.floor((BINS * (value - low)) / (high - low)));
+      piles.set(bin, (piles.get(bin) ?? 0) + 1);
+    }
+    const rise = Math.min(2 * DOT, (2 * DOT * MOST_HIGH) / Math.max(...piles.values()));
+    for (const [bin, count] of piles) {
+      if (count > MOST_HIGH) {
+        const left = bin > BINS / 2;
+        const x = ((bin + 0.5) * WIDTH) / BINS + (left ? -8 : 8);
+        box.append(element("text", { x, y: floor - 2 * DOT * MOST_HIGH + 10, "text-anchor": left ? "end" : "start", class: "small" }, `${count} of ${MANY}`));
+      }
+      for (let k = 0; k < count; k++) {
+        box.append(element("circle", { cx: ((bin + 0.5) * WIDTH) / BINS, cy: floor - DOT - k * rise, r: DOT, class: i ? "other" : "one" }));
+      }
+    }
+  });
+  const foot = rows.length * row + 15;
+  const ends = [element("text", { x: 0, y: foot, class: "small" }, number(low, 3)), element("text", { x: WIDTH, y: foot, class: "small", "text-anchor": "end" }, number(high, 3))];
+  box.append(...ends);
+  return box;
+}

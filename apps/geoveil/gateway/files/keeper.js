@@ -1,0 +1,45 @@
+// A worker that the browser keeps: it has this page's files where there is no connection, and sends what waits once
+// there is one, also when no page is open. It answers from the network wherever that is there.
+
+import { Client, IndexedDbStorage, Policy } from "./geoveil-client.js";
+
+const KEPT = "geoveil";
+const PAGE = "/take-part/";
+const FILES = [
+  "take-part.css", "take-part.js", "odds.js", "dots.js", "questions.js", "map.js", "icon.svg", "coastline.json",
+  ...["chunk", "client", "ed25519", "fields", "geographiclib-geodesic.min", "numbers", "vector"].map((one) => `geoveil-${one}.js`),
+].map((name) => `/pages/${name}`);
+const FLUSH_MS = 30_000;
+
+/** Keep all files, or none: those of two versions are not mixed. */
+async function keep() {
+  await (await caches.open(KEPT)).addAll([PAGE, ...FILES]);
+}
+
+addEventListener("install", (event) => event.waitUntil(keep()));
+
+addEventListener("fetch", (event) => {
+  const { request } = event;
+  const { origin, pathname } = new URL(request.url);
+  const page = request.mode === "navigate";
+  if (request.method !== "GET" || origin !== location.origin || !(page || FILES.includes(pathname))) return;
+  event.respondWith(fetch(request).catch(async (error) => {
+    const held = await caches.match(page ? PAGE : pathname);
+    if (held) return held;
+    throw error;
+  }));
+  if (page) event.waitUntil(keep().catch(() => undefined));
+});
+
+addEventListener("sync", (event) => event.waitUntil(send()));
+
+async function send() {
+  const storage = await IndexedDbStorage.open("geoveil");
+  try {
+    const client = new Client({ server: location.origin, storage, policy: new Policy({ limits: {} }), background: false });
+    const { pending } = await client.flush({ deadlineMs: FLUSH_MS });
+    if (pending) throw new Error("not all was sent"); // so that the browser tries again later
+  } finally {
+    storage.database.close();
+  }
+}
