@@ -52,6 +52,7 @@ COMMANDS = {
     "geoveil health --wait": SERVES,
     "geoveil serve --check": SERVES,
     "geoveil db check": SERVES,
+    "geoveil doctor": SERVES,
     "geoveil token create ada --file tokens.json": SERVES,
     "geoveil token list --file tokens.json": SERVES,
     "geoveil token revoke ada --file tokens.json": SERVES,

@@ -28,6 +28,7 @@ with _needed_for("a server"):
         back_up_database as back_up_database,
         check_database as check_database,
     )
+    from geoveil.aggregator.store.opening import open_store as open_store
     from geoveil.aggregator.store.writer import Writer
 
 __all__ = [

@@ -18,6 +18,7 @@ from geoveil.gp import GeoVeilError, MissingExtraError, __version__, needed_for
 COMMANDS = (
     *(
         "serve",
+        "doctor",
         "web",
         "relay",
         "health",
