@@ -21,6 +21,8 @@ async def gateway_of(aggregator: Aggregator, **changes: Any) -> AsyncIterator[Ga
         "tls_key": settings.tls_key,
         "tls_client_ca": settings.tls_client_ca,
         "console": settings.console,
+        "results_token_file": settings.results_token_file,
+        "results_frames": settings.results_frames,
         "shown": f"localhost:{aggregator.address.rpartition(':')[2]}",
         "longest": settings.max_message_bytes,
     }

@@ -18,6 +18,7 @@ from geoveil.analyst.results import cell_text
 from geoveil.campaign import Attribute, Question
 from geoveil.gp import GeoPrivacy, Threshold
 from tests.console.served import NOW, Served, numbers, places, served, survey
+from tests.console.test_public import chosen
 
 pytestmark = pytest.mark.deep
 WIDTHS = (390, 820, 1440)
@@ -239,3 +240,15 @@ async def test_titles_are_text_whatever_they_hold(console: Served, page: Page) -
     await page.wait_for_selector("text=Live: as of")
     assert await page.locator("main img, main script").count() == 0
     assert "{{7*7}}" in await page.inner_text("h1")
+
+
+async def test_results_are_read_by_anybody(tmp_path: Path, page: Page) -> None:
+    async with served(tmp_path, **chosen(tmp_path, "income")) as console:
+        await console.publish(survey())
+        await console.report(survey(), 2_000)
+        await page.goto(f"{console.base}/results/income")
+        assert "of people have a household income" in await page.inner_text("main")
+        await sound(page, "public")
+        async with page.expect_download() as saving:
+            await page.click("[data-png]")
+        assert (await (await saving.value).path()).read_bytes().startswith(b"\x89PNG")

@@ -46,6 +46,9 @@ def companions(name):
         return {other: path for other, path in pair.items() if other != name}
     if name in ("web_origins", "web_proxies"):
         return {"web": WEB[0]}
+    if name.startswith("results_"):
+        needed = {"web": WEB[0], "tokens_file": Path("/tokens"), "results_token_file": Path("/one")}
+        return {other: value for other, value in needed.items() if other != name}
     return {name.replace("_burst", "_rate"): 5} if name.endswith("_burst") else {}
 
 

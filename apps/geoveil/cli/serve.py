@@ -31,6 +31,8 @@ _SETTINGS: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "tls_key": "PEM private key",
             "tls_client_ca": "PEM certificates; every client then needs one of theirs",
             "tokens_file": "Analysts then need a token of 'geoveil token create'",
+            "results_token_file": "File with a token: anybody sees its estimates, at /results/",
+            "results_frames": "Pages of this origin may hold those results; may be repeated",
             "web_origins": "Pages of this origin may call by the gateway; may be repeated",
             "web_proxies": "Believe X-Forwarded-For of this address; may be repeated",
             "trusted_keys": "Take campaigns signed by this key ed25519:... only; may be repeated",
@@ -80,6 +82,7 @@ _SPELLED: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "trusted_keys": ("--trusted-keys", "--trusted-key"),
         "web_origins": ("--web-origins", "--web-origin"),
         "web_proxies": ("--web-proxies", "--web-proxy"),
+        "results_frames": ("--results-frames", "--results-frame"),
         "console": ("--console/--no-console",),
         "insecure_open_analyst": ("--insecure-open-analyst/--no-insecure",),
         "reflection": ("--reflection/--no-reflection",),
@@ -146,7 +149,7 @@ def serve(
         with needed_for("the gateway"):
             import_module("httptools")
             import_module("uvicorn")
-    if settings.console:
+    if settings.console or settings.results_token_file is not None:
         with needed_for("the console"):
             import_module("jinja2")
     if check:
@@ -187,12 +190,14 @@ def gateway_beside(settings: Settings) -> Callable[[Any], Any] | None:
         *("--log-level", settings.log_level, "--log-format", settings.log_format),
         *(part for origin in settings.web_origins for part in ("--web-origin", origin)),
         *(part for proxy in settings.web_proxies for part in ("--web-proxy", proxy)),
+        *(part for origin in settings.results_frames for part in ("--results-frame", origin)),
         *(["--console"] if settings.console else []),
     ]
     for option, path in (
         ("--tls-certificate", settings.tls_certificate),
         ("--tls-key", settings.tls_key),
         ("--tls-client-ca", settings.tls_client_ca),
+        ("--results-token-file", settings.results_token_file),
     ):
         said += [] if path is None else [option, str(path)]
 

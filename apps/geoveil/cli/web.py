@@ -22,6 +22,14 @@ def web(
     console: Annotated[
         bool, typer.Option("--console", help="Serve the console, at /console/.")
     ] = False,
+    results_token_file: Annotated[
+        Path | None,
+        typer.Option(help="File with a token: anybody sees its estimates, at /results/."),
+    ] = None,
+    results_frames: Annotated[
+        list[str] | None,
+        typer.Option("--results-frame", help="Pages of this origin may hold those results."),
+    ] = None,
     web_origins: Annotated[
         list[str] | None,
         typer.Option("--web-origin", help="Pages of this origin may call; may be repeated."),
@@ -78,6 +86,8 @@ def web(
         tls_client_ca=tls_client_ca,
         relay_keys=relay_keys,
         console=console,
+        results_token_file=results_token_file,
+        results_frames=tuple(results_frames or ()),
         shown=shown or connection.server,
         longest=max_message_bytes,
     )

@@ -10,8 +10,9 @@ from geoveil.gp import __version__ as __version__
 
 if TYPE_CHECKING:
     from geoveil.console.app import Console
+    from geoveil.console.public import PublicResults
 
-__all__ = ["Console"]
+__all__ = ["Console", "PublicResults"]
 
 
 def __getattr__(name: str) -> Any:
@@ -20,4 +21,8 @@ def __getattr__(name: str) -> Any:
         from geoveil.console.app import Console
 
         return Console
+    if name == "PublicResults":
+        from geoveil.console.public import PublicResults
+
+        return PublicResults
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

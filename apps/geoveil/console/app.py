@@ -16,7 +16,6 @@ from geoveil.console.asking import AskingPages
 from geoveil.console.http import (
     PREFIX,
     GatewayRequest,
-    Headers,
     Lane,
     RefusedError,
     Response,
@@ -24,8 +23,10 @@ from geoveil.console.http import (
     Scope,
     Send,
     form_of,
+    guards,
     query_of,
     refusal_of,
+    write,
 )
 from geoveil.console.kept import Kept
 from geoveil.console.live import Live
@@ -44,20 +45,8 @@ _LONGEST_FORM, _LONGEST_SIGNED, _LONGEST_FILE = 4 << 10, 64 << 10, 1 << 20
 """Bytes of a form, of one of somebody who is signed in, and of a file of theirs."""
 _FORM_TOKEN = "form_token"  # noqa: S105 - the name of a field
 _ANYONE = "anyone on this machine"
-GUARDS: Headers = (
-    (
-        b"content-security-policy",
-        b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
-        b"connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
-    ),
-    (b"x-frame-options", b"DENY"),
-    (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"same-origin"),  # with none, browsers say that forms are of no origin
-    (b"permissions-policy", b"geolocation=(), camera=(), microphone=()"),
-    (b"cross-origin-opener-policy", b"same-origin"),
-    (b"cross-origin-resource-policy", b"same-origin"),
-    (b"cache-control", b"no-store"),
-)
+GUARDS = guards(b"'none'")
+"""Headers of every page: none can be held in a frame."""
 
 
 class Console:
@@ -140,7 +129,7 @@ class Console:
                     response = await self._page(signed_in[1], scope, headers, path, body)
         except GeoVeilError as error:
             response = self._refused(error, self._whose(headers))
-        await _send(send, scope["method"], response)
+        await write(send, scope["method"], response, GUARDS)
 
     # Signing in and out
 
@@ -382,15 +371,3 @@ def _within(wanted: str) -> str:
     if not plain or not wanted.startswith("/") or wanted.startswith(_SIGN_IN):
         return "/"
     return quote(wanted, safe="/?=&%-_.~,:+")
-
-
-async def _send(send: Send, method: str, response: Response) -> None:
-    headers = [
-        *GUARDS,
-        (b"content-type", response.kind.encode()),
-        (b"content-length", b"%d" % len(response.content)),
-        *response.headers,
-    ]
-    await send({"type": "http.response.start", "status": response.status, "headers": headers})
-    body = b"" if method == "HEAD" else response.content
-    await send({"type": "http.response.body", "body": body, "more_body": False})

@@ -198,6 +198,46 @@ def download(content: bytes, kind: str, name: str) -> Response:
     return Response(content, kind, headers=headers)
 
 
+def guards(frames: bytes) -> Headers:
+    """Return the headers of every page, which loads nothing from elsewhere.
+
+    Args:
+        frames: origins of pages that may hold it in a frame, with blanks between; "'none'": none.
+    """
+    policy = (
+        b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
+        b"connect-src 'self'; form-action 'self'; frame-ancestors %b; base-uri 'none'"
+    )
+    refused = [(b"x-frame-options", b"DENY")] if frames == b"'none'" else []
+    return (
+        (b"content-security-policy", policy % frames),
+        *refused,
+        (b"x-content-type-options", b"nosniff"),
+        (b"referrer-policy", b"same-origin"),  # with none, browsers say that forms are of no origin
+        (b"permissions-policy", b"geolocation=(), camera=(), microphone=()"),
+        (b"cross-origin-opener-policy", b"same-origin"),
+        (b"cross-origin-resource-policy", b"same-origin"),
+        (b"cache-control", b"no-store"),
+    )
+
+
+async def write(send: Send, method: str, response: Response, around: Headers) -> None:
+    """Send a response.
+
+    Args:
+        around: headers of every response of its kind.
+    """
+    headers = [
+        *around,
+        (b"content-type", response.kind.encode()),
+        (b"content-length", b"%d" % len(response.content)),
+        *response.headers,
+    ]
+    await send({"type": "http.response.start", "status": response.status, "headers": headers})
+    body = b"" if method == "HEAD" else response.content
+    await send({"type": "http.response.body", "body": body, "more_body": False})
+
+
 def query_of(text: str) -> dict[str, list[str]]:
     """Return what stands behind the question mark of an address.
 

@@ -121,15 +121,19 @@ def saved(request: GatewayRequest) -> Response:
 
 
 def estimates_as(found: CampaignEstimates, kind: str) -> Response:
-    """Return estimates as a file, which begins with the sentences where it is a table."""
-    campaign_id = found.campaign.campaign_id
-    if kind != "csv":
-        return file_of(found, kind, campaign_id, _picture(found))
-    rows = [
-        {"answer": str(found.answer_of(row)), **cells_of_row}
-        for row, cells_of_row in zip(found.estimates, found.rows(), strict=True)
-    ]
-    return download(csv_text(rows).encode(), CSV, f"{campaign_id}.csv")
+    """Return estimates as a file with the sentences and a note on how they were made."""
+    campaign_id, how = found.campaign.campaign_id, " ".join(found.notes)
+    if kind == "csv":
+        rows = [
+            {"answer": str(found.answer_of(row)), **columns, "method": how}
+            for row, columns in zip(found.estimates, found.rows(), strict=True)
+        ]
+        return download(csv_text(rows).encode(), CSV, f"{campaign_id}.csv")
+    drawn = _picture(found)
+    if drawn is not None:
+        note = Markup("</title><desc>{}</desc>").format(how)
+        drawn = Markup(drawn.replace("</title>", note, 1))  # noqa: S704 - both are escaped
+    return file_of(found, kind, campaign_id, drawn)
 
 
 def saved_reports(request: GatewayRequest) -> Response:

@@ -129,12 +129,21 @@ class Gateway:
         await self.stop()
 
     def _mounts(self) -> dict[str, Mount]:
-        if not self._settings.console:
-            return {}
+        settings, mounts = self._settings, dict[str, Mount]()
+        if not settings.console and settings.results_token_file is None:
+            return mounts
         with needed_for("the console"):
-            from geoveil.console import Console  # the gateway's only way to it
-        self.console = Console(self._blocking, shown=self._settings.shown)
-        return {"/console/": Mount(self.console, Files("geoveil.console", "files"))}
+            from geoveil.console import Console, PublicResults  # the gateway's only way to it
+        files = Files("geoveil.console", "files")
+        if settings.console:
+            self.console = Console(self._blocking, shown=settings.shown)
+            mounts["/console/"] = Mount(self.console, files)
+        if settings.results_token_file is not None:
+            results = PublicResults(
+                self._blocking, settings.results_token_file, settings.results_frames
+            )
+            mounts["/results/"] = Mount(results, files, public=True)
+        return mounts
 
     def _sealed(self, calls: Calls) -> dict[str, Answering]:
         if self._settings.relay_keys is None:

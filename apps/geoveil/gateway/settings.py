@@ -36,6 +36,11 @@ class GatewaySettings:
     nothing comes through relays."""
     console: bool = False
     """Serve the console for analysts and operators under /console/."""
+    results_token_file: Path | None = None
+    """File that holds a token: what its campaigns say is shown to anybody under /results/. None:
+    nothing is."""
+    results_frames: tuple[str, ...] = ()
+    """Origins of pages elsewhere that may hold those results."""
     shown: str = "COLLECTOR"
     """Where programs reach the aggregator, as the console's code shows it."""
     longest: int = 4 << 20

@@ -75,10 +75,12 @@ class Mount:
 
     Args:
         files: its files, below "files/".
+        public: whether it answers everybody alike, and takes no token.
     """
 
     application: Mounted
     files: Files
+    public: bool = False
 
 
 class Site:
@@ -146,7 +148,7 @@ class Site:
                 await answer(send_more, 429, "too many requests: try again later",
                              [(b"retry-after", after)])  # fmt: skip
                 return
-            secret = b"authorization" in headers or self._mount(scope["path"]) is not None
+            secret = b"authorization" in headers or self._takes_tokens(scope["path"])
             by = headers.get(_FORWARDED_BY, b"") if proxy else b""
             private = by == b"https" if by else is_loopback(peer)
             if secret and scope["scheme"] != "https" and not private:
@@ -189,7 +191,7 @@ class Site:
 
     async def _welcome(self, path: str, host: str, send: Send) -> bool:
         """Return whether somebody may ask who names the gateway like this; if not, say so."""
-        if not path.startswith(_OF_ANALYSTS) and self._mount(path) is None:
+        if not path.startswith(_OF_ANALYSTS) and not self._takes_tokens(path):
             return True  # what is open to anybody needs no trust
         if not await self._trusting():
             return True
@@ -206,6 +208,11 @@ class Site:
     def _mount(self, path: str) -> str | None:
         """Return the prefix of the mount that a path is of."""
         return next((mounted for mounted in self._mounts if f"{path}/".startswith(mounted)), None)
+
+    def _takes_tokens(self, path: str) -> bool:
+        """Return whether a path is of a mount that is not for everybody."""
+        prefix = self._mount(path)
+        return prefix is not None and not self._mounts[prefix].public
 
     def _known(self, host: str) -> bool:
         """Return whether a header Host names this machine as it names itself."""

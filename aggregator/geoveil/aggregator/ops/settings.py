@@ -76,6 +76,11 @@ class Settings:
     console: bool = False
     """Serve the console, for analysts and operators, by the gateway under /console/; without an
     address of its own, it is then at 127.0.0.1:7718."""
+    results_token_file: Path | None = None
+    """File that holds one token, with the scope estimate: what its campaigns say is then shown to
+    anybody, by the gateway under /results/. None: nothing is."""
+    results_frames: tuple[str, ...] = ()
+    """Origins, such as "https://example.org", of pages elsewhere that may hold those results."""
     tls_certificate: Path | None = None
     """PEM file with the chain of certificates. None: no encryption."""
     tls_key: Path | None = None
@@ -184,7 +189,8 @@ class Settings:
         validation.choice("log_format", self.log_format, LOG_FORMATS)
 
     def _check_tls(self) -> None:
-        for name in ("tls_certificate", "tls_key", "tls_client_ca", "tokens_file"):
+        paths = ("tls_certificate", "tls_key", "tls_client_ca", "tokens_file", "results_token_file")
+        for name in paths:
             path = getattr(self, name)
             if path is not None:
                 _file(name, path, "a Path to a file, or None")
@@ -202,18 +208,24 @@ class Settings:
             bare = host.startswith("[") == host.endswith("]") == (":" in host)
             if not (isinstance(self.web, str) and sound and bare and host.isprintable() and host):
                 raise ParameterError("web", self.web, 'HOST:PORT, such as "127.0.0.1:7718"')
-        elif self.web_origins or self.web_proxies:
-            which = "web_origins" if self.web_origins else "web_proxies"
-            raise ParameterError("web", None, f"given, as {which} are")
+        else:
+            for which in ("web_origins", "web_proxies", "results_token_file"):
+                if getattr(self, which):
+                    raise ParameterError("web", None, f"given, as {which} is")
+        if self.results_frames and self.results_token_file is None:
+            raise ParameterError("results_token_file", None, "given, as results_frames is")
+        if self.results_token_file is not None and self.tokens_file is None:
+            raise ParameterError("tokens_file", None, "given, as results_token_file is")
         for proxy in self.web_proxies:
             try:
                 ip_address(proxy)
             except ValueError:
                 raise ParameterError("web_proxies", proxy, "addresses of proxies") from None
-        for origin in self.web_origins:
-            if not isinstance(origin, str) or not _ORIGIN.fullmatch(origin):
-                expected = 'origins in small letters, such as "https://example.org"'
-                raise ParameterError("web_origins", origin, expected)
+        for which in ("web_origins", "results_frames"):
+            for origin in getattr(self, which):
+                if not isinstance(origin, str) or not _ORIGIN.fullmatch(origin):
+                    expected = 'origins in small letters, such as "https://example.org"'
+                    raise ParameterError(which, origin, expected)
 
     def _check_rate(self, rate: str, burst: str) -> None:
         if getattr(self, rate) is not None:

@@ -2,7 +2,7 @@
 
 import { follow } from "./live.js";
 import { showOdds, slide } from "./plan.js";
-import { savePicture } from "./png.js";
+import { offerPictures } from "./png.js";
 import { keepFresh } from "./refresh.js";
 import { dragQuantiles } from "./quantiles.js";
 import { sendFiles } from "./upload.js";
@@ -16,7 +16,4 @@ for (const form of document.querySelectorAll("form[data-quantiles]")) dragQuanti
 for (const place of document.querySelectorAll("[data-refresh]")) keepFresh(place.id);
 document.addEventListener("input", sayRanges);
 document.addEventListener("submit", sendFiles);
-document.addEventListener("click", (event) => {
-  const button = event.target.closest("[data-png]");
-  if (button !== null) savePicture(button.closest("section").querySelector("[data-picture] svg"));
-});
+offerPictures();

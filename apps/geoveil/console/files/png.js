@@ -2,7 +2,7 @@
 
 const TIMES = 2;
 
-export async function savePicture(svg) {
+async function savePicture(svg) {
   const copy = svg.cloneNode(true);
   const { width, height } = svg.viewBox.baseVal;
   copy.setAttribute("width", width);
@@ -26,4 +26,12 @@ export async function savePicture(svg) {
   link.download = "picture.png";
   link.click();
   URL.revokeObjectURL(link.href);
+}
+
+// Let each button with data-png save the picture of its section.
+export function offerPictures() {
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest("[data-png]");
+    if (button !== null) savePicture(button.closest("section").querySelector("[data-picture] svg"));
+  });
 }

@@ -1,0 +1,137 @@
+"""Results for everybody: what an operator lets anyone read, without a token of their own.
+
+The operator gives the gateway a token with the scope estimate, of those campaigns. What that token
+may not estimate is not shown; and a campaign with too few answers shows nothing, as it promised.
+"""
+
+import logging
+import re
+import time
+from collections import OrderedDict
+from pathlib import Path
+from urllib.parse import unquote
+
+import grpc
+
+from geoveil.analyst import CampaignEstimates, PublishedCampaign, ServerError
+from geoveil.campaign import AttributeCampaign
+from geoveil.console.asker import ChannelAsker
+from geoveil.console.http import (
+    Lane,
+    RefusedError,
+    Response,
+    Scope,
+    Send,
+    guards,
+    refusal_of,
+    write,
+)
+from geoveil.console.rendering import date_text, templates
+from geoveil.console.survey import answers_shown, estimates_as
+from geoveil.console.survey_head import privacy_of
+from geoveil.console.workers import Workers
+from geoveil.gp import GeoVeilError
+
+_LOG = logging.getLogger(__name__)
+_PATH = re.compile(
+    r"/results/(?P<campaign_id>[a-z0-9][a-z0-9_-]{0,63})(?:\.(?P<kind>csv|json|svg))?"
+)
+_KEPT_S, _MOST_KEPT = 5.0, 500
+"""Seconds for which a result is kept for whoever asks next, and how many are."""
+_Found = tuple[PublishedCampaign, CampaignEstimates | None]
+
+
+class PublicResults:
+    """Answers everything below "/results/", but for its files, as `geoveil.gateway` asks a mount.
+
+    Args:
+        token_file: holds the token of the operator's choice; it is read again for each result.
+        frames: origins of pages elsewhere that may hold a result in a frame.
+    """
+
+    def __init__(self, channel: grpc.Channel, token_file: Path, frames: tuple[str, ...]) -> None:
+        self._channel = channel
+        self._token_file = token_file
+        self._guards = guards(" ".join(frames).encode() or b"'none'")
+        self._workers = Workers()
+        self._kept: OrderedDict[str, tuple[float, _Found]] = OrderedDict()
+
+    async def aclose(self) -> None:
+        """End what is open."""
+        self._workers.close()
+
+    def longest(self, scope: Scope) -> int:
+        """Return the most bytes of the body of a request: nothing is sent here."""
+        return 0
+
+    async def __call__(self, scope: Scope, body: bytes, send: Send) -> None:
+        """Answer a request."""
+        try:
+            named = _PATH.fullmatch(unquote(scope["path"]))
+            if named is None or scope["method"] == "POST":
+                raise RefusedError(404, "there is no such page")
+            response = await self._workers.run(
+                Lane.QUICK, lambda: self._answer(**named.groupdict())
+            )
+        except GeoVeilError as error:
+            status, text = refusal_of(error)
+            template = templates().get_template("public_refused.html")
+            response = Response(template.render(text=text).encode(), status=status)
+        await write(send, scope["method"], response, self._guards)
+
+    def _answer(self, campaign_id: str, kind: str | None) -> Response:
+        published, found = self._found(campaign_id)
+        if kind is not None:
+            if found is None:
+                raise RefusedError(409, "there are too few answers to show any yet")
+            return estimates_as(found, kind)
+        campaign = published.campaign
+        shown = answers_shown(found)
+        html = (
+            templates()
+            .get_template("public.html")
+            .render(
+                **shown,
+                campaign_id=campaign_id,
+                title=campaign.title,
+                state=published.state,
+                reports=published.reports,
+                least=campaign.minimum_participants,
+                dates=f"{date_text(campaign.opens)} to {date_text(campaign.closes)}",
+                privacy=privacy_of(campaign),
+                first="" if found is None else " ".join(map(str, found.sentences[:1])),
+            )
+        )
+        return Response(html.encode())
+
+    def _found(self, campaign_id: str) -> _Found:
+        """Return a campaign and its estimates; None of those while there are too few answers.
+
+        Raises:
+            RefusedError: if the operator does not show it.
+        """
+        then, found = self._kept.get(campaign_id, (0.0, None))
+        if found is not None and time.monotonic() - then < _KEPT_S:
+            return found
+        try:
+            asker = ChannelAsker(self._channel, self._token_file.read_text("utf-8").strip())
+            published = asker.status_of(campaign_id).published
+        except (OSError, ServerError) as error:
+            if isinstance(error, ServerError) and error.retryable:
+                raise
+            if not isinstance(error, ServerError) or error.code == "UNAUTHENTICATED":
+                _LOG.warning("results_token_wrong", extra={"exception": type(error).__name__})
+            raise RefusedError(404, "no results are shown here") from None
+        assert published is not None  # of the server
+        if not isinstance(published.campaign, AttributeCampaign):
+            raise RefusedError(404, "no results of forms are shown here")
+        estimates = None
+        try:
+            estimates = asker.estimate(campaign_id)
+        except ServerError as error:
+            if error.code != "FAILED_PRECONDITION":
+                raise
+        self._kept[campaign_id] = time.monotonic(), (published, estimates)
+        while len(self._kept) > _MOST_KEPT:
+            self._kept.popitem(last=False)
+        return published, estimates
