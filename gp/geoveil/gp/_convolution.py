@@ -1,10 +1,7 @@
-"""Expectations under Laplace noise of functions that are smooth in pieces.
+"""Expectations under Laplace noise of functions that are smooth on panels, however wide the noise.
 
-E[G(s + bZ)], Z standard Laplace, for many s at once, however narrow or wide the noise. G is
-smooth on panels, over which the two one-sided integrals obey a stable recursion: each step shrinks
-the past by e^{−δ/b}; each point then adds the two parts of its own panel. Gauss-Legendre quadrature
-goes outwards from where the noise is centred, in parts that grow as it falls. Accurate to about
-1e-13 relative to sup |G|.
+The two one-sided integrals obey a stable recursion over the panels, and Gauss-Legendre quadrature
+computes each point's own panel. Accurate to about 1e-13 relative to sup |G|.
 """
 
 from __future__ import annotations
@@ -41,13 +38,10 @@ def laplace_expectation(
 
     Args:
         function: vectorised; smooth on each panel.
-        s: points, any shape.
+        s: points, any shape; the result has the same.
         scale: noise scale b > 0, in the unit of s.
         panels: their edges, increasing.
-        limits: what `function` is before the first and after the last.
-
-    Returns:
-        An array of the shape of s.
+        limits: the values of `function` before the first edge and after the last.
     """
     points = np.asarray(s, dtype=np.float64)
     flat = points.ravel()
@@ -67,13 +61,8 @@ def laplace_expectation(
 def laplace_variance(profile: Profile, s: ArrayLike, scale: float, undone: float) -> Array:
     """Return the variance of a profile of s + scale·Z, its noise undone or not.
 
-    It is the mean over the noise of V − b²V'', a sum of squares, so that nothing cancels: of
-    g = φ − b²φ'' that is 2b²φ'² + b⁴φ''², and of φ, whose mean is m, (φ − m)² + 2b²m'².
-
-    Args:
-        s: points, any shape.
-        scale: b > 0.
-        undone: b, or 0 for φ itself.
+    It is E[V − b²V''], a sum of squares, so that nothing cancels: 2b²φ'² + b⁴φ''² for φ − b²φ'',
+    and (φ − m)² + 2b²m'² for φ itself, of mean m. `undone` is b, or 0 for φ itself.
     """
     panels = profile.panels(undone)
     if undone:
@@ -110,7 +99,6 @@ def one_sided(
     Args:
         functions: k of them, vectorised; smooth on each panel.
         nodes: from the first edge of the panels to the last, any shape.
-        panels: their edges, increasing.
         limits: what each function is before the first and after the last.
     """
     at, decay = nodes.ravel(), np.exp(-np.diff(panels) / scale).tolist()
@@ -137,10 +125,7 @@ def _outwards(
     end: Array,
     scale: float,
 ) -> Array:
-    """Return ∫ function(v) e^{−|v−start|/scale} dv / (2 scale) from each start to its end: (k, n).
-
-    Wide intervals are cut where the noise has fallen.
-    """
+    """Return ∫ function(v) e^{−|v−start|/scale} dv / (2 scale) from start to end: (k, n)."""
     away, (places, shares) = end - start, gauss_legendre(12)
     sums = np.zeros((count, away.size))
     for inner, outer in pairwise((0.0, *_GRADES, np.inf)):

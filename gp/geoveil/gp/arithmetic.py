@@ -1,12 +1,7 @@
-"""Two arithmetics for one set of formulas.
+"""Two arithmetics for one set of formulas: float64 to simulate, and balls to release [MATH §10].
 
-Every formula that decides what a report is (a query, its smooth bound, a noise quantile, a
-debiased function) is written once, against `Arithmetic`. Evaluated with `FLOAT` it is vectorised
-float64, for simulation; evaluated with `geoveil.gp.exact.BALL` it is ball arithmetic, which
-encloses the real number, for release [MATH §10].
-
-Parameters enter a formula through `constant`, never as a Python float that has been computed with:
-float arithmetic on parameters would be rounded before the ball arithmetic sees it.
+A formula is written once, against `Arithmetic`. Parameters enter it through `constant`: arithmetic
+on Python floats would round them before the balls see them.
 """
 
 from __future__ import annotations
@@ -68,9 +63,7 @@ class Arithmetic(ABC):
     def power(self, base: Real, exponent: Real) -> Real:
         """Return base^exponent.
 
-        Args:
-            base: ≥ 0, and > 0 for a negative exponent; anything, if the exponent is an int ≥ 0.
-            exponent: an int, or a number of the arithmetic.
+        The base is ≥ 0, or any for an int exponent ≥ 0; a negative exponent needs a base > 0.
         """
 
     @abstractmethod
@@ -95,10 +88,7 @@ class Arithmetic(ABC):
     ) -> Real:
         """Return branches[i](x) where edges[i−1] < x < edges[i]; at an edge, either side.
 
-        Args:
-            x: where to evaluate.
-            edges: increasing constants, one fewer than branches.
-            branches: functions that may disagree at the edges; not in a formula of one's own.
+        The edges are increasing constants. Branches of a user's formula must agree at them.
         """
 
     def turn(self, u: Real) -> tuple[Real, Real]:

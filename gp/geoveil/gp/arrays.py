@@ -1,8 +1,7 @@
-"""NumPy, imported when it is first used, and the types of arrays.
+"""NumPy, imported at its first use, and the types of arrays.
 
-A device that answers a campaign about a number needs no array, and NumPy would take most of what
-its first report costs. So what a device imports takes `np` from here, and annotates with these
-types under `from __future__ import annotations`.
+A device that answers about a number needs no array, and NumPy would take most of the time of its
+first report. Modules that a device imports take `np` from here.
 """
 
 import sys
@@ -37,7 +36,7 @@ else:
 
 
 def is_array(value: object) -> TypeGuard["NDArray[Any]"]:
-    """Return whether `value` is an array or a number of NumPy's: none is, unless it is imported.
+    """Return whether `value` is an array or number of NumPy, without importing NumPy.
 
     Example:
         >>> import numpy
@@ -50,12 +49,7 @@ def is_array(value: object) -> TypeGuard["NDArray[Any]"]:
 def distinct(numbers: Array) -> Array:
     """Return the different numbers of an array, increasing.
 
-    `numpy.unique` does the same, and takes 10 ms for its first: it imports masked arrays.
-
-    Example:
-        >>> import numpy
-        >>> distinct(numpy.array([2.0, 1.0, 2.0])).tolist()
-        [1.0, 2.0]
+    The first `numpy.unique` takes 10 ms: it imports masked arrays.
     """
     in_order = np.sort(numbers, axis=None)
     first = np.ones(len(in_order), np.bool_)

@@ -1,9 +1,7 @@
-"""SHA-256 and BLAKE2b as CPython itself has them, without OpenSSL.
+"""SHA-256 and BLAKE2b as CPython itself has them, without OpenSSL; `hashlib`'s where it has none.
 
-`hashlib` loads OpenSSL, 3.6 MiB that a device needs for nothing else. So whatever a device imports
-takes its digests from here, as `random` of the standard library takes SHA-512; and random bits from
-`random.SystemRandom`, which is what `secrets` calls after it has loaded `hashlib`. Where an
-interpreter has no such modules the digests are `hashlib`'s, and the same.
+`hashlib` loads OpenSSL, 3.6 MiB that a device needs for nothing else. So modules that a device
+imports take digests from here, and random bits from `random.SystemRandom` instead of `secrets`.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Errors of the whole system.
+"""Errors of the whole system. No message ever holds a private value, an exact result or a draw.
 
     GeoVeilError
     ├── ParameterError     a public parameter is wrong: names it, its value and what is permitted
@@ -10,8 +10,6 @@
     └── PublishedCalibrationWarning  a published guarantee that does not hold (geoveil.selection)
 
 The first three are also `ValueError`s.
-
-No message ever holds a private value, an unperturbed result or a draw.
 """
 
 from pathlib import Path
@@ -22,12 +20,7 @@ class GeoVeilError(Exception):
 
 
 class ParameterError(GeoVeilError, ValueError):
-    """A public parameter is outside its permitted range.
-
-    Attributes:
-        name: the parameter.
-        value: what was given. Public by definition.
-        expected: the permitted range, with its unit.
+    """A public parameter (`name`, `value`) is outside its permitted range (`expected`).
 
     Example:
         >>> str(ParameterError("epsilon", -1, "a finite number > 0"))
@@ -49,10 +42,7 @@ class ParameterError(GeoVeilError, ValueError):
 
 
 class PrivateValueError(GeoVeilError, ValueError):
-    """A private value can't be used: says what is permitted, and never repeats the value.
-
-    Attributes:
-        expected: what is permitted, with its unit.
+    """A private value can't be used: says what is `expected`, and never repeats the value.
 
     Example:
         >>> str(PrivateValueError("a finite number of dollars"))
@@ -68,12 +58,9 @@ class PrivateValueError(GeoVeilError, ValueError):
 
 
 class TableFileError(GeoVeilError, ValueError):
-    """A file does not hold the rows that were asked for.
+    """A file at `path` does not hold at `where` what is `expected`.
 
-    Attributes:
-        path: of the file.
-        where: row and column, never what stands there: the rows may be real people.
-        expected: what should be there.
+    `where` is a row and column, never their content: the rows may be real people.
 
     Example:
         >>> str(TableFileError(Path("census.csv"), "row 7, column 'people'", "a number > 0"))
@@ -101,6 +88,5 @@ class ContradictionError(GeoVeilError):
 class NotPrivateWarning(UserWarning):
     """Warning that something for experiments was done where people's values may be.
 
-    `simulate` was called in a process that holds the device's SDK; or bits that can be predicted
-    were given to a release. `release` with the system's own bits is for people.
+    `simulate` ran in a process that holds the device's SDK, or a release took predictable bits.
     """

@@ -1,14 +1,10 @@
 """Release that is private on a real computer: lazy bits, balls, one correctly rounded integer.
 
-For an ideal mechanism y = Y(U), with U uniform in (0, 1), the integer released is the correctly
-rounded y/step [MATH §10]. It is a function of the ideal output alone, so it keeps the ideal
-guarantee: nothing depends on how doubles are spaced, nor on the precision at which the loop happens
-to stop.
+For an ideal mechanism y = Y(U), U uniform in (0, 1), the released integer is the correctly rounded
+y/step [MATH §10]: a function of the ideal output alone, so it keeps the ideal guarantee.
 
-Balls (Arb, through python-flint) enclose real numbers. The working precision belongs to the
-process, in python-flint's context; `working_precision` sets it under a lock and restores it. If
-another user of python-flint changes it meanwhile, balls become wider or narrower, never wrong, and
-the loop goes on until one integer remains.
+`working_precision` sets python-flint's precision, which belongs to the process, under a lock. If
+other code changes it meanwhile, balls become wider or narrower, never wrong.
 """
 
 from __future__ import annotations
@@ -36,8 +32,8 @@ from geoveil.gp.randomness import LazyUniform
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 _GUARD_BITS = 32
 _SURE_BITS = 1152
-"""More than the exponents of points, grids and scales are apart: what these many bits leave open,
-the random bits do, and not the arithmetic."""
+"""The exponents of points, grids and scales differ by less: random bits, not the arithmetic, decide
+what these many bits leave open."""
 _MOST_BITS = 1 << 16
 _Released = TypeVar("_Released")
 
@@ -242,8 +238,7 @@ _CLEAR = 1 - Fraction(1, 2**80)
 def settled_down(ball: Real) -> float:
     """Return the greatest double ≤ (1 − 2^-80) of a number > 0 that a thin ball encloses.
 
-    It is the same whatever the precision, as long as that is well above 80 bits: so devices in all
-    languages find it.
+    It is the same at every precision well above 80 bits, and so in all languages.
     """
     return round_down(lower(ball * BALL.constant(_CLEAR)))
 
@@ -260,10 +255,9 @@ def log_up(number: Fraction) -> float:
 
 
 def log_nearest(number: float) -> float:
-    """Return the double nearest to the logarithm of a double > 0.
+    """Return the double nearest to the logarithm of a double > 0: the same in all languages.
 
-    Only log 1 = 0 is rational, so that no other lies half way between two doubles, and more bits
-    decide. Any correct implementation returns the same double.
+    Only log 1 = 0 is rational, so no other lies half way between two doubles.
     """
     bits = BITS
     while number != 1:
@@ -305,16 +299,14 @@ def release_integers(
 ) -> tuple[int, ...]:
     """Return the grid indices of all numbers in evaluate(U₁, U₂, …), which share their randomness.
 
+    They saturate at the ends of int64, as part of the mechanism: that costs no privacy.
+
     Args:
         uniforms: the U, with their first bits drawn already.
         evaluate: encloses the ideal outputs, given balls that enclose the U. They may have jumps.
         step_exponent: the grid is the multiples of 2^step_exponent.
-        coarse_bits: working precision of a first try, with the bits that are drawn; None: there is
-            none. The integers are the same.
-
-    Returns:
-        The integers nearest to output/step, saturated at the ends of int64: as a function of the
-        output, saturation is part of the mechanism and costs no privacy.
+        coarse_bits: working precision of a first try with the bits that are drawn; None: no such
+            try. The integers are the same.
     """
     while True:
         many = uniforms[0].count
@@ -338,12 +330,7 @@ def _saturated(k: int) -> int:
 
 
 def grid_around(low: Real, high: Real, step_exponent: int) -> tuple[int, int]:
-    """Return the least and greatest integer that outputs between two numbers are released as.
-
-    Args:
-        low: a ball; what is below all of it is not between the two.
-        high: a ball, likewise.
-        step_exponent: the grid is the multiples of 2^step_exponent.
+    """Return the least and greatest integer that outputs between two balls are released as.
 
     Example:
         >>> grid_around(BALL.constant(-0.3), BALL.constant(1e300), step_exponent=-1)
@@ -358,11 +345,7 @@ def grid_around(low: Real, high: Real, step_exponent: int) -> tuple[int, int]:
 
 
 def step_exponent_of(step: float) -> int:
-    """Return e with step = 2^e.
-
-    Raises:
-        ParameterError: if step is not a power of two from 2^-200 to 2^200.
-    """
+    """Return e with step = 2^e; refuse a step that is no power of two from 2^-200 to 2^200."""
     expected = "a power of two from 2^-200 to 2^200"
     mantissa, exponent = math.frexp(validation.real("step", step, expected))
     if mantissa != 0.5 or not -200 <= exponent - 1 <= 200:
@@ -377,22 +360,19 @@ def paced(
     clock: Callable[[], float] = time.perf_counter,
     sleep: Callable[[float], object] = time.sleep,
 ) -> _Released:
-    """Return what `release` returns, at a whole multiple of `seconds` after the call.
+    """Return the result of `release` at a whole multiple of `seconds` after the call.
 
-    `release` takes a little longer for some points than for others. Whoever can time a single call,
-    but can't look into the process, learns from a paced one only how many times `seconds` it took:
-    once, if the floor is well above all that a release ever takes. An error is paced as well.
+    How long a release takes depends a little on the point. If the floor is well above every
+    release, somebody who times a call learns nothing. An error is paced as well.
 
-    It hides how long the work took, and nothing else: not the load of the processor while it works,
-    nor what it leaves in the caches, nor the energy that it draws. If the machine is busy the end
-    may be late, by a time that is the machine's and not the point's.
+    Pacing hides the length of the work only: not the load of the processor, the caches or the
+    energy. On a busy machine the end may be late, by a time that does not depend on the point.
 
     Args:
-        release: what to do, for example `lambda: mechanism.release(x)`.
-        seconds: the floor, in (0, 3600]; if the work takes longer, the end is the next multiple.
+        release: for example `lambda: mechanism.release(x)`.
+        seconds: the floor, in (0, 3600]; longer work ends at the next multiple.
         clock: monotonic, in seconds.
-        sleep: waits for so many seconds, perhaps a little more; the last half millisecond before
-            the end is spent looking at the clock instead.
+        sleep: waits for so many seconds; the last half millisecond is spent reading the clock.
 
     Raises:
         ParameterError: if an argument is out of range.

@@ -1,9 +1,8 @@
 """The distribution behind noisy reports: expectation-maximisation, with smoothing [LWLSS20].
 
-Counts of reports are a mixture: of those that a person in each cell would give, by the shares of
-people in the cells. The shares that make the counts likeliest are full of spikes, which are noise;
-smoothing after each step removes them, and with them whatever is narrower than it in the truth: a
-heap is spread, a jump is rounded. So the result is biased, and no interval comes with it.
+The shares of people in cells that make the counts likeliest are full of spikes, which are noise.
+Smoothing after each step removes them, and spreads true heaps and jumps as well: the result is
+biased, and has no interval.
 """
 
 from __future__ import annotations
@@ -33,17 +32,16 @@ def expectation_maximisation(
 ) -> Array:
     """Return the share of people in each cell, (k,), with sum 1.
 
-    It begins with equal shares, and ends when the logarithm of the likelihood of all counts changes
-    by less than the tolerance.
+    It begins with equal shares, and ends when the log-likelihood of all counts changes by less than
+    the tolerance.
 
     Args:
         transition: probability of each outcome for a person in each cell, (outcomes, k); every
             column has the sum 1.
-        counts: how often each outcome was reported, (outcomes,), ≥ 0 and not all 0.
-        smoothing: an odd number of weights ≥ 0 with sum 1, from end to end the same as back; what
-            of a cell goes to its neighbours after each step. (1,) smooths nothing.
-        shape: of the cells in space, (rows, columns) for a plane: each direction is smoothed; they
-            lie on a line by default.
+        counts: of each outcome, (outcomes,), ≥ 0 and not all 0.
+        smoothing: an odd number of symmetric weights ≥ 0 with sum 1, which spread each cell over
+            its neighbours after each step; (1,) smooths nothing.
+        shape: of the cells, (rows, columns) for a plane; a line by default.
         tolerance: > 0.
         iterations: at most so many, ≥ 1.
 

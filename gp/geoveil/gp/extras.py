@@ -31,12 +31,7 @@ EXTRAS = MappingProxyType(
 
 
 class MissingExtraError(UnsupportedError, ImportError):
-    """A library is not installed; the message names the extra that has it.
-
-    Attributes:
-        purpose: what needs the library.
-        library: what could not be imported.
-        extra: of the package, which has the library.
+    """A `library` that a `purpose` needs is not installed; the message names its `extra`.
 
     Example:
         >>> str(MissingExtraError("a server", "structlog", "server"))
@@ -60,18 +55,10 @@ class MissingExtraError(UnsupportedError, ImportError):
 def needed_for(purpose: str) -> Iterator[None]:
     """Name the extra of a library that an import within the block does not find.
 
-    Args:
-        purpose: what needs it, the subject of a sentence, as "a picture".
+    `purpose` is the subject of the message's sentence, as "a picture".
 
     Raises:
         MissingExtraError: if the library is of an extra; others fail as Python has it.
-
-    Example:
-        >>> with needed_for("a picture"):
-        ...     raise ModuleNotFoundError(name="matplotlib.pyplot")
-        Traceback (most recent call last):
-        geoveil.gp.extras.MissingExtraError: a picture needs matplotlib, which is not installed: \
-pip install 'geoveil[analyst]'
     """
     try:
         yield

@@ -1,9 +1,8 @@
 """A lower bound for the share of forged reports, from counts of where reports lie [MATH §8].
 
-Whoever reports honestly draws from one of the mechanism's laws. For two disjoint sets E and A of
-reports let w be the largest P(E | x)/P(A | x) of any value x. Among honest reports, whatever the
-people are like, E then has at most w times the share of A, so of the N reports in E or A the number
-in E is at most Binomial(N, w/(1 + w)): an exact test. What E has above that share is forged.
+For two disjoint sets E and A of reports let w be the largest P(E | x)/P(A | x) of any value x. Of N
+honest reports in E or A, at most Binomial(N, w/(1 + w)) are in E, whatever the people are like: an
+exact test. The excess is forged.
 """
 
 from __future__ import annotations
@@ -40,8 +39,8 @@ class ForgedShare:
 
     Attributes:
         at_least: lower confidence bound for the share, in [0, 1]; 0: no forgery shows.
-        confidence: the probability that a campaign whose reports are all honest shows 0, whatever
-            its people are like; and that `at_least` does not exceed the true share.
+        confidence: the probability that `at_least` does not exceed the true share, whatever the
+            people are like; so honest reports show 0.
 
     Example:
         >>> ForgedShare(0.25).shows
@@ -59,13 +58,10 @@ class ForgedShare:
 
 @lru_cache(maxsize=256)
 def report_bins(mechanism: QueryMechanism) -> tuple[int, ...] | None:
-    """Return the last integer of each bin but the last, at most 63, in order.
+    """Return the last integer of each bin but the last, at most 63; None if reports have no range.
 
-    They are narrow at the ends of the range, where a forger moves a mean most, and have a bin for
-    each answer of people far from the question.
-
-    Returns:
-        None if reports have no bounded range: nothing can be tested then.
+    Bins are narrow at the ends of the range, where a forger moves a mean most. The answers of
+    people far from the question have bins of their own.
 
     Example:
         >>> from geoveil.gp import DebiasedLaplace, GeoPrivacy, Threshold
@@ -88,16 +84,13 @@ def report_bins(mechanism: QueryMechanism) -> tuple[int, ...] | None:
 def forged_share(
     mechanism: QueryMechanism, counts: ArrayLike, confidence: float = 0.99
 ) -> ForgedShare | None:
-    """Return what counts of reports prove of forgers.
+    """Return the share of forgers that counts of reports prove; None if they can't be tested.
 
     It sees many equal or extreme reports. It does not see forgers who draw from one of the
-    mechanism's own laws, as if all had one value, and few forgers among many honest extremes.
+    mechanism's own laws, nor few forgers among many honest extremes.
 
     Args:
         counts: reports in each bin of `report_bins`, shape (m + 1,).
-
-    Returns:
-        None if the mechanism's reports can't be tested.
 
     Raises:
         ParameterError: if there are not as many counts as bins, or one is negative.
@@ -152,8 +145,8 @@ def _tests(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
     """Return the sets E and A of each test, as rows of bins, and w, rounded up.
 
-    E is any bin, or all up to it from either end; A is what is left, but the bins in which the
-    reports of people far away lie: their chance is near 1 wherever that of E is small.
+    E is any bin, or all up to it from either end. A is the rest, without the bins of people far
+    away: their chance is near 1 wherever that of E is small.
     """
     at, bins = _crossings(profile, 1 / rate, step, ends)
     laws = [_chances(at, bins, len(ends) + 1, float(1 / rate))]
@@ -192,14 +185,11 @@ def _crossings(
 
 
 def _chances(at: Array, bins: NDArray[np.intp], size: int, scale: float) -> tuple[Array, float]:
-    """Return the chance of each bin at each of many distances, and how far apart these are.
+    """Return the chance of each bin at each of many distances, (size, n), and their spacing.
 
-    Between two of them, by geo-privacy, no chance is further from that at the nearest than by
-    a factor e^(apart/2). Beyond the outermost, all but those of far bins fall at one rate, so that
-    their ratios stay.
-
-    Returns:
-        Shape (size, n), and a number of noise scales.
+    By geo-privacy a chance between two of them differs by a factor of at most e^(spacing/2) from
+    the nearer, the spacing in noise scales. Beyond the outermost, ratios stay: all chances but
+    those of far bins fall at one rate.
     """
     count = min(math.ceil((at[-1] - at[0]) / (scale * _CELL)), _MOST_CELLS) + 1
     places, apart = np.linspace(at[0], at[-1], count, retstep=True)

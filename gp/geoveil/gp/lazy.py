@@ -9,10 +9,9 @@ _Value = TypeVar("_Value")
 
 
 class lazy(cached_property[_Value]):  # noqa: N801  (used as a decorator, like its base)
-    """A `functools.cached_property` that never holds a lock.
+    """A `functools.cached_property` without the lock of Python 3.11, which a fork may leave locked.
 
-    In Python 3.11 that one computes under a lock, which a fork leaves locked forever in the child
-    if another thread was computing then. Without it two threads may both compute the same value.
+    Two threads may both compute the same value.
 
     Example:
         >>> class Circle:

@@ -1,9 +1,8 @@
 """Nested noise: the point of a coarser guarantee, made from that of a finer one [MATH §13].
 
-For b₁ > b₂ the planar Laplace noise of scale b₁ is that of scale b₂ plus an independent rest, which
-is 0 with a probability: N₁ = N₂ + E. So one point, perturbed once at the finest rate, answers every
-coarser campaign, and all the answers together cost the finest rate. `Coarsening` draws E.
-`Refinement`, in one dimension, draws N₂ given N₁ instead.
+For b₁ > b₂ planar Laplace noise of scale b₁ is that of scale b₂ plus an independent rest E. So one
+point, perturbed once at the finest rate, answers every coarser campaign at no further cost.
+`Coarsening` draws E. `Refinement`, in one dimension, draws the finer noise given the coarser.
 """
 
 from __future__ import annotations
@@ -30,13 +29,13 @@ from geoveil.gp.randomness import LazyUniform, RandomSource, chosen_source
 class Coarsening:
     """What is added to a point of a finer guarantee, so that it has the noise of a coarser one.
 
-    However many answers are made from one released point, in whatever order, they are computed from
-    it and from draws of their own: together they cost the rate of the finer one [MATH §13].
+    All answers made from one released point, in whatever order, together cost the rate of the finer
+    guarantee [MATH §13].
 
     Args:
         finer: the mechanism that released the point.
-        coarser: the mechanism whose report is wanted, of the same dimension and unit, and of at
-            most the rate of the finer one. Of an equal rate it only rounds to another grid.
+        coarser: the mechanism of the result, of the same dimension and unit, and of at most the
+            rate of the finer one. At an equal rate it only rounds to another grid.
 
     Raises:
         ParameterError: if dimensions or units differ, or `coarser` has the larger rate.
@@ -76,10 +75,7 @@ class Coarsening:
     def release(self, point: Sequence[int], source: RandomSource | None = None) -> tuple[int, ...]:
         """Return the point of the coarser guarantee: integers k that stand for k·`coarser.step`.
 
-        The ideal sum of the released point and the rest, correctly rounded [MATH §10].
-
-        Args:
-            point: what the finer mechanism released.
+        It is the ideal sum of the point and the rest, correctly rounded [MATH §10].
 
         Raises:
             ParameterError: if the point is not k integers of 64 bits.
@@ -92,14 +88,7 @@ class Coarsening:
         )
 
     def simulate(self, points: ArrayLike, rng: np.random.Generator) -> Simulated:
-        """Return coarser points from finer ones, in float64. NOT private: for experiments.
-
-        Args:
-            points: perturbed points of the finer guarantee; any shape for k = 1, else (..., k).
-
-        Returns:
-            An array of the points' shape.
-        """
+        """Return coarser points from finer ones, in their shape and float64. NOT private."""
         if not isinstance(rng, np.random.Generator):
             raise ParameterError("rng", rng, "a numpy.random.Generator")
         warn_beside_holder()
@@ -124,16 +113,16 @@ class Coarsening:
 class Refinement:
     """The point of a finer guarantee, in one dimension, given one that was released coarser.
 
-    For a guarantee that is raised later: both reports together have the law that they would have
-    if the finer had been drawn first and the coarser made from it, and cost the finer rate alone.
+    For a guarantee that is raised later: both reports have the law of a finer point and the coarser
+    one made from it, and together cost the finer rate alone.
 
-    **The value must be the one that the coarser report was drawn for.** If it was read again and
-    has moved, both rates are paid, and more: see [MATH §13]. In two and three dimensions the law of
-    the finer noise given the coarser one has no form that could be drawn exactly.
+    **The value must be that of the coarser report.** If it was read again and has moved, both rates
+    are paid, and more [MATH §13]. In two and three dimensions the law of the finer noise given the
+    coarser one has no form that could be drawn exactly.
 
     Args:
         coarser: the mechanism that released the point.
-        finer: the mechanism whose report is wanted, of the same unit, of at least the coarser rate.
+        finer: the mechanism of the result, of the same unit, of at least the coarser rate.
 
     Raises:
         ParameterError: if units or dimensions differ, or `finer` has the smaller rate.
@@ -166,12 +155,8 @@ class Refinement:
     ) -> tuple[int, ...]:
         """Return the point of the finer guarantee: an integer k that stands for k·`finer.step`.
 
-        Where in its cell of the grid the ideal coarser point lay is drawn first, then the finer one
-        given it: so both integers are those of the ideal pair, correctly rounded.
-
-        Args:
-            x: the value that the coarser point was released for.
-            point: what the coarser mechanism released for it.
+        The place of the ideal coarser point within its grid cell is drawn first, then the finer
+        point given it: both integers are those of the ideal pair, correctly rounded.
 
         Raises:
             ParameterError: if the point is not one integer within those of 64 bits.
@@ -200,12 +185,10 @@ class Refinement:
         return x + BALL.sign(coarse) * self._towards(abs(coarse), u[1], u[2])
 
     def _towards(self, d: Real, choice: Real, u: Real) -> Real:
-        """Return the finer noise towards a coarser noise of d ≥ 0: its law is that of [MATH §13].
+        """Return the finer noise towards a coarser noise of d ≥ 0 (unit of x), from two uniforms.
 
-        Args:
-            d: the coarser noise, in the unit of x.
-            choice: uniform; whether the finer noise is the coarser one.
-            u: uniform; where it lies, if it is not.
+        `choice` decides whether the finer noise is the coarser one; if not, u decides where it
+        lies.
         """
         fine, coarse = (BALL.constant(m.privacy.exact_rate) for m in (self.finer, self.coarser))
         faster, slower = fine + coarse, fine - coarse
@@ -249,11 +232,7 @@ def _require_nested(finer: PlanarLaplace, coarser: PlanarLaplace) -> None:
 
 
 def _require_released(point: Sequence[int], mechanism: PlanarLaplace) -> tuple[int, ...]:
-    """Return the integers of a released point.
-
-    Raises:
-        ParameterError: if they are not as many integers of 64 bits as a point has coordinates.
-    """
+    """Return the integers of a released point; refuse what is not k integers of 64 bits."""
     whole = tuple(
         k
         for k in point

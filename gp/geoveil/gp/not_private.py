@@ -1,6 +1,6 @@
-"""The warning to whoever does, where people's values may be, what is for experiments only.
+"""The warning that something for experiments is done where people's values may be.
 
-Who holds people's values, and who experiments on purpose, is not known here: both declare it.
+Packages declare that they hold people's values, or that they experiment on purpose.
 """
 
 from __future__ import annotations
@@ -21,30 +21,17 @@ _said: set[str] = set()
 
 
 def declare_holder(package: str) -> None:
-    """Declare that a package holds people's values in this process: `simulate` then warns.
-
-    Args:
-        package: its `__name__`.
-    """
+    """Declare that a package, by its `__name__`, holds people's values: `simulate` then warns."""
     _holders.add(package)
 
 
 def declare_experiments(package: str) -> None:
-    """Declare that all modules of a package experiment on purpose.
-
-    They neither hear a warning nor use it up.
-
-    Args:
-        package: its `__name__`.
-    """
+    """Declare that a package, by its `__name__`, experiments on purpose: no warning."""
     _experiments.add(f"{package}.")
 
 
 def warn_beside_holder() -> None:
-    """Warn the caller of `simulate`, once per process, if people's values are held in it.
-
-    Where they are, nothing but `release` may leave. Called by `simulate` itself.
-    """
+    """Warn the caller of `simulate`, once per process, if people's values are held in it."""
     if _holders:
         warn_caller(
             "simulate is not private on a computer: it is for experiments [MATH §10]. What leaves a"
@@ -53,11 +40,7 @@ def warn_beside_holder() -> None:
 
 
 def warn_caller(message: str) -> None:
-    """Warn the caller of the public function that called the caller of this one, once per process.
-
-    Args:
-        message: what was done, and what to do instead. One message is said once.
-    """
+    """Warn the caller of the public function that called this one's caller, once per message."""
     if message in _said:
         return
     caller = str(sys._getframe(3).f_globals.get("__name__", ""))

@@ -1,9 +1,8 @@
 """Which part of the variance of answers is noise, and so what privacy cost [MATH §8].
 
-Answers vary because people differ and because of noise: Var(y) = Var f(X) + E Var(y | X). The noise
-variance, the mean of Var(y | x) over those who answered, is their own error; and Var(y)/Var f(X) is
-the price of privacy. From perturbed points the noise variance is estimated without bias. From
-answers to fixed queries it can't be told in general: the law of the mechanism bounds it.
+Var(y) = Var f(X) + E Var(y | X); the last is the noise variance, and Var(y)/Var f(X) the price of
+privacy. From perturbed points the noise variance is estimated without bias. From answers to fixed
+queries the law of the mechanism bounds it.
 """
 
 from __future__ import annotations
@@ -78,11 +77,7 @@ class NoiseVariance:
         return NoiseVariance(self.value, low, max(low, min(self.high, high)), self.basis)
 
     def price(self, variance: float) -> Price:
-        """Return the price of privacy.
-
-        Args:
-            variance: of the answers, > 0.
-        """
+        """Return the price of privacy for answers of a variance > 0."""
 
         def ratio(noise: float) -> float:
             return variance / (variance - noise) if noise < variance else math.inf
@@ -105,17 +100,14 @@ class Price:
 def estimated_noise_variance(
     n: int, total: float, limits: tuple[float, float], confidence: float
 ) -> NoiseVariance | None:
-    """Return the noise variance from the estimated variances of points.
+    """Return the noise variance from the estimated variances of points; None for fewer than two.
 
-    Of these only the sum is known, and their ends. Numbers in [a, b] with the mean m have a
-    variance of at most (b − m)(m − a), which makes the interval a little wide.
+    Only their sum and their ends are known, which makes the interval a little wide: numbers in
+    [a, b] with the mean m have a variance of at most (b − m)(m − a).
 
     Args:
-        total: of `PointEstimator.estimated_variance` over them.
+        total: of `PointEstimator.estimated_variance` over the points.
         limits: its least and its greatest value.
-
-    Returns:
-        None for fewer than two points.
 
     Example:
         >>> found = estimated_noise_variance(10_000, 500.0, (0.0, 0.5), 0.95)
@@ -146,11 +138,10 @@ def bounded_noise_variance(
 ) -> NoiseVariance:
     """Return bounds of the noise variance that hold for people of every kind.
 
-    For a person at the distance s the mechanism has a mean m(s) and a variance V(s), both public.
-    People are a law of s, of which answers tell E m(s) and, where they have ends, E[y² − y] =
-    E[V(s) + m(s)² − m(s)], within sampling errors; the least and the greatest E V(s) over all laws
-    that agree with this are two linear programmes, over points around (m, V, E y²) of all s. Their
-    dual solutions prove what is returned.
+    At the distance s a mechanism has a public mean m(s) and variance V(s). Answers tell E m(s) and,
+    where they have ends, E[V(s) + m(s)² − m(s)], within sampling errors. The bounds are the least
+    and greatest E V(s) over all laws of s that agree: two linear programmes, whose dual solutions
+    prove them. The result is exact where the noise is the same everywhere.
 
     Args:
         mechanism: of one query; if it is biased, answers tell nothing of s.
@@ -159,11 +150,8 @@ def bounded_noise_variance(
         excess: the mean of y² − y over the answers.
         confidence: of what is allowed for sampling, in (0, 1).
 
-    Returns:
-        The exact one where the noise is the same everywhere.
-
     Raises:
-        ContradictionError: if nobody's answers are so: some of them were made up, say.
+        ContradictionError: if nobody gives such answers, so that some are forged, say.
 
     Example:
         >>> from geoveil.gp import DebiasedLaplace, GeoPrivacy, Threshold
@@ -204,8 +192,8 @@ def bounded_noise_variance(
 def _least(goal: Array, rows: Array, ends: Array) -> float:
     """Return a lower bound of the mean of a goal over laws with means of rows below their ends.
 
-    Any weights w >= 0 prove one, the least of goal + w·(rows − ends) over all people; the solver's
-    are the best but for its tolerance.
+    Any weights w >= 0 prove the least of goal + w·(rows − ends) over all people; the solver's are
+    the best.
     """
     from scipy.optimize import linprog
 

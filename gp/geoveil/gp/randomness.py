@@ -46,10 +46,7 @@ class SystemSource(RandomSource):
 
 
 def chosen_source(source: RandomSource | None) -> RandomSource:
-    """Return the source that was given, or the system's for None; called by what releases.
-
-    Whoever gives one whose bits can be predicted is warned, once per process.
-    """
+    """Return the given source, or the system's for None; warn once if its bits can be predicted."""
     if source is None:
         return SystemSource()
     if not isinstance(source, RandomSource):
@@ -66,8 +63,7 @@ def chosen_source(source: RandomSource | None) -> RandomSource:
 class SeededSource(RandomSource):
     """Reproducible bits for tests: SHA-256 in counter mode. Never for a release to anyone.
 
-    A release with it warns once per process (`NotPrivateWarning`). Tests switch that off by
-    `warnings.simplefilter("ignore", NotPrivateWarning)`, or pytest's `filterwarnings`.
+    A release with it warns once per process (`NotPrivateWarning`).
 
     Example:
         >>> SeededSource(1).bits(16) == SeededSource(1).bits(16)
@@ -97,12 +93,8 @@ class SeededSource(RandomSource):
 class LazyUniform:
     """A number U uniform in (0, 1) of which the leading bits are known.
 
-    U lies in [numerator, numerator + 1] / 2^count. The first 128 bits are drawn at once, before
-    whoever holds it looks at a private value.
-
-    Args:
-        source: where the bits come from.
-        first: the first 128, if they are drawn already.
+    U lies in [numerator, numerator + 1] / 2^count. The first 128 bits are `first`, or are drawn at
+    once, before the holder reads a private value.
     """
 
     FIRST = 128

@@ -1,9 +1,7 @@
 """What the law of a mechanism says of the skewness of reports, whoever gives them [MATH §8].
 
-A report on the value x has the moments (E y, E y², E y³), and the law of a report of a whole
-population is a mixture of those of its people: its moments lie in the convex hull of the points of
-all x. So the mean and the variance of reports leave little room for their third moment, though
-nobody has summed up their cubes.
+The moments (E y, E y², E y³) of a population's reports lie in the convex hull of those of all
+values x. So mean and variance leave little room for the third moment.
 """
 
 from __future__ import annotations
@@ -32,9 +30,8 @@ class ReportMoments:
 
     Example:
         >>> answers = ReportMoments(np.array([[0.0, 0.0, 0.0], [1.0, 1.0, 1.0], [0.5, 0.5, 0.5]]))
-        >>> low, high = answers.third(0.25, 0.25 * 0.75)  # of 0 and 1: p(1 − p)(1 − 2p)
-        >>> round(low, 6), round(high, 6)
-        (0.09375, 0.09375)
+        >>> [round(end, 6) for end in answers.third(0.25, 0.25 * 0.75)]  # p(1 − p)(1 − 2p)
+        [0.09375, 0.09375]
         >>> answers.jumps(0.25)
         (-0.25, 0.75)
     """
@@ -42,11 +39,9 @@ class ReportMoments:
     points: Array
     """E y, E y² and E y³, shape (m, 3): everybody's lie in the convex hull of these."""
     laws: int | None = None
-    """How many of them, from the first, are moments of laws, of which everybody's is a mixture as
-    far as jumps go; None: all."""
+    """How many, from the first, are moments of laws that everybody's law mixes; None: all."""
     noise: Array | None = None
-    """The least and the greatest variance that belongs to each of them, shape (2, m): (E y, E y²,
-    E y³, Var y) of everybody lies in the convex hull too."""
+    """The least and greatest variance of each, (2, m); (E y, E y², E y³, Var y) is in a hull."""
 
     def joined(self, other: ReportMoments) -> ReportMoments:
         """Return what is between the points of either."""
@@ -58,12 +53,8 @@ class ReportMoments:
     def third(self, mean: float, variance: float) -> tuple[float, float]:
         """Return the least and the greatest third central moment of a population's reports.
 
-        Where no population has this mean and so little variance, the two are near what they are
-        where one has.
-
-        Args:
-            mean: E y.
-            variance: of a report: the noise, and that between people.
+        `variance` is that of a report, noise and people together. Where no population has this mean
+        and so small a variance, the two are near those of a population that exists.
         """
         thirds = sorted(self._raw_third(mean, variance + mean * mean))
         low, high = (third - 3 * mean * variance - mean**3 for third in thirds)
@@ -78,7 +69,7 @@ class ReportMoments:
     def jumps(self, mean: float) -> tuple[float, float]:
         """Return the bounds of E(y − mean)³/E(y − mean)² over all people.
 
-        One person who was not met moves a sum by about as much, in the direction of either.
+        One person who was not met moves a sum by about as much.
         """
         first, second, third = self.points[: self.laws].T
         square = second - 2 * mean * first + mean**2
@@ -131,8 +122,7 @@ class MomentsAskedOnce(ReportMoments):
 def _height_over_origin(x: Array, z: Array, t: Array) -> float | None:
     """Return the height of the lower hull of points (x, z, t) over (0, 0); None if it is not there.
 
-    By the simplex method: from a triangle that has the origin in it, one corner after the other is
-    replaced, by the point that is farthest below its plane.
+    The simplex method: a triangle around the origin takes the point farthest below as a corner.
     """
     angles = np.arctan2(z, x)
     first = int(np.argmax(np.hypot(x, z)))

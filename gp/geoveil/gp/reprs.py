@@ -1,7 +1,6 @@
-"""Objects that are shown as what makes them: eval(repr(x)) == x, if the arguments can be written.
+"""Objects that show their arguments: eval(repr(x)) == x, if the arguments can be written.
 
-`repr` of a float is no Python where it is infinite, that of an enumeration or of a long array never
-is; and a dataclass shows fields, where its constructor takes arguments.
+Python's own `repr` fails for infinite floats, enumerations and long arrays.
 """
 
 import inspect
@@ -37,10 +36,7 @@ def _parameters(kind: Any) -> Mapping[str, inspect.Parameter]:
 
 
 class ReprByArguments:
-    """A value that shows the arguments that make it, those apart that are the default.
-
-    A dataclass takes its fields for them.
-    """
+    """A value that shows its constructor's arguments (a dataclass its fields), but for defaults."""
 
     __slots__ = ()
 
@@ -72,7 +68,7 @@ def enum_repr(self: Enum) -> str:
 class ValueObject(ReprByArguments):
     """A class that is no dataclass, and equal to what the same arguments make.
 
-    They are its attributes of the same names, unless `_arguments` says otherwise.
+    `_arguments` names them, by default the attributes of the same names.
     """
 
     def _arguments(self) -> Mapping[str, Any]:

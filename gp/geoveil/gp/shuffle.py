@@ -1,7 +1,6 @@
 """ε of many reports together, if they arrive in uniformly random order with no sender [MATH §18].
 
-geoveil ships no shuffler: whoever states such an ε promises the order, and the number of honest
-reports in it.
+geoveil ships no shuffler: users of such an ε promise the order and the number of honest reports.
 """
 
 import math
@@ -27,7 +26,7 @@ class CentralPrivacy:
     """What all reports together tell of a person, if no report shows who sent it.
 
     Attributes:
-        epsilon: nats, of the pair of values that is meant.
+        epsilon: nats.
         delta: additive slack in (0, 1).
         honest: the number of reports in random order whose senders kept to the protocol.
     """
@@ -46,18 +45,17 @@ def central_privacy(
 ) -> CentralPrivacy:
     """Return what reports promise together that reach the analyst in uniformly random order.
 
-    It holds for all ways to make reports under a cap, also if honest people's differ, and against
-    whoever knows every other value. It never exceeds what a report promises alone.
+    It holds for all ways to make reports under a cap, even if honest people's differ, and against
+    somebody who knows every other value. It never exceeds the ε of a report alone.
 
     Args:
         largest_epsilon: ε of one report between any two values, in (0, 500]: only a cap bounds it.
-        honest: from 1 to 10⁸, with the person's own; those that came late do not count.
-        pair_epsilon: ε of one report between the two values that are meant, in (0, 500]; None:
-            any two.
+        honest: from 1 to 10⁸, with the person's own; late reports do not count.
+        pair_epsilon: ε of one report between two given values, in (0, 500]; None: any two.
         delta: in (0, 1); None: 10⁻⁶, or 0.01/honest if that is less.
 
     Raises:
-        ParameterError: if an argument is not of its range, as where there is no cap.
+        ParameterError: if an argument is out of range, as without a cap.
 
     Example:
         >>> round(central_privacy(6.0, 100_000, delta=1e-6).epsilon, 4)

@@ -25,8 +25,7 @@ def _is_no_number(value: object) -> bool:
 def real(name: str, value: object, expected: str = "a finite number") -> float:
     """Return `value` as a float; refuse NaN, infinities, booleans and what is no number.
 
-    A fraction or a decimal becomes the nearest double, as a literal does. An integer that no double
-    holds is refused: whoever writes one means that very number.
+    A fraction or decimal becomes the nearest double. An integer that no double holds is refused.
     """
     number = _nearest(name, value, expected)
     if isinstance(value, Integral) and int(value) != number:
@@ -35,12 +34,9 @@ def real(name: str, value: object, expected: str = "a finite number") -> float:
 
 
 def require_ends(of: str, least: float | None, most: float | None) -> None:
-    """Refuse ends of a range that are no finite numbers, or not in order; None is no end.
+    """Refuse ends of a range that are not finite or not in order; None is no end.
 
-    Args:
-        of: what an error names before `least` and `most`.
-        least: the lower one.
-        most: the upper one.
+    `of` is what an error names before `least` and `most`.
     """
     for name, end in (("least", least), ("most", most)):
         if end is not None:
@@ -166,11 +162,7 @@ def choice(name: str, value: _Choice, permitted: Collection[str]) -> _Choice:
 
 
 def float_array(x: ArrayLike) -> NDArray[np.float64] | None:
-    """Return x as float64, or None if it is no array of numbers.
-
-    NumPy's own error would quote the value; as nothing is raised here, no error of ours can hold on
-    to it as its context.
-    """
+    """Return x as float64, or None if it is no array of numbers (an error would quote it)."""
     try:
         array = np.asarray(x)
         # Neither text that looks like numbers, nor truth values, nor complex numbers less a part.
@@ -191,9 +183,8 @@ def is_plain(x: object) -> TypeGuard[float]:
 def exact_array(x: ArrayLike) -> NDArray[np.float64] | None:
     """Return x as float64, or None if it is no array of numbers that doubles hold exactly.
 
-    For private numbers: rounded ones may lie farther apart than they did, and what is promised is
-    for the distance. Elements of a list are looked at one by one: NumPy would round 2^53 + 1 next
-    to 0.5.
+    Rounded private numbers may lie farther apart than the true ones. NumPy would round 2^53 + 1
+    beside 0.5, so elements of a list are checked one by one.
     """
     if is_plain(x):
         return np.array(x, dtype=np.float64)  # what most devices hold, in a tenth of the time
@@ -228,22 +219,14 @@ def _exact_elements(given: NDArray[np.object_]) -> NDArray[np.float64] | None:
 
 
 def _number(element: Any) -> Any:
-    """Return an element of an array as a number that Python compares exactly; None if it is none.
-
-    Raises:
-        ValueError: if it is an array of several.
-    """
+    """Return an element as a number that Python compares exactly; None if it is none."""
     if isinstance(element, (np.generic, np.ndarray)):
         return element.item() if element.dtype.kind in "iuf" else None
     return None if isinstance(element, (bool, str, bytes)) else element
 
 
 def point(x: ArrayLike, dimension: int) -> list[float]:
-    """Return the coordinates of one private point.
-
-    Raises:
-        PrivateValueError: if it is not one finite point of that dimension.
-    """
+    """Return the coordinates of one private point; `PrivateValueError` unless finite and of k."""
     given: tuple[Any, ...] = x if isinstance(x, tuple) else (x,)
     if (
         type(x) is not float
@@ -269,8 +252,7 @@ def points(x: ArrayLike, dimension: int) -> NDArray[np.float64]:
     """Return private points as float64: any shape for dimension 1, else (..., dimension).
 
     Raises:
-        PrivateValueError: if a coordinate is not finite, is a number that no double holds, such as
-            2^53 + 1, or the shape does not fit.
+        PrivateValueError: if a coordinate is not finite or no double, or the shape does not fit.
     """
     array = exact_array(x)
     if array is None:

@@ -1,7 +1,6 @@
 """From places on the Earth to a plane in which mechanisms work [MATH §11].
 
-A projection distorts distance. With κ an upper bound of plane over true distance, a mechanism that
-is ε-GP in projected metres is κε-GP in true metres, so it is calibrated with ε/κ.
+With plane distances at most κ times true ones, an ε-GP mechanism is κε-GP in true metres.
 """
 
 from geoveil.gp.coordinates.area import Area

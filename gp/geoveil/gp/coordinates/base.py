@@ -15,8 +15,7 @@ from geoveil.gp.privacy import GeoPrivacy
 class Projection(ABC):
     """A κ-Lipschitz map from places on the Earth to a plane, in metres.
 
-    Every place on the Earth has an image, those outside the area included: a refusal would tell the
-    server where somebody is not.
+    Places outside the area have an image, too: a refusal would tell where somebody is not.
     """
 
     @property
@@ -31,13 +30,7 @@ class Projection(ABC):
 
     @abstractmethod
     def project(self, places: ArrayLike) -> NDArray[np.float64]:
-        """Return the points of places.
-
-        Args:
-            places: (longitude, latitude) in degrees, shape (n, 2) or (2,).
-
-        Returns:
-            Metres east and north, an array of the same shape.
+        """Return metres east and north, for (longitude, latitude) in degrees, shape (n, 2) or (2,).
 
         Raises:
             PrivateValueError: if a place is no longitude and latitude.
@@ -45,13 +38,7 @@ class Projection(ABC):
 
     @abstractmethod
     def unproject(self, points: ArrayLike) -> NDArray[np.float64]:
-        """Return the places of points; inverts `project` inside the area.
-
-        Args:
-            points: metres east and north, shape (n, 2) or (2,).
-
-        Returns:
-            (longitude, latitude) in degrees, an array of the same shape.
+        """Return (longitude, latitude) of metres east and north; inverts `project` inside the area.
 
         Raises:
             PrivateValueError: if a point is not finite, or no place lies there.
@@ -60,12 +47,8 @@ class Projection(ABC):
     def privacy(self, true: GeoPrivacy) -> GeoPrivacy:
         """Return what to calibrate with in the plane, so that `true` holds on the Earth.
 
-        Two places d apart have points at most κd apart. Rate ε/κ over plane distances is therefore
-        at most ε over true ones, and places within Λ have points within κΛ. Both are rounded in the
-        safe direction.
-
-        Args:
-            true: the promise, over true distances.
+        Places d apart have points at most κd apart: the rate is ε/κ and the reach κΛ, rounded in
+        the safe direction.
 
         Example:
             >>> from geoveil.gp.coordinates import AzimuthalEquidistant
@@ -83,9 +66,6 @@ class Projection(ABC):
         """Return what a guarantee over plane distances is worth over true ones.
 
         The inverse of `privacy`: rate κε within Λ/κ, rounded in the safe direction.
-
-        Args:
-            plane: a guarantee over distances in the plane.
 
         Example:
             >>> from geoveil.gp.coordinates import AzimuthalEquidistant

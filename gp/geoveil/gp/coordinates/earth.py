@@ -26,8 +26,7 @@ ECCENTRICITY_SQUARED = (2 - 1 / 298.257223563) / 298.257223563
 def places_array(places: ArrayLike) -> NDArray[np.float64]:
     """Return private (longitude, latitude) pairs in degrees as float64, shape (..., 2).
 
-    Raises:
-        PrivateValueError: if one is no longitude and latitude.
+    Others raise `PrivateValueError`.
     """
     expected = "a longitude in [-180, 180] and a latitude in [-90, 90], in degrees"
     array = validation.float_array(places)

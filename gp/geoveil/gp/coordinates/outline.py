@@ -1,8 +1,8 @@
-"""A disc around what is drawn in longitudes and latitudes: a box, a polygon, several polygons.
+"""A disc around a box, a polygon or several, in longitudes and latitudes.
 
-Why a disc that contains the outlines contains what they enclose: everything drawn is less than 180°
-wide, so the antipode of the centre is not enclosed. An enclosed place outside the disc could be
-joined to that antipode outside the disc, without crossing an outline; so there is none.
+A disc that contains the outlines contains what they enclose. They are less than 180° wide, so the
+antipode of the centre is not enclosed; an enclosed place outside the disc could be joined to it
+without crossing an outline.
 """
 
 from __future__ import annotations
@@ -73,10 +73,9 @@ def rings(polygon: object) -> list[Ring]:
 def disc_around(outlines: Sequence[Ring]) -> tuple[float, float, float]:
     """Return longitude, latitude and radius of a disc around the middle of the bounding box.
 
-    The distance from the centre grows no faster than the way along an outline. So the farthest
-    place is at most half a spacing farther than the farthest of the places tried, which include all
-    vertices. A step of Δλ, Δφ radians is at most R √(Δφ² + (Δλ cos φ₀)²) long, with R the largest
-    radius of curvature and φ₀ the latitude nearest to the equator.
+    The farthest place is at most half a spacing farther than the farthest place tried. A step of
+    Δλ, Δφ radians is at most R √(Δφ² + (Δλ cos φ₀)²) long, with R the largest radius of curvature
+    and φ₀ the latitude nearest to the equator.
 
     Raises:
         ParameterError: if the outlines together are 180° wide or more.
@@ -101,10 +100,7 @@ def disc_around(outlines: Sequence[Ring]) -> tuple[float, float, float]:
 
 
 def _side_by_side(outlines: Sequence[Ring]) -> list[Ring]:
-    """Return the outlines from west to east, moved by whole turns so as to be narrowest together.
-
-    The narrowest range begins where one of them does; those before it come a turn later.
-    """
+    """Return the outlines from west to east, moved by whole turns to be narrowest together."""
     west = np.array([outline[:, 0].min() for outline in outlines])
     turns = -360.0 * np.floor(west / 360)
     order = np.argsort(west + turns)

@@ -17,25 +17,21 @@ from geoveil.gp.exact import BALL, BITS, round_up, upper, working_precision
 class AzimuthalEquidistant(Projection):
     """Metres east and north of a centre: the length and azimuth of the geodesic from it (WGS 84).
 
-    The area is the disc of `radius_m` around the centre. A place outside takes part all the same,
-    moved onto the disc by a contraction: a refusal would tell the server where somebody is not.
+    The area is the disc of `radius_m` around the centre; `Area` moves places outside onto it: a
+    refusal would tell the server where somebody is not. Distances in the plane are at most
+    κ = t/sin t times true ones, on the whole Earth, t = radius/b with b the polar radius
+    [MATH §11].
 
-    Distances in the plane are at most κ = t/sin t times true ones, t = radius/b with b the polar
-    radius. Proof: the contraction brings no two places farther apart (`Area`). On the disc, along
-    the geodesic from the centre lengths are kept; across it a circle of radius ρ has circumference
-    2π m(ρ), where m'' + Km = 0 for the Gaussian curvature K ≤ 1/b², so by Sturm's comparison
-    m(ρ) ≥ b sin(ρ/b), and ρ/m(ρ) ≤ t/sin t. The map is therefore κ-Lipschitz on the whole Earth.
-
-    Not covered: the projection is computed in doubles, so distances below about 10⁻⁸ m are not
-    resolved; they are far below what a longitude in doubles, or any device, resolves.
+    Not covered: the projection is computed in doubles, so it does not resolve distances below about
+    10⁻⁸ m. A longitude in doubles does not either.
 
     Args:
-        longitude_deg: longitude of the centre, in [−180, 180].
-        latitude_deg: latitude of the centre, in [−90, 90].
-        radius_m: radius of the area, in (0, 5,000,000] metres.
+        longitude_deg: of the centre, in [−180, 180].
+        latitude_deg: of the centre, in [−90, 90].
+        radius_m: of the area, in (0, 5,000,000] metres.
 
     Raises:
-        ParameterError: if a parameter is not finite or out of range.
+        ParameterError: if a parameter is out of range.
 
     Example:
         >>> plane = AzimuthalEquidistant(longitude_deg=-73.98, latitude_deg=40.72, radius_m=60_000)
@@ -56,12 +52,7 @@ class AzimuthalEquidistant(Projection):
 
     @classmethod
     def of_area(cls, area: Area) -> AzimuthalEquidistant:
-        """Return the projection about the centre of an area.
-
-        Example:
-            >>> AzimuthalEquidistant.of_area(Area(2.35, 48.86, radius_m=15_000))
-            AzimuthalEquidistant(longitude_deg=2.35, latitude_deg=48.86, radius_m=15000.0)
-        """
+        """Return the projection about the centre of an area."""
         return cls(area.longitude_deg, area.latitude_deg, area.radius_m)
 
     @property

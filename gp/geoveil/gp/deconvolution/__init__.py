@@ -1,7 +1,6 @@
 """Unbiased estimates from points that were perturbed before the question was known [MATH §5.2].
 
-A family of queries registers its estimator with `point_estimator`; importing this package imports
-all of them.
+Importing this package registers every family's estimator with `point_estimator`.
 """
 
 from geoveil.gp.deconvolution.base import PlugIn, PointEstimator, point_estimator

@@ -1,12 +1,9 @@
-"""Totals of many thresholds and ranges on the line, at one price for all of them.
+"""Totals of many thresholds and ranges on the line: points are sorted once for all of them.
 
-With the smoothstep profile the debiased function of a threshold is a cubic inside its band, 0 on
-one side and 1 on the other. The edges of all bands cut the grid of the points into cells. Of each
-cell the number of its points is kept and Σv … Σv⁶, v ∈ [0, 1) the place in the cell: every cubic
-and its square are sums of these. The powers are rounded to multiples of 2⁻⁴⁴ and added up as
-integers, so that the order of the points and their blocks do not matter. Points are sorted once,
-whatever the number of bands. On which side of an edge a point of the grid lies is found by the very
-comparison of the estimator, so that ties fall alike.
+A debiased smoothstep threshold is a cubic inside its band, 0 and 1 beside it. The edges of all
+bands cut the grid into cells; each cell keeps the number of its points and Σv … Σv⁶, v ∈ [0, 1) the
+place in it. The powers are integers in units of 2⁻⁴⁴, so that the order of points does not matter.
+The estimator's own comparison decides ties at an edge.
 """
 
 from __future__ import annotations
@@ -48,13 +45,7 @@ _ONE = 1 << -GRID_EXPONENT
 
 @dataclass(frozen=True)
 class DebiasedBand:
-    """Where a debiased threshold varies, on the grid of the points.
-
-    Attributes:
-        step: the estimator.
-        low: the first integer inside the band.
-        high: the first one beyond it.
-    """
+    """Where a debiased threshold varies: from the integer `low` of the grid to before `high`."""
 
     step: ProfileEstimator
     low: int
@@ -64,11 +55,8 @@ class DebiasedBand:
 def bands_of(estimator: PointEstimator, step: float) -> tuple[DebiasedBand, ...]:
     """Return the band of a debiased threshold, or the two of a range; () for anything else.
 
-    Args:
-        step: spacing of the grid of the points, in their unit.
-
-    Returns:
-        Bands that do not overlap. () too where a value at a point may be too large to be counted.
+    Bands do not overlap. () too where a value at a point may be too large to be counted. `step` is
+    the spacing of the grid of the points, in their unit.
     """
     if isinstance(estimator, RangeEstimator):
         low, high = (_band(end, step) for end in estimator.ends)
@@ -113,9 +101,7 @@ def _first(reached: Callable[[int], bool], guess: float) -> int:
 
 
 class BandTotals(Totals):
-    """All thresholds and ranges together.
-
-    Values differ from those of `EachTotals` by rounding only: by less than 2⁻³⁰.
+    """All thresholds and ranges together; values differ from `EachTotals` by less than 2⁻³⁰.
 
     Args:
         bands: of each label, from `bands_of`; one or two.
@@ -203,10 +189,7 @@ class BandTotals(Totals):
             yield Sums(values, VarianceSum(n, sum(variances)))
 
     def covariance(self, group: int) -> Array:
-        """Return the mean products of deviations from the means, (m, m); 0 without points.
-
-        The product of two cubics has degree 6: the moments that are kept suffice for every pair.
-        """
+        """Return the mean products of deviations from the means, (m, m); 0 without points."""
         size = len(self._bands)
         if group not in self._counts:
             return np.zeros((size, size))
@@ -227,7 +210,7 @@ class BandTotals(Totals):
         return covariance_of(int(counts.sum()), totals, (products + products.T) / 2)
 
     def _pieces(self, bands: tuple[DebiasedBand, ...], cells: slice) -> Array:
-        """Return the coefficients of v⁰ … v³ of a query in some of all cells, (4, cells).
+        """Return the coefficients of v⁰ … v³ of a query in a slice of cells, (4, cells).
 
         Cell 0 is before the first cut, and the last one beyond the last cut.
         """
@@ -249,10 +232,9 @@ class BandTotals(Totals):
     def _of_bands(
         self, bands: Sequence[DebiasedBand], counts: Integers, moments: Array
     ) -> Iterator[tuple[int, int, float]]:
-        """Yield the sums of debiased thresholds, of their squares, and of their variances.
+        """Yield the sums of debiased thresholds, their squares (units of the grid) and variances.
 
-        The former two in units of the grid. So many cells as are held at once are computed
-        together: a call for each of many short bands would take longer than all of this.
+        Cells are computed together, up to the limit: a call for each short band would take longer.
         """
         beyond = np.cumsum(counts[::-1])[::-1], np.cumsum(counts)
         start = 0
@@ -287,15 +269,9 @@ class BandTotals(Totals):
     def _places(
         self, bands: Sequence[DebiasedBand], sizes: Integers, cells: Integers
     ) -> tuple[Array, Array, Array]:
-        """Return where in its band each cell begins, how far it goes, and 6c², c = b/w.
+        """Return where in its band each cell begins, how far it goes in parts of the band, and 6c².
 
-        Args:
-            bands: one after the other.
-            sizes: how many of the cells are of each.
-            cells: of all of them.
-
-        Returns:
-            The first in [0, 1], the second in parts of the band.
+        c = b/w; `sizes` counts the cells of each band, one after the other.
         """
         starts = self._starts[cells] * self._step
         of_each = []
@@ -332,10 +308,7 @@ def _sums_of(sizes: Integers, values: Array) -> Array:
 
 
 def _variances(t: Array, across: Array, lift: Array, moments: Array) -> Array:
-    """Return the sum of its estimated variance, from Σv⁰ … Σv⁴, in each of some cells.
-
-    With u = 1 − 2t it is 9c²(1 − u²)²/2 + 36c⁴u².
-    """
+    """Return the sum of 9c²(1 − u²)²/2 + 36c⁴u², u = 1 − 2t, from Σv⁰ … Σv⁴ in each cell."""
     start, step = 1 - 2 * t, -2 * across
     zero, first, two = start * start, 2 * start * step, step * step
     m = moments

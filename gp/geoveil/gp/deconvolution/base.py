@@ -1,9 +1,7 @@
-"""The contract of an estimator from perturbed points, and the registry of those known.
+"""The contract of an estimator from perturbed points, and the registry of estimators.
 
-A query is answered from points x̃ = x + N, N with density ∝ e^{−|N|/b}, by averaging a function of
-x̃. Plugging x̃ into f itself estimates the mean of f(x + N), which is not f(x), however many
-points there are. The debiased function g = (1 − b²Δ)^{(k+1)/2} f has E[g(x + N)] = f(x), because
-the characteristic function of N is (1 + b²|t|²)^{−(k+1)/2} [MATH §5.2].
+From points x + N the mean of f is estimated by that of the debiased g = (1 − b²Δ)^{(k+1)/2} f, as
+E[g(x + N)] = f(x) [MATH §5.2]. The mean of f itself is biased, however many points there are.
 """
 
 from __future__ import annotations
@@ -44,13 +42,10 @@ class PointEstimator(ValueObject, ABC):
         """The least and the greatest value at any point, and mean over any people."""
 
     def value(self, points: ArrayLike) -> Array:
-        """Return one number per perturbed point.
+        """Return one number per perturbed point, (n,); average it.
 
         Args:
             points: perturbed points; any shape for k = 1, else (..., k).
-
-        Returns:
-            An array of shape (n,) for n points; average it.
 
         Raises:
             PrivateValueError: if a coordinate is not finite or the shape does not fit.
@@ -60,25 +55,14 @@ class PointEstimator(ValueObject, ABC):
     def mean(self, x: ArrayLike) -> Array:
         """Return the expectation over the noise at true points x: f(x), if it is unbiased.
 
-        Args:
-            x: points; any shape for k = 1, else (..., k).
-
         Raises:
-            PrivateValueError: if a coordinate is not finite or the shape does not fit.
+            PrivateValueError: as `value`.
             UnsupportedError: if the query has no quadrature here (a biased estimator only).
         """
         return self._mean(validation.points(x, self.dimension))
 
     def variance(self, x: ArrayLike) -> Array:
-        """Return the variance over the noise at true points x.
-
-        Args:
-            x: points; any shape for k = 1, else (..., k).
-
-        Raises:
-            PrivateValueError: if a coordinate is not finite or the shape does not fit.
-            UnsupportedError: if the query has no quadrature here (a biased estimator only).
-        """
+        """Return the variance over the noise at true points x; errors as `mean`."""
         return self._variance(validation.points(x, self.dimension))
 
     def estimated_variance(self, points: ArrayLike) -> Array:
@@ -87,11 +71,8 @@ class PointEstimator(ValueObject, ABC):
         Averaged over people it says how much of the variance of `value` is noise [MATH §8]. At a
         point it may be below 0 where k > 1.
 
-        Args:
-            points: perturbed points; any shape for k = 1, else (..., k).
-
         Raises:
-            PrivateValueError: if a coordinate is not finite or the shape does not fit.
+            PrivateValueError: as `value`.
             UnsupportedError: if there is no such function here: `variance_limits` is None.
         """
         return self._estimated_variance(validation.points(points, self.dimension))
@@ -149,10 +130,6 @@ class PlugIn(PointEstimator):
 def point_estimator(query: object, scale: float, debias: bool) -> PointEstimator:
     """Return the estimator for a query; a family registers its own for its type.
 
-    Args:
-        scale: noise scale b = 1/ε > 0, in the unit of the points.
-        debias: whether to undo the noise.
-
     Raises:
         ParameterError: if `query` is no query.
         UnsupportedError: if there is no unbiased estimator with a finite variance here.
@@ -162,11 +139,7 @@ def point_estimator(query: object, scale: float, debias: bool) -> PointEstimator
 
 @point_estimator.register
 def any_query(query: Query, scale: float, debias: bool) -> PointEstimator:
-    """Return the estimator of a query that has no debiased form: it can be plugged in.
-
-    Raises:
-        UnsupportedError: if `debias` is wanted.
-    """
+    """Return the plug-in estimator of a query without a debiased form; refuse `debias`."""
     if debias:
         raise UnsupportedError(
             f"{query!r} has no debiased form from points in {query.dimension} dimensions: use"

@@ -1,7 +1,6 @@
 """Which way many estimators are summed over points, and what that costs.
 
-Times were measured on one processor of 2023 that others shared. They are for choosing between ways,
-and for saying beforehand whether a request takes seconds or hours.
+Times are of a shared processor of 2023: good enough to choose, and to tell seconds from hours.
 """
 
 from collections import defaultdict
@@ -46,12 +45,12 @@ class Way(NamedTuple):
 def ways(
     estimators: Mapping[str, PointEstimator], step: float, points: int = 0, groups: int = 1
 ) -> list[Way]:
-    """Return the cheapest ways to sum estimators; every label is in one of them.
+    """Return the cheapest ways to sum estimators of one perturbation; each label is in one.
 
     Args:
-        estimators: by label, for points of one perturbation.
+        estimators: by label.
         step: spacing of the grid of the points, in their unit.
-        points: how many there will be. 0 means few: then no lattice is made for them.
+        points: how many there will be; 0 means few, and no lattice is made for them.
         groups: how many groups they are of.
     """
     chosen, rest = [], dict(estimators)
@@ -92,18 +91,12 @@ def joint_way(
     points: int = 0,
     groups: int = 1,
 ) -> JointWay:
-    """Return the cheapest way to have the covariances of estimators.
+    """Return the cheapest way to have the covariances of estimators; arguments as `ways`.
 
-    Args:
-        chosen: how they are summed, see `ways`. If one of these knows the covariances of all, it is
-            returned.
-        estimators: by label, for points of one perturbation.
-        step: spacing of the grid of the points, in their unit.
-        points: how many there will be.
-        groups: how many groups they are of.
+    A chosen way that knows the covariances of all is returned.
 
     Raises:
-        UnsupportedError: if what one of them returns has no bound.
+        UnsupportedError: if an estimator has no bound.
     """
     size = len(estimators)
     if len(chosen) == 1 and isinstance(chosen[0].totals, BandTotals):

@@ -58,16 +58,11 @@ class DiscEstimator(PlugIn):
 
 
 def landing_within(a: Array, r: Array, dimension: int) -> Array:
-    """Return P(|x + N| ≤ a) for |x| = r, lengths in units of the noise scale.
+    """Return P(|x + N| ≤ a) for |x| = r, lengths in units of the noise scale, k = 2 or 3.
 
     The noise has radius s ~ Gamma(k, 1). If s < a − r it lands inside; between |r − a| and r + a
     the part of directions that lead inside is a cap of angle θ, cos θ = (r² + s² − a²)/(2rs). At
     both ends θ varies like a square root, which s = max − min·cos ψ makes smooth.
-
-    Args:
-        a: radii > 0, broadcast against r.
-        r: distances ≥ 0.
-        dimension: k, 2 or 3.
     """
     a, r = np.broadcast_arrays(a, r)
     inside = _gamma_cdf(np.maximum(a - r, 0.0), dimension)

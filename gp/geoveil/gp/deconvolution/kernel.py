@@ -1,25 +1,17 @@
 """Estimators of the Gaussian kernel from perturbed points, in any dimension [MATH §5.2].
 
-The noise in R^k has the characteristic function (1 + b²|t|²)^{−(k+1)/2}, so that
-
-    g = (1 − b²Δ)^{(k+1)/2} f   has   E[g(x + N)] = f(x).
-
-With r in bandwidths and c = b/h, on a bell σ^{−k} e^{−q}, q = r²/2σ², the Laplacian acts as
-Δⁿ = (−2/σ²)ⁿ n! L_n^{(k/2−1)}(q), L the generalised Laguerre polynomials. Hence for odd k, with
-m = (k+1)/2,
+Lengths are in bandwidths, c = b/h. On a bell σ^{−k} e^{−q}, q = r²/2σ², the Laplacian acts as
+Δⁿ = (−2/σ²)ⁿ n! L_n^{(k/2−1)}(q), L Laguerre's polynomials. Hence for odd k, with m = (k+1)/2,
 
     g = e^{−q} Σ_n C(m, n) n! (2c²)ⁿ L_n(q),   σ = 1.
 
-For even k the root is left: (1 − b²Δ)^{−1/2} = (2/√π) ∫ e^{−v²} e^{v²b²Δ} dv, and e^{v²b²Δ} turns
-the bell into one of σ² = 1 + 2c²v². So g is the mixture over v of the sum above with m = k/2 + 1
-and (2c²/σ²)ⁿ, an integral of analytic functions to which the trapezoidal rule converges
-exponentially; for k = 2 it is ∫₀^∞ κ e^{−κ²/2} (1 + c²κ²)^{3/2} J₀(κr) dκ.
+For even k the root (1 − b²Δ)^{−1/2} = (2/√π) ∫ e^{−v²} e^{v²b²Δ} dv is left, which turns the bell
+into one of σ² = 1 + 2c²v². So g is the mixture over v of the sum above with m = k/2 + 1 and
+(2c²/σ²)ⁿ; the trapezoidal rule converges exponentially.
 
-Expectations over the noise of functions of the distance to a centre, in polar coordinates around
-the true point: at distance r from the centre, the noise has radius s ~ Gamma(k, c) and an angle θ
-to the centre with density ∝ sin^{k−2}θ, and ends at the distance ρ² = (r − s)² + 4rs sin²(θ/2).
-Everything is smooth there. All integrands are positive, so that the result is accurate relative to
-itself, far away too.
+Expectations are integrals in polar coordinates around the true point at distance r: a noise radius
+s ~ Gamma(k, c) and an angle θ with density ∝ sin^{k−2}θ end at ρ² = (r − s)² + 4rs sin²(θ/2). All
+integrands are smooth and positive, so that results are accurate relative to themselves.
 """
 
 from __future__ import annotations
@@ -48,13 +40,12 @@ _BLOCK = 2**15
 class InterpolationTable:
     """A function of r on [0, reach], cubic between nodes that are equidistant in asinh(r/near).
 
-    The nodes are dense where the function varies at the length `near` and sparse where it has
-    become a power or an exponential. The interpolant is the cubic Hermite, slopes by the central
-    difference of fourth order; its error is about Δ⁴/384 times the fourth derivative in asinh.
+    The interpolant is the cubic Hermite, slopes by the central difference of fourth order; its
+    error is about Δ⁴/384 times the fourth derivative in asinh.
 
     Args:
         function: vectorised, even in r.
-        near: length > 0 over which the function varies near 0.
+        near: length > 0 over which the function varies near 0; farther out nodes are sparse.
         reach: last r > 0 of the table.
         step: distance of the nodes Δ in asinh(r/near).
     """
@@ -104,15 +95,10 @@ _MIXTURE_BLOCK = 4096
 
 
 def debiased_bell(r: Array, c: float, dimension: int) -> Array:
-    """Return g at distance r from the centre.
+    """Return g at distances r ≥ 0 from the centre, for the noise scale c > 0, both in bandwidths.
 
-    Closed form for odd k. For even k interpolated in a table, made once for each (c, k): the error
-    is at most `TABLE_ERROR` times g(0), at every r.
-
-    Args:
-        r: distances ≥ 0, in bandwidths, any shape.
-        c: noise scale b > 0, in bandwidths.
-        dimension: k ≥ 1.
+    Closed form for odd dimensions. For even ones a table, made once for each (c, k), with an error
+    of at most `TABLE_ERROR` times g(0).
     """
     if dimension % 2:
         return _mixed(np.asarray(r * r / 2), (dimension + 1) // 2, dimension, c)
@@ -122,8 +108,7 @@ def debiased_bell(r: Array, c: float, dimension: int) -> Array:
 def reach(c: float) -> float:
     """Return the distance, in bandwidths, beyond which g is below e^{−36} of its height.
 
-    In the mixture, v² + r²/2σ² ≥ r/c − 1/(2c²) for rc ≥ 1 (equal at σ² = rc); for rc < 1 it is at
-    least r²/2, at v = 0.
+    In the mixture v² + r²/2σ² is at least r/c − 1/(2c²) for rc ≥ 1, and r²/2 for rc < 1.
     """
     return max(12.0, 36 * c + 1 / (2 * c)) if c > 1 / 12 else 12.0
 
@@ -161,9 +146,8 @@ def _mixed(q: Array, power: int, dimension: int, c: float | Array) -> Array:
 def _mixture(c: float) -> tuple[Array, Array]:
     """Return nodes v ≥ 0 and weights of (2/√π) ∫₀^∞ e^{−v²} F(1 + 2c²v²) dv.
 
-    F is analytic where σ² has a positive real part. For c ≤ 1 that is a strip of half-width 0.7
-    around the real line; for c > 1 the variable y with √2 cv = sinh y, σ = cosh y, has one of π/4.
-    The integrand is even, so the trapezoidal rule counts v = 0 half.
+    F is analytic in a strip of half-width 0.7 around the real line for c ≤ 1. For c > 1 the
+    variable y with √2 cv = sinh y, σ = cosh y, has one of π/4. The rule counts v = 0 half.
     """
     step, last = 1 / 12, 6.5
     end = last if c <= 1 else math.asinh(math.sqrt(2) * c * last)
@@ -190,17 +174,14 @@ _CELLS = 50_000
 def planar_expectation(
     function: Callable[[Array, Array], Array], r: Array, c: float, dimension: int
 ) -> Array:
-    """Return E[function(|x + N|, r)] for |x| = r, in units of the length the function varies over.
+    """Return E[function(|x + N|, r)] for |x| = r, (n,), accurate to about 1e-7 of a positive one.
 
     Args:
         function: of the distance ρ and of r, broadcast together; analytic in ρ², and far from the
             centre of the order of e^{−ρ²/2} or e^{−ρ/c}; for c < 1 a constant may be added.
-        r: distances ≥ 0, shape (n,).
-        c: noise scale.
+        r: distances ≥ 0, shape (n,), in units of the length over which the function varies.
+        c: noise scale, in the same unit.
         dimension: k ≥ 2.
-
-    Returns:
-        An array of shape (n,), accurate to about 1e-7 of itself if the function is positive.
     """
     (radii_at, radius_weights), (angles, angle_weights) = gauss_legendre(8), gauss_legendre(40)
     phi = math.pi / 2 * (1 + angles)
@@ -233,9 +214,8 @@ def planar_expectation(
 def _edges(r: Array, c: float) -> Array:
     """Return increasing edges of panels in s, graded around s = 0, s = r and s = r − 1/(2c).
 
-    The noise density falls as e^{−s/c}, the function lives near s = r, and a bell e^{−(r−s)²} times
-    an exponential has its bulk around the last of the three. Beyond the last edge, either the noise
-    or that product is below e^{−40} of its largest.
+    The noise falls as e^{−s/c}, the function lives near s = r, and their product with a bell around
+    the last. Beyond the last edge one of them is below e^{−40} of its largest.
     """
     steps, width = [0.0], 0.4
     while steps[-1] < _FADE * c + 16:
@@ -265,8 +245,8 @@ _MEANS = 0.0, 1.0
 _NARROW = 3.0
 """Noise scale in bandwidths up to which moments about a bell are taken on a raster."""
 _SURE, _ROUNDING = 1.25, 1e-7
-"""What second differences between distances may be, in multiples of those at the distances around,
-and moments that count as 0, relative to the largest."""
+"""Bound of second differences, in multiples of those at distances around; the part of the largest
+below which moments count as 0."""
 _DISTANCES = 161
 """Distances at which moments of reports are taken, equidistant in the inverse of sinh."""
 
@@ -274,13 +254,9 @@ _DISTANCES = 161
 class KernelEstimator(PointEstimator):
     """A Gaussian kernel in k ≥ 2 dimensions, the noise undone or not.
 
-    The variance is a quadrature, interpolated in a table over the distance to the centre that is
-    made at its first use (about a second). For b from 10⁻⁵ bandwidths it is accurate to 1e-6 of
-    itself within 100 noise scales of the centre; beyond, where it is negligible, it is 0.
-
-    Args:
-        scale: noise scale b > 0, in the unit of the points.
-        debias: whether to undo the noise.
+    The variance is a quadrature, interpolated in a table that is made at its first use (about a
+    second). For b from 10⁻⁵ bandwidths it is accurate to 1e-6 of itself within 100 noise scales of
+    the centre; beyond, where it is negligible, it is 0.
 
     Raises:
         UnsupportedError: if b exceeds 1000 bandwidths.
@@ -369,8 +345,8 @@ def _estimated_variance(r: Array, c: float, dimension: int) -> Array:
 def _report_moments(c: float, dimension: int, debias: bool) -> ReportMoments:
     """Return points around the moments of the values of people at any distance.
 
-    In the plane on a raster, where bounds between its nodes are proved; else, or in wide noise, at
-    distances between which they are measured.
+    In the plane, but for wide noise, a raster with proved bounds between its nodes; else distances
+    between which the moments are measured.
     """
     if dimension == 2 and c <= _NARROW:
         grid = RasterGrid.around((0.0, 0.0, 0.0, 0.0), 1 / 8, 12 + 20 * c)
@@ -414,8 +390,7 @@ def _log_mean(c: float, dimension: int) -> InterpolationTable:
 def _log_variance(c: float, dimension: int, debias: bool) -> InterpolationTable:
     """Return the logarithm of the variance.
 
-    Narrow noise moves g by little, and E[g²] − mean² is a difference of nearly equal numbers: then
-    moments are taken about the mean.
+    For narrow noise E[g²] − mean² would cancel: moments are then taken about the mean.
     """
 
     def square(rho: Array, r: Array) -> Array:

@@ -1,13 +1,9 @@
-"""Totals of many Gaussian kernels of one bandwidth, at one price for all of them.
+"""Totals of many Gaussian kernels of one bandwidth: convolutions with one even function g.
 
-They are translates of one even function g, so that their sums over the points are a convolution.
-Each point is spread over a lattice of h/16 by the weights of Lagrange's interpolation of order 10
-in each coordinate; the weights are rounded to multiples of 2⁻⁴³ and added up as integers, so that
-the order of the points and their blocks do not matter. Then three convolutions by the fast Fourier
-transform, with g, g² and the estimated variance, are read at the centres by the same interpolation.
-
-Interpolating a function whose spectrum is that of g moves it by less than 10⁻¹¹ g(0) at any one
-point, and the mean over points that noise has spread by less than 10⁻¹² g(0).
+Points are spread over a lattice of h/16 by Lagrange's interpolation of order 10 in each coordinate,
+in integers of 2⁻⁴³, so that their order does not matter. Fourier transforms convolve them with g,
+g² and the estimated variance. The interpolation moves g by less than 10⁻¹¹ g(0) at any point, and a
+mean over noisy points by less than 10⁻¹² g(0).
 """
 
 from __future__ import annotations
@@ -54,13 +50,7 @@ _FARTHEST = 2.0**40
 
 @dataclass(frozen=True)
 class DebiasedKernel:
-    """A debiased Gaussian kernel on the line or in the plane.
-
-    Attributes:
-        estimator: of the kernel.
-        bandwidth: h, in the unit of the points.
-        center: in the same unit.
-    """
+    """A debiased Gaussian kernel on the line or in the plane, in the unit of the points."""
 
     estimator: PointEstimator
     bandwidth: float
@@ -103,11 +93,7 @@ class DebiasedKernel:
 
 
 class Lattice:
-    """The nodes that cover all points which any of some kernels reaches.
-
-    Args:
-        kernels: of one bandwidth and one noise scale.
-    """
+    """The nodes that cover all points in reach of kernels of one bandwidth and noise scale."""
 
     def __init__(self, kernels: Mapping[str, DebiasedKernel]) -> None:
         self.kernel = next(iter(kernels.values()))
@@ -157,7 +143,7 @@ class LatticeTotals(Totals):
     errors by less than 10⁻⁹ of themselves.
 
     Args:
-        kernels: of each label, of one bandwidth.
+        kernels: of each label.
         lattice: of these kernels.
         step: spacing of the grid of the points, in their unit.
     """

@@ -1,9 +1,8 @@
 """Estimators from perturbed numbers, k = 1: g = f − b²f'' [MATH §5.1, §5.2].
 
-A threshold and a kernel are a profile of x − T, and so is a radial query whose profile goes on
-smoothly, and evenly, through the centre. A range has two ends: with φ the step,
-f(x) = φ(x − low) + φ(high − x) − 1, and where one of the two varies the other is 1. So it is the
-sum of two estimators, less 1, and (g_low − 1)(g_high − 1) = 0 everywhere.
+A threshold, a kernel and a radial query that is smooth through its centre are a profile of x − T. A
+range, f(x) = φ(x − low) + φ(high − x) − 1, is the sum of two estimators less 1: where one varies,
+the other is 1, and (g_low − 1)(g_high − 1) = 0 everywhere.
 """
 
 from __future__ import annotations
@@ -25,11 +24,7 @@ from geoveil.gp.report_moments import ReportMoments
 class ProfileEstimator(PointEstimator):
     """A profile φ of s = ±x − offset, its noise undone or not.
 
-    Args:
-        offset: in the unit of x.
-        scale: noise scale b > 0, in the unit of x.
-        debias: whether to undo the noise.
-        sign: 1 or −1, that of x in s.
+    `sign` is 1 or −1, that of x in s. Lengths are in the unit of x.
 
     Raises:
         UnsupportedError: if φ has a slope that jumps and `debias` is wanted.
@@ -93,15 +88,7 @@ class ProfileEstimator(PointEstimator):
 
 
 class RangeEstimator(PointEstimator):
-    """Two thresholds: above the low end and not above the high end.
-
-    Args:
-        scale: noise scale b > 0, in the unit of x.
-        debias: whether to undo the noise.
-
-    Raises:
-        UnsupportedError: as `ProfileEstimator`.
-    """
+    """Two thresholds: above the low end and not above the high end; see `ProfileEstimator`."""
 
     def __init__(self, query: Range, scale: float, debias: bool) -> None:
         super().__init__(1, scale, debias)
@@ -162,11 +149,7 @@ def _(query: Linear, scale: float, debias: bool) -> PointEstimator:
 
 
 def radial_on_the_line(query: Radial, scale: float, debias: bool) -> PointEstimator:
-    """Return the estimator of φ(|x − c|) for k = 1.
-
-    Raises:
-        UnsupportedError: if `debias` is wanted and φ(|s|) has a corner at 0.
-    """
+    """Return the estimator of φ(|x − c|) for k = 1; undoing noise needs φ(|s|) without a corner."""
     if _is_even(query.profile, scale if debias else 0.0):
         return ProfileEstimator(query.profile, query.center[0], scale, debias)
     if debias:

@@ -1,9 +1,8 @@
 """Covariances of what many estimators return for the same points.
 
-Values are rounded to 2⁻²⁰ of the greatest that an estimator returns, and their products are added
-up as integers, which doubles hold exactly: any order of the points and any blocks give the same
-bits, whatever library multiplies the matrices. The rounding moves a standard deviation by less than
-10⁻⁶ of that greatest value.
+Values are rounded to 2⁻²⁰ of the greatest, and their products are added up as integers, which
+doubles hold exactly: any order and blocks of points give the same bits. The rounding moves a
+standard deviation by less than 10⁻⁶ of that greatest value.
 """
 
 from __future__ import annotations
@@ -27,11 +26,8 @@ _CARRY_AFTER = 1 << 10
 class Products(Totals):
     """The products of every two of several estimators, at every point.
 
-    Args:
-        step: spacing of the grid of the points, in their unit.
-
     Raises:
-        UnsupportedError: if what one of them returns has no bound.
+        UnsupportedError: if an estimator has no bound.
     """
 
     def __init__(self, estimators: Mapping[str, PointEstimator], step: float) -> None:
@@ -100,13 +96,7 @@ class _Sums:
 
 
 def covariance_of(n: int, totals: Array, products: Array) -> Array:
-    """Return the mean products of deviations from the means.
-
-    Args:
-        n: points, ≥ 1.
-        totals: sums of values, (m,).
-        products: sums of their products, (m, m).
-    """
+    """Return the mean products of deviations, from sums (m,) and sums of products (m, m)."""
     means = totals / n
     return np.asarray(products / n - np.outer(means, means))
 

@@ -1,8 +1,7 @@
 """Sums of what many estimators return for points that come block after block.
 
-The value of an estimator is rounded to a multiple of 2⁻³⁰ and added up as an integer, so that any
-order of the points and any blocks give the same bits. Where many estimators have one shape, others
-do this faster than one by one: `BandTotals`, `LatticeTotals`; `ways` chooses.
+Values are added up as integers of 2⁻³⁰, so that any order and blocks of points give the same bits.
+`BandTotals` and `LatticeTotals` are faster for many estimators of one shape; `ways` chooses.
 """
 
 from __future__ import annotations
@@ -39,10 +38,9 @@ _VARIANCE_BITS = 42
 
 
 def rounder(bits: int) -> tuple[float, int]:
-    """Return what rounds doubles in [−1, 1] to multiples of 2^−bits, and its own bits.
+    """Return a number that rounds doubles in [−1, 1] to multiples of 2^−bits, and its own bits.
 
-    Added to a double it leaves the multiple as the last bits of the sum: those of the sum, read as
-    an integer, less its own.
+    The bits of a double plus this number, less its own bits, are the multiple.
 
     Example:
         >>> added, own = rounder(44)
@@ -71,11 +69,9 @@ class Sums(NamedTuple):
 
 
 class Totals(ABC):
-    """Sums, for each group of points, of what the estimators that it was made for return.
+    """Sums, for each group of points, of what labelled estimators return.
 
-    Args:
-        labels: of the estimators.
-        step: spacing of the grid of the points, in their unit.
+    `step` is the spacing of the grid of the points, in their unit.
     """
 
     def __init__(self, labels: Sequence[str], step: float) -> None:
@@ -84,7 +80,7 @@ class Totals(ABC):
 
     @abstractmethod
     def add(self, points: Integers, groups: Groups) -> None:
-        """Count some points.
+        """Count points.
 
         Args:
             points: (n, k), in steps; at most 131,072.
@@ -102,12 +98,8 @@ class Totals(ABC):
 class EachTotals(Totals):
     """One estimator, at every point.
 
-    Variances are estimated at all points or, where there are very many, at those whose integer is a
-    multiple of a power of two: noise makes them a random sample, the same in any order.
-
-    Args:
-        step: spacing of the grid of the points, in their unit.
-        points: about how many each group will have.
+    Of very many points (`points`: about how many a group has) variances are estimated at those
+    whose integer is a multiple of a power of two: noise makes them a random sample, in any order.
     """
 
     def __init__(self, label: str, estimator: PointEstimator, step: float, points: int = 0) -> None:
@@ -193,9 +185,6 @@ def _multiples(integers: Integers, others: int) -> NDArray[np.intp]:
 
 
 def sums_of_parts(n: int, total: int, total_of_squares: int) -> Accumulator:
-    """Return sums that were found by other means than adding integers: a rounding may be off.
-
-    The sum of squares is raised to what Cauchy and Schwarz permit.
-    """
+    """Return sums that may be off by a rounding; squares are at least what Cauchy-Schwarz says."""
     least = -(-total * total // n) if n else 0
     return Accumulator(n, total, max(total_of_squares, least))

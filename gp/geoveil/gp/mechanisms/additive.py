@@ -1,7 +1,6 @@
-"""Noise added to the answer: f(x) + scale(x)·Z.
+"""Noise added to the answer: f(x) + scale(x)·Z; here the scale of the steepest slope for everyone.
 
-`LipschitzMechanism` takes the same scale for everyone, from the steepest slope [SGP Lemma 2.3;
-MATH §6]; `geoveil.gp.mechanisms.smooth` takes that of the slope nearby.
+[SGP Lemma 2.3; MATH §6]
 """
 
 from __future__ import annotations
@@ -107,11 +106,9 @@ class AdditiveMechanism(QueryMechanism):
         return np.array([])
 
     def _scale_range(self, edges: Array, beyond: bool = False) -> Array:
-        """Return the least and the greatest scale on each cell, (2, n).
+        """Return the least and greatest scale on each cell between n + 1 edges, (2, n).
 
-        Args:
-            edges: of cells, `_turns` among them, shape (n + 1,).
-            beyond: what is asked for instead is the scale before the first edge and after the last.
+        `_turns` are among the edges. `beyond` gives the scales before the first and after the last.
         """
         return np.full((2, 2 if beyond else len(edges) - 1), self.largest_scale)
 
@@ -155,11 +152,6 @@ class AdditiveMechanism(QueryMechanism):
 
 class LipschitzMechanism(AdditiveMechanism):
     """The same noise for everyone: ε-GP and unbiased, whatever the query.
-
-    Args:
-        query: f, with its Lipschitz constant L.
-        privacy: the guarantee, in the unit of x.
-        step: spacing of the output grid, a power of two; chosen by the mechanism if left out.
 
     Example:
         >>> from geoveil.gp import GeoPrivacy, Threshold

@@ -24,31 +24,21 @@ _KEPT = Fraction(19, 20)
 class ApproximateLaplace(BoundedMechanism):
     """M(x) = f(x) + (B(x)/η)·Laplace(1): (ε, δ, Λ)-GP and unbiased, with light tails.
 
-    B is a smooth bound for *linear* growth at rate β of the slopes of all chords up to Λ. Any
-    η ≤ ε − βc serves, c = max(1, log(1/δ)) [SGP Lemma 3.6]; that is the paper's calibration. It
-    uses a small part of δ, since the steepest chord and the fastest growth of B are not met at the
-    same pair of points. The exact calibration takes the largest η at which no pair of points of
-    this query needs more than δ, to a per cent and rounded down; `geoveil.gp.smooth.hockey_stick`
-    has the theorem and its proof.
+    B is a smooth bound for *linear* growth at rate β of the slopes of all chords up to Λ. The
+    paper's calibration, any η ≤ ε − βc with c = max(1, log(1/δ)) [SGP Lemma 3.6], uses a small part
+    of δ. The exact calibration takes the largest η at which no pair of points needs more than δ,
+    to a per cent and rounded down (`geoveil.gp.smooth.hockey_stick`). [MATH §3] has both proofs.
 
-    Proof of the paper's. Let d = |x − x'| ≤ Λ, write b, b' for B(x), B(x') and y = f(x) + (b/η)z.
-    From |f(x) − f(x')| ≤ b'd, the privacy loss log p_x(y)/p_x'(y) is at most
-
-        ηd + |z|(r − 1) − log r,   r = b/b' ∈ [1/(1 + βd), 1 + βd].
-
-    For r ≤ 1 this is at most ηd + log(1 + βd) ≤ (η + β)d ≤ εd. For r > 1 it is at most
-    ηd + |z|βd, which exceeds εd only if |z| > c, with probability e^{−c} ≤ δ. ∎
-
-    The bound must reach as far as the guarantee: an additive δ does not chain from small steps to
-    large ones. With exponential growth r may be e^{βd}, and the guarantee fails.
+    The bound must reach as far as the guarantee, since a δ does not chain. Exponential growth would
+    break the guarantee.
 
     Args:
         query: f, with its smooth bound B.
         privacy: the guarantee, with delta > 0; its `reach` is Λ.
-        beta: smoothness of B, in 1/(unit of x), in (0, rate/c). By default a quarter of that, with
-            which the paper's scale is nowhere more than 4/3 of what it could be; and for the exact
-            calibration up to 15/16, as long as η loses at most a twentieth: then B falls faster.
-        calibration: "exact" or "paper", see above.
+        beta: smoothness of B, in 1/(unit of x), in (0, rate/c). By default a quarter of that, at
+            which the paper's scale is nowhere more than 4/3 of its least; for the exact calibration
+            up to 15/16, as long as η loses at most a twentieth: B then falls faster.
+        calibration: "exact" or "paper".
         step: see `Mechanism`.
 
     Raises:

@@ -1,8 +1,7 @@
 """The contract of a mechanism: what leaves a device for a person's point.
 
-A report is a number (`QueryMechanism`), several numbers, or a perturbed point. `release` is one
-exact report for a person; `simulate` is vectorised float64 for experiments. Both come from the same
-formulas, in two arithmetics. Moments and densities are those of the ideal mechanism, per point.
+`release` is one exact report for a person; `simulate` is vectorised float64 for experiments. Both
+use the same formulas. Moments and densities are those of the ideal mechanism, per point.
 """
 
 from __future__ import annotations
@@ -52,11 +51,10 @@ class PrivatePoint:
 
 
 class Mechanism(ValueObject, ABC, Generic[Report]):
-    """A randomised report about a person's point x.
+    """A randomised report about a person's point x; `privacy` is its guarantee, in the unit of x.
 
-    How bits are drawn, rounded to the public grid and kept from being looked at too late is written
-    here, once. A family says how many uniform numbers it takes, and what it ideally makes of them.
-    Its `privacy` is the guarantee, in the unit of x.
+    This class draws the bits, rounds to the public grid and reads x after the draws. A family says
+    how many uniform numbers it takes, and its ideal function of them.
     """
 
     step_exponent: int
@@ -85,16 +83,15 @@ class Mechanism(ValueObject, ABC, Generic[Report]):
     def release(self, x: ArrayLike, source: RandomSource | None = None) -> Report:
         """Return one exact, private report: integers k that stand for k·step.
 
-        The ideal output, correctly rounded to the grid [MATH §10]; a post-processing of the ideal
-        mechanism, so its guarantee carries over exactly. What does not fit into 64 bits becomes the
-        largest that does. The first 128 bits of every random number are drawn before the value is
-        looked at.
+        It is the ideal output, correctly rounded to the grid [MATH §10], so the ideal guarantee
+        carries over exactly. Numbers beyond 64 bits saturate. The first 128 bits of every random
+        number are drawn before the value is read.
 
         Args:
             x: one point: a number, or k coordinates.
 
         Returns:
-            An integer for one query, a tuple of them for several or for a perturbed point.
+            An integer for one query, a tuple for several or for a perturbed point.
 
         Raises:
             PrivateValueError: if x is not one finite point.
@@ -108,18 +105,17 @@ class Mechanism(ValueObject, ABC, Generic[Report]):
         return self._report(self._integers(PrivatePoint(point), uniforms))
 
     def release_many(self, x: ArrayLike, source: RandomSource | None = None) -> NDArray[np.int64]:
-        """Return one exact, private report for each of many points: what `release` returns.
+        """Return one exact, private report for each of many points: `release` on each in turn.
 
-        For those who hold the data of many people: `release` on each point in turn. How long it
-        takes depends a little on the values; where somebody may time it, release each point with a
-        floor (docs/guarantees.md).
+        For holders of many people's data. The time that it takes depends a little on the values:
+        where somebody may measure it, pace each release (docs/guarantees.md).
 
         Args:
             x: n points, as `Query.value` takes them.
 
         Returns:
-            Integers k that stand for k·step: of shape (n,) for one query, (n, m) for m, and (n, k)
-            for perturbed points of k coordinates.
+            Integers k that stand for k·step: (n,) for one query, (n, m) for m, and (n, k) for
+            perturbed points of k coordinates.
 
         Raises:
             PrivateValueError: if a coordinate is not finite or the shape does not fit.
@@ -142,14 +138,11 @@ class Mechanism(ValueObject, ABC, Generic[Report]):
         """Return one float64 report per point. NOT private on a computer: for experiments.
 
         Float noise has gaps and spacings that betray x [MATH §10]; `geoveil audit --attack` shows
-        how. Use `release` for people; where the device's SDK is loaded, this warns once.
-
-        Args:
-            x: n points, as `Query.value` takes them.
+        how. Where the device's SDK is loaded, this warns once.
 
         Returns:
-            An array of shape (n,) for one query, (n, m) for m, and of the points' own shape for
-            perturbed points.
+            An array (n,) for one query, (n, m) for m, and of the points' own shape for perturbed
+            points.
         """
         if not isinstance(rng, np.random.Generator):
             raise ParameterError("rng", rng, "a numpy.random.Generator")
@@ -173,7 +166,7 @@ class Mechanism(ValueObject, ABC, Generic[Report]):
 
         Args:
             y: outputs: (...) for one query, (..., m) for m, (..., k) for perturbed points.
-            x: points, as `Query.value` takes them; (...) is broadcast against (n,).
+            x: points, as `Query.value` takes them.
         """
 
     def _integers(
@@ -266,16 +259,10 @@ class QueryMechanism(Mechanism[int]):
         return self.query.clipping_bias if self.unbiased else math.inf
 
     def likely_range(self, beyond: float) -> tuple[int, int]:
-        """Return integers between which `release` stays, for every x, but with a probability.
+        """Return the integers between which `release` stays, but with the probability `beyond`.
 
-        Proved, not estimated: what a server may bring to its ends, so that no report that was made
-        up can outweigh all others, and next to none that was drawn is changed.
-
-        Args:
-            beyond: probability of a report outside the range, in (0, 1).
-
-        Returns:
-            The least and the greatest; `grid_range`, which nothing leaves, where it is finite.
+        It is proved for every x. A server may move reports to these ends: no forged report then
+        outweighs all others. `grid_range`, which no report leaves, where it is finite.
 
         Example:
             >>> from geoveil.gp import GeoPrivacy, LipschitzMechanism, Threshold
@@ -311,13 +298,9 @@ class QueryMechanism(Mechanism[int]):
         return self._variance(self._distance(x))
 
     def moments(self, s: ArrayLike) -> tuple[Array, Array]:
-        """Return the mean and the variance of a report at signed distances.
+        """Return the mean and variance of a report at signed distances (unit of x), in their shape.
 
-        Args:
-            s: distances, any shape, in the unit of x: all that a report depends on.
-
-        Returns:
-            Two arrays of the shape of s; the mean is NaN where it is not f.
+        The mean is NaN where it is not f.
         """
         distances = validation.points(s, 1)
         value = np.asarray(self.query.profile.value(distances))
@@ -326,7 +309,7 @@ class QueryMechanism(Mechanism[int]):
     def report_moments(self) -> ReportMoments | None:
         """Return the first three moments of a report, for people everywhere; None if unknown.
 
-        Intervals from few reports are the better for them; nothing relies on them for privacy.
+        They improve intervals from few reports. Privacy does not rest on them.
         """
         return None
 
@@ -334,14 +317,12 @@ class QueryMechanism(Mechanism[int]):
     def law(self) -> ReportMoments | None:
         """Return points around the moments of a report at every distance; None without a variance.
 
-        Unlike `report_moments`, of `release` alone, and with the variances.
+        Unlike `report_moments` it has the variances.
         """
 
     @property
     def largest_variance(self) -> float:
-        """The largest variance of a report over all points; infinite where it does not exist.
-
-        Proved for all of them, and at most 5 % above what is attained.
+        """The largest variance of a report over all points, at most 5 % too high; may be infinite.
 
         Example:
             >>> from geoveil.gp import DebiasedLaplace, GeoPrivacy, Threshold
@@ -354,10 +335,9 @@ class QueryMechanism(Mechanism[int]):
 
     @property
     def largest_epsilon(self) -> float:
-        """ε of any two points, however far apart, rounded up; infinite where there is none.
+        """ε of any two points, however far apart, rounded up; may be infinite.
 
-        The ends of a segment on which the signed distance changes at the rate 1 are no better told
-        apart than the rate times its length says, and s has no other values than on one of them.
+        s takes all its values on a segment at the rate 1: ε is at most that of the segment's ends.
         """
         if not isinstance(self.privacy, GeoPrivacy):
             return self.privacy.epsilon
@@ -396,13 +376,7 @@ class QueryMechanism(Mechanism[int]):
 
     @abstractmethod
     def _ideal(self, s: Real, u: Real, ops: Arithmetic) -> Real:
-        """Enclose the ideal output for the distance s and the uniform number U.
-
-        Args:
-            s: the distance, in the arithmetic at hand.
-            u: the uniform number, likewise.
-            ops: an arithmetic that encloses real numbers.
-        """
+        """Enclose the ideal output for the distance s and the uniform number U."""
 
     @abstractmethod
     def _variance(self, s: Array) -> Array:
@@ -418,16 +392,10 @@ class QueryMechanism(Mechanism[int]):
         return ()
 
     def own_side(self, x: ArrayLike) -> Array | None:
-        """Return how often a report is on the side of 1/2 that f(x) is on, per point.
+        """Return the probability that a report is on f(x)'s side of 1/2, (n,); None if unknown.
 
-        For a soft indicator that is how often somebody is right who takes a report of at least 1/2
-        for inside. Of the ideal mechanism: rounding moves it by at most a step's probability.
-
-        Args:
-            x: n points, as `Query.value` takes them.
-
-        Returns:
-            Probabilities in [1/2, 1], (n,); None where no closed form is known.
+        For a soft indicator: how often "at least 1/2 means inside" is right. Of the ideal
+        mechanism: rounding moves it by at most a step's probability.
         """
         return self._own_side(self._distance(x))
 

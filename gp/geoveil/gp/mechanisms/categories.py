@@ -1,8 +1,7 @@
 """Categories: one of several options, a place on an ordered scale, or a set of options [MATH §15].
 
-A device draws integers only. With M = 2³² and T = ⌊e^ε·M⌋ every probability is a quotient of sums
-and products of M and T, and T/M ≤ e^ε is the only ratio that a proof needs. Estimators are made of
-T and M, too: they are unbiased for what devices draw, not only for e^ε.
+A device draws integers. With M = 2³² and T = ⌊e^ε·M⌋ every probability is made of T and M, and
+T/M ≤ e^ε is the only ratio that a proof needs. Estimators undo what devices draw, e^ε rounded down.
 """
 
 from __future__ import annotations
@@ -38,10 +37,10 @@ Estimator: TypeAlias = "Callable[[NDArray[np.int64]], Array]"
 
 @dataclass(frozen=True)
 class CategoryMechanism(ABC):
-    """A randomised category of a person.
+    """A randomised category of a person, of options counted from 0.
 
     Args:
-        options: their number K; they are counted from 0.
+        options: their number K.
         epsilon: nats, in (0, 16].
 
     Raises:
@@ -84,10 +83,10 @@ class CategoryMechanism(ABC):
         return ((0, self.options - 1),)
 
     def release(self, value: int, source: RandomSource | None = None) -> tuple[int, ...]:
-        """Return one exact, private report. The value is looked at after the last draw.
+        """Return one exact, private report. The value is read after the last draw.
 
         Args:
-            value: the option's index, from 0; of `SubsetResponse` a mask of bits.
+            value: the option's index; for `SubsetResponse` a mask of bits.
 
         Raises:
             PrivateValueError: if there is no such value.
@@ -100,8 +99,7 @@ class CategoryMechanism(ABC):
     def simulate(self, values: ArrayLike, rng: np.random.Generator) -> NDArray[np.int64]:
         """Return reports (n, columns) for n values. NOT private on a computer: for experiments.
 
-        Args:
-            values: indices (n,); of `SubsetResponse` masks as reports hold them, (n, columns).
+        Values are indices (n,), or for `SubsetResponse` masks (n, columns).
         """
         warn_beside_holder()
         return self._simulate(np.asarray(values, np.int64), rng)
@@ -111,11 +109,11 @@ class CategoryMechanism(ABC):
         """Return h, which makes of reports (n, columns) numbers whose mean is a person's score.
 
         Args:
-            scores: K finite numbers: one for each option; those of a set of options add up.
+            scores: K finite numbers, one for each option; those of a set add up.
 
         Raises:
-            ParameterError: if scores are not K finite numbers, or ε is below 2^-32, with which
-                reports say nothing.
+            ParameterError: if scores are not K finite numbers, or ε is below 2^-32: reports then
+                say nothing.
         """
 
     @abstractmethod
@@ -177,11 +175,9 @@ class _IndexMechanism(CategoryMechanism):
 
 @dataclass(frozen=True)
 class KaryResponse(_IndexMechanism):
-    """k-ary randomised response, Warner's of K options: ε between any two options.
+    """k-ary randomised response, Warner's of K options: ε between any two options [MATH §15].
 
-    Proof: one of T + (K − 1)·M integers is drawn, uniformly; T of them say the truth, and M each
-    other option. The probabilities of one report under two options are equal, or have the ratio
-    T/M ≤ e^ε.
+    One of T + (K − 1)·M integers is drawn: T of them say the truth, and M each other option.
 
     Example:
         >>> response = KaryResponse(4, 1.0)
@@ -220,12 +216,8 @@ class KaryResponse(_IndexMechanism):
 class OrdinalResponse(_IndexMechanism):
     """The index plus two-sided geometric noise, moved to the nearer end if outside: ε per step.
 
-    Proof: with a = M/T ≥ e^-ε the noise N has P(N = ±n) = aⁿ(1 − a)/(1 + a), exactly: of T + M
-    integers M say N ≥ 1 and M say N ≤ −1, and each further step is one of M among T. Between values
-    a step apart P(x + N = y), P(x + N ≤ y) and P(x + N ≥ y) change by a factor of at most
-    1/a = T/M ≤ e^ε.
-
-    For small ε its variance grows as 1/ε², of scores that are not linear in the index as 1/ε⁴.
+    With a = M/T the noise N has P(N = ±n) = aⁿ(1 − a)/(1 + a), exactly [MATH §15]. For small ε the
+    variance grows as 1/ε², and as 1/ε⁴ for scores that are not linear in the index.
 
     Example:
         >>> response = OrdinalResponse(5, 1.0)
@@ -280,7 +272,7 @@ class OrdinalResponse(_IndexMechanism):
 
 
 class _MaskMechanism(CategoryMechanism):
-    """A report is one bit for each option, 62 in a column, the first option's the least.
+    """A report is one bit for each option, 62 in a column, the first the least.
 
     h adds s·(slope·bit − offset) over the options.
     """
@@ -380,11 +372,7 @@ class _MaskMechanism(CategoryMechanism):
 class UnaryEncoding(_MaskMechanism):
     """Optimised unary encoding: ε between any two options, for more than 3e^ε + 2 of them.
 
-    The bit of the true option is on with probability ½, each other one with M/(T + M).
-
-    Proof: bits are independent, and those of two options alone have other laws under these. A bit
-    that is on has the ratio ½(T + M)/M, one that is off ½(T + M)/T; the largest product, of the
-    first and the inverse of the second, is T/M ≤ e^ε.
+    The bit of the true option is on with probability ½, each other one with M/(T + M) [MATH §15].
 
     Example:
         >>> encoding = UnaryEncoding(100, 1.0)
@@ -413,14 +401,12 @@ class UnaryEncoding(_MaskMechanism):
 class SubsetResponse(_MaskMechanism):
     """A set of options: a yes or no about each, ε for each option that two sets differ in.
 
-    A person's value is a mask: bit j is on where option j is in the set.
-
-    Proof: each bit is inverted, by itself, with probability M/(T + M), and stays with T/(T + M), so
-    that a bit in which two sets differ contributes a ratio of T/M ≤ e^ε, or its inverse.
+    A value is a mask: bit j is on where option j is in the set. Each bit is inverted with
+    probability M/(T + M) [MATH §15].
 
     Args:
-        most: how many options a set may hold; None: all. A device refuses more. Two sets then
-            differ in at most 2·most options.
+        most: how many options a set may hold; None: all. A device refuses more, so two sets differ
+            in at most 2·most options.
 
     Example:
         >>> response = SubsetResponse(6, 1.0, most=2)
@@ -488,8 +474,8 @@ def _weight(epsilon: float) -> int:
 def _events(source: RandomSource, many: int, part: int, total: int) -> list[bool]:
     """Return whether each of some independent events of probability part/total happens.
 
-    Random binary digits are compared with those of the probability, 32 at a time for all events,
-    and further ones for an event that the first leave open: exact, and never drawn in vain.
+    Random binary digits are compared with those of the probability, 32 at a time until all events
+    are decided: exact.
     """
     digits, rest = divmod(part << _WORD, total)
     drawn = source.bits(_WORD * many)

@@ -1,8 +1,6 @@
 """Laplace noise on the signed distance: y = g(s(x) + Laplace(b)), b = 1/ε [SGP §5; MATH §5.1, §6].
 
-For f = φ(s(x)) with s 1-Lipschitz, s(x) + Laplace(b) is ε-GP, and so is any function of it. With
-g = φ − b²φ'' it is unbiased: the operator 1 − b²d²/dv² undoes Laplace smoothing, so
-E[g(s + Laplace(b))] = φ(s).
+s is 1-Lipschitz, so y is ε-GP for any g. With g = φ − b²φ'' it is unbiased for f = φ(s(x)).
 """
 
 from __future__ import annotations
@@ -27,8 +25,8 @@ from geoveil.gp.report_laws import law_of_profile, law_of_range
 from geoveil.gp.report_moments import ReportMoments
 
 _STEP_BITS = 24
-"""Bits of the step below the range: on a plateau the output is constant; elsewhere the standard
-deviation is of the order of the range, so that rounding adds less than 10^-12 of it."""
+"""Bits of the step below the range: where f varies, the standard deviation is of the order of the
+range, so that rounding adds less than 10^-12 of it."""
 _STANDARD = Laplace()
 
 
@@ -36,14 +34,13 @@ class DebiasedLaplace(QueryMechanism):
     """y = g(s(x) + Laplace(1/ε)): ε-GP, unbiased, and bounded.
 
     Its variance is at most 1.35 times a lower bound for every unbiased ε-GP mechanism, for bands
-    of at least two noise scales and bandwidths of at least 1.4 [MATH §5.1]; docs/mechanisms.md has
-    the table.
+    of at least two noise scales and bandwidths of at least 1.4 [MATH §5.1].
 
     Args:
         query: a query whose profile has a Lipschitz slope: smoothstep indicators, the kernel,
             formulas without corners.
         privacy: the guarantee, in the unit of x.
-        step: spacing of the output grid, a power of two, at most 1, so that 0 and 1 lie on it.
+        step: spacing of the output grid, a power of two, at most 1.
 
     Raises:
         UnsupportedError: if the profile has no bounded debiased form (the linear ramp).
@@ -94,11 +91,10 @@ class DebiasedLaplace(QueryMechanism):
     def answer(self, point: int, step_exponent: int, source: RandomSource | None = None) -> int:
         """Return the report that a perturbed number makes: an integer k that stands for k·`step`.
 
-        For what `PlanarLaplace` has released, or `Coarsening` made, at the rate of this mechanism:
-        g(s) of it. The report is unbiased and within `grid_range`; about a threshold, a linear
-        function or a bell it has the very law of `release`, about a range it differs where noise
-        crosses all of it [MATH §13]. What rounding to a grid took from the point, a number that is
-        uniform over its cell, is drawn again.
+        The number comes from `PlanarLaplace` or `Coarsening`, at the rate of this mechanism. The
+        report is unbiased and within `grid_range`. For a threshold, a linear function or a bell it
+        has the law of `release`; for a range the law differs where noise crosses all of it [MATH
+        §13]. The point's place within its grid cell is drawn again, uniformly.
 
         Args:
             point: the released integer.

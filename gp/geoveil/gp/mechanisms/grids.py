@@ -24,15 +24,14 @@ def grid_exponent(
 ) -> int:
     """Return the exponent of the grid's step.
 
-    Where f is constant and there is next to no noise, a release whose ideal value is the middle
-    between two grid points would need more random bits than there are, so that whether it ends
-    would depend on the value. No level of f may lie there.
+    No level of f may lie half way between two grid points. Where f is constant and noise is tiny,
+    whether a release ends would otherwise depend on the value.
 
     Args:
-        step: what was asked for; None for the default.
+        step: None for the default.
         default: exponent of the default, before it is made to fit.
         spread: order of magnitude of the widest reports.
-        levels: what reports are where there is next to no noise, see `levels_of`.
+        levels: of reports where there is next to no noise, see `levels_of`.
 
     Raises:
         ParameterError: if the step is no power of two, above 1, too fine for 64 bits, or a level

@@ -22,10 +22,7 @@ from geoveil.gp.report_moments import ReportMoments
 class LocalLaplace(AdditiveMechanism):
     """f(x) + Lap(range of f/ε): ε-LDP, the baseline that ignores distance.
 
-    Args:
-        query: f, with `Profile.bounds`: [0, 1] for all but formulas of one's own.
-        privacy: the guarantee between any two points.
-        step: spacing of the output grid, a power of two; chosen by the mechanism if left out.
+    The range is `Profile.bounds`: [0, 1] for all but formulas of one's own.
 
     Example:
         >>> from geoveil.gp import LocalPrivacy, Threshold
@@ -59,22 +56,19 @@ _STEP_BITS = 24
 
 
 class RandomizedResponse(QueryMechanism):
-    """One of two numbers, −c and 1 + c with c = 1/(e^ε − 1): ε-LDP and unbiased.
+    """One of two numbers, −c and 1 + c with c = 1/(e^ε − 1): ε-LDP and unbiased [MATH §6].
 
     The bit is 1 with probability p = q + (1 − 2q)·f(x), q = 1/(1 + e^ε), and the report is
-    (bit − q)/(1 − 2q), which is −c or 1 + c. For a hard threshold, and wherever f is 0 or 1, this
-    is the classical response: the truth with probability 1 − q. The variance is 1/(4 sinh²(ε/2))
-    there and coth²(ε/2)/4 where f = 1/2, the most; up to ε = 2.3 that is less than `LocalLaplace`
-    has everywhere. For f in [a, b] all is stretched to a − cR and b + cR, R = b − a.
+    (bit − q)/(1 − 2q). Where f is 0 or 1 this is the classical response, the truth with probability
+    1 − q. The variance is 1/(4 sinh²(ε/2)) there and coth²(ε/2)/4 where f = 1/2, the most; up to
+    ε = 2.3 that is less than `LocalLaplace` has everywhere. For f in [a, b] all is stretched to
+    a − cR and b + cR, R = b − a.
 
-    Proof, for any atoms A ≤ a − cR and B ≥ b + cR, and p = (f − A)/(B − A), which has the mean f:
-    as f goes from a to b, p grows by the factor 1 + R/(a − A) and 1 − p falls by the factor
-    1 + R/(B − b), both at most 1 + 1/c = e^ε. Hence the two atoms may be rounded outwards to the
-    grid, and they are: what is released has the mean f(x) exactly and owes nothing to ε. An ε
-    above 42 is answered with c = 2^-61, the finest grid.
+    The two numbers are rounded outwards to the grid: reports stay exactly unbiased and ε-LDP. An ε
+    above 42 counts as c = 2^-61, the finest grid.
 
     Args:
-        query: f, with values in its profile's bounds; a value outside is moved to the nearer end.
+        query: f; a value outside its profile's bounds is moved to the nearer end.
         privacy: the guarantee between any two points.
         step: spacing of the output grid, a power of two, at most 1.
 

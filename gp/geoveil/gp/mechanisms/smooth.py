@@ -1,7 +1,4 @@
-"""Noise scaled to a smooth bound of the slope at the person's own point.
-
-[SGP §3, Lemmas 3.3, 3.5; MATH §3, §4]
-"""
+"""Noise scaled to a smooth bound of the slope at the person's point [SGP §3; MATH §3, §4]."""
 
 from abc import abstractmethod
 from collections.abc import Callable
@@ -112,13 +109,12 @@ class SmoothMechanism(BoundedMechanism):
     Args:
         query: f, with its smooth bound B.
         privacy: the guarantee; a mechanism with delta = 0 meets it for every delta and reach.
-        noise: the family of Z; by default the one that is provably best for the query's frontier.
+        noise: the family of Z; by default the best for the query's frontier.
         beta: smoothness of B, in 1/(unit of x), in (0, rate/scale_cost of the noise]. By default,
             for the default noise, 0.3 of the rate on the cross frontier and 0.15 on the rectangle;
             for another, the largest that leaves three quarters of the η it could have.
         reach: Λ of the bound: 0, which suffices, or ∞, the seed paper's.
-        growth: "exponential", or "linear" for a bound that falls more slowly: as 1 + t ≤ e^t, it is
-            smooth for exponential growth too.
+        growth: "exponential", or "linear" for a bound that falls more slowly.
         calibration: "exact", the largest η that the frontier allows, or "paper", the seed's sum
             of two suprema (Student-t and generalized Cauchy only).
         step: see `Mechanism`.

@@ -27,8 +27,7 @@ _BEST: Mapping[Frontier, Callable[[float, float], Noise]] = MappingProxyType(
 def best_noise(frontier: Frontier, beta_fraction: float) -> Noise:
     """Return the noise with the least variance on a frontier, for ε = 1 and β = `beta_fraction`.
 
-    Raises:
-        ParameterError: if `beta_fraction` is not in (0, 1].
+    `beta_fraction` must be in (0, 1].
     """
     return _BEST[frontier](1.0, beta_fraction)
 

@@ -1,15 +1,8 @@
 """Noises with the score ψ = c·t^p·(1−t)^q, p + q = 1, and uψ = kt, for some t(u) in (0, 1).
 
-Both suprema, and the exact calibration, then have a closed form. For n, m with n > 0 and n + km > 0
-the quotient (n + m·uψ)/ψ = (n + mkt)/(c·t^p·(1−t)^q) grows without bound at both ends. Where its
-slope is 0, mk/(n + mkt) = (p − t)/(t(1−t)); the squares of t cancel, so there is one such t,
-
-    t = pn/(pn + q(n + km)),
-
-and the quotient there is its infimum: n^q (n + km)^p/(c·p^p·q^q). With n = 1 and m = 0 it is
-1/sup ψ.
-
-`StudentT` and `GeneralizedCauchy` are of this kind.
+For n > 0 and n + km > 0, (n + m·uψ)/ψ grows without bound at both ends. Its slope is 0 at one t,
+pn/(pn + q(n + km)), as the squares of t cancel in mk/(n + mkt) = (p − t)/(t(1−t)). The infimum
+there is n^q (n + km)^p/(c·p^p·q^q). With n = 1 and m = 0 it is 1/sup ψ.
 """
 
 from __future__ import annotations
@@ -97,9 +90,6 @@ class StudentT(AlgebraicNoise):
 
     Args:
         nu: degrees of freedom ν in (2, 100]; above 2 the variance is finite.
-
-    Raises:
-        ParameterError: if nu is out of range.
 
     Example:
         >>> StudentT(3).variance
@@ -194,9 +184,9 @@ class StudentT(AlgebraicNoise):
         return (self.nu + 1) * share, 2 * (self.nu + 1) * share * (1 - share)
 
     def _guess(self, tail: float, center: float) -> float:
-        """Two terms of the tail, and next to the centre one of a normal quantile.
+        """Two terms of the tail; next to the centre one of a normal quantile, within 3 %.
 
-        The latter is Gaver and Kafadar's [The American Statistician 38 (1984) 308]. Within 3 %.
+        [Gaver and Kafadar, The American Statistician 38 (1984) 308]
         """
         nu, (density, at_half) = self.nu, _guessing(self)
         if center < _NEAR:
@@ -231,9 +221,6 @@ class GeneralizedCauchy(AlgebraicNoise):
 
     Args:
         gamma: γ in (3, 101]; above 3 the variance is finite.
-
-    Raises:
-        ParameterError: if gamma is out of range.
 
     Example:
         >>> round(GeneralizedCauchy(4).variance, 12)
@@ -350,10 +337,9 @@ class GeneralizedCauchy(AlgebraicNoise):
         return self.gamma * share, self.gamma**2 * share * (1 - share)
 
     def _guess(self, tail: float, center: float) -> float:
-        """c·q^{−a} + c₁q + c₂q² + c₃q³, q = 2·tail, with the c and a of the tail.
+        """c·q^{−a} + c₁q + c₂q² + c₃q³, q = 2·tail, with the c and a of the tail, within 2 %.
 
-        At q = 1 it is 0, as is its second derivative, and its slope is −1/(2h(0)), as those of
-        u(q). Within 2 %.
+        At q = 1 value, slope and second derivative are those of u(q).
         """
         density, height = _guessing(self)
         if center < _NEAR:

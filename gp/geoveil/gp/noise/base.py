@@ -1,7 +1,6 @@
 """The contract of a noise family, a symmetric density h that decreases away from 0, and Laplace's.
 
-A family with a closed-form quantile writes it once, as its inverse survival function, against
-`Arithmetic`: the same formula samples in float64 and releases in balls.
+A family writes a closed-form quantile once, as its inverse survival function against `Arithmetic`.
 """
 
 from __future__ import annotations
@@ -22,10 +21,7 @@ FAR_TAIL = 1e-12
 
 
 class Noise(ABC):
-    """A standard noise variable Z; mechanisms scale it.
-
-    Everything is vectorised: arrays of any shape in, the same shape out.
-    """
+    """A standard noise variable Z; mechanisms scale it. Arrays keep their shape."""
 
     @abstractmethod
     def logpdf(self, z: ArrayLike) -> Array:
@@ -41,14 +37,7 @@ class Noise(ABC):
         """E[Z²]; infinite if the tail is too heavy."""
 
     def absolute_moment(self, order: float) -> float:
-        """Return E|Z|^order; infinite if the tail is too heavy.
-
-        Args:
-            order: ≥ 0; the signed moments of odd order are 0 where they exist.
-
-        Raises:
-            ParameterError: if the order is not a finite number ≥ 0.
-        """
+        """Return E|Z|^order for an order ≥ 0; infinite if the tail is too heavy."""
         order = validation.between("order", order, 0, 1e6)
         return self._absolute_moment(order) if order < self.tail_exponent else math.inf
 
@@ -75,10 +64,7 @@ class Noise(ABC):
     @property
     @abstractmethod
     def exact_scale_cost(self) -> Fraction | None:
-        """Supremum of |uψ(u) − 1|: what a change of scale costs; None if unbounded.
-
-        It is at least 1, which is reached at u = 0, however heavy the tail.
-        """
+        """Supremum of |uψ(u) − 1| ≥ 1: the cost of a change of scale; None if unbounded."""
 
     @property
     def scale_cost(self) -> float:
@@ -94,12 +80,8 @@ class Noise(ABC):
     def least_quotient(self, constant: Fraction, factor: Fraction) -> Fraction:
         """Return the infimum over u > 0 of (constant + factor·uψ(u))/ψ(u), rounded down.
 
-        By default what the suprema say, each taken for itself. A family that knows where the
-        infimum is reached returns more, and then needs less noise for the same privacy.
-
-        Args:
-            constant: ≥ 0.
-            factor: such that the numerator is never negative.
+        The constant is ≥ 0 and the numerator never negative. By default a bound from the two
+        suprema; a family that knows the true infimum needs less noise for the same privacy.
         """
         swing = self.exact_scale_cost
         worst = constant if swing is None else constant + min(factor, Fraction(0)) * (1 + swing)
@@ -174,10 +156,7 @@ class Noise(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Laplace(Noise):
-    """Double exponential noise.
-
-    Args:
-        scale: b > 0, the mean of |Z|.
+    """Double exponential noise; `scale` is the mean of |Z|.
 
     Example:
         >>> Laplace(2.0).variance

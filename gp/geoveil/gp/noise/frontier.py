@@ -1,7 +1,7 @@
 """What the noises made for a privacy frontier share [MATH §4].
 
-1/ψ is piecewise linear in u: level or falling in the core, which ends at the knee u = v, where
-ψ = ε, and then rising with the slope 1/(1+a), a = ε/β.
+1/ψ is piecewise linear in u: level or falling up to the knee, where ψ = ε, then rising with the
+slope 1/(1+a), a = ε/β.
 """
 
 from __future__ import annotations
@@ -57,8 +57,7 @@ class FrontierNoise(Noise):
     def least_quotient(self, constant: Fraction, factor: Fraction) -> Fraction:
         """Return the infimum of (constant + factor·uψ)/ψ: exact.
 
-        constant/ψ + factor·u is piecewise linear, and does not fall beyond the knee, where its
-        slope is that of the numerator's limit, which is not negative.
+        constant/ψ + factor·u is piecewise linear, and does not fall beyond the knee.
         """
         start = constant / self._score_at_zero if self._score_at_zero else None
         knee = constant / Fraction(self.epsilon) + factor * self._exact_knee
@@ -164,12 +163,7 @@ def _pareto(noise: LaplacePareto, ops: Arithmetic, precision: int) -> tuple[Real
 class PowerLaw(FrontierNoise):
     """h ∝ (1−β|u|)^{a−1} for |u| ≤ 1/ε, then k(1+β|u|)^{−(a+1)}, a = ε/β.
 
-    k = (1−1/a)^{a−1} (1+1/a)^{a+1} makes h continuous.
-
-    Args:
-        epsilon: ε > 0.
-        beta: β in (0, ε], the rate at which the scale may change. The mean of |Z| is finite for
-            β < ε, the variance for β < ε/2.
+    k = (1−1/a)^{a−1} (1+1/a)^{a+1} makes h continuous. Moments and arguments as `LaplacePareto`.
 
     Example:
         >>> round(PowerLaw(epsilon=1.0, beta=0.1).variance, 4)
@@ -260,11 +254,10 @@ class PowerLaw(FrontierNoise):
 
 @lru_cache(maxsize=256)
 def _power(noise: PowerLaw, ops: Arithmetic, precision: int) -> tuple[Real, ...]:
-    """Return the constants of a quantile u of p: a, P[Z > 1/ε], and what u is made of.
+    """Return the constants of a quantile u of p: a, P[Z > 1/ε], and those of u.
 
-    With s = (1 + growth·(p − p_knee))^{1/a} − 1 up to the knee, and (p_knee/p)^{1/a} − 1 beyond,
-    u is knee − inner·s and knee + outer·s. For a = 1 it is knee − growth·(p − p_knee) up to the
-    knee.
+    With s = (1 + growth·(p − p_knee))^{1/a} − 1 up to the knee, and (p_knee/p)^{1/a} − 1 beyond, u
+    is knee − inner·s and knee + outer·s; for a = 1 knee − growth·(p − p_knee) up to the knee.
     """
     epsilon, beta = Fraction(noise.epsilon), Fraction(noise.beta)
     a, share = ops.constant(epsilon / beta), ops.constant(1 - beta / epsilon)

@@ -1,9 +1,8 @@
 """Quantiles without a closed form, enclosed: the root of a distribution function in balls.
 
-A step of fourth order in logarithms, from a guess, comes next to the root; the interval form of
-Newton's method then encloses it: for S' = −h and a root u* in U, u* = u₀ + (S(u₀) − p)/h(ξ) with ξ
-in U, and if that ball lies within U there is such a root [mean value theorem; Moore 1966]. So
-neither the guess nor how the root is looked for can make the result wrong, only slow.
+Steps of fourth order approach the root; the interval form of Newton's method then encloses it. For
+S' = −h, u* = u₀ + (S(u₀) − p)/h(ξ) with ξ in U; if that ball lies within U, so does a root
+[Moore 1966]. A bad guess makes the result slow, never wrong.
 """
 
 from abc import abstractmethod
@@ -33,8 +32,7 @@ _Increasing: TypeAlias = Callable[[arb], arb]
 class InvertedNoise(Noise):
     """A family that is released by inverting its distribution function.
 
-    The tail S(u) = P[Z > u] serves for p ≤ 1/4, the centre C(u) = P[0 < Z < u] above, where 1/2 − S
-    would lose what p has.
+    The tail P[Z > u] serves for p ≤ 1/4, the centre P[0 < Z < u] above, where 1/2 − S loses digits.
     """
 
     @abstractmethod
@@ -100,10 +98,10 @@ class InvertedNoise(Noise):
         return arb("nan")
 
     def _approximate(self, level: arb, increasing: _Increasing) -> tuple[arb, float]:
-        """Return about the root, exactly representable, and by what part of it it may be off.
+        """Return about the root, exactly representable, and its relative error.
 
         With x = log u, F = log|T/level| and σ = uψ the slopes are F' = −μ, F''/F' = A = 1 − σ + μ
-        and F'''/F' = A² − σ' + μA, for the tail, and so for the centre, where μ is negative.
+        and F'''/F' = A² − σ' + μA; for the centre μ is negative.
         """
         falls = level < 0
         with working_precision(_COARSE):

@@ -3,10 +3,8 @@
 A randomised map M is (ε, δ, Λ)-GP if P[M(x)∈S] ≤ e^{ε|x−x'|} P[M(x')∈S] + δ for all S and all
 |x−x'| ≤ Λ; ε-GP is δ=0, Λ=∞ [SGP Def. 5]. ε is a rate: it has the unit 1/distance.
 
-Rounding has a direction. What follows from guarantees that hold (`compose`, `repeated`, `at`,
-`stated_per`, `in_unit`, `local`) never promises more than was proved: rates and slacks are rounded
-up. What is handed out as a part of a budget (`scaled`, `split`, `per_factor`) never spends more
-than there is: it is rounded down.
+What follows from guarantees (`compose`, `repeated`, `at`, `stated_per`, `in_unit`, `local`) is
+rounded up. Parts of a budget (`scaled`, `split`, `per_factor`) are rounded down.
 """
 
 from geoveil.gp.privacy.geo import GeoPrivacy, compose

@@ -26,23 +26,17 @@ class GeoPrivacy(ReprByArguments):
         per: a distance > 0, in `unit`.
         unit: the unit of `per`; empty if the caller keeps track of it.
         delta: additive slack in [0, 1).
-        reach: largest distance Λ > 0, in `unit`, at which the guarantee is stated.
+        reach: largest distance Λ > 0, in `unit`, at which the guarantee is stated; may be infinite.
 
     Raises:
-        ParameterError: if a parameter is NaN, infinite (`reach` may be), or out of range.
+        ParameterError: if a parameter is out of range.
 
     Example:
         >>> p = GeoPrivacy(epsilon=1.0, per=8000.0, unit="dollar")
-        >>> p.rate
-        0.000125
-        >>> p.at(4000)
-        0.5
+        >>> p.rate, p.at(4000)
+        (0.000125, 0.5)
         >>> print(p)
         ε = 1 per 8000 dollar
-        >>> print(p.split(2))
-        ε = 0.5 per 8000 dollar
-        >>> print(p.local(diameter=100_000))
-        ε = 12.5 between any two values
     """
 
     epsilon: float
@@ -66,19 +60,10 @@ class GeoPrivacy(ReprByArguments):
 
     @classmethod
     def per_factor(cls, epsilon: float, factor: float | Fraction, unit: str = "") -> "GeoPrivacy":
-        """Return the guarantee under which values a `factor` apart are `epsilon`-distinguishable.
+        """Return the guarantee that values a `factor` > 1 apart are `epsilon`-distinguishable.
 
-        It is a guarantee for natural logarithms, in which a ratio is a distance; `LogScale` turns
-        values into them. ln factor is rounded up, so that values a factor apart are never more
-        than `epsilon`-distinguishable.
-
-        Args:
-            epsilon: log-ratio of probabilities (nats), > 0.
-            factor: a ratio > 1.
-            unit: the unit of the values before the logarithm.
-
-        Raises:
-            ParameterError: if a parameter is NaN, infinite or out of range.
+        It is about natural logarithms, in which a ratio is a distance; `LogScale` turns values, in
+        `unit`, into them. ln factor is rounded up, so that the guarantee never promises too much.
 
         Example:
             >>> p = GeoPrivacy.per_factor(1.0, factor=2, unit="dollar")
@@ -114,9 +99,8 @@ class GeoPrivacy(ReprByArguments):
     def at(self, distance: float | Fraction) -> float:
         """Return how distinguishable (nats) two values `distance` apart may be, rounded up.
 
-        Stated for distances up to `reach`; a guarantee with delta = 0 then holds for every
-        distance, by a walk in small steps [MATH §1]. With delta > 0 it holds with the slack
-        `delta_at(distance)`.
+        A guarantee with delta = 0 holds at every distance [MATH §1]; one with delta > 0 holds with
+        the slack `delta_at(distance)`.
         """
         number = validation.non_negative("distance", distance)
         if number == math.inf:
@@ -124,20 +108,10 @@ class GeoPrivacy(ReprByArguments):
         return exact.round_up(self.exact_rate * exact.as_given(distance, number))
 
     def delta_at(self, distance: float | Fraction) -> float:
-        """Return the slack that goes with `at(distance)`, for two values `distance` apart.
+        """Return the slack that goes with `at(distance)`, rounded up; 1 where nothing is promised.
 
-        It is δ up to the reach Λ. For a distance d beyond it, with m = ⌈d/Λ⌉, it grows to
-
-            δ·(1 + Σ_{k=1}^{m−1} e^{ε(d−kΛ)}),
-
-        by group privacy. Proof: walk straight from x to x' by a first step of d − (m−1)Λ and m−1
-        steps of Λ; let Pᵢ be the law of the report after i steps and sᵢ the distance walked. Then
-        Pᵢ(S) ≤ e^{ε(sᵢ₊₁−sᵢ)} Pᵢ₊₁(S) + δ, hence P₀(S) ≤ e^{εd} P_m(S) + δ·Σ_{i<m} e^{εsᵢ}, and
-        sᵢ = d − (m−i)Λ for i ≥ 1. No other walk gives less: if n steps are at most Λ long each,
-        then n ≥ m and s_{n−k} ≥ d − kΛ.
-
-        Returns:
-            The slack, rounded up; 1 where nothing is promised, 0 for equal values.
+        It is δ up to the reach Λ. At a distance d beyond it, with m = ⌈d/Λ⌉, group privacy gives
+        δ·(1 + Σ_{k=1}^{m−1} e^{ε(d−kΛ)}) [MATH §1].
 
         Example:
             >>> p = GeoPrivacy(epsilon=1, per=10, unit="metre", delta=1e-6, reach=10)
@@ -175,8 +149,7 @@ class GeoPrivacy(ReprByArguments):
 
         Example:
             >>> week = GeoPrivacy(epsilon=1.0, per=8000, unit="dollar")
-            >>> day = week.split(7)
-            >>> day.repeated(7).exact_rate <= week.exact_rate
+            >>> week.split(7).repeated(7).exact_rate <= week.exact_rate
             True
         """
         epsilon = exact.share("parts", self.epsilon, parts)
@@ -198,18 +171,13 @@ class GeoPrivacy(ReprByArguments):
         return self._together((self,), times)
 
     def in_unit(self, unit: str, factor: float | Fraction) -> "GeoPrivacy":
-        """Return the same guarantee in another unit.
+        """Return the same guarantee in another unit, of which `factor` > 0 make a present one.
 
-        Args:
-            factor: how many of it make one of the present unit, > 0; a Fraction where a double
-                would be rounded.
-
-        Returns:
-            The guarantee, exact where doubles can hold it. Otherwise distances are rounded down,
-            so that it promises less, by no more than an ulp.
+        A Fraction is exact. Where doubles can't hold the result, distances are rounded down: it
+        promises less, by no more than an ulp.
 
         Raises:
-            ParameterError: if the name is empty or the factor not a finite number > 0.
+            ParameterError: if the name is empty or the factor out of range.
 
         Example:
             >>> walk = GeoPrivacy(epsilon=1.0, per=8, unit="kilometre")
@@ -226,13 +194,7 @@ class GeoPrivacy(ReprByArguments):
         return GeoPrivacy(self.epsilon, per, unit, self.delta, reach)
 
     def stated_per(self, distance: float) -> "GeoPrivacy":
-        """Return the same guarantee stated per another distance; epsilon is rounded up.
-
-        Args:
-            distance: the new `per` > 0, in the same unit.
-
-        Raises:
-            ParameterError: if the distance is not a finite number > 0.
+        """Return the guarantee per another distance > 0 in its unit; epsilon is rounded up.
 
         Example:
             >>> print(GeoPrivacy(epsilon=1.0, per=8000, unit="dollar").stated_per(1000))
@@ -243,15 +205,9 @@ class GeoPrivacy(ReprByArguments):
         return GeoPrivacy(epsilon, per, self.unit, self.delta, self.reach)
 
     def local(self, diameter: float | Fraction) -> LocalPrivacy:
-        """Return what this promises to values of which no two are further apart than `diameter`.
-
-        Any two of them are at most rate·diameter distinguishable: ε-LDP, the discrete metric.
-
-        Args:
-            diameter: largest distance > 0 between two possible values, in `unit`.
+        """Return what this promises to values no further apart than `diameter` > 0: ε-LDP.
 
         Raises:
-            ParameterError: if the diameter is not a finite number > 0.
             UnsupportedError: if delta > 0: `LocalPrivacy` has no slack.
 
         Example:
@@ -313,25 +269,15 @@ def compose(*guarantees: LocalPrivacy) -> LocalPrivacy: ...
 def compose(*guarantees: GeoPrivacy | LocalPrivacy) -> GeoPrivacy | LocalPrivacy:
     """Return what several releases of one private value promise together: sequential composition.
 
-    Rates add, slacks add, and the reach is the smallest among the guarantees that have a slack.
-    The releases draw their noise independently. A later one may be chosen in the light of earlier
+    Rates add, slacks add, and the reach is the smallest among the guarantees that have a slack
+    [MATH §1]. The releases draw their noise independently. A later one may depend on earlier
     reports, as long as the guarantees themselves were fixed before.
-
-    Proof. Fix x and x', at most that reach apart. A guarantee with δ = 0 holds at every distance
-    [MATH §1], so its reach does not matter, and all guarantees hold at this pair. There they are
-    ordinary (ε|x−x'|, δ)-indistinguishability, for which basic composition holds [DR14
-    Thm 3.16]. For two releases, of ε₁, δ₁ and ε₂, δ₂ at this pair: let P and Q be the laws of
-    the first report under x and x', P_y and Q_y those of the second given the first, and r the
-    positive part of P − e^{ε₁}Q, of total mass at most δ₁. Then 0 ≤ P − r ≤ e^{ε₁}Q, and
-
-        P[(y,z)∈S] = ∫ P_y(S_y) d(P−r) + ∫ P_y(S_y) dr
-                   ≤ ∫ (e^{ε₂} Q_y(S_y) + δ₂) d(P−r) + δ₁ ≤ e^{ε₁+ε₂} Q[(y,z)∈S] + δ₂ + δ₁.
 
     Args:
         guarantees: all `GeoPrivacy` in one unit (see `GeoPrivacy.in_unit`), or all `LocalPrivacy`.
 
     Returns:
-        Their sum, stated per the distance of the first. Sums are exact, and rounded up at the end.
+        Their exact sum, rounded up at the end, stated per the distance of the first.
 
     Raises:
         ParameterError: if there is no guarantee, or units differ.
@@ -339,17 +285,10 @@ def compose(*guarantees: GeoPrivacy | LocalPrivacy) -> GeoPrivacy | LocalPrivacy
 
     Example:
         >>> commute = GeoPrivacy(epsilon=1.0, per=2, unit="kilometre")
-        >>> home = GeoPrivacy(epsilon=0.5, per=4, unit="kilometre")
-        >>> print(compose(commute, home))
+        >>> print(compose(commute, GeoPrivacy(epsilon=0.5, per=4, unit="kilometre")))
         ε = 1.25 per 2 kilometre
         >>> print(compose(commute, GeoPrivacy(0.5, per=2, unit="kilometre", delta=1e-6, reach=50)))
         ε = 1.5 per 2 kilometre, δ = 1e-06, up to 50 kilometre
-        >>> compose(commute, LocalPrivacy(1.0))
-        Traceback (most recent call last):
-        ...
-        geoveil.gp.errors.UnsupportedError: the sum of a rate and a bound between any two values is\
- neither; first state the GeoPrivacy as local, over the diameter of the values: compose(geo.local(\
-diameter), local)
     """
     if not guarantees:
         raise ParameterError("guarantees", guarantees, "at least one guarantee")

@@ -13,14 +13,8 @@ from geoveil.gp.validation import require_count
 class LocalPrivacy:
     """ε-LDP: any two values, however far apart, are at most `epsilon`-distinguishable.
 
-    It is geo-privacy in the discrete metric, where all distances are 1; ε has no unit.
+    It is geo-privacy in the discrete metric, where all distances are 1. `epsilon` > 0 is in nats.
     `GeoPrivacy.local` gives it for values from a domain of known diameter.
-
-    Args:
-        epsilon: log-ratio of probabilities (nats) that any two values may reach, > 0.
-
-    Raises:
-        ParameterError: if epsilon is not a finite number > 0.
 
     Example:
         >>> LocalPrivacy(epsilon=1.0).at(8000)
@@ -40,9 +34,6 @@ class LocalPrivacy:
     def repeated(self, times: int) -> "LocalPrivacy":
         """Return what `times` releases with this guarantee promise together; see `compose`.
 
-        Raises:
-            ParameterError: if times is not an integer >= 1.
-
         Example:
             >>> print(LocalPrivacy(0.25).repeated(12))
             ε = 3 between any two values
@@ -52,9 +43,6 @@ class LocalPrivacy:
 
     def split(self, parts: int) -> "LocalPrivacy":
         """Return the guarantee that `parts` releases may each have: together at most this one.
-
-        Raises:
-            ParameterError: if parts is not an integer >= 1, or more than epsilon can be split into.
 
         Example:
             >>> print(LocalPrivacy(1.0).split(4))

@@ -1,7 +1,4 @@
-"""Values that people compare by ratio: "twice the income" rather than "8000 dollars more".
-
-[SGP footnote 3; MATH §1]
-"""
+"""Values that people compare by ratio: "twice the income" [SGP footnote 3; MATH §1]."""
 
 from __future__ import annotations
 
@@ -17,25 +14,20 @@ class LogScale:
     """Turns values > 0 into their logarithms, in which a ratio is a distance.
 
     With `GeoPrivacy.per_factor(epsilon, factor)` on the logarithms, two values a factor r apart are
-    at most ε·ln r/ln factor distinguishable: at most ε at r = `factor`, be they small or large.
+    at most ε·ln r/ln factor distinguishable, be they small or large.
 
-    Values below `floor`, also 0 and negative ones, count as `floor`. To refuse them would tell that
-    somebody has such a value. max(·, floor) moves no two logarithms further apart, so the guarantee
-    holds; and values below the floor are not told apart at all.
+    Values below `floor`, also 0 and negative ones, count as `floor`: a refusal would tell that
+    somebody has such a value. They are not distinguishable at all.
 
     Not covered: logarithms are doubles. Those of `coordinate`, which devices perturb, are the
     nearest to the true ones, so that r above means r·e^(2⁻⁴³); those of `to_log` are within 10⁻¹².
-    The guarantee itself is about the doubles, and exact.
 
-    Everything else is in the units of logarithms: thresholds, widths, bandwidths. A mean of
-    logarithms is the logarithm of the geometric mean.
+    Thresholds, widths and bandwidths are in the units of logarithms. A mean of logarithms is the
+    logarithm of the geometric mean.
 
     Args:
         floor: the least value that is told from smaller ones, > 0, in the unit of the values. Fix
             it without looking at private values.
-
-    Raises:
-        ParameterError: if the floor is not a finite number > 0.
 
     Example:
         Who earns more than 100,000? Softened from a factor 1/1.2 to 1.2 around it.
@@ -59,12 +51,9 @@ class LogScale:
         object.__setattr__(self, "floor", validation.positive("floor", self.floor))
 
     def coordinate(self, value: float) -> float:
-        """Return the double nearest to the logarithm of a value, or of the floor if that is more.
+        """Return the double nearest to the logarithm of a private value, or of a higher floor.
 
         Every language computes the same double: see `exact.log_nearest`.
-
-        Args:
-            value: a finite number, in the unit of the floor. Private.
         """
         return exact.log_nearest(max(value, self.floor))
 
@@ -77,13 +66,9 @@ class LogScale:
         return exact.log_nearest(number)
 
     def to_log(self, values: ArrayLike) -> NDArray[np.float64]:
-        """Return the natural logarithms of private values, those below the floor raised to it.
+        """Return the natural logarithms of private values, in their shape, each within 10⁻¹².
 
-        Args:
-            values: numbers in the unit of the floor, any shape.
-
-        Returns:
-            Logarithms, in the same shape, each within 10⁻¹² of the true one.
+        Values below the floor are raised to it.
 
         Raises:
             PrivateValueError: if a value is not a finite number.
@@ -91,14 +76,9 @@ class LogScale:
         return np.asarray(np.log(np.maximum(validation.points(values, 1), self.floor)))
 
     def from_log(self, logarithms: ArrayLike) -> NDArray[np.float64]:
-        """Return the values that public logarithms stand for; infinity beyond the doubles.
+        """Return the values of public logarithms, any shape; infinity beyond the doubles.
 
-        Args:
-            logarithms: reports or estimates, any shape. The exponential of an unbiased estimate is
-                not unbiased.
-
-        Raises:
-            ParameterError: if they are not numbers, or NaN.
+        The exponential of an unbiased estimate is not unbiased.
 
         Example:
             >>> LogScale(floor=1.0).from_log([0.0, 11.512925464970229]).round(6).tolist()

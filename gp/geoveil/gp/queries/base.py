@@ -1,8 +1,7 @@
 """The contract of a query: f(x) = φ(s(x)), a profile φ of a signed distance s (1-Lipschitz).
 
-Every query of the library has this shape: the distance to the boundary of a region and a soft step;
-the distance to a centre and a bell. The distance knows the geometry, the profile knows the
-mathematics of one dimension, and neither knows of the other.
+The distance holds the geometry of a region or centre, the profile the mathematics of a step or
+bell.
 """
 
 from __future__ import annotations
@@ -63,9 +62,8 @@ class Query(ABC):
     def clearance(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return how far each point is, at least, from all places where f varies; 0 at them.
 
-        Whatever has to know where f varies searches with it, and misses nothing: within the
-        clearance of a point f is constant. It follows from what every query says, as s is
-        1-Lipschitz and φ settled beyond its outermost breakpoints.
+        f is constant within the clearance, since s is 1-Lipschitz and φ settles at its outermost
+        breakpoints.
 
         Args:
             points: checked points, (n,) for dimension 1, else (n, dimension).
@@ -83,9 +81,9 @@ class Query(ABC):
 
     @property
     def varies_within(self) -> tuple[tuple[Fraction, Fraction], ...] | None:
-        """Intervals of values, exact, outside of which f is constant; None where none are known.
+        """Exact intervals outside of which f is constant, for one dimension; None if unknown.
 
-        For one dimension. Questions that vary in different places need less noise together.
+        Questions that vary in different places need less noise together.
 
         Example:
             >>> from geoveil.gp import Threshold
@@ -98,8 +96,8 @@ class Query(ABC):
     def nests(self) -> bool:
         """Whether `DebiasedLaplace` may answer from a perturbed number instead of a distance.
 
-        So it is on a line where s rises or falls at the rate 1, and φ has no slope where s turns:
-        f − b²f'' is then the profile's own debiased form, of s [MATH §13].
+        It may on a line where s changes at the rate 1, and φ has no slope where s turns: f − b²f''
+        is then the profile's own debiased form, of s [MATH §13].
 
         Example:
             >>> from geoveil.gp import Disc, Threshold
@@ -109,13 +107,7 @@ class Query(ABC):
         return False
 
     def value(self, x: ArrayLike) -> NDArray[np.float64]:
-        """Return f(x).
-
-        Args:
-            x: points; any shape for dimension 1, else (..., dimension).
-
-        Returns:
-            An array of shape (n,) for n points.
+        """Return f(x), shape (n,), for points of any shape (dimension 1) or (..., dimension).
 
         Raises:
             PrivateValueError: if a coordinate is not finite or the shape does not fit.
@@ -139,7 +131,7 @@ class Query(ABC):
             reach: Λ ≥ 0, in the unit of x.
 
         Returns:
-            An array of shape (n,) for n points, in 1/(unit of x).
+            An array (n,), in 1/(unit of x).
 
         Raises:
             ParameterError: if beta, growth or reach is out of range.

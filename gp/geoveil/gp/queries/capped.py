@@ -1,7 +1,7 @@
-"""A cap on the odds: beyond it, on either side, no signed distance counts for more.
+"""A cap on the odds: distances beyond it count as the cap [MATH §14].
 
-f = φ(s) is constant where |s| is beyond its band. Clipping s there changes neither f nor what
-estimates it, and is 1-Lipschitz: what was ε-GP stays so, and now s has a bounded range [MATH §14].
+f = φ(s) is constant beyond its band. Clipping s there is 1-Lipschitz and changes neither f nor its
+estimates: the guarantee stays, and s now has a bounded range.
 """
 
 from __future__ import annotations
@@ -20,10 +20,8 @@ from geoveil.gp.queries.profiles import Profile
 class Cap:
     """How far from its boundary a query tells distances apart, in noise scales 1/ε.
 
-    Any two values, however far apart, are then at most e^(below + above) distinguishable.
-
-    Raises:
-        ParameterError: if a side is no finite number > 0.
+    Any two values, however far apart, are then at most e^(below + above) distinguishable. Both
+    sides are > 0.
 
     Example:
         >>> from geoveil.gp import DebiasedLaplace, GeoPrivacy, Threshold
@@ -44,11 +42,7 @@ class Cap:
             object.__setattr__(self, side, validation.positive(f"cap.{side}", getattr(self, side)))
 
     def on(self, query: Query, rate: Fraction) -> Capped:
-        """Return the query of the clipped distance.
-
-        Args:
-            query: of any distance.
-            rate: ε in 1/(unit of the points), of the answer to it.
+        """Return the query of the clipped distance, for an answer of a rate in 1/(unit of points).
 
         Raises:
             ParameterError: if a side is so near that the query varies beyond it.
@@ -71,10 +65,8 @@ def varies_to(query: Query) -> tuple[Fraction, Fraction]:
 class Capped(Query):
     """A query of the clipped signed distance, as `Cap.on` makes it.
 
-    Args:
-        query: of the distance itself.
-        below: the length ≥ 0 at which distances outside are clipped, in the unit of the points.
-        above: the same inside.
+    `below` and `above` are the lengths ≥ 0, in the unit of the points, at which distances outside
+    and inside are clipped.
     """
 
     query: Query

@@ -1,7 +1,6 @@
 """Soft indicators: the share of people inside a region, softened over a band [SGP §4.1, §4.2].
 
-All of them are a soft step of a signed distance, positive inside the region; a region supplies only
-its distance [MATH §2.1].
+Each is a soft step of a signed distance, positive inside the region [MATH §2.1].
 """
 
 import math
@@ -27,7 +26,7 @@ class SoftIndicator(ReprByArguments, Query):
     """The share of points inside a region: a soft step of the signed distance to it.
 
     f is 1/2 on the boundary, 0 from half the width outside and 1 from half the width inside. The
-    profile is given by name; one of another width, as that of another query, counts as its name.
+    profile is given by its name in `PROFILES`.
     """
 
     width: float
@@ -44,10 +43,10 @@ class Threshold(SoftIndicator):
     Args:
         at: the threshold T, in the unit of the values.
         width: width w > 0 of the band centred at T, in the same unit.
-        profile: a name in `PROFILES`: "linear" or "smoothstep".
+        profile: "linear" or "smoothstep".
 
     Raises:
-        ParameterError: if a parameter is not finite, the width not positive, the profile unknown.
+        ParameterError: if a parameter is out of range.
 
     Example:
         >>> q = Threshold(at=100_000, width=16_000, profile="linear")
@@ -89,10 +88,7 @@ class Range(SoftIndicator):
         low: lower end a, in the unit of the values.
         high: upper end b > a.
         width: width w of the bands at both ends, in (0, b − a].
-        profile: a name in `PROFILES`: "linear" or "smoothstep".
-
-    Raises:
-        ParameterError: as `Threshold`; and if the ends are out of order or their bands overlap.
+        profile: "linear" or "smoothstep".
 
     Example:
         >>> Range(low=20_000, high=60_000, width=8_000).value([20_000, 40_000, 58_000])
@@ -144,10 +140,7 @@ class TwoWayThreshold(SoftIndicator):
     Args:
         at: (T₁, T₂), in the common unit of the two values.
         width: width w > 0 of the band, in the same unit.
-        profile: a name in `PROFILES`: "linear" or "smoothstep".
-
-    Raises:
-        ParameterError: as `Threshold`; and if there are not exactly two thresholds.
+        profile: "linear" or "smoothstep".
 
     Example:
         >>> q = TwoWayThreshold(at=(0.0, 0.0), width=2.0)
@@ -193,11 +186,7 @@ class Disc(SoftIndicator):
         center: k ≥ 2 coordinates, in the unit of the points.
         radius: r > 0, in the same unit.
         width: width w of the band around the circle, in (0, 2r].
-        profile: a name in `PROFILES`: "linear" or "smoothstep".
-
-    Raises:
-        ParameterError: as `Threshold`; and if the centre has fewer than two coordinates or the band
-            is wider than the disc.
+        profile: "linear" or "smoothstep".
 
     Example:
         >>> q = Disc(center=(0.0, 0.0), radius=1_000.0, width=500.0)

@@ -1,6 +1,6 @@
 """Queries of one number that a point gives: its distance to a place, or its part in a direction.
 
-Both reduce any dimension to one [SGP Lemma 4.8], so that every profile will do, one's own included.
+Both reduce any dimension to one [SGP Lemma 4.8], for every profile.
 """
 
 from __future__ import annotations
@@ -27,9 +27,6 @@ class Radial(Query):
         profile: φ, a function of a distance ≥ 0: a `FormulaProfile`, or one of the library.
         center: k coordinates, or one number for k = 1, in the unit of the points.
 
-    Raises:
-        ParameterError: if there is no profile, or a coordinate is not finite.
-
     Example:
         >>> from geoveil.gp import FormulaProfile
         >>> walk = FormulaProfile(lambda u, ops: ops.exp(-u), scale=500.0)
@@ -52,11 +49,7 @@ class Radial(Query):
     def tabulated(self, tolerance: float = 1e-4) -> Radial:
         """Return the same query with a table for its profile, so that a campaign can carry it.
 
-        Args:
-            tolerance: largest error of the table.
-
-        Raises:
-            ParameterError: as `TabulatedProfile.of`.
+        Tolerance and errors as `TabulatedProfile.of`.
         """
         return Radial(TabulatedProfile.of(self.profile, tolerance, ray=True), self.center)
 
@@ -74,13 +67,10 @@ class Linear(Query):
     """f(x) = φ(⟨direction, x⟩/|direction| − offset).
 
     Args:
-        profile: φ, a function of a signed length: a `FormulaProfile`, or one of the library.
+        profile: φ, a function of a signed length: a `FormulaProfile`, or one of the library; not
+            that of a ray.
         direction: k numbers, not all 0, or one number for k = 1; only its direction counts.
         offset: where φ has its 0 along the direction, in the unit of the points.
-
-    Raises:
-        ParameterError: if there is no profile, it is that of a ray, a number is not finite, or the
-            direction is 0.
 
     Example:
         >>> from geoveil.gp import FormulaProfile
@@ -112,14 +102,7 @@ class Linear(Query):
         return len(self.direction)
 
     def tabulated(self, tolerance: float = 1e-4) -> Linear:
-        """Return the same query with a table for its profile, so that a campaign can carry it.
-
-        Args:
-            tolerance: largest error of the table.
-
-        Raises:
-            ParameterError: as `TabulatedProfile.of`.
-        """
+        """Return the same query with a table for its profile, as `Radial.tabulated`."""
         return Linear(TabulatedProfile.of(self.profile, tolerance), self.direction, self.offset)
 
     def signed_distance(self, x: Real, ops: Arithmetic = FLOAT) -> Real:
@@ -168,9 +151,6 @@ class GaussianKernel(Query):
     Args:
         center: k coordinates, or one number for k = 1, in the unit of the points.
         bandwidth: h > 0, in the same unit.
-
-    Raises:
-        ParameterError: if a coordinate is not finite, none is given, or h is not positive.
 
     Example:
         >>> q = GaussianKernel(center=(0.0, 0.0), bandwidth=1000.0)

@@ -1,8 +1,7 @@
 """What a formula does on each cell of the line, enclosed: the ground of every certified bound.
 
-An interval is cut into cells, finer where the slope changes and where pieces meet. On each cell
-ball arithmetic encloses value, slope and curvature, so what the cells say holds for all numbers in
-them, not for those tried.
+Cells are finer where the slope changes and where pieces meet. Balls enclose value, slope and
+curvature for all numbers in a cell.
 """
 
 from __future__ import annotations
@@ -75,12 +74,7 @@ class SlopeCells:
 
 
 def enclose(formula: Formula, extent: float, *, ray: bool) -> SlopeCells:
-    """Return the cells of a formula.
-
-    Args:
-        formula: φ, a function of (u, arithmetic).
-        extent: |u| beyond which φ is constant.
-        ray: whether u is never negative.
+    """Return the cells of a formula φ of (u, arithmetic), constant beyond |u| = extent.
 
     Raises:
         ParameterError: if φ jumps, its slope is not bounded, it is constant, or it fails.

@@ -2,10 +2,7 @@
 
 With M_j an upper bound of L_Λ on cell j, B(u) = max_j M_j/g(β·dist(u, cell j)) is at least L_Λ and
 smooth, as every term is: a distance is 1-Lipschitz and g(s+t) ≤ g(s)g(t). All rounding is upwards.
-
-`tabulate` makes the cells of a slope that is known as a number, not as a formula: chords of a
-finite or no end. The slope rises to one peak and falls again, so on a cell that has the peak at an
-end, if at all, it is at most the larger of its values at the two ends.
+`tabulate` makes cells of a slope that is known at points only, and has one peak.
 """
 
 from __future__ import annotations
@@ -33,7 +30,7 @@ _LOG_BITS = 256
 
 
 class CertifiedBound(ABC):
-    """B as a function of u, found once and evaluated at many points.
+    """B as a function of u, computed once and evaluated at many points.
 
     Args:
         edges: edges of the cells, shape (m + 1,), from `chords.reached`.
@@ -62,10 +59,9 @@ class CertifiedBound(ABC):
 
 
 class ExponentialBound(CertifiedBound):
-    """g(t) = e^t: what lies beyond an edge counts as the bound at that edge.
+    """g(t) = e^t: on cell i, B(u) = max(M_i, B_i e^{−β(u−u_i)}, B_{i+1} e^{−β(u_{i+1}−u)}).
 
-    On cell i, B(u) = max(M_i, B_i e^{−β(u−u_i)}, B_{i+1} e^{−β(u_{i+1}−u)}). Kept as logarithms, so
-    that nothing underflows: a bound of 0 would be no noise.
+    Kept as logarithms, so that nothing underflows: a bound of 0 would be no noise.
     """
 
     everywhere = False
@@ -144,9 +140,8 @@ def _fallen(node: list[float], fall: list[float]) -> list[float]:
 class LinearBound(CertifiedBound):
     """g(t) = 1 + t: B is the largest term M_j/(1 + β·dist(u, cell j)).
 
-    On a cell every distance is linear in u, so that v = 1/B, the least of lines, is concave there
-    and bends where two terms are equal. Doubles interpolate v between its bends, balls evaluate the
-    largest terms.
+    1/B is the least of lines on a cell, so concave, with bends where two terms are equal. Doubles
+    interpolate between bends, balls evaluate the largest terms.
     """
 
     everywhere = True
@@ -248,11 +243,13 @@ def tabulate(
 ) -> tuple[Array, Array]:
     """Return edges (m + 1,) from 0 outwards and upper bounds of the slope between them, (m,).
 
+    A cell without the peak inside has its largest slope at an end.
+
     Args:
         slope: L ≥ 0, vectorised over z ≥ 0.
         breakpoints: points ≥ 0 where L changes its behaviour, its peak among them.
         scale: length over which L varies at the breakpoints.
-        tightness: > 1; a cell is cut until the slope at one end is at most this times the other.
+        tightness: > 1; cells are cut until the slopes at both ends have at most this ratio.
         negligible: slopes below this fraction of the largest need no such care.
     """
     offsets = scale * np.concatenate([np.geomspace(1e-6, 16, 60), [0.0]])

@@ -18,12 +18,9 @@ _BLOCK = 8
 
 
 def reached(cells: SlopeCells, reach: float, *, everywhere: bool) -> tuple[Array, Array]:
-    """Return edges (m + 1,) and upper bounds of L_Λ (m,) between them.
+    """Return edges (m + 1,) and upper bounds of L_Λ (m,) between them, for the reach Λ ≥ 0.
 
-    Args:
-        cells: enclosures on an interval, beyond which φ is constant.
-        reach: Λ ≥ 0.
-        everywhere: whether to go on beyond the ends to all of the line, whatever the reach.
+    φ is constant beyond the cells; `everywhere` continues to all of the line.
     """
     if reach == 0 and not everywhere:
         return cells.edges, cells.steepest
@@ -32,11 +29,9 @@ def reached(cells: SlopeCells, reach: float, *, everywhere: bool) -> tuple[Array
 
 
 def outspread(cells: SlopeCells, reach: float) -> tuple[Array, Array]:
-    """Return the edges (m + 1,) and slopes (2, m) of fewer cells, and of some beyond the ends.
+    """Return the edges (m + 1,) and slopes (2, m) of fewer cells, and of more beyond the ends.
 
-    Args:
-        cells: enclosures on an interval, beyond which φ is constant.
-        reach: how far chords reach, which says how far out cells are needed; ∞ for all the line.
+    The reach of chords says how far out cells are needed; ∞ for all the line.
     """
     slope, edges = _merged(cells)
     low, high = float(edges[0]), float(edges[-1])
@@ -52,9 +47,8 @@ def outspread(cells: SlopeCells, reach: float) -> tuple[Array, Array]:
 def local_lipschitz_constants(edges: Array, slope: Array, reach: float) -> Array:
     """Return the largest slope of a chord of length ≤ reach from each cell, shape (n,).
 
-    A chord from cell i to cell j rises by at most the integral of the upper bounds of φ' between
-    its ends. Per length that is a quotient of linear functions of the two ends, so it is greatest
-    at a corner of what the two cells and the reach leave of the pairs of ends.
+    A chord rises by at most the integral of the bounds of φ' between its ends. Per length that is a
+    quotient of linear functions of the ends, greatest at a corner of the permitted pairs.
     """
     low, high = slope
     length = np.diff(edges)
@@ -95,10 +89,7 @@ def local_lipschitz_constants(edges: Array, slope: Array, reach: float) -> Array
 
 
 def _merged(cells: SlopeCells) -> tuple[Array, Array]:
-    """Return slopes (2, m) and edges (m + 1,) of cells that are neither long nor needlessly short.
-
-    The bound of a long one would be that of its best end.
-    """
+    """Return slopes (2, m) and edges (m + 1,) of cells neither long nor needlessly short."""
     tolerance = _MERGE_ABSOLUTE * cells.lipschitz
     slopes: list[tuple[float, float]] = []
     edges = [float(cells.edges[0])]

@@ -1,10 +1,8 @@
 """The smooth envelope sup_y L(y)/g(β|z−y|) of a slope L ≥ 0 that rises to one peak and falls again.
 
-Where no closed form is known, the maximizers are found numerically: the points c for which the
-supremum is L(c)/g(β|z−c|). For exponential growth they are the local maxima of log L(y) ± βy,
-whatever z is. For linear growth they move with z; they are found on a mesh of z and refined for
-each z. Every candidate is a lower bound of the supremum, and one that is off by δ misses it by
-O(δ²); the result is rounded up by more than that, so that it is a bound.
+For exponential growth the maximizers are the local maxima of log L(y) ± βy, whatever z is. For
+linear growth they are found on a mesh of z and refined. A candidate that is off by δ misses the
+supremum by O(δ²); the result is rounded up by more than that.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ _BLOCK = 512
 
 
 class Envelope(ABC):
-    """An envelope, found once and evaluated at many points.
+    """An envelope, computed once and evaluated at many points.
 
     Args:
         slope: L, vectorised over arguments ≥ 0.

@@ -1,17 +1,13 @@
 """The exact privacy frontier of f(x) + (B(x)/η)·Z [MATH §3].
 
-Along the segment between two points the log-density changes at most at the rate
-bβ|uψ(u)−1| + aηψ(u), with ψ = −(log h)' the score of the noise, a = |∇f|/B and b = |∇ log B|/β.
-Which (a, b) a query attains is its frontier; the largest η for which the rate stays within ε
-everywhere is the calibration. Rates are in units of ε here: ε = 1 and β is the fraction β/ε.
+The log-density changes at most at the rate bβ|uψ(u)−1| + aηψ(u) along a segment, a = |∇f|/B and
+b = |∇ log B|/β. The frontier is the set of (a, b) that a query attains; the calibration is the
+largest η that keeps the rate within ε. Here ε = 1 and β is the fraction β/ε.
 
-For m reports together the change of scale costs bβ|Σ_j (u_jψ(u_j) − 1)|, and η the largest of the
-scores. With w = uψ where that is reached, and D = sup|uψ − 1| for each of the others, the rate is
-at most β·max((m−1)D + w − 1, m − w) + ηψ; for m = 1 the maximum is |w − 1|. It stays within 1 for
+For m reports with w = uψ at the largest score, and D = sup|uψ − 1| for each other report, the rate
+is at most β·max((m−1)D + w − 1, m − w) + ηψ. So η is the lesser of two quotients, over u > 0,
 
-    η = min over u > 0 of (1 − β·max((m−1)D + w − 1, m − w))/ψ,
-
-the lesser of two quotients that every noise family knows the infimum of.
+    min (1 − β·max((m−1)D + w − 1, m − w))/ψ.
 """
 
 from bisect import bisect_left
@@ -26,8 +22,7 @@ from geoveil.gp.exact import round_down
 from geoveil.gp.reprs import enum_repr
 
 _LEAST = Fraction(1, 10**6)
-"""Least η, relative to 1/max_score: at the end of the range of β an η of rounding errors would be
-noise without end."""
+"""Least η, relative to 1/max_score: a smaller one is a rounding error."""
 _KEPT = Fraction(3, 4)
 """Part of the largest η, 1/max_score, that is left by the β of a noise that somebody chose."""
 _PARTS = 1024
@@ -68,11 +63,7 @@ class Scored(Protocol):
 def exact_eta(noise: Scored, frontier: Frontier, beta: Fraction, reports: int = 1) -> Fraction:
     """Return the largest η (in units of ε) that keeps the rate within ε, rounded down.
 
-    Args:
-        noise: a noise family member.
-        frontier: what the query attains; for several reports the rectangle.
-        beta: β/ε > 0.
-        reports: m.
+    `beta` is β/ε > 0. The frontier of several reports is the rectangle.
 
     Raises:
         UnsupportedError: if the noise cannot be private with a data-dependent scale.
@@ -90,8 +81,7 @@ def exact_eta(noise: Scored, frontier: Frontier, beta: Fraction, reports: int = 
 def paper_eta(noise: Scored, frontier: Frontier, beta: Fraction, reports: int = 1) -> Fraction:
     """Return η of ε = m·scale_cost·β + max_score·η, the suprema taken apart [SGP 3.2, 3.3, 3.5].
 
-    The frontier plays no part: the sum is sufficient for both. Arguments, and errors, as of
-    `exact_eta`.
+    It suffices for both frontiers. Arguments and errors as `exact_eta`.
     """
     price = reports * _affordable(noise, beta, reports)
     if not noise.in_the_paper:
@@ -108,22 +98,12 @@ CALIBRATIONS: Mapping[str, Calibration] = MappingProxyType({"exact": exact_eta, 
 def default_fraction(
     noise: Scored, frontier: Frontier, calibration: str, reports: int = 1
 ) -> float:
-    """Return the largest β/ε that leaves three quarters of η: for a noise that somebody chose.
+    """Return the largest β/ε that leaves three quarters of η: for a noise that a user chose.
 
-    More β lets the bound fall off faster and leaves less for η. So the noise is nowhere more than
-    4/3 times as wide as it could be; and where η is the same for every β that the noise permits,
-    β is the largest of them. Averaged over narrow and wide bands, bells and populations, the
-    variance is within 12 % of what the best single β has, for Student-t noise with ν up to 4,
-    generalized Cauchy with γ up to 5, and `LaplacePareto` (`tests/gp/test_frontier.py`).
-
-    Args:
-        noise: a noise family member.
-        frontier: what the query attains.
-        calibration: a name of `CALIBRATIONS`.
-        reports: m.
-
-    Raises:
-        UnsupportedError: as `exact_eta`.
+    More β lets the bound fall off faster and leaves less for η. The noise is nowhere more than 4/3
+    times as wide as it could be. Averaged over bands, bells and populations, the variance is within
+    12 % of the best single β, for Student-t noise with ν up to 4, generalized Cauchy with γ up to
+    5, and `LaplacePareto` (`tests/gp/test_frontier.py`). Errors as `exact_eta`.
     """
     most = 1 / (reports * _affordable(noise, Fraction(0), reports))
     least = _KEPT * noise.least_quotient(Fraction(1), Fraction(0))

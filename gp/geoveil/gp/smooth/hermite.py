@@ -1,9 +1,7 @@
 """Cubics in pieces, given by values and slopes at the ends of each: evaluated, and enclosed.
 
-On a piece [a, b] with h = b − a, t = (u − a)/h and the slope of the chord d = (y_b − y_a)/h,
-φ = (1−t)y_a + ty_b + ht(1−t)((1−t)(m_a − d) − t(m_b − d)). Neighbours share a value, so φ is
-continuous whatever the numbers are. Its slope is a parabola on each piece, its curvature a line:
-what they do between two points is known from a few numbers.
+On [a, b] with h = b − a, t = (u − a)/h and d = (y_b − y_a)/h, φ = (1−t)y_a + ty_b +
+ht(1−t)((1−t)(m_a − d) − t(m_b − d)): continuous, its slope a parabola on each piece.
 """
 
 from __future__ import annotations
@@ -30,8 +28,8 @@ class Hermite:
 
     Args:
         knots: (n + 1,), increasing.
-        values: values at the knots, shape (n + 1,).
-        slopes: slopes at the start and the end of each piece, shape (n, 2).
+        values: at the knots, (n + 1,).
+        slopes: at the start and the end of each piece, (n, 2).
     """
 
     knots: Array
@@ -76,9 +74,8 @@ class Hermite:
     def turns(self, b: float) -> Array:
         """Return the knots and where φ − b²φ'' or 2b²φ'² + b⁴φ''² turns between them, increasing.
 
-        On a piece of length h, with t in [0, 1], φ' = At² + 2Bt + C, whose second derivative is the
-        constant D = 2A/h²: the former turns where φ' = b²D, the latter where φ'' is 0 or
-        2φ' = −b²D.
+        φ' is a parabola with a constant second derivative D: the former turns where φ' = b²D, the
+        latter where φ'' is 0 or 2φ' = −b²D.
         """
         start, middle, end = self._controls
         h = np.diff(self.knots)
@@ -93,12 +90,7 @@ class Hermite:
         return distinct(np.append((self.knots[:-1] + h * t).ravel(), self.knots))
 
     def cells(self, *, ray: bool) -> SlopeCells:
-        """Return enclosures, certain in spite of all rounding.
-
-        Args:
-            ray: whether the first knot is 0, and nothing is asked before it, so that a slope there
-                is no corner.
-        """
+        """Return enclosures, certain despite rounding; on a ray the first knot is no corner."""
         a, b, ya, yb, ma, mb = self._piece(np.arange(len(self.slopes)))
         h = b - a
         controls = self._controls

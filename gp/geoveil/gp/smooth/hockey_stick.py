@@ -1,34 +1,14 @@
-"""How little Laplace noise, scaled to a bound that grows linearly, keeps to ε and δ.
+"""How little Laplace noise, scaled to a bound that grows linearly, keeps to ε and δ [MATH §3].
 
-Take two points d ≤ Λ apart. With b = B(x), b' = B(x') let p, p' be the densities of f(x) + (b/η)Z
-and f(x') + (b'/η)Z, Z standard Laplace, and c = εd. No event has more excess P − e^c P' than
-{p > e^c p'} has: the hockey-stick divergence of the pair. Put D = |f(x) − f(x')|/b'.
-
-**Theorem.** Let η ≤ ε. For b > b', with t = b/b' − 1, the divergence is
-
-    h(t)·e^{−c/t}·cosh(ηD/t),   h(t) = (1 + t)^{−1/t}·t/(1 + t).
-
-For b ≤ b' it is 0 if and only if ηD + log(b'/b) ≤ c.
-
-Proof. Count in units of b'/η, and y from the mean of p; the means are ηD apart, and ηD ≤ ηd ≤ c,
-as B bounds all chords up to Λ. Between the means log p/p' is linear, beyond them it changes at the
-rate t/(1 + t). For b > b' it is at most ηD ≤ c between the means, and exceeds c at distances
-from y± = (c ± ηD + log(1 + t))(1 + t)/t on, + on the side of the mean of p'. There p = e^c p', so
-e^c times the tail of p' is 1/(1 + t) of that of p, and this is e^{−y±/(1+t)}/2. What the two tails
-leave is the formula. For b ≤ b' the ratio is largest at the mean of p, where it is that sum. ∎
-
-As h increases, the divergence grows with t and D, and it falls with c. So a pair keeps to δ if
+A pair of points d ≤ Λ apart, c = εd, with b = B(x) > b' = B(x'), t = b/b' − 1 and
+D = |f(x) − f(x')|/b', keeps to δ if and only if η ≤ ε satisfies
 
     η ≤ (t/D)·arccosh(δ·e^{c/t}/h(t))   and   η ≤ (c − log(1 + t))·b/|f(x) − f(x')|,
 
-of which the second is that of the pair taken the other way round, and the largest η is the least of
-these over all pairs. It depends on the distances s, s' alone, and |x − x'| is at least |s − s'|; so
-pairs of distances are looked at. With τ = t/d ≤ β and a = D/d ≤ 1 the first is (τ/a)·arccosh(
-δe^{ε/τ}/h(t)): at least its value at τ = β, a = 1, t = βg for all pairs up to g apart.
-
-`largest_eta` encloses it: cells (s, s + g) that are split until the least over each is known to a
-per cent. Within a cell, B differs from its value in the middle by at most the factor 1 + β·way, and
-f by at most B·way, for B bounds the chords.
+h(t) = (1 + t)^{−1/t}·t/(1 + t). The largest η is the least of these over all pairs of distances
+s, s'. `largest_eta` encloses it by cells (s, s + g) that are split until the least over each is
+known to a per cent. Within a cell, B differs from its middle by at most the factor 1 + β·way, and f
+by at most B·way, for B bounds the chords.
 """
 
 from __future__ import annotations
@@ -61,11 +41,7 @@ _ROUNDING = 2.0**-36
 def largest_eta(profile: Profile, rate: float, delta: float, reach: float, beta: Fraction) -> float:
     """Return an η that keeps every pair of points within ε and δ; 0 where none is known.
 
-    Args:
-        rate: ε, in 1/(unit of s).
-        delta: δ in (0, 1).
-        reach: Λ > 0, in the unit of s.
-        beta: β > 0 of the bound, in 1/(unit of s).
+    `rate` (ε) and `beta` > 0 are in 1/(unit of s), the reach Λ > 0 in the unit of s.
     """
     rate *= 1 - _ROUNDING
     slope = float(beta)
@@ -116,7 +92,7 @@ def _is_level(
 ) -> bool:
     """Return whether η = ε serves for pairs up to `near` apart, as B is level where f varies.
 
-    One point then is at depth i in the band, the other o outside; D ≤ i(1 + βo), t ≤ βo, so that
+    With one point at depth i in the band, the other o outside, D ≤ i(1 + βo) and t ≤ βo, so that
     (c − ηD)/t ≥ ε/β − εi. The other way round, ηi + log(1 + βo) ≤ ε(i + o).
     """
     if profile.frontier(LINEAR, reach) is not Frontier.CROSS or beta > rate:
@@ -130,9 +106,8 @@ def _beyond(
 ) -> float:
     """Return an η for pairs further than `far` apart, not both on one side of where f varies.
 
-    They are g apart, and x' at most g + W from each place where f varies. That gives a least b', by
-    smoothness and, for Λ = ∞, by the chord to where f is another. With t ≤ L/b' − 1 and D ≤ |range
-    of f|/b' both c/t and t/D increase with g, so that g = `far` decides.
+    They are g apart, and x' at most g + W from each place where f varies: b' is at least what
+    smoothness and, for Λ = ∞, a chord say. c/t and t/D increase with g, so g = `far` decides.
     """
     first, last = profile.breakpoints[0], profile.breakpoints[-1]
     span = float(np.ptp(profile.bounds))

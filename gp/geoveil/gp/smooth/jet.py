@@ -1,8 +1,7 @@
 """Jets: a formula's value, slope and curvature at once, by the chain rule.
 
-A formula written against `Arithmetic` and evaluated with jets is differentiated as it is written,
-so nobody has to supply a derivative, or can supply a wrong one. Over ball arithmetic the three
-numbers enclose all that the formula does on an interval, which makes bounds certain.
+Nobody supplies a derivative, so none is wrong. Over balls the three numbers enclose all that the
+formula does on an interval.
 """
 
 from __future__ import annotations
@@ -96,11 +95,7 @@ def _chain(x: Jet, value: Real, first: Real, second: Real) -> Jet:
 
 
 class JetArithmetic(OneVariable):
-    """Jets over another arithmetic, in which constants stay.
-
-    Args:
-        base: what the three numbers are computed in.
-    """
+    """Jets over a base arithmetic, in which constants stay."""
 
     def __init__(self, base: Arithmetic) -> None:
         self.base = base
@@ -203,9 +198,7 @@ def _where(mask: Any, x: Jet, y: Jet) -> Jet:
 class BallJets(JetArithmetic):
     """Balls. Where a ball meets several pieces, one of them is taken; `enclosure` takes all.
 
-    Args:
-        decisions: which piece to take at each such place, in the order in which they come up; after
-            the last, the first piece.
+    `decisions` says which piece to take at each such place, in turn; after the last, the first.
     """
 
     def __init__(self, decisions: Sequence[bool] = ()) -> None:
@@ -245,12 +238,10 @@ class BallJets(JetArithmetic):
 
 
 def enclosure(formula: Formula, u: arb) -> tuple[Jet, int]:
-    """Return balls around all that a formula does on a ball, and how many ways it can go there.
+    """Return balls around all that a formula does on a ball, and the number of ways through it.
 
-    There is one way through the pieces of a formula unless several of them meet in the ball.
-
-    The pieces are gone through one by one: put together earlier, they would forget which value
-    belongs to which slope.
+    Each way takes one of the pieces that meet in the ball: put together earlier, they would forget
+    which value belongs to which slope.
     """
     tape = recorded(formula)
     pending: list[list[bool]] = [[]]

@@ -1,13 +1,10 @@
 """Tapes: formulas as data, each the list of the operations that it consists of.
 
-A formula is a Python function, and could do something else when it is called again, on another
-thread, or with another kind of number. So it is called once, with an `Expression` that takes down
-what is done to it; what is certified, simulated and released is that list.
+A Python function could do something else at its next call. So a formula is called once, with an
+`Expression` that records its operations; bounds, simulation and release use this list.
 
-The pieces of a `piecewise` meet by construction. At each edge e_k the jump
-d_k = pieces[k−1](e_k) − pieces[k](e_k) has to be provably below 2^-3000, which no double can tell
-from 0, and piece k is raised by d_1 + … + d_k, so that what is left of the jumps is nought, as a
-real number and not to some precision.
+Pieces of a `piecewise` meet exactly. At each edge e_k the jump d_k = pieces[k−1](e_k) −
+pieces[k](e_k) must be provably below 2^-3000, and piece k is raised by d_1 + … + d_k.
 """
 
 import math
@@ -50,8 +47,8 @@ class Expression:
 
     Args:
         name: a method of `Arithmetic`, or an operator.
-        inputs: what it is applied to.
-        details: further arguments that are known: a constant, an integer exponent, pieces.
+        inputs: its operands.
+        details: further public arguments: a constant, an integer exponent, pieces.
     """
 
     __slots__ = ("details", "inputs", "name")
@@ -251,11 +248,7 @@ class Pieces:
         return [before(edge, BALL) - after(edge, BALL) for edge, (before, after) in ends]
 
     def require_joined(self) -> None:
-        """Check that the edges increase and the pieces meet there, with more and more digits.
-
-        Raises:
-            ParameterError: if they do not, or it can't be shown.
-        """
+        """Refuse edges that do not increase, and pieces that do not provably meet there."""
         doubt = ""
         for bits in _PRECISIONS:
             with working_precision(bits):

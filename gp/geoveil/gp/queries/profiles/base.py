@@ -87,10 +87,7 @@ class Profile(ABC):
         growth: str = EXPONENTIAL,
         reach: float = 0.0,
     ) -> Real:
-        """Return what mechanisms scale their noise with: the same B in every arithmetic.
-
-        It is `smooth_bound`, or a little above where that is a number found in float64.
-        """
+        """Return the B that scales noise, the same in every arithmetic and ≥ `smooth_bound`."""
         return self.smooth_bound(s, beta, ops, growth=growth, reach=reach)
 
     # Noise before the function: g = φ − b²φ'' has E[g(s + Laplace(b))] = φ(s) [MATH §5.1].
@@ -109,35 +106,21 @@ class Profile(ABC):
         raise self._not_debiasable()
 
     def estimated_variance(self, v: Array, b: float) -> Array:
-        """Return h(v) = 2b²φ'² + b⁴φ''²: E[h(s + Laplace(b))] is the variance of g there [MATH §8].
-
-        Args:
-            v: noisy signed distances, any shape.
-            b: noise scale > 0.
-        """
+        """Return h(v) = 2b²φ'² + b⁴φ''²; E[h(s + Laplace(b))] is the variance of g [MATH §8]."""
         raise self._not_debiasable()
 
     @abstractmethod
     def cells(self, b: float) -> Array:
-        """Return edges of cells of which `ranges` tells the bounds of g and h.
-
-        Args:
-            b: noise scale > 0, or 0 for φ in place of g.
-
-        Returns:
-            Increasing, in the unit of s; beyond them g is constant.
-        """
+        """Return increasing edges of cells for `ranges`; g (φ for b = 0) is constant beyond."""
 
     def panels(self, b: float) -> Array:
         """Return edges of cells on which g and h are smooth, `cells` among them."""
         return self.cells(b)
 
     def ranges(self, edges: Array, b: float) -> tuple[Array, Array]:
-        """Return bounds of g and of h (0 for b = 0) on cells, each of shape (2, n).
+        """Return bounds of g and of h (0 for b = 0) on n cells, each of shape (2, n).
 
-        Args:
-            edges: those of `cells` and others between them, shape (n + 1,).
-            b: as there.
+        The edges (n + 1,) are those of `cells` and others between them.
         """
         low, high = edges[:-1], edges[1:]
         inside = (high - low) * _BESIDE
@@ -149,13 +132,9 @@ class Profile(ABC):
         return g, h
 
     def steepest_within(self, edges: Array, beta: Exact, growth: str, reach: float) -> Array:
-        """Return what B is at most on cells where it is more than at both of their ends, (n,).
+        """Return upper bounds of B, (n,), on cells where it exceeds its values at both ends.
 
-        Args:
-            edges: those of `turns` among them, shape (n + 1,).
-            beta: as `smooth_bound` takes it.
-            growth: likewise.
-            reach: likewise.
+        `turns` are among the edges. Arguments as `smooth_bound`.
         """
         return np.zeros(len(edges) - 1)
 
@@ -165,14 +144,9 @@ class Profile(ABC):
 
     @abstractmethod
     def debiased_preimages(self, y: Array, b: float) -> tuple[Array, Array]:
-        """Return all v with g(v) = y where g is not constant, and |g'(v)| there.
+        """Return all v with g(v) = y where g is not constant, and |g'(v)| there: (m, *y.shape).
 
-        Args:
-            y: values, shape (...).
-            b: noise scale ≥ 0.
-
-        Returns:
-            Two arrays of shape (m, ...); v is NaN where there are fewer than m solutions.
+        v is NaN where there are fewer than m solutions; b ≥ 0.
         """
 
     def _not_debiasable(self) -> UnsupportedError:

@@ -1,11 +1,8 @@
 """Steepest chords of the bell e^{−u²/2}, of any length: upper bounds on cells [SGP Lemmas 4.5–4.7].
 
-From u the steepest chord has the slope L(u) = w·e^{−w²/2}, w the point where it touches the bell.
-L rises up to u = 1 and falls from there. Up to u = 4 it is tabulated. Beyond, what the bell itself
-is at u is left out of the chord, e^{−w²/2}/(u − w), which then is steepest where w(u − w) = 1.
-
-Devices in every language have the same doubles: numbers that stand here, and sums, products,
-quotients and roots of them, rounded as IEEE 754 says.
+The steepest chord from u has the slope L(u) = w·e^{−w²/2}, w the point where it touches the bell. L
+rises up to u = 1 and then falls; it is tabulated up to u = 4. Beyond, e^{−w²/2}/(u − w) bounds it,
+steepest where w(u − w) = 1. All steps are rounded as IEEE 754 says, so all languages agree.
 """
 
 from __future__ import annotations
@@ -82,10 +79,6 @@ def _beyond(u: float) -> float:
 def bell_bound(beta: float, growth: str) -> CertifiedBound:
     """Return B of the bell at reach ∞ as a function of |u|, at most 1 % above the least.
 
-    Beyond 2^24 the cells are longer, and it is up to twice the least.
-
-    Args:
-        beta: β > 0, in 1/(unit of u).
-        growth: a name of `DECAYS`.
+    Beyond 2^24 it is up to twice the least. `beta` > 0 is in 1/(unit of u).
     """
     return BOUNDS[growth](*bell_cells(), beta)

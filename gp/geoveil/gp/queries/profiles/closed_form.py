@@ -1,14 +1,11 @@
 """Profiles whose smooth bound has a closed form, or nearly [SGP Lemmas 4.1, 4.3, 4.7, App. C.3].
 
-The bound has one shape for all of them: with z = |s|,
+With z = |s| and L_Λ the steepest chord of length ≤ Λ the bound is
 
-    B = max( L_Λ(z), L_Λ(c) / g(β|z − c|) ),   c = maximizer(z),
+    B = max( L_Λ(z), L_Λ(c) / g(β|z − c|) ),   c = maximizer(z).
 
-where L_Λ is the local Lipschitz constant, the steepest chord of length ≤ Λ, and the maximizer is
-where the supremum over all other points is attained. A profile supplies L_Λ and, where there is a
-closed form, its maximizer. Since every candidate is a lower bound of the supremum, a maximizer can
-be taken without asking whether it is the winner. Where there is no closed form, `smooth.envelope`
-finds the maximizers.
+A profile supplies L_Λ and, in closed form, the maximizer; else `smooth.envelope` finds it. Every
+candidate is a lower bound of the supremum, so the larger one is right.
 """
 
 from __future__ import annotations
@@ -89,8 +86,7 @@ class ClosedFormProfile(Profile):
     ) -> Real:
         """Return the bound in closed form, else from cells, up to 1 % above.
 
-        From 100,000 length scales away the cells are longer: 2 %, and beyond ten million a factor
-        of 2.
+        It is up to 2 % above from 100,000 length scales on, and a factor of 2 from ten million on.
         """
         if self.has_maximizer(growth, reach):
             return self.smooth_bound(s, beta, ops, growth=growth, reach=reach)

@@ -1,7 +1,6 @@
 """Profiles that are certified by enclosures on cells: formulas and tables [MATH §2.2, §5.1].
 
-Cells say what φ does on every interval of the line. From them follow its slope, its smooth bound
-and its debiased form, whatever φ is written as.
+Slope, smooth bound and debiased form follow from what φ does on each cell of the line.
 """
 
 from __future__ import annotations
@@ -130,9 +129,8 @@ class EnclosedProfile(Profile):
     def debiased(self, v: Real, b: Exact, ops: Arithmetic = FLOAT) -> Real:
         """Return g(v). On a ray φ is extended to v < 0 [MATH §5.1].
 
-        If φ'(0+) = 0 the even extension φ(−v) will do, else it has a corner at 0. The odd one,
-        2φ(0) − φ(−v), has the same value and slope on both sides, and for it g is
-        2φ(0) − g(−v): bounded, and constant wherever φ is.
+        If φ'(0+) = 0 by φ(−v), else by 2φ(0) − φ(−v), which has no corner: for it g is 2φ(0) −
+        g(−v), bounded, and constant wherever φ is.
         """
         if b == 0:
             return self.value(v, ops)
@@ -263,13 +261,10 @@ class EnclosedProfile(Profile):
 
 
 def over(edges: Array, numbers: Array, u: Array, choose: np.ufunc) -> Array:
-    """Return the greatest (or the least) of the numbers of all cells that an interval meets.
+    """Return the greatest (or least) of the numbers (n,) of all cells that an interval meets.
 
-    Args:
-        edges: of cells, shape (n + 1,).
-        numbers: one a cell, (n,).
-        u: the ends of intervals, (2, m); what is beyond the edges counts as the outermost cell.
-        choose: `np.maximum` or `np.minimum`.
+    The n + 1 edges bound the cells; u holds the ends of intervals, (2, m); beyond the edges the
+    outermost cell counts.
     """
     count = len(numbers)
     first = np.clip(np.searchsorted(edges, u[0], side="right") - 1, 0, count - 1)
@@ -324,17 +319,16 @@ def _searched(profile: EnclosedProfile, b: float) -> tuple[Callable[[Array], Arr
 def preimages(
     function: Callable[[Array], Array], mesh: Array, y: Array, step: float
 ) -> tuple[Array, Array]:
-    """Return where the function takes given values, and how fast it changes there.
+    """Return where the function takes the values y, and its slope there: (m, *y.shape).
+
+    NaN where there are fewer than m solutions.
 
     Args:
         function: vectorised; smooth but for jumps.
-        mesh: increasing points, between which the function does not turn, and with a pair of close
+        mesh: increasing points, between which the function does not turn, with a pair of close
             neighbours around every jump.
         y: values, any shape.
         step: for the differences that give the slope.
-
-    Returns:
-        Two arrays of shape (m, *y.shape); NaN where there are fewer than m solutions.
     """
     values = function(mesh)
     flat = np.asarray(y, dtype=np.float64).ravel()

@@ -1,8 +1,7 @@
-"""A profile of one's own: any formula, its bounds certified [SGP Lemma 4.8; MATH §2.2, §5.1].
+"""A user's profile: any formula, its bounds certified [SGP Lemma 4.8; MATH §2.2, §5.1].
 
-The formula is written once, against `Arithmetic`, and taken down once (`smooth.tape`). Its slope
-and curvature come from it by the chain rule, its smooth bound from enclosures that hold on whole
-intervals, and its exact release from the same operations in ball arithmetic.
+The formula is recorded once (`smooth.tape`). Slope and curvature follow by the chain rule, the
+smooth bound from enclosures on intervals, and exact release from the same operations in balls.
 """
 
 from __future__ import annotations
@@ -37,15 +36,14 @@ class FormulaProfile(ReprByArguments, EnclosedProfile):
         formula: a function of (u, ops) that uses + − × ÷, integer powers and the functions of
             `ops`, an `Arithmetic`: ops.exp, log, sqrt, power, minimum, maximum, clip, absolute,
             piecewise, constant. It must be continuous, with a bounded slope. It is called once,
-            here: the profile keeps the operations, so that nothing the function looks up elsewhere
-            can change them later. Doubles are taken at their word, so pieces that meet at a third
-            need ops.constant(Fraction(1, 3)). A base below 0 needs an integer exponent.
+            here; the profile keeps the operations. Doubles are exact, so pieces that meet at a
+            third need ops.constant(Fraction(1, 3)). A base below 0 needs an integer exponent.
         scale: the unit of u, > 0, in the unit of the points.
         extent: |u| from which φ keeps its value, in [0.001, 1e6].
         ray: whether s is never negative; `Radial` sets it.
 
-    No campaign holds one: a formula is code, which devices would have to run without having seen
-    it. What travels is a table of it, as close as need be: see `TabulatedProfile.of`.
+    A campaign holds no formula, which is code that devices would run unseen, but a table of it:
+    `TabulatedProfile.of`.
 
     Raises:
         ParameterError: if a number is out of range, or the formula fails, jumps, is constant, or

@@ -1,12 +1,9 @@
 """The Gaussian bell: φ(s) = e^{−s²/2h²}, s a distance, extended evenly [SGP §4.3; MATH §2.2, §5.1].
 
-Lengths along a line through the centre are all that counts [SGP Lemmas 4.5, 4.6].
-
-At reach ∞ [SGP Lemma 4.7] the steepest chord from z touches the bell at w, and its slope is that of
-the bell at w; z and w lie on either side of the inflection h. Sliding z changes the slope L of the
-chord at the relative rate |1 − G(z)/L|/|z − w| (envelope theorem), G the slope of the bell, so the
-bound is reached from the points where that rate equals β: one below h, one above. Lengths are in
-units of h.
+At reach ∞ [SGP Lemma 4.7] the steepest chord from z touches the bell at w, on the other side of the
+inflection h. Its slope L changes with z at the relative rate |1 − G(z)/L|/|z − w|, G the slope of
+the bell. The bound is reached from the points where that rate equals β: one below h, one above.
+Lengths are in units of h.
 """
 
 from __future__ import annotations
@@ -34,11 +31,7 @@ _FLAT = 2e-4
 
 @dataclass(frozen=True, slots=True)
 class Gaussian(ClosedFormProfile):
-    """A bell of height 1.
-
-    Args:
-        bandwidth: h > 0, in the unit of s.
-    """
+    """A bell of height 1; the bandwidth h > 0 is in the unit of s."""
 
     bandwidth: float
 
@@ -219,9 +212,7 @@ def _chord(low: Array, high: Array) -> Array:
 def touching_point_of_top() -> float:
     """Return the w of the chord from the top, z = 0, in units of h [SGP Lemma 4.7].
 
-        w² = −2W₋₁(−e^{−1/2}/2) − 1
-
-    W₋₁ the lower branch of the Lambert W function; no chord touches farther from the centre.
+    w² = −2W₋₁(−e^{−1/2}/2) − 1, W₋₁ the lower branch of the Lambert W function.
 
     Example:
         >>> touching_point_of_top()
@@ -235,9 +226,8 @@ def touching_point_of_top() -> float:
 def _touching_point(z: Array) -> Array:
     """Return w with e^{−z²/2} = (1 + w(w−z)) e^{−w²/2}, w ≠ z, for z ≥ 0 [SGP Lemma 4.7].
 
-    F(w) = 1 + w(w−z) − e^{(w²−z²)/2} has a double root at z and is monotone beyond 1 on the other
-    side, where the root is bisected: for z > 1 between (1 − e^{(1−z²)/2})/z and min(1, 2/z), as
-    w(z − w) < 1. Near z = 1 all three roots meet and w − 1 ≈ −(z − 1)/2.
+    F(w) = 1 + w(w−z) − e^{(w²−z²)/2} has a double root at z and the other beyond 1, bisected for
+    z > 1 between (1 − e^{(1−z²)/2})/z and min(1, 2/z). Near z = 1, w − 1 ≈ −(z − 1)/2.
     """
     z = np.asarray(z, dtype=np.float64)
     below = z < 1
@@ -275,8 +265,8 @@ def _steepest_fall() -> tuple[float, float]:
 def _chord_maximizers(beta: float) -> tuple[float, float]:
     """Return where L∞ changes at the relative rate β: below h (or 0), and above it (or ∞).
 
-    Near h, log L∞ ≈ −(z − 1)²/4, so that the maximizers tend to 1 ∓ 2β; there the rate is a
-    difference of nearly equal numbers, and off by O(β²) they miss the supremum by O(β⁴).
+    Near h the rate is a difference of nearly equal numbers; 1 ∓ 2β is off by O(β²), and misses the
+    supremum by O(β⁴).
     """
     if beta < _FLAT:
         return 1 - 2 * beta, 1 + 2 * beta

@@ -1,7 +1,7 @@
 """The soft steps: a band of width w, 0 before it and 1 after it [SGP §4.1; MATH §2.1, §5.1].
 
-With t = clip(1/2 + s/w, 0, 1) the ramp is φ(s) = t and the smoothstep φ(s) = 3t² − 2t³, whose slope
-is Lipschitz, so that the bias of noise before the function can be undone.
+With t = clip(1/2 + s/w, 0, 1) the ramp is t and the smoothstep 3t² − 2t³. Only the latter has a
+Lipschitz slope, so that noise before it can be undone.
 """
 
 from __future__ import annotations
@@ -22,11 +22,7 @@ from geoveil.gp.smooth.growth import EXPONENTIAL
 
 @dataclass(frozen=True, slots=True)
 class SoftStep(Profile):
-    """A step from 0 at s = −w/2 to 1 at s = w/2.
-
-    Args:
-        width: w > 0, in the unit of s.
-    """
+    """A step from 0 at s = −w/2 to 1 at s = w/2, of a width w > 0 in the unit of s."""
 
     width: float
 
@@ -76,11 +72,7 @@ class ClosedFormStep(SoftStep, ClosedFormProfile):
 
 @dataclass(frozen=True, slots=True)
 class Ramp(ClosedFormStep):
-    """A straight ramp from 0 at s = −w/2 to 1 at s = w/2.
-
-    Args:
-        width: w > 0, in the unit of s.
-    """
+    """A straight ramp from 0 at s = −w/2 to 1 at s = w/2."""
 
     name: ClassVar[str] = "linear"
 
@@ -100,8 +92,8 @@ class Ramp(ClosedFormStep):
     def local_lipschitz(self, z: Real, reach: float, ops: Arithmetic = FLOAT) -> Real:
         """Return the steepest chord of length up to Λ: 1/w inside the band [SGP Lemma 4.1].
 
-        From a distance d beyond it the best chord ends at u = min(Λ, d + w) and has the slope
-        (u − d)/(wu). At reach 0 it is only asked for inside the band, where the maximizer lies.
+        From a distance d beyond it the best chord ends at u = min(Λ, d + w): (u − d)/(wu). At reach
+        0 the maximizer lies inside.
         """
         width = ops.constant(self.width)
         if reach == 0:
@@ -135,11 +127,7 @@ class Ramp(ClosedFormStep):
 
 @dataclass(frozen=True, slots=True)
 class Smoothstep(ClosedFormStep):
-    """A cubic step from 0 at s = −w/2 to 1 at s = w/2, flat at both ends.
-
-    Args:
-        width: w > 0, in the unit of s.
-    """
+    """A cubic step from 0 at s = −w/2 to 1 at s = w/2, flat at both ends."""
 
     name: ClassVar[str] = "smoothstep"
 
@@ -157,10 +145,10 @@ class Smoothstep(ClosedFormStep):
     def local_lipschitz(self, z: Real, reach: float, ops: Arithmetic = FLOAT) -> Real:
         """Return the steepest chord of length up to Λ.
 
-        Reach 0: (6/w)(1/4 − y²) with y = z/w. Reach ∞: the chord from inside the band touches φ at
-        t = 1/2 + y/2, where the slope is (3/2w)(1 − y²); from outside, at distance δw from the
-        band, it touches at t = 1 − v, v the smaller root of 4v² − (5 + 6δ)v + 1 = 0. At a finite
-        reach the chord ends there or, if that is too far, at distance Λ.
+        Reach 0: (6/w)(1/4 − y²), y = z/w. Reach ∞: from inside the band it touches φ at t = 1/2 +
+        y/2, with slope (3/2w)(1 − y²); from outside, at distance δw, at t = 1 − v, v the smaller
+        root of 4v² − (5 + 6δ)v + 1 = 0. At a finite reach it ends there or, if that is too far, at
+        Λ.
         """
         if 0 < reach < math.inf:
             return self._chord_within(np.asarray(z) / self.width, reach / self.width)
@@ -196,11 +184,10 @@ class Smoothstep(ClosedFormStep):
     def maximizer(
         self, z: Real, beta: Exact, ops: Arithmetic = FLOAT, *, growth: str, reach: float
     ) -> Real | None:
-        """Return the point that the bound is reached from: the root of a quadratic in each case.
+        """Return the point that the bound is reached from.
 
-        The slope inside the band is proportional to q² − z² with q = w/2 at reach 0, w at
-        reach ∞. Exponential growth: c = (√(1 + β²q²) − 1)/β. Linear growth:
-        c = ((1 + βz) − √((1 + βz)² − β²q²))/β; where the root is not real, c = z.
+        The slope is proportional to q² − z², q = w/2 at reach 0, w at ∞. Exponential growth:
+        c = (√(1 + β²q²) − 1)/β. Linear: c = ((1 + βz) − √((1 + βz)² − β²q²))/β, or z if not real.
         """
         if not self.has_maximizer(growth, reach):
             return None

@@ -1,7 +1,6 @@
 """A profile as data: a table of values and slopes, joined by cubics [SGP Lemma 4.8; MATH §2.2].
 
-A formula is code and stays where it was written. A table is a few hundred numbers, which a campaign
-carries, and whoever has them finds out for certain how steep it is: nothing about it is believed.
+A campaign carries a table, not a formula; every device certifies for itself how steep it is.
 """
 
 from __future__ import annotations
@@ -41,8 +40,8 @@ _STEPS = 16
 class TabulatedProfile(EnclosedProfile):
     """φ(s) as cubics in pieces, held constant beyond the first and the last.
 
-    On a piece φ is the cubic that has the given values and slopes at both ends. Neighbours share a
-    value, so that φ never jumps; where they do not share a slope it has a corner.
+    On a piece φ is the cubic that has the given values and slopes at both ends. φ never jumps;
+    where neighbours do not share a slope it has a corner.
 
     Args:
         at: 2 to 257 increasing numbers, the ends of the pieces, in the unit of s.
@@ -51,8 +50,8 @@ class TabulatedProfile(EnclosedProfile):
         ray: whether s is never negative; `Radial` sets it. Then `at` is from 0 on.
 
     Raises:
-        ParameterError: if a number is not finite or out of range, there are not as many as there
-            should be, `at` does not increase or has ends too close, or φ is constant.
+        ParameterError: if a number is out of range, a length does not fit, `at` does not increase
+            or has ends too close, or φ is constant.
 
     Example:
         >>> ramp = TabulatedProfile(at=(0.0, 100.0), values=(1.0, 0.0), slopes=(-0.01, -0.01))
@@ -103,10 +102,10 @@ class TabulatedProfile(EnclosedProfile):
 
     @classmethod
     def of(cls, profile: Profile, tolerance: float = 1e-4, *, ray: bool = False) -> Self:
-        """Return a table of a profile, as close as asked, proved on the whole line.
+        """Return a table of a profile φ, proved on the whole line.
 
         Args:
-            profile: φ: a formula of one's own, or any other.
+            profile: φ: a user's formula, or any other.
             tolerance: largest difference from φ, relative to the range of φ, in [1e-5, 0.1].
             ray: whether s is never negative.
 
@@ -257,8 +256,7 @@ def _fitted(profile: EnclosedProfile, error: float) -> Iterator[tuple[float, ...
 def _largest_difference(profile: EnclosedProfile, table: TabulatedProfile) -> float:
     """Return an upper bound of how far apart two profiles are, from their enclosed slopes.
 
-    Between two points the difference is at most the mean of what it is there, and half of the
-    distance times the largest slope of the difference.
+    Between two points: the mean of the ends, and half the distance times the largest slope.
     """
     both = (profile, table)
     edges = distinct(np.concatenate([p._cells.edges * p.scale for p in both]))
