@@ -23,7 +23,7 @@ from geoveil.gp.queries.profiles import Profile
 from geoveil.gp.queries.profiles.enclosed import squares
 from geoveil.gp.report_moments import ReportMoments
 
-_LOOSE = 1 / 100
+_LOOSE = 1 / 400
 """Width of what is not known within a cell, relative to what moments are anywhere."""
 _MOST_CELLS, _ROUNDS = 2_048, 8
 _TIGHT = 1.00005

@@ -80,7 +80,7 @@ class AdditiveMechanism(QueryMechanism):
         if not math.isfinite(self.noise.variance):
             return None
         profile = self.query.profile
-        limits = np.array([float(limit) for limit in self.query.signed_range])
+        limits = np.array([float(limit) for limit in self.query.attained_range])
         finite = np.isfinite(limits)
         edges = np.concatenate([profile.cells(0.0), self._turns(), limits[finite]])
         edges = distinct(np.clip(edges, *limits))

@@ -158,8 +158,8 @@ class DebiasedLaplace(QueryMechanism):
         return laplace_variance(self.query.profile, s, self.scale, float(self._undo))
 
     def law(self) -> ReportMoments:
-        least, most = map(float, self.query.signed_range)
-        return law_of_profile(self.query.profile, self.scale, float(self._undo), (least, most))
+        limits = self.query.attained_range
+        return law_of_profile(self.query.profile, self.scale, float(self._undo), limits)
 
     def report_moments(self) -> ReportMoments:
         query = self.query.unclipped

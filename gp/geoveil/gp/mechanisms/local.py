@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import ClassVar
 
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
-from geoveil.gp.arrays import Array, np
+from geoveil.gp.arrays import Array, distinct, np
 from geoveil.gp.exact import BALL, BITS, upper, working_precision
 from geoveil.gp.lazy import lazy
 from geoveil.gp.mechanisms.additive import AdditiveMechanism
@@ -117,8 +117,12 @@ class RandomizedResponse(QueryMechanism):
     def _law(self) -> ReportMoments:
         """One number decides: on two outputs all moments are linear in the mean."""
         low, high = self.atoms
+        limits, profile = self.query.attained_range, self.query.profile
+        cells = profile.cells(0.0)
+        edges = distinct(np.array([cells[0] - 1, *cells, cells[-1] + 1]).clip(*limits))
         least, most = map(float, self._bounds)
-        mean = np.linspace(least, most, _MEANS)
+        inside = profile.ranges(edges, 0.0)[0].clip(least, most)
+        mean = np.linspace(inside.min(), inside.max(), _MEANS)
         above = (mean - low) / (high - low)
         powers = [low**k + above * (high**k - low**k) for k in (1, 2, 3)]
         noise = (mean - low) * (high - mean)

@@ -16,7 +16,7 @@ from flint import ctx
 
 from geoveil.gp import validation
 from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
-from geoveil.gp.arrays import Array, ArrayLike, distinct, np
+from geoveil.gp.arrays import Array, ArrayLike, np
 from geoveil.gp.errors import ParameterError, UnsupportedError
 from geoveil.gp.exact import BALL, round_up
 from geoveil.gp.lazy import lazy
@@ -24,9 +24,10 @@ from geoveil.gp.mechanisms.additive import ROUND_UP, AdditiveMechanism, Lipschit
 from geoveil.gp.mechanisms.base import Ideal, Mechanism, PrivatePoint
 from geoveil.gp.mechanisms.grids import exponent_below, grid_exponent, levels_of
 from geoveil.gp.mechanisms.smooth import SmoothlyScaled
+from geoveil.gp.mechanisms.vector_bounds import bounds_by_value, largest_bound
 from geoveil.gp.noise import LaplacePareto, Noise, PowerLaw
 from geoveil.gp.privacy import GeoPrivacy
-from geoveil.gp.queries import Linear, Polygon, Query
+from geoveil.gp.queries import Query
 from geoveil.gp.report_laws import law_of_symmetric_noise
 from geoveil.gp.report_moments import ReportMoments
 from geoveil.gp.smooth.frontier import Frontier
@@ -37,12 +38,6 @@ _DEFAULT_SHARES = {Frontier.CROSS: 0.3, Frontier.RECTANGLE: 0.1}
 _WORTH_THE_CROSS = Fraction(3, 2)
 """The cross is taken at up to so many times the scale of the noise: as much as the rectangle's η
 loses."""
-_VALUES = 32
-"""Parts of all values on which the law of one report is enclosed."""
-_TIGHT, _MOST_BOXES = 1.002, 2**15
-"""Factor between a bound and what is attained at which a search ends, or with so many boxes."""
-_FAINT, _FAR = 1e-300, 700.0
-"""A share that is next to 0, and the logarithm of a ratio that is next to infinite."""
 _STEP_BITS = 40
 _TAIL_BITS = 13
 
@@ -172,43 +167,8 @@ class VectorSmoothMechanism(SmoothlyScaled, Mechanism[tuple[int, ...]]):
 
     @lazy
     def largest_bound(self) -> float:
-        """At least B(x) for all x, in 1/(unit of x).
-
-        At most 0.2 % above what it attains, where 32,768 boxes at a time tell; as if all queries
-        were steepest at one place where one is linear in the plane, or of a kind of one's own.
-        """
-        growing = self._beta, EXPONENTIAL, self.reach
-        sets = [list(active) for active in self._active]
-        each, around, attained = [], [], 0.0
-        for query in self.queries:
-            turns = [turn for turn in query.profile.turns(self.reach) if math.isfinite(turn)]
-            edges = distinct(np.concatenate([query.profile.cells(0.0), turns]))
-            (at,) = self._bounds([query], [edges], FLOAT)
-            each.append(max(at.max(), query.profile.steepest_within(edges, *growing).max()))
-            attained = max(attained, at.max())
-            around.append(_around(query, float(np.abs(edges).max())))
-        steepest = np.array(each)[:, None]
-
-        def heaviest(bounds: Array) -> Array:
-            return np.asarray(np.max([bounds[active].sum(axis=0) for active in sets], axis=0))
-
-        everywhere = float(heaviest(steepest)[0])
-        if not all(map(len, around)):
-            return everywhere
-        low, high = np.min(around, axis=0)[0], np.max(around, axis=0)[1]
-        centers, half, above = np.array([(low + high) / 2]), (high - low) / 2, np.zeros(1)
-        while 0 < len(centers) <= _MOST_BOXES:
-            points = centers[:, 0] if self.dimension == 1 else centers
-            at = np.stack(self._bounds(self.queries, self._distances(points), FLOAT))
-            attained = max(attained, heaviest(at).max())
-            # Logarithms of bounds have slopes of at most β.
-            moved = math.exp(min(float(self._beta) * float(np.linalg.norm(half)), _FAR))
-            shares = np.maximum(at / steepest, _FAINT) * moved
-            above = heaviest(steepest * np.minimum(shares, 1.0))
-            centers = centers[above > _TIGHT * attained]
-            step = np.where(np.arange(len(half)) == np.argmax(half), half / 2, 0.0)
-            centers, half = np.concatenate([centers - step, centers + step]), half - step
-        return float(min(everywhere, above.max() if len(centers) else _TIGHT * attained))
+        """At least B(x) for all x, in 1/(unit of x), but hardly more: see `vector_bounds`."""
+        return largest_bound(self)
 
     @property
     def unbiased(self) -> bool:
@@ -356,11 +316,15 @@ class VectorAnswer(AdditiveMechanism):
         raise UnsupportedError("the noise of one report of a vector depends on all its queries")
 
     def law(self) -> ReportMoments | None:
-        if not math.isfinite(self.largest_variance):
+        return self._law
+
+    @lazy
+    def _law(self) -> ReportMoments | None:
+        if not math.isfinite(self.noise.variance):
             return None
-        values = np.linspace(*self.query.profile.bounds, _VALUES + 1)
-        noise = np.tile([[0.0], [self.largest_variance]], _VALUES)
-        return law_of_symmetric_noise(np.stack([values[:-1], values[1:]]), noise)
+        values, bounds = bounds_by_value(self.vector, self.index)
+        noise = np.square(bounds / float(self.vector.eta)) * self.noise.variance
+        return law_of_symmetric_noise(values, noise)
 
     def report_moments(self) -> None:
         return None
@@ -380,26 +344,6 @@ class VectorAnswer(AdditiveMechanism):
 
     def _arguments(self) -> Mapping[str, object]:
         return {"vector": self.vector, "index": self.index}
-
-
-def _around(query: Query, beyond: float) -> list[Array]:
-    """Return two corners of a box, the shortest way into which never makes B less; [] if none is.
-
-    Farther than `beyond` from its place f varies less and less, if at all.
-    """
-    plain = query.unclipped
-    names = ("at", "low", "high", "center")
-    places = [getattr(plain, name) for name in names if hasattr(plain, name)]
-    if isinstance(plain, Polygon):
-        places = [corner for part in plain.region for ring in part for corner in ring]
-    elif isinstance(plain, Linear) and plain.dimension == 1:
-        places = [plain.offset * np.sign(plain.direction)]
-    if not places or type(plain).__module__.split(".")[0] != "geoveil":
-        return []
-    points = np.reshape(places, (-1, plain.dimension)).astype(np.float64)
-    s = plain.signed_distance(points[:, 0] if plain.dimension == 1 else points, FLOAT)
-    extent = beyond + float(np.abs(s).max())
-    return [points.min(axis=0) - extent, points.max(axis=0) + extent]
 
 
 def best_vector_noise(

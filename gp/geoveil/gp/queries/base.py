@@ -40,6 +40,12 @@ class Query(ABC):
         return -math.inf, math.inf
 
     @property
+    def attained_range(self) -> tuple[float, float]:
+        """The same for laws of reports, hardly wider than what people have; no promise uses it."""
+        least, most = map(float, self.signed_range)
+        return least, most
+
+    @property
     def unclipped(self) -> Query:
         """The query of the distance itself, where a `Cap` clips it; else this one."""
         return self

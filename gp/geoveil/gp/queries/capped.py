@@ -92,6 +92,11 @@ class Capped(Query):
         return max(-self.below, least), min(self.above, most)
 
     @property
+    def attained_range(self) -> tuple[float, float]:
+        least, most = self.query.attained_range
+        return max(-float(self.below), least), min(float(self.above), most)
+
+    @property
     def varies_within(self) -> tuple[tuple[Fraction, Fraction], ...] | None:
         return self.query.varies_within
 

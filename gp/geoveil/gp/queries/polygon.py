@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from geoveil.gp import validation
 from geoveil.gp.arrays import Array, NDArray, np
+from geoveil.gp.boxes import greatest_in
 from geoveil.gp.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -132,9 +133,8 @@ def _depth(node: Any) -> int:
 
 
 def _is_sequence(node: Any) -> bool:
-    if isinstance(node, np.ndarray):
-        return node.ndim > 0
-    return isinstance(node, Sequence) and not isinstance(node, (str, bytes))
+    sequence = isinstance(node, Sequence) and not isinstance(node, (str, bytes))
+    return node.ndim > 0 if isinstance(node, np.ndarray) else sequence
 
 
 Dyadic: TypeAlias = tuple[int, int]
@@ -142,17 +142,12 @@ Dyadic: TypeAlias = tuple[int, int]
 
 _BLOCK = 1 << 18
 """Pairs of a point and a run per step: what fits into a processor's cache."""
-_RUNS = 2
-"""Runs in multiples of the root of the number of edges."""
-_ALIKE = 1 + 1e-9
-"""Factor far above the rounding of a few float operations."""
-_MANY = 1 << 13
-"""Points from which on a raster is used; it takes as long as some ten thousand points without."""
-_STEP = 1 << 14
-"""Points that are compared with a raster at once."""
-_MOST_EDGES = 256
-_SIDE = 64
-"""Cells of a raster in a row."""
+_RUNS, _ALIKE = 2, 1 + 1e-9
+"""Runs in roots of the number of edges, and a factor far above the rounding of a few floats."""
+_MANY, _STEP = 1 << 13, 1 << 14
+"""Points from which on a raster is used, as it takes as long as 10,000; points taken at once."""
+_MOST_EDGES, _SIDE = 256, 64
+"""Edges up to which a region has a raster, and its cells in a row."""
 _SLACK = 1e-3
 """Part of a cell that rounding may move a point by."""
 
@@ -167,10 +162,8 @@ def signed_distances(parts: Parts, points: Array) -> Array:
     raster = _raster(parts) if len(flat) >= _MANY else None
     if raster is None:
         return _by_runs(parts, flat).reshape(points.shape[:-1])
-    signed = np.empty(len(flat))
-    for first in range(0, len(flat), _STEP):
-        block = slice(first, first + _STEP)
-        signed[block] = _by_raster(parts, raster, flat[block])
+    blocks = (flat[first : first + _STEP] for first in range(0, len(flat), _STEP))
+    signed = np.concatenate([_by_raster(parts, raster, block) for block in blocks])
     return signed.reshape(points.shape[:-1])
 
 
@@ -492,3 +485,15 @@ class Polygon(SoftIndicator):
             for part in self.region
         )
         return -math.inf, max(sides) / 2
+
+    @property
+    def attained_range(self) -> tuple[float, float]:
+        return -math.inf, _deepest(self.region)
+
+
+@lru_cache(maxsize=64)
+def _deepest(parts: Parts) -> float:
+    """Return how far inside anybody is at most: 1 % more than somebody is."""
+    points = np.array([point for part in parts for point in part[0]])
+    corners = np.stack([points.min(axis=0), points.max(axis=0)])
+    return greatest_in(corners, lambda at, r: ((s := signed_distances(parts, at)), s + r), 0.01)
