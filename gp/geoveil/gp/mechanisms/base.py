@@ -328,7 +328,7 @@ class QueryMechanism(Mechanism[int]):
             >>> from geoveil.gp import DebiasedLaplace, GeoPrivacy, Threshold
             >>> query = Threshold(at=100_000, width=24_000, profile="smoothstep")
             >>> round(DebiasedLaplace(query, GeoPrivacy(1.0, per=8_000.0)).largest_variance, 3)
-            0.339
+            0.338
         """
         law = self.law()
         return math.inf if law is None or law.noise is None else float(law.variances[1].max())

@@ -162,8 +162,10 @@ def signed_distances(parts: Parts, points: Array) -> Array:
     raster = _raster(parts) if len(flat) >= _MANY else None
     if raster is None:
         return _by_runs(parts, flat).reshape(points.shape[:-1])
-    blocks = (flat[first : first + _STEP] for first in range(0, len(flat), _STEP))
-    signed = np.concatenate([_by_raster(parts, raster, block) for block in blocks])
+    signed = np.empty(len(flat))
+    for first in range(0, len(flat), _STEP):
+        block = slice(first, first + _STEP)
+        signed[block] = _by_raster(parts, raster, flat[block])
     return signed.reshape(points.shape[:-1])
 
 
@@ -480,10 +482,8 @@ class Polygon(SoftIndicator):
     @property
     def signed_range(self) -> tuple[float, Fraction]:
         # A circle within a part fits between the sides of its bounding box.
-        sides = (
-            min(Fraction(max(axis)) - Fraction(min(axis)) for axis in zip(*part[0], strict=True))
-            for part in self.region
-        )
+        axes = (zip(*part[0], strict=True) for part in self.region)
+        sides = (min(Fraction(max(at)) - Fraction(min(at)) for at in part) for part in axes)
         return -math.inf, max(sides) / 2
 
     @property
