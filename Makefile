@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 
 # Many tests start processes, which should not compile the whole project each time.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help demo test test-all test-rest browser check format artifact bench lock wheels audit proto typescript clean
+.PHONY: help demo test test-all test-rest browser check format artifact bench lock wheels package audit proto typescript clean
 help:            ## show this
 	@sed -n 's/^\([a-z-]*\): .*## /  make \1   /p' $(MAKEFILE_LIST)
 
@@ -82,6 +82,18 @@ wheels:           ## look for wheels of what requirements/all.txt names, for Pyt
 	    .venv-lock/bin/uv pip compile --quiet --only-binary :all: --python-version $$version \
 	        --extra all --constraint requirements/all.txt --output-file /dev/null pyproject.toml \
 	        && echo "Python $$version: every dependency has a wheel" || exit 1; done
+
+# Builds are compared with a second of the same tree, byte for byte.
+PACK := cd client/typescript && npm pack --silent --pack-destination
+package: $(VENV)/.stamp-test            ## build the wheel, the source archive and the npm package, twice
+	$(BIN)/python tools/sbom.py && git diff --exit-code client/typescript/sbom.cdx.json
+	test -d client/typescript/node_modules || \
+	    (cd client/typescript && npm ci --ignore-scripts --no-audit --no-fund)
+	rm -rf dist && mkdir dist
+	$(BIN)/python -m hatchling build -d dist && ($(PACK) $(CURDIR)/dist)
+	again=$$(mktemp -d) && $(BIN)/python -m hatchling build -d $$again && ($(PACK) $$again) && \
+	    diff -r dist $$again && rm -rf $$again
+	cd dist && sha256sum *
 
 audit:            ## look for known vulnerabilities in what requirements/ names (asks a database)
 	$(PYTHON) -m venv .venv-lock

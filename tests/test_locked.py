@@ -57,7 +57,7 @@ def test_every_requirement_is_locked_to_a_version_in_its_range(extra: str, pytho
             name = canonicalize_name(requirement.name)
             assert name not in versions, f"{name} has two versions on Python {python}"
             versions[name] = str(requirement.specifier)[2:]
-    build = [Requirement("hatchling>=1.27"), Requirement("editables")]
+    build = [Requirement("hatchling>=1.28"), Requirement("editables")]
     for requirement in [*asked(extra), *build]:
         version = versions[canonicalize_name(requirement.name)]
         assert requirement.specifier.contains(version), f"{requirement} has {version}: make lock"

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import venv
 import zipfile
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 
 import geoveil.proto
 from geoveil.gp.version import __version__
+from tools import sbom
 
 ROOT = Path(__file__).parents[1]
 PARTS = {
@@ -27,20 +29,24 @@ PARTS = {
     "gateway",
     "gp",
     "proto",
+    "relay",
     "selection",
     "simulation",
 }
 
 
+def build(folder, target="wheel", tree=ROOT):
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", target, "-d", str(folder)],
+        cwd=tree, check=True, capture_output=True,
+    )  # fmt: skip
+    (built,) = folder.iterdir()
+    return built
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("wheel")
-    subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)],
-        cwd=ROOT, check=True, capture_output=True,
-    )  # fmt: skip
-    (built,) = folder.glob("*.whl")
-    return built
+    return build(tmp_path_factory.mktemp("wheel"))
 
 
 def test_wheel_holds_the_parts_as_a_namespace(wheel):
@@ -83,6 +89,41 @@ def test_wheel_installs_into_a_bare_environment(wheel, tmp_path):
         env=environment, check=True, capture_output=True, text=True, cwd=tmp_path,
     ).stdout  # fmt: skip
     assert version == f"geoveil {__version__}\n"
+
+
+@pytest.mark.deep(keep=0)
+def test_a_wheel_of_the_source_archive_has_the_same_bytes(wheel, tmp_path):
+    """In another folder, of files with other times and other permissions."""
+    source = build(tmp_path, "sdist")
+    with tarfile.open(source) as archive:
+        archive.extractall(tmp_path / "tree", filter="data")
+    (tree,) = (tmp_path / "tree").iterdir()
+    for file in tree.rglob("*.py"):
+        os.utime(file, (0, 0))
+        file.chmod(0o600)
+    (tmp_path / "again").mkdir()
+    assert build(tmp_path / "again", tree=tree).read_bytes() == wheel.read_bytes()
+
+
+def test_the_bill_of_materials_is_of_the_lock_and_in_the_wheel(wheel):
+    assert sbom.bill() == sbom.FILE.read_text("utf-8"), "python tools/sbom.py"
+    held = json.loads(sbom.FILE.read_text("utf-8"))
+    named = {part["name"] for part in held["components"]}
+    package = json.loads((sbom.FILE.parent / "package.json").read_text("utf-8"))
+    assert set(package["dependencies"]) <= named
+    assert all(re.fullmatch("[0-9a-f]{128}", h["hashes"][0]["content"]) for h in held["components"])
+    names = zipfile.ZipFile(wheel).namelist()
+    assert [name for name in names if name.endswith(".dist-info/sboms/sbom.cdx.json")]
+
+
+def test_the_package_of_npm_has_a_licence_and_says_what_it_exports():
+    folder = ROOT / "client" / "typescript"
+    assert (folder / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
+    package = json.loads((folder / "package.json").read_text("utf-8"))
+    assert package["sideEffects"] is False
+    assert package["publishConfig"] == {"access": "public", "provenance": True}
+    for export in package["exports"].values():
+        assert list(export) == ["types", "default"]
 
 
 def test_no_part_makes_geoveil_a_regular_package():
