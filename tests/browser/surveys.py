@@ -47,8 +47,8 @@ class Survey:
 
 
 @asynccontextmanager
-async def running(database: Path) -> AsyncIterator[Survey]:
-    settings = Settings(database=database, port=0, web="127.0.0.1:0", grace_s=0.5)
+async def running(database: Path, **changes: Any) -> AsyncIterator[Survey]:
+    settings = Settings(database=database, port=0, web="127.0.0.1:0", grace_s=0.5, **changes)
     async with (
         Aggregator(settings) as aggregator,
         gateway_of(aggregator) as gateway,

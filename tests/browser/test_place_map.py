@@ -2,6 +2,8 @@
 
 import asyncio
 import math
+from importlib import resources
+from pathlib import Path
 from random import Random
 from statistics import median
 from typing import Any
@@ -14,7 +16,7 @@ from geoveil.campaign import Attribute, LipschitzLaplaceSpec, Question
 from geoveil.gp import Disc, GeoPrivacy
 from geoveil.gp.coordinates import AzimuthalEquidistant
 
-from .surveys import Survey, axe
+from .surveys import Survey, axe, running
 from .test_take_part import campaign_of
 
 pytestmark = pytest.mark.deep
@@ -152,6 +154,15 @@ async def test_every_survey_of_places_opens_on_a_map(
     plane = centre.project(np.array([await chosen(page)]))
     assert np.hypot(*plane[0]) < 0.05 * centre.radius_m
     assert "Natural Earth" in await page.inner_text("#outlines")
+
+
+@pytest.mark.deep(keep=0)
+async def test_streets_of_the_operator_are_drawn(page: Page, tmp_path: Path) -> None:
+    """The base map stands for a file of them: none of its roads are drawn, as there are none."""
+    streets = Path(str(resources.files("geoveil.gateway") / "files" / "world.pmtiles"))
+    async with running(tmp_path / "reports.db", web_streets=streets) as survey:
+        await opened(survey, page)
+        assert "Streets: OpenStreetMap" in await page.inner_text("#outlines")
 
 
 async def test_near_a_pole_there_is_the_picture(survey: Survey, page: Page) -> None:

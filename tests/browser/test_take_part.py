@@ -378,6 +378,26 @@ async def test_a_page_is_loaded_again_without_a_connection(
     assert await survey.counted() == {"income": 1}
 
 
+async def test_surveys_of_a_site_stop_at_a_lifetime_budget(survey: Survey, page: Page) -> None:
+    """Of 5 in all: two surveys of 2 are answered, the third is not, nor is one of 6 by itself."""
+    for name, epsilon in (("a", 2.0), ("b", 2.0), ("c", 2.0), ("d", 6.0)):
+        await survey.create(campaign_of(name, privacy=GeoPrivacy(epsilon, 8_000.0, "dollar")))
+    for name, before in (("a", 0), ("b", 2)):
+        await page.goto(survey.url(name))
+        await page.wait_for_selector("#survey:not([hidden])")
+        meter = page.locator("#spent meter")
+        assert [await meter.get_attribute(one) for one in ("value", "max")] == [f"{before}", "5"]
+        await answer(page)
+        await counted(page)
+    for name, most in (("c", "5"), ("d", "6")):
+        await page.goto(survey.url(name))
+        await page.wait_for_selector("#survey:not([hidden])")
+        assert f"in all surveys of this site, of at most {most};" in await page.inner_text("#spent")
+        assert "Of household income too little is left" in await page.inner_text("#problem")
+        assert await page.is_disabled("#send")
+    assert await axe(page) == []
+
+
 async def test_a_closed_survey_has_its_title_and_the_receipt(
     survey: Survey, browser: Browser, page: Page
 ) -> None:

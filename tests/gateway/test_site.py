@@ -17,7 +17,7 @@ import pytest
 
 from geoveil.aggregator import Settings
 from geoveil.aggregator.ops.authority import Authority
-from geoveil.gateway import calls, ledger, listener
+from geoveil.gateway import GatewaySettings, calls, ledger, listener
 from geoveil.gp import ParameterError
 from geoveil.proto.v1 import analyst_pb2
 from tests.aggregator.conftest import Published
@@ -531,6 +531,31 @@ async def test_a_map_is_sent_in_parts(start_web: Any) -> None:
     last = parts[f"{size - 5}-{size + 9}"]
     assert last.content == whole.content[-5:]
     assert last.headers["content-range"] == f"bytes {size - 5}-{size - 1}/{size}"
+
+
+async def test_streets_are_a_file_of_the_operator(start_web: Any, tmp_path: Path) -> None:
+    file = tmp_path / "city.pmtiles"
+    file.write_bytes(b"PMTiles\x03" + bytes(range(100)))
+    running = [await start_web(**given) for given in ({"web_streets": file}, {})]
+    async with httpx.AsyncClient() as client:
+        with_streets, without = [
+            [
+                await client.get(url(one, "/pages/streets.pmtiles"), headers=headers)
+                for headers in ({"range": "bytes=8-10"}, {"range": "bytes=106-200"}, {})
+            ]
+            for one in running
+        ]
+        beyond = await client.get(
+            url(running[0], "/pages/streets.pmtiles"), headers={"range": "bytes=108-110"}
+        )
+    assert [one.status_code for one in (*with_streets, beyond)] == [206, 206, 204, 204]
+    assert [one.content for one in with_streets] == [bytes([0, 1, 2]), bytes([98, 99]), b""]
+    assert with_streets[1].headers["content-range"] == "bytes 106-107/*"
+    assert [one.status_code for one in without] == [204] * 3
+    file.write_bytes(b"no map")
+    for path in (file, tmp_path / "none"):
+        with pytest.raises(ParameterError, match="web_streets"):
+            GatewaySettings(server="127.0.0.1:7717", streets=path)
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ _SETTINGS: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "host": "Address to listen on",
             "port": "Port; 0 takes a free one",
             "web": "HOST:PORT for browsers and curl: Connect, gRPC-Web and JSON; off unless given",
+            "web_streets": "PMTiles file of streets, which maps of the gateway's pages draw",
             "console": "Pages for analysts and operators, at /console/ of --web (127.0.0.1:7718)",
             "database": "SQLite file, or postgresql:// URL",
             "database_url_file": "File with the URL, which holds a password",
@@ -198,6 +199,7 @@ def gateway_beside(settings: Settings) -> Callable[[Any], Any] | None:
         ("--tls-key", settings.tls_key),
         ("--tls-client-ca", settings.tls_client_ca),
         ("--results-token-file", settings.results_token_file),
+        ("--web-streets", settings.web_streets),
     ):
         said += [] if path is None else [option, str(path)]
 

@@ -38,6 +38,9 @@ def web(
         list[str] | None,
         typer.Option("--web-proxy", help="Believe X-Forwarded-For of it; may be repeated."),
     ] = None,
+    web_streets: Annotated[
+        Path | None, typer.Option(help="PMTiles file of streets, which maps of the pages draw.")
+    ] = None,
     tls_certificate: Annotated[
         Path | None, typer.Option(help="PEM certificate chain of the gateway.")
     ] = None,
@@ -81,6 +84,7 @@ def web(
         web=listen,
         origins=tuple(web_origins or ()),
         proxies=tuple(web_proxies or ()),
+        streets=web_streets,
         tls_certificate=tls_certificate,
         tls_key=tls_key,
         tls_client_ca=tls_client_ca,

@@ -4,6 +4,7 @@ They hold nothing of any campaign or caller: what a page shows it asks for by th
 may make. So there is nothing to escape here, and a page may load nothing but its own files.
 """
 
+import asyncio
 import gzip
 import hashlib
 import re
@@ -11,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from pathlib import Path
 from types import MappingProxyType
 
 from geoveil.gateway.http import Scope, Send, answer, write
@@ -29,6 +31,9 @@ _TYPES = MappingProxyType(
     }
 )
 _MAP = _TYPES[".pmtiles"]
+_STREETS = "streets.pmtiles"
+_LONGEST_PART = 4 << 20
+"""Bytes of the file of streets that are sent at once."""
 _RANGE = re.compile(rb"bytes=(\d{1,12})-(\d{1,12})")
 GUARDS = (
     (
@@ -89,16 +94,42 @@ class Files:
         await write(send, content)
 
 
-async def answer_page(scope: Scope, send: Send) -> None:
-    """Answer what is asked for by GET."""
+async def answer_page(scope: Scope, send: Send, streets: Path | None) -> None:
+    """Answer what is asked for by GET; a file of streets is the operator's, and may be large."""
     path: str = scope["path"]
     named = path.startswith(_FILES) and not path.endswith(".html")
     name = path.removeprefix(_FILES) if named else ""
     if path.startswith(TAKE_PART):
         name = "take-part.html"
+    if name == _STREETS:
+        await _answer_streets(scope, send, streets)
+        return
     outlines = name.endswith(".json")
     files = Files("geoveil.campaign", "data") if outlines else Files("geoveil.gateway", "files")
     await files.answer(scope, send, name)
+
+
+async def _answer_streets(scope: Scope, send: Send, path: Path | None) -> None:
+    """Answer with a part of a file, or with nothing: there is none, or no part was asked for."""
+    part = _RANGE.fullmatch(dict(scope["headers"]).get(b"range", b""))
+    headers, content = [*GUARDS], b""
+    if path is not None and part is not None:
+        first = int(part[1])
+        length = min(int(part[2]) + 1 - first, _LONGEST_PART)
+        content = await asyncio.to_thread(_part, path, first, length)
+        if content:
+            span = b"bytes %d-%d/*" % (first, first + len(content) - 1)
+            headers += [(b"content-type", _MAP), (b"content-range", span)]
+            headers.append((b"content-length", b"%d" % len(content)))
+    status = 206 if content else 204
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await write(send, content)
+
+
+def _part(path: Path, first: int, length: int) -> bytes:
+    with path.open("rb") as file:
+        file.seek(first)
+        return file.read(max(0, length))
 
 
 @cache

@@ -86,6 +86,7 @@ class Gateway:
             origins=settings.origins,
             trusting=self._trusting,
             public=settings.public,
+            streets=settings.streets,
             sealed=self._sealed(calls),
         )
         config = uvicorn.Config(

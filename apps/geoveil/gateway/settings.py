@@ -6,6 +6,8 @@ from pathlib import Path
 from geoveil.campaign import TLS, is_loopback, tls_for
 from geoveil.gp import ParameterError
 
+_MAGIC = b"PMTiles\x03"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewaySettings:
@@ -25,6 +27,8 @@ class GatewaySettings:
     """Origins, such as "https://example.org", of pages elsewhere that may call."""
     proxies: tuple[str, ...] = ()
     """Addresses of proxies whose header X-Forwarded-For says who is behind them."""
+    streets: Path | None = None
+    """PMTiles file of streets, with layers as those of Protomaps. None: towns and borders only."""
     tls_certificate: Path | None = None
     """PEM file with the chain of certificates. None: no encryption."""
     tls_key: Path | None = None
@@ -57,6 +61,8 @@ class GatewaySettings:
         host, _, port = self.web.rpartition(":")
         if not (host and port.isascii() and port.isdigit() and int(port) <= 65_535):
             raise ParameterError("web", self.web, 'HOST:PORT, such as "127.0.0.1:7718"')
+        if self.streets is not None and not _is_map(self.streets):
+            raise ParameterError("web_streets", str(self.streets), "a file of PMTiles, version 3")
         if (self.tls_certificate is None) != (self.tls_key is None):
             both = ("tls_key", "tls_certificate")
             given, missing = both if self.tls_certificate is None else both[::-1]
@@ -77,3 +83,11 @@ class GatewaySettings:
     def public(self) -> bool:
         """Whether other machines reach the gateway."""
         return not is_loopback(self.address[0])
+
+
+def _is_map(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(len(_MAGIC)) == _MAGIC
+    except OSError:
+        return False

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from traceback import extract_tb
 from typing import Any, Protocol, TypeAlias
 from urllib.parse import urlsplit
@@ -93,6 +94,7 @@ class Site:
         trusting: whether the server trusts everybody on its machine, so that only callers are heard
             that name this machine as it names itself: no page elsewhere can call in their name.
         public: whether other machines reach the gateway.
+        streets: file that maps of pages draw.
         sealed: path → what answers calls that come through relays.
     """
 
@@ -105,6 +107,7 @@ class Site:
         origins: Collection[str],
         trusting: Callable[[], Awaitable[bool]],
         public: bool,
+        streets: Path | None,
         sealed: Mapping[str, Answering],
     ) -> None:
         self._calls = calls
@@ -114,6 +117,7 @@ class Site:
         self._origins = frozenset(origins)
         self._trusting = trusting
         self._public = public
+        self._streets = streets
 
     async def aclose(self) -> None:
         """Tell all mounts that the gateway stops."""
@@ -185,7 +189,7 @@ class Site:
         elif prefix is not None:
             await self._mounted(self._mounts[prefix], prefix, scope, receive, send, account)
         elif path not in self._sealed and scope["method"] in ("GET", "HEAD"):
-            await answer_page(scope, send)
+            await answer_page(scope, send, self._streets)
         else:
             await self._sealed.get(path, self._calls)(scope, receive, send, account)
 

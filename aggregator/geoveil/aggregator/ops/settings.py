@@ -73,6 +73,8 @@ class Settings:
     """Origins, such as "https://example.org", of pages elsewhere that may call by the gateway."""
     web_proxies: tuple[str, ...] = ()
     """Addresses of proxies before the gateway, whose header X-Forwarded-For is believed."""
+    web_streets: Path | None = None
+    """PMTiles file of streets, which maps of the gateway's pages draw. None: towns and borders."""
     console: bool = False
     """Serve the console, for analysts and operators, by the gateway under /console/; without an
     address of its own, it is then at 127.0.0.1:7718."""

@@ -17,7 +17,7 @@ const MARGIN = 40;
 const MOST_FOUND = 8;
 const RADIANS = Math.PI / 180;
 const METRES_PER_DEG = 6371008.8 * RADIANS;
-export const SOURCE = "Map: Natural Earth and US Census Bureau; names: GeoNames (CC BY 4.0).";
+const SOURCE = "Map: Natural Earth and US Census Bureau; names: GeoNames (CC BY 4.0).";
 
 const file = (name) => new URL(name, import.meta.url).href;
 setWorkerUrl(file("geoveil-map-worker.js"));
@@ -94,7 +94,22 @@ function asked(centre, { query }) {
   return [polygon([...corners, corners[0]].map(place))];
 }
 
-function styleOf(number, { most }, centre, questions, around) {
+/** What is drawn of streets, whose layers have the names of Protomaps. */
+function streetLayers(colour, line) {
+  const roads = (id, kinds, width) => line(id, "streets", { "line-color": colour("border"), "line-width": ["interpolate", ["exponential", 1.6], ["zoom"], 8, width / 4, 18, width * 8] },
+    { "source-layer": "roads", filter: ["in", ["get", "kind"], ["literal", kinds]] });
+  const text = { "text-color": colour("ink"), "text-halo-color": colour("earth"), "text-halo-width": 1.5 };
+  return [
+    { id: "streets-water", type: "fill", source: "streets", "source-layer": "water", filter: ["==", ["geometry-type"], "Polygon"], paint: { "fill-color": colour("water") } },
+    roads("minor", ["minor_road", "path", "rail", "other"], 1),
+    roads("major", ["major_road", "medium_road"], 2),
+    roads("highway", ["highway"], 3),
+    { id: "names", type: "symbol", source: "streets", "source-layer": "roads", minzoom: 12, paint: text,
+      layout: { "symbol-placement": "line", "text-field": ["coalesce", ["get", "name"], ""], "text-size": 12 } },
+  ];
+}
+
+function styleOf(number, { most }, streets, centre, questions, around) {
   const style = getComputedStyle(document.documentElement);
   const colour = (name) => style.getPropertyValue(`--${name}`).trim();
   const area = ring(centre, centre.radiusM);
@@ -107,6 +122,7 @@ function styleOf(number, { most }, centre, questions, around) {
     version: 8,
     sources: {
       base: { type: "vector", tiles: [`held://${number}/{z}/{x}/{y}`], minzoom: 0, maxzoom: most },
+      ...(streets && { streets: { type: "vector", tiles: [`held://${number + 1}/{z}/{x}/{y}`], minzoom: streets.least, maxzoom: streets.most } }),
       area: collected([polygon(area)]),
       outside: collected([outside]),
       asked: collected(questions.flatMap((one) => asked(centre, one))),
@@ -115,6 +131,7 @@ function styleOf(number, { most }, centre, questions, around) {
     layers: [
       { id: "water", type: "background", paint: { "background-color": colour("water") } },
       fill("earth", "base", "earth", 1, { "source-layer": "earth" }),
+      ...(streets ? streetLayers(colour, line) : []),
       border("county", 0.7),
       border("region", 1.2),
       border("country", 1.8),
@@ -145,8 +162,14 @@ function styleOf(number, { most }, centre, questions, around) {
  */
 export async function prepareMap(centre, questions, circleM) {
   if (Math.abs(centre.latitudeDeg) > MOST_LATITUDE) throw new RangeError("Mercator's map does not show a pole");
-  const [tiles] = await Promise.all([tilesOf(file("world.pmtiles"), boundsOf(centre, AROUND)), styled()]);
+  const bounds = boundsOf(centre, AROUND);
+  const [tiles, streets] = await Promise.all([
+    tilesOf(file("world.pmtiles"), bounds),
+    tilesOf(file("streets.pmtiles"), bounds, true).catch(() => undefined), // an operator need not have any
+    styled(),
+  ]);
   const number = maps.push(tiles) - 1;
+  if (streets) maps.push(streets);
   const screen = make("div", { class: "screen" });
   const search = make("input", { id: "find", type: "search", list: "names", autocomplete: "off", spellcheck: "false" });
   const names = make("datalist", { id: "names" });
@@ -209,10 +232,11 @@ export async function prepareMap(centre, questions, circleM) {
     const { clientWidth, clientHeight } = screen;
     if (Math.min(x, y, clientWidth - x, clientHeight - y) < MARGIN) map.jumpTo({ center: moved });
   };
-  const style = () => styleOf(number, tiles, centre, questions, around);
+  const style = () => styleOf(number, tiles, streets, centre, questions, around);
 
   return {
     box,
+    source: streets ? `${SOURCE} Streets: OpenStreetMap, ODbL.` : SOURCE,
     open(chosen) {
       choose = chosen;
       const [west, south, east, north] = boundsOf(centre, AROUND);

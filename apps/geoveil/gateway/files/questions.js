@@ -195,7 +195,7 @@ function placeInput({ attribute: { coordinates }, questions }, title, changed, p
   // Fetched before it is known whether this question applies, as who fetches a map would tell it.
   if (drawsMaps()) betterMap().catch(() => undefined); // the picture and the coordinates do as well
   async function betterMap() {
-    const { prepareMap, SOURCE } = await import("./place-map.js");
+    const { prepareMap } = await import("./place-map.js");
     const { metres, text } = circleOf(price);
     const better = await prepareMap(coordinates, questions, metres);
     const seen = new IntersectionObserver(([{ isIntersecting }]) => {
@@ -204,7 +204,7 @@ function placeInput({ attribute: { coordinates }, questions }, title, changed, p
       drawn.replaceChildren(better.box);
       better.open(put);
       map = better;
-      outlines.textContent = `${text} ${SOURCE}`.trim();
+      outlines.textContent = `${text} ${better.source}`.trim();
       changed();
     });
     seen.observe(drawn);

@@ -8,6 +8,8 @@ import { bar, distances, distanceText, factor, number, ratioOf } from "./odds.js
 import { make, questionsOf, sentence } from "./questions.js";
 
 const FLUSH_MS = 15_000;
+/** ε that all surveys of a site may take of an attribute, at the distance that a survey states it for. */
+const LIFETIME = 5;
 /** After the last key, until another hundred reports are drawn to look at. */
 const PAUSE_MS = 300;
 const at = (id) => document.getElementById(id);
@@ -26,7 +28,7 @@ const STATES = {
 };
 
 /** Tell what was spent, once a survey is known. */
-let tellSpent = async () => undefined;
+let tellSpent = async () => [];
 /** The worker that has these files without a connection, and sends where the browser lets it. */
 let keeper;
 /** Whether what waits is sent without a page. */
@@ -46,15 +48,23 @@ async function start() {
   // What is permitted is what is shown: these bytes at this price. Fetched before they are shown, so
   // that nothing is needed of the server until the report is sent.
   const [offer, anew] = await offered(looking, id);
-  const permitted = Policy.permitting(offer);
-  const client = new Client({ server, storage, policy: permitted });
+  const policy = withLifetime(Policy.permitting(offer));
+  const client = new Client({ server, storage, policy });
   if (anew && !offer.closed) await client.fetch(id);
-  const limits = [...permitted.limits].map(([name, { campaign }]) => [name, { campaign, lifetime: campaign }]);
-  const policy = new Policy({ limits: Object.fromEntries(limits) });
-  const reckoning = new Client({ server, storage, policy, background: false });
-  tellSpent = () => spent(reckoning, offer);
+  tellSpent = () => spent(client, policy, offer);
   keeper = navigator.serviceWorker?.register("/pages/keeper.js", { scope: "/take-part/", type: "module" }).catch(() => undefined);
   await ask(client, offer);
+}
+
+/** The same with a limit to what all surveys of this site are told: of one that takes more by itself, that. */
+function withLifetime({ options }) {
+  const limits = Object.entries(options.limits).map(([name, limit]) => {
+    const { epsilon, delta = 0 } = limit.campaign;
+    const times = Math.max(1, LIFETIME / epsilon);
+    const lifetime = { ...limit.campaign, epsilon: Math.max(LIFETIME, epsilon), ...(delta && { delta: Math.min(0.5, times * delta) }) };
+    return [name, { ...limit, lifetime }];
+  });
+  return new Policy({ ...options, limits: Object.fromEntries(limits) });
 }
 
 /** A survey as the server has it or, where that can't be reached, as this browser keeps it; and whether it is the first. */
@@ -242,6 +252,10 @@ async function ask(client, offer) {
   const own = (await client.history()).findLast((one) => one.campaignId === campaign.id);
   const answered = own && (state === "closed" || own.status === "pending" || own.period === campaign.periodAt(nowUs()));
   if (answered) receipt(campaign, questions, own);
+  else {
+    const exhausted = await tellSpent();
+    if (exhausted.length) refuse(`Of ${exhausted.join(" and of ")} too little is left that surveys of this site may learn from this browser: this one is not answered.`);
+  }
   show("survey");
   await (answered ? settle(client, campaign, questions) : past(client));
 }
@@ -378,19 +392,25 @@ function receipt(campaign, questions, own) {
   show("receipt");
 }
 
-/** What all answers about each attribute have cost, and what this survey may still take. */
-async function spent(reckoning, { campaign, price }) {
-  const own = (await reckoning.history()).filter((one) => one.campaignId === campaign.id);
+/** Show what all answers about each attribute have cost, and what may still be taken; return those of which too little is left. */
+async function spent(client, policy, { campaign, price }) {
+  const own = (await client.history()).filter((one) => one.campaignId === campaign.id);
   const paid = new Set(own.map(({ epoch, period }) => epoch?.getTime() ?? period)).size;
   const charges = isForm(campaign) ? campaign.charges : [{ attribute: campaign.attribute.name, privacy: price }];
-  const lines = (await reckoning.budgets()).map(({ attribute, spent: inAll, limit: { epsilon, per, unit } }) => {
+  const exhausted = [];
+  const lines = (await client.budgets()).map(({ attribute, spent: inAll, limit: { epsilon, per, unit } }) => {
     const { privacy } = charges.find((one) => one.attribute === attribute);
-    const left = Math.max(0, epsilon - paid * privacy.epsilon);
-    const more = left ? `, and this survey may take ε = ${number(left)} more` : ", and this survey takes no more";
-    return `ε = ${number(inAll)} per ${distanceText(per, unit)} on ${attribute}, in all surveys${more}`;
+    const ofSurvey = policy.limits.get(attribute).campaign.epsilon - paid * privacy.epsilon;
+    const left = Math.max(0, Math.min(ofSurvey, epsilon - inAll));
+    if (inAll + privacy.epsilon > epsilon * (1 + 1e-9)) exhausted.push(attribute);
+    const more = left ? `this survey may take ε = ${number(left, 6)} more` : "this survey takes no more";
+    const text = `ε = ${number(inAll, 6)} per ${distanceText(per, unit)} on ${attribute}, in all surveys of this site, of at most ${number(epsilon, 6)}; ${more}`;
+    return [text, make("meter", { max: epsilon, value: inAll, "aria-label": `Privacy spent on ${attribute}` })];
   });
-  say("spent", lines.length === 1 ? lines[0] : lines.length ? `on ${lines.length} attributes: listed below` : "none: its answers are sent as they are");
-  at("each").replaceChildren(...(lines.length > 1 ? lines.map((line) => item(`Spent: ${line}`)) : []));
+  if (lines.length === 1) at("spent").replaceChildren(...lines[0]);
+  else say("spent", lines.length ? `on ${lines.length} attributes: listed below` : "none: its answers are sent as they are");
+  at("each").replaceChildren(...(lines.length > 1 ? lines.map(([text, meter]) => make("li", {}, `Spent: ${text}`, meter)) : []));
+  return exhausted;
 }
 
 async function past(client) {

@@ -3,7 +3,9 @@
 
 import { PbfReader, PMTiles, VectorTile } from "./geoveil-map.js";
 
-const MOST_TILES = 96;
+/** Of a base map, and of the two closest zooms of streets. */
+const [MOST_TILES, MOST_STREETS] = [96, 256];
+const MOST_PART = 4 << 20;
 /** Of what lies closer together in a file, in bytes, one request is made. */
 const GAP = 65_536;
 const MERCATOR_DEG = 85;
@@ -32,7 +34,7 @@ class Parts {
     const groups = [];
     for (const one of this.#waiting.sort((a, b) => a.offset - b.offset)) {
       const last = groups.at(-1);
-      if (last && one.offset < last.end + GAP) {
+      if (last && one.offset < last.end + GAP && one.end - last.offset <= MOST_PART) {
         last.parts.push(one);
         last.end = Math.max(last.end, one.end);
       } else groups.push({ offset: one.offset, end: one.end, parts: [one] });
@@ -67,16 +69,20 @@ function covering([west, south, east, north], z) {
   return found;
 }
 
-/** All tiles within `bounds`, to the greatest zoom at which they are not too many: {most, tile(z, x, y), names}. */
-export async function tilesOf(path, bounds) {
+/**
+ * All tiles within `bounds`, to the greatest zoom at which they are not too many: {least, most, tile(z, x, y), names}.
+ * Of streets the two closest zooms.
+ */
+export async function tilesOf(path, bounds, streets = false) {
   const archive = new PMTiles(new Parts(path));
-  const { maxZoom } = await archive.getHeader();
-  const levels = [];
-  for (let z = 0; z <= maxZoom; z++) {
+  const { minZoom, maxZoom } = await archive.getHeader();
+  let levels = [];
+  for (let z = minZoom; z <= maxZoom; z++) {
     const tiles = covering(bounds, z);
-    if (tiles.length > MOST_TILES) break;
+    if (tiles.length > (streets ? MOST_STREETS : MOST_TILES)) break;
     levels.push(tiles);
   }
+  if (streets) levels = levels.slice(-2);
   const key = (z, x, y) => `${z}/${((x % 2 ** z) + 2 ** z) % 2 ** z}/${y}`;
   const held = new Map();
   await Promise.all(levels.flat().map(async ([z, x, y]) => {
@@ -85,7 +91,7 @@ export async function tilesOf(path, bounds) {
     if (found) held.set(key(z, x, y), found.data);
   }));
   const tile = (z, x, y) => held.get(key(z, x, y));
-  return { most: levels.length - 1, tile, names: namesOf(levels.at(-1), tile) };
+  return { least: levels[0][0][0], most: levels.at(-1)[0][0], tile, names: namesOf(levels.at(-1), tile) };
 }
 
 /** Places with names, those with most people first: {name, region, place: [longitude, latitude]}. */
