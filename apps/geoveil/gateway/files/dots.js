@@ -16,8 +16,9 @@ const source = {
 };
 
 /** Whether there is a picture of them: of reports of one number. */
-export function hasDots(campaign) {
-  return campaign.columns === 1 && !campaign.readings && (campaign.questions.length > 0 || !campaign.attribute.scale);
+export function hasDots({ attribute, columns, dimension, questions, readings }) {
+  const drawn = attribute.coordinates ? questions.length > 0 : dimension === 1 && (questions.length > 0 || !attribute.scale);
+  return columns === 1 && !readings && drawn;
 }
 
 /** An answer in the coordinates of questions, near enough to look at. */
