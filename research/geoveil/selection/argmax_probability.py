@@ -5,8 +5,6 @@ In units of the noise, with a_r = u_r/scale,
 one integral per distinct utility on one common set of panels. A panel is halved until Gauss's rule
 of 7 nodes and Kronrod's of 15 agree on it for every outcome; the mass beyond the last panel is
 F̄(v − a_r), and that below the first at most Π F.
-
-The panels that it begins with lie where the integrand has features.
 """
 
 from collections.abc import Callable
@@ -70,12 +68,8 @@ class Panels(NamedTuple):
 def panels(law: Law, positions: Positions) -> Panels:
     """Return panels, in order, over the range that matters of the largest noisy utility.
 
-    They are dense near each centre, where the noise of one outcome is about 0 and the outcome may
-    still win, and twice as wide as before with every step away. One-sided noise has one centre: the
-    largest noisy utility is not below the largest utility, and nothing happens at the others.
-
-    Args:
-        positions: of the utilities.
+    They are dense near each centre, where the noise of one outcome is about 0 and it may still win,
+    and double in width with every step away. One-sided noise has one centre, the largest utility.
     """
     counts, gaps = positions.counts, positions.behind(0)[0]
     centres = np.zeros(1, dtype=np.intp) if law.nonnegative else _centres(law, positions)
@@ -97,11 +91,10 @@ def panels(law: Law, positions: Positions) -> Panels:
 
 
 def _centres(law: Law, positions: Positions) -> NDArray[np.intp]:
-    """Return the positions of those outcomes that may win where their own noise is about 0.
+    """Return the positions of the outcomes that may win where their own noise is about 0.
 
-    Any other loses less than 1e-20 of its chance there. Where the top is far ahead, its factor is
-    all that they have; so beyond the top the others lie within some 1,000 units of the 16 best, and
-    those left out, if there are too many, are resolved to 1e-12 from the last of them.
+    Any other loses less than 1e-20 of its chance there. Beyond a top that is far ahead the others
+    lie within some 1,000 units of the 16 best; those left out are resolved to 1e-12 from the last.
     """
     rivals = np.arange(min(_RIVALS, len(positions.counts)))
     nearby = positions.counts[rivals] @ law.log_cdf(-positions.behind(rivals))
@@ -188,18 +181,17 @@ _BLOCK = 1 << 20
 def argmax_probabilities(law: Law, utilities: Array, scale: float) -> tuple[Array, Array]:
     """Return the probability that each outcome has the largest noisy utility, and its error.
 
-    The error is the sum over panels of how far the two rules are apart, which is far above the
-    error of the better one, and bounds of what lies outside the panels and of rounding. No error
-    exceeds what P(r) ≤ P[Z_r − Z_top ≥ gap] leaves open, which is proved, whatever the gap.
+    The error sums how far the two rules are apart over the panels, which is far above the error of
+    the better one, and bounds of the rest and of rounding. It never exceeds what the proved bound
+    P(r) ≤ P[Z_r − Z_top ≥ gap] leaves open. Probabilities below 1e-280 are not resolved.
 
     Args:
         law: of the independent noise variables.
         utilities: shape (m,), m ≥ 1.
-        scale: what the noise is multiplied by, > 0, in the unit of the utilities.
+        scale: of the noise, > 0, in the unit of the utilities.
 
     Returns:
-        Probabilities and bounds of their absolute errors, each of shape (m,). Probabilities below
-        1e-280 are not resolved.
+        Probabilities and bounds of their absolute errors, each of shape (m,).
 
     Example:
         >>> from geoveil.gp.noise import Laplace

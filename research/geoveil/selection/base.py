@@ -1,9 +1,7 @@
 """The contract of private selection: pick one of m outcomes by private scores.
 
-It is the framework of the rest in another metric: databases, apart by how many records differ, and
-differential privacy instead of geo-privacy. The database enters through its `Scores` alone. A
-mechanism writes its distribution twice: `probabilities`, vectorised float64, and `_draw`, draws
-from exactly the ideal distribution given the doubles that came in.
+Neighbouring databases differ in one record. A mechanism sees a database through its `Scores` alone
+and writes its distribution twice: `probabilities` in float64, `_draw` exactly.
 """
 
 import inspect
@@ -44,9 +42,9 @@ class Guarantee(ReprByArguments):
     Args:
         epsilon: ε ≥ 0, in nats per changed record; infinite if nothing is promised.
         delta: δ in [0, 1].
-        statement: what was proved, and for which neighbours.
-        source: who proved it: a paper's theorem, or where the proof stands.
-        proved: False for what a paper claims and this library could not confirm.
+        statement: the promise in words, and for which neighbours.
+        source: a paper's theorem, or where the proof stands.
+        proved: False for a published claim that this library could not confirm.
 
     Raises:
         ParameterError: if epsilon or delta is out of range.
@@ -68,12 +66,7 @@ class Guarantee(ReprByArguments):
         object.__setattr__(self, "delta", validation.between("delta", self.delta, 0, 1))
 
     def of_choices(self, k: int, epsilon: float) -> "Guarantee":
-        """Return the guarantee of several choices together, each of which has this one.
-
-        Args:
-            k: number of choices, at ε/k each.
-            epsilon: ε of all of them, in nats per changed record.
-        """
+        """Return the guarantee of k choices together, each at ε/k; epsilon is theirs (nats)."""
         made = "one choice at ε" if k == 1 else f"{k} choices at ε/{k} each"
         return replace(self, epsilon=epsilon, statement=f"{made}, for: {self.statement}")
 
@@ -86,8 +79,8 @@ class Guarantee(ReprByArguments):
 class SelectionMechanism(ValueObject, ABC):
     """A random choice among m outcomes, likelier the better the outcome.
 
-    A subclass names the kind of `Scores` that it understands, and writes `_probabilities` and
-    `_draw` for them. Scores of a kind that it would misuse are refused with the reason.
+    A subclass names the kind of `Scores` that it takes, and writes `_probabilities` and `_draw` for
+    them. Scores of a kind that it would misuse are refused with the reason.
 
     Args:
         epsilon: log-ratio of probabilities (nats) that neighbouring databases may reach, > 0.
@@ -113,13 +106,9 @@ class SelectionMechanism(ValueObject, ABC):
         """What was proved of this mechanism."""
 
     def probabilities(self, scores: ScoresLike | Mapping[Any, float]) -> Array:
-        """Return the probability of each outcome, shape (m,), of the ideal mechanism.
+        """Return the ideal probability of each outcome, shape (m,): as private as the scores.
 
-        It is as private as the scores: for experiments and audits, not for release.
-
-        Args:
-            scores: what is known of the database, of the kind that this mechanism takes; see
-                `select` for those by name.
+        It serves experiments and audits. `select` says which scores are taken.
 
         Raises:
             ParameterError: if the scores are of another kind, or have no outcome.
@@ -139,18 +128,16 @@ class SelectionMechanism(ValueObject, ABC):
     ) -> Any:
         """Return the index of one outcome: exact, and private on a real computer.
 
-        It is drawn from exactly the ideal distribution for the doubles that came in [MATH §10]. The
-        work does not depend on the scores, but for draws too close for float64, which ball
-        arithmetic decides: `geoveil.selection.draws` says how rare they are, docs/guarantees.md
-        for which mechanisms the scores take time of their own.
+        It is drawn from exactly the ideal distribution for the doubles given [MATH §10]. The work
+        does not depend on the scores, apart from rare close draws (`geoveil.selection.draws`) and
+        the mechanisms that docs/guarantees.md lists.
 
         Args:
-            scores: what is known of the database, of the kind that this mechanism takes.
-                A dict of utilities is answered by one of its keys. The
-                keys are public: they must be the same for every database, whatever occurs in it.
+            scores: of the kind that this mechanism takes, or a dict of utilities, of which a key is
+                returned. The keys are public: the same for every database.
 
         Raises:
-            ParameterError: if the scores are of another kind, have no outcome, or the source is
+            ParameterError: if the scores are of another kind or have no outcome, or the source is
                 none.
             PrivateValueError: if a private number is out of range.
             UnsupportedError: if scores of that kind would break the guarantee.
@@ -182,20 +169,13 @@ class SelectionMechanism(ValueObject, ABC):
         size: int,
         source: RandomSource | None = None,
     ) -> Any:
-        """Return independent selections for the same scores, shape (size,): each as `select` does.
+        """Return independent selections for the same scores, shape (size,), in little time.
 
-        Every one of them spends ε. It is for many databases that look alike, such as the leaves of
-        a forest, and takes far less time than as many calls.
-
-        Args:
-            scores: as of `select`; of a dict, a list of keys is returned.
-            size: how many, ≥ 1.
+        Each spends ε: it is for databases that look alike, such as the leaves of a forest. For a
+        dict a list of keys is returned. Errors are those of `select`.
 
         Raises:
-            ParameterError: if the scores are of another kind, have no outcome, the source is none,
-                or `size` is no integer ≥ 1.
-            PrivateValueError: if a private number is out of range.
-            UnsupportedError: if scores of that kind would break the guarantee.
+            ParameterError: if `size` is no integer ≥ 1.
         """
         validation.require_count("size", size)
         bits = chosen_source(source)

@@ -1,15 +1,10 @@
 """Exact draws: float64 decides nearly all of them, balls the rest.
 
-Each answer is a function of ideal uniform numbers, of which only as many bits are drawn as it takes
-to know it. It therefore has exactly the ideal distribution, whatever the precision at which the
-loop happens to stop [MATH §10].
-
-By arrays, a word w stands for a uniform number U in [w, w + 1]/2^64. What a vectorised comparison
-with proven margins leaves open goes on as it would in balls from the start: with the same leading
-bits, and more of them. So no draw depends on another.
-
-The work does not depend on the scores: as many bits are drawn and as many numbers compared wherever
-the scores lie. The exception is what is left open, with a probability that is stated where it is.
+An answer is a function of ideal uniform numbers, of which only as many bits are drawn as decide it,
+so it has exactly the ideal distribution at any precision [MATH §10]. In arrays a word w stands for
+a uniform number in [w, w + 1]/2^64; balls decide what float64 leaves open, with the same leading
+bits and more of them. The number of bits and comparisons does not depend on the scores, but for
+those open draws, whose probability each function states.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -32,9 +27,7 @@ def decided(
 ) -> _Answer:
     """Return the first answer of `attempt`, given ever smaller balls around the uniform numbers.
 
-    Args:
-        uniforms: with their first bits drawn already; at least one.
-        attempt: returns None as long as the balls leave more than one answer.
+    `attempt` returns None as long as the balls leave more than one answer.
     """
     while True:
         with working_precision(uniforms[0].count + _GUARD_BITS):
@@ -49,11 +42,10 @@ def decided(
 
 
 def weighted_index(uniform: LazyUniform, weights: Callable[[], Sequence[Real]]) -> int:
-    """Return an index with probability exactly proportional to the weights that are enclosed.
+    """Return an index with probability exactly proportional to the weights.
 
-    Args:
-        uniform: U; the index is the first whose running sum exceeds U times the sum of all.
-        weights: returns balls around numbers ≥ 0 that are not all 0, at the precision of the call.
+    It is the first whose running sum exceeds U times the sum of all. `weights` returns balls around
+    numbers ≥ 0, not all 0, at the precision of the call.
     """
 
     def attempt(balls: list[Real]) -> int | None:
@@ -106,13 +98,7 @@ _BLOCK = 1 << 20
 
 
 def random_words(source: RandomSource, count: int) -> Words:
-    """Return independent uniform integers in [0, 2^64), shape (count,).
-
-    Example:
-        >>> from geoveil.gp import SeededSource
-        >>> random_words(SeededSource(1), 3).shape
-        (3,)
-    """
+    """Return independent uniform integers in [0, 2^64), shape (count,)."""
     parts = []
     for start in range(0, count, _CHUNK):
         size = min(_CHUNK, count - start)
@@ -136,10 +122,9 @@ def widened(z: Array) -> tuple[Array, Array]:
 
 
 def uniform(words: Words) -> Array:
-    """Return U by two words each, within 2^-50 of itself; 1 − U by the words' complement.
+    """Return U by two words each, shape (..., 2), within 2^-50 of itself.
 
-    Args:
-        words: shape (..., 2), the leading one neither 0 nor the largest.
+    1 − U comes from the words' complement. The leading word is neither 0 nor the largest.
     """
     parts = words.astype(np.float64)
     return np.asarray((parts[..., 0] + (parts[..., 1] + 0.5) * 2.0**-_WORD) * 2.0**-_WORD)
@@ -171,7 +156,7 @@ def weighted_indices(
     Args:
         size: ≥ 1.
         bounds: below and above the weights, shapes (m,), in any common unit; not all above are 0.
-        weights: returns balls around numbers ≥ 0 that are not all 0, at the precision of the call.
+        weights: as in `weighted_index`.
 
     Example:
         >>> from geoveil.gp import SeededSource
@@ -207,15 +192,14 @@ def noisy_argmax(
 ) -> Indices:
     """Return `size` draws, shape (size,), of the argmax of −gap + Z, Z i.i.d.
 
-    Each takes 128 bits an outcome. `decide` is asked where several outcomes are left possible.
+    Each takes 128 bits an outcome.
 
     Args:
         size: ≥ 1.
         gaps: ≥ 0, in units of the noise, each within 2^-49 of itself; shape (m,).
         noise: encloses Z.
-        decide: finds, in balls, which of several outcomes won.
-        least: how many outcomes are left at least, if there are as many: `decide` is then asked
-            about so many, unless the noise leaves more of them close.
+        decide: decides in balls which of several outcomes won.
+        least: the fewest outcomes that `decide` compares, if there are as many.
     """
     if len(gaps) <= least:
         noise = unknown
@@ -257,11 +241,7 @@ def contests(
 def contenders(low: Array, high: Array, *, places: int = 1, least: int = 1) -> NDArray[np.bool_]:
     """Return which numbers of each row may be among its `places` largest, shape (n, m).
 
-    Args:
-        low: lower bounds, shape (n, m).
-        high: upper bounds.
-        places: at most m.
-        least: mark at least so many, the ones of the largest bounds, if there are as many.
+    `low` and `high` bound the numbers. At least `least` are marked, those of the largest bounds.
     """
     # The `places`-th largest of the lower bounds.
     floor = low.max(axis=1, keepdims=True)
@@ -288,11 +268,7 @@ def exact_argmax(
 ) -> int:
     """Return argmax u_r + scale · Z_r, drawn from exactly its distribution.
 
-    Args:
-        utilities: u, m ≥ 1 doubles.
-        scale: encloses the scale, at the precision of the call.
-        noise: encloses Z as a function of a uniform number.
-        uniforms: U, one for each.
+    `scale` and `noise` enclose the scale and Z, the latter as a function of its U; one U for each.
     """
     left = list(range(len(uniforms)))
     while len(left) > 1:

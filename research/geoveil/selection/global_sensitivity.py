@@ -43,7 +43,7 @@ class GlobalSelection(SelectionMechanism):
         epsilon: log-ratio of probabilities (nats) that neighbouring databases may reach, > 0.
         sensitivity: Δ > 0, in the unit of the utilities: |u_r − u'_r| ≤ Δ for neighbours and all r.
         monotone: whether all utilities move the same way between any two neighbours, as counts do
-            when a record is added. Half the noise then is enough.
+            when a record is added: half the noise.
 
     Raises:
         ParameterError: if epsilon or sensitivity is not a finite number > 0, or monotone no bool.
@@ -103,10 +103,7 @@ class ExponentialMechanism(GlobalSelection):
 
     For monotone utilities λ = ε/Δ: e^{λ u_r} and the sum both move by at most e^{λΔ}, the same way.
 
-    Args:
-        epsilon: log-ratio of probabilities (nats) that neighbouring databases may reach, > 0.
-        sensitivity: Δ > 0, how far any utility may differ between neighbours, in its unit.
-        monotone: whether all utilities move the same way between any two neighbours.
+    `GlobalSelection` documents the arguments.
 
     Example:
         >>> from geoveil.gp import SeededSource
@@ -153,10 +150,7 @@ class PermuteAndFlip(GlobalSelection):
     Never worse than the exponential mechanism in expected utility, and the same distribution as
     report-noisy-max with exponential noise [PF Theorem 5].
 
-    Args:
-        epsilon: log-ratio of probabilities (nats) that neighbouring databases may reach, > 0.
-        sensitivity: Δ > 0, how far any utility may differ between neighbours, in its unit.
-        monotone: whether all utilities move the same way between any two neighbours.
+    `GlobalSelection` documents the arguments.
 
     Example:
         >>> from geoveil.gp import SeededSource
@@ -190,15 +184,10 @@ def exponential_noise(drawn: LazyUniform) -> Real:
 def first_heads(q: Array) -> Array:
     """Return the probability that each coin is the first in random order to show heads.
 
-    With times of flipping uniform in (0, 1), P(r) = q_r ∫₀¹ Π_{j≠r} (1 − t q_j) dt.
-
-    The integrand is an entire function, and with S = Σq at most e^{S(|z−a|−a)+1} around a point a
-    of [0, 1]. Gauss–Legendre of 16 nodes on panels no wider than 4/S, in ellipses of ρ = 8, is
-    within 1e-20 of it, and so is what is left out where S t > 46; P(r) is at least q_r/(S + 1). So
-    the error is that of rounding: of a sum of m logarithms that is at most 50 where it matters.
-
-    Args:
-        q: shape (m,), in [0, 1], the largest of them 1.
+    q in [0, 1] has shape (m,), its largest is 1. With times of flipping uniform in (0, 1), P(r) =
+    q_r ∫₀¹ Π_{j≠r} (1 − t q_j) dt. With S = Σq, Gauss–Legendre of 16 nodes on panels no wider than
+    4/S is within 1e-20 of it (the integrand is entire), and so is the part left out where S t > 46;
+    P(r) is at least q_r/(S + 1). So the error is that of rounding.
 
     Example:
         >>> first_heads(np.array([1.0, 1.0, 0.0])).round(12).tolist()

@@ -127,11 +127,7 @@ class LocalDampening(SelectionMechanism):
         return self._walked(scores, numbers)[0]
 
     def _walked(self, scores: Any, numbers: "_Lift") -> tuple[_Numbers, int]:
-        """Return D, and after how many steps.
-
-        Of a table all rows are gone through, wherever the utilities are. A function is asked until
-        all utilities are reached, which takes as long as it takes.
-        """
+        """Return D and the number of steps: all rows of a table, or as many as a function takes."""
         rule = self._shifted_sum if self.shifted else self._unshifted_sum
         return rule(scores, numbers)
 

@@ -1,8 +1,7 @@
-"""What the argmax of noisy utilities asks of its noise, one-sided or two-sided.
+"""The properties of one-sided and two-sided noise that the argmax of noisy utilities uses.
 
-Noise without a closed form is bounded between the nodes of a table, as its quantile is monotone.
-The nodes are enclosed in balls, once for every noise. What lies between two of them is known to a
-few per cent only, which leaves few of many noisy utilities possible winners.
+Noise without a closed form is bounded between the nodes of a table, as its quantile is monotone;
+balls enclose the nodes once per noise. The bounds are a few per cent wide between two nodes.
 """
 
 import math

@@ -55,14 +55,10 @@ _BLOCK = 1 << 20
 def laplace_maximum(gaps: Array) -> Array:
     """Return the probability that each of −gaps + Z is the largest, Z i.i.d. Laplace of scale 1.
 
-    P(r) = ∫ f(v + g_r) Π_{j≠r} F(v + g_j) dv. The integrand is analytic between the centres −g_j:
-    Gauss–Legendre of 16 nodes is used on panels no wider than 1 that end at each centre. Panels
-    start where the factors of the centres above, without the top one, multiply to 1e-26/m: that is
-    at most about 100 centres down, and what lies below is no larger part of any P(r). Tests hold
-    the result to 1e-13 of rigorous ball integration, in relative terms.
-
-    Args:
-        gaps: g ≥ 0, shape (m,), the least of them 0.
+    P(r) = ∫ f(v + g_r) Π_{j≠r} F(v + g_j) dv by Gauss–Legendre of 16 nodes on panels no wider than
+    1 that end at each centre −g_j, between which the integrand is analytic. Panels start where the
+    factors of the centres above, without the top one, multiply to 1e-26/m. Tests hold the result to
+    1e-13 of rigorous ball integration, in relative terms. g ≥ 0 has shape (m,), its least is 0.
 
     Example:
         >>> laplace_maximum(np.zeros(4)).round(12).tolist()
@@ -160,8 +156,7 @@ _LEAD_BITS = 20
 class Lead:
     """A selected outcome, and by how much its noisy utility exceeded the next one.
 
-    Its noise is that of two utilities; what it says of their difference is biased upwards, as the
-    outcome was chosen for being large.
+    The lead has the noise of two utilities and is biased upwards, as the winner is the largest.
     """
 
     outcome: Any
@@ -183,17 +178,9 @@ class ReportNoisyMax(GlobalSelection):
     `exponential` noise has the distribution of permute-and-flip [PF Theorem 5], `gumbel` that of
     the exponential mechanism; `laplace` is the classical one.
 
-    With `gap=True` the winner's lead over the runner-up comes free of charge [PF §4]. Proof, for
-    any noise whose density has f(z + s) ≥ e^{−s} f(z) for all s ≥ 0, as these three do, with λ = 1.
-    Let W be the largest noisy utility of the rivals of i, and h its density. That i wins by g has
-    the density q(g) = ∫ f(w + g − u_i) h(w) dw, which stays as it is when all utilities move alike:
-    let u_i be the same before and after. Then every rival gains at most P ≥ 0 or loses at most
-    N ≥ 0, where P + N ≤ 2Δ, and P + N ≤ Δ where all utilities move one way. First raise the rivals
-    that gain. W rises by at most P, whatever the noise, and f(w + s + g − u_i) ≥ e^{−s} f(w + g −
-    u_i): so q falls at most to e^{−P} q. Then lower the others. Each term of
-    h(w) = Σ_j f(w − u_j) Π_{k≠j} F(w − u_k) falls at most to e^{−N} of itself, as no F falls: so
-    q falls at most to e^{−P−N} of what it was. The lead is released correctly rounded to a grid
-    that public parameters choose.
+    With `gap=True` the winner's lead over the runner-up costs nothing more [PF §4];
+    docs/selection.md has the proof. The lead is correctly rounded to a grid that public parameters
+    choose.
 
     Args:
         epsilon: log-ratio of probabilities (nats) that neighbouring databases may reach, > 0.
@@ -215,7 +202,7 @@ class ReportNoisyMax(GlobalSelection):
         (1, 7.229)
     """
 
-    _source: ClassVar[str] = "[PF §2], with the lead by the proof in its docstring"
+    _source: ClassVar[str] = "[PF §2], with the lead by the proof in docs/selection.md"
 
     def __init__(
         self,
@@ -270,9 +257,7 @@ class ReportNoisyMax(GlobalSelection):
     ) -> Any:
         """Return the index of one outcome, or its `Lead` with `gap`: exact and private.
 
-        Raises:
-            ParameterError: if the scores are of another kind, have no outcome, the source is none,
-                or a lead is asked for of a sole outcome.
+        Errors are those of the base, and ParameterError if a sole outcome is to have a lead.
         """
         if not gap:
             return super().select(scores, source)

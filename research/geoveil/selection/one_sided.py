@@ -36,10 +36,7 @@ from geoveil.selection.two_sided import HeavyGeneralizedCauchy, HeavyStudentT
 
 
 class OneSidedNoise(ABC):
-    """A standard noise variable Z ≥ 0; mechanisms scale it.
-
-    Everything is vectorised: arrays of any shape in, the same shape out.
-    """
+    """A standard noise variable Z ≥ 0, which mechanisms scale; arrays of any shape, vectorised."""
 
     @abstractmethod
     def logpdf(self, t: ArrayLike) -> Array:
@@ -149,10 +146,7 @@ class HalfNoise(OneSidedNoise):
 
 @dataclass(frozen=True)
 class HalfStudentT(HalfNoise):
-    """|Z| for Student's t: f ∝ (1+t²/ν)^{−(ν+1)/2}.
-
-    Args:
-        nu: ν in [0.5, 20].
+    """|Z| for Student's t: f ∝ (1+t²/ν)^{−(ν+1)/2}, ν in [0.5, 20].
 
     Raises:
         ParameterError: if nu is out of range.
@@ -178,10 +172,7 @@ class HalfStudentT(HalfNoise):
 
 @dataclass(frozen=True)
 class HalfGeneralizedCauchy(HalfNoise):
-    """|Z| for the generalized Cauchy: f ∝ 1/(1+t^γ).
-
-    Args:
-        gamma: γ in [1.5, 21]; the tail index is γ − 1.
+    """|Z| for the generalized Cauchy: f ∝ 1/(1+t^γ), γ in [1.5, 21]; the tail index is γ − 1.
 
     Raises:
         ParameterError: if gamma is out of range.

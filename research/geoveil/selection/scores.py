@@ -1,7 +1,7 @@
-"""What a selection mechanism is told about one database: all of it private.
+"""The scores of one database that a selection mechanism takes: all of them private.
 
-One type per kind of knowledge. Its name says which knowledge, so a mechanism can't be handed a
-sensitivity that it would misuse. No repr, error or comparison shows a value.
+Each type states one kind of knowledge, so a mechanism cannot misuse a sensitivity. No repr, error
+or comparison shows a value.
 """
 
 from abc import ABC, abstractmethod
@@ -35,13 +35,12 @@ class Utilities(Scores):
     """A utility per outcome; mechanisms for a public global sensitivity need no more.
 
     Args:
-        values: u, shape (m,), higher is better. Scores of one's own that were rounded have a
-            sensitivity of Δ + 2ρ, if each is within ρ of what it should be.
+        values: u, shape (m,), higher is better. Scores rounded to within ρ have a sensitivity of
+            Δ + 2ρ.
 
     Raises:
         ParameterError: if there is no outcome, or more than one axis.
-        PrivateValueError: if a utility is not a finite number, or one that no double holds, such as
-            2^53 + 1: rounding would move it farther than its sensitivity says.
+        PrivateValueError: if a utility is not finite, or no double holds it exactly (2^53 + 1).
 
     Example:
         >>> Utilities([3.0, 1.0])
@@ -66,8 +65,8 @@ class SmoothUtilities(Utilities):
     Args:
         values: u, shape (m,), higher is better.
         smooth_sensitivity: S > 0, at least the local sensitivity of every outcome, and at most e^β
-            times what it is at any neighbouring database. It is a private value as well.
-        beta: the β for which S is smooth, > 0. Public; a mechanism refuses one above its own.
+            times that of any neighbouring database. Private.
+        beta: the β > 0 for which S is smooth. Public; a mechanism refuses one above its own.
 
     Raises:
         ParameterError: if there is no outcome, or beta is out of range.
@@ -127,10 +126,7 @@ class LocalUtilities(Utilities):
         return self._function is None
 
     def sensitivity(self, changes: int) -> Array | None:
-        """Return δ(x, t, ·), shape (m,), or None beyond the end of a table.
-
-        Args:
-            changes: t ≥ 0.
+        """Return δ(x, t, ·) for t ≥ 0 changes, shape (m,), or None beyond the end of a table.
 
         Raises:
             ParameterError: if a function returns no row of shape (m,).

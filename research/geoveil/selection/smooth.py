@@ -42,8 +42,8 @@ from geoveil.selection.two_sided import HeavyGeneralizedCauchy, HeavyStudentT
 class SmoothSelection(SelectionMechanism):
     """argmax u_r + (2S/α) Z_r, for a β-smooth upper bound S of the local sensitivity.
 
-    Between neighbours every utility moves by at most S, so the outcomes come closer by at most 2S;
-    by at most S if the utilities are monotone, and the noise then is half.
+    Between neighbours every utility moves by at most S, so outcomes come closer by at most 2S, or
+    by S if the utilities are monotone: the noise then is half.
 
     Args:
         epsilon: log-ratio of probabilities (nats) that neighbouring databases may reach, > 0.
@@ -129,21 +129,18 @@ class PublishedCalibrationWarning(NotPrivateWarning):
 class SmoothNoisyMax(SmoothSelection):
     """argmax u_r + (2S/α) Z_r with one-sided noise: ε = αL + β max(ν, c R_m).
 
-    The proof is in `geoveil.selection.smooth_privacy`. With `calibration="published"` it is
-    [SNM Algorithm 1] with its two-sided noise, for reproduction. [SNM Theorem 4.2] is false: it
-    changes the scale of one noise variable where all m change. The guarantee then is what is
-    proved of it, (1 + m)/2 times the ε that was given.
+    docs/selection.md has the proof. With `calibration="published"` it is [SNM Algorithm 1] with
+    two-sided noise, for reproduction. [SNM Theorem 4.2] is false: it changes the scale of one noise
+    variable where all m change. The guarantee then is (1 + m)/2 times the given ε.
 
     Args:
         epsilon: log-ratio of probabilities (nats) that neighbouring databases may reach, > 0.
         outcomes: m, the most outcomes there are to select from.
-        noise: one-sided, exponential with a Pareto tail by default; for the published calibration
-            two-sided, Student's t with ν = 3 by default.
-        share: the part of ε in (0, 1) that pays for β, 1/2 by default. The published calibration
-            knows no other.
+        noise: one-sided, exponential with a Pareto tail by default; published: two-sided,
+            Student's t with ν = 3 by default.
+        share: the part of ε in (0, 1) that pays for β: 1/2 by default, and always if published.
         monotone: whether all utilities move the same way between any two neighbours.
-        delta: δ in (0, 0.5] for the published calibration with Laplace or Laplace log-normal
-            noise, else 0.
+        delta: δ in (0, 0.5], published with Laplace or Laplace log-normal noise only; else 0.
 
     Raises:
         ParameterError: if an argument is out of range.
@@ -194,11 +191,8 @@ class SmoothNoisyMax(SmoothSelection):
         """Return the mechanism whose noise is least at a database that one plans for.
 
         Args:
-            epsilon: see the class.
-            outcomes: see the class.
+            epsilon: as `outcomes`, `noise` and `monotone`, see the class.
             smooth_sensitivity: β ↦ S(β) > 0 of that database; public, for it sets the split.
-            noise: see the class.
-            monotone: see the class.
 
         Raises:
             ParameterError: if an argument is out of range.
@@ -237,7 +231,7 @@ class SmoothNoisyMax(SmoothSelection):
         self.noise = ExponentialPareto() if noise is None else noise
         if not isinstance(self.noise, OneSidedNoise):
             raise ParameterError("noise", noise, "one-sided noise, such as ExponentialPareto()")
-        self._source = "[geoveil.selection.smooth_privacy]"
+        self._source = "[proof: docs/selection.md]"
         price = scale_price(self.noise, self.outcomes)
         self._split = split_budget(
             self.epsilon, self.noise.hazard, price, 0.5 if share is None else share
@@ -271,8 +265,7 @@ class SmoothPrivateSelection(SmoothSelection):
     Args:
         epsilon: log-ratio of probabilities (nats) that neighbouring databases may reach, > 0.
         outcomes: m, the most outcomes there are to select from.
-        noise: two-sided; of `geoveil.gp.noise`, or one with heavier tails still. Laplace and
-            Laplace log-normal noise give (ε, δ).
+        noise: two-sided, of `geoveil.gp.noise` or with heavier tails.
         share: m l/2 in (0, 1), the part of ε that pays for β.
         delta: δ in (0, 0.5] for Laplace and Laplace log-normal noise, 0 for any other.
         monotone: whether all utilities move the same way between any two neighbours.

@@ -1,43 +1,7 @@
 """What selection with a smooth sensitivity costs: shifts and changes of scale, in nats.
 
-**One-sided noise**: ε = αL + β max(ν, c R_m).
-
-The winner of argmax u_r + (2S/α) Z_r is looked at in units of the scale 2S/α, where its lead over
-outcome s is w_s. S is a β-smooth upper bound of the sensitivity, Z_r ≥ 0 are independent with the
-constants L, ν, c of `OneSidedNoise`, and m counts the outcomes.
-
-*A shift.* The utilities move by at most S each, so the others come closer by at most α. The winner
-wins with probability E[F̄(M)], M = max(Z_s − w_s, 0), and F̄(M + α) ≥ e^{−αL} F̄(M).
-
-*Gaps shrink*, the scale being larger by e^b: M does not fall below e^−b M, because Z_s ≥ 0. And
-F̄(e^−b M) ≤ e^{νb} F̄(M).
-
-*Gaps grow*, the scale being smaller: log P = log ∫ f(t) Π F(t + w_s) dt rises at a rate (in b) of
-at most E[Σ w_s f/F(t + w_s)] ≤ c E[H], H = −Σ ln F(t + w_s), both sums over w_s > 0, and t drawn
-with density ∝ f(t) Π F(t + w_s). Outcomes with w_s ≤ 0 tilt that density to larger t, where H is
-smaller; without them E[H] is a quotient E[H e^−H]/E[e^−H] with t drawn from f. In it H ≤ kτ,
-k = m − 1, where τ = −ln F(Z) is exponential. The quotient exceeds no R with
-    E[(min(kτ, R+1) − R) e^{−min(kτ, R+1)}] ≤ 0,
-as (h − R) e^−h rises up to h = R + 1 and falls beyond. R_m makes this an equality.
-
-A neighbour shifts first and scales then, or the other way: αL + β max(ν, c R_m).
-
-**Two-sided noise** [SPS Theorems 1, 2 and 6]: the density of the winner is shifted, at `max_score`
-per unit; all of m noise variables change their scale by e^β, at the price of their `ScaleCost`.
-
-*Bounded.* The log-ratio is at most β times the scale cost of the noise, for each of them: the
-supremum of |tψ − 1|, which is no less than 1. [SPS Theorem 6] has γ − 1 for 1/(1+|z|^γ) and any
-γ > 1; below γ = 2 that is less than 1, and false.
-
-*Laplace.* It is (e^β − 1)|z| − β, which stays below t except with probability
-e^{−(t+β)/(e^β−1)}; to the other side it is at most β. The exception has δ/m for each.
-
-*Laplace log-normal.* Z = X e^{σY}: a change of scale moves Y by β/σ. That is a shift of the normal
-vector of all Y by μ = β√m/σ, and whatever is computed from them costs no more: the log-ratio is
-normal with mean μ²/2 and deviation μ, and exceeds μ²/2 + μ√(2 ln 1/δ) with probability at most δ.
-So the price grows with √m. It is μ²/2-zCDP [BS19], and never ε without a δ.
-
-The scale is to change first, and the utilities then: so δ is all that is lost.
+docs/selection.md proves the prices: αL + β max(ν, c R_m) for one-sided noise; the density's shift
+and β times a `ScaleCost` for two-sided noise [SPS Theorems 1, 2 and 6].
 """
 
 import math
@@ -67,13 +31,9 @@ from geoveil.selection.two_sided import LaplaceLogNormal
 
 @lru_cache(maxsize=1024)
 def tilted_depth(outcomes: int) -> float:
-    """Return R_m, rounded up.
+    """Return R_m for m ≥ 1 outcomes, rounded up; R_1 = 0 and R_m ≤ ln m.
 
-    With a = 1 + 1/k the integral is elementary, and leaves aR − 1 = k e^{−a(R+1)}; hence
-        R = (1 + W(k e^{−2−1/k})) / a, W the Lambert function. R_1 = 0, and R_m ≤ ln m.
-
-    Args:
-        outcomes: m ≥ 1.
+    R = (1 + W(k e^{−2−1/k}))/(1 + 1/k), k = m − 1, W the Lambert function.
 
     Raises:
         ParameterError: if `outcomes` is not an integer ≥ 1.
@@ -122,8 +82,8 @@ def split_budget(epsilon: float, hazard: float, price: Fraction, share: float) -
 
     Args:
         epsilon: ε > 0, nats.
-        hazard: L, or what else a unit of α costs.
-        price: what a unit of β costs, nats.
+        hazard: L, or another price of a unit of α.
+        price: of a unit of β, nats.
         share: of ε, in (0, 1), that pays for β.
 
     Raises:
@@ -150,13 +110,13 @@ def best_share(
 ) -> float:
     """Return the share of ε for β at which S(β)/α is least.
 
-    The share is public, so the sensitivity has to be that of a database one plans for, such as
+    The share is public, so β ↦ S(β) > 0 has to be that of a planned database, such as
     S(β) = e^{−(j−1)β} for a margin of j.
 
     Args:
         epsilon: ε > 0, nats.
-        price: what a unit of β costs, nats.
-        smooth_sensitivity: β ↦ S(β) > 0.
+        price: of a unit of β, nats.
+        smooth_sensitivity: β ↦ S(β).
 
     Raises:
         ParameterError: if epsilon is out of range.
@@ -206,10 +166,7 @@ class ScaleCost(ABC):
 
 @dataclass(frozen=True, slots=True)
 class BoundedScaleCost(ScaleCost):
-    """The price of a change of scale for noise whose log-ratio is bounded.
-
-    Args:
-        each: by how much, per unit of β.
+    """The price of a change of scale for noise whose log-ratio is at most `each` per unit of β.
 
     Example:
         >>> round(float(BoundedScaleCost(Fraction(3)).cost(0.25, 4, 0.0)), 12)
@@ -262,7 +219,7 @@ class LogNormalScaleCost(ScaleCost):
         0.484853
     """
 
-    source = "[proof: geoveil.selection.smooth_scale_cost]"
+    source = "[proof: docs/selection.md]"
     sigma: float
 
     def cost(self, beta: float, outcomes: int, delta: float) -> Fraction:
@@ -296,11 +253,7 @@ _UNBOUNDED: Mapping[type[Noise], Callable[..., ScaleCost]] = MappingProxyType(
 
 
 def scale_cost_of(noise: Noise) -> ScaleCost:
-    """Return the price for a noise.
-
-    Raises:
-        UnsupportedError: if nothing is proved of it.
-    """
+    """Return the price for a noise; UnsupportedError if nothing is proved of it."""
     if noise.exact_scale_cost is not None:
         return BoundedScaleCost(noise.exact_scale_cost)
     cost = _UNBOUNDED.get(type(noise))
@@ -315,7 +268,7 @@ def shift_cost(noise: Noise) -> Fraction:
 
 
 def published_split(noise: Noise, epsilon: float, outcomes: int, delta: float) -> Split:
-    """Return the α and β that the papers take for one variable, and what m of them cost.
+    """Return the papers' α and β for one variable, and what m variables cost.
 
     Raises:
         UnsupportedError: if nothing is proved of the noise.
@@ -331,12 +284,8 @@ def split_two_sided(
 ) -> Split:
     """Return α and β for which α · max_score and m changes of scale cost at most ε.
 
-    Args:
-        noise: Z.
-        epsilon: ε > 0, nats.
-        outcomes: m.
-        share: m l/2 of [SPS Theorem 2], the part of ε that pays for β; k is the rest.
-        delta: δ in (0, 0.5] for noise that needs it, else 0.
+    `share` is m l/2 of [SPS Theorem 2], the part of ε that pays for β. δ is in (0, 0.5] for noise
+    that needs it, else 0.
 
     Raises:
         ParameterError: if nothing is left of ε for α, or share is out of range.

@@ -1,14 +1,7 @@
-"""Selection by the margin of the winner: how many changes it takes to make another one win.
+"""Selection by the margin of the winner: how many changes make another outcome win.
 
-For utilities that only say who the winner is: a majority label, a percentile, the max operator.
-
-The margin of counts, which one record moves by at most 1, all in one direction: votes for labels,
-or the maximum operator of attributes. The first of the largest wins, so another one wins after
-n_w − n_r changes if it comes before, and after one more if it comes later. The least of these is
-the margin: exact for votes, where a record moves one count alone, and for all such counts a bound
-that fits `Margin`. Of two binary attributes' maximum operators tests find it the least over the
-databases that have them, which the counts do not tell apart, but for the empty one: that is safe
-for one change more.
+It is for utilities that only say who the winner is: a majority label, a percentile, the max
+operator. docs/selection.md derives the margin of counts.
 """
 
 from collections.abc import Callable, Mapping
@@ -42,13 +35,9 @@ RuleName: TypeAlias = Literal["ratio", "optimal"]
 class StabilityMechanism(SelectionMechanism):
     """The winner with a probability that grows with its margin j, the m − 1 others alike.
 
-    `ratio`: P[winner] = e^{εj}/(e^{εj} + m − 1). Proof: where the winner agrees, |j − j'| ≤ 1 and
-    both ratios are at most e^ε; where it switches, j and j' are 0 or 1, and the ratio is
-    e^{εj}(e^{εj'} + m − 1)/(e^{εj} + m − 1) ≤ e^ε.
-
-    `optimal`: the largest p_j that the same constraints permit: p_0 = 1/m, p_1 = e^ε/(e^ε + m − 1),
-    p_j = min(e^ε p_{j−1}, 1 − e^{−ε}(1 − p_{j−1})). p_1 is what two neighbours permit that have
-    different winners, both at margin 1.
+    `ratio`: P[winner] = e^{εj}/(e^{εj} + m − 1). `optimal`: the largest p_j that neighbours permit:
+    p_0 = 1/m, p_1 = e^ε/(e^ε + m − 1), p_j = min(e^ε p_{j−1}, 1 − e^{−ε}(1 − p_{j−1})).
+    docs/selection.md has the proofs.
 
     Args:
         epsilon: log-ratio of probabilities (nats) that neighbouring databases may reach, > 0.
@@ -78,7 +67,7 @@ class StabilityMechanism(SelectionMechanism):
             epsilon=self.epsilon,
             statement="neighbours with one winner have margins at most 1 apart, others margins"
             " of at most 1",
-            source="[proof: docstring of StabilityMechanism]",
+            source="[proof: docs/selection.md]",
         )
 
     def _probabilities(self, scores: Margin) -> Array:
@@ -164,10 +153,9 @@ _MOST_COUNT = 2**53
 
 
 def winners_and_margins(counts: ArrayLike) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
-    """Return the winner and its margin j ≥ 1 for each row; the margin is 0 for one outcome.
+    """Return the winner and margin j ≥ 1 of each row of integer counts, shape (rows, outcomes).
 
-    Args:
-        counts: integers of shape (rows, outcomes).
+    The margin is 0 if there is one outcome only.
 
     Example:
         >>> winners, margins = winners_and_margins([[22, 8, 17], [1, 4, 2], [0, 0, 0]])
@@ -186,11 +174,9 @@ def winners_and_margins(counts: ArrayLike) -> tuple[NDArray[np.intp], NDArray[np
 
 
 def count_margin(counts: ArrayLike) -> Margin:
-    """Return the winner of counts and its margin, for `StabilityMechanism`.
+    """Return the winner of m counts and its margin, for `StabilityMechanism`.
 
-    Args:
-        counts: one for each outcome, shape (m,), that one record moves by at most 1, all in one
-            direction: votes for labels, for example.
+    One record moves each count by at most 1, all in one direction, as votes for labels do.
 
     Raises:
         ParameterError: if there is no count, or more than one axis.
@@ -221,14 +207,10 @@ def distance_utilities(margin: Margin) -> NDArray[np.float64]:
 
 
 def indicator_utilities(margin: Margin, beta: float) -> SmoothUtilities:
-    """Return 1 for the winner and 0 else, and S = e^{−β'(j−1)}, for `SmoothNoisyMax`.
+    """Return 1 for the winner and 0 else, and S = e^{−β'(j−1)}, for `SmoothNoisyMax` with this β.
 
     The local sensitivity is 1 from j − 1 changes on, so S is β'-smooth; [SNM Theorem 7.3] has j in
     place of j − 1. β' = β (1 − 2^-20) pays for the rounding of S.
-
-    Args:
-        margin: of the counts.
-        beta: β > 0 of the mechanism.
 
     Example:
         >>> scores = indicator_utilities(Margin(winner=0, margin=3, outcomes=2), 0.5)

@@ -23,16 +23,11 @@ _MOST_CELLS = 1 << 17
 
 
 def supremum(function: LogFunction, low: arb, high: arb, floor: arb) -> Fraction:
-    """Return a number ≥ g everywhere on [low, high], and ≥ `floor`.
+    """Return a number ≥ g everywhere on [low, high], and ≥ `floor`, which is > 0.
 
-    On each cell log g ≤ log g(middle) + max |(log g)'| · radius. The cell with the largest such
-    bound is halved until it is within `TOLERANCE` of a value that g, or the floor, takes.
-
-    Args:
-        function: encloses log g and its derivative.
-        low: where to begin, an exact ball.
-        high: where to end, an exact ball.
-        floor: a number > 0 that the supremum is known to be no less than.
+    `function` encloses log g and its derivative. On each cell log g ≤ log g(middle) +
+    max |(log g)'| · radius. The cell with the largest such bound is halved until it is within
+    `TOLERANCE` of a value that g, or the floor, takes.
 
     Raises:
         GeoVeilError: if the bisection does not come to an end.

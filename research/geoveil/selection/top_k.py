@@ -19,9 +19,9 @@ class TopOutcomes:
     """Outcomes that were chosen in private, the first choice first.
 
     Attributes:
-        outcomes: their indices; of a dict of scores, its keys.
-        leads: by how much each was ahead of the next of those that were left, in its own noise;
-            empty if not asked for.
+        outcomes: their indices, or the keys of a dict of scores.
+        leads: by how much each was ahead of the next one left, in its own noise; empty without
+            `gap`.
         guarantee: of all choices and leads together.
     """
 
@@ -42,17 +42,17 @@ def top_k(
 ) -> TopOutcomes:
     """Return k outcomes that are likely to have the largest utilities: exact and private.
 
-    Each is chosen among those that are left by permute-and-flip with ε/k, and ε adds up. With `gap`
-    each is chosen by report-noisy-max with exponential noise, which has the same law and says its
-    lead free of charge [PF Theorem 5, §4].
+    Each is chosen among those left with ε/k: by permute-and-flip, or with `gap` by report-noisy-max
+    with exponential noise, which has the same law and adds its lead free of charge
+    [PF Theorem 5, §4].
 
     Args:
         scores: utilities, shape (m,), or a dict of them, whose keys are public.
-        k: how many, from 1 to m; below m with `gap`, as the last one has nobody to lead.
+        k: from 1 to m; below m with `gap`, as the last one has no rival.
         epsilon: ε > 0, nats per changed record, for all choices together.
         sensitivity: Δ > 0, how far any utility may differ between neighbours, in its unit.
         monotone: whether all utilities move the same way between any two neighbours.
-        gap: whether to say the leads.
+        gap: whether to return the leads.
 
     Raises:
         ParameterError: if a public argument is out of range.

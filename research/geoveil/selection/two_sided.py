@@ -34,13 +34,10 @@ from geoveil.gp import (
 
 @dataclass(frozen=True, slots=True)
 class HeavyGeneralizedCauchy(GeneralizedCauchy):
-    """h ∝ 1/(1+|z|^γ), variance or not.
+    """h ∝ 1/(1+|z|^γ), γ in [1.5, 101], variance or not.
 
-    [SPS Theorem 6] gives the scale cost as γ − 1 for any γ > 1. Below γ = 2 it is 1, as everywhere:
-    at z = 0 a change of scale changes the density by its whole factor.
-
-    Args:
-        gamma: γ in [1.5, 101].
+    [SPS Theorem 6] gives the scale cost as γ − 1 for any γ > 1. Below γ = 2 it is 1: at z = 0 a
+    change of scale changes the density by its whole factor.
 
     Raises:
         ParameterError: if gamma is out of range.
@@ -56,10 +53,7 @@ class HeavyGeneralizedCauchy(GeneralizedCauchy):
 
 @dataclass(frozen=True, slots=True)
 class HeavyStudentT(StudentT):
-    """h ∝ (1+z²/ν)^{−(ν+1)/2}, variance or not. Its scale cost is ν, but never less than 1.
-
-    Args:
-        nu: ν in [0.5, 100].
+    """h ∝ (1+z²/ν)^{−(ν+1)/2}, ν in [0.5, 100], variance or not; its scale cost is max(ν, 1).
 
     Raises:
         ParameterError: if nu is out of range.
@@ -90,13 +84,10 @@ _PIECES = 2
 
 @dataclass(frozen=True, slots=True)
 class LaplaceLogNormal(Noise):
-    """Z = X e^{σY}, X Laplace and Y normal, both standard.
+    """Z = X e^{σY}, X Laplace and Y normal, both standard, σ in [0.1, 2].
 
-    All of it follows from M(t) = E[exp(−t e^{−σY})], as M' is −e^{σ²/2} M(t e^{σ²}): the survival
-    is M/2, the density e^{σ²/2} M(t e^{σ²})/2, and the score e^{3σ²/2} M(t e^{2σ²})/M(t e^{σ²}).
-
-    Args:
-        sigma: σ in [0.1, 2].
+    With M(t) = E[exp(−t e^{−σY})], M' is −e^{σ²/2} M(t e^{σ²}): the survival is M/2, the density
+    e^{σ²/2} M(t e^{σ²})/2, and the score e^{3σ²/2} M(t e^{2σ²})/M(t e^{σ²}).
 
     Raises:
         ParameterError: if sigma is out of range.
@@ -145,11 +136,7 @@ class LaplaceLogNormal(Noise):
             return round_up(upper(BALL.exp(exponent)))
 
     def isf(self, p: Real, ops: Arithmetic = FLOAT) -> Real:
-        """Refuse: there is no formula; `sample` and `ball_noise` draw without one.
-
-        Raises:
-            UnsupportedError: always.
-        """
+        """Raise UnsupportedError: there is no formula; `sample` and `ball_noise` need none."""
         raise UnsupportedError("Laplace log-normal noise has no quantile; it is a product of two")
 
     def sample(self, rng: np.random.Generator, size: int | tuple[int, ...] | None = None) -> Array:
@@ -190,13 +177,10 @@ def _polynomials(sigma: float) -> NDArray[np.float64]:
 
 
 def log_laplace_transform(sigma: float, log_t: Array) -> Array:
-    """Return ln E[exp(−t e^{−σY})], Y standard normal, by the trapezoidal rule around its top.
+    """Return ln E[exp(−t e^{−σY})], Y standard normal, for ln t ≤ 240 of any shape.
 
-    The exponent −y²/2 − t e^{−σy} is largest at y = W(σ²t)/σ, W the Lambert function.
-
-    Args:
-        sigma: σ in [0.1, 2].
-        log_t: ln t, at most 240, any shape.
+    The trapezoidal rule is taken around the top of −y²/2 − t e^{−σy}, y = W(σ²t)/σ, W the Lambert
+    function.
 
     Example:
         >>> float(np.exp(log_laplace_transform(1.0, np.array(-60.0))))

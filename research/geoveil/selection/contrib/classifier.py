@@ -1,7 +1,7 @@
 """What the private classifiers share: scikit-learn's conventions, and checks that show no record.
 
-Classes and the values of attributes are public and given beforehand: read off the data, they would
-tell which ones occur.
+Classes and the values of attributes are public arguments, as the data would betray which ones
+occur.
 """
 
 import inspect
@@ -55,10 +55,7 @@ class PrivateClassifier(ABC):
         """Return the index of the label for each record, shape (n,)."""
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:  # noqa: N803 - as scikit-learn
-        """Return a label for each record, shape (n,).
-
-        Args:
-            X: records of shape (n, attributes), as given to `fit`.
+        """Return a label, shape (n,), for each record of X, shape (n, attributes), as in `fit`.
 
         Raises:
             NotFittedError: before `fit`.

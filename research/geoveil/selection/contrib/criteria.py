@@ -6,18 +6,8 @@ Neighbours differ by one record, added or removed. An added record lowers every 
 information gain and Gini index or leaves it, and raises every maximum operator or leaves it: all
 three are monotone, and mechanisms for monotone utilities need half the noise.
 
-*How far t + 1 changes can move an attribute's information gain* [LD Lemmas 5.5 and 5.6].
-A record of class c that is added to a cell with a records, b of them of class c, moves it by
-F(a) − F(b); one that is removed by F(a−1) − F(b−1). F is concave, so the second is the larger where
-there is such a record: h(a, b) = F(a−1) − F(b−1), and F(a) for b = 0. h grows with a and falls with
-b, so after t changes the largest is at one of (a + t − 2p, b − p), p ≤ min(t, b): p records of
-class c removed, t − p others added. The Candidates algorithm of the paper visits these pairs, but
-adds a record only while a < τ, and so misses databases with more records than the one at hand.
-
-Two of the pairs suffice. With x = a + t − 2p − 1, y = b − p − 1 and c = x − 2y, which is the same
-for all p, log2(1 + 1/y) − 2 log2(1 + 1/x) has the sign of y(2c − 1) + c². It is positive for c ≥ 1;
-for c ≤ 0, where y ≥ −c as x ≥ y, it is negative. So h is monotone in p as long as y ≥ 0: p = 0 or
-p = min(t, b − 1); for p = b it is smaller again.
+docs/selection.md derives how far t + 1 changes can move an attribute's information gain, from
+[LD Lemmas 5.5 and 5.6].
 """
 
 from collections.abc import Callable, Mapping
@@ -49,8 +39,8 @@ class NodeCounts:
     Args:
         table: counts of records, shape (values, classes): the attributes' values one below another.
         starts: shape (attributes,): where each attribute's values start. Public.
-        most_records: the public bound on the number of records; a bound that is too low costs
-            accuracy only.
+        most_records: the public bound on the number of records; too low a bound costs accuracy
+            only.
     """
 
     table: Counts
@@ -78,8 +68,7 @@ def information_gain(counts: NodeCounts) -> Array:
     """Return −τ H(C|A) in bits for each attribute, shape (attributes,): the gain less a constant.
 
     Σ_j (Σ_c G(τ_jc) − G(τ_j)) with G(n) = n log2 n. From `most_records` records on, G continues in
-    a straight line, so the sensitivity holds for every number of records; a bound that is too low
-    costs accuracy only.
+    a straight line, so the sensitivity holds for every number of records.
 
     Example:
         >>> table = np.array([[3, 0], [1, 1]])
@@ -123,13 +112,10 @@ def max_operator(counts: NodeCounts) -> Array:
 
 
 def gain_sensitivity(most_records: int) -> float:
-    """Return Δ in bits: F(N), at most log2(N+1) + 1/ln 2 [LD §5.2], for any number of records.
-
-    Args:
-        most_records: N in [1, 2^22].
+    """Return Δ in bits: F(N), at most log2(N+1) + 1/ln 2 [LD §5.2], for N in [1, 2^22] records.
 
     Raises:
-        ParameterError: if it is out of range.
+        ParameterError: if N is out of range.
 
     Example:
         >>> round(gain_sensitivity(45_222), 3)
@@ -151,11 +137,7 @@ def max_operator_sensitivity(most_records: int) -> float:
 
 
 def checked_most_records(most_records: int) -> int:
-    """Return a public bound on the number of records, in [1, 2^22].
-
-    Raises:
-        ParameterError: if it is out of range.
-    """
+    """Return a public bound on the number of records; ParameterError if not in [1, 2^22]."""
     validation.require_count("most_records", most_records)
     if most_records > MOST_RECORDS:
         raise ParameterError("most_records", most_records, f"at most {MOST_RECORDS}")
@@ -207,11 +189,9 @@ _BLOCK = 512
 
 
 def entropy_change(total: ArrayLike, count: ArrayLike) -> Array:
-    """Return h(a, b), in bits: how far one record of a class can move a cell [LD Lemma 5.5].
+    """Return h(a, b) in bits: how far one record of a class can move a cell [LD Lemma 5.5].
 
-    Args:
-        total: a ≥ b, the records of the cell.
-        count: b ≥ 0, those of the class.
+    The cell has a records, b ≤ a of them of the class.
 
     Example:
         >>> entropy_change([5, 5], [0, 5]).round(4).tolist()
@@ -223,12 +203,7 @@ def entropy_change(total: ArrayLike, count: ArrayLike) -> Array:
 
 
 def entropy_change_at(total: ArrayLike, count: ArrayLike, changes: ArrayLike) -> Array:
-    """Return the largest h(a', b') within t changes of (a, b) [LD Lemma 5.6].
-
-    Args:
-        total: a ≥ b, the records of the cell.
-        count: b ≥ 0, those of the class.
-        changes: t ≥ 0; all three broadcast.
+    """Return the largest h(a', b') within t changes of (a, b) [LD Lemma 5.6]; all broadcast.
 
     Example:
         >>> entropy_change_at(5, 5, [0, 1, 2]).round(4).tolist()
@@ -243,10 +218,7 @@ def gain_sensitivities(counts: NodeCounts) -> Callable[[int], Array]:
     """Return δ(x, t, ·) of `information_gain`, admissible [LD Def. 3.3]: a function of t.
 
     It exceeds the element local sensitivity at distance t by 2^-23 (t + 1) bits, which pays for
-    rounding.
-
-    Args:
-        counts: of one node; at least two classes.
+    rounding. There are at least two classes.
 
     Example:
         >>> table = np.array([[3, 0], [1, 1]])
@@ -309,8 +281,8 @@ def _changes_between(table: Array, a: int, b: int, start: int, stop: int) -> Arr
 def _undominated(counts: NodeCounts) -> tuple[list[int], list[int], list[int]]:
     """Return the cells (a, b), and their attributes' places, that can have the largest change.
 
-    At the same total the rarest class has it, at every distance; and a cell has it not that another
-    value of the attribute beats by a larger total and a rarer class.
+    At one total the rarest class has it, at every distance; a cell is left out if another value of
+    the attribute has a larger total and a rarer class.
     """
     totals, rarest = counts.table.sum(axis=1), counts.table.min(axis=1)
     place = np.zeros(len(totals), dtype=np.intp)

@@ -42,31 +42,19 @@ LabelName: TypeAlias = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Labeller:
-    """A recipe whose mechanism is built for one leaf.
-
-    Args:
-        mechanism: selects among the labels.
-        recipe: scores the counts of the labels, shape (labels,).
-    """
+    """A recipe whose mechanism is built for one leaf; it scores the counts of labels, (labels,)."""
 
     mechanism: SelectionMechanism
     recipe: LabelRecipe
 
     def probabilities(self, counts: Counts) -> Array:
-        """Return the probability of each label, shape (leaves, labels): private.
-
-        Args:
-            counts: of the labels in each leaf, shape (leaves, labels).
-        """
+        """Return the probability of each label, shape (leaves, labels) as the counts: private."""
         distinct, back = np.unique(counts, axis=0, return_inverse=True)
         rows = [self.mechanism.probabilities(self._scores(row)) for row in distinct]
         return np.asarray(rows)[np.asarray(back).ravel()]
 
     def select(self, counts: Counts, source: RandomSource) -> NDArray[np.int64]:
-        """Return a label for each leaf, shape (leaves,), each drawn exactly.
-
-        Leaves of the same counts are drawn together; most have none.
-        """
+        """Return an exactly drawn label for each leaf, shape (leaves,); equal leaves together."""
         result = np.empty(len(counts), dtype=np.int64)
         for leaves in _alike(counts):
             scores = self._scores(counts[leaves[0]])
@@ -90,15 +78,10 @@ def _alike(counts: Counts) -> Iterator[NDArray[np.intp]]:
 
 
 def labeller(mechanism: LabelName, epsilon: float, classes: int) -> Labeller:
-    """Return how to choose the label of one leaf.
-
-    Args:
-        mechanism: one of `LABEL_RECIPES`.
-        epsilon: ε > 0, nats.
-        classes: how many labels there are, ≥ 2.
+    """Return how to choose the label of one leaf by one of `LABEL_RECIPES`.
 
     Raises:
-        ParameterError: if an argument is out of range.
+        ParameterError: if the mechanism is none of them, ε ≤ 0, or there are fewer than 2 classes.
 
     Example:
         >>> labeller("stability", 1.0, 2).probabilities(np.array([[7, 2], [0, 0]])).round(4)
@@ -149,15 +132,14 @@ MOST_DEPTH = 16
 class PrivateRandomForest(PrivateClassifier):
     """Random trees, each with records of its own, whose leaves choose a label by private selection.
 
-    The trees know the domains and no record. A record belongs to one leaf of one tree, which it is
-    given to at random, whatever the others: so every leaf may spend all of ε. The margin is that
-    of the leaf. Which tree holds which record is not kept.
+    The trees depend on the domains alone. Each record goes to one random tree, and so to one leaf:
+    every leaf may spend all of ε. Which tree holds which record is not kept.
 
     Args:
         epsilon: ε > 0 of `fit` as a whole, in nats per record added or removed.
         domains: of each attribute: the number of its categories, or its range (low, high), to which
             records are clipped. Public.
-        classes: the labels that there may be, at least two and all different. Public.
+        classes: the possible labels, at least two and all different. Public.
         trees: how many, ≥ 1.
         depth: splits on each path, in [1, 16].
         mechanism: chooses labels; one of `LABEL_RECIPES`.
@@ -216,7 +198,7 @@ class PrivateRandomForest(PrivateClassifier):
         )
 
     def fit(self, X: ArrayLike, y: ArrayLike, source: RandomSource | None = None) -> Self:  # noqa: N803 - as scikit-learn
-        """Choose all labels. It is private on a real computer: each is an exact `select`.
+        """Choose all labels, each by an exact `select`.
 
         Args:
             X: shape (n, attributes): codes of categories, and numbers.
@@ -235,19 +217,11 @@ class PrivateRandomForest(PrivateClassifier):
         return self
 
     def labels_at(self, places: Codes) -> Codes:
-        """Return the labels that have these places in the orders of the leaves.
-
-        Args:
-            places: in [0, classes), shape (trees, leaves).
-        """
+        """Return the labels at these places, (trees, leaves), of the leaves' orders."""
         return np.take_along_axis(self._order, places[:, :, None], axis=2)[:, :, 0]
 
     def by_label(self, values: Array) -> Array:
-        """Return what is in the leaves' orders by the number of the label instead.
-
-        Args:
-            values: of each leaf and label, shape (trees, leaves, classes), as of `leaf_counts`.
-        """
+        """Return values (trees, leaves, classes) in the labels' order, not that of each leaf."""
         result = np.empty_like(values)
         np.put_along_axis(result, self._order, values, axis=2)
         return result
@@ -255,12 +229,8 @@ class PrivateRandomForest(PrivateClassifier):
     def leaf_counts(self, records: Array, labels: Codes, tree: NDArray[np.intp]) -> Codes:
         """Return how often labels are in each leaf, shape (trees, leaves, classes): private.
 
-        Each leaf has an order of the labels of its own, random and public; `labels_at` undoes it.
-
-        Args:
-            records: shape (n, attributes).
-            labels: codes, shape (n,).
-            tree: the one that each record is given to, shape (n,).
+        Each leaf has a random, public order of the labels; `labels_at` undoes it. `tree` gives each
+        record's tree, shape (n,).
         """
         shape = (self.trees, self._trees.leaves, len(self.classes_))
         cells = np.ravel_multi_index((tree, self._trees.leaf(records, tree), labels), shape)

@@ -1,11 +1,9 @@
 """Egocentric betweenness centrality by sparse matrix products [LD Definition 5.1].
 
-For the centre c with d neighbours, every two of them that are not adjacent add 1/(1 + P), P being
-how many other neighbours of c both are adjacent to. With no such P that is d(d − 1)/2 less the
-number of adjacent pairs; what is left is a sum over the pairs with P ≥ 1. All centres are treated
-at once: the graphs among their neighbours are the blocks of one matrix B, whose rows are the
-directed edges (c, u) and whose entries are the triangles; P is an entry of B². The rows are squared
-in groups whose products fit into a fixed number of entries.
+Every two neighbours of a centre that are not adjacent add 1/(1 + P), where P counts the centre's
+other neighbours adjacent to both. All centres are treated at once: the graphs among their
+neighbours are the blocks of one matrix B, whose rows are the directed edges (c, u) and whose
+entries are the triangles; P is an entry of B².
 """
 
 from typing import Any, TypeAlias
@@ -101,8 +99,7 @@ def egocentric_betweenness(graph: Graph) -> Array:
 def _triangles(graph: Graph) -> Integers:
     """Return all triangles, shape (k, 3), once each.
 
-    Every edge points to the end of higher degree, so that no node has many outgoing ones; a
-    triangle is two of the same node whose ends are adjacent.
+    Every edge points to the end of higher degree, so no node has many outgoing ones.
     """
     n = graph.nodes
     rank = np.empty(n, dtype=np.int64)

@@ -5,15 +5,9 @@ by at most max(d(d−1)/4, d) [LD Lemma 5.2], and
     δ(G, t, v) = max((d + t)(d + t − 1)/4, d + t)
 is an admissible bound of how far t + 1 changes are felt [LD Lemma 5.4].
 
-A degree bound D is a promise about every graph that could have been there, not a fact about the one
-that is. The largest degree of the private graph is no such bound: with Δ from it [LD §6.1], ε
-means nothing. D = n − 1 needs no promise. δ needs none either, as long as nothing is shifted.
-
-[LD Definition 4.3] shifts by s → ∞, and then the dampened score of v is, but for what all nodes
-have in common, (u_v − h(d))/Δ with h(d) = Σ_t (Δ − δ(t))₊: a utility u_v − h(d) of sensitivity Δ.
-Its exponential mechanism is shifted local dampening; permute-and-flip does the same with less
-noise. h is so steep that u hardly matters: what is ranked are the degrees, nearly, each edge
-counting 1 − δ/Δ. Degrees themselves do that without D, and they are monotone: half the noise.
+A degree bound D is a promise about every possible graph. The largest degree of the private graph is
+no such bound: with Δ from it [LD §6.1], ε means nothing. D = n − 1 needs no promise; δ needs none
+unless it is shifted. docs/selection.md derives the shifted score [LD Definition 4.3].
 """
 
 from collections.abc import Mapping
@@ -55,11 +49,7 @@ _MOST_BOUND = 200_000
 
 
 def sensitivity_at(degrees: ArrayLike, changes: int) -> Array:
-    """Return δ(G, t, v) for nodes of these degrees, any shape.
-
-    Args:
-        degrees: d ≥ 0.
-        changes: t ≥ 0.
+    """Return δ(G, t, v) after t ≥ 0 changes for nodes of these degrees, any shape.
 
     Example:
         >>> sensitivity_at([0, 2, 9], 0).tolist()
@@ -91,11 +81,11 @@ def safe_sensitivity(degree_bound: int) -> float:
 
 
 class Influence:
-    """What selection may know of the nodes of one graph. All but n and D is private.
+    """The scores of one graph's nodes. All but n and D is private.
 
     Args:
-        degree_bound: D, which no graph that could have been there exceeds; n − 1 by default, or 1
-            for a sole node.
+        degree_bound: D ≥ the degrees of every possible graph; n − 1 by default, or 1 for a sole
+            node.
 
     Raises:
         ParameterError: if the bound is out of range.
@@ -153,12 +143,8 @@ class Influence:
 
         The largest degree of all nodes counts, whichever are still to be chosen from.
 
-        Args:
-            among: the nodes.
-            beta: β > 0.
-
         Raises:
-            ParameterError: if beta is out of range.
+            ParameterError: if beta is not > 0.
         """
         bound = smooth_sensitivity(int(self.degrees.max()), self.degree_bound, beta)
         return SmoothUtilities(self.betweenness[among], _COVER * bound, beta=beta)
@@ -170,12 +156,7 @@ class Influence:
 
 
 def smooth_sensitivity(degree: int, degree_bound: int, beta: float) -> float:
-    """Return max_t e^{−βt} δ(t) for the largest degree of a graph, t up to the bound.
-
-    Args:
-        degree: the largest degree, at most the bound. Private.
-        degree_bound: D.
-        beta: β ≥ 0.
+    """Return max_t e^{−βt} δ(t) for the largest degree of a graph (private), t up to the bound D.
 
     Example:
         >>> round(smooth_sensitivity(10, 1000, 0.5), 6), smooth_sensitivity(10, 1000, 0.0)
@@ -195,12 +176,7 @@ def shift(degrees: Integers, degree_bound: int) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class NodeSetting:
-    """What is public of a graph.
-
-    Attributes:
-        nodes: n.
-        degree_bound: D, which no graph that could have been there exceeds.
-    """
+    """The public facts of a graph: its number of nodes n and its degree bound D."""
 
     nodes: int
     degree_bound: int
@@ -208,12 +184,7 @@ class NodeSetting:
 
 @dataclass(frozen=True, slots=True)
 class Remaining:
-    """The nodes that have not been chosen yet.
-
-    Attributes:
-        influence: what is known of all nodes. Private.
-        among: their numbers, shape (m,).
-    """
+    """The numbers of the nodes that have not been chosen yet, and the private scores of all."""
 
     influence: Influence
     among: NDArray[np.int64]
@@ -273,12 +244,7 @@ NODE_RECIPES: Mapping[str, NodeRecipe] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class TopNodes:
-    """Nodes that were chosen in private.
-
-    Attributes:
-        nodes: their numbers, in the order of the choices.
-        guarantee: of all choices together, for one edge more or less.
-    """
+    """Nodes that were chosen in private, in order; the guarantee is of all choices together."""
 
     nodes: tuple[int, ...]
     guarantee: Guarantee
@@ -295,16 +261,15 @@ def top_k_nodes(
 ) -> TopNodes:
     """Return k nodes that are likely to have the largest egocentric betweenness [LD Algorithm 1].
 
-    Each is chosen among those that are left, with ε/k. The curator, who runs this, sees the graph
-    and is trusted with its edges; the nodes are public. The result hides every single edge, not
-    whether somebody is in the graph.
+    Each is chosen among those left, with ε/k. Whoever runs this is trusted with the edges; the
+    nodes are public. The result hides every single edge, not whether somebody is in the graph.
 
     Args:
         graph: the private graph.
         k: how many nodes, from 1 to n.
         epsilon: ε > 0, nats per edge added or removed, for all choices together.
-        degree_bound: D, which no graph that could have been there exceeds; n − 1 by default.
-            Only the mechanisms with a global sensitivity use it.
+        degree_bound: D ≥ the degrees of every possible graph; n − 1 by default. Only mechanisms
+            with a global sensitivity use it.
         mechanism: a name in `NODE_RECIPES`.
 
     Raises:

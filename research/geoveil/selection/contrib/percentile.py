@@ -121,11 +121,8 @@ class Percentile:
     def as_smooth(self, beta: float) -> SmoothUtilities:
         """Return the indicator with its smooth sensitivity S = e^{−(j−1)β}.
 
-        Args:
-            beta: β > 0.
-
         Raises:
-            ParameterError: if beta is out of range.
+            ParameterError: if beta is not > 0.
         """
         rate = validation.positive("beta", beta)
         # What is this small no longer matters; 0 is not a scale.
@@ -146,11 +143,7 @@ _DEEPEST = 200.0
 
 
 def percent(p: object) -> Fraction:
-    """Return p as a multiple of a millionth.
-
-    Raises:
-        ParameterError: if p is not in (0, 100), at that resolution.
-    """
+    """Return p as a multiple of a millionth; ParameterError if p is not in (0, 100)."""
     number = validation.between("p", p, 0, 100, low_open=True, high_open=True)
     rounded = Fraction(round(number * _PARTS), _PARTS)
     if not 0 < rounded < 100:
@@ -159,11 +152,7 @@ def percent(p: object) -> Fraction:
 
 
 def checked_candidates(candidates: Sequence[float] | Array) -> Array:
-    """Return the candidates as an array.
-
-    Raises:
-        ParameterError: if they are not finite numbers, at least one, increasing.
-    """
+    """Return the candidates as an array; ParameterError unless finite and increasing."""
     array = validation.float_array(np.asarray(candidates))
     if (
         array is None
@@ -179,10 +168,9 @@ def checked_candidates(candidates: Sequence[float] | Array) -> Array:
 def _distances(counts: Counts, p: Fraction) -> Counts:
     """Return how many records it takes, added or removed, to make each candidate the percentile.
 
-    If A < 0, candidate r is too high: to add r raises A by p, to remove a record below raises it by
-    100 − p at B's expense, and A + B = 100 E leaves room for that as soon as E ≥ 1. If B ≤ 0 it is
-    too low: to add r raises B by 100 − p, to remove a record above by p. So the larger of the two
-    steps is taken throughout, but for one r that must be added where there is none.
+    If A < 0, adding r raises A by p and removing a record below by 100 − p; if B ≤ 0, adding r
+    raises B by 100 − p and removing one above by p. The larger step is taken throughout, but for
+    one r that must be added where there is none.
     """
     part = _PARTS  # all in millionths
     up, hundred = int(p * part), 100 * part
@@ -267,12 +255,7 @@ PERCENTILE_RECIPES: Mapping[str, PercentileRecipe] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class PercentileEstimate:
-    """A private percentile.
-
-    Attributes:
-        value: the candidate that was selected.
-        guarantee: for one record more or less; twice its ε for one record changed.
-    """
+    """A private percentile, for one record more or less; one changed record costs twice its ε."""
 
     value: float
     guarantee: Guarantee
@@ -289,13 +272,13 @@ def percentile(
 ) -> PercentileEstimate:
     """Return a private p-th percentile: the value at position ⌊pn/100⌋, counted from 0.
 
-    The curator, who runs this, sees the records and is trusted with them; whoever gets the result
-    is not. Candidates, p, epsilon and the mechanism have to be chosen without the records.
+    Whoever runs this is trusted with the records. Candidates, p, epsilon and the mechanism have to
+    be chosen without the records.
 
     Args:
         values: the records, shape (n,); each counts as the candidate that is nearest to it.
         p: in (0, 100).
-        candidates: the values that may come out, increasing, shape (m,).
+        candidates: the possible results, increasing, shape (m,).
         epsilon: ε > 0, nats per record added or removed.
         mechanism: a name in `PERCENTILE_RECIPES`. Those by nearness err to values near by, in
             rank; all others to any candidate alike.

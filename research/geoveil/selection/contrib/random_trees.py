@@ -1,8 +1,7 @@
-"""Random binary trees that know the domain and no data [FI17; SNM §7.2].
+"""Random binary trees that depend on the domain and no data [FI17; SNM §7.2].
 
-Every tree is complete: all of its 2^h leaves are there, whether a record falls into them or not, as
-the set of leaves that hold records would tell which records there are. So an attribute with
-categories is not split into all of them at once, but into two random halves of what is left.
+Every tree has all of its 2^h leaves, as the leaves that hold records would betray the records. So
+categories are split into two random halves of those left, not into all at once.
 """
 
 from collections.abc import Sequence
@@ -46,12 +45,7 @@ class RandomTrees:
         return 1 << self.depth
 
     def leaf(self, records: Array, tree: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Return the number of the leaf, in [0, leaves), of each record in one tree.
-
-        Args:
-            records: shape (n, attributes).
-            tree: which one, shape (n,).
-        """
+        """Return the leaf in [0, leaves), (n,), of each record, (n, attributes), in its tree."""
         node = np.zeros(len(records), dtype=np.intp)
         rows = np.arange(len(records))
         most = self.second.shape[2] - 1
@@ -69,13 +63,9 @@ class RandomTrees:
 def random_trees(
     domains: Sequence[Domain], trees: int, depth: int, generator: np.random.Generator
 ) -> RandomTrees:
-    """Return trees whose nodes split a random attribute at random: in what is left of its range.
+    """Return trees of depth h whose nodes split a random attribute at random in its range.
 
-    Args:
-        domains: of the attributes; at least one with more than one value.
-        trees: how many.
-        depth: h, splits on each path.
-        generator: where the structure comes from. Public.
+    The generator is public, and at least one domain has more than one value.
 
     Raises:
         ParameterError: if no attribute can be split.

@@ -29,9 +29,5 @@ class SelectionRecipe(Generic[Public, Private]):
 def recipe_named(
     recipes: Mapping[str, SelectionRecipe[Public, Private]], name: str
 ) -> SelectionRecipe[Public, Private]:
-    """Return the recipe of that name.
-
-    Raises:
-        ParameterError: if there is none.
-    """
+    """Return the recipe of that name; ParameterError if there is none."""
     return recipes[validation.choice("mechanism", name, recipes)]

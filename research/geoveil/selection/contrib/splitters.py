@@ -41,12 +41,7 @@ _ROUNDED = 1 + 2.0**-30
 
 @dataclass(frozen=True, slots=True)
 class Splitter:
-    """A mechanism, and the scores that it is to be given at a node.
-
-    Args:
-        mechanism: selects among a node's attributes.
-        scores: of a node's attributes, in the order of its counts.
-    """
+    """A mechanism that selects among a node's attributes, and their scores in its order."""
 
     mechanism: SelectionMechanism
     scores: Callable[[NodeCounts], ScoresLike]
@@ -72,7 +67,7 @@ def splitter(
 
     Args:
         mechanism: one of `SPLITTERS`.
-        criterion: what makes a good split, or None for the first that the mechanism can use.
+        criterion: of a good split; None for the first that the mechanism can use.
         epsilon: ε > 0, nats, of one choice.
         attributes: the most that there are to choose from.
         most_records: the public bound on records that `gain_sensitivity` takes.
@@ -94,14 +89,11 @@ def splitter(
 
 
 def shifted_gain(node: NodeCounts, sensitivity: float, reach: int = REACH) -> Array:
-    """Return u_A − Σ_t (Δ − δ(x, t, A)) for `information_gain`: Δ times shifted dampening.
+    """Return u_A − Σ_t (Δ − δ(x, t, A)), t < reach, for `information_gain`: Δ > 0, in bits.
 
-    Between neighbours it moves by at most Δ, as δ(y, t + 1) ≥ δ(x, t) makes the sum move by at most
-    Δ − δ(x, 0): so shifted local dampening is the exponential mechanism on it [LD Def. 4.3].
-
-    Args:
-        sensitivity: Δ > 0, bits.
-        reach: the sum ends there: from then on δ is Δ, which is admissible.
+    It is Δ times shifted dampening, of which the exponential mechanism is shifted local dampening
+    [LD Def. 4.3]. Between neighbours it moves by at most Δ, as the sum moves by at most Δ − δ(x,
+    0).
     """
     delta = np.minimum(gain_sensitivity_rows(node)(0, reach), sensitivity)
     values = CRITERIA["information_gain"].values(node)

@@ -86,8 +86,8 @@ class Transmission:
     def distances(self) -> Integers:
         """The number of families that must change to let each variant have the largest χ². Private.
 
-        Variant r can have it within t changes if its highest χ² reaches the lowest of every other.
-        All tables can change at once, because a family may have any genotypes.
+        Variant r can have it within t changes if its highest χ² reaches the lowest of every other,
+        as a family's change may change all tables.
         """
         result = np.full(self.outcomes, -1)
         if self.outcomes == 1:
@@ -133,22 +133,14 @@ class Transmission:
         )
 
     def as_smooth(self, beta: float, statistic: StatisticName = "chi-square") -> SmoothUtilities:
-        """Return the statistic with its smooth sensitivity.
-
-        Raises:
-            ParameterError: if beta is not > 0.
-        """
+        """Return the statistic with its smooth sensitivity; ParameterError unless β > 0."""
         bound = self.profile(statistic).smooth(beta)
         return SmoothUtilities(self._values(statistic), COVER * bound, beta=beta)
 
     def as_threshold(
         self, beta: float, threshold: float, statistic: StatisticName = "chi-square"
     ) -> SmoothUtilities:
-        """Return the statistic with the bound of [SPS Theorem 5].
-
-        Raises:
-            ParameterError: if beta or the threshold is out of range.
-        """
+        """Return the statistic with its [SPS Theorem 5] bound; ParameterError if out of range."""
         bound = threshold_bound(self._b, self._c, self.families, threshold, beta, statistic)
         return SmoothUtilities(self._values(statistic), COVER * bound, beta=beta)
 
@@ -169,12 +161,7 @@ class Transmission:
 
 @dataclass(frozen=True, slots=True)
 class StudySetting:
-    """What is public of a study.
-
-    Attributes:
-        variants: m.
-        families: N.
-    """
+    """The public facts of a study: m variants in N families."""
 
     variants: int
     families: int
@@ -304,12 +291,7 @@ VARIANT_RECIPES: Mapping[str, VariantRecipe] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class SignificantVariant:
-    """A variant that was chosen in private.
-
-    Attributes:
-        index: of the variant.
-        guarantee: for one family changed.
-    """
+    """The index of a variant chosen in private; the guarantee is for one family changed."""
 
     index: int
     guarantee: Guarantee
@@ -326,8 +308,8 @@ def most_significant(
 ) -> SignificantVariant:
     """Return a variant that is likely to have the largest χ² of a transmission test.
 
-    The curator, who runs this, sees the genotypes and is trusted with them; how many families and
-    variants there are is public, and which variants they are.
+    Whoever runs this is trusted with the genotypes; the variants and how many families there are,
+    are public.
 
     Args:
         b: transmissions of one allele by heterozygous parents, integers, shape (m,).

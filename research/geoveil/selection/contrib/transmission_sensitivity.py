@@ -6,22 +6,9 @@ Of N families with two parents each, b heterozygous parents transmitted one alle
 |i + j|)/2⌉ apart [SPS Lemma 3], and the tables within d are the integer points of a hexagon, cut
 off by b, c ≥ 0 and b + c ≤ 2N.
 
-χ² is convex on it. Its maximum lies at a vertex, and vertices are where two of b, c and b + c are
-at their ends. Its minimum is max(|b − c| − 4d, 0)²/(b + c): to lower |b − c| by 4d at the same sum
-is best, as it grows in |b − c| + u while the sum grows by u.
-
-The root |b − c|/√(b + c) of χ² ranks variants alike. Its local sensitivity is about 4/√(b + c) for
-every table with that many heterozygous parents, and takes their loss to grow: far less than that of
-χ², about 8|b − c|/(b + c), whose neighbours' is larger by a factor of 1 + 4/|b − c|.
-
-The largest local sensitivity within t changes of a table with b ≥ c is found at one of a few of the
-tables there. For χ² it grows as the table becomes one-sided, so c goes to 0, 1 or 2, and b + c to
-its most or stays. For the root it grows as the table empties, so c goes to 0, 1 or 2, and b down
-to 0, 2 or 4 at least. Tests compare with all tables of up to 50 families.
-
-The smooth upper bounds of [SPS Theorems 4 and 5] are Δ e^{−β ud}, where ud is the number of
-families in which a table differs from one whose local sensitivity exceeds T. The exact smooth
-sensitivity is less, and found as fast; these are the paper's.
+`highest` and `local_sensitivity` evaluate a few tables instead of all of them: docs/selection.md
+says which, and why. The root |b − c|/√(b + c) of χ² ranks variants alike, at a local sensitivity of
+about 4/√(b + c), far below that of χ², about 8|b − c|/(b + c).
 """
 
 import math
@@ -80,14 +67,7 @@ def transmission_distance(
 
 
 def highest(b: Integers, c: Integers, changes: int, families: int) -> Array:
-    """Return the largest χ² within some changes of tables, shape (m,).
-
-    Args:
-        b: transmissions of one allele, shape (m,).
-        c: transmissions of the other allele, shape (m,).
-        changes: d ≥ 0.
-        families: N.
-    """
+    """Return the largest χ² within d changes of the tables of N families, shape (m,)."""
     reach, most = 2 * changes, 2 * families
     ends_b = np.maximum(b - reach, 0), np.minimum(b + reach, most)
     ends_c = np.maximum(c - reach, 0), np.minimum(c + reach, most)
@@ -110,11 +90,7 @@ def lowest(b: Integers, c: Integers, changes: int) -> Array:
 
 
 def checked_families(families: object) -> int:
-    """Return N.
-
-    Raises:
-        ParameterError: if it is no integer from 2 to 10,000.
-    """
+    """Return N; ParameterError if it is no integer from 2 to 10,000."""
     validation.require_count("families", families)
     assert isinstance(families, int)
     if not 2 <= families <= MOST_FAMILIES:
@@ -123,11 +99,7 @@ def checked_families(families: object) -> int:
 
 
 def checked_tables(b: ArrayLike, c: ArrayLike, families: int) -> tuple[Integers, Integers]:
-    """Return tables as arrays of integers, shape (m,) with m ≥ 1.
-
-    Raises:
-        PrivateValueError: if they are no tables of N families.
-    """
+    """Return tables as integers, shape (m,), m ≥ 1; PrivateValueError if none of N families."""
     first, second = np.asarray(b), np.asarray(c)
     if not (
         first.ndim == 1
@@ -160,13 +132,7 @@ def global_sensitivity(families: int, statistic: StatisticName = "chi-square") -
 def local_sensitivity(
     b: Integers, c: Integers, families: int, statistic: StatisticName = "chi-square"
 ) -> Array:
-    """Return by how much one family can move the statistic of each table, shape (m,).
-
-    Args:
-        b: transmissions of one allele, shape (m,).
-        c: transmissions of the other allele, shape (m,).
-        families: N.
-        statistic: "chi-square" or "root".
+    """Return by how much one family of N can move the statistic of each table, shape (m,).
 
     Example:
         >>> local_sensitivity(np.array([300]), np.array([0]), 150).round(4).tolist()
@@ -180,15 +146,7 @@ def local_sensitivity(
 def sensitivity_at(
     b: Integers, c: Integers, changes: int, families: int, statistic: StatisticName = "chi-square"
 ) -> Array:
-    """Return the largest local sensitivity within t changes of each table, shape (m,).
-
-    Args:
-        b: transmissions of one allele, shape (m,).
-        c: transmissions of the other allele, shape (m,).
-        changes: t ≥ 0.
-        families: N.
-        statistic: "chi-square" or "root".
-    """
+    """Return the largest local sensitivity within t ≥ 0 changes of each table, shape (m,)."""
     if changes == 0:
         return local_sensitivity(b, c, families, statistic)
     x, y = most_sensitive(b, c, changes, families, statistic)
@@ -205,15 +163,8 @@ def most_sensitive(
 ) -> tuple[Integers, Integers]:
     """Return tables within t changes, one of which has the largest local sensitivity there.
 
-    Args:
-        b: transmissions of one allele, shape (m,).
-        c: transmissions of the other allele, shape (m,).
-        changes: t ≥ 0, of all or of each, shape (m,).
-        families: N.
-        statistic: "chi-square" or "root".
-
-    Returns:
-        b and c of them, each of shape (candidates, m).
+    t is that of all tables, or of each, shape (m,). b and c of the results have shape
+    (candidates, m).
     """
     high, low = np.maximum(b, c), np.minimum(b, c)
     reach = 2 * np.asarray(changes)
@@ -244,13 +195,7 @@ def _candidates(
 
 
 class SensitivityProfile:
-    """Max_r LS_r(t) of one database for every t, from which S(β) is quickly found. Private.
-
-    Args:
-        b: transmissions of one allele, shape (m,).
-        c: transmissions of the other allele, shape (m,).
-        families: N.
-        statistic: "chi-square" or "root".
+    """Max_r LS_r(t) of m tables in N families for every t, to evaluate S(β) quickly. Private.
 
     Example:
         >>> profile = SensitivityProfile(np.array([60, 75]), np.array([50, 40]), 150)
@@ -279,14 +224,7 @@ class SensitivityProfile:
         self._profile = np.maximum.accumulate(profile)
 
     def smooth(self, beta: float) -> float:
-        """Return the smooth sensitivity max_t e^{−βt} max_r LS_r(t). Private.
-
-        Args:
-            beta: β > 0.
-
-        Raises:
-            ParameterError: if beta is out of range.
-        """
+        """Return the smooth sensitivity max_t e^{−βt} max_r LS_r(t); β > 0 or ParameterError."""
         rate = validation.positive("beta", beta)
         return float((np.exp(-rate * np.arange(len(self._profile))) * self._profile).max())
 
@@ -309,14 +247,7 @@ def threshold_distance(
 ) -> Integers:
     """Return ud: in how many families each table differs from one with LS > T, shape (m,).
 
-    Bisection, as the largest local sensitivity within t changes grows with t.
-
-    Args:
-        b: transmissions of one allele, shape (m,).
-        c: transmissions of the other allele, shape (m,).
-        families: N.
-        threshold: T ≥ 0, below Δ.
-        statistic: "chi-square" or "root".
+    It bisects, as the largest local sensitivity within t changes grows with t; 0 ≤ T < Δ.
 
     Raises:
         ParameterError: if no table has a local sensitivity above T.
@@ -422,16 +353,8 @@ def threshold_bound(
 ) -> float:
     """Return max_r Δ e^{−β ud_r}, the β-smooth upper bound of [SPS Theorem 5]. Private.
 
-    Args:
-        b: transmissions of one allele, shape (m,).
-        c: transmissions of the other allele, shape (m,).
-        families: N.
-        threshold: T ≥ 0, below Δ.
-        beta: β > 0, at most `threshold_beta`.
-        statistic: "chi-square" or "root".
-
     Raises:
-        ParameterError: if beta exceeds it, or T is out of range.
+        ParameterError: if β is not in (0, `threshold_beta`], or T not in [0, Δ).
     """
     most = threshold_beta(families, threshold, statistic)
     if not 0 < beta <= most:

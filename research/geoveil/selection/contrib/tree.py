@@ -36,16 +36,10 @@ from geoveil.selection.stability import StabilityMechanism
 class TreePlan:
     """What each node of a tree may spend, and when it is not split: public.
 
-    A node above the greatest depth spends one part ε' = ε/2(d + 1) on whether to split and one on
+    A node above the greatest depth d spends one part ε' = ε/2(d + 1) on whether to split and one on
     the attribute; a leaf spends on its label all that its path has left. Nodes of one depth hold
-    different records, so ε in all is what one path spends. What is decided above may choose what is
-    asked below.
-
-    Args:
-        epsilon: ε > 0 of the tree, nats per record.
-        depth: d ≥ 1.
-        values: the most values that an attribute has, t.
-        classes: |C|.
+    different records, so one path spends all of ε. The tree is for |C| classes and attributes of at
+    most t values.
 
     Example:
         >>> plan = TreePlan(epsilon=1.2, depth=2, values=10, classes=2)
@@ -69,8 +63,7 @@ class TreePlan:
     def fewest(self) -> int:
         """Records below which a node should not be split.
 
-        t|C|√2/2 as in the template, or more where the noise asks for it: an empty node is split
-        with probability at most 1/100t, so that noise alone never grows a tree.
+        t|C|√2/2 as in the template, or more: an empty node is split with probability ≤ 1/100t.
         """
         least = max(sqrt(0.5) * self.values * self.classes, log(100 * self.values) / self.part)
         return ceil(min(least, 2.0**52))
@@ -135,12 +128,7 @@ class CodedRecords:
         return np.bincount(self.labels[rows], minlength=self.classes)
 
     def counts(self, rows: Index, attributes: Index) -> NodeCounts:
-        """Return the contingency tables of some records, for some attributes.
-
-        Args:
-            rows: indices of records.
-            attributes: their numbers, in rising order.
-        """
+        """Return the contingency tables of the records `rows` for attributes in rising order."""
         cells = np.bincount(
             self._cells[rows].ravel(), minlength=len(self._attribute) * self.classes
         )
@@ -245,7 +233,7 @@ class PrivateDecisionTree(PrivateClassifier):
         )
 
     def fit(self, X: ArrayLike, y: ArrayLike, source: RandomSource | None = None) -> Self:  # noqa: N803 - as scikit-learn
-        """Grow the tree. It is private on a real computer: every decision is an exact `select`.
+        """Grow the tree; every decision is an exact `select`.
 
         Args:
             X: codes of shape (n, attributes), attribute A in [0, values[A]).
