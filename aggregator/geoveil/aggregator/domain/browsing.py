@@ -32,14 +32,13 @@ class Page:
 async def page(read: Read, now: datetime, size: int, token: str, *, closed: bool) -> Page:
     """Return the page of campaigns after `token`, in order of creation.
 
-    Of campaigns that stay as they are, pages neither skip nor repeat one, whatever is added or
-    closed between them. A page holds fewer than `size` if campaigns are large.
+    Pages neither skip nor repeat a campaign that does not change meanwhile. A page holds fewer than
+    `size` if campaigns are large.
 
     Args:
-        now: the time.
         size: most campaigns on it, 1 to 1,000; 100 if 0.
-        token: of the page before; empty for the first. It names the campaign that page ended with.
-        closed: whether campaigns that take no reports any more are shown.
+        token: of the page before; empty for the first.
+        closed: whether closed campaigns are shown.
 
     Raises:
         ParameterError: if the token is of no page, or the size out of range.

@@ -1,7 +1,4 @@
-"""Campaigns as they are published, an envelope that is checked once and relayed unchanged.
-
-Those in use are decoded once, however many requests ask for them at once.
-"""
+"""Published campaigns: each envelope is checked once, decoded once and relayed unchanged."""
 
 import asyncio
 from collections import OrderedDict
@@ -32,11 +29,7 @@ def utc_now() -> datetime:
 
 
 class Publication:
-    """A stored campaign ready for use. Campaigns never change, so neither does this.
-
-    Raises:
-        GeoVeilError: if the record holds no sound campaign.
-    """
+    """A stored campaign ready for use; it never changes. GeoVeilError if its record is unsound."""
 
     def __init__(self, record: CampaignRecord) -> None:
         content = open_envelope(record.published).campaign
@@ -49,15 +42,11 @@ class Publication:
 def publish(
     published: bytes, trusted_keys: Collection[PublicKey] | None
 ) -> tuple[CampaignRecord, bytes]:
-    """Return the record of a new campaign, and its digest.
-
-    Args:
-        published: what `geoveil.campaign.seal` returned.
-        trusted_keys: one of which must have signed; None takes campaigns of anybody, and unsigned.
+    """Return the record of a new campaign, as `geoveil.campaign.seal` made it, and its digest.
 
     Raises:
         SignatureInvalid: if there is a signature that is not of its key over these bytes.
-        ServiceError: SIGNER_NOT_TRUSTED.
+        ServiceError: SIGNER_NOT_TRUSTED if keys are given, and none of them signed.
         GeoVeilError: if the campaign is not sound.
     """
     envelope = open_envelope(published)

@@ -9,13 +9,7 @@ _Result = TypeVar("_Result")
 
 
 class ConcurrencyLimit(asyncio.Semaphore):
-    """Lets a few large things be done at once; others wait their turn.
-
-    Without it many of them would be held in memory as objects, and keep the interpreter from the
-    event loop.
-
-    Args:
-        value: how many are done at once, at least 1.
+    """Lets `value` large tasks run at once; others wait, so memory and the event loop stay free.
 
     Example:
         >>> asyncio.run(ConcurrencyLimit(2).run(max, 3, 4))

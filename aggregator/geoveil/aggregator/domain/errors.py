@@ -108,7 +108,7 @@ class ServiceError(GeoVeilError):
     """The service refuses a request, or can't serve it.
 
     Args:
-        code: what went wrong.
+        code: the kind of error.
         detail: for the operator of this process; never sent to a caller.
         told: for the caller, besides the text of the code.
         retry_after_s: when to try again, in seconds, if better known than the catalogue says.

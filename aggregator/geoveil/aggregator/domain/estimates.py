@@ -74,15 +74,12 @@ def disclose(
 ) -> DisclosedEstimates:
     """Return the estimates of the periods that have enough answers to every query.
 
-    Args:
-        begun: how many periods have begun, at least 1.
-        period: the only one that is asked for; None: all of them.
-        bin_counts: those of `Store.sums`.
-        looked_from: see `interval_method`.
+    `begun` ≥ 1 periods have begun; `period` is the only one to show, None shows all. `Store.sums`
+    gives `bin_counts`.
 
     Raises:
         ParameterError: if `confidence` is not in (0, 1), or the period has not begun.
-        ServiceError: TOO_FEW_REPORTS if no period that is asked for has enough.
+        ServiceError: TOO_FEW_REPORTS if no period to show has enough.
         UnsupportedError: if it is a form.
     """
     campaign = require_attribute(layout.campaign)
@@ -94,9 +91,8 @@ def disclose(
 def interval_method(period: int, looked_from: float) -> IntervalMethod | None:
     """Return the method of a period's intervals; None: that of one look, which its limits choose.
 
-    Args:
-        looked_from: the first period whose reports were not ended by a date: who looks at them may
-            stop them, or go on, by what they see.
+    Reports from period `looked_from` on were not ended by a date: whoever looks at them may stop
+    them, or go on, by what they see.
     """
     return IntervalMethod.SEQUENCE if period >= looked_from else None
 
@@ -109,13 +105,9 @@ def disclosed(
     later: bool = False,
     covariances: Mapping[int, NDArray[np.float64]] = MappingProxyType({}),
 ) -> DisclosedEstimates:
-    """Return estimates that may be shown, with what they mean and have cost.
+    """Return estimates that may be shown, with their meaning and cost.
 
-    Args:
-        estimates: of periods that have enough answers.
-        begun: how many periods have begun, at least 1.
-        later: see `unbiased_for`.
-        covariances: of the estimates of each period, (m, m).
+    The periods of `estimates` have enough answers; `covariances` (m, m) are of each period.
     """
     return DisclosedEstimates(
         estimates=estimates,
@@ -129,15 +121,9 @@ def disclosed(
 def periods_shown(
     layout: Layout, sums: Sequence[Accumulator], begun: int, period: int | None = None
 ) -> dict[int, int]:
-    """Return the periods that have enough answers to every query for anything to be shown.
+    """Return the periods with enough answers to every query, each with its fewest answers.
 
-    Of a campaign with cohorts, enough of each: were one with too few left out, it could be
-    told from all and the others. Each comes with the number of answers to the query that has the
-    fewest.
-
-    Args:
-        begun: how many periods have begun, at least 1.
-        period: the only one that is asked for; None: all of them.
+    In a campaign with cohorts each needs enough: all and the others would betray one with too few.
 
     Raises:
         ParameterError: if the period has not begun.

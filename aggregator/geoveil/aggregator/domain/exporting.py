@@ -1,7 +1,4 @@
-"""Stored reports as rows without their ids, for analyses that this server does not do.
-
-What is exported was perturbed on the devices: whatever is computed of it costs no more privacy.
-"""
+"""Stored reports as rows without their ids, for analyses elsewhere, at no further privacy cost."""
 
 import asyncio
 from collections.abc import AsyncIterator, Collection
@@ -35,13 +32,9 @@ class Rows(NamedTuple):
 
 
 def rows_of(layout: Layout, packed: bytes, periods: Collection[int]) -> Rows:
-    """Return packed answers of whole reports as rows, in order.
+    """Return packed answers (`read_blocks`) of whole reports in these periods as rows, in order.
 
     Nothing ties the answers of one report to a statistic campaign together.
-
-    Args:
-        packed: see `read_blocks`.
-        periods: of which to return rows.
     """
     if isinstance(layout.campaign, ValueCampaign | FormCampaign):
         points = points_of(layout, packed)
@@ -54,10 +47,7 @@ def rows_of(layout: Layout, packed: bytes, periods: Collection[int]) -> Rows:
 
 
 async def export(reader: Reader, layout: Layout, periods: Collection[int]) -> AsyncIterator[Rows]:
-    """Yield all rows, at most `MOST_ROWS` at a time. Ends if cancelled.
-
-    Args:
-        periods: of which to yield rows.
+    """Yield all rows of the periods, at most `MOST_ROWS` at a time. Ends if cancelled.
 
     Raises:
         ServiceError: STORE_UNAVAILABLE, STOPPING.

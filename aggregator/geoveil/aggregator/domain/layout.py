@@ -1,12 +1,10 @@
 """Which sums a campaign has, and which of them an answer is added to.
 
-One per column (a question, or a coordinate of a point), group and period. If the noise has so heavy
-a tail that the variance of a sum says little, each is cut into blocks by the random id of the
-report, so that the median of their means can be told: more sums, and nothing else that is stored.
-
-Who sends a report chooses its id, so blocks follow a keyed permutation of the ids (AES, whose block
+There is one per column (a question, or a coordinate of a point), group and period. Under
+heavy-tailed noise each is cut into blocks by the random id of the report, for the median of their
+means. The sender chooses the id, so blocks follow a keyed permutation of the ids (AES, whose block
 an id is). The key is drawn when the campaign is created and kept in the database: without it nobody
-can aim reports at one block, and all who share the database find the same.
+can aim reports at one block.
 """
 
 import secrets
@@ -59,12 +57,10 @@ def heavy_tailed(mechanism: QueryMechanism) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The sums of one campaign, and what a report adds to which of them.
+    """The sums of one campaign, and which of them a report adds to.
 
-    Args:
-        blocks: sums per column and period, 1 to 256, a power of two.
-        key: 16 bytes that blocks follow. None: the last byte of an id says its block, as of
-            campaigns that had reports before there were keys.
+    `blocks` sums per column and period (1 to 256, a power of two) follow a `key` of 16 bytes; None:
+    the last byte of an id is its block, as in campaigns older than keys.
     """
 
     campaign: Campaign
@@ -96,7 +92,7 @@ class Layout:
 
     @classmethod
     def stored(cls, campaign: Campaign, sums: int, key: bytes | None = None) -> Self:
-        """Return the layout that a campaign was created with, whatever `of` says by now.
+        """Return the layout that a campaign was created with, whatever `of` gives now.
 
         Raises:
             ParameterError: if the campaign can't have so many sums.
@@ -122,12 +118,7 @@ class Layout:
         return Bins(self.sums, bounded) if bounded and len(bounded) == len(ends) else None
 
     def forged(self, counts: Mapping[int, int], column: int, period: int) -> ForgedShare | None:
-        """Return what shows of forged reports in a column and period; see `forged_share`.
-
-        Args:
-            counts: row of `bins` → answers.
-            period: of a recurring campaign, else 0.
-        """
+        """Return the forged share in a column and period by its bins; see `forged_share`."""
         if self.bins is None:
             return None
         indices = range(column, self.campaign.indices, self.campaign.columns)
@@ -137,10 +128,7 @@ class Layout:
         return forged_share(self.campaign.mechanisms[column], held)
 
     def pack(self, reports: Sequence[Report]) -> Sequence[PackedReport]:
-        """Return sound reports in the form that is stored, their answers as they count.
-
-        Noise without bound may go beyond what counts: see `Campaign.ranges`.
-        """
+        """Return sound reports as they are stored, their answers clipped to `Campaign.ranges`."""
         if type(reports) is ReportColumns:
             return self._pack_columns(reports)
         slot, packed = self.campaign.slot, []

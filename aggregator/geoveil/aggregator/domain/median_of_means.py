@@ -1,11 +1,10 @@
 """An interval for the mean of heavy-tailed reports that needs no variance.
 
-The mean of each block of reports is as likely above as below the true mean: exactly, if reports
-are symmetric about it; else but for their skewness, which shrinks with the size of a block faster
-than the interval does. So the number of blocks below is Binomial(K, ½), and the interval between
-two of the ordered block means covers the true mean with at least a known probability, whatever the
-tail: the sign test's interval (Hettmansperger and McKean, Robust Nonparametric Statistical Methods,
-§1.3) for the median of means (Nemirovski and Yudin 1983).
+The mean of each block of reports is as likely above as below the true mean: exactly for symmetric
+reports, else but for their skewness, which shrinks with the size of a block faster than the
+interval. So the number of blocks below is Binomial(K, ½), and two ordered block means enclose the
+true mean with a known probability: the sign test's interval (Hettmansperger and McKean, Robust
+Nonparametric Statistical Methods, §1.3) for the median of means (Nemirovski and Yudin 1983).
 """
 
 from collections.abc import Sequence
@@ -33,11 +32,8 @@ def median_of_means(
     """Return the median of means and its interval; None if there is too little for one.
 
     Skewness moves the median of a block mean by at most about skewness·K/(6√n) of the standard
-    error of the whole, so n ≥ K² is asked for, and as many blocks as the confidence needs.
-
-    Args:
-        blocks: exact sums of disjoint blocks of reports, chosen without regard to their values.
-        step_exponent: of the campaign's grid.
+    error of the whole, so n ≥ K² is required, and as many blocks as the confidence needs. `blocks`
+    are exact sums of disjoint blocks, chosen without regard to their values.
 
     Raises:
         ParameterError: if `confidence` is not in (0, 1).

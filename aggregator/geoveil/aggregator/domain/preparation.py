@@ -53,12 +53,7 @@ class Prepared(NamedTuple):
         return "Prepared(not shown)"
 
     def results(self, in_time: Iterator[Outcome], early: Iterator[Outcome]) -> list[ReportResult]:
-        """Return what became of each report of the request, in their order.
-
-        Args:
-            in_time: what the store did with the first of `packed`.
-            early: with the second.
-        """
+        """Return the result of each report, in order, from the store's outcomes of both parts."""
         if self.early:
             sound = iter(
                 [
@@ -83,14 +78,10 @@ def takes_little(publication: Publication, reports: Sequence[Report] | UnreadRep
 def prepare(
     publication: Publication, reports: Sequence[Report] | UnreadReports, latest: int
 ) -> Prepared:
-    """Read, judge and pack reports.
-
-    Args:
-        publication: the campaign that they are for.
-        latest: the last period that has begun.
+    """Read, judge and pack reports, up to the latest period that has begun.
 
     Raises:
-        ParameterError: if one of those that are not read yet can't be.
+        ParameterError: if a report can't be read.
     """
     if isinstance(reports, UnreadReports):
         reports = reports.read(publication.campaign.columns)

@@ -1,7 +1,6 @@
 """Reports as the service sees them, and what becomes of each.
 
-A report is perturbed before it leaves the device, but it is one person's: it is shown nowhere, so
-the representations here hide it.
+A perturbed report still belongs to one person, so no representation here shows it.
 """
 
 from bisect import bisect_left
@@ -47,14 +46,9 @@ class Report(NamedTuple):
 class ReportColumns(Sequence[Report]):
     """Many reports of one answer each, as arrays: what most large requests hold.
 
-    A sequence of reports to whoever takes them one by one; others ask `type(reports) is
-    ReportColumns`, as `isinstance` of an abstract base takes ten times as long.
-
-    Args:
-        ids: 16 bytes per report, joined.
-        indices: query index of each.
-        values: integers on the campaign's grid.
-        periods: of a recurring campaign, else 0.
+    It is a sequence of reports; fast paths test `type(reports) is ReportColumns`, ten times as fast
+    as `isinstance` of an abstract base. `ids` joins 16 bytes per report, `indices` are of queries,
+    `values` are integers on the campaign's grid, and `periods` are 0 unless the campaign recurs.
 
     Example:
         >>> columns = ReportColumns(
@@ -109,11 +103,7 @@ class PackedReport(NamedTuple):
 class PackedColumns(Sequence[PackedReport]):
     """Many packed reports of one answer each, as they are stored: no object is made of any.
 
-    A sequence of reports to whoever takes them one by one; others ask as of `ReportColumns`.
-
-    Args:
-        ids: 16 bytes per report, joined.
-        answers: 12 bytes per report, joined.
+    16 bytes of id and 12 bytes of answer per report are joined.
 
     Example:
         >>> columns = PackedColumns(b"a report's id..." * 2, pack([(0, 7), (1, 8)]))
@@ -186,10 +176,7 @@ class ReportResult(NamedTuple):
 
 
 def pack(answers: Sequence[tuple[int, int]]) -> bytes:
-    """Return 12 bytes per answer: the index as uint32 and the value as int64, little-endian.
-
-    The index is of the sum that the answer is added to: see `Layout`.
-    """
+    """Return 12 bytes per answer: the index of its sum (`Layout`) as uint32, its value as int64."""
     if len(answers) == 1:
         return _ANSWER.pack(*answers[0])
     return Struct("<" + "Iq" * len(answers)).pack(*chain.from_iterable(answers))
@@ -204,11 +191,8 @@ unpack: Callable[[bytes], Iterator[tuple[int, int]]] = _ANSWER.iter_unpack
 class Bins:
     """Where a campaign counts how many answers lie where: rows beside those of its sums.
 
-    A row of counts is an `Accumulator` with n alone.
-
-    Args:
-        first: the row after the last sum.
-        ends: for each column, the last integer of each bin but the last, at most 63.
+    A row of counts is an `Accumulator` with n alone. `first` is the row after the last sum; `ends`
+    has for each column the last integer of each bin but the last, at most 63.
     """
 
     first: int
@@ -234,11 +218,7 @@ class Bins:
 
 
 def tally(answers: bytes, bins: Bins | None = None) -> dict[int, Accumulator]:
-    """Return the exact sums of answers that `pack` returned, by the index of the sum.
-
-    Args:
-        answers: joined.
-        bins: what else to count; None: nothing.
+    """Return the exact sums, and counts in bins, of answers that `pack` returned, by index.
 
     Example:
         >>> tally(pack([(7, -(2**63)), (7, -1), (2, 5)]))[7].total == -(2**63) - 1

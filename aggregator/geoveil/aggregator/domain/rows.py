@@ -51,11 +51,8 @@ class Points(NamedTuple):
 async def read_blocks(reader: Reader, campaign: Campaign) -> AsyncIterator[bytes]:
     """Yield the packed answers of all reports, whole reports together.
 
-    Other reads have their turn between two blocks. Reports that are counted meanwhile may be among
-    them or not, but no report comes twice.
-
-    Args:
-        campaign: whose reports to read.
+    Other reads run between two blocks. No report comes twice; one counted meanwhile may come or
+    not.
     """
     limit = max(1, _ANSWERS // campaign.answers)
     after: bytes | None = b""
@@ -91,11 +88,7 @@ def answers_of(layout: Layout, packed: bytes) -> Answers:
 
 
 def points_of(layout: Layout, packed: bytes) -> Points:
-    """Return the packed answers of whole reports to a value campaign as points.
-
-    Raises:
-        ServiceError: INTERNAL if they are no points: the database is damaged.
-    """
+    """Return packed answers of whole reports as points; ServiceError INTERNAL if they are none."""
     dimension = layout.campaign.columns
     periods, cohorts, columns, values = answers_of(layout, packed)
     if len(values) % dimension == 0:

@@ -74,11 +74,10 @@ class Service:
     """Campaigns and their reports.
 
     Args:
-        writer: started; does what changes the database.
-        reader: started; does what doesn't.
+        writer: started; changes the database.
+        reader: started; reads it.
         settings: its limits.
-        trusted_keys: one of which must have signed a campaign for it to be taken; None takes
-            campaigns of anybody.
+        trusted_keys: one of which must have signed a campaign; None takes everybody's.
         limits: how fast reports may come.
         pace: how watches wait.
 
@@ -107,22 +106,20 @@ class Service:
         self._pace = pace or PollTimer()
         self._library = CampaignCache(reader, clock)
         self.batches = ConcurrencyLimit(1)
-        """For what is done with large requests of devices. Two at once would keep the interpreter
-        from the event loop twice as often, and be done no sooner."""
+        """For large requests of devices: two at once take as long and block the loop twice."""
         self.analyses = ConcurrencyLimit(_WIDTH)
         """For what is done for analysts."""
         self._pages = ConcurrencyLimit(_WIDTH)
         self._scan = SharedScan(reader, ConcurrencyLimit(_WIDTH))
 
     async def create_campaign(self, published: bytes) -> bytes:
-        """Publish a campaign and return its digest; the same envelope again is welcome.
+        """Publish what `geoveil.campaign.seal` returned, unchanged, and return its digest.
 
-        Args:
-            published: what `geoveil.campaign.seal` returned; it is relayed unchanged.
+        The same envelope again is welcome.
 
         Raises:
-            ServiceError: CAMPAIGN_ID_TAKEN if the id has another envelope, also if only the
-                signature is another one; SIGNER_NOT_TRUSTED.
+            ServiceError: CAMPAIGN_ID_TAKEN if the id has another envelope or signature;
+                SIGNER_NOT_TRUSTED.
             SignatureInvalid: if there is a signature that is not of its key over these bytes.
             GeoVeilError: if the campaign is not sound.
         """
@@ -138,10 +135,7 @@ class Service:
             await self._writer.call(lambda store: store.close_campaign(campaign_id))
 
     async def get_campaign(self, campaign_id: str, *, peer: str | None = None) -> CampaignStatus:
-        """Return one campaign.
-
-        Args:
-            peer: address of a device that asks; None: it is no device, and not limited.
+        """Return one campaign; a device's `peer` address is limited, None is not.
 
         Raises:
             ServiceError: RATE_LIMITED.
@@ -156,12 +150,7 @@ class Service:
     async def list_campaigns(
         self, size: int = 0, token: str = "", *, only: Collection[str] | None = None
     ) -> Page:
-        """Return campaigns, in order of creation; see `page`.
-
-        Args:
-            size: most campaigns on the page.
-            token: of the page before.
-            only: ids of those to list; None: all.
+        """Return campaigns, or `only` those with these ids, in order of creation; see `page`.
 
         Raises:
             ParameterError: if the token is of no page, or the size out of range.
@@ -215,18 +204,17 @@ class Service:
         *,
         paid: int = 0,
     ) -> list[ReportResult]:
-        """Count each report once; return what became of each when all accepted are durable.
+        """Count each report once; return the result of each when all accepted are durable.
 
         Args:
             campaign_digest: of the bytes that the reports were made for.
-            peer: address of who sends them: for rate limits, and kept nowhere.
-            paid: what `admit_size` returned for the request.
+            peer: the sender's address: for rate limits, and kept nowhere.
+            paid: the result of `admit_size` for the request.
 
         Raises:
             ParameterError: if there are none or too many, or one can't be read.
             ServiceError: DIGEST_MISMATCH if they were made for other bytes, QUEUE_FULL,
-                RATE_LIMITED, CAMPAIGN_FULL, DISK_FULL. The whole batch is refused, and nothing was
-                counted.
+                RATE_LIMITED, CAMPAIGN_FULL, DISK_FULL. Nothing of the batch was counted then.
         """
         count = len(reports)
         if not 1 <= count <= self._max_batch:
@@ -262,17 +250,10 @@ class Service:
         return prepared.results(iter(of_in_time), iter(of_early))
 
     def admit_size(self, peer: str, size: int) -> int:
-        """Let a peer pass that sends a request, before it is read, or refuse it.
-
-        Args:
-            peer: address of who sends it.
-            size: of the request, in bytes.
-
-        Returns:
-            How many reports it was counted as.
+        """Return how many reports a request of `size` bytes counts as, before it is read.
 
         Raises:
-            ServiceError: RATE_LIMITED.
+            ServiceError: RATE_LIMITED if its peer has sent too much.
         """
         reports = max(1, size // _REPORT_BYTES)
         self._limits.peers.admit(peer, reports)
@@ -285,11 +266,7 @@ class Service:
         period: int | None = None,
         tell: Callable[[Snapshot], Any] = _same,
     ) -> Any:
-        """Return the campaign and what may be shown of it; see `disclose`.
-
-        Args:
-            period: the only one to show; None: all that have begun.
-            tell: makes what is returned of the estimates, on a thread.
+        """Return the campaign and its estimates (`disclose`). `tell` makes the result on a thread.
 
         Raises:
             ParameterError: if `confidence` is not in (0, 1), or the period has not begun.
@@ -318,9 +295,9 @@ class Service:
         joint: bool = False,
         cohort: int | None = None,
     ) -> Snapshot:
-        """Return a value campaign and what its points say of queries; see `PointSums`.
+        """Return a value campaign and the answers of its points to questions; see `PointSums`.
 
-        Reads every report, a block at a time, once for calls that come together; see `SharedScan`.
+        Every report is read, block by block, once for calls that come together; see `SharedScan`.
 
         Args:
             questions: in the campaign's coordinates.
@@ -329,7 +306,7 @@ class Service:
             cohort: of the points, from 0; None: all.
 
         Raises:
-            GeoVeilError: if a parameter is out of range, or a query can't be asked of points.
+            GeoVeilError: if a parameter is out of range, or points can't answer a question.
             ServiceError: TOO_FEW_REPORTS, TOO_COSTLY.
         """
         status, layout, periods, begun = await self._showable(campaign_id, period)
@@ -361,10 +338,7 @@ class Service:
     async def export(
         self, campaign_id: str, period: int | None = None
     ) -> AsyncIterator[CampaignRecord | Rows]:
-        """Yield the campaign, then its reports as rows; see `Rows`.
-
-        Args:
-            period: the only one to export; None: all that have begun.
+        """Yield the campaign, then its reports as `Rows`: of one period, or of all that have begun.
 
         Raises:
             ParameterError: if the period has not begun.
@@ -385,14 +359,12 @@ class Service:
     ) -> AsyncIterator[Any]:
         """Yield `estimate` whenever reports were counted; return when the campaign is closed.
 
-        Args:
-            period: the only one to show; None: all that have begun.
-            interval_s: least time between two estimates, from 1 to 3,600 seconds.
-            tell: see `estimate`; a watch that waits holds no more than what it returned.
+        Estimates are at least `interval_s` apart, 1 to 3,600 seconds. A waiting watch holds no more
+        than the result of `tell`.
 
         Raises:
             ParameterError: if a parameter is out of range.
-            ServiceError: TOO_FEW_REPORTS if there are still too few when the campaign is closed;
+            ServiceError: TOO_FEW_REPORTS if there are too few when the campaign is closed;
                 STOPPING.
         """
         changes = watch(

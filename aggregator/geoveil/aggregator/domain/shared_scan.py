@@ -1,8 +1,7 @@
 """Requests that share a pass over the points of a campaign: each block is read and unpacked once.
 
-One pass over the points of a campaign runs at a time. Requests that come meanwhile wait for the
-next, and are then answered together; those that come while the sums of a pass are still being laid
-out join it. Who asks what another waits for already gets the same answer.
+One pass per campaign runs at a time. Requests that come meanwhile share the next, or join while its
+sums are being laid out. Equal requests get one answer.
 """
 
 import asyncio
@@ -44,6 +43,8 @@ class PointAnswers(NamedTuple):
 class AnswerCache:
     """The last answers, as long as no report comes: reports are only ever added.
 
+    At most `most` numbers are kept; the least recently used are dropped first.
+
     Example:
         >>> cache = AnswerCache(most=4)
         >>> answers = PointAnswers([], {0: np.zeros((1, 1))})
@@ -51,9 +52,6 @@ class AnswerCache:
         ...     cache.put(bytes([digest]), answers)
         >>> [cache.get(bytes([digest])) is answers for digest in b"abc"]
         [False, True, True]
-
-    Args:
-        most: numbers that are kept together; the least recently used are dropped first.
     """
 
     def __init__(self, most: int = 1 << 21) -> None:
@@ -67,13 +65,7 @@ class AnswerCache:
         periods: Mapping[int, int],
         *rest: object,
     ) -> bytes:
-        """Return what stands for a request, 32 bytes.
-
-        Args:
-            questions: in their order.
-            periods: to be shown, and how many points each has.
-            rest: what else the answers depend on.
-        """
+        """Return 32 bytes of a request's questions, periods with their points, and the rest."""
         digest = sha256(repr((campaign_id, list(periods.items()), rest)).encode())
         for question in questions:
             content = encode_point_question(question).SerializeToString(deterministic=True)
@@ -140,10 +132,7 @@ class _Queue:
 class SharedScan:
     """Answers requests for the points of campaigns, those for one campaign together.
 
-    The last answers are kept, and given again until reports come.
-
-    Args:
-        limit: lets some passes run at once, of different campaigns.
+    The last answers are kept until reports come. `limit` bounds passes of different campaigns.
     """
 
     def __init__(self, reader: Reader, limit: ConcurrencyLimit) -> None:
@@ -164,15 +153,10 @@ class SharedScan:
         cohort: int | None = None,
         looked_from: float = math.inf,
     ) -> PointAnswers:
-        """Return what the stored points say. Off the event loop; what nobody waits for ends.
+        """Return the answers of the stored points, off the event loop; an abandoned request ends.
 
-        Args:
-            key: see `AnswerCache.key`.
-            questions: see `PointSums`.
-            periods: to be shown, and how many points each has, about.
-            joint: see `PointSums`.
-            cohort: of the points, from 0; None: all.
-            looked_from: see `interval_method`.
+        `AnswerCache.key` gives the key, and `PointSums` explains questions, joint and cohort;
+        `periods` maps those to be shown to about how many points each has.
 
         Raises:
             GeoVeilError: see `PointSums`; ParameterError if `confidence` is not in (0, 1).

@@ -1,8 +1,7 @@
-"""Value campaigns: queries that are asked of perturbed points after these were sent [MATH §5.2].
+"""Value campaigns: perturbed points answer questions that come after them [MATH §5.2].
 
-The noise on a point can be undone in the mean, so that each query is the average of one function
-over the points, without bias and at no further cost in privacy. `ways` says how the queries are
-summed and what that costs: what costs too much is refused before anything is read.
+Each question is the mean of one function over the points, without bias and at no further cost in
+privacy. `ways` plans the sums and refuses what costs too much before anything is read.
 """
 
 import math
@@ -51,14 +50,14 @@ class PointSums:
     Args:
         questions: 1 to 4,096, with distinct labels.
         expected: about how many points there will be, in how many periods.
-        joint: whether covariances are wanted, see `covariances`: of at most 900 questions, and of
-            fewer if there are several periods.
+        joint: whether to compute `covariances`: of at most 900 questions, fewer for several
+            periods.
 
     Raises:
         ParameterError: if it is a statistic campaign, there are none or too many questions, two
             have one label, or one is of another dimension than the points.
-        UnsupportedError: if the noise can't be undone for one of them, which is named, or its
-            answers have no bound, and so no covariances.
+        UnsupportedError: if the noise can't be undone for a named question, or its answers have no
+            bound, and so no covariances.
         ServiceError: TOO_COSTLY.
 
     Example:
@@ -121,11 +120,7 @@ class PointSums:
             yield self._ways[start : start + _WAYS_AT_A_TIME]
 
     def add(self, points: Points, part: Sequence[Totals] | None = None) -> None:
-        """Count some points.
-
-        Args:
-            points: on the campaign's grid.
-            part: what to add them to; None: all.
+        """Count points on the campaign's grid in a part of the totals; None: in all.
 
         Raises:
             UnsupportedError: if values are so large that no number of points gives an estimate.
@@ -139,12 +134,7 @@ class PointSums:
     def estimates(
         self, periods: Collection[int], confidence: float, looked_from: float = math.inf
     ) -> list[QueryEstimate]:
-        """Return the estimates of queries, query after query, period after period.
-
-        Args:
-            periods: to be shown.
-            looked_from: see `interval_method`.
-        """
+        """Return the estimates, query after query, period after period; see `interval_method`."""
         sums = {
             (period, label): of_query
             for totals in self._ways
@@ -158,13 +148,9 @@ class PointSums:
         ]
 
     def covariances(self, periods: Collection[int]) -> dict[int, NDArray[np.float64]]:
-        """Return the covariances of the estimates of a period, (m, m), of noise and sampling.
+        """Return the covariances (m, m) of each period's estimates, of noise and sampling.
 
-        Args:
-            periods: to be shown; those of fewer than two points have none.
-
-        Returns:
-            Nothing unless they were asked for.
+        Periods of fewer than two points have none; without `joint` there are none at all.
         """
         if self._joint is None:
             return {}

@@ -17,11 +17,7 @@ _Shown = TypeVar("_Shown")
 
 
 class PollTimer:
-    """Waits between two looks, until it is told to stop.
-
-    Args:
-        sleep: waits for seconds.
-    """
+    """Waits between two looks, by `sleep` in seconds, until `stop` is called."""
 
     def __init__(self, sleep: Sleep = asyncio.sleep) -> None:
         self._sleep = sleep
@@ -32,11 +28,7 @@ class PollTimer:
         self._stopped.set()
 
     async def wait(self, seconds: float) -> None:
-        """Wait.
-
-        Raises:
-            ServiceError: STOPPING, once `stop` was called.
-        """
+        """Wait; ServiceError STOPPING once `stop` was called."""
         waits = [
             asyncio.ensure_future(self._stopped.wait()),
             asyncio.ensure_future(self._sleep(seconds)),
@@ -59,18 +51,13 @@ async def watch(
 ) -> AsyncIterator[_Shown]:
     """Yield what `show` returns whenever what `look` returns has changed; end with the campaign.
 
-    While there are too few reports nothing is yielded.
-
-    Args:
-        look: cheap; tells the number of reports and the state.
-        show: tells the estimates.
-        pace: waits between two looks.
-        interval_s: from 1 to 3,600 seconds.
+    While there are too few reports nothing is yielded. `look` is cheap; `interval_s` is from 1 to
+    3,600 seconds.
 
     Raises:
         ParameterError: if the interval is out of range.
-        ServiceError: TOO_FEW_REPORTS if there are too few when the campaign closes; STOPPING;
-            whatever `look` and `show` raise.
+        ServiceError: TOO_FEW_REPORTS if there are too few when the campaign closes; STOPPING; and
+            those of `look` and `show`.
     """
     validation.between("interval", interval_s, 1, 3600)
     seen: tuple[int, State] | None = None

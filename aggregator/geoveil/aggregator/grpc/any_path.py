@@ -1,8 +1,8 @@
 """A server of grpc.aio that the path of a call can't stop.
 
-grpc.aio decodes the path of a call to a method that is not registered, as UTF-8, in the task that
-takes calls; other bytes end that task, and the server with it. Here all methods are registered,
-whose paths need no decoding, and calls of any other path come under one registered name.
+grpc.aio decodes the path of an unregistered method as UTF-8 in the task that takes calls; other
+bytes end that task, and the server. Here every method is registered, and any other path has one
+name.
 """
 
 import asyncio

@@ -1,8 +1,4 @@
-"""Looks after the connections of a server.
-
-It closes those that hold much and some of too many, silences those that ask in vain, and keeps out
-addresses that do so on ever new ones.
-"""
+"""Closes connections that hold much, or are too many; silences and shuts out persistent callers."""
 
 import asyncio
 import logging
@@ -37,12 +33,9 @@ _MOST_SHUT_OUT = 256
 
 
 class ConnectionReaper:
-    """Works on the event loop; the operating system is asked on threads.
+    """Works on the event loop, and asks the operating system on threads.
 
-    Args:
-        most: connections that stay open.
-        limit: bytes that calls may hold, of all connections.
-        most_message: bytes of the largest request.
+    At most `most` connections stay open, and all their calls hold at most `limit` bytes.
     """
 
     def __init__(
@@ -88,10 +81,7 @@ class ConnectionReaper:
             self._close([other])
 
     def silence(self, peer: str) -> None:
-        """Hear no more of the connection of a peer, soon, and close it a while after.
-
-        A connection that is closed at once is opened again at once.
-        """
+        """Silence a peer's connection soon and close it later: after a close it reopens at once."""
         other = endpoint(peer)
         if other is not None and other not in self._silenced:
             loop = asyncio.get_running_loop()

@@ -1,9 +1,7 @@
-"""The connections of this process that came in at its ports: found, counted, silenced and closed.
+"""The connections of this process that came in at its ports: listed, counted, silenced and closed.
 
-gRPC for Python takes connections by itself and offers no way to close one, so they are looked for
-among the descriptors of the process. A duplicate of a descriptor names the same connection whatever
-becomes of the original, so that never another one is closed. Where the operating system does not
-show descriptors in /dev/fd, there are none to be found.
+gRPC for Python cannot close a connection, so they are sought among the descriptors in /dev/fd, if
+the system has it. A duplicate of a descriptor names one connection, so never another one is closed.
 """
 
 import ctypes
@@ -45,7 +43,7 @@ _SPARE = 128
 
 
 def endpoint(peer: str) -> Endpoint | None:
-    """Return who is meant by what gRPC calls a peer; None if it is no address of a network.
+    """Return the address of a gRPC peer; None if it is not of a network.
 
     Example:
         >>> endpoint("ipv4:192.0.2.1:50000") == endpoint("ipv6:%5B::ffff:192.0.2.1%5D:50000")
@@ -76,23 +74,18 @@ def close(ports: Collection[int], others: Collection[Endpoint]) -> int:
 
 
 def silence(ports: Collection[int], others: Collection[Endpoint]) -> int:
-    """Hear no more of connections that came in at some ports; return how many.
+    """Silence connections that came in at these ports; return how many.
 
-    The other sides are not told, so that they do not connect anew: to them the network is slow.
-    Where the kernel can't do that, the connections are closed.
+    The other side is not told, so it waits and does not reconnect. Where the kernel can't do that,
+    connections are closed.
     """
     return _each(ports, others, _silence if sys.platform == "linux" else _close)
 
 
 def shut_out(ports: Collection[int], addresses: Collection[bytes]) -> int:
-    """Take no new connections of these addresses at some ports; return at how many sockets.
+    """Take no new connections of these addresses (`peer_address`); return at how many sockets.
 
-    The kernel drops what asks for one, so that it costs nothing here and the other side waits. An
-    earlier choice is forgotten. Only Linux does that.
-
-    Args:
-        ports: that are listened at.
-        addresses: as `peer_address` names them; others than those of IP are passed over.
+    The kernel drops them (Linux only), so the other side waits. An earlier choice is forgotten.
     """
     program = []
     for address in addresses:
@@ -117,10 +110,7 @@ def shut_out(ports: Collection[int], addresses: Collection[bytes]) -> int:
 
 
 def received(ports: Collection[int], others: Collection[Endpoint]) -> dict[Endpoint, int]:
-    """Return how many bytes connections that came in at some ports have received.
-
-    Those of which the operating system does not tell are left out: only Linux does.
-    """
+    """Return the bytes received by connections at these ports, where Linux counts them."""
     if sys.platform != "linux":
         return {}
     of_peer = {}
@@ -148,14 +138,10 @@ def allow(wanted: int) -> None:
 
 
 def idlest(found: Mapping[Endpoint, tuple[bool, float]], many: int) -> list[Endpoint]:
-    """Return connections to close so that there is room for others.
+    """Return at most `many` connections to close so that there is room for others.
 
-    They are those of the address that has most, IPv6 addresses counting by their /64; of those and
-    of addresses that have as many, first those without a call, the oldest of them first.
-
-    Args:
-        found: of each connection whether it has a call, and since when it is known.
-        many: how many to return, at most.
+    They are of the address that has most, IPv6 counting by /64; those without a call come first,
+    the oldest of them first. `found` says whether each has a call, and since when it is known.
 
     Example:
         >>> here, there = b"here", b"there"
@@ -205,11 +191,9 @@ def _silence(channel: socket.socket) -> None:
 
 
 def _attach(channel: socket.socket, program: Sequence[tuple[int, int, int]]) -> None:
-    """Let the kernel keep of what comes what a program of instructions says.
+    """Let the kernel filter what a socket, and those it accepts, receive by a program.
 
-    Args:
-        channel: the socket; those that it accepts get the program, too.
-        program: of each instruction its code, how many to skip, and its operand.
+    Each instruction has a code, how many to skip, and an operand.
     """
     instructions = b"".join(struct.pack("HBBI", code, 0, skip, k) for code, skip, k in program)
     place = ctypes.create_string_buffer(instructions)

@@ -18,11 +18,7 @@ _MOST_CAMPAIGNS, _MOST_PEOPLE = 1_000, 10**10
 
 
 class ConsoleServicer(WireConsoleServicer):
-    """Answers what pages ask beside Analyst.
-
-    Args:
-        service: that knows of campaigns.
-    """
+    """Answers the console's calls that Analyst lacks."""
 
     def __init__(self, service: Service, metrics: Metrics, settings: Settings) -> None:
         self._service = service

@@ -1,7 +1,6 @@
-"""grpc.health.v1: whether the server can count reports now, for those who ask and who watch.
+"""grpc.health.v1: whether the server can count reports now.
 
-Not the servicer of grpcio-health-checking: that one holds a lock while it writes to a watcher, so
-one who does not read could keep a server from stopping, and its watches outlast the stop.
+Not grpcio-health-checking's servicer, whose lock lets a slow watcher keep the server from stopping.
 """
 
 import asyncio
@@ -24,11 +23,7 @@ _PATIENCE_S = 5.0
 
 
 class ReadinessServicer(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # no types
-    """All services of a server stand alike.
-
-    Args:
-        services: full names.
-    """
+    """One status for all services, by full name."""
 
     def __init__(self, services: Iterable[str]) -> None:
         self._services = (WHOLE_SERVER, *services)
@@ -82,15 +77,9 @@ class ReadinessServicer(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  
 
 
 class Readiness:
-    """Tries the database again and again, and tells what came of it.
+    """Probes the database each `interval_s` seconds and tells whether the server is ready.
 
-    A transaction that fails is told at once; the next try, which may tell that all is well again,
-    comes after the interval.
-
-    Args:
-        probe: returns whether the database can be used.
-        tell: given whether the server is ready, whenever that was looked at.
-        interval_s: between two tries, in seconds.
+    A failed transaction is told at once; the next probe comes after the interval.
     """
 
     def __init__(
@@ -139,9 +128,9 @@ class Readiness:
 
 
 async def writable(writer: Writer, busy_timeout_s: float) -> bool:
-    """Return whether the writer's database takes transactions, within a time that bounds it.
+    """Return whether the writer's database takes transactions, within a bounded time.
 
-    Reads are not tried: the one who reads may be busy with an estimate, which is no failure.
+    Reads are not tried: a reader that is busy with an estimate is no failure.
     """
     try:
         async with asyncio.timeout(busy_timeout_s + _PATIENCE_S):

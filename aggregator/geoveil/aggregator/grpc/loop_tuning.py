@@ -23,10 +23,9 @@ _PATIENCE_S = 0.002
 
 @contextmanager
 def for_serving() -> Iterator[None]:
-    """Let garbage collection pass over all that is there now, and threads take turns sooner.
+    """Exempt present objects from garbage collection, and let threads switch sooner.
 
-    The modules and settings of a server that has started are a few hundred thousand objects, which
-    stay; to look through them stops every call for tens of milliseconds, again and again.
+    A scan of a started server's few hundred thousand lasting objects stops calls for tens of ms.
     """
     interval, thresholds = sys.getswitchinterval(), gc.get_threshold()
     frozen_before = gc.get_freeze_count() > 0
@@ -45,10 +44,7 @@ def for_serving() -> Iterator[None]:
 
 
 def _return_memory() -> None:
-    """Let the C library keep no large piece of memory that was given back.
-
-    The one of GNU otherwise learns from the first large message to keep all that are as large.
-    """
+    """Make the C library return large pieces of memory, which GNU's otherwise learns to keep."""
     with suppress(AttributeError, OSError):  # another C library
         ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, _LARGE)
 
@@ -69,7 +65,7 @@ class _Patient(selectors.DefaultSelector):
 def serving_loop() -> asyncio.AbstractEventLoop:
     """Return an event loop for a server under load.
 
-    A call of grpc.aio is a dozen steps, and asyncio would ask the operating system for events
-    before most of them, and hand the interpreter to the writer's thread each time.
+    A call of grpc.aio is a dozen steps; asyncio would poll for events, and release the interpreter
+    to the writer's thread, before most of them.
     """
     return asyncio.SelectorEventLoop(_Patient())

@@ -1,12 +1,8 @@
-"""What calls under way hold in memory, by connection and by address, within one limit for all.
+"""The memory of calls under way, by connection and by address, within one limit for all.
 
-Beyond the limit whoever holds most gives way: of the address with most, the connection with most.
-If it is the one that asks for more, it is refused; else it is closed, with all that it holds. Until
-that has ended, a connection may begin one call at a time.
-
-How much of a request has come is not known before all of it has. A request that is slow to come
-could be as large as one may be; if there are too many of them for that, they count as what the
-operating system says that their connections have received.
+Beyond the limit the largest connection of the largest address gives way: its request is refused, or
+it is closed; until its calls end, it may begin one at a time. The size of a request is unknown
+until it is complete, so slow ones count as the bytes that their connections have received.
 """
 
 import time
@@ -19,8 +15,7 @@ from geoveil.aggregator.domain.errors import Code, ServiceError
 from geoveil.aggregator.ops.rates import Monotonic
 
 CALL_BYTES = 32 << 10
-"""The least that a call holds: objects of gRPC and Python, and what it may send before it is read.
-Messages that are no longer are in it."""
+"""The least that a call holds: gRPC's and Python's objects, and a message up to this size."""
 _COPIES = 2
 """The number of copies of a message in memory: one of gRPC's and one of Python's."""
 _PATIENCE_S = 0.1
@@ -56,13 +51,7 @@ class HeldCall:
 
 
 class MemoryBudget:
-    """The accounts of all calls under way. Not for several threads.
-
-    Args:
-        limit: bytes, of all calls together.
-        most_message: bytes of the largest request.
-        address_of: tells whose a peer is.
-        close: closes the connection of a peer.
+    """The accounts of all calls under way: at most `limit` bytes. Not for several threads.
 
     Example:
         >>> memory = MemoryBudget(1 << 20, 1 << 16, close=print, address_of=str.encode)
@@ -104,11 +93,7 @@ class MemoryBudget:
         return self._connections.keys()
 
     def begin(self, peer: str) -> HeldCall:
-        """Let a call begin.
-
-        Raises:
-            ServiceError: RATE_LIMITED, if its connection holds most.
-        """
+        """Let a call begin; ServiceError RATE_LIMITED if its connection holds most."""
         connection = self._connections.get(peer)
         if connection is None:
             name = self._address_of(peer)
@@ -136,11 +121,7 @@ class MemoryBudget:
             self._forget(connection)
 
     def resize(self, call: HeldCall, message: int) -> None:
-        """Let a call hold a message, such as the request that it waited for.
-
-        Args:
-            call: that has begun.
-            message: its size, in bytes; 0 if it holds none.
+        """Let a call hold a message of so many bytes, 0 for none.
 
         Raises:
             ServiceError: RATE_LIMITED, if its connection holds most; nothing has changed then.
@@ -162,10 +143,7 @@ class MemoryBudget:
         self._reading[call] = self._clock()
 
     def slow(self) -> Collection[str]:
-        """Return the peers whose requests are slow to come, if these might exceed the limit.
-
-        To be asked now and then, and answered with `count_slow`.
-        """
+        """Return the peers whose slow requests might exceed the limit, for `count_slow`."""
         calls = [call for call in self._slow() if not call.connection.closed]
         more = sum(max(0, _COPIES * self._most_message - call.held) for call in calls)
         if self._held + more <= self._limit:
@@ -173,12 +151,7 @@ class MemoryBudget:
         return {call.connection.peer for call in calls}
 
     def count_slow(self, received: Mapping[str, int | None]) -> None:
-        """Let calls hold what has come of requests that are slow to come.
-
-        Args:
-            received: peer → bytes that its connection has received since it was opened; None if
-                that is not known. Others are left for the next time.
-        """
+        """Count slow requests by peer → bytes its connection received; None if unknown."""
         calls = [call for call in self._slow() if call.connection.peer in received]
         shares = Counter(call.connection for call in calls)
         for call in calls:

@@ -1,11 +1,9 @@
-"""What stands between the network and the servicers, around every method of a server.
+"""The steps around every method of a server, between the network and the servicers.
 
-A call is counted and timed; what it holds is bounded; its request is read from the network, so that
-the call is known before; its caller is authorised; the request is parsed, and looked at if the
-caller's token is limited to some campaigns; the servicer answers; every error becomes a status.
-
-Every method is wrapped once, when it is added. Interceptors of gRPC would find, wrap and call
-anew for every call, which takes as long as counting a report.
+A call is counted, timed and bounded in memory; its caller is authorised before its request is
+parsed and checked against the token's campaigns; every error becomes a status. Each method is
+wrapped once: interceptors of gRPC would wrap anew per call, which takes as long as counting a
+report.
 """
 
 import logging
@@ -61,8 +59,8 @@ _NAMES = {code.value[0]: code.name for code in grpc.StatusCode} | {
 _LONGEST_OF_ANYONE = 4096
 """Bytes of a request that anyone may make and that is parsed here: a name, a page or a service."""
 _IN_VAIN = Rate(per_second=100.0, burst=200.0)
-"""Calls of one address that were taken back or came too fast: beyond it, those of its connections
-are silenced that are beyond `_IN_VAIN_EACH` too."""
+"""Cancelled or too fast calls of one address; beyond it, connections above `_IN_VAIN_EACH` fall
+silent."""
 _IN_VAIN_EACH = Rate(per_second=2.0, burst=20.0)
 _ONCE = Rate(per_second=0.01, burst=1.0)
 _AT_ONCE_S = 0.5
@@ -91,17 +89,9 @@ class _Method(NamedTuple):
 class Middleware:
     """Takes services in place of a server, as generated code adds them, and hands them on.
 
-    A line per call: at INFO those of analysts, with the name of their token, at DEBUG the others.
-
-    Args:
-        server: that gets them.
-        metrics: where calls are counted.
-        memory: what calls hold.
-        limits: how fast they may come.
-        authorizer: who may call what.
-        silence: hears no more of the connection of a peer.
-        shut_out: takes no new connections of the address of a peer for a while.
-        longest: the most bytes of a request.
+    It logs a line per call, at INFO for analysts with the name of their token, else at DEBUG.
+    Requests have at most `longest` bytes; `silence` and `shut_out` act on connections and
+    addresses.
     """
 
     def __init__(
@@ -131,13 +121,7 @@ class Middleware:
         self._given_up = TokenBuckets(_ONCE)
 
     def add_registered_method_handlers(self, service: str, handlers: Mapping[str, Handler]) -> None:
-        """Add the methods of a service.
-
-        Args:
-            service: its full name.
-            handlers: by name of the method; coroutines of one answer to one request, or
-                asynchronous generators.
-        """
+        """Add the methods of a service by name: unary coroutines, or asynchronous generators."""
         made = {
             name: self._around(handler, f"/{service}/{name}") for name, handler in handlers.items()
         }
@@ -153,10 +137,7 @@ class Middleware:
         self._server.add_registered_method_handlers(service, {name: others})
 
     def _around(self, handler: Handler, path: str) -> Handler:
-        """Return a handler that reads its requests itself, and returns responses as bytes.
-
-        On the wire a call of one request is a stream of one.
-        """
+        """Return a handler of a stream of one request that parses it itself and returns bytes."""
         several, streams = bool(handler.request_streaming), bool(handler.response_streaming)
         kind = f"{'stream' if several else 'unary'}_{'stream' if streams else 'unary'}"
         anyone = not path or isinstance(RULES.get(path), Public)
@@ -264,10 +245,9 @@ class Middleware:
     async def _end(
         self, error: BaseException, method: _Method, context: Context, started: float
     ) -> BaseException:
-        """Return what to raise for a call that failed, so that it holds nothing.
+        """Return the error to raise for a failed call, without its frames.
 
-        gRPC keeps the error with the call, of which the frames of the error know: whatever they
-        hold, such as a request, would stay until garbage is collected.
+        gRPC keeps the error; its frames would keep the request until garbage is collected.
         """
         if isinstance(error, grpc.aio.InternalError):  # the caller is gone: no defect
             error = CancelledError()
@@ -322,10 +302,7 @@ async def _refuse(message: bytes, context: Context) -> bytes:
 
 
 def _parsed(method: _Method, deserialize: Callable[[bytes], Any], message: bytes) -> Any:
-    """Return the request that some bytes are, if its caller may make it.
-
-    gRPC would call malformed bytes UNKNOWN.
-    """
+    """Return the parsed request if its caller may make it; gRPC would call bad bytes UNKNOWN."""
     if len(message) > method.longest:
         raise ParameterError("size of a request", len(message), f"at most {method.longest:,} bytes")
     message = unpacked(message, method.longest)
@@ -340,10 +317,7 @@ def _parsed(method: _Method, deserialize: Callable[[bytes], Any], message: bytes
 
 
 async def _abort(error: Exception, path: str, context: Context) -> BaseException:
-    """End a call with what `errors.public` permits, and return what that raises.
-
-    A defect is logged, without content of requests.
-    """
+    """End a call as `errors.public` permits and return the error; log a defect without content."""
     if isinstance(error, DeniedError):
         status, text = error.denial.value.status, str(error)
         scope = {} if error.scope is None else {"scope": error.scope.value}
@@ -366,10 +340,7 @@ async def _abort(error: Exception, path: str, context: Context) -> BaseException
 
 
 def trailing_metadata(told: PublicError) -> tuple[tuple[str, bytes], ...]:
-    """Return what goes with the status of an error.
-
-    ErrorInfo with the code; RetryInfo if the request may be sent again; BadRequest if a field is
-    at fault.
+    """Return the details of an error: ErrorInfo, and RetryInfo or BadRequest where they apply.
 
     Example:
         >>> error = PublicError(Code.QUEUE_FULL, "full", retry_after_s=1.0)

@@ -67,12 +67,10 @@ _NOTE_FIRST_S, _NOTE_S = 10.0, 600.0
 
 
 class Aggregator:
-    """One server. Use it as an asynchronous context manager, or `start` and `stop` it once.
+    """One server: an asynchronous context manager, or `start` and `stop` it once.
 
-    Args:
-        settings: see `Settings`.
-        open_store: opens the database; called once for writing and once for reading, each on the
-            thread that uses it. By default that of the settings.
+    `open_store` opens the database, by default that of the settings: once for writing and once for
+    reading, each on the thread that uses it.
     """
 
     def __init__(
@@ -140,10 +138,7 @@ class Aggregator:
 
     @property
     def local_address(self) -> str:
-        """Where a gateway on this machine asks it; empty if there is to be none.
-
-        It is a socket of this user alone.
-        """
+        """This user's own socket for a gateway on this machine; empty if there is none."""
         return "" if self._folder is None else f"unix:{self._folder.name}/{_SOCKET}"
 
     @property
@@ -177,10 +172,7 @@ class Aggregator:
     async def stop(self, grace_s: float | None = None) -> None:
         """Report NOT_SERVING, take no new requests, finish those in progress, write all that waits.
 
-        Idempotent.
-
-        Args:
-            grace_s: seconds for requests in progress; by default that of the settings.
+        Requests in progress have `grace_s` seconds, by default the settings'. Idempotent.
         """
         grace = self._settings.grace_s if grace_s is None else grace_s
         server, self._server = self._server, None
@@ -354,11 +346,7 @@ def _add_reflection(server: Any) -> None:
 
 
 def check_files(settings: Settings) -> None:
-    """Read the files of certificates and tokens; the database is not touched.
-
-    Raises:
-        ParameterError: if one of them can't be used.
-    """
+    """Read the files of certificates and tokens; ParameterError if one can't be used."""
     certificates(settings)
     Authorizer.of(settings, utc_now)
 
@@ -385,12 +373,8 @@ async def serve(
 ) -> None:
     """Serve until SIGTERM or SIGINT, then stop gracefully and return.
 
-    A second signal ends the process at once. Nothing that was acknowledged is lost even then.
-
-    Args:
-        settings: see `Settings`.
-        started: called with the address once requests are taken.
-        beside: what runs as long as it serves, such as a gateway.
+    A second signal ends the process at once, without losing what was acknowledged. `started` gets
+    the address once requests are taken; `beside`, such as a gateway, runs as long as the server.
 
     Raises:
         ServiceError, ParameterError: as `Aggregator.start`.

@@ -1,7 +1,6 @@
 """From wire messages to the service and back; no decisions here.
 
-Requests with reports come as bytes, to be counted before they are read. Responses to devices leave
-as bytes: of thousands of results most are alike, and campaigns need not be read to be sent.
+Reports are counted before they are read, and results leave as bytes: most are alike.
 """
 
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Sequence
@@ -64,12 +63,9 @@ REASONS = MappingProxyType(
 
 
 class CollectorServicer(WireCollectorServicer):
-    """Translates; errors are mapped by `geoveil.aggregator.grpc.middleware`.
+    """Translates for the service; `middleware` maps errors.
 
-    Args:
-        service: that does what is asked.
-        longest: the most bytes that a compressed request may unpack to.
-        count: told what became of the reports of each request.
+    A compressed request may unpack to `longest` bytes. `count` gets the results of each request.
     """
 
     def __init__(
@@ -322,7 +318,7 @@ def _field(number: int, content: bytes) -> bytes:
 
 
 def serialized_results(of_reports: Sequence[ReportResult]) -> bytes:
-    """Return a SubmitReportsResponse with what became of each report, serialised.
+    """Return a serialised SubmitReportsResponse with the result of each report.
 
     Example:
         >>> accepted = ReportResult(Status.ACCEPTED)
@@ -351,11 +347,7 @@ _SOUND = MappingProxyType({result: _serialized(result) for result in map(ReportR
 
 
 def point_questions(request: pb.EstimateQueriesRequest) -> list[PointQuestion]:
-    """Return the queries of a request.
-
-    Raises:
-        ParameterError: if there are too many, or naming what is wrong with one.
-    """
+    """Return the queries of a request; ParameterError if there are too many, or one is wrong."""
     if len(request.queries) > MOST_QUESTIONS:
         raise ParameterError("number of queries", len(request.queries), f"1 to {MOST_QUESTIONS:,}")
     return [decode_point_question(index, query) for index, query in enumerate(request.queries)]

@@ -1,12 +1,9 @@
 """SubmitReportsRequests of any size, counted before anything is made of them.
 
-A small message is parsed by Protocol Buffers, which takes microseconds, but no object is made of
-its reports yet. What large ones mostly hold is read by NumPy. Of other large ones the fields are
-counted, Protocol Buffers tells which bytes are reports, and each of these is parsed once it is
-known how many answers it may hold.
-
-Compressed requests are unpacked up to what a request may be. gRPC would unpack each before anything
-of ours sees it: four kilobytes to four megabytes, on the thread that answers everybody.
+Protocol Buffers parses a small message, but its reports become no objects yet. NumPy reads most
+large ones; the others' reports are counted and parsed one by one. Compressed requests are unpacked
+here up to the largest request, as gRPC would unpack 4 kB to 4 MB on the thread that answers
+everybody.
 """
 
 import zlib
@@ -44,11 +41,7 @@ _REPORT_BYTES, _ANSWER_BYTES = 1 << 16, 24
 
 
 def unpacked(message: bytes, longest: int) -> bytes:
-    """Return a request as it was before it was compressed; one that was not, as it is.
-
-    Args:
-        message: the bytes that came.
-        longest: the most bytes that it may unpack to.
+    """Return a request uncompressed, of at most `longest` bytes.
 
     Raises:
         ParameterError: if it is damaged, or unpacks to more.
@@ -69,11 +62,7 @@ def unpacked(message: bytes, longest: int) -> bytes:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class UnreadReports:
-    """Reports that are counted and not read yet.
-
-    Args:
-        pieces: serialised reports, or reports as Protocol Buffers parsed them.
-    """
+    """Reports that are counted and not read yet: serialised, or as Protocol Buffers parsed them."""
 
     pieces: Sequence[bytes | WireReport]
 
@@ -81,10 +70,7 @@ class UnreadReports:
         return len(self.pieces)
 
     def read(self, most_answers: int) -> list[Report]:
-        """Return the reports; of one with too many answers no more than tells that.
-
-        Args:
-            most_answers: of a sound report.
+        """Return the reports; one with too many answers is cut right behind the limit.
 
         Raises:
             ParameterError: if one is no report, or far longer than so many answers take.
@@ -116,7 +102,7 @@ class SubmittedReports(NamedTuple):
 
 
 def read_at_once(message: bytes) -> SubmittedReports | None:
-    """Return what a SubmitReportsRequest says, or None if that may take more than a millisecond.
+    """Return the reports of a request, or None if reading may take more than a millisecond.
 
     Raises:
         ParameterError: if it is none.
@@ -129,7 +115,7 @@ def read_at_once(message: bytes) -> SubmittedReports | None:
 
 
 def read_batch(message: bytes) -> SubmittedReports:
-    """Return what a SubmitReportsRequest says that is not read at once, however long that takes.
+    """Return the reports of a request that is not read at once.
 
     Raises:
         ParameterError: if it is none, or has more fields than a request may have.

@@ -1,9 +1,7 @@
 """Large SubmitReportsRequests read by NumPy, thousands of reports at a time.
 
-Messages of Protocol Buffers can be written in many ways, and most are written in one: fields in
-ascending order, each once, numbers of the least length or a longer one. Reports with an id of 16
-bytes and one answer that are written in that way are read here. Of any other bytes, and of those
-that are no message, this says nothing: the parser of Protocol Buffers decides on them.
+It reads the usual form: fields in ascending order, each once, ids of 16 bytes and one answer a
+report. The parser of Protocol Buffers decides on all other bytes.
 """
 
 from typing import NamedTuple
@@ -45,11 +43,7 @@ class Columns(NamedTuple):
 
 
 def read_columns(message: bytes) -> Columns | None:
-    """Return what a SubmitReportsRequest says, or None to leave it to the parser.
-
-    Args:
-        message: serialised, or any bytes.
-    """
+    """Return the columns of a serialised SubmitReportsRequest; None leaves it to the parser."""
     first = _first_report(message)
     if first is None:
         return None

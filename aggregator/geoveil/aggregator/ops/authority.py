@@ -1,7 +1,6 @@
-"""Certificates for TLS, made without other programs: an authority, and what it signs.
+"""Certificates for TLS: an authority, and the certificates that it signs.
 
-All keys are on the curve P-256: a fresh connection costs a server a ninth of what it does with RSA
-of 4,096 bits, beyond what it costs without TLS.
+All keys are on the curve P-256: TLS costs a fresh connection a ninth of RSA with 4,096 bits.
 """
 
 import re
@@ -43,10 +42,7 @@ class Issued:
 
 
 class Authority:
-    """Signs certificates of servers and clients, who trust each other by its own.
-
-    Args:
-        issued: its certificate and key, from `create`.
+    """Signs certificates of servers and clients with its own: `issued`, from `create`.
 
     Raises:
         ParameterError: if they are not those of an authority. The key is not repeated.
@@ -75,12 +71,10 @@ class Authority:
     def create(cls, name: str, lasts: timedelta) -> Issued:
         """Return the certificate of a new authority, signed by itself, and its key.
 
-        Args:
-            name: for people, 1 to 64 printable characters.
-            lasts: from now on.
+        Its name has 1 to 64 printable characters.
 
         Raises:
-            ParameterError: naming what is out of range.
+            ParameterError: naming the argument that is out of range.
         """
         key = ec.generate_private_key(ec.SECP256R1())
         subject, now = _name(name), datetime.now(UTC)
@@ -88,16 +82,15 @@ class Authority:
         return _issued(builder.sign(key, hashes.SHA256()), key)
 
     def issue(self, name: str, lasts: timedelta, hosts: Sequence[str] = ()) -> Issued:
-        """Return a certificate, and a new key for it.
+        """Return a certificate, and a new key for it, that lasts no longer than the authority's.
 
         Args:
-            name: whose it is, for people, 1 to 64 printable characters.
-            lasts: from now on; no longer than the authority's.
-            hosts: names and IP addresses by which clients reach a server; none for that of a
-                client.
+            name: for people, 1 to 64 printable characters.
+            lasts: from now on.
+            hosts: names and IP addresses of a server; none for a client.
 
         Raises:
-            ParameterError: naming what is out of range.
+            ParameterError: naming the argument that is out of range.
         """
         key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
         end = self._certificate.not_valid_after_utc

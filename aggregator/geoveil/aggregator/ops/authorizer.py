@@ -124,12 +124,7 @@ class Denial(Enum):
 
 
 class DeniedError(GeoVeilError):
-    """The caller may not do what it asks for.
-
-    Attributes:
-        denial: why.
-        scope: that the call needs, if that is why.
-    """
+    """The caller may not make this call; `scope` is the missing one, if that is the reason."""
 
     def __init__(self, denial: Denial, scope: Scope | None = None) -> None:
         super().__init__(denial, scope)
@@ -142,12 +137,9 @@ class DeniedError(GeoVeilError):
 
 
 class Authorizer:
-    """Lets calls through, or not.
+    """Lets calls through, or not: `rules` maps a method to its callers.
 
-    Args:
-        tokens: of analysts; None: there are none.
-        open_without_tokens: whether analysts are let through when there are no tokens.
-        rules: method → who may call it.
+    With `tokens` None, analysts pass only if `open_without_tokens`.
     """
 
     def __init__(
@@ -165,11 +157,7 @@ class Authorizer:
 
     @classmethod
     def of(cls, settings: Settings, clock: Callable[[], datetime]) -> "Authorizer":
-        """Return the authorizer of a server.
-
-        Raises:
-            ParameterError: if the file of tokens can't be used.
-        """
+        """Return the authorizer of a server; ParameterError if the file of tokens can't be used."""
         return cls(
             None if settings.tokens_file is None else Tokens(settings.tokens_file),
             open_without_tokens=settings.on_loopback or settings.insecure_open_analyst,
@@ -186,11 +174,7 @@ class Authorizer:
     def admit(self, method: str, authorization: Sequence[str]) -> Token | None:
         """Return the caller's token, or None if the call needs none.
 
-        Args:
-            authorization: every value of that key in the call's metadata.
-
-        Raises:
-            DeniedError: and why.
+        `authorization` has every value of that key in the call's metadata. DeniedError says why.
         """
         rule = self._rules.get(method)
         if rule is None:
@@ -200,14 +184,9 @@ class Authorizer:
         return self.permit(None if isinstance(rule, AnyToken) else rule, authorization)
 
     def permit(self, scope: Scope | None, authorization: Sequence[str]) -> Token | None:
-        """Return the caller's token if it has a scope, or None if the server asks for none.
+        """Return the caller's token if it has the scope, or None if the server needs none.
 
-        Args:
-            scope: what the caller wants to do; None: be known.
-            authorization: as of `admit`.
-
-        Raises:
-            DeniedError: and why.
+        Scope None needs any token. DeniedError says why.
         """
         if self._tokens is None:
             if self._open:
@@ -236,14 +215,7 @@ class Authorizer:
 
 
 def confine(method: str, request: Any) -> None:
-    """Let the token of the call in progress reach no campaigns but those that it is limited to.
-
-    Args:
-        request: as it was parsed.
-
-    Raises:
-        DeniedError: if the request is about another campaign.
-    """
+    """Keep a limited token to its campaigns; DeniedError if the parsed request is about another."""
     token = TOKEN.get()
     if token is None or token.campaigns is None:
         return

@@ -4,10 +4,7 @@ import traceback
 
 
 def traceback_without_values(error: BaseException) -> str:
-    """Return the traceback of an exception and of its causes, without their messages.
-
-    The message of a foreign exception may quote the data it choked on, which may be a report.
-    """
+    """Return an exception's traceback and causes without messages, which may quote reports."""
     chain: list[BaseException] = []
     current: BaseException | None = error
     while current is not None and current not in chain:

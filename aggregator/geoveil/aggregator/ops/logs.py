@@ -1,8 +1,7 @@
 """Logs: JSON for machines, lines for people; no message of a foreign exception in either.
 
-Every module logs with `logging`: the name of an event, from a closed list, and named fields as
-`extra`. This decides how that looks. What is logged is what happened and where: never a value, a
-report, the id of one, or the address of a caller.
+Modules log the name of an event, from a closed list, and named fields as `extra`: never a value, a
+report, its id, or the address of a caller.
 """
 
 import asyncio
@@ -38,8 +37,7 @@ _ADDRESS = re.compile(
     r"|\[?[0-9a-fA-F]*:[0-9a-fA-F:]*:[0-9a-fA-F.:]+(%\w+)?\]?(:\d+)?"
 )
 _OF_ONE_PLACE = Rate(per_second=0.2, burst=20.0)
-"""How often one place of the code may complain: outsiders can make it do so as often as they
-connect."""
+"""How often one place of the code may complain: outsiders can provoke it by connecting."""
 _PIPE_BYTES = 1 << 20
 _STDERR = 2
 # For example "E0000 00:00:1763.42 71 ssl_transport.cc:1884] Handshake failed".
@@ -50,16 +48,12 @@ REQUEST_ID: ContextVar[str | None] = ContextVar("request_id", default=None)
 
 
 def configure(level: str = "info", form: str = "auto", stream: TextIO | None = None) -> bool:
-    """Send the messages of this process to a stream, one line each in JSON.
+    """Send the messages of this process to a stream, one line each; return whether as JSON.
 
     Args:
-        level: least severe ones of geoveil that are shown; those of libraries are, from WARNING on,
-            warnings of Python among them.
+        level: least severe messages of geoveil that are shown; libraries' are from WARNING on.
         form: "json", "human", or "auto": human if the stream is a terminal.
         stream: by default standard output.
-
-    Returns:
-        Whether they are JSON.
 
     Raises:
         ParameterError: if the level or the form is none of those.
@@ -112,8 +106,7 @@ def failed(error: Exception) -> None:
 class Sparing(logging.Filter):
     """Leaves out warnings and errors of a place that has complained often.
 
-    The field `left_out` of the next that is shown says how many were. What is critical, and what is
-    no complaint, is always shown.
+    The next one shown says in `left_out` how many were. Critical messages are always shown.
 
     Example:
         >>> import logging
@@ -167,10 +160,7 @@ def _without_messages(logger: WrappedLogger, method: str, event: EventDict) -> E
 
 
 def handle_loop_errors(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Log what asyncio has to complain of, without the repr of tasks and exceptions.
-
-    See `asyncio.loop.set_exception_handler`.
-    """
+    """Log an error of asyncio without the repr of tasks and exceptions."""
     error = context.get("exception")
     _LOG.error(
         "loop_error",
@@ -180,7 +170,7 @@ def handle_loop_errors(loop: asyncio.AbstractEventLoop, context: dict[str, Any])
 
 
 def without_addresses(text: str) -> str:
-    """Return the words of a library without the addresses that it names: they may be a caller's.
+    """Return a library's message without the addresses in it: they may be a caller's.
 
     Example:
         >>> without_addresses("Handshake with ipv4:192.0.2.7:4711 failed: peer [2001:db8::1]:80")
@@ -202,9 +192,9 @@ def _not_raised(arguments: Any) -> None:
 
 @contextmanager
 def native_lines_logged() -> Iterator[None]:
-    """Log each line that native code, gRPC's core above all, writes to standard error.
+    """Log each line that native code, above all gRPC's core, writes to standard error.
 
-    Writers never wait: what comes faster than it is logged is lost beyond a megabyte.
+    Writers never wait: beyond a megabyte of backlog lines are lost.
     """
     sys.stderr.flush()
     before = os.dup(_STDERR)

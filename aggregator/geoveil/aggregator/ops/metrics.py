@@ -86,13 +86,7 @@ class Metrics:
         self._known: dict[tuple[str, str], tuple[Counter, Histogram]] = {}
 
     def observe_call(self, method: str, code: str, seconds: float) -> None:
-        """Count a call.
-
-        Args:
-            method: "package.Service/Method", of this server.
-            code: the name of its `grpc.StatusCode`.
-            seconds: that it took.
-        """
+        """Count a call of "package.Service/Method", its `grpc.StatusCode` by name and seconds."""
         both = self._known.get((method, code))
         if both is None:  # finding a label costs more than counting
             both = (self._calls.labels(method, code), self._call_seconds.labels(method))
@@ -118,15 +112,9 @@ class Metrics:
 
 
 class MetricsServer:
-    """Serves metrics over HTTP at /metrics, on threads of its own, until it is closed.
+    """Serves metrics over HTTP at /metrics, on its own threads, until it is closed.
 
-    Args:
-        metrics: to serve.
-        host: address to listen on.
-        port: 0 lets the operating system choose.
-
-    Raises:
-        ParameterError: if the address is taken.
+    Port 0 lets the operating system choose. ParameterError if the address is taken.
     """
 
     def __init__(self, metrics: Metrics, host: str, port: int) -> None:
@@ -194,15 +182,13 @@ class _ObservedStore:
 def observed_store(store: Store, metrics: Metrics, commit_failed: Callable[[], object]) -> Store:
     """Return the store with its transactions timed and its failures counted.
 
-    Args:
-        metrics: where.
-        commit_failed: called, on the thread of the store, when a transaction fails.
+    `commit_failed` is called, on the thread of the store, when a transaction fails.
     """
     return cast(Store, _ObservedStore(store, metrics, commit_failed))
 
 
 def _label(member: Status | Reason) -> str:
-    """Return the name of a member as a label: they are part of what operators build on.
+    """Return the name of a member as a label, which operators build on.
 
     Example:
         >>> _label(Reason.ID_CONFLICT)

@@ -1,8 +1,7 @@
 """How fast reports may come, per campaign and per peer: token buckets in bounded memory.
 
-A peer is an address. It is held as a hash under a key that this process drew and never tells, so
-that nothing which could be written anywhere names it; IPv6 addresses count by their /64, which is
-what one customer gets.
+A peer is an address, held as a hash under a secret key of this process. IPv6 addresses count by
+their /64, which is what one customer gets.
 """
 
 import hashlib
@@ -45,12 +44,7 @@ class Rate:
 
 
 class TokenBuckets:
-    """One bucket per key; the ones used longest ago are forgotten, that is, full again.
-
-    Of keys there are only hashes, under a secret that is drawn here and never told.
-
-    Args:
-        most: buckets kept.
+    """One bucket per hashed key, at most `most`: the longest unused are forgotten, and full again.
 
     Example:
         >>> buckets = TokenBuckets(Rate(per_second=2.0, burst=3.0), clock=lambda: 0.0)
@@ -72,10 +66,7 @@ class TokenBuckets:
     def take(self, key: bytes, tokens: float, *, owe: bool = False) -> float:
         """Take tokens and return 0; or take none and return how long to wait, in seconds.
 
-        Args:
-            key: of the bucket.
-            tokens: how many.
-            owe: take them in any case; what is not there is owed then.
+        With `owe` they are taken in any case, and missing ones owed.
         """
         now, rate = self._clock(), self._rate
         hidden = hashlib.blake2b(key, key=self._secret, digest_size=16).digest()
@@ -95,14 +86,11 @@ class TokenBuckets:
 
 
 class RateLimits:
-    """What the server asks before it works. Without rates it permits everything.
+    """Rate limits that the server checks before it works; without rates it permits everything.
 
-    What an address may do is for all behind it. So that one of them can't use it up for the others,
-    each connection may do a thousandth part of it in any case.
-
-    Args:
-        per_peer: reports, and other calls of devices counting one each, from one address.
-        calls: of any kind, from one address.
+    An address's limit is shared by all behind it, so each connection gets a thousandth of it in any
+    case. `per_peer` counts reports, and other calls of devices as one each; `calls` counts any
+    kind.
 
     Raises:
         ServiceError: RATE_LIMITED, from every method, with the time to wait.
@@ -145,11 +133,7 @@ class RateLimits:
 
 
 class PeerLimit:
-    """What an address may do, and a part of it that each of its connections may do in any case.
-
-    Args:
-        rate: of an address; None: it may do everything.
-    """
+    """The rate of an address (None: no limit), and each connection's own fraction of it."""
 
     def __init__(self, rate: Rate | None, clock: Monotonic) -> None:
         self._addresses = None if rate is None else TokenBuckets(rate, clock)
@@ -160,14 +144,10 @@ class PeerLimit:
             self._connections = TokenBuckets(part, clock)
 
     def admit(self, peer: str, tokens: float = 1) -> None:
-        """Take tokens, or refuse if there are too few, with the time until there are enough.
-
-        Args:
-            peer: as gRPC names it, "ipv4:192.0.2.1:50000"; "" if it is not known.
-            tokens: reports that it brings, or calls.
+        """Take tokens for a peer such as "ipv4:192.0.2.1:50000", or "" if unknown.
 
         Raises:
-            ServiceError: RATE_LIMITED.
+            ServiceError: RATE_LIMITED, with the time until there are enough.
         """
         if self._addresses is None:
             return
@@ -189,7 +169,7 @@ class PeerLimit:
 
 
 def peer_address(peer: str) -> bytes:
-    """Return what of a peer's address says whose it is, without the port.
+    """Return the part of a peer's address that identifies its owner, without the port.
 
     Example:
         >>> peer_address("ipv4:192.0.2.1:50000") == peer_address("ipv4:192.0.2.1:50001")

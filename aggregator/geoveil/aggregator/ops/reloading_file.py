@@ -11,16 +11,10 @@ _Stamp = tuple[tuple[int, int, int], ...]
 
 
 class ReloadingFile(Generic[_Content]):
-    """The content of files that belong together; may be used by several threads.
+    """The content of files that belong together, for several threads; `read` reads all of them.
 
-    A change is seen by size, time and inode, at the next `get`: there is no thread of its own.
-
-    Args:
-        read: reads all of them.
-
-    Raises:
-        OSError: if a file is not there; from `get` too.
-        Exception: whatever `read` raises; from `get` too, at each call until the files change.
+    `get` sees a change by size, time and inode. It raises OSError if a file is missing, and the
+    errors of `read` at each call until the files change.
     """
 
     def __init__(self, paths: Sequence[Path], read: Callable[[], _Content]) -> None:

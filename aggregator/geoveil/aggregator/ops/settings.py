@@ -44,13 +44,10 @@ _SECONDS = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Validated when made.
-
-    Limits on reports bound memory, so there a report with an answer to every query (allocation
-    "split" or "repeat") counts once per answer.
+    """Validated when made; limits on reports count one with several answers once per answer.
 
     Raises:
-        ParameterError: naming the setting, its value and what is permitted.
+        ParameterError: naming the setting, its value and the permitted range.
 
     Example:
         >>> Settings(database=Path("reports.db"), port=65_536)

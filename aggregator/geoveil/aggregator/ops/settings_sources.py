@@ -1,7 +1,7 @@
 """Settings from a TOML file, the environment and flags, each above the one before.
 
-One name everywhere: `grace_s` in the file, `GEOVEIL_GRACE_S` in the environment, `--grace-s` as a
-flag. Names that nobody knows are refused, so that a misspelt limit is no missing limit.
+A setting has one name: `grace_s` in the file, `GEOVEIL_GRACE_S` in the environment, `--grace-s` as
+a flag. Unknown names are refused, so that a misspelt limit is no missing limit.
 """
 
 import json
@@ -30,11 +30,7 @@ def _boolean(text: str) -> bool:
 
 
 def database_of(text: str) -> Path | DatabaseURL:
-    """Return what `Settings.database` takes: anything with "://" is a URL.
-
-    Raises:
-        ValueError: if there is no text.
-    """
+    """Return a path, or a URL if the text has "://"; ValueError if it is empty."""
     return DatabaseURL(text) if "://" in text else _path(text)
 
 
@@ -76,12 +72,7 @@ KNOWN = (*TYPES, URL_FILE)
 
 @dataclass(frozen=True, slots=True)
 class Effective:
-    """Settings, and where each came from.
-
-    Attributes:
-        settings: what holds.
-        origins: setting → "default", the file, the variable or the flag.
-    """
+    """Settings, and the origin of each: "default", the file, the variable or the flag."""
 
     settings: Settings
     origins: Mapping[str, str]
@@ -201,12 +192,7 @@ def _flag(name: str) -> str:
 
 
 def _value_of(name: str, value: object, origin: str, folder: Path | None = None) -> object:
-    """Return the value as its setting has it; `Settings` refuses what is of another type.
-
-    Args:
-        value: text, each of which is read, or what is no text.
-        folder: that paths of a file are relative to; TOML has types of its own.
-    """
+    """Return the value as its setting has it; paths of a file are relative to its folder."""
     kind, several = TYPES.get(name, (Path, False))
 
     def read(part: object) -> object:
@@ -219,14 +205,7 @@ def _value_of(name: str, value: object, origin: str, folder: Path | None = None)
 
 
 def _of_text(name: str, kind: Any, text: str, origin: str) -> object:
-    """Return what a text says.
-
-    Args:
-        text: as it was given.
-
-    Raises:
-        ParameterError: with the range of the setting, where it has one.
-    """
+    """Return the value of a text; ParameterError with the range of the setting if it has one."""
     read, expected = _READ[kind]
     try:
         return read(text)

@@ -25,8 +25,7 @@ class _Loaded:
 class Certificates:
     """The files of a server, checked before they are used.
 
-    Files that are half replaced, unreadable or do not fit together are passed over: connections get
-    the last ones that did, and the log says so once.
+    Connections get the last files that were readable and matched; the log notes others once.
 
     Args:
         certificate: PEM file, the server's own certificate first.
@@ -34,7 +33,7 @@ class Certificates:
         client_ca: PEM file of the certificates that sign those of clients; None asks for none.
 
     Raises:
-        ParameterError: naming the setting of the file that can't be used.
+        ParameterError: naming the setting of the unusable file.
     """
 
     def __init__(self, certificate: Path, key: Path, client_ca: Path | None = None) -> None:
@@ -87,11 +86,7 @@ class Certificates:
 
 
 def certificates(settings: Settings) -> Certificates | None:
-    """Return the certificates that settings name, or None.
-
-    Raises:
-        ParameterError: as `Certificates`.
-    """
+    """Return the certificates that settings name, or None; ParameterError as `Certificates`."""
     if settings.tls_certificate is None or settings.tls_key is None:
         return None
     return Certificates(settings.tls_certificate, settings.tls_key, settings.tls_client_ca)

@@ -50,11 +50,7 @@ class Scope(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Token:
-    """What is kept of a token.
-
-    Raises:
-        ParameterError: naming what is wrong.
-    """
+    """The stored record of a token; ParameterError names a wrong field."""
 
     name: str
     """For people: who or what uses it."""
@@ -124,13 +120,7 @@ class TokenFile:
         expires: datetime | None,
         campaigns: Iterable[str] | None = None,
     ) -> str:
-        """Add a token and return it: this is the only time that it is seen.
-
-        Args:
-            name: see `Token`, as all of these.
-            scopes: what it permits.
-            expires: when it ends.
-            campaigns: those that it is limited to; None: any.
+        """Add a token and return it: it is shown this once. `Token` explains the arguments.
 
         Raises:
             ParameterError: if the name is taken, and as `read` and `Token`.
@@ -153,11 +143,7 @@ class TokenFile:
         return text
 
     def revoke(self, name: str) -> None:
-        """Remove a token; servers refuse it from their next call on.
-
-        Raises:
-            ParameterError: if there is none of that name.
-        """
+        """Remove a token: servers refuse it at the next call. ParameterError if there is none."""
 
         def remove(tokens: tuple[Token, ...]) -> tuple[Token, ...]:
             left = tuple(token for token in tokens if token.name != name)
@@ -179,11 +165,7 @@ class TokenFile:
 
 
 class Tokens:
-    """The tokens of a file as they are at each call.
-
-    Raises:
-        ParameterError: as `TokenFile.read`; from `find` too, until the file is in order again.
-    """
+    """The tokens of a file as they are at each call; `find` raises as `TokenFile.read`."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

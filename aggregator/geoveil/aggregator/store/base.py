@@ -51,8 +51,8 @@ class Progress(NamedTuple):
     planned: int | None
     """Participants that its analyst expects; None: nobody said."""
     days: Sequence[tuple[int, int]]
-    """Days since 1970-01-01 in UTC, increasing, and the reports in all that were last noted then;
-    those alone on which there were more. Day 0 stands for all before days were noted."""
+    """Increasing days since 1970-01-01 (UTC) that added reports, and all reports by then. Day 0
+    stands for all before days were noted."""
 
 
 class Extent(NamedTuple):
@@ -124,13 +124,13 @@ class CampaignPage(NamedTuple):
 class Store(ABC):
     """Campaigns and counted reports. Every method does all it says, durably, or nothing.
 
-    After an error the store remains usable: the next call reaches for the database anew.
+    After an error the store remains usable: the next call connects anew.
 
     Raises:
-        ServiceError: CAMPAIGN_NOT_FOUND for an unknown campaign, DATABASE_UNUSABLE on opening what
-            is not ours or has another schema, STORE_UNAVAILABLE if the database can't be reached or
-            written. Then nothing was changed; only if the connection was lost while a transaction
-            ended may all of it be done. To ask again is right in either case: nothing counts twice.
+        ServiceError: CAMPAIGN_NOT_FOUND for an unknown campaign, DATABASE_UNUSABLE on opening
+            another program's database or another schema, STORE_UNAVAILABLE if it can't be reached
+            or written. Nothing was changed then, unless the connection was lost while a transaction
+            ended. A repeated call is right in either case: nothing counts twice.
     """
 
     @abstractmethod
@@ -161,13 +161,13 @@ class Store(ABC):
     ) -> CampaignPage:
         """Return the campaigns after one, in order of creation.
 
-        Page after page, every campaign that was there before the first call is returned once. Those
-        created meanwhile come later; of those that two processes create at once, one may be missed.
+        Pages return every campaign that was there before the first call once, and later ones after
+        them; of those that two processes create at once, one may be missed.
 
         Args:
             after: id of a campaign; "": from the first.
             limit: most campaigns, at least 1. The content of no more than these is read.
-            most_bytes: of what they published together; the first is returned in any case.
+            most_bytes: of their envelopes together; the first is returned in any case.
             only: ids of those to return; None: all.
             open_at: leave out campaigns that are closed at this time; None: leave out none.
 
@@ -185,18 +185,13 @@ class Store(ABC):
         return campaigns
 
     def note_day(self, day: int) -> None:  # noqa: B027 - a store need not
-        """Note how many reports each campaign has, as the latest that is known of a day.
+        """Note each campaign's number of reports as the latest of a day since 1970-01-01, in UTC.
 
-        Args:
-            day: since 1970-01-01, in UTC. By default nothing is kept of it.
+        By default nothing is kept.
         """
 
     def plan_participants(self, campaign_id: str, participants: int | None) -> None:
-        """Keep how many participants are expected; None: that is not known any more.
-
-        Raises:
-            UnsupportedError: by default, as nothing is kept.
-        """
+        """Keep how many participants are expected, None if unknown; default: UnsupportedError."""
         raise UnsupportedError("this kind of database keeps no plans")
 
     def progress(self, campaign_ids: Collection[str]) -> Mapping[str, Progress]:
@@ -212,29 +207,19 @@ class Store(ABC):
         return None
 
     def verify(self) -> None:  # noqa: B027 - a store need not
-        """Refuse a database whose files are damaged, before it is served.
-
-        Raises:
-            ServiceError: DATABASE_UNUSABLE, saying what to do. By default nothing is looked at.
-        """
+        """Refuse a database whose files are damaged, with DATABASE_UNUSABLE; default: no check."""
 
     @abstractmethod
     def probe(self) -> None:
-        """Do nothing, in a transaction that could write.
-
-        Raises:
-            ServiceError: STORE_UNAVAILABLE if there can be none now.
-        """
+        """Run an empty transaction that could write; ServiceError STORE_UNAVAILABLE if it can't."""
 
     @abstractmethod
     def commit(self, batch: Sequence[Submission]) -> list[list[Outcome]]:
         """Count reports, in one transaction: their rows and the sums, or neither.
 
         A report counts if its id is new to its campaign, its submission is admitted and the
-        campaign is not closed. The first of several with one id wins.
-
-        Returns:
-            One outcome per report, in the order and shape of the batch.
+        campaign is not closed. The first of several with one id wins. Outcomes have the order and
+        shape of the batch.
         """
 
     @abstractmethod
@@ -249,12 +234,9 @@ class Store(ABC):
     def answers(self, campaign_id: str, after: bytes = b"", limit: int = 1 << 16) -> StoredAnswers:
         """Return the answers of the next reports, without their ids.
 
-        Asked again and again from the beginning, it returns every report that was counted before
-        the first call once, and none twice. Of those counted meanwhile, some.
-
-        Args:
-            after: what the call before returned; b"": from the beginning.
-            limit: most reports, at least 1; a store may return more, up to 256.
+        Calls from `after=b""` on, each with the last one's result, return every report counted
+        before the first call once, none twice, and some counted meanwhile. A store may return more
+        reports than `limit` ≥ 1, up to 256.
         """
 
     @abstractmethod
@@ -271,9 +253,9 @@ class Store(ABC):
 def gathered(
     submissions: Sequence[Submission],
 ) -> tuple[Sequence[PackedReport], Sequence[bool]]:
-    """Return the reports of submissions to one campaign, and whether each is admitted if it is new.
+    """Return the reports of submissions to one campaign, and whether each is admitted if new.
 
-    The reports are columns if all of them came as columns.
+    They are columns if all of them came as columns.
     """
     admit: list[bool] = []
     for submission in submissions:
@@ -290,14 +272,10 @@ def gathered(
 def classify(
     reports: Sequence[PackedReport], admit: Sequence[bool], stored: Mapping[int, bool]
 ) -> tuple[list[Outcome], Sequence[PackedReport]]:
-    """Decide on the reports of one campaign, in order.
+    """Return an outcome per report of one campaign, in order, and the reports to store.
 
-    Args:
-        admit: whether each is admitted if it is new.
-        stored: position of a report whose id is stored → whether its answers are the same.
-
-    Returns:
-        One outcome per report, and the reports to be stored.
+    `admit` says whether each is admitted if new; `stored` maps the position of a stored id to
+    whether its answers are the same.
     """
     accepted = [Outcome.ACCEPTED] * len(reports)
     if type(reports) is PackedColumns and not stored and all(admit) and reports.distinct:

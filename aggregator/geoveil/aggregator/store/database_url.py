@@ -14,8 +14,7 @@ _EXPECTED = "postgresql://USER:PASSWORD@HOST:PORT/DATABASE (it is not shown)"
 class DatabaseURL:
     """A `postgresql://` URL as libpq reads it, or one of a store that another package adds.
 
-    Args:
-        text: the URL. Its password, and all after "?", appear in no repr, error or log.
+    Its password, and all after "?", appear in no repr, error or log.
 
     Raises:
         ParameterError: if it is no such URL; without the text.

@@ -1,7 +1,6 @@
-"""Transactions sent by SQLite's driver itself: those of reports, which are the most by far.
+"""Transactions of reports sent by SQLite's own driver: SQLAlchemy takes several times as long.
 
-SQLAlchemy takes several times as long to send a statement as SQLite takes to do it, and as long
-again to begin and to end a transaction. Who listens to its engine hears of these all the same.
+Listeners to SQLAlchemy's engine are informed of these all the same.
 """
 
 import sqlite3
@@ -14,11 +13,7 @@ from sqlalchemy.exc import DBAPIError
 
 
 class Driver:
-    """Sends statements on a connection of SQLAlchemy, in its place.
-
-    Args:
-        engine: of SQLite; the first transaction takes a connection, for nothing else.
-    """
+    """Sends statements on a connection of an SQLite engine, taken at the first transaction."""
 
     _connection: Connection | None = None
     _driver: sqlite3.Connection
@@ -30,11 +25,7 @@ class Driver:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Let what is executed meanwhile be a transaction: it is committed, or rolled back.
-
-        Raises:
-            DBAPIError: of SQLAlchemy, in place of the driver's error.
-        """
+        """Run a transaction: commit or roll back; errors are SQLAlchemy's DBAPIError."""
         if self._connection is None:
             self._connection = self._engine.connect()
             driver: Any = self._connection.connection.driver_connection

@@ -1,9 +1,7 @@
-"""Which ids may be stored, and where: in memory, eight bytes per report.
+"""Which ids may be stored, and on which page: in memory, eight bytes per report.
 
-An id's fingerprint is 32 bits of it, mixed with a secret of the process, so that nobody can choose
-ids whose fingerprints collide. Beside it lies the page that holds the report. Fingerprints of
-different ids agree now and then, so what is found here is looked up there before it is believed;
-what is not found here is not stored.
+A fingerprint is 32 bits of an id, mixed with a secret of the process so that nobody can choose
+collisions. A hit is checked on its page; an id without a hit is not stored.
 """
 
 import secrets
@@ -51,13 +49,9 @@ class IdIndex:
         """Fingerprints that are in no run yet, each with the first report of its page."""
 
     def add(self, pages: Iterable[tuple[int, bytes]], reports: int) -> None:
-        """Add pages: the number of the first report of each, and its ids joined.
+        """Add pages lazily: the number of each one's first report, and its ids joined.
 
-        Of a page begun before, the ids that are here already are passed over.
-
-        Args:
-            pages: read as they are added, not all at once.
-            reports: indexed once all of them are added.
+        Ids indexed already are passed over; `reports` are indexed in the end.
         """
         rest = iter(pages)
         while added := list(islice(rest, _PAGES_ADDED)):

@@ -1,7 +1,4 @@
-"""Care of a database: check it against itself, copy it.
-
-Safe while aggregators run on it: each reads one moment.
-"""
+"""Check a database against itself, or copy it, as of one moment, while aggregators run."""
 
 import os
 from collections import Counter
@@ -36,10 +33,7 @@ class Check:
 def check_database(database: Path | str) -> Check:
     """Compare every counter and sum with the reports stored, and look for ids stored twice.
 
-    Takes 16 bytes of memory per report of the largest campaign.
-
-    Args:
-        database: see `open_store`.
+    It takes 16 bytes of memory per report of the largest campaign. See `open_store` for `database`.
 
     Raises:
         ServiceError: DATABASE_UNUSABLE if it is not of this version; STORE_UNAVAILABLE.
@@ -68,13 +62,9 @@ def check_database(database: Path | str) -> Check:
 
 
 def back_up_database(database: Path | str, target: Path) -> None:
-    """Write a copy of one moment to a new file, complete or not at all; of any version.
+    """Write a copy of one moment, of any version, to a new file of this user alone, or nothing.
 
-    Only its owner may read it.
-
-    Args:
-        database: see `open_store`. Of SQLite the copy is a database as it is; of PostgreSQL it is
-            what `pg_dump --format=custom` writes, for `pg_restore`.
+    The copy is an SQLite database, or `pg_dump --format=custom` for `pg_restore`.
 
     Raises:
         ParameterError: if the target exists or its folder doesn't, or `database` names none.

@@ -1,7 +1,7 @@
-"""Which store is meant by a path or a URL.
+"""Opens the store of a path or a URL.
 
-Another package adds one by an entry point in `geoveil.stores`, named as the scheme of its URLs: a
-function that takes the URL and opens a `Store`.
+Another package adds one by an entry point in `geoveil.stores`, named as its URLs' scheme: a
+function from the URL to a `Store`.
 """
 
 from collections.abc import Callable
@@ -49,11 +49,7 @@ shown), got database='...'
 
 
 def open_any_store(database: Path | str, *, busy_timeout_s: float = 5.0) -> Store:
-    """Open the store of a database to serve it; also one of another package.
-
-    Args:
-        database: as of `open_store`, or a URL whose scheme another package knows.
-        busy_timeout_s: how long to wait, in seconds, for another writer; the library's stores do.
+    """Open the store of a database to serve it; also one whose scheme another package knows.
 
     Raises:
         ParameterError: if it is neither.

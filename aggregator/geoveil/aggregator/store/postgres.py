@@ -223,14 +223,7 @@ def _configure(connection: Any, busy_timeout_s: float) -> None:
 
 
 def _require_dump(server: int) -> None:
-    """Refuse to go on without a pg_dump that can copy a server.
-
-    Args:
-        server: its major version; an older pg_dump refuses it.
-
-    Raises:
-        ServiceError: STORE_UNAVAILABLE, saying what is needed and what there is.
-    """
+    """Raise STORE_UNAVAILABLE without a pg_dump of at least the server's major version."""
     program = shutil.which("pg_dump")
     problem = "there is none"
     if program is not None:
@@ -247,13 +240,9 @@ def _require_dump(server: int) -> None:
 
 
 def _dump(parameters: Mapping[str, Any], target: Path) -> None:
-    """Write what `pg_restore` reads to a file.
+    """Write what `pg_restore` reads; STORE_UNAVAILABLE with the words of pg_dump.
 
-    Args:
-        parameters: of the connection, as libpq names them.
-
-    Raises:
-        ServiceError: STORE_UNAVAILABLE with the words of pg_dump.
+    `parameters` of the connection have libpq's names.
     """
     # The password not among the arguments, which every user of the machine can list.
     password = parameters.get("password")

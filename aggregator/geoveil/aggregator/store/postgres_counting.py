@@ -1,11 +1,8 @@
 """Counting reports in PostgreSQL, a whole batch per statement.
 
-Batches are single parameters: an array of the ids and one of the answers, in PostgreSQL's binary
-format. Unnested by one INSERT they are as fast as COPY into a temporary table and an INSERT from
-there, and need no table.
-
-As nearly all reports are new, they are first inserted without ON CONFLICT, which would look for
-each slot twice. If one of them is taken, this is undone, and they are inserted with it.
+One INSERT unnests a binary array of ids and one of answers, as fast as COPY and without a temporary
+table. Nearly all reports are new, so they are first inserted without ON CONFLICT, which would look
+for each slot twice; if a slot is taken, that is undone and they are inserted with it.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -123,11 +120,7 @@ def count(
 def _insert(
     connection: Connection, key: int, reports: Sequence[PackedReport], admit: Sequence[bool]
 ) -> dict[int, bool]:
-    """Insert the reports that are admitted and new; return the positions of the ids stored before.
-
-    Returns:
-        Position → whether the answers stored before are the same.
-    """
+    """Insert the admitted, new reports; return position → same answers, of ids stored before."""
     new: Sequence[PackedReport] = reports
     if not all(admit):
         new = [report for report, is_new in zip(reports, admit, strict=True) if is_new]
@@ -164,10 +157,9 @@ def _slots(key: int, ids: Sequence[bytes]) -> list[int]:
 def _inserted(
     connection: Connection, key: int, new: Sequence[PackedReport], *, beside: bool = False
 ) -> set[bytes] | None:
-    """Insert reports where nothing is in their place, of two with one id the first.
+    """Insert reports where nothing is in their place; return the ids inserted, None for all.
 
-    Returns:
-        The ids of those inserted; None: of all.
+    Of two reports with one id the first is inserted.
     """
     if not new:
         return set()
@@ -255,13 +247,7 @@ class _Array:
 
     @classmethod
     def of(cls, elements: bytes, size: int, order: NDArray[np.intp] | None = None) -> Self:
-        """Return an array of elements of one size, which are joined.
-
-        Args:
-            elements: of so many bytes each.
-            size: in bytes.
-            order: their positions, in the order that the array is to have.
-        """
+        """Return an array of joined elements of `size` bytes, in the order of their positions."""
         rows = np.empty(len(elements) // size, [("length", ">i4"), ("element", f"V{size}")])
         rows["length"] = size
         in_order = np.frombuffer(elements, f"V{size}")

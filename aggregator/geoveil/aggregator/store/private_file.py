@@ -13,15 +13,7 @@ _LOGS = ("-wal", "-shm", "-journal")
 
 
 def new_private_file(folder: Path, name: str) -> Path:
-    """Make an empty file of mode 0600 with a name of its own, and return its path.
-
-    Args:
-        folder: where.
-        name: what its name begins with.
-
-    Raises:
-        OSError: if there can be none.
-    """
+    """Make an empty, unique file of mode 0600 whose name begins so; OSError if that fails."""
     descriptor, path = tempfile.mkstemp(dir=folder, prefix=f"{name}.")
     os.close(descriptor)
     return Path(path)
@@ -30,11 +22,9 @@ def new_private_file(folder: Path, name: str) -> Path:
 def make_private_database(path: Path) -> None:
     """Make an empty SQLite file of mode 0600 with a write-ahead log if there is none.
 
-    It is never opened by its name: to close it would give up the locks that another connection of
-    this process holds on it. What can't be done is left, for SQLite to say.
-
-    The log is switched on before the file has its name, as SQLite lets one connection alone do
-    that, and tells others that the file is locked, however long they would wait.
+    The log is switched on before the file has its name, as one connection alone may do that. The
+    name is never opened here: a close would give up the locks of this process's other connections.
+    SQLite reports failures.
     """
     with suppress(OSError, sqlite3.Error):
         if not path.exists():
@@ -48,10 +38,7 @@ def make_private_database(path: Path) -> None:
 
 
 def protect_database(path: Path) -> None:
-    """Take a SQLite file and its logs from everybody but their owner.
-
-    Of a file that is somebody else's nothing is changed.
-    """
+    """Take a SQLite file and its logs from everybody but their owner, unless others own them."""
     for name in (path.name, *(path.name + end for end in _LOGS)):
         with suppress(FileNotFoundError, PermissionError):
             file = path.with_name(name)

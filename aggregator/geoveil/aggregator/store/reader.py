@@ -12,11 +12,7 @@ _Result = TypeVar("_Result")
 
 
 class Reader:
-    """Runs functions of a store one after the other, off the event loop.
-
-    Args:
-        open_store: opens the store; called on the reader's thread.
-    """
+    """Runs functions of a store one after the other, on the thread where it opens the store."""
 
     def __init__(self, open_store: Callable[[], Store]) -> None:
         self._open_store = open_store
@@ -29,11 +25,7 @@ class Reader:
         self._store = await loop.run_in_executor(self._executor, self._open_store)
 
     async def call(self, function: Callable[[Store], _Result]) -> _Result:
-        """Return function(store).
-
-        Raises:
-            ServiceError: STOPPING; or whatever the function raises.
-        """
+        """Return function(store), or raise its errors; ServiceError STOPPING."""
         store = self._store
         if store is None:
             raise ServiceError(Code.STOPPING)

@@ -1,7 +1,6 @@
-"""The tables. Who sent a report, from where and when, has no column; of each day there is a count.
+"""The tables. The sender, place and time of a report have no column; each day has a count.
 
-Reports lie in order of their random ids: in PostgreSQL of a part of them, in an index; in SQLite
-within a page.
+Reports lie in order of random ids: in PostgreSQL in an index, in SQLite within a page.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -194,11 +193,10 @@ SLOT_BITS = 44
 
 
 def slots(key: int, ids: bytes) -> NDArray[np.int64]:
-    """Return where in PostgreSQL reports to a campaign are stored, if nothing is there yet.
+    """Return where reports to a campaign are stored in PostgreSQL, if nothing is there yet.
 
-    Args:
-        ids: of reports, 16 bytes each, joined. A slot holds the exclusive or of their halves, of
-            which the highest 20 bits are folded into the lowest.
+    A slot is the exclusive or of the halves of an id (16 bytes), its highest 20 bits folded into
+    the lowest.
 
     Example:
         >>> slots(1, bytes.fromhex("0000100000000001" "0000000000000004")) - (1 << 44)

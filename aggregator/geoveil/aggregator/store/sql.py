@@ -68,11 +68,10 @@ _RECORD = (
 
 
 class SQLStore(Store):
-    """A `Store` in a database of SQL; a subclass says what is particular to its database.
+    """A `Store` in a database of SQL; a subclass does what is particular to its database.
 
-    Args:
-        create: whether to make the tables of an empty database, and refuse others than the
-            current; without it the database is taken as it is, for maintenance.
+    `create` makes the tables of an empty database and refuses other versions; without it the
+    database is taken as it is, for maintenance.
     """
 
     _unusable: Code
@@ -248,10 +247,7 @@ class SQLStore(Store):
 
     @abstractmethod
     def _count(self, by_campaign: Mapping[str, Sequence[Submission]]) -> dict[str, list[Outcome]]:
-        """Count the reports to each campaign, in one transaction; return outcomes in order.
-
-        For `attempt`: it may be done again, and errors of the database are not told yet.
-        """
+        """Count the reports to each campaign in one transaction that `attempt` may repeat."""
 
     def read_sums(self, connection: Connection, key: int) -> dict[int, Accumulator]:
         """Return the sums of a campaign by query index, in one statement."""

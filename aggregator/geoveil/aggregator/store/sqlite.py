@@ -82,14 +82,10 @@ _WRITE_COUNT = f"""
 
 
 class SQLiteStore(SQLStore):
-    """A `Store` in a file of SQLite.
+    """A `Store` in a file of SQLite, its owner's alone and made if absent.
 
-    It holds 8 bytes of memory per report of the campaigns that it counts reports to.
-
-    Args:
-        path: of the file; made if absent, and its owner's alone in any case.
-        busy_timeout_s: how long to wait, in seconds, for another writer.
-        create: see `SQLStore`.
+    It holds 8 bytes of memory per report of the campaigns that it counts reports to, and waits
+    `busy_timeout_s` seconds for another writer.
 
     Example:
         >>> import tempfile
@@ -137,10 +133,9 @@ class SQLiteStore(SQLStore):
     def _count_one(
         self, campaign_id: str, submissions: Sequence[Submission], written: list[_Written]
     ) -> list[Outcome]:
-        """Count the reports to one campaign: all they need in one statement, all added in three.
+        """Count the reports to one campaign: one statement reads, three write.
 
-        Each is a text that `sqlite3` knows already, as its cost and not that of the reports is what
-        a transaction of few reports takes.
+        Their texts are cached by `sqlite3`: they are the cost of a transaction of few reports.
         """
         reports, admit = gathered(submissions)
         ids, answers = in_columns(reports)
@@ -250,13 +245,7 @@ def _stored(
     candidates: Sequence[tuple[int, int]],
     reports: Sequence[PackedReport],
 ) -> dict[int, bool]:
-    """Return the positions of stored ids, each with whether its answers are the same.
-
-    Args:
-        driver: to read with.
-        candidates: positions, and pages that may hold the ids there.
-        reports: whose ids to look for.
-    """
+    """Return position → same answers, of ids stored, given (position, page) candidates."""
     pages = read_pages(driver, key, (page for _, page in candidates))
     stored = {}
     for position, page in candidates:

@@ -1,11 +1,8 @@
 """Pages of reports: many ids joined, in ascending order, and their answers in the same order.
 
-A page is numbered by its first report, in the order in which reports were counted; within a page
-that order is lost. Only the last page of a campaign ever changes: the next reports fill it up.
-
-Each statement takes and returns all pages as few parameters and one row. `sqlite3` gives the
-interpreter lock away at every row it steps over, and in a busy process it takes milliseconds to get
-it back: with a step per report, that would bound the server to a thousand reports a second.
+A page is numbered by its first report, in order of counting. Only the last page of a campaign
+changes: the next reports fill it up. A statement takes and returns all pages as one row, because
+`sqlite3` releases the interpreter lock at every row: a thousand reports a second at most.
 """
 
 import json
@@ -105,12 +102,7 @@ def read_pages(driver: Driver, key: int, firsts: Iterable[int]) -> dict[int, tup
 def read_answers(
     connection: Connection, key: int, first: int, limit: int
 ) -> tuple[bytes, int | None]:
-    """Return the answers of the pages from report `first` on, and where the next page begins.
-
-    Args:
-        first: number of a report at or before the beginning of a page.
-        limit: most reports, unless one page holds more.
-    """
+    """Return `limit` reports' answers, by whole pages from report `first`, and the next one."""
     pages = max(1, limit // _MOST_REPORTS)
     parameters = {"key": key, "first": first, "pages": pages}
     last, answers = connection.exec_driver_sql(_READ_ANSWERS, parameters).one()
@@ -142,12 +134,7 @@ def append(
     reports: Sequence[PackedReport],
     last: Last | None,
 ) -> list[ReportPage]:
-    """Write reports; return the pages that hold them.
-
-    Args:
-        driver: to write with.
-        last: page of the campaign; None if there is none.
-    """
+    """Write reports from the `last` page (or None) on; return the pages that hold them."""
     pages: list[ReportPage] = []
     widths = {ANSWER_BYTES} if type(reports) is PackedColumns else {len(r.answers) for r in reports}
     for width in sorted(widths):

@@ -12,11 +12,7 @@ _FIRST_VERSION_TABLE = "geoveil_schema"
 
 
 def schema_version(connection: Connection) -> int:
-    """Return the version of the schema; 0 if the database is empty.
-
-    Raises:
-        ServiceError: DATABASE_UNUSABLE if it holds the tables of something else.
-    """
+    """Return the schema's version, 0 if empty; DATABASE_UNUSABLE if it is of something else."""
     tables = inspect(connection).get_table_names()
     if not tables:
         return 0
@@ -30,10 +26,7 @@ def schema_version(connection: Connection) -> int:
 
 
 def require_current(version: int) -> None:
-    """Refuse a database of another version.
-
-    Raises:
-        ServiceError: DATABASE_UNUSABLE, saying what to do.
+    """Refuse a database of another version with DATABASE_UNUSABLE, saying what to do.
 
     Example:
         >>> require_current(1)

@@ -1,7 +1,6 @@
 """Group commit: one thread writes whatever waits, in one transaction, then answers every waiter.
 
-While a transaction is on its way to the disk the next one fills, so that many small requests share
-one flush, and a lone request still gets one at once.
+The next transaction fills while one is on its way to the disk, so small requests share a flush.
 """
 
 import asyncio
@@ -23,8 +22,7 @@ _LOG = logging.getLogger(__name__)
 _FEW = 100
 """The weight of a submission that goes before those that are larger."""
 _GATHERING_S = 0.01
-"""The longest wait for more, after a transaction of several requests: else as long as that took, as
-one of few requests takes as long as one of many."""
+"""The longest wait for more after a transaction of several requests."""
 _Result = TypeVar("_Result")
 _Settled = tuple["asyncio.Future[Any]", Any]
 """A future and what to give it: a result, or an exception to raise."""
@@ -46,12 +44,11 @@ class Writer:
 
     Args:
         open_store: opens the store; called on that thread.
-        queue_limit: weight of the submissions that may wait, which is the answers they hold; of the
-            large ones half of it, so that there is room for others. One that comes to an empty
-            queue is taken whatever its weight, since it could never be taken otherwise.
-        commit_limit: weight of the submissions of one transaction; likewise.
-        latency_s: how long to wait, in seconds, for more before writing what there is; after
-            a transaction of several requests as long as that took, at most ten milliseconds.
+        queue_limit: most answers that may wait, half of it for large submissions. An empty queue
+            takes any submission.
+        commit_limit: most answers of one transaction; likewise.
+        latency_s: how long to wait, in seconds, for more before writing; after a transaction of
+            several requests as long as that took, at most ten milliseconds.
     """
 
     def __init__(
