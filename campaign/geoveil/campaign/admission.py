@@ -44,11 +44,7 @@ class Fault(NamedTuple):
 
 
 class Admission:
-    """The checks of one campaign, ready for many reports.
-
-    Args:
-        campaign: the campaign that reports are made for.
-    """
+    """The checks of one campaign, ready for many reports."""
 
     def __init__(self, campaign: Campaign) -> None:
         self._campaign = campaign
@@ -79,11 +75,8 @@ class Admission:
     ) -> Fault | None:
         """Return why a report can never be counted, or None if nothing is wrong with it.
 
-        Whether its period has begun is for the clock to say.
-
-        Args:
-            answers: pairs of a query_index and an integer on the campaign's grid.
-            period: the period of a recurring campaign, from 0; else 0.
+        Answers are pairs of a query_index and an integer on the campaign's grid; the period counts
+        from 0, and whether it has begun is for the clock to say.
         """
         if len(report_id) != REPORT_ID_BYTES:
             return _fault(
@@ -120,10 +113,7 @@ class Admission:
     ) -> bool:
         """Return whether none of many reports of one answer each, with sound ids, has a fault.
 
-        Args:
-            indices: query_index of each answer, shape (n,).
-            values: integers on the campaign's grid, shape (n,).
-            periods: periods of a recurring campaign, else 0; shape (n,).
+        All arrays have shape (n,); values are on the campaign's grid, periods as in `fault`.
         """
         if self._many != 1 or (indices >= len(self._ranges)).any():
             return False

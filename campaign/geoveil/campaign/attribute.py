@@ -31,12 +31,11 @@ class Attribute:
     coordinates: AzimuthalEquidistant | None = None
     """The plane of places given as (longitude, latitude); None if values are used as they are."""
     scale: LogScale | None = None
-    """What turns numbers into logarithms, so that ratios are distances; None if values are used as
-    they are."""
+    """Turns numbers into logarithms: ratios are distances; None: values are used as they are."""
     least: float | None = None
-    """The least number that people are expected to hold, a public fact of one number; None: any.
-    Who holds one beyond is asked whether it is meant. Of a value campaign with both ends it then
-    counts as the nearer end (`Campaign.clamped`), else as it is."""
+    """The least expected number, a public fact; None: any. A person with a number beyond is asked
+    whether it is meant. In a value campaign with both ends it then counts as the nearer end
+    (`Campaign.clamped`), else as it is."""
     most: float | None = None
     """The greatest, likewise."""
 
@@ -68,14 +67,10 @@ class Attribute:
         return 1.0 if self.coordinates is None else self.coordinates.distortion
 
     def point(self, value: Value, dimension: int) -> float | Array:
-        """Return one participant's value in the coordinates of the queries.
-
-        Args:
-            value: what the participant holds.
-            dimension: number of coordinates that queries take.
+        """Return one participant's value in the `dimension` coordinates of the queries.
 
         Raises:
-            PrivateValueError: if it is no finite number (or numbers) of the kind asked for.
+            PrivateValueError: if it is no finite number (or numbers) of the attribute's kind.
         """
         expected = "a longitude and a latitude, in degrees"
         if self.coordinates is None:

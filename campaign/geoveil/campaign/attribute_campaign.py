@@ -27,7 +27,7 @@ from geoveil.gp import (
 )
 
 LIKELY_BEYOND = 2.0**-41
-"""The largest share of reports that honest noise takes out of the range that counts: of a million
+"""The largest share of reports that honest noise takes out of the counted range: of a million
 reports, any at all in one of two million campaigns."""
 
 
@@ -42,8 +42,7 @@ class AttributeCampaign(Campaign):
     step_exponent: int | None = None
     """The public grid is 2 to this power; by default the finest that a mechanism asks for."""
     readings: Readings | None = None
-    """How often a value is read and perturbed; None: for every report, unless the app's policy says
-    otherwise."""
+    """How often a value is read and perturbed; None: for each report, unless the policy differs."""
 
     @lazy
     @abstractmethod
@@ -84,12 +83,7 @@ class AttributeCampaign(Campaign):
     def answers_from(
         self, point: Sequence[int], columns: Sequence[int], source: RandomSource
     ) -> Sequence[int]:
-        """Return the integers that one report holds, made from a perturbed point.
-
-        Args:
-            point: what `point_mechanism` released, or a `Coarsening` to it.
-            columns: the columns that `draw_columns` returned.
-        """
+        """Return one report's integers, of a released or coarsened point, for `draw_columns`."""
 
     @lazy
     def charges(self) -> tuple[Charge, ...]:
@@ -107,18 +101,10 @@ class AttributeCampaign(Campaign):
     def release(
         self, point: ArrayLike, columns: Sequence[int], source: RandomSource
     ) -> Sequence[int]:
-        """Return the integers that one report holds.
-
-        Args:
-            point: the participant's value in the coordinates of queries, shape (1,) or (1, k).
-            columns: the columns that `draw_columns` returned.
-        """
+        """Return one report's integers, of a point (1,) or (1, k), for `draw_columns`."""
 
     def most_from_one(self, column: int) -> float:
-        """Return how far the sum of a column moves at most when one report becomes another.
-
-        Infinite where every integer counts as it is: numbers have no ends.
-        """
+        """Return how far a column's sum moves at most, or inf, when one report changes."""
         low, high = self.ranges[column]
         if (low, high) == (INT64_MIN, INT64_MAX):
             return math.inf
@@ -126,9 +112,9 @@ class AttributeCampaign(Campaign):
 
     @lazy
     def limits(self) -> tuple[Limits, ...]:
-        """What reports in each column, and their mean over any people, can be, in its unit.
+        """Bounds of reports in each column, and of their mean over any people, in its unit.
 
-        Reports with noise that knows no bound have no limits, though only some of them count.
+        Reports with unbounded noise have no limits, though only some of them count.
         """
         step = ldexp(1.0, self.grid_exponent)
         of_questions = []
@@ -256,11 +242,7 @@ class AttributeCampaign(Campaign):
 
 
 def require_attribute(campaign: Campaign) -> AttributeCampaign:
-    """Return a campaign that is about one attribute.
-
-    Raises:
-        UnsupportedError: if it is a form.
-    """
+    """Return a campaign that is about one attribute; UnsupportedError if it is a form."""
     if not isinstance(campaign, AttributeCampaign):
         raise UnsupportedError(
             f"{campaign.campaign_id!r} is a form of several fields, whose reports are exported"

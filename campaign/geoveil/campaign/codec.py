@@ -116,14 +116,11 @@ def _require_size(size: int) -> None:
 
 
 def open_envelope(published: bytes) -> pb.CampaignEnvelope:
-    """Return the envelope that bytes hold; whether its campaign is sound is for `decode` to say.
-
-    Args:
-        published: what `seal` returned, or anything that claims to be it.
+    """Return the envelope in untrusted bytes; whether its campaign is sound is for `decode` to say.
 
     Raises:
         ParameterError: if they hold none, or are too many for a campaign and its signature.
-        UnsupportedError: if it says something that this version does not know.
+        UnsupportedError: if it has content that this version does not know.
     """
     size = len(published)
     if size > _MOST_ENVELOPE_BYTES:
@@ -214,11 +211,10 @@ def _read_attribute_campaign(message: pb.Campaign, common: dict[str, Any]) -> At
 
 
 def decode_attribute_campaign(campaign: bytes) -> AttributeCampaign:
-    """Return the campaign about one attribute that bytes describe.
+    """Return the campaign about one attribute that bytes describe; errors as `decode`.
 
     Raises:
-        ParameterError: if the bytes are no campaign, or a field is out of range.
-        UnsupportedError: if they say something that this version does not know, or are a form.
+        UnsupportedError: if it is a form.
     """
     return require_attribute(decode(campaign))
 
@@ -231,17 +227,13 @@ def make_campaign(
     cap: Cap | None = None,
     **common: Any,
 ) -> AttributeCampaign:
-    """Return the campaign of the kind that its mechanism says.
+    """Return the campaign of the kind that its mechanism belongs to.
 
-    Args:
-        mechanism: what perturbs answers to questions, or points.
-        questions: what is asked; nothing of points.
-        allocation: how the privacy is spent over the questions.
-        cap: up to where distances count; None: everywhere, as of points.
-        common: the fields of `AttributeCampaign`.
+    A mechanism for points goes without questions and cap; `common` has `AttributeCampaign`'s
+    fields.
 
     Raises:
-        ParameterError: if something is out of range, or questions go with perturbed points.
+        ParameterError: if an argument is out of range, or questions go with perturbed points.
     """
     if not isinstance(mechanism, PlanarLaplaceSpec):
         return StatisticCampaign(

@@ -51,10 +51,9 @@ class CallError(GeoVeilError):
 
     Attributes:
         code: name of a gRPC status code, for example "UNAVAILABLE".
-        detail: what the server or the network said.
-        retry_after_s: how long the server asks to be left alone, in seconds from 0 to 3600; None
-            if it did not say.
-        answered: whether the server itself said so, and not the network on the way to it.
+        detail: text of the server or the network.
+        retry_after_s: the server's wish, in seconds from 0 to 3600; None if it had none.
+        answered: whether the server itself failed the call, not the network on the way to it.
     """
 
     def __init__(
@@ -76,8 +75,8 @@ class CallError(GeoVeilError):
     def retryable(self) -> bool:
         """Whether a later try of the same request may succeed, by the table of OTLP.
 
-        RESOURCE_EXHAUSTED only if the server said when to come back: without that, trying again
-        makes it worse.
+        RESOURCE_EXHAUSTED only if the server said when to come back: else another try makes it
+        worse.
 
         Example:
             >>> CallError("UNAVAILABLE").retryable, CallError("INTERNAL").retryable
@@ -109,8 +108,8 @@ class TLS:
     """How to know that a server is the right one, and how the server knows this app.
 
     Raises:
-        ParameterError: if a field is not of its kind, only one of the chain and its key is given,
-            or anything is given for a connection without TLS. Keys are not repeated.
+        ParameterError: if a field is not of its kind, the chain or its key is missing, or anything
+            is given for a connection without TLS. Keys are not repeated.
     """
 
     root_certificates: bytes | None = None
@@ -120,8 +119,8 @@ class TLS:
     private_key: bytes | None = field(default=None, repr=False)
     """PEM of the key of that certificate."""
     server_name: str | None = None
-    """What the server's certificate must be for, if not the host of the target: for a server that
-    is reached by an address or through a tunnel."""
+    """The name in the server's certificate, if not the target's host: for a server reached by an
+    address or through a tunnel."""
     insecure: bool = False
     """Send in the clear: anybody on the way can read reports and withhold campaigns. The values
     stay protected by their perturbation, and the policy still holds; the rest does not."""
@@ -147,16 +146,11 @@ class TLS:
 def tls_for(
     target: str, tls: TLS | None, missing: type[TLSRequiredError] = TLSRequiredError
 ) -> TLS:
-    """Return `tls`, or its default: none is needed on this machine, and refused elsewhere.
-
-    Args:
-        target: a gRPC address.
-        tls: None if the caller said nothing.
-        missing: raised if the target is not on this machine and `tls` is None.
+    """Return `tls` or its default: none for a target on this machine, `missing` raised elsewhere.
 
     Raises:
         ParameterError: if the target is no gRPC address, or `tls` no TLS.
-        TLSRequiredError: or what is raised in its place.
+        TLSRequiredError: or `missing`.
     """
     if not isinstance(target, str) or not target or target.startswith(("http://", "https://")):
         expected = 'HOST:PORT, for example "collector.example:443", without http://'
@@ -206,7 +200,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _port(target: str) -> str | None:
-    """Return what stands for the port of HOST:PORT; None if there is none, or only gRPC can tell.
+    """Return the port of HOST:PORT as text; None if there is none, or only gRPC can tell.
 
     Example:
         >>> [_port(t) for t in ("localhost:1", "[::1]:https", "::1", "localhost", "unix:a.sock")]
@@ -223,8 +217,7 @@ def open_channel(
 ) -> "grpc.Channel":
     """Return a gRPC channel straight to a server, never through a proxy of the environment.
 
-    A proxy would see, or could change, what travels in the clear; a server on this machine it would
-    look for on its own. Whoever has to use one names it as the target.
+    A proxy would see, or could change, what travels in the clear; name one as the target to use it.
 
     Args:
         target: a gRPC address, for example "collector.example:443".
@@ -282,12 +275,7 @@ _Failure = TypeVar("_Failure", bound=CallError)
 
 
 def failed(call: Any, kind: type[_Failure]) -> _Failure:
-    """Return the error for a gRPC call that has failed.
-
-    Args:
-        call: a call that ended with a status other than OK.
-        kind: class of the error that is returned.
-    """
+    """Return the error, of a class, for a gRPC call that ended with a status other than OK."""
     metadata = call.trailing_metadata() or ()
     code, detail = call.code().name, call.details() or ""
     # Errors of a geoveil server come with details.
@@ -298,10 +286,7 @@ def failed(call: Any, kind: type[_Failure]) -> _Failure:
 
 
 def retry_after_s(metadata: Iterable[tuple[str, str | bytes]]) -> float | None:
-    """Return the delay of google.rpc.RetryInfo, in seconds; None if there is none to be read.
-
-    Args:
-        metadata: (key, value) pairs that came after the answer. They may hold anything.
+    """Return the delay of google.rpc.RetryInfo in untrusted metadata, in seconds; None without one.
 
     Example:
         >>> from google.rpc.error_details_pb2 import RetryInfo

@@ -57,13 +57,9 @@ _Law: TypeAlias = tuple[float, float]
 def likelihood(privacy: GeoPrivacy, subject: str, yours: str, other: str) -> str:
     """Return a guarantee as a sentence: how much likelier a report is for one value than another.
 
-    With a δ an event may be likelier than that by δ, for values up to the guarantee's reach apart.
-
-    Args:
-        privacy: of what leaves the device.
-        subject: what that is, with its verb: "This report is".
-        yours: the value that it is made from.
-        other: another value, at a distance that the sentence adds.
+    With a δ an event may be likelier by δ more, for values up to the guarantee's reach apart. The
+    sentence begins with a subject and verb such as "This report is", names `yours` and `other`, and
+    adds their distance.
 
     Example:
         >>> likelihood(GeoPrivacy(1, 8_000, "dollar"), "This report is", "your income", "one")
@@ -110,8 +106,7 @@ def _slack(delta: float) -> str:
 def least_counted(campaign: AttributeCampaign, *, read: bool = False) -> str | None:
     """Return between which values all are told apart, as a sentence; None where all are.
 
-    Args:
-        read: whether the app's policy has one reading, which is not clamped, answer the campaign.
+    `read`: whether one reading of the app's policy, which is not clamped, answers the campaign.
     """
     attribute, clamped = campaign.attribute, campaign.clamped and not read
     ends = [] if attribute.scale is None else [attribute.scale.floor]
@@ -136,12 +131,9 @@ def away(privacy: GeoPrivacy, apart: float) -> str:
 
 
 def what_it_tells(campaign: AttributeCampaign, reading: GeoPrivacy | None = None) -> list[str]:
-    """Return what reports to a campaign tell about anybody, as sentences for those who are asked.
+    """Return what reports to a campaign tell about anybody, as sentences.
 
-    Args:
-        campaign: public, as it was fetched.
-        reading: what one reading costs under the app's own policy; None: there are none but those
-            that the campaign asks for.
+    `reading` is the price of one reading under the app's own policy; None: the campaign's only.
 
     Example:
         >>> from datetime import UTC, datetime
@@ -210,16 +202,11 @@ def what_it_tells(campaign: AttributeCampaign, reading: GeoPrivacy | None = None
 def what_it_tells_of(campaign: AttributeCampaign, value: Value, *, read: bool = False) -> list[str]:
     """Return what a report tells about one person, as sentences for nobody else.
 
-    They hold the private value and what is computed from it: show them to the person, and keep
-    them out of logs and files.
-
-    Args:
-        campaign: public, as it was fetched.
-        value: what the participant holds, as `Client.contribute` takes it.
-        read: whether the app's policy has one reading answer the campaign.
+    They hold the private value, as `Client.contribute` takes it: keep them out of logs and files.
+    `read` says whether one reading of the app's policy answers the campaign.
 
     Raises:
-        PrivateValueError: if it is no finite number (or numbers) of the kind asked for.
+        PrivateValueError: if it is no finite number (or numbers) of the campaign's kind.
     """
     point = campaign.attribute.point(value, campaign.dimension)
     of_points = read or campaign.readings is not None
@@ -264,17 +251,12 @@ def what_it_tells_of(campaign: AttributeCampaign, value: Value, *, read: bool = 
 def what_to_ask(campaign: AttributeCampaign, value: Value) -> str:
     """Return what to ask somebody whose value is likely a slip, before anything leaves; else "".
 
-    That is a place outside the campaign's area, and a number beyond the range that the campaign
-    states. Where it states none: a number below 0 where no threshold is, and one beyond ten times
-    the largest threshold, and beyond a hundred times the distance that the guarantee is stated for.
-    It holds the private value, like `what_it_tells_of`.
-
-    Args:
-        campaign: public, as it was fetched.
-        value: what the participant holds, as `Client.contribute` takes it.
+    A slip is a place outside the campaign's area, or a number beyond the campaign's range. Without
+    a range: a number below 0 where no threshold is, and one beyond ten times the largest threshold,
+    and beyond a hundred times the guarantee's distance. The text holds the private value.
 
     Raises:
-        PrivateValueError: if it is no finite number (or numbers) of the kind asked for.
+        PrivateValueError: if it is no finite number (or numbers) of the campaign's kind.
 
     Example:
         >>> from geoveil.campaign import Attribute, PlanarLaplaceSpec, ValueCampaign
@@ -324,11 +306,7 @@ def what_to_ask(campaign: AttributeCampaign, value: Value) -> str:
 
 @singledispatch
 def region(query: Query, label: str, inside: bool, attribute: Attribute) -> str:
-    """Return which side of a question a value is on, in words.
-
-    Args:
-        inside: whether the value is where the query's hard form is 1.
-    """
+    """Return the side of a question in words; inside, the query's hard form is 1."""
     return f"{'inside' if inside else 'outside'} what “{label}” counts"
 
 
@@ -368,11 +346,7 @@ def _(query: Range) -> tuple[float, ...]:
 
 
 def _near(campaign: AttributeCampaign, point: Array, most: float) -> str:
-    """Return how well a value is told from one that lies as far away as the guarantee says.
-
-    Args:
-        most: ε between any two values.
-    """
+    """Return how well near values are told apart, `most` being the ε between any two values."""
     privacy, attribute = campaign.report_privacy, campaign.attribute
     apart = min(privacy.per, privacy.reach)
     pair = f"your {attribute.name} from one {away(privacy, apart)}"

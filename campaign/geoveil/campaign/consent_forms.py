@@ -21,10 +21,7 @@ def field_text(form: FormCampaign, field: Field) -> str:
 
 
 def what_a_form_tells(form: FormCampaign) -> list[str]:
-    """Return what the reports to a form tell about anybody, as sentences for those who are asked.
-
-    Args:
-        form: public, as it was fetched.
+    """Return what the reports to a form tell about anybody, as sentences.
 
     Example:
         >>> from datetime import UTC, datetime

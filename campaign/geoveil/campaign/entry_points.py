@@ -1,7 +1,7 @@
-"""What other packages add, found by `importlib.metadata` and imported when it is asked for.
+"""What other packages add by entry points, imported on demand.
 
-A group of entry points holds what stands for names of one kind: `geoveil.queries`,
-`geoveil.mechanisms`, `geoveil.questions`, `geoveil.stores`, `geoveil.priors`, `geoveil.commands`.
+The groups are `geoveil.queries`, `geoveil.mechanisms`, `geoveil.questions`, `geoveil.stores`,
+`geoveil.priors` and `geoveil.commands`.
 """
 
 from collections.abc import Collection, Mapping
@@ -16,14 +16,10 @@ if TYPE_CHECKING:
 
 @cache
 def added(group: str, taken: frozenset[str]) -> Mapping[str, "EntryPoint"]:
-    """Return the entry points of a group by name, of everything installed; nothing is imported.
-
-    Args:
-        group: group of entry points, for example "geoveil.queries".
-        taken: names of the library's own, which nothing else can have.
+    """Return the installed entry points of a group by name; nothing is imported.
 
     Raises:
-        UnsupportedError: if two packages want one name, or one of `taken`.
+        UnsupportedError: if two packages want one name, or one of `taken`, the library's own.
     """
     # Imported here: a device without foreign campaigns need not load it, nor the mail it builds on.
     from importlib.metadata import entry_points
@@ -42,15 +38,10 @@ def added(group: str, taken: frozenset[str]) -> Mapping[str, "EntryPoint"]:
 
 
 def load(group: str, name: str, taken: Collection[str]) -> object:
-    """Return what another package gives a name in a group; it is imported if it was not yet.
-
-    Args:
-        group: group of entry points, for example "geoveil.queries".
-        name: name of the entry point.
-        taken: names of the library's own, which nothing else can have.
+    """Import and return the entry point of a name in a group; `taken` are the library's own names.
 
     Raises:
-        NotInstalled: if no package gives it.
+        NotInstalled: if no package has it.
         UnsupportedError: if the package can't be imported.
     """
     points = added(group, frozenset(taken))
@@ -61,12 +52,7 @@ def load(group: str, name: str, taken: Collection[str]) -> object:
 
 
 class NotInstalled(UnsupportedError):  # noqa: N818 - it says what is the case
-    """Something is named that nothing installed here provides.
-
-    Attributes:
-        group: group of the entry points that provide such things, for example "geoveil.queries".
-        name: what was asked for.
-    """
+    """No installed package has a name in a group of entry points such as "geoveil.queries"."""
 
     def __init__(self, group: str, name: str, known: Collection[str]) -> None:
         super().__init__(group, name, known)
@@ -83,12 +69,9 @@ class NotInstalled(UnsupportedError):  # noqa: N818 - it says what is the case
 
 
 class foreign:  # noqa: N801 - reads as a statement
-    """Turns what another package's code raises into an error of geoveil's.
+    """Turns errors of another package's code, called `name`, into one of geoveil's.
 
     Arithmetic errors remain: numbers so extreme that a formula gives up.
-
-    Args:
-        name: what failed, as it is called here.
     """
 
     def __init__(self, name: str) -> None:

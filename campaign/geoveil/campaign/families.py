@@ -1,9 +1,8 @@
-"""Families of queries and mechanisms: one record says all that any part asks of one.
+"""Families of queries and mechanisms that a campaign can name: `threshold`, `debiased`.
 
-A family is what a campaign can name: `threshold`, `debiased`. Its record says what makes it, how it
-is written in a campaign, what it costs a device, and examples at which it is audited. The library's
-own stand in `queries` and `mechanisms`; another package adds one by an entry point in the group
-`geoveil.queries` or `geoveil.mechanisms`, of the family's name, that leads to its record.
+A record says how a family is made and written in a campaign, its cost on a device, and examples
+for audits. The library's own stand in `queries` and `mechanisms`; another package adds one by an
+entry point in `geoveil.queries` or `geoveil.mechanisms`, of the family's name, to its record.
 """
 
 import math
@@ -67,12 +66,9 @@ class MechanismSpec(ABC):
 
     @abstractmethod
     def build(self, query: Query, privacy: GeoPrivacy, step: float | None = None) -> QueryMechanism:
-        """Return the mechanism for one query, whose privacy is the one given.
+        """Return the mechanism for one query, whose answer may spend `privacy`.
 
-        Args:
-            query: what is asked.
-            privacy: what one answer may spend.
-            step: spacing of the grid of the campaign; by default the mechanism's own.
+        `step` is the spacing of the campaign's grid, by default the mechanism's own.
 
         Raises:
             UnsupportedError: if the query and the mechanism don't go together.
@@ -81,12 +77,7 @@ class MechanismSpec(ABC):
     def build_together(
         self, queries: Sequence[Query], privacy: GeoPrivacy, step: float | None = None
     ) -> VectorSmoothMechanism:
-        """Return the mechanism for several queries, whose privacy all answers together spend.
-
-        Args:
-            queries: two or more, of one dimension.
-            privacy: what all answers may spend.
-            step: spacing of the grid of the campaign; by default the mechanism's own.
+        """Return the mechanism for several queries of one dimension that spend privacy together.
 
         Raises:
             ParameterError: if it answers queries one by one only, or a parameter is out of range.
@@ -101,8 +92,7 @@ class Work:
     read: int
     """Time to read and check a query, apart from 1 for every 2 bytes of it."""
     drawn: int
-    """Time to draw an answer; of a query: beyond what the mechanism takes, and then 1 for every 10
-    bytes more."""
+    """Time to draw an answer; of a query beyond the mechanism's, and 1 per 10 bytes more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +131,7 @@ class Family:
     summary: str
     """What it is for, in half a sentence; stands in the table of the documents."""
     wire: Wire | None = None
-    """None: written by name with the fields of the class, which is then a dataclass whose fields
-    are numbers, texts or tuples of numbers."""
+    """None: by name with the fields of a dataclass: numbers, texts or tuples of numbers."""
     work: Work = Work(read=700, drawn=1200)
     """What it costs a device; by default as much as the dearest of the library."""
     holds: Callable[[Any], bool] | None = None
@@ -161,7 +150,7 @@ class Family:
         return {_EXTENSION: pb.Extension(family=self.name, parameters=_written(value))}
 
     def make(self, parameters: Mapping[str, Any]) -> Any:
-        """Return what the family makes of its parameters.
+        """Return an object from its parameters.
 
         Raises:
             ParameterError: if one is missing, unknown or out of range.
@@ -178,10 +167,10 @@ class Family:
             return self.made(**parameters)
 
     def parse(self, text: str) -> Any:
-        """Return what 'name=value,name=value' makes; numbers of a tuple stand between blanks.
+        """Return the object of 'name=value,name=value'; blanks separate a tuple's numbers.
 
         Raises:
-            ParameterError: if it can't be read, or a parameter is missing, unknown or out of range.
+            ParameterError: if a parameter is unreadable, missing, unknown or out of range.
         """
         own = self._parameters()
         given = {}
@@ -242,15 +231,10 @@ F = TypeVar("F", bound=Family)
 
 
 class Registry(Generic[F]):
-    """The families of a kind: the library's own, and those of other packages.
+    """The families of a kind: the library's own, with reserved names, and other packages'.
 
-    Which packages there are is looked up once; a package is imported when one of its families is
-    asked for by name, so that a device pays for what its campaigns use.
-
-    Args:
-        group: group of the entry points by which packages add families.
-        kind: class of the records.
-        built_in: the library's own; nothing else can take their names.
+    Packages are looked up once, and imported when one of their families is used by name, so that a
+    device pays for what its campaigns use.
     """
 
     def __init__(self, group: str, kind: type[F], built_in: Sequence[F]) -> None:
@@ -267,7 +251,7 @@ class Registry(Generic[F]):
         return (*self.built_in, *added(self.group, frozenset(self.built_in)))
 
     def __getitem__(self, name: str) -> F:
-        """Return the family of a name; its package is imported if it was not yet.
+        """Return the family of a name, importing its package if need be.
 
         Raises:
             NotInstalled: if there is none.
@@ -304,11 +288,7 @@ class Registry(Generic[F]):
         return match
 
     def encode(self, value: object) -> dict[str, Any]:
-        """Return the field of a `kind` that a value is written as.
-
-        Raises:
-            UnsupportedError: if the value is of no family.
-        """
+        """Return the field of a `kind` for a value; UnsupportedError if it is of no family."""
         family = self.of(value)
         if family is None:
             raise UnsupportedError(
@@ -337,7 +317,7 @@ class Registry(Generic[F]):
         """Return the value of the `kind` of a message.
 
         Raises:
-            ParameterError: naming the field, its value and what is permitted.
+            ParameterError: naming the field, its value and the permitted range.
             NotInstalled: if no package here has the family.
         """
         family = self.named_by(message)
@@ -346,24 +326,20 @@ class Registry(Generic[F]):
         return family.make(_read(message.extension.parameters))
 
     def parse(self, text: str) -> Any:
-        """Return what 'family:name=value,name=value' makes.
+        """Return the object of 'family:name=value,name=value'.
 
         Raises:
             NotInstalled: if there is no such family.
-            ParameterError: if the parameters can't be read, or one is out of range.
+            ParameterError: if a parameter is unreadable or out of range.
         """
         name, _, parameters = text.partition(":")
         return self[name.strip()].parse(parameters)
 
 
 def missing(family: Family) -> list[str]:
-    """Return what a family lacks, in sentences; [] if it can go all the way.
+    """Return what a family's record lacks, in sentences.
 
-    What it is tried with are its examples: each is written and read, and a mechanism is built of it
-    that states the guarantee that was asked for.
-
-    Args:
-        family: record of a family of queries or mechanisms.
+    Each of its examples is written and read, and must build a mechanism with the stated guarantee.
     """
     lacks = [] if _NAME.fullmatch(family.name) else ["a name of lower-case letters, digits and '-'"]
     if not family.summary:

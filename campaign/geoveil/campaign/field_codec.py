@@ -60,11 +60,7 @@ def encode_field(field: Field) -> pb.Field:
 
 
 def decode_field(message: pb.Field) -> Field:
-    """Return a field that travelled.
-
-    Raises:
-        ParameterError: naming the parameter, its value and what is permitted.
-    """
+    """Return a field from the wire; ParameterError names the parameter and its range."""
     name = f"field {message.attribute.name!r}"
     field: Field = within(name, lambda: _decode_field(message))
     return field
@@ -114,11 +110,7 @@ def encode_privacy(privacy: GeoPrivacy) -> pb.Privacy:
 
 
 def decode_privacy(message: pb.Privacy, unit: str) -> GeoPrivacy:
-    """Return a guarantee that travelled.
-
-    Raises:
-        ParameterError: naming the field, its value and what is permitted.
-    """
+    """Return a guarantee from the wire; ParameterError names the field and its range."""
     reach = message.reach if message.HasField("reach") else math.inf
     return GeoPrivacy(message.epsilon, message.per, unit, message.delta, reach)
 
@@ -143,11 +135,7 @@ def encode_attribute(attribute: Attribute) -> pb.Attribute:
 
 
 def decode_attribute(message: pb.Attribute) -> Attribute:
-    """Return an attribute that travelled.
-
-    Raises:
-        ParameterError: naming the field, its value and what is permitted.
-    """
+    """Return an attribute from the wire; ParameterError names the field and its range."""
     plane = None
     if message.HasField("azimuthal_equidistant"):
         m = message.azimuthal_equidistant

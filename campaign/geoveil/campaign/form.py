@@ -42,22 +42,17 @@ class FormCampaign(Campaign):
     """A request for several answers of each device, all or none.
 
     Two forms that differ by d_j in field j are at most Σ ε_j d_j distinguishable: each answer has
-    noise of its own, so that the guarantees of the fields add up. The guarantee of one field alone
-    is what is promised of forms that differ in that field alone.
+    its own noise, so the guarantees of the fields add up.
 
     Raises:
-        ParameterError: naming the parameter, its value and what is permitted.
+        ParameterError: naming the parameter, its value and the permitted range.
     """
 
     fields: tuple[Field, ...]
     """1 to 64, with distinct names."""
 
     def field(self, name: str) -> Field:
-        """Return the field of a name.
-
-        Raises:
-            ParameterError: if there is none.
-        """
+        """Return the field of a name; ParameterError if there is none."""
         for field in self.fields:
             if field.name == name:
                 return field
@@ -73,7 +68,7 @@ class FormCampaign(Campaign):
         """Return the campaign that asks for one number or place alone: its columns answer it.
 
         Raises:
-            ParameterError: if the field is of another kind, or there is none.
+            ParameterError: if there is no such field, or it is of another kind.
         """
         field = self.field(name)
         if not isinstance(field, PointField):
@@ -111,8 +106,7 @@ class FormCampaign(Campaign):
     def charges(self) -> tuple[Charge, ...]:
         """What one report costs each attribute; open fields cost nothing that can be stated.
 
-        Whether a field applies shows in its report as well: what that may tell is charged to the
-        field that decides it.
+        Whether a field applies shows in the report: that is charged to the field that decides it.
         """
         return tuple(
             self._charge(field, field.privacy) for field in self.fields if field.privacy is not None
@@ -152,15 +146,13 @@ class FormCampaign(Campaign):
         return tuple(field for field in self.fields if field.name in given)
 
     def prepare(self, values: Answers) -> Sequence[Any]:
-        """Return the answers of one person as `release` takes them. Private.
+        """Return the answers of one person, by field, as `release` takes them. Private.
 
-        Args:
-            values: name of a field → answer. Of fields that do not apply it has no effect, nor
-                whether there is one: to refuse either would tell the earlier answer.
+        An answer to a field that does not apply has no effect: refusing it would betray the earlier
+        one.
 
         Raises:
-            PrivateValueError: if one is missing or is not of its field, or another name is there;
-                the message shows no answer.
+            PrivateValueError: if one is missing, not of its field, or of none; no answer is shown.
         """
         if not isinstance(values, Mapping) or not set(values) <= {f.name for f in self.fields}:
             names = ", ".join(field.name for field in self.fields)
@@ -178,11 +170,7 @@ class FormCampaign(Campaign):
         return prepared
 
     def release(self, prepared: Sequence[Any], source: RandomSource) -> list[int]:
-        """Return the integers that one report holds, a column each.
-
-        Args:
-            prepared: what `prepare` returned.
-        """
+        """Return the integers that one report holds, a column each, from `prepare`'s result."""
         answered = zip(self.fields, prepared, strict=True)
         return [k for field, answer in answered for k in field.release(answer, source)]
 
@@ -209,11 +197,7 @@ def _labels(field: Field) -> list[str]:
 
 
 def check_fields(fields: Sequence[Field]) -> tuple[Field, ...]:
-    """Return fields that one form may have.
-
-    Raises:
-        ParameterError: naming what is wrong, and what is permitted.
-    """
+    """Return fields that one form may have; ParameterError names what is wrong."""
     if not isinstance(fields, Sequence) or not all(isinstance(field, Field) for field in fields):
         raise ParameterError("fields", fields, "a sequence of fields")
     if not 1 <= len(fields) <= MOST_FIELDS:

@@ -33,11 +33,7 @@ _MEAN_LOGARITHM = (
 
 
 def unbiased_for(campaign: AttributeCampaign, *, later: bool = False) -> str:
-    """Return what the values of a campaign's estimates are unbiased for, as a sentence.
-
-    Args:
-        later: whether they are of queries that were asked of its points later.
-    """
+    """Return what a campaign's estimates are unbiased for; `later`: questions came after points."""
     bias = max((mechanism.bias_bound for mechanism in campaign.mechanisms), default=0.0)
     if bias == math.inf:
         return "Unbiased for nothing: the noise has no mean."

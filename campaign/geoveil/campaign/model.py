@@ -25,11 +25,7 @@ _ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 
 
 def check_campaign_id(campaign_id: object) -> None:
-    """Refuse what can't name a campaign.
-
-    Raises:
-        ParameterError: saying what can.
-    """
+    """Raise ParameterError for what can't name a campaign."""
     if not isinstance(campaign_id, str) or not _ID.fullmatch(campaign_id):
         raise ParameterError(
             "campaign_id",
@@ -61,15 +57,14 @@ class Charge(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Campaign(ABC):
-    """What campaigns of all kinds say: public, validated as a whole when it is made.
+    """The fields of campaigns of all kinds: public, validated as a whole when it is made.
 
-    A campaign that is made can be written, signed, read again and answered, on the server and on
-    the device alike.
+    It can then be written, signed, read again and answered, on the server and on the device.
 
     Raises:
-        ParameterError: naming the field, its value and what is permitted.
-        UnsupportedError: if the mechanism has no proof for one of the queries, or a query or a
-            mechanism is of a kind that no campaign carries.
+        ParameterError: naming the field, its value and the permitted range.
+        UnsupportedError: if the mechanism has no proof for a query, or no campaign carries a
+            query's or the mechanism's kind.
     """
 
     campaign_id: str
@@ -140,8 +135,8 @@ class Campaign(ABC):
     def ranges(self) -> tuple[tuple[int, int], ...]:
         """The least and greatest integer that counts in each column.
 
-        All that can be reported, where that is bounded. Reports with noise that knows no bound stay
-        in this range in all but 2⁻⁴¹ of cases, whatever the value, and perturbed places likewise.
+        Bounded reports are all in it; those with unbounded noise, and perturbed places, are in all
+        but 2⁻⁴¹ of cases, whatever the value.
         """
 
     @property

@@ -26,14 +26,9 @@ class KeyPair:
 
 
 def read_pair(certificate: tuple[str, Path], key: tuple[str, Path]) -> KeyPair:
-    """Read the files of a certificate and its key, and see that they fit together.
+    """Read a certificate (own one first) and its key, without passphrase, that fit together.
 
-    Args:
-        certificate: the name of the setting, for errors, and the PEM file: own certificate first.
-        key: likewise; the private key, without a passphrase.
-
-    Raises:
-        ParameterError: naming the setting of the file that can't be used.
+    Each comes with the name of its setting, which ParameterError names if a file can't be used.
     """
     chain, secret = read_pem(*certificate), read_pem(*key)
     own = _certificates(*certificate, chain)[0]
@@ -50,11 +45,7 @@ def read_pair(certificate: tuple[str, Path], key: tuple[str, Path]) -> KeyPair:
 
 
 def read_authorities(name: str, path: Path) -> bytes:
-    """Return the PEM of the certificates in a file.
-
-    Raises:
-        ParameterError: naming the setting, if there are none or the file can't be read.
-    """
+    """Return the PEM of the certificates in a file; ParameterError names the setting."""
     pem = read_pem(name, path)
     _certificates(name, path, pem)
     return pem
@@ -68,11 +59,7 @@ def _certificates(name: str, path: Path, pem: bytes) -> list[x509.Certificate]:
 
 
 def read_pem(name: str, path: Path) -> bytes:
-    """Return what a file holds.
-
-    Raises:
-        ParameterError: naming the setting, if the file can't be read.
-    """
+    """Return the content of a file; ParameterError names the setting if it can't be read."""
     try:
         return path.read_bytes()
     except OSError as error:

@@ -315,10 +315,10 @@ def encode_point_question(question: PointQuestion) -> pb.Query:
 
 
 def decode_point_question(index: int, message: pb.Query) -> PointQuestion:
-    """Return the question to perturbed points that stands at an index of a request.
+    """Return the question to perturbed points at an index of a request.
 
     Raises:
-        ParameterError: naming the field, its value and what is permitted.
+        ParameterError: naming the field, its value and the permitted range.
     """
     query = within(f"queries[{index}]", lambda: QUERIES.decode(message))
     return PointQuestion(message.label, query)

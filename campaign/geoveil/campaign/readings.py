@@ -16,15 +16,14 @@ LONGEST = timedelta(days=3660)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Readings:
-    """A campaign's wish that a device reads its value once in so long, and answers from that.
+    """A campaign's wish that a device reads its value once an epoch, and answers from that.
 
-    All reports of such a stretch, an epoch, are made from one perturbed point, which is paid for
-    once. Each device draws when its first epoch begins; the others follow without a gap, and the
-    value is read when the device first answers in one.
+    All reports of an epoch are made from one perturbed point, which is paid for once. Each device
+    draws when its first epoch begins; the others follow without a gap.
 
     Raises:
-        ParameterError: if the length is not from a minute to ten years, or there is one cohort, or
-            more than 16.
+        ParameterError: if the length is not from a minute to ten years, or cohorts not 0 or 2 to
+            16.
 
     Example:
         >>> print(Readings(every=timedelta(days=91), extrapolated=True))
@@ -36,12 +35,11 @@ class Readings:
     every: timedelta
     """How long an epoch is."""
     extrapolated: bool = False
-    """Whether an answer goes on as two readings did, at most for as long as lay between them: right
-    for means that drift, at up to five times the variance of the noise (8/3 on average). A device
+    """Whether an answer extrapolates two readings, at most as long as lay between them: right for
+    means that drift, at up to five times the variance of the noise (8/3 on average). A device
     without two such readings answers only when it reads: most do not in the first two epochs."""
     cohorts: int = 0
-    """2 to 16: a device tells in which of so many parts of an epoch its epochs begin; 0: it does
-    not."""
+    """2 to 16: a device reports which of so many parts of an epoch its own begin in; 0: none."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.every, timedelta) or not _SHORTEST <= self.every <= LONGEST:
@@ -71,10 +69,10 @@ class Readings:
         )
 
     def cohort(self, begins: datetime) -> int:
-        """Return in which part an epoch began, from 0; 0 where devices do not tell.
+        """Return in which part an epoch began, from 0; 0 without cohorts.
 
-        Parts are counted from 1970 on, for all campaigns alike: two that ask for as many, or for a
-        divisor, learn no more than one.
+        Parts count from 1970 on for all campaigns, so two with the same number, or a divisor, learn
+        no more than one.
         """
         return self.cohorts * ((begins - ORIGIN) % self.every) // self.every
 
@@ -86,10 +84,7 @@ class Readings:
 def moved_on(latest: int, before: int, age: timedelta, gap: timedelta) -> int:
     """Return latest + (age/gap)(latest − before), rounded, ties up; exactly, within 64 bits.
 
-    Args:
-        before: that of an earlier reading.
-        age: of the last reading, from 0 to `gap`; what is outside counts as the nearer end.
-        gap: the time between the two, > 0.
+    `age` is that of the last reading, clipped to [0, gap]; `gap` > 0 lies between the two readings.
 
     Example:
         >>> moved_on(10, 4, timedelta(days=1), timedelta(days=2))

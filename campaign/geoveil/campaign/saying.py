@@ -107,9 +107,7 @@ def on_scale(logarithm: float) -> str:
 
 
 def days_in(length: timedelta) -> str:
-    """Return how many days a length > 0 is, with six significant figures, not above it.
-
-    What is said of any stretch of so many days then holds of no longer one.
+    """Return how many days a length > 0 is, to six significant figures, rounded down.
 
     Example:
         >>> days_in(timedelta(days=91)), days_in(timedelta(days=364.99999))
@@ -148,13 +146,8 @@ def odds(chance: float) -> str | None:
 def right_at_most(nats: float, delta: float = 0.0) -> float:
     """Return how often a guess between two values, equally likely before, is right at most.
 
-    (1 + TV)/2 of them are right, and of two laws that are (ε, δ) apart both ways the total
-    variation TV is at most (e^ε − 1 + 2δ)/(e^ε + 1): add P(S) ≤ e^ε Q(S) + δ and the same of the
-    complements.
-
-    Args:
-        nats: ε between the two, ≥ 0.
-        delta: δ in [0, 1).
+    (1 + TV)/2, where (ε, δ) both ways, ε ≥ 0 in nats, bounds the total variation TV by
+    (e^ε − 1 + 2δ)/(e^ε + 1): add P(S) ≤ e^ε Q(S) + δ and the same of the complements.
     """
     return 1.0 - (1.0 - delta) / (1.0 + math.exp(min(nats, FARTHEST)))
 

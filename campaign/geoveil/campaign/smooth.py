@@ -47,8 +47,7 @@ _GROWTHS = MappingProxyType({EXPONENTIAL: pb.GROWTH_EXPONENTIAL, LINEAR: pb.GROW
 _CALIBRATIONS = MappingProxyType({"exact": pb.CALIBRATION_EXACT, "paper": pb.CALIBRATION_PAPER})
 BROWSER_NU = range(3, 31)
 BROWSER_GAMMA = range(4, 13, 2)
-"""Student-t and generalized Cauchy noises whose distribution functions are finite formulas, which
-the TypeScript device has."""
+"""Noises whose distribution functions are finite formulas, which the TypeScript device has."""
 
 
 @dataclass(frozen=True, slots=True)

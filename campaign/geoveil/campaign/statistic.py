@@ -66,7 +66,7 @@ class Allocation(Enum):
     """Each participant answers all m queries, each with ε, and spends mε."""
     VECTOR = "vector"
     """Each participant answers all m queries, together with ε [SGP Cor. 3.2]: 2 to 100 of them, by
-    smooth noise that promises no δ and has a bound of exponential growth."""
+    smooth noise without δ whose bound grows exponentially."""
 
     @property
     def answers_all(self) -> bool:

@@ -1,7 +1,7 @@
-"""Text that people are to trust: one line of characters that can be seen.
+"""Text that people are to trust: one line of visible characters.
 
-What a campaign says of itself stands in prompts and tables beside what the app says. It must not be
-able to end a line, move the cursor, turn the direction of reading, or be there without being seen.
+A campaign's text stands beside the app's own: it must not end a line, move the cursor, turn the
+direction of reading, or hide.
 """
 
 from collections.abc import Iterator
@@ -26,14 +26,11 @@ _UNSEEN = frozenset(
 
 
 def require_printable(name: str, text: object, most: int) -> str:
-    """Return a text if it is plain: printable, visible, one line, without blanks around it.
+    """Return a text of at most `most` characters if it is printable, visible and on one line.
 
-    Control and format characters (of direction or without width among them), line separators,
-    private and unassigned code points are refused, and more than four accents on one letter.
-
-    Args:
-        text: what it holds.
-        most: characters.
+    Blanks around it, control and format characters (of direction or without width among them), line
+    separators, private and unassigned code points, and more than four accents on one letter are
+    refused.
 
     Raises:
         ParameterError: naming the field.

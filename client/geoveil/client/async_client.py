@@ -45,9 +45,8 @@ _Result = TypeVar("_Result")
 class AsyncClient(ClientBase[AsyncTransport, GrpcAioTransport]):
     """Contributes values to campaigns from one event loop: a `Client`, but for `await`.
 
-    A call that is cancelled leaves the journal as a crash would: the next one goes on from there.
-    A forked child goes on with it in a loop of its own. A fork lets the requests under way end
-    first, in a second at most, in which the loop stands still.
+    A cancelled call leaves the journal as a crash would: the next one goes on from there. A forked
+    child goes on in its own loop; a fork first waits up to a second for the requests under way.
 
     Args:
         target: address of the collector; this and the other arguments are those of `Client`.

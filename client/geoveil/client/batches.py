@@ -68,11 +68,11 @@ class ReportBatch:
     def results(
         self, response: collector_pb2.SubmitReportsResponse
     ) -> tuple[SubmissionResult, ...]:
-        """Return what became of each contribution, in their order.
+        """Return the result of each contribution, in order.
 
         Raises:
-            TransportError: with code INTERNAL, if the answer breaks the contract. Nothing is then
-                known of any report; all of them may be sent again.
+            TransportError: INTERNAL if the answer breaks the contract. All reports may be sent
+                again.
         """
         if len(response.results) != len(self.contributions):
             raise TransportError(
@@ -96,11 +96,8 @@ class ReportBatch:
 def gather(contributions: Iterable[Contribution]) -> Iterator[ReportBatch]:
     """Yield batches of at most 10,000 reports and 4 MiB, each for one period of one campaign.
 
-    A participant has one report in each, so that no request shows which reports belong together.
-
-    Args:
-        contributions: in any order; those of one campaign and period keep theirs. They are read as
-            batches are asked for: at most one unfinished batch of each is held.
+    A participant has one report in each, so no request shows which reports belong together. Reports
+    of one campaign and period keep their order; at most one unfinished batch of each is held.
 
     Example:
         >>> [batch.request() for batch in gather([])]

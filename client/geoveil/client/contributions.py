@@ -34,8 +34,7 @@ class DeliveryStatus(IntEnum):
     ACKNOWLEDGED = 3
     """Counted."""
     UNDELIVERABLE = 4
-    """Given up by an earlier version of geoveil, which could not read any more what was to be sent.
-    This one does not use a state directory that is damaged."""
+    """Given up by an earlier version of geoveil, which could no longer read the report."""
 
     def __str__(self) -> str:
         return self.name
@@ -70,8 +69,8 @@ class Receipt:
     period: int
     """The period of a recurring campaign, counted from 0; else 0."""
     charges: tuple[Charge, ...]
-    """What it cost each attribute, all its answers together: one, or of a form one for each field
-    that is not open. What it tells of any two values counts this report alone."""
+    """What it cost each attribute: one charge, or for a form one per field that is not open. Its
+    price for any two values counts this report alone."""
     report_id: str
     """The id of the report, in hexadecimal: random; "" if it can't be read any more."""
     digest: str
@@ -94,12 +93,11 @@ class Receipt:
     failure: str | None = None
     """Why it could not be sent the last time, if it is still pending."""
     epoch: datetime | None = None
-    """When the epoch began whose one perturbed value answered: all that was answered from it cost
-    `privacy` together. None: the report has noise of its own."""
+    """When the epoch began whose one perturbed value answered: its answers cost `privacy` together.
+    None: the report has noise of its own."""
     fresh: bool = field(default=False, compare=False)
-    """Whether the call of `contribute` that returned it drew it. False: that campaign and period
-    had been answered already, nothing was drawn, and the value given has no effect. Receipts of one
-    report are equal either way."""
+    """Whether this call of `contribute` drew it; else the period had been answered, and the
+    given value has no effect. Receipts of one report are equal either way."""
 
     def to_dict(self) -> dict[str, object]:
         """Return what JSON can hold: ε with its distance and unit, times in ISO 8601."""
@@ -124,11 +122,7 @@ class Receipt:
 
     @property
     def attribute(self) -> str:
-        """Name of what was asked about, of a report about one attribute.
-
-        Raises:
-            UnsupportedError: if it is about several, or sent as it is: `charges` lists them.
-        """
+        """Name of the attribute; UnsupportedError if there are several or none: see `charges`."""
         return self._charge.attribute
 
     @property
@@ -138,10 +132,7 @@ class Receipt:
 
     @property
     def any_two(self) -> float:
-        """ε of it between any two values, however far apart; infinite: nothing is promised of them.
-
-        Of a report about one attribute; raises as `attribute` does.
-        """
+        """ε of it between any two values, however far; infinite: no promise. As `attribute`."""
         return self._charge.any_two
 
     @property
@@ -180,7 +171,7 @@ def _shown(charge: Charge) -> dict[str, object]:
 class Reading:
     """One perturbed value, from which campaigns about it are answered for an epoch.
 
-    It was released like a report, and holds neither the value nor anything of its noise.
+    It holds neither the value nor its noise.
     """
 
     attribute: str
@@ -206,9 +197,9 @@ class Reading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CampaignPoint:
-    """The point of one campaign in one epoch: a reading made as coarse as the campaign asks.
+    """The point of one campaign in one epoch: a reading made as coarse as the campaign wants.
 
-    Drawn once, so that all its periods in the epoch tell the campaign no more than one.
+    It is drawn once, so all its periods in the epoch tell the campaign no more than one.
     """
 
     campaign_id: str
@@ -232,8 +223,7 @@ class Contribution:
     report: bytes
     """A serialised Report. These bytes are sent; they are never made again."""
     charges: tuple[Charge, ...]
-    """What the report costs each attribute, all its answers together; of what is made from a
-    reading there is no ε between any two values."""
+    """Price of each attribute; of a report from a reading there is no ε between any two values."""
     step_exponent: int
     """Its answers lie on the grid of multiples of 2^step_exponent; 0 of a form."""
     closes: datetime
@@ -241,8 +231,7 @@ class Contribution:
     period: int = 0
     """The period of a recurring campaign, counted from 0; else 0."""
     epoch: datetime | None = None
-    """When the epoch began from whose reading it was made: the price is then that of the reading,
-    and paid once for all its answers. None: it has noise of its own."""
+    """When the epoch of its reading began, paid once; None: it has noise of its own."""
     before: datetime | None = None
     """When the epoch began from whose reading it goes on; None: it does not."""
 

@@ -5,9 +5,8 @@
     is the campaign open? ─> room and limits ─> check the value and draw
                               ─> in one transaction: none yet, room and limits still, keep
 
-A crash before the end of the transaction leaves no trace, and a draw that is not kept is forgotten.
-After it, the entry waits to be sent by the sender; its bytes are sent until the server has
-answered, and are never made again.
+A crash before the end of the transaction leaves no trace; a draw that is not kept is forgotten. A
+kept entry waits for the sender, which sends the same bytes until the server has answered.
 """
 
 from __future__ import annotations
@@ -114,15 +113,15 @@ class ReportCounts:
 
 
 class DeviceSession:
-    """What a client does without any network. Safe to share between threads.
+    """The client without any network. Safe to share between threads.
 
     Args:
-        policy: what the app permits.
+        policy: the app's.
         state_dir: directory of the journal; None: in memory.
         source: random bits; None: the operating system's.
         most_pending: reports that may wait to be sent.
-        most_pending_bytes: bytes that may wait to be sent.
-        floor_s: the least time, in seconds, that it takes to look at a value and to draw.
+        most_pending_bytes: likewise in bytes.
+        floor_s: least time, in seconds, of looking at a value and drawing.
         timing: the clocks.
         operator: through whose relays reports leave; None: straight to the server.
 
@@ -248,11 +247,7 @@ class DeviceSession:
         return made, Drawn(reading=new, points=fresh)
 
     def campaign(self, campaign_id: str) -> AcceptedCampaign | None:
-        """Return a campaign that this device has and the policy permits.
-
-        Raises:
-            PolicyRefused: if the policy, which may have changed since it was fetched, refuses it.
-        """
+        """Return a campaign of this device; PolicyRefused if the policy does not permit it now."""
         accepted = self._accepted.get(campaign_id)
         if accepted is None:
             envelope = self.journal.envelope(campaign_id)
@@ -343,12 +338,10 @@ def _check_limits(
     current: Reading | None,
     history_of: ledger.HistoryOf,
 ) -> None:
-    """Refuse what the limits leave no room for, and what can't be answered yet.
+    """Refuse a campaign for which the limits leave no room, or that can't be answered yet.
 
-    Args:
-        readings: what is kept of its attribute, by when the epochs began.
-        current: which of them is of the epoch; None: the value is read, or the answer drawn, anew.
-        history_of: returns the history of an attribute.
+    `readings` of its attribute come by when their epochs began; `current` is that of this epoch,
+    None if a value or answer is drawn anew.
     """
     campaign = accepted.campaign
     for (name, privacy, _), limit in zip(campaign.charges, accepted.limits, strict=True):

@@ -20,8 +20,7 @@
         │   └── CampaignChanged               its bytes are not those this device saw first
         └── TransportError                    a call failed, with its gRPC status code
 
-What depends on what a server says is text by somebody who is not trusted: it is cut short and
-escaped before it is shown.
+Text of an untrusted server is cut short and escaped before it is shown.
 """
 
 # ruff: noqa: N818 - the names say what happened ("delivery failed"), as an app's code reads best.

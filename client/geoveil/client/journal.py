@@ -1,12 +1,9 @@
-"""Ledger, outbox and history: a row per report, and one per charge, made when it is drawn, kept.
+"""Ledger, outbox and history: one row per report and one per charge, never removed.
 
-What a report cost, its bytes and that they wait to be sent become durable together or not at all,
-so no crash can part them. A journal holds perturbed reports, public campaigns, prices and times;
-nothing private.
-
-Every row ends with a checksum of its other values, so that what a disk has changed is not believed.
-Triggers keep the exclusive or of all checksums, so that neither are rows that are missing, or of
-another state of the file or another device.
+A report's price, bytes and place in the outbox become durable together, so no crash can part them.
+Nothing private is stored: perturbed reports, public campaigns, prices and times. Every row ends
+with a checksum of its values, and triggers keep the exclusive or of all checksums, so changed,
+missing or foreign rows are detected.
 """
 
 import os
@@ -105,14 +102,14 @@ class Bounds:
 class Journal:
     """At most one report per campaign and period. Shared by threads and processes.
 
-    Every method raises JournalError if the state directory can't be read or written, or what it
-    holds is damaged, and has then changed nothing.
+    Every method raises JournalError, and has changed nothing, if the state directory can't be used
+    or is damaged.
 
     Args:
         state_dir: directory of the file; None keeps everything in memory, until `close`.
 
     Attributes:
-        durable: whether it is on disk: it then survives a crash, and takes its time.
+        durable: whether it is on disk, and survives a crash.
     """
 
     def __init__(self, state_dir: str | os.PathLike[str] | None) -> None:
@@ -147,11 +144,7 @@ class Journal:
             return _find(connection, campaign_id, period)
 
     def admit(self, campaign_id: str, period: int, permit: Permit, bounds: Bounds) -> Entry | None:
-        """Return the entry of a campaign and period; if there is none, whether one may be made.
-
-        Raises:
-            OutboxFull: if too much waits.
-        """
+        """Return the entry of a campaign and period; None if one may be made, else OutboxFull."""
         with self._file.transaction(writes=False) as connection:
             entry = self._admitted(connection, campaign_id, period, permit, bounds)
             room_for = (campaign_id, period, permit, bounds)
@@ -184,20 +177,20 @@ class Journal:
         bounds: Bounds,
         new: Drawn = NOTHING,
     ) -> Entry | None:
-        """Keep a report, unless there is one; return the one that is kept.
+        """Keep a report, unless there is one; return the entry that is kept.
 
-        A report that is not kept must never be sent. It is drawn before, as a draw may take longer
-        than anybody should wait for the file: `admit` says whether to.
+        A report that is not kept must never be sent. It is drawn before the call, which holds the
+        file: `admit` says whether to.
 
         Args:
             permit: raises unless the limits leave room.
             at: when it was drawn.
-            bounds: what may wait to be sent.
-            new: what it was made from that is new.
+            bounds: most that may wait to be sent.
+            new: the reading and point that were drawn for it.
 
         Returns:
             The entry; None if the epoch has got another reading, or the campaign another point,
-            meanwhile: then nothing was kept, and the report is to be made from that one.
+            meanwhile: the report is to be made from that one, and nothing was kept.
 
         Raises:
             OutboxFull: if too much waits.
@@ -349,12 +342,7 @@ def _entries(
     links: Iterable[tuple[Any, ...]],
     charges: Iterable[tuple[Any, ...]],
 ) -> list[Entry]:
-    """Return the entries of rows, what each cost, and which reading each was made from.
-
-    Args:
-        links: all rows of `answered` that belong to them.
-        charges: all rows of `charge` that belong to them.
-    """
+    """Return the entries of rows, with their rows of `answered` (links) and `charge`."""
     costs: dict[tuple[str, int], list[Charge]] = {}
     for row in charges:
         costs.setdefault(row[:2], []).append(charge_of(row))
@@ -405,11 +393,7 @@ def _change(connection: sqlite3.Connection, values: list[Any]) -> None:
 
 
 def _check(connection: sqlite3.Connection) -> None:
-    """Read every row, so that the sums of the ledger need not.
-
-    Raises:
-        JournalError: if one is not as it was written, or they are not those that were written last.
-    """
+    """Read every row, so that sums of the ledger can rely on them; JournalError if one changed."""
     counted = 0
     for values in connection.execute(HISTORY):
         entry_of(values)

@@ -19,13 +19,10 @@ from geoveil.gp import GeoPrivacy
 
 
 class SeenReports:
-    """What was ever drawn, counted by campaign and price.
+    """All reports ever drawn, counted by campaign and price.
 
-    Rows are never taken away, nor their prices changed, so that only those are read that are new:
-    what one more costs does not grow with how many there are.
-
-    Args:
-        connection: of the file; a new one, which may be to another state of it, needs a new object.
+    Rows are never removed or changed, so only new ones are read. Another connection, which may be
+    to another state of the file, needs a new object.
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:

@@ -46,11 +46,7 @@ def checked_row(values: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def content_of(stored: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return a row without its checksum.
-
-    Raises:
-        JournalError: if it is not as it was written.
-    """
+    """Return a row without its checksum; JournalError if it has changed."""
     values = tuple(stored[:-1])
     if checked_row(values) != tuple(stored):
         raise JournalError(f"row of {values[0]!r}", "it is damaged")
@@ -89,11 +85,7 @@ def charge_rows(made: Contribution) -> list[tuple[Any, ...]]:
 
 
 def charge_of(stored: tuple[Any, ...]) -> Charge:
-    """Return what a report cost an attribute, as a row holds it.
-
-    Raises:
-        JournalError: if it is not as it was written.
-    """
+    """Return the charge that a row holds; JournalError if it has changed."""
     values = content_of(stored)
     try:
         if not all(map(isinstance, values, _CHARGE_TYPES)):
@@ -122,11 +114,7 @@ def reading_row(reading: Reading) -> tuple[Any, ...]:
 
 
 def reading_of(stored: tuple[Any, ...]) -> Reading:
-    """Return the reading that a row holds.
-
-    Raises:
-        JournalError: if it is not as it was written.
-    """
+    """Return the reading that a row holds; JournalError if it has changed."""
     values = content_of(stored)
     try:
         attribute, unit, space, begins, ends, epsilon, per, point, drawn = values
@@ -162,11 +150,7 @@ def point_row(made: CampaignPoint) -> tuple[Any, ...]:
 
 
 def point_of(stored: tuple[Any, ...], reading: Reading) -> CampaignPoint:
-    """Return the campaign's point that a row holds, of a reading.
-
-    Raises:
-        JournalError: if it is not as it was written.
-    """
+    """Return a campaign's point of a reading that a row holds; JournalError if it has changed."""
     values = content_of(stored)
     try:
         return CampaignPoint(
@@ -185,11 +169,7 @@ _TYPES = (str, int, bytes, bytes, int, int, int, int)
 
 
 def entry_of(stored: tuple[Any, ...], charges: tuple[Charge, ...] = ()) -> Entry:
-    """Return the entry that a row holds, and what it cost.
-
-    Raises:
-        JournalError: if it is not as it was written.
-    """
+    """Return the entry that a row holds, with its charges; JournalError if it has changed."""
     values = content_of(stored)
     try:
         if not all(map(isinstance, values, _TYPES)):

@@ -1,8 +1,7 @@
-"""What a person's answers have cost so far, and whether another may be added. Nothing here writes.
+"""The cost of a person's answers so far, and whether another may be added. Nothing here writes.
 
-Privacy losses about one attribute (a metric space: a name and the unit of its distances) add up
-[MATH §1], and so do slacks δ. They are added as exact fractions, so that a thousand small ones are
-no rounding error beside the limit.
+Privacy losses about one attribute (its name and unit) and slacks δ add up [MATH §1], as exact
+fractions.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -86,18 +85,16 @@ def check(
     now: datetime,
     kept: Sequence[Reading] = (),
 ) -> None:
-    """Refuse an answer that would exceed a limit.
+    """Refuse an answer that would exceed the limit of its attribute after the answers of `history`.
 
     Args:
-        asked: what the answer costs; None: nothing that others have not paid for.
-        limit: limit of the attribute.
-        history: the answers before it.
-        now: when it is asked for. Answers that a wrong clock has dated later count as well.
+        asked: its cost; None: nothing that others have not paid for.
+        now: the time. Answers that a wrong clock has dated later count as well.
         kept: the readings that it is made from. Each counts once against the limit of a campaign,
-            and once in every window in which it tells anything.
+            and once in every window in which anything made from it leaves.
 
     Raises:
-        BudgetExceeded: naming the limit, what is spent and asked, and when there is room again; of
+        BudgetExceeded: naming the limit, the sum spent, the cost, and when there is room again; of
             several limits, the one that holds longest.
     """
     refusals: list[BudgetExceeded] = []
@@ -219,10 +216,7 @@ def _spent(scope: _Scope, history: SpendingHistory) -> Spent:
 def _frees(
     scope: _Scope, needed: Spent, leaving: Iterable[Telling], now: datetime
 ) -> datetime | None:
-    """Return when enough of a window has passed; None if that never happens.
-
-    What waits to be sent leaves now at the earliest.
-    """
+    """Return when enough of a window has passed, None if never; reports that wait leave now."""
     dated = [(telling.last or now, telling.privacy) for telling in leaving]
     for when, privacy in sorted(dated, key=itemgetter(0)):
         needed -= total([Spending(privacy=privacy)])

@@ -25,14 +25,13 @@ LONGEST = timedelta(days=36_525)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """The most that what leaves in any stretch of time of one length may cost.
+    """The most that reports may cost that leave in any stretch of time of one length.
 
-    A report that waits to be sent counts until it is settled; a reading of an epoch counts
-    in every stretch in which anything made from it leaves, whenever it was read.
+    A waiting report counts until it is settled; a reading of an epoch counts in every stretch in
+    which anything made from it leaves, whenever it was read.
 
     Raises:
-        ParameterError: if the limit has no unit, or the length is not positive or more than a
-            century.
+        ParameterError: if the limit has no unit, or the length is not in (0, a century].
     """
 
     limit: GeoPrivacy
@@ -47,18 +46,17 @@ class Window:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Epoch:
-    """A value is read once in a stretch of time, and perturbed once for all that is asked in it.
+    """A value is read once in a stretch of time, and perturbed once for all questions in it.
 
-    The stretches follow each other; when the first begins, the device draws. The first `contribute`
-    in one reads the value, at the rate of `privacy`, which is what all answers of the stretch cost
-    together: those to value campaigns, and to questions about one number with `DebiasedLaplace`. To
-    campaigns of a smaller rate they are made from a point that is coarser, drawn once for each
-    campaign [MATH §13]. Places are read once for each plane, that is for each area that campaigns
-    ask about. Other answers have noise of their own, and cost their own rates.
+    The device draws when the first stretch begins; the others follow. The first `contribute` in one
+    reads the value at the rate of `privacy`, which all answers of the stretch cost together: to
+    value campaigns, and to questions about one number with `DebiasedLaplace`. Campaigns of a
+    smaller rate get a coarser point, drawn once for each [MATH §13]. Places are read once for each
+    campaign area. Other answers have noise of their own, and cost their own rates.
 
     Raises:
-        ParameterError: if a privacy has no unit or is not pure, the length is not positive or more
-            than a century, or `finest` is a larger rate than `privacy` or in another unit.
+        ParameterError: if a privacy has no unit or is not pure, the length is not in (0, a
+            century], or `finest` is a larger rate than `privacy` or in another unit.
 
     Example:
         >>> print(Epoch(privacy=GeoPrivacy(1, 8000, "dollar"), length=timedelta(days=365)))
@@ -72,9 +70,9 @@ class Epoch:
     length: timedelta
     """How long it is answered from."""
     finest: GeoPrivacy | None = None
-    """The largest rate that a campaign may ask for; None: that of `privacy`. A smaller one makes
-    every campaign's point a coarser one, so that two campaigns seldom see the same: at half the
-    rate one time in 16 on a line, in 64 in the plane. It costs `privacy` all the same."""
+    """The largest rate that a campaign may have; None: that of `privacy`. A smaller one gives every
+    campaign a coarser point, so that two seldom see the same: at half the rate one time in 16 on a
+    line, in 64 in the plane. The epoch still costs `privacy`."""
 
     def __post_init__(self) -> None:
         _check_pure("privacy", self.privacy)
@@ -106,9 +104,9 @@ class Limit:
     """How much privacy one attribute may cost.
 
     Raises:
-        ParameterError: if a limit has no unit, the units differ, or those of a place are not
-            metres; if points of its kind can't be perturbed once an epoch, or one reading
-            costs more than one campaign may.
+        ParameterError: if a limit has no unit, the units differ, those of a place are not metres,
+            its points can't be perturbed once an epoch, or a reading costs more than a campaign
+            may.
 
     Example:
         >>> from geoveil.client import Place, Point
@@ -119,28 +117,26 @@ class Limit:
     """
 
     campaign: GeoPrivacy
-    """The most that one campaign may cost, with all its periods if it recurs. Its delta, 0 unless
-    it is given, is the most slack δ, up to its reach; likewise in the others."""
+    """The most that one campaign may cost in all its periods. Its delta, 0 by default, is the most
+    slack δ, up to its reach; likewise in the others."""
     lifetime: GeoPrivacy | Literal["unbounded"] | None = None
     """The most that all campaigns together may ever cost, or "unbounded". None: as `campaign`,
     unless `windows` bound it."""
     windows: tuple[Window, ...] = ()
     """The most that all campaigns together may cost in any stretch of time."""
     value: ValueKind = field(default_factory=Number)
-    """What the attribute is: `Number()`, `Point(2)`, `Place(area)`, or of forms also `Choice()`,
-    `Ordinal()` and `Multiple()`. A campaign that takes it for anything else is refused, so that no
-    server decides how a value is read."""
+    """`Number()`, `Point(2)`, `Place(area)`; for forms also `Choice()`, `Ordinal()`, `Multiple()`.
+    A campaign for another kind is refused, so no server decides how a value is read."""
     epoch: Epoch | None = None
     """How long one perturbed value answers campaigns. None: every report is drawn anew, unless the
-    campaign asks for readings of its own (`Campaign.readings`)."""
+    campaign has `Campaign.readings`."""
     cohorts: int = 0
-    """Into how many parts an epoch is cut, of which campaigns may learn the one that this device's
-    epochs begin in; 2 to 16. They may ask for as many or a divisor, and for epochs of the same
-    length. It links a person's reports for years. 0: no campaign may."""
+    """2 to 16: campaigns with equal epochs may learn in which of so many parts of an epoch, or of a
+    divisor, this device's begin. It links a person's reports for years. 0: no campaign may."""
     any_two: LocalPrivacy | None = None
-    """The most that one campaign may tell of any two values, however far apart, with all its
-    periods: `LocalPrivacy(math.log(1000))` for odds of 1,000 to 1. Then only campaigns with a cap
-    are answered, and none from an epoch. None: no cap is required."""
+    """The most that one campaign may tell of any two values, in all its periods, for example
+    `LocalPrivacy(math.log(1000))` for odds of 1,000 to 1. Then only campaigns with a cap are
+    answered, and none from an epoch. None: no cap is required."""
 
     def __post_init__(self) -> None:
         check_limit("campaign", self.campaign)
@@ -188,11 +184,7 @@ def _check_length(length: object) -> None:
 
 
 def all_of(kind: type[_Item], name: str, items: object) -> tuple[_Item, ...]:
-    """Return a collection of objects of a kind.
-
-    Raises:
-        ParameterError: if it is none.
-    """
+    """Return a collection of objects of a kind; ParameterError if it is none."""
     all_items = tuple(items) if isinstance(items, Iterable) else ()
     if not isinstance(items, Iterable) or not all(isinstance(item, kind) for item in all_items):
         raise ParameterError(name, items, f"a collection of {kind.__name__} objects")
@@ -205,10 +197,7 @@ def in_days(length: timedelta) -> str:
 
 
 def exceeds(asked: GeoPrivacy, most: GeoPrivacy) -> bool:
-    """Return whether a guarantee promises less than a limit, in rate, δ or reach, or in its unit.
-
-    A δ promises less where it is stated for shorter distances only.
-    """
+    """Return whether a guarantee exceeds a limit in rate, δ, reach or unit."""
     return (
         asked.unit != most.unit
         or asked.exact_rate > most.exact_rate

@@ -41,10 +41,7 @@ class CampaignCost:
 
     @classmethod
     def of(cls, campaign: bytes) -> "CampaignCost":
-        """Return what a serialised Campaign asks.
-
-        Args:
-            campaign: anything; whether it is sound is not looked at.
+        """Return the cost of a serialised Campaign, sound or not.
 
         Raises:
             DecodeError: if it is no message.
@@ -78,8 +75,8 @@ def _drawn(field: pb.Field) -> int:
 
 
 _FIELD, _POINT, _OPTIONS, _OPTION = 300, 160, 60, 2
-"""Microseconds, as of a family's `Work`: to read a field, apart from 1 for every 2 bytes of it; to
-draw a number or a place; to draw one of some options, and more for each of them."""
+"""Microseconds, as of a family's `Work`: of a field, beside 1 per 2 bytes; of a draw of a number or
+place; of a draw of an option, and of each option more."""
 MOST_QUERIES = 100
 MOST_WORK = 10_000
 
@@ -91,24 +88,21 @@ class Policy(ReprByArguments):
     The policy is the app's own, so that no server decides how much privacy a person has.
 
     Args:
-        limits: name of an attribute → its `Limit`. A GeoPrivacy stands for the limit that is the
-            same for one campaign and for all of them ever, about one number. An attribute that is
-            not listed is never answered about.
-        trusted_keys: whose campaigns are answered. None: anybody's, signed or not, within the
-            limits.
+        limits: name of an attribute → its `Limit`, or a GeoPrivacy: the limit of one campaign and
+            of all of them ever, about one number. Other attributes are never answered about.
+        trusted_keys: whose campaigns are answered. None: anybody's, signed or not.
         latest_close: campaigns that close later are refused; with a time zone. None: no bound.
-        minimum_participants: campaigns that promise to show estimates of fewer are refused. The
-            server makes the promise; a device can't check that it is kept.
-        openly: name of a field → what it is: `Choice()`, `Ordinal()` or `Multiple()`. Forms may ask
-            for it as it is: what is sent has no protection. Any other open field is refused.
-        form_any_two: the most that one whole form may tell of any two answers to all its fields
-            together, with all its periods. Then forms with an open field, or a number without a
-            stated range, are refused. None: each field has its limit, and the form none.
+        minimum_participants: campaigns that promise to show estimates of fewer are refused. A
+            device can't check that the server keeps the promise.
+        openly: name of a field → `Choice()`, `Ordinal()` or `Multiple()`: forms may ask for it
+            without any protection. Other open fields are refused.
+        form_any_two: the most that one form may tell of any two answers to all its fields together,
+            in all its periods. Forms with an open field, or a number without a range, are then
+            refused. None: no limit.
         most_queries: campaigns with more questions, and forms with more fields, are refused.
-        most_work: campaigns that ask more of the device's processor are refused: microseconds to
-            read the campaign and draw one report, as `CampaignCost` tells them from its bytes. The
-            default keeps `contribute` below 10 ms: 60 questions that are all answered, a polygon
-            of 900 corners, or the largest table that `geoveil plan` makes.
+        most_work: most microseconds of the device to read a campaign and draw a report, by
+            `CampaignCost`. The default keeps `contribute` below 10 ms: 60 questions that are all
+            answered, a polygon of 900 corners, or the largest table that `geoveil plan` makes.
 
     Raises:
         ParameterError: if a limit has no unit, or something else is out of range.
@@ -171,14 +165,11 @@ class Policy(ReprByArguments):
 
     @classmethod
     def permitting(cls, campaign: Campaign, epoch: Epoch | None = None) -> Self:
-        """Return what somebody permits who was shown a campaign and agreed: it, in all its periods.
+        """Return the permission of somebody who was shown a campaign: it, in all its periods.
 
-        Not what an app permits: that must not come from a server.
-
-        Args:
-            campaign: what was shown.
-            epoch: how long one perturbed value answers it and others; None: as it asks. Of a form
-                every answer is drawn anew.
+        An app's policy must not come from a server like this. `epoch` says how long one perturbed
+        value answers it and others; None: the campaign's own. Answers of a form are always drawn
+        anew.
 
         Raises:
             ParameterError: if the epoch is of another unit than the campaign.
@@ -220,16 +211,13 @@ class Policy(ReprByArguments):
         return own
 
     def check(self, campaign: Campaign, signer: PublicKey | None) -> tuple[Limit, ...]:
-        """Refuse a campaign that no ledger need be asked about; return the limits of its charges.
+        """Return the limits of a campaign's charges, if it is permitted whatever was spent before.
 
-        Rates are compared as exact fractions: not an ulp more than the limit is permitted.
-
-        Args:
-            campaign: what was asked.
-            signer: whose valid signature it has; None if nobody's.
+        Rates are compared as exact fractions. `signer` has a valid signature on it; None: nobody
+        has.
 
         Raises:
-            PolicyRefused: naming what the campaign asks for and what is permitted.
+            PolicyRefused: naming the campaign's wish and what is permitted.
         """
         self._check_origin(campaign, signer)
         if isinstance(campaign, FormCampaign):
@@ -304,11 +292,7 @@ class Policy(ReprByArguments):
         return limit
 
     def check_cost(self, campaign_id: str, cost: CampaignCost) -> None:
-        """Refuse a campaign that asks too much of the device, before anything is made of it.
-
-        Raises:
-            PolicyRefused: naming what the campaign asks for and what is permitted.
-        """
+        """Raise PolicyRefused if a campaign costs the device too much, before it is made."""
         for aspect, needed, most in (
             ("number of questions", cost.queries, self.most_queries),
             ("work in microseconds", cost.work, self.most_work),

@@ -1,16 +1,10 @@
-"""What a client does over the network: fetch campaigns, deliver what waits, as steps.
+"""What a client does over the network, as steps: fetch campaigns, deliver reports.
 
-The sender holds nothing of its own that must not be lost: what waits is in the journal, and is
-sent until the server says what became of it. The server counts a report's id once, so to send it
-twice, from two processes even, does no harm. Every report has a request of its own: two in one
-would tell the server that they are of one person.
-
-What has to happen in which order is written once: a generator yields steps and is sent their
-results, and a ClientError is thrown into it. The two clients only carry the steps out, with
-blocking calls or with asyncio.
-
-Between tries there is full-jitter exponential back-off, within one deadline over all of them.
-Nothing here waits or looks at a clock of its own.
+Reports wait in the journal until the server has answered; it counts an id once, so sending twice
+does no harm. Every report has a request of its own: two in one would show that they are one
+person's. A generator yields steps and gets their results, or a ClientError; the two clients carry
+the steps out, blocking or with asyncio. Full-jitter exponential back-off separates tries, within
+one deadline.
 """
 
 import logging
@@ -101,15 +95,10 @@ def pauses(
     first_s: float = FIRST_PAUSE_S,
     longest_s: float = LONGEST_PAUSE_S,
 ) -> Iterator[float]:
-    """Return, without end, the seconds to wait after each failed try; see also `after`.
+    """Yield the seconds to wait after each failed try, without end; see also `after`.
 
-    The k-th is uniform between 0 and min(first_s · 2^k, longest_s): devices that failed together
-    do not come back together.
-
-    Args:
-        jitter: uniform numbers in [0, 1).
-        first_s: the most that the first may be, in seconds.
-        longest_s: the most that any may be, in seconds.
+    The k-th is uniform between 0 and min(first_s · 2^k, longest_s), so that devices that failed
+    together do not come back together. `jitter` gives uniform numbers in [0, 1).
 
     Raises:
         ParameterError: unless 0 < first_s ≤ longest_s < ∞.
@@ -133,15 +122,9 @@ def _pauses(jitter: Callable[[], float], bound: float, longest: float) -> Iterat
 
 
 def after(error: TransportError, pause_s: float, jitter: Callable[[], float]) -> float:
-    """Return the seconds to wait after an error: the pause, and what the server asks for.
+    """Return the seconds to wait after an error: the pause of `pauses`, and the server's wish.
 
-    What it asks for is lengthened by up to as much again, so that devices sent away together do
-    not come back together.
-
-    Args:
-        error: why the last try failed.
-        pause_s: seconds, as `pauses` yielded them.
-        jitter: uniform numbers in [0, 1).
+    The latter is lengthened by up to as much again, so that devices do not come back together.
 
     Example:
         >>> after(TransportError("UNAVAILABLE"), 0.1, lambda: 0.5)
@@ -239,12 +222,7 @@ class FlushResult:
 
 
 class ReportSender:
-    """Fetches campaigns and delivers reports, for one client.
-
-    Args:
-        session: whose reports are delivered.
-        timeout_s: seconds for one request that the background makes.
-    """
+    """Fetches campaigns and delivers the session's reports; a request takes at most `timeout_s`."""
 
     def __init__(self, session: DeviceSession, timeout_s: float) -> None:
         self._session = session
@@ -254,11 +232,7 @@ class ReportSender:
         self._backoff = Backoff(self._timing.clock, self._timing.jitter)
 
     def deadline(self, timeout_s: float | None = None) -> Deadline:
-        """Return the end of a time that begins now; of the client's own if none is given.
-
-        Raises:
-            ParameterError: if it is out of range.
-        """
+        """Return a deadline from now, by default the client's; ParameterError if out of range."""
         seconds = self._timeout_s if timeout_s is None else duration(timeout_s)
         return Deadline(seconds, self._timing.clock)
 
@@ -302,11 +276,7 @@ class ReportSender:
             yield Pause(wait_s)
 
     def work(self) -> Steps[float | None]:
-        """Do what the background has to do now; return in how many seconds to come back.
-
-        Returns:
-            None if nothing waits: come back when there is something new.
-        """
+        """Do the background's work; return the seconds to its next turn, None if nothing waits."""
         if not self._backoff.ready(SERVER):
             # Not even a look at what waits: an app that contributes all the while wakes us often.
             return self._backoff.next_s()

@@ -81,11 +81,7 @@ class AcceptedCampaign:
 
     @property
     def asks(self) -> AttributeCampaign:
-        """The campaign, about one attribute.
-
-        Raises:
-            UnsupportedError: if it is a form.
-        """
+        """The campaign, about one attribute; UnsupportedError if it is a form."""
         return require_attribute(self.campaign)
 
     @property
@@ -104,12 +100,8 @@ class AcceptedCampaign:
     ) -> Reading | None:
         """Return the reading that an answer goes on from, beside the latest; None: it need not.
 
-        It lies as long before the latest as that lies before now, or longer, so that an answer goes
-        on for at most as long as lay between the two [MATH §13].
-
-        Args:
-            latest: the reading of the epoch; None: it is made now.
-            readings: all that are kept of the attribute.
+        It lies at least as long before the latest as that lies before now [MATH §13]. Latest None:
+        that reading is made now.
 
         Raises:
             AnswerNotYet: if there is none, and the latest is not of now.
@@ -126,11 +118,9 @@ class AcceptedCampaign:
 
 
 class ReportBuilder:
-    """Makes reports: holds a policy and a source of randomness, and nothing of any person.
+    """Makes reports from a policy and a source of randomness; it holds nothing of any person.
 
-    Args:
-        policy: what the app permits. Limits over several campaigns are a ledger's, not checked
-            here.
+    Limits over several campaigns are a ledger's, not checked here.
 
     Raises:
         ParameterError: if the bits of the source can be predicted.
@@ -149,17 +139,13 @@ class ReportBuilder:
             )
 
     def accept(self, campaign_id: str, envelope: bytes) -> AcceptedCampaign:
-        """Return the campaign that an envelope holds, if it may be answered.
-
-        Args:
-            campaign_id: id of the campaign that was asked for.
-            envelope: a serialised CampaignEnvelope that a server sent, which may be anything.
+        """Return the campaign of this id from an untrusted envelope, if it may be answered.
 
         Raises:
             CampaignInvalid: if it is not a sound campaign of that id, or its signature is not.
             FamilyMissing: if it needs a package that this app does not have.
-            PolicyRefused: if it asks for what the policy does not permit; for too much work before
-                anything is made of it.
+            PolicyRefused: if the policy does not permit it; too much work is refused before it is
+                made.
         """
         try:
             message = open_envelope(envelope)
@@ -191,10 +177,9 @@ class ReportBuilder:
                 name of a field → answer.
 
         Raises:
-            PolicyRefused: if the policy does not permit the campaign, whoever accepted it; the
-                value was not looked at.
-            PrivateValueError: if the value is not of the kind that the campaign asks about, or out
-                of the range of the policy; of a form, if one of the answers is.
+            PolicyRefused: if the policy does not permit the campaign; the value was not looked at.
+            PrivateValueError: if the value, or an answer of a form, is not of the campaign's kind,
+                or outside the policy's range.
         """
         campaign, limits = accepted.campaign, accepted.limits
         if accepted.policy is not self.policy:
@@ -221,13 +206,9 @@ class ReportBuilder:
     ) -> Contribution:
         """Draw the one report about a point, or of a form, for one period.
 
-        Every call draws anew, so its result must be kept, and a second draw for the same person
-        and period never sent.
-
-        Args:
-            point: what `point` returned.
-            period: the period of a recurring campaign, from 0; else 0.
-            cohort: of the device, from 0; of a campaign without cohorts 0.
+        Every call draws anew, so keep its result and never send a second draw for the same person
+        and period. `point` returned the point; period and cohort count from 0, and are 0 without
+        them.
         """
         campaign, source = accepted.campaign, self._source
         if isinstance(campaign, FormCampaign):
@@ -271,20 +252,20 @@ class ReportBuilder:
         earlier: Sequence[Reading],
         now: datetime,
     ) -> Reading:
-        """Perturb a value once, for all campaigns of an epoch.
+        """Perturb a value, as `point` takes it, once for all campaigns of an epoch.
 
-        Every call draws anew, so its result must be kept, and only one of an epoch be used.
+        Every call draws anew, so keep its result and use only one of an epoch.
 
         Args:
             accepted: a campaign whose policy has an epoch for its attribute.
-            value: what `point` takes.
-            earlier: the readings that are kept, by when their epochs begin, of which the last one's
-                go on, and back if the clock was set back; without any, when the first begins is
-                drawn, so that it says nothing of the value or of the person.
+            value: as of `point`.
+            earlier: the readings that are kept, by when their epochs begin; their epochs continue,
+                also backwards. Without any, the beginning of the first epoch is drawn, whatever the
+                value.
             now: the date, in an epoch that has no reading.
 
         Raises:
-            PrivateValueError: if the value is not of the kind that the campaign asks about.
+            PrivateValueError: if the value is not of the campaign's kind.
         """
         epoch = accepted.epoch
         assert epoch is not None
@@ -313,10 +294,10 @@ class ReportBuilder:
     def coarsen(self, accepted: AcceptedCampaign, reading: Reading, now: datetime) -> CampaignPoint:
         """Make the campaign's point of an epoch; no value is looked at.
 
-        Every call draws anew, so its result must be kept, and only one of an epoch be used.
+        Every call draws anew, so keep its result and use only one of an epoch.
 
         Raises:
-            PolicyRefused: if the reading is coarser than what the campaign asks for.
+            PolicyRefused: if the reading is coarser than the campaign's rate.
         """
         campaign = accepted.asks
         if not _serves(reading, campaign):
@@ -343,12 +324,9 @@ class ReportBuilder:
         now: datetime,
         period: int = 0,
     ) -> Contribution:
-        """Make a report from the campaign's point of an epoch; no value is looked at.
+        """Make a report from the campaign's latest point; no value is looked at.
 
-        Args:
-            latest: its point of the epoch.
-            before: that of the reading which `AcceptedCampaign.before` returned, if any.
-            period: the period of a recurring campaign, from 0; else 0.
+        `before` is the point of the reading that `AcceptedCampaign.before` returned, if any.
         """
         campaign, source = accepted.asks, self._source
         columns = campaign.draw_columns(source)
@@ -374,10 +352,7 @@ class ReportBuilder:
     ) -> Contribution:
         """Return draw(point(value)): for a host that acts for many devices and keeps no ledger.
 
-        Raises:
-            PolicyRefused: if the policy does not permit the campaign; nothing was drawn.
-            PrivateValueError: if the value is not of the kind that the campaign asks about; nothing
-                was drawn.
+        Errors are those of `point`; nothing was drawn then.
         """
         point, cohorts = self.point(accepted, value), accepted.campaign.cohorts
         # As if it had just laid its first epoch.

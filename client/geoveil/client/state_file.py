@@ -1,15 +1,9 @@
 """The SQLite file of a state directory: made whole or not at all, private, shared, safe to fork.
 
-All threads and processes that use one directory share the file. A process holds at most one
-connection to it, uses it under a lock, and has none while it forks: what SQLite keeps in memory
-about a file it has open is wrong in a child, for any connection made there.
-
-A commit survives the death of the process at once, and that of the machine after `sync`: so that a
-caller who has no time need not wait for the disk, and what must not be forgotten is on it before
-anything depends on that.
-
-Whenever a connection is opened, all of the file is checked: its structure, every row, and that no
-commit is missing (see `Mark`). A file that is damaged, or older than its mark, is not used at all.
+A process holds at most one connection, under a lock, and none while it forks: SQLite's memory of an
+open file is wrong in a child. A commit survives the death of the process at once, and that of the
+machine after `sync`. Each new connection checks the whole file: its structure, every row, and that
+no commit is missing (see `Mark`). A damaged file, or one older than its mark, is not used at all.
 """
 
 import os
@@ -44,11 +38,7 @@ _COUNT_COMMIT = "UPDATE state SET commits = commits + 1 RETURNING commits"
 
 
 class Mark:
-    """The mark of one file.
-
-    Args:
-        path: where the mark is kept.
-    """
+    """The mark of one file, kept at a path."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -68,11 +58,7 @@ class Mark:
         return int(commits) if boot == _boot() else self._flushed
 
     def note(self, commits: int, *, flushed: bool = False) -> None:
-        """Note that the file has so many commits, and whether they are flushed to the disk.
-
-        Raises:
-            OSError: if it can't be written.
-        """
+        """Note how many commits the file has, flushed to disk or not; OSError if that fails."""
         if flushed:
             self._flushed = commits
         text = f"{commits} {self._flushed} {_boot()}"
@@ -122,21 +108,20 @@ class StateFile:
     """One SQLite file, shared by all that use its directory.
 
     Args:
-        state_dir: made with mode 0700 if it is missing; if it exists, nobody but its owner may
-            have access. On a local file system that knows hard links. None: in memory.
-        schema: SQL that makes its tables. There is one more, `state`, of one row: `commits` counts
-            them, and `rows` is for triggers of the schema to tell, in any way, what rows there are.
+        state_dir: made with mode 0700 if it is missing; else only its owner may have access. On a
+            local file system with hard links. None: in memory.
+        schema: SQL that makes its tables. One more, `state`, has one row: `commits` counts them,
+            and triggers of the schema keep in `rows` which rows there are.
         version: the number of the schema, which is kept in the file.
-        upgrades: earlier version → what makes its tables those of `version`, in one transaction.
-        check: reads all rows, and raises JournalError if one is not as it was written.
+        upgrades: earlier version → SQL to `version`, in one transaction.
+        check: reads all rows, and raises JournalError if one has changed.
 
     Attributes:
-        durable: whether it is on disk: it then survives a crash, and takes its time.
+        durable: whether it is on disk, and survives a crash.
         counted: in a transaction that writes, how many commits there are with it.
 
     Raises:
-        JournalError: if the directory can't be used, the file is damaged, or another version wrote
-            it.
+        JournalError: if the directory can't be used, the file is damaged or of another version.
     """
 
     _connection: sqlite3.Connection | None = None
@@ -182,11 +167,7 @@ class StateFile:
 
     @contextmanager
     def transaction(self, *, writes: bool) -> Iterator[sqlite3.Connection]:
-        """Use the connection: all of the block sees one state, and is kept, or nothing of it.
-
-        Args:
-            writes: whether the block may write; only one does at a time.
-        """
+        """Use the connection: a block sees one state and is kept whole or not; one block writes."""
         with self._lock, self._translated:
             connection = self._open()
             connection.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
@@ -270,14 +251,10 @@ class StateFile:
         return self._connection
 
     def _accept(self, connection: sqlite3.Connection, least: int) -> int:
-        """Bring the file up to date, check all of it, and return how many commits it has.
-
-        Args:
-            connection: just opened.
-            least: how many commits it is known to have.
+        """Bring a newly opened file up to date, check it, and return its commits, at least `least`.
 
         Raises:
-            JournalError: if it is damaged, or another version wrote it.
+            JournalError: if it is damaged or of another version.
         """
         self._bring_up_to_date(connection)
         connection.execute("BEGIN")  # all that is read is of one state

@@ -56,13 +56,7 @@ _GrpcT = TypeVar("_GrpcT", bound=GrpcTransport | GrpcAioTransport)
 
 
 class _Blocking:
-    """Carries out steps with blocking calls. It knows no client: one that is forgotten can end.
-
-    Args:
-        transport: sends requests.
-        barrier: the barrier that requests pass.
-        pause: waits for so many seconds.
-    """
+    """Carries out steps with blocking calls. It has no client, so a forgotten client can end."""
 
     def __init__(
         self, transport: Transport, barrier: ForkBarrier, pause: Callable[[float], None]
@@ -164,21 +158,19 @@ class Client(ClientBase[Transport, GrpcTransport]):
 
     Args:
         target: address of the collector, for example "collector.example:443".
-        policy: what the app permits; the only judge of how much privacy a person has.
-        state_dir: directory for what was drawn and spent, made if missing. With it, every campaign
-            is drawn for once per directory and nothing that was taken is lost, through any crash.
-            Without it, all is forgotten with the client: the limits of the policy last no longer
-            than it does, and the next one draws anew, which a warning in the log says once.
+        policy: the app's; the only judge of how much privacy a person has.
+        state_dir: directory of reports and spending, made if missing. With it, every campaign is
+            drawn for once per directory and nothing is lost, through any crash. Without it, all is
+            forgotten with the client, what was spent of the policy's limits too, and the next one
+            draws anew, which a warning in the log says once.
         tls: may be left out for targets on this machine only.
-        timeout_s: seconds of one request, and of `fetch` and `flush` if they are given none; no
-            timeout is longer than a day.
-        background: False: no thread; what was drawn is sent by `flush` alone.
+        timeout_s: seconds of one request, and of `fetch` and `flush` by default; at most a day.
+        background: False: no thread; `flush` alone sends.
         most_pending: reports that may wait to be sent; then `contribute` takes no new one.
-        most_pending_bytes: bytes that may wait to be sent, likewise.
+        most_pending_bytes: likewise in bytes.
         transport: used instead of gRPC to `target`, and left open by `close`.
-        release_floor_s: least time, in seconds, that it takes to look at a value and to draw, so
-            that nobody who times the app learns how long it took for this value; see
-            `geoveil.gp.paced`. 0: no floor, for simulated people.
+        release_floor_s: least time, in seconds, of looking at a value and drawing, so that timing
+            shows nothing of the value; see `geoveil.gp.paced`. 0: no floor, for simulated people.
         timing: the clocks; for tests.
 
     Raises:
@@ -193,14 +185,12 @@ class Client(ClientBase[Transport, GrpcTransport]):
     def fetch(self, campaign_id: str, timeout_s: float | None = None) -> Campaign:
         """Ask the server for a campaign, check it, and keep it for `contribute`.
 
-        Waits for the network. Once a device has a campaign, `contribute` works without: call this
-        when the app starts, and go on if it fails with a TransportError.
-
-        Args:
-            timeout_s: seconds of all tries together; those of the client by default.
+        Waits for the network, `timeout_s` seconds at most, by default the client's. Call it when
+        the app starts, and go on after a TransportError: once a device has a campaign, `contribute`
+        needs no network.
 
         Raises:
-            PolicyRefused: if it asks for what the policy does not permit.
+            PolicyRefused: if the policy does not permit it.
             CampaignError: if there is no campaign that can be answered, or it has changed.
             TransportError: if no answer came in time.
             JournalError: if it can't be kept.
@@ -212,29 +202,27 @@ class Client(ClientBase[Transport, GrpcTransport]):
         """Perturb a value, once per campaign and period, and keep the result to be sent.
 
         Takes a few milliseconds, as it never waits for the network. A campaign that has been
-        answered returns its receipt, whatever the value; nothing is drawn again, and the receipt
-        says so with `fresh`, which is False.
+        answered returns its receipt, whatever the value, with `fresh` False; nothing is drawn
+        again.
 
         Args:
             campaign_id: id of a campaign that this device has; see `fetch`. Any other is fetched in
                 the background.
-            value: a number, a list of numbers, or (longitude, latitude) in degrees, as the policy
-                says with `Limit.value`; to a form, name of a field → answer: an option by its name,
-                of a multiple selection a list of them. All of it is drawn, or nothing. Never
-                logged, stored or shown.
+            value: a number, a list of numbers, or (longitude, latitude) in degrees, as
+                `Limit.value` says; to a form, name of a field → answer: an option by its name, of a
+                multiple selection a list of them. Never logged, stored or shown.
 
         Raises:
             CampaignNotFetched: if this device does not have the campaign yet.
-            CampaignNotOpen: if it is before the campaign's dates, or past them.
-            AnswerNotYet: if its answers go on from two readings, and those of this device lie too
-                close together.
+            CampaignNotOpen: before the campaign's dates, or past them.
+            AnswerNotYet: if its answers go on from two readings, and this device's are too close.
             PolicyRefused: if the policy, which may have changed, does not permit it.
-            PrivateValueError: if the value is not of the kind asked for.
+            PrivateValueError: if the value is not of the campaign's kind.
             BudgetExceeded: if the limits of the policy leave too little.
             OutboxFull: if too much waits to be sent.
             JournalError: if the journal can't be read or written.
 
-        Whatever is raised, nothing is kept of a draw, nothing sent and nothing spent.
+        After an error no draw is kept, nothing is sent and nothing is spent.
         """
         self._check_open()
         try:
@@ -244,10 +232,7 @@ class Client(ClientBase[Transport, GrpcTransport]):
                 self._wake()
 
     def flush(self, timeout_s: float | None = None) -> FlushResult:
-        """Send what waits, and return what became of it.
-
-        Args:
-            timeout_s: seconds of all tries together; those of the client by default.
+        """Send what waits within `timeout_s` seconds (default: the client's); return the results.
 
         Raises:
             JournalError: if the journal can't be read or written.
@@ -277,12 +262,9 @@ class Client(ClientBase[Transport, GrpcTransport]):
         return self._session.counts()
 
     def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
-        """Send what waits, for so long at most, and end; idempotent.
+        """Send what waits, for `timeout_s` seconds at most (0: not at all), and end; idempotent.
 
-        What is left stays in the state directory, if there is one, for the next client.
-
-        Args:
-            timeout_s: seconds; 0 leaves all of it.
+        The rest stays in the state directory, if there is one, for the next client.
         """
         timeout_s = duration(timeout_s, zero=True)
         if self._closed:

@@ -65,8 +65,8 @@ from geoveil.client.transport import AsyncTransport, Transport
 from geoveil.proto.v1 import campaign_pb2, collector_pb2, report_pb2
 
 Handler: TypeAlias = Callable[[Any], Any]
-"""Takes a GetCampaignRequest or SubmitReportsRequest; returns the response that belongs to it, or
-raises TransportError."""
+"""Takes a GetCampaignRequest or SubmitReportsRequest; returns its response or raises
+TransportError."""
 
 _CLOCK_SKEW = timedelta(minutes=1)
 """How much the clocks of devices and server may differ, by the default of the real server."""
@@ -79,10 +79,7 @@ _STATES = {
 
 
 class InMemoryTransport(Transport):
-    """Hands every request to a callable; the `Transport` of tests.
-
-    Args:
-        handler: for example an `InMemoryCollector`, or a function around one that fails at times.
+    """Hands every request to a callable, such as an `InMemoryCollector`; the `Transport` of tests.
 
     Example:
         >>> transport = InMemoryTransport(InMemoryCollector())
@@ -112,11 +109,7 @@ class InMemoryTransport(Transport):
 
 
 class InMemoryAsyncTransport(AsyncTransport):
-    """Hands every request to a callable; the `AsyncTransport` of tests.
-
-    Args:
-        handler: for example an `InMemoryCollector`, or a function around one that fails at times.
-    """
+    """Hands every request to a callable, such as an `InMemoryCollector`; for asyncio tests."""
 
     def __init__(self, handler: Handler) -> None:
         self._handler = handler
@@ -140,13 +133,10 @@ def _answer(handler: Handler, request: Any, kind: type[_Response]) -> _Response:
 
 
 class InMemoryCollector:
-    """Answers as the real collector does, from memory. Shared by threads.
+    """Answers as the real collector does, from memory, with campaigns that a key signs.
 
-    Args:
-        campaigns: what it offers.
-        key: signs them.
-        clock: tells the time, with a time zone. None: whatever their dates, campaigns are open
-            until they are closed, and all periods have begun.
+    Shared by threads. Clock None: campaigns are open until they are closed, whatever their dates,
+    and all periods have begun.
     """
 
     def __init__(
@@ -170,20 +160,12 @@ class InMemoryCollector:
             self._held[campaign.campaign_id] = _HeldCampaign(campaign, envelope)
 
     def close(self, campaign_id: str) -> None:
-        """Take no more reports to a campaign.
-
-        Raises:
-            KeyError: if there is no such campaign.
-        """
+        """Take no more reports to a campaign; KeyError if there is none."""
         with self._lock:
             self._held[campaign_id].closed = True
 
     def reports(self, campaign_id: str) -> tuple[report_pb2.Report, ...]:
-        """Return the reports counted, in the order in which they came.
-
-        Raises:
-            KeyError: if there is no such campaign.
-        """
+        """Return the reports counted, in the order in which they came; KeyError for no campaign."""
         with self._lock:
             return tuple(self._held[campaign_id].reports.values())
 

@@ -1,14 +1,8 @@
-"""How requests reach a server: two small interfaces, and gRPC behind them, safe to fork.
+"""How requests reach a server: two small interfaces, and gRPC, loaded at the first call.
 
-The grpc library is loaded at the first call.
-
-What a fork must find: no request under way, and the grpc library whole.
-
-gRPC may crash a child that is forked in the middle of a request. A child has one thread, so it
-would wait for ever for a module that another thread of its parent was loading, and for gRPC's lock
-if gRPC was being shut down: that takes gRPC up to a third of a second on a thread of its own, from
-when its last user is gone. Who forks therefore waits for the requests and for the loading, and is
-itself a user of gRPC meanwhile, which waits for the shutting down.
+gRPC may crash a child that is forked in the middle of a request, and a child would wait for ever
+for a module that another thread was loading, or for gRPC's lock during its shutdown (up to a third
+of a second). So a fork waits for the requests and the loading, and uses gRPC itself meanwhile.
 """
 
 import os
@@ -80,8 +74,7 @@ _used = False
 class ForkBarrier:
     """Counts the requests under way, and can be shut until there are none. Shared by threads.
 
-    Args:
-        hurry: ends the requests under way, if that is possible.
+    `hurry` ends the requests under way, if that is possible.
     """
 
     _changed: threading.Condition
@@ -108,9 +101,7 @@ class ForkBarrier:
     def shut(self, grace_s: float) -> None:
         """Hold up new requests, and wait until none is under way.
 
-        Args:
-            grace_s: seconds that requests have to end by themselves; then they are made to, and
-                have as long again.
+        Requests have `grace_s` seconds to end by themselves; then they are ended, in as long again.
         """
         with self._changed:
             self._shut += 1
@@ -145,10 +136,7 @@ _CLIENTS: "weakref.WeakKeyDictionary[Any, tuple[ForkBarrier, Callable[[Any], Non
 def follow_forks(client: _Client, barrier: ForkBarrier, go_on: Callable[[_Client], None]) -> None:
     """Shut a barrier whenever this process forks, as long as its client lives.
 
-    Args:
-        client: the owner of the barrier.
-        barrier: the barrier that its requests pass.
-        go_on: called with the client in a child, where threads and connections are the parent's.
+    In a child, where threads and connections are the parent's, `go_on` is called with the client.
     """
     _register()
     _CLIENTS[client] = barrier, go_on
@@ -244,17 +232,14 @@ _OPTIONS = (
 
 
 class _Grpc:
-    """What both transports share: the checked target, and one channel made at its first use.
+    """What both transports share: the checked target, one channel made at first use, and a barrier.
 
-    Attributes:
-        barrier: shut while the process forks. A `Client` passes it around each call; calls for
-            asyncio pass it themselves.
+    A `Client` passes the barrier around each call; calls for asyncio pass it themselves.
     """
 
     _channel: "grpc.Channel | None" = None
     _held: object = None
-    """While it is open: a gRPC that shuts down and starts again with each channel could be in the
-    middle of that when a process forks."""
+    """Keeps gRPC from shutting down and starting with each channel, perhaps during a fork."""
     _stub: "CollectorStub"
 
     def __init__(self, target: str, *, tls: TLS | None = None) -> None:
@@ -264,11 +249,7 @@ class _Grpc:
         self.barrier = ForkBarrier(self.disconnect)
 
     def forget(self) -> None:
-        """Drop, untouched, the channel of the process that this one was forked from.
-
-        For the child, before its first call, which then makes a channel of its own. The parent
-        goes on with its channel.
-        """
+        """Drop, untouched, the parent's channel; for a forked child before its first call."""
         self.barrier.reset()
         self._lock = threading.Lock()  # another thread of the parent may have held the old one
         leak_on_fork(self._channel)
@@ -294,14 +275,10 @@ class _Grpc:
 
 
 class GrpcTransport(_Grpc, Transport):
-    """Blocking gRPC, for any number of threads.
+    """Blocking gRPC, for any number of threads; the channel is made at the first call.
 
-    The channel is made at the first call. A process that forks after that calls `forget` in the
-    child.
-
-    Args:
-        target: a gRPC address, for example "collector.example:443".
-        tls: may be left out for targets on this machine only.
+    A process that forks after that calls `forget` in the child. The target is a gRPC address such
+    as "collector.example:443"; `tls` may be None for targets on this machine only.
 
     Raises:
         PlaintextRefused: if the target is elsewhere and `tls` is None.
@@ -340,14 +317,9 @@ class GrpcTransport(_Grpc, Transport):
 class GrpcAioTransport(_Grpc, AsyncTransport):
     """gRPC for asyncio, in any number of event loops; in all else as `GrpcTransport`.
 
-    It waits for futures of the blocking channel: grpc.aio has one engine for the whole process,
-    which does not survive a fork and serves one event loop; this serves any number of them, at the
-    same speed. Its calls end on threads of gRPC's, so that a fork can wait for them although the
-    event loop stands still.
-
-    Args:
-        target: a gRPC address, for example "collector.example:443".
-        tls: may be left out for targets on this machine only.
+    It waits for futures of the blocking channel, as fast as grpc.aio, whose engine serves one event
+    loop and does not survive a fork. Its calls end on threads of gRPC's, so that a fork can wait
+    for them although the event loop stands still.
 
     Raises:
         PlaintextRefused: if the target is elsewhere and `tls` is None.

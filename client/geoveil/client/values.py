@@ -1,8 +1,7 @@
-"""What a value is. The app says it, in its policy; a campaign that takes it for else is refused.
+"""What a value is, stated by the app's policy; a campaign that takes it for another is refused.
 
-Two numbers may be metres on a shop floor or degrees on the Earth, and a server that could choose
-would have one read as the other: degrees stand for distances a hundred thousand times as long, so
-that the privacy promised per metre would hide next to nothing.
+A server that could choose might read metres on a shop floor as degrees on the Earth, distances a
+hundred thousand times as long, and the privacy promised per metre would hide next to nothing.
 """
 
 from collections.abc import Sequence
@@ -29,11 +28,11 @@ class Number(ReprByArguments):
     """One number in the unit of its limit, for example an income.
 
     Args:
-        least: a number below is a slip, and refused; None: no number is.
-        most: a number above is, likewise.
+        least: a smaller number is a slip, and refused; None: no number is.
+        most: likewise a larger one.
 
     Raises:
-        ParameterError: if one is no finite number, or they are not in order.
+        ParameterError: if they are not finite and in order.
 
     Example:
         >>> print(Number(), Number(0), Number(0, 10_000_000), sep="; ")
@@ -52,11 +51,7 @@ class Number(ReprByArguments):
         return isinstance(asked, Number)
 
     def check(self, attribute: Attribute, value: Value) -> None:
-        """Refuse a number that is out of range; the error says the range, and not the number.
-
-        Raises:
-            PrivateValueError: if it is.
-        """
+        """Raise PrivateValueError for a number out of range; it says the range, not the number."""
         if attribute.scale is not None:  # the ends are values, and no logarithms of them
             attribute = replace(attribute, scale=None, unit=attribute.value_unit)
         number = float(attribute.point(value, 1))
@@ -74,7 +69,7 @@ class Point:
     """Several numbers in the unit of their limit, for example metres on a shop floor.
 
     Args:
-        dimension: how many numbers, 2 or more; distances between points are Euclidean.
+        dimension: how many numbers, ≥ 2; distances between points are Euclidean.
 
     Raises:
         ParameterError: if it is no such integer.
@@ -108,14 +103,13 @@ class Place(ReprByArguments):
     """A place on the Earth: longitude and latitude in degrees, with limits per metre.
 
     Args:
-        area: where questions may lie: a campaign's area must be inside. None, which has to be said:
-            anywhere.
-        outside: what becomes of a place outside the campaign's area. "moved": it takes part as the
-            nearest place of the area, so that neither silence nor an error tells where somebody is
-            not; "refused": `contribute` raises PrivateValueError, so that no slip is sent.
+        area: a campaign's area must be inside. None, which has to be given: anywhere.
+        outside: a place outside the campaign's area is "moved": it takes part as the nearest place
+            of the area, so that neither silence nor an error tells where somebody is not; or
+            "refused": `contribute` raises PrivateValueError, so that no slip is sent.
 
     Raises:
-        ParameterError: if the area is neither, or `outside` is neither.
+        ParameterError: if the area or `outside` is neither.
 
     Example:
         >>> print(Place(Area(longitude_deg=2.35, latitude_deg=48.86, radius_m=15_000)))
@@ -134,21 +128,13 @@ class Place(ReprByArguments):
         validation.choice("outside", self.outside, ("moved", "refused"))
 
     def permits(self, asked: "ValueKind") -> bool:
-        """Return whether `asked` is a place whose area, all of it, is in this one.
-
-        Raises:
-            UnsupportedError: if pyproj, which compares areas, is not installed.
-        """
+        """Return whether all of `asked`'s area is in this one; UnsupportedError without pyproj."""
         if not isinstance(asked, Place) or self.area is None or asked.area is None:
             return isinstance(asked, Place) and self.area is None
         return asked.area == self.area or self.area.contains(asked.area)
 
     def check(self, attribute: Attribute, value: Value) -> None:
-        """Refuse a place outside the campaign's area, unless it is moved.
-
-        Raises:
-            PrivateValueError: if it is; the error does not say where.
-        """
+        """Raise PrivateValueError, without the place, outside the area, unless it is moved."""
         plane = attribute.coordinates
         if self.outside == "refused" and plane is not None and not plane.area.holds(value):
             raise PrivateValueError(str(Place(plane.area)))
@@ -167,7 +153,7 @@ class Choice(ReprByArguments):
     """One of some options, with limits per option: any two of them are 1 apart.
 
     Args:
-        options: those that a form may offer, or fewer of them; None: any.
+        options: a form may offer these, or fewer; None: any.
 
     Raises:
         ParameterError: if they are no distinct texts.
@@ -214,11 +200,7 @@ class Choice(ReprByArguments):
 
 
 class Ordinal(Choice):
-    """One of some ordered options, with limits per step.
-
-    Args:
-        options: those that a form may offer, or fewer of them, from the least to the greatest;
-            None: any.
+    """One of some options, from the least to the greatest, with limits per step.
 
     Example:
         >>> print(Ordinal(("bad", "good")))
