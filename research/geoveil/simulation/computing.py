@@ -19,10 +19,7 @@ from geoveil.gp import GeoVeilError, ParameterError, needed_for, validation
 
 @contextmanager
 def unreached_by_ctrl_c() -> Iterator[None]:
-    """Let the processes and threads that are started within the block never see SIGINT.
-
-    This thread, if it is the main one, sees what arrives meanwhile at the end of the block.
-    """
+    """Hide SIGINT from processes and threads started in the block; this one sees it after."""
     if not hasattr(signal, "pthread_sigmask"):  # Windows, where one console is none of theirs
         yield
         return
@@ -65,10 +62,7 @@ class Computer(Protocol):
     def __call__(
         self, function: Callable[[Part], Result], parts: Sequence[Part], /
     ) -> Iterator[tuple[Part, Result]]:
-        """Yield each part with its result, in any order.
-
-        The function is one that another process can be sent: of a module, or a method.
-        """
+        """Yield each part with its result, in any order; the function is found by name."""
         ...
 
 
@@ -121,11 +115,11 @@ class Processes:
 def computer(scheduler: str | None, workers: int | None) -> Iterator[Computer]:
     """Open a Dask cluster within a `with` block.
 
-    Workers on this machine are processes. They are started afresh, so a script must guard its
-    entry point with `if __name__ == "__main__"`.
+    Workers on this machine start afresh, so a script must guard its entry point with
+    `if __name__ == "__main__"`.
 
     Args:
-        scheduler: address, for example "tcp://10.0.0.5:8786"; its workers need this version of
+        scheduler: address, for example "tcp://10.0.0.5:8786", whose workers have this version of
             geoveil. None starts workers on this machine.
         workers: how many to start on this machine; one per core if None.
 

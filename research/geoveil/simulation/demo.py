@@ -3,8 +3,7 @@
 (a) The share of California households above $100,000; incomes $8,000 apart are 1-indistinguishable.
 (b) The density of New York collisions at four places; points 500 m apart are 1-indistinguishable.
 
-A few hundred devices run the whole SDK. The others draw their reports with the same code, and send
-many of them in a request: see `geoveil.simulation.fleet`.
+A few hundred devices run the whole SDK; for the others, see `geoveil.simulation.fleet`.
 """
 
 import asyncio
@@ -68,13 +67,9 @@ _BATCH = 1_000
 
 @dataclass(frozen=True, slots=True)
 class DemoCampaign:
-    """A campaign with the population that takes part in it and the truth about that population.
+    """A campaign and its population, also as points in the queries' coordinates.
 
-    Args:
-        campaign: what is asked.
-        population: who takes part.
-        points: the population in the coordinates of the queries.
-        seed_queries: each question as the seed paper would ask it.
+    `seed_queries` are the questions as the seed paper would ask them.
     """
 
     campaign: StatisticCampaign
@@ -89,10 +84,7 @@ class DemoCampaign:
 
     @property
     def hard_truths(self) -> list[float | None]:
-        """The share of the population that is inside, of which each query is a soft version.
-
-        None for densities, which are no share.
-        """
+        """The share of the population inside each query's hard form; None for densities."""
         return [
             self._mean(query.signed_distance(self.points) > 0)
             if isinstance(query, SoftIndicator)
@@ -138,10 +130,10 @@ class DemoCampaign:
 
 
 def predict_local(setting: Setting, points: Array, weights: Array) -> Prediction:
-    """Return the error under ε-LDP at the setting's footing, with the least noise that is known.
+    """Return the error under ε-LDP at the setting's footing, with the least known noise.
 
-    That is of randomised response or of the piecewise mechanism [WXYZHSSY19], whichever has less on
-    this population: the one where answers are 0 or 1, the other where ε is large and they are not.
+    That is randomised response where answers are 0 or 1, and the piecewise mechanism [WXYZHSSY19]
+    where ε is large and they are not.
     """
     value = setting.seed.value(points)
     low, high = setting.seed.profile.bounds
@@ -185,10 +177,7 @@ def in_halves(devices: int) -> tuple[int, int]:
 
 @contextmanager
 def running_demo(asked: Sequence[DemoCampaign]) -> Iterator[tuple[str, Analyst]]:
-    """Run an aggregator that takes reports to both experiments, until the end of the block.
-
-    Yields its address, and an analyst of it.
-    """
+    """Run an aggregator for both experiments in the block; yield its address and an analyst."""
     with (
         tempfile.TemporaryDirectory(prefix="geoveil-demo-") as folder,
         local_server(Path(folder) / "aggregator.db") as server,
@@ -206,12 +195,9 @@ def contribute(
     rng: np.random.Generator,
     on_reports: Callable[[DemoCampaign, int], None] = lambda experiment, reports: None,
 ) -> None:
-    """Let devices take part, half of them in each experiment.
+    """Let devices take part, half in each experiment, `WHOLE_CLIENTS` of them with the whole SDK.
 
-    `WHOLE_CLIENTS` of them run the whole SDK. Their noise is always fresh.
-
-    Raises:
-        GeoVeilError: if a report was not acknowledged.
+    The noise is always fresh. GeoVeilError if a report was not acknowledged.
     """
     clients = in_halves(min(WHOLE_CLIENTS, devices))
 

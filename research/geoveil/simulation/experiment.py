@@ -1,10 +1,7 @@
 """One experiment: a description of its cells, and the engine that computes, keeps and writes them.
 
-A cell is a part of an experiment that is computed in one go: a law, which is a function from
-parameters to rows, at its parameters. When it is finished its rows are written to a file of its
-own, named after the cell's key; a run into the same directory reads it instead of computing the
-cell again. The key holds all that the rows depend on, but for the code and the data; the file holds
-a fingerprint of those, and is not read by another version of them.
+A cell is a law, a function from parameters to rows, at its parameters. Its rows are kept in a file
+named after its key, and read again by a run into the same directory with the same code and data.
 """
 
 import csv
@@ -36,14 +33,11 @@ PROVENANCE = b"geoveil"
 
 @dataclass(frozen=True)
 class Cell(Generic[Row]):
-    """A law at its parameters.
+    """A law at its parameters, with its cost in any unit, for the time left.
 
-    Args:
-        law: a function of a module, which other processes know by its name; its annotation says
-            which rows it returns.
-        parameters: its arguments: plain values and frozen dataclasses of them. All that rows depend
-            on is in their `repr`, or in their `key` where they have one.
-        cost: how long it takes, in any unit; for the time left.
+    The law is a function of a module, annotated with its rows. Parameters are plain values and
+    frozen dataclasses of them; all that rows depend on is in their `repr`, or their `key` if they
+    have one.
     """
 
     law: Callable[..., list[Row]]
@@ -87,13 +81,9 @@ def compute_cells(
     compute: Computer = in_this_process,
     on_done: Callable[[Cell[Row]], None] = lambda _: None,
 ) -> list[Row]:
-    """Return the rows of all cells, in their order, computing those without a file.
+    """Return the rows of all cells, in order, computing those without a file in `directory`.
 
-    Args:
-        cells: with different keys.
-        directory: for the files of the cells, made if it is not there; None keeps nothing.
-        compute: in this process, in several, or on a cluster.
-        on_done: called with each cell when its rows are there.
+    Cells have different keys; None keeps nothing. `on_done` is called when a cell's rows are there.
     """
     if len({cell.key for cell in cells}) != len(cells):
         raise ParameterError("cells", "some", "cells with different keys")
@@ -128,11 +118,7 @@ def _read(cell: Cell[Row], file: Path) -> list[Row] | None:
 
 
 def write_tables(rows: Sequence[Any], stem: Path, seed: int) -> list[Path]:
-    """Write rows as CSV and as Parquet, which has `PROVENANCE`, and return the files.
-
-    Args:
-        rows: of one kind, one or more.
-        seed: of what was drawn.
+    """Write rows of one kind as CSV and as Parquet, which has `PROVENANCE`, and return the files.
 
     Raises:
         UnsupportedError: if pyarrow is not installed; the CSV is there then.
@@ -186,11 +172,8 @@ def grouped(rows: Iterable[Row], *fields: str) -> dict[Any, list[Row]]:
 class Table:
     """A table of text, as a command prints it and a page shows it.
 
-    Args:
-        rows: a cell for each column; none at all is a line between sections.
-        title: above it.
-        wrapped: columns that may be folded, from 0.
-        right: columns whose cells stand at the right.
+    An empty row is a line between sections. `wrapped` columns may be folded, `right` ones stand at
+    the right, from 0.
     """
 
     headers: Sequence[str]
@@ -222,14 +205,14 @@ def page_text(name: str, **values: object) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment(Generic[Row]):
-    """What is computed, drawn and shown: all that tells one experiment from another.
+    """All that tells one experiment from another.
 
     Args:
         name: how the names of its files begin.
-        cells: every law at every parameter that is asked for.
-        seed: of what they draw.
-        draw: draws figures of the rows, and returns their files; it is given that of the first.
-        tables: what of the rows is shown.
+        cells: every law at every parameter.
+        seed: of the draws.
+        draw: draws figures of the rows from the first file on, and returns their files.
+        tables: of the rows.
         note: how to read the tables.
     """
 
@@ -245,12 +228,10 @@ class Experiment(Generic[Row]):
         return compute_cells(self.cells, self._figure(out).parent / "cells", compute, on_done)
 
     def write(self, rows: Sequence[Row], out: Path) -> list[Path]:
-        """Write tables and figures of the rows, and return the files.
+        """Write tables and figures of the rows into a directory, and return the files.
 
-        Args:
-            rows: that `run` has returned.
-            out: a directory; or the first figure's file (.png, .pdf or .svg), and all others beside
-                it, with names that begin as its.
+        `out` may also be the first figure's file (.png, .pdf or .svg), after which others are
+        named.
         """
         file = self._figure(out)
         return [*write_tables(rows, file, self.seed), *self.draw(rows, file)]

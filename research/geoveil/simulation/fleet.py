@@ -1,15 +1,8 @@
-"""A fleet of simulated devices: it answers a campaign, and finds how much an aggregator takes.
+"""A fleet of simulated devices that answers a campaign, and measures an aggregator's capacity.
 
-There are two ways to send reports:
-
-* `by_devices`: every device is an `AsyncClient`, which draws its report, sends one request with it
-  and tries again until it is acknowledged. The whole SDK takes part, and most of its time goes into
-  drawing exactly.
-* `by_batches`: reports are drawn ahead (`prepared`), then sent many per request as fast as the
-  aggregator takes them, as a relay in front of many devices would.
-
-Reports answer a real campaign as real devices do, so use one made for it: they can't be told from
-people's, nor taken out again.
+`by_devices` runs the whole SDK in each device, which mostly draws exactly. `by_batches` sends
+reports drawn ahead (`prepared`), many per request, as fast as they are taken. Reports can't be told
+from people's, nor taken out again: use a campaign made for it.
 """
 
 import asyncio
@@ -56,8 +49,7 @@ from geoveil.simulation.populations import (
 
 _Item = TypeVar("_Item")
 _PUSHED_BACK = "RESOURCE_EXHAUSTED"
-"""What an aggregator answers when its queue is full. A device comes back another day; load does
-after a pause, as if it had not been reached: the point is to find out how much is taken."""
+"""The answer of an aggregator whose queue is full; load retries, to find its limit."""
 SHARES = {"median": 0.5, "90 %": 0.9, "99 %": 0.99, "longest": 1.0}
 """Shares of the answered requests for which a report says how long they took at most."""
 
@@ -77,11 +69,7 @@ def load_campaign() -> StatisticCampaign:
 
 
 def people_for(campaign: AttributeCampaign) -> ParticipantSource:
-    """Return a population that holds the kind of value that a campaign asks for.
-
-    Raises:
-        UnsupportedError: if none does.
-    """
+    """Return a population of the kind of value of a campaign; UnsupportedError if there is none."""
     if campaign.attribute.coordinates is not None:
         return collisions()
     if campaign.dimension > 2:
@@ -208,19 +196,19 @@ async def by_devices(
     timing: Timing | None = None,
     on_reports: Callable[[int], None] = lambda reports: None,
 ) -> Load:
-    """Let one device per value take part through the SDK, and return what became of it.
+    """Let one device per value take part through the SDK, and return the outcome.
 
     Args:
-        values: what the devices hold.
+        values: of the devices.
         transport: to the aggregator; shared, as the devices share a machine.
         policy: of every device.
         concurrency: devices that take part at the same time, 1 to 10,000.
-        timeout_s: seconds > 0 for which a device goes on trying.
-        timing: the clocks that are used.
+        timeout_s: seconds > 0 for which a device retries.
+        timing: the clocks.
         on_reports: called with the number of reports settled, acknowledged or not.
 
     Raises:
-        GeoVeilError: if the campaign can't be answered. A report that is not delivered is none.
+        GeoVeilError: if the campaign can't be answered.
     """
     metered = _Metered(transport)
 
@@ -250,12 +238,10 @@ def prepared(
     batch_size: int = MOST_REPORTS,
     on_reports: Callable[[int], None] = lambda reports: None,
 ) -> Iterator[ReportBatch]:
-    """Yield batches of drawn reports, ready to be sent, 1 to 10,000 in each.
-
-    The campaign's bytes are `published`; the values are what devices hold.
+    """Yield batches of 1 to 10,000 reports on values, drawn and ready to be sent.
 
     Raises:
-        GeoVeilError: if the campaign can't be answered with these values.
+        GeoVeilError: if the published campaign can't be answered with these values.
     """
     validation.require_count("batch_size", batch_size, 1, MOST_REPORTS)
     builder = ReportBuilder(policy=policy)
@@ -277,10 +263,9 @@ async def by_batches(
     timing: Timing | None = None,
     on_reports: Callable[[int], None] = lambda reports: None,
 ) -> Load:
-    """Send batches as fast as they are taken, and return what became of their reports.
+    """Send batches as fast as they are taken, and return the outcome of their reports.
 
-    A list of batches, from `prepared`, leaves their drawing out of the time. All else is as
-    `by_devices` has it.
+    A list of batches leaves drawing out of the time. See `by_devices`.
     """
     metered, clocks = _Metered(transport), timing or Timing()
 

@@ -19,11 +19,8 @@ _START_S = 60.0
 def local_server(database: Path) -> Iterator[str]:
     """Run an aggregator on a free port of the loopback; yield its address.
 
-    The process stops, gracefully, at the end of the block, and also if this process dies: it
-    watches the other end of a pipe.
-
-    Raises:
-        GeoVeilError: if the server does not start.
+    It stops gracefully after the block, or when this process dies. GeoVeilError if it does not
+    start.
     """
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()

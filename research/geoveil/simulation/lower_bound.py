@@ -1,23 +1,7 @@
-"""What no unbiased ε-GP mechanism can do better, in one dimension [mathematics §8].
+"""What no unbiased ε-GP mechanism can do better, in one dimension [MATH §8].
 
-A channel is a table P of rows j = 0 … M−1, one per signed distance s_j, over outputs y:
-
-    minimise Σ_j π_j Σ_y P_jy (y − f_j)²   subject to   Σ_y P_jy = 1,  Σ_y y P_jy = f_j,
-    P_jy ≤ r_j P_j+1,y  and  P_j+1,y ≤ r_j P_jy,  P ≥ 0.
-
-**Duality.** Numbers α_j, β_j are dual feasible for *all real y* if for every y the costs
-c_j(y) = π_j(y − f_j)² − α_j − β_j y satisfy Σ_j c_j(y) p_j ≥ 0 for each p ≥ 0 whose neighbours
-differ at most by the factors r_j. Then every feasible P, on whatever outputs, costs at least
-Σ α_j + β_j f_j: sum c_j(y) P_jy over j and y. The least such sum with p_0 = 1 is V_0(y), where
-V_j = c_j + min(r_j V_j+1, V_j+1/r_j): one pass, exact. So outputs at which V < 0 improve the
-programme (they are added until little is left to gain), and a shift of α by −κπ makes V ≥ 0 on a
-mesh of y.
-
-**Between the points of the mesh.** For each p the sum is a quadratic in y with the leading
-coefficient A = Σ π_j p_j, hence at most A·h²/4 below its chord over a mesh width h: a further shift
-by h²/4 makes V ≥ 0 between them. **Beyond the mesh** it is enough that the sum points outwards at
-either end: that Σ c'_j(y) p_j ≥ 0 at the upper end, and ≤ 0 at the lower end, for every p; the same
-pass decides.
+The linear programme is over a table of rows, one per signed distance. A dual solution that holds on
+a mesh of outputs, between its points and beyond it certifies the bound.
 """
 
 from __future__ import annotations
@@ -74,21 +58,12 @@ def lower_bound(
 ) -> LowerBound:
     """Return a lower bound on the variance of every unbiased ε-GP mechanism on the distance.
 
-    The bound is proved for every mechanism with E[y | s] = φ(s) and a guarantee of rate ε for all s
-    on the line:
-
-    * *outputs*: y may be any real number, as the dual solution is checked at all y.
-    * *distances*: conditions at some s are fewer than at all s, so nodes only lower the bound. The
-      prior is moved to the nodes, each part to the nearest: the bound holds for *that* prior, a
-      quadrature of the given one. With `everywhere` a part that is moved by d counts e^{−εd} of its
-      weight, and the bound holds for the given prior: outputs at s have at least e^{−εd} of their
-      probability at the node s_i, so E[(y − φ(s))² | s] ≥ e^{−εd} Var[y | s_i]. Parts of the prior
-      beyond the nodes are then left out, which lowers the bound, too.
-    * *dimension*: for a distance to a centre and a prior with rotational symmetry it bounds all
-      mechanisms, as their mean over rotations is one on s.
-
-    Where φ varies over more than 24/ε it is cut into windows with a programme each: conditions
-    across a cut are dropped, which only lowers the bound.
+    It holds for every mechanism with E[y | s] = φ(s), any real outputs, and a guarantee of rate ε
+    for all s; with a prior of rotational symmetry about a centre also for mechanisms on points. The
+    prior is moved to the nodes: the bound is for that quadrature. With `everywhere` a part that is
+    moved by d counts e^{−εd}, parts beyond the nodes are left out, and the bound holds for the
+    given prior [MATH §8]. Where φ varies over more than 24/ε it is cut into windows, which only
+    lowers the bound.
 
     Args:
         query: f, or its profile.
@@ -235,13 +210,9 @@ def _window_bound(
 
 @dataclass(frozen=True, slots=True)
 class LinearProgram:
-    """The programme of the module's docstring.
+    """The programme: targets f_j (M,), ratios r_j > 1 (M − 1,), weights π_j ≥ 0 (M,) with sum ≤ 1.
 
-    Args:
-        targets: f_j, (M,).
-        ratios: r_j > 1, (M − 1,).
-        weights: π_j ≥ 0, (M,), with sum at most 1.
-        reach: how far the outputs may go beyond the targets, > 0.
+    Outputs may go beyond the targets by `reach` > 0.
     """
 
     targets: Array
@@ -268,10 +239,7 @@ class Solution:
 
 
 def solve(program: LinearProgram, rounds: int) -> Solution:
-    """Return an optimal table over outputs that are found on the way.
-
-    Args:
-        rounds: how often outputs are added; the gap to the best halves with each about twice.
+    """Return an optimal table; each of the rounds adds outputs, and two halve the gap to the best.
 
     Raises:
         UnsupportedError: if the solver finds no table.
@@ -290,11 +258,7 @@ def solve(program: LinearProgram, rounds: int) -> Solution:
 
 
 def optimum(program: LinearProgram, outputs: Array) -> Solution:
-    """Return the best table over these outputs.
-
-    Raises:
-        UnsupportedError: if the solver finds none.
-    """
+    """Return the best table over these outputs; UnsupportedError if the solver finds none."""
     from scipy import optimize, sparse
 
     rows, columns = len(program.targets), len(outputs)
@@ -338,10 +302,7 @@ def _least(program: LinearProgram, costs: Array) -> Array:
 
 
 def certified(program: LinearProgram, table: Solution) -> float:
-    """Return a number that no table costs less than, whatever its outputs.
-
-    It is a proof up to the rounding of float64, for which 1e-9 of it is given away.
-    """
+    """Return a bound on the cost of all tables, with 1e-9 of it given away for rounding."""
     beyond = 2 * program.reach
     mesh = np.linspace(program.targets.min() - beyond, program.targets.max() + beyond, _FINE)
     width = float(mesh[1] - mesh[0])
@@ -357,13 +318,9 @@ def certified(program: LinearProgram, table: Solution) -> float:
 
 
 def _needed(program: LinearProgram, table: Solution, mesh: Array, shift: Array) -> float:
-    """Return a κ for which α − κ·shift is dual feasible on the mesh; infinite if it proves nothing.
+    """Return a κ for which α − κ·shift is dual feasible on the mesh; infinite if there is none.
 
-    Args:
-        program: what is solved.
-        table: the solution, with that of the dual.
-        mesh: outputs.
-        shift: ≥ 0, with sum at most 1, so that the bound is lowered by at most κ.
+    `shift` ≥ 0 has a sum of at most 1, so the bound is lowered by at most κ.
     """
 
     def violated(kappa: float, points: Array) -> Array:

@@ -28,17 +28,8 @@ class SphericalMercator(Projection):
 
     It reproduces the plane of [SGP §5]. A stated ε there means 1.32 ε in New York's true metres.
 
-    Places outside the area are first moved onto it (`Area`). Distances in the plane are at most
-    κ = h(φ₁) times true ones, with φ₁ a latitude as high as any in the area and h(φ) = R/(M cos φ)
-    the scale along the meridian, where M is its radius of curvature. Proof: the scale along the
-    parallel is R/(N cos φ) ≤ h(φ), as N ≥ M, and the two directions stay perpendicular. h grows
-    with |φ|:
-
-        d log h/dφ = tan φ (1 − 3e² cos² φ/(1 − e² sin² φ)) and 3e² < 1.
-
-    So its least upper bound over the area is found without a grid. κ is rounded up.
-
-    Not covered: rounding of the projection in doubles, as `AzimuthalEquidistant`.
+    Places outside the area are first moved onto it (`Area`). Distances in the plane are at most κ
+    times true ones, rounded up [MATH §11]; rounding of the projection in doubles is not covered.
 
     Args:
         area: no place of it beyond latitudes ±85°. If it crosses the antimeridian, longitudes
@@ -96,8 +87,7 @@ def _meridional_radius(latitude_deg: float) -> float:
 def _highest_latitude_deg(area: Area) -> float:
     """Return an upper bound of |latitude| over an area; above 90 if a pole may lie in it.
 
-    A path from latitude φ to φ' is at least as long as the arc of meridian between them, and a
-    radian of it grows toward the pole: a step spans at most its length over M(φ) at its start.
+    A step toward the pole spans at most its length over M(φ) at its start.
     """
     latitude = abs(area.latitude_deg)
     step = area.radius_m / _STEPS

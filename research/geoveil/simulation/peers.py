@@ -1,10 +1,8 @@
 """geoveil beside other packages, at one task: errors, times, audits, and docs/peers.md.
 
-The task is the share of people whose income is above a threshold, from one report of each person.
-Ten thresholds are asked once of everybody, by perturbed incomes or by the range between thresholds
-in which an income is; or each of a tenth of the people. A contestant is called as a device would
-call it, for one person; where that is a formula over arrays, the row says so. All are held to what
-they promise, by a black box that sees outputs alone.
+The task is the share of incomes above a threshold from one report of each person. Ten thresholds
+are answered by everybody, from a perturbed income or range, or each by a tenth. A contestant is
+called as a device would call it, unless its row says that it is a formula; a black box audits all.
 """
 
 import math
@@ -76,8 +74,7 @@ class Peer:
     answers_all: bool = False
     """Whether one report answers for every threshold."""
     of_ranges: tuple[Draw, Share] | None = None
-    """What draws reports for the ranges between `MANY`, and reads a share above one of these off
-    them; None: all are asked as one is."""
+    """Draws reports for ranges between `MANY` and reads shares off them; None: one at a time."""
     package: str | None = None
     """Whose code draws a report; None if ours."""
     exact: bool = False
@@ -89,7 +86,7 @@ class Peer:
 def contestants(
     rng: np.random.Generator, own: Mapping[str, MakeMechanism] = MappingProxyType({})
 ) -> Iterator[Peer]:
-    """Yield one's own, by name, then all others; packages that are not installed are left out.
+    """Yield one's own, by name, then all installed others.
 
     The generator draws for formulas. Packages draw from the system's randomness.
     """
@@ -300,8 +297,7 @@ def _yes_or_no(
 ) -> Peer:
     """Return a noisy answer to whether an income is above the threshold.
 
-    Reports from `yes` on say so, with the probabilities of the oracle; of randomised response by
-    default.
+    Reports from `yes` on say so, with the oracle's probabilities, by default randomised response's.
     """
     response = oracle or _response(local)
     return package(
@@ -372,18 +368,15 @@ def compare_peers(
     seed: int = 1,
     own: Mapping[str, MakeMechanism] = MappingProxyType({}),
 ) -> Iterator[PeerRow]:
-    """Yield a row for each contestant whose package is installed.
-
-    Packages draw from the system's randomness, so that only those drawn by NumPy repeat with the
-    seed.
+    """Yield a row for each installed contestant; the seed repeats only those drawn by NumPy.
 
     Args:
         n: participants, drawn once from the survey's households, at least 100.
         repetitions: how often each of them reports, at least 2.
         samples: outputs of each income that the audit looks at, at least 1,000.
         seed: of the participants and of formulas.
-        own: mechanisms of one's own by name, functions of a query and a guarantee, as
-            `geoveil.audit.mechanisms_in` reads them from a file; asked at a ramp.
+        own: mechanisms of one's own by name, as `geoveil.audit.mechanisms_in` reads them, for a
+            ramp.
 
     Raises:
         ParameterError: if a number is out of range.

@@ -1,8 +1,7 @@
-"""Columns of numbers from files. The rows may be real people: no error repeats what they hold.
+"""Columns of numbers from files. The rows may be real people: no error repeats their content.
 
-Names of columns are told where each begins with a letter: in a file without a header they are
-somebody's row, which has the number that is asked for. For the same reason no error is raised while
-one of a parser, which quotes what it could not read, is being handled.
+Errors name columns only if each begins with a letter, as a file without a header has a row there,
+and are raised outside the handling of a parser's error, which quotes the text.
 """
 
 import csv

@@ -81,10 +81,9 @@ class AliasTable(NamedTuple):
         return cls(np.array(keep), np.array(other))
 
     def draw(self, n: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Return n indices. One uniform number each: its integer part is the cell.
+        """Return n indices, by the integer part of one uniform number each.
 
-        The fractional part, which decides within the cell, has 53 bits less those of the number of
-        cells: 35 for 200,000 rows.
+        Its fraction decides within the cell, with 53 bits less those of the number of cells.
         """
         place = rng.random(n)
         place *= len(self.keep)
@@ -139,20 +138,19 @@ class Population(ParticipantSource):
         """Read rows from a file: a table, or points of a map.
 
         Args:
-            path: of the file; its ending says what it is: a CSV file (.csv, in UTF-8, with a
-                header), Parquet (.parquet) or a GeoPackage of points (.gpkg).
-            values: columns that hold what a member holds: one, or one per coordinate. None for a
-                GeoPackage, whose points become (longitude, latitude).
-            weights: column that says how many people a row stands for; 1 each if None. Rows of
-                weight 0 stand for nobody and are left out.
-            name: what the members are, in the plural; the file's name by default.
+            path: CSV (.csv, in UTF-8, with a header), Parquet (.parquet) or a GeoPackage of points
+                (.gpkg).
+            values: columns of a member's value: one, or one per coordinate. None for a GeoPackage,
+                whose points become (longitude, latitude).
+            weights: column with the number of people of a row; 1 each if None. Rows of 0 are left
+                out.
+            name: of the members, in the plural; the file's name by default.
             unit: of the values; "degree" for (longitude, latitude), and of a GeoPackage.
 
         Raises:
             ParameterError: if the ending is another one, or no column is named, or one twice.
-            TableFileError: naming the file, the row and the column. Never a row's value, as
-                the people in the file may be real.
-            UnsupportedError: if what reads such files is not installed.
+            TableFileError: naming the file, the row and the column, never a value.
+            UnsupportedError: if the package for such files is not installed.
         """
         file = Path(path)
         if file.suffix not in FORMATS:
@@ -221,8 +219,8 @@ class LogNormalPopulation(ParticipantSource):
     Args:
         name, unit, source: see `ParticipantSource`; the unit is that of both values.
         mu: means of the logarithms.
-        sigma: standard deviations of the logarithms, > 0.
-        correlation: of the logarithms, in (-1, 1).
+        sigma: their standard deviations, > 0.
+        correlation: in (-1, 1).
 
     Example:
         >>> people = incomes_and_debts()

@@ -40,10 +40,10 @@ def public_prior(
     """Return the prior that a text names.
 
     Args:
-        text: what `KNOWN` lists, or the name of an entry point in the group `geoveil.priors`,
-            which leads to a function that returns a `PublicPrior`.
-        columns: of a file of rows: one that holds values, or two: longitudes and latitudes.
-        weights: column that says how many people a row stands for.
+        text: one of `KNOWN`, or an entry point in `geoveil.priors`, a function that returns a
+            `PublicPrior`.
+        columns: of a file of rows: one of values, or longitudes and latitudes.
+        weights: column with the number of people of a row.
         heaps: people who hold exactly one value, besides those.
 
     Raises:

@@ -1,8 +1,6 @@
-"""A rehearsal: a campaign is published on this machine, and simulated people answer it.
+"""A rehearsal: simulated people answer a campaign on this machine.
 
-Everything is as later, but for the people: the server listens on the loopback for as long as the
-rehearsal takes, each report is an exact release by the device's SDK, and what comes back is what
-an analyst would get.
+The server listens on the loopback meanwhile, and the device's SDK draws each report exactly.
 """
 
 import asyncio
@@ -71,26 +69,25 @@ def rehearse(
     participants: int | None = None,
     seed: int | None = None,
 ) -> CampaignEstimates | Reports:
-    """Publish a campaign on this machine, let simulated people answer it, and return what is found.
+    """Publish a campaign on this machine, let simulated people answer it, and return the results.
 
     It is open at once, whatever its dates are. Noise is always fresh, also with a seed.
 
     Args:
-        campaign: what is asked; nothing of it is kept.
-        people: a value for each of them, such as a column of a data frame, an array of shape (n,),
-            or (n, 2) for pairs or places (longitude, latitude); or whom to draw them from, a
-            population (`Population.from_file("people.csv", values=["income"])`) or a prior in the
-            campaign's own coordinates.
+        campaign: nothing of it is kept.
+        people: a value each, such as a column of a data frame, an array of shape (n,), or (n, 2)
+            for pairs or places (longitude, latitude); or a population to draw from
+            (`Population.from_file("people.csv", values=["income"])`), or a prior in the campaign's
+            own coordinates.
         participants: how many take part, drawn at random; all who have a value by default.
         seed: draws the same people again.
 
     Returns:
-        The estimates of a campaign that asks questions; of a value campaign its reports, of which
-        anything can be asked.
+        Estimates of a campaign that asks questions; the reports of a value campaign.
 
     Raises:
-        ParameterError: if the people don't hold what the campaign asks for.
-        MissingExtraError: if what a server needs is not installed.
+        ParameterError: if the people don't hold the campaign's kind of value.
+        MissingExtraError: if a server's packages are not installed.
 
     Example:
         >>> from geoveil.analyst import ShareAbove, campaign_asking
@@ -170,11 +167,7 @@ def _drawn(
 
 @contextmanager
 def _server() -> Iterator[str]:
-    """Run a server on a thread of this process, on a free port of the loopback; yield its address.
-
-    Raises:
-        GeoVeilError: if it does not start.
-    """
+    """Run a server on a thread and a free port; yield its address, or raise GeoVeilError."""
     from geoveil.aggregator import Aggregator, Settings
 
     started: Future[tuple[str, asyncio.AbstractEventLoop, asyncio.Event]] = Future()

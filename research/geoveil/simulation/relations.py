@@ -1,10 +1,8 @@
-"""Forms beside ε-LDP at stated footings: what several private answers of one person say together.
+"""Forms beside ε-LDP at stated footings: joint questions about several answers of one person.
 
-Ages, hours, schooling, sex and country of the Adult census extract, with incomes of Californian
-households in the order of theirs, and places of collisions in New York at random. A contestant of
-ε-LDP sends the cell that each answer lies in, by randomised response or unary encoding, whichever
-is better, with ε times its footing: so many times the distance at which a form promises ε. Its
-reports are multiplied as a form's are, which its authors do not do: it is given our estimators.
+Adult census answers get Californian incomes in the order of theirs, and collisions in New York at
+random. A contestant of ε-LDP sends each answer's cell by the better of randomised response and
+unary encoding, with ε times its footing. Its reports are multiplied with our estimators.
 """
 
 import csv
@@ -336,7 +334,7 @@ def experiment(
     Args:
         epsilon: of each field, at its distance.
         n: people.
-        repetitions: how often people and noise are drawn, 2 or more.
+        repetitions: draws of people and noise, 2 or more.
         seed: the same seed gives the same rows.
         quick: whether to compute a small part: few people, of two questions.
 

@@ -38,11 +38,7 @@ def moved(twice_integrated: Callable[[Array], Array], cells: Array, outcomes: Ar
     """Return the probability that x + noise is in each outcome, x uniform in each cell, (m, k).
 
     With A'' the density of the noise, it is a double difference of A over the width of the cell. A
-    column adds to less than 1 by what lands outside of the outcomes.
-
-    Args:
-        cells: edges of the cells of x, (k + 1,), increasing.
-        outcomes: edges of the outcomes, (m + 1,), increasing.
+    column adds to less than 1 by the noise beyond the outcomes. Edges increase.
     """
     grid = twice_integrated(outcomes[:, None] - cells[None, :])
     return np.asarray(np.maximum(np.diff(-np.diff(grid, axis=1), axis=0), 0.0) / np.diff(cells))

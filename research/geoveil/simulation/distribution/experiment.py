@@ -36,10 +36,9 @@ def drawn(
     seed: int,
     given: OwnInput = AS_PUBLISHED,
 ) -> list[ErrorRow]:
-    """Return the errors of every protocol on the same people, drawn anew each time.
+    """Return the mean square distance from the population's truth, by protocol, footing, measure.
 
-    An error is the mean square, over repetitions, of the distance from the population's truth; one
-    for each protocol, footing and measure.
+    All protocols have the same people, drawn anew each time.
     """
     attribute, own = attribute_of(name, given), own_mechanisms(given.module, PROTOCOLS)
     privacy = GeoPrivacy(epsilon, attribute.per, attribute.people.unit)
@@ -100,10 +99,7 @@ class MeasuredSetting:
         return rows.get((mechanism, footing, measure))
 
     def ahead(self, mechanism: str, footing: float, measure: str) -> float:
-        """Return the error of the best protocol of ε-LDP at a footing over a mechanism's.
-
-        Both are roots of mean squares: above 1, the mechanism is more accurate.
-        """
+        """Return the error (root mean square) of the best ε-LDP protocol over a mechanism's."""
         best = min(r.error for r in self.rows if (r.footing, r.measure) == (footing, measure))
         ours = self.row(mechanism, None, measure)
         assert ours is not None
@@ -141,11 +137,11 @@ def experiment(
         people: numbers of them, ≥ 1; `PEOPLE` by default.
         repetitions: ≥ 2.
         seed: ≥ 0; the same seed gives the same rows.
-        quick: whether to compute a small part, of what is not given.
+        quick: whether to compute a small part by default.
         given: mechanisms and people of one's own; the latter are the only attribute.
 
     Raises:
-        ParameterError: naming what is out of range, or of a file what it lacks.
+        ParameterError: naming the argument that is out of range, or the gap in a file.
     """
     own_mechanisms(given.module, PROTOCOLS)
     attributes = attributes or tuple(ATTRIBUTES)

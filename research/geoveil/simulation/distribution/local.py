@@ -1,9 +1,7 @@
 """Protocols of ε-LDP: means, histograms in a tree, square waves, as their papers have them.
 
-A mean takes one number in [−1, 1] from each person. In a tree of intervals every person is asked
-at one level, drawn at random, by a frequency oracle [WBLJ17]; least squares makes the levels
-consistent [HRMS10; CKS19]. A square wave is one noisy number of each person [LWLSS20]. Formulas and
-variances: [MATH §6].
+Formulas and variances: [MATH §6]. In a tree of intervals every person answers at one random level
+by a frequency oracle [WBLJ17]; least squares makes the levels consistent [HRMS10; CKS19].
 
 For experiments: drawn in floating point, which is NOT private on a computer [MATH §10].
 """
@@ -77,10 +75,7 @@ def hybrid(values: ArrayLike, privacy: LocalPrivacy, rng: np.random.Generator) -
 class FrequencyOracle(NamedTuple):
     """How reports support candidates: the true one with probability p, any other with q < p.
 
-    Whether a report supports one candidate is independent of whether it supports another: for
-    unary encoding by its definition, for local hashing since an ideal hash function maps candidates
-    independently. So the numbers of supports are sums of two binomials, which is how they are
-    drawn.
+    Supports of two candidates are independent, so their numbers are sums of two binomials.
     """
 
     p: float
@@ -110,8 +105,7 @@ def local_hashing(privacy: LocalPrivacy) -> FrequencyOracle:
 def bar_shares(counts: Counts, privacy: LocalPrivacy, rng: np.random.Generator) -> Array:
     """Return the estimated share of each of k categories, of which some may be negative [WBLJ17].
 
-    Each person is asked for their own: by k-ary response, the true one or any other, where
-    k < 3e^ε + 2, and by optimised unary encoding elsewhere, as each has the least variance there.
+    Where k < 3e^ε + 2 it is by k-ary response, else by optimised unary encoding: the less variance.
     """
     bars, odds, n = len(counts), math.exp(_capped(privacy)), int(counts.sum())
     if bars >= 3 * odds + 2 or n == 0:
@@ -128,7 +122,7 @@ def tree_shares(
 ) -> Array:
     """Return the estimated share of each cell, of which some may be negative; sum 1 [CKS19].
 
-    The people in the cells are counted; there are a power of `fan` of cells.
+    `counts` are of the people in a power of `fan` of cells.
     """
     levels = round(math.log(len(counts), fan))
     of_level = rng.multinomial(counts, np.full(levels, 1 / levels))
@@ -139,9 +133,9 @@ def tree_shares(
 
 
 def consistent(shares: list[Array]) -> Array:
-    """Return the shares of the leaves nearest in least squares, given that all add to 1.
+    """Return the leaves' shares nearest in least squares whose sum is 1.
 
-    The shares are of the nodes of each level below the root, from the top, with equal variances.
+    Shares have equal variances and are of each level below the root, from the top.
     """
     fan, height = float(len(shares[0])), 1
     best = [shares[-1]]
@@ -168,8 +162,7 @@ class SquareWave(NamedTuple):
     """
 
     reach: float
-    """The width b of the wave on either side: it maximises the mutual information of number and
-    report, as far as an upper bound says."""
+    """The width b of the wave on either side: it maximises an upper bound of the information."""
     near: float
     """The density p within the wave."""
     far: float

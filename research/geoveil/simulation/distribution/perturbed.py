@@ -14,8 +14,7 @@ from geoveil.simulation.experiments.sums import at_nodes
 from geoveil.simulation.populations import Array
 
 _FINE, _MOST_NODES = 128, 64
-"""Nodes in a noise scale, at least, on which reports are put for the convolution; and in a cell, at
-most, where cells are so much wider than the noise that nothing is left to be undone."""
+"""The fewest nodes per noise scale, and the most per cell, on which reports are convolved."""
 _AROUND = 8
 """Places about a node at which a debiased step is evaluated."""
 _MARGIN = 8.0
@@ -41,10 +40,7 @@ class PerturbedNumbers:
         return PlanarLaplace(self.privacy, 1).simulate(values, rng)
 
     def debiased(self, reports: Array) -> Array:
-        """Return the share below each edge of the cells, as an analyst is told by default.
-
-        That is by a smoothstep of three noise scales at each edge, without the noise's bias.
-        """
+        """Return the share below each edge by debiased smoothsteps of three noise scales."""
         return self._soft(reports, Smoothstep(Softness(self.scale).band()))[0]
 
     def _soft(self, reports: Array, step: SoftStep) -> tuple[Array, Array]:

@@ -27,8 +27,8 @@ LocalProtocol = Callable[[Array, LocalPrivacy, np.random.Generator], Array | flo
 CLEAR = "values in the clear"
 DEBIASED, SMOOTHED = "Laplace, debiased", "Laplace, EMS"
 WAVE_CELLS = 256
-"""Cells of the square wave. With 1,024, as in [LWLSS20], it takes 10 to 30 times as long; most
-errors are about the same, those of the histogram at ε = 1 larger."""
+"""Cells of the square wave; 1,024, as in [LWLSS20], take 10 to 30 times as long at much the same
+error, that of the histogram at ε = 1 apart."""
 
 
 def told_by_all(
@@ -38,9 +38,9 @@ def told_by_all(
     values: Array,
     rng: Callable[[str], np.random.Generator],
 ) -> dict[tuple[str, float | None], Distribution]:
-    """Return what each of `PROTOCOLS` and of one's own tells, by name and footing.
+    """Return the results of `PROTOCOLS` and of one's own, by name and footing (None without one).
 
-    The footing is None for those that have none. Each has a generator of its own, by its name.
+    Each has a generator of its own, by its name.
     """
     estimates = {CLEAR: attribute.of(values, np.ones(len(values)))}
     estimates |= _perturbed(attribute, privacy, values, rng("perturbed"))
@@ -58,11 +58,7 @@ def told_by_all(
 def _perturbed(
     attribute: NumericAttribute, privacy: GeoPrivacy, values: Array, rng: np.random.Generator
 ) -> dict[str, Distribution]:
-    """Return what one perturbed number of each person tells, in two ways.
-
-    They are debiased thresholds, as an analyst gets them by default, and smoothed
-    expectation-maximisation.
-    """
+    """Return one perturbed number of each person by debiased thresholds and by smoothed EM."""
     points = PerturbedNumbers(privacy, attribute.cells)
     reports = points.simulate(values, rng)
     shares_below = {DEBIASED: points.debiased(reports), SMOOTHED: points.smoothed(reports)}
@@ -76,10 +72,9 @@ def _asked_once(
     values: Array,
     rng: np.random.Generator,
 ) -> Distribution:
-    """Return what a mechanism tells that answers one question of each person.
+    """Return a distribution from one smoothstep per person, about a random edge between two bars.
 
-    Everybody is asked the smoothstep about one edge between two bars, drawn at random; between
-    edges the distribution function is straight.
+    The distribution function is straight between edges.
     """
     edges = attribute.cells.edges[:: CELLS // BARS]
     edge_asked = rng.integers(1, BARS, len(values))

@@ -27,11 +27,8 @@ _GRID = 40_001
 class Drift:
     """A population whose incomes rise once a year, in a week of each person's own.
 
-    Args:
-        people: the incomes in the beginning.
-        mean_raise: of a year, as a share.
-        spread: standard deviation of a raise, which is normal.
-        shock_week: when one person in twenty loses half; None: never.
+    A raise is a normal share with a mean and spread. In `shock_week` one person in twenty loses
+    half.
     """
 
     people: Population
@@ -42,10 +39,7 @@ class Drift:
     def weeks(
         self, n: int, count: int, rng: np.random.Generator
     ) -> Iterator[tuple[Array, NDArray[np.int64]]]:
-        """Yield, for each week, the incomes of n people, and the numbers of those that changed.
-
-        In the first week all have changed. The incomes are one array, which changes every week.
-        """
+        """Yield each week's n incomes, in one array, and the numbers of those that changed."""
         incomes = self.people.sample(n, rng)
         by_week = grouped(rng.integers(WEEKS, size=n), WEEKS)
         for week in range(count):
@@ -58,10 +52,7 @@ class Drift:
             yield incomes, changed if week else np.arange(n)
 
     def means(self, query: Query, count: int) -> Array:
-        """Return the mean of a query over the whole population in each week, (count,).
-
-        By the law of raises, not by drawing them: Gauss and Hermite's nodes for each raise.
-        """
+        """Return a query's population mean in each week, (count,), by Gauss–Hermite nodes."""
         nodes, weights = np.polynomial.hermite_e.hermegauss(_NODES)
         weights /= weights.sum()
         factors = 1 + self.mean_raise + self.spread * nodes

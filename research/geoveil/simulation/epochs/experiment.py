@@ -21,8 +21,7 @@ from geoveil.simulation.populations import Array, Population, household_incomes
 
 THRESHOLDS = (55_500.0, 100_000.0, 212_500.0)
 PER = 8_000.0
-"""Dollars: every reading of an income is ε = 1 per $8,000. A threshold's band is four times as
-wide."""
+"""Dollars: a reading of an income is ε = 1 per $8,000; a threshold's band is four times as wide."""
 PEOPLE, REPETITIONS, SHOCKED = 100_000, 1_000, 200
 """SHOCKED: the most runs with a shock. Coverage is known to 0.7 %, of runs without one, whose weeks
 hang together: from 200 of them it would be known to 1.5 %."""
@@ -84,12 +83,12 @@ def experiment(
     """Return the experiment: for each threshold, every strategy.
 
     Args:
+        n: people.
         repetitions: runs of each strategy without a shock, 2 or more; with one at most 200.
         seed: the same seed gives the same rows.
         quick: whether to compute a small part, of one threshold.
-        given: people of one's own, the distance for which ε is 1, and thresholds, of which the
-            first is drawn; `THRESHOLDS` of incomes by default. Each is asked as a smoothstep of
-            four noise scales.
+        given: people of one's own, the distance for which ε is 1, and thresholds, the first of
+            which is drawn; `THRESHOLDS` of incomes by default. Smoothsteps have four noise scales.
 
     Raises:
         ParameterError: if a number is out of range, or a table lacks that distance.
@@ -141,11 +140,7 @@ def experiment(
 
 @lru_cache(maxsize=2)
 def people_of(given: OwnInput) -> Population:
-    """Return household incomes, or the people of a table.
-
-    Raises:
-        ParameterError: if somebody's number is below 0: raises are shares of it.
-    """
+    """Return household incomes, or the people of a table; ParameterError if a number is below 0."""
     people = given.people(1)
     if people is None:
         return household_incomes()

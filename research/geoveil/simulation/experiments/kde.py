@@ -1,41 +1,13 @@
 """The paper's experiment on kernel densities: collisions in New York on a grid [SGP §5, App. B.2].
 
-The public code of the paper lays its 61 × 61 centres over the bounding box of its sample, edges
-included, and takes the diagonal of a cell between them for the unit of h. Here the box is that of
-the population, so that all samples share it.
+The centres lie over the bounding box of the population, edges included, so that all samples share
+it; the paper's code takes the sample's. Errors are exact, by [MATH §12.3]: with ε for each centre
+(the paper's 3,721 cost 3,721 ε, but for GP_loc), and, in a panel of its own, ε for the whole grid,
+where each person answers one centre. Perturbed points answer every centre for one ε.
 
-One repetition draws n people X₁, …, X_n from the population, with replacement, and asks for
-(1/n) Σ f_t(X_i) at each centre t of the grid. Its error there, e_t, is taken against that very
-number, the kernel mean of the repetition's own sample; the ASE is Σ_t E[e_t²]. With m_t(x) and
-v_t(x) the mean and variance of one report at x, b_t = m_t − f_t, and means, variances and
-covariances over the population:
-
-**ε for each centre** (how the paper counts: its 3,721 cost 3,721 ε in all, on every mechanism but
-GP_loc). e_t is the mean of n independent numbers of mean b_t(X_i) and variance v_t(X_i), hence
-
-    E[e_t²] = (mean b_t)² + (mean v_t + Var b_t)/n.
-
-**ε for the whole grid**, a panel of its own, by `partition` [MATH §7]: each person answers one
-centre, drawn uniformly. N ~ Binomial(n, 1/m) people answer at t; the estimate is their mean. Given
-N, the answers of these and the values f_t of all n make up e_t, a sum of independent numbers with
-
-    E[e_t²] = (mean b_t)² + (mean v_t + Var m_t)/N − 2 Cov(m_t, f_t)/n + Var f_t/n,
-
-and Var b = Var m + Var f − 2 Cov(m, f) turns the last two terms into (Var b_t − Var m_t)/n. 1/N is
-replaced by its mean given N ≥ 1. Perturbed points answer every centre for one ε: for them both
-numbers are the same.
-
-That the centres share people, and for perturbed points the noise too, correlates the e_t but does
-not change the sum of their second moments. It does change how much that sum varies between
-repetitions, which is not given here.
-
-All centres of the paper's grid for all people are 744 million reports for each mechanism and
-repetition. So in monte-carlo mode the reports about one kernel are drawn at a sub-grid that is
-stated; perturbed points are drawn once for all centres anyway. No sum is drawn from an approximate
-law. A mechanism that perturbs f or the distance is simulated on the distances, which are the points
-of a kernel in one dimension: the same law. Every contestant has random numbers of its own, and for
-reports about one kernel every centre has: a function of the seed, the repetition, the name and the
-centre, however the work is cut.
+All centres for all people are 744 million reports for each mechanism and repetition. So monte-carlo
+mode draws the reports about one kernel at a stated sub-grid, from the distances, and perturbed
+points once. Random numbers are a function of the seed, repetition, name and centre.
 """
 
 import math
@@ -89,11 +61,11 @@ class KernelSetting(Panel):
 
     Args:
         per: 1/ε, in metres of the plane.
-        footing: at which the paper compares with local privacy: ε_L = 1000 ε [MATH §12].
+        footing: of local privacy in the paper: ε_L = 1000 ε [MATH §12].
         people: their number, one only.
         factor: bandwidth in diagonals of a cell, before it is rounded down to whole metres.
-        size: centres along each side of the grid, ≥ 2, edges of the box included.
-        subgrid: those of them that are asked about, ≥ 2, spread evenly, corners included.
+        size: centres along each side of the grid, ≥ 2.
+        subgrid: those of them that are drawn, ≥ 2, spread evenly, corners included.
     """
 
     experiment = "kde"
@@ -176,10 +148,9 @@ class KernelSetting(Panel):
         return [plane.project(np.asarray(line)[:, :2]) for line in lines_of(lines)], source
 
     def question(self, kernel: GaussianKernel) -> Setting:
-        """Return the question as contestants take it: everyone answers the same kernel.
+        """Return the question of one kernel for everyone, in two dimensions or over distances.
 
-        The kernel is in two dimensions, or in one, over distances to the centre. A mechanism that
-        perturbs f or the distance does the same in either.
+        A mechanism that perturbs f or the distance does the same in either.
         """
         return self.asked(lambda _: kernel)
 
@@ -191,10 +162,7 @@ class KernelSetting(Panel):
         return places_at(places.values[there], counts[there].astype(np.float64))
 
     def kernel_means(self, people: Population) -> Array:
-        """Return the mean of the kernel over people, per centre: the density without privacy.
-
-        It is within about 1e-6: see `radial_means`.
-        """
+        """Return the kernel's mean over people, per centre, within 1e-6 (`radial_means`)."""
         nodes = DistanceNodes(self.bandwidth, _REACH * self.bandwidth)
         f = np.exp(-np.square(nodes.distances / self.bandwidth) / 2)
         return radial_means(people, self.centres, f[:, None], nodes)[:, 0]
@@ -237,10 +205,7 @@ SETTINGS = (
 
 @lru_cache(maxsize=2)
 def places_of(given: OwnInput) -> tuple[Population, SphericalMercator | AzimuthalEquidistant]:
-    """Return the collisions inside the paper's window, and the paper's plane, in which they lie.
-
-    Other people lie in a plane that is true to distances from their middle.
-    """
+    """Return the collisions in the paper's window and its plane, or other people and a plane."""
     people = given.people(2)
     if people is None:
         points = PLANE.project(collisions().values)
@@ -285,10 +250,7 @@ class Errors(NamedTuple):
 
 
 def _errors(means: Array, n: int, m: int) -> Errors:
-    """Apply the formulas of the module to n people and m centres.
-
-    Means are those over the population of b, b², m, m² and v, (centres, 5).
-    """
+    """Apply [MATH §12.3] to population means (centres, 5) of b, b², m, m² and v."""
     bias, bias_square, mean, square, noise = means.T
     bias_spread = np.maximum(bias_square - np.square(bias), 0.0)
     spread = np.maximum(square - np.square(mean), 0.0)
@@ -303,10 +265,10 @@ def _errors(means: Array, n: int, m: int) -> Errors:
 def centre_errors(
     settings: Sequence[KernelSetting], names: Sequence[str]
 ) -> list[dict[str, Errors]]:
-    """Return, for each setting, the error of contestants at the centres that are asked about.
+    """Return, for each setting, the error of contestants at the centres that are drawn.
 
-    The settings are of the same people, size and part of the grid, and share one pass over the
-    pairs of a place and a centre. The privacy is shared out over the whole grid all the same.
+    The settings share people, size and sub-grid, and one pass over pairs of a place and a centre.
+    Privacy is shared out over the whole grid.
     """
     places, contestants = settings[0].places, settings[0].contestants
     nodes = DistanceNodes(min(min(s.per, s.bandwidth) for s in settings), settings[0].diagonal)
@@ -331,10 +293,7 @@ def centre_errors(
 
 
 def exact(*settings: KernelSetting, names: Sequence[str] = ()) -> list[ErrorRow]:
-    """Return all errors by the formulas of the module, of those who take part unless named.
-
-    See `centre_errors`.
-    """
+    """Return all exact errors of contestants, or of those named; see `centre_errors`."""
     every = centre_errors(settings, names or tuple(settings[0].contestants))
     return [
         setting.row(name, setting.n, panel=panel, **law.ase())
@@ -358,12 +317,11 @@ FINE = 31
 
 
 def density_maps(setting: KernelSetting, seed: int = 1) -> dict[str, tuple[Array, Array]]:
-    """Draw the reports of one sample of people, every one of them, and map the estimates.
+    """Draw one sample's reports and map the estimates, as centres and heights there.
 
-    Each map is centres and the heights there. The density without privacy is the first; they are
-    the paper's figures 5, 9, 10 and 11. Perturbed points are estimated from at all centres, what
-    answers one centre at a time at every second one: 192 million reports for each mechanism. The
-    default takes a minute or two.
+    The density without privacy comes first; these are the paper's figures 5, 9, 10 and 11. Answers
+    to one kernel are drawn at every second centre: 192 million reports for each mechanism, 1 to 2
+    minutes.
     """
     people = setting.drawn_people(setting.n, 0, seed)
     maps = {"without privacy": (setting.centres, setting.kernel_means(people))}
@@ -385,8 +343,8 @@ draw_kernel_errors = partial(
 def experiment(asked: PaperRun, maps: str = "none") -> Experiment[ErrorRow]:
     """Return densities of collisions in New York, a grid of 61 × 61: figure 6 of the paper.
 
-    Errors are summed at all centres in exact mode, at `SUBGRID` along each side where every report
-    is drawn, one per person and centre. `maps` says which of `MAPS` are drawn besides.
+    Where every report is drawn, errors are summed at `SUBGRID` centres a side. `maps` is one of
+    `MAPS`.
 
     Raises:
         ParameterError: if a file has no mechanisms.

@@ -1,35 +1,12 @@
 """The paper's experiment on one threshold: the share of households above it [SGP §5, App. B.1].
 
-One repetition draws n people X₁, …, X_n, with replacement and by weight; each sends a report Yᵢ
-about the soft threshold; the estimate is their mean. Its error is taken against the share of that
-very sample that lies above the hard threshold, h(x) = 1[x > T]. So the error is the mean of n
-independent differences Dᵢ = Yᵢ − h(Xᵢ). With m(x) and v(x) the mean and variance of a report at x,
+Errors against the sample's own hard share are exact [MATH §12.1]; the paper draws one sample for
+each n. The paper's mechanisms answer the linear ramp at the paper's calibration and reach,
+geoveil's at the same ε; those that need a slope without jumps answer a smoothstep over the same
+band.
 
-    E D = E[m − h] =: μ,     Var D = E[v] + Var[m − h],
-
-expectations over the population, and hence the mean squared error is exactly
-
-    E[((1/n) Σ Dᵢ)²] = μ² + (E[v] + Var[m − h])/n.
-
-μ² stays however many people take part: it is what the soft threshold, and for GP_loc the noise,
-misjudges. E[v]/n is what privacy adds to that.
-
-The paper draws one sample for each n and repeats the noise only. Its errors scatter about this mean
-by the last term, Var[m − h]/n.
-
-`ONE_WAY` are those who take part. The paper's own answer the linear ramp, at the paper's
-calibration and reach; geoveil's answer at the same ε for each query. Those that need a slope
-without jumps answer a smoothstep over the same band as the ramp, so that about the same people are
-blurred.
-
-A soft threshold misjudges the share above the hard one; with many people that is most of the error.
-Incomes are reported in round numbers: one household in a hundred has exactly 100,000 dollars, which
-is not above 100,000 and yet counts one half. Somebody who knows an earlier survey can do better:
-for each width, put the centre of the band where that survey's soft share is its hard share, and
-take the width of the least expected error [MATH §8]. The choice uses public numbers only, so it
-costs no privacy. The survey here is a stand-in for an earlier year's: `SURVEY_SIZE` households
-drawn from the population. What it happens to get wrong stays in the bias of the "aimed" query;
-results are means over `SURVEYS` such surveys.
+"aimed" queries have the band that an earlier public survey chose: a stand-in of `SURVEY_SIZE`
+households drawn from the population. Results are means over `SURVEYS` surveys.
 """
 
 import math
@@ -87,11 +64,9 @@ _AIMED = {"seed": STUDENT_T, "soft": MECHANISMS["DebiasedLaplace"].build}
 
 @lru_cache(maxsize=256)
 def aimed(setting: Setting, survey: int, side: str = "soft") -> Setting:
-    """Return the setting with one of its two queries aimed by a survey.
+    """Return the setting with one of its thresholds aimed by a survey.
 
-    Args:
-        setting: its queries are thresholds.
-        side: "soft", for DebiasedLaplace, or "seed", for the paper's Student-t mechanism.
+    `side` is "soft", for DebiasedLaplace, or "seed", for the paper's Student-t mechanism.
     """
     build, query = _AIMED[side], getattr(setting, side)
     choices: list[Any] = [{side: _centred(query, f * query.width, survey)} for f in WIDTHS]
@@ -135,18 +110,13 @@ ONE_WAY: Mapping[str, Contestant] = MappingProxyType(
         "aimed": _aimed(PRIOR, "soft"),
     }
 )
-"""Name → contestant, for one threshold. On a line, "deconvolved" points have the error of
-DebiasedLaplace; but they answer every threshold for one ε. "aimed" is DebiasedLaplace about a band
-that a public survey chose, "aimed Student-t" the paper's with the same help."""
+"""Name → contestant, for one threshold. "deconvolved" points have the error of DebiasedLaplace but
+answer every threshold for one ε. "aimed" bands come from a public survey."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class OneWayPanel(Panel):
-    """One panel of the paper's figures 3 and 8: a threshold and an ε.
-
-    Args:
-        threshold: T > 0, in dollars.
-    """
+    """One panel of the paper's figures 3 and 8: a threshold T > 0, in dollars, and an ε."""
 
     experiment = "oneway"
     measure = "MSE"
@@ -226,9 +196,7 @@ def moments(panel: OneWayPanel, answer: ReportLaw) -> tuple[float, float, float]
 
 
 def experiment(asked: PaperRun) -> Experiment[ErrorRow]:
-    """Return one threshold on incomes: twelve settings, figures 3 and 8 of the paper.
-
-    Or a question of one's own.
+    """Return one threshold on incomes (figures 3 and 8 of the paper), or a question of one's own.
 
     Raises:
         ParameterError: if a file has no mechanisms, or there is a table without a question.

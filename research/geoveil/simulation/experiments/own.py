@@ -27,11 +27,11 @@ class OwnInput:
     Args:
         module: a Python file of mechanisms, as `geoveil audit --module` takes it; it is run.
         data: a file of people, as `Population.from_file` takes it.
-        columns: of it, what they hold; none of a GeoPackage.
-        weight: of it, how many people a row stands for; 1 each if None.
-        thresholds: that are asked about, in the unit of the values.
+        columns: of values in the file; none of a GeoPackage.
+        weight: column with the number of people of a row; 1 each if None.
+        thresholds: of the questions, in the unit of the values.
         per: 1/ε, in the same unit.
-        ends: the range of interest, publicly known, in the same unit.
+        ends: the public range of interest, in the same unit.
 
     Raises:
         ParameterError: if there is a column without a file, or a number is out of range.
@@ -85,10 +85,7 @@ class OwnInput:
 
     @cached_property
     def key(self) -> str:
-        """Names the question and what files hold, also those beside the module.
-
-        "as published" without any.
-        """
+        """Identifies the question and all files' content; "as published" without any."""
         if self == OwnInput():
             return "as published"
         identity = (
@@ -109,7 +106,7 @@ class OwnInput:
         """Return the people of the file; None without one.
 
         Raises:
-            ParameterError: if they hold more or fewer.
+            ParameterError: if they hold more or fewer numbers.
             TableFileError: if the file can't be read.
         """
         if self.data is None:
@@ -129,7 +126,7 @@ def own_mechanisms(module: Path | None, known: Collection[str]) -> Mapping[str, 
     """Return the functions of a file, by name; none without a file.
 
     Raises:
-        ParameterError: if the file can't be run, has no mechanism, or takes a name that is known.
+        ParameterError: if the file can't be run, has no mechanism, or takes a name in `known`.
     """
     functions = {} if module is None else in_file(module)
     if taken := sorted(set(known) & functions.keys()):
@@ -147,10 +144,9 @@ def _made(query: Query, privacy: GeoPrivacy, *, name: str, make: MakeMechanism) 
 
 @lru_cache(maxsize=4)
 def distinct_values(given: OwnInput) -> tuple[Array, Array]:
-    """Return what people hold and the share of them at each value, which add to 1.
+    """Return the distinct values of the table's people and their shares, which add to 1.
 
-    That is the table's, or household incomes: 12,899 numbers stand for 141,199 rows there, as they
-    are published rounded.
+    Without a table they are household incomes: 12,899 rounded numbers for 141,199 rows.
 
     Raises:
         TableFileError: if the table can't be read.

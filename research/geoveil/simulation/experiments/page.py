@@ -39,13 +39,7 @@ def write_page(work: Path, directory: Path) -> Path:
 
 
 def section(work: Path, name: str, title: str, images: Path) -> str:
-    """Return the section of one experiment of the paper as Markdown, and put its figures there.
-
-    Args:
-        work: directory of its results.
-        name: "oneway", "twoway" or "kde".
-        images: directory for figures.
-    """
+    """Return the section of an experiment as Markdown, and put its figures in `images`."""
     maps = [file.name for file in sorted(work.glob(f"{name}-map-*.png"))]
     command = f"geoveil simulate {name}" + (" --maps default" if maps else "")
     lines = [f"## {title}", "", "```sh", command, "```", ""]

@@ -44,7 +44,7 @@ def band(size: float, per: float) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Panel(ABC):
-    """One panel of a figure of the paper: what is asked, of whom, and under which guarantee.
+    """One panel of a figure of the paper.
 
     Args:
         per: 1/ε for each query, in the unit of the values.
@@ -99,7 +99,7 @@ class Panel(ABC):
 
     @property
     def contestants(self) -> Mapping[str, Contestant]:
-        """All who take part, by name: those of a file too, and no survey of other people.
+        """All contestants by name: a file's too, and no survey of other people.
 
         Raises:
             ParameterError: if the file can't be run, has no mechanism, or takes a name.
@@ -158,13 +158,13 @@ class PaperRun:
 
     Args:
         mode: one of `MODES`: from moments, or with people and noise drawn.
-        repetitions: ≥ 2, of each cell, where they are drawn; the paper's number if None.
+        repetitions: ≥ 2, of each drawn cell; the paper's number if None.
         seed: ≥ 0; the same seed gives the same rows.
         quick: whether to compute a small part.
         given: mechanisms, people and a question of one's own.
 
     Raises:
-        ParameterError: naming what is out of range.
+        ParameterError: naming the argument that is out of range.
     """
 
     mode: str = "exact"
@@ -194,11 +194,7 @@ def published(
 ) -> Experiment[ErrorRow]:
     """Return an experiment of the paper in one mode, with the comparison of both sides.
 
-    Args:
-        asked: the mode, and what of one's own all panels are given.
-        panels: of one kind, one or more.
-        exact: makes cells of panels and names, in exact mode.
-        more: draws further figures beside a file.
+    `exact` makes cells of panels and names in exact mode; `more` draws figures beside a file.
 
     Raises:
         ParameterError: if a file has no mechanisms.
@@ -256,10 +252,7 @@ def _note(rows: Sequence[ErrorRow]) -> str:
 def ratio_table(
     rows: Sequence[ErrorRow], people: Callable[[int], str] = "{:,}".format, prior: str = "prior"
 ) -> Table:
-    """Return how much better the best of geoveil's is than the best of the seed paper's.
-
-    `prior` heads the ratio if both sides may use a public prior, and is left out where no row does.
-    """
+    """Return the ratio of geoveil's best to the seed paper's best; `prior` heads it with priors."""
     comparisons = compare(rows)
     aided, own = any(c.aided for c in comparisons), any(c.own for c in comparisons)
     headers = ["setting", "n", "paper's best", "geoveil's best", "ratio"]

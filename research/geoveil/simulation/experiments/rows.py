@@ -16,16 +16,14 @@ ORIGINS = (SEED, OURS, SEED_PRIOR, PRIOR, BASELINE, OWN)
 """Where a mechanism, at its parameters, comes from."""
 MODES = ("exact", "monte-carlo")
 LOCAL = "ε-LDP"
-"""The paper shows it for reference: its guarantee equals the others' at one distance, the footing,
-and is another one everywhere else, so it takes part in no ratio."""
+"""Shown for reference, outside ratios: its guarantee equals the others' at one distance."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorRow:
     """The error of one mechanism in one setting.
 
-    The error is the mean, over repetitions, of the squared difference between the estimate and the
-    truth of the repetition's own sample; for a grid of queries, its sum over the grid.
+    It is the mean square error against the repetition's own sample, summed over a grid of queries.
     """
 
     experiment: str
@@ -55,8 +53,7 @@ class ErrorRow:
     repetitions: int = 0
     """0 in exact mode: over all samples and all noise."""
     footing: float | None = None
-    """Distance at which ε-LDP promises as much as the others, in the unit of the values; None for
-    who is no part of that comparison."""
+    """Distance, in the values' unit, at which ε-LDP promises as much; None without one."""
 
     def __post_init__(self) -> None:
         validation.choice("origin", self.origin, ORIGINS)

@@ -1,10 +1,7 @@
-"""Sums over many people: of reports that are drawn, and of functions of a distance.
+"""Sums over many people: of drawn reports, and of functions of a distance.
 
-People's values repeat: what depends on the value alone is computed once per distinct value. The
-noise is drawn for each person. NOT private on a computer [MATH §10].
-
-Whatever a mechanism does about a Gaussian kernel depends on the distance r = |x − t| alone. So the
-points are binned by distance once for each centre, and every function is summed from the bins.
+Functions are computed once per distinct value, and noise is drawn for each person: NOT private on a
+computer [MATH §10]. For a Gaussian kernel all depends on |x − t|, so points are binned by distance.
 """
 
 import math
@@ -61,10 +58,9 @@ def seeded(seed: int, *key: int | str) -> np.random.Generator:
 def drawn_blocks(
     name: str, n: int, *, size: int, seed: int, repetition: int
 ) -> Iterator[tuple[int, np.random.Generator]]:
-    """Return the blocks of one repetition: how many people, and random numbers of their own.
+    """Return a repetition's blocks: how many people, and random numbers of their own.
 
-    Results do not depend on who computes what. The name is that of the experiment, the panel and
-    the mechanism; the last block has the rest.
+    They depend on the name (of experiment, panel and mechanism) alone. The last block has the rest.
     """
     for block, start in enumerate(range(0, n, size)):
         yield min(size, n - start), seeded(seed, name, n, repetition, block)
@@ -84,9 +80,9 @@ def drawn_error(squares: Sequence[float], seed: int) -> dict[str, Any]:
 def summed(
     answer: ReportLaw, values: Array
 ) -> Callable[[NDArray[np.int64], np.random.Generator], float]:
-    """Return what draws the sum of one report of each person.
+    """Return a function that draws the sum of one report of each person.
 
-    It is given the number of people at each of the values, (k,) or (k, d), and a generator.
+    It takes the number of people at each of the values, (k,) or (k, d), and a generator.
     """
     if not isinstance(answer, AdditiveMechanism) or answer.noise.variance == math.inf:
         return lambda counts, rng: float(
@@ -107,10 +103,8 @@ def summed(
 def at_nodes(places: Array, count: int, weights: Array | None = None) -> Array:
     """Return the weight at each node, every point shared by the two next to it.
 
-    Args:
-        places: numbers of nodes ≥ 0, fractions between them; what is beyond the last is put there.
-        count: of nodes, ≥ 2.
-        weights: of the points; 1 each if None.
+    Places are numbers of nodes ≥ 0 with fractions; those beyond the last are put there. Weights are
+    1 if None.
 
     Example:
         >>> at_nodes(np.array([0.25, 1.0, 7.0]), 3).tolist()
@@ -121,9 +115,9 @@ def at_nodes(places: Array, count: int, weights: Array | None = None) -> Array:
 
 
 def shared(left: NDArray[np.intp], right: Array, count: int, weights: Array | None = None) -> Array:
-    """Return the weight at each node, of points between nodes `left` and the next.
+    """Return the weight at each node of points between `left` and the next, which gets `right`.
 
-    `right` is the part that goes to the next one, from 0 to 1; it is overwritten.
+    `right` is in [0, 1], and is overwritten.
     """
     if weights is not None:
         right *= weights
@@ -194,22 +188,15 @@ class DistanceNodes:
 
 
 def radial_means(places: Population, centres: Array, table: Array, nodes: DistanceNodes) -> Array:
-    """Return, per centre, the mean over the people of each tabulated function of their distance.
+    """Return the mean over people of each tabulated function of their distance, (m, functions).
 
     Between nodes the functions are interpolated linearly in u; beyond the last they keep its value.
-    Apart from that nothing is approximated. The error of a function is at most Δ²/8 times its
-    largest second derivative in u, Δ = 1/4000. Measured for variances of the experiment: 7e-6 of
-    a mean where people are near, 6e-5 where the nearest are twenty lengths away and the mean has
-    fallen by 1e-9. The cost per pair of a point and a centre does not depend on how many functions
-    there are.
+    The error is at most Δ²/8 times a function's largest second derivative in u, Δ = 1/4000;
+    measured: 7e-6 of a mean where people are near, 6e-5 twenty lengths away.
 
     Args:
         centres: metres, shape (m, 2).
         table: the functions at `nodes.distances`, shape (nodes, functions).
-        nodes: where they are tabulated.
-
-    Returns:
-        An array of shape (m, functions).
 
     Example:
         >>> places = places_at(np.array([[3.0, 4.0], [0.0, 1.0]]), np.ones(2))

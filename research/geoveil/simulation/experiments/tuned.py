@@ -1,12 +1,7 @@
-"""The paper's mechanisms at their own best: the shape of the noise and the split of ε tuned.
+"""The paper's mechanisms at their own best: noise and split of ε tuned on the experiment's people.
 
-The paper takes ν = 3 and a third of ε for the change of scale, β = ε/9, in every setting. Its noise
-at x has the variance (B(x)/η)²·ν/(ν − 2) with η = (ε − νβ)·2√ν/(ν + 1) [SGP Lemma 3.5], so the best
-ν is the same for every x at a given β, and β is searched for. Generalized Cauchy noise, γ = 4 and β
-= ε/15, has sin(π/γ)/sin(3π/γ) in place of ν/(ν − 2), and η = (ε − (γ − 1)β)/sup ψ with sup ψ = (γ −
-1)^{1−1/γ} [SGP Lemma 3.3, App. C.1]. Both are tuned on the very people of the experiment, which is
-more than anybody may know. Calibration, reach and band are the paper's; of thresholds "aimed
-Student-t" has the band tuned as well.
+That is more than anybody may know. Calibration, reach and band stay the paper's, but for "aimed
+Student-t". [MATH §12.4] has the variances.
 """
 
 import math
@@ -152,7 +147,7 @@ def pairs(
 ) -> list[TunedSetting]:
     """Return the ASE of pairs of thresholds beside deconvolved points, at n = 1.6 million.
 
-    The paper's noise has ε for each pair, points have it once. β is tried at every third fraction.
+    The noise has ε for each pair, points have it once. β is tried at every third fraction.
     """
 
     class _TunedPairs(twoway.TwoWayPanel):

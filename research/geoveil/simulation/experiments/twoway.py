@@ -1,29 +1,8 @@
 """The paper's experiment on pairs of thresholds: income above T₁ and debt above T₂ [SGP §5].
 
-As with one threshold, the error at a threshold T is taken against the share of the repetition's own
-sample above it, h(x) = 1[x₁ > T₁ and x₂ > T₂], so that with D = Y − h(X)
-
-    E[error²] = (E D)² + Var D/n,    E D = E[m − h],    Var D = E[v] + Var[m − h],
-
-and the ASE is the sum over the grid of thresholds. Whatever the thresholds share (people, and for
-perturbed points the noise) does not change that sum.
-
-Here each threshold costs ε, as in the paper, so the paper's grid costs 1156 ε. The exceptions
-perturb a person's point once and answer every threshold from it: GP_loc, and "deconvolved" points.
-GP_loc and ε-LDP answer the hard threshold, as in the public code of the paper's authors.
-
-"deconvolved": both coordinates get independent Laplace noise of scale √2/ε. As
-|x₁−x₁'| + |x₂−x₂'| ≤ √2 |x−x'|, that is ε-GP. Then g(x̃₁−T₁) g(x̃₂−T₂), with g the debiased
-smoothstep [MATH §5.1], has the mean φ(x₁−T₁) φ(x₂−T₂): the noises are independent. Its band is
-`POINT_BAND` scales of that noise wide.
-
-In exact mode the noise is integrated exactly. What remains is an expectation over a log-normal
-pair, by a lattice rule: u_j = frac(shift + jα), α from the generalised golden ratio, mapped through
-the normal quantile, or to the rows of a table. `SHIFTS` random shifts give as many independent
-estimates, each unbiased; what they disagree by is the standard error of the result. It is a small
-fraction of it: see the tests. At each threshold people are binned once by the signed distance s to
-the boundary, and everything that depends on s alone is summed from the bins, interpolated linearly
-between their edges.
+Errors are exact [MATH §12.2]. Each threshold costs ε, as in the paper, so its grid costs 1156 ε;
+only GP_loc and "deconvolved" points answer every threshold from one perturbed point. GP_loc and
+ε-LDP answer the hard threshold, as in the authors' code.
 """
 
 import math
@@ -74,11 +53,7 @@ Lattices = Sequence[tuple[Array, Array]]
 
 @dataclass(frozen=True, kw_only=True)
 class TwoWayPanel(Panel):
-    """The paper's figure 4 at one ε: all pairs of thresholds of a grid.
-
-    Args:
-        axes: thresholds of the first number and of the second, increasing, in dollars.
-    """
+    """The paper's figure 4 at one ε: all pairs of increasing thresholds, in dollars."""
 
     experiment = "twoway"
     of_papers = MappingProxyType({n: c for n, c in MECHANISMS.items() if n != "GP_rad"})
@@ -116,10 +91,7 @@ class TwoWayPanel(Panel):
 
     @property
     def scalar(self) -> Mapping[str, Contestant]:
-        """Those whose report depends on the signed distance to the boundary alone.
-
-        Those of a file are taken to.
-        """
+        """Those whose report depends on the signed distance alone, as a file's are taken to."""
         every = self.contestants.items()
         return {name: c for name, c in every if not (c.answers_every_query or name == LOCAL)}
 
@@ -203,10 +175,9 @@ class Moments(NamedTuple):
     """Estimates of E v; None if it is included in `square`."""
 
     def ase(self, n: int) -> dict[str, Any]:
-        """Return the ASE, its standard error, its squared bias and its noise.
+        """Return the ASE, its jackknife standard error, squared bias and noise.
 
-        The square of the mean of the estimates of E D is too large by the variance of that mean,
-        which is subtracted. The standard error is that of the jackknife.
+        The variance of the estimated bias is subtracted from its square.
         """
         error, squared_bias, noise = self._sums(n)
         noises = self.noise
@@ -257,7 +228,7 @@ def moments(panel: TwoWayPanel, seed: int = 1, points: int = POINTS) -> dict[str
 def lattices(panel: TwoWayPanel, seed: int, points: int = POINTS) -> Lattices:
     """Return people and noise at the points of a Kronecker lattice in the unit cube, by shift.
 
-    People are a row of a table for the first coordinate, by weight; or incomes and debts for two.
+    A row of a table, by weight, takes the first coordinate; incomes and debts take two.
     """
     from scipy.special import gammaincinv, ndtri
 
@@ -330,10 +301,9 @@ def _deconvolved(panel: TwoWayPanel, lattices: Lattices) -> Moments:
 
 
 class _MomentTable:
-    """Moments of every mechanism at nodes of the signed distance.
+    """Moments of every mechanism at nodes of the signed distance, which is all that it knows of x.
 
-    A mechanism for f = φ(s(x)) knows of x only s(x): its moments at x are those at s of the
-    mechanism for φ(s). The nodes are even across the band, and in the logarithm beyond it.
+    The nodes are even across the band, and in the logarithm beyond it.
     """
 
     def __init__(self, panel: TwoWayPanel, width: float) -> None:
@@ -365,10 +335,10 @@ _table = lru_cache(maxsize=64)(_MomentTable)
 
 
 def experiment(asked: PaperRun) -> Experiment[ErrorRow]:
-    """Return pairs of thresholds on incomes and debts, a grid of 34 × 34: figure 4 of the paper.
+    """Return pairs of thresholds (34 × 34, figure 4 of the paper), or a question of one's own.
 
-    Or a question of one's own. Where people and noise are drawn the paper's grid takes minutes for
-    each repetition and mechanism: 1156 reports of each person.
+    Drawing people and noise takes minutes per repetition and mechanism: 1156 reports of each
+    person.
 
     Raises:
         ParameterError: if a file has no mechanisms, or there is a table without a question.

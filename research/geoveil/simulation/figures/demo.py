@@ -21,10 +21,7 @@ _LOCAL_DRAWN = 2
 def draw_demo(
     incomes: DemoCampaign, places: DemoCampaign, rows: Sequence[DemoRow], file: Path
 ) -> None:
-    """Write the figure as a PNG.
-
-    The rows are that of the incomes, then one per place.
-    """
+    """Write the figure as a PNG: the row of the incomes, then one per place."""
     figure, axes = pyplot().subplots(2, 2, figsize=(12.5, 9.5), constrained_layout=True)
     _draw_incomes(axes[0, 0], incomes)
     _draw_map(axes[0, 1], places)

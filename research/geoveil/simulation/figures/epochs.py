@@ -12,8 +12,7 @@ from geoveil.simulation.figures.style import GREEN, GREY, ROSE, TRUTH, WINE, pyp
 def draw_curves(runs: Mapping[str, Curves], file: Path, *, question: str, shock: int) -> None:
     """Write the figure, a panel for each run, from half a year before the shock on.
 
-    The question says what the shares are of. Weeks are counted from 1, that of the shock, as in the
-    delays of the tables.
+    Week 1 is that of the shock.
     """
     from matplotlib.ticker import PercentFormatter
 

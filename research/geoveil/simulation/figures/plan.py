@@ -182,10 +182,7 @@ def _typical(row: Allocated, questions: int, n: float) -> float:
 
 
 def _window(found: Plan) -> tuple[float, float]:
-    """Return what to show: where the middle 97 % are, and the band.
-
-    The truth is shown to vary where it has at least a twentieth of its largest slope.
-    """
+    """Return the range to show: the middle 97 %, the band, and where the truth is steep."""
     order = np.argsort(found.problem.nodes.points)
     x, below = found.problem.nodes.points[order], np.cumsum(found.problem.nodes.weights[order])
     low, high = x[np.minimum(np.searchsorted(below, (0.01, 0.98)), len(x) - 1)]

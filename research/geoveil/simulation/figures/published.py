@@ -73,11 +73,9 @@ def draw_settings(
     note: str = "",
     hollow: str | None = None,
 ) -> None:
-    """Draw errors as dots, a panel for each setting: none twice.
+    """Draw errors as dots, a panel for each setting unlike the middle one in n or the rest.
 
-    Of a grid of settings those are drawn that differ from the middle one in n, or in all else.
-
-    A row whose panel ends with `hollow` stands as a hollow dot in the panel without that.
+    A row whose panel ends with `hollow` is a hollow dot in the panel without that.
     """
     end = f", {hollow}"
     plain = list(dict.fromkeys(row.panel.removesuffix(end) for row in rows))
@@ -104,10 +102,7 @@ def draw_settings(
 def draw_distributions(
     rows: Sequence[ErrorRow], file: Path, *, units: Mapping[str, str]
 ) -> list[Path]:
-    """Draw how far distributions are from the truth, a figure for each attribute.
-
-    `units` are plural, by attribute.
-    """
+    """Draw how far distributions are from the truth, a figure for each attribute in its units."""
     by_attribute = defaultdict[str, list[ErrorRow]](list)
     for row in rows:
         if row.measure == "area":
@@ -182,10 +177,10 @@ def _noise_ratio(rows: Sequence[ErrorRow]) -> list[float]:
 def draw_density_maps(
     maps: Mapping[str, tuple[Array, Array]], file: Path, title: str, outlines: Sequence[Array] = ()
 ) -> None:
-    """Draw contour maps with common levels, those of the first one, the density in the clear.
+    """Draw contour maps with the levels of the first one, the density in the clear.
 
-    Each is centres of a square lattice, (k², 2) in metres, row by row, and heights there, (k²,).
-    Outlines are lines in the same metres, (k, 2) each.
+    Each has centres of a square lattice, (k², 2) in metres, row by row, and heights (k²,). Outlines
+    are lines (k, 2).
     """
     columns = (len(maps) + 1) // 2
     figure, axes = pyplot().subplots(

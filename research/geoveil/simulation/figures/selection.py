@@ -19,8 +19,8 @@ def draw_selection(
 ) -> list[Path]:
     """Draw a figure for each measure, beside a file, and return the files.
 
-    The papers' own are dashed, at their nominal ε, and what they keep is told below. The axis of
-    values turns from logarithmic to linear at `linear_below`; all of it without.
+    The papers' own are dashed at their nominal ε, with the ε that they keep below. Values are on a
+    logarithmic axis, from `linear_below` down linear.
     """
     measures = grouped(rows, "measure", "application")
     files = []

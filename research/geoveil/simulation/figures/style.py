@@ -1,8 +1,7 @@
 """How all figures look: one colour for each mechanism, lines that bear their names, rows of dots.
 
-Colours are the nine "muted" ones of Paul Tol, which the colour-blind can tell apart: warm ones for
-the papers' mechanisms, whose lines are dashed, cold ones for geoveil's. What has more kinds than
-that has markers and names besides, which grey prints keep.
+Colours are Paul Tol's nine "muted" ones, safe for the colour-blind: warm and dashed for the papers'
+mechanisms, cold for geoveil's. Markers and names tell more apart, also in grey.
 """
 
 import math
@@ -61,8 +60,7 @@ _COLOURS: Mapping[str, str] = MappingProxyType(
         "": ORANGE,
     }
 )
-"""How the name of a mechanism begins → its colour, wherever it is drawn; in the order in which they
-are listed. Those that are not known, as one's own, are the last ones."""
+"""Beginning of a mechanism's name → its colour, in the order of lists; others come last."""
 _PAPERS = (
     *("GP_", "Student-t", "generalized Cauchy", "aimed Student-t", "SNM", "SPS", "LD"),
     *("square wave", "hierarchy"),
@@ -118,10 +116,9 @@ def save(figure: Any, file: Path) -> None:
 
 @dataclass(frozen=True)
 class Line:
-    """What one mechanism does in one panel, with standard errors of y; one point is drawn as a dot.
+    """One mechanism in one panel, with standard errors of y; one point is drawn as a dot.
 
-    It is `printed` if it is as a paper prints it, whatever that keeps, and a `level` to compare
-    with if only its first y counts.
+    It is `printed` if it is as a paper has it, and a `level` if only its first y counts.
     """
 
     name: str
@@ -139,9 +136,9 @@ def _multiples(
     least: float,
     shared: bool = False,
 ) -> tuple[Any, list["Axes"]]:
-    """Return a figure and its panels, one for each title, at most three in a row.
+    """Return a figure and its panels by title, at most three in a row.
 
-    In inches, (width, height): a panel, what stands beside them all; the least width of the figure.
+    Sizes in inches, (width, height): of a panel, and of all beside them; `least` is a width.
     """
     columns = _columns(len(panels))
     rows = math.ceil(len(panels) / columns)
@@ -170,8 +167,7 @@ def draw_lines(
 ) -> None:
     """Draw small multiples of lines, each of which has its name at its end.
 
-    With `people`, x are numbers of people, and both axes are logarithmic. Otherwise that of y is
-    linear; or, if `linear_below` is given, only below it.
+    With `people` both axes are logarithmic; else y is linear, or only below `linear_below`.
     """
     most = max(len({line.name for line in own}) for own in panels.values())
     height = max(2.6, 0.17 * most + 0.5)
@@ -267,10 +263,7 @@ def spread(places: Sequence[float], gap: float) -> list[float]:
 
 @dataclass(frozen=True)
 class Dot:
-    """An error x > 0 of one mechanism in one panel, with its standard error.
-
-    It is `hollow` if it is of the other kind of the two that the note explains.
-    """
+    """An error x > 0 of one mechanism with its standard error; the note explains `hollow` ones."""
 
     name: str
     x: float

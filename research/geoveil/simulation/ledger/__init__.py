@@ -38,8 +38,7 @@ LEDGER: Mapping[str, Reproduction] = MappingProxyType(
         for name, texts in tomllib.loads(_TEXTS.read_text(encoding="utf-8")).items()
     }
 )
-"""Name → figure or table: its texts are data, its numbers are computed by the module of its
-paper."""
+"""Name → figure or table: texts are data, and the module of its paper computes the numbers."""
 
 
 def reproduce(name: str, options: Options) -> Reproduction:

@@ -46,11 +46,7 @@ def tables(options: Options, *names: str) -> Iterator[tuple[str, Dataset]]:
 
 
 def check_data(file: Path) -> None:
-    """Raise an error unless a file is of the data that rows take.
-
-    Raises:
-        ParameterError: if it is not.
-    """
+    """Raise ParameterError unless a file is of the data that rows take."""
     options = Options(data=(file,))
     if not any((*graphs(options), *tables(options, *SIZES))):
         sizes = ", ".join(f"{name} {size:,}" for name, size in SIZES.items())

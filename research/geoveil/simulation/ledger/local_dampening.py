@@ -135,10 +135,7 @@ def _shares(
 
 
 def breadth_first(graph: Graph, start: int, nodes: int) -> Graph | None:
-    """Return the graph of the first nodes that a breadth-first search from one reaches.
-
-    None if it reaches fewer.
-    """
+    """Return the graph of the first nodes of a breadth-first search; None if there are fewer."""
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import breadth_first_order
 

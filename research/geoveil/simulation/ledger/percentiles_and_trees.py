@@ -1,8 +1,4 @@
-"""Smooth noisy max [SNM]: percentiles, decision trees and random forests.
-
-A percentile's figure depends on few numbers of a dataset: how many entries it has and their sum,
-the percentile, how often it occurs, and j. So it is computed without the data.
-"""
+"""Smooth noisy max [SNM]: percentiles (from a few numbers, without the data), trees and forests."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence

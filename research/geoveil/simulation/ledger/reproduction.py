@@ -1,8 +1,7 @@
-"""What a row of the ledger is: published numbers, geoveil's of the same thing, and why they differ.
+"""A row of the ledger: published numbers, geoveil's, and why they differ.
 
-The published numbers are data: `data/published_numbers.csv` has one line for each, by row, setting
-and quantity, with where it stands and how it came to be known. A sentence that orders two things is
-a number too: their ratio is at most 1, or their difference at least 0.
+`data/published_numbers.csv` has one line per number, with its place and origin. A sentence that
+orders two things is a number too: their ratio is at most 1, or their difference at least 0.
 """
 
 import math
@@ -24,15 +23,14 @@ EQUAL, AT_MOST, AT_LEAST = "equal", "at most", "at least"
 RELATIONS = (EQUAL, AT_MOST, AT_LEAST)
 PRINTED = "printed"
 KINDS = (PRINTED, "stated", "read off a figure", "stored", "re-run")
-"""A number that a paper prints; an order, or a bound, that its text states; one read off a figure;
-one that its authors stored with their code; one that their code gave when it was run again."""
+"""A printed number; an order or bound in a text; a number read off a figure; stored with the
+authors' code; or given by that code in a new run."""
 AGREES, DIFFERS, CANT_TELL, UNTESTED = "agrees", "differs", "can't tell", "not tested"
 VERDICTS = (AGREES, DIFFERS, CANT_TELL, UNTESTED)
 ALLOWED = 2.0
 """Standard errors, the published and geoveil's together, by which agreeing numbers may differ."""
 EFFECT, POWER = 0.25, 0.8
-"""A test that would find a difference of that share of the number less often than this tells
-nothing by finding none."""
+"""Finding no difference means nothing if a test has less than this power at this share."""
 _EFFECT_AT_ZERO = 0.05
 
 Told = tuple[str, str, float] | tuple[str, str, float, float]
@@ -43,13 +41,13 @@ Numbers = Callable[[Options], Iterable[Told]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedNumber:
-    """A number that is published, or a statement as a bound, beside geoveil's.
+    """A published number, or a statement as a bound, beside geoveil's.
 
     Attributes:
-        relation: one of `RELATIONS`: what geoveil's is to it.
+        relation: of geoveil's number to it; one of `RELATIONS`.
         kind: one of `KINDS`.
         source: [paper] and place in it, or repository@commit:file.
-        error: standard error, or what rounding leaves open.
+        error: standard error, or room for rounding.
         why: it can't be tested, where geoveil has nothing to compare.
         own: geoveil's, and its standard error; None if it was not computed.
 
@@ -123,7 +121,7 @@ def published_numbers() -> Mapping[str, Sequence[PublishedNumber]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reproduction:
-    """One figure or table of a paper, and what was found of it.
+    """One figure or table of a paper, and its result.
 
     Attributes:
         name: for the command line.
@@ -131,11 +129,11 @@ class Reproduction:
         item: the figure or table.
         what: it shows.
         reason: why numbers differ, or why there are none.
-        compute: geoveil's numbers, if any; a function that processes know by its name.
-        command: that computes the whole of it, where there is one.
-        needs: data that does not ship, if it takes any.
+        compute: geoveil's numbers, if any; a function that processes find by name.
+        command: that computes the whole of it, if there is one.
+        needs: data that does not ship, if any.
         compared: all published numbers; none before it was run.
-        seconds: of the processor, that it took.
+        seconds: of the processor.
     """
 
     name: str
@@ -158,7 +156,7 @@ class Reproduction:
         """Return it computed, all of its published numbers or with `quick` a part of them.
 
         Raises:
-            ParameterError: if a number is of nothing that is published, or of what can't be tested.
+            ParameterError: if a number is of nothing published, or can't be tested.
         """
         started = time.process_time()
         own_numbers = {

@@ -10,13 +10,11 @@ Rows are Arrow tables:
 
 Values are integers on the campaign's grid: k stands for k · 2^step_exponent.
 
-`campaign=DIGEST` is the layout that Dask, Spark, DuckDB and pandas read as a column. The ids of
-reports are left out: what is exported was counted once already, and nothing ties the answers of one
-report to a statistic campaign together. Rows are put in order of their values, many thousands at a
-time, so that theirs says little of when reports came.
+Dask, Spark, DuckDB and pandas read `campaign=DIGEST` as a column. Rows have no ids and lie in order
+of values, many thousands at a time, so they say little of when reports came.
 
-For the bulk estimate every row group of every file is a block to add up. The workers read the files
-themselves, so on a cluster the folder has to be at the same path on all of them.
+For the bulk estimate every row group of every file is a block, which a worker reads from the
+folder.
 """
 
 import base64
@@ -120,11 +118,7 @@ def _write(file: Path, schema: Any, groups: Iterable[Any]) -> list[int]:
 
 
 def write_reports(parts: Iterator[bytes | ReportRows], file: Path) -> int:
-    """Write what a server exports to one Parquet file, and return how many rows it has.
-
-    Args:
-        parts: from `Analyst.export`.
-        file: is there with all of its rows, or not at all.
+    """Write `Analyst.export`'s parts to one Parquet file, whole or not at all; return its rows.
 
     Raises:
         ParameterError: if the file is there already, or can't be written.
@@ -163,7 +157,7 @@ def export_reports(
 
     Args:
         database: of an aggregator, a SQLite file or a URL postgresql://….
-        folder: where to; made here, so it must not be there yet.
+        folder: a new one.
         campaign_ids: of the campaigns to export; all by default.
         rows: per row group.
         on_progress: called with the reports written so far, and with how many there are.
@@ -261,10 +255,7 @@ def _write_parts(
 
 
 def _sums(layout: Layout, kept: Mapping[int, Accumulator]) -> Sums:
-    """Return the aggregator's own sums of each query index, period after period.
-
-    Behind the rows of the sums stand those that count reports by bins.
-    """
+    """Return the aggregator's sums of each query index and period, then its counts by bins."""
     sums = [Accumulator()] * layout.campaign.slots
     for index, of_block in kept.items():
         if index < layout.blocks * len(sums):
@@ -303,11 +294,7 @@ class ExportedReports(BlockedWork):
         return tuple(f"{label} ({p})" for p in range(campaign.periods) for label in labels)
 
     def block(self, number: int) -> Sums:
-        """Return the sums of one block: the same, wherever and however often it is asked.
-
-        Raises:
-            ExportError: if the file is missing, damaged, or not the one that was exported.
-        """
+        """Return the sums of one block; ExportError if its file is missing, damaged or another."""
         from pyarrow import ArrowException, parquet
 
         name, group, rows = self.row_groups[number]
@@ -339,11 +326,7 @@ class ExportedReports(BlockedWork):
         return hashlib.sha256(encode(self.campaign) + parts).hexdigest()
 
     def check(self, sums: Sequence[Accumulator]) -> None:
-        """Compare the sums of all blocks with those the aggregator kept while it counted.
-
-        Raises:
-            ExportError: if a bit differs: then a file was changed, lost or added.
-        """
+        """Compare all blocks' sums with the aggregator's; ExportError if a bit differs."""
         if tuple(sums) != self.aggregator:
             raise ExportError(
                 f"{self.folder}: the reports do not add up to the aggregator's sums: export again"
@@ -351,11 +334,7 @@ class ExportedReports(BlockedWork):
 
 
 def exported(folder: Path) -> list[ExportedReports]:
-    """Return the campaigns of an export, in order of their creation.
-
-    Raises:
-        ExportError: if it is not a finished export.
-    """
+    """Return the campaigns of an export, in order of creation; ExportError if it is unfinished."""
     path = folder / _MANIFEST
     try:
         manifest = json.loads(path.read_text())

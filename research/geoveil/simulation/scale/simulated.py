@@ -1,9 +1,7 @@
 """A campaign answered by simulated devices, as blocks.
 
-Block i draws from the i-th child of one seed sequence, whoever computes it. So its sums are a
-function of the campaign, the population, the seed, the size of a block and i. (And of the float
-arithmetic: NumPy's exp and log may differ in the last bit between kinds of processors, and with
-them, rarely, the rounding of a report. Workers of one kind agree bit for bit.)
+Block i draws from the i-th child of one seed sequence, so its sums are a function of the campaign,
+population, seed, block size and i (and of NumPy's exp and log, to the last bit of a processor).
 """
 
 import hashlib
@@ -47,8 +45,7 @@ from geoveil.simulation.scale.work import BlockedWork, Sums
 BLOCK = 1 << 18
 """Devices per block, which takes tens of milliseconds."""
 _PIECE = 1 << 13
-"""Devices drawn together. Their arrays of 64 KiB stay in the processor's cache and below the size
-from which the allocator maps fresh pages every time, which costs as much as the arithmetic."""
+"""Devices drawn together: their arrays of 64 KiB stay in the cache and below fresh pages."""
 _METHOD = "1"
 """Raised by every change that changes a result."""
 
@@ -68,11 +65,9 @@ def integers(reports: NDArray[np.float64], step_exponent: int) -> NDArray[np.int
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SimulatedCampaign(BlockedWork):
-    """Devices that each hold the value of a random member and answer as the campaign asks.
+    """Devices that each hold a random member's value, in the queries' coordinates, and answer.
 
-    Reports are drawn in float64 and rounded to the campaign's grid: for experiments, not private.
-
-    People are in the coordinates of the queries. The same seed draws the same devices and reports.
+    Reports are drawn in float64 and rounded to the grid, the same for one seed: not private.
     """
 
     campaign: StatisticCampaign
@@ -131,10 +126,9 @@ def simulated(
     seed: int,
     block_size: int = BLOCK,
 ) -> SimulatedCampaign:
-    """Return the work of a campaign with `devices` random members of a population.
+    """Return the work of a campaign with 1 to 10¹³ random members of a population.
 
-    The 1 to 10¹³ devices hold values of people; places in degrees are projected here. Blocks of
-    another size are other draws.
+    Places in degrees are projected here. Blocks of another size are other draws.
 
     Raises:
         ParameterError: if a number is out of range, or the population does not fit the campaign.
@@ -169,11 +163,10 @@ def threshold_asked(
     values: Sequence[str] = (),
     weights: str | None = None,
 ) -> tuple[StatisticCampaign, ParticipantSource]:
-    """Return a campaign for the share above a threshold, and who takes part in it.
+    """Return a campaign for the share above a threshold, and its participants.
 
-    The population is "incomes"; "income-and-debt", where both are to be above; a file, of which one
-    or two columns are values that members hold; or "places", which ask the questions of the
-    demonstration instead. ε is for two values that are `per` apart.
+    The population is "incomes"; "income-and-debt", where both are above; a file, with one or two
+    columns of values; or "places", with the demonstration's questions. ε is for values `per` apart.
 
     Raises:
         ParameterError: if there is no such population, or a column is missing.
@@ -218,10 +211,7 @@ def threshold_asked(
 def estimate_record(
     campaign: AttributeCampaign, label: str, truth: float | None, sums: Accumulator, got: Estimate
 ) -> dict[str, object]:
-    """Return what JSON can hold of an estimate: ε with its unit, sums exactly.
-
-    The truth is that of all who might take part; None if it is not known.
-    """
+    """Return an estimate for JSON: ε with its unit, exact sums, and the truth or None."""
     return {
         "campaign_id": campaign.campaign_id,
         "name": label,

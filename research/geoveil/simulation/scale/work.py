@@ -1,13 +1,12 @@
-"""Work that is a sum over numbered blocks, and a file of those that are finished.
+"""Work that is a sum over numbered blocks, and a file of the finished ones.
 
-The order and place of their computation are free: sums are exact, of n, Σk and Σk² of 64-bit
-integers. The file has one line of JSON for each group of blocks, flushed to the disk as it comes;
-the first names the work. A line that a crash cut short is cut off. The sums are those of perturbed
-reports, so nothing in it is private.
+Sums are exact, of n, Σk and Σk² of 64-bit integers, so blocks may be computed anywhere in any
+order. The file's first line of JSON names the work; each other one is a group of blocks, flushed as
+it comes. A line that a crash cut short is removed. The sums are of perturbed reports: nothing is
+private.
 
-How long it takes, `python -m benchmarks scale` measures and says: on two shared cores 77 ns of
-processor time for a device, and 2 or 3 ms to hand out a group; 10⁹ devices took 86 s and 0.31 GB.
-Groups of the default size keep a scheduler busy from about 250 workers on; larger ones raise that.
+`python -m benchmarks scale` measures it: on two shared cores 77 ns of processor time for a device,
+and 2 or 3 ms to hand out a group; 10⁹ devices took 86 s and 0.31 GB.
 """
 
 import fcntl
@@ -48,11 +47,7 @@ def of_triples(triples: Sequence[Sequence[Any]]) -> Sums:
 
 
 class BlockedWork(ABC):
-    """Blocks, each with exact integer sums that depend on its number alone.
-
-    So the result does not depend on how the blocks are grouped, who computes them and when.
-    Instances are pickled to the workers.
-    """
+    """Blocks, each with exact integer sums that depend on its number alone; pickled to workers."""
 
     @property
     @abstractmethod
@@ -82,11 +77,7 @@ class FinishedFileError(GeoVeilError):
 
 
 def _missing(done: Iterable[range], blocks: int, size: int) -> list[range]:
-    """Return groups of at most `size` blocks, of so many, that are not done, in order.
-
-    Raises:
-        ValueError: if blocks are done twice, or there are none such.
-    """
+    """Return groups of at most `size` blocks that are not done; ValueError for wrong blocks."""
     groups, start = list[range](), 0
     for part in [*sorted(done, key=lambda part: part.start), range(blocks, blocks + 1)]:
         if not start <= part.start < part.stop:
@@ -100,10 +91,7 @@ def _missing(done: Iterable[range], blocks: int, size: int) -> list[range]:
 def _opened(
     work: BlockedWork, path: Path, size: int, stack: ExitStack
 ) -> tuple[IO[bytes], list[range], Sums]:
-    """Return the file of some work, open until the stack is; what is missing; the sums of the rest.
-
-    What is missing are groups of at most `size` blocks.
-    """
+    """Return the work's open file, groups of at most `size` blocks to do, and the sums."""
     try:
         file = stack.enter_context(path.open("a+b"))
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -153,9 +141,9 @@ def total(
 
     Args:
         work: whose blocks to add.
-        compute: in this process, or what `computer` yields.
-        group_size: blocks that are computed together, > 0. By default a hundredth of all, so that
-            little is lost when a run is interrupted, but at most 32.
+        compute: in this process, or by `computer`.
+        group_size: blocks that are computed together, > 0; by default a hundredth of all, at most
+            32.
         path: file of finished groups; a run that finds it goes on from there.
         on_progress: called with the number of blocks done, and of all, after each group.
 

@@ -47,8 +47,7 @@ def experiment(application: str, options: Options) -> Experiment[SelectionRow]:
     """Return the experiment of one of `EXPERIMENTS`.
 
     Raises:
-        ParameterError: if there is no such application, data can't be read, or are none that it
-            takes.
+        ParameterError: if there is no such application, or its data can't be read or used.
     """
     # Imported here, as that module imports this package.
     from geoveil.simulation.figures.selection import draw_selection

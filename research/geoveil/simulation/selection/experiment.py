@@ -1,11 +1,8 @@
-"""What every experiment of private selection is given, gives, and has in common: mechanisms.
+"""Common to all experiments of private selection: mechanisms, settings and rows.
 
-Many choose by counts, which one record moves by 1: labels of leaves, attributes of nodes. They take
-a table, shape (rows, outcomes), and return probabilities of the same shape.
-
-*Smooth noisy max as published* [SNM]: Algorithm 1 and, for utilities that say who wins, S = e^{−εk}
-of Proposition 6.4 and Theorem 7.3. S drops β, and so is neither smooth enough nor, at a lead k of
-1, an upper bound.
+Many choose by counts, which one record moves by 1, in tables (rows, outcomes), and return
+probabilities of that shape. *Smooth noisy max as published* [SNM]: Algorithm 1 with S = e^{−εk} of
+Proposition 6.4 and Theorem 7.3, which drops β and is no upper bound at a lead k of 1.
 """
 
 import hashlib
@@ -42,17 +39,13 @@ from geoveil.selection.contrib.recipe import SelectionRecipe
 
 STANDINGS = "equal ε", "paper, nominal", "no privacy", "yours"
 KEPT, NOMINAL, OPEN, OWN = STANDINGS
-"""A mechanism that keeps the ε of its row, by proof; one as a paper prints it, at the ε that this
-says, whatever it keeps; what there is without any; one that was given, at the ε it was made for."""
+"""A mechanism that provably keeps the ε of its row; as a paper prints it, at its nominal ε; without
+any ε; or one's own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectionRow:
-    """How well one mechanism does in one setting.
-
-    Raises:
-        ParameterError: if what is proved of a mechanism that keeps its ε exceeds it.
-    """
+    """How well one mechanism does in one setting; ParameterError if it provably exceeds its ε."""
 
     application: str
     dataset: str
@@ -90,11 +83,7 @@ def evenly_spaced(items: Sequence[Item], most: int) -> list[Item]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What to run an experiment on.
-
-    Raises:
-        ParameterError: if the seed is out of range.
-    """
+    """What to run an experiment on; ParameterError if the seed is out of range."""
 
     data: tuple[Path, ...] = ()
     """Files of the application's own kind; what ships, or is generated, without any."""
@@ -194,8 +183,7 @@ def compared(
 ) -> Iterator[SelectionRow]:
     """Yield the rows of mechanisms at all ε, each averaged over databases.
 
-    `measured` returns numbers by their measure, of a choice and a database; of each database those
-    of all mechanisms, before the next is asked for. `place` is all else that a row says.
+    `measured` returns a choice's numbers on a database, by measure; `place` is the rest of a row.
     """
     cells = [(c, epsilon, c.make(epsilon, public)) for c, epsilon in product(contestants, epsilons)]
     results_by_database = [
@@ -247,9 +235,9 @@ def openly(name: str) -> SelectionContestant:
 
 
 def pair_law(mechanism: Selects, scores: Callable[[int, int], ScoresLike]) -> PairLaw:
-    """Return the law of a mechanism that treats all outcomes but the winner alike, cached.
+    """Return the cached law of a mechanism that treats all outcomes but the winner alike.
 
-    Its scores, where the first of the outcomes wins, are a function of lead and number as well.
+    Its scores, where the first outcome wins, depend on lead and number.
     """
 
     @cache
@@ -316,7 +304,7 @@ def published_mechanism(epsilon: float, outcomes: int, noise: Noise) -> SmoothNo
 
 
 def published_bound(epsilon: float, outcomes: int, noise: Noise) -> float:
-    """Return what is proved of it on who wins, in nats, with `delta_of` the noise.
+    """Return the bound on who wins, in nats, with `delta_of` the noise.
 
     e^ε S is ε-smooth and an upper bound of the local sensitivity: the noise is that of α e^ε.
     """
@@ -375,6 +363,4 @@ LEAF_CONTESTANTS: Sequence[SelectionContestant] = (
     SelectionContestant("exponential, 0/1", _zero_one(ExponentialMechanism), NOMINAL),
     *PUBLISHED,
 )
-"""What leaves choose their labels by, with what each really costs.
-
-Local dampening of the 0/1 utility is the exponential mechanism on the distance: D = j."""
+"""How leaves choose their labels, at real costs; local dampening of the 0/1 utility has D = j."""

@@ -1,9 +1,8 @@
 """Random forests on five tables: Figure 5 of [SNM], at equal, really satisfied ε.
 
-32 trees, 80 % of the records to learn from, ten executions with other trees, parts and splits. The
-depths are the paper's. The margin is that of a leaf; the paper takes one for the database. The
-paper's mechanisms run at the ε that they claim, with a utility of 0 or 1. The accuracy of a
-majority vote is its expectation over the labels of the leaves.
+32 trees of the paper's depths, 80 % of the records to learn from, ten executions. The margin is a
+leaf's, the paper's the database's, whose mechanisms run at their nominal ε with a utility of 0 or
+1.
 """
 
 import math
@@ -42,8 +41,8 @@ Index = NDArray[np.intp]
 def expected_votes(probabilities: Array, leaves: Index, labels: Index) -> float:
     """Return the expected share of records that a vote on two labels gets right, exactly.
 
-    The number of trees that vote for the second label is a sum of independent coins; a tie is a
-    vote for the first. Shapes: probabilities (trees, leaves, 2), leaves (trees, n), labels (n,).
+    Votes for the second label are independent coins; a tie is a vote for the first. Shapes:
+    probabilities (trees, leaves, 2), leaves (trees, n), labels (n,).
     """
     trees, records = leaves.shape
     second = np.take_along_axis(probabilities[:, :, 1], leaves, axis=1)
@@ -60,10 +59,7 @@ def expected_votes(probabilities: Array, leaves: Index, labels: Index) -> float:
 def drawn_votes(
     probabilities: Array, leaves: Index, labels: Index, draws: int, generator: np.random.Generator
 ) -> float:
-    """Return the mean share of records that a vote on labels gets right, over draws of them all.
-
-    Shapes: as of `expected_votes`.
-    """
+    """Return the mean share of records that drawn votes get right; shapes as `expected_votes`."""
     cumulative = probabilities.cumsum(axis=2)
     cumulative[:, :, -1] = 1.0  # against rounding: a uniform number is always below
     right = 0
@@ -102,10 +98,7 @@ def parts(options: Options) -> Mapping[str, Compute]:
 
 
 def one_margin(data: Dataset) -> Sequence[SelectionContestant]:
-    """Return the paper's mechanisms as its code has them: all leaves take the table's margin.
-
-    That is no bound of a leaf's sensitivity, and nothing is proved.
-    """
+    """Return the paper's mechanisms with the table's margin, as its code: nothing is proved."""
     second, first = np.sort(np.bincount(data.labels))[-2:]
 
     def of_the_table(counts: Counts) -> tuple[Index, Index]:
@@ -127,10 +120,9 @@ def rows_of(
     executions: int = 10,
     draws: int = 10,
 ) -> Iterator[SelectionRow]:
-    """Yield the rows of one table: by mechanism and ε, and what there is without privacy.
+    """Yield the rows of one table: by mechanism and ε, and without privacy.
 
-    Two executions or more have other trees, parts and splits. Labels are drawn so often in each,
-    where there are more than two.
+    Each of two or more executions has other trees, parts and splits, and other draws of its labels.
     """
     yield from compared(
         (*contestants, openly("no privacy")),

@@ -1,9 +1,8 @@
 """The most influential nodes: how many of the true k are found, over the budget [LD Figure 5].
 
 Each of the k choices spends B/k. Noise is drawn: a hundred runs, a mean and its standard error. The
-degree bound is a round number above the graph's own largest degree and taken as public; with the
-latter itself, as in the paper, Δ is not a guarantee: those rows are nominal, and nothing is proved
-of them. Local dampening without shift needs no bound.
+degree bound is a round number above the graph's largest degree, taken as public. With the latter
+itself, as in the paper, rows are nominal, and nothing is proved.
 """
 
 import gzip
@@ -55,9 +54,8 @@ def chosen_nodes(
 ) -> Made:
     """Return k choices by one of `NODE_RECIPES`, as the argmax of scores with noise. Not private.
 
-    Gumbel noise is the exponential mechanism's, of which the k largest of one draw are k choices;
-    exponential noise is that of permute-and-flip [PF Theorem 5], anew for each choice. Single
-    precision is enough here, and thrice as fast.
+    One draw of Gumbel noise makes all k choices; exponential noise, for permute-and-flip
+    [PF Theorem 5], is drawn for each. Single precision is enough, and thrice as fast.
     """
     recipe = NODE_RECIPES[name]
     part = epsilon / k
@@ -101,12 +99,10 @@ _PAPERS = ("exponential", "shifted local dampening")
 
 
 def read_graph(file: Path) -> Graph:
-    """Return the graph in a file.
+    """Return the graph in a file: numpy's (.npz: arrays u and v, number of nodes n), or text.
 
-    That is numpy's (.npz: arrays u and v, and the number of nodes n); or text, packed by gzip or
-    not, as the Stanford collection has it: two whole numbers a line, apart by a blank or a comma,
-    name the nodes of an edge. Other lines are left out, and so are loops and repetitions; nodes are
-    those that have an edge.
+    Text, packed by gzip or not, names an edge's nodes by two whole numbers a line, apart by a blank
+    or a comma. Other lines, loops and repetitions are left out, and so are nodes without an edge.
 
     Raises:
         ParameterError: if it holds none.

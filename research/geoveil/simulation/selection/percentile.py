@@ -5,11 +5,9 @@ absolute expected error |x_k − E[A]|, in which errors to both sides cancel; th
 error E|x_k − A| is shown beside it. All probabilities are exact.
 
 *As published* [SNM Propositions 5.3, 5.4]: with j the fewer repeats of the percentile on either
-side of its position, δ = 1 from t = 2j + 1 on, and S' = e^{−(2j+1)β}. Both are wrong: a record more
-or less changes j by up to 1, so 2j + 1 by up to 2, and where the percentile is about to change
-j = 0 but the local sensitivity is 1. So e^β S' is a 2β-smooth upper bound, and no better is known:
-the shift costs e^β times what it should, the change of scale what 2β costs. In local dampening D
-moves by 2 where it should by 1: 2ε.
+side, δ = 1 from t = 2j + 1 on, and S' = e^{−(2j+1)β}. Both are wrong (docs/errata.md): e^β S' is a
+2β-smooth upper bound, so a shift costs e^β times its price, a change of scale that of 2β, local
+dampening 2ε.
 """
 
 import math
@@ -98,9 +96,7 @@ def _noisy_max(j: int, noise: Noise, epsilon: float, outcomes: int) -> Made:
 
 
 def read_counts(file: Path) -> dict[str, Array]:
-    """Return the arrays of counts in a file of numpy's (.npz, .npy), by name.
-
-    The one array of a .npy has the name of the file, up to its first dot.
+    """Return the arrays of counts in a file of numpy's (.npz, or .npy by the file's name), by name.
 
     Raises:
         ParameterError: if the file holds no one-dimensional arrays of counts.
@@ -122,8 +118,7 @@ def read_counts(file: Path) -> dict[str, Array]:
 def shipped_counts() -> dict[str, Array]:
     """Return the histogram of California's household incomes, in 4,096 bins of 250 dollars.
 
-    It stands in for the paper's INCOME, which may not be redistributed; its counts go up to 200,000
-    and are rounded to tens, so that there are fewer candidates.
+    It stands in for the paper's INCOME, which may not be redistributed.
     """
     people, edges = household_incomes(), 250.0 * np.arange(4_097)
     counts = np.histogram(people.values, edges, weights=people.weights)[0]

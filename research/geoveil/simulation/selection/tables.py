@@ -38,10 +38,7 @@ class Dataset:
         return len(self.labels)
 
     def discretised(self, edges: Mapping[str, Sequence[float]]) -> "Dataset":
-        """Return the table with measurements replaced by the interval that they are in.
-
-        Edges rise, by attribute; a value equal to one belongs above it.
-        """
+        """Return the table with intervals for measurements; edges belong to the one above."""
         records, domains = self.records.copy(), [*self.domains]
         for number, name in enumerate(self.attributes):
             if not isinstance(domains[number], int):
@@ -62,8 +59,7 @@ class Dataset:
 def read_table(file: Path) -> Dataset:
     """Return the table in a file, CSV (packed by gzip or not) or Parquet; its class is last.
 
-    A column of text, or of at most 20 different numbers, is of categories; others are measurements.
-    Its ranges and categories count as public: of private data they are not.
+    Columns of text, or of at most 20 numbers, are categories. They, and ranges, count as public.
 
     Raises:
         ParameterError: if it is no such table, or lacks values.
@@ -159,11 +155,7 @@ and 4,898 white wines (11 measurements: which of 7 grades?)."""
 
 @cache
 def table(name: str) -> Dataset:
-    """Return one of `TABLES`, read once.
-
-    Raises:
-        ParameterError: if there is none of that name.
-    """
+    """Return one of `TABLES`, read once; ParameterError if there is none of that name."""
     title, file, target, ranges = TABLES[validation.choice("table", name, TABLES)]
     columns = _columns(Path(str(files("geoveil.simulation"))) / "data" / f"{file}.csv.gz")
     return _dataset(title, _persons(columns) if name == "adult" else columns, target, ranges)

@@ -61,12 +61,10 @@ def published_one_sided(
     threshold: Callable[[int], float] = lambda families: THRESHOLD,
     gamma: float = 4.0,
 ) -> Made:
-    """Return the withdrawn mechanism at the nominal ε, and what is proved of it.
+    """Return the withdrawn mechanism at the nominal ε, and its proved price; m ≥ 2.
 
-    As in the authors' code β' is the largest that the threshold permits, but at most β/(m − 1):
-    that is l, and leaves k at least a half. The setting is of two variants or more.
-
-    T is a function of N, in the paper a constant; γ ≥ 2 that of the half of 1/(1 + z^γ).
+    As in the authors' code β' is the largest that the threshold permits, but at most β/(m − 1),
+    which leaves k at least a half. T depends on N; γ ≥ 2 is that of the half of 1/(1 + z^γ).
     """
     whole, half = HeavyGeneralizedCauchy(gamma), HalfGeneralizedCauchy(gamma)
     m, at = setting.variants, threshold(setting.families)

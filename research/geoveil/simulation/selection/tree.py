@@ -1,17 +1,10 @@
 """ID3 on Adult: Figure 6 of [LD] and Figure 4 of [SNM], at equal, really satisfied ε.
 
-Ten folds, depth 2 and 5. The template, how it splits ε and how it labels leaves are the same for
-all, so that only the choice of attributes differs. The paper's mechanisms choose with the share ε'
-of ε that they claim to.
+Ten folds, depth 2 and 5. Only the choice of attributes differs, by the share ε' of ε that a paper
+claims, beside its real cost. A node's utilities, which no ε changes, are computed once for all ε.
 
-Each mechanism is split into what a node's utilities are, which no ε changes, and the probabilities
-that it makes of them: an experiment over many ε computes the first once, and counts the nodes once
-for all mechanisms. Each has beside it what it really costs.
-
-The accuracy is expected over the trees' own randomness. Two levels are summed over exactly. Deeper,
-the attributes of the upper levels are drawn, and so is whether to split a node that rarely is;
-other decisions to split, the last attribute and the labels are still summed over. What is drawn
-makes a mean uncertain, and no mean wrong.
+The accuracy is expected over the trees' own randomness: two levels are summed over exactly; deeper,
+the upper levels' attributes and rare splits are drawn, which makes a mean uncertain, not wrong.
 """
 
 import math
@@ -92,10 +85,10 @@ Index = NDArray[np.intp]
 
 @dataclass(eq=False)
 class CountedNode:
-    """A node of all trees on the same records; what it holds is counted once.
+    """A node of all trees on the same records, whose content is counted once.
 
-    Of records of two classes `learnt` it has `train`, and of those `judged` `test`. Its path are
-    the attributes and values that lead to it, in whatever order; `nodes` are all so far, by path.
+    It has `train` of the records `learnt`, and `test` of those `judged`; `nodes` are all, by path
+    of attributes and values in any order.
     """
 
     learnt: CodedRecords
@@ -176,8 +169,8 @@ def expected_accuracy(
 ) -> float:
     """Return the expected share of the test records that a tree gets right.
 
-    The generator draws the attributes, chosen by their probabilities at a node, of all levels but
-    the last, and rare decisions to split; without one it is the sum over them all.
+    The generator draws the attributes of all levels but the last, and rare decisions to split;
+    without it all are summed over.
     """
 
     def right(node: CountedNode, level: int) -> float:
@@ -300,8 +293,7 @@ def rows_of(
 ) -> Iterator[SelectionRow]:
     """Yield the rows of a coded table of two classes: by depth, mechanism and ε.
 
-    Each of two folds or more is judged by what the others teach. Where trees are drawn, at most so
-    many are per fold and mechanism.
+    Each of two folds or more is judged by the others, with at most so many drawn trees.
     """
     for depth in depths:
         yield from compared(
