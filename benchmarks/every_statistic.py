@@ -371,11 +371,11 @@ def _mean(of: Campaign) -> Row:
 
 
 def _gini(of: Campaign) -> Row:
-    return _quantity(of.numbers.ask(Gini()), of.truth.gini)
+    return _quantity(of.numbers.ask(Gini(within=(LEAST, MOST))), of.truth.gini)
 
 
 def _top_share(of: Campaign) -> Row:
-    return _quantity(of.numbers.ask(TopShare(share=_TOP)), of.truth.top_share)
+    return _quantity(of.numbers.ask(TopShare(share=_TOP, within=(LEAST, MOST))), of.truth.top_share)
 
 
 def _group_share(of: Campaign) -> Row:

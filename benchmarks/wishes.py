@@ -38,7 +38,7 @@ WISHES, QUICK_WISHES, SEED = 200, 40, 2026
 WITHIN, OF_USE = 0.1, 0.1
 """The share of the planned ± by which the printed one may differ; the ± that is of use."""
 MOST_REFUSED = 0.05
-FEWEST, MOST, REPORTS = 4, 40, 1_000_000
+FEWEST, MOST, REPORTS = 4, 400, 1_000_000
 """Campaigns of each plan, at least and at most; and the reports of all of them, if they may be."""
 Array = np.ndarray[Any, np.dtype[np.float64]]
 

@@ -44,6 +44,8 @@ from geoveil.cli.results import OutputFormat, formed
 from geoveil.cli.sources import EXPORTED, Source, source_of
 from geoveil.gp import IntervalMethod, ParameterError, validation
 
+_OF_VALUES = frozenset({"mean", "geometric-mean", "gini", "top-share"})
+"""Statistics whose intervals a public range of values gives ends."""
 _WITH_BELLS = frozenset({"map", "districts", "nearest"})
 """Statistics that have a bandwidth."""
 
@@ -102,7 +104,8 @@ class EstimateRequest:
         str | None,
         typer.Option(
             help="'LOW,HIGH': between which everybody's value lies, a public fact, with which the"
-            " interval of --mean holds for all such people; by default what the campaign states."
+            " interval of --mean, --gini or --top-share holds for all such people; by default what"
+            " the campaign states."
         ),
     ] = None
     bandwidth: Annotated[
@@ -198,10 +201,9 @@ class EstimateRequest:
         for name, size in (("width", self.width), ("bandwidth", self.bandwidth)):
             if size is not None:
                 validation.positive(name, size)
-        if self.range_of_values is not None and not {"mean", "geometric-mean"} & set(
-            self.statistics
-        ):
-            raise ParameterError("range-of-values", self.range_of_values, "given beside --mean")
+        if self.range_of_values is not None and _OF_VALUES.isdisjoint(self.statistics):
+            expected = "given beside --mean, --gini or --top-share"
+            raise ParameterError("range-of-values", self.range_of_values, expected)
         if self.top is not None and len(every) < 2:
             expected = "given beside two questions or more, as --place"
             raise ParameterError("top", self.top, expected)

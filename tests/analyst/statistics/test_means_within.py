@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from geoveil.analyst import Contaminated, MeanValue
+from geoveil.analyst import Contaminated, Gini, MeanValue, TopShare
 from geoveil.gp import ParameterError
 from tests.analyst.statistics.populations import PRIVACY, reports
 
@@ -29,16 +29,23 @@ def people():
     }
 
 
-def held(values, n, within):
-    """Return in how many campaigns the interval holds the mean, and whether any has no width."""
+def held(values, n, within, asked=MeanValue):
+    """Return in how many campaigns the interval holds the truth, and whether any has no width."""
     count, truth = 0, float(values.mean())
+    if asked is not MeanValue:
+        ordered = np.sort(values)
+        truth = float(ordered[-len(values) // 10 :].sum() / values.sum())
+        if asked is Gini:
+            above = 2 * np.arange(1, len(values) + 1) - len(values) - 1
+            truth = float(above @ ordered / len(values) / values.sum())
     for seed in range(1, CAMPAIGNS + 1):
         rng = np.random.default_rng([seed, n])
         points = rng.choice(values, n) + rng.laplace(0.0, 1 / PRIVACY.rate, n)
-        found = reports(points).ask(MeanValue(within=within))
+        found = reports(points).ask(asked(within=within))
         assert found.ci_low < found.ci_high
-        assert within is None or LOW <= found.ci_low <= found.ci_high <= HIGH
-        count += found.ci_low <= truth <= found.ci_high
+        most = HIGH if asked is MeanValue else 1.0
+        assert within is None or LOW <= found.ci_low <= found.ci_high <= most
+        count += found.ci_low <= truth + 1e-9 and truth <= found.ci_high + 1e-9
     return count
 
 
@@ -52,6 +59,30 @@ def test_it_holds_whoever_is_within(name):
 def test_students_interval_misses_whom_nobody_met():
     rich = people()["one in a thousand holds most"]
     assert held(rich, 50, None) < stats.binom.ppf(ALPHA, CAMPAIGNS, 0.945)
+
+
+@pytest.mark.deep(keep=0)
+@pytest.mark.parametrize("asked", [Gini, TopShare])
+def test_inequality_holds_whoever_is_within(asked):
+    """The control: without a range the intervals miss the rich whom nobody met."""
+    least = stats.binom.ppf(ALPHA, CAMPAIGNS, 0.945)
+    rich = people()["one in a thousand holds most"]
+    assert held(rich, 50, (LOW, HIGH), asked) >= least
+    assert held(people()["log-normal"], 500, (LOW, HIGH), asked) >= least
+    assert held(rich, 50, None, asked) < least
+
+
+@pytest.mark.deep
+def test_inequality_counts_whom_nobody_met():
+    """Of 50 people none is the one in 1,000 with whom the coefficient is .2 and the share .28."""
+    rng = np.random.default_rng(2)
+    points = np.full(50, 40_000.0) + rng.laplace(0.0, 1 / PRIVACY.rate, 50)
+    for asked, truth in ((Gini, 0.2), (TopShare, 0.28)):
+        bare, sure = (reports(points).ask(asked(within=ends)) for ends in (None, (LOW, HIGH)))
+        assert bare.ci_high < truth < sure.ci_high <= 1
+        assert sure.value == bare.value
+        assert "nobody was missed who is far out" in bare.notes[-1]
+        assert "all people with values from 0 to 1e+07" in sure.notes[-2]
 
 
 def test_what_is_assumed_is_said():

@@ -231,7 +231,7 @@ class Prediction:
         lengths = [
             interval_of_mean(
                 n,
-                min(max(mean + end * error, low), high),
+                mean + end * error,
                 variance * end * end * (n - 1) / n,
                 CONFIDENCE,
                 limits,

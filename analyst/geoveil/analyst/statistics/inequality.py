@@ -14,11 +14,11 @@ import numpy as np
 
 from geoveil.analyst.statistics.distribution import inverse
 from geoveil.analyst.statistics.joint import JointEstimates
-from geoveil.analyst.statistics.quantity import Quantity, ratio_of
+from geoveil.analyst.statistics.quantity import Quantity, ratio_of, ratios_within
 from geoveil.analyst.statistics.statistic import Statistic, Steps
 from geoveil.analyst.statistics.thresholds import band_width, everywhere
 from geoveil.campaign import AttributeCampaign, PointQuestion
-from geoveil.gp import UNLIMITED, Array, Limits, LogScale, ParameterError, validation
+from geoveil.gp import UNLIMITED, Array, Limits, LogScale, ParameterError, kept_within, validation
 
 __all__ = ["GeometricMean", "Gini", "MeanValue", "TopShare"]
 
@@ -29,6 +29,7 @@ to ∫S beyond a quantile, in multiples of w² and of the density there (half th
 
 At a distance d of two people h(d) = E|d + V| − |d| is added to |d|, V of density k, the smoothed
 step's with itself; h″ = 2k but for d = 0, and h/k falls from d = 0 to w."""
+_INSTEAD = "A public range of values (--range-of-values) takes the place of this"
 _ENOUGH = 100
 """Answers from which on intervals by the delta method were missed about as often as they may be.
 
@@ -37,13 +38,8 @@ to 90 % from 30, by 93 % from 100."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class MeanValue(Statistic[Quantity]):
-    """The mean of the people's values; `scaled` by their number it is their total.
-
-    Example:
-        >>> MeanValue(within=(0.0, 1e7)).within
-        (0.0, 10000000.0)
-    """
+class _OfValues(Statistic[Quantity]):
+    """What is had of the whole distribution of the people's values."""
 
     width: float | None = None
     """The width of the soft thresholds, in the attribute's unit; three noise scales by default."""
@@ -59,30 +55,44 @@ class MeanValue(Statistic[Quantity]):
             raise ParameterError("within", self.within, "two numbers, or None")
         validation.require_ends("within.", *self.within)
 
+    def asked(
+        self, campaign: AttributeCampaign, confidence: float
+    ) -> Generator[Sequence[PointQuestion], JointEstimates, "_Found"]:
+        """Ask for the distribution, and return it with the public range, if there is one."""
+        soft, attribute = band_width(campaign, self.width), campaign.attribute
+        at, above = yield from everywhere(campaign, soft)
+        low, high = self.within or (attribute.least, attribute.most)
+        ends, known = None, ""
+        if low is not None and high is not None:
+            ends = float(attribute.point(low, 1)), float(attribute.point(high, 1))
+            known = f"The interval holds for all people with values from {low:,.6g} to {high:,.6g}."
+        return _Found(at, replace(above, confidence=confidence), soft, ends, known)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeanValue(_OfValues):
+    """The mean of the people's values; `scaled` by their number it is their total.
+
+    Example:
+        >>> MeanValue(within=(0.0, 1e7)).within
+        (0.0, 10000000.0)
+    """
+
     _by_ratio: ClassVar[str] = (
         "GeometricMean (--geometric-mean) where values are compared by ratio: a mean of logarithms"
         " is that of a geometric mean, and no total or mean of values can be had of them"
     )
 
     def steps(self, campaign: AttributeCampaign, confidence: float) -> Steps[Quantity]:
-        curve = yield from _asked(campaign, confidence, self.width)
-        attribute, start, limits = campaign.attribute, curve.least, UNLIMITED
-        low, high = self.within or (attribute.least, attribute.most)
-        if low is not None and high is not None:
-            least, most = (float(attribute.point(end, 1)) for end in (low, high))
-            first, last = min(least, start) - curve.width, max(most, curve.at[-1]) + curve.width
-            limits = Limits((first - start, last - start), (least - start, most - start))
-        made = curve.above.contrast(curve.weights, "mean", limits)
-        value, n = made.value + start, made.n
-        made = replace(made, value=value, ci_low=made.ci_low + start, ci_high=made.ci_high + start)
-        if limits.bounded:
-            sure = f"The interval holds for all people with values from {low:,.6g} to {high:,.6g}."
-            return replace(made, about=(*made.about, sure))
-        far = value + n * made.standard_error
+        curve = yield from self.asked(campaign, confidence)
+        made = curve.mean_value("mean")
+        if curve.ends is not None:
+            return replace(made, about=(*made.about, curve.known))
+        n = made.n
+        far = made.value + n * made.standard_error
         assumed = (
             " if values have a finite variance and nobody was missed who is far out: one of"
-            f" {n:,} people at {far:,.6g} moves the mean by all of its standard error. A public"
-            " range of values (--range-of-values) takes the place of this"
+            f" {n:,} people at {far:,.6g} moves the mean by all of its standard error. {_INSTEAD}"
         )
         return replace(made, assumed=assumed)
 
@@ -113,14 +123,11 @@ class GeometricMean(Statistic[Quantity]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gini(Statistic[Quantity]):
+class Gini(_OfValues):
     """The Gini coefficient: half the mean difference of two people, in multiples of the mean."""
 
-    width: float | None = None
-    """The width of the soft thresholds, in the attribute's unit; three noise scales by default."""
-
     def steps(self, campaign: AttributeCampaign, confidence: float) -> Steps[Quantity]:
-        curve = yield from _asked(campaign, confidence, self.width)
+        curve = yield from self.asked(campaign, confidence)
         share, variance = curve.above.values, curve.above.standard_errors**2
         # The square of an estimate is larger in the mean than the square, by the variance.
         difference = float(curve.weights @ (share * (1 - share) + variance))
@@ -129,26 +136,26 @@ class Gini(Statistic[Quantity]):
             difference,
             curve.weights * (1 - 2 * share),
             (_SPREAD, _CROWDED, _squared_density(curve)),
+            beyond=(-1.0, 1.0),
             least=0.0,
         )
 
 
 @dataclass(frozen=True, kw_only=True)
-class TopShare(Statistic[Quantity]):
+class TopShare(_OfValues):
     """The share of the total of all values that those with the largest hold."""
 
     share: float = 0.1
     """The share of the people who have the largest values, in (0, 1)."""
-    width: float | None = None
-    """The width of the soft thresholds, in the attribute's unit; three noise scales by default."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         validation.between("share", self.share, 0, 1, low_open=True, high_open=True)
 
     def steps(self, campaign: AttributeCampaign, confidence: float) -> Steps[Quantity]:
         from scipy.optimize import isotonic_regression
 
-        curve = yield from _asked(campaign, confidence, self.width)
+        curve = yield from self.asked(campaign, confidence)
         rising = np.clip(isotonic_regression(1 - curve.above.values).x, 0.0, 1.0)
         (quantile,) = inverse(curve.at, rising, np.array([1 - self.share]))
         beyond = _integral(curve.at, float(quantile))
@@ -160,6 +167,7 @@ class TopShare(Statistic[Quantity]):
             self.share * float(quantile) + float(beyond @ curve.above.values),
             beyond,
             (_SPREAD / 2, _CROWDED_AT_ONE, float(density)),
+            beyond=(0.0, 1.0),
             least=self.share,
         )
 
@@ -170,6 +178,10 @@ class _Found(NamedTuple):
     at: Array
     above: JointEstimates
     width: float
+    ends: tuple[float, float] | None
+    """Between which everybody is, a public fact."""
+    known: str
+    """The same in words."""
 
     @property
     def least(self) -> float:
@@ -184,12 +196,54 @@ class _Found(NamedTuple):
     def mean(self) -> float:
         return self.least + float(self.weights @ self.above.values)
 
+    def limits(self, row: Array, beyond: tuple[float, float]) -> Limits:
+        """Return between which ends one person's sum of answers is, if values have a public range.
+
+        Args:
+            row: the weight of each share above a threshold in it.
+            beyond: how it rises with a value below all thresholds, and above all.
+        """
+        if self.ends is None:
+            return UNLIMITED
+        first, last = min(self.ends[0], self.least), max(self.ends[1], float(self.at[-1]))
+        sums = [0.0, *np.cumsum(row).tolist()]  # of who is above one threshold after the other
+        reach = [
+            *sums,
+            beyond[0] * (first - self.least),
+            sums[-1] + beyond[1] * (last - self.at[-1]),
+        ]
+        blur = self.width * max(map(abs, beyond))
+        return Limits((min(reach) - blur, max(reach) + blur))
+
+    def mean_value(self, label: str) -> Quantity:
+        """Return the mean of the values."""
+        start = self.least
+        made = self.above.contrast(self.weights, label, self.limits(self.weights, (1.0, 1.0)))
+        low, high = kept_within(
+            made.ci_low + start, made.ci_high + start, self.ends or (-math.inf, math.inf)
+        )
+        return replace(made, value=made.value + start, ci_low=low, ci_high=high)
+
+    def _ends_of_ratio(
+        self, ratio: Quantity, value: float, gradient: Array, beyond: tuple[float, float]
+    ) -> tuple[float, float]:
+        """Return the ends of all r for which the interval of value − r·mean holds 0."""
+
+        def contrast(r: float) -> tuple[float, float]:
+            row = gradient - r * self.weights
+            made = self.above.contrast(row, "", self.limits(row, (beyond[0] - r, beyond[1] - r)))
+            more = value - r * self.mean - made.value
+            return made.ci_low + more, made.ci_high + more
+
+        return ratios_within(contrast, ratio, falls=True)
+
     def ratio(
         self,
         label: str,
         value: float,
         gradient: Array,
         blurred: tuple[float, float, float],
+        beyond: tuple[float, float],
         least: float,
     ) -> Quantity:
         """Return what a value is in multiples of the mean, given its gradient.
@@ -200,13 +254,19 @@ class _Found(NamedTuple):
             gradient: of the value, by the shares above thresholds.
             blurred: what soft thresholds add to it, in multiples of the squared width and of a
                 density, where people are spread and where all are in one place; and that density.
+            beyond: how the value rises with one person's, below all thresholds and above all.
             least: what it is at least, of any people whose mean is above 0.
         """
         rows = np.stack([gradient, self.weights])
-        like = self.above.contrast(self.weights, label, UNLIMITED)
+        like = self.mean_value(label)
         spread, crowded = (self.width**2 * blurred[2] * factor for factor in blurred[:2])
         covariance = rows @ self.above.covariance @ rows.T
         quantity = ratio_of(value - spread, self.mean, covariance, like)
+        if self.ends is not None:
+            low, high = -math.inf, math.inf
+            if like.ci_low > 0:
+                low, high = self._ends_of_ratio(quantity, value - spread, gradient, beyond)
+            quantity = replace(quantity, ci_low=low, ci_high=high)
         sentences = [
             self.above.population,
             "The error is by the delta method.",
@@ -228,15 +288,12 @@ class _Found(NamedTuple):
                 ci_low=max(low, least),
                 ci_high=max(quantity.ci_high + spread / self.mean, least),
             )
-        return replace(quantity, about=tuple(sentences))
-
-
-def _asked(
-    campaign: AttributeCampaign, confidence: float, width: float | None
-) -> Generator[Sequence[PointQuestion], JointEstimates, _Found]:
-    soft = band_width(campaign, width)
-    at, above = yield from everywhere(campaign, soft)
-    return _Found(at, replace(above, confidence=confidence), soft)
+        if self.ends is None:
+            assumed = f" if nobody was missed who is far out. {_INSTEAD}"
+            return replace(quantity, about=tuple(sentences), assumed=assumed)
+        most = 1.0 if self.ends[0] >= 0 else math.inf
+        low, high = kept_within(quantity.ci_low, quantity.ci_high, (least, most))
+        return replace(quantity, ci_low=low, ci_high=high, about=(*sentences, self.known))
 
 
 def _integral(at: Array, start: float) -> Array:

@@ -145,10 +145,14 @@ STATISTICS: Mapping[str, StatisticWord] = MappingProxyType(
             "Shares between edges: '25000,50000,100000', and beyond them.",
             str,
         ),
-        "gini": StatisticWord(lambda said, how: Gini(width=how.width), "Gini coefficient."),
+        "gini": StatisticWord(
+            lambda said, how: Gini(width=how.width, within=how.within), "Gini coefficient."
+        ),
         "top-share": StatisticWord(
             lambda said, how: TopShare(
-                share=any_numbers_in("top-share", said[-1])[0], width=how.width
+                share=any_numbers_in("top-share", said[-1])[0],
+                width=how.width,
+                within=how.within,
             ),
             "Share of the total that this share of the people holds: 0.1.",
             str,
@@ -187,7 +191,7 @@ def statistics_in(
         width: of the soft thresholds; three noise scales by default.
         bandwidth: of the bells of a map, in metres; three noise scales by default.
         name_property: of features, that names districts or places; `name` by default.
-        within: between which values everybody's lies, for a mean.
+        within: between which values everybody's lies, for a mean, a Gini coefficient, a top share.
 
     Raises:
         ParameterError: naming the word, what was written, and what is permitted.
