@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from geoveil.aggregator.ops.tokens import Scope, TokenFile
+from geoveil.analyst import Quantiles
 
-from .served import NOW, served, survey
+from .served import NOW, numbers, places, served, survey
 
 pytestmark = pytest.mark.deep
 
@@ -39,3 +40,26 @@ async def test_each_row_says_the_answer_and_only_to_whom_it_may_be_said(tmp_path
             page = (await client.get("/console/")).text
             assert "Survey 1" in page
             assert "of people" not in page
+
+
+async def test_points_say_their_median_first_and_places_a_map(tmp_path: Path) -> None:
+    async with served(tmp_path) as made, made.signed_in() as client:
+        await made.publish(numbers(), places())
+        await made.report(numbers(), 1_500)
+        await made.report(places(), 1_500)
+        found = await made.analyst(lambda one: one.ask("incomes", Quantiles(levels=[0.5])))
+        (said,) = found.sentences
+        sentence = str(said).replace("the median.", "the median household income.")
+        assert "is the mean household income." in (await client.get("/console/")).text
+        line = await client.get("/console/surveys/incomes/headline?form=line")
+        assert line.text == sentence
+        page = (await client.get("/console/")).text
+        assert sentence in page
+        assert "is the mean household income." not in page
+        fragment = (await client.get("/console/surveys/incomes/headline")).text
+        assert said.interval in fragment
+        assert "<polyline" in fragment
+        fragment = (await client.get("/console/surveys/places/headline")).text
+        assert 'id="area"' in fragment  # outlines within a map
+        await made.publish(survey())
+        assert (await client.get("/console/surveys/income/headline")).status_code == 404

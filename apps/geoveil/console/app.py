@@ -74,7 +74,7 @@ class Console:
         self._planning = Planning(self._uploads)
         self._asking = AskingPages()
         self._routes: Sequence[Route] = (
-            *surveys.routes(),
+            *surveys.routes(self._asking.line),
             *survey.ROUTES,
             *self._asking.routes,
             *self._operators.routes,

@@ -7,6 +7,9 @@ parent, in the name of the reader, through the layers that every caller meets.
 
 import base64
 import itertools
+import math
+import time
+from collections import OrderedDict
 from collections.abc import Generator, Sequence
 from datetime import datetime
 from typing import Any
@@ -29,7 +32,9 @@ from geoveil.console.rendering import page
 from geoveil.console.sessions import Session
 from geoveil.gp import GeoVeilError
 
-_PATH = "/surveys/{campaign_id}/ask"
+_PATH, _HEADLINE = "/surveys/{campaign_id}/ask", "/surveys/{campaign_id}/headline"
+_LINES, _LINE_S = 1_000, 60.0
+"""Sentences that lists show, and the seconds after which one is asked for again."""
 _SECRET = "not known here"  # noqa: S105 - in place of a token
 
 
@@ -39,10 +44,26 @@ class AskingPages:
     def __init__(self) -> None:
         self._process = ChildProcess("geoveil.console.asking")
         self._numbers = itertools.count()
+        self._lines: OrderedDict[tuple[str | None, str], tuple[float, str]] = OrderedDict()
         self.routes: Sequence[Route] = (
             Route("GET", _PATH, self.answered, Lane.WORK),
             Route("POST", _PATH, self.answered, Lane.WORK),
+            Route("GET", _HEADLINE, self._headline, Lane.WORK),
         )
+
+    def line(self, request: GatewayRequest, campaign_id: str) -> tuple[str, bool]:
+        """Return the sentence that the points of a survey said last, and whether it is young."""
+        then, text = self._lines.get((request.session.token, campaign_id), (-math.inf, ""))
+        return text, time.monotonic() - then < _LINE_S
+
+    def _headline(self, request: GatewayRequest) -> Response:
+        made = self.answered(request)
+        if request.text("form") == "line":
+            key = request.session.token, request.named["campaign_id"]
+            self._lines[key] = time.monotonic(), made.content.decode()
+            while len(self._lines) > _LINES:
+                self._lines.popitem(last=False)
+        return made
 
     def close(self) -> None:
         """End the process."""
@@ -188,7 +209,8 @@ def answer(message: Message, ask: Ask) -> Message:
         note=note,
     )
     try:
-        made = points.asked(request)
+        first = message["path"].endswith("/headline")
+        made = points.headline(request) if first else points.asked(request)
     except GeoVeilError as error:
         status, text = refusal_of(error)
         return {"refused": {"expected": text}, "status": status}

@@ -344,7 +344,7 @@ def density_map(result: DensityMap, layer: Sequence[MapFeature] = ()) -> Markup:
         _text(
             left,
             below,
-            f"Darkest: {number(float(f'{100 * most:.2g}'))} % of the people per km².",
+            f"Where most are: {number(float(f'{100 * most:.2g}'))} % of the people per km².",
             soft=True,
         )
     )
@@ -380,7 +380,7 @@ def _layer(
 
 
 def district_map(result: DistrictShares) -> Markup:
-    """Return districts, the darker the more of the people live there."""
+    """Return districts, the more of its colour the more of the people live there."""
     rings = [
         (
             row,

@@ -6,7 +6,7 @@ further cost in privacy.
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -14,6 +14,7 @@ from markupsafe import Markup
 
 from geoveil.analyst import (
     AnalystQuestion,
+    Answer,
     ChosenBands,
     Contaminated,
     DensityMap,
@@ -21,8 +22,10 @@ from geoveil.analyst import (
     DistributionFunction,
     Districts,
     Histogram,
+    Map,
     Means,
     Nearest,
+    Quantiles,
     Result,
     Statistic,
     Top,
@@ -103,6 +106,33 @@ def asked(request: PageRequest) -> Response:
             if name not in ("save", "what")
         },
     )
+
+
+def headline(request: PageRequest) -> Response:
+    """Return what points say first: of numbers the median with their curve, of places a map.
+
+    Where `form` is "line", the sentence alone.
+    """
+    campaign_id = request.named["campaign_id"]
+    campaign = request.analyst.campaign(campaign_id)
+    choices = choices_of(campaign)
+    if not isinstance(campaign, ValueCampaign) or not choices:
+        raise RefusedError(404, "nothing is read off this survey's reports first")
+    period = None if campaign.period is None else _begun(request, campaign) - 1
+    how: dict[str, Any] = {"period": period, "timeout_s": _TIMEOUT_S}
+    said: Sequence[Answer] = ()
+    if campaign.attribute.coordinates is None:
+        medians = request.analyst.ask(campaign_id, Quantiles(levels=[0.5]), **how)
+        rest = f"is the median {campaign.attribute.name}"
+        said = [replace(answer, rest=rest) for answer in medians.sentences]
+    if request.text("form") == "line":
+        return Response(" ".join(map(str, said)).encode(), "text/plain; charset=utf-8")
+    first: Statistic[Any] = Map() if campaign.attribute.coordinates else DistributionFunction()
+    result = request.analyst.ask(campaign_id, first, **how)
+    return request.render(
+        "headline.html", said=said, result=shown_result(result), reports=result.n,
+        campaign_id=campaign_id, word=choices[0].word, period=period or 0,
+    )  # fmt: skip
 
 
 def _complete(choice: PointChoice, said: str, geojson: str) -> bool:

@@ -2,13 +2,13 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Any
 
 from geoveil.analyst import PublishedCampaign, ServerError, measured
-from geoveil.campaign import AttributeCampaign, SignatureInvalid, signer
+from geoveil.campaign import AttributeCampaign, SignatureInvalid, ValueCampaign, signer
 from geoveil.console.asker import CampaignProgress
 from geoveil.console.http import GatewayRequest, Response, Route
 from geoveil.console.progress import ReportsOverTime
@@ -19,6 +19,7 @@ from geoveil.proto.v1 import campaign_pb2
 STATES = ("open", "pending", "closed")
 ON_PAGE, _MOST_KEPT = 50, 2_000
 _SOON = timedelta(days=2)
+Line = Callable[[GatewayRequest, str], tuple[str, bool]]
 _UNKNOWN = CampaignProgress(None, ())
 _WORDS = MappingProxyType({"open": "open", "pending": "not open yet", "closed": "closed"})
 
@@ -40,6 +41,8 @@ class Row:
     title: str
     answer: str
     """The first sentence of what its reports say, or why there is none."""
+    later: str
+    """The end of the address of a better sentence, which takes longer; or nothing."""
     state: str
     state_words: str
     reports: int
@@ -89,8 +92,12 @@ def _answer(request: GatewayRequest, campaign_id: str, one: PublishedCampaign) -
     return f"{first} And {len(others)} more." if others else str(first)
 
 
-def listing(request: GatewayRequest, answers: Answers) -> Response:
-    """Return the page of surveys that are searched for, the newest first."""
+def listing(request: GatewayRequest, answers: Answers, line: Line) -> Response:
+    """Return the page of surveys that are searched for, the newest first.
+
+    Args:
+        line: returns what the points of a survey said last, and whether that is young.
+    """
     words = request.text("q").lower().split()
     state, sort = request.text("state"), request.text("sort")
     key = _SORTED.get(sort.removeprefix("-"))
@@ -111,11 +118,17 @@ def listing(request: GatewayRequest, answers: Answers) -> Response:
     page = min(max(request.integer("page", 1) or 1, 1), pages)
     on_page = matching[(page - 1) * ON_PAGE : page * ON_PAGE]
     progress_of = _progress(request, [_id_of(published) for published in on_page])
-    rows = [
-        row_of(published, progress, request.now, answers.of(request, published) if progress else "")
-        for published in on_page
-        for progress in [progress_of.get(_id_of(published))]
-    ]
+    rows = []
+    for published in on_page:
+        campaign_id = _id_of(published)
+        progress = progress_of.get(campaign_id)
+        answer = answers.of(request, published) if progress else ""
+        row = row_of(published, progress, request.now, answer)
+        if answer[-1:] == "." and row.reports and _of_numbers(published):
+            last, young = line(request, campaign_id)
+            later = "" if young else f"/surveys/{campaign_id}/headline?form=line"
+            row = replace(row, answer=last or answer, later=later)
+        rows.append(row)
     return request.render(
         "surveys.html",
         rows=rows,
@@ -154,12 +167,19 @@ def row_of(
         campaign_id=said.campaign_id,
         title=said.title,
         answer=answer,
+        later="",
         state=one.state,
         state_words=_WORDS.get(one.state, one.state),
         reports=one.reports,
         epsilon=epsilon,
         health=health,
     )
+
+
+def _of_numbers(one: PublishedCampaign) -> bool:
+    """Return whether everybody sends one perturbed number, whose median is asked for."""
+    campaign = one.campaign
+    return isinstance(campaign, ValueCampaign) and campaign.dimension == 1
 
 
 def _epsilon(one: PublishedCampaign) -> tuple[float, str]:
@@ -218,7 +238,7 @@ def _said(campaign: campaign_pb2.Campaign) -> Iterator[str]:
         yield query.label
 
 
-def routes() -> Sequence[Route]:
+def routes(line: Line) -> Sequence[Route]:
     """Return the route of the list, with what it keeps."""
     answers = Answers()
-    return (Route("GET", "/", lambda request: listing(request, answers)),)
+    return (Route("GET", "/", lambda request: listing(request, answers, line)),)

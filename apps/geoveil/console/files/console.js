@@ -1,5 +1,6 @@
 // What pages of the console do beyond plain HTML: all but files works without it, by forms and links.
 
+import { keepFilled } from "./later.js";
 import { follow } from "./live.js";
 import { showOdds, slide } from "./plan.js";
 import { offerPictures } from "./png.js";
@@ -17,3 +18,4 @@ for (const place of document.querySelectorAll("[data-refresh]")) keepFresh(place
 document.addEventListener("input", sayRanges);
 document.addEventListener("submit", sendFiles);
 offerPictures();
+keepFilled();

@@ -1,6 +1,7 @@
 // A part of a page that is asked for again every few seconds, while somebody sees it and reads no
 // further in it by keyboard.
 
+import { fillLater } from "./later.js";
 import { page } from "./session.js";
 
 export function keepFresh(id) {
@@ -14,5 +15,6 @@ export function keepFresh(id) {
     const made = new DOMParser().parseFromString(await answer.text(), "text/html");
     const fresh = made.getElementById(id);
     if (fresh !== null) place().replaceWith(fresh);
+    fillLater();
   }, 1000 * seconds);
 }

@@ -1,0 +1,36 @@
+// What takes the server a moment: <… data-later="ADDRESS"> is filled when the page is there, one after
+// the other. Of a survey that goes on it is asked for again when more reports have come.
+
+const AGAIN_MS = 10000;
+const standing = () => document.querySelector("[data-standing] b")?.textContent;
+let filled;
+
+export async function fillLater() {
+  const now = (filled = standing());
+  for (const place of document.querySelectorAll("[data-later]")) {
+    if (!(await fill(place))) filled = null; // it is asked for again
+  }
+  if (now === undefined) filled = now; // a list, which asks again by itself
+}
+
+export function keepFilled() {
+  fillLater();
+  setInterval(() => {
+    if (!document.hidden && standing() !== filled) fillLater();
+  }, AGAIN_MS);
+}
+
+async function fill(place) {
+  const answer = await fetch(place.dataset.later).catch(() => null);
+  if (answer?.status === 404) return true;
+  if (!answer?.ok || new URL(answer.url).pathname.endsWith("/sign-in")) return false;
+  const text = await answer.text();
+  if (answer.headers.get("content-type").startsWith("text/plain")) {
+    place.textContent = place.parentElement.title = text || place.textContent;
+    return true;
+  }
+  const opened = [...place.querySelectorAll("details")].map((one) => one.open);
+  place.replaceChildren(...new DOMParser().parseFromString(text, "text/html").body.childNodes);
+  place.querySelectorAll("details").forEach((one, index) => { one.open = opened[index] ?? one.open; });
+  return true;
+}
