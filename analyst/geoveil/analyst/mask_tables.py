@@ -63,7 +63,13 @@ class CsvTable(Table):
             first = stream.readline()
             stream.seek(0)
             self._between = max(",;\t", key=first.count)
-            self._header, *self._rows = csv.reader(stream, delimiter=self._between)
+            lines = filter(None, csv.reader(stream, delimiter=self._between))
+            self._header: list[str] = next(lines, [])
+            self._rows = list(lines)
+        for number, row in enumerate(self._rows, 1):
+            if len(row) != len(self._header):
+                expected = f"{len(self._header)}, as many as the header has"
+                raise ParameterError(f"number of cells in row {number}", len(row), expected)
 
     def _at(self, name: str) -> int:
         if name not in self._header:
@@ -138,9 +144,10 @@ class GeoJsonTable(Table):
             raise ParameterError("geometries", sorted(kinds), "points")
 
     def numbers(self, name: str) -> list[Any]:
-        if not any(name in of["properties"] for of in self._features):
+        held = [of.get("properties") or {} for of in self._features]
+        if not any(name in properties for properties in held):
             raise ParameterError("field", name, "a property of the features")
-        return [of["properties"].get(name) for of in self._features]
+        return [properties.get(name) for properties in held]
 
     def places(self, name: str) -> list[Sequence[Any]]:
         held = ((of["geometry"] or {}).get("coordinates") for of in self._features)
@@ -232,6 +239,7 @@ class GeoPackageTable(Table):
                     " NULL WHERE table_name = ?",
                     (self._layer,),
                 )
+                opened.execute("UPDATE gpkg_geometry_columns SET z = 0, m = 0")
                 opened.commit()
                 # Into a new file: pages that are free still hold what was there.
                 opened.execute("VACUUM INTO ?", (str(file),))

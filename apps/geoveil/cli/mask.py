@@ -99,7 +99,8 @@ def mask(
         opens=today - timedelta(days=1),
         closes=today,  # no more come: intervals are for a single look
     )
-    pairs = {} if columns is None else {fields[0].name: _pair(columns)}
+    placed = next((field for field in fields if isinstance(field, PlaceField)), fields[0])
+    pairs = {} if columns is None else {placed.name: _pair(columns)}
     rows = mask_file(file, out_file, made, pairs, drop_empty=drop_empty)
     for field in fields:
         out.tell(field_text(made, field))
