@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from geoveil.analyst.campaigns import softness_of_points
 from geoveil.analyst.outlines import lines_of, outlines_of
 from geoveil.analyst.pictures import finish_map, new_axes
-from geoveil.analyst.results import GeoResult
+from geoveil.analyst.results import SMOOTH, GeoResult
 from geoveil.analyst.statistics.quantity import POPULATION
 from geoveil.analyst.statistics.separate import SeparateEstimates
 from geoveil.analyst.statistics.simultaneous import critical_value_of_field, critical_value_of_many
@@ -220,6 +220,7 @@ class DensityMap(GeoResult):
                 "ci_high": float(self.high[i, j]),
                 "compared_with": float(self.level[i, j]),
                 "surely": sign[int(self.significance[i, j])],
+                "holds": SMOOTH,
             }
             for i, latitude in enumerate(self.latitudes.tolist())
             for j, longitude in enumerate(self.longitudes.tolist())
