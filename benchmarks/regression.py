@@ -22,14 +22,14 @@ def table() -> list[Figure]:
     binary = (rng.random(REPORTS) < 1 / (1 + np.exp(-index))).astype(float)
     counts = rng.poisson(np.exp(index)).astype(float)
     z = x + NOISE * rng.laplace(size=x.shape)
-    choices = [_randomised(rng, options) for options in (3, 2)]
+    choices = {m: [_randomised(rng, k) for k in of] for m, of in ((3, (3, 2)), (2, (4, 3)))}
     clear, weights = sm.add_constant(x), np.ones(REPORTS)
 
     def private(y: np.ndarray, model: Model, numbers: int = 5) -> Callable[[], object]:
         noise = np.full(numbers, NOISE)
-        categories = choices if numbers < 5 else []
+        of = choices.get(numbers, [])
         return lambda: fit(
-            Design(y, z[:, :numbers], noise, 2 * noise**2, categories), weights, model, width=1.0
+            Design(y, z[:, :numbers], noise, 2 * noise**2, of), weights, model, width=1.0
         )
 
     of_line, of_index = "statsmodels OLS, HC3, in the clear", "statsmodels GLM, HC0, in the clear"
@@ -46,6 +46,7 @@ def table() -> list[Figure]:
             of_index: lambda: sm.GLM(binary, clear, family=binomial).fit(cov_type="HC0").bse,
             "logistic, 5 numbers": private(binary, "logistic"),
             "logistic, 3 numbers, 2 choices": private(binary, "logistic", 3),
+            "logistic, 2 numbers, choices of 4 and 3": private(binary, "logistic", 2),
             "Poisson, 5 numbers": private(counts, "poisson"),
         }
         return [

@@ -55,7 +55,7 @@ def enclosed_in_parts(
     """
     attained = attained.copy()
     centers, half = corners.mean(axis=0)[None], np.diff(corners, axis=0)[0] / 2
-    rest = np.array([[np.inf], [-np.inf]])
+    rest, slack = np.array([[np.inf], [-np.inf]]), np.zeros(1)
     for _ in range(_ROUNDS):
         if not 0 < len(centers) <= _MOST_BOXES:
             break

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
-from itertools import product
+from itertools import pairwise, product
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -23,6 +23,8 @@ MOST_COMBINATIONS = 1_000
 MOST_NUMBERS = 8
 """Perturbed numbers in a model that is not linear: 2 derivatives each, which lose digits."""
 _AT_ONCE = 1 << 12
+_FLAT = 350.0
+"""An index at which a step is level, times its rate: twice this is no overflow."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,14 +54,14 @@ class Design:
 
     @cached_property
     def units(self) -> Array:
-        """The constant and the numbers, (n, 1 + m)."""
-        return np.column_stack([np.ones(len(self.response)), self.numbers])
+        """The constant and the numbers, (n, 1 + m), column by column."""
+        return np.vstack([np.ones(len(self.response)), self.numbers.T]).T
 
     @cached_property
     def pseudo(self) -> Array:
-        """An unbiased estimate of each covariate, (n, coefficients)."""
-        codes = [c.weights @ c.codes for c in self.categories]
-        return np.column_stack([self.units[:, :1], *codes, self.numbers])
+        """An unbiased estimate of each covariate, (n, coefficients), column by column."""
+        codes = [c.codes.T @ c.weights.T for c in self.categories]
+        return np.vstack([self.units[:, 0], *codes, self.numbers.T]).T
 
     def every(self, step: int) -> "Design":
         """Return each step-th report."""
@@ -144,30 +146,38 @@ class _Basis(NamedTuple):
     """G but for the response, in these functions."""
     derivative: Array
     """Matrix of D."""
-    half: float
-    """t = tanh(half·η), whose powers the functions are; 0: the only function is e^η."""
+    rate: float
+    """The functions are powers of tanh(rate·η/2), from 1 on; or e^η alone, with the rate 1."""
 
-    def __call__(self, index: Array) -> Array:
-        if not self.half:
-            return np.exp(index)[None]
-        values = np.empty((len(self.score), len(index)))
-        values[0] = 1.0
-        np.tanh(self.half * index, out=values[1])
-        for k in range(2, len(values)):
-            np.multiply(values[k - 1], values[1], out=values[k])
+    def grown(self, index: Array) -> Array:
+        """Return e^(rate·η): that of a sum is a product, so that one serves all options."""
+        return np.exp(np.clip(self.rate * index, -_FLAT, _FLAT))
+
+    def __call__(self, grown: Array, weight: Array | float) -> Array:
+        """Return the functions where e^(rate·η) is so much, each times a weight."""
+        values = np.empty((len(self.score), len(grown)))
+        values[0] = weight
+        if len(values) == 1:
+            values *= grown
+            return values
+        t = grown + 1
+        np.divide(-2, t, out=t)
+        t += 1
+        for before, after in pairwise(values):
+            np.multiply(before, t, out=after)
         return values
 
 
 def _basis(model: Model, derivatives: int, width: float) -> _Basis:
     if model == "poisson":
-        return _Basis(-np.ones(1), np.eye(1), 0.0)
-    half = 0.5 if model == "logistic" else 0.5 / width
+        return _Basis(-np.ones(1), np.eye(1), 1.0)
+    rate = 1.0 if model == "logistic" else 1 / width
     length = derivatives + 2
-    rise = np.arange(length) * half  # D tᵏ = k·half·(tᵏ⁻¹ − tᵏ⁺¹)
+    rise = np.arange(length) * rate / 2  # D tᵏ = k·rate/2·(tᵏ⁻¹ − tᵏ⁺¹)
     derivative = np.diag(rise[1:], 1) - np.diag(rise[:-1], -1)
     score = np.zeros(length)
     score[:2] = (-0.5 if model == "logistic" else 0.0, -0.5)  # −σ(η), or ½ − σ((η − y)/width)
-    return _Basis(score, derivative, half)
+    return _Basis(score, derivative, rate)
 
 
 class IndexScore:
@@ -204,18 +214,22 @@ class IndexScore:
         first = turn[:, None] * (d @ without[:, 0] @ self._basis.score)
         return without[0, 0] @ self._basis.score, first, turn, d, without
 
-    def _parts(self, theta: Array) -> Iterator[tuple[slice, Array, Array, Array, Array | float]]:
-        """Yield rows, the matrix that lifts `units`, these, the basis' values, and weights."""
-        d, n = self.design, len(self.design.response)
+    def _parts(
+        self, theta: Array, weights: Array | None = None
+    ) -> Iterator[tuple[slice, Array, Array, Array]]:
+        """Yield rows, the matrix that lifts `units`, these, and the basis' weighted values."""
+        d, n, basis = self.design, len(self.design.response), self._basis
+        every = [(*pair, basis.grown(pair[1][:, 0] @ theta)) for pair in d.combinations]
+        numbers = theta[len(theta) - d.numbers.shape[1] :]
         for start in range(0, n, _AT_ONCE):
             rows = slice(start, min(start + _AT_ONCE, n))
-            units = d.units[rows]
-            for options, lift in d.combinations:
-                index = units @ (lift.T @ theta)
-                if self._within:
-                    index -= d.response[rows]
-                weight = d.weight(rows, options)
-                yield rows, lift, units, self._basis(index), weight
+            index = d.numbers[rows] @ numbers - (d.response[rows] if self._within else 0.0)
+            grown, whole = basis.grown(index), 1.0 if weights is None else weights[rows]
+            columns = [np.ascontiguousarray(c.weights[rows].T) for c in d.categories]
+            for options, lift, factor in every:
+                chosen = (column[k] for column, k in zip(columns, options, strict=True))
+                values = basis(grown * factor, math.prod(chosen, start=whole))
+                yield rows, lift, d.units[rows], values
 
     def __call__(self, theta: Array) -> Equation:
         """Return sums of scores and of their derivatives."""
@@ -228,12 +242,11 @@ class IndexScore:
             crossed[i, i] = -2 * b**2 * (without[i, i] @ rising)
         score = self._response.copy()
         slope = np.zeros((len(theta), len(theta)))
-        for rows, lift, units, values, weight in self._parts(theta):
-            weighted = units * (weight * self.weights[rows])[:, None]
-            sums = values @ weighted
+        for _, lift, units, values in self._parts(theta, self.weights):
+            sums = values @ units
             score += lift @ (value @ sums - first @ sums[:, 0])
             mixed = second @ sums
-            inner = (weighted * (rise @ values)[:, None]).T @ units
+            inner = (units * (rise @ values)[:, None]).T @ units
             slope += lift @ (inner - mixed - mixed.T + crossed @ sums[:, 0]) @ lift.T
         return Equation(score, slope)
 
@@ -241,7 +254,6 @@ class IndexScore:
         """Return the corrected score of each report, (n, coefficients)."""
         value, first, *_ = self._coefficients(theta)
         scores = self.design.pseudo * (0.0 if self._within else self.design.response[:, None])
-        for rows, lift, units, values, weight in self._parts(theta):
-            own = units.T * (value @ values) - first @ values
-            scores[rows] += (lift @ (own * weight)).T
+        for rows, lift, units, values in self._parts(theta):
+            scores[rows] += (lift @ (units.T * (value @ values) - first @ values)).T
         return scores

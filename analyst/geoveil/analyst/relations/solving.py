@@ -69,7 +69,7 @@ def solve(
             if np.linalg.eigvalsh(slope + slope.T).max() >= 0:
                 break
             each = score.each(theta) * weights[:, None]
-            influence = np.asarray(each @ -np.linalg.inv(slope).T, np.float64)
+            influence = np.asarray(-np.linalg.inv(slope) @ each.T, np.float64).T
             return Root(theta + step, *_sandwich(influence, weights, design))
         for _ in range(_MOST_HALVED):
             if inside(theta + step):
@@ -89,11 +89,11 @@ def solve(
 def _sandwich(influence: Array, weights: Array, design: Array | None) -> tuple[Array, Array]:
     """Return the covariance, and Satterthwaite's degrees of freedom of each variance."""
     if design is not None:
-        weighted = design * np.sqrt(weights)[:, None]
-        leverage = np.einsum("np,np->n", weighted @ np.linalg.inv(weighted.T @ weighted), weighted)
+        inverse = np.linalg.inv((design * weights[:, None]).T @ design)
+        leverage = weights * ((design @ inverse) * design).sum(axis=1)
         influence = influence / (1 - np.minimum(leverage, _MOST_LEVERAGE))[:, None]
-    square = influence**2
+    square = np.square(influence)
     total = square.sum(axis=0)
-    spread = np.maximum((square**2).sum(axis=0) - total**2 / len(square), 0.0)
+    spread = np.maximum(np.square(square).sum(axis=0) - total**2 / len(square), 0.0)
     with np.errstate(divide="ignore"):
         return influence.T @ influence, np.maximum(2 * total**2 / spread, 1.0)
