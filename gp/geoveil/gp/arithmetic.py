@@ -175,7 +175,6 @@ class FloatArithmetic(Arithmetic):
         return np.maximum(x, TINY)
 
     def coordinate(self, x: Real, axis: int) -> Real:
-        """Return one coordinate of a point; x has shape (..., k)."""
         return x[..., axis]
 
     def piecewise(
@@ -199,6 +198,4 @@ class _NumberArithmetic(FloatArithmetic):
 
 
 FLOAT = FloatArithmetic()
-"""The float64 arithmetic."""
 NUMBER = _NumberArithmetic()
-"""The float64 arithmetic of a single number."""

@@ -36,13 +36,7 @@ else:
 
 
 def is_array(value: object) -> TypeGuard["NDArray[Any]"]:
-    """Return whether `value` is an array or number of NumPy, without importing NumPy.
-
-    Example:
-        >>> import numpy
-        >>> is_array(numpy.array([1.0, 2.0])), is_array(numpy.float32(1)), is_array(1.0)
-        (True, True, False)
-    """
+    """Return whether `value` is an array or number of NumPy, without importing NumPy."""
     return "numpy" in sys.modules and isinstance(value, (np.ndarray, np.generic))
 
 

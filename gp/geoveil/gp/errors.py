@@ -22,6 +22,8 @@ class GeoVeilError(Exception):
 class ParameterError(GeoVeilError, ValueError):
     """A public parameter (`name`, `value`) is outside its permitted range (`expected`).
 
+    Every argument outside the range that its docstring states raises it.
+
     Example:
         >>> str(ParameterError("epsilon", -1, "a finite number > 0"))
         'epsilon must be a finite number > 0, got epsilon=-1'

@@ -100,7 +100,6 @@ class BallArithmetic(Arithmetic):
         return arb(numerator) * _power_of_two(-count, ctx.prec) + _first_of(count, ctx.prec)
 
     def turn(self, u: Real) -> tuple[Real, Real]:
-        """Return the cosine and sine of u full turns."""
         sine, cosine = (2 * u).sin_cos_pi()
         return cosine, sine
 
@@ -144,7 +143,6 @@ class BallArithmetic(Arithmetic):
         return x.sgn()
 
     def coordinate(self, x: Real, axis: int) -> Real:
-        """Return one coordinate of a point; x is a sequence of balls."""
         return x[axis]
 
     def piecewise(
@@ -184,7 +182,6 @@ def round_to_grid(value: arb, step_exponent: int) -> int | None:
 
 _HALF, _ZERO, _NAN = arb(0.5), arb(0), arb.nan()
 BALL = BallArithmetic()
-"""The ball arithmetic."""
 
 
 BITS = 160
@@ -362,8 +359,9 @@ def paced(
 ) -> _Released:
     """Return the result of `release` at a whole multiple of `seconds` after the call.
 
-    How long a release takes depends a little on the point. If the floor is well above every
-    release, somebody who times a call learns nothing. An error is paced as well.
+    How long a release takes depends a little on the point. An observer who times a paced call from
+    outside the process learns only the multiple: 1, if the floor is well above every release. An
+    error is paced as well.
 
     Pacing hides the length of the work only: not the load of the processor, the caches or the
     energy. On a busy machine the end may be late, by a time that does not depend on the point.

@@ -41,10 +41,6 @@ class ForgedShare:
         at_least: lower confidence bound for the share, in [0, 1]; 0: no forgery shows.
         confidence: the probability that `at_least` does not exceed the true share, whatever the
             people are like; so honest reports show 0.
-
-    Example:
-        >>> ForgedShare(0.25).shows
-        True
     """
 
     at_least: float
@@ -62,12 +58,6 @@ def report_bins(mechanism: QueryMechanism) -> tuple[int, ...] | None:
 
     Bins are narrow at the ends of the range, where a forger moves a mean most. The answers of
     people far from the question have bins of their own.
-
-    Example:
-        >>> from geoveil.gp import DebiasedLaplace, GeoPrivacy, Threshold
-        >>> query = Threshold(at=100_000, width=16_000, profile="smoothstep")
-        >>> len(report_bins(DebiasedLaplace(query, GeoPrivacy(1.0, per=8_000.0))))
-        50
     """
     if not isinstance(mechanism, DebiasedLaplace):
         return None

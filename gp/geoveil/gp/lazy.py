@@ -12,14 +12,6 @@ class lazy(cached_property[_Value]):  # noqa: N801  (used as a decorator, like i
     """A `functools.cached_property` without the lock of Python 3.11, which a fork may leave locked.
 
     Two threads may both compute the same value.
-
-    Example:
-        >>> class Circle:
-        ...     @lazy
-        ...     def area(self) -> float:
-        ...         return 3.14
-        >>> Circle().area
-        3.14
     """
 
     def __init__(self, function: Callable[[Any], _Value]) -> None:

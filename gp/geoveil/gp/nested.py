@@ -187,8 +187,7 @@ class Refinement:
     def _towards(self, d: Real, choice: Real, u: Real) -> Real:
         """Return the finer noise towards a coarser noise of d ≥ 0 (unit of x), from two uniforms.
 
-        `choice` decides whether the finer noise is the coarser one; if not, u decides where it
-        lies.
+        `choice` decides whether the finer noise is the coarser one; if not, u says where it lies.
         """
         fine, coarse = (BALL.constant(m.privacy.exact_rate) for m in (self.finer, self.coarser))
         faster, slower = fine + coarse, fine - coarse
@@ -244,7 +243,6 @@ def _require_released(point: Sequence[int], mechanism: PlanarLaplace) -> tuple[i
 
 
 def _on_grid(integer: int, exponent: int) -> Real:
-    """Return integer·2^exponent, exactly."""
     return arb(fmpz(integer)) * arb(2) ** exponent
 
 

@@ -192,8 +192,7 @@ def bounded_noise_variance(
 def _least(goal: Array, rows: Array, ends: Array) -> float:
     """Return a lower bound of the mean of a goal over laws with means of rows below their ends.
 
-    Any weights w >= 0 prove the least of goal + w·(rows − ends) over all people; the solver's are
-    the best.
+    Any weights w >= 0 prove the least of goal + w·(rows − ends) over all people.
     """
     from scipy.optimize import linprog
 

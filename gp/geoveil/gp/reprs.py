@@ -45,7 +45,6 @@ class ReprByArguments:
         return {f.name: getattr(self, f.name) for f in fields(self) if f.init}  # type: ignore[arg-type]  # of a dataclass
 
     def _given(self) -> dict[str, Any]:
-        """Return the arguments that are not the default."""
         kind: Any = type(self)
         parameters = _parameters(kind)
         return {

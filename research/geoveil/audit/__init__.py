@@ -1,9 +1,8 @@
 """Try to falsify a mechanism: how distinguishable are two points really?
 
-`exact_rate`, `exact_epsilon` and `black_box_bound` audit whatever has a density or samples. `audit`
-runs them, and looks at what is released, on a table of rows: the `catalogue` of the library's
-mechanisms, the `faults`, or mechanisms of one's own (`own_cases`).
-`attacks` go for the computer: which floats are reachable, how they are spaced, what time tells.
+`audit` checks densities, samples and releases on a table of rows: the `catalogue` of the library's
+mechanisms, the `faults`, or a user's own (`own_cases`). `attacks` go for the computer: reachable
+floats, their spacing, and time.
 """
 
 from geoveil.audit.agreement import Disagreement as Disagreement, disagreements as disagreements

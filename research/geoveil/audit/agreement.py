@@ -1,7 +1,6 @@
-"""Whether reports are drawn from the density that a mechanism states, as one of one's own may not.
+"""Whether reports are drawn from the density that a mechanism states, as a user's own may not be.
 
-The exact auditor believes densities, the black box believes draws: where the two are of different
-mechanisms, what both say together is of neither.
+Otherwise the exact auditor and the black box audit two different mechanisms.
 """
 
 from collections.abc import Sequence
@@ -62,20 +61,14 @@ class Disagreement:
 def disagreements(cases: Sequence[Case], *, samples: int, seed: int) -> tuple[Disagreement, ...]:
     """Return the rows whose reports are not drawn from their density, each with where it shows.
 
-    Reports of one number are looked at, half of them from one generator and half from another, each
-    with a copy of the mechanism: the first choose intervals, the others are counted, in ten calls.
-    What comes three times among the first, or three numbers that come twice, have probabilities of
-    their own, which `log_density` then is the logarithm of: the others are counted there, too, as
-    is what both draw alike. Neither reports of both generators nor any that follow from others, at
-    whatever lag (`geoveil.audit.dependence`), may depend on each other: that is Fisher's exact law
-    of ranks. Points lie a little beside those of the row, at the ends of its path and, with a tenth
-    of the reports, all along it and far beyond; one is alone in its calls. That a row which agrees
-    is returned has a probability of at most 10⁻⁶ in all.
-
-    Args:
-        cases: the rows.
-        samples: reports drawn at each of a row's points.
-        seed: ≥ 0.
+    Half of the reports (of one number) are from one generator and half from another, each with a
+    copy of the mechanism: the first choose intervals, the others are counted, in ten calls. Values
+    that come three times among the first, or three that come twice, are atoms, counted too. Reports
+    may not depend on those of the other generator, nor on others at any lag
+    (`geoveil.audit.dependence`; Fisher's exact law of ranks). Points lie a little beside those of
+    the row, at the ends of its path and, with a tenth of the reports, all along it and far beyond;
+    one is alone in its calls. A row that agrees is returned with a probability of at most 10⁻⁶ in
+    all. `samples` reports are drawn at each of a row's points.
     """
     rng = np.random.default_rng(seed)
     tests = []
@@ -171,10 +164,7 @@ def _drawn(mechanism: Audited, points: Array, count: int, rng: np.random.Generat
 def _dependent(
     case: Case, point: Array, one: Array, other: Array, failure: float, rng: np.random.Generator
 ) -> Disagreement | None:
-    """Return where reports lie after such of the other series, more or less often than by chance.
-
-    Of independent series every order is equally likely, so that counts by rank are hypergeometric.
-    """
+    """Return where reports follow those of the other series more or less often than chance."""
     chance, column, share = chance_of_order(one, other, rng)
     if chance >= failure:
         return None
@@ -239,10 +229,7 @@ def _told(
 def _shares(case: Case, steps: Array, at: Array) -> Array:
     """Return the integral of the density over each bin, by Gauss-Legendre in its parts.
 
-    Args:
-        case: the row.
-        steps: ends of the parts, (bins, parts + 1).
-        at: the point.
+    `steps` are the ends of the parts, (bins, parts + 1).
     """
     middle, half = (steps[:, 1:] + steps[:, :-1]) / 2, np.diff(steps, axis=-1) / 2
     y = middle[..., None] + half[..., None] * _NODES

@@ -1,8 +1,8 @@
 """The black-box auditor: outputs only, and a lower confidence bound on the effective ε.
 
-Half of the samples choose an event that separates the two points best; the other half, which the
-choice has not seen, bounds its two probabilities (Clopper-Pearson). With probability at least
-1 − failure_probability the bound is below the truth, so a bound above the promise refutes it.
+Half of the samples choose an event that separates the two points best; the other half bounds its
+two probabilities (Clopper-Pearson). The bound is below the truth with probability at least 1 −
+failure_probability, so a bound above the promise refutes it.
 """
 
 from dataclasses import dataclass
@@ -40,14 +40,11 @@ def black_box_bound(
     """Return a lower confidence bound on how distinguishable two points are.
 
     Args:
-        sample: outputs for one point, (n,), n ≥ 100, independent.
+        sample: independent outputs for one point, (n,), n ≥ 100.
         other: outputs for the other point, (m,), m ≥ 100.
         distance: between the two points, > 0.
         delta: the δ of the guarantee.
         failure_probability: in (0, 1).
-
-    Raises:
-        ParameterError: if there are too few samples or a number is out of range.
     """
     validation.positive("distance", distance)
     validation.between("delta", delta, 0, 1, high_open=True)
@@ -74,10 +71,7 @@ def _counts(ordered: Array, edges: Array) -> Array:
 
 
 def _bound(first: Array, second: Array, delta: float, failure: float) -> float:
-    """Bound log((P[first ∈ S] − δ)/P[second ∈ S]) from below for the best event S found.
-
-    The first row of counts chooses S, the second tells how likely it is.
-    """
+    """Bound log((P[first ∈ S] − δ)/P[second ∈ S]) from below; the first row of counts chooses S."""
     order = np.argsort(-(first[0] + 0.5) / (second[0] + 0.5), kind="stable")
     inside = [np.cumsum(counts[0][order]) for counts in (first, second)]
     n, m = first.sum(axis=1), second.sum(axis=1)

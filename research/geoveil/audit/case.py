@@ -32,12 +32,7 @@ class Audited(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A mechanism that is held to another guarantee than the one it was built for.
-
-    Args:
-        mechanism: the mechanism.
-        privacy: what it is said to promise.
-    """
+    """A mechanism that is held to another guarantee than the one it was built for."""
 
     mechanism: Audited
     privacy: GeoPrivacy | LocalPrivacy
@@ -150,11 +145,7 @@ class Scene:
 
 
 def additive_outputs(scale: float) -> Array:
-    """Return outputs for f + scale(x)·Z: dense around 0 and 1, and 10⁵ scales into the tails.
-
-    Args:
-        scale: the largest, > 0.
-    """
+    """Return outputs for f + scale(x)·Z: dense around 0 and 1, and 10⁵ largest scales beyond."""
     spread = scale * np.geomspace(1e-5, 1e5, 121)
     around = np.concatenate([-spread[::-1], [0.0], spread])
     return np.unique(np.concatenate([around, 1 + around, np.linspace(-scale, 1 + scale, 81)]))
@@ -166,10 +157,6 @@ def bounded_outputs(low: float, high: float, atoms: tuple[float, ...] = ()) -> A
 
 
 def require_whole(name: str, value: object, low: int, high: int) -> None:
-    """Refuse what is no integer in [low, high].
-
-    Raises:
-        ParameterError: if it is none.
-    """
+    """Refuse what is no integer in [low, high]."""
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         raise ParameterError(name, value, f"an integer in [{low}, {high}]")

@@ -1,9 +1,8 @@
 """What `geoveil audit` audits: a row for every mechanism and the choices that change its privacy.
 
-A mechanism with more choices than its family's record says has a builder here and its line in
-`_ROWS`; those of other packages are audited at the examples of their records. All guarantees,
-queries and points are public examples; the privacy of a mechanism does not depend on where its
-query lies, only on the proportions: width or bandwidth to 1/rate.
+Mechanisms with more choices than their family's record have a builder here and a line in `_ROWS`;
+those of other packages use the examples of their records. Privacy depends on the proportion of
+width or bandwidth to 1/rate only, so all queries and points are public examples.
 """
 
 import math
@@ -146,15 +145,7 @@ def smooth(
     reach: float = 0.0,
     calibration: str = "exact",
 ) -> Case:
-    """Return the row of a `SmoothMechanism`.
-
-    Args:
-        scene: query, guarantee and points.
-        noise: what is added, the best for the guarantee by default.
-        share: β/rate; the mechanism's own choice by default.
-        reach: of the smooth bound: 0, which suffices, or ∞, the seed paper's.
-        calibration: "exact" or "paper".
-    """
+    """Return the row of a `SmoothMechanism`; `share` is β/rate."""
     beta = None if share is None else share * scene.privacy.rate
     mechanism = SmoothMechanism(
         scene.query, scene.privacy, noise=noise, beta=beta, reach=reach, calibration=calibration
@@ -174,13 +165,9 @@ def _bounded(scene: Scene, mechanism: DebiasedLaplace) -> Case:
 
 
 def any_two(scene: Scene, cap: Cap, variant: str, *, stated: float | None = None) -> Case:
-    """Return the row of a `DebiasedLaplace`, held to what a cap states of any two points.
+    """Return the row of a `DebiasedLaplace`, held to the ε of any two points that a cap states.
 
-    Args:
-        scene: query, guarantee and points.
-        cap: of the query.
-        variant: the name of the row.
-        stated: ε of any two points; by default what the mechanism says.
+    `stated` replaces what the mechanism says.
     """
     query = cap.on(scene.query, scene.privacy.exact_rate)
     mechanism = DebiasedLaplace(query, scene.privacy)
@@ -356,14 +343,11 @@ _ROWS: Mapping[str, Callable[[], Iterator[Case]]] = MappingProxyType(
 def catalogue(mechanism: str | None = None) -> tuple[Case, ...]:
     """Return a row for every mechanism of the library, several where choices matter.
 
-    Families of queries and mechanisms that other packages add are audited at the examples of their
-    records. The row of `Polygon` needs shapely, and is left out without it.
-
-    Args:
-        mechanism: the name of the only one whose rows to return; None: all.
+    `mechanism` selects one. Other packages' families are audited at the examples of their records.
+    `Polygon` needs shapely, and has no row without it.
 
     Raises:
-        ParameterError: if there is none of that name.
+        ParameterError: if there is no mechanism of that name.
 
     Example:
         >>> [case.query for case in catalogue("DebiasedLaplace")][:2]
@@ -439,11 +423,7 @@ def outputs_of(mechanism: QueryMechanism) -> Array:
 
 
 def named(cases: tuple[Case, ...], mechanism: str) -> tuple[Case, ...]:
-    """Return the rows of one mechanism.
-
-    Raises:
-        ParameterError: if there is none of that name.
-    """
+    """Return the rows of one mechanism; refuse a name that has none."""
     names = list(dict.fromkeys(case.name for case in cases))
     validation.choice("mechanism", mechanism, names)
     return tuple(case for case in cases if case.name == mechanism)

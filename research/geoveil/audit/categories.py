@@ -1,8 +1,8 @@
 """Rows for categories: the law of a release, by enumeration of what it draws.
 
-A row follows a chain of values, each a step from the one before: all options, or sets that grow by
-one option. Its coordinate counts them. Between two of them log-probabilities are interpolated, and
-beyond the chain they are those of its ends.
+A row follows a chain of values, a step apart: all options, or sets that grow by one option. Its
+coordinate counts them; log-probabilities are interpolated between two, and constant beyond the
+ends.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class _OpenError(Exception):
 class _Script(RandomSource):
     """Gives the integers of a script, and then raises the stretches of the next draw.
 
-    Within a stretch all integers lead to the same report: they end at multiples of the weight of a
-    lie, from 0 or from that of the truth, and words at the digits of the probability of an event.
+    All integers of a stretch lead to the same report. Stretches end at multiples of the weight of a
+    lie, from 0 or from that of the truth, and words at the digits of an event's probability.
     """
 
     def __init__(self, script: Sequence[int], weight: int) -> None:
@@ -94,10 +94,7 @@ def enumerated(
 class Chain:
     """A mechanism of one column at values that are a step apart each, by their number.
 
-    Args:
-        mechanism: the mechanism.
-        values: the chain.
-        faulty: whether it simulates by the law of its releases, as its class doesn't know it.
+    A `faulty` one simulates by the law of its releases, which its class does not know.
     """
 
     step = 1.0

@@ -1,9 +1,8 @@
 """Whether numbers that should be independent are: at the lag where they seem to be so least.
 
-One series chooses how a number may follow from others: the largest of the correlations of e^{2πiu}
-with that of u, −u, 2u and 3u at any lag, and of sums and differences of two u. Another one, which
-the choice has not seen, decides: of what is independent every order is equally likely, so that
-counts by rank are hypergeometric (Fisher's exact law).
+One series chooses the largest of the correlations of e^{2πiu} with that of u, −u, 2u and 3u at any
+lag, and of sums and differences of two u. Another one decides: every order of independent numbers
+is equally likely, so counts by rank are hypergeometric (Fisher's exact law).
 """
 
 from __future__ import annotations
@@ -37,11 +36,7 @@ class Follows:
     column: int
 
     def sides(self, u: Array) -> tuple[Array, Array]:
-        """Return what is made of the sources, and the numbers that may follow, none of them both.
-
-        Args:
-            u: a series of numbers of c columns, (n, c).
-        """
+        """Return the sources' combination, and the numbers that may follow, of a series (n, c)."""
         offsets = [self.place, *(place for place, _, _ in self.sources)]
         first, span = min(offsets), max(offsets) - min(offsets)
         start = np.arange(max(len(u) - span, 0)) - first
@@ -55,11 +50,7 @@ class Follows:
 
 
 def likeliest(u: Array) -> Follows:
-    """Return how numbers seem to follow from others most.
-
-    Args:
-        u: a series of numbers in (0, 1) of c columns, (n, c).
-    """
+    """Return how numbers of a series in (0, 1), (n, c), seem to follow from others most."""
     u = u[:_MOST]
     n, columns = u.shape
     z = np.exp(2j * np.pi * u)
@@ -101,10 +92,7 @@ def chance_of_order(
 ) -> tuple[float, int, float]:
     """Return the chance of the least likely count by rank, its part of the numbers, and its share.
 
-    Args:
-        made: (n,).
-        numbers: (n,), of which every order is equally likely, whatever the first are.
-        rng: for ties, which are in any order.
+    Every order of the numbers (n,) is equally likely whatever `made` (n,) is; rng orders ties.
     """
     from scipy.stats import hypergeom
 

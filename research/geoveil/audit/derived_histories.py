@@ -1,7 +1,7 @@
-"""Histories of what is made of kept points: answers to questions, and extrapolated ones [MATH §13].
+"""Histories made from kept points: answers to questions, and extrapolated ones [MATH §13].
 
-Each is audited by the law of what is sent, not by the theorem that says it costs no more than the
-points: so that a reading too many, or a true value among them, is found.
+Each is audited by the law of its reports, not by the theorem that they cost no more than the
+points: a reading too many, or a true value among them, shows.
 """
 
 from dataclasses import dataclass
@@ -24,18 +24,13 @@ class ExtrapolatedHistory:
     """One perturbed number in each epoch, of which reports go on as the last two did.
 
     In epoch e of age a a report is z_e + a·(z_e − z_{e−1}). Trajectories are (n, epochs). A history
-    is one report of each epoch from the second on, and before them the first point, if the campaign
-    was there: (n, epochs − 1) or (n, epochs). Two reports at different ages in one epoch tell both
-    of its points, as the first point and one report do.
+    is one report of each epoch from the second on, after the first point if the campaign was there:
+    (n, epochs − 1) or (n, epochs). Two reports in one epoch tell its two points, too.
 
     Args:
         privacy: of the point of each epoch.
-        ages: of the report in the second epoch, the third and so on, in shares of an epoch: in
-            (0, 1].
+        ages: of the reports from the second epoch on, in shares of an epoch, in (0, 1].
         from_the_first: whether the first point is seen.
-
-    Raises:
-        ParameterError: if there is no age, or one is out of range.
     """
 
     privacy: GeoPrivacy
@@ -80,17 +75,14 @@ class ExtrapolatedHistory:
 class AnsweredHistory:
     """One perturbed number in each epoch, from which several questions are answered.
 
-    The number is known to a lattice, a sixteenth of its noise scale, as a device keeps it on a
-    finer one. Trajectories are (n, epochs); a history has the answers of the first epoch, in the
-    order of the questions, then those of the second: (n, epochs · questions).
+    The number is known to a lattice, a sixteenth of its noise scale; a device's is finer.
+    Trajectories are (n, epochs); a history has the answers of the first epoch, in the order of the
+    questions, then those of the second: (n, epochs · questions).
 
     Args:
         privacy: of the point of each epoch.
         queries: of one number, which a point answers.
         epochs: ≥ 1.
-
-    Raises:
-        ParameterError: if there is no query, or one that no point answers.
     """
 
     privacy: GeoPrivacy
@@ -109,10 +101,7 @@ class AnsweredHistory:
         return self._answers[cells].reshape(*np.shape(x)[:-1], -1)
 
     def log_density(self, y: ArrayLike, x: ArrayLike) -> Array:
-        """Return the log-probability of a history given a trajectory, the two broadcast together.
-
-        −∞ for answers that no point gives.
-        """
+        """Return the log-probability of a history given a trajectory, broadcast together."""
         answers, values = np.asarray(y, dtype=np.float64), np.asarray(x, dtype=np.float64)
         by_epoch = answers.reshape(*answers.shape[:-1], self.epochs, len(self.queries))
         groups = self._groups
@@ -146,10 +135,7 @@ class AnsweredHistory:
 
     @lazy
     def _runs(self) -> Array:
-        """The stretches of the line that give each answer, (answers + 1, most, 2), the last none.
-
-        Unused ones are empty, at infinity.
-        """
+        """The stretches of the line for each answer, (answers + 1, most, 2); others at ∞."""
         groups = self._groups
         of_cell = np.array([groups[row.tobytes()] for row in _key(self._answers)])
         starts = np.flatnonzero(np.diff(of_cell, prepend=-1))

@@ -1,25 +1,23 @@
 """Whether `release` draws from the law of integers that a mechanism states.
 
-Half of the releases are drawn from one generator and half from another, one by one and by a copy of
-a mechanism of one's own; a few of these as devices do, from the system's bits. Half of the points
-lie a little beside those of the row; the others are all along its path, at 0, and up to 10⁶ `per`
-beyond. Eight tests, each exact or a bound:
+Half of the releases are from one generator and half from another, one by one and by a copy of a
+user's mechanism, and a few from the system's bits. Half of the points lie a little beside those of
+the row; the others along its path, at 0, and up to 10⁶ `per` beyond. Eight tests, each exact or a
+bound:
 
-* each report has a place in its law, a number that is uniform in (0, 1); how many of them lie in
-  32 equal parts, in any of 2, 4, 8, … 2¹⁴ and far out in both tails is binomial, as is where the
-  next one lies from it, and that of the other generator; how far out they lie on average has a law
-  of gamma, and at most; their distribution is as far from uniform as Massart's inequality permits;
+* a report's place in its law is uniform in (0, 1): counts in 32 equal parts, in any of 2, 4, …
+  2¹⁴ and in both tails are binomial, as is where the next lies from it, and the other generator's;
+  their mean distance has a law of gamma; their distribution keeps to Massart's inequality;
 * no place follows from one or two others, at any lag (`geoveil.audit.dependence`);
-* of integers that are all improbable each digit to the base 16 is uniform but for 10⁻⁴, as are
-  remainders, and their differences have no divisor;
-* two reports that are equal, though each integer is improbable, or an integer that comes too often;
+* digits to the base 16 of improbable integers are uniform but for 10⁻⁴, as are remainders, and
+  their differences have no divisor;
+* equal reports, though each integer is improbable, or an integer that comes too often;
 * what both generators draw alike, as from a fixed seed;
 * how often a report is the answer without noise;
-* how often reports of all points lie on the side of the middle on which their answers do;
+* how often reports of all points lie on their answers' side of the middle;
 * a report that, with all that are no more probable, has a probability below 10⁻¹³.
 
-A mechanism of one's own may have no law of integers that is known here. Its releases are compared
-with as many that it simulates.
+A user's mechanism without a closed law is compared with its own simulations.
 """
 
 from __future__ import annotations
@@ -87,11 +85,8 @@ class Draws:
 def releases_of(case: Case, samples: int, rows: int) -> int:
     """Return how many releases are drawn for a row: as many as samples where that is fast.
 
-    Args:
-        case: the row.
-        samples: reports drawn for the black box.
-        rows: how many rows with a `release` the table has, which share those of the library;
-            categories share as many as samples.
+    All rows with a `release`, `rows` of them, share those of the library; categories share as many
+    as samples.
     """
     if not isinstance(case.mechanism, Mechanism):
         return samples // (len(CATEGORIES) if isinstance(case.mechanism, Chain) else 1)
@@ -114,15 +109,10 @@ def copies(mechanism: Any) -> tuple[Any, Any]:
 
 
 def draws_of(case: Case, releases: int, seed: int, failure: float) -> Draws | None:
-    """Return what releases show of a row; None if it has none.
+    """Return what releases show of a row, at all points; None if it has none.
 
-    Where no closed law of integers is known they are compared with what `simulate` draws.
-
-    Args:
-        case: the row.
-        releases: in all, at all points.
-        seed: ≥ 0.
-        failure: probability that releases from the very law are refused.
+    Without a closed law of integers they are compared with `simulate`. `failure` is the probability
+    that releases from the very law are refused.
     """
     mechanism: Any = case.mechanism
     if not hasattr(mechanism, "release_many"):
@@ -249,8 +239,7 @@ def _unlike_simulated(
     """Return in what reports differ from as many that `simulate` draws, in words; '' if in nothing.
 
     Of two counts that should be alike the first is binomial, given their sum. Distribution
-    functions of reports of one person, and of the noise of all, are as far from what is expected as
-    Bretagnolle's inequality (1980) permits, of which reports need not have one law.
+    functions differ by at most Bretagnolle's inequality (1980), for reports of different laws.
     """
     from scipy.stats import binom
 
@@ -302,9 +291,8 @@ def at_least(count: int, chances: Array) -> float:
 def _ties(reports: list[Integers], where: list[Placed], failure: float) -> str:
     """Return what is repeated too often.
 
-    Given what came before, an improbable integer repeats one of i with at most i times the largest
-    of their probabilities: so many repeats have at most the probability λ^d/d!. How often any other
-    integer comes is binomial.
+    Given the past, an improbable integer repeats one of i with at most i times the largest of their
+    probabilities: d repeats have at most λ^d/d!. Counts of any other integer are binomial.
     """
     from scipy.stats import binom
 
@@ -389,10 +377,8 @@ def _on_its_side(
 ) -> str:
     """Return by how much too many reports lie on the side of their answers; '' if not too many.
 
-    Args:
-        places: of the reports of each point.
-        sides: whether the answer is above the middle, and the probability of a report below it.
-        failure: probability that releases from the very law are refused.
+    `places` are of the reports of each point; `sides` say whether the answer is above the middle,
+    and the probability of a report below it.
     """
     both = list(zip(places, sides, strict=True))
     true = np.concatenate([((u < below) != high).ravel() for u, (high, below) in both])

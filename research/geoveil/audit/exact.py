@@ -1,8 +1,7 @@
 """The exact auditor: how far densities at two points differ, and where.
 
-It needs densities, not samples. Without a slack it looks for the largest log-density ratio per
-distance: on a path of points the ratio of any two is at most the sum over the steps between them,
-so neighbours on the path are enough. With a slack δ it looks for the ε that two points need.
+Without a slack it looks for the largest log-density ratio per distance; neighbours on a path are
+enough, as ratios add up along it. With a slack δ it looks for the ε that two points need.
 """
 
 from dataclasses import dataclass
@@ -42,7 +41,7 @@ def exact_rate(mechanism: HasDensity, points: ArrayLike, outputs: ArrayLike) -> 
     """Return the largest rate at which neighbours on a path can be told apart.
 
     A lower bound of the privacy rate, and close to it on fine grids. Outputs at which one of the
-    two densities is 0 in floating point are left out, and what doubles round is granted.
+    two densities is 0 in floating point are left out; rounding of doubles is granted.
 
     Args:
         mechanism: anything with a log-density.
@@ -98,9 +97,8 @@ def exact_epsilon(
 ) -> Finding:
     """Return the least ε ≥ 0 with P[M(x) ∈ S] ≤ e^ε P[M(x') ∈ S] + δ for all S, both ways.
 
-    The left side less e^ε times the right is largest for the event S = {p_x > e^ε p_x'}, where it
-    is ∫ max(p_x − e^ε p_x', 0). The integral is a trapezoidal sum over the outputs: its error is of
-    the order of the square of their spacing, in units of the noise.
+    The event is S = {p_x > e^ε p_x'}, with ∫ max(p_x − e^ε p_x', 0), a trapezoidal sum over the
+    outputs: its error is of the order of the square of their spacing, in units of the noise.
 
     Args:
         mechanism: anything with a log-density, without atoms.
@@ -140,17 +138,8 @@ def exact_delta(
 ) -> float:
     """Return the least δ with P[M(x) ∈ S] ≤ e^ε P[M(x') ∈ S] + δ for all S, both ways.
 
-    The hockey-stick divergence ∫ max(p_x − e^ε p_x', 0), as a trapezoidal sum over the outputs.
-
-    Args:
-        mechanism: anything with a log-density, without atoms.
-        x: one point.
-        other: another one.
-        outputs: as of `exact_epsilon`.
-        epsilon: ε ≥ 0 in nats for this pair.
-
-    Raises:
-        ParameterError: if the outputs do not increase or ε is out of range.
+    The hockey-stick divergence ∫ max(p_x − e^ε p_x', 0), as a trapezoidal sum over the outputs. ε ≥
+    0 is in nats for this pair. Arguments and errors as `exact_epsilon`.
 
     Example:
         >>> from geoveil.gp import GeoPrivacy, LipschitzMechanism, Threshold
@@ -165,11 +154,7 @@ def exact_delta(
 def delta_and_missed(
     mechanism: HasDensity, x: ArrayLike, other: ArrayLike, outputs: ArrayLike, epsilon: float
 ) -> tuple[float, float]:
-    """Return the same, and how far from 1 the two laws add up to: what the outputs don't resolve.
-
-    Raises:
-        ParameterError: as `exact_delta`.
-    """
+    """Return `exact_delta`, and by how much the sums of the two laws miss 1."""
     epsilon = validation.between("epsilon", epsilon, 0, _MOST)
     _, _, masses = _masses(mechanism, x, other, outputs)
     delta = max(float(_excess(masses[a], masses[1 - a], epsilon).sum()) for a in (0, 1))

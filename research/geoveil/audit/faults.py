@@ -1,8 +1,7 @@
 """Faults that careless code makes: the auditor's controls, which exist to be caught.
 
-Five are wrappers of sound mechanisms, nine make histories of several answers about one value, eight
-are of `release_faults` and four of categories. None of them can be seen in the reports by eye, and
-each breaks the promise that it states.
+Wrappers of sound mechanisms, histories of several answers about one value, those of
+`release_faults`, and categories. Reports show none of them to the eye; each breaks its promise.
 """
 
 from collections.abc import Callable, Iterator
@@ -42,12 +41,7 @@ _LEAST = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class Rescaled:
-    """f(x) + factor(x)·scale(x)·Z in place of f(x) + scale(x)·Z.
-
-    Args:
-        mechanism: the sound one.
-        factor: of its noise, a function of the points; > 0.
-    """
+    """f(x) + factor(x)·scale(x)·Z in place of f(x) + scale(x)·Z; factor > 0."""
 
     mechanism: AdditiveMechanism
     factor: Callable[[Array], Array]
@@ -112,9 +106,7 @@ def feet_for_metres(query: Query, stated: GeoPrivacy) -> Held:
 class Redrawn:
     """An answer with noise of its own for each campaign, all charged as if they were one.
 
-    Args:
-        privacy: what is charged, the largest of the rates.
-        rates: of the answers.
+    `privacy` is charged, the largest of the rates.
     """
 
     privacy: GeoPrivacy
@@ -137,8 +129,8 @@ class Redrawn:
 class ReadOnceAbove:
     """A value that is read at the first of two times if it is above a threshold, else later.
 
-    Points are the values at the two times, (n, 2). A report is sent when the value is read: it has
-    the time, 0 or 1, and the perturbed value.
+    Points are the values at the two times, (n, 2). A report has the time, 0 or 1, and the perturbed
+    value.
     """
 
     privacy: GeoPrivacy
@@ -166,13 +158,8 @@ class ReadOnceAbove:
 class MovedAtom:
     """A coarser answer made from the noise that is kept, when the value has moved since.
 
-    Points are the values at the two times, (n, 2). Where nothing is added to the noise the second
-    answer differs from the first by just as much as the value has moved.
-
-    Args:
-        privacy: of the first answer.
-        coarser: of the second.
-        atoms: differences of the two answers at which probabilities are compared, not densities.
+    Points are the values at the two times, (n, 2). Where nothing is added to the noise the answers
+    differ by just the value's move: an atom. At `atoms` probabilities are compared, not densities.
     """
 
     privacy: GeoPrivacy
@@ -205,12 +192,7 @@ class MovedAtom:
 
 @dataclass(frozen=True, slots=True)
 class AnsweredApart:
-    """Questions that are each answered from a reading of its own, all charged as if it were one.
-
-    Args:
-        privacy: what is charged, the rate of one reading.
-        queries: of one number.
-    """
+    """Questions that are each answered from a reading of its own, all charged as if it were one."""
 
     privacy: GeoPrivacy
     queries: tuple[Query, ...]
@@ -235,14 +217,8 @@ class AnsweredApart:
 class WronglyExtrapolated:
     """The answers of two epochs, the second moved on by what should not be used for it.
 
-    Points are the values in both epochs, (n, 2). A report has the first point, and the second with
-    `age` times what was added to it.
-
-    Args:
-        privacy: of one reading.
-        age: in (0, 1].
-        redrawn: whether it is moved on from a first point that is drawn anew; else by how much the
-            value itself moved.
+    Points are the values in both epochs, (n, 2). A report has the first point, and the second plus
+    `age`, in (0, 1], times its step from a first point drawn anew (`redrawn`) or the value's move.
     """
 
     privacy: GeoPrivacy

@@ -1,8 +1,7 @@
 """Rows for forms: pairs of forms, and the law of the whole tuple that a device sends.
 
-A point of a row is a form. Each of its coordinates is a field's answer in ε that the ledger charges
-from one to the next, so that moves along an axis are as long as what they may tell; the path makes
-such moves only, of which every other one is made up.
+A point is a form. Each coordinate is a field's answer in ε that the ledger charges, and the path
+moves along one axis at a time. Every other form is made up.
 """
 
 from __future__ import annotations

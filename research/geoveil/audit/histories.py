@@ -1,8 +1,7 @@
 """Whole histories: all that one person answers over epochs, to several campaigns, is one report.
 
-A private value is a trajectory here: what was read in each epoch. The promise is that the law of a
-whole history changes by a factor of at most e^{ε·Σ|x_e − x'_e|} between any two trajectories, for ε
-the rate of the point that is kept in each epoch, however many answers are made from it [MATH §13].
+A private value is a trajectory: the readings of all epochs. Between two of them the law of a
+history changes by a factor of at most e^{ε·Σ|x_e − x'_e|}, ε the kept points' rate [MATH §13].
 """
 
 import math
@@ -30,9 +29,6 @@ class NestedHistory:
         privacy: of the point that is kept in each epoch, and so of the whole history per epoch.
         answers: of each answer in an epoch, at most that rate and in that unit.
         epochs: ≥ 1.
-
-    Raises:
-        ParameterError: if there is no answer, or one is not coarser than the point.
     """
 
     privacy: GeoPrivacy
@@ -89,7 +85,7 @@ class NestedHistory:
     def _hidden(self, y: Array, x: Array) -> Array:
         """Return the log-density of answers none of which is the point that is kept.
 
-        ∫ of Laplace densities about x and about every answer: exponentials between breakpoints.
+        It integrates Laplace densities about x and about every answer.
         """
         shape = np.broadcast_shapes(y.shape[:-1], x.shape)
         rates = np.array([self.privacy.rate, *(answer.rate for answer in self.answers)])
@@ -103,12 +99,7 @@ class NestedHistory:
 
 
 def log_integral(centers: Array, rates: Array) -> Array:
-    """Return log ∫ e^{−Σ rates·|t − centers|} dt: of exponentials between breakpoints.
-
-    Args:
-        centers: (..., m)
-        rates: (m,)
-    """
+    """Return log ∫ e^{−Σ rates·|t − centers|} dt, for centers (..., m) and rates (m,)."""
     breaks = np.sort(centers, axis=-1)
     heights = -(rates * np.abs(breaks[..., :, None] - centers[..., None, :])).sum(axis=-1)
     rise = np.abs(np.diff(heights, axis=-1))
@@ -153,9 +144,6 @@ def worst_history(history: History, epochs: int, count: int = 10_000, seed: int 
     Returns:
         The witness. Its rate is |log p_x(y) − log p_x'(y)| over ε·Σ|x_e − x'_e|: above 1 the
         promise is broken. Its output is the first number of the history.
-
-    Raises:
-        ParameterError: if a number is out of range.
 
     Example:
         >>> from geoveil.gp import GeoPrivacy

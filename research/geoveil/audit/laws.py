@@ -1,7 +1,7 @@
 """The laws of the integers that `release` returns, in the numbers that a test needs.
 
-A report is compared in independent parts, each a number whose law is a closed form: where a report
-has several numbers, a part is one of them, or a radius or an angle of noise in the plane.
+Independent parts of a report are compared, each with a closed law: a number, or a radius or angle
+of noise in the plane.
 """
 
 from __future__ import annotations
@@ -55,12 +55,9 @@ class Placed:
 
 
 def placed(mechanism: Any, x: Array, reports: Integers) -> Placed | None:
-    """Return where the integers released for one point lie in their law; None: there is no law.
+    """Return where the integers (n,) or (n, m) released for one point lie in their law.
 
-    Args:
-        mechanism: one of geoveil's own.
-        x: the point, () or (k,).
-        reports: integers, (n,) or (n, m).
+    None if it is not a mechanism of geoveil with a law.
     """
     if isinstance(mechanism, PlanarLaplace):
         return _around(mechanism, x, reports)
@@ -115,7 +112,7 @@ def _together(parts: list[Placed]) -> Placed:
 def _around(mechanism: PlanarLaplace, x: Array, reports: Integers) -> Placed | None:
     """Noise on the point: on a line as it is, in the plane by radius and angle.
 
-    A step is 2^-20 of the noise: that radius and angle are rounded shows only in what is seen once.
+    A step is 2^-20 of the noise: rounding shows only in reports seen once.
     """
     noise, step, rate = Laplace(1 / mechanism.privacy.rate), mechanism.step, mechanism.privacy.rate
     if mechanism.dimension == 1:

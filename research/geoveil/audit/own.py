@@ -1,7 +1,7 @@
-"""A mechanism of one's own, as an object or a file of a few lines, to be audited and simulated.
+"""A user's mechanism, as an object or a file of a few lines, to be audited and simulated.
 
-What is released to the world needs a campaign and a record: docs/how-to/mechanism.md. What is only
-to be compared needs a function that makes it for a query and a guarantee.
+A release to the world needs a campaign and a record (docs/how-to/mechanism.md). A comparison needs
+only a function of a query and a guarantee.
 """
 
 import inspect
@@ -108,13 +108,7 @@ _DRAWN = 3
 
 @dataclass(frozen=True, slots=True)
 class OwnSelection:
-    """A mechanism of selection: a function of ε and of the sensitivity of scores makes it.
-
-    Args:
-        name: of it.
-        make: what makes it.
-        epsilon: ε > 0, nats per changed record.
-        sensitivity: Δ > 0, in the unit of the scores.
+    """A mechanism of selection that `make` makes from ε (nats per changed record) and Δ > 0.
 
     Example:
         >>> from geoveil.selection import PermuteAndFlip
@@ -136,12 +130,7 @@ class OwnSelection:
         return replace(self, epsilon=epsilon, sensitivity=sensitivity)
 
     def probabilities(self, scores: ScoresLike) -> Array:
-        """Return the probability of each outcome.
-
-        Raises:
-            ParameterError: if they are not as many as scores or do not add up to 1, or there are
-                none.
-        """
+        """Return the probability of each outcome; refuse too few, or a sum that is not 1."""
         values = scores.values if isinstance(scores, Utilities) else np.asarray(scores, np.float64)
         try:
             with redirect_stdout(sys.stderr):
@@ -186,14 +175,11 @@ def mechanisms_in(file: Path, *, needed: bool = True) -> Mapping[str, MakeMechan
     """Return the functions of a Python file whose arguments are `query` and `privacy`, by name.
 
     The file is run as a script is: its folder comes first in `sys.path` while it runs, and while a
-    function of it makes a mechanism. What it prints goes to standard error, also later.
-
-    Args:
-        file: of mechanisms; names that begin with an underscore are left out.
-        needed: whether there is to be one.
+    function of it makes a mechanism. Its output always goes to standard error. Names that begin
+    with an underscore are left out.
 
     Raises:
-        ParameterError: if it can't be run, or has none that is needed.
+        ParameterError: if it can't be run, or has none and one is `needed`.
     """
     return _functions_in(file, ("query", "privacy"), needed)
 
@@ -201,15 +187,7 @@ def mechanisms_in(file: Path, *, needed: bool = True) -> Mapping[str, MakeMechan
 def selections_in(file: Path, *, needed: bool = True) -> Mapping[str, OwnSelection]:
     """Return the mechanisms that functions of `epsilon` and `sensitivity` in a file make, by name.
 
-    The file is run as a script is: its folder comes first in `sys.path` while it runs, and while a
-    function of it makes a mechanism. What it prints goes to standard error, also later.
-
-    Args:
-        file: of mechanisms; names that begin with an underscore are left out.
-        needed: whether there is to be one.
-
-    Raises:
-        ParameterError: if it can't be run, or has none that is needed.
+    The file runs as in `mechanisms_in`, with the same errors.
     """
     functions = _functions_in(file, ("epsilon", "sensitivity"), needed)
     return {name: OwnSelection(name, make) for name, make in functions.items()}
@@ -222,11 +200,7 @@ _sources: dict[Path, list[Path]] = {}
 
 
 def source_files(file: Path) -> list[Path]:
-    """Return a file of mechanisms, which is run if it was not yet, and what it imports beside it.
-
-    Raises:
-        ParameterError: if it can't be run.
-    """
+    """Return a file of mechanisms and its imports beside it; run it if it was not run yet."""
     if file not in _sources:
         _functions_in(file, (), needed=False)
     return _sources[file]
@@ -309,7 +283,7 @@ def _functions_in(
 def checked(
     name: str, mechanism: object, query: Query, needed: Sequence[str] = ("simulate",)
 ) -> "Audited | Checked":
-    """Return a mechanism of one's own whose answers are looked at: each is a number for each point.
+    """Return a user's mechanism whose answers are checked: each is a number for each point.
 
     One of geoveil's own is returned as it is.
 
@@ -336,13 +310,7 @@ def checked(
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A mechanism of one's own: what it answers is refused unless it is a number for each point.
-
-    Args:
-        name: of the function that made it.
-        mechanism: what it returned.
-        query: that it was made for.
-    """
+    """A user's mechanism: refuses its answer unless it is a number for each point."""
 
     name: str
     mechanism: Any
@@ -412,12 +380,9 @@ class Checked:
 
 
 def own_cases(mechanisms: Mapping[str, MakeMechanism]) -> tuple[Case, ...]:
-    """Return rows of the audit: each mechanism at a ramp, a smoothstep and a kernel.
+    """Return rows of the audit: each mechanism, by name, at a ramp, a smoothstep and a kernel.
 
-    A query that a mechanism can't answer, as `UnsupportedError` says, has no row.
-
-    Args:
-        mechanisms: by name.
+    A query that a mechanism refuses by `UnsupportedError` has no row.
     """
     return tuple(_cases(mechanisms.items()))
 

@@ -12,8 +12,7 @@ from geoveil.audit.exact import blocks
 _ROUNDS = 4
 _SPLIT = 4
 _PROMINENT, _STEEPEST = 8, 4
-"""Steps of the path that are split in a round: peaks by how far they stand out, of one output and
-of all, and by height."""
+"""Steps of the path that are split in a round: peaks by how far they stand out, and by height."""
 _FAR = np.concatenate([1.5 ** np.arange(15), 292 * 3.0 ** np.arange(1, 10)])
 """Distances beyond the ends of the path, in units of `per`, to 5.7 million."""
 _NARROW, _JITTER = 1 / 880, 0.05
@@ -31,10 +30,7 @@ _HALVINGS = 60
 
 
 def with_far_points(case: Case) -> Array:
-    """Return the path going on beyond both of its ends.
-
-    Between one place there and the next two points are where densities change most.
-    """
+    """Return the path going on beyond both of its ends, where densities change most."""
     path = case.path
     before, after = (_far(case, *ends) for ends in ((path[0], path[1]), (path[-1], path[-2])))
     return np.concatenate([before[::-1], path, after])
@@ -43,7 +39,7 @@ def with_far_points(case: Case) -> Array:
 def with_narrow_steps(case: Case) -> Array:
     """Return the path with the ends of those of many small steps in which densities change fastest.
 
-    Densities of three outputs tell: no change of an answer or of its noise leaves all of them.
+    Three outputs suffice: no change of an answer or of its noise leaves all of their densities.
     """
     path, rng = case.path, np.random.default_rng(0)  # what repeats itself is not met alike
     lengths = np.linalg.norm(np.diff(path, axis=0).reshape(len(path) - 1, -1), axis=1)
@@ -101,10 +97,7 @@ def resolved(logs: Array) -> Array:
 
 
 def edges_of_support(case: Case) -> Array:
-    """Return outputs next to where a density becomes 0, for some points of the path.
-
-    Between outputs of one number of which one is possible and the next is not.
-    """
+    """Return outputs next to where a density becomes 0, for some points of the path."""
     y = case.outputs
     if y.ndim != 1 or len(y) < 2:
         return y[:0]
@@ -128,10 +121,7 @@ def edges_of_support(case: Case) -> Array:
 def refined(case: Case, path: Array, logs: Array) -> tuple[Array, Array]:
     """Return the path with points added where densities change fastest, and all log-densities.
 
-    Args:
-        case: the row, with all outputs.
-        path: (n,) or (n, k).
-        logs: of every output (row) at every point (column).
+    `logs` are of every output (row) at every point (column) of the path.
     """
     rng = np.random.default_rng(0)  # what repeats itself along the path is not met alike
     for _ in range(_ROUNDS):

@@ -1,7 +1,7 @@
 """Faults that densities and simulations don't show, or only where nobody looks.
 
-Five release another thing than they state; three state densities that break the promise in a strip
-of points, near or far away, or at outputs far away.
+Some release another thing than they state; others break the promise in a strip of points or at
+outputs far away.
 """
 
 import math
@@ -25,12 +25,7 @@ _SEED = 7
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """A sound mechanism but for what it releases.
-
-    Args:
-        stated: the mechanism, whose densities and simulations these are.
-        draw: what is released for points, in the unit of reports.
-    """
+    """A sound mechanism but for its release: `draw` of the points, in the unit of reports."""
 
     stated: LipschitzMechanism | PlanarLaplace
     draw: Callable[[Array, np.random.Generator], Array]
@@ -64,12 +59,7 @@ class Released:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """The value and Laplace noise, of which what is beyond a distance is drawn again.
-
-    Args:
-        privacy: what is promised; its rate is that of the noise.
-        most: the distance, in the unit of the value.
-    """
+    """The value and Laplace noise, drawn again if it is beyond the distance `most` (unit of x)."""
 
     privacy: GeoPrivacy
     most: float
@@ -91,11 +81,7 @@ class Cut:
 class Strip:
     """Half of the value and Laplace noise; in a strip of values it moves faster than is promised.
 
-    Args:
-        privacy: what is promised; its rate is that of the noise.
-        start: of the strip, in the unit of the value.
-        width: of the strip.
-        factor: by which it moves there.
+    The strip has a `start` and `width` in the unit of the value, and moves by a `factor`.
     """
 
     privacy: GeoPrivacy

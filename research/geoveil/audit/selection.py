@@ -1,8 +1,7 @@
 """The exact auditor of selection: the largest log-ratio between neighbours, and where it is.
 
-It needs probabilities, not draws: all pairs of neighbours on a grid of scores, and a local search
-from the worst of them. What it finds is a lower bound of ε, and close to it on fine grids. All of
-its numbers are synthetic.
+It searches pairs of neighbours on a grid of synthetic scores, and locally from the worst of them,
+by probabilities: a lower bound of ε, close to it on fine grids.
 """
 
 import math
@@ -42,9 +41,6 @@ def utility_pairs(
         sensitivity: Δ > 0.
         monotone: whether all utilities move the same way.
         levels: what each u_r may be, in units of Δ.
-
-    Raises:
-        ParameterError: if an argument is out of range.
     """
     validation.require_count("outcomes", outcomes)
     unit = validation.positive("sensitivity", sensitivity)
@@ -62,9 +58,6 @@ def led_pairs(sensitivity: float) -> Iterator[tuple[Utilities, Utilities]]:
 
     From u to u' the leader falls by Δ and all others rise; then every one goes its own way. Rules
     that depend on the number of outcomes, on a gap, on ties or on the level show here.
-
-    Args:
-        sensitivity: Δ > 0.
     """
     unit = validation.positive("sensitivity", sensitivity)
     rng = np.random.default_rng(0)
@@ -86,12 +79,7 @@ def led_pairs(sensitivity: float) -> Iterator[tuple[Utilities, Utilities]]:
 def margin_pairs(outcomes: int, most: int) -> Iterator[tuple[Margin, Margin]]:
     """Yield margins of neighbours: one winner and j, j + 1; and two winners, j and j' in {0, 1}.
 
-    Args:
-        outcomes: m ≥ 1.
-        most: the largest j, ≥ 1.
-
-    Raises:
-        ParameterError: if an argument is out of range.
+    `most` is the largest j, ≥ 1; there are m ≥ 1 outcomes.
     """
     validation.require_count("outcomes", outcomes)
     validation.require_count("most", most)
@@ -110,10 +98,7 @@ def database_pairs(
     Args:
         values: how many values a record may have, ≥ 2.
         records: n ≥ 1; there are values^n databases.
-        scores: what is known of a database, a tuple of n integers from 0.
-
-    Raises:
-        ParameterError: if an argument is out of range.
+        scores: a function of a database, a tuple of n integers from 0.
 
     Example:
         >>> len(list(database_pairs(2, 3, lambda records: Utilities([sum(records)]))))
@@ -133,12 +118,7 @@ def database_pairs(
 def admissible(pairs: Iterable[tuple[LocalUtilities, LocalUtilities]], changes: int) -> bool:
     """Return whether sensitivities are admissible between all of these neighbours [LD Def. 3.3].
 
-    Both conditions, both ways round, with δ(x, t, ·) for t from 0 to `changes`; a table has to be
-    that long.
-
-    Args:
-        pairs: neighbours.
-        changes: the largest t, ≥ 1.
+    Both conditions, both ways round, with δ(x, t, ·) for t from 0 to `changes` ≥ 1.
 
     Raises:
         ParameterError: if `changes` is out of range, or a table ends before.
@@ -194,10 +174,6 @@ class SelectionFinding:
 def worst_pair(mechanism: Selects, pairs: Iterable[tuple[Scores, Scores]]) -> SelectionFinding:
     """Return the pair, and the outcome, that a mechanism tells apart most, either way round.
 
-    Args:
-        mechanism: anything with probabilities.
-        pairs: of neighbours, at least one.
-
     Raises:
         ParameterError: if there is no pair.
 
@@ -228,12 +204,7 @@ def worst_pair(mechanism: Selects, pairs: Iterable[tuple[Scores, Scores]]) -> Se
 def far_fraction(mechanism: Selects, epsilon: float, sensitivity: float) -> float:
     """Return the largest log-ratio over ε times the neighbours between two far apart.
 
-    A rule for large leads is met on the way, wherever it begins.
-
-    Args:
-        mechanism: anything with probabilities.
-        epsilon: ε > 0, nats per changed record.
-        sensitivity: Δ > 0.
+    A rule for large leads is met on the way, wherever it begins. ε is in nats per changed record.
     """
     steps = np.geomspace(2.0, max(_FARTHEST / epsilon, 2.0), 12).round().astype(int)
     fractions: list[float] = []
@@ -253,19 +224,9 @@ def worst_utilities(
     monotone: bool = False,
     levels: Sequence[float] = LEVELS,
 ) -> SelectionFinding:
-    """Return the worst of all `utility_pairs`, after a local search from it.
+    """Return the worst of all `utility_pairs` (m from 2 to about 4), after a local search from it.
 
     The search moves one utility, or one difference, at a time, by steps that halve down to Δ/1000.
-
-    Args:
-        mechanism: anything with probabilities of utilities.
-        outcomes: m, 2 to about 4.
-        sensitivity: Δ > 0.
-        monotone: whether all utilities move the same way.
-        levels: what each utility may be, in units of Δ.
-
-    Raises:
-        ParameterError: if an argument is out of range.
 
     Example:
         >>> from geoveil.selection import PermuteAndFlip

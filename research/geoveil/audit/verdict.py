@@ -93,8 +93,7 @@ Array = NDArray[np.float64]
 FAILURE_PROBABILITY = 1e-6
 """The probability that any black-box bound in the whole table is above the truth."""
 _APART, _STRIDE = 8, 8
-"""Steps of the path between two points that are compared where there is a slack, and to the next
-two."""
+"""Steps of the path between compared points where there is a slack, and to the next pair."""
 _THIN = 1 / 100
 """Length of a step of the path, in units of `per`, that no row has, but what narrow strips add."""
 _FAINT = -600.0
@@ -111,15 +110,14 @@ def audit(
     """Audit every row: exactly, as a black box, and by what it releases.
 
     The exact auditor looks at the points and outputs of the row, at far points, and closer where
-    densities change fastest, so that it can refute a promise but not prove it. The black box draws
-    float64 simulations. What `release` returns is compared with the law of integers that follows
-    from the densities (`geoveil.audit.draws`): where a release is fast as often as `samples` says,
-    a quarter as often of a mechanism of one's own, and 80,000 times in all rows of the library. So
-    what befalls one report in 100,000 is not seen, as are no bits of floats, which nobody releases.
+    densities change fastest: it can refute a promise but not prove it. The black box draws float64
+    simulations. Releases are compared with the law of integers that follows from the densities
+    (`geoveil.audit.draws`): where a release is fast as often as `samples` says, a quarter as often
+    of a user's mechanism, and 80,000 times in all rows of the library. So an event of one report in
+    100,000 is not seen.
 
-    The failure probability is divided by the number of pairs in the table, so that it is that of
-    the whole table; as much again by the rows that release. A row draws the same samples whatever
-    other rows are audited with it.
+    The failure probability is that of the whole table, and as much again for the rows that release.
+    A row draws the same samples whatever other rows are audited with it.
 
     Args:
         cases: the rows.
@@ -246,10 +244,9 @@ def _any_two(case: Case, privacy: LocalPrivacy) -> Exact:
 
 
 def _with_slack(case: Case, privacy: GeoPrivacy) -> Exact:
-    """Compare pairs: those of the row and the worst of many others, along the path and far away.
+    """Compare pairs of the row and the worst of many others: a slack does not chain.
 
-    A slack does not chain from small steps to large ones. What the outputs don't resolve of two
-    laws is granted besides.
+    Mass that the outputs don't resolve of two laws is granted besides.
     """
     pairs = [(x, other, 0.0) for x, other in case.pairs]
     path = case.path

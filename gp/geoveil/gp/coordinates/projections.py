@@ -75,7 +75,6 @@ class AzimuthalEquidistant(Projection):
         return np.stack([radius * np.sin(angle), radius * np.cos(angle)], axis=-1)
 
     def unproject(self, points: ArrayLike) -> NDArray[np.float64]:
-        """Return longitudes and latitudes: a point off the Earth's far side goes on around it."""
         array = validation.points(points, 2)
         flat = array.reshape(-1, 2)
         longitude, latitude, _ = earth.geodesics().fwd(

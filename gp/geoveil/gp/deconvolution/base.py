@@ -95,7 +95,6 @@ class PointEstimator(ValueObject, ABC):
         """Return the variance at checked points."""
 
     def _estimated_variance(self, points: Array) -> Array:
-        """Return the estimated variance at checked points."""
         raise UnsupportedError(f"{self!r} has no unbiased estimate of its variance")
 
 

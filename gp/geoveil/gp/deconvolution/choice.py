@@ -81,7 +81,6 @@ class JointWay(NamedTuple):
 
     totals: BandTotals | Products
     seconds: float
-    """About the time of one processor for all points, besides that of their sums."""
 
 
 def joint_way(

@@ -302,7 +302,6 @@ class KernelEstimator(PointEstimator):
         return self.variance_at(self._distance(points))
 
     def _distance(self, x: Array) -> Array:
-        """Return the distance to the centre, in bandwidths."""
         return np.asarray(self.query.signed_distance(x)) / self.query.bandwidth
 
     def _mean(self, x: Array) -> Array:
@@ -378,7 +377,6 @@ def _mean(r: Array, c: float, dimension: int, debias: bool) -> Array:
 
 @lru_cache(maxsize=16)
 def _log_mean(c: float, dimension: int) -> InterpolationTable:
-    """Return the logarithm of the mean of the bell itself."""
 
     def mean(r: Array) -> Array:
         return np.log(planar_expectation(lambda rho, _: np.exp(-rho * rho / 2), r, c, dimension))

@@ -63,7 +63,7 @@ class Sums(NamedTuple):
     """Sums over the points of a group."""
 
     values: Accumulator
-    """Sums of an estimator's values, in units of 2⁻³⁰."""
+    """In units of 2⁻³⁰."""
     variance: VarianceSum | None
     """None if the estimator has no estimated variance."""
 

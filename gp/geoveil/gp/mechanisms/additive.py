@@ -117,7 +117,6 @@ class AdditiveMechanism(QueryMechanism):
         """Return scale(x) for the distance s."""
 
     def _value(self, s: Real, ops: Arithmetic) -> Real:
-        """Return f(x) for the distance s."""
         return self.query.profile.value(s, ops)
 
     def _simulate(self, s: Array, rng: np.random.Generator) -> Array:

@@ -42,7 +42,7 @@ class ApproximateLaplace(BoundedMechanism):
         step: see `Mechanism`.
 
     Raises:
-        ParameterError: if a parameter is out of range; for delta = 0 in particular.
+        ParameterError: if a parameter is out of range, such as delta = 0.
 
     Example:
         >>> from geoveil.gp import GeoPrivacy, Threshold

@@ -259,7 +259,7 @@ class QueryMechanism(Mechanism[int]):
         return self.query.clipping_bias if self.unbiased else math.inf
 
     def likely_range(self, beyond: float) -> tuple[int, int]:
-        """Return the integers between which `release` stays, but with the probability `beyond`.
+        """Return the integers between which `release` stays, except with the probability `beyond`.
 
         It is proved for every x. A server may move reports to these ends: no forged report then
         outweighs all others. `grid_range`, which no report leaves, where it is finite.

@@ -85,7 +85,6 @@ class DebiasedLaplace(QueryMechanism):
 
     @property
     def atoms(self) -> tuple[float, ...]:
-        """Outputs of positive probability: what the profile is where it is constant."""
         return tuple(sorted({level for _, _, level in self._plateaus}))
 
     def answer(self, point: int, step_exponent: int, source: RandomSource | None = None) -> int:
@@ -93,8 +92,8 @@ class DebiasedLaplace(QueryMechanism):
 
         The number comes from `PlanarLaplace` or `Coarsening`, at the rate of this mechanism. The
         report is unbiased and within `grid_range`. For a threshold, a linear function or a bell it
-        has the law of `release`; for a range the law differs where noise crosses all of it [MATH
-        §13]. The point's place within its grid cell is drawn again, uniformly.
+        has the law of `release`; for a range not where noise crosses all of it [MATH §13]. The
+        point's place within its grid cell is drawn again, uniformly.
 
         Args:
             point: the released integer.
@@ -133,7 +132,6 @@ class DebiasedLaplace(QueryMechanism):
         return np.asarray(self.query.profile.debiased(v, self._undo, FLOAT))
 
     def _level(self, low: float, high: float) -> float:
-        """Return g on a plateau of φ."""
         away = self.query.profile.length_scale
         if low == -math.inf:
             inside = high - away
@@ -151,7 +149,6 @@ class DebiasedLaplace(QueryMechanism):
         return self.query.profile.debiased(v, self._undo, ops)
 
     def _mean(self, s: Array) -> Array:
-        """Return the expected report at the distances s."""
         return np.asarray(self.query.profile.value(s, FLOAT))
 
     def _variance(self, s: Array) -> Array:

@@ -101,7 +101,6 @@ class RandomizedResponse(QueryMechanism):
 
     @property
     def grid_range(self) -> tuple[int, int]:
-        """The only two integers that are ever released."""
         return self._range
 
     @property
@@ -156,7 +155,6 @@ class RandomizedResponse(QueryMechanism):
         return np.asarray(below * above * float(self._high - self._low) ** 2)
 
     def _log_density(self, y: Array, s: Array) -> Array:
-        """Return the log-density: with respect to a unit mass at each atom."""
         low, high = self.atoms
         below, above = self._shares(s)
         result = np.where(y == low, np.log(below), -math.inf)

@@ -143,7 +143,6 @@ class StudentT(AlgebraicNoise):
 
     @property
     def tail_exponent(self) -> float:
-        """The order from which on moments are infinite: ν."""
         return self.nu
 
     def _absolute_moment(self, order: float) -> float:
@@ -165,7 +164,6 @@ class StudentT(AlgebraicNoise):
         return Fraction(1, 2)
 
     def _ball_max_score(self) -> arb:
-        """Enclose the largest score: reached at u = √ν."""
         nu = BALL.constant(self.nu)
         return (nu + 1) / (2 * nu.sqrt())
 
@@ -291,7 +289,6 @@ class GeneralizedCauchy(AlgebraicNoise):
 
     @property
     def tail_exponent(self) -> float:
-        """The order from which on moments are infinite: γ − 1."""
         return self.gamma - 1
 
     def _absolute_moment(self, order: float) -> float:
@@ -319,7 +316,6 @@ class GeneralizedCauchy(AlgebraicNoise):
         return (gamma - 1) ** (1 - 1 / gamma)
 
     def ball_tail(self, u: arb) -> arb:
-        """Enclose P[Z > u]: as `survival`."""
         if u < 1:  # 1/(1 + u^γ) is next to 1, and would lose what u^γ has
             return BALL.constant(0.5) - self.ball_center(u)
         k = 1 / BALL.constant(self.gamma)

@@ -128,7 +128,6 @@ class Noise(ABC):
         return np.asarray(self._ppf(1 - rng.random(size)))
 
     def _ppf(self, p: Array) -> Array:
-        """Return the quantile at p in (0, 1)."""
         return np.asarray(self.quantile(p, FLOAT))
 
     # Families without a closed quantile get it from SciPy, which fails far out in the tails.
@@ -183,7 +182,6 @@ class Laplace(Noise):
         return math.exp(order * math.log(self.scale) + math.lgamma(order + 1))
 
     def score(self, u: ArrayLike) -> Array:
-        """Return the score ψ(u): constant."""
         return np.full(np.shape(u), 1 / self.scale)
 
     @property

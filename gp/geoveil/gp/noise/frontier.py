@@ -41,7 +41,6 @@ class FrontierNoise(Noise):
 
     @property
     def tail_exponent(self) -> float:
-        """The order from which on moments are infinite: ε/β."""
         return self._a
 
     @property
@@ -51,7 +50,6 @@ class FrontierNoise(Noise):
 
     @property
     def max_score(self) -> float:
-        """The largest score: reached where the core ends, ε."""
         return self.epsilon
 
     def least_quotient(self, constant: Fraction, factor: Fraction) -> Fraction:
@@ -142,7 +140,6 @@ class LaplacePareto(FrontierNoise):
         return np.minimum(self.epsilon, (1 + self._a) / np.asarray(u, dtype=np.float64))
 
     def isf(self, p: Real, ops: Arithmetic = FLOAT) -> Real:
-        """Return the u with P[Z > u] = p: a logarithm in the core, a power in the tail."""
         epsilon, a, decay, mass, knee_tail, p_knee = _pareto(self, ops, ops.precision)
         core = -ops.log(mass * ops.maximum(p, p_knee) - knee_tail + decay) / epsilon
         return core * ops.power(p_knee / ops.minimum(p, p_knee), 1 / a)
@@ -212,7 +209,6 @@ class PowerLaw(FrontierNoise):
 
     @property
     def variance(self) -> float:
-        """The variance E[Z²]: the two pieces integrated in the variable 1 ∓ βu."""
         a = self._a
         if a <= 2:
             return math.inf
@@ -239,7 +235,6 @@ class PowerLaw(FrontierNoise):
         return np.where(u < knee, inner, (self.epsilon + self.beta) / (1 + self.beta * u))
 
     def isf(self, p: Real, ops: Arithmetic = FLOAT) -> Real:
-        """Return the u with P[Z > u] = p: a power on either side of the knee, joined there."""
         a, p_knee, knee, inner, outer, growth = _power(self, ops, ops.precision)
         above = p - p_knee
         within = ops.maximum(above, ops.constant(0))

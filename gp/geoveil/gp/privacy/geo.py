@@ -157,11 +157,7 @@ class GeoPrivacy(ReprByArguments):
         return GeoPrivacy(epsilon, self.per, self.unit, delta, self.reach)
 
     def repeated(self, times: int) -> "GeoPrivacy":
-        """Return what `times` releases with this guarantee promise together; see `compose`.
-
-        Raises:
-            ParameterError: if times is not an integer >= 1.
-            UnsupportedError: if the slacks add up to 1 or more.
+        """Return what `times` releases with this guarantee promise together; errors as `compose`.
 
         Example:
             >>> print(GeoPrivacy(epsilon=0.25, per=8000, unit="dollar").repeated(12))
@@ -224,7 +220,6 @@ class GeoPrivacy(ReprByArguments):
 
     @classmethod
     def _together(cls, guarantees: Sequence["GeoPrivacy"], times: int = 1) -> "GeoPrivacy":
-        """Return the composition of `times` releases of each; see `compose`."""
         first = guarantees[0]
         for index, guarantee in enumerate(guarantees):
             if guarantee.unit != first.unit:

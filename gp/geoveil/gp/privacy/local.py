@@ -52,7 +52,6 @@ class LocalPrivacy:
 
     @classmethod
     def _together(cls, guarantees: Sequence["LocalPrivacy"], times: int = 1) -> "LocalPrivacy":
-        """Return the composition of `times` releases of each; see `compose`."""
         return cls(round_up(times * sum((Fraction(g.epsilon) for g in guarantees), Fraction(0))))
 
     def __str__(self) -> str:

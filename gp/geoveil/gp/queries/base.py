@@ -1,7 +1,6 @@
 """The contract of a query: f(x) = φ(s(x)), a profile φ of a signed distance s (1-Lipschitz).
 
-The distance holds the geometry of a region or centre, the profile the mathematics of a step or
-bell.
+The distance holds the geometry of a region or centre, the profile a step or bell in one dimension.
 """
 
 from __future__ import annotations

@@ -82,7 +82,6 @@ class Capped(Query):
         return self.query.profile
 
     def signed_distance(self, x: Real, ops: Arithmetic = FLOAT) -> Real:
-        """Return s(x), clipped to [−below, above]."""
         s = self.query.signed_distance(x, ops)
         return ops.clip(s, ops.constant(-self.below), ops.constant(self.above))
 

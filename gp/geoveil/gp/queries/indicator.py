@@ -68,7 +68,6 @@ class Threshold(SoftIndicator):
         return 1
 
     def signed_distance(self, x: Real, ops: Arithmetic = FLOAT) -> Real:
-        """Return s(x): x − T."""
         return x - ops.constant(self.at)
 
     @property
@@ -117,7 +116,6 @@ class Range(SoftIndicator):
         return 1
 
     def signed_distance(self, x: Real, ops: Arithmetic = FLOAT) -> Real:
-        """Return s(x): the distance to the nearer end, positive between them."""
         return ops.minimum(x - ops.constant(self.low), ops.constant(self.high) - x)
 
     @property
@@ -220,7 +218,6 @@ class Disc(SoftIndicator):
         return len(self.center)
 
     def signed_distance(self, x: Real, ops: Arithmetic = FLOAT) -> Real:
-        """Return s(x): r − |x − c|."""
         return ops.constant(self.radius) - ops.distance(x, self.center)
 
     @property

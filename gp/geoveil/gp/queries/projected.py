@@ -54,7 +54,6 @@ class Radial(Query):
         return Radial(TabulatedProfile.of(self.profile, tolerance, ray=True), self.center)
 
     def signed_distance(self, x: Real, ops: Arithmetic = FLOAT) -> Real:
-        """Return s(x): the distance to the centre."""
         return _to_center(x, self.center, ops)
 
     @property
@@ -106,7 +105,6 @@ class Linear(Query):
         return Linear(TabulatedProfile.of(self.profile, tolerance), self.direction, self.offset)
 
     def signed_distance(self, x: Real, ops: Arithmetic = FLOAT) -> Real:
-        """Return s(x): 1-Lipschitz, as the direction is divided by its length."""
         weights = [ops.constant(w) for w in self.direction]
         if self.dimension == 1:
             along = x * ops.constant(float(np.sign(self.direction[0])))
@@ -173,7 +171,6 @@ class GaussianKernel(Query):
         return len(self.center)
 
     def signed_distance(self, x: Real, ops: Arithmetic = FLOAT) -> Real:
-        """Return s(x): the distance to the centre."""
         return _to_center(x, self.center, ops)
 
     @property

@@ -267,4 +267,3 @@ def _ball(x: Real) -> arb:
 
 
 FLOAT_JETS = FloatJets()
-"""Jets of float64 arrays."""

@@ -175,7 +175,6 @@ class Recorder(OneVariable):
 
 
 RECORDER = Recorder()
-"""The arithmetic of expressions."""
 
 
 @dataclass(frozen=True, slots=True)

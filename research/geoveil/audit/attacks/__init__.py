@@ -1,7 +1,7 @@
 """Attacks on the computer rather than on the mathematics: three that break naive float noise.
 
-Which outputs are reachable (Mironov 2012), how finely they are spaced (Haney et al. 2022), and how
-long a report takes. The first two must succeed on `simulate` and fail on `release` [MATH §10].
+Reachable outputs (Mironov 2012), their spacing (Haney et al. 2022), and the time of a report. The
+first two must succeed on `simulate` and fail on `release` [MATH §10].
 """
 
 from geoveil.audit.attacks.guesses import Guesses, binomial_bounds, permitted_right

@@ -11,11 +11,6 @@ def binomial_bounds(successes: int, trials: int, failure_probability: float) -> 
 
     Clopper and Pearson (1934): exact for independent trials.
 
-    Args:
-        successes: in [0, trials].
-        trials: ≥ 1.
-        failure_probability: in (0, 1), of the two bounds together.
-
     Example:
         >>> low, high = binomial_bounds(0, 200, 0.05)
         >>> low, round(high, 4)
@@ -32,11 +27,11 @@ def binomial_bounds(successes: int, trials: int, failure_probability: float) -> 
 
 @dataclass(frozen=True, slots=True)
 class Guesses:
-    """How often an adversary called an output the first input's, by which input it was from.
+    """How often an adversary called an output the first input's, by its true input.
 
     Args:
-        first: of the outputs of the first input, how many were called its own.
-        second: of the outputs of the second, how many were called the first's.
+        first: outputs of the first input that were called its own.
+        second: outputs of the second that were called the first's.
         trials: number of outputs of each.
         failure_probability: in (0, 1), that a bound below is above the truth.
     """
@@ -68,11 +63,7 @@ class Guesses:
         return max([0.0, *(math.log(a / b) for a, b in ratios if a > 0)])
 
     def delta(self, promised_epsilon: float) -> float:
-        """Return a lower bound on the δ that the promised ε would need besides it.
-
-        Args:
-            promised_epsilon: in nats, of these two inputs.
-        """
+        """Return a lower bound on the δ that the promised ε (nats, of these inputs) would need."""
         yes, no = self._bounds()
         growth = math.exp(promised_epsilon)
         return max(0.0, yes[0] - growth * no[1], (1 - no[1]) - growth * (1 - yes[0]))
@@ -87,10 +78,7 @@ class Guesses:
 def permitted_right(epsilon: float) -> float:
     """Return the largest share of right guesses that ε-indistinguishable inputs permit.
 
-    An event has P ≤ e^ε·Q and 1 − Q ≤ e^ε·(1 − P); the largest (P + 1 − Q)/2 is e^ε/(1 + e^ε).
-
-    Args:
-        epsilon: of these two inputs, in nats.
+    P ≤ e^ε·Q and 1 − Q ≤ e^ε·(1 − P), so (P + 1 − Q)/2 ≤ e^ε/(1 + e^ε).
 
     Example:
         >>> round(permitted_right(0.01), 4)

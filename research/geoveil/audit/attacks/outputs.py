@@ -1,20 +1,15 @@
 """Attacks on outputs: which are reachable, and how finely they are spaced.
 
-*From how many uniform numbers could this input have led to exactly this output?* Noise on a
-computer is a function of a uniform number with finitely many bits. The adversary runs the
-mechanism's own code with numbers of their choice, and finds those that lead to an output by
-bisection, since reports rise with the number. What they count is the probability of the output,
-exactly: of all numbers with 53 bits for `simulate`, of intervals for `release`.
+Noise on a computer is a function of a uniform number with finitely many bits. By bisection, since
+reports rise with the number, the adversary counts those that lead from an input to exactly this
+output: of 53 bits for `simulate`, intervals for `release`.
 
-*Reachable outputs* (Mironov, On significance of the least significant bits, CCS 2012). Float noise
-takes finitely many values, with gaps, and adding f(x) moves the gaps. An output that no uniform
-number leads to from x' can't be from x', however close f(x') is.
+*Reachable outputs* (Mironov, CCS 2012). Float noise takes finitely many values, with gaps, and
+adding f(x) moves the gaps: an output that no number leads to from x' can't be from x'.
 
-*Precision of the addition* (Haney, Desfontaines, Hartman, Shrestha and Hay, 2022). A sum of two
-doubles is a multiple of the smaller of their two spacings. For f(x') ≠ 0 every float output
-f(x') + noise is a multiple of half the spacing of doubles at f(x'): noise at least half as large
-has that spacing or a wider one, and with smaller noise the sum itself has. For f(x) = 0 the output
-has the noise's own spacing, which near 0 is finer. One output finer than that is proof.
+*Precision of the addition* (Haney, Desfontaines, Hartman, Shrestha and Hay, 2022). For f(x') ≠ 0
+every float f(x') + noise is a multiple of half the spacing of doubles at f(x'). For f(x) = 0 it has
+the noise's own spacing, finer near 0: one such output is proof.
 """
 
 import math
@@ -75,13 +70,9 @@ class OutputPath(ABC):
         above: bool = False,
         between: tuple[Integers, Integers] | None = None,
     ) -> Integers:
-        """Return the least number that leads to the output or above it, or only above it.
+        """Return the least number that leads from x to each output (n,) or above it.
 
-        Args:
-            x: one point.
-            outputs: (n,).
-            above: whether an output must be exceeded.
-            between: numbers that are known to be at most and at least the answers.
+        `above` asks for more than the output; `between` holds bounds of the answers.
         """
         if between is None:
             between = np.ones(outputs.shape, np.int64), np.full(outputs.shape, 2**self.bits - 1)
@@ -96,11 +87,7 @@ class OutputPath(ABC):
 
 
 class FloatPath(OutputPath):
-    """`simulate`: float64 noise from a uniform number with 53 bits.
-
-    Args:
-        mechanism: of one value per report, on points of dimension 1.
-    """
+    """`simulate`: float64 noise from 53 bits, one value per report, on points of dimension 1."""
 
     name = "simulate"
     must_break = True
@@ -124,11 +111,7 @@ class FloatPath(OutputPath):
 
 
 class GridPath(OutputPath):
-    """`release`: an integer on a public grid, from as many random bits as it takes.
-
-    Args:
-        mechanism: as for `FloatPath`.
-    """
+    """`release`: an integer on a public grid, from as many random bits as it takes."""
 
     name = "release"
     must_break = False
@@ -196,7 +179,7 @@ def reachable_attack(
     """Guess, from single outputs, which of two inputs they are from.
 
     The guess is the input from which more uniform numbers lead to exactly that output: the
-    likelihood-ratio test, which no other guess beats. A tie is decided by a coin.
+    likelihood-ratio test, which no other guess beats. A coin decides a tie.
 
     Args:
         path: how the reports are made.
@@ -234,10 +217,7 @@ _NONE = 2000
 
 
 def lowest_bit(values: ArrayLike) -> NDArray[np.int64]:
-    """Return the largest e with each value a multiple of 2^e; 2000 for 0.
-
-    Args:
-        values: doubles, or integers that doubles hold exactly.
+    """Return the largest e with each double a multiple of 2^e; 2000 for 0.
 
     Example:
         >>> lowest_bit([1.0, 0.75, 12.0, 0.0]).tolist()
@@ -254,16 +234,8 @@ def spacing_attack(
 ) -> Guesses:
     """Guess, from the lowest bit of single outputs, which of two inputs they are from.
 
-    One half of the outputs chooses up to which lowest bit, or from which on, an output is called
-    the first input's. The other half, which the choice has not seen, is what is reported.
-
-    Args:
-        path: how the reports are made.
-        x: one input.
-        other: the other.
-        samples: outputs of each, in each half.
-        seed: for the outputs.
-        failure_probability: in (0, 1), that a bound of the guesses is above the truth.
+    `samples` outputs of each input choose which lowest bits are called the first input's. As many
+    others, which the choice has not seen, are reported. Arguments as `reachable_attack`.
     """
     halves = [
         np.split(lowest_bit(path.draw(point, 2 * samples, 2 * seed + index)), 2)

@@ -153,9 +153,6 @@ def attack_outputs(
         reachable_samples: outputs of each input, in [20, 10⁶].
         spacing_samples: the same for the precision attack, and as many to choose its guess.
         seed: ≥ 0; the same seed gives the same rows.
-
-    Raises:
-        ParameterError: if a number is out of range.
     """
     require_whole("reachable_samples", reachable_samples, 20, 1_000_000)
     require_whole("spacing_samples", spacing_samples, 20, 1_000_000)
@@ -177,15 +174,12 @@ def attack_times(
 ) -> tuple[TimingAttack, ...]:
     """Time the releases of every family, and again with a floor where time tells the places apart.
 
-    What is found depends on the machine, and on what else it does.
+    Results depend on the machine, and on its other work.
 
     Args:
         samples: releases timed at each place, in [20, 10⁶].
         seed: for the order of the releases.
-        subjects: what is timed; `timed_mechanisms` by default.
-
-    Raises:
-        ParameterError: if a number is out of range.
+        subjects: `timed_mechanisms` by default.
     """
     require_whole("samples", samples, 20, 1_000_000)
     require_whole("seed", seed, 0, 2**31)

@@ -1,8 +1,7 @@
 """The timing attack: does the time of a release tell where a point is, or how scores lie?
 
-Releases at several places are timed in random order, so that whatever the machine does meanwhile
-meets all places alike: if time does not depend on the point, the labels are exchangeable. Times
-are compared by their ranks, which a few interruptions can't move.
+Releases at several places are timed in random order: if time does not depend on the point, the
+labels are exchangeable. Ranks are compared, which a few interruptions can't move.
 """
 
 import time
@@ -80,12 +79,9 @@ class ReleaseTimes:
 
 
 def places(scene: Scene) -> dict[str, Array]:
-    """Return points by their distance from the middle, in `per`, and one 10¹⁵ units away.
+    """Return points of a scene by their distance from its middle in `per`, and one 10¹⁵ units away.
 
     The edge of the linear band of the catalogue is 1, that of the smoothstep 1.5.
-
-    Args:
-        scene: gives the middle, and the direction.
     """
     far = _FARTHEST / scene.privacy.per
     return {name: scene.points(step) for name, step in (_STEPS | {"10¹⁵ units": far}).items()}
@@ -160,7 +156,7 @@ def time_releases(
         subject: what is released, and where.
         samples: releases at each place, after a few that are not counted.
         seed: for the order.
-        floor: seconds that every release is made to take, or None.
+        floor: seconds to which `paced` raises every release, or None.
         clock: in seconds.
     """
     names, points = list(subject.places), np.stack(list(subject.places.values()))
@@ -190,10 +186,7 @@ def least_p_value(timed: ReleaseTimes) -> float:
     """Return the least p-value over the places: each against the reference, by two rank tests.
 
     Mann and Whitney's sees a shift, Kolmogorov and Smirnov's any difference. The slowest 5 % of all
-    times are set to the same value, so that none of them counts for more than being slow.
-
-    Args:
-        timed: times at the reference and at least one other place.
+    times count as equal.
     """
     slow = float(np.quantile(np.concatenate(list(timed.seconds.values())), 0.95))
     cut = {place: np.minimum(times, slow) for place, times in timed.seconds.items()}

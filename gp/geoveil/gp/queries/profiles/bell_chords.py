@@ -53,13 +53,7 @@ _NEAR = (
 
 @lru_cache(maxsize=1)
 def bell_cells() -> tuple[Array, Array]:
-    """Return edges (m + 1,) from 0 outwards and upper bounds of L between them, (m,).
-
-    Example:
-        >>> edges, steepest = bell_cells()
-        >>> edges[:2].tolist(), float(steepest.max()) < math.exp(-0.5) * (1 + 2e-6)
-        ([0.0, 0.015625], True)
-    """
+    """Return edges (m + 1,) from 0 outwards and upper bounds of L between them, (m,)."""
     edges = [i / _PER_UNIT for i in range(len(_NEAR) + 1)]
     steepest = [most / 2**20 for most in _NEAR]
     while edges[-1] < _FARTHEST:

@@ -36,7 +36,6 @@ class EnclosedProfile(Profile):
     scale: float
     """The unit of u, > 0, in the unit of the points."""
     ray: bool
-    """Whether s is never negative."""
 
     @abstractmethod
     def on_ray(self) -> EnclosedProfile:
@@ -88,7 +87,6 @@ class EnclosedProfile(Profile):
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """Numbers that φ never leaves: certified."""
         low, high = self._cells.value
         return float(low.min()), float(high.max())
 

@@ -79,7 +79,6 @@ class Gaussian(ClosedFormProfile):
         return _chord(np.minimum(end, u), np.maximum(end, u)) / self.bandwidth * _ROUND_UP
 
     def slope_breakpoints(self, reach: float) -> tuple[float, ...]:
-        """Top and inflection, and where chords reach them."""
         h = self.bandwidth
         return (0.0, h) if reach == math.inf else (0.0, h, reach, reach + h)
 
@@ -213,10 +212,6 @@ def touching_point_of_top() -> float:
     """Return the w of the chord from the top, z = 0, in units of h [SGP Lemma 4.7].
 
     w² = −2W₋₁(−e^{−1/2}/2) − 1, W₋₁ the lower branch of the Lambert W function.
-
-    Example:
-        >>> touching_point_of_top()
-        1.5852010652445132
     """
     with working_precision(BITS):
         half = BALL.constant(Fraction(-1, 2))

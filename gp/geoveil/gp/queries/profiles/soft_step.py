@@ -63,7 +63,6 @@ class ClosedFormStep(SoftStep, ClosedFormProfile):
         return np.asarray(self.local_lipschitz(np.abs(s), 0.0))
 
     def slope_breakpoints(self, reach: float) -> tuple[float, ...]:
-        """Centre and edge, and where chords reach across."""
         edge = self.width / 2
         if reach == math.inf:
             return (0.0, edge)
@@ -117,7 +116,6 @@ class Ramp(ClosedFormStep):
         return ops.minimum(z, ops.constant(self.width) / 2)
 
     def debiased_preimages(self, y: Array, b: float) -> tuple[Array, Array]:
-        """Return the one v with φ(v) = y, if any; there is no g but φ itself."""
         if b != 0:
             raise self._not_debiasable()
         y = np.asarray(y, dtype=np.float64)
@@ -145,10 +143,9 @@ class Smoothstep(ClosedFormStep):
     def local_lipschitz(self, z: Real, reach: float, ops: Arithmetic = FLOAT) -> Real:
         """Return the steepest chord of length up to Λ.
 
-        Reach 0: (6/w)(1/4 − y²), y = z/w. Reach ∞: from inside the band it touches φ at t = 1/2 +
-        y/2, with slope (3/2w)(1 − y²); from outside, at distance δw, at t = 1 − v, v the smaller
-        root of 4v² − (5 + 6δ)v + 1 = 0. At a finite reach it ends there or, if that is too far, at
-        Λ.
+        Reach 0: (6/w)(1/4 − y²), y = z/w. Reach ∞: from inside the band it touches φ at
+        t = 1/2 + y/2, with slope (3/2w)(1 − y²); from outside, at distance δw, at t = 1 − v, v the
+        smaller root of 4v² − (5 + 6δ)v + 1 = 0. At a finite reach it ends there, or at Λ if nearer.
         """
         if 0 < reach < math.inf:
             return self._chord_within(np.asarray(z) / self.width, reach / self.width)
