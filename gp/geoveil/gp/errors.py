@@ -27,8 +27,6 @@ class ParameterError(GeoVeilError, ValueError):
     Example:
         >>> str(ParameterError("epsilon", -1, "a finite number > 0"))
         'epsilon must be a finite number > 0, got epsilon=-1'
-        >>> str(ParameterError("per", None, "given together with epsilon"))
-        'per must be given together with epsilon'
     """
 
     def __init__(self, name: str, value: object, expected: str) -> None:

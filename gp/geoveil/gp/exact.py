@@ -1,8 +1,6 @@
 """Release that is private on a real computer: lazy bits, balls, one correctly rounded integer.
 
-For an ideal mechanism y = Y(U), U uniform in (0, 1), the released integer is the correctly rounded
-y/step [MATH §10]: a function of the ideal output alone, so it keeps the ideal guarantee.
-
+The released integer is a function of the ideal output alone, and keeps its guarantee [MATH §10].
 `working_precision` sets python-flint's precision, which belongs to the process, under a lock. If
 other code changes it meanwhile, balls become wider or narrower, never wrong.
 """

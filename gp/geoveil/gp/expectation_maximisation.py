@@ -1,8 +1,7 @@
 """The distribution behind noisy reports: expectation-maximisation, with smoothing [LWLSS20].
 
-The shares of people in cells that make the counts likeliest are full of spikes, which are noise.
-Smoothing after each step removes them, and spreads true heaps and jumps as well: the result is
-biased, and has no interval.
+The likeliest shares are full of spikes. Smoothing after each step removes them, and spreads true
+heaps and jumps as well: the result is biased, and has no interval.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """A lower bound for the share of forged reports, from counts of where reports lie [MATH §8].
 
-For two disjoint sets E and A of reports let w be the largest P(E | x)/P(A | x) of any value x. Of N
-honest reports in E or A, at most Binomial(N, w/(1 + w)) are in E, whatever the people are like: an
-exact test. The excess is forged.
+With w the largest P(E | x)/P(A | x) of any x, of N honest reports in disjoint sets E or A at most
+Binomial(N, w/(1 + w)) are in E, whatever the people are like. The excess is forged.
 """
 
 from __future__ import annotations
@@ -177,9 +176,8 @@ def _crossings(
 def _chances(at: Array, bins: NDArray[np.intp], size: int, scale: float) -> tuple[Array, float]:
     """Return the chance of each bin at each of many distances, (size, n), and their spacing.
 
-    By geo-privacy a chance between two of them differs by a factor of at most e^(spacing/2) from
-    the nearer, the spacing in noise scales. Beyond the outermost, ratios stay: all chances but
-    those of far bins fall at one rate.
+    By geo-privacy a chance between two distances differs by at most e^(spacing/2) from the nearer,
+    the spacing in noise scales. Beyond the outermost, ratios stay but for far bins.
     """
     count = min(math.ceil((at[-1] - at[0]) / (scale * _CELL)), _MOST_CELLS) + 1
     places, apart = np.linspace(at[0], at[-1], count, retstep=True)

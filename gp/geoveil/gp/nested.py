@@ -1,8 +1,8 @@
 """Nested noise: the point of a coarser guarantee, made from that of a finer one [MATH §13].
 
-For b₁ > b₂ planar Laplace noise of scale b₁ is that of scale b₂ plus an independent rest E. So one
-point, perturbed once at the finest rate, answers every coarser campaign at no further cost.
-`Coarsening` draws E. `Refinement`, in one dimension, draws the finer noise given the coarser.
+Coarser noise is finer noise plus an independent rest, which `Coarsening` draws. So one point
+answers every coarser campaign at no further cost. `Refinement`, in one dimension, goes the other
+way.
 """
 
 from __future__ import annotations

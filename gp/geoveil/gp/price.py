@@ -1,8 +1,7 @@
 """Which part of the variance of answers is noise, and so what privacy cost [MATH §8].
 
-Var(y) = Var f(X) + E Var(y | X); the last is the noise variance, and Var(y)/Var f(X) the price of
-privacy. From perturbed points the noise variance is estimated without bias. From answers to fixed
-queries the law of the mechanism bounds it.
+Var(y) = Var f(X) + E Var(y | X): the noise variance is the last, the price Var(y)/Var f(X).
+Perturbed points estimate it without bias; for fixed queries the law of the mechanism bounds it.
 """
 
 from __future__ import annotations
@@ -102,12 +101,8 @@ def estimated_noise_variance(
 ) -> NoiseVariance | None:
     """Return the noise variance from the estimated variances of points; None for fewer than two.
 
-    Only their sum and their ends are known, which makes the interval a little wide: numbers in
-    [a, b] with the mean m have a variance of at most (b − m)(m − a).
-
-    Args:
-        total: of `PointEstimator.estimated_variance` over the points.
-        limits: its least and its greatest value.
+    `total` is their sum and `limits` their ends. The interval is a little wide, as numbers in [a,
+    b] with the mean m have a variance of at most (b − m)(m − a).
 
     Example:
         >>> found = estimated_noise_variance(10_000, 500.0, (0.0, 0.5), 0.95)

@@ -120,10 +120,7 @@ class MomentsAskedOnce(ReportMoments):
 
 
 def _height_over_origin(x: Array, z: Array, t: Array) -> float | None:
-    """Return the height of the lower hull of points (x, z, t) over (0, 0); None if it is not there.
-
-    The simplex method: a triangle around the origin takes the point farthest below as a corner.
-    """
+    """Return the height of the lower hull of points (x, z, t) over (0, 0); None if not there."""
     angles = np.arctan2(z, x)
     first = int(np.argmax(np.hypot(x, z)))
     opposite = np.mod(angles - angles[first], 2 * np.pi) - np.pi

@@ -63,15 +63,9 @@ class Projection(ABC):
         return replace(true.scaled(1 / kappa), reach=reach)
 
     def true_privacy(self, plane: GeoPrivacy) -> GeoPrivacy:
-        """Return what a guarantee over plane distances is worth over true ones.
+        """Return what a guarantee over plane distances is worth over true ones, rounded safely.
 
-        The inverse of `privacy`: rate κε within Λ/κ, rounded in the safe direction.
-
-        Example:
-            >>> from geoveil.gp.coordinates import AzimuthalEquidistant
-            >>> plane = AzimuthalEquidistant(-73.95, 40.7, radius_m=500_000)
-            >>> print(plane.true_privacy(GeoPrivacy(epsilon=1.0, per=500.0, unit="metre")))
-            ε = 1.00103 per 500 metre
+        The inverse of `privacy`: rate κε within Λ/κ.
         """
         kappa = Fraction(self.distortion)
         reach = plane.reach

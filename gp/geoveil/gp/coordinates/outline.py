@@ -1,8 +1,7 @@
 """A disc around a box, a polygon or several, in longitudes and latitudes.
 
-A disc that contains the outlines contains what they enclose. They are less than 180° wide, so the
-antipode of the centre is not enclosed; an enclosed place outside the disc could be joined to it
-without crossing an outline.
+A disc that contains the outlines contains all that they enclose: they are less than 180° wide, so
+the antipode of the centre is outside, and no enclosed place beyond the disc can be joined to it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Totals of many thresholds and ranges on the line: points are sorted once for all of them.
 
-A debiased smoothstep threshold is a cubic inside its band, 0 and 1 beside it. The edges of all
-bands cut the grid into cells; each cell keeps the number of its points and Σv … Σv⁶, v ∈ [0, 1) the
-place in it. The powers are integers in units of 2⁻⁴⁴, so that the order of points does not matter.
-The estimator's own comparison decides ties at an edge.
+A debiased smoothstep threshold is a cubic inside its band. Each cell between the edges of all bands
+keeps the number of its points and Σv … Σv⁶, v ∈ [0, 1) the place in it, in integers of 2⁻⁴⁴, so
+that the order of points does not matter.
 """
 
 from __future__ import annotations

@@ -1,17 +1,8 @@
 """Estimators of the Gaussian kernel from perturbed points, in any dimension [MATH §5.2].
 
-Lengths are in bandwidths, c = b/h. On a bell σ^{−k} e^{−q}, q = r²/2σ², the Laplacian acts as
-Δⁿ = (−2/σ²)ⁿ n! L_n^{(k/2−1)}(q), L Laguerre's polynomials. Hence for odd k, with m = (k+1)/2,
-
-    g = e^{−q} Σ_n C(m, n) n! (2c²)ⁿ L_n(q),   σ = 1.
-
-For even k the root (1 − b²Δ)^{−1/2} = (2/√π) ∫ e^{−v²} e^{v²b²Δ} dv is left, which turns the bell
-into one of σ² = 1 + 2c²v². So g is the mixture over v of the sum above with m = k/2 + 1 and
-(2c²/σ²)ⁿ; the trapezoidal rule converges exponentially.
-
-Expectations are integrals in polar coordinates around the true point at distance r: a noise radius
-s ~ Gamma(k, c) and an angle θ with density ∝ sin^{k−2}θ end at ρ² = (r − s)² + 4rs sin²(θ/2). All
-integrands are smooth and positive, so that results are accurate relative to themselves.
+Lengths are in bandwidths, c = b/h. Expectations are integrals over a noise radius s ~ Gamma(k, c)
+and an angle, in polar coordinates around the true point, of smooth and positive functions: so they
+are accurate relative to themselves.
 """
 
 from __future__ import annotations
@@ -214,8 +205,8 @@ def planar_expectation(
 def _edges(r: Array, c: float) -> Array:
     """Return increasing edges of panels in s, graded around s = 0, s = r and s = r − 1/(2c).
 
-    The noise falls as e^{−s/c}, the function lives near s = r, and their product with a bell around
-    the last. Beyond the last edge one of them is below e^{−40} of its largest.
+    There noise, function and their product with a bell live. Beyond the last edge one is below
+    e^{−40}.
     """
     steps, width = [0.0], 0.4
     while steps[-1] < _FADE * c + 16:
@@ -254,9 +245,9 @@ _DISTANCES = 161
 class KernelEstimator(PointEstimator):
     """A Gaussian kernel in k ≥ 2 dimensions, the noise undone or not.
 
-    The variance is a quadrature, interpolated in a table that is made at its first use (about a
-    second). For b from 10⁻⁵ bandwidths it is accurate to 1e-6 of itself within 100 noise scales of
-    the centre; beyond, where it is negligible, it is 0.
+    The variance is a quadrature, tabulated at its first use (about a second). For b from 10⁻⁵
+    bandwidths it is accurate to 1e-6 of itself within 100 noise scales of the centre; beyond, where
+    it is negligible, it is 0.
 
     Raises:
         UnsupportedError: if b exceeds 1000 bandwidths.
@@ -369,7 +360,6 @@ def _function(r: Array, c: float, dimension: int, debias: bool) -> Array:
 
 
 def _mean(r: Array, c: float, dimension: int, debias: bool) -> Array:
-    """Return the expectation over the noise at r bandwidths from the centre."""
     if debias:
         return np.asarray(np.exp(-r * r / 2))
     return np.asarray(np.exp(_log_mean(c, dimension)(r, -np.inf)))

@@ -1,9 +1,8 @@
 """Totals of many Gaussian kernels of one bandwidth: convolutions with one even function g.
 
-Points are spread over a lattice of h/16 by Lagrange's interpolation of order 10 in each coordinate,
-in integers of 2⁻⁴³, so that their order does not matter. Fourier transforms convolve them with g,
-g² and the estimated variance. The interpolation moves g by less than 10⁻¹¹ g(0) at any point, and a
-mean over noisy points by less than 10⁻¹² g(0).
+Points are spread over a lattice of h/16 by Lagrange's interpolation of order 10, in integers of
+2⁻⁴³, so that their order does not matter. Fourier transforms convolve them with g, g² and the
+estimated variance. The interpolation moves g by less than 10⁻¹¹ g(0), and a mean by 10⁻¹² g(0).
 """
 
 from __future__ import annotations
@@ -140,12 +139,7 @@ class LatticeTotals(Totals):
     """All kernels of one bandwidth together.
 
     Means differ from those of `EachTotals` by less than 10⁻¹² of the greatest value of g, standard
-    errors by less than 10⁻⁹ of themselves.
-
-    Args:
-        kernels: of each label.
-        lattice: of these kernels.
-        step: spacing of the grid of the points, in their unit.
+    errors by less than 10⁻⁹ of themselves. `step` is the spacing of the grid of the points.
     """
 
     def __init__(

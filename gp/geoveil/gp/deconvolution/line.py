@@ -1,8 +1,7 @@
 """Estimators from perturbed numbers, k = 1: g = f − b²f'' [MATH §5.1, §5.2].
 
 A threshold, a kernel and a radial query that is smooth through its centre are a profile of x − T. A
-range, f(x) = φ(x − low) + φ(high − x) − 1, is the sum of two estimators less 1: where one varies,
-the other is 1, and (g_low − 1)(g_high − 1) = 0 everywhere.
+range is the sum of two, less 1: where one varies, the other is 1.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Covariances of what many estimators return for the same points.
 
-Values are rounded to 2⁻²⁰ of the greatest, and their products are added up as integers, which
-doubles hold exactly: any order and blocks of points give the same bits. The rounding moves a
-standard deviation by less than 10⁻⁶ of that greatest value.
+Values are rounded to 2⁻²⁰ of the greatest, and products added up as integers: any order of points
+gives the same bits. That moves a standard deviation by less than 10⁻⁶ of the greatest value.
 """
 
 from __future__ import annotations

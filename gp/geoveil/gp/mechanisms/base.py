@@ -120,13 +120,6 @@ class Mechanism(ValueObject, ABC, Generic[Report]):
         Raises:
             PrivateValueError: if a coordinate is not finite or the shape does not fit.
             UnsupportedError: as `release`.
-
-        Example:
-            >>> from geoveil.gp import DebiasedLaplace, GeoPrivacy, Threshold
-            >>> query = Threshold(at=100_000, width=24_000, profile="smoothstep")
-            >>> m = DebiasedLaplace(query, GeoPrivacy(1.0, per=8_000.0))
-            >>> m.release_many([80_000.0, 101_000.0, 250_000.0]).shape
-            (3,)
         """
         source = chosen_source(source)
         points = validation.points(x, self.dimension)
@@ -322,14 +315,7 @@ class QueryMechanism(Mechanism[int]):
 
     @property
     def largest_variance(self) -> float:
-        """The largest variance of a report over all points, at most 5 % too high; may be infinite.
-
-        Example:
-            >>> from geoveil.gp import DebiasedLaplace, GeoPrivacy, Threshold
-            >>> query = Threshold(at=100_000, width=24_000, profile="smoothstep")
-            >>> round(DebiasedLaplace(query, GeoPrivacy(1.0, per=8_000.0)).largest_variance, 3)
-            0.338
-        """
+        """The largest variance of a report at any point, at most 5 % too high; may be infinite."""
         law = self.law()
         return math.inf if law is None or law.noise is None else float(law.variances[1].max())
 

@@ -146,7 +146,6 @@ class StudentT(AlgebraicNoise):
         return self.nu
 
     def _absolute_moment(self, order: float) -> float:
-        """Return E|Z|^p: ν^{p/2} Γ((p+1)/2) Γ((ν−p)/2) / (√π Γ(ν/2))."""
         gammas = math.lgamma((order + 1) / 2) + math.lgamma((self.nu - order) / 2)
         norm = math.log(math.pi) / 2 + math.lgamma(self.nu / 2)
         return math.exp(order / 2 * math.log(self.nu) + gammas - norm)
@@ -292,7 +291,6 @@ class GeneralizedCauchy(AlgebraicNoise):
         return self.gamma - 1
 
     def _absolute_moment(self, order: float) -> float:
-        """Return E|Z|^p: sin(π/γ)/sin((p+1)π/γ), the latter the sine of the rest."""
         angle = math.pi / self.gamma
         rest = self.tail_exponent - order  # exact where it is small
         return math.sin(angle) / math.sin(min(order + 1, rest) * angle)
@@ -311,7 +309,6 @@ class GeneralizedCauchy(AlgebraicNoise):
         return 1 / Fraction(self.gamma)
 
     def _ball_max_score(self) -> arb:
-        """Enclose the largest score: (γ−1)^{1−1/γ}."""
         gamma = BALL.constant(self.gamma)
         return (gamma - 1) ** (1 - 1 / gamma)
 

@@ -178,7 +178,6 @@ class Laplace(Noise):
         return 2 * self.scale**2
 
     def _absolute_moment(self, order: float) -> float:
-        """Return E|Z|^p: b^p Γ(p+1)."""
         return math.exp(order * math.log(self.scale) + math.lgamma(order + 1))
 
     def score(self, u: ArrayLike) -> Array:

@@ -127,7 +127,6 @@ class LaplacePareto(FrontierNoise):
         return moment / (1 + decay / a) / self.epsilon**2
 
     def _absolute_moment(self, order: float) -> float:
-        """Return E|Z|^p: an incomplete gamma function and a power."""
         from scipy import special
 
         a, t = self._a, 1 + self._a
@@ -218,7 +217,6 @@ class PowerLaw(FrontierNoise):
         return float((core + tail) / self.epsilon**3 / self._half_mass)
 
     def _absolute_moment(self, order: float) -> float:
-        """Return E|Z|^p: incomplete beta functions of the variable βu."""
         from scipy import special
 
         a, p = self._a, order

@@ -1,7 +1,6 @@
 """Quantiles without a closed form, enclosed: the root of a distribution function in balls.
 
-Steps of fourth order approach the root; the interval form of Newton's method then encloses it. For
-S' = −h, u* = u₀ + (S(u₀) − p)/h(ξ) with ξ in U; if that ball lies within U, so does a root
+Steps of fourth order approach the root; the interval form of Newton's method encloses it
 [Moore 1966]. A bad guess makes the result slow, never wrong.
 """
 

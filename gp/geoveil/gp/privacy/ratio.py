@@ -30,19 +30,12 @@ class LogScale:
             it without looking at private values.
 
     Example:
-        Who earns more than 100,000? Softened from a factor 1/1.2 to 1.2 around it.
-
         >>> import math
-        >>> from geoveil.gp import DebiasedLaplace, GeoPrivacy, Threshold
-        >>> scale = LogScale(floor=1_000)
-        >>> incomes = scale.to_log([0, 50_000, 100_000, 200_000])
-        >>> incomes.round(3).tolist()
-        [6.908, 10.82, 11.513, 12.206]
+        >>> from geoveil.gp import Threshold
+        >>> incomes = LogScale(floor=1_000).to_log([0, 50_000, 100_000, 200_000])
         >>> q = Threshold(at=math.log(100_000), width=2 * math.log(1.2), profile="smoothstep")
-        >>> q.value(incomes).round(3).tolist()
+        >>> q.value(incomes).round(3).tolist()  # softened by a factor of 1.2 on both sides
         [0.0, 0.0, 0.5, 1.0]
-        >>> privacy = GeoPrivacy.per_factor(1.0, factor=2, unit="dollar")
-        >>> report = DebiasedLaplace(q, privacy).release(incomes[1])
     """
 
     floor: float

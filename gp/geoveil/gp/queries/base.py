@@ -68,13 +68,8 @@ class Query(ABC):
         """Return how far each point is, at least, from all places where f varies; 0 at them.
 
         f is constant within the clearance, since s is 1-Lipschitz and φ settles at its outermost
-        breakpoints.
-
-        Args:
-            points: checked points, (n,) for dimension 1, else (n, dimension).
-
-        Returns:
-            Distances ≥ 0 in the unit of x, (n,).
+        breakpoints. Points are checked ones, (n,) or (n, dimension); distances (n,) in the unit of
+        x.
 
         Example:
             >>> from geoveil.gp import Threshold

@@ -2,7 +2,6 @@
 
 With M_j an upper bound of L_Λ on cell j, B(u) = max_j M_j/g(β·dist(u, cell j)) is at least L_Λ and
 smooth, as every term is: a distance is 1-Lipschitz and g(s+t) ≤ g(s)g(t). All rounding is upwards.
-`tabulate` makes cells of a slope that is known at points only, and has one peak.
 """
 
 from __future__ import annotations

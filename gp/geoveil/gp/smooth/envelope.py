@@ -1,8 +1,7 @@
 """The smooth envelope sup_y L(y)/g(β|z−y|) of a slope L ≥ 0 that rises to one peak and falls again.
 
-For exponential growth the maximizers are the local maxima of log L(y) ± βy, whatever z is. For
-linear growth they are found on a mesh of z and refined. A candidate that is off by δ misses the
-supremum by O(δ²); the result is rounded up by more than that.
+The maximizers are the local maxima of log L(y) ± βy for exponential growth, and refined from a mesh
+of z for linear. One that is off by δ misses by O(δ²); the result is rounded up by more.
 """
 
 from __future__ import annotations

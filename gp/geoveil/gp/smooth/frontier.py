@@ -1,13 +1,8 @@
 """The exact privacy frontier of f(x) + (B(x)/η)·Z [MATH §3].
 
-The log-density changes at most at the rate bβ|uψ(u)−1| + aηψ(u) along a segment, a = |∇f|/B and
-b = |∇ log B|/β. The frontier is the set of (a, b) that a query attains; the calibration is the
-largest η that keeps the rate within ε. Here ε = 1 and β is the fraction β/ε.
-
-For m reports with w = uψ at the largest score, and D = sup|uψ − 1| for each other report, the rate
-is at most β·max((m−1)D + w − 1, m − w) + ηψ. So η is the lesser of two quotients, over u > 0,
-
-    min (1 − β·max((m−1)D + w − 1, m − w))/ψ.
+The frontier is the set of (a, b), a = |∇f|/B and b = |∇ log B|/β, that a query attains; the
+calibration is the largest η that keeps the rate bβ|uψ(u)−1| + aηψ(u) within ε. Here ε = 1 and β is
+the fraction β/ε. [MATH §7] has the rate of several reports.
 """
 
 from bisect import bisect_left

@@ -1,14 +1,9 @@
 """How little Laplace noise, scaled to a bound that grows linearly, keeps to ε and δ [MATH §3].
 
-A pair of points d ≤ Λ apart, c = εd, with b = B(x) > b' = B(x'), t = b/b' − 1 and
-D = |f(x) − f(x')|/b', keeps to δ if and only if η ≤ ε satisfies
-
-    η ≤ (t/D)·arccosh(δ·e^{c/t}/h(t))   and   η ≤ (c − log(1 + t))·b/|f(x) − f(x')|,
-
-h(t) = (1 + t)^{−1/t}·t/(1 + t). The largest η is the least of these over all pairs of distances
-s, s'. `largest_eta` encloses it by cells (s, s + g) that are split until the least over each is
-known to a per cent. Within a cell, B differs from its middle by at most the factor 1 + β·way, and f
-by at most B·way, for B bounds the chords.
+Two points keep to δ if η ≤ (t/D)·arccosh(δ·e^{c/t}/h(t)), and the other way round if η ≤ (c − log(1
++ t))·b/|f(x) − f(x')|. `largest_eta` encloses the least of these over all pairs of distances, by
+cells (s, s + g) that are split until it is known to a per cent: within a cell B varies by at most
+the factor 1 + β·way, and f by at most B·way.
 """
 
 from __future__ import annotations

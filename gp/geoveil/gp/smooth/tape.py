@@ -1,10 +1,8 @@
 """Tapes: formulas as data, each the list of the operations that it consists of.
 
-A Python function could do something else at its next call. So a formula is called once, with an
-`Expression` that records its operations; bounds, simulation and release use this list.
-
-Pieces of a `piecewise` meet exactly. At each edge e_k the jump d_k = pieces[k−1](e_k) −
-pieces[k](e_k) must be provably below 2^-3000, and piece k is raised by d_1 + … + d_k.
+A Python function could do something else at its next call. So an `Expression` records one call;
+bounds, simulation and release use this record. Where pieces meet, the jump must be provably below
+2^-3000, and is taken off the next piece.
 """
 
 import math

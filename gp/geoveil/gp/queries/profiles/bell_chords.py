@@ -1,8 +1,7 @@
 """Steepest chords of the bell e^{−u²/2}, of any length: upper bounds on cells [SGP Lemmas 4.5–4.7].
 
-The steepest chord from u has the slope L(u) = w·e^{−w²/2}, w the point where it touches the bell. L
-rises up to u = 1 and then falls; it is tabulated up to u = 4. Beyond, e^{−w²/2}/(u − w) bounds it,
-steepest where w(u − w) = 1. All steps are rounded as IEEE 754 says, so all languages agree.
+The chord's slope L(u) rises up to u = 1 and then falls; it is tabulated up to u = 4. Beyond,
+e^{−w²/2}/(u − w) with w(u − w) = 1 bounds it. IEEE 754 rounds all steps, so languages agree.
 """
 
 from __future__ import annotations

@@ -71,7 +71,6 @@ class EnclosedProfile(Profile):
 
     @property
     def breakpoints(self) -> tuple[float, ...]:
-        """The distances where pieces meet, up to where φ has settled at its limits."""
         cells = self._cells
         low, high = settled(cells)
         inner = [u for u in cells.knots if low < u < high]
@@ -92,7 +91,6 @@ class EnclosedProfile(Profile):
 
     @property
     def plateaus(self) -> tuple[tuple[float, float, float], ...]:
-        """The cells on which the slope is 0, and what is beyond the ends."""
         cells, scale = self._cells, self.scale
         flat = np.concatenate([[not self.ray], cells.steepest == 0, [True]])
         edges = np.concatenate([[-math.inf], cells.edges, [math.inf]])
@@ -125,10 +123,9 @@ class EnclosedProfile(Profile):
         return bound(u, ops) / ops.constant(self.scale)
 
     def debiased(self, v: Real, b: Exact, ops: Arithmetic = FLOAT) -> Real:
-        """Return g(v). On a ray φ is extended to v < 0 [MATH §5.1].
+        """Return g(v). On a ray φ is extended to v < 0 by φ(−v), or 2φ(0) − φ(−v) [MATH §5.1].
 
-        If φ'(0+) = 0 by φ(−v), else by 2φ(0) − φ(−v), which has no corner: for it g is 2φ(0) −
-        g(−v), bounded, and constant wherever φ is.
+        The latter, for a slope at 0, has no corner: g is 2φ(0) − g(−v) there.
         """
         if b == 0:
             return self.value(v, ops)
@@ -167,7 +164,6 @@ class EnclosedProfile(Profile):
         return self.ray and abs(slope) > CORNER * self._cells.lipschitz
 
     def debiased_range(self, b: float) -> tuple[float, float]:
-        """Return the least and the greatest value of g: certified, from the cells."""
         if b == 0:
             return self.bounds
         cells, c2 = self._cells, (b / self.scale) ** 2
@@ -209,7 +205,6 @@ class EnclosedProfile(Profile):
         return (np.concatenate([-u[:0:-1], u]) if self.ray else u) * self.scale
 
     def ranges(self, edges: Array, b: float) -> tuple[Array, Array]:
-        """Return bounds of g and h: from enclosures of φ, φ' and φ'' on each cell."""
         cells, u, c2 = self._cells, self._folded(edges), (b / self.scale) ** 2
         value, slope, curvature = (
             np.stack(

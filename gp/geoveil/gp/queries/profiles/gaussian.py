@@ -1,9 +1,8 @@
 """The Gaussian bell: φ(s) = e^{−s²/2h²}, s a distance, extended evenly [SGP §4.3; MATH §2.2, §5.1].
 
-At reach ∞ [SGP Lemma 4.7] the steepest chord from z touches the bell at w, on the other side of the
-inflection h. Its slope L changes with z at the relative rate |1 − G(z)/L|/|z − w|, G the slope of
-the bell. The bound is reached from the points where that rate equals β: one below h, one above.
-Lengths are in units of h.
+At reach ∞ the slope L of the steepest chord from z, which touches the bell at w beyond h, changes
+at the relative rate |1 − G(z)/L|/|z − w|, G the bell's slope [SGP Lemma 4.7]. The bound is reached
+from where that rate is β, once below h and once above.
 """
 
 from __future__ import annotations
@@ -40,7 +39,6 @@ class Gaussian(ClosedFormProfile):
 
     @property
     def lipschitz(self) -> float:
-        """The steepest slope |φ'|: e^{−1/2}/h, at s = h."""
         return math.exp(-0.5) / self.bandwidth
 
     @property
@@ -137,7 +135,6 @@ class Gaussian(ClosedFormProfile):
         return np.clip(z, low * self.bandwidth, high * self.bandwidth)
 
     def debiased(self, v: Real, b: Exact, ops: Arithmetic = FLOAT) -> Real:
-        """Return g(v): e^{−u²/2}(1 + c² − c²u²), u = v/h, c = b/h."""
         h = ops.constant(self.bandwidth)
         u2 = v / h * (v / h)
         c = ops.constant(b) / h
@@ -158,7 +155,6 @@ class Gaussian(ClosedFormProfile):
         return distinct(np.concatenate([-u, u])) * self.bandwidth
 
     def estimated_variance(self, v: Array, b: float) -> Array:
-        """Return h: e^{−u²}(2c²u² + c⁴(1 − u²)²), u = v/h, c = b/h."""
         u2 = np.square(np.asarray(v) / self.bandwidth)
         c2 = (b / self.bandwidth) ** 2
         return np.asarray(np.exp(-u2) * (2 * c2 * u2 + np.square(c2 * (1 - u2))))
@@ -221,8 +217,8 @@ def touching_point_of_top() -> float:
 def _touching_point(z: Array) -> Array:
     """Return w with e^{−z²/2} = (1 + w(w−z)) e^{−w²/2}, w ≠ z, for z ≥ 0 [SGP Lemma 4.7].
 
-    F(w) = 1 + w(w−z) − e^{(w²−z²)/2} has a double root at z and the other beyond 1, bisected for
-    z > 1 between (1 − e^{(1−z²)/2})/z and min(1, 2/z). Near z = 1, w − 1 ≈ −(z − 1)/2.
+    F(w) = 1 + w(w−z) − e^{(w²−z²)/2} has a double root at z; the other one, beyond 1, is bisected.
+    Near 1, where all three meet, w − 1 ≈ −(z − 1)/2.
     """
     z = np.asarray(z, dtype=np.float64)
     below = z < 1

@@ -77,7 +77,6 @@ class Ramp(ClosedFormStep):
 
     @property
     def lipschitz(self) -> float:
-        """The steepest slope |φ'|: 1/w."""
         return 1 / self.width
 
     def frontier(self, growth: str, reach: float) -> Frontier:
@@ -131,7 +130,6 @@ class Smoothstep(ClosedFormStep):
 
     @property
     def lipschitz(self) -> float:
-        """The steepest slope |φ'|: 3/(2w), at the centre."""
         return 1.5 / self.width
 
     def value(self, s: Real, ops: Arithmetic = FLOAT) -> Real:
@@ -221,7 +219,6 @@ class Smoothstep(ClosedFormStep):
         return distinct(np.array([*self.breakpoints, -turn, 0.0, turn]))
 
     def estimated_variance(self, v: Array, b: float) -> Array:
-        """Return h: 72c²(1/4 − y²)² + 144c⁴y² inside the band, y = v/w, c = b/w; 0 outside."""
         c2 = (b / self.width) ** 2
         y2 = np.square(np.asarray(v) / self.width)
         variance = 72 * c2 * np.square(0.25 - y2) + 144 * c2 * c2 * y2
