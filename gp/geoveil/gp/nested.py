@@ -1,8 +1,7 @@
 """Nested noise: the point of a coarser guarantee, made from that of a finer one [MATH §13].
 
-Coarser noise is finer noise plus an independent rest, which `Coarsening` draws. So one point
-answers every coarser campaign at no further cost. `Refinement`, in one dimension, goes the other
-way.
+Coarser noise is finer noise plus an independent rest, which `Coarsening` draws: one point answers
+every coarser campaign at no further cost. `Refinement`, in one dimension, refines a coarse point.
 """
 
 from __future__ import annotations

@@ -101,8 +101,8 @@ def estimated_noise_variance(
 ) -> NoiseVariance | None:
     """Return the noise variance from the estimated variances of points; None for fewer than two.
 
-    `total` is their sum and `limits` their ends. The interval is a little wide, as numbers in [a,
-    b] with the mean m have a variance of at most (b − m)(m − a).
+    `total` is their sum and `limits` their ends. The interval is a little wide: it rests on the
+    bound (b − m)(m − a) of the variance of numbers in [a, b] with the mean m.
 
     Example:
         >>> found = estimated_noise_variance(10_000, 500.0, (0.0, 0.5), 0.95)

@@ -1,8 +1,7 @@
 """Rows for categories: the law of a release, by enumeration of what it draws.
 
 A row follows a chain of values, a step apart: all options, or sets that grow by one option. Its
-coordinate counts them; log-probabilities are interpolated between two, and constant beyond the
-ends.
+coordinate counts them, with log-probabilities interpolated, and constant beyond the ends.
 """
 
 from __future__ import annotations

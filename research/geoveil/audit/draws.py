@@ -85,8 +85,7 @@ class Draws:
 def releases_of(case: Case, samples: int, rows: int) -> int:
     """Return how many releases are drawn for a row: as many as samples where that is fast.
 
-    All rows with a `release`, `rows` of them, share those of the library; categories share as many
-    as samples.
+    The `rows` with a `release` share those of the library; categories share as many as samples.
     """
     if not isinstance(case.mechanism, Mechanism):
         return samples // (len(CATEGORIES) if isinstance(case.mechanism, Chain) else 1)

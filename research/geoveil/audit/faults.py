@@ -129,7 +129,7 @@ class Redrawn:
 class ReadOnceAbove:
     """A value that is read at the first of two times if it is above a threshold, else later.
 
-    Points are the values at the two times, (n, 2). A report has the time, 0 or 1, and the perturbed
+    Points are the values at the two times, (n, 2). A report is the time, 0 or 1, and the noisy
     value.
     """
 

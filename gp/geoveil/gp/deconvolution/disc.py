@@ -61,8 +61,7 @@ def landing_within(a: Array, r: Array, dimension: int) -> Array:
     """Return P(|x + N| ≤ a) for |x| = r, lengths in units of the noise scale, k = 2 or 3.
 
     The noise has radius s ~ Gamma(k, 1). Between |r − a| and r + a the directions that lead inside
-    are a cap of angle θ, cos θ = (r² + s² − a²)/(2rs); s = max − min·cos ψ makes it smooth at both
-    ends.
+    are a cap of angle θ, cos θ = (r² + s² − a²)/(2rs), made smooth by s = max − min·cos ψ.
     """
     a, r = np.broadcast_arrays(a, r)
     inside = _gamma_cdf(np.maximum(a - r, 0.0), dimension)

@@ -205,8 +205,8 @@ def planar_expectation(
 def _edges(r: Array, c: float) -> Array:
     """Return increasing edges of panels in s, graded around s = 0, s = r and s = r − 1/(2c).
 
-    There noise, function and their product with a bell live. Beyond the last edge one is below
-    e^{−40}.
+    The noise, the function and their product are large around these. Beyond the last edge the noise
+    or the product is below e^{−40} of its largest.
     """
     steps, width = [0.0], 0.4
     while steps[-1] < _FADE * c + 16:

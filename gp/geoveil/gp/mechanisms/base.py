@@ -134,8 +134,8 @@ class Mechanism(ValueObject, ABC, Generic[Report]):
         how. Where the device's SDK is loaded, this warns once.
 
         Returns:
-            An array (n,) for one query, (n, m) for m, and of the points' own shape for perturbed
-            points.
+            An array (n,) for one query, (n, m) for m, and of the points' shape for perturbed
+                points.
         """
         if not isinstance(rng, np.random.Generator):
             raise ParameterError("rng", rng, "a numpy.random.Generator")

@@ -112,8 +112,7 @@ class CategoryMechanism(ABC):
             scores: K finite numbers, one for each option; those of a set add up.
 
         Raises:
-            ParameterError: if scores are not K finite numbers, or ε is below 2^-32: reports then
-                say nothing.
+            ParameterError: if scores are not K finite numbers, or ε < 2^-32: reports say nothing.
         """
 
     @abstractmethod

@@ -68,8 +68,7 @@ class Query(ABC):
         """Return how far each point is, at least, from all places where f varies; 0 at them.
 
         f is constant within the clearance, since s is 1-Lipschitz and φ settles at its outermost
-        breakpoints. Points are checked ones, (n,) or (n, dimension); distances (n,) in the unit of
-        x.
+        breakpoints. Checked points (n,) or (n, dimension) give distances (n,) in the unit of x.
 
         Example:
             >>> from geoveil.gp import Threshold

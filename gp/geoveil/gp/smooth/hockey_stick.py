@@ -1,9 +1,9 @@
-"""How little Laplace noise, scaled to a bound that grows linearly, keeps to ε and δ [MATH §3].
+"""How little Laplace noise, scaled to a bound that grows linearly, keeps to ε and δ.
 
-Two points keep to δ if η ≤ (t/D)·arccosh(δ·e^{c/t}/h(t)), and the other way round if η ≤ (c − log(1
-+ t))·b/|f(x) − f(x')|. `largest_eta` encloses the least of these over all pairs of distances, by
-cells (s, s + g) that are split until it is known to a per cent: within a cell B varies by at most
-the factor 1 + β·way, and f by at most B·way.
+With d, c, t, D and h of [MATH §3] two points keep to δ if η ≤ (t/D)·arccosh(δ·e^{c/t}/h(t)), and
+the other way round if η ≤ (c − log(1 + t))·b/|f(x) − f(x')|. `largest_eta` encloses the least of
+these over all pairs of distances, by cells (s, s + g) that are split until it is known to a per
+cent: B varies within a cell by at most the factor 1 + β·way, and f by at most B·way.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The Gaussian bell: φ(s) = e^{−s²/2h²}, s a distance, extended evenly [SGP §4.3; MATH §2.2, §5.1].
 
-At reach ∞ the slope L of the steepest chord from z, which touches the bell at w beyond h, changes
-at the relative rate |1 − G(z)/L|/|z − w|, G the bell's slope [SGP Lemma 4.7]. The bound is reached
-from where that rate is β, once below h and once above.
+At reach ∞ the slope L of the steepest chord from z, which touches the bell at w on the other side
+of h, changes at the relative rate |1 − G(z)/L|/|z − w|, G the bell's slope [SGP Lemma 4.7]. The
+bound is reached from where that rate is β, once below h and once above.
 """
 
 from __future__ import annotations
