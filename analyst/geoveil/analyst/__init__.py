@@ -49,7 +49,6 @@ from geoveil.analyst.labelled_estimate import (
 from geoveil.analyst.masks import (
     NOT_HIDDEN as NOT_HIDDEN,
     mask_file as mask_file,
-    masked_form as masked_form,
     sidecar_of as sidecar_of,
 )
 from geoveil.analyst.messages import PublishedCampaign, published as published

@@ -113,7 +113,7 @@ class CampaignEstimates(Result):
         rows = [row for row in self.estimates if row.period == last]
         if self.place is not None:
             return (self.place,)
-        trends = (answer for found in self.trends() for answer in found.sentences)
+        trends = (answer for trend_of in self.trends() for answer in trend_of.sentences)
         return (*map(self.answer_of, rows), *trends)
 
     def answer_of(self, row: LabelledEstimate) -> Answer:
@@ -143,15 +143,15 @@ class CampaignEstimates(Result):
 
     def trends(self, people: People | str = People.SAME) -> list[Trends]:
         """Return the trend of each question over the periods of a campaign that recurs."""
-        found = []
+        trends = []
         for label in self.campaign.labels if self.campaign.period is not None else ():
             joints = {}
             for period in sorted({row.period for row in self.estimates}):
                 with suppress(UnsupportedError, ParameterError):  # too few answers
                     joints[period] = self.joint([label], period)
             if len(joints) > 1:
-                found.append(trend(*joints.values(), people=people, times=[*joints]))
-        return found
+                trends.append(trend(*joints.values(), people=people, times=[*joints]))
+        return trends
 
     @property
     def place(self) -> Answer | None:

@@ -26,7 +26,7 @@ _HEADER = b"GP\x00\x01" + struct.pack("<i", _WGS84)
 _ENVELOPE_BYTES = (0, 32, 48, 48, 64)
 
 
-class Table(ABC):
+class ColumnTable(ABC):
     """A file of rows, all of it in memory."""
 
     @abstractmethod
@@ -54,7 +54,7 @@ class Table(ABC):
         """Write all rows to a new file."""
 
 
-class CsvTable(Table):
+class CsvTable(ColumnTable):
     """CSV with a header, as ODK and KoboToolbox export it: commas, semicolons or tabs."""
 
     def __init__(self, file: Path, columns: Mapping[str, tuple[str, str]]) -> None:
@@ -83,8 +83,8 @@ class CsvTable(Table):
         for longitude, latitude, more in named:
             pair = [of.format(folder + slash, last) for of in (longitude, latitude)]
             if set(pair) <= set(self._header):
-                told = [of.format(folder + slash, last) for of in more]
-                return [*map(self._at, pair)], [self._at(of) for of in told if of in self._header]
+                others = [of.format(folder + slash, last) for of in more]
+                return [*map(self._at, pair)], [self._at(of) for of in others if of in self._header]
         if name in self._columns:
             raise ParameterError("columns", ",".join(self._columns[name]), self._permitted())
         return [], []
@@ -130,7 +130,7 @@ class CsvTable(Table):
             writer.writerows(self._rows)
 
 
-class GeoJsonTable(Table):
+class GeoJsonTable(ColumnTable):
     """A collection of features, of which a place is the geometry, and numbers are properties."""
 
     def __init__(self, file: Path, columns: Mapping[str, tuple[str, str]]) -> None:
@@ -172,7 +172,7 @@ class GeoJsonTable(Table):
         file.write_text(json.dumps(self._held), encoding="utf-8")
 
 
-class GeoPackageTable(Table):
+class GeoPackageTable(ColumnTable):
     """The one table of points of a GeoPackage, in degrees on WGS 84; its geometry is the place."""
 
     def __init__(self, file: Path, columns: Mapping[str, tuple[str, str]]) -> None:
@@ -285,7 +285,7 @@ _KINDS: Mapping[str, type[Any]] = {
 }
 
 
-def table_of(file: Path, columns: Mapping[str, tuple[str, str]]) -> Table:
+def table_of(file: Path, columns: Mapping[str, tuple[str, str]]) -> ColumnTable:
     """Return the rows of a file.
 
     Args:
@@ -298,7 +298,7 @@ def table_of(file: Path, columns: Mapping[str, tuple[str, str]]) -> Table:
     if file.suffix.lower() not in _KINDS:
         raise ParameterError("file", str(file), f"one whose name ends in {', '.join(_KINDS)}")
     try:
-        read: Table = _KINDS[file.suffix.lower()](file, columns)
+        read: ColumnTable = _KINDS[file.suffix.lower()](file, columns)
     except (OSError, UnicodeDecodeError, csv.Error, sqlite3.Error) as error:
         raise ParameterError("file", str(file), f"to be read ({type(error).__name__})") from None
     return read

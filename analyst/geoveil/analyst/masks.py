@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.analyst.mask_tables import Table, table_of
+from geoveil.analyst.mask_tables import ColumnTable, table_of
 from geoveil.analyst.whole_file import whole_file
 from geoveil.campaign import (
     FormCampaign,
@@ -156,7 +156,7 @@ def _noise(field: PointField) -> dict[str, Any]:
     }
 
 
-def _values(table: Table, field: PointField) -> Array:
+def _values(table: ColumnTable, field: PointField) -> Array:
     """Return the values of a column, (n, 1 or 2); NaN where there is none. Private."""
     cells: Iterable[Sequence[Any]] = (
         table.places(field.name)
@@ -180,7 +180,7 @@ def _numbers(field: PointField, row: int, cells: Sequence[Any]) -> list[float]:
     return numbers
 
 
-def _set(table: Table, field: PointField, points: Array) -> None:
+def _set(table: ColumnTable, field: PointField, points: Array) -> None:
     plane, scale = field.attribute.coordinates, field.attribute.scale
     if plane is not None:
         table.set_places(field.name, plane.unproject(points).tolist())

@@ -361,7 +361,7 @@ def _html(record: Mapping[str, Any]) -> str:
     for section, part in record.items():
         lines.append(f"<h2>{html.escape(section)}</h2><dl>")
         for name, texts in _rows(part, "" if isinstance(part, dict) else section):
-            told = "<br>".join(map(html.escape, texts))
-            lines.append(f"<dt>{html.escape(name)}</dt><dd>{told}</dd>")
+            lines_of = "<br>".join(map(html.escape, texts))
+            lines.append(f"<dt>{html.escape(name)}</dt><dd>{lines_of}</dd>")
         lines.append("</dl>")
     return "\n".join(lines) + "</html>\n"

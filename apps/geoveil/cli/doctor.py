@@ -50,7 +50,7 @@ Finding: TypeAlias = "str | None"
 
 
 @dataclass(frozen=True)
-class Check:
+class Diagnosis:
     """Something that can be wrong."""
 
     name: str
@@ -58,13 +58,13 @@ class Check:
     look: Callable[[Situation], Finding]
 
 
-CHECKS: list[Check] = []
+CHECKS: list[Diagnosis] = []
 """All checks, in the order in which they are looked at."""
 
 
 def _check(name: str, remedy: str) -> Callable[[Callable[[Situation], Finding]], Any]:
     def add(look: Callable[[Situation], Finding]) -> Callable[[Situation], Finding]:
-        CHECKS.append(Check(name, remedy, look))
+        CHECKS.append(Diagnosis(name, remedy, look))
         return look
 
     return add
@@ -110,9 +110,9 @@ def doctor(
         raise typer.Exit(1) from None
     situation = Situation(settings, name, campaign, sign_key, aggregator)
     wrong = {
-        check.name: (found, check.remedy)
+        check.name: (problem, check.remedy)
         for check in CHECKS
-        if (found := check.look(situation)) is not None
+        if (problem := check.look(situation)) is not None
     }
     _tell(wrong, as_json)
     if wrong:
@@ -124,8 +124,8 @@ def _tell(wrong: Mapping[str, tuple[str, str]], as_json: bool) -> None:
         keys = ("check", "wrong", "remedy")
         print_json([dict(zip(keys, (name, *said), strict=True)) for name, said in wrong.items()])
         return
-    for name, (found, remedy) in wrong.items():
-        out.tell((name, "bold red"), f": {found}.")
+    for name, (problem, remedy) in wrong.items():
+        out.tell((name, "bold red"), f": {problem}.")
         out.tell(f"  Remedy: {remedy}.")
     if not wrong:
         out.tell(f"{len(CHECKS)} checks, and nothing is wrong")

@@ -38,7 +38,7 @@ _PATH = re.compile(
 )
 _KEPT_S, _MOST_KEPT = 5.0, 500
 """Seconds for which a result is kept for whoever asks next, and how many are."""
-_Found = tuple[PublishedCampaign, CampaignEstimates | None]
+_Results = tuple[PublishedCampaign, CampaignEstimates | None]
 
 
 class PublicResults:
@@ -54,7 +54,7 @@ class PublicResults:
         self._token_file = token_file
         self._guards = guards(" ".join(frames).encode() or b"'none'")
         self._workers = Workers()
-        self._kept: OrderedDict[str, tuple[float, _Found]] = OrderedDict()
+        self._kept: OrderedDict[str, tuple[float, _Results]] = OrderedDict()
 
     async def aclose(self) -> None:
         """End what is open."""
@@ -80,13 +80,13 @@ class PublicResults:
         await write(send, scope["method"], response, self._guards)
 
     def _answer(self, campaign_id: str, kind: str | None) -> Response:
-        published, found = self._found(campaign_id)
+        published, estimates = self._published(campaign_id)
         if kind is not None:
-            if found is None:
+            if estimates is None:
                 raise RefusedError(409, "there are too few answers to show any yet")
-            return estimates_as(found, kind)
+            return estimates_as(estimates, kind)
         campaign = published.campaign
-        shown = answers_shown(found)
+        shown = answers_shown(estimates)
         html = (
             templates()
             .get_template("public.html")
@@ -99,20 +99,20 @@ class PublicResults:
                 least=campaign.minimum_participants,
                 dates=f"{date_text(campaign.opens)} to {date_text(campaign.closes)}",
                 privacy=privacy_of(campaign),
-                first="" if found is None else " ".join(map(str, found.sentences[:1])),
+                first="" if estimates is None else " ".join(map(str, estimates.sentences[:1])),
             )
         )
         return Response(html.encode())
 
-    def _found(self, campaign_id: str) -> _Found:
+    def _published(self, campaign_id: str) -> _Results:
         """Return a campaign and its estimates; None of those while there are too few answers.
 
         Raises:
             RefusedError: if the operator does not show it.
         """
-        then, found = self._kept.get(campaign_id, (0.0, None))
-        if found is not None and time.monotonic() - then < _KEPT_S:
-            return found
+        then, kept = self._kept.get(campaign_id, (0.0, None))
+        if kept is not None and time.monotonic() - then < _KEPT_S:
+            return kept
         try:
             asker = ChannelAsker(self._channel, self._token_file.read_text("utf-8").strip())
             published = asker.status_of(campaign_id).published

@@ -61,7 +61,7 @@ _SORTED: Mapping[str, Callable[[PublishedCampaign], Any]] = MappingProxyType(
 """What the list is sorted by → the key."""
 
 
-class Answers:
+class LatestAnswers:
     """The sentences of surveys in lists, kept as long as nothing has come."""
 
     def __init__(self) -> None:
@@ -92,7 +92,7 @@ def _answer(request: GatewayRequest, campaign_id: str, one: PublishedCampaign) -
     return f"{first} And {len(others)} more." if others else str(first)
 
 
-def listing(request: GatewayRequest, answers: Answers, line: Line) -> Response:
+def listing(request: GatewayRequest, answers: LatestAnswers, line: Line) -> Response:
     """Return the page of surveys that are searched for, the newest first.
 
     Args:
@@ -240,5 +240,5 @@ def _said(campaign: campaign_pb2.Campaign) -> Iterator[str]:
 
 def routes(line: Line) -> Sequence[Route]:
     """Return the route of the list, with what it keeps."""
-    answers = Answers()
+    answers = LatestAnswers()
     return (Route("GET", "/", lambda request: listing(request, answers, line)),)

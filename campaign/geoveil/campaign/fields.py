@@ -68,8 +68,7 @@ class Wording:
 class Condition:
     """To whom a field applies: those who gave one of some answers to an earlier field.
 
-    Who did not sends the field all the same, with the answer that stands for "does not apply":
-    which fields a report holds must not tell what the earlier answer was.
+    The others send the answer for "does not apply": what a report holds tells no earlier answer.
     """
 
     field: str
@@ -84,11 +83,7 @@ class Condition:
 
 @dataclass(frozen=True, kw_only=True)
 class Field(ABC):
-    """One answer of a form.
-
-    Raises:
-        ParameterError: naming the parameter, its value and what is permitted.
-    """
+    """One answer of a form."""
 
     name: str
     """The attribute's name: the field's key wherever a form is answered or asked."""
@@ -155,11 +150,7 @@ class Field(ABC):
 
     @abstractmethod
     def prepare(self, value: Any) -> Any:
-        """Return an answer as `release` takes it. Private.
-
-        Raises:
-            PrivateValueError: if it is none; the message says which there are, not what was given.
-        """
+        """Return an answer as `release` takes it; raise `PrivateValueError` if it is none."""
 
     @property
     @abstractmethod
@@ -253,20 +244,14 @@ class PointField(Field):
         return self._release.release(prepared, source)
 
     def release_many(self, values: Array, source: RandomSource | None = None) -> NDArray[np.int64]:
-        """Return what reports hold of many people, (n, columns): for who holds their values.
-
-        Args:
-            values: numbers in their own unit, (n, 1), or longitudes and latitudes, (n, 2).
-            source: of randomness; None: the system's.
-        """
-        plane = self.attribute.coordinates
+        """Return what reports hold of many people whose values, (n, columns), somebody holds."""
+        plane, ends = self.attribute.coordinates, self._release.ends
         if plane is not None:
-            points = plane.project(values)
-        else:
-            points = np.array([self.prepare(value) for (value,) in values.tolist()], np.float64)
-            if self._release.ends is not None:
-                points = np.clip(points, *self._release.ends)
-        return self.mechanism.release_many(points, source)
+            return self.mechanism.release_many(plane.project(values), source)
+        points = np.array([self.prepare(value) for (value,) in values.tolist()], np.float64)
+        return self.mechanism.release_many(
+            points if ends is None else np.clip(points, *ends), source
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -466,10 +451,7 @@ class OrdinalField(CategoryField):
 
 @dataclass(frozen=True, kw_only=True)
 class MultipleField(CategoryField):
-    """Any number of 2 to 62 options, each ticked or not; those who are not asked tick none.
-
-    Two answers that differ in one option are 1 apart.
-    """
+    """Any of 2 to 62 options, of which one more or less is 1 apart; none if not asked."""
 
     most: int | None = None
     """The most options that a device lets a person tick; None: all."""
