@@ -92,7 +92,7 @@ class Reader:
         self.folder = folder / "empty"
         self.folder.mkdir()
         self._pasted = folder
-        self._ports = {port: str(free_port()) for port in ("7717", "7718", "7719")}
+        self._ports = {port: str(free_port()) for port in ("7717", "7718", "7719", "7720")}
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("GEOVEIL_", "PYTHON"))}
         self._environment = kept | {
             "PATH": os.pathsep.join([str(Path(sys.executable).parent), kept["PATH"]]),
@@ -149,7 +149,7 @@ class Reader:
             )
 
     def _with_ports(self, text: str) -> str:
-        return re.sub("771[789]", lambda found: self._ports[found[0]], text)
+        return re.sub("77(?:1[789]|20)", lambda found: self._ports[found[0]], text)
 
     def leave(self) -> list[str]:
         """Return what still runs; if nothing does, close shell and Python."""

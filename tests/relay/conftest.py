@@ -16,6 +16,7 @@ from geoveil.campaign import SigningKey
 from geoveil.client import Client, Limit, Policy, Timing
 from geoveil.gp import GeoPrivacy
 from geoveil.relay import PATH, GatewayKeys, Relay, RelayTransport
+from geoveil.relay.web import WebAddress
 from tests.aggregator.conftest import Clock, Published
 from tests.gateway.conftest import (  # noqa: F401 - fixtures
     RunningGateway,
@@ -105,13 +106,21 @@ class Tap:
             to.shutdown(socket.SHUT_WR)
 
 
-class DeviceTransport(RelayTransport):
-    """Calls from an address of its own."""
+class DeviceAddress(WebAddress):
+    """Called from an address of its own."""
 
     def _connection(self, timeout_s: float) -> Any:
         connection = super()._connection(timeout_s)
         connection.source_address = (DEVICE, 0)
         return connection
+
+
+class DeviceTransport(RelayTransport):
+    """Calls from that address."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._web = DeviceAddress("relay", self.relay)
 
 
 @dataclass

@@ -190,6 +190,15 @@ def create(
             " 'geoveil relay rotate'."
         ),
     ] = None,
+    token_key: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True,
+            dir_okay=False,
+            help="Each report needs a token of the issuer with the key in this file, as 'geoveil"
+            " relay key' prints it.",
+        ),
+    ] = None,
     sign_key: Annotated[
         Path | None,
         typer.Option(
@@ -220,6 +229,7 @@ def create(
         "closes": now + timedelta(days=days),
         "period": None if every is None else options.parse_period("every", every),
         "minimum_participants": minimum_participants,
+        "token_key": None if token_key is None else _hexadecimal(token_key),
         "relay_operator": None if relay_operator is None else PublicKey.parse(relay_operator),
         "readings": _readings(read_every, extrapolated, cohorts),
     }
@@ -354,3 +364,10 @@ def _privacy(said: dict[str, Any], unit: str) -> tuple[GeoPrivacy, LogScale | No
     privacy = GeoPrivacy.per_factor(epsilon, per, unit)
     options.left_out({"reach": said["reach"]}, "left out beside --ratios-from")
     return replace(privacy, delta=delta), scale
+
+
+def _hexadecimal(file: Path) -> bytes:
+    try:
+        return bytes.fromhex(file.read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        raise ParameterError("token-key", str(file), "a file of 'geoveil relay key'") from None

@@ -17,6 +17,7 @@ from geoveil.campaign import (
     open_envelope,
     require_attribute,
     signer,
+    token_key_id,
     what_a_form_tells,
 )
 from geoveil.cli.connection import CommandError
@@ -84,6 +85,9 @@ def _print_when_and_how(campaign: Campaign) -> None:
     out.tell(f"open from {campaign.opens:%Y-%m-%d %H:%M} to {campaign.closes:%Y-%m-%d %H:%M} UTC")
     if campaign.relay_operator is not None:
         out.tell(f"reports come through a relay, to the gateway of {campaign.relay_operator}")
+    if campaign.token_key is not None:
+        name = token_key_id(campaign.token_key).hex()
+        out.tell(f"each report needs a token of the issuer with the key {name}")
 
 
 def weight_text(campaign: AttributeCampaign) -> str:

@@ -6,7 +6,6 @@ import os
 import re
 import sys
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -23,7 +22,6 @@ from geoveil.campaign import (
     FormCampaign,
     MultipleField,
     NumberField,
-    PublicKey,
     Value,
     between,
     decode,
@@ -35,15 +33,15 @@ from geoveil.campaign import (
     what_to_ask,
 )
 from geoveil.cli import options
-from geoveil.cli.connection import CommandError, Connection, connects, device_at
+from geoveil.cli.connection import CommandError, Connection, connects
 from geoveil.cli.console import err, out, privacy_text
+from geoveil.cli.device_ways import way_of, with_tokens
 from geoveil.cli.numbers import read, spelled
 from geoveil.client import (
     LONGEST,
     Client,
     DeliveryStatus,
     Epoch,
-    PlaintextRefused,
     Policy,
     Receipt,
     ReportBuilder,
@@ -107,6 +105,17 @@ def contribute(
         str | None,
         typer.Option(help="Key ed25519:... of whoever runs the server behind the relay."),
     ] = None,
+    issuer: Annotated[
+        str | None,
+        typer.Option(
+            help="Ask the issuer at this URL for a token, if the campaign asks for one. Needs"
+            " --invitation."
+        ),
+    ] = None,
+    invitation: Annotated[
+        Path | None,
+        typer.Option(exists=True, dir_okay=False, help="A file with the code for the issuer."),
+    ] = None,
     *,
     connection: Connection,
 ) -> None:
@@ -118,30 +127,10 @@ def contribute(
     asks for one answer after the other, or reads lines NAME=ANSWER, as 'income=52000'.
     """
     of_campaign = partial(_epoch, read_every, reading_epsilon)
-    direct = relay is None and relay_operator is None
-    way = device_at(connection) if direct else _through(relay, relay_operator, connection)
-    with way as transport:
-        _take_part(transport, campaign_id, yes, state_dir or default_state(), of_campaign)
-
-
-def _through(
-    relay: str | None, operator: str | None, connection: Connection
-) -> AbstractContextManager[Transport]:
-    """Return the transport through a relay."""
-    if relay is None or operator is None:
-        names = ("relay", "relay-operator")
-        missing, given = names if relay is None else names[::-1]
-        raise ParameterError(missing, None, f"given together with {given}")
-    from geoveil.relay import RelayTransport  # loaded where there is a relay
-
-    tls = connection.security()
-    roots = None if tls is None else tls.root_certificates
-    key = PublicKey.parse(operator)
-    try:
-        return nullcontext(RelayTransport(relay, operator=key, root_certificates=roots))
-    except PlaintextRefused:
-        expected = "a URL with https://, unless it is of this machine"
-        raise ParameterError("relay", relay, expected) from None
+    folder = state_dir or default_state()
+    with way_of(connection, relay, relay_operator) as transport:
+        asking = with_tokens(transport, issuer, invitation, folder, connection)
+        _take_part(asking, campaign_id, yes, folder, of_campaign)
 
 
 def _epoch(every: str | None, epsilon: float | None, campaign: AttributeCampaign) -> Epoch | None:
@@ -309,6 +298,10 @@ class _AsShown:
     ) -> collector_pb2.SubmitReportsResponse:
         """Send reports to the server."""
         return self.transport.submit_reports(request, timeout_s)
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what else the client asks of a transport: by which way it sends."""
+        return getattr(self.transport, name)
 
 
 def _show(campaign: Campaign, receipt: Receipt, *, fresh: bool) -> None:

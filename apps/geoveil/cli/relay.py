@@ -7,14 +7,22 @@ from typing import Annotated
 import typer
 
 from geoveil.campaign import SigningKey
-from geoveil.cli.console import err
+from geoveil.cli.console import err, write_new
 from geoveil.cli.environment import SIGN_KEY
 from geoveil.cli.token import lasting
 from geoveil.gp import ParameterError
-from geoveil.relay import GatewayKeys, Relay
+from geoveil.relay import (
+    GatewayKeys,
+    InvitationCodes,
+    Issuer,
+    IssuerKey,
+    IssuerServer,
+    Relay,
+    WebAttester,
+)
 
 app = typer.Typer(
-    help="Keep addresses of devices from the server: Oblivious HTTP (RFC 9458).",
+    help="Keep addresses of devices from the server, and give each person one report.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -36,12 +44,16 @@ def serve(
 
     Ctrl-C ends it.
     """
+    with Relay(_address(listen), gateway) as running:
+        err.print(f"relay at http://{running.server_name}:{running.server_port}", soft_wrap=True)
+        running.serve_forever()
+
+
+def _address(listen: str) -> tuple[str, int]:
     host, _, port = listen.rpartition(":")
     if not (host and port.isascii() and port.isdigit() and int(port) <= 65_535):
         raise ParameterError("listen", listen, 'HOST:PORT, such as "127.0.0.1:7719"')
-    with Relay((host.strip("[]"), int(port)), gateway) as running:
-        err.print(f"relay at http://{host}:{running.server_port}", soft_wrap=True)
-        running.serve_forever()
+    return host.strip("[]"), int(port)
 
 
 @app.command()
@@ -72,3 +84,70 @@ def rotate(
     until = datetime.fromtimestamp(made.expires, UTC)
     err.print(f"until {until:%Y-%m-%d %H:%M} UTC, for devices that know this operator:")
     typer.echo(operator.public)
+
+
+@app.command()
+def key(
+    file: Annotated[Path, typer.Argument(help="Where the private key goes. Must not exist.")],
+) -> None:
+    """Make the key of an issuer for one campaign, and print its public half for the campaign.
+
+    The file is readable by its owner only, and not encrypted. Whoever has it can send as many
+    reports as they like.
+
+    Example: geoveil relay key income.pem > income.key
+    """
+    made = IssuerKey.generate()
+    write_new(file, made.to_pem(), mode=0o600)
+    typer.echo(made.public.hex())
+
+
+@app.command()
+def invite(
+    file: Annotated[
+        Path, typer.Argument(dir_okay=False, help="Where hashes of codes go; made if missing.")
+    ],
+    count: Annotated[int, typer.Option(min=1, max=1_000_000, help="How many codes.")] = 1,
+) -> None:
+    """Make invitation codes, and print them: each lets one person send one report."""
+    for code in InvitationCodes.invite(file, count):
+        typer.echo(code)
+
+
+@app.command()
+def issue(
+    keys: Annotated[
+        list[Path],
+        typer.Argument(exists=True, dir_okay=False, help="Keys of 'geoveil relay key'."),
+    ],
+    codes: Annotated[
+        Path | None,
+        typer.Option(dir_okay=False, help="People are who has a code of 'geoveil relay invite'."),
+    ] = None,
+    ask: Annotated[
+        str | None,
+        typer.Option(
+            help="People are whom this URL names: asked by GET with what they give as bearer token,"
+            " it answers 200 and the name of an account, or 401."
+        ),
+    ] = None,
+    given: Annotated[
+        Path, typer.Option(dir_okay=False, help="SQLite file of who was given a token.")
+    ] = Path("given.sqlite"),
+    listen: Annotated[
+        str, typer.Option(help="HOST:PORT to listen on; port 0 takes a free one.")
+    ] = "127.0.0.1:7720",
+) -> None:
+    """Run an issuer: it gives each person one token of each campaign, and can't know it again.
+
+    It listens without TLS: put a proxy before it for devices on other machines.
+
+    Ctrl-C ends it.
+    """
+    if (codes is None) == (ask is None):
+        raise ParameterError("codes", None if codes is None else str(codes), "given, or else --ask")
+    attester = InvitationCodes(codes) if codes is not None else WebAttester(str(ask))
+    issuer = Issuer([IssuerKey.from_pem(file.read_bytes()) for file in keys], attester, given)
+    with IssuerServer(_address(listen), issuer) as running:
+        err.print(f"issuer at http://{running.server_name}:{running.server_port}", soft_wrap=True)
+        running.serve_forever()

@@ -1,7 +1,8 @@
 """Who asks and what is asked, kept apart: Oblivious HTTP, RFC 9458 with messages of RFC 9292.
 
 A relay sees addresses and nothing of what travels; the gateway sees what travels, no addresses.
-From the ground up: `binary_http`, `encapsulation`, `keys`, `transport` and `forwarding`.
+From the ground up: `binary_http`, `encapsulation`, `keys`, `web`, `transport` and `forwarding`; and
+by which each person has one report: `blind_rsa`, `tokens` and `issuer` (RFC 9474, RFC 9578).
 """
 
 from geoveil.gp import __version__ as __version__
@@ -12,8 +13,10 @@ from geoveil.relay.binary_http import (
     read_request as read_request,
     write_response as write_response,
 )
+from geoveil.relay.blind_rsa import IssuerKey
 from geoveil.relay.encapsulation import SIZES, room_in_response as room_in_response
 from geoveil.relay.forwarding import Relay
+from geoveil.relay.issuer import Attester, InvitationCodes, Issuer, IssuerServer, WebAttester
 from geoveil.relay.keys import (
     PATH,
     SIGNED as SIGNED,
@@ -21,6 +24,7 @@ from geoveil.relay.keys import (
     KeyUnknown as KeyUnknown,
     PublishedKey,
 )
+from geoveil.relay.tokens import TokenTransport
 from geoveil.relay.transport import (
     KEYS_TYPE as KEYS_TYPE,
     REQUEST_TYPE as REQUEST_TYPE,
@@ -33,9 +37,16 @@ __all__ = [
     "PATH",
     "SIZES",
     "AsyncRelayTransport",
+    "Attester",
     "GatewayKeys",
+    "InvitationCodes",
+    "Issuer",
+    "IssuerKey",
+    "IssuerServer",
     "MessageInvalid",
     "PublishedKey",
     "Relay",
     "RelayTransport",
+    "TokenTransport",
+    "WebAttester",
 ]

@@ -2,22 +2,17 @@
 
 import asyncio
 import base64
-import http.client
 import json
-import ssl
-import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 
 from google.protobuf.message import DecodeError, Message
 from google.rpc.error_details_pb2 import RetryInfo
 
-from geoveil.campaign import PublicKey, is_loopback
-from geoveil.client import AsyncTransport, PlaintextRefused, Transport, TransportError
+from geoveil.campaign import PublicKey
+from geoveil.client import AsyncTransport, Transport, TransportError
 from geoveil.gp import ParameterError
 from geoveil.proto.v1 import collector_pb2
 from geoveil.relay.binary_http import (
@@ -28,11 +23,11 @@ from geoveil.relay.binary_http import (
 )
 from geoveil.relay.encapsulation import SIZES, padded_request, seal_request
 from geoveil.relay.keys import SIGNED, PublishedKey
+from geoveil.relay.web import WebAddress, WebAnswer
 
 _Response = TypeVar("_Response", bound=Message)
 REQUEST_TYPE, RESPONSE_TYPE = "message/ohttp-req", "message/ohttp-res"
 KEYS_TYPE = "application/ohttp-keys"
-_LONGEST = SIZES[-1] + 1
 _COLLECTOR = "/geoveil.proto.v1.Collector/"
 _OF_HTTP: Mapping[int, str] = {
     403: "PERMISSION_DENIED",
@@ -42,13 +37,6 @@ _OF_HTTP: Mapping[int, str] = {
     415: "UNIMPLEMENTED",
 }
 """What a status of a relay means; of others a later try may succeed."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    status: int
-    content: bytes
-    headers: Mapping[str, str]
 
 
 @dataclass(slots=True)
@@ -79,17 +67,10 @@ class RelayTransport(Transport):
     root_certificates: bytes | None = field(default=None, kw_only=True)
     clock: Callable[[], float] = field(default=time.time, kw_only=True)
     _key: PublishedKey | None = field(default=None, init=False)
+    _web: WebAddress = field(init=False)
 
     def __post_init__(self) -> None:
-        try:
-            parts = urlsplit(self.relay)
-            host = parts.hostname if parts.port != 0 and parts.scheme in ("http", "https") else ""
-        except (ValueError, AttributeError, TypeError):
-            host = ""
-        if not host:
-            raise ParameterError("relay", self.relay, "a URL such as https://relay.example/reports")
-        if self.relay.startswith("http:") and not is_loopback(host):
-            raise PlaintextRefused(self.relay)
+        self._web = WebAddress("relay", self.relay, self.root_certificates)
         if not isinstance(self.operator, PublicKey):
             raise ParameterError("operator", type(self.operator).__name__, "a PublicKey")
 
@@ -153,56 +134,19 @@ class RelayTransport(Transport):
             raise _refused(response.content)
         return response.content
 
-    def _ask(self, method: str, content: bytes, end: float) -> _Answer:
-        """Ask the relay for something over a connection of its own."""
-        left_s = end - time.monotonic()
-        if left_s <= 0:
-            raise TransportError("DEADLINE_EXCEEDED", "no time is left")
-        connection = self._connection(left_s)
-        timer = threading.Timer(left_s, _hang_up, (connection,))
-        timer.daemon = True
-        try:
-            connection.connect()
-            timer.start()  # the timeout of a connection is for each piece that comes
-            head = {"Content-Type": REQUEST_TYPE} if content else {"Accept": KEYS_TYPE}
-            connection.request(method, self._path, content or None, head)
-            response = connection.getresponse()
-            body = response.read(_LONGEST)
-            if time.monotonic() >= end:  # then what came is cut short
-                raise TimeoutError
-        except (OSError, http.client.HTTPException) as error:
-            late = isinstance(error, TimeoutError) or time.monotonic() >= end
-            code = "DEADLINE_EXCEEDED" if late else "UNAVAILABLE"
-            text = f"the relay did not answer ({type(error).__name__})"
-            raise TransportError(code, text, answered=False) from None
-        finally:
-            timer.cancel()
-            connection.close()
-        headers = {name.lower(): value for name, value in response.getheaders()}
-        answer = _Answer(response.status, body, headers)
+    def _ask(self, method: str, content: bytes, end: float) -> WebAnswer:
+        """Ask the relay for something."""
+        head = {"Content-Type": REQUEST_TYPE} if content else {"Accept": KEYS_TYPE}
+        answer = self._web.ask(method, content, head, end)
         if answer.status == 200:
             return answer
-        if answer.status == 400 and b"#ohttp-key" in body:
+        if answer.status == 400 and b"#ohttp-key" in answer.content:
             raise _OldKeyError
-        after = headers.get("retry-after", "")
         raise TransportError(
             _OF_HTTP.get(answer.status, "UNAVAILABLE"),
             f"the relay answered with status {answer.status}",
-            retry_after_s=float(after) if after.isascii() and after.isdigit() else None,
+            retry_after_s=answer.retry_after_s,
         )
-
-    @property
-    def _path(self) -> str:
-        return urlsplit(self.relay).path or "/"
-
-    def _connection(self, timeout_s: float) -> http.client.HTTPConnection:
-        parts = urlsplit(self.relay)
-        host, port = parts.hostname or "", parts.port
-        if parts.scheme == "http":
-            return http.client.HTTPConnection(host, port, timeout=timeout_s)
-        roots = self.root_certificates
-        context = ssl.create_default_context(cadata=None if roots is None else roots.decode())
-        return http.client.HTTPSConnection(host, port, timeout=timeout_s, context=context)
 
 
 class AsyncRelayTransport(AsyncTransport):
@@ -229,11 +173,6 @@ class AsyncRelayTransport(AsyncTransport):
 
 class _OldKeyError(Exception):
     """The gateway has no longer the key that a request was sealed for."""
-
-
-def _hang_up(connection: http.client.HTTPConnection) -> None:
-    with suppress(OSError, AttributeError):
-        connection.sock.shutdown(2)
 
 
 def _refused(content: bytes) -> TransportError:

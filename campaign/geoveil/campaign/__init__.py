@@ -121,6 +121,11 @@ from geoveil.campaign.signing import PublicKey, SignatureInvalid, SigningKey, se
 from geoveil.campaign.smooth import SmoothSpec
 from geoveil.campaign.statistic import Allocation, StatisticCampaign
 from geoveil.campaign.text import visible as visible
+from geoveil.campaign.tokens import (
+    TOKEN_KEY_BYTES as TOKEN_KEY_BYTES,
+    TokenRule as TokenRule,
+    token_key_id as token_key_id,
+)
 from geoveil.campaign.value import AXES as AXES, ValueCampaign
 from geoveil.gp import __version__ as __version__
 

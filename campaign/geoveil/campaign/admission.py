@@ -7,6 +7,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from geoveil.campaign.model import Campaign
+from geoveil.campaign.tokens import TokenRule
 from geoveil.gp import INT64_MAX, INT64_MIN, NDArray, ParameterError, enum_repr, lazy, np
 
 REPORT_ID_BYTES = 16
@@ -30,6 +31,7 @@ class Reason(Enum):
     OUT_OF_RANGE = "out of range"
     NOT_OPEN = "not open"
     WRONG_PERIOD = "wrong period"
+    WRONG_TOKEN = "wrong token"  # noqa: S105 - no password
 
 
 class Fault(NamedTuple):
@@ -49,6 +51,7 @@ class Admission:
     def __init__(self, campaign: Campaign) -> None:
         self._campaign = campaign
         self._periods = campaign.periods
+        self._tokens = TokenRule.of(campaign)
         self._many = campaign.answers
         """Answers of a report."""
         # An answer that the mechanism can't produce comes from a client that does not follow it.
@@ -71,12 +74,17 @@ class Admission:
         return {i: np.array(sorted(o), np.int64) for i, o in self._outputs.items()}
 
     def fault(
-        self, report_id: bytes, answers: Sequence[tuple[int, int]], period: int
+        self,
+        report_id: bytes,
+        answers: Sequence[tuple[int, int]],
+        period: int,
+        token: bytes = b"",
     ) -> Fault | None:
         """Return why a report can never be counted, or None if nothing is wrong with it.
 
         Answers are pairs of a query_index and an integer on the campaign's grid; the period counts
-        from 0, and whether it has begun is for the clock to say.
+        from 0, and whether it has begun is for the clock to say. The token is of a
+        campaign that asks for one.
         """
         if len(report_id) != REPORT_ID_BYTES:
             return _fault(
@@ -85,6 +93,9 @@ class Admission:
                 len(report_id),
                 f"{REPORT_ID_BYTES} bytes",
             )
+        if self._tokens is not None and not self._tokens.is_sound(report_id, token):
+            expected = "one that the campaign's issuer made for this report_id"
+            return _fault(Reason.WRONG_TOKEN, "token", f"{len(token)} bytes", expected)
         if not 0 <= period < self._periods:
             return _fault(
                 Reason.WRONG_PERIOD, "period", period, f"an integer from 0 to {self._periods - 1}"
@@ -115,7 +126,7 @@ class Admission:
 
         All arrays have shape (n,); values are on the campaign's grid, periods as in `fault`.
         """
-        if self._many != 1 or (indices >= len(self._ranges)).any():
+        if self._tokens is not None or self._many != 1 or (indices >= len(self._ranges)).any():
             return False
         lows, highs = self._bounds
         in_range = (lows[indices] <= values) & (values <= highs[indices])

@@ -79,6 +79,7 @@ def encode(campaign: Campaign) -> bytes:
     message.closes.FromDatetime(campaign.closes)
     if campaign.relay_operator is not None:
         message.relay_operator = campaign.relay_operator.data
+    message.token_key = campaign.token_key or b""
     if campaign.period is not None:
         message.period.FromTimedelta(campaign.period)
     if isinstance(campaign, FormCampaign):
@@ -182,6 +183,7 @@ def decode(campaign: bytes) -> Campaign:
         "period": _decode_duration("period", message.period) if recurs else None,
         "minimum_participants": message.minimum_participants,
         "relay_operator": PublicKey(message.relay_operator) if message.relay_operator else None,
+        "token_key": message.token_key or None,
     }
     result: Campaign
     if message.fields:

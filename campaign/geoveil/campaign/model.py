@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from geoveil.campaign.signing import PublicKey
 from geoveil.campaign.text import require_printable
+from geoveil.campaign.tokens import check_token_key
 from geoveil.gp import GeoPrivacy, ParameterError, QueryMechanism, enum_repr, lazy
 
 MOST_SLOTS = 100_000
@@ -83,6 +84,9 @@ class Campaign(ABC):
     relay_operator: PublicKey | None = None
     """Reports come only through a relay, sealed for a gateway whose keys this one signs. None: by
     any way."""
+    token_key: bytes | None = None
+    """Each report needs a token of the issuer with this key, the 256 bytes of its modulus: see
+    `geoveil.campaign.tokens`. None: anybody may send any number of reports."""
 
     def __post_init__(self) -> None:
         self._check_kinds()
@@ -219,6 +223,10 @@ class Campaign(ABC):
                 raise ParameterError(name, getattr(self, name), "a datetime")
         if not isinstance(self.relay_operator, PublicKey | None):
             raise ParameterError("relay_operator", self.relay_operator, "a PublicKey, or None")
+        if self.token_key is not None:
+            check_token_key(self.token_key)
+            if self.period is not None:
+                raise ParameterError("period", str(self.period), "None with a token_key")
 
     def _check_names(self) -> None:
         check_campaign_id(self.campaign_id)

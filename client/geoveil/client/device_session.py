@@ -124,6 +124,7 @@ class DeviceSession:
         floor_s: least time, in seconds, of looking at a value and drawing.
         timing: the clocks.
         operator: through whose relays reports leave; None: straight to the server.
+        gives_tokens: whether reports leave with tokens, where a campaign asks for them.
 
     Raises:
         ParameterError: if an argument is out of range, or the source is not secure.
@@ -141,6 +142,7 @@ class DeviceSession:
         floor_s: float,
         timing: Timing,
         operator: PublicKey | None = None,
+        gives_tokens: bool = False,
     ) -> None:
         if state_dir is None:
             _say_that_all_is_forgotten()
@@ -148,6 +150,7 @@ class DeviceSession:
             raise ParameterError("timing", timing, "a Timing, or None")
         self.builder = ReportBuilder(policy=policy, source=source)
         self._operator = operator
+        self._gives_tokens = gives_tokens
         self._bounds = Bounds(
             most_reports=validation.require_count("most_pending", most_pending),
             most_bytes=validation.require_count("most_pending_bytes", most_pending_bytes),
@@ -264,7 +267,8 @@ class DeviceSession:
             PolicyRefused: if they may not.
         """
         accepted = self.builder.accept(campaign_id, envelope)
-        self._check_way(campaign_id, accepted.campaign.relay_operator)
+        campaign = accepted.campaign
+        self._check_way(campaign_id, campaign.relay_operator, tokens=campaign.token_key is not None)
         return accepted
 
     def check_way_of(self, campaign_id: str) -> None:
@@ -277,9 +281,12 @@ class DeviceSession:
         if envelope is not None:
             message = campaign_pb2.Campaign.FromString(open_envelope(envelope).campaign)
             key = message.relay_operator
-            self._check_way(campaign_id, PublicKey(key) if key else None)
+            operator = PublicKey(key) if key else None
+            self._check_way(campaign_id, operator, tokens=bool(message.token_key))
 
-    def _check_way(self, campaign_id: str, operator: PublicKey | None) -> None:
+    def _check_way(self, campaign_id: str, operator: PublicKey | None, *, tokens: bool) -> None:
+        if tokens and not self._gives_tokens:
+            raise PolicyRefused(campaign_id, "token", "one from its issuer", "none")
         if operator is not None and operator != self._operator:
             own = self._operator
             permitted = "none" if own is None else f"to the gateway of {own}"

@@ -132,6 +132,7 @@ class ClientBase(ABC, Generic[_TransportT, _GrpcT]):
             floor_s=release_floor_s,
             timing=timing or Timing(),
             operator=getattr(transport, "operator", None),
+            gives_tokens=getattr(transport, "gives_tokens", False),
         )
         self._sender = ReportSender(self._session, self._timeout_s)
         self._background = background

@@ -231,7 +231,9 @@ class _HeldCampaign:
 
     def admit(self, report: report_pb2.Report, now: datetime | None) -> report_pb2.ReportResult:
         """Count a report, unless there is a reason not to."""
-        fault = self._admission.fault(report.report_id, _answers(report), report.period)
+        fault = self._admission.fault(
+            report.report_id, _answers(report), report.period, report.token
+        )
         reason = fault.reason if fault else self._untimely(report, now)
         if reason is not None:
             return report_pb2.ReportResult(

@@ -95,6 +95,7 @@ export abstract class Dated {
       throw new ParameterError("campaign_id", message.campaignId, "1 to 64 of a-z, 0-9, - and _");
     }
     if (message.relayOperator.length) throw new UnsupportedError("the campaign asks for a relay, which this client has not");
+    if (message.tokenKey.length) throw new UnsupportedError("the campaign asks for a token, which this client can't get");
     this.id = message.campaignId;
     this.title = plain("title", message.title, 200);
     [this.opensUs, this.closesUs] = [microseconds("opens", message.opens), microseconds("closes", message.closes)];

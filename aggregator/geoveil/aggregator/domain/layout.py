@@ -132,7 +132,7 @@ class Layout:
         if type(reports) is ReportColumns:
             return self._pack_columns(reports)
         slot, packed = self.campaign.slot, []
-        for report_id, answers, period in reports:
+        for report_id, answers, period, _ in reports:
             if self._ends is not None:
                 answers = [(q, self.campaign.counted(q, value)) for q, value in answers]
             if self.blocks > 1 or period:

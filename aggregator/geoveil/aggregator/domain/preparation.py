@@ -18,8 +18,8 @@ from geoveil.campaign import Admission, Reason
 
 NOT_BEGUN = "period must be one that has begun"
 """Why a report of a later period is rejected."""
-_FEW, _MODERATE = 200, 2_500
-"""Reports that are read one by one, and reports that NumPy reads."""
+_FEW, _FEW_WITH_TOKENS, _MODERATE = 200, 20, 2_500
+"""Reports that are read one by one, those whose tokens are checked, and those that NumPy reads."""
 _RESULTS = MappingProxyType(
     {
         Outcome.ACCEPTED: ReportResult(Status.ACCEPTED),
@@ -72,7 +72,7 @@ def takes_little(publication: Publication, reports: Sequence[Report] | UnreadRep
     """Return whether `prepare` takes no more than about a millisecond."""
     if type(reports) is ReportColumns:
         return len(reports) < _MODERATE and _all_sound(publication.admission, reports)
-    return len(reports) < _FEW
+    return len(reports) < (_FEW if publication.campaign.token_key is None else _FEW_WITH_TOKENS)
 
 
 def prepare(

@@ -36,6 +36,8 @@ class Report(NamedTuple):
     """(query index, integer on the campaign's grid) pairs."""
     period: int = 0
     """The period of a recurring campaign, from 0."""
+    token: bytes = b""
+    """Of a campaign that asks for one."""
 
     def __repr__(self) -> str:
         return "Report(not shown)"

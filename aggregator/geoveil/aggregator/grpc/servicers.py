@@ -58,6 +58,7 @@ REASONS = MappingProxyType(
         Reason.OUT_OF_RANGE: report_pb2.REJECTION_REASON_OUT_OF_RANGE,
         Reason.NOT_OPEN: report_pb2.REJECTION_REASON_NOT_OPEN,
         Reason.WRONG_PERIOD: report_pb2.REJECTION_REASON_WRONG_PERIOD,
+        Reason.WRONG_TOKEN: report_pb2.REJECTION_REASON_WRONG_TOKEN,
     }
 )
 

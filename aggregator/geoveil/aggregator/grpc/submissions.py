@@ -86,7 +86,7 @@ class UnreadReports:
             else:
                 report = piece
             answers = [(a.query_index, a.value) for a in islice(report.answers, most_answers + 1)]
-            reports.append(Report(report.report_id, answers, report.period))
+            reports.append(Report(report.report_id, answers, report.period, report.token))
         return reports
 
     def __repr__(self) -> str:

@@ -183,6 +183,7 @@ class Campaign(google.protobuf.message.Message):
     CAP_FIELD_NUMBER: builtins.int
     FIELDS_FIELD_NUMBER: builtins.int
     RELAY_OPERATOR_FIELD_NUMBER: builtins.int
+    TOKEN_KEY_FIELD_NUMBER: builtins.int
     campaign_id: builtins.str
     """Chosen by the analyst; lower-case letters, digits, '-' and '_', 1 to 64."""
     title: builtins.str
@@ -196,6 +197,11 @@ class Campaign(google.protobuf.message.Message):
     """Absent: reports come by any way. 32 bytes: a device sends them by Oblivious HTTP
     (RFC 9458) only, sealed for a key of a gateway that the owner of this Ed25519 key
     signed. That a device did so can't be checked.
+    """
+    token_key: builtins.bytes
+    """Absent: a report needs no token. 256 bytes: the modulus of the RSA key (e = 65537) of
+    an issuer that gives each person one token; see Report. Only where everybody answers
+    once.
     """
     @property
     def attribute(self) -> global___Attribute:
@@ -270,9 +276,10 @@ class Campaign(google.protobuf.message.Message):
         cap: global___Cap | None = ...,
         fields: collections.abc.Iterable[global___Field] | None = ...,
         relay_operator: builtins.bytes = ...,
+        token_key: builtins.bytes = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["attribute", b"attribute", "cap", b"cap", "closes", b"closes", "grid", b"grid", "mechanism", b"mechanism", "opens", b"opens", "period", b"period", "privacy", b"privacy", "readings", b"readings"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["allocation", b"allocation", "attribute", b"attribute", "campaign_id", b"campaign_id", "cap", b"cap", "closes", b"closes", "fields", b"fields", "grid", b"grid", "mechanism", b"mechanism", "minimum_participants", b"minimum_participants", "opens", b"opens", "period", b"period", "privacy", b"privacy", "queries", b"queries", "readings", b"readings", "relay_operator", b"relay_operator", "title", b"title"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["allocation", b"allocation", "attribute", b"attribute", "campaign_id", b"campaign_id", "cap", b"cap", "closes", b"closes", "fields", b"fields", "grid", b"grid", "mechanism", b"mechanism", "minimum_participants", b"minimum_participants", "opens", b"opens", "period", b"period", "privacy", b"privacy", "queries", b"queries", "readings", b"readings", "relay_operator", b"relay_operator", "title", b"title", "token_key", b"token_key"]) -> None: ...
 
 global___Campaign = Campaign
 

@@ -24,21 +24,21 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dgeoveil/proto/v1/report.proto\x12\x10geoveil.proto.v1\"V\n\x06Report\x12\x11\n\treport_id\x18\x01 \x01(\x0c\x12)\n\x07\x61nswers\x18\x02 \x03(\x0b\x32\x18.geoveil.proto.v1.Answer\x12\x0e\n\x06period\x18\x03 \x01(\r\",\n\x06\x41nswer\x12\x13\n\x0bquery_index\x18\x01 \x01(\r\x12\r\n\x05value\x18\x02 \x01(\x12\"\x81\x01\n\x0cReportResult\x12.\n\x06status\x18\x01 \x01(\x0e\x32\x1e.geoveil.proto.v1.ReportStatus\x12\x31\n\x06reason\x18\x02 \x01(\x0e\x32!.geoveil.proto.v1.RejectionReason\x12\x0e\n\x06\x64\x65tail\x18\x03 \x01(\t*\x82\x01\n\x0cReportStatus\x12\x1d\n\x19REPORT_STATUS_UNSPECIFIED\x10\x00\x12\x1a\n\x16REPORT_STATUS_ACCEPTED\x10\x01\x12\x1b\n\x17REPORT_STATUS_DUPLICATE\x10\x02\x12\x1a\n\x16REPORT_STATUS_REJECTED\x10\x03*\x81\x02\n\x0fRejectionReason\x12 \n\x1cREJECTION_REASON_UNSPECIFIED\x10\x00\x12!\n\x1dREJECTION_REASON_MALFORMED_ID\x10\x01\x12 \n\x1cREJECTION_REASON_ID_CONFLICT\x10\x02\x12\"\n\x1eREJECTION_REASON_WRONG_ANSWERS\x10\x03\x12!\n\x1dREJECTION_REASON_OUT_OF_RANGE\x10\x04\x12\x1d\n\x19REJECTION_REASON_NOT_OPEN\x10\x05\x12!\n\x1dREJECTION_REASON_WRONG_PERIOD\x10\x06\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dgeoveil/proto/v1/report.proto\x12\x10geoveil.proto.v1\"e\n\x06Report\x12\x11\n\treport_id\x18\x01 \x01(\x0c\x12)\n\x07\x61nswers\x18\x02 \x03(\x0b\x32\x18.geoveil.proto.v1.Answer\x12\x0e\n\x06period\x18\x03 \x01(\r\x12\r\n\x05token\x18\x04 \x01(\x0c\",\n\x06\x41nswer\x12\x13\n\x0bquery_index\x18\x01 \x01(\r\x12\r\n\x05value\x18\x02 \x01(\x12\"\x81\x01\n\x0cReportResult\x12.\n\x06status\x18\x01 \x01(\x0e\x32\x1e.geoveil.proto.v1.ReportStatus\x12\x31\n\x06reason\x18\x02 \x01(\x0e\x32!.geoveil.proto.v1.RejectionReason\x12\x0e\n\x06\x64\x65tail\x18\x03 \x01(\t*\x82\x01\n\x0cReportStatus\x12\x1d\n\x19REPORT_STATUS_UNSPECIFIED\x10\x00\x12\x1a\n\x16REPORT_STATUS_ACCEPTED\x10\x01\x12\x1b\n\x17REPORT_STATUS_DUPLICATE\x10\x02\x12\x1a\n\x16REPORT_STATUS_REJECTED\x10\x03*\xa3\x02\n\x0fRejectionReason\x12 \n\x1cREJECTION_REASON_UNSPECIFIED\x10\x00\x12!\n\x1dREJECTION_REASON_MALFORMED_ID\x10\x01\x12 \n\x1cREJECTION_REASON_ID_CONFLICT\x10\x02\x12\"\n\x1eREJECTION_REASON_WRONG_ANSWERS\x10\x03\x12!\n\x1dREJECTION_REASON_OUT_OF_RANGE\x10\x04\x12\x1d\n\x19REJECTION_REASON_NOT_OPEN\x10\x05\x12!\n\x1dREJECTION_REASON_WRONG_PERIOD\x10\x06\x12 \n\x1cREJECTION_REASON_WRONG_TOKEN\x10\x07\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'geoveil.proto.v1.report_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_REPORTSTATUS']._serialized_start=318
-  _globals['_REPORTSTATUS']._serialized_end=448
-  _globals['_REJECTIONREASON']._serialized_start=451
-  _globals['_REJECTIONREASON']._serialized_end=708
+  _globals['_REPORTSTATUS']._serialized_start=333
+  _globals['_REPORTSTATUS']._serialized_end=463
+  _globals['_REJECTIONREASON']._serialized_start=466
+  _globals['_REJECTIONREASON']._serialized_end=757
   _globals['_REPORT']._serialized_start=51
-  _globals['_REPORT']._serialized_end=137
-  _globals['_ANSWER']._serialized_start=139
-  _globals['_ANSWER']._serialized_end=183
-  _globals['_REPORTRESULT']._serialized_start=186
-  _globals['_REPORTRESULT']._serialized_end=315
+  _globals['_REPORT']._serialized_end=152
+  _globals['_ANSWER']._serialized_start=154
+  _globals['_ANSWER']._serialized_end=198
+  _globals['_REPORTRESULT']._serialized_start=201
+  _globals['_REPORTRESULT']._serialized_end=330
 # @@protoc_insertion_point(module_scope)

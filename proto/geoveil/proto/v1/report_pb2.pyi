@@ -63,6 +63,8 @@ class _RejectionReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper
     """The campaign is not open: before its dates, past them, or closed."""
     REJECTION_REASON_WRONG_PERIOD: _RejectionReason.ValueType  # 6
     """The campaign has no such period, or it has not begun."""
+    REJECTION_REASON_WRONG_TOKEN: _RejectionReason.ValueType  # 7
+    """The campaign asks for a token, and the report has none that its issuer made for it."""
 
 class RejectionReason(_RejectionReason, metaclass=_RejectionReasonEnumTypeWrapper): ...
 
@@ -79,6 +81,8 @@ REJECTION_REASON_NOT_OPEN: RejectionReason.ValueType  # 5
 """The campaign is not open: before its dates, past them, or closed."""
 REJECTION_REASON_WRONG_PERIOD: RejectionReason.ValueType  # 6
 """The campaign has no such period, or it has not begun."""
+REJECTION_REASON_WRONG_TOKEN: RejectionReason.ValueType  # 7
+"""The campaign asks for a token, and the report has none that its issuer made for it."""
 global___RejectionReason = RejectionReason
 
 @typing.final
@@ -90,12 +94,18 @@ class Report(google.protobuf.message.Message):
     REPORT_ID_FIELD_NUMBER: builtins.int
     ANSWERS_FIELD_NUMBER: builtins.int
     PERIOD_FIELD_NUMBER: builtins.int
+    TOKEN_FIELD_NUMBER: builtins.int
     report_id: builtins.bytes
     """16 random bytes drawn by the device, once. The server counts an id once, so
     sending again after a lost answer is always safe.
     """
     period: builtins.int
     """Of a recurring campaign: which period it answers for, from 0. Else 0."""
+    token: builtins.bytes
+    """Of a campaign with a token_key: the authenticator, 256 bytes, of a Privacy Pass token
+    of type 2 (RFC 9578). Its nonce is SHA-256 of "geoveil report v1\\n" and report_id, its
+    challenge has the issuer "geoveil", as context the campaign's digest, as origin its id.
+    """
     @property
     def answers(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Answer]:
         """One for allocation partition, one per query for split and repeat; of a value
@@ -108,8 +118,9 @@ class Report(google.protobuf.message.Message):
         report_id: builtins.bytes = ...,
         answers: collections.abc.Iterable[global___Answer] | None = ...,
         period: builtins.int = ...,
+        token: builtins.bytes = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["answers", b"answers", "period", b"period", "report_id", b"report_id"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["answers", b"answers", "period", b"period", "report_id", b"report_id", "token", b"token"]) -> None: ...
 
 global___Report = Report
 

@@ -1,0 +1,204 @@
+"""The issuer of tokens: it knows who asked, once for each key, and not for which report.
+
+What is signed for a person is noted before it is signed: who asks again, after a crash or a lost
+answer, is given the same signature if it is the same message, and none if it is another.
+"""
+
+import hashlib
+import secrets
+import sqlite3
+import threading
+import time
+from collections.abc import Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, Protocol
+
+from geoveil.campaign import TOKEN_KEY_BYTES, token_key_id
+from geoveil.client import TransportError
+from geoveil.gp import ParameterError
+from geoveil.relay.binary_http import MessageInvalid
+from geoveil.relay.blind_rsa import IssuerKey
+from geoveil.relay.tokens import REQUEST_TYPE, RESPONSE_TYPE
+from geoveil.relay.web import WebAddress
+
+_TIMEOUT_S = 30.0
+_HEAD = 3
+"""Bytes of a request before the blinded message: the type, and the end of the key's id."""
+
+
+class Attester(Protocol):
+    """Says who somebody is."""
+
+    def account(self, credential: str) -> str | None:
+        """Return a name that is always the same for a person; None: it is nobody.
+
+        Raises:
+            TransportError: if that can't be said now.
+        """
+        ...
+
+
+class InvitationCodes:
+    """Each code is a person: whoever was given it.
+
+    Args:
+        path: a file with the SHA-256 of each code in hexadecimal, one a line.
+
+    Raises:
+        ParameterError: if it can't be read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        try:
+            self._hashes = frozenset(path.read_text(encoding="ascii").split())
+        except (OSError, ValueError):
+            raise ParameterError("codes", str(path), "a file of 'geoveil relay invite'") from None
+
+    def account(self, credential: str) -> str | None:
+        hashed = _hash(credential)
+        return hashed if hashed in self._hashes else None
+
+    @staticmethod
+    def invite(path: Path, count: int) -> list[str]:
+        """Add new codes to a file, which is made if missing, and return them."""
+        codes = [secrets.token_urlsafe(16) for _ in range(count)]
+        with path.open("a", encoding="ascii") as file:
+            file.writelines(f"{_hash(code)}\n" for code in codes)
+        return codes
+
+
+class WebAttester:
+    """Asks the app's own server, which knows accounts: by OpenID Connect, for example.
+
+    Args:
+        url: is asked by GET with the credential as bearer token, and answers with status 200 and
+            the name of the account, or with 401 or 403.
+        root_certificates: PEM of the authorities to trust; None: those of the system.
+    """
+
+    def __init__(self, url: str, root_certificates: bytes | None = None) -> None:
+        self._web = WebAddress("attester", url, root_certificates)
+
+    def account(self, credential: str) -> str | None:
+        end = time.monotonic() + _TIMEOUT_S / 2
+        answer = self._web.ask("GET", b"", {"Authorization": f"Bearer {credential}"}, end)
+        if answer.status in (401, 403):
+            return None
+        name = answer.content.strip()
+        if answer.status != 200 or not name:
+            raise TransportError("UNAVAILABLE", f"the attester answered {answer.status}")
+        return hashlib.sha256(name).hexdigest()
+
+
+class Issuer:
+    """Gives each person one token of each key. Shared by threads, and processes on one file.
+
+    Args:
+        keys: one for each campaign.
+        attester: says who asks.
+        path: SQLite file of who was given what.
+
+    Raises:
+        ParameterError: if the file can't be used.
+    """
+
+    def __init__(self, keys: list[IssuerKey], attester: Attester, path: Path) -> None:
+        self._keys: Mapping[str, IssuerKey] = {token_key_id(k.public).hex(): k for k in keys}
+        self._attester = attester
+        self._lock = threading.Lock()
+        try:
+            self._database = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+            self._database.execute("PRAGMA synchronous = FULL")
+            self._database.execute(
+                "CREATE TABLE IF NOT EXISTS given (key TEXT, account TEXT, message BLOB,"
+                " PRIMARY KEY (key, account)) WITHOUT ROWID"
+            )
+        except sqlite3.Error:
+            raise ParameterError("given", str(path), "a file of SQLite, or none") from None
+
+    def answer(self, name: str, credential: str, request: bytes) -> tuple[int, bytes]:
+        """Return the status and content of the answer to a request: RFC 9578, 6.1.
+
+        Args:
+            name: of the key: the id in hexadecimal.
+        """
+        key = self._keys.get(name)
+        if key is None:
+            return 404, b""
+        head = bytes([0, 2, int(name[-2:], 16)])
+        if len(request) != _HEAD + TOKEN_KEY_BYTES or not request.startswith(head):
+            return 422, b""
+        try:
+            account = self._attester.account(credential)
+        except TransportError:
+            return 503, b""
+        if account is None:
+            return 401, b""
+        hashed = hashlib.sha256(request).digest()
+        with self._lock:
+            self._database.execute(
+                "INSERT OR IGNORE INTO given VALUES (?, ?, ?)", (name, account, hashed)
+            )
+            row = self._database.execute(
+                "SELECT message FROM given WHERE key = ? AND account = ?", (name, account)
+            ).fetchone()
+        if row != (hashed,):
+            return 409, b""
+        try:
+            return 200, key.sign(request[_HEAD:])
+        except MessageInvalid:
+            return 422, b""
+
+    def close(self) -> None:
+        """Close the file."""
+        self._database.close()
+
+
+class IssuerServer(ThreadingHTTPServer):
+    """Answers requests for tokens over HTTP, below any path. Use `serve_forever`, `shutdown`.
+
+    Args:
+        listen: host and port; 0 takes a free one.
+    """
+
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self, listen: tuple[str, int], issuer: Issuer) -> None:
+        self.issuer = issuer
+        super().__init__(listen, _Handler)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """Answers one device."""
+
+    protocol_version = "HTTP/1.1"
+    timeout = _TIMEOUT_S
+
+    def do_POST(self) -> None:
+        server: Any = self.server
+        size = self.headers.get("content-length", "")
+        kind, credential = self.headers.get("authorization", "").partition(" ")[::2]
+        status, content = 422, b""
+        if self.headers.get("content-type") != REQUEST_TYPE:
+            status = 415
+        elif kind != "Bearer" or not credential:
+            status = 401
+        elif size == str(_HEAD + TOKEN_KEY_BYTES):
+            name = self.path.rpartition("/")[2]
+            status, content = server.issuer.answer(name, credential, self.rfile.read(int(size)))
+        self.send_response_only(status)
+        if content:
+            self.send_header("content-type", RESPONSE_TYPE)
+        self.send_header("content-length", str(len(content)))
+        self.send_header("connection", "close")
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the library's name
+        """Keep nothing of who asks."""
+
+
+def _hash(code: str) -> str:
+    return hashlib.sha256(code.encode()).hexdigest()

@@ -1,0 +1,115 @@
+"""Requests over HTTP, each over a connection of its own, that end in time."""
+
+import http.client
+import ssl
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from geoveil.campaign import is_loopback
+from geoveil.client import PlaintextRefused, TransportError
+from geoveil.gp import ParameterError
+
+_LONGEST = (4 << 10) + 1
+"""Bytes of an answer that are read: more than there may be."""
+
+
+@dataclass(frozen=True, slots=True)
+class WebAnswer:
+    """What was answered."""
+
+    status: int
+    content: bytes
+    headers: Mapping[str, str]
+
+    @property
+    def retry_after_s(self) -> float | None:
+        """How long the other side asks to be left alone, in seconds."""
+        after = self.headers.get("retry-after", "")
+        return float(after) if after.isascii() and after.isdigit() else None
+
+
+@dataclass(frozen=True, slots=True)
+class WebAddress:
+    """Where requests go.
+
+    Args:
+        name: of the parameter that the URL is, for errors.
+        url: https:// unless it is on this machine.
+        root_certificates: PEM of the authorities to trust; None: those of the system.
+
+    Raises:
+        ParameterError: if it is no URL.
+        PlaintextRefused: if it is elsewhere and has no TLS.
+    """
+
+    name: str
+    url: str
+    root_certificates: bytes | None = None
+
+    def __post_init__(self) -> None:
+        try:
+            parts = urlsplit(self.url)
+            host = parts.hostname if parts.port != 0 and parts.scheme in ("http", "https") else ""
+        except (ValueError, AttributeError, TypeError):
+            host = ""
+        if not host:
+            raise ParameterError(self.name, self.url, "a URL such as https://host.example/path")
+        if self.url.startswith("http:") and not is_loopback(host):
+            raise PlaintextRefused(self.url)
+
+    def ask(
+        self, method: str, content: bytes, head: Mapping[str, str], end: float, below: str = ""
+    ) -> WebAnswer:
+        """Send a request and return the answer.
+
+        Args:
+            end: of `time.monotonic`.
+            below: goes behind the path of the URL.
+
+        Raises:
+            TransportError: if none came in time.
+        """
+        left_s = end - time.monotonic()
+        if left_s <= 0:
+            raise TransportError("DEADLINE_EXCEEDED", "no time is left")
+        connection = self._connection(left_s)
+        timer = threading.Timer(left_s, _hang_up, (connection,))
+        timer.daemon = True
+        try:
+            connection.connect()
+            timer.start()  # the timeout of a connection is for each piece that comes
+            path = (urlsplit(self.url).path or "/") + below
+            connection.request(method, path, content or None, dict(head))
+            response = connection.getresponse()
+            body = response.read(_LONGEST)
+            if time.monotonic() >= end:  # then what came is cut short
+                raise TimeoutError
+        except (OSError, http.client.HTTPException) as error:
+            late = isinstance(error, TimeoutError) or time.monotonic() >= end
+            code = "DEADLINE_EXCEEDED" if late else "UNAVAILABLE"
+            text = f"the {self.name} did not answer ({type(error).__name__})"
+            raise TransportError(code, text, answered=False) from None
+        finally:
+            timer.cancel()
+            connection.close()
+        headers = {name.lower(): value for name, value in response.getheaders()}
+        return WebAnswer(response.status, body, headers)
+
+    def _connection(self, timeout_s: float) -> http.client.HTTPConnection:
+        parts, roots = urlsplit(self.url), self.root_certificates
+        given: dict[str, Any] = {"timeout": timeout_s}
+        if parts.scheme == "http":
+            return http.client.HTTPConnection(parts.hostname or "", parts.port, **given)
+        cadata = None if roots is None else roots.decode()
+        given["context"] = ssl.create_default_context(cadata=cadata)
+        return http.client.HTTPSConnection(parts.hostname or "", parts.port, **given)
+
+
+def _hang_up(connection: http.client.HTTPConnection) -> None:
+    with suppress(OSError, AttributeError):
+        connection.sock.shutdown(2)
