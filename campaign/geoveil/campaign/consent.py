@@ -330,7 +330,6 @@ def _value(attribute: Attribute, coordinate: float) -> str:
 
 @singledispatch
 def _edges(query: Query) -> tuple[float, ...]:
-    """Return the numbers that a question compares a value with."""
     return ()
 
 
@@ -414,7 +413,6 @@ def _of_point(query: Range, x: float, privacy: GeoPrivacy) -> _Law:
 
 
 def _distance_to_centre(query: Query, point: float | Array) -> float | None:
-    """Return how far a value is from the centre of a question that has one."""
     if not isinstance(query, GaussianKernel | Radial):
         return None
     return float(np.linalg.norm(np.atleast_1d(point) - np.asarray(query.center)))

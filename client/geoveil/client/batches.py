@@ -24,7 +24,6 @@ class SubmissionResult:
     status: DeliveryStatus
     """ACKNOWLEDGED or REJECTED."""
     rejection: Rejection | None = None
-    """Why it was rejected."""
 
 
 _COUNTED = (report_pb2.REPORT_STATUS_ACCEPTED, report_pb2.REPORT_STATUS_DUPLICATE)

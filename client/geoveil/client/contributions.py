@@ -65,7 +65,6 @@ class Receipt:
     """What leaves the device for one campaign. All of it is perturbed or public."""
 
     campaign_id: str
-    """The id of the campaign."""
     period: int
     """The period of a recurring campaign, counted from 0; else 0."""
     charges: tuple[Charge, ...]
@@ -83,13 +82,11 @@ class Receipt:
     drawn: datetime
     """When the value was perturbed."""
     status: DeliveryStatus
-    """What became of it."""
     sent: datetime | None = None
     """When it left the device first, or was about to; None: it has not."""
     settled: datetime | None = None
     """When it was acknowledged, rejected or given up."""
     rejection: Rejection | None = None
-    """Why it was rejected."""
     failure: str | None = None
     """Why it could not be sent the last time, if it is still pending."""
     epoch: datetime | None = None
@@ -175,13 +172,11 @@ class Reading:
     """
 
     attribute: str
-    """Name of what was read."""
     space: str
     """What the coordinates are, so that no point is taken for one of another plane."""
     begins: datetime
     """When its epoch began, with a time zone."""
     ends: datetime
-    """When its epoch ends."""
     privacy: GeoPrivacy
     """What all answers that are made from it cost together."""
     point: tuple[int, ...]
@@ -203,9 +198,7 @@ class CampaignPoint:
     """
 
     campaign_id: str
-    """The id of the campaign."""
     reading: Reading
-    """What it was made from."""
     point: tuple[int, ...]
     """Integers on the grid of the campaign's `point_mechanism`."""
     drawn: datetime
@@ -217,7 +210,6 @@ class Contribution:
     """One report to one campaign, drawn once and ready to be sent as often as it takes."""
 
     campaign_id: str
-    """The id of the campaign."""
     digest: bytes
     """SHA-256 of the campaign bytes that the report was made for."""
     report: bytes
@@ -251,7 +243,6 @@ class Entry:
     settled: datetime | None = None
     """When its status was settled."""
     rejection: Rejection | None = None
-    """Why it was rejected."""
     failure: str | None = None
     """Why it could not be sent the last time."""
     fresh: bool = field(default=False, compare=False)

@@ -58,7 +58,6 @@ _MOMENT_US = 1_000
 
 
 def _jitter() -> float:
-    """Return a uniform number in [0, 1)."""
     return SystemRandom().random()
 
 

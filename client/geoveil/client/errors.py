@@ -72,7 +72,6 @@ class PolicyRefused(ClientError):
     """The campaign asks for something that the app's policy does not permit. Nothing was drawn."""
 
     campaign_id: str
-    """Id of the campaign."""
     aspect: str
     """What is refused, for example "signature" or "closing date"."""
     stated: str
@@ -93,9 +92,7 @@ class BudgetExceeded(ClientError):
     """The answer would cost more privacy than the policy's limits leave. Nothing was drawn."""
 
     campaign_id: str
-    """Id of the campaign."""
     attribute: str
-    """What the campaign asks about."""
     scope: str
     """Which limit: "this campaign", "lifetime", or "any ..." of a window."""
     spent: float
@@ -103,7 +100,6 @@ class BudgetExceeded(ClientError):
     cost: GeoPrivacy
     """What the answer would cost."""
     limit: GeoPrivacy
-    """The limit."""
     frees: datetime | None
     """When there is room for it again; None if never."""
     spent_delta: float = 0.0
@@ -128,7 +124,6 @@ class OutboxFull(ClientError):
     """Too much waits to be sent. Nothing was drawn or spent: the new answer is what is dropped."""
 
     campaign_id: str
-    """Id of the campaign."""
     reports: int
     """Number of reports that wait."""
     size: int
@@ -151,7 +146,6 @@ class CampaignError(ClientError):
     """There is no campaign that can be answered. Nothing was drawn."""
 
     campaign_id: str
-    """Id of the campaign that was asked for."""
 
 
 class CampaignNotFound(CampaignError):

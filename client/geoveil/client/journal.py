@@ -80,9 +80,7 @@ class Drawn:
     """What a report was made from that is new: kept with it, or nothing is."""
 
     reading: Reading | None = None
-    """The epoch's reading."""
     points: tuple[CampaignPoint, ...] = ()
-    """The campaign's points."""
 
 
 NOTHING = Drawn()
@@ -94,7 +92,6 @@ class Bounds:
     """How much may wait to be sent. What is over is refused before anything is drawn."""
 
     most_reports: int
-    """Reports."""
     most_bytes: int
     """Bytes; the report that reaches it is still taken."""
 
@@ -366,13 +363,10 @@ class EntryOutcome:
     """What became of an entry, or of a try to send it."""
 
     entry: Entry
-    """The entry."""
     at: datetime
-    """When."""
     status: DeliveryStatus = DeliveryStatus.PENDING
     """PENDING: it is to be sent again."""
     rejection: Rejection | None = None
-    """Why it was rejected."""
     failure: str | None = None
     """Why it could not be sent; of one that is pending."""
 

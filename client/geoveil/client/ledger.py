@@ -64,7 +64,6 @@ class Budget:
     """One of the limits of an attribute, and how much of it is spent."""
 
     attribute: str
-    """Name of the attribute."""
     scope: str
     """ "lifetime", or "any 365 days" for a window."""
     limit: GeoPrivacy

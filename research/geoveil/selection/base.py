@@ -199,7 +199,6 @@ class SelectionMechanism(ValueObject, ABC):
         return list(scores) if isinstance(scores, Mapping) else range(checked.outcomes), checked
 
     def _checked(self, scores: Any) -> Any:
-        """Return scores of this mechanism's kind."""
         if not isinstance(scores, Scores):
             if self._kind is not Utilities:
                 raise ParameterError("scores", type(scores), _how_to_make(self._kind))

@@ -82,7 +82,6 @@ def laplace_maximum(gaps: Array) -> Array:
 
 
 def _edges(gaps: Array) -> Array:
-    """Return the ends of the panels."""
     centers = -np.sort(gaps)[1:]
     count = np.arange(1, len(gaps))
     # Where the factors of the `count` centres above v, each e^{v − centre}/2, are negligible.

@@ -97,7 +97,6 @@ class StabilityMechanism(SelectionMechanism):
 
 
 def _ratio(epsilon: float, margin: int, outcomes: int, ops: Arithmetic) -> tuple[Real, Real]:
-    """Return the probabilities of the winner and of each other outcome."""
     small = ops.exp(-_private(ops, margin) * ops.constant(epsilon))
     total = 1 + (outcomes - 1) * small
     return 1 / total, small / total

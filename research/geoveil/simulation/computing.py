@@ -179,7 +179,6 @@ def _started(workers: int) -> Any:
 def _computed(
     client: Any, function: Callable[[Part], Result], parts: Sequence[Part], /
 ) -> Iterator[tuple[Part, Result]]:
-    """Compute parts on a client's workers."""
     from distributed import CancelledError, KilledWorker, as_completed
     from distributed.comm.core import CommClosedError
 

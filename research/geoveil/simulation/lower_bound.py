@@ -44,7 +44,6 @@ class LowerBound:
     nodes: int
     """Number of distances at which the mechanism was held to anything."""
     outputs: int
-    """Number of outputs of that table."""
 
 
 def lower_bound(

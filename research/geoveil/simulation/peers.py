@@ -141,7 +141,6 @@ def _released(mechanism: LipschitzMechanism | DebiasedLaplace | PlanarLaplace) -
 
 
 def _each(call: Callable[[float], Any]) -> Draw:
-    """Call a function for each person."""
     return lambda incomes: np.array([call(income) for income in incomes.tolist()], np.float64)
 
 

@@ -31,7 +31,6 @@ class ParticipantSource(ABC):
     unit: str
     """The unit of the values; "degree" for places."""
     source: str
-    """Where the data comes from."""
 
     @property
     @abstractmethod

@@ -128,7 +128,6 @@ def _values(
     participants: int | None,
     rng: np.random.Generator,
 ) -> NDArray[np.float64]:
-    """Return what each participant holds, shape (n,) or (n, k)."""
     if participants is not None:
         validation.require_count("participants", participants, 1, MOST_PEOPLE)
     if isinstance(people, ParticipantSource | Prior):

@@ -107,7 +107,6 @@ def people() -> People:
 
 
 def _field(name: str, epsilon: float) -> Field:
-    """Return a field of a form, with ε at its distance."""
     many = {"sex": 2, "country": 42}.get(name)
     if many is not None:
         return ChoiceField(name=name, options=_names(many), epsilon=epsilon)
@@ -129,7 +128,6 @@ def _names(many: int) -> tuple[str, ...]:
 
 
 def _cells(name: str, values: NDArray[Any]) -> NDArray[Any]:
-    """Return the cells that values lie in."""
     if name == "home":
         east, north = (values - _CENTRE).T
         sector = np.floor(8 * (np.arctan2(north, east) / (2 * np.pi) % 1)).astype(int) % 8

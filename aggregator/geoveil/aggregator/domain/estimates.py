@@ -197,7 +197,6 @@ def _blocks_of(
 
 
 def _sums_of(layout: Layout, sums: Sequence[Accumulator], period: int) -> list[list[Accumulator]]:
-    """Return the sums of each query of each group in a period, all blocks together."""
     indices, columns = range(layout.campaign.indices), layout.campaign.columns
     blocks = [reduce(add, layout.blocks_of(sums, index, period)) for index in indices]
     return [blocks[first : first + columns] for first in indices[::columns]]

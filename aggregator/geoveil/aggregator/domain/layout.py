@@ -153,7 +153,6 @@ class Layout:
         return PackedColumns(reports.ids, rows.tobytes())
 
     def _blocks(self, ids: bytes) -> NDArray[np.int64]:
-        """Return the block of each of some ids, which are joined."""
         if self.key is not None and self.blocks > 1:
             # Every id is one block of the cipher, and none comes twice: nothing needs chaining.
             cipher = Cipher(algorithms.AES128(self.key), modes.ECB())  # noqa: S305 - see above

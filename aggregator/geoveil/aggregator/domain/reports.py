@@ -19,7 +19,6 @@ from geoveil.gp import Accumulator, sums_of
 
 _ANSWER = Struct("<Iq")
 ANSWER_BYTES = _ANSWER.size
-"""Bytes of a packed answer."""
 PACKED_ANSWER = np.dtype([("sum_index", "<u4"), ("value", "<i8")])
 """A packed answer, as NumPy reads and writes it."""
 _FEW = 64

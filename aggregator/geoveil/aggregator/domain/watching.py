@@ -10,7 +10,6 @@ from geoveil.campaign import State
 from geoveil.gp import validation
 
 Sleep = Callable[[float], Awaitable[object]]
-"""Waits for seconds."""
 
 
 _Shown = TypeVar("_Shown")

@@ -108,7 +108,6 @@ class RateLimits:
         self.peers = PeerLimit(per_peer, clock)
         """Counts reports, and what a peer got as so many."""
         self.calls = PeerLimit(calls, clock)
-        """Counts calls."""
         self._given_up = None
         if calls is not None:
             few = Rate(

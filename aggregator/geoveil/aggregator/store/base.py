@@ -30,13 +30,11 @@ class CampaignRecord:
     block_key: bytes | None = field(default=None, repr=False)
     """The secret key of `Layout`; of the record that created the campaign."""
     closed: bool = False
-    """Whether its analyst closed it."""
     opens: datetime = _FIRST
     """The signed time from which it takes reports."""
     closes: datetime = _LAST
     """The signed time from which it takes none."""
     reports: int = 0
-    """Counted so far."""
 
     def state(self, now: datetime) -> State:
         """Return what `Campaign.state` returns, without decoding what was published."""

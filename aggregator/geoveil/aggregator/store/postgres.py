@@ -199,7 +199,6 @@ def _parameters(url: str) -> dict[str, Any]:
 
 
 def _server_version(connection: Connection) -> int:
-    """Return the major version of the server."""
     version = connection.execute(text("SELECT current_setting('server_version_num')")).scalar_one()
     return int(version) // 10_000
 

@@ -152,7 +152,6 @@ class Writer:
         opened: asyncio.Future[None],
         finished: asyncio.Future[None],
     ) -> None:
-        """Body of the thread."""
         tell = loop.call_soon_threadsafe
         try:
             store = self._open_store()

@@ -96,7 +96,6 @@ class PrivateClassifier(ABC):
         return self
 
     def _label_codes(self, y: ArrayLike, records: int) -> Codes:
-        """Return the index of each label in `classes`."""
         labels = np.asarray(y)
         expected = "one of the public labels for each record"
         if labels.shape != (records,):

@@ -18,7 +18,6 @@ from geoveil.simulation.populations import Array, Population, collisions, househ
 CELLS = 1024
 """Cells in which distributions are found: 4⁵, for the tree's sake."""
 BARS = 32
-"""Bars of the histogram."""
 
 
 class Distribution(NamedTuple):

@@ -210,7 +210,6 @@ def _errors(setting: MeasuredSetting, mechanism: str, footing: float | None) -> 
 
 
 def _digits(error: float, measure: str) -> str:
-    """Return an error to two digits; a share in percent."""
     if measure in ("largest", "histogram"):
         return f"{100 * error:.2g}%"
     return f"{float(f'{error:.2g}'):,g}"

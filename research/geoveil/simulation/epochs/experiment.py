@@ -49,7 +49,6 @@ class EpochRow:
     threshold: float
     """In dollars."""
     n: int
-    """People."""
     strategy: str
     epsilon: float
     """ε a year per $8,000."""

@@ -59,7 +59,6 @@ def section(work: Path, name: str, title: str, images: Path) -> str:
 
 
 def _errors(rows: Sequence[ErrorRow]) -> str:
-    """Return the error of every mechanism in every setting."""
     # In the order in which they first come up, the seed paper's before geoveil's.
     by_origin = sorted(rows, key=lambda row: ORIGINS.index(row.origin))
     mechanisms = list(dict.fromkeys(row.mechanism for row in by_origin))

@@ -31,7 +31,6 @@ class ErrorRow:
     panel: str
     """The setting, but for n: for example "T=100000, 1/ε=8000"."""
     n: int
-    """Number of people."""
     per: float
     """1/ε, in the unit of the values."""
     mechanism: str

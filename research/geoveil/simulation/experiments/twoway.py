@@ -250,7 +250,6 @@ def lattices(panel: TwoWayPanel, seed: int, points: int = POINTS) -> Lattices:
 
 
 def _scalar_moments(panel: TwoWayPanel, lattices: Lattices) -> dict[str, Moments]:
-    """Return the moments of what depends on the signed distance alone."""
     arrays = {name: np.empty((3, SHIFTS, panel.questions)) for name in panel.scalar}
     for j, at in enumerate(panel.pairs):
         table = _table(panel, panel.width(at))

@@ -61,7 +61,6 @@ def _note(axes: "Axes", text: str, at: Any, offset: tuple[float, float], **how: 
 
 
 def _draw_values(axes: "Axes", found: Plan, unit: str) -> None:
-    """Draw how people are spread, the question, and the band that stands in for it."""
     low, high = _window(found)
     edges = np.linspace(low, high, 101)
     points, weights = found.problem.prior.nodes(edges.tolist())
@@ -91,7 +90,6 @@ def _draw_values(axes: "Axes", found: Plan, unit: str) -> None:
 
 
 def _draw_places(axes: "Axes", found: Plan) -> None:
-    """Draw where people are, and where they count for how much."""
     from matplotlib.colors import PowerNorm
 
     points, weights = found.problem.nodes.points, found.problem.nodes.weights

@@ -76,7 +76,6 @@ def _require_pyarrow() -> None:
 
 
 def _schema(campaign: Campaign) -> Any:
-    """Return the Arrow schema of a campaign's rows."""
     from pyarrow import int64, schema, uint32
 
     keys: list[str] = ["period", "query_index"]
@@ -91,7 +90,6 @@ def _schema(campaign: Campaign) -> Any:
 
 
 def _row_groups(schema: Any, parts: Iterable[Rows], rows: int) -> Iterator[Any]:
-    """Yield tables of so many rows, the last one shorter."""
     import pyarrow as arrow
 
     held = schema.empty_table()
@@ -106,7 +104,6 @@ def _row_groups(schema: Any, parts: Iterable[Rows], rows: int) -> Iterator[Any]:
 
 
 def _write(file: Path, schema: Any, groups: Iterable[Any]) -> list[int]:
-    """Write a Parquet file; return the rows of each of its row groups."""
     from pyarrow.parquet import ParquetWriter
 
     sizes = []

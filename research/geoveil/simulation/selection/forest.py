@@ -73,7 +73,6 @@ def drawn_votes(
 
 
 _TREES = 32
-"""The trees of a forest."""
 _DEPTHS = {"adult": 9, "mushroom": 11, "wine": 10, "pen_digits": 12, "wall_sensor": 4}
 """Name of one of `TABLES` → the depth of the paper's trees [SNM §7.3]."""
 _QUICK_DEPTHS = {"mushroom": 6, "wall_sensor": 4}
