@@ -191,7 +191,7 @@ async def test_the_keyboard_walks_the_whole_way(
     async with page.expect_download() as saved:
         await press("Enter")
     text = await asyncio.to_thread((await (await saved.value).path()).read_text)
-    assert text.startswith("query,")
+    assert text.startswith("answer,query,")
 
 
 async def test_a_file_of_people_is_added_and_planned_with(

@@ -2,7 +2,7 @@
 // the other. Of a survey that goes on it is asked for again when more reports have come.
 
 const AGAIN_MS = 10000;
-const standing = () => document.querySelector("[data-standing] b")?.textContent;
+const standing = () => document.querySelector("[data-reports]")?.textContent;
 let filled;
 
 export async function fillLater() {
