@@ -250,7 +250,7 @@ async def test_without_scripts_everything_but_pictures_that_move_is_there(
         await page.wait_for_selector("text=file must be chosen")  # a file is sent by a script
         await page.goto(f"{console.base}/console")
         await page.click("text=Incomes, point by point")
-        await page.click("text=Ask the points")
+        await page.click("a.button")
         assert await page.locator("svg polyline").count() == 1
         await page.click('text="Quantiles" >> nth=0')
         await page.fill("#said", "0.5")
