@@ -370,9 +370,6 @@ def paced(
         clock: monotonic, in seconds.
         sleep: waits for so many seconds; the last half millisecond is spent reading the clock.
 
-    Raises:
-        ParameterError: if an argument is out of range.
-
     Example:
         >>> from geoveil.gp import GeoPrivacy, LipschitzMechanism, SeededSource, Threshold
         >>> m = LipschitzMechanism(Threshold(at=0, width=2), GeoPrivacy(1.0, per=1.0), step=0.25)

@@ -24,9 +24,6 @@ class Area:
         latitude_deg: of the centre, in [−90, 90].
         radius_m: ρ, in (0, 5,000,000] metres.
 
-    Raises:
-        ParameterError: if a parameter is out of range.
-
     Example:
         >>> fiji = Area(longitude_deg=179.0, latitude_deg=-17.5, radius_m=300_000)
         >>> fiji.contract([[-179.5, -17.0], [170.0, -17.0]]).round(2).tolist()

@@ -29,9 +29,6 @@ class AzimuthalEquidistant(Projection):
         latitude_deg: of the centre, in [−90, 90].
         radius_m: of the area, in (0, 5,000,000] metres.
 
-    Raises:
-        ParameterError: if a parameter is out of range.
-
     Example:
         >>> plane = AzimuthalEquidistant(longitude_deg=-73.98, latitude_deg=40.72, radius_m=60_000)
         >>> plane.project([-73.97, 40.73]).round(1).tolist()

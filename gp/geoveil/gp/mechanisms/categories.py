@@ -42,9 +42,6 @@ class CategoryMechanism(ABC):
     Args:
         options: their number K.
         epsilon: nats, in (0, 16].
-
-    Raises:
-        ParameterError: if an argument is out of range.
     """
 
     options: int

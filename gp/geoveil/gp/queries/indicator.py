@@ -45,9 +45,6 @@ class Threshold(SoftIndicator):
         width: width w > 0 of the band centred at T, in the same unit.
         profile: "linear" or "smoothstep".
 
-    Raises:
-        ParameterError: if a parameter is out of range.
-
     Example:
         >>> q = Threshold(at=100_000, width=16_000, profile="linear")
         >>> q.value([90_000, 100_000, 104_000])
@@ -241,6 +238,5 @@ def _band(width: float, profile: str | SoftStep) -> dict[str, Any]:
 
 
 def _set(query: Query, **fields: Any) -> None:
-    """Fill the fields of a frozen query that has just been checked."""
     for name, value in fields.items():
         object.__setattr__(query, name, value)

@@ -201,7 +201,6 @@ class _Search:
 
 
 def _first_cut(low: float, high: float) -> list[float]:
-    """Return edges that are close around 0 and spread outwards."""
     right = np.concatenate([np.linspace(0, 16, 65), 16 * 1.25 ** np.arange(1, 64)])
     line = np.concatenate([-right[:0:-1], right])
     return [low, *line[(line > low) & (line < high)].tolist(), high]
@@ -222,7 +221,6 @@ def _steepest(j: Jet) -> float:
 
 
 def _gentlest(j: Jet) -> float:
-    """Return a lower bound of |φ'|."""
     return float(j.slope.abs_lower()) * (1 - 1e-15) if j.slope.is_finite() else 0.0
 
 
@@ -244,7 +242,6 @@ def _spread(bounds: Array) -> float:
 
 
 def _merge(intervals: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Return the intervals, those that touch joined."""
     merged: list[tuple[float, float]] = []
     for low, high in sorted(intervals):
         if merged and low <= merged[-1][1] + 1e-9:
