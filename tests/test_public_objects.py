@@ -349,7 +349,7 @@ EXCUSED = {
     **dict.fromkeys(("Timing", "Options"), _CODE),
     **dict.fromkeys(("NoisyAnswer", "OwnSelection", "Reproduction"), _CODE),
     **dict.fromkeys(("PlanRequest", "PublicPrior", "PlannedQuestion", "PlannedQuestions"), _CODE),
-    **dict.fromkeys(("Forecast", "PopulationMean", "Estimand"), _CODE),
+    **dict.fromkeys(("Forecast", "Estimand"), _CODE),
     **dict.fromkeys(("Analyst", "AsyncAnalyst", "PlanningSession"), _LIVE),
     **dict.fromkeys(("CampaignEstimates", "PublishedCampaign", "ReportRows", "Answer"), _TABLES),
     **dict.fromkeys(
