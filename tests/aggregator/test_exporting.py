@@ -64,9 +64,9 @@ def test_points_are_rows_with_a_column_per_coordinate() -> None:
     rows = rows_of(layout, packed(layout, sent), [0, 3])
     assert rows.indices is None
     expected = sorted(
-        (period, *(value for _, value in answers))
-        for _, answers, period in sent
-        if period in (0, 3)
+        (report.period, *(value for _, value in report.answers))
+        for report in sent
+        if report.period in (0, 3)
     )
     assert list(zip(rows.periods, *rows.columns, strict=True)) == expected
 
@@ -85,7 +85,7 @@ def test_answers_are_rows_that_nothing_ties_together(
     assert rows.indices is not None
     low, high = layout.campaign.ranges[0]
     expected = sorted(
-        (0, index, min(max(value, low), high)) for _, answers, _ in sent for index, value in answers
+        (0, index, min(max(value, low), high)) for report in sent for index, value in report.answers
     )
     assert list(zip(rows.periods, rows.indices, *rows.columns, strict=True)) == expected
 
@@ -116,7 +116,7 @@ async def test_every_row_comes_once_and_never_too_many_at_a_time() -> None:
         seen.update(zip(*rows.columns, strict=True))
         sizes.append(len(rows.periods))
     assert sizes == [MOST_ROWS, 500, 10]
-    expected = Counter((a, b) for _, ((_, a), (_, b)), _ in sent + sent[:10])
+    expected = Counter(tuple(value for _, value in report.answers) for report in sent + sent[:10])
     assert seen == expected
 
 

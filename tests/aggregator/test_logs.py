@@ -162,7 +162,7 @@ def test_every_event_has_a_name_and_is_documented() -> None:
     root = Path(__file__).parents[2]
     logged = re.compile(r'_LOG\.\w+\(\s*(?:level, )?"([^"]*)"')
     found = set()
-    for file in (root / "aggregator").rglob("*.py"):
+    for file in [*(root / "aggregator").rglob("*.py"), *(root / "apps").rglob("*.py")]:
         text = file.read_text()
         calls = len(re.findall(r"_LOG\.(?:debug|info|warning|error|critical|log)\(", text))
         names = logged.findall(text)

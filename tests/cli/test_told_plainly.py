@@ -379,7 +379,7 @@ def test_reports_are_exported_to_what_estimate_reads(geoveil, tmp_path):
         geoveil("campaign", "export", "exported", "--out", str(tmp_path / "reports.csv"))
     other = tmp_path / "reports.csv"
     other.touch()
-    with pytest.raises(ParameterError, match=r"the id of a campaign, or a file ending in \.parqu"):
+    with pytest.raises(ParameterError, match=r"the id of a campaign, a file ending in \.parqu"):
         geoveil("estimate", str(other))
 
 

@@ -187,7 +187,7 @@ def test_published_is_one_variable_and_says_so() -> None:
     assert math.exp(1.5 * 0.25) * m.alpha + m.beta / 0.5 == pytest.approx(1.0, rel=1e-12)
     assert m.guarantee.epsilon > 2
     assert m.guarantee.delta == 1e-5
-    assert "smooth_scale_cost" in m.guarantee.source
+    assert m.guarantee.source == "[proof: docs/selection.md]"
 
 
 def test_laplace_has_a_price_of_its_own() -> None:
